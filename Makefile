@@ -1,0 +1,41 @@
+# Two commands do everything on a machine with Python 3.11: `make demo` and `make test`.
+
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV ?= .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: help setup demo test test-slow lint format clean
+
+help: ## Lists the targets.
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+$(READY): setup.py t2t_ext/version.py
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] < (3, 11))' || \
+	  { echo "Python 3.11 or newer is needed, but $(PYTHON) is older; give another one: make PYTHON=/path/to/python3.11"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip setuptools wheel
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test]'
+	@touch $@
+
+setup: $(READY) ## Makes the virtual environment .venv and installs t2t_ext into it.
+
+demo: $(READY) ## Offline corpus -> training -> BLEU -> export -> three served sentences (under 10 minutes).
+	PATH="$(abspath $(BIN)):$$PATH" examples/demo.sh
+
+lint: $(READY) ## Style and typing hints of the code.
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+test: lint ## Passes the tests (under 15 minutes on 2 cores).
+	$(BIN)/python -m pytest -m "not slow"
+
+test-slow: $(READY) ## The tests that take minutes each.
+	$(BIN)/python -m pytest -m slow
+
+format: $(READY) ## Formats the code.
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+clean: ## Removes the virtual environment and what the demo made.
+	rm -rf $(VENV) demo build dist *.egg-info

@@ -1,0 +1,59 @@
+"""Packaging of t2t_ext: the engine (t2t_ext/) and the garden (problems/, hparams/, bin/).
+
+The garden's folders stand at the top of the repository, where a user looks for
+them, and install as ``t2t_ext.problems``, ``t2t_ext.hparams`` and ``t2t_ext.bin``,
+so that nothing called ``problems`` or ``bin`` lands in site-packages.
+"""
+
+import pathlib
+import re
+
+import setuptools
+
+ROOT = pathlib.Path(__file__).parent
+VERSION = re.search(r'__version__ = "(.+?)"', (ROOT / "t2t_ext" / "version.py").read_text()).group(1)
+
+GARDEN = ("problems", "hparams", "bin")
+COMMANDS = {
+    "trainer": "trainer",
+    "datagen": "datagen",
+    "decoder": "decoder",
+    "exporter": "exporter",
+    "avg-all": "avg_all",
+    "bleu": "bleu",
+    "query-server": "query_server",
+}
+
+setuptools.setup(
+    name="t2t_ext",
+    version=VERSION,
+    description="A model garden for neural machine translation on TensorFlow and Keras 3",
+    long_description=(ROOT / "README.md").read_text(encoding="utf-8"),
+    long_description_content_type="text/markdown",
+    license="Apache-2.0",
+    python_requires=">=3.11",
+    packages=[
+        *setuptools.find_packages(include=["t2t_ext", "t2t_ext.*"]),
+        *(f"t2t_ext.{name}" for name in GARDEN),
+    ],
+    package_dir={"t2t_ext": "t2t_ext", **{f"t2t_ext.{name}": name for name in GARDEN}},
+    package_data={"t2t_ext": ["py.typed"]},
+    install_requires=[
+        "tensorflow>=2.21,<2.22",
+        "tensorflow-text>=2.21.1,<2.22",  # 2.21.0 fails on import
+        "keras>=3.15,<3.16",
+        "tensorboard>=2.20",  # TensorFlow 2.21 no longer installs it
+        "tensorflow-serving-api>=2.20,<2.22",
+        "numpy>=1.26",
+        "sentencepiece>=0.2.1,<0.3",
+        "sacrebleu>=2.6,<3",
+        "Babel==2.18.0",  # the offline corpus is a function of Babel's CLDR data: pinned exactly
+        "rich>=13",
+        "matplotlib>=3.8",
+        "grpcio>=1.60",
+    ],
+    extras_require={"test": ["pytest>=8", "ruff>=0.17,<0.18", "requests>=2"], "cuda": ["tensorflow[and-cuda]>=2.21,<2.22"]},
+    entry_points={
+        "console_scripts": [f"t2t_ext-{name} = t2t_ext.bin.{module}:main" for name, module in COMMANDS.items()]
+    },
+)

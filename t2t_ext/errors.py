@@ -1,0 +1,30 @@
+"""Errors for the person at the keyboard.
+
+A ``UserError`` is a mistake that the user can put right. Its message says what is
+wrong, which value was given, what is allowed and what to do next; the commands
+print it on one line without a traceback and exit with status 2.
+"""
+
+import difflib
+from collections.abc import Iterable
+
+
+class UserError(Exception):
+    """A mistake of the user's, explained in one message without a traceback."""
+
+
+def suggest(name: str, candidates: Iterable[str], limit: int = 3) -> str:
+    """Returns a sentence with the names closest to a misspelt one.
+
+    Args:
+      name: The name that was not found.
+      candidates: The names that exist.
+      limit: How many names are suggested at the most.
+
+    Returns:
+      ``" Did you mean 'a' or 'b'?"`` with a leading blank, or an empty string when nothing is close.
+    """
+    close = difflib.get_close_matches(name, list(candidates), n=limit, cutoff=0.6)
+    if not close:
+        return ""
+    return " Did you mean " + " or ".join(repr(match) for match in close) + "?"
