@@ -1,0 +1,1 @@
+"""layers of t2t_ext."""

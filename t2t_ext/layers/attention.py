@@ -1,0 +1,215 @@
+"""Multi-head scaled dot-product attention (Vaswani et al. 2017, section 3.2).
+
+Legend: B sentences, R directions (1, or 2 in synchronous decoding), K hypotheses of a
+direction, H heads, T and S query and key positions, D the model's width, d a head's.
+
+A mixer is the sublayer in which positions of one sequence exchange information. A decoder
+mixer works on whole sequences (``call``) and step by step (``step``); the two agree. Other
+mixers (convolutions, synchronous attention, dual context) keep the same methods.
+"""
+
+import dataclasses
+
+import tensorflow as tf
+
+from t2t_ext.hyperparameters import TransformerHParams
+from t2t_ext.layers.base import Layer, Projection, make_initializer
+from t2t_ext.layers.dropout import dropout
+
+# Added to the logits of masked positions: exp() of it is exactly 0 in float32 beside any real
+# logit, and a row that is masked throughout (padding) becomes uniform instead of NaN.
+_MASKED = -1e9
+
+
+@dataclasses.dataclass(frozen=True)
+class StepContext:
+    """What a decoder mixer must know of one step of the search besides its input.
+
+    Attributes:
+      position: int32 scalar, the number of tokens before this one.
+      visible: bool [B, R, K, (position + 1) * K], which of all hypotheses' steps, kept side by side
+        (step-major), are a hypothesis's own past including this step.
+      partner_visible: The same over the steps of the other direction, or None.
+      parents: int32 [B, R, K], the rank that each hypothesis had one step before.
+    """
+
+    position: tf.Tensor
+    visible: tf.Tensor
+    partner_visible: tf.Tensor | None
+    parents: tf.Tensor
+
+
+def split_heads(x: tf.Tensor, heads: int) -> tf.Tensor:
+    """Turns float [..., T, H*d] into [..., H, T, d]."""
+    shape = tf.shape(x)
+    x = tf.reshape(x, tf.concat([shape[:-1], [heads, x.shape[-1] // heads]], axis=0))
+    rank = x.shape.rank
+    return tf.transpose(x, [*range(rank - 3), rank - 2, rank - 3, rank - 1])
+
+
+def merge_heads(x: tf.Tensor) -> tf.Tensor:
+    """Turns float [..., H, T, d] back into [..., T, H*d]."""
+    width = x.shape[-3] * x.shape[-1]
+    rank = x.shape.rank
+    x = tf.transpose(x, [*range(rank - 3), rank - 2, rank - 3, rank - 1])
+    return tf.reshape(x, tf.concat([tf.shape(x)[:-2], [width]], axis=0))
+
+
+def attention_weights(query: tf.Tensor, keys: tf.Tensor, mask: tf.Tensor | None, scale: float) -> tf.Tensor:
+    """Returns softmax(query keys^T scale) over the visible keys, computed in float32.
+
+    Args:
+      query: float [..., T, d].
+      keys: float [..., S, d].
+      mask: bool, broadcast to [..., T, S]; True = visible. None: everything is.
+      scale: Factor of the logits, usually d^-0.5.
+
+    Returns:
+      float [..., T, S] in the query's dtype.
+    """
+    logits = tf.cast(tf.matmul(query * tf.cast(scale, query.dtype), keys, transpose_b=True), tf.float32)
+    if mask is not None:
+        logits += tf.where(mask, 0.0, _MASKED)
+    return tf.cast(tf.nn.softmax(logits), query.dtype)
+
+
+class _Attention(Layer):
+    """What self-attention and source attention share: head sizes, scale, output projection."""
+
+    def __init__(self, hparams: TransformerHParams, **kwargs: object) -> None:
+        """Initialises the layer from the model's hparams."""
+        super().__init__(**kwargs)
+        self.heads = hparams.num_heads
+        self.width = hparams.hidden_size
+        self.key_width = hparams.attention_key_channels or hparams.hidden_size
+        self.value_width = hparams.attention_value_channels or hparams.hidden_size
+        scaled_by = self.key_width // self.heads if hparams.attention_scale == "head" else self.width
+        self.scale = scaled_by**-0.5
+        self.attention_dropout = hparams.attention_dropout
+        self.projection_args = {
+            "use_bias": hparams.projection_bias,
+            "initializer": make_initializer(hparams.initializer, hparams.initializer_gain),
+            "dtype": self.dtype_policy,
+        }
+        self.output_projection = Projection(self.width, name="output", **self.projection_args)
+
+    def attend(
+        self, query: tf.Tensor, keys: tf.Tensor, values: tf.Tensor, mask: tf.Tensor | None, training: bool
+    ) -> tf.Tensor:
+        """Attends with float [..., H, T, d] queries and projects to float [..., T, D]."""
+        weights = attention_weights(query, keys, mask, self.scale)
+        weights = dropout(weights, self.attention_dropout, training)
+        return self.output_projection(merge_heads(tf.matmul(weights, values)))
+
+
+class SelfAttention(_Attention):
+    """Self-attention with fused query, key and value projections; encoder and decoder mixer."""
+
+    def __init__(self, hparams: TransformerHParams, **kwargs: object) -> None:
+        """Initialises the layer from the model's hparams."""
+        super().__init__(hparams, **kwargs)
+        self.qkv = Projection([self.key_width, self.key_width, self.value_width], name="qkv", **self.projection_args)
+
+    def build(self, input_shape: object = None) -> None:
+        """Creates the projections."""
+        self.qkv.build((None, self.width))
+        self.output_projection.build((None, self.value_width))
+
+    def project(self, x: tf.Tensor) -> list[tf.Tensor]:
+        """Projects float [..., T, D] to queries, keys and values, each float [..., H, T, d]."""
+        return [split_heads(part, self.heads) for part in self.qkv.split(self.qkv(x))]
+
+    def call(self, x: tf.Tensor, mask: tf.Tensor | None, training: bool = False) -> tf.Tensor:
+        """Mixes a whole sequence.
+
+        Args:
+          x: float [B, T, D].
+          mask: bool, broadcast to [B, H, T, T].
+          training: Whether attention dropout is applied.
+
+        Returns:
+          float [B, T, D].
+        """
+        query, keys, values = self.project(x)
+        return self.attend(query, keys, values, mask, training)
+
+    def weights(self, x: tf.Tensor, mask: tf.Tensor | None) -> tf.Tensor:
+        """Returns the attention distributions float [B, H, T, T] for float [B, T, D]."""
+        query, keys, _ = self.project(x)
+        return attention_weights(query, keys, mask, self.scale)
+
+    def start(self, batch: tf.Tensor, directions: int) -> dict[str, dict[str, tf.Tensor]]:
+        """Returns the empty decoding state: memories float [B, R, H, 0, d] of keys and values."""
+
+        def empty(width: int) -> tf.Tensor:
+            return tf.zeros([batch, directions, self.heads, 0, width // self.heads], self.compute_dtype)
+
+        return {"memories": {"keys": empty(self.key_width), "values": empty(self.value_width)}, "windows": {}}
+
+    def step(
+        self, x: tf.Tensor, context: StepContext, state: dict[str, dict[str, tf.Tensor]]
+    ) -> tuple[tf.Tensor, dict[str, dict[str, tf.Tensor]]]:
+        """Mixes one new position of every hypothesis with its own past.
+
+        Args:
+          x: float [B, R, K, D].
+          context: The step.
+          state: As from ``start`` or the step before.
+
+        Returns:
+          float [B, R, K, D] and the new state.
+        """
+        query, keys, values = self.project(x)
+        keys = tf.concat([state["memories"]["keys"], keys], axis=3)
+        values = tf.concat([state["memories"]["values"], values], axis=3)
+        y = self.attend(query, keys, values, context.visible[:, :, tf.newaxis], training=False)
+        return y, {"memories": {"keys": keys, "values": values}, "windows": {}}
+
+
+class SourceAttention(_Attention):
+    """Attention of target positions to a view of the encoder, with fused key and value projections."""
+
+    def __init__(self, hparams: TransformerHParams, **kwargs: object) -> None:
+        """Initialises the layer from the model's hparams."""
+        super().__init__(hparams, **kwargs)
+        self.query = Projection(self.key_width, name="query", **self.projection_args)
+        self.key_value = Projection([self.key_width, self.value_width], name="kv", **self.projection_args)
+
+    def build(self, input_shape: object = None) -> None:
+        """Creates the projections."""
+        self.query.build((None, self.width))
+        self.key_value.build((None, self.width))
+        self.output_projection.build((None, self.value_width))
+
+    def memory(self, view: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Projects a view float [B, S, D] of the source to keys and values float [B, H, S, d]."""
+        keys, values = self.key_value.split(self.key_value(view))
+        return split_heads(keys, self.heads), split_heads(values, self.heads)
+
+    def call(self, x: tf.Tensor, view: tf.Tensor, mask: tf.Tensor, training: bool = False) -> tf.Tensor:
+        """Attends from float [B, T, D] to a view float [B, S, D] under mask bool [B, 1, 1, S]."""
+        keys, values = self.memory(view)
+        return self.attend(split_heads(self.query(x), self.heads), keys, values, mask, training)
+
+    def weights(self, x: tf.Tensor, view: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+        """Returns the attention distributions float [B, H, T, S] for float [B, T, D]."""
+        keys, _ = self.memory(view)
+        return attention_weights(split_heads(self.query(x), self.heads), keys, mask, self.scale)
+
+    def step(self, x: tf.Tensor, memory: tuple[tf.Tensor, tf.Tensor], mask: tf.Tensor) -> tf.Tensor:
+        """Attends from one position of every hypothesis, float [B, R, K, D], to its sentence's memory.
+
+        The hypotheses of a sentence are the rows of one product: the memory is never tiled.
+
+        Args:
+          x: float [B, R, K, D].
+          memory: Keys and values float [B, H, S, d] as from ``memory``.
+          mask: bool [B, 1, 1, S].
+
+        Returns:
+          float [B, R, K, D].
+        """
+        shape = tf.shape(x)
+        rows = tf.reshape(self.query(x), [shape[0], shape[1] * shape[2], self.key_width])
+        y = self.attend(split_heads(rows, self.heads), *memory, mask, training=False)
+        return tf.reshape(y, shape)

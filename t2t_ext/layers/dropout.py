@@ -1,0 +1,87 @@
+"""Dropout whose masks are a pure function of a seed.
+
+Inside ``seed_scope(seed)`` every call draws its mask from ``(seed, number of the
+call in the scope)``. Nothing is stored between steps, so a training step that is
+computed again (after a resume, on another replica count, in another process)
+drops exactly the same units.
+
+Masks come from 8-bit random numbers, which cost a quarter of 32-bit ones; the rate
+is therefore rounded to the nearest 1/256 and the kept units are scaled by the
+inverse of the rounded keep probability, so the expectation is exact.
+"""
+
+import contextlib
+import threading
+from collections.abc import Iterator
+
+import tensorflow as tf
+
+_LEVELS = 256
+
+
+class _Scopes(threading.local):
+    """The scopes of one thread: replicas are traced on threads of their own."""
+
+    def __init__(self) -> None:
+        self.stack: list[_Scope] = []
+
+
+class _Scope:
+    """A seed and the number of masks drawn from it so far."""
+
+    def __init__(self, seed: tf.Tensor) -> None:
+        self.seed = tf.cast(seed, tf.int32)
+        self.drawn = 0
+
+    def next_seed(self) -> tf.Tensor:
+        self.drawn += 1
+        # An odd multiplier spreads the call number over the bits, so that (seed, call) pairs of
+        # neighbouring steps and calls do not meet.
+        return self.seed + tf.constant([0, self.drawn * 1000003], tf.int32)
+
+
+_scopes = _Scopes()
+
+
+@contextlib.contextmanager
+def seed_scope(seed: tf.Tensor) -> Iterator[None]:
+    """Makes every dropout inside a pure function of ``seed``.
+
+    Args:
+      seed: int32 [2].
+    """
+    _scopes.stack.append(_Scope(seed))
+    try:
+        yield
+    finally:
+        _scopes.stack.pop()
+
+
+def dropout(x: tf.Tensor, rate: float, training: bool) -> tf.Tensor:
+    """Sets a share of the units to zero and scales the others up (Srivastava et al. 2014).
+
+    Outside a ``seed_scope`` the seed comes from TensorFlow's global generator.
+
+    Args:
+      x: float [...].
+      rate: Share of units that are dropped, 0 <= rate < 1, rounded to the nearest 1/256.
+      training: A Python bool; without training x is returned as it is.
+
+    Returns:
+      float [...], of x's shape and dtype.
+    """
+    dropped = round(rate * _LEVELS)
+    if not training or dropped == 0:
+        return x
+    seed = (
+        _scopes.stack[-1].next_seed() if _scopes.stack else tf.random.uniform([2], maxval=tf.int32.max, dtype=tf.int32)
+    )
+    size = tf.size(x)
+    words = tf.random.stateless_uniform(
+        [(size + 3) // 4], seed, minval=None, maxval=None, dtype=tf.uint32, alg="philox"
+    )
+    noise = tf.reshape(tf.reshape(tf.bitcast(words, tf.uint8), [-1])[:size], tf.shape(x))
+    keep = tf.cast(noise >= tf.constant(dropped, tf.uint8), x.dtype)
+    dropped_out = x * (keep * tf.cast(_LEVELS / (_LEVELS - dropped), x.dtype))
+    dropped_out.set_shape(x.shape)
+    return dropped_out

@@ -1,0 +1,95 @@
+"""Token embeddings, positions, and the embedding of the target space."""
+
+import math
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from t2t_ext.layers.base import Layer
+
+_MAX_TIMESCALE = 10000.0
+
+
+class TokenEmbedding(Layer):
+    """A matrix of token embeddings; the softmax may use it, too (Press & Wolf 2017).
+
+    Rows are initialised N(0, 1/D) and multiplied by sqrt(D) when read (T2T's "sqrt_depth");
+    PAD (id 0) reads as zeros.
+    """
+
+    def __init__(self, vocab_size: int, width: int, *, multiply: bool = True, **kwargs: object) -> None:
+        """Initialises the layer.
+
+        Args:
+          vocab_size: V, rows of the matrix.
+          width: D, columns of the matrix.
+          multiply: Whether embeddings are multiplied by sqrt(D).
+          **kwargs: Keras's (name, dtype).
+        """
+        super().__init__(**kwargs)
+        self.vocab_size, self.width = vocab_size, width
+        self.multiplier = math.sqrt(width) if multiply else 1.0
+
+    def build(self, input_shape: object = None) -> None:
+        """Creates the matrix [V, D]."""
+        self.matrix = self.add_weight(
+            name="embeddings",
+            shape=(self.vocab_size, self.width),
+            initializer=keras.initializers.RandomNormal(stddev=self.width**-0.5),
+        )
+
+    def call(self, ids: tf.Tensor) -> tf.Tensor:
+        """Embeds ids int32 [...] as float [..., D]."""
+        # The few rows are gathered before they are cast, not the whole matrix cast before.
+        rows = tf.cast(tf.gather(self.matrix.value, ids), self.compute_dtype)
+        real = tf.cast(tf.not_equal(ids, 0), rows.dtype)[..., tf.newaxis]
+        return rows * (real * tf.cast(self.multiplier, rows.dtype))
+
+
+def sinusoids(positions: tf.Tensor, width: int, layout: str = "concat") -> tf.Tensor:
+    """Returns sinusoidal position vectors (Vaswani et al. 2017, section 3.5).
+
+    Args:
+      positions: int [N], counted from 0.
+      width: D.
+      layout: ``concat`` is T2T's: all sines, then all cosines, with D/2 timescales that grow
+        geometrically from 1 to 10000 inclusive. ``interleaved`` is the papers':
+        sin(p / 10000^(k/D)) at even k, cos(p / 10000^((k-1)/D)) at odd k.
+
+    Returns:
+      float32 [N, D].
+    """
+    pairs = width // 2
+    steps = np.arange(pairs, dtype=np.float64)
+    exponent = steps / max(pairs - 1, 1) if layout == "concat" else 2 * steps / width
+    rates = tf.constant(_MAX_TIMESCALE**-exponent, tf.float32)
+    angles = tf.cast(positions, tf.float32)[:, tf.newaxis] * rates[tf.newaxis, :]
+    if layout == "concat":
+        signal = tf.concat([tf.sin(angles), tf.cos(angles)], axis=1)
+    else:
+        signal = tf.reshape(tf.stack([tf.sin(angles), tf.cos(angles)], axis=2), [-1, 2 * pairs])
+    return tf.pad(signal, [[0, 0], [0, width % 2]])
+
+
+class TargetSpaceEmbedding(Layer):
+    """A learned vector for the kind of target, added to the encoder's input (T2T has 32 kinds)."""
+
+    SPACES = 32
+
+    def __init__(self, width: int, space: int, **kwargs: object) -> None:
+        """Initialises the layer for one target space id, 0 <= space < 32."""
+        super().__init__(**kwargs)
+        self.width, self.space = width, space
+
+    def build(self, input_shape: object = None) -> None:
+        """Creates the matrix [32, D]."""
+        self.matrix = self.add_weight(
+            name="embeddings",
+            shape=(self.SPACES, self.width),
+            initializer=keras.initializers.RandomNormal(stddev=self.width**-0.5),
+        )
+
+    def call(self) -> tf.Tensor:
+        """Returns the vector of the space, float [D]."""
+        return self.value(self.matrix)[self.space]

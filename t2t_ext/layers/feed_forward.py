@@ -1,0 +1,57 @@
+"""The position-wise feed-forward sublayer (Vaswani et al. 2017, section 3.3; Shazeer 2020 for the gated ones)."""
+
+from collections.abc import Callable
+
+import tensorflow as tf
+
+from t2t_ext.hyperparameters import TransformerHParams
+from t2t_ext.layers.base import Layer, Projection, make_initializer
+from t2t_ext.layers.dropout import dropout
+
+
+def _gelu(x: tf.Tensor) -> tf.Tensor:
+    return tf.nn.gelu(x, approximate=True)
+
+
+ACTIVATIONS: dict[str, Callable[[tf.Tensor], tf.Tensor]] = {
+    "relu": tf.nn.relu,
+    "gelu": _gelu,
+    "swish": tf.nn.silu,
+}
+# activation(x W + b) * (x V + c)
+GATED: dict[str, Callable[[tf.Tensor], tf.Tensor]] = {
+    "glu": tf.nn.sigmoid,
+    "geglu": _gelu,
+    "swiglu": tf.nn.silu,
+}
+
+
+class FeedForward(Layer):
+    """Two projections with bias and an activation, or a gated pair, between them."""
+
+    def __init__(self, hparams: TransformerHParams, **kwargs: object) -> None:
+        """Initialises the layer from the model's hparams."""
+        super().__init__(**kwargs)
+        self.activation = hparams.ffn_activation
+        self.width, self.filter_width = hparams.hidden_size, hparams.filter_size
+        self.relu_dropout = hparams.relu_dropout
+        initializer = make_initializer(hparams.initializer, hparams.initializer_gain)
+        args = {"use_bias": True, "initializer": initializer, "dtype": self.dtype_policy}
+        inner = [self.filter_width] * (2 if self.activation in GATED else 1)
+        self.inner = Projection(inner, name="inner", **args)
+        self.outer = Projection(self.width, name="outer", **args)
+
+    def build(self, input_shape: object = None) -> None:
+        """Creates the two projections."""
+        self.inner.build((None, self.width))
+        self.outer.build((None, self.filter_width))
+
+    def call(self, x: tf.Tensor, training: bool = False) -> tf.Tensor:
+        """Transforms float [..., D], keeping its shape."""
+        y = self.inner(x)
+        if self.activation in GATED:
+            gate, linear = self.inner.split(y)
+            y = GATED[self.activation](gate) * linear
+        else:
+            y = ACTIVATIONS[self.activation](y)
+        return self.outer(dropout(y, self.relu_dropout, training))

@@ -1,0 +1,60 @@
+"""The frame around every sublayer: normalisation, dropout and the residual sum.
+
+T2T writes it as two strings: ``n`` normalises, ``d`` drops out, ``a`` adds the input. Pre-norm is
+("n", "da"), post-norm, as printed by Vaswani et al. 2017, is ("none", "dan").
+"""
+
+import tensorflow as tf
+
+from t2t_ext.hyperparameters import TransformerHParams
+from t2t_ext.layers.base import Layer, LayerNormalization
+from t2t_ext.layers.dropout import dropout
+
+
+def final_normalization(hparams: TransformerHParams, **kwargs: object) -> LayerNormalization | None:
+    """Returns the normalisation after the last layer of a stack, which pre-norm stacks need."""
+    if "n" not in _steps(hparams.layer_preprocess_sequence):
+        return None
+    return LayerNormalization(hparams.norm_epsilon, **kwargs)
+
+
+def _steps(sequence: str) -> str:
+    return "" if sequence == "none" else sequence
+
+
+class Frame(Layer):
+    """Applies a sublayer's pre- and postprocessing.
+
+    ``y = frame.after(x, sublayer(frame.before(x)))``
+    """
+
+    def __init__(self, hparams: TransformerHParams, **kwargs: object) -> None:
+        """Initialises the frame from the model's hparams."""
+        super().__init__(**kwargs)
+        self.pre, self.post = _steps(hparams.layer_preprocess_sequence), _steps(hparams.layer_postprocess_sequence)
+        self.rate = hparams.layer_prepostprocess_dropout
+        self.width = hparams.hidden_size
+        args = {"epsilon": hparams.norm_epsilon, "dtype": self.dtype_policy}
+        self.pre_norm = LayerNormalization(name="pre_norm", **args) if "n" in self.pre else None
+        self.post_norm = LayerNormalization(name="post_norm", **args) if "n" in self.post else None
+
+    def build(self, input_shape: object = None) -> None:
+        """Creates the normalisations' weights."""
+        for norm in (self.pre_norm, self.post_norm):
+            if norm is not None:
+                norm.build((None, self.width))
+
+    def before(self, x: tf.Tensor) -> tf.Tensor:
+        """Returns the sublayer's input for the running state float [..., D]."""
+        return x if self.pre_norm is None else self.pre_norm(x)
+
+    def after(self, x: tf.Tensor, y: tf.Tensor, training: bool = False) -> tf.Tensor:
+        """Joins the running state x and the sublayer's output y, float [..., D]."""
+        for step in self.post:
+            if step == "d":
+                y = dropout(y, self.rate, training)
+            elif step == "a":
+                y = x + y
+            elif step == "n":
+                y = self.post_norm(y)
+        return y

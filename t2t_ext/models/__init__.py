@@ -1,0 +1,10 @@
+"""Models: one file a model; ``seq2seq`` is the contract that they share.
+
+``INDEX`` says which module registers which model, so that names are listed without importing TensorFlow.
+"""
+
+from collections.abc import Mapping
+
+INDEX: Mapping[str, str] = {
+    "transformer": "t2t_ext.models.transformer",
+}

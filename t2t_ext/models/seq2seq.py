@@ -1,0 +1,268 @@
+"""The contract that all models share: what training, search and export know of a model.
+
+Training calls ``features`` and ``softmax_weights``; the search calls ``start`` and ``step``;
+``call`` is both of them at once and defines what is right.
+
+Legend: B sentences, S source positions, T target positions, D width, V target vocabulary,
+R directions, K hypotheses of a direction.
+"""
+
+import abc
+import dataclasses
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from t2t_ext.errors import UserError
+from t2t_ext.hyperparameters import HParams
+
+# A decoding state: nested dicts and lists of tensors, opaque to the search.
+State = Any
+
+
+@dataclasses.dataclass(frozen=True)
+class VariableRow:
+    """One row of a model's description."""
+
+    path: str
+    part: str
+    shape: tuple[int, ...]
+    dtype: str
+    parameters: int
+
+
+class Seq2Seq(keras.Model, abc.ABC):
+    """A model that gives the next target token's distribution for a source and a target prefix.
+
+    Ids are int32; every sentence ends with EOS (1) and is padded with PAD (0).
+    """
+
+    hparams_class: type[HParams] = HParams
+    directions = 1
+
+    def __init__(
+        self,
+        hparams: HParams,
+        *,
+        source_vocab_size: int,
+        target_vocab_size: int,
+        joint_vocabulary: bool | None = None,
+        name: str | None = None,
+        dtype: str | None = None,
+    ) -> None:
+        """Initialises the model; ``build`` creates the variables.
+
+        Args:
+          hparams: Of the model's ``hparams_class``.
+          source_vocab_size: Number of source ids.
+          target_vocab_size: Number of target ids, V.
+          joint_vocabulary: Whether source and target ids mean the same subwords, so that their
+            embeddings may be shared. None: exactly when the sizes are equal.
+          name: Root of the variables' paths; the names that checkpoints use leave it out.
+          dtype: A Keras dtype policy; None: ``hparams.precision``.
+
+        Raises:
+          UserError: If the hparams are another family's, or the vocabulary sizes contradict ``joint_vocabulary``.
+        """
+        super().__init__(name=name or "model", dtype=dtype or hparams.precision)
+        if not isinstance(hparams, self.hparams_class):
+            raise UserError(
+                f"{type(self).__name__} needs hparams of the family {self.hparams_class.__name__}, "
+                f"got {type(hparams).__name__}: choose an hparams set made for this model."
+            )
+        if joint_vocabulary is None:
+            joint_vocabulary = source_vocab_size == target_vocab_size
+        if joint_vocabulary and source_vocab_size != target_vocab_size:
+            raise UserError(
+                f"A joint vocabulary has one size; got {source_vocab_size} source and {target_vocab_size} target ids."
+            )
+        self.hparams = hparams
+        self.source_vocab_size = source_vocab_size
+        self.target_vocab_size = target_vocab_size
+        self.joint_vocabulary = joint_vocabulary
+
+    # === Training ===
+
+    @abc.abstractmethod
+    def features(self, inputs: tf.Tensor, targets: tf.Tensor, training: bool = False) -> tf.Tensor:
+        """Returns the decoder's output at every target position, before the softmax projection.
+
+        Args:
+          inputs: int32 [B, S].
+          targets: int32 [B, T]; the model shifts them right itself.
+          training: Whether dropout is applied.
+
+        Returns:
+          float [B, T, D] in the compute dtype; position t depends on targets before t only.
+        """
+
+    @abc.abstractmethod
+    def softmax_weights(self) -> tuple[tf.Tensor, tf.Tensor | None]:
+        """Returns kernel [V, D] and bias [V] or None (variable dtype): logits = features kernel^T + bias."""
+
+    def call(self, inputs: tf.Tensor, targets: tf.Tensor, training: bool = False) -> tf.Tensor:
+        """Returns the logits of every target position.
+
+        Args:
+          inputs: int32 [B, S].
+          targets: int32 [B, T], unshifted.
+          training: Whether dropout is applied.
+
+        Returns:
+          float32 [B, T, V].
+        """
+        return self.logits(self.features(inputs, targets, training=training))
+
+    def logits(self, features: tf.Tensor) -> tf.Tensor:
+        """Projects features float [..., D] to logits float32 [..., V]."""
+        kernel, bias = self.softmax_weights()
+        rows = tf.reshape(features, [-1, features.shape[-1]])
+        logits = tf.cast(tf.matmul(rows, tf.cast(kernel, rows.dtype), transpose_b=True), tf.float32)
+        if bias is not None:
+            logits += tf.cast(bias, tf.float32)
+        return tf.reshape(logits, tf.concat([tf.shape(features)[:-1], [self.target_vocab_size]], axis=0))
+
+    # === Decoding ===
+
+    @abc.abstractmethod
+    def start(self, inputs: tf.Tensor) -> State:
+        """Encodes inputs int32 [B, S] and returns the decoding state before the first step."""
+
+    @abc.abstractmethod
+    def step(
+        self,
+        ids: tf.Tensor,
+        visible: tf.Tensor,
+        partner_visible: tf.Tensor | None,
+        parents: tf.Tensor,
+        state: State,
+    ) -> tuple[tf.Tensor, State]:
+        """Feeds one token of every hypothesis and returns the logits of the next.
+
+        Keys and values of all steps of all hypotheses are kept side by side, in columns
+        ``step * K + rank``; ``visible`` says which columns are a hypothesis's own past.
+
+        Args:
+          ids: int32 [B, R, K], the tokens chosen last; ignored at the first step.
+          visible: bool [B, R, K, (t + 1) * K] at step t = 0, 1, ..., including the step's own column.
+          partner_visible: The same over the other direction's columns, or None.
+          parents: int32 [B, R, K], the rank at step t - 1 of each hypothesis's past.
+          state: From ``start`` or the step before.
+
+        Returns:
+          logits float32 [B, R, K, V] and the new state.
+        """
+
+    def attention_weights(self, inputs: tf.Tensor, targets: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Returns the model's attention distributions by layer name, float [B, H, T, S] each, for pictures."""
+        del inputs, targets
+        return {}
+
+    # === Variables ===
+
+    def named_variables(self) -> dict[str, tf.Variable]:
+        """Returns the variables by names that depend on the model's structure alone."""
+        named = {}
+        for variable in self.variables:
+            name = variable.path.split("/", 1)[1]
+            if name in named:
+                raise ValueError(f"Two variables are called {name!r}: give the layers that hold them different names.")
+            named[name] = variable.value
+        return named
+
+    def assign(self, arrays: Mapping[str, np.ndarray], strict: bool = True) -> None:
+        """Sets variables from arrays of the same names, casting to the variables' dtypes.
+
+        Args:
+          arrays: By the names of ``named_variables``.
+          strict: Whether names must agree exactly; otherwise the common ones are set.
+
+        Raises:
+          UserError: If names (strict) or shapes do not agree; nothing is set then.
+        """
+        variables = self.named_variables()
+        problems = []
+        if strict:
+            problems += [f"{name} is missing" for name in sorted(variables.keys() - arrays.keys())]
+            problems += [f"{name} is unknown to the model" for name in sorted(arrays.keys() - variables.keys())]
+        common = [name for name in variables if name in arrays]
+        problems += [
+            f"{name} has shape {list(arrays[name].shape)}, the model's has {list(variables[name].shape)}"
+            for name in common
+            if tuple(arrays[name].shape) != tuple(variables[name].shape)
+        ]
+        if problems:
+            shown = "; ".join(problems[:5]) + (f"; and {len(problems) - 5} more" if len(problems) > 5 else "")
+            raise UserError(f"These weights do not fit the model: {shown}.")
+        for name in common:
+            variables[name].assign(tf.cast(arrays[name], variables[name].dtype))
+
+    def describe(self) -> list[VariableRow]:
+        """Returns a row for every variable, in the order of the model's parts."""
+        owners = {
+            id(variable): type(layer).__name__
+            for layer in self._flatten_layers()
+            for variable in layer._trainable_variables
+        }
+        return [
+            VariableRow(
+                path=variable.path.split("/", 1)[1],
+                part=owners.get(id(variable), type(self).__name__),
+                shape=tuple(variable.shape),
+                dtype=variable.dtype,
+                parameters=math.prod(variable.shape),
+            )
+            for variable in self.variables
+        ]
+
+    # === Config ===
+
+    def get_config(self) -> dict[str, Any]:
+        """Returns what ``from_config`` needs to make an equal model."""
+        return {
+            "hparams": self.hparams.to_dict(),
+            "source_vocab_size": self.source_vocab_size,
+            "target_vocab_size": self.target_vocab_size,
+            "joint_vocabulary": self.joint_vocabulary,
+            "name": self.name,
+            "dtype": self.dtype_policy.name,
+        }
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> "Seq2Seq":
+        """Returns a model made from ``get_config``'s result, with fresh weights."""
+        config = dict(config)
+        config["hparams"] = cls.hparams_class.from_dict(config["hparams"])
+        return cls(**config)
+
+
+def build_model(
+    model_class: type[Seq2Seq],
+    hparams: HParams,
+    source_encoder: Any,
+    target_encoder: Any,
+    *,
+    dtype: str | None = None,
+) -> Seq2Seq:
+    """Returns a built model for two text encoders.
+
+    Args:
+      model_class: The registered model.
+      hparams: Its hparams.
+      source_encoder: With ``vocab_size`` and ``sha256``, as SubwordEncoder.
+      target_encoder: The same for the target; the vocabulary is joint where the two are one.
+      dtype: A Keras dtype policy; None: ``hparams.precision``.
+    """
+    model = model_class(
+        hparams,
+        source_vocab_size=source_encoder.vocab_size,
+        target_vocab_size=target_encoder.vocab_size,
+        joint_vocabulary=source_encoder.sha256 == target_encoder.sha256,
+        dtype=dtype,
+    )
+    model.build()
+    return model

@@ -1,0 +1,375 @@
+"""The Transformer (Vaswani et al. 2017) from named parts that other models replace.
+
+A relative of the Transformer overrides one of ``make_encoder_mixer``, ``make_decoder_mixer``
+or ``make_source_views`` and inherits everything else.
+
+Legend: B sentences, S source positions, T target positions, D width, R directions,
+K hypotheses of a direction.
+"""
+
+from typing import Any
+
+import tensorflow as tf
+
+from t2t_ext.errors import UserError
+from t2t_ext.hyperparameters import TransformerHParams
+from t2t_ext.layers.attention import SelfAttention, SourceAttention, StepContext
+from t2t_ext.layers.base import Layer
+from t2t_ext.layers.dropout import dropout
+from t2t_ext.layers.embeddings import TargetSpaceEmbedding, TokenEmbedding, sinusoids
+from t2t_ext.layers.feed_forward import FeedForward
+from t2t_ext.layers.masks import causal_mask, padding_mask
+from t2t_ext.layers.source_views import EncoderOutput, LastView
+from t2t_ext.layers.sublayer import Frame, final_normalization
+from t2t_ext.models.seq2seq import Seq2Seq, State
+from t2t_ext.registry import register_model
+
+
+class Record:
+    """Where attention distributions are collected, by name; not a dict, since Keras copies those on a call."""
+
+    def __init__(self) -> None:
+        """Starts an empty record."""
+        self.weights: dict[str, tf.Tensor] = {}
+
+
+class EncoderLayer(Layer):
+    """A mixer (self-attention, usually) and a feed-forward sublayer."""
+
+    def __init__(self, hparams: TransformerHParams, mixer: Layer, **kwargs: object) -> None:
+        """Initialises the layer around a mixer named ``self_attention`` or after its kind."""
+        super().__init__(**kwargs)
+        self.mixer = mixer
+        self.mixer_frame = Frame(hparams, name=f"{mixer.name}_frame", dtype=self.dtype_policy)
+        self.feed_forward = FeedForward(hparams, name="feed_forward", dtype=self.dtype_policy)
+        self.feed_forward_frame = Frame(hparams, name="feed_forward_frame", dtype=self.dtype_policy)
+
+    def build(self, input_shape: object = None) -> None:
+        """Creates the sublayers' weights."""
+        for layer in (self.mixer_frame, self.mixer, self.feed_forward_frame, self.feed_forward):
+            layer.build(None)
+
+    def call(self, x: tf.Tensor, mask: tf.Tensor, training: bool = False, record: Record | None = None) -> tf.Tensor:
+        """Transforms float [B, S, D] under mask bool [B, 1, 1, S]."""
+        y = self.mixer_frame.before(x)
+        if record is not None:
+            record.weights[f"encoder/{self.name}/{self.mixer.name}"] = self.mixer.weights(y, mask)
+        x = self.mixer_frame.after(x, self.mixer(y, mask, training=training), training)
+        y = self.feed_forward(self.feed_forward_frame.before(x), training=training)
+        return self.feed_forward_frame.after(x, y, training)
+
+
+class DecoderLayer(Layer):
+    """A causal mixer, attention to a view of the source, and a feed-forward sublayer."""
+
+    def __init__(self, hparams: TransformerHParams, mixer: Layer, **kwargs: object) -> None:
+        """Initialises the layer around a decoder mixer."""
+        super().__init__(**kwargs)
+        args = {"dtype": self.dtype_policy}
+        self.mixer = mixer
+        self.mixer_frame = Frame(hparams, name=f"{mixer.name}_frame", **args)
+        self.source_attention = SourceAttention(hparams, name="source_attention", **args)
+        self.source_attention_frame = Frame(hparams, name="source_attention_frame", **args)
+        self.feed_forward = FeedForward(hparams, name="feed_forward", **args)
+        self.feed_forward_frame = Frame(hparams, name="feed_forward_frame", **args)
+
+    def build(self, input_shape: object = None) -> None:
+        """Creates the sublayers' weights."""
+        for frame, layer in (
+            (self.mixer_frame, self.mixer),
+            (self.source_attention_frame, self.source_attention),
+            (self.feed_forward_frame, self.feed_forward),
+        ):
+            frame.build(None)
+            layer.build(None)
+
+    def call(
+        self,
+        x: tf.Tensor,
+        mask: tf.Tensor,
+        view: tf.Tensor,
+        source_mask: tf.Tensor,
+        training: bool = False,
+        record: Record | None = None,
+    ) -> tf.Tensor:
+        """Transforms whole sequences.
+
+        Args:
+          x: float [B, T, D].
+          mask: bool [1 or B, 1, T, T], what a target position may see of the target.
+          view: float [B, S, D], this layer's view of the source.
+          source_mask: bool [B, 1, 1, S].
+          training: Whether dropout is applied.
+          record: Where to put attention distributions.
+
+        Returns:
+          float [B, T, D].
+        """
+        y = self.mixer_frame.before(x)
+        if record is not None:
+            record.weights[f"decoder/{self.name}/{self.mixer.name}"] = self.mixer.weights(y, mask)
+        x = self.mixer_frame.after(x, self.mixer(y, mask, training=training), training)
+        y = self.source_attention_frame.before(x)
+        if record is not None:
+            record.weights[f"decoder/{self.name}/source_attention"] = self.source_attention.weights(
+                y, view, source_mask
+            )
+        y = self.source_attention(y, view, source_mask, training=training)
+        x = self.source_attention_frame.after(x, y, training)
+        y = self.feed_forward(self.feed_forward_frame.before(x), training=training)
+        return self.feed_forward_frame.after(x, y, training)
+
+    def step(
+        self,
+        x: tf.Tensor,
+        context: StepContext,
+        memory: tuple[tf.Tensor, tf.Tensor],
+        source_mask: tf.Tensor,
+        state: State,
+    ) -> tuple[tf.Tensor, State]:
+        """Transforms one position of every hypothesis, float [B, R, K, D]; returns it and the mixer's new state."""
+        y, state = self.mixer.step(self.mixer_frame.before(x), context, state)
+        x = self.mixer_frame.after(x, y)
+        y = self.source_attention.step(self.source_attention_frame.before(x), memory, source_mask)
+        x = self.source_attention_frame.after(x, y)
+        return self.feed_forward_frame.after(x, self.feed_forward(self.feed_forward_frame.before(x))), state
+
+
+class Encoder(Layer):
+    """A stack of encoder layers."""
+
+    def __init__(self, hparams: TransformerHParams, mixers: list[Layer], **kwargs: object) -> None:
+        """Initialises one layer for each mixer."""
+        super().__init__(**kwargs)
+        self.width = hparams.hidden_size
+        self.layers = [
+            EncoderLayer(hparams, mixer, name=f"layer_{i}", dtype=self.dtype_policy) for i, mixer in enumerate(mixers)
+        ]
+        self.final_norm = final_normalization(hparams, name="final_norm", dtype=self.dtype_policy)
+
+    def build(self, input_shape: object = None) -> None:
+        """Creates the layers' weights."""
+        for layer in self.layers:
+            layer.build(None)
+        if self.final_norm is not None:
+            self.final_norm.build((None, self.width))
+
+    def call(
+        self, x: tf.Tensor, mask: tf.Tensor, training: bool = False, record: Record | None = None
+    ) -> EncoderOutput:
+        """Encodes float [B, S, D] under mask bool [B, 1, 1, S]."""
+        states = []
+        for layer in self.layers:
+            x = layer(x, mask, training=training, record=record)
+            states.append(x)
+        return EncoderOutput(states, x if self.final_norm is None else self.final_norm(x), mask)
+
+
+class Decoder(Layer):
+    """A stack of decoder layers, whole sequences at once or step by step."""
+
+    def __init__(self, hparams: TransformerHParams, mixers: list[Layer], source_views: Layer, **kwargs: object) -> None:
+        """Initialises one layer for each mixer; ``source_views`` says what they attend to."""
+        super().__init__(**kwargs)
+        self.width = hparams.hidden_size
+        self.source_views = source_views
+        self.layers = [
+            DecoderLayer(hparams, mixer, name=f"layer_{i}", dtype=self.dtype_policy) for i, mixer in enumerate(mixers)
+        ]
+        self.final_norm = final_normalization(hparams, name="final_norm", dtype=self.dtype_policy)
+
+    def build(self, input_shape: object = None) -> None:
+        """Creates the layers' weights."""
+        self.source_views.build(None)
+        for layer in self.layers:
+            layer.build(None)
+        if self.final_norm is not None:
+            self.final_norm.build((None, self.width))
+
+    def call(
+        self,
+        x: tf.Tensor,
+        mask: tf.Tensor,
+        encoded: EncoderOutput,
+        training: bool = False,
+        record: Record | None = None,
+    ) -> tf.Tensor:
+        """Decodes float [B, T, D] under mask bool [1 or B, 1, T, T]."""
+        for layer, view in zip(self.layers, self.source_views.views(encoded), strict=True):
+            x = layer(x, mask, view, encoded.mask, training=training, record=record)
+        return x if self.final_norm is None else self.final_norm(x)
+
+    def start(self, encoded: EncoderOutput, directions: int) -> State:
+        """Returns the state before the first step: source memories once, empty memories of the target."""
+        batch = tf.shape(encoded.mask)[0]
+        views = self.source_views.views(encoded)
+        return {
+            "source_mask": encoded.mask,
+            "source": [layer.source_attention.memory(view) for layer, view in zip(self.layers, views, strict=True)],
+            "layers": [layer.mixer.start(batch, directions) for layer in self.layers],
+        }
+
+    def step(self, x: tf.Tensor, context: StepContext, state: State) -> tuple[tf.Tensor, State]:
+        """Decodes one position of every hypothesis, float [B, R, K, D]."""
+        layer_states = []
+        for layer, memory, layer_state in zip(self.layers, state["source"], state["layers"], strict=True):
+            x, new_state = layer.step(x, context, memory, state["source_mask"], layer_state)
+            layer_states.append(new_state)
+        if self.final_norm is not None:
+            x = self.final_norm(x)
+        return x, {**state, "layers": layer_states}
+
+
+@register_model("transformer")
+class Transformer(Seq2Seq):
+    """The Transformer, pre- or post-norm, with shared or separate embeddings and softmax."""
+
+    hparams_class = TransformerHParams
+
+    def __init__(self, hparams: TransformerHParams, **kwargs: Any) -> None:
+        """Initialises the model; see Seq2Seq."""
+        super().__init__(hparams, **kwargs)
+        policy = self.dtype_policy
+        self.source_embedding, self.target_embedding, self.softmax = self._make_embeddings()
+        self.target_space = (
+            TargetSpaceEmbedding(hparams.hidden_size, hparams.target_space_id, name="target_space", dtype=policy)
+            if hparams.use_target_space_embedding
+            else None
+        )
+        self.encoder = Encoder(
+            hparams,
+            [self.make_encoder_mixer(i) for i in range(hparams.encoder_layers)],
+            name="encoder",
+            dtype=policy,
+        )
+        self.decoder = Decoder(
+            hparams,
+            [self.make_decoder_mixer(i) for i in range(hparams.decoder_layers)],
+            self.make_source_views(),
+            name="decoder",
+            dtype=policy,
+        )
+
+    # === Parts that relatives replace ===
+
+    def make_encoder_mixer(self, layer: int) -> Layer:
+        """Returns the mixer of an encoder layer, counted from 0."""
+        del layer
+        return SelfAttention(self.hparams, name="self_attention", dtype=self.dtype_policy)
+
+    def make_decoder_mixer(self, layer: int) -> Layer:
+        """Returns the causal mixer of a decoder layer, counted from 0."""
+        del layer
+        return SelfAttention(self.hparams, name="self_attention", dtype=self.dtype_policy)
+
+    def make_source_views(self) -> Layer:
+        """Returns the part that gives each decoder layer its view of the encoder."""
+        return LastView(self.hparams.decoder_layers, name="source_views", dtype=self.dtype_policy)
+
+    # === Construction ===
+
+    def _make_embeddings(self) -> tuple[TokenEmbedding, TokenEmbedding, TokenEmbedding]:
+        """Returns source embedding, target embedding and softmax matrix, the same object where they are shared."""
+        hparams = self.hparams
+        if hparams.shared_embedding and not self.joint_vocabulary:
+            raise UserError(
+                "shared_embedding=True needs one vocabulary for source and target, but this data has two: "
+                "set shared_embedding=False, or generate the data with a joint vocabulary."
+            )
+
+        def table(name: str, size: int) -> TokenEmbedding:
+            return TokenEmbedding(
+                size,
+                hparams.hidden_size,
+                multiply=hparams.multiply_embedding_mode == "sqrt_depth",
+                name=name,
+                dtype=self.dtype_policy,
+            )
+
+        tied_softmax = hparams.shared_embedding_and_softmax_weights
+        tied_source = self.joint_vocabulary and (hparams.shared_embedding or tied_softmax)
+        target = table("embedding" if tied_source else "target_embedding", self.target_vocab_size)
+        source = target if tied_source else table("source_embedding", self.source_vocab_size)
+        softmax = target if tied_softmax else table("softmax", self.target_vocab_size)
+        return source, target, softmax
+
+    def build(self, input_shape: object = None) -> None:
+        """Creates all variables; a second call does nothing."""
+        if self.built:
+            return
+        parts = [self.source_embedding, self.target_embedding, self.softmax]
+        parts += [self.target_space, self.encoder, self.decoder]
+        for part in parts:
+            if part is not None and not part.built:
+                part.build(None)
+
+    # === Whole sequences ===
+
+    def embed(self, ids: tf.Tensor, embedding: TokenEmbedding) -> tf.Tensor:
+        """Embeds ids int32 [B, T] as float [B, T, D], without positions."""
+        return embedding(ids)
+
+    def _add_positions(self, x: tf.Tensor, training: bool) -> tf.Tensor:
+        """Adds positions counted from 0 to float [B, T, D] and applies dropout."""
+        if self.hparams.pos == "timing":
+            signal = sinusoids(tf.range(tf.shape(x)[1]), self.hparams.hidden_size, self.hparams.pos_encoding)
+            x += tf.cast(signal, x.dtype)[tf.newaxis]
+        return dropout(x, self.hparams.layer_prepostprocess_dropout, training)
+
+    def encode(self, inputs: tf.Tensor, training: bool = False, record: Record | None = None) -> EncoderOutput:
+        """Encodes inputs int32 [B, S]."""
+        x = self.embed(inputs, self.source_embedding)
+        if self.target_space is not None:
+            x += self.target_space.call()
+        x = self._add_positions(x, training)
+        return self.encoder(x, padding_mask(inputs), training=training, record=record)
+
+    def _decode(
+        self, targets: tf.Tensor, encoded: EncoderOutput, training: bool = False, record: Record | None = None
+    ) -> tf.Tensor:
+        x = self.embed(targets, self.target_embedding)
+        # The first position sees a zero vector, the others the token before them.
+        x = tf.pad(x, [[0, 0], [1, 0], [0, 0]])[:, :-1]
+        x = self._add_positions(x, training)
+        mask = causal_mask(tf.shape(targets)[1])
+        return self.decoder(x, mask, encoded=encoded, training=training, record=record)
+
+    def features(self, inputs: tf.Tensor, targets: tf.Tensor, training: bool = False) -> tf.Tensor:
+        """Returns the decoder's output float [B, T, D]; see Seq2Seq."""
+        return self._decode(targets, self.encode(inputs, training), training)
+
+    def softmax_weights(self) -> tuple[tf.Tensor, tf.Tensor | None]:
+        """Returns the softmax matrix [V, D]; there is no bias."""
+        return self.softmax.matrix.value, None
+
+    def attention_weights(self, inputs: tf.Tensor, targets: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Returns every layer's attention distributions, float [B, H, T, S] each."""
+        record = Record()
+        self._decode(targets, self.encode(inputs, record=record), record=record)
+        return record.weights
+
+    # === Step by step ===
+
+    def start(self, inputs: tf.Tensor) -> State:
+        """Encodes inputs int32 [B, S] and returns the state before the first step."""
+        state = self.decoder.start(self.encode(inputs), self.directions)
+        return {**state, "position": tf.constant(0, tf.int32)}
+
+    def step(
+        self,
+        ids: tf.Tensor,
+        visible: tf.Tensor,
+        partner_visible: tf.Tensor | None,
+        parents: tf.Tensor,
+        state: State,
+    ) -> tuple[tf.Tensor, State]:
+        """Feeds ids int32 [B, R, K]; returns logits float32 [B, R, K, V] and the new state; see Seq2Seq."""
+        position = state["position"]
+        x = self.embed(ids, self.target_embedding)
+        x *= tf.cast(position > 0, x.dtype)  # the first input is a zero vector
+        if self.hparams.pos == "timing":
+            signal = sinusoids(position[tf.newaxis], self.hparams.hidden_size, self.hparams.pos_encoding)
+            x += tf.cast(signal, x.dtype)
+        context = StepContext(position, visible, partner_visible, parents)
+        x, state = self.decoder.step(x, context, state)
+        return self.logits(x), {**state, "position": position + 1}
