@@ -1,0 +1,1 @@
+"""decoding of t2t_ext."""

@@ -1,0 +1,34 @@
+"""The two-stage top-k is a top-k."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from t2t_ext.decoding.top_k import top_k_tokens
+
+
+@pytest.mark.parametrize(
+    ("vocab_size", "k", "banned"),
+    [
+        (8192, 8, (0, 2, 3, 4)),
+        (5, 3, (0,)),
+        (1000, 2, (0, 3)),
+        (8193, 8, (0, 3, 200)),
+        (4096, 8, (0, 4095)),
+        (512, 1, ()),
+    ],
+)
+def test_top_k_tokens(vocab_size, k, banned):
+    logits = np.random.default_rng(vocab_size).normal(size=[16, vocab_size]).astype(np.float32)
+    # The banned ids would otherwise win everywhere.
+    logits[:, list(banned)] += 20
+    allowed = logits.copy()
+    allowed[:, list(banned)] = -np.inf
+    values, ids = top_k_tokens(tf.constant(logits), k, banned)
+    np.testing.assert_array_equal(ids, np.argsort(-allowed, axis=1)[:, :k])
+    np.testing.assert_array_equal(values, np.take_along_axis(allowed, ids.numpy(), axis=1))
+
+
+def test_fewer_allowed_than_asked_for():
+    values, _ = top_k_tokens(tf.zeros([1, 4]), 4, banned=(0, 1))
+    assert (values.numpy()[0, 2:] < -1e8).all()
