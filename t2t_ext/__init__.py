@@ -1,5 +1,61 @@
-"""t2t_ext: a model garden for neural machine translation on TensorFlow and Keras 3."""
+"""t2t_ext: a model garden for neural machine translation on TensorFlow and Keras 3.
+
+    from t2t_ext import Translator
+    Translator.load("RUN")(["Ein Satz."])
+
+The names below are imported when they are first used, so that ``import t2t_ext`` takes no TensorFlow.
+"""
+
+import importlib
+import os
+from typing import TYPE_CHECKING, Any
 
 from t2t_ext.version import __version__
 
-__all__ = ["__version__"]
+if TYPE_CHECKING:
+    from t2t_ext import registry
+    from t2t_ext.decoding.translator import Translator
+    from t2t_ext.errors import UserError
+    from t2t_ext.hyperparameters import DecodeHParams, HParams, TransformerHParams
+    from t2t_ext.training.config import TrainConfig
+    from t2t_ext.training.loop import train
+
+# Keras chooses its backend once, at its first import; a user's keras.json may name another.
+os.environ.setdefault("KERAS_BACKEND", "tensorflow")
+
+_MODULES = {
+    "DecodeHParams": "t2t_ext.hyperparameters",
+    "HParams": "t2t_ext.hyperparameters",
+    "TrainConfig": "t2t_ext.training.config",
+    "TransformerHParams": "t2t_ext.hyperparameters",
+    "Translator": "t2t_ext.decoding.translator",
+    "UserError": "t2t_ext.errors",
+    "registry": "t2t_ext.registry",
+    "train": "t2t_ext.training.loop",
+}
+
+__all__ = [
+    "DecodeHParams",
+    "HParams",
+    "TrainConfig",
+    "TransformerHParams",
+    "Translator",
+    "UserError",
+    "__version__",
+    "registry",
+    "train",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Imports a public name when it is first used."""
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module = importlib.import_module(_MODULES[name])
+    value = module if module.__name__ == f"{__name__}.{name}" else getattr(module, name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

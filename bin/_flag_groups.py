@@ -1,0 +1,259 @@
+"""Groups of flags that several commands share. Names and defaults are T2T's where T2T has the flag."""
+
+import argparse
+from typing import Any
+
+from t2t_ext.bin._flags import FlagParser, add_flag, at_least
+
+PROBLEM_OPTIONS = (
+    "train_source",
+    "train_target",
+    "dev_source",
+    "dev_target",
+    "test_source",
+    "test_target",
+    "source_language",
+    "target_language",
+)
+
+
+def add_registry_flags(parser: FlagParser) -> None:
+    """Adds ``--t2t_usr_dir`` and ``--registry_help``; both are dealt with by ``parse_args``."""
+    add_flag(
+        parser.group("What"),
+        "t2t_usr_dir",
+        "",
+        "Folder of your own modules (a package or a plain folder): their problems, models and hparams sets are "
+        "registered.",
+        metavar="DIR",
+    )
+    parser.group("Information").add_argument(
+        "--registry_help",
+        action="store_true",
+        help="Print the names of all problems, models and hparams sets and exit.",
+    )
+
+
+def add_problem_flags(parser: FlagParser) -> None:
+    """Adds ``--problem``, ``--data_dir`` and ``--tmp_dir``."""
+    add_flag(
+        parser.group("What"),
+        "problem",
+        "",
+        "What is translated from what; NAME_rev is the other way round. --registry_help lists all.",
+        metavar="NAME",
+    )
+    group = parser.group("Data")
+    add_flag(group, "data_dir", "", "Where generated data is, or is put.", metavar="DIR")
+    add_flag(group, "tmp_dir", "/tmp/t2t_datagen", "Where raw files are, or are downloaded to.", metavar="DIR")
+
+
+def add_data_generation_flags(parser: FlagParser) -> None:
+    """Adds the flags of data generation and those of ``translate_parallel_text``, but for ``--random_seed``."""
+    group = parser.group("Data generation")
+    add_flag(group, "num_shards", 0, "Files of the train split; 0 = by its size.", kind=at_least(0), metavar="N")
+    add_flag(
+        group,
+        "vocab_size",
+        0,
+        "Subwords, special ones included; 0 = as the problem says.",
+        kind=at_least(0),
+        metavar="N",
+    )
+    add_flag(
+        group,
+        "separate_vocab",
+        None,
+        "Whether source and target have a subword model each; where not given, as the problem says.",
+        kind=bool,
+    )
+    add_flag(
+        group,
+        "subword_model",
+        "",
+        "SentencePiece model to use instead of training one; SOURCE,TARGET where they have one each.",
+        metavar="FILE",
+    )
+    add_flag(group, "vocab_from", "", "Run whose subword model is used.", metavar="RUN")
+    add_flag(
+        group,
+        "max_length_ratio",
+        None,
+        "Training pairs with one side this many times as long as the other are dropped (0 = none); where not given, "
+        "as the problem says.",
+        kind=float,
+        metavar="X",
+    )
+    add_flag(group, "num_processes", 0, "Processes that encode; 0 = one a core.", kind=at_least(0), metavar="N")
+    group = parser.group(
+        "Your own text (--problem=translate_parallel_text)",
+        "Plain text or .gz, one sentence a line; without *_target, tab-separated files. A,B: several files; of "
+        "dev and test targets, several references.",
+    )
+    for split, words in (("train", "Training"), ("dev", "Development"), ("test", "Test")):
+        add_flag(group, f"{split}_source", "", f"{words} text in the source language.", metavar="FILE")
+        add_flag(group, f"{split}_target", "", f"{words} text in the target language.", metavar="FILE")
+    add_flag(group, "source_language", "", "Tag of the source language, such as de.", metavar="TAG")
+    add_flag(group, "target_language", "", "Tag of the target language.", metavar="TAG")
+
+
+def problem_options(args: argparse.Namespace) -> dict[str, Any]:
+    """Returns the options for ``registry.problem(args.problem, **options)`` that were given as flags."""
+    return {name: getattr(args, name) for name in PROBLEM_OPTIONS if name in args.given}
+
+
+def add_hparams_flags(parser: FlagParser) -> None:
+    """Adds ``--model``, ``--hparams_set``, ``--hparams``, ``--explain`` and ``--describe``."""
+    group = parser.group("What")
+    add_flag(group, "model", "", "The model. --registry_help lists all.", metavar="NAME")
+    add_flag(group, "hparams_set", "", "The set of hyper-parameters. --registry_help lists all.", metavar="NAME")
+    add_flag(
+        group,
+        "hparams",
+        "",
+        'Overrides of the set: "name=value,name=value"; --hp_name=value does the same.',
+        metavar='"A=1,B=x"',
+    )
+    group = parser.group("Information")
+    group.add_argument(
+        "--explain", action="store_true", help="Print every hyper-parameter with its meaning and origin and exit."
+    )
+    group.add_argument(
+        "--describe", action="store_true", help="Print the model's parts with shapes and parameters and exit."
+    )
+
+
+def add_training_flags(parser: FlagParser) -> None:
+    """Adds the flags of a training run, its evaluation included."""
+    group = parser.group("Training")
+    add_flag(group, "output_dir", "", "The run: a new directory, or one to go on with.", metavar="RUN")
+    add_flag(group, "train_steps", 250000, "Training ends after this many steps.", kind=at_least(1), metavar="N")
+    add_flag(group, "generate_data", False, "Generate the data first, where it is not there yet (needs --tmp_dir).")
+    add_flag(
+        group,
+        "random_seed",
+        1,
+        "Seed of initial weights, dropout and order of the data.",
+        kind=at_least(0),
+        metavar="N",
+    )
+    add_flag(group, "deterministic", False, "Only operations that give the same bits every time; slower.")
+    add_flag(group, "warm_start_from", "", "Run or checkpoint whose weights are taken to begin with.", metavar="RUN")
+    add_flag(
+        group, "keep_checkpoint_max", 20, "Checkpoints kept in RUN/checkpoints; 0 = all.", kind=at_least(0), metavar="N"
+    )
+    add_flag(group, "log_step_count_steps", 100, "Steps between lines of the log.", kind=at_least(1), metavar="N")
+    add_flag(
+        group,
+        "max_skipped_steps",
+        20,
+        "Training stops after this many steps in a row whose gradients are not finite.",
+        kind=at_least(1),
+        metavar="N",
+    )
+    add_flag(
+        group, "preempted_exit_code", 143, "Exit status after SIGTERM, for a scheduler.", kind=at_least(0), metavar="N"
+    )
+    _add_evaluation_flags(parser)
+    add_decode_flags(parser)
+
+
+def _add_evaluation_flags(parser: FlagParser) -> None:
+    group = parser.group("Evaluation")
+    add_flag(
+        group,
+        "local_eval_frequency",
+        1000,
+        "Steps between evaluations on the development set; each saves a checkpoint.",
+        kind=at_least(1),
+        metavar="N",
+    )
+    add_flag(
+        group,
+        "eval_bleu_sentences",
+        0,
+        "Sentences of the development set that are translated for BLEU, from the first on; 0 = all, -1 = no BLEU.",
+        kind=at_least(-1),
+        metavar="N",
+    )
+    metrics = "bleu, loss, nll, perplexity or accuracy"
+    add_flag(group, "best_checkpoint_metric", "bleu", f"Chooses RUN/best: {metrics}.", metavar="NAME")
+    add_flag(group, "eval_early_stopping_metric", "loss", f"What is watched: {metrics}.", metavar="NAME")
+    add_flag(
+        group,
+        "eval_early_stopping_steps",
+        0,
+        "Stop when the metric has not got better for this many steps; 0 = never.",
+        kind=at_least(0),
+        metavar="N",
+    )
+    add_flag(group, "eval_early_stopping_metric_delta", 0.1, "By how much it must get better.", metavar="X")
+    add_flag(
+        group,
+        "eval_early_stopping_metric_minimize",
+        None,
+        "Whether less is better; where not given, known by the metric's name.",
+        kind=bool,
+    )
+
+
+def add_decode_flags(parser: FlagParser) -> None:
+    """Adds ``--decode_hparams``."""
+    add_flag(
+        parser.group("Decoding"),
+        "decode_hparams",
+        "",
+        'How translations are searched for, such as "beam_size=4,alpha=0.6,batch_size=32".',
+        metavar='"A=1,B=x"',
+    )
+
+
+def add_run_flags(parser: FlagParser) -> None:
+    """Adds ``--output_dir``, which must be given, and ``--checkpoint_path`` for commands that use a trained run."""
+    group = parser.group("What")
+    add_flag(group, "output_dir", "", "The run, as t2t_ext-trainer wrote it.", metavar="RUN", required=True)
+    add_flag(
+        group,
+        "checkpoint_path",
+        "",
+        "Checkpoint in it, or RUN/best or RUN/averaged; by default the latest.",
+        metavar="DIR",
+    )
+
+
+def add_machine_flags(parser: FlagParser) -> None:
+    """Adds ``--distribution``, ``--xla_compile`` and ``--tpu``."""
+    group = parser.group("Machine")
+    add_flag(
+        group,
+        "distribution",
+        "auto",
+        "Devices: one; all of this machine (mirrored); those of TF_CONFIG's workers; a TPU; auto = TF_CONFIG's workers "
+        "if it is set, else all GPUs, else the CPU.",
+        choices=("auto", "one_device", "mirrored", "multi_worker_mirrored", "tpu"),
+    )
+    add_flag(
+        group, "xla_compile", False, "Compile the training step with XLA (needs batch_shapes=static in --hparams)."
+    )
+    add_flag(group, "tpu", "", "Name or address of the TPU, for --distribution=tpu.", metavar="ADDRESS")
+
+
+def add_thread_flags(parser: FlagParser) -> None:
+    """Adds the sizes of TensorFlow's thread pools; ``configure_threads`` uses them."""
+    group = parser.group("Machine")
+    add_flag(
+        group,
+        "inter_op_parallelism_threads",
+        0,
+        "Operations that run side by side; 0 = TensorFlow's choice.",
+        kind=at_least(0),
+        metavar="N",
+    )
+    add_flag(
+        group,
+        "intra_op_parallelism_threads",
+        0,
+        "Threads of one operation; 0 = TensorFlow's choice.",
+        kind=at_least(0),
+        metavar="N",
+    )

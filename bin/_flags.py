@@ -1,0 +1,386 @@
+"""Flags of the commands: ``--name=value`` in groups, with answers for those that users know from tensor2tensor.
+
+A command builds its parser in ``build_parser() -> FlagParser`` and runs through ``run_main``::
+
+    def build_parser() -> FlagParser:
+        parser = FlagParser("t2t_ext-bleu", "Scores a translation.")
+        group = parser.group("Input")
+        add_flag(group, "translation", "", "The translation.", metavar="FILE")
+        return parser
+
+    def main(argv: Sequence[str] | None = None) -> int:
+        return run_main(lambda: score(build_parser().parse_args(argv)))
+
+This module and everything before the flags are parsed import no TensorFlow.
+"""
+
+import argparse
+import os
+import re
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NoReturn
+
+from t2t_ext import registry
+from t2t_ext.bin import _replaced_flags
+from t2t_ext.errors import UserError, suggest
+from t2t_ext.version import __version__
+
+_TRUE = ("true", "t", "1", "yes")
+_FALSE = ("false", "f", "0", "no")
+_HP_PREFIX = "hp_"
+
+
+class _Formatter(argparse.HelpFormatter):
+    """Shows ``--name=VALUE``, ``--[no]name`` and defaults."""
+
+    def __init__(self, prog: str) -> None:
+        width = min(shutil.get_terminal_size((100, 24)).columns, 120)
+        super().__init__(prog, max_help_position=32, width=width)
+
+    def _format_action_invocation(self, action: argparse.Action) -> str:
+        name = action.option_strings[-1]
+        if isinstance(action, _BoolAction):
+            return f"--[no]{name.removeprefix('--')}"
+        if action.nargs == 0:
+            return ", ".join(action.option_strings)
+        return f"{name}={self._format_args(action, self._get_default_metavar_for_optional(action))}"
+
+    def _get_help_string(self, action: argparse.Action) -> str:
+        text = action.help or ""
+        if action.nargs == 0 or action.default in (None, "", argparse.SUPPRESS):
+            return text
+        default = str(action.default).lower() if isinstance(action.default, bool) else action.default
+        return f"{text} [{default}]".replace("%", "%%")
+
+
+class _BoolAction(argparse.Action):
+    """A flag that is true or false."""
+
+    def __call__(self, parser: argparse.ArgumentParser, namespace: Any, values: Any, option: str | None = None) -> None:
+        if values.lower() not in _TRUE + _FALSE:
+            raise argparse.ArgumentError(self, f"expects true or false, not {values!r}")
+        setattr(namespace, self.dest, values.lower() in _TRUE)
+
+
+class FlagParser(argparse.ArgumentParser):
+    """An argparse parser that takes flags as T2T's commands do.
+
+    Values are written ``--name=value`` or ``--name value``; booleans ``--name``, ``--noname`` or ``--name=true``.
+    ``--help`` and ``--version`` print and exit with 0. Wrong flags raise ``UserError``. The result of ``parse_args``
+    has the names of the flags that were given in ``given``.
+    """
+
+    def __init__(self, command: str, description: str, *, examples: str = "") -> None:
+        """Makes a parser.
+
+        Args:
+          command: The command, such as ``t2t_ext-trainer``; it chooses the table of T2T's flags that are answered.
+          description: What the command does, in a sentence.
+          examples: Command lines that are printed after the flags.
+        """
+        super().__init__(
+            prog=command,
+            usage=f"{command} --flag=value ...",
+            description=description,
+            epilog=f"Examples:\n{examples}" if examples else None,
+            formatter_class=_Formatter,
+            allow_abbrev=False,
+            add_help=False,
+        )
+        self._replaced = _replaced_flags.replaced_flags(command)
+        self._information = self.add_argument_group("Information")
+        self._information.add_argument("--help", "-h", action="help", help="Print this and exit.")
+        self._information.add_argument(
+            "--version", action="version", version=f"{command} {__version__}", help="Print the version and exit."
+        )
+
+    def group(self, title: str, description: str | None = None) -> argparse._ArgumentGroup:
+        """Returns the group of flags with this title, making it where it is not there yet."""
+        if title == self._information.title:
+            return self._information
+        for group in self._action_groups:
+            if group.title == title:
+                return group
+        return self.add_argument_group(title, description)
+
+    def names(self) -> list[str]:
+        """Returns the names of all flags, without dashes."""
+        return sorted(name.removeprefix("--") for name in self._option_string_actions if name.startswith("--"))
+
+    def replaced(self) -> Mapping[str, str]:
+        """Returns T2T's flags that this command answers: name -> what takes its place."""
+        return {name: text for name, text in self._replaced.items() if name not in self.names()}
+
+    def format_help(self) -> str:
+        """Returns the text of ``--help``, information last."""
+        self._action_groups.sort(key=lambda group: group is self._information)
+        text = super().format_help()
+        if self.epilog:
+            # The formatter would fold the lines of the examples.
+            text = text[: text.rindex("Examples:")] + self.epilog.rstrip() + "\n"
+        return text
+
+    def parse_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> argparse.Namespace:
+        """Parses the command line.
+
+        Args:
+          args: The arguments, by default those of the process.
+          namespace: Where values are put, by default a new namespace.
+
+        Returns:
+          The values, ``given`` (the set of flags given) among them. Where the parser has ``--t2t_usr_dir`` and it is
+          given, the directory has been loaded.
+
+        Raises:
+          UserError: Unknown flags, flags of T2T that are answered, or wrong values.
+        """
+        args = sys.argv[1:] if args is None else list(args)
+        if "--help" in args or "-h" in args:
+            self.print_help()
+            self.exit()
+        given = list(self._split(args))
+        pairs = [(name, value) for name, value in given if not name.startswith(_HP_PREFIX)]
+        if "registry_help" in dict(pairs):
+            # Before argparse looks for flags that must be given.
+            if dict(pairs).get("t2t_usr_dir"):
+                registry.load_user_directory(dict(pairs)["t2t_usr_dir"])
+            print(registry_text())
+            self.exit()
+        result = super().parse_args([f"--{name}" if value is None else f"--{name}={value}" for name, value in pairs])
+        result.given = frozenset(name for name, _ in pairs)
+        appended = [f"{name.removeprefix(_HP_PREFIX)}={value}" for name, value in given if name.startswith(_HP_PREFIX)]
+        if appended:
+            result.hparams = ",".join([*filter(None, [result.hparams]), *appended])
+            result.given |= {"hparams"}
+        if getattr(result, "t2t_usr_dir", ""):
+            registry.load_user_directory(result.t2t_usr_dir)
+        if namespace is not None:
+            vars(namespace).update(vars(result))
+            return namespace
+        return result
+
+    def error(self, message: str) -> NoReturn:
+        """Raises what argparse found wrong as a ``UserError``."""
+        message = re.sub(r"^argument ((?:-h/)?--\w+)(?:/-\w)?: ", r"\1 ", message).rstrip(".")
+        message = re.sub(r"invalid choice: (.+) \(choose from (.+)\)", r"must be one of \2, not \1", message)
+        raise UserError(f"{message}. {self.prog} --help lists all flags.")
+
+    def _split(self, args: list[str]) -> Iterator[tuple[str, str | None]]:
+        """Yields (flag, value) for each flag; flags without a value have None.
+
+        Raises:
+          UserError: Arguments that are no flags, or flags that this command does not have; all in one message.
+        """
+        wrong = []
+        position = 0
+        while position < len(args):
+            arg = args[position]
+            position += 1
+            name, equals, value = arg.lstrip("-").partition("=")
+            if not _is_flag(arg):
+                wrong.append(f"unexpected argument {arg!r}: flags are written --name=value")
+                continue
+            follows = position < len(args) and not _is_flag(args[position])
+            action = self._option_string_actions.get(f"--{name}")
+            negated = self._option_string_actions.get(f"--{name.removeprefix('no')}")
+            if isinstance(action, _BoolAction):
+                if not equals and follows and args[position].lower() in _TRUE + _FALSE:
+                    value, position = args[position], position + 1
+                yield name, value if equals or value else "true"
+            elif action is None and name.startswith("no") and isinstance(negated, _BoolAction) and not equals:
+                yield name.removeprefix("no"), "false"
+            elif action is not None and action.nargs == 0:
+                if equals:
+                    wrong.append(f"--{name} takes no value")
+                yield name, None
+            else:
+                if not equals and follows:
+                    value, position, equals = args[position], position + 1, "="
+                problem = self._complaint(name, equals)
+                if problem:
+                    wrong.append(problem)
+                else:
+                    yield name, value
+        if wrong:
+            raise UserError("; ".join(text.rstrip(".") for text in wrong) + f". {self.prog} --help lists all flags.")
+
+    def _complaint(self, name: str, has_value: str) -> str:
+        """Returns what is wrong with a flag that is written ``--name=value``, or ""."""
+        known = f"--{name}" in self._option_string_actions
+        if known or (name.startswith(_HP_PREFIX) and "--hparams" in self._option_string_actions):
+            return "" if has_value else f"--{name} needs a value: --{name}=VALUE"
+        bare = name.removeprefix("no")
+        for candidate in (name, name.replace("-", "_"), bare):
+            if candidate in self._replaced:
+                return f"--{name} is no flag of {self.prog}: {self._replaced[candidate]}"
+        return f"unknown flag --{name}.{suggest(name, self.names())}"
+
+
+def _is_flag(arg: str) -> bool:
+    """Returns whether an argument is a flag; a negative number is none."""
+    return re.match(r"--?[A-Za-z]", arg) is not None
+
+
+def add_flag(
+    group: Any,
+    name: str,
+    default: Any,
+    help: str,
+    *,
+    kind: Callable[[str], Any] | None = None,
+    choices: Sequence[Any] | None = None,
+    metavar: str | None = None,
+    required: bool = False,
+) -> None:
+    """Adds a flag to a group; its type is that of its default.
+
+    Args:
+      group: A ``FlagParser`` or a group of one.
+      name: The name without dashes.
+      default: The value where the flag is not given; its type is the flag's, a string's where it is None.
+      help: What it does; the default is printed behind it.
+      kind: The type, where the default does not tell.
+      choices: The values allowed.
+      metavar: What stands for the value in ``--help``.
+      required: Whether it must be given.
+    """
+    if isinstance(default, bool) or kind is bool:
+        group.add_argument(f"--{name}", action=_BoolAction, default=default, help=help)
+        return
+    kind = kind or (str if default is None else type(default))
+    metavar = metavar or ("|".join(map(str, choices)) if choices else {int: "N", float: "X"}.get(kind, "VALUE"))
+    group.add_argument(
+        f"--{name}",
+        type=_number(kind) if kind in (int, float) else kind,
+        default=default,
+        help=help,
+        choices=choices,
+        metavar=metavar,
+        required=required,
+    )
+
+
+def at_least(minimum: int) -> Callable[[str], int]:
+    """Returns a flag's type: an integer that is not less than ``minimum``."""
+
+    def parse(text: str) -> int:
+        value = _number(int)(text)
+        if value < minimum:
+            raise argparse.ArgumentTypeError(f"must be at least {minimum}, not {text}")
+        return value
+
+    return parse
+
+
+def _number(kind: type) -> Callable[[str], Any]:
+    """Returns a flag's type: an integer or a number, with errors in words."""
+
+    def parse(text: str) -> Any:
+        try:
+            return kind(text)
+        except ValueError:
+            words = "an integer" if kind is int else "a number"
+            raise argparse.ArgumentTypeError(f"expects {words}, not {text!r}") from None
+
+    return parse
+
+
+def registry_text() -> str:
+    """Returns the text of ``--registry_help``: every name by kind, grouped by prefix, the user's own marked."""
+    own = {
+        (kind, name)
+        for directory in registry.loaded_user_directories()
+        for kind, names in registry.user_names(directory).items()
+        for name in names
+    }
+    lines = []
+    for kind, names in (
+        ("problem", registry.problem_names()),
+        ("model", registry.model_names()),
+        ("hparams set", registry.hparams_names()),
+    ):
+        lines.append(f"{kind[0].upper()}{kind[1:]}s ({len(names)}):")
+        prefix = ""
+        for name in names:
+            if name.split("_")[0] != prefix:
+                prefix = name.split("_")[0]
+                lines.append(f"  {prefix}")
+            lines.append(f"    {name}{'  (--t2t_usr_dir)' if (kind, name) in own else ''}")
+        if kind == "problem":
+            lines.extend(f"  {words}" for words in registry.problem_families().values())
+            lines.append(f"  any translation problem the other way round: NAME{registry.REVERSED_SUFFIX}")
+        lines.append("")
+    return "\n".join(lines).rstrip()
+
+
+def configure_threads(inter_op: int, intra_op: int) -> None:
+    """Sets the sizes of TensorFlow's thread pools; call it before TensorFlow is imported.
+
+    Args:
+      inter_op: Operations that run side by side; 0 = TensorFlow's choice.
+      intra_op: Threads of one operation; 0 = TensorFlow's choice.
+    """
+    for variable, value in (
+        ("TF_NUM_INTEROP_THREADS", inter_op),
+        ("TF_NUM_INTRAOP_THREADS", intra_op),
+        ("OMP_NUM_THREADS", intra_op),
+    ):
+        if value:
+            os.environ[variable] = str(value)
+
+
+def start_tensorflow(inter_op: int = 0, intra_op: int = 0) -> None:
+    """Sets thread pools and imports TensorFlow without the notes that it prints before its log level counts.
+
+    Args:
+      inter_op: As ``configure_threads``.
+      intra_op: As ``configure_threads``.
+    """
+    configure_threads(inter_op, intra_op)
+    sys.stderr.flush()
+    real_stderr = os.dup(2)
+    with tempfile.TemporaryFile() as notes:
+        os.dup2(notes.fileno(), 2)
+        try:
+            import tensorflow as tf
+
+            tf.config.list_physical_devices()  # so that a machine without GPU is complained about here
+        except BaseException:
+            notes.seek(0)
+            os.write(real_stderr, notes.read())
+            raise
+        finally:
+            os.dup2(real_stderr, 2)
+            os.close(real_stderr)
+
+
+def run_main(main: Callable[[], int | None]) -> int:
+    """Runs a command and turns what may go wrong into an exit status.
+
+    Args:
+      main: The command; parses its flags itself.
+
+    Returns:
+      What ``main`` returned (None: 0); 2 after a user's mistake, which is printed on one line; 130 after Ctrl-C;
+      141 where whoever read the output has gone. Anything else is a defect and keeps its traceback.
+    """
+    # TensorFlow's start-up notes would bury what the commands say; its warnings and errors stay.
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
+    try:
+        status = main()
+        sys.stdout.flush()
+        return status or 0
+    except UserError as error:
+        sys.stdout.flush()
+        print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        # The interpreter flushes stdout once more at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141

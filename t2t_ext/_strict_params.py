@@ -1,0 +1,389 @@
+"""Frozen dataclasses whose fields are documented, typed, checked and overridable by ``a=1,b=x``."""
+
+import dataclasses
+import functools
+import importlib
+import inspect
+import math
+import re
+import types
+import typing
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple, Self
+
+from t2t_ext.errors import UserError, suggest
+from t2t_ext.version import __version__
+
+_CLASS = "class"
+_NOT_YET_ATTRIBUTED = ""
+_TYPE_NAMES = {int: "an integer", float: "a number", bool: "true or false", str: "a string"}
+
+
+class Explained(NamedTuple):
+    """One row of ``explain()``.
+
+    Attributes:
+      name: The field.
+      value: Its value.
+      origin: "default", "set NAME" or "flag".
+      help: What it means, with its unit.
+    """
+
+    name: str
+    value: Any
+    origin: str
+    help: str
+
+
+def hparam(
+    default: Any,
+    help: str,
+    *,
+    unit: str = "",
+    choices: Sequence[str] = (),
+    minimum: float | None = None,
+    maximum: float | None = None,
+    below: float | None = None,
+    exclusive: bool = False,
+) -> Any:
+    """Makes a documented and checked field of a ``StrictParams``.
+
+    Args:
+      default: The value where none is given.
+      help: What the field means.
+      unit: The unit of a number: tokens, steps, sentences.
+      choices: The values allowed for a string.
+      minimum: The least number allowed.
+      maximum: The greatest number allowed.
+      below: The number must be less than this.
+      exclusive: Whether ``minimum`` itself is not allowed.
+
+    Returns:
+      A dataclass field.
+    """
+    rules = {"choices": tuple(choices), "minimum": minimum, "maximum": maximum, "below": below, "exclusive": exclusive}
+    metadata = types.MappingProxyType({"help": help, "unit": unit, **rules})
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class StrictParams:
+    """The base of ``HParams`` and ``DecodeHParams``; subclasses are frozen, keyword-only dataclasses.
+
+    Fields are int, float, bool, str, or tuples ``tuple[int, ...]`` of these. Making one checks everything and raises
+    one ``UserError`` with all that is wrong.
+    """
+
+    _replaced: ClassVar[Mapping[str, str]] = {}  # names that users know from elsewhere -> what takes their place
+
+    def __post_init__(self) -> None:
+        _check_class(type(self))
+        problems = []
+        for field in dataclasses.fields(self):
+            value, problem = _checked(getattr(self, field.name), _type_of(type(self), field.name), field)
+            object.__setattr__(self, field.name, value)
+            if problem:
+                problems.append(problem)
+        # Rules between fields assume that each is right by itself.
+        problems = problems or list(self.wrong())
+        if problems:
+            raise UserError(_together(problems))
+        object.__setattr__(self, "_origins", {})
+
+    def wrong(self) -> Iterator[str]:
+        """Yields what is wrong with fields taken together; subclasses add to it."""
+        yield from ()
+
+    def replace(self, **changes: Any) -> Self:
+        """Returns a copy with other values.
+
+        Args:
+          **changes: Field -> value.
+
+        Raises:
+          UserError: An unknown field or a value that is not allowed.
+        """
+        unknown = [self._unknown(name) for name in changes if name not in self.names()]
+        if unknown:
+            raise UserError(_together(unknown))
+        copy = dataclasses.replace(self, **changes)
+        object.__setattr__(copy, "_origins", {**self._origins, **dict.fromkeys(changes, _NOT_YET_ATTRIBUTED)})
+        return copy
+
+    def override(self, text: str, *, flag: str = "hparams") -> Self:
+        """Returns a copy with the values of ``"a=1,b=x"``.
+
+        Args:
+          text: The assignments: T2T's grammar, see ``parse_assignments``.
+          flag: The flag that they come from, for messages.
+
+        Raises:
+          UserError: An unknown key, a wrong type, the same key twice, an empty value, or a value that is not allowed;
+            all that is wrong in one message.
+        """
+        changes, problems = {}, []
+        for name, raw in parse_assignments(text, flag).items():
+            if name not in self.names():
+                problems.append(self._unknown(name))
+                continue
+            try:
+                changes[name] = _parse_value(name, raw, _type_of(type(self), name))
+            except ValueError as error:
+                problems.append(str(error))
+        if problems:
+            raise UserError(f"{flag}: {_together(problems)}")
+        try:
+            return self.replace(**changes)
+        except UserError as error:
+            raise UserError(f"{flag}: {error}") from None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns the class's name and every value, ready for JSON (tuples become lists)."""
+        values = {name: getattr(self, name) for name in self.names()}
+        plain = {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
+        return {_CLASS: f"{type(self).__module__}:{type(self).__qualname__}", **plain}
+
+    @classmethod
+    def from_dict(cls, stored: Mapping[str, Any]) -> Self:
+        """Returns what ``to_dict`` stored, as the class that it was.
+
+        Fields that are not stored take their defaults: a new field's default does what versions before it did.
+
+        Raises:
+          UserError: An unknown class or field, or a value that is not allowed.
+        """
+        stored = dict(stored)
+        kind = _find_class(stored.pop(_CLASS), cls) if _CLASS in stored else cls
+        unknown = [name for name in stored if name not in kind.names()]
+        if unknown:
+            raise UserError(
+                f"Stored hyper-parameters have {', '.join(map(repr, unknown))}, which {kind.__name__} of t2t_ext "
+                f"{__version__} does not know.{suggest(unknown[0], kind.names())} They were written by a newer "
+                f"version: update t2t_ext."
+            )
+        return kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in stored.items()})
+
+    @classmethod
+    def names(cls) -> tuple[str, ...]:
+        """Returns the names of all fields, in the order of their definition."""
+        return tuple(field.name for field in dataclasses.fields(cls))
+
+    def attributed_to(self, set_name: str) -> Self:
+        """Returns a copy in which an hparams set is the origin of all values that nobody put before it."""
+        copy = dataclasses.replace(self)
+        origins = dict(self._origins)
+        for field in dataclasses.fields(self):
+            known = origins.get(field.name)
+            changed = field.name not in origins and getattr(self, field.name) != field.default
+            if known == _NOT_YET_ATTRIBUTED or changed:
+                origins[field.name] = f"set {set_name}"
+        object.__setattr__(copy, "_origins", origins)
+        return copy
+
+    def origins(self) -> dict[str, str]:
+        """Returns where each value comes from: field -> "default", "set NAME", or "replaced" outside any set."""
+        return {name: self._origins.get(name, "default") or "replaced" for name in self.names()}
+
+    def explain(self, origins: Mapping[str, str] | None = None) -> list[Explained]:
+        """Returns a row per field: name, value, origin, help with unit.
+
+        Args:
+          origins: Field -> origin, by default ``origins()``.
+        """
+        origins = origins or self.origins()
+        return [
+            Explained(field.name, getattr(self, field.name), origins.get(field.name, "default"), help_of(field))
+            for field in dataclasses.fields(self)
+        ]
+
+    @classmethod
+    def _unknown(cls, name: str) -> str:
+        if name in cls._replaced:
+            return f"{name!r} is not here: {cls._replaced[name]}"
+        listed = f"Known: {', '.join(cls.names())}" if len(cls.names()) <= 20 else "--explain prints every key"
+        return f"unknown key {name!r}.{suggest(name, cls.names())} {listed}"
+
+
+def help_of(field: dataclasses.Field) -> str:
+    """Returns a field's help with unit and choices."""
+    text = field.metadata.get("help", "")
+    unit = field.metadata.get("unit", "")
+    choices = [choice for choice in field.metadata.get("choices", ()) if choice]
+    return text + (f" In {unit}." if unit else "") + (f" One of: {', '.join(choices)}." if choices else "")
+
+
+def parse_assignments(text: str, flag: str = "hparams") -> dict[str, str]:
+    """Splits ``"a=1,b=x,c=[1,2]"`` into names and raw values.
+
+    The grammar is T2T's: assignments separated by commas, blanks around names, values and commas allowed, lists in
+    brackets; a scalar holds neither comma nor bracket.
+
+    Args:
+      text: The assignments; empty = none.
+      flag: The flag that they come from, for messages.
+
+    Returns:
+      Name -> raw value, blanks around it removed.
+
+    Raises:
+      UserError: No ``=``, an empty name or value, the same name twice; all that is wrong in one message.
+    """
+    assigned: dict[str, str] = {}
+    problems = []
+    for part in re.findall(r"(?:\[[^\]]*\]?|[^,\[])+", text):
+        name, equals, value = (piece.strip() for piece in part.partition("="))
+        if not part.strip():
+            continue
+        if not equals:
+            problems.append(f"{name!r} is not an assignment name=value (a value may not contain a comma)")
+        elif re.fullmatch(r"\w+\[\d+\]", name):
+            problems.append(f"{name}={value}: write the whole list, {name.partition('[')[0]}=[v1,v2]")
+        elif not re.fullmatch(r"\w+", name):
+            problems.append(f"{part.strip()!r}: {name!r} is not a name")
+        elif not value:
+            problems.append(f"{name} has no value")
+        elif name in assigned:
+            problems.append(f"{name} is given twice ({assigned[name]} and {value})")
+        else:
+            assigned[name] = value
+    if problems:
+        raise UserError(f"{flag}={text!r}: {_together(problems)}")
+    return assigned
+
+
+def _together(problems: Sequence[str]) -> str:
+    """Joins what is wrong into one message, on one line."""
+    return "; ".join(problem.rstrip(".") for problem in problems) + "."
+
+
+@functools.cache
+def _hints(cls: type) -> dict[str, Any]:
+    return typing.get_type_hints(cls)
+
+
+def _type_of(cls: type, name: str) -> Any:
+    return _hints(cls)[name]
+
+
+@functools.cache
+def _check_class(cls: type[StrictParams]) -> None:
+    """Refuses a subclass whose fields would silently be lost.
+
+    Raises:
+      TypeError: The class was not decorated, or gives a field another default without annotating it.
+    """
+    names = cls.names()
+    for base in cls.__mro__:
+        for name in inspect.get_annotations(base):
+            if name not in names and typing.get_origin(_type_of(cls, name)) is not ClassVar:
+                raise TypeError(
+                    f"{cls.__qualname__}.{name} is no field: decorate {base.__qualname__} with "
+                    f"@dataclasses.dataclass(frozen=True, kw_only=True)."
+                )
+    for field in dataclasses.fields(cls):
+        if cls.__dict__.get(field.name, field.default) != field.default:
+            raise TypeError(
+                f"{cls.__qualname__}.{field.name} has no effect without an annotation: write "
+                f"`{field.name}: type = hparam(...)`, or put the value with replace() in an hparams set."
+            )
+
+
+def _find_class(stored: str, base: type[StrictParams]) -> type[StrictParams]:
+    """Returns the class that a stored name means, which must be ``base`` or a subclass.
+
+    Raises:
+      UserError: There is none.
+    """
+    module = stored.partition(":")[0]
+    if module.split(".")[0] == "t2t_ext":
+        try:
+            importlib.import_module(module)
+        except ModuleNotFoundError:
+            raise UserError(
+                f"The stored class of hyper-parameters {stored!r} does not exist in t2t_ext {__version__}. It was "
+                f"written by a newer version: update t2t_ext."
+            ) from None
+    known, waiting = {}, [base]
+    while waiting:
+        kind = waiting.pop()
+        known[f"{kind.__module__}:{kind.__qualname__}"] = kind
+        waiting.extend(kind.__subclasses__())
+    if stored not in known:
+        raise UserError(
+            f"The stored class of hyper-parameters {stored!r} is not a {base.__name__} that is loaded. If it is yours, "
+            f"give the folder of its module with --t2t_usr_dir; if not, update t2t_ext (this is {__version__})."
+        )
+    return known[stored]
+
+
+def _type_name(kind: Any) -> str:
+    if typing.get_origin(kind) is tuple:
+        return f"a list of {typing.get_args(kind)[0].__name__}"
+    return _TYPE_NAMES.get(kind, str(kind))
+
+
+def _parse_value(name: str, raw: str, kind: Any) -> Any:
+    """Returns a raw value as the field's type.
+
+    Raises:
+      ValueError: It is not of this type; the message says which is.
+    """
+    problem = f"{name}={raw}: {name} is {_type_name(kind)}"
+    if typing.get_origin(kind) is tuple:
+        if not (raw.startswith("[") and raw.endswith("]")):
+            raise ValueError(f"{problem}, written {name}=[v1,v2]")
+        items = [item.strip() for item in raw[1:-1].split(",") if item.strip()]
+        if not items:
+            raise ValueError(f"{problem} and may not be empty")
+        return tuple(_parse_value(name, item, typing.get_args(kind)[0]) for item in items)
+    if "[" in raw or "]" in raw:
+        raise ValueError(f"{problem}, not a list")
+    if kind is bool:
+        if raw.lower() not in ("true", "false", "1", "0"):
+            raise ValueError(problem)
+        return raw.lower() in ("true", "1")
+    if kind is int:
+        if not re.fullmatch(r"[+-]?\d+", raw):
+            raise ValueError(problem)
+        return int(raw)
+    if kind is float:
+        if not re.fullmatch(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", raw):
+            raise ValueError(problem)
+        return float(raw)
+    return raw
+
+
+def _checked(value: Any, kind: Any, field: dataclasses.Field) -> tuple[Any, str]:
+    """Returns a value in its field's type, and what is wrong with it ("" = nothing)."""
+    shown = f"{field.name}={value!r}"
+    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+        value = float(value)
+    if typing.get_origin(kind) is tuple:
+        inner = typing.get_args(kind)[0]
+        if not isinstance(value, tuple) or not all(type(item) is inner for item in value):
+            return value, f"{shown}: {field.name} is {_type_name(kind)}"
+        return value, ""
+    if type(value) is not kind:
+        return value, f"{shown}: {field.name} is {_type_name(kind)}"
+    if kind is float and not math.isfinite(value):
+        return value, f"{shown}: {field.name} must be finite"
+    return value, _outside(value, shown, field)
+
+
+def _outside(value: Any, shown: str, field: dataclasses.Field) -> str:
+    """Returns how a value breaks its field's rules, or ""."""
+    rules = field.metadata
+    choices = rules.get("choices", ())
+    if choices and value not in choices:
+        listed = ", ".join(choice or '""' for choice in choices)
+        return f"{shown}: {field.name} is one of {listed}"
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return ""
+    minimum, maximum, below = (rules.get(rule) for rule in ("minimum", "maximum", "below"))
+    if minimum is not None and (value < minimum or (rules["exclusive"] and value == minimum)):
+        return f"{shown}: {field.name} must be {'more than' if rules['exclusive'] else 'at least'} {minimum}"
+    if maximum is not None and value > maximum:
+        return f"{shown}: {field.name} must be at most {maximum}"
+    if below is not None and value >= below:
+        return f"{shown}: {field.name} must be less than {below}"
+    return ""

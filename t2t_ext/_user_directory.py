@@ -1,0 +1,169 @@
+"""Importing the modules of a user's directory, with errors that name file and line."""
+
+import importlib
+import importlib.machinery
+import importlib.util
+import os
+import sys
+import traceback
+from collections.abc import Callable
+
+from t2t_ext.errors import UserError
+
+_LEFT_OUT = ("setup.py", "conftest.py")
+_loaded: list[str] = []
+
+
+def loaded() -> list[str]:
+    """Returns the absolute paths of the directories loaded so far, in order."""
+    return list(_loaded)
+
+
+def absolute(path: str) -> str:
+    """Returns a directory's absolute path without links."""
+    return os.path.realpath(os.path.expanduser(path))
+
+
+def load(path: str) -> tuple[str, list[str] | None]:
+    """Imports every module of a package or plain folder.
+
+    Args:
+      path: The directory.
+
+    Returns:
+      The directory's real absolute path, and the dotted names of its modules, or None where it was loaded before.
+
+    Raises:
+      UserError: No such directory, no module in it, a name that is taken, or a module that fails.
+    """
+    directory = absolute(path)
+    if directory in _loaded:
+        return directory, None
+    if not os.path.exists(directory):
+        raise UserError(f"--t2t_usr_dir={path}: no such directory. Give the folder that holds your Python modules.")
+    if not os.path.isdir(directory):
+        raise UserError(f"--t2t_usr_dir={path} is a file. Give the folder that holds it: {os.path.dirname(directory)}")
+    children = _children(directory)
+    if os.path.isfile(os.path.join(directory, "__init__.py")):
+        modules = _load_package(path, directory, children)
+    elif children:
+        modules = _load_folder(path, directory, children)
+    else:
+        raise UserError(f"--t2t_usr_dir={path}: there is no Python module (*.py) directly in this folder.")
+    _loaded.append(directory)
+    return directory, modules
+
+
+def _children(directory: str) -> list[str]:
+    """Returns the names of the modules and packages directly in a directory, sorted."""
+    names = []
+    for entry in sorted(os.listdir(directory)):
+        full = os.path.join(directory, entry)
+        stem, extension = os.path.splitext(entry)
+        if extension == ".py" and os.path.isfile(full):
+            if entry not in _LEFT_OUT and stem != "__init__" and not stem.startswith((".", "test_")):
+                names.append(stem)
+        elif entry.isidentifier() and os.path.isfile(os.path.join(full, "__init__.py")):
+            names.append(entry)
+    return names
+
+
+def _load_package(path: str, directory: str, children: list[str]) -> list[str]:
+    """Imports a package and all its modules under the name of its folder."""
+    name = os.path.basename(directory).replace(".", "_")
+    init = os.path.join(directory, "__init__.py")
+    _check_name_is_free(path, name, init, "folder")
+    # Processes started by datagen unpickle by module name; they inherit sys.path.
+    sys.path.append(os.path.dirname(directory))
+    spec = importlib.util.spec_from_file_location(name, init, submodule_search_locations=[directory])
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        _import(path, directory, lambda: spec.loader.exec_module(module))
+    except BaseException:
+        _forget(name)
+        raise
+    try:
+        for child in children:
+            _import(path, directory, lambda child=child: importlib.import_module(f"{name}.{child}"))
+    except BaseException:
+        _forget(name)
+        raise
+    return [name, *(f"{name}.{child}" for child in children)]
+
+
+def _load_folder(path: str, directory: str, children: list[str]) -> list[str]:
+    """Imports the modules of a plain folder, which can import each other by their bare names."""
+    for child in children:
+        file = os.path.join(directory, f"{child}.py")
+        if not os.path.isfile(file):
+            file = os.path.join(directory, child, "__init__.py")
+        _check_name_is_free(path, child, file, "file")
+    sys.path.insert(0, directory)
+    importlib.invalidate_caches()
+    try:
+        for child in children:
+            _import(path, directory, lambda child=child: importlib.import_module(child))
+    except BaseException:
+        sys.path.remove(directory)
+        for child in children:
+            _forget(child)
+        raise
+    return children
+
+
+def _check_name_is_free(path: str, name: str, file: str, what: str) -> None:
+    """Refuses a module name that would hide, or be hidden by, another module.
+
+    Raises:
+      UserError: The name is taken.
+    """
+    taken = ""
+    if name in sys.stdlib_module_names or name in sys.builtin_module_names:
+        taken = "Python's standard library"
+    elif name in sys.modules:
+        taken = getattr(sys.modules[name], "__file__", None) or "a module already imported"
+    else:
+        spec = importlib.machinery.PathFinder.find_spec(name)
+        origin = (spec.origin if spec else None) or ""
+        if "site-packages" in origin or "dist-packages" in origin:
+            taken = origin
+    if taken and os.path.realpath(taken) != file:
+        raise UserError(
+            f"--t2t_usr_dir={path}: the module name {name!r} is taken by {taken}. Rename the {what} {file}."
+        )
+
+
+def _forget(name: str) -> None:
+    """Takes a module and its submodules out of sys.modules, so that a repaired one can be imported."""
+    for imported in list(sys.modules):
+        if imported == name or imported.startswith(f"{name}."):
+            del sys.modules[imported]
+
+
+def _import(path: str, directory: str, run: Callable[[], object]) -> None:
+    """Runs an import of the user's code.
+
+    Raises:
+      UserError: It failed; the message names file and line in the user's directory.
+    """
+    try:
+        run()
+    except (UserError, KeyboardInterrupt):
+        raise
+    except SyntaxError as error:
+        raise UserError(f"--t2t_usr_dir={path}: {error.filename}:{error.lineno}: {error.msg}.") from error
+    except BaseException as error:
+        place = directory
+        for frame in traceback.extract_tb(error.__traceback__):
+            if os.path.realpath(frame.filename).startswith(directory + os.sep):
+                place = f"{frame.filename}:{frame.lineno}"
+        text = f"{type(error).__name__}: {error}".replace("\n", " ")
+        raise UserError(f"--t2t_usr_dir={path}: {place}: {text}{_advice(error)}") from error
+
+
+def _advice(error: BaseException) -> str:
+    """Returns what to do about an error in the user's module."""
+    if isinstance(error, ModuleNotFoundError) and (error.name or "").split(".")[0] == "tensor2tensor":
+        return " (t2t_ext is not tensor2tensor: import `registry` and `TranslationProblem` from t2t_ext.)"
+    return ""

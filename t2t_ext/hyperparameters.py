@@ -1,0 +1,376 @@
+"""Hyper-parameters: typed, strict, frozen, printable with the origin of every value.
+
+A set of hyper-parameters is a function under ``@registry.register_hparams`` that returns
+an ``HParams`` or derives one from another with ``replace``. A model family with fields of
+its own subclasses ``TransformerHParams``::
+
+    @dataclasses.dataclass(frozen=True, kw_only=True)
+    class MyHParams(TransformerHParams):
+        window: int = hparam(5, "Positions that a head sees to its left.", unit="tokens", minimum=1)
+
+        def wrong(self) -> Iterator[str]:
+            yield from super().wrong()
+            if self.window > self.max_length: yield "window is more than max_length"
+
+Names and values are tensor2tensor's where it has them.
+"""
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
+
+from t2t_ext import _replaced_hparams, registry
+from t2t_ext._strict_params import Explained, StrictParams, hparam, parse_assignments
+from t2t_ext.errors import UserError
+
+__all__ = [
+    "DecodeHParams",
+    "Explained",
+    "HParams",
+    "ResolvedHParams",
+    "StrictParams",
+    "TransformerHParams",
+    "hparam",
+    "parse_assignments",
+    "resolve_decode_hparams",
+    "resolve_hparams",
+]
+
+LEARNING_RATE_FACTORS = (
+    "constant",
+    "linear_warmup",
+    "rsqrt_decay",
+    "rsqrt_hidden_size",
+    "single_cycle_cos_decay",
+    "cosdecay",
+    "linear_decay",
+    "exp_decay",
+    "legacy",
+)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class HParams(StrictParams):
+    """What every model is trained with: batches, loss, optimizer, learning rate, precision.
+
+    Every field is documented by its ``hparam(...)``; ``explain()`` prints them.
+    """
+
+    _replaced: ClassVar[Mapping[str, str]] = _replaced_hparams.HPARAMS
+
+    # Batches.
+    batch_size: int = hparam(
+        4096, "Size of one replica's batch in one training step, padding included.", unit="tokens", minimum=1
+    )
+    batch_tokens: str = hparam(
+        "max",
+        "Which tokens batch_size counts: the longer side of each pair (max, as T2T), both sides (sum), or the "
+        "target side (target).",
+        choices=("max", "sum", "target"),
+    )
+    max_length: int = hparam(
+        256,
+        "Training pairs with a longer side (EOS included) are left out and counted; 0 = batch_size.",
+        unit="tokens",
+        minimum=0,
+    )
+    batch_shapes: str = hparam(
+        "dynamic",
+        "Padding: to the longest pair of a batch (dynamic), or to the bucket's length, so that there are only as many "
+        "shapes as buckets (static: TPU and XLA).",
+        choices=("dynamic", "static"),
+    )
+    min_length_bucket: int = hparam(8, "Length of the shortest bucket.", unit="tokens", minimum=1)
+    length_bucket_step: float = hparam(
+        1.1, "Each bucket is this many times as long as the one before, at least one token.", minimum=1, exclusive=True
+    )
+    gradient_accumulation_steps: int = hparam(
+        1, "Slices into which a batch is cut, computed one after the other: same mathematics, less memory.", minimum=1
+    )
+    parallel_slices: int = hparam(
+        1, "Slices into which a replica's batch is cut, computed side by side on a CPU: same mathematics.", minimum=1
+    )
+
+    # Loss.
+    label_smoothing: float = hparam(
+        0.1, "Probability that is spread evenly over the other words of the vocabulary.", minimum=0, below=1
+    )
+
+    # Optimizer.
+    optimizer: str = hparam("adam", "The optimizer.", choices=("adam", "adam_w", "adafactor"))
+    optimizer_adam_beta1: float = hparam(0.9, "Decay of Adam's mean of gradients.", minimum=0, below=1)
+    optimizer_adam_beta2: float = hparam(0.997, "Decay of Adam's mean of squared gradients.", minimum=0, below=1)
+    optimizer_adam_epsilon: float = hparam(1e-9, "Added to Adam's denominator.", minimum=0, exclusive=True)
+    weight_decay: float = hparam(
+        0.0,
+        "adam_w: share of a matrix, times the learning rate, taken off at each step; other optimizers: L2 loss, this "
+        "times the matrix is added to its gradient.",
+        minimum=0,
+    )
+    optimizer_adafactor_beta1: float = hparam(
+        0.0, "Decay of Adafactor's mean of updates; 0 = none is kept.", minimum=0, below=1
+    )
+    optimizer_adafactor_beta2: float = hparam(
+        0.999, 'Decay of the mean of squared gradients where decay_type is "adam".', minimum=0, below=1
+    )
+    optimizer_adafactor_decay_type: str = hparam(
+        "pow",
+        "Decay of the mean of squared gradients: 1 - step^-memory_exponent (pow) or beta2 (adam).",
+        choices=("pow", "adam"),
+    )
+    optimizer_adafactor_memory_exponent: float = hparam(
+        0.8, "The exponent of decay type pow.", minimum=0, exclusive=True
+    )
+    optimizer_adafactor_clipping_threshold: float = hparam(
+        1.0, "Updates are scaled down to this root mean square; 0 = not.", minimum=0
+    )
+    optimizer_adafactor_multiply_by_parameter_scale: bool = hparam(
+        True, "Whether a variable's learning rate is multiplied by the root mean square of its values."
+    )
+    clip_grad_norm: float = hparam(0.0, "Gradients are scaled down to this global norm; 0 = not.", minimum=0)
+    ema_decay: float = hparam(
+        0.0, "Decay of the moving average of the weights, kept beside them; 0 = none.", minimum=0, below=1
+    )
+
+    # Learning rate.
+    learning_rate_schedule: str = hparam(
+        "constant*linear_warmup*rsqrt_decay*rsqrt_hidden_size",
+        "Factors of the learning rate, joined by *: " + ", ".join(LEARNING_RATE_FACTORS) + " (legacy is T2T's noam).",
+    )
+    learning_rate_constant: float = hparam(2.0, "The factor `constant`.", minimum=0, exclusive=True)
+    learning_rate: float = hparam(0.2, "The factor of schedule `legacy`; no other uses it.", minimum=0, exclusive=True)
+    learning_rate_warmup_steps: int = hparam(8000, "Length of the warm-up.", unit="steps", minimum=0)
+    learning_rate_decay_steps: int = hparam(
+        5000,
+        "Length of cosdecay and linear_decay, and of one decay of exp_decay.",
+        unit="steps",
+        minimum=1,
+    )
+    learning_rate_decay_rate: float = hparam(
+        1.0, "exp_decay multiplies by this in learning_rate_decay_steps.", minimum=0, exclusive=True
+    )
+
+    # Numbers and direction.
+    precision: str = hparam(
+        "float32",
+        "Type of the computations; variables are float32 always.",
+        choices=("float32", "mixed_bfloat16", "mixed_float16"),
+    )
+    target_direction: str = hparam(
+        "l2r",
+        "Direction in which targets are produced; what comes out is always turned left to right.",
+        choices=("l2r", "r2l"),
+    )
+
+    def wrong(self) -> Iterator[str]:
+        """Yields what is wrong with fields taken together."""
+        factors = [factor.strip() for factor in self.learning_rate_schedule.split("*")]
+        unknown = [factor for factor in factors if factor not in LEARNING_RATE_FACTORS]
+        if unknown:
+            yield (
+                f"learning_rate_schedule={self.learning_rate_schedule!r}: unknown factor "
+                f"{', '.join(map(repr, unknown))} (known: {', '.join(LEARNING_RATE_FACTORS)})"
+            )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TransformerHParams(HParams):
+    """What a Transformer is made of (Vaswani et al. 2017; field names and strings are T2T's)."""
+
+    # Sizes.
+    hidden_size: int = hparam(512, "Width of the model (d_model).", unit="units", minimum=2)
+    filter_size: int = hparam(2048, "Width of the feed-forward sublayers (d_ff).", unit="units", minimum=1)
+    num_heads: int = hparam(8, "Attention heads.", minimum=1)
+    num_hidden_layers: int = hparam(6, "Layers of encoder and decoder each.", minimum=1)
+    num_encoder_layers: int = hparam(0, "Layers of the encoder; 0 = num_hidden_layers.", minimum=0)
+    num_decoder_layers: int = hparam(0, "Layers of the decoder; 0 = num_hidden_layers.", minimum=0)
+    attention_key_channels: int = hparam(
+        0, "Width of queries and keys, all heads together; 0 = hidden_size.", unit="units", minimum=0
+    )
+    attention_value_channels: int = hparam(
+        0, "Width of values, all heads together; 0 = hidden_size.", unit="units", minimum=0
+    )
+
+    # Around the sublayers.
+    layer_preprocess_sequence: str = hparam(
+        "n",
+        "Before a sublayer: n = layer norm (pre-norm; the stack ends with one too), none = nothing (post-norm).",
+        choices=("n", "none"),
+    )
+    layer_postprocess_sequence: str = hparam(
+        "da",
+        "After a sublayer, in this order: d = dropout, a = add the sublayer's input, n = layer norm.",
+        choices=("da", "dan"),
+    )
+    layer_prepostprocess_dropout: float = hparam(
+        0.1, "Dropout of sublayers' outputs and of embeddings.", minimum=0, below=1
+    )
+    attention_dropout: float = hparam(0.1, "Dropout of attention weights.", minimum=0, below=1)
+    relu_dropout: float = hparam(
+        0.1, "Dropout inside the feed-forward sublayer, after its activation.", minimum=0, below=1
+    )
+    norm_epsilon: float = hparam(1e-6, "Added to the variance in layer norms.", minimum=0, exclusive=True)
+
+    # Inside the sublayers.
+    ffn_activation: str = hparam(
+        "relu",
+        "Activation of the feed-forward sublayer; glu, geglu and swiglu have a gate (a third matrix).",
+        choices=("relu", "gelu", "swish", "glu", "geglu", "swiglu"),
+    )
+    attention_scale: str = hparam(
+        "head",
+        "Queries are multiplied by (width of a head)^-0.5 (head, as T2T) or hidden_size^-0.5 (model).",
+        choices=("head", "model"),
+    )
+    projection_bias: bool = hparam(False, "Whether query, key, value and output projections have biases.")
+    initializer: str = hparam(
+        "uniform_unit_scaling",
+        "Initial distribution of the projections' matrices.",
+        choices=("uniform_unit_scaling", "normal_unit_scaling", "orthogonal"),
+    )
+    initializer_gain: float = hparam(1.0, "The initializer's scale.", minimum=0, exclusive=True)
+
+    # Embeddings.
+    pos: str = hparam(
+        "timing", "Positions: sinusoids added to the embeddings (timing) or none.", choices=("timing", "none")
+    )
+    pos_encoding: str = hparam(
+        "concat",
+        "Order of the sinusoids' channels: all sines, then all cosines (concat, as T2T), or alternating "
+        "(interleaved, as the paper).",
+        choices=("concat", "interleaved"),
+    )
+    shared_embedding: bool = hparam(False, "Source and target embedding are one matrix; needs a joint vocabulary.")
+    shared_embedding_and_softmax_weights: bool = hparam(
+        True,
+        "Target embedding and softmax are one matrix; where the vocabulary is joint, it is the source embedding too.",
+    )
+    multiply_embedding_mode: str = hparam(
+        "sqrt_depth",
+        "Embeddings are multiplied by hidden_size^0.5 (sqrt_depth) or not (none).",
+        choices=("sqrt_depth", "none"),
+    )
+    use_target_space_embedding: bool = hparam(
+        False, "Whether a learned vector for the target language (one of 32) is added to the encoder's input."
+    )
+    target_space_id: int = hparam(0, "Which of the 32 vectors.", minimum=0, maximum=31)
+
+    @property
+    def encoder_layers(self) -> int:
+        """Layers of the encoder, with num_hidden_layers put in for 0."""
+        return self.num_encoder_layers or self.num_hidden_layers
+
+    @property
+    def decoder_layers(self) -> int:
+        """Layers of the decoder, with num_hidden_layers put in for 0."""
+        return self.num_decoder_layers or self.num_hidden_layers
+
+    def wrong(self) -> Iterator[str]:
+        """Yields what is wrong with fields taken together."""
+        yield from super().wrong()
+        for name in ("hidden_size", "attention_key_channels", "attention_value_channels"):
+            width = getattr(self, name)
+            if width % self.num_heads:
+                yield f"{name}={width} is not a multiple of num_heads={self.num_heads}"
+        if self.pos == "timing" and self.hidden_size % 2:
+            yield f"hidden_size={self.hidden_size} is odd: pos=timing needs as many sines as cosines"
+        if (self.layer_preprocess_sequence == "n") == (self.layer_postprocess_sequence == "dan"):
+            yield (
+                "layer_preprocess_sequence and layer_postprocess_sequence must be n and da (pre-norm) or none and dan "
+                f"(post-norm), not {self.layer_preprocess_sequence} and {self.layer_postprocess_sequence}"
+            )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class DecodeHParams(StrictParams):
+    """How translations are searched for (``--decode_hparams``); nothing here changes a model's weights."""
+
+    _replaced: ClassVar[Mapping[str, str]] = _replaced_hparams.DECODE_HPARAMS
+
+    beam_size: int = hparam(4, "Hypotheses kept per sentence; 1 = greedy.", minimum=1)
+    alpha: float = hparam(0.6, "Exponent of the length penalty; 0 = none.", minimum=0)
+    length_penalty: str = hparam(
+        "gnmt",
+        "What a hypothesis's log-probability is divided by: ((5+length)/6)^alpha (gnmt, as T2T) or "
+        "length^alpha (len_power, as fairseq).",
+        choices=("gnmt", "len_power"),
+    )
+    batch_size: int = hparam(32, "Sentences searched at once.", unit="sentences", minimum=1)
+    length_limit: str = hparam(
+        "ratio",
+        "The most tokens of a translation: max_length_ratio x source + max_length_offset (ratio), or source + "
+        "extra_length (extra, as T2T).",
+        choices=("ratio", "extra"),
+    )
+    max_length_ratio: float = hparam(1.5, "See length_limit.", unit="tokens per source token", minimum=0)
+    max_length_offset: int = hparam(20, "See length_limit.", unit="tokens", minimum=1)
+    extra_length: int = hparam(50, "See length_limit.", unit="tokens", minimum=0)
+    max_input_length: int = hparam(1024, "Longer lines are cut, counted and reported.", unit="subwords", minimum=1)
+    num_hypotheses: int = hparam(1, "Translations returned per sentence, best first.", minimum=1)
+    return_beams: bool = hparam(False, "Return all beam_size translations of a sentence, as T2T does.")
+    write_beam_scores: bool = hparam(False, "Write the penalised score beside every translation, as T2T does.")
+    precision: str = hparam(
+        "",
+        'Type of the computations; "" = as the model was trained.',
+        choices=("", "float32", "mixed_bfloat16", "mixed_float16"),
+    )
+
+    def wrong(self) -> Iterator[str]:
+        """Yields what is wrong with fields taken together."""
+        if self.num_hypotheses > self.beam_size:
+            yield f"num_hypotheses={self.num_hypotheses} is more than beam_size={self.beam_size}"
+
+
+@dataclasses.dataclass(frozen=True)
+class ResolvedHParams:
+    """An hparams set with the overrides of a command line.
+
+    Attributes:
+      hparams: The values.
+      origins: Where each value comes from: field -> "default", "set NAME" or "flag".
+    """
+
+    hparams: HParams
+    origins: Mapping[str, str]
+
+    def explain(self) -> list[Explained]:
+        """Returns a row per field: name, value, origin, help."""
+        return self.hparams.explain(self.origins)
+
+
+def resolve_hparams(set_name: str, overrides: str = "") -> ResolvedHParams:
+    """Returns an hparams set with overrides.
+
+    Args:
+      set_name: The name of a registered hparams set.
+      overrides: ``--hparams``: ``"a=1,b=x"``.
+
+    Returns:
+      The values and where each comes from.
+
+    Raises:
+      UserError: No such set; an unknown key, a wrong type, the same key twice, an empty value; a value that is not
+        allowed. All that is wrong is in one message.
+    """
+    base = registry.hparams(set_name)
+    if not isinstance(base, HParams):
+        raise UserError(f"The hparams set {set_name!r} returned {type(base).__name__}, not an HParams.")
+    hparams = base.override(overrides, flag="--hparams")
+    given = parse_assignments(overrides, "--hparams")
+    return ResolvedHParams(hparams, {**base.origins(), **dict.fromkeys(given, "flag")})
+
+
+def resolve_decode_hparams(overrides: str = "", base: DecodeHParams | None = None) -> DecodeHParams:
+    """Returns decoding hyper-parameters with the overrides of ``--decode_hparams``.
+
+    Args:
+      overrides: ``"beam_size=4,alpha=0.6"``.
+      base: The values that are overridden, by default the defaults.
+
+    Returns:
+      The values.
+
+    Raises:
+      UserError: As ``resolve_hparams``.
+    """
+    return (base or DecodeHParams()).override(overrides, flag="--decode_hparams")

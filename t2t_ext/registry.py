@@ -1,0 +1,444 @@
+"""Problems, models and hparams sets by name.
+
+Names are tensor2tensor's snake_case names. A decorator registers an object under
+its own name in snake_case, or under a name that is given::
+
+    @registry.register_problem
+    class TranslateEndeMine(TranslationProblem): ...      # translate_ende_mine
+
+    @registry.register_hparams("transformer_mine")
+    def mine(): return transformer_base().replace(filter_size=4096)
+
+What t2t_ext brings along is found through static indexes (``INDEX`` in
+``t2t_ext.problems``, ``t2t_ext.models`` and ``t2t_ext.hparams``: name -> module), so
+that listing names imports neither the modules nor TensorFlow; a module is imported
+when one of its names is looked up. What users bring along is registered by
+``load_user_directory``.
+"""
+
+import dataclasses
+import importlib
+import importlib.util
+import inspect
+import re
+import types
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from t2t_ext import _user_directory
+from t2t_ext.errors import UserError, suggest
+
+REVERSED_SUFFIX = "_rev"
+_NAME = re.compile(r"[a-z][a-z0-9_]*")
+
+
+@dataclasses.dataclass(frozen=True)
+class _Entry:
+    """A registered object.
+
+    Attributes:
+      name: The registered name.
+      value: The class or function.
+      place: Where it was registered, ``file:line``.
+      module: The dotted name of the module that registered it.
+    """
+
+    name: str
+    value: Any
+    place: str
+    module: str
+
+
+class _Registry:
+    """The objects of one kind, registered or indexed."""
+
+    def __init__(self, kind: str, package: str, hint: str) -> None:
+        """Makes an empty registry.
+
+        Args:
+          kind: What is registered, in the singular, for messages.
+          package: The package whose ``INDEX`` (and ``FAMILIES``) say which module registers a name.
+          hint: How a user registers an object of this kind, for messages.
+        """
+        self.kind = kind
+        self._package = package
+        self._hint = hint
+        self._entries: dict[str, _Entry] = {}
+        self._families: dict[str, _Entry] = {}
+
+    def index(self) -> Mapping[str, str]:
+        """Returns the names that t2t_ext itself brings along, with the modules that register them."""
+        return importlib.import_module(self._package).INDEX
+
+    def families(self) -> Mapping[str, str]:
+        """Returns patterns of names that t2t_ext brings along, with the modules that register their factories."""
+        return getattr(importlib.import_module(self._package), "FAMILIES", {})
+
+    def names(self) -> list[str]:
+        """Returns every name, indexed or registered, sorted."""
+        return sorted({*self.index(), *self._entries})
+
+    def registered(self) -> dict[str, _Entry]:
+        """Returns what modules imported so far have registered."""
+        return dict(self._entries)
+
+    def forget(self, directory: str) -> None:
+        """Takes back what files under a directory have registered."""
+        for registered in (self._entries, self._families):
+            for name, entry in list(registered.items()):
+                if _is_under(entry.place, directory):
+                    del registered[name]
+
+    def registered_families(self) -> dict[str, _Entry]:
+        """Returns the families that modules imported so far have registered."""
+        return dict(self._families)
+
+    def add(self, name: str, value: Any, place: str, module: str) -> None:
+        """Registers one object.
+
+        Raises:
+          UserError: The name is malformed, ends in ``_rev``, or is taken; then both places are named.
+        """
+        where = f"{place}: the {self.kind} name {name!r}"
+        if not _NAME.fullmatch(name):
+            raise UserError(f"{where} is not snake_case: lower-case letters, digits and underscores, a letter first.")
+        if self.kind == "problem" and name.endswith(REVERSED_SUFFIX):
+            raise UserError(
+                f"{where} may not end in {REVERSED_SUFFIX}: that ending, after the name of any translation "
+                f"problem, means the same data read the other way round. Choose another name."
+            )
+        taken_at = self._taken_at(name, value, place, module)
+        if taken_at:
+            raise UserError(f"{where} is already registered at {taken_at}. Rename one of the two.")
+        self._entries[name] = _Entry(name, value, place, module)
+
+    def add_family(self, pattern: str, value: Any, place: str, module: str) -> None:
+        """Registers a factory of all the names that a pattern matches.
+
+        Raises:
+          UserError: The same pattern is registered elsewhere.
+        """
+        old = self._families.get(pattern)
+        if old and (old.place, old.module) != (place, module):
+            raise UserError(f"{place}: the {self.kind} family {pattern!r} is already registered at {old.place}.")
+        self._families[pattern] = _Entry(pattern, value, place, module)
+
+    def find(self, name: str) -> _Entry:
+        """Returns the entry of a name, importing the module that registers it where needed.
+
+        Raises:
+          UserError: No object has this name; the message suggests close ones.
+        """
+        if name in self._entries:
+            return self._entries[name]
+        if name in self.index():
+            importlib.import_module(self.index()[name])
+            if name in self._entries:
+                return self._entries[name]
+        for pattern, module in self.families().items():
+            if re.fullmatch(pattern, name):
+                importlib.import_module(module)
+        for pattern, entry in self._families.items():
+            if re.fullmatch(pattern, name):
+                return entry
+        raise UserError(self._unknown(name))
+
+    def _unknown(self, name: str) -> str:
+        return (
+            f"Unknown {self.kind} {name!r}.{suggest(name, self.names())} "
+            f"--registry_help lists all {len(self.names())} {self.kind}s; {self._hint}, given with --t2t_usr_dir."
+        )
+
+    def _taken_at(self, name: str, value: Any, place: str, module: str) -> str:
+        """Returns the place that already has a name, or "" where the name is free."""
+        old = self._entries.get(name)
+        if old:
+            return "" if _is_reloaded(old, value, place, module) else old.place
+        indexed = self.index().get(name)
+        if indexed and indexed != module:
+            return _place_in_module(indexed, name)
+        for pattern, family_module in self.families().items():
+            if not indexed and family_module != module and re.fullmatch(pattern, name):
+                return f"{_place_in_module(family_module, name)} (as one of the family {pattern!r})"
+        return ""
+
+
+def _is_under(place: str, directory: str) -> bool:
+    """Returns whether a place (``file:line``) is in a directory."""
+    return place.startswith(directory.rstrip("/") + "/")
+
+
+def _is_reloaded(old: _Entry, value: Any, place: str, module: str) -> bool:
+    """Returns whether an object takes the place of an older self: a reloaded module, a notebook's cell run again."""
+    if getattr(old.value, "__qualname__", "") != getattr(value, "__qualname__", ""):
+        return False
+    same_file = old.place.rpartition(":")[0] == place.rpartition(":")[0]
+    return old.place == place or (old.module == module == "__main__" and not same_file)
+
+
+def _place_in_module(module: str, name: str) -> str:
+    """Returns ``file:line`` of a registered name in a module of ours, without importing the module."""
+    spec = importlib.util.find_spec(module)
+    if spec is None or spec.origin is None:
+        return module
+    with open(spec.origin, encoding="utf-8") as file:
+        for number, line in enumerate(file, start=1):
+            definition = re.match(r"\s*(?:class|def)\s+(\w+)", line)
+            if f'"{name}"' in line or (definition and snake_case(definition.group(1)) == name):
+                return f"{spec.origin}:{number}"
+    return spec.origin
+
+
+def snake_case(name: str) -> str:
+    """Returns the registered name of a class or function: ``TranslateEndeCldr`` -> ``translate_ende_cldr``."""
+    name = re.sub(r"(.)([A-Z][a-z]+)", r"\1_\2", name)
+    return re.sub(r"([a-z0-9])([A-Z])", r"\1_\2", name).lower()
+
+
+_problems = _Registry(
+    "problem", "t2t_ext.problems", "your own class is registered by @t2t_ext.registry.register_problem in a module"
+)
+_models = _Registry(
+    "model", "t2t_ext.models", "your own class is registered by @t2t_ext.registry.register_model in a module"
+)
+_hparams = _Registry(
+    "hparams set",
+    "t2t_ext.hparams",
+    "your own function is registered by @t2t_ext.registry.register_hparams in a module",
+)
+
+
+def _caller() -> types.FrameType:
+    """Returns the frame of the code that applies a decorator of this module."""
+    frame = inspect.currentframe()
+    while frame is not None and frame.f_globals.get("__name__") == __name__:
+        frame = frame.f_back
+    if frame is None:
+        raise RuntimeError("no Python code called the registry")
+    return frame
+
+
+def _decorator(
+    registry: _Registry, name_or_value: Any, wrap: Callable[[str, Any, str], Any] = lambda name, value, place: value
+) -> Any:
+    """Makes a decorator that can be written bare, with ``()`` or with a name."""
+
+    def register(value: Any, name: str | None = None) -> Any:
+        frame = _caller()
+        name = name or snake_case(value.__name__)
+        place = f"{frame.f_code.co_filename}:{frame.f_lineno}"
+        wrapped = wrap(name, value, place)
+        registry.add(name, wrapped, place, frame.f_globals.get("__name__", ""))
+        return wrapped
+
+    if name_or_value is None or isinstance(name_or_value, str):
+        return lambda value: register(value, name_or_value)
+    return register(name_or_value)
+
+
+def register_problem(name: Any = None) -> Any:
+    """Registers a problem class; written ``@register_problem`` or ``@register_problem("name")``.
+
+    The class is called as ``cls(name=..., was_reversed=..., **options)``.
+
+    Args:
+      name: The name, by default the class's name in snake_case; or the class, where written bare.
+
+    Returns:
+      The class, unchanged; or the decorator.
+
+    Raises:
+      UserError: The name is taken, ends in ``_rev``, or is not snake_case.
+    """
+    return _decorator(_problems, name)
+
+
+def register_problem_family(pattern: str) -> Callable[[Any], Any]:
+    """Registers a factory of all problems whose whole name matches a regular expression.
+
+    The factory is called as a problem class is: ``factory(name=..., was_reversed=..., **options)``.
+
+    Args:
+      pattern: The regular expression; a family of t2t_ext's own stands in ``FAMILIES`` of ``t2t_ext.problems`` too.
+
+    Returns:
+      A decorator that returns the factory (a class or a function) unchanged.
+    """
+
+    def register(factory: Any) -> Any:
+        frame = _caller()
+        place = f"{frame.f_code.co_filename}:{frame.f_lineno}"
+        _problems.add_family(pattern, factory, place, frame.f_globals.get("__name__", ""))
+        return factory
+
+    return register
+
+
+def register_model(name: Any = None) -> Any:
+    """Registers a model class (a ``Seq2Seq``); written ``@register_model`` or ``@register_model("name")``.
+
+    Args:
+      name: The name, by default the class's name in snake_case; or the class, where written bare.
+
+    Returns:
+      The class, unchanged; or the decorator.
+
+    Raises:
+      UserError: The name is taken or is not snake_case.
+    """
+    return _decorator(_models, name)
+
+
+def register_hparams(name: Any = None) -> Any:
+    """Registers an hparams set: a function without arguments that returns an ``HParams``.
+
+    Args:
+      name: The name, by default the function's name; or the function, where written bare.
+
+    Returns:
+      A function that calls the given one and notes the set's name as the origin of the values that it put; or the
+      decorator.
+
+    Raises:
+      UserError: The name is taken or is not snake_case.
+    """
+    return _decorator(_hparams, name, _noting_origins)
+
+
+def _noting_origins(name: str, function: Callable[[], Any], place: str) -> Callable[[], Any]:
+    """Wraps the function of an hparams set so that its values know which set put them."""
+
+    def hparams_set() -> Any:
+        hparams = function()
+        if not hasattr(hparams, "attributed_to"):
+            raise UserError(
+                f"{place}: the hparams set {name!r} returned {type(hparams).__name__}, not an HParams. "
+                f"Is its `return` missing?"
+            )
+        return hparams.attributed_to(name)
+
+    hparams_set.__name__ = function.__name__
+    hparams_set.__qualname__ = function.__qualname__
+    hparams_set.__module__ = function.__module__
+    hparams_set.__doc__ = function.__doc__
+    return hparams_set
+
+
+def problem(name: str, **options: Any) -> Any:
+    """Returns a problem by its name.
+
+    Args:
+      name: A registered name, a name of a family, or either followed by ``_rev``: the translation problem the other
+        way round.
+      **options: Options of the problem's constructor, such as ``train_source`` of ``translate_parallel_text``.
+
+    Returns:
+      The ``Problem``.
+
+    Raises:
+      UserError: No such problem; the problem cannot be turned round; or it does not take one of the options.
+    """
+    was_reversed = name.endswith(REVERSED_SUFFIX)
+    base = name.removesuffix(REVERSED_SUFFIX)
+    factory = _problems.find(base).value
+    accepted = inspect.signature(factory).parameters
+    if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in accepted.values()):
+        unknown = [option for option in options if option not in accepted]
+        if unknown:
+            own = sorted(set(accepted) - {"self", "name", "was_reversed"})
+            raise UserError(
+                f"The problem {base!r} does not take {', '.join(unknown)}.{suggest(unknown[0], own)} "
+                f"Its options: {', '.join(own) or 'none'}."
+            )
+    if was_reversed and not getattr(factory, "reversible", True):
+        raise UserError(f"The problem {base!r} is not a translation problem, so {name!r} does not exist. Use {base!r}.")
+    return factory(name=base, was_reversed=was_reversed, **options)
+
+
+def model(name: str) -> type[Any]:
+    """Returns a model class (a ``Seq2Seq``) by its name; imports TensorFlow.
+
+    Raises:
+      UserError: No model has this name.
+    """
+    return _models.find(name).value
+
+
+def hparams(name: str) -> Any:
+    """Returns an hparams set by its name.
+
+    Raises:
+      UserError: No hparams set has this name, or it has values that are not allowed.
+    """
+    return _hparams.find(name).value()
+
+
+def problem_names() -> list[str]:
+    """Returns the names of all problems, sorted (``_rev`` names and those of families are not listed)."""
+    return _problems.names()
+
+
+def problem_families() -> dict[str, str]:
+    """Returns the patterns of the families of problems, sorted, each with words or the pattern itself to show."""
+    examples = importlib.import_module("t2t_ext.problems").FAMILY_EXAMPLES
+    patterns = sorted({*_problems.families(), *_problems.registered_families()})
+    return {pattern: examples.get(pattern, f"any name of the form {pattern}") for pattern in patterns}
+
+
+def model_names() -> list[str]:
+    """Returns the names of all models, sorted."""
+    return _models.names()
+
+
+def hparams_names() -> list[str]:
+    """Returns the names of all hparams sets, sorted."""
+    return _hparams.names()
+
+
+def load_user_directory(path: str) -> dict[str, list[str]]:
+    """Registers a user's own problems, models and hparams sets (``--t2t_usr_dir``).
+
+    The directory is a package (with ``__init__.py``, as in tensor2tensor) or a plain folder. Either way every module
+    and package directly in it is imported, whether or not ``__init__.py`` imports it; ``setup.py``, ``conftest.py``
+    and ``test_*.py`` are left out. Loading a directory again does nothing.
+
+    Args:
+      path: The directory.
+
+    Returns:
+      The names registered by it: kind ("problem", "model", "hparams set") -> sorted names.
+
+    Raises:
+      UserError: There is no such directory, it holds no module, a module of it fails (with file and line), or none
+        registers anything.
+    """
+    try:
+        directory, modules = _user_directory.load(path)
+    except BaseException:
+        # What the modules before the failing one registered would be in the way of a repaired directory.
+        for kind in (_problems, _models, _hparams):
+            kind.forget(_user_directory.absolute(path))
+        raise
+    if not user_names(directory):
+        raise UserError(
+            f"--t2t_usr_dir={path}: its modules ({', '.join(modules)}) register no problem, model or hparams set. "
+            f"Decorate your classes with @registry.register_problem or @registry.register_model, your functions with "
+            f"@registry.register_hparams (from t2t_ext import registry)."
+        )
+    return user_names(directory)
+
+
+def user_names(directory: str) -> dict[str, list[str]]:
+    """Returns what modules under a directory have registered: kind -> sorted names; families by their patterns."""
+    found = {}
+    for registry in (_problems, _models, _hparams):
+        entries = [*registry.registered().values(), *registry.registered_families().values()]
+        names = sorted(entry.name for entry in entries if _is_under(entry.place, directory))
+        if names:
+            found[registry.kind] = names
+    return found
+
+
+def loaded_user_directories() -> list[str]:
+    """Returns the absolute paths of the user directories loaded so far, in order."""
+    return _user_directory.loaded()

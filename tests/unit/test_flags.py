@@ -1,0 +1,358 @@
+"""Flags: grammar, groups, help, tensor2tensor's flags, exit statuses."""
+
+import dataclasses
+import importlib
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+from t2t_ext.bin import _flag_groups, _replaced_flags
+from t2t_ext.bin._flags import FlagParser, add_flag, at_least, configure_threads, registry_text, run_main
+from t2t_ext.errors import UserError
+from t2t_ext.training.config import TrainingSettings
+
+COMMANDS = {
+    "t2t_ext-trainer": "trainer",
+    "t2t_ext-datagen": "datagen",
+    "t2t_ext-decoder": "decoder",
+    "t2t_ext-exporter": "exporter",
+    "t2t_ext-avg-all": "avg_all",
+    "t2t_ext-bleu": "bleu",
+    "t2t_ext-query-server": "query_server",
+}
+
+
+def words(text):
+    return text.split()
+
+
+# tensor2tensor 1.15: utils/flags.py, bin/t2t_trainer.py and what the other binaries add.
+SHARED = words("""
+    registry_help model hparams_set problem data_dir hparams_range hparams train_steps eval_early_stopping_metric
+    eval_early_stopping_metric_delta eval_early_stopping_steps eval_early_stopping_metric_minimize eval_timeout_mins
+    eval_run_autoregressive eval_use_test_set keep_checkpoint_max keep_checkpoint_every_n_hours save_checkpoints_secs
+    local_eval_frequency eval_throttle_seconds warm_start_from enable_graph_rewriter tfdbg dbgprofile export_saved_model
+    log_device_placement sync worker_job worker_gpu worker_replicas worker_id worker_gpu_memory_fraction ps_gpu
+    gpu_order ps_job ps_replicas decode_hparams decode_from_file decode_to_file decode_reference
+""")
+TRAINER = words("""
+    t2t_usr_dir random_seed output_dir master schedule eval_steps generate_data tmp_dir iterations_per_loop
+    log_step_count_steps use_tpu use_tpu_estimator tpu_num_shards tpu_job_name tpu_infeed_sleep_secs cloud_tpu_name
+    xla_compile xla_jit_level gpu_automatic_mixed_precision profile use_guarantee_const_getter
+    optionally_use_dist_strat std_server_protocol inter_op_parallelism_threads intra_op_parallelism_threads
+    export_saved_model_api_version cloud_mlengine cloud_mlengine_master_type autotune_objective autotune_maximize
+    autotune_max_trials autotune_parallel_trials job-dir
+""")
+DECODER = words("""
+    checkpoint_path keep_timestamp decode_interactive decode_shards score_file decode_in_memory
+    disable_grappler_optimizations
+""")
+T2T_FLAGS = {
+    "t2t_ext-trainer": [*SHARED, *TRAINER],
+    "t2t_ext-datagen": words("""
+        data_dir tmp_dir problem exclude_problems num_shards max_cases only_list random_seed task_id task_id_start
+        task_id_end num_concurrent_processes t2t_usr_dir env_problem_max_env_steps env_problem_batch_size registry_help
+    """),
+    "t2t_ext-decoder": [*SHARED, *TRAINER, *DECODER],
+    "t2t_ext-exporter": [*SHARED, *TRAINER, *words("export_as_tfhub export_dir checkpoint_path as_text")],
+    "t2t_ext-avg-all": words("""
+        model_dir output_dir n min_steps wait_minutes checkpoints num_last_checkpoints prefix output_path problem
+    """),
+    "t2t_ext-bleu": words("""
+        source reference translation translations_dir event_dir bleu_variant tag_suffix min_steps wait_minutes
+        report_zero
+    """),
+    "t2t_ext-query-server": words("""
+        server servable_name problem data_dir t2t_usr_dir inputs_once timeout_secs cloud_mlengine_model_name
+        cloud_mlengine_model_version
+    """),
+}
+
+
+def trainer_parser():
+    parser = FlagParser("t2t_ext-trainer", "Trains.", examples="  t2t_ext-trainer \\\n    --problem=x")
+    _flag_groups.add_registry_flags(parser)
+    _flag_groups.add_problem_flags(parser)
+    _flag_groups.add_hparams_flags(parser)
+    _flag_groups.add_training_flags(parser)
+    _flag_groups.add_data_generation_flags(parser)
+    _flag_groups.add_machine_flags(parser)
+    _flag_groups.add_thread_flags(parser)
+    return parser
+
+
+def parse(*args):
+    return trainer_parser().parse_args(list(args))
+
+
+def build_parser(command):
+    return importlib.import_module(f"t2t_ext.bin.{COMMANDS[command]}").build_parser()
+
+
+# Grammar.
+
+
+def test_values_and_what_was_given():
+    args = parse("--problem=a", "--model", "b", "-hparams_set=c", "--train_steps", "5", "--hparams=a=1,b=x")
+    assert (args.problem, args.model, args.hparams_set, args.train_steps) == ("a", "b", "c", 5)
+    assert args.hparams == "a=1,b=x"
+    assert args.given == {"problem", "model", "hparams_set", "train_steps", "hparams"}
+    assert args.local_eval_frequency == 1000  # default
+
+
+def test_values_that_look_like_flags_or_are_empty():
+    assert parse("--max_length_ratio", "-1.5").max_length_ratio == -1.5
+    assert parse("--hparams=").hparams == ""
+    assert parse("--data_dir=--odd").data_dir == "--odd"
+    assert parse("--tmp_dir=a=b").tmp_dir == "a=b"
+
+
+@pytest.mark.parametrize(
+    ("given", "value"),
+    [
+        (["--generate_data"], True),
+        (["--nogenerate_data"], False),
+        (["--generate_data=true"], True),
+        (["--generate_data=False"], False),
+        (["--generate_data", "false"], False),
+        (["--generate_data=0"], False),
+        ([], False),
+    ],
+)
+def test_booleans(given, value):
+    args = parse(*given, "--problem=a")
+    assert args.generate_data is value
+    assert args.problem == "a"
+
+
+def test_boolean_without_default():
+    assert parse().separate_vocab is None
+    assert parse("--separate_vocab").separate_vocab is True
+    assert parse("--noseparate_vocab").separate_vocab is False
+
+
+def test_a_later_flag_wins():
+    assert parse("--problem=a", "--problem=b").problem == "b"
+
+
+def test_hp_flags_are_appended_to_hparams():
+    args = parse("--hp_batch_size", "3", "--hparams=hidden_size=8", "--hp_optimizer=adam")
+    assert args.hparams == "hidden_size=8,batch_size=3,optimizer=adam"
+    assert "hparams" in args.given
+    with pytest.raises(UserError, match="unknown flag --hp_x"):
+        FlagParser("t2t_ext-bleu", "Scores.").parse_args(["--hp_x=1"])
+
+
+@pytest.mark.parametrize(
+    ("args", "expected"),
+    [
+        (["--train_step=3"], "unknown flag --train_step. Did you mean 'train_steps'"),
+        (["--output-dir=x"], "unknown flag --output-dir. Did you mean 'output_dir'"),
+        (["--train"], "unknown flag --train"),  # abbreviations are not guessed
+        (["run"], "unexpected argument 'run': flags are written --name=value"),
+        (["--problem", "a", "b"], "unexpected argument 'b'"),
+        (["--problem"], "--problem needs a value"),
+        (["--problem", "--model=x"], "--problem needs a value"),
+        (["--describe=1"], "--describe takes no value"),
+        (["--train_steps=x"], "--train_steps expects an integer, not 'x'"),
+        (["--train_steps=0"], "--train_steps must be at least 1, not 0"),
+        (["--max_length_ratio=x"], "--max_length_ratio expects a number, not 'x'"),
+        (["--generate_data=maybe"], "--generate_data expects true or false, not 'maybe'"),
+        (["--distribution=two"], "--distribution must be one of 'auto', .*'tpu', not 'two'"),
+        (["--worker_gpu=8"], "--worker_gpu is no flag of t2t_ext-trainer: --distribution=mirrored"),
+        (["--schedule", "train"], "--schedule is no flag of t2t_ext-trainer"),
+        (["--nosync"], "--nosync is no flag of t2t_ext-trainer: training is always synchronous"),
+    ],
+)
+def test_flags_that_are_wrong(args, expected):
+    with pytest.raises(UserError, match=expected):
+        parse(*args)
+
+
+def test_all_wrong_flags_in_one_error():
+    with pytest.raises(UserError) as raised:
+        parse("--worker_gpu", "8", "--bogus=1", "stray")
+    assert all(word in str(raised.value) for word in ("--worker_gpu", "--bogus", "'stray'"))
+
+
+def test_required_flags():
+    parser = FlagParser("t2t_ext-decoder", "Decodes.")
+    _flag_groups.add_run_flags(parser)
+    with pytest.raises(UserError, match="required: --output_dir"):
+        parser.parse_args([])
+
+
+def test_types():
+    parser = FlagParser("command", "Does it.")
+    group = parser.group("Numbers")
+    add_flag(group, "count", 3, "Count.")
+    add_flag(group, "rate", 0.5, "Rate.")
+    add_flag(group, "least", 3, "Least.", kind=at_least(-1))
+    args = parser.parse_args(["--count=4", "--rate=1", "--least=-1"])
+    assert (args.count, args.rate, args.least) == (4, 1.0, -1)
+    assert isinstance(args.rate, float)
+    assert parser.group("Numbers") is group
+
+
+def test_problem_options_are_those_given():
+    args = parse("--train_source=a.txt", "--source_language=de", "--problem=translate_parallel_text")
+    assert _flag_groups.problem_options(args) == {"train_source": "a.txt", "source_language": "de"}
+
+
+# Help.
+
+
+def test_help(capsys):
+    for args in (["--help"], ["-h"], ["--problem=x", "--help", "--worker_gpu=1"]):
+        with pytest.raises(SystemExit) as raised:
+            parse(*args)
+        assert raised.value.code == 0
+    text = capsys.readouterr().out
+    for expected in ("Training:", "--train_steps=N", "[250000]", "--[no]generate_data", "Examples:\n  t2t_ext-trainer"):
+        assert expected in text
+    assert text.index("Information:") > text.index("Machine:")
+
+
+def test_version(capsys):
+    with pytest.raises(SystemExit) as raised:
+        parse("--version")
+    assert raised.value.code == 0
+    assert capsys.readouterr().out.startswith("t2t_ext-trainer 0.")
+
+
+def test_registry_help_needs_no_required_flag_and_lists_the_users_names(tmp_path, capsys, monkeypatch):
+    from t2t_ext import _user_directory, registry
+
+    monkeypatch.setattr(_user_directory, "_loaded", [])
+    monkeypatch.setattr(registry._hparams, "_entries", dict(registry._hparams._entries))
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (tmp_path / "my_registry_help.py").write_text(
+        "from t2t_ext import registry\nfrom t2t_ext.hyperparameters import HParams\n"
+        "@registry.register_hparams\ndef a_users_set():\n    return HParams()\n"
+    )
+    parser = trainer_parser()
+    _flag_groups.add_run_flags(FlagParser("t2t_ext-decoder", ""))
+    add_flag(parser, "needed", "", "Needed.", required=True)
+    with pytest.raises(SystemExit) as raised:
+        parser.parse_args(["--registry_help", f"--t2t_usr_dir={tmp_path}"])
+    assert raised.value.code == 0
+    text = capsys.readouterr().out
+    assert "a_users_set  (--t2t_usr_dir)" in text
+    for name in ("translate_ende_cldr", "transformer_base", "    transformer\n", "NAME_rev"):
+        assert name in text
+    sys.modules.pop("my_registry_help")
+
+
+def test_registry_text_has_every_name():
+    from t2t_ext import registry
+
+    words = registry_text().split()
+    assert {*registry.problem_names(), *registry.model_names(), *registry.hparams_names()} <= set(words)
+
+
+@pytest.mark.parametrize("flag", ["--help", "--registry_help"])
+def test_trainer_answers_fast_and_without_tensorflow(flag):
+    code = (
+        "import sys\nfrom t2t_ext.bin.trainer import main\n"
+        f"try:\n    main(['{flag}'])\nexcept SystemExit as stop:\n    assert not stop.code\n"
+        "assert not {'tensorflow', 'keras'} & set(sys.modules)\n"
+    )
+    times = []
+    for _ in range(3):
+        # The processor's time: the clock's depends on what else the machine does.
+        before = os.times()
+        subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL, timeout=60)
+        after = os.times()
+        times.append(after.children_user + after.children_system - before.children_user - before.children_system)
+    assert min(times) < 1.0
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help(command, capsys):
+    with pytest.raises(SystemExit) as raised:
+        build_parser(command).parse_args(["--help"])
+    assert raised.value.code == 0
+    assert f"usage: {command} " in capsys.readouterr().out
+
+
+# tensor2tensor's flags.
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_flag_of_tensor2tensor_is_taken_or_answered(command):
+    parser = build_parser(command)
+    taken = set(parser.names())
+    assert not set(parser.replaced()) & taken
+    for name in T2T_FLAGS[command]:
+        if name in taken:
+            continue
+        for args in ([f"--{name}=1"], [f"--{name}", "1"], [f"--{name}"]):
+            with pytest.raises(UserError, match=f"--{name} is no flag of {command}: ") as raised:
+                parser.parse_args(args)
+            assert "unexpected argument" not in str(raised.value)
+
+
+def test_answers_are_sentences():
+    for command in COMMANDS:
+        for name, text in _replaced_flags.replaced_flags(command).items():
+            assert text.endswith("."), name
+            assert "\n" not in text, name
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_answers_name_flags_that_exist(command):
+    """An answer must not send the user to a flag that is not there."""
+    known = {name: set(build_parser(name).names()) for name in COMMANDS}
+    everything = set().union(*known.values()) | {"logdir", "help"}
+    for name, text in build_parser(command).replaced().items():
+        for flag in re.findall(r"--(\w+)", text):
+            assert flag in everything, f"--{name}: {text}"
+
+
+# Running a command.
+
+
+def test_exit_statuses(capsys):
+    def wrong():
+        raise UserError("what is wrong\n  and what to do.")
+
+    def interrupted():
+        raise KeyboardInterrupt
+
+    assert run_main(lambda: None) == 0
+    assert run_main(lambda: 7) == 7
+    assert run_main(wrong) == 2
+    assert run_main(interrupted) == 130
+    assert capsys.readouterr().err == "error: what is wrong and what to do.\ninterrupted\n"
+    with pytest.raises(ZeroDivisionError):
+        run_main(lambda: 1 // 0)
+
+
+def test_broken_pipe():
+    code = "from t2t_ext.bin._flags import run_main\nimport sys\nsys.exit(run_main(lambda: print('x\\n' * 10**6)))"
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        process.stdout.readline()
+        process.stdout.close()
+        assert process.wait(timeout=60) == 141
+        assert process.stderr.read() == b""
+
+
+def test_configure_threads(monkeypatch):
+    for name in ("TF_NUM_INTEROP_THREADS", "TF_NUM_INTRAOP_THREADS", "OMP_NUM_THREADS"):
+        monkeypatch.setenv(name, "5")
+    configure_threads(0, 0)
+    assert os.environ["TF_NUM_INTEROP_THREADS"] == "5"
+    configure_threads(2, 1)
+    assert os.environ["TF_NUM_INTEROP_THREADS"] == "2"
+    assert os.environ["TF_NUM_INTRAOP_THREADS"] == os.environ["OMP_NUM_THREADS"] == "1"
+
+
+def test_every_setting_of_a_run_is_a_flag_with_the_same_default():
+    args = parse()
+    for field in dataclasses.fields(TrainingSettings):
+        assert hasattr(args, field.name), field.name
+        if field.name not in ("tmp_dir", "decode_hparams"):
+            assert getattr(args, field.name) == field.default, field.name

@@ -1,0 +1,280 @@
+"""Typed, strict hyper-parameters: overrides, validation, origins, storage."""
+
+import copy
+import dataclasses
+import json
+import pathlib
+import pickle
+
+import pytest
+
+from t2t_ext import hyperparameters
+from t2t_ext._strict_params import help_of
+from t2t_ext.errors import UserError
+from t2t_ext.hyperparameters import (
+    DecodeHParams,
+    HParams,
+    StrictParams,
+    TransformerHParams,
+    hparam,
+    parse_assignments,
+    resolve_decode_hparams,
+    resolve_hparams,
+)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class WithLists(StrictParams):
+    layers: tuple[int, ...] = hparam((1, 2), "Which layers.")
+    kinds: tuple[str, ...] = ()
+    rate: float = hparam(0.5, "A rate.", minimum=0, exclusive=True, maximum=1)
+
+
+def test_frozen_and_keyword_only():
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        HParams().batch_size = 3
+    with pytest.raises(TypeError):
+        HParams(3)
+
+
+def test_replace_returns_a_copy():
+    base = TransformerHParams()
+    changed = base.replace(hidden_size=256, num_heads=4)
+    assert (base.hidden_size, changed.hidden_size) == (512, 256)
+    assert changed.batch_size == base.batch_size
+
+
+def test_replace_refuses_unknown_fields():
+    with pytest.raises(UserError, match=r"unknown key 'hiden_size'. Did you mean 'hidden_size'"):
+        TransformerHParams().replace(hiden_size=3)
+
+
+def test_override_parses_every_type():
+    changed = TransformerHParams().override(
+        " batch_size = 77 , label_smoothing=1e-1,optimizer=adafactor,projection_bias=True,use_target_space_embedding=0"
+    )
+    assert changed.batch_size == 77
+    assert changed.label_smoothing == 0.1
+    assert changed.optimizer == "adafactor"
+    assert changed.projection_bias is True
+    assert changed.use_target_space_embedding is False
+    assert TransformerHParams().override("") == TransformerHParams()
+    assert TransformerHParams().override("learning_rate_constant=3").learning_rate_constant == 3.0
+
+
+def test_override_parses_lists():
+    assert WithLists().override("layers=[3, 4 ,5],rate=1").layers == (3, 4, 5)
+    assert WithLists().override("layers=[7],kinds=[a, b]").kinds == ("a", "b")
+    for text in ("layers=3", "layers=[]", "layers=[1.5]", "layers=[1", "layers[0]=3"):
+        with pytest.raises(UserError, match="layers"):
+            WithLists().override(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("batchsize=3", "unknown key 'batchsize'. Did you mean 'batch_size'"),
+        ("batch_size=3.0", "batch_size=3.0: batch_size is an integer"),
+        ("batch_size=1_000", "batch_size is an integer"),
+        ("batch_size=many", "batch_size is an integer"),
+        ("label_smoothing=nan", "label_smoothing is a number"),
+        ("label_smoothing=inf", "label_smoothing is a number"),
+        ("shared_embedding=maybe", "shared_embedding is true or false"),
+        ("batch_size=[1,2]", "batch_size is an integer, not a list"),
+        ("batch_size=1,batch_size=2", r"batch_size is given twice \(1 and 2\)"),
+        ("batch_size=", "batch_size has no value"),
+        ("batch_size", "'batch_size' is not an assignment"),
+        ("optimizer=adam,adam_w", "'adam_w' is not an assignment.*comma"),
+        ("=3", "is not a name"),
+        ("optimizer=adm", "optimizer is one of adam, adam_w, adafactor"),
+        ("batch_size=0", "batch_size must be at least 1"),
+        ("label_smoothing=1", "label_smoothing must be less than 1"),
+        ("length_bucket_step=1", "length_bucket_step must be more than 1"),
+        ("target_space_id=32", "target_space_id must be at most 31"),
+        ("num_heads=7", "hidden_size=512 is not a multiple of num_heads=7"),
+        ("attention_key_channels=12", "attention_key_channels=12 is not a multiple of num_heads=8"),
+        ("attention_value_channels=12", "attention_value_channels=12 is not a multiple of num_heads=8"),
+        ("hidden_size=9,num_heads=3", "hidden_size=9 is odd"),
+        ("layer_preprocess_sequence=none", r"must be n and da \(pre-norm\) or none and dan \(post-norm\)"),
+        ("learning_rate_schedule=constant*warmup", "unknown factor 'warmup'"),
+        ("use_pad_remover=True", "'use_pad_remover' is not here: padding never changes a result"),
+        ("self_attention_type=dot_product", "'self_attention_type' is not here: .*--model"),
+    ],
+)
+def test_overrides_that_are_wrong(text, expected):
+    with pytest.raises(UserError, match=expected) as raised:
+        resolve_hparams("transformer_base", text)
+    assert str(raised.value).startswith("--hparams")
+    assert "\n" not in str(raised.value)
+
+
+def test_all_that_is_wrong_is_in_one_error():
+    with pytest.raises(UserError) as raised:
+        TransformerHParams().override("batchsize=3,hidden_size=x,optimizer=adm")
+    assert "batchsize" in str(raised.value)
+    assert "hidden_size=x" in str(raised.value)
+    with pytest.raises(UserError) as raised:
+        TransformerHParams(batch_size=0, relu_dropout=2.0, optimizer="adm")
+    assert all(name in str(raised.value) for name in ("batch_size", "relu_dropout", "optimizer"))
+
+
+@pytest.mark.parametrize(
+    "values", [{"batch_size": 3.0}, {"batch_size": True}, {"label_smoothing": "0.1"}, {"shared_embedding": 1}]
+)
+def test_values_of_the_wrong_type(values):
+    with pytest.raises(UserError, match=next(iter(values))):
+        TransformerHParams(**values)
+
+
+def test_an_integer_is_a_number():
+    value = HParams(learning_rate_constant=2).learning_rate_constant
+    assert value == 2.0
+    assert isinstance(value, float)
+
+
+def test_parse_assignments():
+    assert parse_assignments("a=1, b = x ,c=[1, 2],") == {"a": "1", "b": "x", "c": "[1, 2]"}
+    assert parse_assignments("") == {}
+    assert parse_assignments("s=constant*linear_warmup") == {"s": "constant*linear_warmup"}
+    assert parse_assignments("s=a=b") == {"s": "a=b"}
+
+
+def test_layer_counts():
+    hparams = TransformerHParams(num_hidden_layers=6, num_decoder_layers=2)
+    assert (hparams.encoder_layers, hparams.decoder_layers) == (6, 2)
+
+
+def test_every_field_is_documented():
+    for kind in (HParams, TransformerHParams, DecodeHParams):
+        for field in dataclasses.fields(kind):
+            assert help_of(field).strip(), f"{kind.__name__}.{field.name}"
+            assert help_of(field).rstrip().endswith("."), f"{kind.__name__}.{field.name}"
+            if isinstance(field.default, int) and not isinstance(field.default, bool):
+                assert field.metadata["minimum"] is not None, f"{kind.__name__}.{field.name}"
+
+
+def test_replaced_names_are_not_fields():
+    assert not set(HParams._replaced) & set(TransformerHParams.names())
+    assert not set(DecodeHParams._replaced) & set(DecodeHParams.names())
+
+
+# Origins.
+
+
+def test_origins_follow_the_derivation():
+    resolved = resolve_hparams("transformer_big_single_gpu", "batch_size=99")
+    origins = resolved.origins
+    assert origins["batch_size"] == "flag"
+    assert origins["layer_prepostprocess_dropout"] == "set transformer_big_single_gpu"
+    assert origins["hidden_size"] == "set transformer_big"
+    assert origins["optimizer_adam_beta2"] == "set transformer_base_v3"
+    assert origins["attention_dropout"] == "set transformer_base_v2"
+    assert origins["use_target_space_embedding"] == "set transformer_base_v1"
+    assert origins["precision"] == "default"
+    rows = {row.name: row for row in resolved.explain()}
+    assert list(rows) == list(TransformerHParams.names())
+    assert rows["batch_size"].value == 99
+    assert rows["batch_size"].origin == "flag"
+    assert "tokens" in rows["batch_size"].help
+
+
+def test_origins_do_not_count_for_equality_and_survive_copies():
+    hparams = resolve_hparams("transformer_tiny").hparams
+    assert hparams == TransformerHParams.from_dict(hparams.to_dict())
+    assert pickle.loads(pickle.dumps(hparams)).origins() == hparams.origins()
+    assert copy.deepcopy(hparams) == hparams
+
+
+# Storage.
+
+
+def test_json_round_trip():
+    for hparams in (resolve_hparams("transformer_big").hparams, DecodeHParams(beam_size=7), WithLists(layers=(9,))):
+        stored = json.loads(json.dumps(hparams.to_dict()))
+        assert type(hparams).from_dict(stored) == hparams
+        assert StrictParams.from_dict(stored) == hparams
+
+
+def test_stored_field_that_is_unknown():
+    stored = {**HParams().to_dict(), "invented_later": 3}
+    with pytest.raises(UserError, match=r"'invented_later'.*newer version"):
+        HParams.from_dict(stored)
+
+
+def test_stored_class_that_is_unknown():
+    stored = HParams().to_dict()
+    with pytest.raises(UserError, match="newer version"):
+        HParams.from_dict({**stored, "class": "t2t_ext.invented_later:NewHParams"})
+    with pytest.raises(UserError, match="--t2t_usr_dir"):
+        HParams.from_dict({**stored, "class": "my_models:MyHParams"})
+    with pytest.raises(UserError, match="not a TransformerHParams"):
+        TransformerHParams.from_dict(stored)
+    with pytest.raises(UserError, match="not a HParams"):
+        HParams.from_dict({**stored, "class": "os:system"})
+
+
+def test_stored_value_that_is_wrong():
+    with pytest.raises(UserError, match="batch_size"):
+        HParams.from_dict({**HParams().to_dict(), "batch_size": "many"})
+
+
+def test_field_that_was_not_stored_takes_its_default():
+    stored = HParams(batch_size=5).to_dict()
+    del stored["ema_decay"]
+    assert HParams.from_dict(stored) == HParams(batch_size=5)
+
+
+# Subclasses.
+
+
+def test_subclass_that_is_not_decorated():
+    class Undecorated(TransformerHParams):
+        window: int = hparam(5, "Window.")
+
+    with pytest.raises(TypeError, match=r"window is no field: decorate .*@dataclasses.dataclass"):
+        Undecorated()
+
+
+def test_subclass_that_sets_a_default_without_annotation():
+    @dataclasses.dataclass(frozen=True, kw_only=True)
+    class Silent(TransformerHParams):
+        hidden_size = 256
+
+    with pytest.raises(TypeError, match="hidden_size has no effect without an annotation"):
+        Silent()
+
+
+def test_subclass_adds_fields_and_rules():
+    @dataclasses.dataclass(frozen=True, kw_only=True)
+    class Window(TransformerHParams):
+        window: int = hparam(5, "Window.", unit="tokens", minimum=1)
+
+        def wrong(self):
+            yield from super().wrong()
+            if self.window > self.hidden_size:
+                yield "window is wider than hidden_size"
+
+    assert Window().override("window=6").window == 6
+    with pytest.raises(UserError, match=r"num_heads=7.*; window is wider"):
+        Window().override("window=1000,num_heads=7")
+
+
+# Decoding.
+
+
+def test_decode_hparams():
+    decode = resolve_decode_hparams("beam_size=2,alpha=1.1,return_beams=true")
+    assert (decode.beam_size, decode.alpha, decode.return_beams) == (2, 1.1, True)
+    assert resolve_decode_hparams("alpha=0", decode).beam_size == 2
+    with pytest.raises(UserError, match="--decode_hparams: num_hypotheses=5 is more than beam_size=4"):
+        resolve_decode_hparams("num_hypotheses=5")
+    with pytest.raises(UserError, match=r"unknown key 'beam'.*Known: beam_size, alpha"):
+        resolve_decode_hparams("beam=5")
+    with pytest.raises(UserError, match="'max_input_size' is not here: use max_input_length"):
+        resolve_decode_hparams("max_input_size=5")
+
+
+def test_learning_rate_factors_are_those_that_exist():
+    source = (pathlib.Path(hyperparameters.__file__).parent / "training" / "schedules.py").read_text()
+    for factor in hyperparameters.LEARNING_RATE_FACTORS:
+        assert f'"{factor}":' in source

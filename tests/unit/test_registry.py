@@ -1,0 +1,381 @@
+"""The registry: names, duplicates, lookups, static indexes, user directories."""
+
+import importlib
+import inspect
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+import t2t_ext.hparams
+import t2t_ext.models
+import t2t_ext.problems
+from t2t_ext import _user_directory, registry
+from t2t_ext.errors import UserError
+from t2t_ext.hyperparameters import HParams, TransformerHParams
+
+
+@pytest.fixture(autouse=True)
+def _isolated(monkeypatch, tmp_path):
+    """Takes back what a test registers, imports, or puts on the path; modules of t2t_ext stay."""
+    kinds = (registry._problems, registry._models, registry._hparams)
+    before = [(set(kind._entries), set(kind._families)) for kind in kinds]
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(_user_directory, "_loaded", [])
+    yield
+    for kind, (entries, families) in zip(kinds, before, strict=True):
+        for registered, kept in ((kind._entries, entries), (kind._families, families)):
+            for name, entry in list(registered.items()):
+                if name not in kept and not entry.module.startswith("t2t_ext."):
+                    del registered[name]
+    for name, module in list(sys.modules.items()):
+        if (getattr(module, "__file__", None) or "").startswith(str(tmp_path)):
+            del sys.modules[name]
+
+
+class FakeProblem:
+    reversible = True
+
+    def __init__(self, *, name, was_reversed=False, train_source=""):
+        self.name, self.was_reversed, self.train_source = name, was_reversed, train_source
+
+
+def write(folder, **files):
+    folder.mkdir(exist_ok=True)
+    for name, text in files.items():
+        (folder / f"{name}.py").write_text(textwrap.dedent(text))
+    return str(folder)
+
+
+A_SET = """
+    from t2t_ext import registry
+    from t2t_ext.hyperparameters import HParams
+
+    @registry.register_hparams
+    def {name}():
+        return HParams(batch_size={size})
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("Transformer", "transformer"),
+        ("TranslateEndeCldr", "translate_ende_cldr"),
+        ("TranslateDeenMulti30k", "translate_deen_multi30k"),
+        ("transformer_base_v1", "transformer_base_v1"),
+        ("HTTPModel", "http_model"),
+    ],
+)
+def test_snake_case(name, expected):
+    assert registry.snake_case(name) == expected
+
+
+def test_decorators_bare_called_and_named():
+    @registry.register_model
+    class MyModel:
+        pass
+
+    @registry.register_model()
+    class OtherModel:
+        pass
+
+    @registry.register_model("third")
+    class Third:
+        pass
+
+    assert registry.model("my_model") is MyModel
+    assert registry.model("other_model") is OtherModel
+    assert registry.model("third") is Third
+    assert {"my_model", "other_model", "third", "transformer"} <= set(registry.model_names())
+
+
+def test_duplicate_names_both_places():
+    def first():
+        @registry.register_model("twice")
+        class One:
+            pass
+
+    def second():
+        @registry.register_model("twice")
+        class Two:
+            pass
+
+    first()
+    with pytest.raises(UserError) as raised:
+        second()
+    line = inspect.getsourcelines(first)[1] + 1
+    assert f"{__file__}:{line}" in str(raised.value)
+    assert f"{__file__}:{inspect.getsourcelines(second)[1] + 1}" in str(raised.value)
+    assert "'twice'" in str(raised.value)
+
+
+def test_duplicate_of_an_indexed_name_is_found_without_importing_it():
+    with pytest.raises(UserError, match=r"test_registry\.py:\d+.*'transformer'.*models/transformer\.py:\d+"):
+        registry.register_model("transformer")(FakeProblem)
+    with pytest.raises(UserError, match=r"hparams/transformer\.py:\d+"):
+        registry.register_hparams("transformer_base")(lambda: None)
+
+
+def test_place_of_an_indexed_name_is_its_definition():
+    place = registry._place_in_module("t2t_ext.hparams.transformer", "transformer_tiny")
+    path, _, line = place.rpartition(":")
+    with open(path, encoding="utf-8") as file:
+        assert file.readlines()[int(line) - 1].startswith("def transformer_tiny")
+
+
+def test_name_of_a_family_is_taken():
+    with pytest.raises(UserError, match=r"problems/cldr\.py.*family"):
+        registry.register_problem("translate_nlde_cldr")(FakeProblem)
+
+
+def test_rev_names_cannot_be_registered():
+    with pytest.raises(UserError, match="may not end in _rev"):
+        registry.register_problem("translate_mine_rev")(FakeProblem)
+    registry.register_model("model_rev")(FakeProblem)  # only problems are turned round
+
+
+@pytest.mark.parametrize("name", ["Translate", "translate-ende", "1problem", "a b"])
+def test_names_are_snake_case(name):
+    with pytest.raises(UserError, match="not snake_case"):
+        registry.register_problem(name)(FakeProblem)
+
+
+@pytest.mark.parametrize(
+    ("look_up", "name", "close"),
+    [
+        (registry.problem, "translate_ende_cldrr", "translate_ende_cldr"),
+        (registry.problem, "translate_deen_multi30_rev", "translate_deen_multi30k"),
+        (registry.model, "transfomer", "transformer"),
+        (registry.hparams, "transformer_bass", "transformer_base"),
+    ],
+)
+def test_unknown_names_suggest(look_up, name, close):
+    with pytest.raises(UserError, match=f"'{close}'.*--registry_help lists all"):
+        look_up(name)
+
+
+def test_problem_rev_and_options():
+    registry.register_problem("fake")(FakeProblem)
+    plain, turned = registry.problem("fake"), registry.problem("fake_rev", train_source="a.txt")
+    assert (plain.name, plain.was_reversed) == ("fake", False)
+    assert (turned.name, turned.was_reversed, turned.train_source) == ("fake", True, "a.txt")
+    assert "fake_rev" not in registry.problem_names()
+    with pytest.raises(UserError, match=r"does not take train_sourc.*Did you mean 'train_source'.*Its options"):
+        registry.problem("fake", train_sourc="x")
+
+
+def test_rev_of_what_is_no_translation():
+    class Fixed(FakeProblem):
+        reversible = False
+
+    registry.register_problem("fixed")(Fixed)
+    with pytest.raises(UserError, match="'fixed' is not a translation problem"):
+        registry.problem("fixed_rev")
+
+
+def test_family_makes_problems_by_pattern():
+    registry.register_problem_family(r"fake_\d+_family")(FakeProblem)
+    assert registry.problem("fake_12_family").name == "fake_12_family"
+    assert registry.problem("fake_12_family_rev").was_reversed
+    assert r"fake_\d+_family" in registry.problem_families()
+    with pytest.raises(UserError, match="Unknown problem"):
+        registry.problem("fake_x_family")
+
+
+def test_set_that_returns_nothing():
+    @registry.register_hparams
+    def forgetful():
+        HParams()
+
+    with pytest.raises(UserError, match=r"test_registry.py:\d+.*'forgetful' returned NoneType.*return"):
+        registry.hparams("forgetful")
+
+
+def test_registering_the_same_again_at_the_same_place_is_a_reload():
+    for _ in range(2):
+
+        @registry.register_model
+        class Reloaded:
+            pass
+
+    assert registry.model("reloaded") is Reloaded
+
+
+# The static indexes.
+
+
+@pytest.mark.parametrize(
+    ("package", "names"),
+    [
+        (t2t_ext.problems, registry._problems),
+        (t2t_ext.models, registry._models),
+        (t2t_ext.hparams, registry._hparams),
+    ],
+)
+def test_index_is_what_the_decorators_register(package, names):
+    for module in {*package.INDEX.values(), *getattr(package, "FAMILIES", {}).values()}:
+        importlib.import_module(module)
+    registered = {
+        name: entry.module for name, entry in names.registered().items() if entry.module.startswith("t2t_ext.")
+    }
+    of_families = {
+        name: module
+        for name, module in package.INDEX.items()
+        if name not in registered and names.find(name).module == module
+    }
+    assert {**registered, **of_families} == dict(package.INDEX)
+    families = {entry.name: entry.module for entry in names._families.values()}
+    assert families == dict(getattr(package, "FAMILIES", {}))
+
+
+def test_every_problem_of_the_index_can_be_made():
+    for name in t2t_ext.problems.INDEX:
+        made = registry.problem(name)
+        assert made.name == name
+        assert registry.problem(f"{name}_rev").name == f"{name}_rev"
+
+
+def test_every_set_of_the_index_is_valid():
+    for name in t2t_ext.hparams.INDEX:
+        assert isinstance(registry.hparams(name), HParams)
+
+
+def test_names_are_listed_without_importing_their_modules():
+    code = """
+        import sys
+        from t2t_ext import registry
+        assert registry.problem_names() and registry.model_names() and registry.hparams_names()
+        unwanted = ("tensorflow", "keras", "t2t_ext.models.", "t2t_ext.hparams.", "t2t_ext.problems.")
+        loaded = [module for module in sys.modules if module.startswith(unwanted)]
+        assert not loaded, loaded
+    """
+    subprocess.run([sys.executable, "-c", textwrap.dedent(code)], check=True, timeout=60)
+
+
+# User directories.
+
+
+def test_plain_folder(tmp_path):
+    folder = write(
+        tmp_path / "mine",
+        helper="SIZE = 77",
+        sets="from helper import SIZE\n" + textwrap.dedent(A_SET.format(name="user_plain", size="SIZE")),
+        test_sets="raise RuntimeError('tests are left out')",
+    )
+    assert registry.load_user_directory(folder) == {"hparams set": ["user_plain"]}
+    assert registry.hparams("user_plain").batch_size == 77
+    assert "user_plain" in registry.hparams_names()
+    assert registry.load_user_directory(folder) == {"hparams set": ["user_plain"]}  # again: nothing to do
+    assert registry.loaded_user_directories() == [str(tmp_path / "mine")]
+
+
+def test_package_that_imports_its_modules(tmp_path):
+    folder = write(
+        tmp_path / "my_package", __init__="from . import sets", sets=A_SET.format(name="user_package", size=78)
+    )
+    registry.load_user_directory(folder)
+    assert registry.hparams("user_package").batch_size == 78
+
+
+def test_package_whose_init_imports_nothing(tmp_path):
+    folder = write(
+        tmp_path / "my_lazy_package",
+        __init__="",
+        sizes="SIZE = 79",
+        sets="from my_lazy_package.sizes import SIZE\n" + textwrap.dedent(A_SET.format(name="user_lazy", size="SIZE")),
+    )
+    registry.load_user_directory(folder + "/")
+    assert registry.hparams("user_lazy").batch_size == 79
+
+
+def test_user_module_can_subclass_and_add_fields(tmp_path):
+    folder = write(
+        tmp_path / "my_fields",
+        my_model_family="""
+            import dataclasses
+            from t2t_ext import registry
+            from t2t_ext.hyperparameters import TransformerHParams, hparam
+
+            @dataclasses.dataclass(frozen=True, kw_only=True)
+            class WindowHParams(TransformerHParams):
+                window: int = hparam(5, "Window.", unit="tokens", minimum=1)
+
+            @registry.register_hparams
+            def window_base():
+                return WindowHParams().replace(window=7)
+        """,
+    )
+    registry.load_user_directory(folder)
+    hparams = registry.hparams("window_base").override("window=9,num_heads=4")
+    assert hparams.window == 9
+    stored = hparams.to_dict()
+    assert TransformerHParams.from_dict(stored) == hparams
+
+
+def test_missing_directory(tmp_path):
+    with pytest.raises(UserError, match="no such directory"):
+        registry.load_user_directory(str(tmp_path / "nowhere"))
+
+
+def test_a_file_is_no_directory(tmp_path):
+    write(tmp_path / "mine", sets="")
+    with pytest.raises(UserError, match=f"is a file. Give the folder that holds it: {tmp_path}/mine"):
+        registry.load_user_directory(str(tmp_path / "mine" / "sets.py"))
+
+
+def test_folder_without_modules(tmp_path):
+    with pytest.raises(UserError, match="no Python module"):
+        registry.load_user_directory(str(tmp_path))
+
+
+def test_modules_that_register_nothing(tmp_path):
+    with pytest.raises(UserError, match=r"\(nothing_here\) register no problem.*@registry.register_problem"):
+        registry.load_user_directory(write(tmp_path / "mine", nothing_here="x = 1"))
+
+
+@pytest.mark.parametrize("init", [{}, {"__init__": ""}, {"__init__": "from . import broken"}])
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ("x = 1\ndef f(:\n", r"broken\.py:2: "),
+        ("x = 1\n\nimport no_such_module_here\n", r"broken\.py:3: ModuleNotFoundError.*no_such_module_here"),
+        ("def f():\n    return undefined\nf()\n", r"broken\.py:2: NameError"),
+        ("import sys\nsys.exit('bye')\n", r"broken\.py:2: SystemExit"),
+        ("from tensor2tensor.utils import registry\n", r"broken\.py:1: .*from t2t_ext"),
+    ],
+)
+def test_errors_name_file_and_line(tmp_path, init, body, expected):
+    folder = write(tmp_path / "mine", broken=body, **init)
+    with pytest.raises(UserError, match=expected) as raised:
+        registry.load_user_directory(folder)
+    assert "\n" not in str(raised.value)
+
+
+def test_a_repaired_directory_can_be_loaded(tmp_path):
+    folder = write(tmp_path / "mine", a_set=A_SET.format(name="user_repaired", size=80), broken="1/0")
+    with pytest.raises(UserError, match="ZeroDivisionError"):
+        registry.load_user_directory(folder)
+    assert "user_repaired" not in registry.hparams_names()
+    write(tmp_path / "mine", a_set="\n\n" + A_SET.format(name="user_repaired", size=81), broken="x = 1")
+    registry.load_user_directory(folder)
+    assert registry.hparams("user_repaired").batch_size == 81
+
+
+def test_duplicate_in_a_user_directory(tmp_path):
+    folder = write(tmp_path / "mine", sets=A_SET.format(name="transformer_tiny", size=1))
+    with pytest.raises(UserError, match=r"mine/sets\.py:5.*'transformer_tiny'.*hparams/transformer\.py:\d+"):
+        registry.load_user_directory(folder)
+
+
+@pytest.mark.parametrize("name", ["json", "numpy", "pytest"])
+def test_module_names_that_are_taken(tmp_path, name):
+    with pytest.raises(UserError, match=f"'{name}' is taken by .* Rename the file .*{name}.py"):
+        registry.load_user_directory(write(tmp_path / "mine", **{name: "x = 1"}))
+
+
+def test_two_plain_folders_with_a_module_of_the_same_name(tmp_path):
+    registry.load_user_directory(write(tmp_path / "one", my_sets=A_SET.format(name="user_one", size=1)))
+    with pytest.raises(UserError, match=r"'my_sets' is taken by .*one/my_sets.py"):
+        registry.load_user_directory(write(tmp_path / "two", my_sets=A_SET.format(name="user_two", size=1)))
