@@ -1,0 +1,1 @@
+"""data of t2t_ext."""

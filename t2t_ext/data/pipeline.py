@@ -1,0 +1,210 @@
+"""From pairs in memory to padded batches, in TensorFlow's graph.
+
+Python is asked once an epoch, ahead of time, for the plan of the epoch's batches
+(``t2t_ext.data.batching``); cutting, gathering and padding run in ``tf.data`` without it.
+A pipeline can start at any step: nothing before that step is read or made.
+
+Legend: N examples; rows R, source length S and target length T of a batch.
+"""
+
+import dataclasses
+import threading
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from t2t_ext.data import batching
+from t2t_ext.data.example_store import ExampleStore
+
+_PARALLEL_BATCHES = 2
+_PREFETCHED_BATCHES = 8
+_NO_EXAMPLE = -1
+_PLAN_FIELDS = [field.name for field in dataclasses.fields(batching.EpochPlan)]
+_PLAN_TYPES = [tf.int32, tf.int64, tf.int64, tf.int32, tf.int32, tf.int32]
+
+
+class TrainPipeline:
+    """Endless training batches whose order is a function of seed and step.
+
+    Attributes:
+      planner: Groups the examples; knows ``fill_rate`` and ``locate``.
+    """
+
+    def __init__(self, store: ExampleStore, hparams: Any, *, seed: int, num_replicas: int = 1) -> None:
+        """Groups the examples by length and puts the ids where the graph can gather them.
+
+        Args:
+          store: The training pairs.
+          hparams: An ``HParams``; its fields about batches and ``target_direction`` are read.
+          seed: Seed of the order.
+          num_replicas: Replicas that share a global batch, which has ``batch_size * num_replicas *
+            gradient_accumulation_steps`` tokens at most.
+
+        Raises:
+          UserError: No pair is short enough to train on.
+        """
+        self.planner = batching.BatchPlanner(
+            store.input_lengths, store.target_lengths, hparams, seed=seed, num_replicas=num_replicas
+        )
+        self._num_replicas = num_replicas
+        self._slices = hparams.gradient_accumulation_steps * hparams.parallel_slices
+        self._gather = _Gather(store, reverse_targets=hparams.target_direction == "r2l")
+        self._lock = threading.Lock()
+        self._plans: dict[int, batching.EpochPlan] = {}
+
+    @property
+    def batches_per_epoch(self) -> int:
+        """Number of global batches of any epoch."""
+        return self.planner.batches_per_epoch
+
+    @property
+    def dropped(self) -> dict[str, int]:
+        """Why pairs are left out -> how many."""
+        return self.planner.dropped
+
+    def dataset(self, first_step: int, replica: int = 0, num_replicas: int | None = None) -> tf.data.Dataset:
+        """Makes one replica's part of all batches from a step on.
+
+        Args:
+          first_step: The step whose batch comes first; steps count from 0.
+          replica: Which part, from 0.
+          num_replicas: Into how many parts batches are cut; by default as many as the pipeline was made for.
+            It does not change the global batches: with 1, all of them come out whole.
+
+        Returns:
+          An endless dataset of ``{"inputs": int32 [R, S], "targets": int32 [R, T]}``. Element i is rows
+          ``[replica * R, (replica + 1) * R)`` of the global batch ``first_step + i``. R is a multiple of
+          ``gradient_accumulation_steps * parallel_slices``; rows of only PAD (0) make up for what is missing.
+        """
+        num_replicas = num_replicas or self._num_replicas
+        if not 0 <= replica < num_replicas:
+            raise ValueError(f"replica {replica} of {num_replicas}")
+        first_epoch, first_batch = self.planner.locate(first_step)
+
+        def plan_in_graph(epoch: tf.Tensor) -> list[tf.Tensor]:
+            fields = tf.numpy_function(self._plan, [epoch], _PLAN_TYPES, stateful=False)
+            for field in fields:
+                field.set_shape([None])
+            return [epoch, *fields]
+
+        def batches(epoch: tf.Tensor, *fields: tf.Tensor) -> tf.data.Dataset:
+            begin = tf.where(epoch == first_epoch, tf.constant(first_batch, tf.int64), 0)
+            numbers = tf.data.Dataset.range(begin, self.batches_per_epoch)
+            return numbers.map(lambda number: _cut(fields, number, replica, num_replicas, self._slices))
+
+        # The next epoch is planned while this one is used.
+        epochs = tf.data.Dataset.range(first_epoch, np.iinfo(np.int64).max).map(plan_in_graph).prefetch(1)
+        return _finished(epochs.flat_map(batches), self._gather, keep_numbers=False)
+
+    def _plan(self, epoch: np.ndarray) -> list[np.ndarray]:
+        """Returns the fields of an epoch's plan; the replicas of this process share it."""
+        with self._lock:
+            if int(epoch) not in self._plans:
+                if len(self._plans) > 1:
+                    del self._plans[next(iter(self._plans))]
+                self._plans[int(epoch)] = self.planner.epoch(int(epoch))
+            return [getattr(self._plans[int(epoch)], name) for name in _PLAN_FIELDS]
+
+
+def eval_batches(store: ExampleStore, hparams: Any, batch_size: int) -> tf.data.Dataset:
+    """Makes batches of a whole split, by length, nothing left out.
+
+    Args:
+      store: The pairs.
+      hparams: An ``HParams``; ``batch_tokens``, ``batch_shapes`` and ``target_direction`` are read.
+      batch_size: Most tokens of a batch, padded; a longer pair is a batch alone.
+
+    Returns:
+      A finite dataset of ``{"inputs": int32 [R, S], "targets": int32 [R, T], "index": int32 [R]}``; ``index`` has
+      the example numbers. With static shapes there may be rows of only PAD, whose number is -1.
+
+    Raises:
+      UserError: There are no pairs.
+    """
+    found = batching.plan_everything(store.input_lengths, store.target_lengths, hparams, batch_size)
+    with tf.device("CPU:0"):
+        fields = [tf.constant(getattr(found, name)) for name in _PLAN_FIELDS]
+    numbers = tf.data.Dataset.range(len(found.rows))
+    gather = _Gather(store, reverse_targets=hparams.target_direction == "r2l")
+    return _finished(numbers.map(lambda number: _cut(fields, number, 0, 1, 1)), gather, keep_numbers=True)
+
+
+class _Gather:
+    """Puts padded batches together from example numbers, by index arithmetic in the graph."""
+
+    def __init__(self, store: ExampleStore, *, reverse_targets: bool) -> None:
+        self._reverse_targets = reverse_targets
+        with tf.device("CPU:0"):
+            # One id is needed even of no examples, since padding gathers position 0.
+            self._inputs = tf.constant(store.inputs if store.inputs.size else np.zeros(1, np.int32))
+            self._targets = tf.constant(store.targets if store.targets.size else np.zeros(1, np.int32))
+            self._input_offsets = tf.constant(store.input_offsets)
+            self._target_offsets = tf.constant(store.target_offsets)
+
+    def __call__(self, numbers: tf.Tensor, input_width: tf.Tensor, target_width: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Gathers a batch.
+
+        Args:
+          numbers: int32 [R], example numbers; -1 for a row of only PAD.
+          input_width: int32 scalar, S.
+          target_width: int32 scalar, T.
+
+        Returns:
+          ``{"inputs": int32 [R, S], "targets": int32 [R, T]}``.
+        """
+        return {
+            "inputs": _padded(self._inputs, self._input_offsets, numbers, input_width, reverse=False),
+            "targets": _padded(
+                self._targets, self._target_offsets, numbers, target_width, reverse=self._reverse_targets
+            ),
+        }
+
+
+def _padded(ids: tf.Tensor, offsets: tf.Tensor, numbers: tf.Tensor, width: tf.Tensor, *, reverse: bool) -> tf.Tensor:
+    """int32 [R, width]: the sequences with these numbers, padded by 0; turned round before their EOS if ``reverse``."""
+    rows = tf.maximum(numbers, 0)
+    begins = tf.gather(offsets, rows)
+    lengths = tf.where(numbers < 0, 0, tf.cast(tf.gather(offsets, rows + 1) - begins, tf.int32))[:, tf.newaxis]
+    positions = tf.range(width)[tf.newaxis]
+    real = positions < lengths
+    if reverse:
+        last = lengths - 1
+        positions = tf.where(positions < last, last - 1 - positions, positions)
+    places = tf.where(real, begins[:, tf.newaxis] + tf.cast(positions, tf.int64), 0)
+    return tf.where(real, tf.cast(tf.gather(ids, places), tf.int32), 0)
+
+
+def _cut(
+    fields: Any, number: tf.Tensor, replica: int, num_replicas: int, slices: int
+) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """Takes one replica's part of one batch of a plan.
+
+    Returns:
+      int32 [R], example numbers, -1 for empty rows; and the padded lengths S and T, int32 scalars.
+    """
+    plan = dict(zip(_PLAN_FIELDS, fields, strict=True))
+    multiple = num_replicas * slices
+    rows = -(-plan["rows"][number] // multiple) * multiple // num_replicas
+    begin, end = plan["begins"][number], plan["ends"][number]
+    part_begin = tf.minimum(begin + tf.cast(replica * rows, tf.int64), end)
+    part_end = tf.minimum(part_begin + tf.cast(rows, tf.int64), end)
+    numbers = plan["examples"][part_begin:part_end]
+    missing = rows - tf.size(numbers)
+    numbers = tf.pad(numbers, [[0, missing]], constant_values=_NO_EXAMPLE)
+    return numbers, plan["input_widths"][number], plan["target_widths"][number]
+
+
+def _finished(cuts: tf.data.Dataset, gather: _Gather, *, keep_numbers: bool) -> tf.data.Dataset:
+    """Gathers what ``_cut`` gave and sets the options; elements come in order however they are computed."""
+
+    def element(numbers: tf.Tensor, input_width: tf.Tensor, target_width: tf.Tensor) -> dict[str, tf.Tensor]:
+        batch = gather(numbers, input_width, target_width)
+        return {**batch, "index": numbers} if keep_numbers else batch
+
+    dataset = cuts.map(element, num_parallel_calls=_PARALLEL_BATCHES, deterministic=True).prefetch(_PREFETCHED_BATCHES)
+    options = tf.data.Options()
+    options.deterministic = True
+    options.autotune.enabled = False
+    options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
+    return dataset.with_options(options)

@@ -1,0 +1,1 @@
+"""What outlives a process: atomic files, run directories and checkpoints."""

@@ -1,0 +1,300 @@
+"""Files that are there completely or not at all.
+
+Everything is written under a temporary name in the same directory, flushed to
+the disk and then renamed, so that neither a killed process nor a full disk nor
+a power cut leaves a half-written file under the final name. What a killed
+process leaves behind are temporary names, which ``remove_leftovers`` finds.
+
+A full disk, a missing permission and the like become a ``UserError`` that names
+the path, what was needed and what is left. This module imports no TensorFlow.
+"""
+
+import contextlib
+import errno
+import hashlib
+import os
+import pathlib
+import secrets
+import shutil
+import socket
+from collections.abc import Iterator
+
+from t2t_ext.errors import UserError
+
+PathLike = str | os.PathLike
+
+_TEMPORARY_MARK = ".tmp-"
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_NOT_ALLOWED = (errno.EACCES, errno.EPERM, errno.EROFS)
+_active: set[str] = set()  # temporary names that this process is writing at the moment
+
+
+def write_bytes_atomically(path: PathLike, data: bytes) -> None:
+    """Writes a file that is complete under its name or not there (an older one stays as it was).
+
+    Args:
+      path: The final name. Its directory must exist.
+      data: The contents.
+
+    Raises:
+      UserError: The disk is full, or the place cannot be written to. Nothing is left behind.
+    """
+    with atomic_file(path, needed_bytes=len(data)) as temporary:
+        temporary.write_bytes(data)
+
+
+def write_text_atomically(path: PathLike, text: str) -> None:
+    """Writes UTF-8 text, lines ending as they do in ``text``, as ``write_bytes_atomically`` does."""
+    write_bytes_atomically(path, text.encode("utf-8"))
+
+
+@contextlib.contextmanager
+def atomic_file(path: PathLike, needed_bytes: int | None = None) -> Iterator[pathlib.Path]:
+    """Gives a temporary path to write one file to; renames it to ``path`` if the block succeeds.
+
+    Args:
+      path: The final name; a file that has it is replaced at the end.
+      needed_bytes: Size of the contents in bytes if it is known; only for the message about a full disk.
+
+    Yields:
+      The temporary path, in the same directory. It does not exist yet; the block must create the file.
+
+    Raises:
+      UserError: The disk is full, or the place cannot be written to. The temporary file is removed.
+    """
+    final = pathlib.Path(path)
+    temporary = _temporary_beside(final)
+    try:
+        with _explained(final, temporary, needed_bytes):
+            yield temporary
+            _fsync_file(temporary)
+            os.replace(temporary, final)
+            fsync_directory(final.parent)
+    finally:
+        _active.discard(temporary.name)
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def atomic_directory(path: PathLike, needed_bytes: int | None = None) -> Iterator[pathlib.Path]:
+    """Gives a temporary directory to fill; renames it to ``path`` if the block succeeds.
+
+    All files in it are flushed to the disk before it gets its name. A directory that has the name
+    already is replaced: it is moved aside first, since a directory that is not empty cannot be
+    renamed over, and deleted afterwards.
+
+    Args:
+      path: The final name. Its parent is created where it is missing.
+      needed_bytes: Size of the contents in bytes if it is known. Where the disk has less, the block is not entered.
+
+    Yields:
+      The temporary directory, which exists, is empty, and lies beside the final one.
+
+    Raises:
+      UserError: The disk is full, or the place cannot be written to. The temporary directory is removed.
+    """
+    final = pathlib.Path(path)
+    temporary = _temporary_beside(final)
+    try:
+        with _explained(final, temporary, needed_bytes):
+            final.parent.mkdir(parents=True, exist_ok=True)
+            if needed_bytes is not None:
+                require_space(final, needed_bytes)
+            temporary.mkdir()
+            yield temporary
+            _fsync_tree(temporary)
+            _rename_directory(temporary, final)
+            fsync_directory(final.parent)
+    finally:
+        _active.discard(temporary.name)
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def require_space(path: PathLike, needed_bytes: int) -> None:
+    """Raises a UserError if the disk of ``path`` (which need not exist) has less than ``needed_bytes`` left."""
+    free = _free_bytes(pathlib.Path(path))
+    if free is not None and free < needed_bytes:
+        raise UserError(_full_disk_message(pathlib.Path(path), needed_bytes, 0, free))
+
+
+def sha256_of_file(path: PathLike) -> str:
+    """Returns the SHA-256 of a file's contents as 64 hexadecimal digits; memory does not grow with the file."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def remove_leftovers(directory: PathLike, *, sole_writer: bool = False) -> list[str]:
+    """Removes the temporary files and directories that killed processes left in a directory.
+
+    Args:
+      directory: Where to look (not below it). It may be missing.
+      sole_writer: Nobody else can be writing here now, as in a run directory; then what processes on
+        other machines left is removed as well. Otherwise only what dead processes of this machine left.
+
+    Returns:
+      The names that were removed, sorted.
+    """
+    directory = pathlib.Path(directory)
+    removed = []
+    for entry in sorted(directory.iterdir()) if directory.is_dir() else []:
+        if not _is_leftover(entry.name, sole_writer):
+            continue
+        if entry.is_dir() and not entry.is_symlink():
+            shutil.rmtree(entry, ignore_errors=True)
+        else:
+            with contextlib.suppress(OSError):
+                entry.unlink()
+        removed.append(entry.name)
+    return removed
+
+
+def remove_directory(path: PathLike) -> None:
+    """Deletes a directory; it is renamed first, so that nobody ever sees half of it under its name."""
+    path = pathlib.Path(path)
+    aside = _temporary_beside(path)
+    try:
+        os.rename(path, aside)
+        shutil.rmtree(aside, ignore_errors=True)
+    finally:
+        _active.discard(aside.name)
+
+
+def is_temporary_name(name: str) -> bool:
+    """Says whether a file or directory name is one of this module's temporary names."""
+    return name.startswith(".") and _TEMPORARY_MARK in name
+
+
+def format_bytes(count: int) -> str:
+    """Formats a number of bytes for people: ``512 bytes``, ``12.3 MB``."""
+    if count < 1000:
+        return f"{count} bytes"
+    value = float(count)
+    for unit in ("kB", "MB", "GB"):
+        value /= 1000
+        if value < 1000:
+            return f"{value:.1f} {unit}"
+    return f"{value / 1000:.1f} TB"
+
+
+def fsync_directory(directory: PathLike) -> None:
+    """Makes names created or renamed in a directory survive a power cut, on file systems that can."""
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:  # some network file systems do not know it
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP, errno.EBADF):
+            raise
+    finally:
+        os.close(descriptor)
+
+
+def _temporary_beside(final: pathlib.Path) -> pathlib.Path:
+    host = socket.gethostname().replace("/", "_") or "localhost"
+    name = f".{final.name[:120]}{_TEMPORARY_MARK}{host[:40]}_{os.getpid()}_{secrets.token_hex(4)}"
+    _active.add(name)
+    return final.with_name(name)
+
+
+def _is_leftover(name: str, sole_writer: bool) -> bool:
+    if not is_temporary_name(name) or name in _active:
+        return False
+    if sole_writer:
+        return True
+    host, _, rest = name.rpartition(_TEMPORARY_MARK)[2].partition("_")
+    pid = rest.partition("_")[0]
+    if host != socket.gethostname()[:40] or not pid.isdigit():
+        return False
+    return int(pid) == os.getpid() or not _is_alive(int(pid))
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _rename_directory(temporary: pathlib.Path, final: pathlib.Path) -> None:
+    if not final.exists():
+        os.rename(temporary, final)
+        return
+    aside = _temporary_beside(final)
+    try:
+        os.rename(final, aside)
+        os.rename(temporary, final)
+        shutil.rmtree(aside, ignore_errors=True) if aside.is_dir() else aside.unlink()
+    finally:
+        _active.discard(aside.name)
+
+
+def _fsync_file(path: pathlib.Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _fsync_tree(directory: pathlib.Path) -> None:
+    for folder, _, names in os.walk(directory):
+        for name in names:
+            _fsync_file(pathlib.Path(folder, name))
+        fsync_directory(folder)
+
+
+@contextlib.contextmanager
+def _explained(final: pathlib.Path, temporary: pathlib.Path, needed_bytes: int | None) -> Iterator[None]:
+    """Turns errors of the operating system that the user can mend into ``UserError``."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in _NO_SPACE:
+            written = _size_of(temporary)
+            raise UserError(_full_disk_message(final, needed_bytes, written, _free_bytes(final))) from error
+        if error.errno in _NOT_ALLOWED and _concerns(error, temporary):
+            raise UserError(
+                f"Cannot write {final}: {error.strerror}. Choose a directory that you may write to."
+            ) from error
+        if error.errno in (errno.ENOENT, errno.ENOTDIR) and not final.parent.is_dir():
+            raise UserError(f"Cannot write {final}: {final.parent} is not a directory. Create it first.") from error
+        if error.errno == errno.ENAMETOOLONG:
+            raise UserError(f"Cannot write {final}: the name is too long. Choose a shorter one.") from error
+        raise
+
+
+def _concerns(error: OSError, temporary: pathlib.Path) -> bool:
+    """Says whether an error is about what is being written, not about a file that the caller reads meanwhile."""
+    return error.filename is None or os.path.dirname(temporary) in os.path.dirname(str(error.filename))
+
+
+def _full_disk_message(path: pathlib.Path, needed: int | None, written: int, free: int | None) -> str:
+    if needed is not None:
+        need = f"{format_bytes(needed)} are needed"
+    else:
+        need = f"{format_bytes(written)} could be written, more is needed"
+    left = "no more can be written there (a full disk, a quota or a size limit)"
+    if free is not None and needed is not None and free < needed:
+        left = f"{format_bytes(free)} are left on the disk"
+    return (
+        f"Cannot write {path}: {need}, {left}. Nothing half-written was kept; "
+        "make room or choose another directory, then run the same command again."
+    )
+
+
+def _free_bytes(path: pathlib.Path) -> int | None:
+    for folder in (path, *path.absolute().parents):
+        with contextlib.suppress(OSError):
+            return shutil.disk_usage(folder).free
+    return None
+
+
+def _size_of(path: pathlib.Path) -> int:
+    with contextlib.suppress(OSError):
+        if path.is_dir():
+            return sum(entry.stat().st_size for entry in path.rglob("*") if entry.is_file())
+        return path.stat().st_size
+    return 0

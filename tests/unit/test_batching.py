@@ -1,0 +1,191 @@
+"""The plan of batches: complete, within the budget, little padding, a function of seed and epoch."""
+
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from t2t_ext.data import batching
+from t2t_ext.errors import UserError
+from t2t_ext.hyperparameters import HParams
+
+
+def caption_lengths(count, seed=0):
+    """Lengths as of Multi30k's captions in 8,000 subwords: mean 16, at most 60, both sides correlated."""
+    rng = np.random.default_rng(seed)
+    sources = np.clip(np.round(rng.gamma(9, 16 / 9, count)), 3, 60).astype(np.int32)
+    targets = np.clip(np.round(sources * rng.normal(0.97, 0.17, count)), 3, 60).astype(np.int32)
+    return sources, targets
+
+
+SOURCES, TARGETS = caption_lengths(20_000)
+ALL_MODES = ("max", "sum", "target")
+
+
+def plan_of(hparams, epoch=0, seed=1, num_replicas=1):
+    return batching.BatchPlanner(SOURCES, TARGETS, hparams, seed=seed, num_replicas=num_replicas).epoch(epoch)
+
+
+def examples_of(plan, number):
+    return plan.examples[plan.begins[number] : plan.ends[number]]
+
+
+@pytest.mark.parametrize("shapes", ["dynamic", "static"])
+@pytest.mark.parametrize("mode", ALL_MODES)
+def test_every_example_once_and_every_batch_fits(mode, shapes):
+    hparams = HParams(batch_size=1500, batch_tokens=mode, batch_shapes=shapes)
+    plan = plan_of(hparams)
+    used = np.concatenate([examples_of(plan, i) for i in range(len(plan.rows))])
+    np.testing.assert_array_equal(np.sort(used), np.arange(len(SOURCES)))
+    assert (plan.ends > plan.begins).all()
+    assert (plan.rows >= plan.ends - plan.begins).all()
+    tokens = plan.rows * batching.tokens_of(plan.input_widths, plan.target_widths, mode)
+    assert tokens.max() <= 1500
+    for i in range(len(plan.rows)):
+        assert SOURCES[examples_of(plan, i)].max() <= plan.input_widths[i]
+        assert TARGETS[examples_of(plan, i)].max() <= plan.target_widths[i]
+
+
+@pytest.mark.parametrize("mode", ALL_MODES)
+def test_little_padding_and_full_batches(mode):
+    hparams = HParams(batch_size=2048, batch_tokens=mode)
+    planner = batching.BatchPlanner(SOURCES, TARGETS, hparams, seed=1)
+    assert planner.fill_rate() > 0.9
+    plan = planner.epoch(0)
+    tokens = plan.rows * batching.tokens_of(plan.input_widths, plan.target_widths, mode)
+    assert tokens.mean() > 0.8 * 2048
+
+
+def test_dynamic_widths_are_those_of_the_longest():
+    plan = plan_of(HParams(batch_size=1500))
+    for i in range(0, len(plan.rows), 7):
+        assert SOURCES[examples_of(plan, i)].max() == plan.input_widths[i]
+        assert TARGETS[examples_of(plan, i)].max() == plan.target_widths[i]
+
+
+@pytest.mark.parametrize("shapes", ["dynamic", "static"])
+def test_order_is_a_function_of_seed_and_epoch(shapes):
+    hparams = HParams(batch_size=1500, batch_shapes=shapes)
+    first, again = plan_of(hparams, epoch=3), plan_of(hparams, epoch=3)
+    for one, other in zip(vars(first).values(), vars(again).values(), strict=True):
+        np.testing.assert_array_equal(one, other)
+    for other in (plan_of(hparams, epoch=4), plan_of(hparams, epoch=3, seed=2)):
+        assert len(other.rows) == len(first.rows)
+        assert not np.array_equal(first.examples, other.examples)
+        assert not np.array_equal(first.begins, other.begins)
+
+
+def test_order_does_not_depend_on_machine_or_numpy():
+    hparams = HParams(batch_size=64)
+    plan = batching.BatchPlanner(np.arange(3, 23), np.arange(4, 24), hparams, seed=5).epoch(1)
+    batches = [examples_of(plan, i).tolist() for i in range(len(plan.rows))]
+    assert batches == [[18, 15], [7, 6, 8, 9], [5, 4, 3], [11], [19], [1, 2, 0], [16, 17], [13, 14], [12, 10]]
+
+
+def test_batches_change_from_epoch_to_epoch():
+    planner = batching.BatchPlanner(SOURCES, TARGETS, HParams(batch_size=2048), seed=1)
+    compositions = [
+        {frozenset(examples_of(plan, i).tolist()) for i in range(len(plan.rows))}
+        for plan in (planner.epoch(0), planner.epoch(1))
+    ]
+    assert len(compositions[0] & compositions[1]) < 0.1 * planner.batches_per_epoch
+
+
+@pytest.mark.parametrize("shapes", ["dynamic", "static"])
+@pytest.mark.parametrize("accumulation", [1, 2])
+def test_replicas_share_the_batches_of_one_with_the_whole_budget(shapes, accumulation):
+    shared = {"max_length": 60, "batch_shapes": shapes}
+    one = plan_of(HParams(batch_size=4096, **shared))
+    parts = HParams(batch_size=1024 // accumulation, gradient_accumulation_steps=accumulation, **shared)
+    four = plan_of(parts, num_replicas=4)
+    for field, other in zip(vars(one).values(), vars(four).values(), strict=True):
+        np.testing.assert_array_equal(field, other)
+
+
+def test_usual_numbers_of_slices_need_no_empty_rows():
+    plan = plan_of(HParams(batch_size=2048))
+    assert (plan.rows % 4 == 0).mean() > 0.8
+
+
+def test_parallel_slices_do_not_change_the_plan():
+    one, two = plan_of(HParams(batch_size=2048)), plan_of(HParams(batch_size=2048, parallel_slices=2))
+    np.testing.assert_array_equal(one.begins, two.begins)
+
+
+def test_static_shapes_are_one_a_bucket():
+    hparams = HParams(batch_size=1500, batch_shapes="static")
+    plan = plan_of(hparams)
+    shapes = set(zip(plan.rows.tolist(), plan.input_widths.tolist(), plan.target_widths.tolist(), strict=True))
+    boundaries = batching.bucket_boundaries(hparams)
+    buckets = set(np.searchsorted(boundaries, np.maximum(SOURCES, TARGETS)).tolist())
+    assert {(width, width) for _, width, width in shapes} == {(boundaries[b], boundaries[b]) for b in buckets}
+    assert len(shapes) == len(buckets)
+
+
+def test_boundaries_are_those_of_tensor2tensor():
+    expected = [8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 22, 24, 26, 28, 30]
+    assert batching.bucket_boundaries(HParams(max_length=30)) == expected
+    assert batching.bucket_boundaries(HParams(max_length=8)) == [8]
+    assert batching.bucket_boundaries(HParams(max_length=8), longest=10) == [8, 9, 10]
+
+
+def test_long_pairs_are_left_out_and_counted():
+    sources, targets = np.array([5, 40, 5, 30, 40]), np.array([5, 5, 40, 30, 40])
+    hparams = HParams(batch_size=50, max_length=32, batch_tokens="sum")
+    planner = batching.BatchPlanner(sources, targets, hparams, seed=1)
+    assert planner.dropped == {
+        "inputs longer than 32 tokens": 2,
+        "targets longer than 32 tokens": 1,
+        "pair larger than a batch of 50 tokens": 1,
+    }
+    assert planner.epoch(0).examples.tolist() == [0]
+
+
+def test_max_length_zero_is_the_batch_size():
+    planner = batching.BatchPlanner(np.array([20, 21]), np.array([1, 1]), HParams(batch_size=20, max_length=0), seed=1)
+    assert planner.dropped == {"inputs longer than 20 tokens": 1}
+
+
+def test_nothing_left_is_an_error():
+    with pytest.raises(
+        UserError, match=r"None of the 1 training pairs .*1 inputs longer than 8 tokens.*Raise max_length"
+    ):
+        batching.BatchPlanner(np.array([9]), np.array([2]), HParams(max_length=8), seed=1)
+    with pytest.raises(UserError, match="there are none"):
+        batching.BatchPlanner(np.array([], int), np.array([], int), HParams(), seed=1)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 5, 17])
+@pytest.mark.parametrize("shapes", ["dynamic", "static"])
+def test_tiny_corpora(count, shapes):
+    hparams = HParams(batch_size=60, max_length=60, batch_shapes=shapes)
+    planner = batching.BatchPlanner(*caption_lengths(count), hparams, seed=1)
+    assert sorted(planner.epoch(9).examples.tolist()) == list(range(count))
+    assert planner.locate(planner.batches_per_epoch * 3 + 0) == (3, 0)
+
+
+@pytest.mark.parametrize("shapes", ["dynamic", "static"])
+def test_evaluation_leaves_nothing_out_and_pads_little(shapes):
+    sources, targets = SOURCES.copy(), TARGETS.copy()
+    sources[7], targets[11] = 5000, 70_000
+    plan = batching.plan_everything(sources, targets, HParams(batch_shapes=shapes), batch_size=2048)
+    used = np.concatenate([examples_of(plan, i) for i in range(len(plan.rows))])
+    np.testing.assert_array_equal(np.sort(used), np.arange(len(sources)))
+    tokens = plan.rows * np.maximum(plan.input_widths, plan.target_widths)
+    assert (tokens[plan.rows > 1] <= 2048).all()
+
+
+def test_millions_of_pairs_are_planned_in_seconds():
+    lengths = caption_lengths(1_000_000)
+    start = time.process_time()
+    planner = batching.BatchPlanner(*lengths, HParams(batch_size=2048), seed=1)
+    planner.epoch(5)
+    assert time.process_time() - start < 5
+    assert planner.fill_rate() > 0.97
+
+
+def test_imports_no_tensorflow():
+    program = "import sys, t2t_ext.data.batching, t2t_ext.data.example_store; sys.exit('tensorflow' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

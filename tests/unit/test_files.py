@@ -1,0 +1,131 @@
+"""Files and directories are there completely or not at all."""
+
+import errno
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+from t2t_ext.errors import UserError
+from t2t_ext.persistence import files
+
+
+def _write_then(act, context):
+    with context as temporary:
+        target = temporary / "x" if temporary.is_dir() else temporary
+        target.write_bytes(b"new")
+        act()
+
+
+def test_written_file_holds_exactly_the_bytes_and_nothing_else_is_there(tmp_path):
+    files.write_bytes_atomically(tmp_path / "a", b"\x00\r\n\xff")
+    files.write_text_atomically(tmp_path / "b", "ä\r\n\u2028\n")
+    assert (tmp_path / "a").read_bytes() == b"\x00\r\n\xff"
+    assert (tmp_path / "b").read_bytes() == "ä\r\n\u2028\n".encode()
+    assert sorted(os.listdir(tmp_path)) == ["a", "b"]
+
+
+def test_permissions_follow_the_umask(tmp_path):
+    old = os.umask(0o022)
+    try:
+        files.write_bytes_atomically(tmp_path / "a", b"x")
+    finally:
+        os.umask(old)
+    assert (tmp_path / "a").stat().st_mode & 0o777 == 0o644
+
+
+def test_failure_while_writing_leaves_the_old_file(tmp_path):
+    files.write_bytes_atomically(tmp_path / "a", b"old")
+    with pytest.raises(ZeroDivisionError):
+        _write_then(lambda: 1 / 0, files.atomic_file(tmp_path / "a"))
+    assert (tmp_path / "a").read_bytes() == b"old"
+    assert os.listdir(tmp_path) == ["a"]
+
+
+def test_full_disk_is_explained_and_nothing_left(tmp_path, monkeypatch):
+    def full(self, data):
+        self.open("wb").close()
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(pathlib.Path, "write_bytes", full)
+    with pytest.raises(UserError, match=r"vocab\.model: 12\.3 kB are needed"):
+        files.write_bytes_atomically(tmp_path / "vocab.model", bytes(12_345))
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="Linux only")
+def test_full_disk_by_the_operating_system(tmp_path):
+    with pytest.raises(UserError, match=r"Cannot write .*more is needed"):
+        _write_then(lambda: pathlib.Path("/dev/full").write_bytes(b"x"), files.atomic_file(tmp_path / "a"))
+    assert os.listdir(tmp_path) == []
+
+
+def test_directory_that_does_not_fit_is_not_begun(tmp_path):
+    context = files.atomic_directory(tmp_path / "model.ckpt-1", needed_bytes=10**18)
+    with pytest.raises(UserError, match=r"model\.ckpt-1: 1000000\.0 TB are needed, .* are left on the disk"):
+        _write_then(lambda: pytest.fail("the block must not be entered"), context)
+    assert os.listdir(tmp_path) == []
+
+
+def test_missing_parent_is_explained(tmp_path):
+    with pytest.raises(UserError, match="is not a directory"):
+        files.write_bytes_atomically(tmp_path / "no" / "a", b"x")
+
+
+def test_directory_appears_whole_and_replaces(tmp_path):
+    final = tmp_path / "deep" / "dir"
+    for content in (b"1", b"2"):
+        with files.atomic_directory(final) as temporary:
+            (temporary / "sub").mkdir()
+            (temporary / "sub" / "x").write_bytes(content)
+            assert temporary.parent == final.parent
+        assert (final / "sub" / "x").read_bytes() == content
+    assert os.listdir(final.parent) == ["dir"]
+
+
+def test_failed_directory_leaves_the_old_one(tmp_path):
+    with files.atomic_directory(tmp_path / "dir") as temporary:
+        (temporary / "x").write_bytes(b"old")
+    with pytest.raises(ZeroDivisionError):
+        _write_then(lambda: 1 / 0, files.atomic_directory(tmp_path / "dir"))
+    assert (tmp_path / "dir" / "x").read_bytes() == b"old"
+    assert os.listdir(tmp_path) == ["dir"]
+
+
+def test_killed_writer_leaves_only_leftovers_that_are_found(tmp_path):
+    program = textwrap.dedent(f"""
+        import os, signal
+        from t2t_ext.persistence import files
+        with files.atomic_directory({str(tmp_path / "dir")!r}) as temporary:
+            (temporary / "x").write_bytes(b"half")
+            with files.atomic_file({str(tmp_path / "file")!r}) as name:
+                name.write_bytes(b"half")
+                os.kill(os.getpid(), signal.SIGKILL)
+    """)
+    result = subprocess.run([sys.executable, "-c", program], check=False)
+    assert result.returncode == -signal.SIGKILL
+    assert len(os.listdir(tmp_path)) == 2
+    assert not (tmp_path / "dir").exists()
+    assert not (tmp_path / "file").exists()
+    (tmp_path / ".hidden").write_bytes(b"the user's own")
+    assert len(files.remove_leftovers(tmp_path)) == 2
+    assert os.listdir(tmp_path) == [".hidden"]
+
+
+def test_leftovers_of_living_processes_and_other_machines_stay(tmp_path):
+    with files.atomic_file(tmp_path / "a") as temporary:
+        temporary.write_bytes(b"x")
+        assert files.remove_leftovers(tmp_path, sole_writer=True) == []
+    elsewhere = tmp_path / ".a.tmp-another-machine_1_00000000"
+    elsewhere.write_bytes(b"x")
+    assert files.remove_leftovers(tmp_path) == []
+    assert files.remove_leftovers(tmp_path, sole_writer=True) == [elsewhere.name]
+
+
+def test_sha256_of_file(tmp_path):
+    (tmp_path / "a").write_bytes(b"abc")
+    assert files.sha256_of_file(tmp_path / "a").startswith("ba7816bf8f01cfea")

@@ -1,0 +1,159 @@
+"""Run directories hold what later commands need, and say what is wrong with them."""
+
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from t2t_ext.errors import UserError
+from t2t_ext.persistence import run_directory
+from t2t_ext.persistence.run_directory import RunConfig, RunDirectory
+
+
+@dataclasses.dataclass(frozen=True)
+class FakeHParams:
+    hidden_size: int = 8
+
+    @classmethod
+    def from_dict(cls, values):
+        return cls(**values)
+
+
+@dataclasses.dataclass(frozen=True)
+class FakeEncoder:
+    model_bytes: bytes
+
+
+def make_config(**changes):
+    values = {
+        "problem": "translate_ende_cldr",
+        "model": "transformer",
+        "hparams_set": "transformer_small",
+        "hparams_class": run_directory.class_name(FakeHParams()),
+        "hparams": {"hidden_size": 16},
+        "data_dir": "data",
+        "data_digest": "0" * 64,
+        "random_seed": 1,
+        "training": {"train_steps": 100, "keep_checkpoint_max": 3},
+    }
+    return RunConfig(**{**values, **changes})
+
+
+@pytest.fixture
+def run(tmp_path):
+    return RunDirectory.create(tmp_path / "run", make_config(), FakeEncoder(b"source"), FakeEncoder(b"target"))
+
+
+def test_what_is_created_is_opened(run):
+    opened = RunDirectory.open(run.path)
+    assert opened.config == run.config
+    assert (run.path / "vocab.source.model").read_bytes() == b"source"
+    assert (run.path / "vocab.target.model").read_bytes() == b"target"
+    assert opened.hparams() == FakeHParams(hidden_size=16)
+    assert set(opened.config.versions) >= {"t2t_ext", "tensorflow", "keras", "python"}
+    assert opened.config.versions["keras"][0].isdigit()
+    assert opened.checkpoints_dir == run.path / "checkpoints"
+
+
+def test_creating_twice_is_refused(run):
+    with pytest.raises(UserError, match="is a run already"):
+        RunDirectory.create(run.path, make_config(), FakeEncoder(b"x"), FakeEncoder(b"x"))
+    assert RunDirectory.open(run.path).config == run.config
+
+
+def test_files_that_are_there_before_stay(tmp_path):
+    (tmp_path / "log.txt").write_text("x")
+    RunDirectory.create(tmp_path, make_config(), FakeEncoder(b"x"), FakeEncoder(b"x"))
+    assert (tmp_path / "log.txt").read_text() == "x"
+
+
+def test_missing_directory_suggests_its_neighbour(run):
+    with pytest.raises(UserError, match=r"There is no run directory .*Did you mean 'run'\?"):
+        RunDirectory.open(run.path.with_name("runn"))
+
+
+def test_directory_that_is_no_run(run, tmp_path):
+    with pytest.raises(UserError, match=r"is not a run directory.*These in it are: run\."):
+        RunDirectory.open(tmp_path)
+    run.checkpoints_dir.mkdir()
+    with pytest.raises(UserError, match="Its parent is one"):
+        RunDirectory.open(run.checkpoints_dir)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match="is a file, not a run directory"):
+        RunDirectory.open(tmp_path / "file")
+    assert not RunDirectory.exists(tmp_path)
+    assert RunDirectory.exists(run.path)
+
+
+def _edit(run, **changes):
+    path = run.path / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+
+
+def test_newer_format_is_refused_even_with_fields_we_do_not_know(run):
+    _edit(run, format_version=99, something_new=1, versions={"t2t_ext": "9.9"})
+    with pytest.raises(UserError, match=r"format version 99, written by t2t_ext 9\.9"):
+        RunDirectory.open(run.path)
+
+
+@pytest.mark.parametrize("content", ["{", "[]", "{}", '{"format_version": 1}', '{"format_version": "x"}'])
+def test_damaged_configuration(run, content):
+    (run.path / "config.json").write_text(content)
+    with pytest.raises(UserError, match=r"config\.json is damaged"):
+        RunDirectory.open(run.path)
+
+
+def test_exchanged_or_missing_subword_model(run):
+    (run.path / "vocab.target.model").write_bytes(b"another")
+    with pytest.raises(UserError, match=r"vocab\.target\.model is not the subword model"):
+        RunDirectory.open(run.path)
+    (run.path / "vocab.target.model").unlink()
+    with pytest.raises(UserError, match=r"lacks its subword model vocab\.target\.model"):
+        RunDirectory.open(run.path)
+
+
+def test_unknown_hparams_class(tmp_path):
+    config = make_config(hparams_class="nowhere.at_all:HParams")
+    run = RunDirectory.create(tmp_path / "run", config, FakeEncoder(b"x"), FakeEncoder(b"x"))
+    with pytest.raises(UserError, match="cannot be found"):
+        run.hparams()
+
+
+def test_differences_name_both_values_and_what_may_change(run):
+    given = make_config(
+        hparams={"hidden_size": 32},
+        model="other",
+        data_dir="moved",
+        training={"train_steps": 200, "keep_checkpoint_max": 3},
+        train_command=["t2t_ext-trainer"],
+    )
+    rows = {row.name: row for row in run_directory.differences(run.config, given)}
+    assert {name for name, row in rows.items() if not row.may_change} == {"hparams.hidden_size", "model"}
+    assert {"data_dir", "training.train_steps", "train_command"} <= set(rows)
+    assert str(rows["hparams.hidden_size"]) == "hparams.hidden_size: 16 is stored, 32 is given"
+    with pytest.raises(UserError, match=r"hidden_size: 16 is stored, 32 is given; model: 'transformer' is stored"):
+        run_directory.check_resumable(run.config, given, run.path)
+
+
+def test_equal_settings_differ_in_nothing_after_a_round_trip(run):
+    given = make_config(hparams={"hidden_size": 16}, created=run.config.created)
+    assert run_directory.differences(RunDirectory.open(run.path).config, given) == []
+
+
+def test_update_stores_what_may_change_only(run):
+    changed = run.config.replace(training={"train_steps": 200, "keep_checkpoint_max": 3})
+    run.update(changed)
+    assert RunDirectory.open(run.path).config.training["train_steps"] == 200
+    with pytest.raises(UserError, match="random_seed: 1 is stored, 2 is given"):
+        run.update(changed.replace(random_seed=2))
+    assert RunDirectory.open(run.path).config.random_seed == 1
+    assert sorted(os.listdir(run.path)) == ["config.json", "vocab.source.model", "vocab.target.model"]
+
+
+def test_imports_no_tensorflow():
+    program = "import sys; from t2t_ext.persistence import run_directory, checkpoints; run_directory.package_versions()"
+    program += "; sys.exit('tensorflow' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
