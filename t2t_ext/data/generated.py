@@ -1,0 +1,137 @@
+"""Finished data of a problem: what the trainer, the decoder and evaluation read."""
+
+import hashlib
+import os
+import pathlib
+from typing import Protocol, Self
+
+from t2t_ext.data.manifest import Manifest, SplitSummary, manifest_path
+from t2t_ext.data.text_encoder import SubwordEncoder
+from t2t_ext.errors import UserError
+
+
+class NamedProblem(Protocol):
+    """As much of a problem as finding its data needs."""
+
+    base_name: str
+    was_reversed: bool
+
+    @property
+    def name(self) -> str:
+        """The name that the user gives."""
+
+
+class GeneratedData:
+    """The data files of one problem, seen in the problem's direction.
+
+    Attributes:
+      data_dir: Where the files lie.
+      manifest: What they hold, in the base problem's direction.
+      was_reversed: Whether source and target have changed places (``NAME_rev``).
+    """
+
+    def __init__(self, data_dir: str | os.PathLike, manifest: Manifest, was_reversed: bool) -> None:
+        self.data_dir = pathlib.Path(data_dir)
+        self.manifest = manifest
+        self.was_reversed = was_reversed
+
+    @classmethod
+    def open(cls, problem: NamedProblem, data_dir: str | os.PathLike) -> Self:
+        """Opens the data of a problem.
+
+        Raises:
+          UserError: They have not been generated, or files are missing; the message says which command to run.
+        """
+        data_dir = pathlib.Path(data_dir).expanduser()
+        path = manifest_path(data_dir, problem.base_name)
+        again = f"t2t_ext-datagen --problem={problem.name} --data_dir={data_dir}"
+        try:
+            manifest = Manifest.load(path)
+        except FileNotFoundError:
+            raise UserError(
+                f"There are no data of {problem.name} in {data_dir} (no {path.name}). Run: {again} --tmp_dir=..."
+            ) from None
+        damaged = manifest.damaged_files(data_dir, checksums=False)
+        if damaged:
+            raise UserError(
+                f"Data files of {problem.name} in {data_dir} are missing or have another size: {', '.join(damaged)}. "
+                f"Run: {again} --overwrite"
+            )
+        return cls(data_dir, manifest, problem.was_reversed)
+
+    @property
+    def source_language(self) -> str:
+        """The language that is translated from, or empty."""
+        return self.manifest.target_language if self.was_reversed else self.manifest.source_language
+
+    @property
+    def target_language(self) -> str:
+        """The language that is translated into, or empty."""
+        return self.manifest.source_language if self.was_reversed else self.manifest.target_language
+
+    @property
+    def splits(self) -> list[str]:
+        """The names of the splits."""
+        return list(self.manifest.splits)
+
+    def text_encoders(self) -> tuple[SubwordEncoder, SubwordEncoder]:
+        """Returns the encoders of the source and of the target, the same object where they are joint."""
+        names = [self.manifest.vocab[side]["file"] for side in self._turned("source", "target")]
+        source = self._text_encoder(names[0])
+        return source, source if names[0] == names[1] else self._text_encoder(names[1])
+
+    def shard_paths(self, split: str) -> list[pathlib.Path]:
+        """Returns the shards of a split in order; their arrays are in the base problem's direction.
+
+        Raises:
+          UserError: There is no such split.
+        """
+        return [self.data_dir / name for name in self._split(split).shards]
+
+    def texts(self, split: str) -> tuple[list[str], list[list[str]]]:
+        """Returns the text of a dev or test split, untouched and complete.
+
+        Returns:
+          The source sentences, and one list of as many sentences for every reference set.
+
+        Raises:
+          UserError: There is no such split, or it is kept as ids only (train).
+        """
+        texts = self._split(split).texts
+        if "inputs" not in texts or "targets" not in texts:
+            raise UserError(
+                f"The {split} split of {self.manifest.problem} has no text files; take one of: "
+                f"{', '.join(name for name, found in self.manifest.splits.items() if found.texts)}."
+            )
+        inputs, targets = self._turned("inputs", "targets")
+        # Of several references, which become sources in NAME_rev, the first is translated.
+        source = self._lines(texts[inputs][0])
+        return source, [self._lines(name) for name in texts[targets]]
+
+    def digest(self) -> str:
+        """Returns the SHA-256 of the manifest, which holds those of all files: same digest, same data."""
+        return hashlib.sha256(manifest_path(self.data_dir, self.manifest.problem).read_bytes()).hexdigest()
+
+    def _turned(self, source: str, target: str) -> tuple[str, str]:
+        return (target, source) if self.was_reversed else (source, target)
+
+    def _split(self, split: str) -> SplitSummary:
+        try:
+            return self.manifest.splits[split]
+        except KeyError:
+            raise UserError(
+                f"{self.manifest.problem} in {self.data_dir} has no {split} split; it has: {', '.join(self.splits)}."
+            ) from None
+
+    def _text_encoder(self, name: str) -> SubwordEncoder:
+        encoder = SubwordEncoder.from_file(self.data_dir / name)
+        if encoder.sha256 != self.manifest.files[name]["sha256"]:
+            raise UserError(
+                f"{self.data_dir / name} is not the subword model that the data were made with; "
+                f"run t2t_ext-datagen with --overwrite."
+            )
+        return encoder
+
+    def _lines(self, name: str) -> list[str]:
+        """Returns the lines of a text file, which end at LF only."""
+        return (self.data_dir / name).read_bytes().decode().split("\n")[:-1]

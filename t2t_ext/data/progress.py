@@ -1,0 +1,86 @@
+"""Progress for people: a bar with the time left on a terminal, a plain line now and then elsewhere."""
+
+import contextlib
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Protocol, TextIO
+
+SECONDS_BETWEEN_LINES = 10.0
+
+
+class Advance(Protocol):
+    """Called with how much has been done since the last call."""
+
+    def __call__(self, amount: int) -> None:
+        """Notes progress."""
+
+
+@contextlib.contextmanager
+def progress(
+    description: str, total: int | None, unit: str, *, stream: TextIO | None = None, enabled: bool = True
+) -> Iterator[Advance]:
+    """Shows how far a long task is.
+
+    Args:
+      description: What is being done, e.g. ``Encoding train``.
+      total: How much there is to do, or None if that is not known.
+      unit: What is counted, in the plural, e.g. ``pairs`` or ``bytes``.
+      stream: Where to show it; standard error by default.
+      enabled: Whether to show anything.
+
+    Yields:
+      The function to call with every amount done.
+    """
+    stream = stream or sys.stderr
+    if not enabled:
+        yield lambda amount: None
+    elif stream.isatty():
+        with _bar(description, total, unit, stream) as advance:
+            yield advance
+    else:
+        yield _plain_lines(description, total, unit, stream)
+
+
+@contextlib.contextmanager
+def _bar(description: str, total: int | None, unit: str, stream: TextIO) -> Iterator[Advance]:
+    import rich.console
+    import rich.progress as bars
+
+    columns = (
+        bars.TextColumn("{task.description}"),
+        bars.BarColumn(),
+        bars.TextColumn("{task.completed:,.0f}" + (f" of {total:,}" if total else "") + f" {unit}"),
+        bars.TextColumn("{task.fields[rate]}"),
+        bars.TimeRemainingColumn(),
+    )
+    started = time.monotonic()
+    with bars.Progress(*columns, console=rich.console.Console(file=stream)) as shown:
+        task = shown.add_task(description, total=total, rate="")
+        done = 0
+
+        def advance(amount: int) -> None:
+            nonlocal done
+            done += amount
+            rate = done / max(time.monotonic() - started, 1e-3)
+            shown.update(task, completed=done, rate=f"{rate:,.0f} {unit}/s")
+
+        yield advance
+
+
+def _plain_lines(description: str, total: int | None, unit: str, stream: TextIO) -> Callable[[int], None]:
+    started = last = time.monotonic()
+    done = 0
+
+    def advance(amount: int) -> None:
+        nonlocal done, last
+        done += amount
+        now = time.monotonic()
+        if now - last < SECONDS_BETWEEN_LINES:
+            return
+        last = now
+        rate = done / (now - started)
+        of_total = f" of {total:,} {unit}, {max(total - done, 0) / rate:,.0f} s left" if total else f" {unit}"
+        print(f"{description}: {done:,}{of_total} ({rate:,.0f} {unit}/s)", file=stream, flush=True)
+
+    return advance

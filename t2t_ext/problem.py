@@ -1,0 +1,222 @@
+"""What a dataset must say about itself, whatever it is made of.
+
+A problem declares its features and yields samples of them for a split; samples are
+checked against the declaration. It knows nothing of subwords, shards or models: those
+are made from it by ``t2t_ext.data.generate``. A translation problem of one's own::
+
+    @registry.register_problem
+    class TranslateEndeMine(TranslationProblem):
+        source_language, target_language = "en", "de"
+
+        def samples(self, split, tmp_dir):
+            yield {"inputs": "Hello", "targets": "Hallo"}
+"""
+
+import copy
+import os
+import pathlib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, ClassVar, Self
+
+from t2t_ext.data import readers
+from t2t_ext.data.features import TARGET, Feature, Text, complaint
+from t2t_ext.errors import UserError
+
+TRAIN, DEV, TEST = "train", "dev", "test"
+Sample = dict[str, Any]
+
+
+class Problem:
+    """A dataset: named, typed features and the samples of every split.
+
+    Class attributes that a subclass may set:
+      splits: The splits it has, ``train`` among them.
+      approx_vocab_size: Size of a subword vocabulary, where the user asks for no other.
+      joint_vocab: Whether source and target share one subword model.
+      max_length_ratio: Training pairs whose longer side has more than this many times the subwords of the shorter are
+        dropped (0: none). The default is that of Moses's corpus cleaning.
+      path_options: Names of options that are paths; what counts of them is what the files hold.
+      reversible: Whether ``NAME_rev`` exists.
+
+    Attributes:
+      base_name: The registered name, which the data files carry.
+      was_reversed: Whether this is ``NAME_rev``: the same files, read the other way round.
+      reading: What reading a split dropped or changed; a fresh report is put here before every pass.
+    """
+
+    splits: Sequence[str] = (TRAIN, DEV, TEST)
+    approx_vocab_size: int = 8192
+    joint_vocab: bool = True
+    max_length_ratio: float = 9.0
+    path_options: Sequence[str] = ()
+    reversible: ClassVar[bool] = False
+
+    def __init__(self, *, name: str | None = None, was_reversed: bool = False) -> None:
+        """Makes a problem; reads nothing yet.
+
+        Args:
+          name: The registered name; by default the class's own in snake_case.
+          was_reversed: Whether source and target change places.
+
+        Raises:
+          UserError: A problem that cannot be turned round was asked to be.
+        """
+        self.base_name = name or re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", type(self).__name__).lower()
+        if was_reversed and not self.reversible:
+            raise UserError(f"{self.base_name} is not a translation problem and cannot be turned round.")
+        self.was_reversed = was_reversed
+        self.reading = readers.ReadReport()
+
+    @property
+    def name(self) -> str:
+        """The name that the user gives, ``_rev`` included."""
+        return self.base_name + ("_rev" if self.was_reversed else "")
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        """The constructor's further arguments that were given, ready for JSON."""
+        return {}
+
+    def base(self) -> Self:
+        """Returns the problem that the data files are made from: itself, or the one that this is the reverse of."""
+        return self
+
+    def features(self) -> dict[str, Feature]:
+        """Returns the declaration of a sample: the type of every named feature."""
+        raise NotImplementedError
+
+    def samples(self, split: str, tmp_dir: str | os.PathLike) -> Iterator[Sample]:
+        """Yields the samples of a split, the same ones in the same order at every call.
+
+        Args:
+          split: One of ``splits``.
+          tmp_dir: Where raw files are, or are put by ``prepare``.
+        """
+        raise NotImplementedError
+
+    def prepare(self, tmp_dir: str | os.PathLike) -> None:
+        """Gets raw files that are not there yet and checks that all are; called once before ``samples``."""
+
+    def source_files(self, split: str, tmp_dir: str | os.PathLike) -> Sequence[pathlib.Path]:
+        """Returns the raw files that a split is read from, so that a change of them is noticed."""
+        del split, tmp_dir
+        return ()
+
+    def count(self, split: str, tmp_dir: str | os.PathLike) -> int | None:
+        """Returns how many samples a split has before any is dropped, or None where that is not known in advance."""
+        del split, tmp_dir
+
+    def checked_samples(self, split: str, tmp_dir: str | os.PathLike) -> Iterator[Sample]:
+        """Yields the samples of a split, each checked against the declaration.
+
+        Raises:
+          UserError: A sample does not match; problem, split, number and what differs are named.
+        """
+        declared = self.features()
+        for number, sample in enumerate(self.samples(split, tmp_dir), 1):
+            wrong = complaint(declared, sample)
+            if wrong:
+                raise UserError(
+                    f"Sample {number} of {self.base_name}'s {split} split does not match its declaration: {wrong}. "
+                    f"Mend features() or samples() of {type(self).__name__}."
+                )
+            yield sample
+
+
+class Text2TextProblem(Problem):
+    """Text in, text out: features ``inputs`` and ``targets``."""
+
+    def features(self) -> dict[str, Feature]:
+        """Returns the two text features."""
+        return {"inputs": Text(), "targets": Text(side=TARGET)}
+
+
+class TranslationProblem(Text2TextProblem):
+    """Text in one language and its translation.
+
+    Attributes:
+      source_language: The language that is translated from, a tag such as ``de`` or ``zh-Hant``; empty if unknown.
+      target_language: The language that is translated into.
+
+    Both are class attributes or constructor arguments in the base problem's direction;
+    in ``NAME_rev`` they have changed places.
+    """
+
+    source_language: str = ""
+    target_language: str = ""
+    reversible = True
+
+    def __init__(
+        self,
+        *,
+        name: str | None = None,
+        was_reversed: bool = False,
+        source_language: str | None = None,
+        target_language: str | None = None,
+    ) -> None:
+        """Makes a translation problem; reads nothing yet.
+
+        Args:
+          name: The registered name.
+          was_reversed: Whether source and target change places.
+          source_language: The base problem's source language, where the class does not say it.
+          target_language: The base problem's target language, where the class does not say it.
+        """
+        super().__init__(name=name, was_reversed=was_reversed)
+        languages = (source_language or self.source_language, target_language or self.target_language)
+        self.source_language, self.target_language = reversed(languages) if was_reversed else languages
+
+    def base(self) -> Self:
+        """Returns the problem that the data files are made from, in its own direction."""
+        if not self.was_reversed:
+            return self
+        turned = copy.copy(self)
+        turned.was_reversed = False
+        turned.source_language, turned.target_language = self.target_language, self.source_language
+        return turned
+
+
+class ParallelFilesProblem(TranslationProblem):
+    """A translation problem read from files aligned line by line.
+
+    Class attributes that a subclass may set:
+      multiple_references: Whether dev or test sets have several reference translations; ``targets`` is then a list.
+    """
+
+    multiple_references: bool = False
+
+    def pair_files(self, split: str, tmp_dir: str | os.PathLike) -> Sequence[readers.PairFiles]:
+        """Returns the files of a split, which are read one after the other, in the base problem's direction."""
+        raise NotImplementedError
+
+    def features(self) -> dict[str, Feature]:
+        """Returns the two text features; ``targets`` is a list of texts where there are several references."""
+        return {"inputs": Text(), "targets": Text(side=TARGET, multiple=self.multiple_references)}
+
+    def prepare(self, tmp_dir: str | os.PathLike) -> None:
+        """Checks that all files are there.
+
+        Raises:
+          UserError: Files are missing; all that are missing are listed.
+        """
+        paths = [path for split in self.splits for path in self.source_files(split, tmp_dir)]
+        readers.require_files(paths, f"{self.base_name} is made from these; put them there.")
+
+    def source_files(self, split: str, tmp_dir: str | os.PathLike) -> Sequence[pathlib.Path]:
+        """Returns the raw files that a split is read from."""
+        return [path for files in self.pair_files(split, tmp_dir) for path in files.paths]
+
+    def count(self, split: str, tmp_dir: str | os.PathLike) -> int:
+        """Returns the number of lines of a split.
+
+        Raises:
+          UserError: Files that belong together have different numbers of lines.
+        """
+        return sum(readers.count_pairs(files) for files in self.pair_files(split, tmp_dir))
+
+    def samples(self, split: str, tmp_dir: str | os.PathLike) -> Iterator[Sample]:
+        """Yields the pairs of a split in the order of the files."""
+        for files in self.pair_files(split, tmp_dir):
+            for source, *targets in readers.read_pairs(files, self.reading):
+                yield {"inputs": source, "targets": targets if self.multiple_references else targets[0]}

@@ -1,0 +1,482 @@
+"""Data generation: what is written, what is dropped, and that nothing half-made is ever found."""
+
+import collections
+import errno
+import itertools
+import json
+import os
+import pathlib
+
+import numpy as np
+import pytest
+
+from t2t_ext.data import progress, sharding, split_writer, vocabulary, workspace
+from t2t_ext.data.features import TARGET, Floats, Ids, Text
+from t2t_ext.data.generate import generate
+from t2t_ext.data.generated import GeneratedData
+from t2t_ext.data.manifest import is_data_file
+from t2t_ext.errors import UserError
+from t2t_ext.problem import Problem, TranslationProblem
+
+WORDS = ["red", "green", "old", "small", "new", "cat", "lamp", "door", "street", "city", "sees", "finds", "loves"]
+
+
+def make_pairs(count, seed):
+    rng = np.random.default_rng(seed)
+    sentences = (" ".join(rng.choice(WORDS, rng.integers(3, 9))) for _ in range(count))
+    return [(f"{i} {text}", f"{text[::-1]} {i}") for i, text in enumerate(sentences)]
+
+
+class Toy(TranslationProblem):
+    """Holds its pairs in memory; `fails_at` makes reading a split raise."""
+
+    source_language, target_language = "xx", "yy"
+    approx_vocab_size = 350
+    splits = ("train", "dev")
+
+    def __init__(self, train=None, dev=None, fails_at=None, known_count=True, **kwargs):
+        super().__init__(name="toy", **kwargs)
+        self.pairs = {"train": train or make_pairs(300, 0), "dev": dev or make_pairs(20, 1)}
+        self.fails_at = fails_at
+        self.known_count = known_count
+
+    def count(self, split, tmp_dir):
+        return len(self.pairs[split]) if self.known_count else None
+
+    def samples(self, split, tmp_dir):
+        if split == self.fails_at:
+            raise KeyboardInterrupt
+        for source, target in self.pairs[split]:
+            yield {"inputs": source, "targets": target}
+
+
+@pytest.fixture
+def said():
+    return []
+
+
+@pytest.fixture
+def make(tmp_path, said):
+    def call(problem=None, data_dir=tmp_path / "data", **settings):
+        settings = {"num_processes": 1, "progress": False, **settings}
+        return generate(problem or Toy(), data_dir, tmp_path, say=said.append, **settings)
+
+    return call
+
+
+def contents(directory):
+    return {path.name: path.read_bytes() for path in pathlib.Path(directory).iterdir()}
+
+
+def read_pairs(data, split="train"):
+    """The decoded pairs of a split, in stored order."""
+    source, target = data.text_encoders()
+    pairs = []
+    for path in data.shard_paths(split):
+        with np.load(path) as arrays:
+            columns = []
+            for name, encoder in (("inputs", source), ("targets", target)):
+                ends = np.cumsum(arrays[f"{name}_lengths"])
+                rows = np.split(arrays[name], ends[:-1])
+                assert ends[-1] == len(arrays[name])
+                assert all(row[-1] == 1 and 1 not in row[:-1] for row in rows)
+                columns.append([encoder.decode(row) for row in rows])
+            pairs.extend(zip(*columns, strict=True))
+    return pairs
+
+
+def test_everything_is_written_once_and_shuffled(make, tmp_path, said):
+    problem = Toy()
+    manifest = make(problem, num_shards=4)
+    data = GeneratedData.open(problem, tmp_path / "data")
+    assert len(data.shard_paths("train")) == 4
+    pairs = read_pairs(data)
+    assert pairs != problem.pairs["train"]
+    assert sorted(pairs) == sorted(problem.pairs["train"])
+    # a shuffled order has about as many steps up as down
+    order = [int(source.split()[0]) for source, _ in pairs]
+    assert 120 < sum(a < b for a, b in itertools.pairwise(order)) < 180
+    assert read_pairs(data, "dev") == problem.pairs["dev"]
+    assert data.texts("dev") == ([s for s, _ in problem.pairs["dev"]], [[t for _, t in problem.pairs["dev"]]])
+    assert data.splits == ["train", "dev"]
+    assert manifest.splits["train"].samples == 300
+    assert set(manifest.files) | {"toy.manifest.json"} == set(contents(tmp_path / "data"))
+    assert not manifest.damaged_files(tmp_path / "data", checksums=True)
+    assert any("300 samples in 4 shards" in line for line in said)
+
+
+def test_file_names(make, tmp_path):
+    make()
+    make(Toy(), tmp_path / "separate", joint_vocab=False)
+    common = {"toy-train-00000-of-00001.npz", "toy-dev-00000-of-00001.npz", "toy.manifest.json"}
+    common |= {"toy-dev.inputs.txt", "toy-dev.targets.txt"}
+    assert set(contents(tmp_path / "data")) == common | {"vocab.toy.350.model"}
+    assert set(contents(tmp_path / "separate")) == common | {"vocab.toy.350.source.model", "vocab.toy.350.target.model"}
+    assert all(is_data_file(name, "toy") for name in common - {"toy.manifest.json"})
+    assert not is_data_file("toy_b-train-00000-of-00001.npz", "toy")
+    source, target = GeneratedData.open(Toy(), tmp_path / "separate").text_encoders()
+    assert source != target
+
+
+@pytest.fixture
+def small_chunks(monkeypatch):
+    monkeypatch.setattr(split_writer, "SAMPLES_PER_CHUNK", 37)
+
+
+@pytest.mark.usefixtures("small_chunks")
+def test_bytes_do_not_depend_on_processes_or_time(make, tmp_path):
+    make(Toy(), tmp_path / "one", num_shards=3)
+    make(Toy(known_count=False), tmp_path / "two", num_shards=3, num_processes=2)
+    assert contents(tmp_path / "one") == contents(tmp_path / "two")
+
+
+@pytest.mark.usefixtures("small_chunks")
+def test_shards_are_of_equal_size(make, tmp_path):
+    make(num_shards=7)
+    sizes = []
+    for path in GeneratedData.open(Toy(), tmp_path / "data").shard_paths("train"):
+        with np.load(path) as arrays:
+            sizes.append(len(arrays["inputs_lengths"]))
+    assert sum(sizes) == 300
+    assert max(sizes) - min(sizes) <= 9  # one for each chunk at the most
+
+
+def test_no_shard_is_empty(make):
+    assert len(make(Toy(train=make_pairs(30, 0)), num_shards=1000).splits["train"].shards) == 30
+
+
+def test_seed(make, tmp_path):
+    make(Toy(), tmp_path / "a", seed=1)
+    make(Toy(), tmp_path / "b", seed=2)
+    shard = "toy-train-00000-of-00001.npz"
+    assert contents(tmp_path / "a")[shard] != contents(tmp_path / "b")[shard]
+
+
+def test_drops_in_training_only(make, tmp_path):
+    pairs = make_pairs(100, 0)
+    bad = [("", "a"), ("a", " \t"), ("", ""), ("cat " * 40, "lamp " * 40), ("cat", "lamp " * 10)]
+    manifest = make(Toy(train=bad[:3] + pairs + bad[3:], dev=bad + pairs[:3]), max_tokens=30, max_length_ratio=5.0)
+    train, dev = manifest.splits["train"], manifest.splits["dev"]
+    assert train.drops == {sharding.EMPTY: 3, sharding.TOO_LONG: 1, sharding.LENGTH_RATIO: 1}
+    assert (train.read, train.samples) == (105, 100)
+    assert (dev.read, dev.samples, dev.drops) == (8, 8, {})
+    data = GeneratedData.open(Toy(), tmp_path / "data")
+    assert data.texts("dev")[0] == [source for source, _ in bad + pairs[:3]]
+    assert read_pairs(data, "dev") == bad + pairs[:3]
+    assert sorted(read_pairs(data)) == sorted(pairs)
+
+
+def test_limits_can_be_switched_off(make):
+    pairs = [*make_pairs(100, 0), ("cat", "lamp " * 300)]
+    assert make(Toy(train=pairs), max_length_ratio=0.0).splits["train"].drops == {}
+    assert make(Toy(train=pairs), overwrite=True).splits["train"].drops == {sharding.LENGTH_RATIO: 1}
+
+
+def test_a_second_call_does_nothing(make, tmp_path, said):
+    first = make(num_shards=2)
+    times = {path: path.stat().st_mtime_ns for path in (tmp_path / "data").iterdir()}
+    said.clear()
+    # a problem that cannot be read: the data are not made again
+    assert make(Toy(fails_at="train"), num_shards=2) == first
+    assert make(Toy(fails_at="train", was_reversed=True)) == first
+    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "data").iterdir()} == times
+    assert "nothing to do" in said[0]
+
+
+@pytest.mark.parametrize(
+    ("settings", "difference"),
+    [
+        ({"vocab_size": 400}, "vocab_size was 350, now 400"),
+        ({"num_shards": 3}, "num_shards was 0, now 3"),
+        ({"seed": 5}, "seed was 429459, now 5"),
+        ({"joint_vocab": False}, "joint_vocab was True, now False"),
+        ({"max_length_ratio": 2.0}, "max_length_ratio was 9.0, now 2.0"),
+    ],
+)
+def test_other_settings_are_an_error_that_says_what_to_do(make, tmp_path, settings, difference):
+    make()
+    before = contents(tmp_path / "data")
+    with pytest.raises(UserError, match=f"{difference}.*--overwrite"):
+        make(**settings)
+    assert contents(tmp_path / "data") == before
+    assert make(**settings, overwrite=True).settings == {
+        **json.loads(before["toy.manifest.json"])["settings"],
+        **settings,
+    }
+
+
+def test_overwriting_leaves_no_old_file(make, tmp_path):
+    make(num_shards=3)
+    make(num_shards=2, joint_vocab=False, overwrite=True)
+    manifest = GeneratedData.open(Toy(), tmp_path / "data").manifest
+    assert set(contents(tmp_path / "data")) == {*manifest.files, "toy.manifest.json"}
+
+
+@pytest.mark.parametrize("split", ["train", "dev"])
+def test_interrupted_generation_leaves_nothing(make, tmp_path, split):
+    with pytest.raises(KeyboardInterrupt):
+        make(Toy(fails_at=split))
+    assert contents(tmp_path / "data") == {}
+    make()
+    before = contents(tmp_path / "data")
+    with pytest.raises(KeyboardInterrupt):
+        make(Toy(fails_at=split), overwrite=True)
+    assert contents(tmp_path / "data") == before
+
+
+def test_a_full_disk_is_explained(make, tmp_path, monkeypatch):
+    def full(arrays):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(sharding, "npz_bytes", full)
+    with pytest.raises(UserError, match=r"The disk of --data_dir=.* is full"):
+        make()
+    assert contents(tmp_path / "data") == {}
+
+
+def test_what_a_killed_process_left_is_not_read_and_is_cleaned_up(make, tmp_path, said):
+    make(num_shards=2)
+    expected = contents(tmp_path / "data")
+    data = tmp_path / "data"
+    # killed while it renamed: shards of another number, no manifest; and while it wrote: the hidden directory
+    (data / "toy.manifest.json").unlink()
+    (data / "toy-train-00000-of-00002.npz").rename(data / "toy-train-00000-of-00009.npz")
+    (data / "mine.txt").write_text("not ours")
+    (data / ".toy.generating" / "train.chunks").mkdir(parents=True)
+    with pytest.raises(UserError, match=r"no data of toy .*t2t_ext-datagen --problem=toy"):
+        GeneratedData.open(Toy(), data)
+    make(num_shards=2)
+    assert contents(data) == {**expected, "mine.txt": b"not ours"}
+    assert any("interrupted generation" in line for line in said)
+
+
+def test_a_renaming_that_fails_leaves_no_manifest(make, tmp_path, monkeypatch):
+    make()
+    replace = os.replace
+
+    def failing(source, target):
+        if str(target).endswith("00001.npz"):
+            raise KeyboardInterrupt
+        replace(source, target)
+
+    monkeypatch.setattr(workspace.os, "replace", failing)
+    with pytest.raises(KeyboardInterrupt):
+        make(overwrite=True, seed=3)
+    with pytest.raises(UserError, match="no data of toy"):
+        GeneratedData.open(Toy(), tmp_path / "data")
+
+
+def test_missing_and_damaged_files(make, tmp_path):
+    make()
+    shard = tmp_path / "data" / "toy-train-00000-of-00001.npz"
+    content = bytearray(shard.read_bytes())
+    content[len(content) // 2] ^= 1
+    shard.write_bytes(content)
+    assert GeneratedData.open(Toy(), tmp_path / "data").manifest.damaged_files(shard.parent, checksums=True) == [
+        shard.name
+    ]
+    shard.unlink()
+    for call in (lambda: GeneratedData.open(Toy(), tmp_path / "data"), make):
+        with pytest.raises(UserError, match=rf"{shard.name}.*--overwrite"):
+            call()
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("{", "damaged"),
+        ('{"format_version": 1}', "damaged"),
+        ('{"format_version": 99}', "format 99"),
+        ("[]", "damaged"),
+    ],
+)
+def test_unreadable_manifests(make, tmp_path, content, message):
+    make()
+    (tmp_path / "data" / "toy.manifest.json").write_text(content)
+    with pytest.raises(UserError, match=rf"{message}.*--overwrite"):
+        GeneratedData.open(Toy(), tmp_path / "data")
+    make(overwrite=True)
+    GeneratedData.open(Toy(), tmp_path / "data")
+
+
+def test_reversed_problems_share_the_files(make, tmp_path):
+    make(Toy(was_reversed=True), joint_vocab=False)
+    forth = GeneratedData.open(Toy(), tmp_path / "data")
+    back = GeneratedData.open(Toy(was_reversed=True), tmp_path / "data")
+    assert (forth.source_language, forth.target_language) == ("xx", "yy")
+    assert (back.source_language, back.target_language) == ("yy", "xx")
+    assert back.text_encoders() == forth.text_encoders()[::-1]
+    sources, (targets,) = forth.texts("dev")
+    assert back.texts("dev") == (targets, [sources])
+    assert sources == [source for source, _ in Toy().pairs["dev"]]
+    assert back.digest() == forth.digest()
+
+
+def test_unknown_splits_and_texts(make, tmp_path):
+    make()
+    data = GeneratedData.open(Toy(), tmp_path / "data")
+    with pytest.raises(UserError, match=r"no test split; it has: train, dev"):
+        data.shard_paths("test")
+    with pytest.raises(UserError, match=r"train split of toy has no text files; take one of: dev"):
+        data.texts("train")
+
+
+def test_reused_subword_models(make, tmp_path):
+    make(Toy(), tmp_path / "first", joint_vocab=False)
+    source, target = GeneratedData.open(Toy(), tmp_path / "first").text_encoders()
+    run = tmp_path / "run"
+    run.mkdir()
+    source.save(run / "vocab.source.model")
+    target.save(run / "vocab.target.model")
+    other = Toy(train=make_pairs(200, 9))
+    make(other, tmp_path / "from_run", vocab_from=str(run))
+    assert GeneratedData.open(other, tmp_path / "from_run").text_encoders() == (source, target)
+    # a run of NAME_rev reads the other side
+    turned = Toy(was_reversed=True)
+    make(turned, tmp_path / "turned", vocab_from=str(run))
+    assert GeneratedData.open(turned, tmp_path / "turned").text_encoders() == (source, target)
+    manifest = make(other, tmp_path / "from_file", subword_model=str(run / "vocab.source.model"))
+    assert manifest.vocab["joint"]
+    assert manifest.vocab["source"]["sha256"] == source.sha256
+    with pytest.raises(UserError, match="another target subword model"):
+        make(other, tmp_path / "from_run", subword_model=str(run / "vocab.source.model"))
+
+
+def test_wrong_subword_models(make, tmp_path):
+    with pytest.raises(UserError, match="not a run directory"):
+        make(vocab_from=str(tmp_path))
+    with pytest.raises(UserError, match="one of them"):
+        make(vocab_from="a", subword_model="b")
+    with pytest.raises(UserError, match=r"none\.model cannot be read"):
+        make(subword_model=str(tmp_path / "none.model"))
+    make()
+    model = str(tmp_path / "data" / "vocab.toy.350.model")
+    with pytest.raises(UserError, match="leave them out"):
+        make(Toy(), tmp_path / "x", subword_model=model, vocab_size=400)
+    assert not (tmp_path / "x").exists()
+
+
+def test_a_corpus_too_small_for_the_vocabulary_is_noted(make, said):
+    manifest = make(vocab_size=30000)
+    size = manifest.vocab["source"]["size"]
+    assert 300 < size < 30000
+    assert (
+        said[0] == f"Note: the corpus is too small for 30,000 subwords; the joint model has all {size:,} that it gives."
+    )
+
+
+def test_the_vocabulary_sees_a_seeded_sample_of_train_only(make, tmp_path):
+    training = make(Toy(), tmp_path / "a", vocab_sample_size=50).vocab["training"]
+    assert (training["samples_read"], training["samples_used"]) == (300, 50)
+    models = [make(Toy(dev=make_pairs(9, n)), tmp_path / f"b{n}").vocab["source"]["sha256"] for n in range(2)]
+    assert models[0] == models[1]
+
+
+def test_uniform_sample():
+    counts = collections.Counter()
+    for seed in range(2000):
+        read, chosen = vocabulary.uniform_sample(iter(range(20)), 5, seed)
+        assert read == 20
+        assert len(set(chosen)) == 5
+        counts.update(chosen)
+    # 500 expected for each; the standard deviation is 19
+    assert all(400 < counts[item] < 600 for item in range(20))
+    assert vocabulary.uniform_sample(range(3), 5, 0) == (3, [0, 1, 2])
+    assert vocabulary.uniform_sample(range(1000), 7, 3) == vocabulary.uniform_sample(range(1000), 7, 3)
+
+
+@pytest.mark.parametrize("settings", [{"vocab_size": 0}, {"max_length_ratio": -1.0}, {"num_shards": -1}])
+def test_settings_out_of_range(make, settings):
+    with pytest.raises(UserError, match=f"--{next(iter(settings))}="):
+        make(**settings)
+
+
+def test_empty_splits(make, tmp_path):
+    problem = Toy()
+    problem.pairs["dev"] = []
+    with pytest.raises(UserError, match="dev split of toy is empty"):
+        make(problem)
+    with pytest.raises(UserError, match=r"train split of toy has no usable sample \(length_ratio: 3\)"):
+        make(Toy(train=[("cat lamp", "cat " * 99)] * 3))
+    assert contents(tmp_path / "data") == {}
+
+
+def test_a_line_feed_in_a_dev_text_is_refused(make):
+    with pytest.raises(UserError, match="line feed"):
+        make(Toy(dev=[("a\nb", "c")]))
+
+
+class ManyFeatures(Problem):
+    """Two references, an image, ids, and no direction."""
+
+    splits = ("train", "dev")
+    approx_vocab_size = 320
+
+    def __init__(self, references=2):
+        super().__init__()
+        self.references = references
+
+    def features(self):
+        return {
+            "inputs": Text(),
+            "targets": Text(side=TARGET, multiple=True),
+            "tags": Ids(size=70000),
+            "image": Floats(depth=2),
+        }
+
+    def samples(self, split, tmp_dir):
+        for i in range(30):
+            references = [f"t{i}", f"u{i}"][: self.references if i else 2]
+            yield {
+                "inputs": f"s{i} 1",
+                "targets": references,
+                "tags": range(69999, 69999 - i, -1),
+                "image": np.full([i, 2], i / 2),
+            }
+
+
+def test_features_of_every_type(make, tmp_path):
+    problem = ManyFeatures()
+    make(problem)
+    data = GeneratedData.open(problem, tmp_path / "data")
+    assert data.texts("dev") == (
+        [f"s{i} 1" for i in range(30)],
+        [[f"t{i}" for i in range(30)], [f"u{i}" for i in range(30)]],
+    )
+    with np.load(data.shard_paths("train")[0]) as arrays:
+        assert arrays["inputs"].dtype == np.uint16
+        assert arrays["tags"].dtype == np.int32
+        assert arrays["image"].dtype == np.float32
+        assert arrays["image"].shape == (sum(range(30)), 2)
+        assert sorted(arrays["tags_lengths"]) == list(range(30))
+        encoder = data.text_encoders()[0]
+        sources = np.split(arrays["inputs"], np.cumsum(arrays["inputs_lengths"])[:-1])
+        images = np.split(arrays["image"], np.cumsum(arrays["image_lengths"])[:-1])
+        for ids, image in zip(sources, images, strict=True):
+            i = int(encoder.decode(ids).split()[0][1:])
+            assert len(image) == i
+            assert np.all(image == i / 2)
+
+
+def test_every_sample_needs_the_same_number_of_references(make):
+    with pytest.raises(UserError, match="different numbers of targets"):
+        make(ManyFeatures(references=1))
+
+
+def test_progress_lines_without_a_terminal(monkeypatch, capsys):
+    monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", 0.0)
+    with progress.progress("Encoding train", 10, "pairs") as advance:
+        advance(4)
+    assert capsys.readouterr().err.startswith("Encoding train: 4 of 10 pairs, ")
+    with progress.progress("Reading", None, "pairs", enabled=False) as advance:
+        advance(4)
+    assert not capsys.readouterr().err
+
+
+def test_progress_bar_on_a_terminal(monkeypatch, capsys):
+    import sys
+
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    with progress.progress("Encoding train", 10, "pairs") as advance:
+        advance(10)
+    assert "10 of 10 pairs" in capsys.readouterr().err

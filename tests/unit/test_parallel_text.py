@@ -1,0 +1,162 @@
+"""The user's own files: which go with which, what is held out, and what is said when something is missing."""
+
+import gzip
+
+import pytest
+
+from t2t_ext import registry
+from t2t_ext.data.generate import generate
+from t2t_ext.data.generated import GeneratedData
+from t2t_ext.data.readers import ReadReport
+from t2t_ext.errors import UserError
+
+
+def parallel_text(**options):
+    return registry.problem("translate_parallel_text", **{name: str(value) for name, value in options.items()})
+
+
+@pytest.fixture
+def lines(tmp_path):
+    """Function (name, count or lines) -> path of a file with these lines, `NAME 1` and so on."""
+
+    def write(name, content):
+        if isinstance(content, int):
+            content = [f"{name} {i}" for i in range(1, content + 1)]
+        path = tmp_path / name
+        path.write_text("".join(f"{line}\n" for line in content), encoding="utf-8")
+        return path
+
+    return write
+
+
+def pairs(problem, split):
+    problem.prepare(".")
+    problem.reading = ReadReport(strict=split != "train")
+    found = [(sample["inputs"], sample["targets"]) for sample in problem.checked_samples(split, ".")]
+    assert problem.count(split, ".") == len(found)
+    return found
+
+
+def test_files_by_options(lines):
+    problem = parallel_text(
+        train_source=lines("a", 3), train_target=lines("b", 3), dev_source=lines("c", 2), dev_target=lines("d", 2),
+        test_source=lines("e", 1), test_target=lines("f", 1), source_language="de", target_language="en",
+    )  # fmt: skip
+    assert list(problem.splits) == ["train", "dev", "test"]
+    assert pairs(problem, "train") == [("a 1", "b 1"), ("a 2", "b 2"), ("a 3", "b 3")]
+    assert pairs(problem, "dev") == [("c 1", "d 1"), ("c 2", "d 2")]
+    assert pairs(problem, "test") == [("e 1", "f 1")]
+    assert (problem.source_language, problem.target_language) == ("de", "en")
+
+
+def test_several_training_files_of_several_kinds(lines, tmp_path):
+    zipped = tmp_path / "z.gz"
+    zipped.write_bytes(gzip.compress("ä 1\nä 2\n".encode()))
+    problem = parallel_text(
+        train_source=f"{lines('a', 1)},{zipped}",
+        train_target=f"{lines('b', 1)},{lines('c', 2)}",
+        dev_source=lines("x.tsv", ["s\tt"]),
+    )
+    assert list(problem.splits) == ["train", "dev"]
+    assert pairs(problem, "train") == [("a 1", "b 1"), ("ä 1", "c 1"), ("ä 2", "c 2")]
+    assert pairs(problem, "dev") == [("s", "t")]
+
+
+def test_several_references(lines, tmp_path):
+    problem = parallel_text(
+        train_source=lines("a", 30), train_target=lines("b", 30),
+        dev_source=lines("c", 2), dev_target=f"{lines('d', 2)},{lines('e', 2)}",
+    )  # fmt: skip
+    assert pairs(problem, "dev") == [("c 1", ["d 1", "e 1"]), ("c 2", ["d 2", "e 2"])]
+    generate(problem, tmp_path / "data", tmp_path, vocab_size=400, num_processes=1, progress=False)
+    assert GeneratedData.open(problem, tmp_path / "data").texts("dev") == (
+        ["c 1", "c 2"],
+        [["d 1", "d 2"], ["e 1", "e 2"]],
+    )
+
+
+def test_a_dev_set_is_held_out_where_none_is_given(lines):
+    files = {
+        "train_source": f"{lines('a', 60)},{lines('c', 40)}",
+        "train_target": f"{lines('b', 60)},{lines('d', 40)}",
+    }
+    every = [(f"a {i}", f"b {i}") for i in range(1, 61)] + [(f"c {i}", f"d {i}") for i in range(1, 41)]
+    problem = parallel_text(**files)
+    train, dev = pairs(problem, "train"), pairs(problem, "dev")
+    assert len(dev) == 5
+    assert not set(dev) & set(train)
+    assert sorted(dev + train) == sorted(every)
+    assert pairs(parallel_text(**files), "dev") == dev
+    assert len(pairs(registry.problem("translate_parallel_text", **files, dev_lines=30), "train")) == 70
+
+
+def test_held_out_lines_that_are_unusable_are_left_out(tmp_path, lines):
+    bad = tmp_path / "bad"
+    bad.write_bytes(b"\xff\n" * 50)
+    tsv = lines("x.tsv", ["only one column", "\tno source"] * 25)
+    problem = parallel_text(train_source=bad, train_target=lines("b", 50))
+    assert problem.count("dev", ".") == 2
+    problem.reading = ReadReport(strict=True)
+    assert list(problem.samples("dev", ".")) == []
+    assert problem.reading.drops == {"invalid_utf8": 2}
+    problem = registry.problem("translate_parallel_text", train_source=str(tsv), dev_lines=20)
+    problem.reading = ReadReport(strict=True)
+    assert list(problem.samples("dev", ".")) == []
+    assert set(problem.reading.drops) == {"wrong_columns", "empty"}
+    assert problem.reading.drops.total() == 20
+
+
+def test_too_few_lines_to_hold_any_out(lines):
+    problem = parallel_text(train_source=lines("a", 1), train_target=lines("b", 1))
+    with pytest.raises(UserError, match="--dev_source=FILE --dev_target=FILE"):
+        problem.count("train", ".")
+
+
+def test_unequal_lines(lines, tmp_path):
+    problem = parallel_text(train_source=lines("a", 3), train_target=lines("b", 2))
+    with pytest.raises(UserError, match=rf"{tmp_path}/a: 3, {tmp_path}/b: 2"):
+        generate(problem, tmp_path / "data", tmp_path, num_processes=1, progress=False)
+    assert not list((tmp_path / "data").iterdir())
+
+
+def test_all_missing_files_are_listed(lines, tmp_path):
+    problem = parallel_text(train_source=tmp_path / "no", train_target=lines("b", 2), test_source=tmp_path / "nor.tsv")
+    with pytest.raises(UserError, match=rf"No such file: {tmp_path}/no, {tmp_path}/nor\.tsv\."):
+        problem.prepare(".")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"train_target": "b"}, "--train_target is given without --train_source"),
+        ({"train_source": "a,b", "train_target": "c"}, r"names 2 file\(s\) and --train_target 1"),
+        ({"test_source": "a,b", "test_target": "c"}, r"--test_source names 2"),
+        ({"train_source": "a", "dev_source": "b", "dev_lines": 5}, "no --dev_lines"),
+    ],
+)
+def test_options_that_do_not_go_together(options, message):
+    with pytest.raises(UserError, match=message):
+        registry.problem("translate_parallel_text", **options)
+
+
+def test_without_any_file(lines, tmp_path):
+    with pytest.raises(UserError, match="--train_source=FILE --train_target=FILE"):
+        generate(parallel_text(), tmp_path / "data", tmp_path, progress=False)
+
+
+def test_generated_data_need_no_files_any_more(lines, tmp_path):
+    paths = {"train_source": lines("a", 50), "train_target": lines("b", 50)}
+    made = parallel_text(**paths, source_language="de", target_language="en")
+    call = {"num_processes": 1, "progress": False}
+    manifest = generate(made, tmp_path / "data", tmp_path, vocab_size=400, **call)
+    assert generate(parallel_text(), tmp_path / "data", tmp_path, **call) == manifest
+    data = GeneratedData.open(registry.problem("translate_parallel_text_rev"), tmp_path / "data")
+    assert (data.source_language, data.target_language) == ("en", "de")
+    # the same content under other names is the same data; other content is not
+    moved = {"train_source": lines("a2", [f"a {i}" for i in range(1, 51)]), "train_target": paths["train_target"]}
+    assert generate(parallel_text(**moved), tmp_path / "data", tmp_path, **call) == manifest
+    lines("a2", 50)
+    with pytest.raises(UserError, match="a2 is not the a that train was made from"):
+        generate(parallel_text(**moved), tmp_path / "data", tmp_path, **call)
+    with pytest.raises(UserError, match="target_language was 'en', now 'fr'"):
+        generate(parallel_text(target_language="fr"), tmp_path / "data", tmp_path, **call)

@@ -1,0 +1,106 @@
+"""Readers: lines end at LF alone, nothing is lost without being counted, errors name file and line."""
+
+import gzip
+
+import pytest
+
+from t2t_ext.data import readers
+from t2t_ext.data.readers import PairFiles, ReadReport
+from t2t_ext.errors import UserError
+
+
+def write(path, content):
+    path.write_bytes(content)
+    return path
+
+
+def test_lines_end_at_lf_only(tmp_path):
+    text = "a\u2028b\u0085c\x0bd\x0ce\x1cf\rg\n\n  x \nlast"
+    path = write(tmp_path / "t", text.encode())
+    assert [line.decode() for line in readers.read_lines(path)] == text.split("\n")
+    assert readers.count_lines(path) == 4
+
+
+def test_one_carriage_return_before_lf_is_dropped_and_counted(tmp_path):
+    path = write(tmp_path / "t", b"a\nb\r\nc\r\r\nd\r")
+    report = ReadReport()
+    assert list(readers.read_lines(path, report)) == [b"a", b"b", b"c\r", b"d\r"]
+    assert report.notes == {readers.CARRIAGE_RETURNS: 2}
+    assert report.first[readers.CARRIAGE_RETURNS] == f"{path}:2"
+    assert not report.drops
+
+
+@pytest.mark.parametrize("content", [b"", b"\n", b"a", b"a\n", b"a\nb", b"\n\n"])
+def test_counting_agrees_with_reading(tmp_path, content):
+    path = write(tmp_path / "t", content)
+    assert readers.count_lines(path) == len(list(readers.read_lines(path)))
+
+
+def test_gzip_is_recognised_whatever_the_name(tmp_path):
+    path = write(tmp_path / "t.txt", gzip.compress(b"a\nb\n"))
+    assert list(readers.read_lines(path)) == [b"a", b"b"]
+    assert readers.count_lines(path) == 2
+    assert list(readers.read_lines(write(tmp_path / "plain.gz", b"a\n"))) == [b"a"]
+
+
+def test_damaged_gzip_names_the_file(tmp_path):
+    content = gzip.compress(b"a\nb\n" * 1000)
+    for damaged in (content[:-9], content[:12] + b"\xff\xff\xff" + content[15:]):
+        path = write(tmp_path / "t.gz", damaged)
+        with pytest.raises(UserError, match=r"t\.gz is a damaged"):
+            list(readers.read_lines(path))
+
+
+def test_missing_files(tmp_path):
+    with pytest.raises(UserError, match="nothing cannot be read"):
+        list(readers.read_lines(tmp_path / "nothing"))
+    here = write(tmp_path / "here", b"")
+    with pytest.raises(UserError) as caught:
+        readers.require_files([here, tmp_path / "p", tmp_path / "q"], "Do this.")
+    assert str(caught.value) == f"No such file: {tmp_path / 'p'}, {tmp_path / 'q'}. Do this."
+
+
+def test_pairs(tmp_path):
+    files = PairFiles(write(tmp_path / "s", "ä\n\nc\n".encode()), write(tmp_path / "t", b"1\n2\n3"))
+    assert list(readers.read_pairs(files, ReadReport())) == [("ä", "1"), ("", "2"), ("c", "3")]
+    assert list(readers.read_pairs(files, ReadReport(), lambda number: number == 2)) == [("", "2")]
+    assert readers.count_pairs(files) == 3
+
+
+def test_further_references(tmp_path):
+    s, t, r = (write(tmp_path / name, name.encode() + b"\n") for name in "str")
+    assert list(readers.read_pairs(PairFiles(s, t, (r,)), ReadReport())) == [("s", "t", "r")]
+
+
+@pytest.mark.parametrize("read", [lambda files: list(readers.read_pairs(files, ReadReport())), readers.count_pairs])
+def test_unequal_lines_name_both_files_and_counts(tmp_path, read):
+    files = PairFiles(write(tmp_path / "s", b"a\nb\nc\n"), write(tmp_path / "t", b"1\n2\n"))
+    with pytest.raises(UserError) as caught:
+        read(files)
+    assert f"{tmp_path / 's'}: 3" in str(caught.value)
+    assert f"{tmp_path / 't'}: 2" in str(caught.value)
+
+
+def test_invalid_utf8_is_dropped_and_counted_in_training_text(tmp_path):
+    source = write(tmp_path / "s", b"a\nb\nc\nd\n")
+    target = write(tmp_path / "t", b"1\n\xff\n3\n\xc3\n")
+    report = ReadReport()
+    assert list(readers.read_pairs(PairFiles(source, target), report)) == [("a", "1"), ("c", "3")]
+    assert report.drops == {readers.INVALID_UTF8: 2}
+    assert report.first == {readers.INVALID_UTF8: f"{target}:2"}
+
+
+def test_invalid_utf8_is_an_error_in_dev_and_test_text(tmp_path):
+    files = PairFiles(write(tmp_path / "s", b"a\n\xed\xa0\x80\n"), write(tmp_path / "t", b"1\n2\n"))
+    with pytest.raises(UserError, match=r"s, line 2: invalid UTF-8"):
+        list(readers.read_pairs(files, ReadReport(strict=True)))
+
+
+def test_tab_separated(tmp_path):
+    path = write(tmp_path / "x.tsv", b"a\t1\nno tab\nb\t2\nc\t3\textra\n\xff\t4\n")
+    report = ReadReport()
+    assert list(readers.read_pairs(PairFiles(path), report)) == [("a", "1"), ("b", "2")]
+    assert report.drops == {readers.WRONG_COLUMNS: 2, readers.INVALID_UTF8: 1}
+    assert report.first == {readers.WRONG_COLUMNS: f"{path}:2", readers.INVALID_UTF8: f"{path}:5"}
+    with pytest.raises(UserError, match=r"x\.tsv, line 2: 1 tab-separated columns"):
+        list(readers.read_pairs(PairFiles(path), ReadReport(strict=True)))

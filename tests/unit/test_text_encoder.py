@@ -1,0 +1,121 @@
+"""The subword encoder: lossless, deterministic, its special ids out of reach of any text."""
+
+import pickle
+
+import pytest
+import sentencepiece
+
+from t2t_ext.data import text_encoder
+from t2t_ext.data.text_encoder import EOS_ID, L2R_ID, PAD_ID, R2L_ID, UNK_ID, SubwordEncoder, train_subword_encoder
+from t2t_ext.errors import UserError
+
+ODD_TEXTS = [
+    "",
+    " ",
+    "   ",
+    " leading",
+    "  two leading",
+    "trailing ",
+    "double  blank",
+    "\t",
+    "tab\there",
+    "emoji 😀👩‍👩‍👧 here",
+    "line\u2028separator",
+    "next\u0085line",
+    "no\u00a0break \u3000 wide",
+    "carriage\rreturn\r",
+    "nul\x00byte",
+    "\x0b\x0c\x1c\x1d\x1e",
+    "ligature ﬁ, half-width ｶﾅ, e\u0301 é",
+    "\ufeffbom \ufffd \U0010ffff",
+    "</s> <pad> <unk> <l2r> <r2l> <reserved_0> <0x41> ⁇",
+    "漢字かな交じり文 и кириллица",
+]
+
+
+@pytest.fixture(scope="module")
+def encoder(toy_corpus):
+    return train_subword_encoder([text for pair in toy_corpus.train for text in pair], 400)
+
+
+@pytest.mark.parametrize("text", ODD_TEXTS)
+def test_every_text_comes_back(encoder, text):
+    ids = encoder.encode(text)
+    assert encoder.decode(ids) == text
+    assert not set(ids) & set(range(text_encoder.FIRST_TEXT_ID))
+    assert encoder.encode_batch([text, "cat"]) == [ids, encoder.encode("cat")]
+
+
+def test_special_ids(encoder):
+    pieces = encoder.pieces(range(text_encoder.FIRST_TEXT_ID))
+    assert pieces[:5] == ["<pad>", "</s>", "<unk>", "<l2r>", "<r2l>"]
+    assert (PAD_ID, EOS_ID, UNK_ID, L2R_ID, R2L_ID) == (0, 1, 2, 3, 4)
+    assert pieces[5:] == [f"<reserved_{i}>" for i in range(6)]
+    assert encoder.pieces([text_encoder.FIRST_TEXT_ID]) == ["<0x00>"]
+
+
+def test_decoding_stops_at_eos_and_skips_what_is_not_text(encoder):
+    cat, dog = encoder.encode("the cat"), encoder.encode("the door")
+    assert encoder.decode([L2R_ID, *cat[:1], PAD_ID, 7, *cat[1:], EOS_ID, *dog]) == "the cat"
+    assert encoder.decode([EOS_ID, *dog]) == ""
+    with pytest.raises(ValueError, match=str(encoder.vocab_size)):
+        encoder.decode([encoder.vocab_size])
+
+
+def test_batches_can_end_in_eos(encoder):
+    assert encoder.encode_batch(["", "the cat"], add_eos=True) == [[EOS_ID], [*encoder.encode("the cat"), EOS_ID]]
+
+
+def test_training_is_deterministic_and_reaches_the_size(encoder, toy_corpus):
+    again = train_subword_encoder([text for pair in toy_corpus.train for text in pair], 400)
+    assert again == encoder
+    assert again.sha256 == encoder.sha256
+    assert encoder.vocab_size == 400
+
+
+def test_a_small_corpus_gives_a_smaller_model():
+    small = train_subword_encoder(["the cat sat", "on the mat"], 8192)
+    assert 277 <= small.vocab_size < 400
+    assert small.decode(small.encode("a  dog 😀")) == "a  dog 😀"
+
+
+def test_long_lines_do_not_break_training():
+    long_line = "grüne Katze " * 5000
+    model = train_subword_encoder([long_line, "rote Katze"], 300)
+    assert model.decode(model.encode(long_line)) == long_line
+
+
+def test_sizes_that_cannot_be(toy_corpus):
+    with pytest.raises(UserError, match=r"vocab_size=100 is too small.*at least \d{3}"):
+        train_subword_encoder([pair[0] for pair in toy_corpus.train], 100)
+    with pytest.raises(UserError, match="no characters"):
+        train_subword_encoder(["", ""], 400)
+
+
+def test_saved_pickled_and_read_back(encoder, tmp_path):
+    encoder.save(tmp_path / "x.model")
+    assert SubwordEncoder.from_file(tmp_path / "x.model") == encoder
+    assert SubwordEncoder.from_bytes(encoder.model_bytes).encode("cat") == encoder.encode("cat")
+    assert pickle.loads(pickle.dumps(encoder)) == encoder
+
+
+def test_unusable_models(tmp_path):
+    with pytest.raises(UserError, match=r"none\.model cannot be read"):
+        SubwordEncoder.from_file(tmp_path / "none.model")
+    for content in (b"", b"no model"):
+        (tmp_path / "bad.model").write_bytes(content)
+        with pytest.raises(UserError, match=r"bad\.model is not a SentencePiece model"):
+            SubwordEncoder.from_file(tmp_path / "bad.model")
+
+
+def test_a_model_with_other_special_ids_is_refused(tmp_path):
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(["the cat sat on the mat"] * 5),
+        model_prefix=str(tmp_path / "other"),
+        vocab_size=20,
+        model_type="bpe",
+        minloglevel=2,
+        hard_vocab_limit=False,
+    )
+    with pytest.raises(UserError, match="--pad_id=0 --eos_id=1 --unk_id=2"):
+        SubwordEncoder.from_file(tmp_path / "other.model")
