@@ -1,0 +1,140 @@
+"""Lines of text that a command reads and writes: as many out as in, whatever bytes they hold."""
+
+import contextlib
+import dataclasses
+import os
+import pathlib
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+
+from t2t_ext.data import readers
+from t2t_ext.errors import UserError
+from t2t_ext.persistence import files
+
+STANDARD = "-"  # stands for standard input or output
+_SHOWN_NUMBERS = 10
+
+
+@dataclasses.dataclass(frozen=True)
+class TextLines:
+    """The lines of a file.
+
+    Attributes:
+      name: The file, or ``standard input``.
+      lines: Its lines, without LF or CR LF.
+      invalid: Numbers (from 1) of the lines that are not UTF-8; U+FFFD stands for what cannot be decoded.
+      carriage_returns: Number of lines that ended in CR LF.
+    """
+
+    name: str
+    lines: list[str]
+    invalid: tuple[int, ...] = ()
+    carriage_returns: int = 0
+
+    def report(self) -> None:
+        """Prints on standard error what was changed in reading."""
+        if self.invalid:
+            warn(f"{self.name}: not UTF-8: {count_lines(self.invalid)}; U+FFFD stands for what cannot be decoded")
+        if self.carriage_returns:
+            warn(f"{self.name}: the CR of CR LF was dropped at the end of {self.carriage_returns} line(s)")
+
+
+def read(path: str) -> TextLines:
+    """Reads all lines of a file, plain or gzipped, or of standard input (``-``), and reports what was changed.
+
+    Raises:
+      UserError: The file cannot be read.
+    """
+    report = readers.ReadReport()
+    if path == STANDARD:
+        name, raw = "standard input", _split(sys.stdin.buffer.read(), report)
+    else:
+        name, raw = path, list(readers.read_lines(path, report))
+    lines, invalid = [], []
+    for number, line in enumerate(raw, start=1):
+        try:
+            lines.append(line.decode("utf-8"))
+        except UnicodeDecodeError:
+            lines.append(line.decode("utf-8", errors="replace"))
+            invalid.append(number)
+    result = TextLines(name, lines, tuple(invalid), report.notes[readers.CARRIAGE_RETURNS])
+    result.report()
+    return result
+
+
+def check_output(path: str) -> None:
+    """Checks that a file can be written, before hours of work go into what it would hold.
+
+    Raises:
+      UserError: It is a directory, or its directory is missing or not writable.
+    """
+    if path == STANDARD:
+        return
+    final = pathlib.Path(path)
+    if final.is_dir():
+        raise UserError(f"Cannot write {path}: it is a directory. Give the name of a file.")
+    if not final.parent.is_dir():
+        raise UserError(f"Cannot write {path}: there is no directory {final.parent}. Create it first.")
+    if not os.access(final.parent, os.W_OK):
+        raise UserError(f"Cannot write {path}: {final.parent} may not be written to. Choose another directory.")
+
+
+def write(path: str, lines: Iterable[str]) -> None:
+    """Writes lines to a file, which then is complete or not there, or to standard output (``-``)."""
+    data = "".join(f"{line}\n" for line in lines).encode("utf-8", errors="replace")
+    if path != STANDARD:
+        files.write_bytes_atomically(path, data)
+        return
+    sys.stdout.flush()
+    sys.stdout.buffer.write(data)
+    sys.stdout.buffer.flush()
+
+
+def one_line(text: str, *, tabs: bool = True) -> str:
+    """Returns a text that is one line of a file: byte fallback lets a model write LF.
+
+    Args:
+      text: Any text.
+      tabs: Whether tabs may stay; in tab-separated columns they may not.
+    """
+    text = text.replace("\n", " ")
+    return text if tabs else text.replace("\t", " ")
+
+
+def count_lines(numbers: Sequence[int]) -> str:
+    """Returns how many lines and the first of their numbers for a message: ``2 lines (3, 17)``."""
+    shown = ", ".join(map(str, numbers[:_SHOWN_NUMBERS])) + (", ..." if len(numbers) > _SHOWN_NUMBERS else "")
+    return f"{len(numbers)} line{'s' if len(numbers) > 1 else ''} ({shown})"
+
+
+def typed_lines() -> Iterator[str]:
+    """Yields lines as they come from a terminal, after a prompt, or from a pipe, up to ``q`` or the end."""
+    if sys.stdin.isatty():
+        import readline  # noqa: F401 - gives input() a history and editing
+
+        print("Text to translate; q or Ctrl-D leaves.", file=sys.stderr)
+        lines: Iterator[str] = iter(lambda: input("> "), None)
+    else:
+        lines = (line.decode("utf-8", errors="replace").rstrip("\n").removesuffix("\r") for line in sys.stdin.buffer)
+    with contextlib.suppress(EOFError):
+        for line in lines:
+            if line == "q":
+                return
+            yield line
+
+
+def warn(message: str) -> None:
+    """Prints a warning on standard error."""
+    print(f"warning: {message}", file=sys.stderr, flush=True)
+
+
+def _split(data: bytes, report: readers.ReadReport) -> list[bytes]:
+    lines = data.split(b"\n")
+    if not lines[-1]:
+        lines.pop()
+    for i, line in enumerate(lines):
+        # As for files: only a CR before an LF is dropped.
+        if line.endswith(b"\r") and (i + 1 < len(lines) or data.endswith(b"\n")):
+            report.note(readers.CARRIAGE_RETURNS, "standard input", i + 1)
+            lines[i] = line[:-1]
+    return lines

@@ -1,0 +1,311 @@
+"""t2t_ext-decoder: translates files, a split of the data, or what is typed, with a trained run."""
+
+import argparse
+import contextlib
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from t2t_ext.bin import _text_lines
+from t2t_ext.bin._flag_groups import add_decode_flags, add_run_flags
+from t2t_ext.bin._flags import FlagParser, add_flag, at_least, run_main, start_tensorflow
+from t2t_ext.bin._text_lines import STANDARD, one_line
+from t2t_ext.errors import UserError
+
+_MODES = ("decode_from_file", "split", "score_file", "decode_interactive")
+_EXAMPLES = """\
+  t2t_ext-decoder --output_dir=RUN --decode_from_file=in.txt --decode_to_file=out.txt --decode_reference=ref.txt
+  t2t_ext-decoder --output_dir=RUN --split=test --checkpoint_path=averaged
+  t2t_ext-decoder --output_dir=RUN --decode_from_file=in.txt --decode_hparams="beam_size=8,return_beams=true"
+  t2t_ext-decoder --output_dir=RUN --score_file=pairs.tsv --decode_to_file=scores.tsv
+  cat in.txt | t2t_ext-decoder --output_dir=RUN --decode_from_file=- > out.txt
+"""
+
+
+def build_parser() -> FlagParser:
+    """Returns the command's flags."""
+    parser = FlagParser("t2t_ext-decoder", "Translates with a trained run.", examples=_EXAMPLES)
+    add_run_flags(parser)
+    group = parser.group("Input (one of these)")
+    add_flag(group, "decode_from_file", "", "Lines to translate; - is standard input.", metavar="FILE")
+    add_flag(group, "split", "", "Translate dev or test of the run's data and score it.", metavar="NAME")
+    add_flag(group, "score_file", "", "Lines 'source TAB target' to score instead of translating.", metavar="FILE")
+    add_flag(group, "decode_interactive", False, "Translate what is typed; q or Ctrl-D leaves.")
+    group = parser.group("Output")
+    add_flag(
+        group,
+        "decode_to_file",
+        "",
+        "Translations (or scores), line by line; - is standard output. Where not given, a name made from the input's "
+        "and the settings.",
+        metavar="FILE",
+    )
+    add_flag(
+        group,
+        "nbest_file",
+        "",
+        "All translations kept by the search with log-probability, length and score, one JSON object a line.",
+        metavar="FILE",
+    )
+    group = parser.group("Scores")
+    add_flag(group, "decode_reference", "", "References of --decode_from_file: BLEU is printed.", metavar="FILE[,FILE]")
+    add_flag(group, "tokenize", "", "BLEU's tokenizer; where not given, that of the target language.", metavar="NAME")
+    add_flag(group, "data_dir", "", "Data of --split, where they have moved since training.", metavar="DIR")
+    add_decode_flags(parser)
+    group = parser.group("Machine")
+    threads = {"kind": at_least(0), "metavar": "N"}
+    add_flag(
+        group,
+        "inter_op_parallelism_threads",
+        0,
+        "Operations that run side by side; 0 = TensorFlow's choice.",
+        **threads,
+    )
+    add_flag(
+        group,
+        "intra_op_parallelism_threads",
+        1,
+        "Threads of one operation; 1 is fastest, as several batches are translated at once.",
+        **threads,
+    )
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command and returns its exit status."""
+    return run_main(lambda: _main(argv))
+
+
+def _main(argv: Sequence[str] | None) -> None:
+    flags = build_parser().parse_args(argv)
+    mode = _mode(flags)
+    run = _Run(flags)
+    # Everything that the user can have got wrong is found before TensorFlow starts and the model is loaded.
+    if mode == "decode_interactive":
+        _interactive(run)
+    elif mode == "score_file":
+        _score_pairs(run, flags.score_file, flags.decode_to_file or STANDARD)
+    elif mode == "split":
+        sources, references = run.split(flags.split)
+        _translate(run, sources, references, flags.decode_to_file, flags.nbest_file)
+    else:
+        source = _text_lines.read(flags.decode_from_file)
+        references = _references(flags.decode_reference, source)
+        output = flags.decode_to_file or run.default_output(flags.decode_from_file)
+        _translate(run, source.lines, references, output, flags.nbest_file)
+
+
+def _mode(flags: argparse.Namespace) -> str:
+    """Returns which of the input flags is given, and checks the flags that go with it."""
+    modes = [name for name in _MODES if getattr(flags, name)]
+    if len(modes) != 1:
+        every = ", ".join(f"--{name}" for name in _MODES)
+        problem = "nothing to do" if not modes else f"{' and '.join(f'--{name}' for name in modes)} exclude each other"
+        raise UserError(f"{problem}: give one of {every}.")
+    mode = modes[0]
+    allowed = {
+        "decode_reference": ("decode_from_file",),
+        "nbest_file": ("decode_from_file", "split"),
+        "decode_to_file": ("decode_from_file", "split", "score_file"),
+        "data_dir": ("split",),
+    }
+    for name, modes_of_flag in allowed.items():
+        if getattr(flags, name) and mode not in modes_of_flag:
+            raise UserError(f"--{name} goes with {' or '.join(f'--{each}' for each in modes_of_flag)}, not --{mode}.")
+    if flags.tokenize:
+        from t2t_ext.evaluation import scores
+
+        scores.check_tokenizer(flags.tokenize)
+    for path in filter(None, (flags.decode_to_file, flags.nbest_file)):
+        _text_lines.check_output(path)
+    return mode
+
+
+class _Run:
+    """The run that translates; TensorFlow starts and the model is loaded when ``translator`` is called."""
+
+    def __init__(self, flags: argparse.Namespace) -> None:
+        from t2t_ext.hyperparameters import resolve_decode_hparams
+        from t2t_ext.persistence import checkpoints
+        from t2t_ext.persistence.run_directory import RunDirectory
+
+        self._flags = flags
+        self.decode_hparams = resolve_decode_hparams(flags.decode_hparams)
+        self._written = self.decode_hparams.beam_size if self.decode_hparams.return_beams else 0
+        self._written = self._written or self.decode_hparams.num_hypotheses
+        if flags.nbest_file and self._written == 1:
+            self.decode_hparams = self.decode_hparams.replace(num_hypotheses=self.decode_hparams.beam_size)
+        self._directory = RunDirectory.open(flags.output_dir)
+        self._checkpoint = checkpoints.resolve_checkpoint(
+            flags.output_dir, flags.checkpoint_path or None, warn=_text_lines.warn
+        )
+
+    def translator(self) -> Any:
+        """Returns the run's Translator."""
+        start_tensorflow(self._flags.inter_op_parallelism_threads, self._flags.intra_op_parallelism_threads)
+        from t2t_ext.decoding.translator import Translator
+
+        return Translator.load(self._flags.output_dir, self._checkpoint, self.decode_hparams)
+
+    def split(self, split: str) -> tuple[list[str], list[list[str]]]:
+        """Returns the sources and the sets of references of a split of the run's data."""
+        from t2t_ext.data.generated import GeneratedData
+
+        config = self._directory.config
+        try:
+            data = GeneratedData.open(self._problem(), self._flags.data_dir or config.data_dir)
+        except UserError as error:
+            if self._flags.data_dir:
+                raise
+            raise UserError(f"{error} If the data have moved, give --data_dir=DIR.") from error
+        if data.digest() != config.data_digest:
+            _text_lines.warn(f"the data in {data.data_dir} are not those that the run was trained on")
+        return data.texts(split)
+
+    def default_output(self, source: str) -> str:
+        """Returns the name of the output file, made as T2T makes it."""
+        if source == STANDARD:
+            return STANDARD
+        config, hparams = self._directory.config, self.decode_hparams
+        settings = f"{config.model}.{config.hparams_set}.{config.problem}.beam{hparams.beam_size}.alpha{hparams.alpha}"
+        path = f"{source}.{settings}.decodes"
+        _text_lines.check_output(path)
+        return path
+
+    def bleu(self, hypotheses: list[str], references: list[list[str]]) -> str:
+        """Returns the line that reports BLEU."""
+        from t2t_ext.evaluation import scores
+
+        language = getattr(self._problem(), "target_language", "")
+        tokenize = self._flags.tokenize or scores.default_tokenizer(language)
+        return str(scores.corpus_bleu(hypotheses, references, tokenize=tokenize))
+
+    def output_line(self, hypotheses: Sequence[Any]) -> str:
+        """Returns the line of the output file for the hypotheses of a line, as the decode hparams say."""
+        with_scores = self.decode_hparams.write_beam_scores
+        if self._written == 1 and not with_scores:
+            return one_line(hypotheses[0].text)
+        columns: list[str] = []
+        for hypothesis in hypotheses[: self._written]:
+            columns.append(one_line(hypothesis.text, tabs=False))
+            columns.extend([f"{hypothesis.score:.4f}"] if with_scores else [])
+        return "\t".join(columns)
+
+    def _problem(self) -> Any:
+        from t2t_ext import registry
+
+        self._directory.load_user_code()
+        return registry.problem(self._directory.config.problem, **self._directory.config.problem_options)
+
+
+def _references(paths: str, source: _text_lines.TextLines) -> list[list[str]]:
+    """Reads ``--decode_reference``; as many lines as the source in each file."""
+    references = [_text_lines.read(path) for path in paths.split(",")] if paths else []
+    for reference in references:
+        if len(reference.lines) != len(source.lines):
+            raise UserError(
+                f"Unequal numbers of lines: {len(source.lines)} in {source.name}, {len(reference.lines)} in "
+                f"{reference.name}. The reference must have one line for each line of the input."
+            )
+    if references and not source.lines:
+        raise UserError(f"{source.name} is empty: there is nothing to score.")
+    return [reference.lines for reference in references]
+
+
+def _translate(run: _Run, lines: list[str], references: list[list[str]], output: str, nbest_file: str) -> None:
+    """Translates lines, writes the translations where asked, and prints BLEU where there are references."""
+    translator = run.translator()
+    started = time.monotonic()
+    with _progress("Translating", len(lines), "lines") as update:
+        results = translator.translate(lines, update)
+    seconds = time.monotonic() - started
+    _report_cut_lines(translator)
+    if nbest_file:
+        _text_lines.write(nbest_file, map(_json_line, range(1, len(lines) + 1), lines, results))
+    if output:
+        _text_lines.write(output, map(run.output_line, results))
+    where = f" -> {output}" if output not in ("", STANDARD) else ""
+    rate = len(lines) / max(seconds, 1e-3)
+    print(f"Translated {len(lines):,} lines in {seconds:.1f} s ({rate:,.1f} lines/s){where}", file=sys.stderr)
+    if references:
+        bleu = run.bleu([hypotheses[0].text for hypotheses in results], references)
+        print(bleu, file=sys.stderr if output == STANDARD else sys.stdout)
+
+
+def _json_line(number: int, source: str, hypotheses: Sequence[Any]) -> str:
+    """Returns the hypotheses of a line as JSON."""
+    record = {
+        "line": number,
+        "source": source,
+        "hypotheses": [
+            {
+                "text": hypothesis.text,
+                "log_prob": hypothesis.log_prob,
+                "length": hypothesis.length,
+                "score": hypothesis.score,
+                "finished": hypothesis.finished,
+            }
+            for hypothesis in hypotheses
+        ],
+    }
+    return json.dumps(record, ensure_ascii=False)
+
+
+def _score_pairs(run: _Run, path: str, output: str) -> None:
+    """Writes ``log-probability TAB tokens TAB penalised score`` for each pair of lines."""
+    source = _text_lines.read(path)
+    pairs = []
+    for number, line in enumerate(source.lines, start=1):
+        columns = line.split("\t")
+        if len(columns) != 2:
+            raise UserError(
+                f"{source.name}, line {number}: {len(columns)} tab-separated columns where 'source TAB target' are 2."
+            )
+        pairs.append((columns[0], columns[1]))
+    translator = run.translator()
+    with _progress("Scoring", len(pairs), "pairs") as update:
+        results = translator.score(pairs, update)
+    _report_cut_lines(translator)
+    _text_lines.write(output, (f"{row.log_prob:.6f}\t{row.length}\t{row.score:.6f}" for row in results))
+
+
+def _interactive(run: _Run) -> None:
+    """Translates lines as they come: the best, or all that ``return_beams`` or ``num_hypotheses`` ask for."""
+    translator = run.translator()
+    for line in _text_lines.typed_lines():
+        (hypotheses,) = translator.translate([line])
+        _report_cut_lines(translator)
+        if len(hypotheses) == 1 and not run.decode_hparams.write_beam_scores:
+            _text_lines.write(STANDARD, [one_line(hypotheses[0].text)])
+        else:
+            _text_lines.write(STANDARD, (f"{each.score:.4f}\t{one_line(each.text)}" for each in hypotheses))
+
+
+def _report_cut_lines(translator: Any) -> None:
+    if translator.truncated_lines:
+        limit = translator.decode_hparams.max_input_length
+        _text_lines.warn(
+            f"cut at max_input_length={limit} subwords: {_text_lines.count_lines(translator.truncated_line_numbers)}"
+        )
+
+
+@contextlib.contextmanager
+def _progress(description: str, total: int, unit: str) -> Iterator[Callable[[int, int], None]]:
+    """Shows progress on standard error; yields what the Translator calls with (done, total)."""
+    from t2t_ext.data.progress import progress
+
+    done = 0
+    with progress(description, total, unit) as advance:
+
+        def update(now: int, total: int) -> None:
+            nonlocal done
+            advance(now - done)
+            done = now
+
+        yield update
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

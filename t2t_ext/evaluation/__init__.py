@@ -1,0 +1,1 @@
+"""How good translations are: BLEU, chrF and TER with signatures and confidence."""

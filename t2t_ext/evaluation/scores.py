@@ -1,0 +1,237 @@
+"""BLEU, chrF and TER of whole corpora, computed by sacrebleu, always with the signature that makes them comparable.
+
+BLEU: Papineni et al. (2002). chrF: Popović (2015). TER: Snover et al. (2006). Signatures: Post (2018),
+"A Call for Clarity in Reporting BLEU Scores". Confidence: bootstrap resampling, Koehn (2004).
+This module imports no TensorFlow.
+"""
+
+import dataclasses
+import importlib.util
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from t2t_ext.errors import UserError, suggest
+
+DEFAULT_TOKENIZER = "13a"
+_MECAB_PACKAGES = {"ja": "MeCab", "ko": "mecab_ko"}
+# Written without blanks between words: n-grams of anything but characters mean nothing without a segmenter.
+_UNSEGMENTED = ("ja", "ko", "th", "lo", "km", "my", "bo", "dz")
+
+
+@dataclasses.dataclass(frozen=True)
+class Score:
+    """A score of a whole corpus.
+
+    Attributes:
+      name: ``"BLEU"``, ``"chrF2"``, ``"chrF2++"`` or ``"TER"``.
+      value: The score, 0 to 100 (TER may exceed 100). Higher is better, but for TER.
+      signature: sacrebleu's signature: everything that the value depends on besides the texts.
+      details: What the value was computed from; for BLEU the n-gram ``precisions`` (per cent), ``counts``,
+        ``totals``, ``brevity_penalty``, ``hypothesis_length`` and ``reference_length`` (tokens), for TER the number
+        of ``edits`` and the average ``reference_length``.
+      confidence: Half the width of the 95 % confidence interval, or None when it was not asked for.
+      mean: The mean over the bootstrap samples, or None.
+    """
+
+    name: str
+    value: float
+    signature: str
+    details: dict[str, Any] = dataclasses.field(default_factory=dict)
+    confidence: float | None = None
+    mean: float | None = None
+
+    def __str__(self) -> str:
+        """Returns one line: name, value, confidence, the details that people read, and the signature."""
+        return f"{self.name} = {self.value:.2f}{self.explanation}"
+
+    @property
+    def explanation(self) -> str:
+        """What belongs behind the value in a report: confidence, details and the signature."""
+        text = ""
+        if self.confidence is not None:
+            text += f" (95% confidence: {self.mean:.2f} ± {self.confidence:.2f})"
+        if "precisions" in self.details:
+            details = self.details
+            precisions = "/".join(f"{precision:.1f}" for precision in details["precisions"])
+            text += (
+                f" {precisions} (BP = {details['brevity_penalty']:.3f}, "
+                f"{details['hypothesis_length']} / {details['reference_length']} tokens)"
+            )
+        return f"{text} [{self.signature}]"
+
+
+def default_tokenizer(language: str | None) -> str:
+    """Chooses the tokenizer with which BLEU is usually reported for a target language.
+
+    Args:
+      language: The target language as a code such as ``"de"``, ``"zh"`` or ``"zh_Hant"``; None if it is unknown.
+
+    Returns:
+      ``zh`` for Chinese; for Japanese and Korean sacrebleu's MeCab tokenizers where their packages are installed;
+      ``char`` for them otherwise and for other scripts without blanks between words; ``13a`` for all else.
+    """
+    code = (language or "").replace("-", "_").split("_")[0].lower()
+    if code == "zh":
+        return "zh"
+    if code in _MECAB_PACKAGES and importlib.util.find_spec(_MECAB_PACKAGES[code]) is not None:
+        return f"{code}-mecab"
+    return "char" if code in _UNSEGMENTED else DEFAULT_TOKENIZER
+
+
+def corpus_bleu(
+    hypotheses: Sequence[str],
+    references: Sequence[Sequence[str]],
+    *,
+    tokenize: str = DEFAULT_TOKENIZER,
+    lowercase: bool = False,
+    n_bootstrap: int = 0,
+) -> Score:
+    """Computes the BLEU of a corpus (exponential smoothing of zero counts, as sacrebleu does by default).
+
+    Args:
+      hypotheses: One translation per segment, detokenised unless ``tokenize`` is ``"none"``.
+      references: One list per set of references, each with as many segments as ``hypotheses``.
+      tokenize: sacrebleu's name of the tokenizer; see ``default_tokenizer``.
+      lowercase: Whether case is ignored.
+      n_bootstrap: Number of bootstrap samples for the confidence interval; 0 for none. 1,000 is usual.
+
+    Returns:
+      The score, 0 to 100.
+
+    Raises:
+      UserError: Unequal numbers of segments, none at all, or an unknown or missing tokenizer.
+    """
+    from sacrebleu.metrics import BLEU
+
+    _check_segments(hypotheses, references)
+    check_tokenizer(tokenize)
+    # force: a warning about tokenised-looking hypotheses belongs into no log of ours.
+    metric = _make(lambda: BLEU(tokenize=tokenize, lowercase=lowercase, force=True), tokenize)
+    return _score(metric, hypotheses, references, n_bootstrap, _bleu_details)
+
+
+def corpus_chrf(
+    hypotheses: Sequence[str],
+    references: Sequence[Sequence[str]],
+    *,
+    word_order: int = 0,
+    lowercase: bool = False,
+    n_bootstrap: int = 0,
+) -> Score:
+    """Computes the chrF2 of a corpus: the F2 score over character n-grams of orders 1 to 6.
+
+    Args:
+      hypotheses: One translation per segment.
+      references: One list per set of references, each with as many segments as ``hypotheses``.
+      word_order: Highest order of the word n-grams that are counted in as well; 2 gives chrF2++.
+      lowercase: Whether case is ignored.
+      n_bootstrap: Number of bootstrap samples for the confidence interval; 0 for none.
+
+    Returns:
+      The score, 0 to 100.
+
+    Raises:
+      UserError: Unequal numbers of segments, or none at all.
+    """
+    from sacrebleu.metrics import CHRF
+
+    _check_segments(hypotheses, references)
+    metric = CHRF(word_order=word_order, lowercase=lowercase)
+    return _score(metric, hypotheses, references, n_bootstrap, lambda score: {})
+
+
+def corpus_ter(
+    hypotheses: Sequence[str],
+    references: Sequence[Sequence[str]],
+    *,
+    lowercase: bool = True,
+    n_bootstrap: int = 0,
+) -> Score:
+    """Computes the translation edit rate of a corpus: edits per 100 words of reference; lower is better.
+
+    Args:
+      hypotheses: One translation per segment.
+      references: One list per set of references, each with as many segments as ``hypotheses``.
+      lowercase: Whether case is ignored, as it is by default in Tercom and sacrebleu.
+      n_bootstrap: Number of bootstrap samples for the confidence interval; 0 for none.
+
+    Returns:
+      The score, from 0 upwards.
+
+    Raises:
+      UserError: Unequal numbers of segments, or none at all.
+    """
+    from sacrebleu.metrics import TER
+
+    _check_segments(hypotheses, references)
+    metric = TER(case_sensitive=not lowercase)
+    return _score(metric, hypotheses, references, n_bootstrap, _ter_details)
+
+
+def check_tokenizer(name: str) -> None:
+    """Raises a UserError if sacrebleu has no tokenizer of that name."""
+    from sacrebleu.metrics import BLEU
+
+    if name not in BLEU.TOKENIZERS:
+        known = ", ".join(BLEU.TOKENIZERS)
+        raise UserError(f"Unknown tokenizer {name!r}.{suggest(name, BLEU.TOKENIZERS)} Choose one of: {known}.")
+
+
+def _check_segments(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> None:
+    if not references:
+        raise UserError("There are no references to score against. Give at least one set of references.")
+    for number, reference in enumerate(references, start=1):
+        if len(reference) != len(hypotheses):
+            which = f"set {number} of the references" if len(references) > 1 else "the references"
+            raise UserError(
+                f"Unequal numbers of segments: {len(hypotheses)} translations, but {len(reference)} in {which}. "
+                "A score needs the same number of lines on both sides; check that both files belong together."
+            )
+    if not hypotheses:
+        raise UserError("There is nothing to score: 0 translations, 0 references.")
+
+
+def _make(construct: Callable[[], Any], tokenize: str) -> Any:
+    try:
+        return construct()
+    except (ImportError, RuntimeError) as error:
+        raise UserError(
+            f"The tokenizer {tokenize!r} cannot be used here: {str(error).strip().splitlines()[0]} "
+            "Install what it needs, or choose another, such as 'char'."
+        ) from error
+
+
+def _score(
+    metric: Any,
+    hypotheses: Sequence[str],
+    references: Sequence[Sequence[str]],
+    n_bootstrap: int,
+    details: Callable[[Any], dict[str, Any]],
+) -> Score:
+    if n_bootstrap < 0 or n_bootstrap == 1:
+        raise UserError(f"n_bootstrap={n_bootstrap}: give 0 for no confidence interval, or 2 or more (1000 is usual).")
+    result = metric.corpus_score(list(hypotheses), [list(each) for each in references], n_bootstrap=max(1, n_bootstrap))
+    confident = n_bootstrap > 1
+    return Score(
+        name=result.name,
+        value=float(result.score),
+        signature=metric.get_signature().format(),
+        details=details(result),
+        confidence=float(result._ci) if confident else None,
+        mean=float(result._mean) if confident else None,
+    )
+
+
+def _bleu_details(score: Any) -> dict[str, Any]:
+    return {
+        "precisions": [float(value) for value in score.precisions],
+        "counts": [int(value) for value in score.counts],
+        "totals": [int(value) for value in score.totals],
+        "brevity_penalty": float(score.bp),
+        "hypothesis_length": int(score.sys_len),
+        "reference_length": int(score.ref_len),
+    }
+
+
+def _ter_details(score: Any) -> dict[str, Any]:
+    return {"edits": float(score.num_edits), "reference_length": float(score.ref_length)}

@@ -1,0 +1,222 @@
+"""The t2t_ext-decoder command: as many lines out as in, whatever they hold; scores; every mistake explained."""
+
+import io
+import json
+import re
+import subprocess
+import sys
+
+import pytest
+
+from t2t_ext.bin import _text_lines, decoder
+from t2t_ext.evaluation import scores
+
+LINES = [
+    "the old cat sees the lamp .",
+    "",
+    "the city loves the small flower today .",
+    "Ünïcödé \u2028 \u0085 ☃ x",
+    "the",
+]
+
+
+@pytest.fixture
+def decode(tiny_run, tmp_path, capsys):
+    """Function (flags...) -> (status, standard output, standard error)."""
+
+    def run(*flags):
+        status = decoder.main([f"--output_dir={tiny_run.path}", *flags])
+        captured = capsys.readouterr()
+        return status, captured.out, captured.err
+
+    return run
+
+
+def write(path, lines):
+    path.write_bytes("".join(f"{line}\n" for line in lines).encode())
+    return path
+
+
+def read(path):
+    return path.read_bytes().decode().split("\n")[:-1]
+
+
+def test_file_to_file_keeps_lines_and_order(decode, tiny_run, tmp_path):
+    source, output = write(tmp_path / "in.txt", LINES * 5), tmp_path / "out.txt"
+    status, out, err = decode(f"--decode_from_file={source}", f"--decode_to_file={output}")
+    assert status == 0, err
+    assert read(output) == tiny_run.translator(LINES) * 5
+    assert read(output)[1] == ""
+    assert "25 lines" in err
+    assert out == ""
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
+
+
+def test_default_output_name(decode, tmp_path):
+    source = write(tmp_path / "in.txt", LINES[:1])
+    assert decode(f"--decode_from_file={source}", "--decode_hparams=beam_size=2,alpha=0.5")[0] == 0
+    name = "in.txt.transformer.transformer_test.translate_parallel_text.beam2.alpha0.5.decodes"
+    assert len(read(tmp_path / name)) == 1
+
+
+def test_bad_bytes_and_long_lines(decode, tiny_run, tmp_path):
+    raw = b"the \xff cat\r\n" + b"the old cat sees " * 200 + b"\n\xfe\nthe lamp"
+    (tmp_path / "in.txt").write_bytes(raw)
+    output = tmp_path / "out.txt"
+    flags = ["--decode_hparams=max_input_length=20,beam_size=4", f"--decode_to_file={output}"]
+    status, _, err = decode(f"--decode_from_file={tmp_path / 'in.txt'}", *flags)
+    assert status == 0
+    assert len(read(output)) == 4
+    assert read(output)[0] == tiny_run.translator(["the \ufffd cat"])[0]
+    assert "not UTF-8: 2 lines (1, 3)" in err
+    assert "cut at max_input_length=20 subwords: 1 line (2)" in err
+    assert "CR LF" in err
+
+
+def test_references(decode, tiny_run, tmp_path):
+    source = write(tmp_path / "in.txt", LINES)
+    reference = write(tmp_path / "ref.txt", [f"{line} and more" for line in tiny_run.translator(LINES)])
+    other = write(tmp_path / "other.txt", LINES)
+    output = tmp_path / "out.txt"
+    files = [f"--decode_from_file={source}", f"--decode_to_file={output}"]
+    status, out, err = decode(*files, f"--decode_reference={reference},{other}", "--tokenize=char")
+    assert status == 0, err
+    expected = scores.corpus_bleu(tiny_run.translator(LINES), [read(reference), LINES], tokenize="char")
+    assert out.strip() == str(expected)
+    assert "tok:char" in out
+    assert "nrefs:2" in out
+
+
+def test_split(decode, tiny_run, toy_corpus, tmp_path):
+    status, out, err = decode("--split=dev", f"--decode_to_file={tmp_path / 'dev.txt'}")
+    assert status == 0, err
+    sources, targets = (list(column) for column in zip(*toy_corpus.dev, strict=True))
+    hypotheses = tiny_run.translator(sources)
+    assert read(tmp_path / "dev.txt") == hypotheses
+    assert out.strip() == str(scores.corpus_bleu(hypotheses, [targets]))
+
+
+def test_nbest(decode, tiny_run, make_translator, tmp_path):
+    source, output, nbest = write(tmp_path / "in.txt", LINES), tmp_path / "out.txt", tmp_path / "nbest.jsonl"
+    files = [f"--decode_from_file={source}", f"--decode_to_file={output}", f"--nbest_file={nbest}"]
+    status, _, err = decode(*files, "--decode_hparams=return_beams=true,write_beam_scores=true")
+    assert status == 0, err
+    expected = make_translator(return_beams=True).translate(LINES)
+    for line, row, hypotheses in zip(read(output), map(json.loads, read(nbest)), expected, strict=True):
+        columns = line.split("\t")
+        assert columns[0::2] == [hypothesis.text for hypothesis in hypotheses]
+        assert [float(score) for score in columns[1::2]] == pytest.approx([h.score for h in hypotheses], abs=1e-3)
+        for found, hypothesis in zip(row["hypotheses"], hypotheses, strict=True):
+            assert found["text"] == hypothesis.text
+            assert found["length"] == hypothesis.length
+            assert found["log_prob"] == pytest.approx(hypothesis.log_prob, abs=1e-3)
+            assert found["score"] == pytest.approx(hypothesis.score, abs=1e-3)
+    # The n-best file alone leaves the text as it is without.
+    assert decode(*files)[0] == 0
+    assert read(output) == tiny_run.translator(LINES)
+    assert [len(json.loads(line)["hypotheses"]) for line in read(nbest)] == [4] * len(LINES)
+
+
+def test_score_file(decode, tiny_run, tmp_path):
+    pairs = [("the cat", "die Katze"), ("the lamp sees", ""), ("", "die"), ("the old door", "die alte Tür .")]
+    source = write(tmp_path / "pairs.tsv", ["\t".join(pair) for pair in pairs])
+    status, out, err = decode(f"--score_file={source}")
+    assert status == 0, err
+    for line, expected in zip(out.splitlines(), tiny_run.translator.score(pairs), strict=True):
+        log_prob, length, score = line.split("\t")
+        assert float(log_prob) == pytest.approx(expected.log_prob, abs=1e-4)
+        assert int(length) == expected.length
+        assert float(score) == pytest.approx(expected.score, abs=1e-4)
+    assert decode(f"--score_file={source}", f"--decode_to_file={tmp_path / 'scores.tsv'}")[0] == 0
+    assert read(tmp_path / "scores.tsv") == out.splitlines()
+
+
+class Pipe(io.TextIOWrapper):
+    """Standard input that is no terminal."""
+
+    def __init__(self, data):
+        super().__init__(io.BytesIO(data), encoding="utf-8")
+
+
+def test_standard_input_and_output(decode, tiny_run, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", Pipe("\n".join(LINES).encode()))
+    status, out, err = decode("--decode_from_file=-")
+    assert status == 0, err
+    assert out.split("\n")[:-1] == tiny_run.translator(LINES)
+
+
+def test_interactive_is_the_same_as_a_file(decode, tiny_run, make_translator, monkeypatch):
+    lines = "\n".join([*LINES, "q", "never read"]).encode()
+    monkeypatch.setattr(sys, "stdin", Pipe(lines))
+    status, out, err = decode("--decode_interactive")
+    assert status == 0, err
+    assert out.split("\n")[:-1] == tiny_run.translator(LINES)
+    monkeypatch.setattr(sys, "stdin", Pipe(LINES[0].encode()))
+    status, out, _ = decode("--decode_interactive", "--decode_hparams=return_beams=true")
+    (hypotheses,) = make_translator(return_beams=True).translate(LINES[:1])
+    assert [line.split("\t")[1] for line in out.splitlines()] == [hypothesis.text for hypothesis in hypotheses]
+
+
+def test_empty_file(decode, tmp_path):
+    source = write(tmp_path / "in.txt", [])
+    assert decode(f"--decode_from_file={source}", f"--decode_to_file={tmp_path / 'out.txt'}")[0] == 0
+    assert (tmp_path / "out.txt").read_bytes() == b""
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ([], "nothing to do"),
+        (["--decode_from_file={in}", "--split=dev"], "exclude each other"),
+        (["--decode_from_file={dir}/nothing.txt"], "nothing.txt"),
+        (["--decode_from_file={in}", "--decode_reference={pairs}"], "5 in {in}, 1 in {pairs}"),
+        (["--decode_from_file={in}", "--decode_to_file={dir}/no/out.txt"], "no directory {dir}/no"),
+        (["--decode_from_file={in}", "--decode_to_file={dir}"], "it is a directory"),
+        (["--decode_from_file={in}", "--decode_hparams=beam=4"], "Did you mean 'beam_size'"),
+        (["--decode_from_file={in}", "--checkpoint_path=77"], "77"),
+        (["--decode_from_file={in}", "--checkpoint_path=averaged"], "averaged"),
+        (["--decode_from_file={in}", "--output_dir={dir}"], "not a run"),
+        (["--decode_from_file={in}", "--decode_shards=2"], "--decode_shards is no flag"),
+        (["--decode_from_file={in}", "--tokenize=13b"], "Did you mean '13a'"),
+        (["--split=train"], "train"),
+        (["--split=dev", "--data_dir={dir}"], "t2t_ext-datagen"),
+        (["--split=dev", "--decode_reference={in}"], "--decode_reference goes with --decode_from_file"),
+        (["--score_file={pairs}"], "{pairs}, line 1: 1 tab-separated"),
+        (["--score_file={pairs}", "--nbest_file={dir}/x"], "--nbest_file goes with"),
+    ],
+)  # fmt: skip
+def test_errors(decode, tmp_path, flags, message):
+    names = {
+        "dir": tmp_path,
+        "in": write(tmp_path / "in.txt", LINES),
+        "pairs": write(tmp_path / "pairs.tsv", ["no tab in it"]),
+    }
+    before = sorted(tmp_path.iterdir())
+    status, out, err = decode(*(flag.format(**names) for flag in flags))
+    assert status == 2
+    assert err.startswith("error: ")
+    assert err.count("\n") == 1
+    assert message.format(**names) in err
+    assert out == ""
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_an_output_never_breaks_its_line():
+    assert _text_lines.one_line("a\nb\tc") == "a b\tc"
+    assert _text_lines.one_line("a\nb\tc", tabs=False) == "a b c"
+
+
+def test_help_needs_no_tensorflow():
+    code = "import sys; from t2t_ext.bin import decoder, exporter; decoder.build_parser(); exporter.build_parser(); "
+    code += "sys.exit('tensorflow' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_in_a_process_of_its_own(tiny_run, tmp_path):
+    source, output = write(tmp_path / "in.txt", LINES), tmp_path / "out.txt"
+    command = [sys.executable, "-m", "t2t_ext.bin.decoder", f"--output_dir={tiny_run.path}"]
+    command += [f"--decode_from_file={source}", f"--decode_to_file={output}"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert read(output) == tiny_run.translator(LINES)
+    assert re.fullmatch(r"Translated 5 lines in .* -> .*out.txt", done.stderr.splitlines()[-1])

@@ -1,0 +1,148 @@
+"""BLEU, chrF and TER against sacrebleu itself and against values computed by hand; the t2t_ext-bleu command."""
+
+import gzip
+import math
+
+import pytest
+import sacrebleu
+
+from t2t_ext.bin import bleu
+from t2t_ext.errors import UserError
+from t2t_ext.evaluation import scores
+
+HYPOTHESES = ["The cat sat on the mat .", "hello there, all of you", "Nothing is as it was ."]
+REFERENCES = [["The cat sat on a mat .", "Hello there, all of you", "Nothing is what it was ."]]
+
+
+def test_bleu_by_hand():
+    hypothesis, reference = "a b c d e f", "a b c d e g h"
+    # 5/6, 4/5, 3/4, 2/3 of the n-grams match; the hypothesis is shorter by one word.
+    expected = math.exp(sum(map(math.log, (5 / 6, 4 / 5, 3 / 4, 2 / 3))) / 4 + 1 - 7 / 6) * 100
+    score = scores.corpus_bleu([hypothesis], [[reference]])
+    assert score.value == pytest.approx(expected)
+    assert score.details["brevity_penalty"] == pytest.approx(math.exp(1 - 7 / 6))
+    assert score.details["counts"] == [5, 4, 3, 2]
+    assert (score.details["hypothesis_length"], score.details["reference_length"]) == (6, 7)
+
+
+def test_agrees_with_sacrebleu():
+    assert scores.corpus_bleu(HYPOTHESES, REFERENCES).value == sacrebleu.corpus_bleu(HYPOTHESES, REFERENCES).score
+    assert scores.corpus_chrf(HYPOTHESES, REFERENCES).value == sacrebleu.corpus_chrf(HYPOTHESES, REFERENCES).score
+    assert scores.corpus_ter(HYPOTHESES, REFERENCES).value == sacrebleu.corpus_ter(HYPOTHESES, REFERENCES).score
+
+
+@pytest.mark.parametrize(
+    ("score", "parts"),
+    [
+        (scores.corpus_bleu, ["nrefs:2", "case:mixed", "tok:13a", "smooth:exp"]),
+        (lambda *texts: scores.corpus_bleu(*texts, lowercase=True, tokenize="intl"), ["case:lc", "tok:intl"]),
+        (lambda *texts: scores.corpus_chrf(*texts, word_order=2), ["nc:6", "nw:2"]),
+        (lambda *texts: scores.corpus_ter(*texts, lowercase=False), ["tok:tercom", "case:mixed"]),
+    ],
+)
+def test_signature_and_several_references(score, parts):
+    result = score(HYPOTHESES, [*REFERENCES, HYPOTHESES])
+    assert set(parts) <= set(result.signature.split("|"))
+    assert f"version:{sacrebleu.__version__}" in result.signature
+    assert result.value == pytest.approx(0 if result.name == "TER" else 100)
+    assert result.signature in str(result)
+
+
+def test_lowercase_and_tokenizers_count():
+    texts = ["HELLO you two there"], [["hello you two there"]]
+    assert scores.corpus_bleu(*texts).value < scores.corpus_bleu(*texts, lowercase=True).value == pytest.approx(100)
+    chinese = ["我们今天去公园。"], [["我们今天去公园玩。"]]
+    assert scores.corpus_bleu(*chinese, tokenize="zh").value > 50 > scores.corpus_bleu(*chinese).value
+
+
+def test_confidence():
+    hypotheses = [f"word{i % 7} in the middle of line {i}" for i in range(60)]
+    references = [[f"word{i % 5} in the middle of line {i}" for i in range(60)]]
+    plain = scores.corpus_bleu(hypotheses, references)
+    confident = scores.corpus_bleu(hypotheses, references, n_bootstrap=200)
+    assert plain.confidence is None
+    assert confident.value == plain.value
+    assert 0 < confident.confidence < 10
+    assert abs(confident.mean - plain.value) < confident.confidence
+    assert "bs:200" in confident.signature
+    assert scores.corpus_bleu(hypotheses, references, n_bootstrap=200) == confident
+    with pytest.raises(UserError, match="n_bootstrap=1"):
+        scores.corpus_bleu(hypotheses, references, n_bootstrap=1)
+
+
+def test_default_tokenizer():
+    chosen = {language: scores.default_tokenizer(language) for language in ("de", "en_US", "zh", "zh-Hant", "", None)}
+    assert chosen == {"de": "13a", "en_US": "13a", "zh": "zh", "zh-Hant": "zh", "": "13a", None: "13a"}
+    assert scores.default_tokenizer("ja") in ("ja-mecab", "char")
+    assert scores.default_tokenizer("th") == "char"
+
+
+@pytest.mark.parametrize("score", [scores.corpus_bleu, scores.corpus_chrf, scores.corpus_ter])
+def test_errors_name_both_numbers(score):
+    with pytest.raises(UserError, match=r"3 translations, but 2 in the references"):
+        score(HYPOTHESES, [REFERENCES[0][:2]])
+    with pytest.raises(UserError, match=r"but 4 in set 2 of the references"):
+        score(HYPOTHESES, [*REFERENCES, [""] * 4])
+    with pytest.raises(UserError, match="nothing to score"):
+        score([], [[]])
+    with pytest.raises(UserError, match="no references"):
+        score(HYPOTHESES, [])
+
+
+def test_unknown_tokenizer():
+    with pytest.raises(UserError, match="Did you mean 'intl'"):
+        scores.corpus_bleu(HYPOTHESES, REFERENCES, tokenize="itl")
+
+
+def run_bleu(tmp_path, hypotheses, *references, flags=()):
+    (tmp_path / "out.txt").write_bytes(hypotheses)
+    paths = []
+    for number, reference in enumerate(references):
+        paths.append(tmp_path / f"ref{number}.txt")
+        paths[-1].write_bytes(reference)
+    names = ",".join(map(str, paths))
+    return bleu.main([f"--translation={tmp_path / 'out.txt'}", f"--reference={names}", *flags])
+
+
+def test_command(tmp_path, capsys):
+    texts = ["\n".join(lines).encode() + b"\n" for lines in (HYPOTHESES, REFERENCES[0])]
+    assert run_bleu(tmp_path, *texts, flags=["--metrics=bleu,chrf,ter"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    uncased = scores.corpus_bleu(HYPOTHESES, REFERENCES, lowercase=True)
+    cased = scores.corpus_bleu(HYPOTHESES, REFERENCES)
+    assert lines[0].startswith(f"BLEU_uncased = {uncased.value:6.2f} ")
+    assert lines[1].startswith(f"BLEU_cased = {cased.value:6.2f} ")
+    assert cased.signature in lines[1]
+    assert [line.split(" = ")[0] for line in lines[2:]] == ["chrF2", "TER"]
+
+
+def test_command_splits_on_lf_only(tmp_path, capsys):
+    text = "one\u2028two three four five\r\nsix\u0085seven eight nine\n".encode()
+    assert run_bleu(tmp_path, text, text.replace(b"\r", b""), flags=["--bleu_variant=cased"]) == 0
+    captured = capsys.readouterr()
+    assert captured.out.startswith("BLEU_cased = 100.00")
+    assert "CR" in captured.err
+
+
+def test_command_reads_gzip_and_bad_bytes(tmp_path, capsys):
+    assert run_bleu(tmp_path, b"a b c \xff d\n", gzip.compress(b"a b c x d\n")) == 0
+    assert "not UTF-8: 1 line (1)" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ([], "3 in {out}, 2 in {ref}"),
+        (["--metrics=blue"], "Did you mean 'bleu'"),
+        (["--tokenize=13b"], "Did you mean '13a'"),
+        (["--translations_dir=x"], "--translations_dir is no flag of t2t_ext-bleu"),
+        (["--event_dir=x"], "--event_dir is no flag of t2t_ext-bleu"),
+        (["--reference=/nowhere/ref"], "/nowhere/ref"),
+    ],
+)
+def test_command_errors(tmp_path, capsys, flags, message):
+    assert run_bleu(tmp_path, b"a\nb\nc\n", b"a\nb\n", flags=flags) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("error: ")
+    assert error.count("\n") == 1
+    assert message.format(out=tmp_path / "out.txt", ref=tmp_path / "ref0.txt") in error
