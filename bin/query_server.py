@@ -1,0 +1,82 @@
+"""t2t_ext-query-server: translates through a model that TensorFlow Serving serves."""
+
+import argparse
+import itertools
+import sys
+from collections.abc import Sequence
+
+from t2t_ext.bin import _text_lines
+from t2t_ext.bin._flags import FlagParser, add_flag, at_least, run_main
+from t2t_ext.bin._text_lines import STANDARD, one_line
+from t2t_ext.errors import UserError
+from t2t_ext.serving.client import DEFAULT_TIMEOUT_SECS, Client, Translation, make_client
+
+_EXAMPLES = """\
+  t2t_ext-query-server --server=localhost:8500 --servable_name=t2t_ext
+  t2t_ext-query-server --server=localhost:8501 --rest --servable_name=t2t_ext --inputs_once="Guten Morgen."
+  t2t_ext-query-server --server=localhost:8500 --servable_name=t2t_ext < in.txt > out.txt
+"""
+
+
+def build_parser() -> FlagParser:
+    """Returns the command's flags."""
+    parser = FlagParser(
+        "t2t_ext-query-server",
+        "Translates through a model that TensorFlow Serving serves: what is typed, or standard input line by line.",
+        examples=_EXAMPLES,
+    )
+    group = parser.group("Server")
+    add_flag(group, "server", "", "Its address; gRPC unless --rest or http://.", metavar="HOST:PORT", required=True)
+    add_flag(group, "servable_name", "t2t_ext", "The model's name on the server.", metavar="NAME")
+    add_flag(group, "servable_version", None, "The model's version; where not given, the newest.", kind=at_least(1))
+    add_flag(group, "rest", False, "Use the REST API instead of gRPC.")
+    add_flag(group, "timeout_secs", DEFAULT_TIMEOUT_SECS, "Longest time that a request may take.", metavar="SECONDS")
+    group = parser.group("Text")
+    add_flag(group, "inputs_once", "", "Translate this and leave.", metavar="TEXT")
+    add_flag(group, "nbest", False, "All translations kept by the search, each with its score.")
+    add_flag(
+        group, "batch_size", 32, "Lines sent in one request, where they do not come from a terminal.", kind=at_least(1)
+    )
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command and returns its exit status."""
+    return run_main(lambda: _main(build_parser().parse_args(argv)))
+
+
+def _main(flags: argparse.Namespace) -> None:
+    client = make_client(
+        flags.server,
+        flags.servable_name,
+        rest=flags.rest,
+        timeout_secs=flags.timeout_secs,
+        version=flags.servable_version,
+    )
+    with client:
+        if flags.inputs_once:
+            _answer(client, [flags.inputs_once], flags.nbest)
+        elif sys.stdin.isatty():
+            for line in _text_lines.typed_lines():
+                try:
+                    _answer(client, [line], flags.nbest)
+                except UserError as error:  # the next line may do better
+                    print(f"error: {error}", file=sys.stderr)
+        else:
+            lines = iter(_text_lines.read(STANDARD).lines)
+            while batch := list(itertools.islice(lines, flags.batch_size)):
+                _answer(client, batch, flags.nbest)
+
+
+def _answer(client: Client, lines: list[str], nbest: bool) -> None:
+    found = client.nbest(lines) if nbest else client.translate(lines)
+    _text_lines.write(STANDARD, (_line(row, nbest) for rows in found for row in rows))
+
+
+def _line(translation: Translation, with_score: bool) -> str:
+    text = one_line(translation.text)
+    return f"{translation.score:.4f}\t{text}" if with_score else text
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

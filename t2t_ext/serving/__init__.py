@@ -1,0 +1,1 @@
+"""serving of t2t_ext."""

@@ -1,0 +1,272 @@
+"""A client of an exported model behind TensorFlow Serving, over gRPC or REST; imports no TensorFlow.
+
+client = make_client("localhost:8500", "t2t_ext")
+client.translate(["ein Haus"])      # [[Translation(text="a house", score=-0.3)]]
+"""
+
+import abc
+import contextlib
+import dataclasses
+import http.client
+import json
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Self
+
+from t2t_ext.errors import UserError
+
+DEFAULT_TIMEOUT_SECS = 10.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Translation:
+    """One translation of a sentence.
+
+    Attributes:
+      text: The translation.
+      score: Its log-probability (natural logarithm) after the length penalty.
+      log_prob: Its raw log-probability; None where only the best was asked for.
+      length: Its number of tokens; None likewise.
+    """
+
+    text: str
+    score: float
+    log_prob: float | None = None
+    length: int | None = None
+
+
+class Client(abc.ABC):
+    """Translates through a server. Subclasses say how a request travels."""
+
+    def __init__(
+        self,
+        server: str,
+        servable_name: str,
+        *,
+        timeout_secs: float = DEFAULT_TIMEOUT_SECS,
+        version: int | None = None,
+    ) -> None:
+        """Prepares a connection; nothing is sent yet.
+
+        Args:
+          server: ``host:port``.
+          servable_name: The model's name on the server (TF Serving's ``--model_name``).
+          timeout_secs: Longest time that a request may take, in seconds.
+          version: The model's version; None for the newest.
+        """
+        self.server = server
+        self.servable_name = servable_name
+        self.timeout_secs = timeout_secs
+        self.version = version
+
+    @abc.abstractmethod
+    def predict(self, signature_name: str, inputs: Mapping[str, Sequence[str]]) -> dict[str, list]:
+        """Sends one request.
+
+        Args:
+          signature_name: One of the model's signatures.
+          inputs: Name -> strings [N].
+
+        Returns:
+          Name -> lists of N strings or numbers, or of N lists of them.
+
+        Raises:
+          UserError: The server cannot be reached, does not know the model, takes too long or refuses the request.
+        """
+
+    def close(self) -> None:  # noqa: B027 - not every kind of connection stays open
+        """Closes the connection."""
+
+    def translate(self, lines: Sequence[str]) -> list[list[Translation]]:
+        """Returns the best translation of each line, as a list of one."""
+        if not lines:
+            return []
+        outputs = self._outputs("serving_default", {"inputs": lines}, ("outputs", "scores"))
+        return [[Translation(text, score)] for text, score in zip(*outputs, strict=True)]
+
+    def nbest(self, lines: Sequence[str]) -> list[list[Translation]]:
+        """Returns all the translations of each line that the search kept, best first."""
+        if not lines:
+            return []
+        outputs = self._outputs("nbest", {"inputs": lines}, ("outputs", "scores", "log_probs", "lengths"))
+        return [[Translation(*row) for row in zip(*beams, strict=True)] for beams in zip(*outputs, strict=True)]
+
+    def score(self, pairs: Sequence[tuple[str, str]]) -> list[Translation]:
+        """Returns the scores of given translations of given lines."""
+        if not pairs:
+            return []
+        sources, targets = zip(*pairs, strict=True)
+        outputs = self._outputs("score", {"inputs": sources, "targets": targets}, ("scores", "log_probs", "lengths"))
+        return [Translation(*row) for row in zip(targets, *outputs, strict=True)]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def _outputs(self, signature_name: str, inputs: Mapping[str, Sequence[str]], names: Sequence[str]) -> list[list]:
+        found = self.predict(signature_name, inputs)
+        missing = [name for name in names if name not in found]
+        if missing:
+            raise UserError(
+                f"The model {self.servable_name!r} on {self.server} answers {', '.join(sorted(found)) or 'nothing'}, "
+                f"not {', '.join(missing)}: it was not exported by t2t_ext-exporter."
+            )
+        return [found[name] for name in names]
+
+    def _unreachable(self, reason: str) -> UserError:
+        return UserError(
+            f"No answer from a server at {self.server} ({reason}). Check --server=host:port and that TF Serving "
+            f"is running; {self._port_hint}."
+        )
+
+    def _timeout(self) -> UserError:
+        return UserError(
+            f"{self.server} did not answer within {self.timeout_secs:g} s. Give it longer with --timeout_secs, or send "
+            "fewer or shorter lines at once."
+        )
+
+    def _unknown_model(self, reason: str) -> UserError:
+        version = "" if self.version is None else f" in version {self.version}"
+        return UserError(
+            f"The server at {self.server} has no model {self.servable_name!r}{version} ({reason}). "
+            "Give the name that it was started with (--model_name of TF Serving) as --servable_name."
+        )
+
+    def _refused(self, reason: str) -> UserError:
+        return UserError(f"The server at {self.server} refused the request: {reason}")
+
+    _port_hint = ""
+
+
+class GrpcClient(Client):
+    """Speaks PredictionService over gRPC (TF Serving's ``--port``, usually 8500)."""
+
+    _port_hint = "gRPC listens on port 8500 by default, REST (--rest) on 8501"
+
+    def __init__(self, server: str, servable_name: str, **options: Any) -> None:
+        """Opens a channel lazily; see ``Client``."""
+        import grpc
+
+        super().__init__(server, servable_name, **options)
+        unlimited = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
+        self._channel = grpc.insecure_channel(server, options=unlimited)
+
+    def predict(self, signature_name: str, inputs: Mapping[str, Sequence[str]]) -> dict[str, list]:
+        """See ``Client.predict``."""
+        import grpc
+
+        from t2t_ext.serving import protocol
+
+        request = protocol.predict_request(self.servable_name, signature_name, inputs, self.version)
+        call = self._channel.unary_unary(
+            protocol.PREDICT_METHOD,
+            request_serializer=bytes,
+            response_deserializer=protocol.parse_predict_response,
+        )
+        try:
+            return call(request, timeout=self.timeout_secs)
+        except grpc.RpcError as error:
+            raise self._explain(error.code(), _one_line(error.details() or error.code().name)) from error
+
+    def close(self) -> None:
+        """Closes the channel."""
+        self._channel.close()
+
+    def _explain(self, code: Any, details: str) -> UserError:
+        import grpc
+
+        if code is grpc.StatusCode.DEADLINE_EXCEEDED:
+            return self._timeout()
+        if code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.UNIMPLEMENTED):
+            return self._unreachable(details)
+        if code is grpc.StatusCode.NOT_FOUND:
+            return self._unknown_model(details)
+        return self._refused(f"{details} ({code.name})")
+
+
+class RestClient(Client):
+    """Speaks TF Serving's REST API (``--rest_api_port``, usually 8501)."""
+
+    _port_hint = "REST listens on port 8501 by default, gRPC (without --rest) on 8500"
+
+    def predict(self, signature_name: str, inputs: Mapping[str, Sequence[str]]) -> dict[str, list]:
+        """See ``Client.predict``."""
+        body = {"signature_name": signature_name, "inputs": {name: list(values) for name, values in inputs.items()}}
+        request = urllib.request.Request(
+            self._url(),
+            data=json.dumps(body).encode(),
+            headers={"Content-Type": "application/json"},
+        )
+        with self._explained(), urllib.request.urlopen(request, timeout=self.timeout_secs) as response:
+            outputs = json.load(response).get("outputs")
+        if not isinstance(outputs, dict):
+            raise self._refused("the answer holds no named outputs; this is no model of t2t_ext-exporter.")
+        return outputs
+
+    def _url(self) -> str:
+        base = self.server if "://" in self.server else f"http://{self.server}"
+        version = "" if self.version is None else f"/versions/{self.version}"
+        return f"{base.rstrip('/')}/v1/models/{urllib.parse.quote(self.servable_name, safe='')}{version}:predict"
+
+    @contextlib.contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except urllib.error.HTTPError as error:
+            reason = _rest_error(error)
+            raise (self._unknown_model(reason) if error.code == 404 else self._refused(reason)) from error
+        except TimeoutError as error:
+            raise self._timeout() from error
+        except urllib.error.URLError as error:
+            timed_out = isinstance(error.reason, TimeoutError)
+            raise (self._timeout() if timed_out else self._unreachable(_one_line(str(error.reason)))) from error
+        except (OSError, http.client.HTTPException) as error:
+            raise self._unreachable(_one_line(f"{type(error).__name__}: {error}")) from error
+        except json.JSONDecodeError as error:
+            raise self._refused("the answer is not JSON; is this TF Serving's REST port?") from error
+
+
+def make_client(
+    server: str,
+    servable_name: str,
+    *,
+    rest: bool = False,
+    timeout_secs: float = DEFAULT_TIMEOUT_SECS,
+    version: int | None = None,
+) -> Client:
+    """Makes the client for a server.
+
+    Args:
+      server: ``host:port``; with ``http://`` or ``https://`` before it REST is meant.
+      servable_name: The model's name on the server.
+      rest: Whether to use the REST API instead of gRPC.
+      timeout_secs: Longest time that a request may take, in seconds.
+      version: The model's version; None for the newest.
+
+    Raises:
+      UserError: ``server`` is no address, or the time-out is not positive.
+    """
+    rest = rest or server.startswith(("http://", "https://"))
+    parsed = urllib.parse.urlsplit(server if "://" in server else f"//{server}")
+    with contextlib.suppress(ValueError):  # a port that is no number
+        if parsed.hostname and (parsed.port or rest) and timeout_secs > 0:
+            kind = RestClient if rest else GrpcClient
+            return kind(server, servable_name, timeout_secs=timeout_secs, version=version)
+    if timeout_secs <= 0:
+        raise UserError(f"--timeout_secs={timeout_secs:g} must be positive.")
+    raise UserError(f"--server={server!r} is no address. Give host:port, such as localhost:8500.")
+
+
+def _rest_error(error: urllib.error.HTTPError) -> str:
+    try:
+        return _one_line(str(json.load(error)["error"]))
+    except (ValueError, KeyError, TypeError, OSError):
+        return f"HTTP status {error.code} {error.reason}"
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())

@@ -1,0 +1,215 @@
+"""A Translator as a SavedModel for TensorFlow Serving: strings in, strings out, everything inside.
+
+EXPORT/500/                                    one directory a version, as TF Serving wants
+  saved_model.pb, variables/                   text encoders and search as a graph, weights
+  assets.extra/tf_serving_warmup_requests      requests that the server answers before it says it is ready
+  export.json                                  what the model was made from
+"""
+
+import contextlib
+import json
+import os
+import pathlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from t2t_ext.persistence import files
+from t2t_ext.serving.versions import check_destination
+from t2t_ext.version import __version__
+
+DESCRIPTION_NAME = "export.json"
+WARMUP_NAME = os.path.join("assets.extra", "tf_serving_warmup_requests")
+# Byte fallback makes any text a fair request for any vocabulary; names and numbers are the least foreign to all.
+WARMUP_LINES = ("1 2 3", "A. B. 2.0 (C)", "", "Maria, Anna and Peter 1 2 3 4 5 6 7 8 9 10 Maria, Anna and Peter")
+
+# Ops that call back into the Python process that made them: no server can run them.
+_PYTHON_OPS = frozenset({"PyFunc", "PyFuncStateless", "EagerPyFunc"})
+_TEXT_OPS_PREFIX = "Sentencepiece"  # tensorflow-text's; TF Serving links them in
+
+
+class ServedTranslator(tf.Module):
+    """The signatures of an exported Translator, each a ``tf.function`` of strings [N], UTF-8, for any N.
+
+    Attributes:
+      serving_default: ``inputs`` -> the best translation ``outputs`` string [N] and its penalised score ``scores``
+        float32 [N].
+      nbest: ``inputs`` -> the K translations kept by the search, best first: ``outputs`` string, ``scores`` float32
+        (penalised), ``log_probs`` float32 (raw, natural logarithm), ``lengths`` int32 (tokens) and ``finished`` bool
+        (False: the length limit ended it), each [N, K].
+      score: ``inputs``, ``targets`` -> ``scores``, ``log_probs`` float32 [N] and ``lengths`` int32 [N] of given
+        translations.
+    """
+
+    def __init__(self, translator: Any) -> None:
+        """Wraps a translator.
+
+        Args:
+          translator: Has the graph functions ``translate_batch``, ``nbest_batch`` and ``score_batch``
+            (``t2t_ext.decoding.translator.Translator``); its variables are those of ``translator.model``.
+        """
+        super().__init__()
+        # What is saved with the functions. The model itself is not: of a Keras variable (Keras 3.15) a copy is saved
+        # that no function reads, and loaders outside Python restore only the copy.
+        self.modules = [part for part in vars(translator).values() if isinstance(part, tf.Module)]
+        self.weights = list(translator.model.named_variables().values())
+
+        inputs, targets = (tf.TensorSpec([None], tf.string, name=name) for name in ("inputs", "targets"))
+        self.serving_default = tf.function(
+            lambda inputs: _pick(translator.translate_batch(inputs), ("outputs", "scores")), input_signature=[inputs]
+        )
+        self.nbest = tf.function(lambda inputs: dict(translator.nbest_batch(inputs)), input_signature=[inputs])
+        self.score = tf.function(
+            lambda inputs, targets: _pick(translator.score_batch(inputs, targets), ("scores", "log_probs", "lengths")),
+            input_signature=[inputs, targets],
+        )
+
+
+def export(
+    translator: Any,
+    export_dir: files.PathLike,
+    *,
+    version: int = 1,
+    made_from: Mapping[str, Any] | None = None,
+    overwrite: bool = False,
+    warmup_lines: Sequence[str] = WARMUP_LINES,
+) -> pathlib.Path:
+    """Writes a translator as one version of a servable model.
+
+    The SavedModel is loaded again and compared with the translator on the warm-up lines before it gets its name.
+
+    Args:
+      translator: As for ``ServedTranslator``.
+      export_dir: TF Serving's model base path; made where it is missing.
+      version: Name of the sub-directory, a positive integer such as the checkpoint's step. TF Serving serves the
+        highest.
+      made_from: JSON values for ``export.json`` (run, step, problem, model, ...).
+      overwrite: Whether a version that exists is replaced.
+      warmup_lines: Sentences of the warm-up requests: one request of the first alone, one of all together.
+
+    Returns:
+      The version's directory.
+
+    Raises:
+      UserError: The version exists, or the disk is full or not writable. Nothing half-written is left.
+      ValueError: The graph holds operations that no server knows.
+      RuntimeError: The SavedModel translates otherwise than the translator.
+    """
+    final = check_destination(export_dir, version, overwrite=overwrite)
+    module = ServedTranslator(translator)
+    signatures = {name: getattr(module, name) for name in ("serving_default", "nbest", "score")}
+    description = {"t2t_ext": __version__, "tensorflow": tf.__version__, **(made_from or {})}
+    with files.atomic_directory(final) as temporary:
+        with _quiet_saving():
+            tf.saved_model.save(module, str(temporary), signatures=signatures)
+        _check_ops(temporary)
+        _check_outputs(temporary, module, warmup_lines)
+        _write_warmup_requests(temporary, warmup_lines)
+        text = json.dumps(description, indent=2, ensure_ascii=False) + "\n"
+        (temporary / DESCRIPTION_NAME).write_text(text, encoding="utf-8")
+    return final
+
+
+def saved_model_ops(directory: files.PathLike) -> dict[str, int]:
+    """Counts the operations of a SavedModel, in its graph and in all its functions.
+
+    Args:
+      directory: The SavedModel, such as ``EXPORT/500``.
+
+    Returns:
+      Name of the operation -> number of nodes, in alphabetical order.
+    """
+    counts: dict[str, int] = {}
+    for meta_graph in _read_saved_model(directory).meta_graphs:
+        graph = meta_graph.graph_def
+        for node in _all_nodes(graph):
+            counts[node.op] = counts.get(node.op, 0) + 1
+    return dict(sorted(counts.items()))
+
+
+def signature_tensors(directory: files.PathLike, signature: str = "serving_default") -> dict[str, str]:
+    """Returns the graph's tensor names of a signature's inputs and outputs, as loaders outside Python need them.
+
+    Args:
+      directory: The SavedModel, such as ``EXPORT/500``.
+      signature: Name of the signature.
+
+    Returns:
+      ``{"inputs": "serving_default_inputs:0", "outputs": "StatefulPartitionedCall:0", ...}``.
+    """
+    definition = _read_saved_model(directory).meta_graphs[0].signature_def[signature]
+    return {name: info.name for group in (definition.inputs, definition.outputs) for name, info in group.items()}
+
+
+def _pick(results: Mapping[str, tf.Tensor], names: Iterable[str]) -> dict[str, tf.Tensor]:
+    return {name: results[name] for name in names}
+
+
+def _all_nodes(graph: Any) -> Iterator[Any]:
+    yield from graph.node
+    for function in graph.library.function:
+        yield from function.node_def
+
+
+def _read_saved_model(directory: files.PathLike) -> Any:
+    from tensorflow.core.protobuf import saved_model_pb2
+
+    return saved_model_pb2.SavedModel.FromString((pathlib.Path(directory) / "saved_model.pb").read_bytes())
+
+
+def _check_ops(directory: pathlib.Path) -> None:
+    foreign = [
+        name
+        for name in saved_model_ops(directory)
+        if name in _PYTHON_OPS or not (hasattr(tf.raw_ops, name) or name.startswith(_TEXT_OPS_PREFIX))
+    ]
+    if foreign:
+        raise ValueError(
+            f"The graph holds operations that TF Serving does not know: {', '.join(foreign)}. "
+            "Models for export must be made of TensorFlow's and tensorflow-text's operations."
+        )
+
+
+def _check_outputs(directory: pathlib.Path, module: ServedTranslator, lines: Sequence[str]) -> None:
+    inputs = tf.constant(list(lines))
+    expected = module.serving_default(inputs)
+    found = tf.saved_model.load(str(directory)).signatures["serving_default"](inputs=inputs)
+    for line, left, right in zip(lines, expected["outputs"].numpy(), found["outputs"].numpy(), strict=True):
+        if left != right:
+            raise RuntimeError(f"The SavedModel translates {line!r} as {right!r}, the translator as {left!r}.")
+
+
+def _write_warmup_requests(directory: pathlib.Path, lines: Sequence[str]) -> None:
+    """Writes requests, as TF Serving replays them when it loads a model (a TFRecord of PredictionLog)."""
+    from tensorflow_serving.apis import model_pb2, predict_pb2, prediction_log_pb2
+
+    path = directory / WARMUP_NAME
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tf.io.TFRecordWriter(str(path)) as writer:
+        for batch in _warmup_batches(lines):
+            request = predict_pb2.PredictRequest(
+                model_spec=model_pb2.ModelSpec(name="t2t_ext", signature_name="serving_default"),
+                inputs={"inputs": tf.make_tensor_proto(batch, dtype=tf.string)},
+            )
+            log = prediction_log_pb2.PredictionLog(predict_log=prediction_log_pb2.PredictLog(request=request))
+            writer.write(log.SerializeToString())
+
+
+def _warmup_batches(lines: Sequence[str]) -> Iterable[list[str]]:
+    yield [lines[0]]
+    if len(lines) > 1:
+        yield list(lines)
+
+
+@contextlib.contextmanager
+def _quiet_saving() -> Iterator[None]:
+    """Keeps back TensorFlow's information about functions that are saved without traces; none is called later."""
+    from absl import logging as absl_logging
+
+    level = absl_logging.get_verbosity()
+    absl_logging.set_verbosity(absl_logging.ERROR)
+    try:
+        yield
+    finally:
+        absl_logging.set_verbosity(level)

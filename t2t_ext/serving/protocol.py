@@ -1,0 +1,122 @@
+"""The part of TF Serving's Predict protocol that the client speaks, without importing TensorFlow.
+
+The classes in ``tensorflow_serving.apis`` import all of TensorFlow (seconds, hundreds of MB) for the sake of
+``TensorProto``. The wire format knows only field numbers, so these few messages, whose numbers and types are those of
+``tensorflow_serving/apis/{predict,model}.proto`` and ``tensorflow/core/framework/{tensor,tensor_shape}.proto``, are the
+same on the wire. They live in a descriptor pool of their own and do not disturb TensorFlow's, should both be loaded.
+"""
+
+import math
+import struct
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+
+PREDICT_METHOD = "/tensorflow.serving.PredictionService/Predict"
+
+DT_FLOAT, DT_INT32, DT_STRING, DT_BOOL = 1, 3, 7, 10  # tensorflow/core/framework/types.proto
+
+_PACKAGE = "t2t_ext.serving"
+_FIELD = descriptor_pb2.FieldDescriptorProto
+_SCALARS = {"string": _FIELD.TYPE_STRING, "bytes": _FIELD.TYPE_BYTES, "int32": _FIELD.TYPE_INT32,
+            "int64": _FIELD.TYPE_INT64, "float": _FIELD.TYPE_FLOAT, "bool": _FIELD.TYPE_BOOL}  # fmt: skip
+# message -> field -> (number, type); "*" before a type: repeated.
+_MESSAGES: dict[str, dict[str, tuple[int, str]]] = {
+    "Dim": {"size": (1, "int64")},
+    "TensorShape": {"dim": (2, "*Dim")},
+    "Tensor": {
+        "dtype": (1, "int32"),  # an enum, which has the same wire format
+        "tensor_shape": (2, "TensorShape"),
+        "tensor_content": (4, "bytes"),
+        "float_val": (5, "*float"),
+        "int_val": (7, "*int32"),
+        "string_val": (8, "*bytes"),
+        "bool_val": (11, "*bool"),
+    },
+    "Version": {"value": (1, "int64")},
+    "ModelSpec": {"name": (1, "string"), "version": (2, "Version"), "signature_name": (3, "string")},
+    "NamedTensor": {"key": (1, "string"), "value": (2, "Tensor")},  # what a map's entry is on the wire
+    "PredictRequest": {"model_spec": (1, "ModelSpec"), "inputs": (2, "*NamedTensor"), "output_filter": (3, "*string")},
+    "PredictResponse": {"outputs": (1, "*NamedTensor"), "model_spec": (2, "ModelSpec")},
+}
+
+
+def predict_request(
+    servable_name: str, signature_name: str, inputs: Mapping[str, Sequence[str]], version: int | None = None
+) -> bytes:
+    """Returns a serialised PredictRequest.
+
+    Args:
+      servable_name: The model's name on the server.
+      signature_name: One of the model's signatures.
+      inputs: Name -> strings, a vector each.
+      version: The model's version; None for the newest.
+    """
+    request = _CLASSES["PredictRequest"]()
+    request.model_spec.name = servable_name
+    request.model_spec.signature_name = signature_name
+    if version is not None:
+        request.model_spec.version.value = version
+    for name, strings in inputs.items():
+        entry = request.inputs.add(key=name)
+        entry.value.dtype = DT_STRING
+        entry.value.tensor_shape.dim.add(size=len(strings))
+        entry.value.string_val.extend(string.encode("utf-8") for string in strings)
+    return request.SerializeToString()
+
+
+def parse_predict_response(data: bytes) -> dict[str, list]:
+    """Returns the tensors of a serialised PredictResponse as (nested) lists of str, float or int."""
+    response = _CLASSES["PredictResponse"].FromString(data)
+    return {entry.key: _to_list(entry.value) for entry in response.outputs}
+
+
+_NUMBERS = {DT_FLOAT: ("float_val", "f"), DT_INT32: ("int_val", "i"), DT_BOOL: ("bool_val", "?")}
+
+
+def _to_list(tensor: Any) -> list:
+    shape = [dim.size for dim in tensor.tensor_shape.dim]
+    count = math.prod(shape)
+    if tensor.dtype == DT_STRING:
+        flat = [value.decode("utf-8", errors="replace") for value in tensor.string_val]
+    elif tensor.dtype not in _NUMBERS:
+        raise ValueError(f"A tensor of type number {tensor.dtype} is none of string, float32, int32 and bool.")
+    else:
+        field, code = _NUMBERS[tensor.dtype]
+        content = tensor.tensor_content
+        flat = list(struct.unpack(f"<{count}{code}", content) if content else getattr(tensor, field))
+    if 0 < len(flat) < count:  # equal values at the end may be left out
+        flat += [flat[-1]] * (count - len(flat))
+    return _nest(flat, shape)
+
+
+def _nest(flat: list, shape: list[int]) -> list:
+    if len(shape) <= 1:
+        return flat
+    size = math.prod(shape[1:])
+    return [_nest(flat[i * size : (i + 1) * size], shape[1:]) for i in range(shape[0])]
+
+
+def _make_classes() -> dict[str, Any]:
+    file = descriptor_pb2.FileDescriptorProto(name="t2t_ext/serving.proto", package=_PACKAGE, syntax="proto3")
+    for message_name, fields in _MESSAGES.items():
+        message = file.message_type.add(name=message_name)
+        for field_name, (number, field_type) in fields.items():
+            type_name = field_type.removeprefix("*")
+            field = message.field.add(
+                name=field_name,
+                number=number,
+                label=_FIELD.LABEL_REPEATED if field_type != type_name else _FIELD.LABEL_OPTIONAL,
+                type=_SCALARS.get(type_name, _FIELD.TYPE_MESSAGE),
+            )
+            if type_name not in _SCALARS:
+                field.type_name = f".{_PACKAGE}.{type_name}"
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    return {
+        name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{_PACKAGE}.{name}")) for name in _MESSAGES
+    }
+
+
+_CLASSES = _make_classes()

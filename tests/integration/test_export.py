@@ -1,0 +1,245 @@
+"""The exported SavedModel: same outputs as the Translator, no Python in it, and loaded as TF Serving loads it."""
+
+import importlib.util
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import types
+
+import numpy as np
+import pytest
+
+from t2t_ext.bin import exporter
+from t2t_ext.errors import UserError
+
+HERE = pathlib.Path(__file__).parent
+LINES = ["the old cat sees the lamp .", "", "the city loves the small flower today .", "Ünïcödé ☃ x", "the " * 30]
+
+
+@pytest.fixture(scope="module")
+def signatures(exported):
+    import tensorflow as tf
+
+    model = tf.saved_model.load(str(exported))
+    yield model.signatures
+    del model
+
+
+def test_files(exported, tiny_run):
+    import tensorflow as tf
+
+    assert exported.name == "40"
+    description = json.loads((exported / "export.json").read_text())
+    assert description["step"] == 40
+    assert description["problem"] == "translate_parallel_text"
+    assert description["decode_hparams"]["beam_size"] == 4
+    assert tf.saved_model.contains_saved_model(str(exported))
+
+
+def test_outputs_are_the_translators(signatures, tiny_run, make_translator):
+    import tensorflow as tf
+
+    found = signatures["serving_default"](inputs=tf.constant(LINES))
+    assert [text.decode() for text in found["outputs"].numpy()] == tiny_run.translator(LINES)
+    beams = make_translator(return_beams=True).translate(LINES)
+    np.testing.assert_allclose(found["scores"], [row[0].score for row in beams], atol=1e-4)
+    assert found["scores"].dtype == tf.float32
+
+    nbest = {name: value.numpy() for name, value in signatures["nbest"](inputs=tf.constant(LINES)).items()}
+    assert [[text.decode() for text in row] for row in nbest["outputs"]] == [[h.text for h in row] for row in beams]
+    for name, attribute in (("scores", "score"), ("log_probs", "log_prob"), ("lengths", "length")):
+        np.testing.assert_allclose(nbest[name], [[getattr(h, attribute) for h in row] for row in beams], atol=1e-3)
+
+
+def test_scores_are_the_translators(signatures, tiny_run):
+    import tensorflow as tf
+
+    targets = ["die alte Katze", "die Lampe .", "", "x", "die " * 20]
+    found = signatures["score"](inputs=tf.constant(LINES), targets=tf.constant(targets))
+    expected = tiny_run.translator.score(list(zip(LINES, targets, strict=True)))
+    for name, attribute in (("scores", "score"), ("log_probs", "log_prob"), ("lengths", "length")):
+        np.testing.assert_allclose(found[name], [getattr(row, attribute) for row in expected], atol=1e-3)
+
+
+def test_a_line_does_not_depend_on_its_batch(signatures):
+    import tensorflow as tf
+
+    together = signatures["serving_default"](inputs=tf.constant(LINES))["outputs"].numpy()
+    alone = [signatures["serving_default"](inputs=tf.constant([line]))["outputs"].numpy()[0] for line in LINES]
+    assert list(together) == alone
+    assert signatures["serving_default"](inputs=tf.constant([], tf.string))["outputs"].shape == (0,)
+
+
+def test_only_ops_that_servers_know(exported):
+    import tensorflow as tf
+
+    from t2t_ext.serving.export import saved_model_ops
+
+    ops = saved_model_ops(exported)
+    assert not {"PyFunc", "PyFuncStateless", "EagerPyFunc"} & set(ops)
+    foreign = {name for name in ops if not hasattr(tf.raw_ops, name)}
+    assert foreign == {"SentencepieceOp", "SentencepieceTokenizeOp", "SentencepieceDetokenizeOp"}
+    assert {"While", "StatelessWhile"} & set(ops), "the functions' bodies were not walked"
+
+
+def fake_translator(function):
+    """A translator whose "model" is a function of string tensors."""
+    import tensorflow as tf
+
+    def translate(inputs):
+        outputs = tf.ensure_shape(function(inputs), [None])
+        return {"outputs": outputs, "scores": tf.zeros(tf.shape(outputs))}
+
+    def score(inputs, targets):
+        scores = tf.zeros(tf.shape(inputs))
+        return {"scores": scores, "log_probs": scores, "lengths": tf.cast(scores, tf.int32)}
+
+    model = types.SimpleNamespace(named_variables=dict)
+    return types.SimpleNamespace(translate_batch=translate, nbest_batch=translate, score_batch=score, model=model)
+
+
+def test_python_in_the_graph_is_refused(tmp_path):
+    import tensorflow as tf
+
+    from t2t_ext.serving.export import export
+
+    translator = fake_translator(lambda inputs: tf.numpy_function(lambda x: x, [inputs], tf.string))
+    with pytest.raises(ValueError, match="PyFunc"):
+        export(translator, tmp_path / "model")
+    assert list((tmp_path / "model").iterdir()) == []
+
+
+def test_each_variable_is_saved_once(exported, tiny_run):
+    from t2t_ext.serving.export import saved_model_ops
+
+    assert saved_model_ops(exported)["VarHandleOp"] == len(tiny_run.translator.model.named_variables())
+
+
+def test_warmup_requests(exported, signatures):
+    import tensorflow as tf
+    from tensorflow_serving.apis import prediction_log_pb2
+
+    path = exported / "assets.extra" / "tf_serving_warmup_requests"
+    logs = [
+        prediction_log_pb2.PredictionLog.FromString(record.numpy()) for record in tf.data.TFRecordDataset(str(path))
+    ]
+    requests = [log.predict_log.request for log in logs]
+    assert [len(request.inputs["inputs"].string_val) for request in requests] == [1, 4]
+    for request in requests:
+        inputs = {name: tf.constant(tf.make_ndarray(value)) for name, value in request.inputs.items()}
+        assert "outputs" in signatures[request.model_spec.signature_name](**inputs)
+
+
+def text_ops():
+    folder = importlib.util.find_spec("tensorflow_text").submodule_search_locations[0]
+    return pathlib.Path(folder) / "python" / "ops" / "_sentencepiece_tokenizer.so"
+
+
+def loader_arguments(exported):
+    """What loaders outside Python are given: the tensor names of serving_default."""
+    from t2t_ext.serving.export import signature_tensors
+
+    tensors = signature_tensors(exported)
+    output, index = tensors["outputs"].split(":")
+    return [str(text_ops()), str(exported), tensors["inputs"].split(":")[0], output, index, *LINES]
+
+
+def run_loader(command):
+    environment = os.environ | {"TF_CPP_MIN_LOG_LEVEL": "2"}
+    done = subprocess.run(command, capture_output=True, check=False, timeout=120, env=environment)
+    assert done.returncode == 0, done.stderr.decode()
+    return done.stdout.decode().split("\n")[:-1]
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="no C compiler; the ctypes loader is tested instead")
+def test_loads_through_the_c_api_from_c(exported, tiny_run, tmp_path):
+    folder = importlib.util.find_spec("tensorflow").submodule_search_locations[0]
+    program = tmp_path / "load_saved_model"
+    command = ["gcc", "-Wall", "-Werror", "-o", str(program), str(HERE / "load_saved_model.c"), f"-I{folder}/include"]
+    command += [f"-L{folder}", "-l:libtensorflow_cc.so.2", "-l:libtensorflow_framework.so.2", f"-Wl,-rpath,{folder}"]
+    subprocess.run(command, check=True, timeout=120)
+    assert run_loader([str(program), *loader_arguments(exported)]) == tiny_run.translator(LINES)
+
+
+def test_loads_through_the_c_api_from_ctypes(exported, tiny_run):
+    command = [sys.executable, str(HERE / "c_api_loader.py"), *loader_arguments(exported)]
+    assert run_loader(command) == tiny_run.translator(LINES)
+
+
+def test_versions(tmp_path):
+    import tensorflow as tf
+
+    from t2t_ext.serving.export import export
+
+    def translate(path, line):
+        model = tf.saved_model.load(str(path))
+        return model.signatures["serving_default"](inputs=tf.constant([line]))["outputs"].numpy()[0]
+
+    upper, lower = (fake_translator(function) for function in (tf.strings.upper, tf.strings.lower))
+    first = export(upper, tmp_path, made_from={"step": 7})
+    assert first == tmp_path / "1"
+    assert json.loads((first / "export.json").read_text())["step"] == 7
+    with pytest.raises(UserError, match="--overwrite"):
+        export(lower, tmp_path)
+    second = export(lower, tmp_path, version=2)
+    assert (translate(first, "aB"), translate(second, "aB")) == (b"AB", b"ab")
+    export(lower, tmp_path, overwrite=True)
+    assert translate(first, "aB") == b"ab"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["1", "2"]
+
+
+def test_a_failed_export_leaves_what_was_there(tmp_path, monkeypatch):
+    import tensorflow as tf
+
+    from t2t_ext.serving import export
+
+    export.export(fake_translator(tf.strings.upper), tmp_path)
+    before = (tmp_path / "1" / "saved_model.pb").read_bytes()
+
+    def fail(*arguments):
+        raise RuntimeError("no")
+
+    monkeypatch.setattr(export, "_write_warmup_requests", fail)
+    for version in (1, 2):
+        with pytest.raises(RuntimeError, match="no"):
+            export.export(fake_translator(tf.strings.lower), tmp_path, version=version, overwrite=True)
+    assert [path.name for path in tmp_path.iterdir()] == ["1"]
+    assert (tmp_path / "1" / "saved_model.pb").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--export_dir={exports}"], "--overwrite"),
+        (["--export_dir={exports}", "--export_version=0"], "at least 1"),
+        (["--output_dir={exports}"], "not a run"),
+        (["--checkpoint_path=7"], "7"),
+        (["--decode_hparams=alpha=x"], "alpha"),
+        (["--as_text"], "--as_text is no flag"),
+    ],
+)
+def test_command_errors(exported, tiny_run, capsys, flags, message):
+    given = [flag.format(exports=exported.parent) for flag in flags]
+    assert exporter.main([f"--output_dir={tiny_run.path}", *given]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("error: ")
+    assert error.count("\n") == 1
+    assert message in error
+    assert [path.name for path in exported.parent.iterdir()] == ["40"]
+
+
+def test_destination_errors(tmp_path):
+    from t2t_ext.serving.versions import check_destination
+
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match="is a file"):
+        check_destination(tmp_path / "file", 1)
+    with pytest.raises(UserError, match="positive integer"):
+        check_destination(tmp_path, 0)
+    (tmp_path / "3").mkdir()
+    with pytest.raises(UserError, match="exists already"):
+        check_destination(tmp_path, 3)
+    assert check_destination(tmp_path, 3, overwrite=True) == tmp_path / "3"

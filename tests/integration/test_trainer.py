@@ -1,0 +1,290 @@
+"""The trainer's command from end to end on a small parallel corpus: train, interrupt, resume, stop, wrong flags."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from t2t_ext.bin import avg_all, trainer
+from t2t_ext.errors import UserError
+from t2t_ext.persistence import checkpoints
+from t2t_ext.persistence.run_directory import RunDirectory
+from t2t_ext.training.config import TrainConfig
+
+HPARAMS = "num_hidden_layers=1,batch_size=400,learning_rate_warmup_steps=20,learning_rate_constant=0.5"
+
+
+@pytest.fixture(scope="module")
+def data_dir(toy_corpus, tmp_path_factory):
+    """The toy corpus as generated data."""
+    from t2t_ext import registry
+    from t2t_ext.data.generate import generate
+
+    directory = tmp_path_factory.mktemp("data")
+    files = {name: str(getattr(toy_corpus, name)) for name in
+             ("train_source", "train_target", "dev_source", "dev_target")}  # fmt: skip
+    problem = registry.problem("translate_parallel_text", **files)
+    generate(problem, directory, directory, vocab_size=340, num_processes=1, progress=False, say=lambda text: None)
+    return directory
+
+
+def flags(data, run, **more):
+    given = {
+        "problem": "translate_parallel_text",
+        "model": "transformer",
+        "hparams_set": "transformer_test",
+        "hparams": HPARAMS,
+        "data_dir": data,
+        "output_dir": run,
+        "train_steps": 24,
+        "local_eval_frequency": 12,
+        "log_step_count_steps": 6,
+        "decode_hparams": "beam_size=1",
+        "eval_bleu_sentences": 8,
+        **more,
+    }
+    return [f"--{name}={value}" for name, value in given.items() if value is not None]
+
+
+def in_process(data, run, **more):
+    """The same as a command would do, in this process: TensorFlow is imported only once."""
+    return trainer.main(flags(data, run, **more))
+
+
+def records(run):
+    """The log without what time decides."""
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    return [{k: v for k, v in line.items() if k not in ("seconds", "tokens_per_second")} for line in lines]
+
+
+def state(run):
+    path = checkpoints.latest(run)
+    return {
+        f"{group}/{name}": value
+        for group in ("model", "training")
+        for name, value in checkpoints.load_arrays(path, group).items()
+    }
+
+
+def assert_equal_runs(one, other):
+    expected, found = state(one), state(other)
+    assert expected.keys() == found.keys()
+    for name, value in expected.items():
+        np.testing.assert_array_equal(found[name], value, err_msg=name)
+    assert records(one) == records(other)
+
+
+@pytest.fixture(scope="module")
+def finished(data_dir, tmp_path_factory):
+    """A run of 24 steps."""
+    run = tmp_path_factory.mktemp("runs") / "finished"
+    assert in_process(data_dir, run) == 0
+    return run
+
+
+def test_a_run_holds_what_it_should(finished, capsys):
+    run = RunDirectory.open(finished)
+    assert run.config.training["train_steps"] == 24
+    assert run.config.random_seed == 1
+    assert [path.name for path in checkpoints.list_checkpoints(finished)] == [
+        "model.ckpt-00000012",
+        "model.ckpt-00000024",
+    ]
+    logged = records(finished)
+    assert [(r["kind"], r["step"]) for r in logged] == [
+        ("train", 6), ("train", 12), ("eval", 12), ("train", 18), ("train", 24), ("eval", 24)
+    ]  # fmt: skip
+    assert logged[4]["loss"] < logged[0]["loss"]
+    assert logged[0]["learning_rate"] == pytest.approx(0.5 * 6 / 20 * 20**-0.5 * 16**-0.5, rel=1e-5)
+    assert 0.5 < logged[0]["fill_rate"] <= 1
+    for record in logged:
+        if record["kind"] == "eval":
+            assert record["bleu_signature"].startswith("nrefs:1|case:mixed")
+            assert record["perplexity"] == pytest.approx(np.exp(record["nll"]))
+    best = max((r for r in logged if r["kind"] == "eval"), key=lambda r: (r["bleu"], -r["step"]))
+    kept = checkpoints.list_checkpoints(finished / "best")
+    assert [checkpoints.checkpoint_step(path) for path in kept] == [best["step"]]
+    assert checkpoints.read_info(kept[0]).metadata["bleu"] == best["bleu"]
+    assert any((finished / "tensorboard").iterdir())
+
+
+def test_a_finished_run_has_nothing_left_to_do(finished):
+    before = records(finished)
+    assert trainer.main([f"--output_dir={finished}"]) == 0
+    assert records(finished) == before
+
+
+def test_a_damaged_checkpoint_is_passed_over_and_done_again(finished, tmp_path, capsys):
+    """What was computed after the checkpoint before it is computed again: every array and logged number is the same."""
+    run = tmp_path / "run"
+    shutil.copytree(finished, run)
+    data = checkpoints.latest(run) / "model.data-00000-of-00001"
+    data.write_bytes(data.read_bytes()[:-1] + b"?")
+    assert trainer.main([f"--output_dir={run}"]) == 0
+    output = capsys.readouterr().err
+    assert "damaged" in output
+    assert "going on after step 12" in output
+    assert_equal_runs(finished, run)
+
+
+def test_an_evaluation_that_was_cut_off_is_made_up_for(finished, tmp_path):
+    run = tmp_path / "run"
+    shutil.copytree(finished, run)
+    log = run / "metrics.jsonl"
+    log.write_text("".join(log.read_text().splitlines(keepends=True)[:-1]))
+    shutil.rmtree(run / "best")
+    assert trainer.main([f"--output_dir={run}"]) == 0
+    assert_equal_runs(finished, run)
+    kept, expected = (checkpoints.list_checkpoints(path / "best") for path in (run, finished))
+    assert [path.name for path in kept] == [path.name for path in expected]
+
+
+def test_sigterm_saves_and_the_next_call_goes_on(data_dir, finished, tmp_path):
+    run = tmp_path / "run"
+    command = [sys.executable, "-m", "t2t_ext.bin.trainer", *flags(data_dir, run, train_steps=100000)]
+    log = tmp_path / "log"
+    with open(log, "w", encoding="utf-8") as stream:
+        process = subprocess.Popen(
+            command, stderr=stream, stdout=stream, env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "2"}
+        )
+    deadline = time.monotonic() + 120
+    while "step 6:" not in log.read_text() and time.monotonic() < deadline and process.poll() is None:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=120) == 143, log.read_text()
+    assert "stopped by SIGTERM" in log.read_text()
+    reached = checkpoints.checkpoint_step(checkpoints.latest(run))
+    assert reached > 5
+    if reached > 24:
+        pytest.skip("the machine was too slow to interrupt the run early")
+    assert trainer.main([f"--output_dir={run}", "--train_steps=24"]) == 0
+    assert_equal_runs(finished, run)
+
+
+def test_early_stopping(data_dir, tmp_path, capsys):
+    run = tmp_path / "run"
+    more = {"train_steps": 1000, "eval_early_stopping_steps": 12, "eval_early_stopping_metric_delta": 100.0,
+            "eval_bleu_sentences": -1, "best_checkpoint_metric": "loss", "keep_checkpoint_max": 1}  # fmt: skip
+    assert in_process(data_dir, run, **more) == 0
+    assert "early stopping: loss has not improved" in capsys.readouterr().err
+    assert [checkpoints.checkpoint_step(path) for path in checkpoints.list_checkpoints(run)] == [24]
+    assert trainer.main([f"--output_dir={run}"]) == 0
+    assert checkpoints.checkpoint_step(checkpoints.latest(run)) == 24
+
+
+def test_warm_start_begins_with_the_weights(data_dir, finished, tmp_path, capsys):
+    run = tmp_path / "run"
+    tiny = HPARAMS.replace("learning_rate_constant=0.5", "learning_rate_constant=1e-12")
+    assert in_process(data_dir, run, warm_start_from=finished, train_steps=1, hparams=tiny) == 0
+    assert "variables loaded as they are" in capsys.readouterr().err
+    expected = checkpoints.load_arrays(checkpoints.latest(finished))
+    for name, value in checkpoints.load_arrays(checkpoints.latest(run)).items():
+        np.testing.assert_allclose(value, expected[name], atol=1e-6)
+
+
+def test_averages_are_means(finished, capsys):
+    assert avg_all.main([f"--output_dir={finished}", "--n=2", "--rolling"]) == 0
+    assert "steps 12, 24" in capsys.readouterr().out
+    parts = [checkpoints.load_arrays(path) for path in checkpoints.list_checkpoints(finished)]
+    average = checkpoints.load_arrays(finished / "averaged" / "model.ckpt-00000024")
+    for name, value in average.items():
+        np.testing.assert_allclose(value, (parts[0][name] + parts[1][name]) / 2, atol=1e-7)
+    assert len(checkpoints.list_checkpoints(finished / "averaged")) == 2
+
+
+def test_from_python(data_dir, tmp_path):
+    import t2t_ext
+
+    config = TrainConfig(
+        output_dir=str(tmp_path / "run"),
+        problem="translate_parallel_text_rev",
+        model="transformer",
+        hparams_set="transformer_test",
+        hparams="num_hidden_layers=1,batch_size=400,ema_decay=0.9,parallel_slices=2,target_direction=r2l,precision=mixed_bfloat16",
+        data_dir=str(data_dir),
+        train_steps=2,
+        eval_bleu_sentences=4,
+    )
+    result = t2t_ext.train(config, quiet=True)
+    assert (result.step, result.stop_reason, result.finished) == (2, "train_steps", True)
+    assert result.evaluation["bleu"] == result.best.value
+    assert set(checkpoints.read_info(checkpoints.latest(tmp_path / "run")).groups) == {"model", "ema", "training"}
+    translations = t2t_ext.Translator.load(tmp_path / "run", decode_hparams="beam_size=1")(["die Katze ."])
+    assert len(translations) == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"problem": None}, "--problem"),
+        ({"problem": "translate_parallel_txt"}, "translate_parallel_text"),
+        ({"model": "transfromer"}, "'transformer'"),
+        ({"hparams_set": "transformer_tset"}, "transformer_test"),
+        ({"hparams": "batchsize=3"}, "batch_size"),
+        ({"data_dir": "/nowhere"}, "t2t_ext-datagen"),
+        ({"eval_early_stopping_metric": "blue"}, "bleu"),
+        ({"distribution": "multi_worker_mirrored"}, "TF_CONFIG"),
+        ({"xla_compile": True}, "batch_shapes=static"),
+        ({"warm_start_from": "/nowhere/at/all"}, "warm_start_from"),
+        ({"decode_hparams": "beam=3"}, "beam_size"),
+        ({"schedule": "train"}, "--schedule"),
+    ],
+)
+def test_wrong_flags_are_one_line_and_leave_nothing(data_dir, tmp_path, capsys, changes, message):
+    run = tmp_path / "run"
+    assert in_process(data_dir, run, **changes) == 2
+    error = capsys.readouterr().err.strip().splitlines()[-1]
+    assert error.startswith("error: ")
+    assert message in error
+    assert not run.exists()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"random_seed": 5}, "random_seed: 1 is stored, 5 is given"),
+        ({"hparams": "hidden_size=32"}, "hparams.hidden_size: 16 is stored, 32 is given"),
+        ({"hparams_set": "transformer_tiny"}, "hparams_set: 'transformer_test' is stored, 'transformer_tiny' is given"),
+        ({"problem": "translate_parallel_text_rev"}, "problem: "),
+    ],
+)
+def test_another_value_than_the_stored_is_shown(data_dir, finished, capsys, changes, message):
+    assert trainer.main([f"--output_dir={finished}", *(f"--{n}={v}" for n, v in changes.items())]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_single_cycle_is_checked_before_anything_is_written(data_dir, tmp_path):
+    config = TrainConfig(
+        output_dir=str(tmp_path / "run"),
+        problem="translate_parallel_text",
+        model="transformer",
+        hparams_set="transformer_test",
+        hparams="learning_rate_schedule=constant*single_cycle_cos_decay",
+        data_dir=str(data_dir),
+        train_steps=10,
+    )
+    from t2t_ext.training import train
+
+    with pytest.raises(UserError, match="single_cycle_cos_decay"):
+        train(config, quiet=True)
+    assert not (tmp_path / "run").exists()
+
+
+def test_explain_and_describe(finished, capsys):
+    assert trainer.main(["--explain", "--hparams_set=transformer_test", "--hparams=batch_size=7"]) == 0
+    line = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("batch_size "))
+    assert line.split()[1:3] == ["7", "flag"]
+    assert trainer.main(["--describe", f"--output_dir={finished}"]) == 0
+    text = capsys.readouterr().out
+    weights = checkpoints.load_arrays(checkpoints.latest(finished))
+    assert f"{sum(value.size for value in weights.values()):,}" in text
+    assert all(name in text for name in weights)
+    assert trainer.main(["--describe", "--model=transformer", "--hparams_set=transformer_test",
+                         "--problem=translate_parallel_text"]) == 0  # fmt: skip
+    assert "8,192" in capsys.readouterr().out

@@ -1,0 +1,105 @@
+"""The client's wire format against TF Serving's own message classes; it loads no TensorFlow."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from t2t_ext.bin import query_server
+from t2t_ext.errors import UserError
+from t2t_ext.serving import client, protocol
+
+
+@pytest.fixture(scope="module")
+def predict_pb2():
+    return pytest.importorskip("tensorflow_serving.apis.predict_pb2")
+
+
+def test_request_is_tf_servings(predict_pb2):
+    import tensorflow as tf
+
+    data = protocol.predict_request("name", "nbest", {"inputs": ["a", "", "ü☃"], "targets": []}, version=7)
+    request = predict_pb2.PredictRequest.FromString(data)
+    assert request.model_spec.name == "name"
+    assert request.model_spec.signature_name == "nbest"
+    assert request.model_spec.version.value == 7
+    assert tf.make_ndarray(request.inputs["inputs"]).tolist() == [b"a", b"", "ü☃".encode()]
+    assert tf.make_ndarray(request.inputs["targets"]).shape == (0,)
+    data = protocol.predict_request("name", "nbest", {"inputs": ["a"]})
+    assert not predict_pb2.PredictRequest.FromString(data).model_spec.HasField("version")
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.array([["a", "ü"], ["", "d"]], object),
+        np.array([1.5, -2.25, 3.0], np.float32),
+        np.full([2, 3], 0.5, np.float32),
+        np.arange(6, dtype=np.int32).reshape(3, 2),
+        np.array([[True, False]]),
+        np.array(["one"], object),
+        np.zeros([0], np.float32),
+    ],
+)
+def test_response_is_tf_servings(predict_pb2, array):
+    import tensorflow as tf
+
+    as_fields = tf.make_tensor_proto(array)
+    values = [as_fields]
+    if array.dtype != object:
+        # Servers send numbers as bytes (tensor_content).
+        content = type(as_fields)(dtype=as_fields.dtype, tensor_shape=as_fields.tensor_shape)
+        content.tensor_content = array.tobytes()
+        values.append(content)
+    for value in values:
+        response = predict_pb2.PredictResponse(outputs={"x": value, "y": tf.make_tensor_proto(["z"])})
+        found = protocol.parse_predict_response(response.SerializeToString())
+        assert found == {"x": array.tolist(), "y": ["z"]}
+
+
+def test_repeated_last_value(predict_pb2):
+    response = predict_pb2.PredictResponse()
+    tensor = response.outputs["x"]
+    tensor.dtype = protocol.DT_FLOAT
+    tensor.tensor_shape.dim.add(size=3)
+    tensor.float_val.append(0.25)
+    assert protocol.parse_predict_response(response.SerializeToString()) == {"x": [0.25] * 3}
+
+
+def test_rest_url():
+    make = client.make_client
+    assert make("host:8501", "a/b", rest=True)._url() == "http://host:8501/v1/models/a%2Fb:predict"
+    versioned = make("https://host/prefix/", "m", version=3)
+    assert versioned._url() == "https://host/prefix/v1/models/m/versions/3:predict"
+    assert isinstance(make("host:8500", "m"), client.GrpcClient)
+
+
+@pytest.mark.parametrize("server", ["", "localhost", "localhost:port", "8500:", ":8500"])
+def test_bad_address(server, capsys):
+    with pytest.raises(UserError, match="is no address"):
+        client.make_client(server, "m")
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ([], "--server"),
+        (["--server=a:1", "--timeout_secs=0"], "must be positive"),
+        (["--server=a:1", "--problem=x"], "--problem is no flag of t2t_ext-query-server"),
+        (["--server=a:1", "--data_dir=x"], "--data_dir is no flag"),
+    ],
+)
+def test_command_errors(flags, message, capsys):
+    assert query_server.main(flags) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_needs_no_tensorflow():
+    code = (
+        "import sys; from t2t_ext.bin import query_server, bleu; from t2t_ext.serving import client; "
+        "client.make_client('localhost:1', 'm', rest=True); client.make_client('localhost:1', 'm'); "
+        "from t2t_ext.serving import protocol; protocol.predict_request('m', 's', {'inputs': ['a']}); "
+        "sys.exit('tensorflow' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
