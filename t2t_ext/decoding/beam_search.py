@@ -291,12 +291,14 @@ def _is_done(ended: Ended, live: Live, limits: tf.Tensor, config: SearchConfig) 
 
 
 def _invariants(structure: Any, growing: bool = False) -> Any:
-    """Returns the shapes that loop variables keep; memories grow along axis 3."""
+    """Returns the shapes that loop variables keep: all but the batch; memories grow along axis 3."""
     if isinstance(structure, dict):
         return {key: _invariants(value, growing or key == "memories") for key, value in structure.items()}
     if isinstance(structure, list | tuple):
         return type(structure)(_invariants(value, growing) for value in structure)
     shape = structure.shape.as_list()
+    if shape:
+        shape[0] = None
     if growing:
         shape[3] = None
     return tf.TensorShape(shape)

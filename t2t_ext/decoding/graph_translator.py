@@ -118,7 +118,7 @@ class GraphTranslator(tf.Module):
         hparams = self.decode_hparams
         lengths = tf.reduce_sum(tf.cast(tf.not_equal(ids, PAD_ID), tf.int32), axis=1) - 1
         if hparams.length_limit == "extra":
-            limits = lengths + hparams.extra_length
+            limits = lengths + 1 + hparams.extra_length  # T2T counts the source with its EOS
         else:
             limits = tf.cast(hparams.max_length_ratio * tf.cast(lengths, tf.float32), tf.int32)
             limits += hparams.max_length_offset

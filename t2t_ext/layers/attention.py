@@ -133,7 +133,7 @@ class SelfAttention(_Attention):
         query, keys, values = self.project(x)
         return self.attend(query, keys, values, mask, training)
 
-    def weights(self, x: tf.Tensor, mask: tf.Tensor | None) -> tf.Tensor:
+    def distributions(self, x: tf.Tensor, mask: tf.Tensor | None) -> tf.Tensor:
         """Returns the attention distributions float [B, H, T, T] for float [B, T, D]."""
         query, keys, _ = self.project(x)
         return attention_weights(query, keys, mask, self.scale)
@@ -191,7 +191,7 @@ class SourceAttention(_Attention):
         keys, values = self.memory(view)
         return self.attend(split_heads(self.query(x), self.heads), keys, values, mask, training)
 
-    def weights(self, x: tf.Tensor, view: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+    def distributions(self, x: tf.Tensor, view: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
         """Returns the attention distributions float [B, H, T, S] for float [B, T, D]."""
         keys, _ = self.memory(view)
         return attention_weights(split_heads(self.query(x), self.heads), keys, mask, self.scale)

@@ -53,7 +53,7 @@ class EncoderLayer(Layer):
         """Transforms float [B, S, D] under mask bool [B, 1, 1, S]."""
         y = self.mixer_frame.before(x)
         if record is not None:
-            record.weights[f"encoder/{self.name}/{self.mixer.name}"] = self.mixer.weights(y, mask)
+            record.weights[f"encoder/{self.name}/{self.mixer.name}"] = self.mixer.distributions(y, mask)
         x = self.mixer_frame.after(x, self.mixer(y, mask, training=training), training)
         y = self.feed_forward(self.feed_forward_frame.before(x), training=training)
         return self.feed_forward_frame.after(x, y, training)
@@ -107,11 +107,11 @@ class DecoderLayer(Layer):
         """
         y = self.mixer_frame.before(x)
         if record is not None:
-            record.weights[f"decoder/{self.name}/{self.mixer.name}"] = self.mixer.weights(y, mask)
+            record.weights[f"decoder/{self.name}/{self.mixer.name}"] = self.mixer.distributions(y, mask)
         x = self.mixer_frame.after(x, self.mixer(y, mask, training=training), training)
         y = self.source_attention_frame.before(x)
         if record is not None:
-            record.weights[f"decoder/{self.name}/source_attention"] = self.source_attention.weights(
+            record.weights[f"decoder/{self.name}/source_attention"] = self.source_attention.distributions(
                 y, view, source_mask
             )
         y = self.source_attention(y, view, source_mask, training=training)

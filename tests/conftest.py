@@ -1,0 +1,150 @@
+"""What all tests share: quiet TensorFlow on two threads, and a tiny corpus, encoder, run and translator.
+
+The fixtures import the toolkit only when a test asks for them, so that tests of the parts
+without TensorFlow do not wait for it.
+"""
+
+import dataclasses
+import os
+import pathlib
+import random
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+os.environ.setdefault("TF_NUM_INTRAOP_THREADS", "2")
+os.environ.setdefault("TF_NUM_INTEROP_THREADS", "2")
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+
+import pytest
+
+_WORDS = {
+    "the": "die", "red": "rote", "green": "grüne", "old": "alte", "small": "kleine", "new": "neue",
+    "cat": "Katze", "lamp": "Lampe", "door": "Tür", "street": "Straße", "city": "Stadt", "flower": "Blume",
+    "sees": "sieht", "finds": "findet", "paints": "malt", "loves": "liebt",
+    "today": "heute", "often": "oft", "here": "hier", "there": "dort",
+}  # fmt: skip
+_NAMES = list(_WORDS)
+
+
+def toy_pairs(count, seed):
+    """`count` pairs of English-like and German-like sentences, translated word by word; a function of the seed."""
+    rng = random.Random(seed)
+    noun_phrase = lambda: ["the", *rng.sample(_NAMES[1:6], rng.randint(0, 2)), rng.choice(_NAMES[6:12])]  # noqa: E731
+    pairs = []
+    for _ in range(count):
+        words = [*noun_phrase(), rng.choice(_NAMES[12:16]), *noun_phrase(), *rng.sample(_NAMES[16:], rng.randint(0, 2))]
+        pairs.append((" ".join(words) + " .", " ".join(_WORDS[word] for word in words) + " ."))
+    return pairs
+
+
+@dataclasses.dataclass(frozen=True)
+class ToyCorpus:
+    """Paths of the toy corpus's files, one sentence a line."""
+
+    train_source: pathlib.Path
+    train_target: pathlib.Path
+    dev_source: pathlib.Path
+    dev_target: pathlib.Path
+    train: list[tuple[str, str]]
+    dev: list[tuple[str, str]]
+
+
+@pytest.fixture(scope="session")
+def toy_corpus(tmp_path_factory):
+    """A parallel corpus of 600 training and 24 development pairs, written as plain text."""
+    directory = tmp_path_factory.mktemp("toy_corpus")
+    parts = {"train": toy_pairs(600, seed=1), "dev": toy_pairs(24, seed=2)}
+    paths = {}
+    for split, pairs in parts.items():
+        for side, column in (("source", 0), ("target", 1)):
+            path = directory / f"{split}.{side}.txt"
+            path.write_text("".join(pair[column] + "\n" for pair in pairs), encoding="utf-8")
+            paths[f"{split}_{side}"] = path
+    return ToyCorpus(**paths, **parts)
+
+
+@pytest.fixture(scope="session")
+def tiny_encoder(toy_corpus):
+    """A SentencePiece encoder of the toy corpus, both languages together."""
+    from t2t_ext.data import text_encoder
+
+    texts = [text for pair in toy_corpus.train for text in pair]
+    return text_encoder.train_subword_encoder(texts, vocab_size=340)
+
+
+@pytest.fixture(scope="session")
+def tiny_model(tiny_encoder):
+    """An untrained tiny Transformer over the tiny encoder's vocabulary whose translations vary in words and length."""
+    import numpy as np
+    from random_weights import random_arrays
+
+    from t2t_ext import registry
+
+    size = tiny_encoder.vocab_size
+    hparams = registry.hparams("transformer_test").replace(shared_embedding_and_softmax_weights=False)
+    model = registry.model("transformer")(hparams, source_vocab_size=size, target_vocab_size=size)
+    model.build()
+    arrays = random_arrays(model, seed=3, scale=2.0)
+    # Subwords of more than a byte are likelier, and EOS is so in some contexts: lengths from 1 to the limit.
+    bias = arrays["decoder/final_norm/bias"]
+    arrays["softmax/embeddings"][267:] += 3.0 * bias / np.dot(bias, bias)
+    arrays["softmax/embeddings"][1] *= 1.5
+    model.assign(arrays)
+    return model
+
+
+@pytest.fixture(scope="session")
+def make_translator(tiny_model, tiny_encoder):
+    """Function (decode hparams as keywords) -> a Translator of the tiny model."""
+    from t2t_ext.decoding.translator import Translator
+    from t2t_ext.hyperparameters import DecodeHParams
+
+    def make(target_direction="l2r", **decode_hparams):
+        return Translator(tiny_model, tiny_encoder, tiny_encoder, DecodeHParams(**decode_hparams), target_direction)
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def tiny_translator(make_translator):
+    """The tiny model's Translator with a beam of 4."""
+    return make_translator(beam_size=4, batch_size=32)
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainedRun:
+    """A run that was really trained, with the data it was trained on."""
+
+    directory: pathlib.Path
+    data_dir: pathlib.Path
+    tmp_dir: pathlib.Path
+    result: object  # t2t_ext.training.loop.TrainResult
+
+
+@pytest.fixture(scope="session")
+def trained_run(toy_corpus, tmp_path_factory):
+    """A tiny Transformer, trained for 60 steps on the toy corpus, with two checkpoints; tests do not change it."""
+    from t2t_ext import registry
+    from t2t_ext.data.generate import generate
+    from t2t_ext.training.config import TrainConfig
+    from t2t_ext.training.loop import train
+
+    root = tmp_path_factory.mktemp("trained_run")
+    files = ("train_source", "train_target", "dev_source", "dev_target")
+    options = {name: str(getattr(toy_corpus, name)) for name in files}
+    problem = registry.problem("translate_parallel_text", **options)
+    generate(problem, root / "data", root / "tmp", vocab_size=340, num_shards=2, num_processes=1, progress=False)
+    config = TrainConfig(
+        output_dir=str(root / "run"),
+        problem="translate_parallel_text",
+        problem_options=options,
+        model="transformer",
+        hparams_set="transformer_test",
+        hparams="batch_size=512,hidden_size=32,filter_size=64,learning_rate_warmup_steps=30,max_length=64",
+        data_dir=str(root / "data"),
+        random_seed=1,
+        train_steps=60,
+        local_eval_frequency=30,
+        log_step_count_steps=10,
+        eval_bleu_sentences=8,
+    )
+    return TrainedRun(root / "run", root / "data", root / "tmp", train(config, quiet=True))

@@ -1,0 +1,117 @@
+"""What the contract suite runs over: every registered model with tiny hparams, and how to build and drive it.
+
+A new model adds a row to `SETTINGS`; the suite fails until it does.
+"""
+
+import dataclasses
+import functools
+
+import numpy as np
+from random_weights import random_arrays
+
+VOCAB = 24
+
+# Model -> name of the setting -> (hparams set, overrides). The first setting of a model is exported, too.
+SETTINGS = {
+    "transformer": {
+        "pre_norm": ("transformer_test", ""),
+        "post_norm": (
+            "transformer_test",
+            "layer_preprocess_sequence=none,layer_postprocess_sequence=dan,ffn_activation=swiglu,projection_bias=true,"
+            "shared_embedding_and_softmax_weights=false,num_encoder_layers=1,num_decoder_layers=3,"
+            "attention_key_channels=8,attention_value_channels=24,pos_encoding=interleaved",
+        ),
+    },
+}
+POLICIES = ("float32", "mixed_bfloat16", "mixed_float16")
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """A registered model in one setting."""
+
+    model: str
+    setting: str
+
+    def __str__(self):
+        return f"{self.model}-{self.setting}"
+
+    def hparams(self, precision="float32"):
+        """The setting's hparams in a dtype policy."""
+        from t2t_ext import registry
+
+        name, overrides = SETTINGS[self.model][self.setting]
+        hparams = registry.hparams(name)
+        return (hparams.override(overrides) if overrides else hparams).replace(precision=precision)
+
+
+CASES = [Case(model, setting) for model, settings in SETTINGS.items() for setting in settings]
+
+
+def new_model(case, precision="float32", vocab=VOCAB):
+    """A built model with its initial weights."""
+    from t2t_ext import registry
+
+    model = registry.model(case.model)(case.hparams(precision), source_vocab_size=vocab, target_vocab_size=vocab)
+    model.build()
+    return model
+
+
+@functools.cache
+def model_of(case, precision="float32"):
+    """A model of random weights, the same in every policy; tests do not change it."""
+    model = new_model(case, precision)
+    model.assign(random_arrays(model, seed=1))
+    return model
+
+
+def sentences(rows, length, seed, shortest=2, vocab=VOCAB):
+    """Random ids int32 [rows, length]: words, EOS, PAD; the first row has the full length."""
+    rng = np.random.default_rng(seed)
+    ids = np.zeros([rows, length], np.int32)
+    for row in range(rows):
+        n = length if row == 0 else rng.integers(shortest, length + 1)
+        ids[row, : n - 1] = rng.integers(5, vocab, n - 1)
+        ids[row, n - 1] = 1
+    return ids
+
+
+def logits_of(model, inputs, targets, training=False):
+    """The logits float32 [B, T, V] as an array."""
+    return model(inputs, targets, training=training).numpy()
+
+
+def drive(model, inputs, steps, beams, seed):
+    """Feeds random tokens step by step; at every step the hypotheses of a sentence are shuffled, some twice, some not.
+
+    Args:
+      model: A built model.
+      inputs: int32 [B, S].
+      steps: How many.
+      beams: K.
+      seed: Of tokens and parents.
+
+    Yields:
+      logits [B, K, V] and the tokens of every hypothesis before them, int32 [B, K, t].
+    """
+    rng = np.random.default_rng(seed)
+    batch = len(inputs)
+    past = np.zeros([batch, beams, 0], np.int32)
+    columns = np.zeros([batch, beams, 0], np.int32)
+    parents = np.tile(np.arange(beams, dtype=np.int32), [batch, 1])
+    ids = np.zeros([batch, beams], np.int32)
+    state = model.start(inputs)
+    for t in range(steps):
+        if t > 0:
+            parents = rng.integers(0, beams, [batch, beams]).astype(np.int32)
+            ids = rng.integers(5, VOCAB, [batch, beams]).astype(np.int32)
+            chosen = parents[:, :, np.newaxis]
+            past = np.concatenate([np.take_along_axis(past, chosen, axis=1), ids[:, :, np.newaxis]], axis=2)
+            columns = np.take_along_axis(columns, chosen, axis=1)
+        own = np.broadcast_to(t * beams + np.arange(beams, dtype=np.int32), [batch, beams])
+        columns = np.concatenate([columns, own[:, :, np.newaxis]], axis=2)
+        visible = np.zeros([batch, beams, (t + 1) * beams], bool)
+        np.put_along_axis(visible, columns, True, axis=2)
+        one = [part[:, np.newaxis] for part in (ids, visible, parents)]
+        logits, state = model.step(one[0], one[1], None, one[2], state)
+        yield logits.numpy()[:, 0], past

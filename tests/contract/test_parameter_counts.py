@@ -1,0 +1,98 @@
+"""The registered Transformer sets have as many parameters as their equations say."""
+
+import pytest
+
+# Counted by hand for a joint vocabulary of 32,768 (embeddings shared with the softmax) from Vaswani et al. (2017),
+# section 3. transformer_base: an encoder layer has 4 x 512^2 (attention without biases) + 2 x 512 x 2048 + 2048 + 512
+# (feed-forward) + 2 x 2 x 512 (norms) = 3,150,336; a decoder layer has 8 x 512^2 + the same + 3 x 2 x 512 = 4,199,936;
+# six of each, two last norms of 1,024, the embeddings and 32 target spaces:
+BY_HAND = {
+    "transformer_base": 6 * 3_150_336 + 6 * 4_199_936 + 2_048 + 32_768 * 512 + 32 * 512,
+    "transformer_base_v1": 6 * 3_150_336 + 6 * 4_199_936 + 32_768 * 512 + 32 * 512,  # post-norm: no last norms
+    "transformer_big": 6 * 12_592_128 + 6 * 16_788_480 + 4_096 + 32_768 * 1024 + 32 * 1024,
+}
+JOINT = 32_768
+
+
+def formula(hparams, source_vocab, target_vocab, joint):
+    """How many numbers a Transformer learns."""
+    d, f = hparams.hidden_size, hparams.filter_size
+    keys = hparams.attention_key_channels or d
+    values = hparams.attention_value_channels or d
+    biases = 1 if hparams.projection_bias else 0
+    attention = d * (keys + keys + values) + values * d + biases * (keys + keys + values + d)
+    gated = hparams.ffn_activation in ("glu", "geglu", "swiglu")
+    feed_forward = (2 if gated else 1) * (d * f + f) + f * d + d
+    norm = 2 * d
+    stacks = hparams.encoder_layers * (attention + feed_forward + 2 * norm)
+    stacks += hparams.decoder_layers * (2 * attention + feed_forward + 3 * norm)
+    if hparams.layer_preprocess_sequence == "n":
+        stacks += 2 * norm
+    if hparams.shared_embedding_and_softmax_weights:
+        tables = target_vocab + (0 if joint else source_vocab)
+    else:
+        tables = 2 * target_vocab + (0 if hparams.shared_embedding else source_vocab)
+    spaces = 32 if hparams.use_target_space_embedding else 0
+    return stacks + (tables + spaces) * d
+
+
+def counted(hparams, source_vocab, target_vocab, joint):
+    """The model's own count; in a graph, where variables are declared but never filled."""
+    import tensorflow as tf
+
+    from t2t_ext import registry
+
+    with tf.Graph().as_default():
+        model = registry.model("transformer")(
+            hparams, source_vocab_size=source_vocab, target_vocab_size=target_vocab, joint_vocabulary=joint
+        )
+        model.build()
+        return sum(row.parameters for row in model.describe())
+
+
+def transformer_sets():
+    """Names of the registered sets of the plain Transformer."""
+    from t2t_ext import registry
+    from t2t_ext.hyperparameters import TransformerHParams
+
+    return [name for name in registry.hparams_names() if type(registry.hparams(name)) is TransformerHParams]
+
+
+@pytest.mark.parametrize("name", BY_HAND)
+def test_counts_by_hand(name):
+    from t2t_ext import registry
+
+    hparams = registry.hparams(name)
+    assert formula(hparams, JOINT, JOINT, True) == BY_HAND[name]
+    assert counted(hparams, JOINT, JOINT, True) == BY_HAND[name]
+
+
+def test_every_registered_set():
+    from t2t_ext import registry
+
+    names = transformer_sets()
+    assert {"transformer_base", "transformer_iwslt_4layer"} <= set(names)
+    for name in names:
+        hparams = registry.hparams(name)
+        assert counted(hparams, 1000, 1000, True) == formula(hparams, 1000, 1000, True), name
+
+
+@pytest.mark.parametrize(
+    ("overrides", "source_vocab", "target_vocab", "joint"),
+    [
+        ("", 50, 70, False),
+        ("", 50, 50, False),
+        ("shared_embedding_and_softmax_weights=false", 50, 50, True),
+        ("shared_embedding_and_softmax_weights=false", 50, 70, False),
+        ("shared_embedding=true,shared_embedding_and_softmax_weights=false", 50, 50, True),
+        ("projection_bias=true,ffn_activation=geglu", 50, 50, True),
+        ("attention_key_channels=8,attention_value_channels=24,num_decoder_layers=1", 50, 50, True),
+        ("layer_preprocess_sequence=none,layer_postprocess_sequence=dan", 50, 50, True),
+    ],
+)
+def test_other_settings(overrides, source_vocab, target_vocab, joint):
+    from t2t_ext import registry
+
+    hparams = registry.hparams("transformer_test")
+    hparams = hparams.override(overrides) if overrides else hparams
+    assert counted(hparams, source_vocab, target_vocab, joint) == formula(hparams, source_vocab, target_vocab, joint)

@@ -1,0 +1,131 @@
+"""An independent beam search in plain Python, and the oracle that tries every sequence.
+
+Both know a model only as a function ``log_probs(prefix) -> [V]`` of one sentence
+(float64, normalised over the whole vocabulary); one sentence at a time, no batch.
+
+`beam_search` has tensor2tensor's semantics (the best ``2 * beam`` continuations of the live
+hypotheses; live and finished hypotheses in separate pools) with a limit and a stop
+for each sentence, and without symbols that may not be produced.
+"""
+
+import dataclasses
+import itertools
+import math
+
+EOS = 1
+NEVER = -math.inf
+
+
+@dataclasses.dataclass(frozen=True)
+class Found:
+    """A hypothesis: its ids (with EOS where it has one), log P, penalised score, and whether it ended with EOS."""
+
+    ids: tuple[int, ...]
+    log_prob: float
+    score: float
+    finished: bool
+
+    @property
+    def length(self):
+        """Generated tokens, EOS included."""
+        return len(self.ids)
+
+
+def penalty(length, alpha, kind="gnmt"):
+    """((5 + length) / 6)^alpha of Wu et al. (2016) eq. 14, or length^alpha."""
+    return ((5.0 + length) / 6.0) ** alpha if kind == "gnmt" else float(length) ** alpha
+
+
+def score_of(log_probs, ids):
+    """log P of a sequence by the chain rule."""
+    return sum(log_probs(tuple(ids[:t]))[token] for t, token in enumerate(ids))
+
+
+def all_sequences(vocab_size, limit, forbidden=(0,)):
+    """Every sequence that ends with its only EOS in at most `limit` tokens, and those of `limit` tokens without EOS."""
+    words = [v for v in range(vocab_size) if v != EOS and v not in forbidden]
+    for length in range(1, limit + 1):
+        for body in itertools.product(words, repeat=length - 1):
+            yield (*body, EOS)
+    yield from itertools.product(words, repeat=limit)
+
+
+def brute_force(log_probs, *, vocab_size, limit, alpha, kind="gnmt", forbidden=(0,)):
+    """All hypotheses, the best first: the finished by penalised score, and separately the unfinished."""
+    finished, unfinished = [], []
+    for ids in all_sequences(vocab_size, limit, forbidden):
+        log_prob = score_of(log_probs, ids)
+        found = Found(ids, log_prob, log_prob / penalty(len(ids), alpha, kind), ids[-1] == EOS)
+        (finished if found.finished else unfinished).append(found)
+    return _ranked(finished), _ranked(unfinished)
+
+
+def _ranked(found):
+    return sorted(found, key=lambda f: f.score, reverse=True)
+
+
+def _grow(live, log_probs, forbidden, count):
+    """The `count` best continuations (ids, log P) of the live hypotheses of one direction."""
+    grown = []
+    for rank, (ids, log_prob) in enumerate(live):
+        step = log_probs(ids, rank)
+        grown += [((*ids, v), log_prob + step[v]) for v in range(len(step)) if v not in forbidden]
+    return sorted(grown, key=lambda g: g[1], reverse=True)[:count]
+
+
+def beam_search(log_probs, *, limit, beam, alpha, kind="gnmt", forbidden=(0,), wanted=1):
+    """The search of one sentence in one direction; see `search_directions`."""
+    return search_directions(
+        [lambda own, partner: log_probs(own)],
+        limit=limit, beam=beam, alpha=alpha, kind=kind, forbidden=forbidden, wanted=wanted,
+    )  # fmt: skip
+
+
+def search_directions(log_probs, *, limit, beam, alpha, kind="gnmt", forbidden=(0,), wanted=1):
+    """The search of one sentence.
+
+    Args:
+      log_probs: for each direction (one or two) a function (own prefix, partner's prefix) -> [V] log-probabilities;
+        the partner is the other direction's live hypothesis of the same rank.
+      limit: the longest hypothesis, EOS included.
+      beam: live hypotheses of all directions together, and room in the finished pool, which they share.
+      alpha: exponent of the length penalty.
+      kind: "gnmt" or "len_power".
+      forbidden: ids that are never produced.
+      wanted: how many hypotheses the caller wants; the search stops when that many are safe.
+
+    Returns:
+      Up to `beam` hypotheses, the best first. Those that the limit cut follow all finished ones, by penalised score.
+    """
+    width = beam // len(log_probs)
+    live = [[((), 0.0)] for _ in log_probs]
+    finished = []
+    for t in range(1, limit + 1):
+        grown = []
+        for direction, function in enumerate(log_probs):
+            partners = [ids for ids, _ in live[direction - 1]]
+
+            def ask(own, rank, function=function, partners=partners):
+                return function(own, partners[min(rank, len(partners) - 1)])
+
+            grown.append(_grow(live[direction], ask, forbidden, 2 * width))
+        ended = [Found(i, lp, lp / penalty(t, alpha, kind), True) for side in grown for i, lp in side if i[-1] == EOS]
+        finished = _ranked(finished + ended)[:beam]
+        live = [[(i, lp) for i, lp in side if i[-1] != EOS][:width] for side in grown]
+        alive = [lp for side in live for _, lp in side]
+        if not alive:
+            return finished
+        if len(finished) >= wanted and finished[wanted - 1].score >= max(alive) / penalty(limit, alpha, kind):
+            return finished
+    left = [Found(i, lp, lp / penalty(limit, alpha, kind), False) for side in live for i, lp in side]
+    return (finished + _ranked(left))[:beam]
+
+
+def greedy(log_probs, *, limit, alpha, kind="gnmt", forbidden=(0,)):
+    """The most probable token at every step, until it is EOS."""
+    ids, log_prob = (), 0.0
+    while len(ids) < limit and EOS not in ids:
+        step = log_probs(ids)
+        best = max((v for v in range(len(step)) if v not in forbidden), key=lambda v: step[v])
+        ids, log_prob = (*ids, best), log_prob + step[best]
+    return Found(ids, log_prob, log_prob / penalty(len(ids), alpha, kind), EOS in ids)
