@@ -1,0 +1,165 @@
+"""``t2t_ext-trainer``: trains a model, or goes on with a run."""
+
+import argparse
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from t2t_ext import registry
+from t2t_ext.bin import _flag_groups
+from t2t_ext.bin._flags import FlagParser, configure_threads, run_main
+from t2t_ext.errors import UserError
+from t2t_ext.hyperparameters import HParams, resolve_hparams
+from t2t_ext.persistence.run_directory import RunDirectory
+from t2t_ext.training import setup_run
+from t2t_ext.training.config import TrainConfig, TrainingSettings
+
+EXAMPLES = """\
+  t2t_ext-trainer --problem=translate_ende_cldr --model=transformer --hparams_set=transformer_small
+      --hparams="batch_size=2048,learning_rate_warmup_steps=1000" --data_dir=data --output_dir=RUN
+      --train_steps=2000 --local_eval_frequency=500 --generate_data
+  t2t_ext-trainer --output_dir=RUN --train_steps=4000     # goes on with what is stored"""
+
+_EXIT_INTERRUPTED = 130  # after SIGINT, as shells have it
+
+
+def build_parser() -> FlagParser:
+    """Returns the parser of the command's flags."""
+    parser = FlagParser(
+        "t2t_ext-trainer",
+        "Trains a model; started again on the same --output_dir it goes on where it stopped, with what is stored there "
+        "in place of flags that are not given.",
+        examples=EXAMPLES,
+    )
+    _flag_groups.add_registry_flags(parser)
+    _flag_groups.add_problem_flags(parser)
+    _flag_groups.add_hparams_flags(parser)
+    _flag_groups.add_training_flags(parser)
+    _flag_groups.add_data_generation_flags(parser)
+    _flag_groups.add_machine_flags(parser)
+    _flag_groups.add_thread_flags(parser)
+    return parser
+
+
+def run(argv: Sequence[str] | None = None) -> int:
+    """Trains as the flags say; returns the exit status.
+
+    Raises:
+      UserError: A flag is missing or wrong, or training cannot go on.
+    """
+    args = build_parser().parse_args(argv)
+    if args.explain:
+        hparams, origins = _hparams(args)
+        rows = hparams.explain(origins)
+        _print_table([("hparam", "value", "origin", "meaning"), *((r.name, r.value, r.origin, r.help) for r in rows)])
+        return 0
+    if args.describe:
+        _describe(args)
+        return 0
+    config = train_config(args, sys.argv[1:] if argv is None else argv)
+    resolved = setup_run.resolve(config)
+    if args.generate_data:
+        from t2t_ext.bin._generation import generate_from_flags
+
+        args.data_dir = resolved.config.data_dir
+        generate_from_flags(args, resolved.config.problem)
+    _configure_threads(args, resolved.hparams)
+    from t2t_ext.training.loop import train
+
+    result = train(config)
+    if result.finished:
+        return 0
+    return _EXIT_INTERRUPTED if result.stop_reason == "SIGINT" else resolved.settings.preempted_exit_code
+
+
+def train_config(args: argparse.Namespace, command: Sequence[str]) -> TrainConfig:
+    """Returns what the flags ask for; flags that were not given are None."""
+
+    def given(name: str) -> Any:
+        return getattr(args, name) if name in args.given else None
+
+    names = ("problem", "model", "hparams_set", "data_dir", "t2t_usr_dir", "random_seed", "warm_start_from")
+    return TrainConfig(
+        output_dir=args.output_dir,
+        problem_options=_flag_groups.problem_options(args),
+        hparams=args.hparams,
+        train_command=tuple(command),
+        **{name: given(name) for name in (*names, *TrainingSettings.names())},
+    )
+
+
+def _configure_threads(args: argparse.Namespace, hparams: HParams) -> None:
+    inter_op, intra_op = args.inter_op_parallelism_threads, args.intra_op_parallelism_threads
+    if (
+        hparams.parallel_slices > 1
+        and not {"inter_op_parallelism_threads", "intra_op_parallelism_threads"} & args.given
+    ):
+        # Slices side by side on one thread each use a CPU better than one slice on several.
+        inter_op, intra_op = max(hparams.parallel_slices, os.cpu_count() or 1), 1
+    configure_threads(inter_op, intra_op)
+
+
+def _hparams(args: argparse.Namespace) -> tuple[HParams, Any]:
+    """Returns the hparams that a run with these flags would have, and their origins."""
+    if args.output_dir and RunDirectory.exists(args.output_dir):
+        resolved = setup_run.resolve(train_config(args, ()))
+        return resolved.hparams, resolved.config.origins
+    if not args.hparams_set:
+        raise UserError("Say which hparams: --hparams_set=NAME (--registry_help lists all), or --output_dir=RUN.")
+    resolved = resolve_hparams(args.hparams_set, args.hparams)
+    return resolved.hparams, resolved.origins
+
+
+def _describe(args: argparse.Namespace) -> None:
+    """Prints the parts of the model with shapes and parameters."""
+    hparams, _ = _hparams(args)
+    if args.output_dir and RunDirectory.exists(args.output_dir):
+        stored = RunDirectory.open(args.output_dir)
+        model_name, sizes = stored.config.model, [encoder.vocab_size for encoder in stored.text_encoders()]
+        joint = len(set(stored.config.vocabularies.values())) == 1
+    else:
+        if not args.model or not args.problem:
+            raise UserError("--describe needs --model and --problem (for the vocabulary's size), or --output_dir=RUN.")
+        model_name = args.model
+        sizes, joint = _vocabulary_sizes(args)
+    model = registry.model(model_name)(
+        hparams, source_vocab_size=sizes[0], target_vocab_size=sizes[1], joint_vocabulary=joint
+    )
+    model.build()
+    rows = model.describe()
+    _print_table(
+        [
+            ("variable", "part", "shape", "type", "parameters"),
+            *((r.path, r.part, " x ".join(map(str, r.shape)), r.dtype, f"{r.parameters:,}") for r in rows),
+            ("all", "", "", "", f"{sum(r.parameters for r in rows):,}"),
+        ]
+    )
+
+
+def _vocabulary_sizes(args: argparse.Namespace) -> tuple[list[int], bool]:
+    """Returns the sizes of source and target vocabulary, and whether they are one."""
+    from t2t_ext.data.generated import GeneratedData
+
+    problem = registry.problem(args.problem, **_flag_groups.problem_options(args))
+    if args.data_dir:
+        encoders = GeneratedData.open(problem, args.data_dir).text_encoders()
+        return [encoder.vocab_size for encoder in encoders], encoders[0].sha256 == encoders[1].sha256
+    print(f"No --data_dir: the vocabulary is taken to have {problem.approx_vocab_size:,} subwords.")
+    return [problem.approx_vocab_size] * 2, problem.joint_vocab
+
+
+def _print_table(rows: Iterable[Sequence[Any]]) -> None:
+    cells = [[str(cell) for cell in row] for row in rows]
+    widths = [max(len(row[column]) for row in cells) for column in range(len(cells[0]))]
+    for row in cells:
+        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command; returns the exit status."""
+    return run_main(lambda: run(argv))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,154 @@
+"""What a training run is asked for: ``TrainConfig``. This module imports no TensorFlow."""
+
+import dataclasses
+import types
+import typing
+from collections.abc import Mapping
+from typing import Any
+
+from t2t_ext.errors import UserError, suggest
+
+# Metrics of the dev set that a run logs -> whether smaller is better.
+EVAL_METRICS = {"loss": True, "nll": True, "perplexity": True, "accuracy": False, "bleu": False}
+
+DEFAULT_RANDOM_SEED = 1
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TrainingSettings:
+    """Settings that may change when a run is resumed: they do not alter what an update computes.
+
+    Attributes:
+      train_steps: Updates of the whole run. linear_decay and single_cycle_cos_decay end there.
+      local_eval_frequency: Steps between evaluations; a checkpoint is saved with each.
+      log_step_count_steps: Steps between lines of the log; the device is read only then.
+      keep_checkpoint_max: Checkpoints kept in RUN/checkpoints; 0 keeps all.
+      decode_hparams: Search settings of the dev set's BLEU, as ``--decode_hparams`` of the decoder.
+      eval_bleu_sentences: Dev sentences that are translated for BLEU, from the first on; 0 = all, -1 = no BLEU.
+      best_checkpoint_metric: Metric of the dev set by which the best checkpoint is kept in RUN/best.
+      eval_early_stopping_metric: Metric of the dev set that early stopping watches.
+      eval_early_stopping_metric_delta: Least change of the metric that counts as better.
+      eval_early_stopping_metric_minimize: Whether smaller is better; empty (None): as the metric is defined.
+      eval_early_stopping_steps: Steps without improvement after which training stops; 0 = never.
+      max_skipped_steps: Steps in a row with gradients that are not finite after which training stops.
+      preempted_exit_code: Exit status of the command after SIGTERM, so that a scheduler starts it again.
+      deterministic: Use deterministic operations only (TensorFlow's enable_op_determinism).
+      distribution: Where to compute: auto, one_device, mirrored, multi_worker_mirrored (TF_CONFIG), tpu.
+      tpu: Name or address of the TPU; empty for the local one.
+      xla_compile: Whether XLA compiles the step; needs the hparam batch_shapes=static.
+      tmp_dir: Where raw data are, for ``--generate_data``.
+    """
+
+    train_steps: int = 250000
+    local_eval_frequency: int = 1000
+    log_step_count_steps: int = 100
+    keep_checkpoint_max: int = 20
+    decode_hparams: str = "beam_size=4,alpha=0.6"
+    eval_bleu_sentences: int = 0
+    best_checkpoint_metric: str = "bleu"
+    eval_early_stopping_metric: str = "loss"
+    eval_early_stopping_metric_delta: float = 0.1
+    eval_early_stopping_metric_minimize: bool | None = None
+    eval_early_stopping_steps: int = 0
+    max_skipped_steps: int = 20
+    preempted_exit_code: int = 143
+    deterministic: bool = False
+    distribution: str = "auto"
+    tpu: str = ""
+    xla_compile: bool = False
+    tmp_dir: str = ""
+
+    def __post_init__(self) -> None:
+        """Checks the values.
+
+        Raises:
+          UserError: A value is not allowed.
+        """
+        for name, kind in typing.get_type_hints(type(self)).items():
+            _check_type(name, getattr(self, name), kind)
+        for name in ("train_steps", "local_eval_frequency", "log_step_count_steps", "max_skipped_steps"):
+            if getattr(self, name) < 1:
+                raise UserError(f"--{name}={getattr(self, name)}: it must be at least 1.")
+        for name in ("best_checkpoint_metric", "eval_early_stopping_metric"):
+            metric = getattr(self, name)
+            if metric not in EVAL_METRICS:
+                raise UserError(
+                    f"--{name}={metric}: there is no such metric. Metrics of the dev set are "
+                    f"{', '.join(EVAL_METRICS)}.{suggest(metric, EVAL_METRICS)}"
+                )
+            if metric == "bleu" and self.eval_bleu_sentences < 0 and self._uses(name):
+                raise UserError(f"--{name}=bleu needs BLEU, which --eval_bleu_sentences=-1 switches off.")
+
+    def _uses(self, name: str) -> bool:
+        return name == "best_checkpoint_metric" or self.eval_early_stopping_steps > 0
+
+    @classmethod
+    def names(cls) -> tuple[str, ...]:
+        """Returns the names of all settings."""
+        return tuple(field.name for field in dataclasses.fields(cls))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TrainConfig:
+    """What ``train`` does. Only ``output_dir`` is needed to go on with a run: whatever is None is as it was stored.
+
+    A new run needs ``problem``, ``model``, ``hparams_set`` and ``data_dir``. What an update computes (these four, the
+    hparams, the data and the seed) cannot change when a run is resumed; the other fields can.
+
+    Attributes:
+      output_dir: The run directory; made where it is missing.
+      problem: Registered name of the problem, with ``_rev`` to turn it round.
+      problem_options: The problem's constructor arguments, such as the files of translate_parallel_text.
+      model: Registered name of the model.
+      hparams_set: Registered name of the hparams set.
+      hparams: Changes to the set, ``"batch_size=2048,learning_rate_warmup_steps=1000"``.
+      data_dir: Directory that t2t_ext-datagen wrote.
+      t2t_usr_dir: Directory with the user's own problems, models and hparams sets.
+      random_seed: Seed of initial weights, data order and dropout (default 1).
+      warm_start_from: A run directory or checkpoint that a new run takes its first weights from.
+      train_command: The command line, to be stored with the run.
+      train_steps: This and all that follow are those of ``TrainingSettings``.
+    """
+
+    output_dir: str
+    problem: str | None = None
+    problem_options: Mapping[str, Any] | None = None
+    model: str | None = None
+    hparams_set: str | None = None
+    hparams: str = ""
+    data_dir: str | None = None
+    t2t_usr_dir: str | None = None
+    random_seed: int | None = None
+    warm_start_from: str | None = None
+    train_command: tuple[str, ...] = ()
+    train_steps: int | None = None
+    local_eval_frequency: int | None = None
+    log_step_count_steps: int | None = None
+    keep_checkpoint_max: int | None = None
+    decode_hparams: str | None = None
+    eval_bleu_sentences: int | None = None
+    best_checkpoint_metric: str | None = None
+    eval_early_stopping_metric: str | None = None
+    eval_early_stopping_metric_delta: float | None = None
+    eval_early_stopping_metric_minimize: bool | None = None
+    eval_early_stopping_steps: int | None = None
+    max_skipped_steps: int | None = None
+    preempted_exit_code: int | None = None
+    deterministic: bool | None = None
+    distribution: str | None = None
+    tpu: str | None = None
+    xla_compile: bool | None = None
+    tmp_dir: str | None = None
+
+    def given_settings(self) -> dict[str, Any]:
+        """Returns the names and values of the ``TrainingSettings`` that were given."""
+        values = {name: getattr(self, name) for name in TrainingSettings.names()}
+        return {name: value for name, value in values.items() if value is not None}
+
+
+def _check_type(name: str, value: Any, kind: Any) -> None:
+    kinds = typing.get_args(kind) if isinstance(kind, types.UnionType) else (kind,)
+    if float in kinds and type(value) is int:
+        return
+    if type(value) not in kinds:
+        raise UserError(f"--{name}={value!r} must be of the type {' or '.join(k.__name__ for k in kinds)}.")

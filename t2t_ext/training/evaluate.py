@@ -1,0 +1,149 @@
+"""The dev set during training: loss, perplexity and accuracy over all of it, and the BLEU of its translations.
+
+A second model holds the weights that users would get (in the inference precision; the moving averages where the
+run keeps them), so evaluation never touches what training continues from, and BLEU comes from the same
+``Translator`` as the decoder's.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import tensorflow as tf
+
+from t2t_ext.data.pipeline import eval_batches
+from t2t_ext.decoding.translator import Translator
+from t2t_ext.evaluation import scores
+from t2t_ext.hyperparameters import HParams, resolve_decode_hparams
+from t2t_ext.models.seq2seq import build_model
+from t2t_ext.training import losses
+from t2t_ext.training.config import TrainingSettings
+from t2t_ext.training.monitor import Board
+from t2t_ext.training.records import Record
+
+SAMPLES = 5
+_PICTURED_TOKENS = 40  # longer sentences make unreadable attention pictures
+
+
+class Evaluator:
+    """Evaluates weights on the dev set."""
+
+    def __init__(
+        self,
+        model_class: type,
+        hparams: HParams,
+        settings: TrainingSettings,
+        *,
+        encoders: tuple[Any, Any],
+        store: Any,
+        texts: tuple[list[str], list[list[str]]],
+        target_language: str = "",
+    ) -> None:
+        """Builds the evaluation model.
+
+        Args:
+          model_class: The registered model.
+          hparams: The run's.
+          settings: Reads decode_hparams and eval_bleu_sentences.
+          encoders: Source and target encoder.
+          store: ExampleStore of the dev split.
+          texts: Source sentences of the dev set, and one list of references for each reference set.
+          target_language: Chooses sacrebleu's tokenizer.
+        """
+        decode_hparams = resolve_decode_hparams(settings.decode_hparams)
+        # Low-precision weights are enough for what is not trained further, and faster to read.
+        precision = (decode_hparams.precision or hparams.precision).removeprefix("mixed_")
+        self._model = build_model(model_class, hparams, *encoders, dtype=precision)
+        self._hparams = hparams
+        self._encoders = encoders
+        self._store = store
+        limit = settings.eval_bleu_sentences
+        self._sources, self._references = texts
+        if limit > 0:
+            self._sources = self._sources[:limit]
+            self._references = [reference[:limit] for reference in self._references]
+        self._tokenizer = scores.default_tokenizer(target_language)
+        self._translator = None
+        if limit >= 0:
+            self._translator = Translator(self._model, *encoders, decode_hparams, hparams.target_direction)
+        self._sums = tf.function(
+            self._batch_sums, input_signature=[tf.TensorSpec([None, None], tf.int32)] * 2, autograph=False
+        )
+
+    def evaluate(
+        self, weights: Mapping[str, tf.Variable], note: Callable[[str], None] = lambda text: None
+    ) -> tuple[Record, list[str]]:
+        """Evaluates weights.
+
+        Args:
+          weights: Name -> variable or array.
+          note: Told what is going on.
+
+        Returns:
+          The metrics (loss and nll in nats a token, perplexity, accuracy; bleu and bleu_signature), and the
+          translations (empty without BLEU).
+        """
+        for name, variable in self._model.named_variables().items():
+            variable.assign(tf.cast(weights[name], variable.dtype))
+        note("evaluating: loss")
+        metrics = self._losses()
+        if self._translator is None:
+            return metrics, []
+        total = len(self._sources)
+        hypotheses = [
+            found[0].text
+            for found in self._translator.translate(
+                self._sources, progress=lambda done, _: note(f"evaluating: {done}/{total} sentences translated")
+            )
+        ]
+        bleu = scores.corpus_bleu(hypotheses, self._references, tokenize=self._tokenizer)
+        return {**metrics, "bleu": bleu.value, "bleu_signature": bleu.signature}, hypotheses
+
+    def show(self, board: Board, step: int, hypotheses: list[str]) -> None:
+        """Writes sample translations and attention pictures of the first dev sentences to TensorBoard."""
+        count = min(SAMPLES, len(hypotheses))
+        if count:
+            board.samples(step, self._sources[:count], hypotheses[:count], self._references[0][:count])
+        sentence = self._pictured_sentence()
+        if sentence is None:
+            return
+        source, target = sentence
+        weights = self._model.attention_weights(tf.constant([source], tf.int32), tf.constant([target], tf.int32))
+        pieces = [encoder.pieces(ids) for encoder, ids in zip(self._encoders, (source, target), strict=True)]
+        board.attention(step, weights, *pieces)
+
+    def _pictured_sentence(self) -> tuple[list[int], list[int]] | None:
+        for source, target in zip(self._sources, self._references[0], strict=True):
+            ids = [
+                encoder.encode_batch([text], add_eos=True)[0]
+                for encoder, text in zip(self._encoders, (source, target), strict=True)
+            ]
+            if 4 <= max(map(len, ids)) <= _PICTURED_TOKENS and min(map(len, ids)) > 1:
+                if self._hparams.target_direction == "r2l":
+                    ids[1] = ids[1][-2::-1] + ids[1][-1:]
+                return ids[0], ids[1]
+        return None
+
+    def _batches(self) -> tf.data.Dataset:
+        return eval_batches(self._store, self._hparams, self._hparams.batch_size)
+
+    def _losses(self) -> Record:
+        totals = [0.0] * 4
+        for batch in self._batches():
+            sums = self._sums(batch["inputs"], batch["targets"])
+            totals = [total + float(value) for total, value in zip(totals, sums, strict=True)]
+        loss, nll, correct, tokens = totals
+        tokens = max(tokens, 1.0)
+        return {
+            "loss": loss / tokens,
+            "nll": nll / tokens,
+            "perplexity": math.exp(min(nll / tokens, 700.0)),  # beyond, a float overflows
+            "accuracy": correct / tokens,
+        }
+
+    def _batch_sums(self, inputs: tf.Tensor, targets: tf.Tensor) -> losses.LossSums:
+        features = self._model.features(inputs, targets, training=False)
+        kernel, bias = self._model.softmax_weights()
+        return losses.softmax_cross_entropy(
+            features, kernel, bias, targets, self._hparams.label_smoothing, differentiable=False
+        )

@@ -1,0 +1,353 @@
+"""The training loop: steps, log, evaluations, checkpoints, until the run is finished or interrupted."""
+
+import dataclasses
+import math
+import time
+
+import numpy as np
+import tensorflow as tf
+
+from t2t_ext import registry
+from t2t_ext.data.example_store import ExampleStore
+from t2t_ext.data.generated import GeneratedData
+from t2t_ext.errors import UserError
+from t2t_ext.persistence import checkpoints
+from t2t_ext.training import setup_run, strategies
+from t2t_ext.training.config import TrainConfig
+from t2t_ext.training.evaluate import Evaluator
+from t2t_ext.training.interruption import Interrupted, SignalWatch
+from t2t_ext.training.monitor import Board
+from t2t_ext.training.progress import Progress, describe_evaluation, describe_training
+from t2t_ext.training.records import Best, Record, Records, best_of, stopped_improving
+from t2t_ext.training.session import Session
+from t2t_ext.training.warm_start import WarmStartReport
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainResult:
+    """How a call of ``train`` ended.
+
+    Attributes:
+      step: Updates that the run has made.
+      stop_reason: ``train_steps``, ``early_stopping``, ``SIGTERM`` or ``SIGINT``.
+      evaluation: Metrics of the last evaluation, None before the first.
+      best: Step and value of the best checkpoint's metric, None before the first evaluation.
+    """
+
+    step: int
+    stop_reason: str
+    evaluation: Record | None
+    best: Best | None
+
+    @property
+    def finished(self) -> bool:
+        """Whether the run is done, not interrupted."""
+        return self.stop_reason in ("train_steps", "early_stopping")
+
+
+def train(config: TrainConfig, *, quiet: bool = False) -> TrainResult:
+    """Trains a model, or goes on with a run where it stopped.
+
+    A run that is killed at any moment and started again computes what it would have computed. SIGTERM and Ctrl-C
+    finish the step and save a checkpoint.
+
+    Args:
+      config: What is asked for.
+      quiet: Print nothing.
+
+    Returns:
+      How it ended.
+
+    Raises:
+      UserError: A mistake of the user's; nothing half-made is left.
+    """
+    run = setup_run.resolve(config)
+    if run.settings.deterministic:
+        tf.config.experimental.enable_op_determinism()
+    # Before anything else: workers must meet before TensorFlow is used.
+    strategy = strategies.make_strategy(run.settings.distribution, run.settings.tpu)
+    generated = GeneratedData.open(setup_run.make_problem(run), run.config.data_dir)
+    # A run that exists goes on from its own checkpoint.
+    warm_start_from = None if run.stored else config.warm_start_from
+    return _Loop(run, generated, strategy, warm_start_from=warm_start_from, quiet=quiet).run()
+
+
+class _Loop:
+    """One call of ``train``."""
+
+    def __init__(
+        self,
+        run: setup_run.ResolvedRun,
+        generated: GeneratedData,
+        strategy: tf.distribute.Strategy,
+        *,
+        warm_start_from: str | None,
+        quiet: bool,
+    ) -> None:
+        self._settings = run.settings
+        self._is_chief = strategies.worker_index(strategy) == 0
+        self._progress = Progress(run.settings.train_steps, quiet=quiet or not self._is_chief)
+        self._say = self._progress.line
+        # The model is made first: a mistake in the hparams leaves no run directory behind.
+        self._session = Session(run, generated, strategy)
+        report = self._session.warm_start(warm_start_from) if warm_start_from else None
+        self._evaluator = Evaluator(
+            registry.model(run.config.model),
+            run.hparams,
+            run.settings,
+            encoders=self._session.encoders,
+            store=ExampleStore.load(generated, "dev"),
+            texts=generated.texts("dev"),
+            target_language=generated.target_language,
+        )
+        self._run = setup_run.open_run(run, generated, is_chief=self._is_chief)
+        self._session.restore(self._run, self._say)
+        step = self._session.step
+        self._records = Records(self._run.metrics_path, step, writable=self._is_chief)
+        self._board = Board(self._run.path / "tensorboard", step, enabled=self._is_chief)
+        if not step:
+            rows = [(row.name, row.value, row.origin) for row in run.hparams.explain(run.config.origins)]
+            self._board.hparams(rows)
+        self._signals = SignalWatch()
+        self._clock = _Clock(self._session.read_window())
+        self._describe(run, report)
+
+    def _describe(self, run: setup_run.ResolvedRun, report: WarmStartReport | None) -> None:
+        session, hparams = self._session, run.hparams
+        parameters = sum(int(np.prod(variable.shape)) for variable in session.model.named_variables().values())
+        replicas = session.strategy.num_replicas_in_sync
+        accumulated, pipeline = hparams.gradient_accumulation_steps, session.pipeline
+        dropped = ", ".join(f"{count:,} {why}" for why, count in pipeline.dropped.items() if count) or "none"
+        self._say(
+            f"{run.config.model} with {parameters:,} parameters, {hparams.precision}, on "
+            f"{strategies.describe(session.strategy)}; run directory {self._run.path}"
+        )
+        self._say(
+            f"a step: at most {hparams.batch_size * replicas * accumulated:,} tokens ({hparams.batch_tokens}) = "
+            f"{hparams.batch_size:,} x {replicas} replicas x {accumulated} accumulated; "
+            f"{100 * pipeline.planner.fill_rate():.0f}% of positions filled; {pipeline.batches_per_epoch:,} steps an "
+            f"epoch; training pairs left out: {dropped}"
+        )
+        for line in report.lines() if report else []:
+            self._say(line)
+        if session.step:
+            self._say(f"going on after step {session.step}")
+
+    def run(self) -> TrainResult:
+        """Trains until something ends it."""
+        try:
+            with self._signals.watching():
+                reason = self._train()
+        finally:
+            self._progress.stop()
+            self._board.close()
+        evaluations = self._records.evaluations()
+        result = TrainResult(
+            self._session.step, reason, evaluations[-1] if evaluations else None, self._best(evaluations)
+        )
+        self._say(_ending(result))
+        return result
+
+    def _train(self) -> str:
+        session, settings = self._session, self._settings
+        self._progress.start(session.step)
+        try:
+            reason = self._finish_interrupted_evaluation()
+            iterator = session.iterator() if session.step < settings.train_steps and not reason else None
+            while not reason and session.step < settings.train_steps:
+                self._clock.start()
+                session.train_step(iterator)
+                session.step += 1
+                reason = self._after_step()
+        except Interrupted:
+            return self._signals.received
+        return reason or "train_steps"
+
+    def _after_step(self) -> str:
+        """Logs, evaluates and saves where it is time; returns why training ends, or an empty string."""
+        session, settings = self._session, self._settings
+        step, last = session.step, session.step == settings.train_steps
+        if self._clock.first_step:
+            self._clock.after_first_step(session.read_window())
+            self._say(f"first step after {self._clock.since_start():.1f} s")
+        self._progress.advance(step)
+        logs = step % settings.log_step_count_steps == 0
+        if logs or last:
+            self._log()
+        if step % settings.local_eval_frequency == 0 or last:
+            return self._save_and_evaluate()
+        # Workers agree at the log's steps only: asking every step would stop them all for a moment.
+        if self._signals.received and strategies.num_workers(session.strategy) == 1:
+            self._save()
+            return self._signals.received
+        if logs and strategies.num_workers(session.strategy) > 1 and session.agree(bool(self._signals.received)):
+            self._save()
+            return self._signals.received or "SIGTERM"
+        return ""
+
+    def _log(self) -> None:
+        session = self._session
+        window = session.read_window()
+        seconds, tokens = self._clock.stop(window)
+        session.clear_window()
+        applied = max(window["steps"] - window["skipped"], 1.0)
+        target_tokens = max(window["target_tokens"], 1.0)
+        real = window["source_tokens"] + window["target_tokens"]
+        record = {
+            "kind": "train",
+            "step": session.step,
+            "loss": window["loss"] / target_tokens,
+            "nll": window["nll"] / target_tokens,
+            "perplexity": math.exp(min(window["nll"] / target_tokens, 700.0)),
+            "accuracy": window["correct"] / target_tokens,
+            "learning_rate": float(session.schedule(tf.constant(session.step, tf.int64))),
+            "gradient_norm": window["gradient_norm"] / applied,
+            "target_tokens_per_step": window["target_tokens"] / applied,
+            "source_tokens_per_step": window["source_tokens"] / applied,
+            "examples_per_step": window["examples"] / applied,
+            "fill_rate": real / max(window["positions"], 1.0),
+            "skipped_steps": session.counter("skipped/total"),
+            "loss_scale": session.loss_scale(),
+            "tokens_per_second": tokens / max(seconds, 1e-9),
+            "seconds": seconds,
+        }
+        self._records.append(record)
+        self._board.record(record)
+        self._progress.note(f"loss {record['loss']:.3f}, {record['tokens_per_second']:,.0f} tokens/s")
+        self._say(describe_training(record))
+        self._check_skipped()
+
+    def _check_skipped(self) -> None:
+        in_a_row = self._session.counter("skipped/in_a_row")
+        if in_a_row >= self._settings.max_skipped_steps:
+            step = self._session.step
+            raise UserError(
+                f"Training stopped at step {step}: the gradients of the last {in_a_row} steps (from step "
+                f"{step - in_a_row + 1} on) were not finite, and these steps were skipped (loss scale "
+                f"{self._session.loss_scale():g}). Use a lower learning rate, a longer warm-up, clip_grad_norm, or "
+                f"precision=mixed_bfloat16 or float32, in a new run; the last good checkpoint is in {self._run.path}."
+            )
+
+    def _save(self) -> None:
+        if self._is_chief:
+            path = self._session.save(self._run)
+            self._say(f"saved {path}")
+
+    def _save_and_evaluate(self) -> str:
+        self._clock.pause()
+        self._save()
+        return self._evaluate()
+
+    def _finish_interrupted_evaluation(self) -> str:
+        """Evaluates a restored step whose evaluation was cut off; returns why training ends already, if it does."""
+        step = self._session.step
+        due = step and (step % self._settings.local_eval_frequency == 0 or step >= self._settings.train_steps)
+        if due and not self._records.has_evaluation(step):
+            return self._evaluate()
+        self._keep_best()
+        return self._early_stop()
+
+    def _evaluate(self) -> str:
+        """Evaluates on the chief, keeps the best checkpoint; returns why training ends, or an empty string."""
+        step = self._session.step
+        stop = ""
+        if self._is_chief:
+            began = time.monotonic()
+            with self._signals.abandoning():
+                metrics, hypotheses = self._evaluator.evaluate(self._session.weights_for_users(), self._progress.note)
+                self._evaluator.show(self._board, step, hypotheses)
+            record = {"kind": "eval", "step": step, **metrics, "seconds": time.monotonic() - began}
+            self._records.append(record)
+            self._board.record(record)
+            self._board.flush()
+            self._say(describe_evaluation(record))
+            if hypotheses:
+                self._say(f"  first dev sentence: {hypotheses[0]}")
+            self._keep_best()
+            checkpoints.prune(self._run.path, self._settings.keep_checkpoint_max)
+            stop = self._early_stop()
+        if self._session.agree(bool(stop)):
+            return "early_stopping"
+        if self._session.agree(bool(self._signals.received)):
+            return self._signals.received or "SIGTERM"
+        return ""
+
+    def _early_stop(self) -> str:
+        settings = self._settings
+        best = stopped_improving(self._records.evaluations(), settings)
+        if best is None:
+            return ""
+        self._say(
+            f"early stopping: {settings.eval_early_stopping_metric} has not improved by more than "
+            f"{settings.eval_early_stopping_metric_delta:g} since step {best.step} ({best.value:.4f})"
+        )
+        return "early_stopping"
+
+    def _best(self, evaluations: list[Record]) -> Best | None:
+        return best_of(evaluations, self._settings.best_checkpoint_metric)
+
+    def _keep_best(self) -> None:
+        """Copies the best checkpoint to RUN/best if it is not there, and removes older ones from there."""
+        best = self._best(self._records.evaluations())
+        if best is None or not self._is_chief:
+            return
+        folder = self._run.best_dir
+        kept = checkpoints.list_checkpoints(folder) if folder.is_dir() else []
+        name = checkpoints.checkpoint_name(best.step)
+        source = self._run.checkpoints_dir / name
+        if all(path.name != name for path in kept) and source.is_dir():
+            info = checkpoints.read_info(source)
+            groups = {group: checkpoints.load_arrays(source, group) for group in info.groups if group != "training"}
+            metric = self._settings.best_checkpoint_metric
+            checkpoints.save_checkpoint(folder, best.step, **groups, metadata={"metric": metric, metric: best.value})
+            checkpoints.prune(folder, 1, protect=[folder / name])
+
+
+class _Clock:
+    """Measures training time without evaluations, and the tokens of that time."""
+
+    def __init__(self, window: dict[str, float]) -> None:
+        self._created = time.monotonic()
+        self._began: float | None = None
+        self._seconds = 0.0
+        self._tokens_before = _real_tokens(window)  # a restored window has tokens of the process before
+        self.first_step = True
+
+    def since_start(self) -> float:
+        """Returns the seconds since the loop was made."""
+        return time.monotonic() - self._created
+
+    def after_first_step(self, window: dict[str, float]) -> None:
+        """Leaves out the first step, which made the graph."""
+        self.first_step = False
+        self._began, self._seconds = None, 0.0
+        self._tokens_before = _real_tokens(window)
+
+    def start(self) -> None:
+        """Runs the clock."""
+        if self._began is None:
+            self._began = time.monotonic()
+
+    def pause(self) -> None:
+        """Stops the clock for a while."""
+        if self._began is not None:
+            self._seconds += time.monotonic() - self._began
+            self._began = None
+
+    def stop(self, window: dict[str, float]) -> tuple[float, float]:
+        """Returns (seconds, real tokens) since the last call and starts from zero."""
+        self.pause()
+        seconds, tokens = self._seconds, _real_tokens(window) - self._tokens_before
+        self._seconds, self._tokens_before = 0.0, 0.0
+        return seconds, tokens
+
+
+def _ending(result: TrainResult) -> str:
+    best = f"; best checkpoint: step {result.best.step}, {result.best.value:.4g}" if result.best else ""
+    if result.finished:
+        return f"finished at step {result.step} ({result.stop_reason}){best}"
+    return f"stopped by {result.stop_reason} after step {result.step}; the same command goes on from here{best}"
+
+
+def _real_tokens(window: dict[str, float]) -> float:
+    return window["source_tokens"] + window["target_tokens"]

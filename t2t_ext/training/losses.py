@@ -1,0 +1,197 @@
+"""The output head: logits, label-smoothed cross-entropy and its gradients in one fused pass.
+
+Logits of a batch are the largest tensor of a training step ([tokens, vocabulary] in float32), and a
+chain of whole-tensor operations on them is bound by memory. Here the rows are cut into chunks whose logits
+stay in the cache, and both gradient products are computed while they are there. With softmax
+``p = e / z`` (``e = exp(logits - max)``, ``z`` its sum) the gradients need no normalised copy of e::
+
+    d loss / d features = (e @ kernel) / z - (confidence - low) kernel[target] - low sum_v kernel[v]
+    d loss / d kernel   = e^T @ (features / z) - (confidence - low) onehot^T @ features - low 1 sum_n features[n]
+
+The rank-one and one-hot parts are added once for all rows, in float32.
+"""
+
+import math
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from t2t_ext.data.text_encoder import PAD_ID
+
+CHUNK_ROWS = 256
+
+
+class LossSums(NamedTuple):
+    """Sums over the tokens that are not padding; float32 scalars.
+
+    Attributes:
+      loss: Label-smoothed cross-entropy in nats, 0 at its optimum. The only differentiable one.
+      nll: Negative log-likelihood without smoothing, in nats (perplexity is exp of its mean).
+      correct: Tokens that have the largest logit.
+      tokens: Tokens that are not padding.
+    """
+
+    loss: tf.Tensor
+    nll: tf.Tensor
+    correct: tf.Tensor
+    tokens: tf.Tensor
+
+
+def smoothing_terms(label_smoothing: float, vocab_size: int) -> tuple[float, float, float]:
+    """Returns T2T's smoothed distribution and its entropy.
+
+    Args:
+      label_smoothing: Probability given to all wrong tokens together (Szegedy et al. 2016, section 7).
+      vocab_size: Number of classes V.
+
+    Returns:
+      (confidence 1 - ls, probability ls / (V - 1) of each wrong token, entropy in nats: the least
+      cross-entropy that can be reached, which the loss is reduced by).
+    """
+    confidence = 1.0 - label_smoothing
+    low = label_smoothing / (vocab_size - 1)
+    entropy = -sum(count * p * math.log(p) for count, p in ((1, confidence), (vocab_size - 1, low)) if p > 0)
+    return confidence, low, entropy
+
+
+def softmax_cross_entropy(
+    features: tf.Tensor,
+    kernel: tf.Tensor,
+    bias: tf.Tensor | None,
+    targets: tf.Tensor,
+    label_smoothing: float,
+    *,
+    differentiable: bool = True,
+    compact: bool = True,
+) -> LossSums:
+    """Computes the summed loss of ``logits = features @ kernel^T + bias`` without keeping the logits.
+
+    Products run in the dtype of ``features``; logits, log-sum-exp and all sums are float32.
+
+    Args:
+      features: float [..., D]; the decoder's output.
+      kernel: float32 [V, D]; tensor or variable.
+      bias: float32 [V] or None.
+      targets: int32 [...]; padding (id 0) has weight 0.
+      label_smoothing: As in ``smoothing_terms``.
+      differentiable: Whether gradients with respect to features, kernel and bias are prepared.
+      compact: Whether rows of padding are taken out first. Needs dynamic shapes, so not for XLA.
+
+    Returns:
+      The sums. Only ``loss`` has gradients.
+    """
+    rows = tf.reshape(features, [-1, features.shape[-1]])
+    labels = tf.reshape(targets, [-1])
+    real = tf.not_equal(labels, PAD_ID)
+    tokens = tf.reduce_sum(tf.cast(real, tf.float32))
+    if compact:
+        kept = tf.squeeze(tf.where(real), -1)
+        rows, labels = tf.gather(rows, kept), tf.gather(labels, kept)
+    kernel = tf.convert_to_tensor(kernel)
+    vocab_size = kernel.shape[0]
+    confidence, low, entropy = smoothing_terms(label_smoothing, vocab_size)
+    bias = tf.zeros([vocab_size]) if bias is None else tf.convert_to_tensor(bias)
+    if differentiable:
+        cross_entropy, nll, correct = _head_with_gradients(rows, kernel, bias, labels, (confidence, low))
+    else:
+        cross_entropy, nll, correct = _head(rows, kernel, bias, labels, (confidence, low), gradients=False)[0]
+    return LossSums(cross_entropy - entropy * tokens, nll, correct, tokens)
+
+
+def _head_with_gradients(
+    rows: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor, labels: tf.Tensor, smoothing: tuple[float, float]
+) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """The sums (cross-entropy, nll, correct), the first with gradients with respect to rows, kernel and bias."""
+
+    @tf.custom_gradient
+    def head(rows: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor) -> tuple:
+        sums, (d_rows, d_kernel, d_bias) = _head(rows, kernel, bias, labels, smoothing, gradients=True)
+
+        def gradients(d_loss: tf.Tensor, *_: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+            return tf.cast(d_loss * d_rows, rows.dtype), d_loss * d_kernel, d_loss * d_bias
+
+        return sums, gradients
+
+    return head(rows, kernel, bias)
+
+
+def _head(
+    rows: tf.Tensor,
+    kernel: tf.Tensor,
+    bias: tf.Tensor,
+    labels: tf.Tensor,
+    smoothing: tuple[float, float],
+    *,
+    gradients: bool,
+) -> tuple[tuple[tf.Tensor, ...], tuple[tf.Tensor, ...]]:
+    """Returns the three sums and, if asked for, the gradients of the first (float32)."""
+    confidence, low = smoothing
+    weights = tf.cast(tf.not_equal(labels, PAD_ID), tf.float32)
+    parts = _chunked(rows, tf.cast(kernel, rows.dtype), bias, labels, weights, gradients=gradients)
+    log_sum_exp, label_logit, largest = parts[:3]
+    rows32 = tf.cast(rows, tf.float32) * weights[:, None]
+    kernel_sum = tf.reduce_sum(kernel, 0)
+    # sum_v logits[n, v] = features[n] . sum_v kernel[v] + sum(bias): no pass over the logits.
+    logit_sum = tf.linalg.matvec(rows32, kernel_sum) + weights * tf.reduce_sum(bias)
+    nll = weights * (log_sum_exp - label_logit)
+    cross_entropy = weights * (log_sum_exp - (confidence - low) * label_logit) - low * logit_sum
+    correct = weights * tf.cast(label_logit >= largest, tf.float32)
+    sums = (tf.reduce_sum(cross_entropy), tf.reduce_sum(nll), tf.reduce_sum(correct))
+    if not gradients:
+        return sums, ()
+    d_rows, d_kernel, d_bias = parts[3:]
+    label_kernel = tf.cast(tf.gather(kernel, labels), tf.float32)
+    d_rows -= weights[:, None] * ((confidence - low) * label_kernel + low * kernel_sum)
+    scattered = tf.tensor_scatter_nd_sub(d_kernel, labels[:, None], (confidence - low) * rows32)
+    d_kernel = scattered - low * tf.reduce_sum(rows32, 0)
+    d_bias = tf.tensor_scatter_nd_sub(d_bias, labels[:, None], (confidence - low) * weights)
+    return sums, (d_rows, d_kernel, d_bias - low * tf.reduce_sum(weights))
+
+
+def _chunked(
+    rows: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor, labels: tf.Tensor, weights: tf.Tensor, *, gradients: bool
+) -> list[tf.Tensor]:
+    """Runs the passes over the logits, chunk by chunk.
+
+    Returns:
+      log-sum-exp, logit of the label and largest logit (float32 [N]); with gradients also the softmax's
+      parts of the gradients with respect to rows [N, D], kernel [V, D] and bias [V] (float32).
+    """
+    vocab_size, depth = kernel.shape
+    static = rows.shape[0]
+    count = tf.shape(rows)[0] if static is None else static
+    largest = tf.maximum if static is None else max
+    chunks = largest(1, (count + CHUNK_ROWS - 1) // CHUNK_ROWS)
+    size = largest(1, (count + chunks - 1) // chunks)  # equal chunks: fewer rows of filling than chunks
+    filling = chunks * size - count
+    chunk_rows = tf.reshape(tf.pad(rows, [[0, filling], [0, 0]]), [chunks, size, depth])
+    chunk_labels = tf.reshape(tf.pad(labels, [[0, filling]]), [chunks, size])
+    chunk_weights = tf.reshape(tf.pad(weights, [[0, filling]]), [chunks, size])
+
+    def body(i: tf.Tensor, arrays: list[tf.TensorArray], totals: list[tf.Tensor]) -> tuple:
+        x = chunk_rows[i]
+        logits = tf.cast(tf.matmul(x, kernel, transpose_b=True), tf.float32) + bias
+        top = tf.reduce_max(logits, -1)
+        label_logit = tf.gather(logits, chunk_labels[i], batch_dims=1)
+        e = tf.exp(logits - top[:, None])
+        z = tf.reduce_sum(e, -1)
+        values = [top + tf.math.log(z), label_logit, top]
+        if gradients:
+            scale = (chunk_weights[i] / z)[:, None]
+            e_low = tf.cast(e, x.dtype)
+            scaled = tf.cast(tf.cast(x, tf.float32) * scale, x.dtype)
+            values.append(tf.cast(tf.matmul(e_low, kernel), tf.float32) * scale)
+            totals = [
+                totals[0] + tf.cast(tf.matmul(e_low, scaled, transpose_a=True), tf.float32),
+                totals[1] + tf.linalg.matvec(e, scale[:, 0], transpose_a=True),
+            ]
+        return i + 1, [array.write(i, value) for array, value in zip(arrays, values, strict=True)], totals
+
+    row_size = None if static is None else size
+    shapes = [[row_size]] * 3 + ([[row_size, depth]] if gradients else [])
+    arrays = [tf.TensorArray(tf.float32, chunks, element_shape=shape) for shape in shapes]
+    totals = [tf.zeros([vocab_size, depth]), tf.zeros([vocab_size])] if gradients else []
+    _, arrays, totals = tf.while_loop(lambda i, *_: i < chunks, body, (0, arrays, totals))
+    stacked = [array.stack() for array in arrays]
+    flat = [tf.reshape(value, [chunks * size, *value.shape[2:]])[:count] for value in stacked]
+    return flat + list(totals)

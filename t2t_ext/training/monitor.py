@@ -1,0 +1,159 @@
+"""TensorBoard: curves, sample translations, attention pictures and hparams, in RUN/tensorboard."""
+
+import html
+import io
+import math
+import pathlib
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from t2t_ext.persistence import files
+from t2t_ext.training.records import Record
+
+# Metric -> tag, by kind of record.
+_TAGS = {
+    "train": {
+        "loss": "train/loss",
+        "perplexity": "train/perplexity",
+        "accuracy": "train/accuracy",
+        "learning_rate": "train/learning_rate",
+        "gradient_norm": "train/gradient_norm",
+        "tokens_per_second": "train/tokens_per_second",
+        "skipped_steps": "train/skipped_steps",
+    },
+    "eval": {
+        "loss": "dev/loss",
+        "perplexity": "dev/perplexity",
+        "accuracy": "dev/accuracy",
+        "bleu": "dev/bleu",
+    },
+}
+
+
+class Board:
+    """Writes event files; on resume they are cut to the restored step, as ``metrics.jsonl`` is."""
+
+    def __init__(self, directory: pathlib.Path, restored_step: int, *, enabled: bool = True) -> None:
+        """Opens a new event file.
+
+        Args:
+          directory: Folder of the event files.
+          restored_step: Points of later steps are taken out of the event files that are there; 0 for a new run.
+          enabled: False for workers that are not the chief: nothing is written.
+        """
+        self._writer = tf.summary.create_noop_writer()
+        if enabled:
+            _cut(directory, restored_step)
+            self._writer = tf.summary.create_file_writer(str(directory))
+
+    def record(self, record: Record) -> None:
+        """Writes the points of a record's curves."""
+        with self._writer.as_default(record["step"]):
+            for metric, tag in _TAGS[record["kind"]].items():
+                if metric in record:
+                    tf.summary.scalar(tag, record[metric])
+
+    def hparams(self, rows: Sequence[tuple[str, Any, str]]) -> None:
+        """Writes a table of (hparam, value, origin)."""
+        lines = ["| hparam | value | origin |", "|---|---|---|"]
+        lines += [f"| {name} | `{value}` | {origin} |" for name, value, origin in rows]
+        with self._writer.as_default(0):
+            tf.summary.text("hparams", "\n".join(lines))
+
+    def samples(self, step: int, sources: Sequence[str], outputs: Sequence[str], references: Sequence[str]) -> None:
+        """Writes a table of translated sentences."""
+        lines = ["| source | translation | reference |", "|---|---|---|"]
+        for row in zip(sources, outputs, references, strict=True):
+            cells = [html.escape(text).replace("|", "&#124;") for text in row]
+            lines.append("| " + " | ".join(cells) + " |")
+        with self._writer.as_default(step):
+            tf.summary.text("dev/samples", "\n".join(lines))
+
+    def attention(
+        self, step: int, weights: Mapping[str, Any], source_pieces: Sequence[str], target_pieces: Sequence[str]
+    ) -> None:
+        """Writes pictures of attention weights, a layer each with its heads side by side.
+
+        Args:
+          step: The step.
+          weights: Layer -> float [1, heads, T, S] of one sentence.
+          source_pieces: Text of the S source positions.
+          target_pieces: Text of the T target positions.
+        """
+        with self._writer.as_default(step):
+            for layer, values in weights.items():
+                picture = attention_picture(np.asarray(values, np.float32)[0], source_pieces, target_pieces)
+                tf.summary.image(f"attention/{layer}", tf.image.decode_png(picture)[None])
+
+    def flush(self) -> None:
+        """Writes what is buffered."""
+        self._writer.flush()
+
+    def close(self) -> None:
+        """Writes what is left and closes the file."""
+        self._writer.close()
+
+
+def attention_picture(weights: np.ndarray, source_pieces: Sequence[str], target_pieces: Sequence[str]) -> bytes:
+    """Draws heat maps of attention weights.
+
+    Args:
+      weights: float32 [heads, T, S]; dark is much.
+      source_pieces: Labels of the S columns.
+      target_pieces: Labels of the T rows.
+
+    Returns:
+      A PNG file.
+    """
+    from matplotlib import figure
+
+    heads = weights.shape[0]
+    columns = min(heads, 4)
+    rows = math.ceil(heads / columns)
+    width = 1.5 + 0.18 * len(source_pieces)
+    height = 1.2 + 0.18 * len(target_pieces)
+    # A Figure of its own instead of pyplot: nothing global, no display.
+    drawing = figure.Figure(figsize=(columns * width, rows * height), dpi=80, layout="constrained")
+    axes = drawing.subplots(rows, columns, squeeze=False).flat
+    for head, axis in enumerate(axes):
+        if head >= heads:
+            axis.set_visible(False)
+            continue
+        axis.imshow(weights[head], cmap="Greys", vmin=0.0, vmax=1.0, aspect="auto")
+        axis.set_title(f"head {head}", fontsize=8)
+        # "$" would start a formula.
+        axis.set_xticks(range(len(source_pieces)), [p.replace("$", r"\$") for p in source_pieces], rotation=90)
+        axis.set_yticks(range(len(target_pieces)), [p.replace("$", r"\$") for p in target_pieces])
+        axis.tick_params(labelsize=6)
+    buffer = io.BytesIO()
+    with warnings.catch_warnings():
+        # The font that matplotlib brings has no Chinese; a box is drawn instead.
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
+        drawing.savefig(buffer, format="png")
+    return buffer.getvalue()
+
+
+def _cut(directory: pathlib.Path, last_step: int) -> None:
+    """Takes points of later steps, and half-written records, out of the event files of a directory.
+
+    TensorBoard's own purge event only concerns TensorFlow 1's summaries.
+    """
+    for path in sorted(directory.glob("events.out.tfevents.*")):
+        kept, complete = [], True
+        try:
+            for record in tf.data.TFRecordDataset(str(path)):
+                event = record.numpy()
+                if tf.compat.v1.Event.FromString(event).step <= last_step:
+                    kept.append(event)
+                else:
+                    complete = False
+        except tf.errors.DataLossError:
+            complete = False
+        if not complete:
+            with files.atomic_file(path) as temporary, tf.io.TFRecordWriter(str(temporary)) as writer:
+                for event in kept:
+                    writer.write(event)

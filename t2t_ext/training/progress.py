@@ -1,0 +1,89 @@
+"""What a person sees of a run: a progress bar on a terminal, plain lines elsewhere. Imports no TensorFlow."""
+
+import sys
+from typing import TextIO
+
+from t2t_ext.training.records import Record
+
+
+class Progress:
+    """Prints lines, and keeps a progress bar under them where the stream is a terminal."""
+
+    def __init__(self, total_steps: int, *, quiet: bool = False, stream: TextIO | None = None) -> None:
+        """Prepares the display; ``start`` shows the bar.
+
+        Args:
+          total_steps: Updates of the whole run.
+          quiet: Print nothing (workers that are not the chief).
+          stream: Where to print; stderr by default.
+        """
+        self._total = total_steps
+        self._quiet = quiet
+        self._stream = stream or sys.stderr
+        self._bar = None
+        self._task = None
+
+    def start(self, step: int) -> None:
+        """Shows the bar at a step, on a terminal."""
+        if self._quiet or not self._stream.isatty():
+            return
+        from rich import console, progress
+
+        self._bar = progress.Progress(
+            progress.TextColumn("step {task.completed}/{task.total}"),
+            progress.BarColumn(),
+            progress.TaskProgressColumn(),
+            progress.TimeRemainingColumn(),
+            progress.TextColumn("{task.fields[note]}"),
+            console=console.Console(file=self._stream),
+            speed_estimate_period=120,
+            refresh_per_second=2,
+        )
+        self._task = self._bar.add_task("train", total=self._total, completed=step, note="")
+        self._bar.start()
+
+    def advance(self, step: int) -> None:
+        """Moves the bar."""
+        if self._bar is not None:
+            self._bar.update(self._task, completed=step)
+
+    def note(self, text: str) -> None:
+        """Writes beside the bar; nothing where there is none."""
+        if self._bar is not None:
+            self._bar.update(self._task, note=text)
+
+    def line(self, text: str) -> None:
+        """Prints a line."""
+        if self._quiet:
+            return
+        if self._bar is not None:
+            self._bar.console.print(text, markup=False, highlight=False)
+        else:
+            print(text, file=self._stream, flush=True)
+
+    def stop(self) -> None:
+        """Takes the bar away."""
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = None
+
+
+def describe_training(record: Record) -> str:
+    """Formats a training record as one line."""
+    text = (
+        f"step {record['step']}: loss {record['loss']:.3f}, perplexity {record['perplexity']:.2f}, "
+        f"{record['tokens_per_second']:,.0f} tokens/s, learning rate {record['learning_rate']:.2e}, "
+        f"gradient norm {record['gradient_norm']:.2f}"
+    )
+    return text + (f", {record['skipped_steps']} steps skipped so far" if record["skipped_steps"] else "")
+
+
+def describe_evaluation(record: Record) -> str:
+    """Formats an evaluation record as one line."""
+    text = (
+        f"dev set at step {record['step']}: loss {record['loss']:.3f}, perplexity {record['perplexity']:.2f}, "
+        f"token accuracy {100 * record['accuracy']:.1f}%"
+    )
+    if "bleu" in record:
+        text += f", BLEU {record['bleu']:.2f} [{record['bleu_signature']}]"
+    return text

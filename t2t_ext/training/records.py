@@ -1,0 +1,101 @@
+"""``metrics.jsonl``: what a run logged, one JSON object a line, for machines and for the run itself.
+
+Records have ``kind`` (``train`` or ``eval``) and ``step``. The best checkpoint and early stopping are functions of
+these records, so a resumed run decides as the uninterrupted one would have. This module imports no TensorFlow.
+"""
+
+import dataclasses
+import json
+import os
+import pathlib
+from typing import Any
+
+from t2t_ext.persistence import files
+from t2t_ext.training.config import EVAL_METRICS, TrainingSettings
+
+Record = dict[str, Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Best:
+    """The best evaluation so far by one metric."""
+
+    step: int
+    value: float
+
+
+class Records:
+    """The records of a run, in memory and in the file."""
+
+    def __init__(self, path: pathlib.Path, last_step: int, *, writable: bool = True) -> None:
+        """Reads the file and cuts it to what a run that is resumed at ``last_step`` has logged.
+
+        Args:
+          path: The file; it may be missing.
+          last_step: Later records are dropped, and a half-written last line.
+          writable: Whether this process writes the file (the chief).
+        """
+        self._path = path
+        self._writable = writable
+        self.all: list[Record] = []
+        text = path.read_text(encoding="utf-8") if path.exists() else ""
+        for line in text.splitlines():
+            try:
+                record = json.loads(line)
+            except ValueError:
+                continue
+            if record["step"] <= last_step:
+                self.all.append(record)
+        kept = "".join(json.dumps(record) + "\n" for record in self.all)
+        if writable and kept != text:
+            files.write_text_atomically(path, kept)
+
+    def append(self, record: Record) -> None:
+        """Adds a record; it is on the disk when the call returns."""
+        self.all.append(record)
+        if self._writable:
+            with open(self._path, "a", encoding="utf-8") as file:
+                file.write(json.dumps(record) + "\n")
+                file.flush()
+                os.fsync(file.fileno())
+
+    def evaluations(self) -> list[Record]:
+        """Returns the records of evaluations, oldest first."""
+        return [record for record in self.all if record["kind"] == "eval"]
+
+    def has_evaluation(self, step: int) -> bool:
+        """Says whether the dev set was evaluated at a step."""
+        return any(record["step"] == step for record in self.evaluations())
+
+
+def best_of(evaluations: list[Record], metric: str, minimize: bool | None = None, delta: float = 0.0) -> Best | None:
+    """Finds the best evaluation; of equal ones the first.
+
+    Args:
+      evaluations: Records, oldest first; those without the metric are passed over.
+      metric: The metric's name.
+      minimize: Whether smaller is better; None: as the metric is defined.
+      delta: Least difference to the best so far that counts as better.
+    """
+    sign = -1.0 if (EVAL_METRICS[metric] if minimize is None else minimize) else 1.0
+    best = None
+    for record in evaluations:
+        value = record.get(metric)
+        if value is not None and (best is None or sign * (value - best.value) > delta):
+            best = Best(record["step"], value)
+    return best
+
+
+def stopped_improving(evaluations: list[Record], settings: TrainingSettings) -> Best | None:
+    """Says whether early stopping ends the run now: returns the best evaluation if it does, else None."""
+    if not settings.eval_early_stopping_steps or not evaluations:
+        return None
+    best = best_of(
+        evaluations,
+        settings.eval_early_stopping_metric,
+        settings.eval_early_stopping_metric_minimize,
+        settings.eval_early_stopping_metric_delta,
+    )
+    if best is None or evaluations[-1]["step"] - best.step < settings.eval_early_stopping_steps:
+        return None
+    return best

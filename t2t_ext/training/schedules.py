@@ -1,0 +1,114 @@
+"""Learning-rate schedules: products of tensor2tensor's factors, such as ``constant*linear_warmup*rsqrt_decay``.
+
+``step`` is the number of the update that is computed, from 1 on, so that the first update has a learning rate
+above 0 under a warm-up; ``legacy`` is then exactly tensor2tensor's (Vaswani et al. 2017, equation 3, which counts
+so too), and every other factor runs one step ahead of tensor2tensor's.
+"""
+
+import math
+from collections.abc import Callable
+
+import tensorflow as tf
+
+from t2t_ext.errors import UserError, suggest
+from t2t_ext.hyperparameters import HParams
+
+Factor = Callable[[tf.Tensor, HParams, int], tf.Tensor | float]
+
+
+def _constant(step: tf.Tensor, hparams: HParams, train_steps: int) -> float:
+    return hparams.learning_rate_constant
+
+
+def _linear_warmup(step: tf.Tensor, hparams: HParams, train_steps: int) -> tf.Tensor:
+    return tf.minimum(1.0, step / _warmup(hparams))
+
+
+def _rsqrt_decay(step: tf.Tensor, hparams: HParams, train_steps: int) -> tf.Tensor:
+    return tf.math.rsqrt(tf.maximum(step, _warmup(hparams)))
+
+
+def _rsqrt_hidden_size(step: tf.Tensor, hparams: HParams, train_steps: int) -> float:
+    return hparams.hidden_size**-0.5
+
+
+def _single_cycle_cos_decay(step: tf.Tensor, hparams: HParams, train_steps: int) -> tf.Tensor:
+    warmup = hparams.learning_rate_warmup_steps
+    if train_steps <= warmup:
+        raise UserError(
+            f"The schedule single_cycle_cos_decay needs train_steps ({train_steps}) above "
+            f"learning_rate_warmup_steps ({warmup}). Set --train_steps higher or the warm-up lower."
+        )
+    return 0.5 + 0.5 * tf.cos(math.pi * (tf.maximum(step, warmup) - warmup) / (train_steps - warmup))
+
+
+def _cosdecay(step: tf.Tensor, hparams: HParams, train_steps: int) -> tf.Tensor:
+    decayed = 0.5 * (1.0 + tf.cos(math.pi * step / hparams.learning_rate_decay_steps))
+    return tf.where(step <= hparams.learning_rate_warmup_steps, 1.0, decayed)
+
+
+def _linear_decay(step: tf.Tensor, hparams: HParams, train_steps: int) -> tf.Tensor:
+    return tf.clip_by_value((train_steps - step) / hparams.learning_rate_decay_steps, 0.0, 1.0)
+
+
+def _exp_decay(step: tf.Tensor, hparams: HParams, train_steps: int) -> tf.Tensor:
+    periods = tf.maximum(step - hparams.learning_rate_warmup_steps, 0.0) / hparams.learning_rate_decay_steps
+    return tf.pow(float(hparams.learning_rate_decay_rate), periods)
+
+
+def _legacy(step: tf.Tensor, hparams: HParams, train_steps: int) -> tf.Tensor:
+    noam = 5000.0 * hparams.hidden_size**-0.5 * tf.minimum(step * _warmup(hparams) ** -1.5, tf.math.rsqrt(step))
+    correction = 0.002 if "adam" in hparams.optimizer else 1.0
+    return noam * correction * hparams.learning_rate
+
+
+FACTORS: dict[str, Factor] = {
+    "constant": _constant,
+    "linear_warmup": _linear_warmup,
+    "rsqrt_decay": _rsqrt_decay,
+    "rsqrt_hidden_size": _rsqrt_hidden_size,
+    "single_cycle_cos_decay": _single_cycle_cos_decay,
+    "cosdecay": _cosdecay,
+    "linear_decay": _linear_decay,
+    "exp_decay": _exp_decay,
+    "legacy": _legacy,
+}
+
+
+class Schedule:
+    """The learning rate as a function of the step, usable in a graph and on the host."""
+
+    def __init__(self, hparams: HParams, train_steps: int) -> None:
+        """Checks the schedule of ``hparams``.
+
+        Args:
+          hparams: Reads learning_rate_schedule and the learning_rate_* fields.
+          train_steps: Number of updates of the whole run; linear_decay and single_cycle_cos_decay end there.
+
+        Raises:
+          UserError: A factor is unknown, or a setting that it needs is missing.
+        """
+        self._hparams = hparams
+        self._train_steps = train_steps
+        self._factors = []
+        for name in (part.strip() for part in hparams.learning_rate_schedule.split("*")):
+            if name not in FACTORS:
+                raise UserError(
+                    f"Unknown factor {name!r} in learning_rate_schedule {hparams.learning_rate_schedule!r}; "
+                    f"factors are {', '.join(FACTORS)}, joined by '*'.{suggest(name, FACTORS)}"
+                )
+            self._factors.append(FACTORS[name])
+        self(tf.constant(1, tf.int64))  # settings that a factor misses are reported before the training
+
+    def __call__(self, step: tf.Tensor) -> tf.Tensor:
+        """Returns the learning rate, float32 [], of update number ``step`` (int64 [], from 1)."""
+        position = tf.cast(step, tf.float32)
+        rate = tf.constant(1.0)
+        for factor in self._factors:
+            rate *= factor(position, self._hparams, self._train_steps)
+        return rate
+
+
+def _warmup(hparams: HParams) -> float:
+    # Without a warm-up the decays start at step 1.
+    return float(max(hparams.learning_rate_warmup_steps, 1))

@@ -1,0 +1,185 @@
+"""A run in memory: model, optimizer, state and data under a strategy, restored from the run's last checkpoint."""
+
+import pathlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from t2t_ext import registry
+from t2t_ext.data.example_store import ExampleStore
+from t2t_ext.data.generated import GeneratedData
+from t2t_ext.data.pipeline import TrainPipeline
+from t2t_ext.errors import UserError
+from t2t_ext.models.seq2seq import build_model
+from t2t_ext.persistence import checkpoints
+from t2t_ext.persistence.run_directory import RunDirectory
+from t2t_ext.training import strategies, warm_start
+from t2t_ext.training.optimizers import make_optimizer
+from t2t_ext.training.schedules import Schedule
+from t2t_ext.training.setup_run import ResolvedRun
+from t2t_ext.training.state import WINDOW_FIELDS, TrainingState
+from t2t_ext.training.step import TrainStep
+
+Say = Callable[[str], None]
+
+
+class Session:
+    """What a training loop works on.
+
+    Attributes:
+      strategy: Where it computes.
+      model: The model that is trained.
+      state: Step, loss scale, metric sums and the like.
+      schedule: The learning rate.
+      train_step: One update.
+      pipeline: The training batches.
+      step: Number of the last finished step, on the host.
+    """
+
+    def __init__(self, run: ResolvedRun, generated: GeneratedData, strategy: tf.distribute.Strategy) -> None:
+        """Makes a fresh model with its optimizer; ``restore`` or ``warm_start`` give it other weights.
+
+        Args:
+          run: The resolved run.
+          generated: Its data.
+          strategy: Where to compute.
+
+        Raises:
+          UserError: The model does not fit the hparams, or the data are damaged.
+        """
+        hparams, settings, seed = run.hparams, run.settings, run.config.random_seed
+        self.strategy = strategy
+        self.hparams = hparams
+        self.encoders = generated.text_encoders()
+        self.schedule = Schedule(hparams, settings.train_steps)
+        keras.utils.set_random_seed(seed % 2**32)
+        with strategy.scope():
+            self.model = build_model(registry.model(run.config.model), hparams, *self.encoders)
+            variables = self.model.named_variables()
+            optimizer = make_optimizer(hparams, variables)
+            self.state = TrainingState(hparams, variables, optimizer)
+        self._variables = variables
+        self.train_step = TrainStep(
+            self.model,
+            optimizer=optimizer,
+            schedule=self.schedule,
+            state=self.state,
+            hparams=hparams,
+            strategy=strategy,
+            random_seed=seed,
+            jit_compile=settings.xla_compile,
+        )
+        self.pipeline = TrainPipeline(
+            ExampleStore.load(generated, "train"),
+            hparams,
+            seed=seed,
+            num_replicas=strategy.num_replicas_in_sync,
+        )
+        self.step = 0
+
+    def restore(self, run: RunDirectory, say: Say) -> bool:
+        """Restores the newest good checkpoint of a run.
+
+        Returns:
+          Whether there was one.
+        """
+        path = checkpoints.latest(run.path, warn=say)
+        if path is None:
+            return False
+        # Checksums were verified by `latest`.
+        self.model.assign(checkpoints.load_arrays(path, "model", verify=False))
+        _assign(self.state.named_variables(), checkpoints.load_arrays(path, "training", verify=False), path)
+        if self.state.averages:
+            _assign(self.state.averages, checkpoints.load_arrays(path, "ema", verify=False), path)
+        self.step = int(_value(self.state.step))
+        return True
+
+    def warm_start(self, origin: str) -> warm_start.WarmStartReport:
+        """Takes first weights over from another run."""
+        fresh = {name: _value(variable) for name, variable in self._variables.items()}
+        sides = warm_start.vocabulary_sides(self.model)
+        arrays, report = warm_start.warm_start(fresh, self.encoders, sides, origin)
+        self.model.assign(arrays)
+        for name, average in self.state.averages.items():
+            average.assign(arrays[name])
+        return report
+
+    def save(self, run: RunDirectory) -> pathlib.Path:
+        """Saves everything that training continues from."""
+        return checkpoints.save_checkpoint(
+            run.checkpoints_dir,
+            self.step,
+            {name: _value(variable) for name, variable in self._variables.items()},
+            training={name: _value(variable) for name, variable in self.state.named_variables().items()},
+            ema={name: _value(variable) for name, variable in self.state.averages.items()} or None,
+        )
+
+    def weights_for_users(self) -> dict[str, tf.Variable]:
+        """Returns the weights that a decoder would take: the moving averages where the run keeps them."""
+        return self.state.averages or self._variables
+
+    def iterator(self) -> Iterator[Any]:
+        """Returns the batches from the current step on, per replica where there are several."""
+        strategy, first = self.strategy, self.step
+        total = strategy.num_replicas_in_sync
+        if total == 1:
+            return iter(self.pipeline.dataset(first))
+
+        def of_worker(context: tf.distribute.InputContext) -> tf.data.Dataset:
+            local = total // context.num_input_pipelines
+            mine = [self.pipeline.dataset(first, context.input_pipeline_id * local + i) for i in range(local)]
+            # Elements are dealt to the local replicas in turn.
+            dealt = tf.data.Dataset.choose_from_datasets(mine, tf.data.Dataset.range(local).repeat())
+            # Said to be endless, or every step would first ask all replicas whether they have a batch.
+            return dealt.apply(tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY))
+
+        return iter(strategy.distribute_datasets_from_function(of_worker))
+
+    def read_window(self) -> dict[str, float]:
+        """Returns the metric sums since the last ``clear_window``; waits for the device."""
+        return dict(zip(WINDOW_FIELDS, map(float, _value(self.state.window)), strict=True))
+
+    def clear_window(self) -> None:
+        """Sets the metric sums to zero."""
+        self.state.window.assign(tf.zeros([len(WINDOW_FIELDS)]))
+
+    def counter(self, name: str) -> int:
+        """Returns one of the state's counters (``skipped/total``, ``skipped/in_a_row``)."""
+        return int(_value(self.state.named_variables()[name]))
+
+    def loss_scale(self) -> float:
+        """Returns the loss scale; 1 unless the precision is mixed_float16."""
+        return float(_value(self.state.loss_scale))
+
+    def agree(self, value: bool) -> bool:
+        """Says whether any worker passes True; with one worker just returns the value. All workers must call it."""
+        if strategies.num_workers(self.strategy) == 1:
+            return value
+        return bool(self._any(tf.constant(float(value))))
+
+    @tf.function(autograph=False)
+    def _any(self, value: tf.Tensor) -> tf.Tensor:
+        def on_replica(value: tf.Tensor) -> tf.Tensor:
+            # The sum goes where its input is: identity puts that on the replica's device.
+            return tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, tf.identity(value))
+
+        return self.strategy.experimental_local_results(self.strategy.run(on_replica, args=(value,)))[0] > 0
+
+
+def _value(variable: tf.Variable) -> np.ndarray:
+    """Reads a variable on the host (of a mirrored one this process's first component)."""
+    return np.asarray(tf.convert_to_tensor(variable))
+
+
+def _assign(variables: dict[str, tf.Variable], arrays: dict[str, np.ndarray], path: pathlib.Path) -> None:
+    if variables.keys() != arrays.keys():
+        odd = sorted(variables.keys() ^ arrays.keys())
+        raise UserError(
+            f"The training state in {path} does not fit this version of t2t_ext ({odd[0]} is in one only). Go on with "
+            f"the version that wrote it, or start a new run with --warm_start_from={path}."
+        )
+    for name, variable in variables.items():
+        variable.assign(tf.cast(arrays[name], variable.dtype))

@@ -1,0 +1,156 @@
+"""From what the user asked for to a run: configuration, hparams, data, run directory. Imports no TensorFlow."""
+
+import dataclasses
+import os
+import time
+from typing import Any
+
+from t2t_ext import registry
+from t2t_ext.data.generated import GeneratedData
+from t2t_ext.errors import UserError
+from t2t_ext.hyperparameters import HParams, parse_assignments, resolve_decode_hparams, resolve_hparams
+from t2t_ext.persistence import files
+from t2t_ext.persistence.run_directory import RunConfig, RunDirectory, check_resumable, class_name
+from t2t_ext.training.config import DEFAULT_RANDOM_SEED, TrainConfig, TrainingSettings
+
+_NEEDED = ("problem", "model", "hparams_set", "data_dir")
+_CHIEF_WAIT_SECONDS = 300.0
+
+
+@dataclasses.dataclass(frozen=True)
+class ResolvedRun:
+    """A run's configuration with everything that was not given filled in.
+
+    Attributes:
+      config: What is, or will be, stored.
+      hparams: The hyper-parameters.
+      settings: The settings that may change.
+      stored: The run directory if the run exists already.
+      output_dir: The run's path.
+    """
+
+    config: RunConfig
+    hparams: HParams
+    settings: TrainingSettings
+    stored: RunDirectory | None
+    output_dir: str
+
+
+def resolve(config: TrainConfig) -> ResolvedRun:
+    """Fills in what is not given, from the stored run or the defaults. Reads no data and writes nothing.
+
+    Raises:
+      UserError: A name is unknown, something needed is missing, or the stored run was made with other values.
+    """
+    if not config.output_dir:
+        raise UserError("No run directory was given. Name one: --output_dir=RUN (it is made where it is missing).")
+    stored = RunDirectory.open(config.output_dir) if RunDirectory.exists(config.output_dir) else None
+    if stored is None:
+        missing = [name for name in _NEEDED if not getattr(config, name)]
+        if missing:
+            raise UserError(
+                f"{config.output_dir} is no run yet, and a new one needs "
+                f"{', '.join(f'--{name}' for name in missing)} as well. --registry_help lists the names."
+            )
+    old = stored.config if stored else None
+    usr_dir = config.t2t_usr_dir or (old.t2t_usr_dir if old else "")
+    if usr_dir:
+        usr_dir = os.path.abspath(usr_dir)
+        registry.load_user_directory(usr_dir)
+    hparams, origins, set_name = _hparams(config, stored)
+    settings = _settings(config, old)
+    if settings.xla_compile and hparams.batch_shapes != "static":
+        raise UserError("--xla_compile needs static shapes: add batch_shapes=static to --hparams.")
+    problem = _given(config.problem, old and old.problem)
+    # The options only say how data are generated; which data the run has is held by their digest.
+    options = old.problem_options if old else config.problem_options
+    data_dir = os.path.abspath(_given(config.data_dir, old and old.data_dir))
+    new = RunConfig(
+        problem=problem,
+        problem_options={**_problem(problem, options).options},
+        model=_given(config.model, old and old.model),
+        hparams_set=set_name,
+        hparams_class=class_name(hparams),
+        hparams=hparams.to_dict(),
+        origins=origins,
+        data_dir=data_dir,
+        data_digest=old.data_digest if old else "",
+        t2t_usr_dir=usr_dir,
+        random_seed=_given(config.random_seed, old.random_seed if old else DEFAULT_RANDOM_SEED),
+        training=dataclasses.asdict(settings),
+        train_command=list(config.train_command),
+    )
+    if new.model not in registry.model_names():
+        registry.model(new.model)  # raises; a model that exists is imported, and TensorFlow with it, only when needed
+    if old:
+        check_resumable(old, new, config.output_dir)
+        new = dataclasses.replace(new, created=old.created)
+    return ResolvedRun(new, hparams, settings, stored, config.output_dir)
+
+
+def make_problem(run: ResolvedRun) -> Any:
+    """Returns the run's problem."""
+    return _problem(run.config.problem, run.config.problem_options)
+
+
+def open_run(run: ResolvedRun, generated: GeneratedData, *, is_chief: bool = True) -> RunDirectory:
+    """Makes the run directory, or goes on with the one that is there.
+
+    Args:
+      run: The resolved run.
+      generated: Its data.
+      is_chief: Whether this process writes the directory; the others wait for it.
+
+    Raises:
+      UserError: The stored run was made from other data.
+    """
+    config = run.config.replace(data_digest=generated.digest())
+    encoders = generated.text_encoders()
+    if run.stored is not None:
+        check_resumable(run.stored.config, config, run.output_dir)
+        if is_chief:
+            files.remove_leftovers(run.stored.path, sole_writer=True)
+            files.remove_leftovers(run.stored.checkpoints_dir, sole_writer=True)
+            run.stored.update(config)
+        return run.stored
+    if is_chief:
+        return RunDirectory.create(run.output_dir, config, *encoders)
+    return _wait_for_chief(run.output_dir)
+
+
+def _wait_for_chief(output_dir: str) -> RunDirectory:
+    deadline = time.monotonic() + _CHIEF_WAIT_SECONDS
+    while not RunDirectory.exists(output_dir):
+        if time.monotonic() > deadline:
+            raise UserError(
+                f"The chief worker has not made {output_dir} in {_CHIEF_WAIT_SECONDS:.0f} s. "
+                "--output_dir must be on a file system that all workers share."
+            )
+        time.sleep(0.2)
+    return RunDirectory.open(output_dir)
+
+
+def _hparams(config: TrainConfig, stored: RunDirectory | None) -> tuple[HParams, dict[str, str], str]:
+    """Returns the hparams, where each comes from, and the name of their set."""
+    if stored is None or (config.hparams_set and config.hparams_set != stored.config.hparams_set):
+        resolved = resolve_hparams(config.hparams_set, config.hparams)
+        return resolved.hparams, dict(resolved.origins), config.hparams_set
+    # Overrides that are not repeated keep their stored values.
+    hparams = stored.hparams().override(config.hparams, flag="--hparams")
+    given = parse_assignments(config.hparams, "--hparams")
+    return hparams, {**stored.config.origins, **dict.fromkeys(given, "flag")}, stored.config.hparams_set
+
+
+def _settings(config: TrainConfig, old: RunConfig | None) -> TrainingSettings:
+    known = {name: value for name, value in (old.training if old else {}).items() if name in TrainingSettings.names()}
+    settings = TrainingSettings(**{**known, **config.given_settings()})
+    resolve_decode_hparams(settings.decode_hparams)
+    return settings
+
+
+def _problem(name: str, options: Any) -> Any:
+    return registry.problem(name, **dict(options or {}))
+
+
+def _given(value: Any, otherwise: Any) -> Any:
+    return otherwise if value is None else value

@@ -1,0 +1,87 @@
+"""What training carries from step to step beside the weights: all of it is in the checkpoint."""
+
+import tensorflow as tf
+
+from t2t_ext.hyperparameters import HParams
+from t2t_ext.training import handles
+from t2t_ext.training.optimizers import Optimizer
+
+INITIAL_LOSS_SCALE = 2.0**15
+GROWTH_STEPS = 2000  # finite steps after which the loss scale is doubled
+MAX_LOSS_SCALE = 2.0**24
+
+# Sums over the steps since the metrics were read last. Skipped steps count in `steps` and `skipped` only.
+WINDOW_FIELDS = (
+    "loss",  # label-smoothed, nats
+    "nll",  # nats
+    "correct",  # target tokens
+    "target_tokens",  # that are not padding
+    "source_tokens",  # that are not padding
+    "positions",  # of source and target, padding included
+    "examples",  # sentence pairs
+    "gradient_norm",
+    "steps",
+    "skipped",
+)
+
+
+class TrainingState:
+    """Step counters, loss scale, metric sums, optimizer slots and the weights' moving averages.
+
+    All replicas hold the same values. ``step`` counts global batches, skipped ones included, so it is also
+    the position in the data.
+    """
+
+    def __init__(self, hparams: HParams, variables: dict[str, tf.Variable], optimizer: Optimizer) -> None:
+        """Creates the variables. Call it in the strategy's scope.
+
+        Args:
+          hparams: Reads precision and ema_decay.
+          variables: Name -> the model's variable.
+          optimizer: Whose slots are part of the state.
+        """
+        self.uses_loss_scale = hparams.precision == "mixed_float16"
+        self.step = handles.new_variable(0, tf.int64, "step")
+        self.skipped = handles.new_variable(0, tf.int64, "skipped")
+        self.skipped_in_a_row = handles.new_variable(0, tf.int64, "skipped_in_a_row")
+        self.loss_scale = handles.new_variable(
+            INITIAL_LOSS_SCALE if self.uses_loss_scale else 1.0, tf.float32, "loss_scale"
+        )
+        self.finite_in_a_row = handles.new_variable(0, tf.int64, "finite_in_a_row")
+        self.window = handles.new_variable(tf.zeros([len(WINDOW_FIELDS)]), tf.float32, "window")
+        self.optimizer = optimizer
+        self.averages = {
+            name: handles.new_variable(variable, tf.float32, f"ema/{name}")
+            for name, variable in (variables.items() if hparams.ema_decay else ())
+        }
+
+    def named_variables(self) -> dict[str, tf.Variable]:
+        """Returns the variables of the checkpoint's training group by stable names (averages are a group apart)."""
+        return {
+            "step": self.step,
+            "skipped/total": self.skipped,
+            "skipped/in_a_row": self.skipped_in_a_row,
+            "loss_scale/scale": self.loss_scale,
+            "loss_scale/finite_in_a_row": self.finite_in_a_row,
+            "metrics/window": self.window,
+            **self.optimizer.slots,
+        }
+
+    def update_after(self, finite: tf.Tensor) -> None:
+        """Advances the counters and the loss scale on the current replica.
+
+        Args:
+          finite: bool []; whether the step's gradients were finite and have been applied.
+        """
+        skipped = tf.cast(tf.logical_not(finite), tf.int64)
+        handles.assign_add(self.step, tf.constant(1, tf.int64))
+        handles.assign_add(self.skipped, skipped)
+        handles.assign(self.skipped_in_a_row, (handles.read(self.skipped_in_a_row) + 1) * skipped)
+        if not self.uses_loss_scale:
+            return
+        finite_in_a_row = (handles.read(self.finite_in_a_row) + 1) * (1 - skipped)
+        grows = finite_in_a_row >= GROWTH_STEPS
+        scale = handles.read(self.loss_scale)
+        grown = tf.where(grows, tf.minimum(scale * 2.0, MAX_LOSS_SCALE), scale)
+        handles.assign(self.loss_scale, tf.where(finite, grown, tf.maximum(scale / 2.0, 1.0)))
+        handles.assign(self.finite_in_a_row, tf.where(grows, tf.zeros_like(finite_in_a_row), finite_in_a_row))

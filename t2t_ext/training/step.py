@@ -1,0 +1,227 @@
+"""The training step, a pure function of (weights, state, batch, random seed).
+
+On every replica, in this order: count the target tokens of all replicas; gradients of the summed loss
+divided by that count, slice by slice; sum over replicas; finite check; clip by the global norm; apply.
+So N replicas and any number of slices compute what one replica computes on the whole batch.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+from t2t_ext.data.text_encoder import PAD_ID
+from t2t_ext.hyperparameters import HParams
+from t2t_ext.layers import dropout
+from t2t_ext.training import handles, losses
+from t2t_ext.training.optimizers import Optimizer
+from t2t_ext.training.schedules import Schedule
+from t2t_ext.training.state import WINDOW_FIELDS, TrainingState
+
+Batch = dict[str, tf.Tensor]
+
+
+class TrainStep:
+    """One update of the weights from one global batch.
+
+    Attributes:
+      traces: How many graphs were made so far: one a run with dynamic shapes, one a bucket with static ones.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        *,
+        optimizer: Optimizer,
+        schedule: Schedule,
+        state: TrainingState,
+        hparams: HParams,
+        strategy: tf.distribute.Strategy,
+        random_seed: int,
+        jit_compile: bool = False,
+    ) -> None:
+        """Prepares the step; graphs are made at the first call.
+
+        Args:
+          model: With ``features``, ``softmax_weights`` and ``named_variables``.
+          optimizer: Over the model's variables.
+          schedule: The learning rate.
+          state: The training state.
+          hparams: Reads label_smoothing, clip_grad_norm, ema_decay, batch_shapes,
+            gradient_accumulation_steps and parallel_slices.
+          strategy: That model, optimizer and state were made under.
+          random_seed: Dropout masks are a function of it, the step, the replica and the slice.
+          jit_compile: Whether XLA compiles the computation of the gradients; needs static shapes.
+        """
+        self._model = model
+        self._variables = model.named_variables()
+        self._optimizer = optimizer
+        self._schedule = schedule
+        self._state = state
+        self._hparams = hparams
+        self._strategy = strategy
+        self._random_seed = random_seed
+        self._compact = hparams.batch_shapes == "dynamic" and not jit_compile
+        self.traces = 0
+        # Sums over replicas cannot be inside a compiled function; on TPUs the strategy compiles everything by itself.
+        compiles = jit_compile and not isinstance(strategy, tf.distribute.TPUStrategy)
+        self._local_gradients: Callable = (
+            tf.function(self._accumulated, autograph=False, jit_compile=True) if compiles else self._accumulated
+        )
+        # In dynamic mode the iterator is the argument: its element spec [None, None] gives one trace a run, also
+        # for per-replica values, which input_signature does not know. Static batches trace once for each bucket.
+        self._from_iterator = tf.function(self._next_and_run, autograph=False)
+        self._from_batch = tf.function(self._run, autograph=False)
+
+    def __call__(self, iterator: Any) -> dict[str, tf.Tensor]:
+        """Takes the next batch from an iterator and updates the weights.
+
+        Args:
+          iterator: Of {"inputs": int32 [rows, S], "targets": int32 [rows, T]} or of per-replica values of it;
+            rows are a multiple of gradient_accumulation_steps * parallel_slices.
+
+        Returns:
+          ``loss`` (label-smoothed, nats a target token) and ``gradient_norm`` of the global batch (float32 []).
+          Reading them waits for the device.
+        """
+        if self._hparams.batch_shapes == "static":
+            return self._from_batch(next(iterator))
+        return self._from_iterator(iterator)
+
+    def run(self, batch: Any) -> dict[str, tf.Tensor]:
+        """Updates the weights from one given batch (or per-replica values of it), as ``__call__``."""
+        return self._from_batch(batch)
+
+    def _next_and_run(self, iterator: Any) -> dict[str, tf.Tensor]:
+        return self._run(next(iterator))
+
+    def _run(self, batch: Any) -> dict[str, tf.Tensor]:
+        self.traces += 1
+        results = self._strategy.run(self._replica_step, args=(batch,))
+        return {name: self._strategy.experimental_local_results(value)[0] for name, value in results.items()}
+
+    def _replica_step(self, batch: Batch) -> dict[str, tf.Tensor]:
+        gradients, sums, counts = self._global_gradients(batch)
+        norm = tf.linalg.global_norm(list(gradients.values()))
+        finite = tf.math.is_finite(norm)
+        state = self._state
+        update = handles.read(state.step) - handles.read(state.skipped) + 1
+        learning_rate = self._schedule(handles.read(state.step) + 1)
+
+        def apply() -> tf.Tensor:
+            self._optimizer.apply(self._clipped(gradients, norm), learning_rate, update)
+            self._update_averages()
+            return tf.constant(True)
+
+        # The branch holds no merge call: every replica sees the same sums, so all take the same branch.
+        tf.cond(finite, apply, lambda: tf.constant(False))
+        self._add_to_window(sums, counts, norm, finite)
+        state.update_after(finite)
+        return {"loss": sums[0] / tf.maximum(counts[0], 1.0), "gradient_norm": norm}
+
+    def _global_gradients(self, batch: Batch) -> tuple[dict[str, tf.Tensor], tf.Tensor, tf.Tensor]:
+        """Returns gradients of the mean loss over all replicas, sums [loss, nll, correct] and counts of them all."""
+        inputs, targets = batch["inputs"], batch["targets"]
+        counts = self._sum_over_replicas(_count(inputs, targets))
+        loss_scale = handles.read(self._state.loss_scale)
+        scale = loss_scale / tf.maximum(counts[0], 1.0)
+        gradients, sums = self._local_gradients(inputs, targets, scale)
+        *gradients, sums = self._sum_over_replicas([*gradients, sums])
+        if self._state.uses_loss_scale:
+            gradients = [gradient / loss_scale for gradient in gradients]
+        return dict(zip(self._variables, gradients, strict=True)), sums, counts
+
+    def _accumulated(
+        self, inputs: tf.Tensor, targets: tf.Tensor, scale: tf.Tensor
+    ) -> tuple[list[tf.Tensor], tf.Tensor]:
+        """Sums gradients and loss sums over the slices of this replica's batch."""
+        step = handles.read(self._state.step)
+        sequential = self._hparams.gradient_accumulation_steps
+        parallel = self._hparams.parallel_slices
+        if sequential * parallel == 1:
+            return self._slice_gradients(inputs, targets, self._seed(step, 0), scale)
+        rows = tf.shape(inputs)[0] // (sequential * parallel) if inputs.shape[0] is None else None
+        if rows is None:
+            rows = inputs.shape[0] // (sequential * parallel)
+        cut_inputs = tf.reshape(inputs, [sequential, parallel, rows, tf.shape(inputs)[1]])
+        cut_targets = tf.reshape(targets, [sequential, parallel, rows, tf.shape(targets)[1]])
+
+        def side_by_side(i: tf.Tensor | int) -> list[tf.Tensor]:
+            slices = [
+                self._slice_gradients(cut_inputs[i, j], cut_targets[i, j], self._seed(step, i * parallel + j), scale)
+                for j in range(parallel)
+            ]
+            return [tf.add_n(values) for values in zip(*([*grads, sums] for grads, sums in slices), strict=True)]
+
+        if sequential == 1:
+            *gradients, sums = side_by_side(0)
+            return gradients, sums
+        zeros = [tf.zeros(variable.shape) for variable in self._variables.values()] + [tf.zeros([3])]
+        _, totals = tf.while_loop(
+            lambda i, _: i < sequential,
+            lambda i, totals: (i + 1, [a + b for a, b in zip(totals, side_by_side(i), strict=True)]),
+            (0, zeros),
+            parallel_iterations=1,  # the point of accumulation is to hold one slice's activations at a time
+        )
+        *gradients, sums = totals
+        return gradients, sums
+
+    def _slice_gradients(
+        self, inputs: tf.Tensor, targets: tf.Tensor, seed: tf.Tensor, scale: tf.Tensor
+    ) -> tuple[list[tf.Tensor], tf.Tensor]:
+        """Returns the gradients of ``scale`` times the summed loss, and [loss, nll, correct] (float32)."""
+        variables = list(self._variables.values())
+        with dropout.seed_scope(seed), tf.GradientTape() as tape:
+            features = self._model.features(inputs, targets, training=True)
+            kernel, bias = self._model.softmax_weights()
+            sums = losses.softmax_cross_entropy(
+                features, kernel, bias, targets, self._hparams.label_smoothing, compact=self._compact
+            )
+            scaled = sums.loss * scale
+        gradients = tape.gradient(scaled, variables, unconnected_gradients=tf.UnconnectedGradients.ZERO)
+        dense = [tf.cast(tf.convert_to_tensor(gradient), tf.float32) for gradient in gradients]
+        return dense, tf.stack([sums.loss, sums.nll, sums.correct])
+
+    def _seed(self, step: tf.Tensor, slice_index: tf.Tensor | int) -> tf.Tensor:
+        """Returns int32 [2], a hash of (random seed, step, replica, slice)."""
+        replica = tf.distribute.get_replica_context().replica_id_in_sync_group
+        seed = tf.constant([self._random_seed & 0x7FFFFFFF, self._random_seed >> 31 & 0x7FFFFFFF], tf.int32)
+        for part in (step, replica, slice_index):
+            seed = tf.random.experimental.stateless_fold_in(seed, tf.cast(part, tf.int32))
+        return tf.random.stateless_uniform([2], seed, minval=None, maxval=None, dtype=tf.int32, alg="philox")
+
+    def _sum_over_replicas(self, values: Any) -> Any:
+        context = tf.distribute.get_replica_context()
+        if context.num_replicas_in_sync == 1:
+            return values
+        return context.all_reduce(tf.distribute.ReduceOp.SUM, values)
+
+    def _clipped(self, gradients: dict[str, tf.Tensor], norm: tf.Tensor) -> dict[str, tf.Tensor]:
+        limit = self._hparams.clip_grad_norm
+        if not limit:
+            return gradients
+        factor = limit / tf.maximum(norm, limit)
+        return {name: gradient * factor for name, gradient in gradients.items()}
+
+    def _update_averages(self) -> None:
+        for name, average in self._state.averages.items():
+            distance = handles.read(average) - handles.read(self._variables[name])
+            handles.assign_sub(average, (1.0 - self._hparams.ema_decay) * distance)
+
+    def _add_to_window(self, sums: tf.Tensor, counts: tf.Tensor, norm: tf.Tensor, finite: tf.Tensor) -> None:
+        values = tf.concat([sums, counts, [norm]], 0)
+        applied = tf.cast(finite, tf.float32)
+        row = tf.concat([tf.math.multiply_no_nan(values, applied), [1.0, 1.0 - applied]], 0)
+        row.set_shape([len(WINDOW_FIELDS)])
+        handles.assign_add(self._state.window, row)
+
+
+def _count(inputs: tf.Tensor, targets: tf.Tensor) -> tf.Tensor:
+    """Returns float32 [4]: target tokens, source tokens, positions of both, sentence pairs that are not filling."""
+
+    def real(ids: tf.Tensor) -> tf.Tensor:
+        return tf.cast(tf.not_equal(ids, PAD_ID), tf.float32)
+
+    examples = tf.reduce_sum(real(targets)[:, 0])
+    positions = tf.cast(tf.size(inputs) + tf.size(targets), tf.float32)
+    return tf.stack([tf.reduce_sum(real(targets)), tf.reduce_sum(real(inputs)), positions, examples])

@@ -1,0 +1,124 @@
+"""Where a run computes: one device, several devices of one machine, several machines, or a TPU."""
+
+import json
+import os
+from typing import Any
+
+import tensorflow as tf
+
+from t2t_ext.errors import UserError, suggest
+
+STRATEGIES = ("auto", "one_device", "mirrored", "multi_worker_mirrored", "tpu")
+
+
+def make_strategy(name: str = "auto", tpu: str = "") -> tf.distribute.Strategy:
+    """Makes the distribution strategy of a run. Multi-worker strategies must be made before any other TensorFlow use.
+
+    Args:
+      name: ``one_device``; ``mirrored`` (all GPUs of this machine, or all logical CPU devices where it has none);
+        ``multi_worker_mirrored`` (the workers that the environment variable TF_CONFIG lists); ``tpu``; ``auto``
+        (workers if TF_CONFIG lists several, mirrored if there are several GPUs, else one device).
+      tpu: Name or address of the TPU; empty for the local one.
+
+    Returns:
+      The strategy; for one device TensorFlow's default strategy.
+
+    Raises:
+      UserError: The name is unknown, TF_CONFIG is missing or wrong, or no TPU answers.
+    """
+    if name not in STRATEGIES:
+        raise UserError(f"Unknown --distribution={name}; choose {', '.join(STRATEGIES)}.{suggest(name, STRATEGIES)}")
+    if name == "auto":
+        name = _automatic()
+    if name == "mirrored":
+        return tf.distribute.MirroredStrategy(_local_devices())
+    if name == "multi_worker_mirrored":
+        return _multi_worker_strategy()
+    if name == "tpu":
+        return _tpu_strategy(tpu)
+    return tf.distribute.get_strategy()
+
+
+def worker_index(strategy: tf.distribute.Strategy) -> int:
+    """Returns this process's number among the workers; 0 is the chief, which writes the files."""
+    resolver = strategy.cluster_resolver
+    if resolver is None or not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
+        return 0
+    has_chief = "chief" in resolver.cluster_spec().jobs
+    return (resolver.task_id or 0) + int(has_chief and resolver.task_type != "chief")
+
+
+def num_workers(strategy: tf.distribute.Strategy) -> int:
+    """Returns how many processes train together."""
+    if not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
+        return 1
+    spec = strategy.cluster_resolver.cluster_spec()
+    return sum(len(spec.job_tasks(job)) for job in spec.jobs if job in ("chief", "worker"))
+
+
+def describe(strategy: tf.distribute.Strategy) -> str:
+    """Says in a few words where the run computes."""
+    replicas, workers = strategy.num_replicas_in_sync, num_workers(strategy)
+    if replicas == 1:
+        return f"one device ({'GPU' if tf.config.list_physical_devices('GPU') else 'CPU'})"
+    return f"{replicas} replicas" + (f" on {workers} workers" if workers > 1 else "")
+
+
+def _automatic() -> str:
+    if os.environ.get("TF_CONFIG") and len(_worker_addresses(_tf_config())) > 1:
+        return "multi_worker_mirrored"
+    return "mirrored" if len(tf.config.list_logical_devices("GPU")) > 1 else "one_device"
+
+
+def _local_devices() -> list[str]:
+    gpus = tf.config.list_logical_devices("GPU")
+    return [device.name.removeprefix("/device:") for device in gpus or tf.config.list_logical_devices("CPU")]
+
+
+def _tf_config() -> dict[str, Any]:
+    text = os.environ.get("TF_CONFIG", "")
+    example = '{"cluster": {"worker": ["host0:2222", "host1:2222"]}, "task": {"type": "worker", "index": 0}}'
+    if not text:
+        raise UserError(
+            "--distribution=multi_worker_mirrored reads the workers from the environment variable TF_CONFIG, "
+            f"which is not set. Set it for each process, for example: {example}"
+        )
+    try:
+        config = json.loads(text)
+        task = config["task"]
+        addresses = config["cluster"][task["type"]]
+        addresses[task["index"]]
+    except (ValueError, KeyError, IndexError, TypeError) as error:
+        raise UserError(
+            f"TF_CONFIG cannot be used ({type(error).__name__}: {error}). It must look like: {example}"
+        ) from None
+    return config
+
+
+def _worker_addresses(config: dict[str, Any]) -> list[str]:
+    return [address for job in ("chief", "worker") for address in config["cluster"].get(job, [])]
+
+
+def _multi_worker_strategy() -> tf.distribute.Strategy:
+    addresses = _worker_addresses(_tf_config())
+    try:
+        return tf.distribute.MultiWorkerMirroredStrategy()
+    except (tf.errors.OpError, RuntimeError) as error:
+        first_line = str(error).strip().splitlines()[0]
+        raise UserError(
+            f"The workers {', '.join(addresses)} could not be joined: {first_line}. Start one process for each "
+            "address of TF_CONFIG within a few minutes, and check that the ports are free and reachable."
+        ) from error
+
+
+def _tpu_strategy(tpu: str) -> tf.distribute.Strategy:
+    try:
+        resolver = tf.distribute.cluster_resolver.TPUClusterResolver(tpu or "local")
+        tf.config.experimental_connect_to_cluster(resolver)
+        tf.tpu.experimental.initialize_tpu_system(resolver)
+        return tf.distribute.TPUStrategy(resolver)
+    except (tf.errors.OpError, RuntimeError, ValueError, OSError) as error:
+        first_line = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise UserError(
+            f"No TPU could be used: {first_line}. Name it with --tpu, or choose another --distribution."
+        ) from None

@@ -1,0 +1,127 @@
+"""N replicas compute what one computes: logical CPU devices in one process, and two worker processes."""
+
+import json
+import os
+import pathlib
+import socket
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+PROGRAM = pathlib.Path(__file__).with_name("replica_program.py")
+CLIPPED = "clip_grad_norm=0.3"
+CASES = {
+    "one": {"replicas": 1, "hparams": CLIPPED, "steps": 20},
+    "two": {"replicas": 2, "hparams": CLIPPED, "steps": 20},
+    "four": {"replicas": 4, "hparams": CLIPPED, "steps": 20},
+    "plain": {"replicas": 1, "hparams": "ema_decay=0.9", "steps": 3},
+    "sliced": {
+        "replicas": 2,
+        "hparams": "ema_decay=0.9,gradient_accumulation_steps=2,parallel_slices=2",
+        "steps": 3,
+    },
+    "before_inf": {"replicas": 1, "steps": 2},
+    "inf_on_one": {"replicas": 1, "steps": 3, "inf_at": [2, 0]},
+    "inf_on_two": {"replicas": 2, "steps": 3, "inf_at": [2, 1]},
+    "float16": {"replicas": 1, "hparams": "precision=mixed_float16", "steps": 3, "inf_at": [1, 0]},
+}
+
+
+def start(directory, cases, **environment):
+    return subprocess.Popen(
+        [sys.executable, PROGRAM, str(directory), json.dumps(cases)],
+        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "2", **environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def finish(process):
+    output, _ = process.communicate(timeout=300)
+    assert process.returncode == 0, output[-3000:]
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    """Case -> arrays by name. One process for each number of replicas, for the sake of time."""
+    directory = tmp_path_factory.mktemp("replicas")
+    counts = sorted({case["replicas"] for case in CASES.values()})
+    processes = [
+        start(directory, {name: case for name, case in CASES.items() if case["replicas"] == count}) for count in counts
+    ]
+    for process in processes:
+        finish(process)
+    return {name: dict(np.load(directory / f"{name}.npz")) for name in CASES}
+
+
+def assert_same(one, many):
+    scale = max(np.abs(value).max() for name, value in one.items() if name.startswith("gradient/"))
+    assert scale > 1e-4
+    for name, value in one.items():
+        if name.startswith("gradient/"):
+            np.testing.assert_allclose(many[name], value, rtol=0, atol=1e-6 * scale, err_msg=name)
+    np.testing.assert_allclose(many["losses"], one["losses"], rtol=1e-5)
+    np.testing.assert_allclose(many["norms"], one["norms"], rtol=1e-3)
+    np.testing.assert_allclose(many["state/metrics/window"], one["state/metrics/window"], rtol=1e-3)
+
+
+@pytest.mark.parametrize("many", ["two", "four"])
+def test_replicas_with_clipping_are_one(results, many):
+    one = results["one"]
+    assert one["losses"][-1] < one["losses"][0]
+    assert one["norms"].max() > 0.3  # so the clipping does something
+    assert_same(one, results[many])
+
+
+def test_accumulated_and_parallel_slices_on_two_replicas_are_one_batch(results):
+    one, sliced = results["plain"], results["sliced"]
+    assert_same(one, sliced)
+    averages = [name for name in one if name.startswith("ema/")]
+    assert averages
+    for name in averages:
+        np.testing.assert_allclose(sliced[name], one[name], atol=1e-3)
+        assert not np.array_equal(one[name], one[name.replace("ema/", "weight/")])
+
+
+@pytest.mark.parametrize("case", ["inf_on_one", "inf_on_two"])
+def test_an_inf_on_one_replica_is_skipped_by_all(results, case):
+    poisoned = results[case]
+    assert not np.isfinite(poisoned["norms"][2])
+    assert poisoned["state/step"] == 3
+    assert poisoned["state/skipped/total"] == poisoned["state/skipped/in_a_row"] == 1
+    assert np.isfinite(poisoned["state/metrics/window"]).all()
+    for name, value in results["before_inf"].items():
+        if name.startswith(("weight/", "state/adam")):
+            np.testing.assert_allclose(poisoned[name], value, atol=1e-4 if case == "inf_on_two" else 0, err_msg=name)
+
+
+def test_float16_lowers_its_loss_scale_at_an_inf(results):
+    float16 = results["float16"]
+    assert float16["state/loss_scale/scale"] == 2.0**14
+    assert float16["state/loss_scale/finite_in_a_row"] == 1
+    assert np.isfinite(float16["losses"][2])
+
+
+def test_two_worker_processes_are_one(results, tmp_path):
+    ports = []
+    for _ in range(2):
+        with socket.socket() as free:
+            free.bind(("localhost", 0))
+            ports.append(f"localhost:{free.getsockname()[1]}")
+    workers = []
+    for index in range(2):
+        directory = tmp_path / str(index)
+        directory.mkdir()
+        task = {"cluster": {"worker": ports}, "task": {"type": "worker", "index": index}}
+        workers.append(start(directory, {"one": {**CASES["one"], "replicas": 2}}, TF_CONFIG=json.dumps(task)))
+    try:
+        for worker in workers:
+            finish(worker)
+    finally:
+        for worker in workers:
+            worker.kill()
+    for index in range(2):
+        assert_same(results["one"], dict(np.load(tmp_path / str(index) / "one.npz")))

@@ -1,0 +1,167 @@
+"""Records and what is decided from them; TensorBoard files; lines for people."""
+
+import io
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from t2t_ext.errors import UserError
+from t2t_ext.training.config import TrainConfig, TrainingSettings
+from t2t_ext.training.monitor import Board, attention_picture
+from t2t_ext.training.progress import Progress, describe_evaluation
+from t2t_ext.training.records import Best, Records, best_of, stopped_improving
+
+
+def evaluations(metric, values):
+    return [{"kind": "eval", "step": 10 * (i + 1), metric: value} for i, value in enumerate(values)]
+
+
+def test_records_are_cut_to_the_restored_step(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    records = Records(path, 0)
+    for step in (10, 20, 30):
+        records.append({"kind": "train", "step": step, "loss": 1.0})
+    with open(path, "a", encoding="utf-8") as file:
+        file.write('{"kind": "train", "st')  # killed while it wrote
+    again = Records(path, 20)
+    assert [record["step"] for record in again.all] == [10, 20]
+    again.append({"kind": "eval", "step": 20, "loss": 1.0})
+    assert again.has_evaluation(20)
+    assert not again.has_evaluation(10)
+    assert [json.loads(line)["step"] for line in path.read_text().splitlines()] == [10, 20, 20]
+
+
+def test_a_worker_that_is_not_the_chief_writes_nothing(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    Records(path, 0, writable=False).append({"kind": "train", "step": 1})
+    assert not path.exists()
+
+
+@pytest.mark.parametrize(
+    ("metric", "values", "expected"),
+    [
+        ("bleu", [1.0, 3.0, 3.0, 2.0], Best(20, 3.0)),
+        ("loss", [3.0, 1.0, 2.0], Best(20, 1.0)),
+        ("perplexity", [], None),
+    ],
+)
+def test_best_is_the_first_of_the_best(metric, values, expected):
+    assert best_of(evaluations(metric, values), metric) == expected
+
+
+def test_early_stopping_counts_steps_without_enough_improvement():
+    settings = TrainingSettings(eval_early_stopping_steps=20, eval_early_stopping_metric_delta=0.1)
+    assert stopped_improving(evaluations("loss", [3.0, 2.95]), settings) is None
+    assert stopped_improving(evaluations("loss", [3.0, 2.95, 2.91]), settings) == Best(10, 3.0)
+    assert stopped_improving(evaluations("loss", [3.0, 2.95, 2.85]), settings) is None
+    assert stopped_improving(evaluations("loss", [3.0, 2.95, 2.91]), TrainingSettings()) is None
+
+
+def test_early_stopping_can_be_turned_round():
+    settings = TrainingSettings(
+        eval_early_stopping_metric="loss",
+        eval_early_stopping_steps=20,
+        eval_early_stopping_metric_minimize=False,
+    )
+    assert stopped_improving(evaluations("loss", [3.0, 2.0, 1.0]), settings) == Best(10, 3.0)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"best_checkpoint_metric": "blue"}, "Did you mean 'bleu'"),
+        ({"eval_early_stopping_metric": "approx_bleu_score"}, "loss, nll, perplexity, accuracy, bleu"),
+        ({"train_steps": 0}, "at least 1"),
+        ({"train_steps": "10"}, "type int"),
+        ({"eval_bleu_sentences": -1}, "switches off"),
+    ],
+)
+def test_bad_settings_are_explained(settings, message):
+    with pytest.raises(UserError, match=message):
+        TrainingSettings(**settings)
+
+
+def test_config_has_every_setting():
+    config = TrainConfig(output_dir="RUN", train_steps=7, deterministic=True)
+    assert config.given_settings() == {"train_steps": 7, "deterministic": True}
+    everything = dict.fromkeys(TrainingSettings.names(), 1)
+    assert TrainConfig(output_dir="RUN", **everything).given_settings() == everything
+
+
+def points(directory, tag):
+    """Steps of a curve as TensorBoard shows them."""
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    accumulator = EventAccumulator(str(directory))
+    accumulator.Reload()
+    return [event.step for event in accumulator.Tensors(tag)] if tag in accumulator.Tags()["tensors"] else []
+
+
+def test_event_files_are_cut_to_the_restored_step(tmp_path):
+    board = Board(tmp_path, 0)
+    for step in (10, 20, 30):
+        board.record({"kind": "train", "step": step, "loss": 1.0})
+    board.close()
+    (written,) = tmp_path.iterdir()
+    written.write_bytes(written.read_bytes() + b"half a rec")
+    board = Board(tmp_path, 20)
+    board.record({"kind": "train", "step": 25, "loss": 1.0})
+    board.close()
+    assert points(tmp_path, "train/loss") == [10, 20, 25]
+
+
+def test_tensorboard_has_samples_pictures_and_hparams(tmp_path):
+    board = Board(tmp_path, 0)
+    board.hparams([("batch_size", 10, "flag")])
+    board.samples(5, ["a | b"], ["<c>"], ["d"])
+    weights = np.random.default_rng(0).random((1, 2, 3, 4))
+    board.attention(5, {"decoder/layer_0": tf.constant(weights)}, ["▁a", "$", "日本", "</s>"], ["x", "y", "</s>"])
+    board.close()
+    for tag in ("hparams", "dev/samples", "attention/decoder/layer_0"):
+        assert points(tmp_path, tag), tag
+    picture = tf.image.decode_png(attention_picture(weights[0], list("abcd"), list("xyz")))
+    assert picture.shape[2] == 4
+    assert len(np.unique(picture)) > 10
+
+
+def test_no_event_files_where_they_are_switched_off(tmp_path):
+    board = Board(tmp_path / "tensorboard", 0, enabled=False)
+    board.record({"kind": "train", "step": 1, "loss": 1.0})
+    board.close()
+    assert not (tmp_path / "tensorboard").exists()
+
+
+def test_lines_without_a_terminal_are_plain():
+    stream = io.StringIO()
+    progress = Progress(10, stream=stream)
+    progress.start(0)
+    progress.advance(5)
+    progress.note("fast")
+    progress.line("[bold]step 5")
+    progress.stop()
+    assert stream.getvalue() == "[bold]step 5\n"
+
+
+def test_a_terminal_gets_a_bar():
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    stream = Terminal()
+    progress = Progress(10, stream=stream)
+    progress.start(2)
+    progress.advance(5)
+    progress.line("[bold]step 5")
+    progress.stop()
+    assert "[bold]step 5" in stream.getvalue()
+    assert "5/10" in stream.getvalue()
+
+
+def test_evaluation_line_has_the_signature():
+    line = describe_evaluation(
+        {"step": 5, "loss": 1, "perplexity": 2, "accuracy": 0.5, "bleu": 12.345, "bleu_signature": "nrefs:1|x"}
+    )
+    assert "BLEU 12.35 [nrefs:1|x]" in line or "BLEU 12.34 [nrefs:1|x]" in line
+    assert "token accuracy 50.0%" in line

@@ -1,0 +1,89 @@
+"""Learning-rate schedules against values computed by hand."""
+
+import math
+
+import pytest
+import tensorflow as tf
+
+from t2t_ext import hyperparameters, registry
+from t2t_ext.errors import UserError
+from t2t_ext.training import schedules
+
+BASE = registry.hparams("transformer_base")
+
+
+def rate(step, train_steps=100000, **changes):
+    return float(schedules.Schedule(BASE.replace(**changes), train_steps)(tf.constant(step, tf.int64)))
+
+
+def test_base_rises_to_its_peak_at_the_end_of_the_warm_up():
+    peak = 2.0 * 512**-0.5 / math.sqrt(8000)
+    assert peak == pytest.approx(9.88e-4, rel=1e-3)
+    assert rate(8000) == pytest.approx(peak, rel=1e-6)
+    assert rate(1) == pytest.approx(peak / 8000, rel=1e-6)
+    assert rate(4000) == pytest.approx(peak / 2, rel=1e-6)
+    assert rate(32000) == pytest.approx(peak / 2, rel=1e-6)
+
+
+def test_legacy_is_noam():
+    v2 = registry.hparams("transformer_base_v2")
+    legacy = schedules.Schedule(v2, 1)
+    for step in (1, 4000, 8000, 20000):
+        expected = 5000 * 512**-0.5 * min(step * 8000**-1.5, step**-0.5) * 0.002 * 0.2
+        assert float(legacy(tf.constant(step, tf.int64))) == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "step", "expected"),
+    [
+        ("constant", 7, 2.0),
+        ("rsqrt_hidden_size", 7, 512**-0.5),
+        ("linear_warmup", 50, 0.5),
+        ("linear_warmup", 500, 1.0),
+        ("rsqrt_decay", 50, 0.1),
+        ("rsqrt_decay", 400, 0.05),
+        ("single_cycle_cos_decay", 50, 1.0),
+        ("single_cycle_cos_decay", 550, 0.5),
+        ("single_cycle_cos_decay", 1000, 0.0),
+        ("cosdecay", 100, 1.0),
+        ("cosdecay", 200, 0.5),
+        ("cosdecay", 400, 0.0),
+        ("linear_decay", 900, 0.25),
+        ("linear_decay", 100, 1.0),
+        ("linear_decay", 1000, 0.0),
+        ("exp_decay", 100, 1.0),
+        ("exp_decay", 500, 0.25),
+        ("constant * exp_decay", 900, 0.125),
+    ],
+)
+def test_factors(schedule, step, expected):
+    value = rate(
+        step,
+        train_steps=1000,
+        learning_rate_schedule=schedule,
+        learning_rate_warmup_steps=100,
+        learning_rate_decay_steps=400,
+        learning_rate_decay_rate=0.25,
+    )
+    assert value == pytest.approx(expected, abs=1e-6)
+
+
+def test_no_warm_up_is_no_division_by_zero():
+    assert rate(1, learning_rate_warmup_steps=0) == pytest.approx(2.0 * 512**-0.5, rel=1e-6)
+
+
+def test_single_cycle_needs_steps_after_the_warm_up():
+    with pytest.raises(UserError, match=r"train_steps \(100\)"):
+        rate(1, train_steps=100, learning_rate_schedule="single_cycle_cos_decay", learning_rate_warmup_steps=100)
+
+
+def test_every_factor_that_hparams_allow_exists():
+    assert set(schedules.FACTORS) == set(hyperparameters.LEARNING_RATE_FACTORS)
+
+
+def test_unknown_factor_is_explained():
+    class Unchecked:
+        learning_rate_schedule = "constant*linear_warmpu"
+
+    with pytest.raises(UserError, match="linear_warmup"):
+        schedules.Schedule(Unchecked(), 1)

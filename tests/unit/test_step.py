@@ -1,0 +1,239 @@
+"""The training step on one device, with a model small enough to be written out."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from t2t_ext import registry
+from t2t_ext.layers import dropout
+from t2t_ext.training.optimizers import make_optimizer
+from t2t_ext.training.schedules import Schedule
+from t2t_ext.training.state import WINDOW_FIELDS, TrainingState
+from t2t_ext.training.step import TrainStep
+
+VOCAB = 12
+WIDTH = 6
+
+
+class Bigrams:
+    """Predicts a token from the one before it and the mean of the source."""
+
+    def __init__(self, rate=0.0):
+        rng = np.random.default_rng(0)
+        self.rate = rate
+        self.table = tf.Variable(rng.standard_normal((VOCAB, WIDTH)), dtype=tf.float32)
+        self.kernel = tf.Variable(rng.standard_normal((VOCAB, WIDTH)), dtype=tf.float32)
+        self.unused = tf.Variable(tf.ones([3]))
+
+    def named_variables(self):
+        return {"table": self.table, "kernel": self.kernel, "unused": self.unused}
+
+    def softmax_weights(self):
+        return self.kernel, None
+
+    def features(self, inputs, targets, training=False):
+        previous = tf.pad(targets, [[0, 0], [1, 0]])[:, :-1]
+        source = tf.reduce_mean(tf.gather(self.table, inputs), 1, keepdims=True)
+        return dropout.dropout(tf.gather(self.table, previous) + source, self.rate, training)
+
+
+def make(rate=0.0, seed=1, **changes):
+    hparams = registry.hparams("transformer_test").replace(
+        learning_rate_schedule="constant", learning_rate_constant=0.01, **changes
+    )
+    model = Bigrams(rate)
+    optimizer = make_optimizer(hparams, model.named_variables())
+    state = TrainingState(hparams, model.named_variables(), optimizer)
+    step = TrainStep(
+        model,
+        optimizer=optimizer,
+        schedule=Schedule(hparams, 100),
+        state=state,
+        hparams=hparams,
+        strategy=tf.distribute.get_strategy(),
+        random_seed=seed,
+    )
+    return model, state, step
+
+
+def batch(seed=0, rows=4, length=5):
+    rng = np.random.default_rng(seed)
+    targets = rng.integers(1, VOCAB, (rows, length)).astype(np.int32)
+    targets[0, 2:] = 0
+    return {
+        "inputs": tf.constant(rng.integers(1, VOCAB, (rows, length + 1)), tf.int32),
+        "targets": tf.constant(targets),
+    }
+
+
+def window(state):
+    return dict(zip(WINDOW_FIELDS, state.window.numpy(), strict=True))
+
+
+def test_first_gradient_is_that_of_the_mean_loss_over_tokens():
+    model, state, step = make(label_smoothing=0.0)
+    one = batch()
+    with tf.GradientTape() as tape:
+        logits = tf.matmul(model.features(one["inputs"], one["targets"]), model.kernel, transpose_b=True)
+        losses = tf.nn.sparse_softmax_cross_entropy_with_logits(one["targets"], logits)
+        expected = tf.reduce_mean(losses[one["targets"] != 0])
+    gradients = tape.gradient(expected, [model.table, model.kernel])
+    result = step.run(one)
+    assert float(result["loss"]) == pytest.approx(float(expected), rel=1e-5)
+    norm = tf.linalg.global_norm([tf.convert_to_tensor(gradient) for gradient in gradients])
+    assert float(result["gradient_norm"]) == pytest.approx(float(norm), rel=1e-5)
+    beta1 = step._hparams.optimizer_adam_beta1
+    for name, gradient in zip(("table", "kernel"), gradients, strict=True):
+        first = state.optimizer.slots[f"adam/m/{name}"] / (1 - beta1)
+        np.testing.assert_allclose(first, tf.convert_to_tensor(gradient), rtol=1e-4, atol=1e-6)
+    np.testing.assert_array_equal(model.unused, [1, 1, 1])
+
+
+def test_window_sums_what_is_real():
+    _, state, step = make()
+    step.run(batch(0))
+    step.run(batch(1))
+    sums = window(state)
+    assert sums["target_tokens"] == 2 * (4 * 5 - 3)
+    assert sums["source_tokens"] == 2 * 4 * 6
+    assert sums["positions"] == 2 * 4 * (5 + 6)
+    assert sums["examples"] == 8
+    assert sums["steps"] == 2
+    assert sums["skipped"] == 0
+    assert int(state.step) == 2
+
+
+@pytest.mark.parametrize(("accumulated", "parallel"), [(2, 1), (1, 2), (4, 1), (2, 2)])
+def test_slices_of_a_batch_are_the_batch(accumulated, parallel):
+    whole_model, whole_state, whole = make(clip_grad_norm=0.1)
+    model, state, sliced = make(clip_grad_norm=0.1, gradient_accumulation_steps=accumulated, parallel_slices=parallel)
+    for number in range(3):
+        expected, result = whole.run(batch(number)), sliced.run(batch(number))
+        np.testing.assert_allclose(result["loss"], expected["loss"], rtol=1e-5)
+        np.testing.assert_allclose(result["gradient_norm"], expected["gradient_norm"], rtol=1e-5)
+    np.testing.assert_allclose(state.window, whole_state.window, rtol=1e-5)
+    np.testing.assert_allclose(model.table, whole_model.table, atol=1e-5)
+
+
+def test_clipping_bounds_the_applied_gradient():
+    _, state, step = make(clip_grad_norm=0.05)
+    norm = float(step.run(batch())["gradient_norm"])
+    assert norm > 0.05
+    means = [slot / (1 - 0.9) for name, slot in state.optimizer.slots.items() if name.startswith("adam/m")]
+    assert float(tf.linalg.global_norm(means)) == pytest.approx(0.05, rel=1e-4)
+
+
+def test_dropout_is_a_function_of_seed_and_step():
+    def losses(seed):
+        _, _, step = make(rate=0.5, seed=seed)
+        return [float(step.run(batch())["loss"]) for _ in range(2)]
+
+    assert losses(1) == losses(1)
+    assert losses(1) != losses(2)
+    model, state, step = make(rate=0.5)
+    first = float(step.run(batch())["loss"])
+    for variable in (model.table, model.kernel):
+        variable.assign(getattr(Bigrams(), "table" if variable is model.table else "kernel"))
+    assert float(step.run(batch())["loss"]) != first  # another step, another mask
+    for variable in (model.table, model.kernel):
+        variable.assign(getattr(Bigrams(), "table" if variable is model.table else "kernel"))
+    state.step.assign(0)
+    assert float(step.run(batch())["loss"]) == first
+
+
+def test_slices_draw_different_masks():
+    same_rows = {name: tf.repeat(value[1:2], 2, axis=0) for name, value in batch().items()}
+    _, _, step = make(rate=0.5, parallel_slices=2)
+    one_row = {name: value[:1] for name, value in same_rows.items()}
+    _, _, alone = make(rate=0.5)
+    # With equal masks both slices would have the loss of one.
+    assert float(step.run(same_rows)["loss"]) != pytest.approx(float(alone.run(one_row)["loss"]), rel=1e-6)
+
+
+def test_steps_that_are_not_finite_change_nothing_but_the_counters():
+    model, state, step = make(ema_decay=0.5)
+    step.run(batch())
+    before = [v.numpy() for v in (*model.named_variables().values(), *state.optimizer.slots.values())]
+    sums = window(state)
+    features, model.features = model.features, lambda *args, **kwargs: features(*args, **kwargs) * np.inf
+    _, poisoned = (
+        None,
+        TrainStep(
+            model,
+            optimizer=state.optimizer,
+            schedule=Schedule(step._hparams, 100),
+            state=state,
+            hparams=step._hparams,
+            strategy=tf.distribute.get_strategy(),
+            random_seed=1,
+        ),
+    )
+    for _ in range(2):
+        poisoned.run(batch())
+    after = [v.numpy() for v in (*model.named_variables().values(), *state.optimizer.slots.values())]
+    for old, new in zip(before, after, strict=True):
+        np.testing.assert_array_equal(old, new)
+    assert (int(state.step), int(state.skipped), int(state.skipped_in_a_row)) == (3, 2, 2)
+    assert window(state) == {**sums, "steps": 3, "skipped": 2}
+    step.run(batch())
+    assert (int(state.skipped), int(state.skipped_in_a_row)) == (2, 0)
+
+
+def test_moving_averages_follow_the_weights():
+    model, state, step = make(ema_decay=0.9)
+    expected = model.table.numpy()
+    for number in range(3):
+        step.run(batch(number))
+        expected = 0.9 * expected + 0.1 * model.table.numpy()
+    np.testing.assert_allclose(state.averages["table"], expected, rtol=1e-5)
+    assert "table" not in state.named_variables()
+
+
+def test_loss_scale_grows_and_falls():
+    _, state, _ = make(precision="mixed_float16")
+    state.finite_in_a_row.assign(1999)
+    for finite, scale, in_a_row in ((True, 2.0**16, 0), (True, 2.0**16, 1), (False, 2.0**15, 0)):
+        state.update_after(tf.constant(finite))
+        assert float(state.loss_scale) == scale
+        assert int(state.finite_in_a_row) == in_a_row
+
+
+def test_one_trace_for_all_shapes():
+    _, state, step = make()
+    shapes = [(4, 5), (6, 3), (2, 9)]
+
+    def batches():
+        for rows, length in shapes:
+            yield batch(rows=rows, length=length)
+
+    signature = {name: tf.TensorSpec([None, None], tf.int32) for name in ("inputs", "targets")}
+    iterator = iter(tf.data.Dataset.from_generator(batches, output_signature=signature))
+    for _ in shapes:
+        step(iterator)
+    assert step.traces == 1
+    assert int(state.step) == 3
+
+
+def test_static_shapes_trace_once_a_shape():
+    _, _, step = make(batch_shapes="static")
+    batches = [batch(rows=4, length=5), batch(rows=2, length=9), batch(seed=3, rows=4, length=5)]
+    iterator = iter(batches)
+    for _ in batches:
+        step(iterator)
+    assert step.traces == 2
+
+
+def test_xla_computes_the_same():
+    _, _, plain = make(batch_shapes="static", gradient_accumulation_steps=2)
+    model, _, compiled = make(batch_shapes="static", gradient_accumulation_steps=2)
+    compiled = TrainStep(
+        model,
+        optimizer=compiled._optimizer,
+        schedule=compiled._schedule,
+        state=compiled._state,
+        hparams=compiled._hparams,
+        strategy=tf.distribute.get_strategy(),
+        random_seed=1,
+        jit_compile=True,
+    )
+    np.testing.assert_allclose(compiled.run(batch())["loss"], plain.run(batch())["loss"], rtol=1e-5)

@@ -1,0 +1,141 @@
+"""Warm start by name, and by piece where the vocabulary is another one."""
+
+import types
+
+import numpy as np
+import pytest
+
+from t2t_ext import registry
+from t2t_ext.data import text_encoder
+from t2t_ext.errors import UserError
+from t2t_ext.persistence import checkpoints
+from t2t_ext.persistence.run_directory import RunConfig, RunDirectory
+from t2t_ext.training import warm_start
+
+SIDES = {"embedding/embeddings": "source"}
+
+
+@pytest.fixture(scope="module")
+def other_encoder(toy_corpus):
+    texts = [text for pair in toy_corpus.train[:300] for text in pair]
+    return text_encoder.train_subword_encoder(texts, vocab_size=310)
+
+
+@pytest.fixture
+def origin(tmp_path, tiny_encoder):
+    """A run with a checkpoint: the row of piece i of its embedding is i."""
+    config = RunConfig(
+        problem="translate_parallel_text",
+        model="transformer",
+        hparams_set="transformer_test",
+        hparams_class="t2t_ext.hyperparameters:TransformerHParams",
+        hparams={},
+        data_dir="data",
+        data_digest="0",
+        random_seed=1,
+    )
+    run = RunDirectory.create(tmp_path / "run", config, tiny_encoder, tiny_encoder)
+    rows = np.repeat(np.arange(tiny_encoder.vocab_size, dtype=np.float32)[:, None], 4, axis=1)
+    arrays = {
+        "embedding/embeddings": rows,
+        "encoder/kernel": np.ones([2, 2], np.float32),
+        "encoder/wide": np.ones([2, 3], np.float32),
+        "encoder/gone": np.ones([1], np.float32),
+    }
+    checkpoints.save_checkpoint(run.checkpoints_dir, 10, arrays)
+    return run
+
+
+def fresh(vocab_size):
+    return {
+        "embedding/embeddings": np.full([vocab_size, 4], -1, np.float32),
+        "encoder/kernel": np.zeros([2, 2], np.float32),
+        "encoder/wide": np.zeros([2, 5], np.float32),
+        "encoder/bias": np.zeros([2], np.float32),
+    }
+
+
+def test_equal_vocabulary_is_loaded_by_name(origin, tiny_encoder):
+    start = fresh(tiny_encoder.vocab_size)
+    arrays, report = warm_start.warm_start(start, (tiny_encoder, tiny_encoder), SIDES, str(origin.path))
+    np.testing.assert_array_equal(arrays["embedding/embeddings"][:, 0], np.arange(tiny_encoder.vocab_size))
+    assert report.loaded == ["embedding/embeddings", "encoder/kernel"]
+    assert report.new == ["encoder/bias"]
+    assert set(report.skipped) == {"encoder/wide", "encoder/gone"}
+    assert not report.mapped
+    assert np.all(arrays["encoder/kernel"] == 1)
+    assert np.all(arrays["encoder/wide"] == 0)
+    text = "\n".join(report.lines())
+    for part in ("2 variables loaded", "skipped encoder/wide", "[2, 3]", "encoder/bias"):
+        assert part in text
+
+
+def test_other_vocabulary_is_mapped_by_piece(origin, tiny_encoder, other_encoder):
+    start = fresh(other_encoder.vocab_size)
+    arrays, report = warm_start.warm_start(start, (other_encoder, other_encoder), SIDES, str(origin.path))
+    old_pieces = tiny_encoder.pieces(range(tiny_encoder.vocab_size))
+    new_pieces = other_encoder.pieces(range(other_encoder.vocab_size))
+    moved = 0
+    for row, piece in enumerate(new_pieces):
+        expected = old_pieces.index(piece) if piece in old_pieces else -1
+        moved += expected not in (-1, row)
+        assert arrays["embedding/embeddings"][row, 0] == expected, piece
+    assert moved > 5  # a copy by id would have been wrong
+    shared = len(set(old_pieces) & set(new_pieces))
+    assert report.mapped == {"embedding/embeddings": (shared, other_encoder.vocab_size)}
+    assert f"{shared} of {other_encoder.vocab_size} pieces" in "\n".join(report.lines())
+
+
+def test_equal_size_does_not_hide_another_vocabulary(origin, tiny_encoder, toy_corpus):
+    texts = [target for _, target in toy_corpus.train]
+    twin = text_encoder.train_subword_encoder(texts, vocab_size=310)
+    start = fresh(tiny_encoder.vocab_size)
+    same_size = types.SimpleNamespace(
+        sha256=twin.sha256,
+        vocab_size=tiny_encoder.vocab_size,
+        pieces=lambda ids: [f"piece {i}" for i in ids],
+    )
+    arrays, report = warm_start.warm_start(start, (same_size, same_size), SIDES, str(origin.path))
+    assert np.all(arrays["embedding/embeddings"] == -1)
+    assert report.mapped["embedding/embeddings"][0] == 0
+
+
+def test_a_checkpoint_in_a_run_is_found(origin, tiny_encoder):
+    path = origin.checkpoints_dir / checkpoints.checkpoint_name(10)
+    start = fresh(tiny_encoder.vocab_size)
+    _, report = warm_start.warm_start(start, (tiny_encoder, tiny_encoder), SIDES, str(path))
+    assert report.origin == path
+
+
+@pytest.mark.parametrize("kind", ["missing", "no run"])
+def test_what_is_no_run_is_explained(tmp_path, kind):
+    path = tmp_path / "nowhere" / "deep" if kind == "missing" else tmp_path
+    with pytest.raises(UserError, match="run directory"):
+        warm_start.find_checkpoint(str(path))
+
+
+def test_nothing_in_common_is_an_error(origin, tiny_encoder):
+    start = {"other/kernel": np.zeros([2, 2], np.float32)}
+    with pytest.raises(UserError, match="Nothing in"):
+        warm_start.warm_start(start, (tiny_encoder, tiny_encoder), {}, str(origin.path))
+
+
+@pytest.mark.parametrize(
+    ("shared", "sides"),
+    [
+        (True, {"embedding/embeddings": "target"}),
+        (
+            False,
+            {
+                "source_embedding/embeddings": "source",
+                "target_embedding/embeddings": "target",
+                "softmax/embeddings": "target",
+            },
+        ),
+    ],
+)
+def test_sides_come_from_the_model(shared, sides):
+    hparams = registry.hparams("transformer_test").replace(shared_embedding_and_softmax_weights=shared)
+    model = registry.model("transformer")(hparams, source_vocab_size=20, target_vocab_size=20)
+    model.build()
+    assert warm_start.vocabulary_sides(model) == sides
