@@ -1,0 +1,173 @@
+"""The atoms of the offline corpus: what its phrases are made of.
+
+An atom is a kind and a key: ``("territory", "RO")``, ``("day", 5)``, ``("count", "12500")``. Atoms that have a name of
+their own in CLDR (territories, languages, ...) are taken where both locales name them; the others (numbers, days,
+hours) exist in every locale.
+"""
+
+import functools
+import itertools
+from collections.abc import Mapping, Sequence
+
+from babel import localedata
+from babel.core import get_global
+
+from t2t_ext.problems.cldr_locale import CldrLocale
+
+Key = str | int
+Atom = tuple[str, Key]
+
+# Kinds that share a dictionary: one source name has one target name, and the other way round, in all of them.
+_ONE_DICTIONARY = ("territory", "language", "currency", "city", "zone", "weekday", "month")
+# A script is only ever named in brackets after a language ("Serbian (Latin)"), so it may look like a language.
+_NAMED = (*_ONE_DICTIONARY, "script")
+
+# Measures of everyday life and of school; CLDR has twice as many.
+_UNITS = {
+    "acceleration": "g-force",
+    "angle": "degree radian",
+    "area": "acre hectare square-centimeter square-foot square-kilometer square-meter square-mile",
+    "concentr": "karat",
+    "consumption": "liter-per-100-kilometer",
+    "digital": "bit byte gigabyte kilobyte megabyte terabyte",
+    "duration": "century day hour millisecond minute month second week year",
+    "electric": "ampere milliampere ohm volt",
+    "energy": "joule kilocalorie kilojoule kilowatt-hour",
+    "force": "newton",
+    "frequency": "gigahertz hertz kilohertz megahertz",
+    "graphics": "megapixel pixel",
+    "length": (
+        "astronomical-unit centimeter decimeter foot inch kilometer "
+        "light-year meter mile millimeter nanometer nautical-mile "
+        "yard"
+    ),
+    "light": "lux",
+    "mass": "carat gram kilogram milligram ounce pound tonne",
+    "power": "gigawatt horsepower kilowatt megawatt watt",
+    "pressure": "bar hectopascal millibar",
+    "speed": "kilometer-per-hour knot meter-per-second mile-per-hour",
+    "temperature": "celsius fahrenheit kelvin",
+    "volume": (
+        "centiliter cubic-centimeter cubic-kilometer cubic-meter cup deciliter "
+        "gallon hectoliter liter milliliter pint teaspoon "
+        "tablespoon"
+    ),
+}
+
+
+def _counts() -> list[str]:
+    """Integers, the denser the smaller."""
+    ranges = (range(1, 100), range(100, 1000, 25), range(1000, 10000, 250), range(10000, 100001, 2500))
+    return [str(number) for number in itertools.chain(*ranges)]
+
+
+def _decimals() -> list[str]:
+    """Numbers below 100 with one decimal that is not 0, spread by a multiplicative step."""
+    tenths = [37 * i % 997 for i in range(1, 160)]
+    return [f"{number / 10:.1f}" for number in tenths if number % 10]
+
+
+def _amounts() -> list[str]:
+    """Amounts of money with hundredths up to 2,000, and round ones up to 100,000."""
+    hundredths = [7919 * i % 200003 for i in range(1, 121)]
+    round_ones = [*range(1, 50), *range(50, 1000, 50), *range(1000, 10000, 500), *range(10000, 100001, 5000)]
+    return [f"{number / 100:.2f}" for number in hundredths] + [str(number) for number in round_ones]
+
+
+@functools.cache
+def _open_kinds() -> Mapping[str, Sequence[Key]]:
+    """Returns the keys of the kinds that need no name."""
+    return {
+        "day": range(1, 32),
+        "month_number": range(1, 13),
+        "year": range(1980, 2031),
+        "quarter": range(1, 5),
+        "hour": range(24),
+        "minute": range(0, 60, 5),
+        "minute_second": range(1, 60, 2),
+        "count": _counts(),
+        "decimal": _decimals(),
+        "amount": _amounts(),
+        "percent": [*map(str, range(1, 100)), *(f"{number}.5" for number in range(0, 100, 3)), "100"],
+        # Two significant digits, so that no locale's "12.5 million" is rounded, whatever its powers of ten are.
+        "mantissa": [
+            *map(str, range(2, 100)),
+            *map(str, range(100, 1000, 50)),
+            *(f"{n / 10}" for n in range(11, 99, 4)),
+        ],
+        "power": [3, 6, 9, 12],
+        "few": range(1, 31),
+        "period": ["second", "minute", "hour", "day", "week", "month", "year"],
+        "direction": [-1, 1],
+        "unit": [f"{quantity}-{unit}" for quantity, units in _UNITS.items() for unit in units.split()],
+    }
+
+
+def _current_currencies() -> list[str]:
+    """Returns the currencies that are legal tender somewhere today."""
+    of_territories = get_global("territory_currencies").values()
+    return sorted({code for used in of_territories for code, _, end, tender in used if tender and end is None})
+
+
+def _languages() -> list[str]:
+    """Returns the larger languages: those with a code of two letters, and their national variants that have names."""
+    return sorted(key for key in CldrLocale.of("en").names("language") if len(key.partition("_")[0]) == 2)
+
+
+def _cities() -> list[str]:
+    """Returns the time zones that are named after a city; ``America/Indiana/Knox`` is one of many villages."""
+    zones = get_global("zone_territories")
+    return sorted(zone for zone in zones if zone.count("/") == 1 and not zone.startswith(("Etc/", "Antarctica/")))
+
+
+def _scripts() -> list[str]:
+    """Returns the scripts that those languages are written in."""
+    tags = [*localedata.locale_identifiers(), *map(get_global("likely_subtags").get, _languages())]
+    parts = {part for tag in tags if tag for part in tag.split("_")[1:]}
+    return sorted(part for part in parts if len(part) == 4 and part.isalpha())
+
+
+@functools.cache
+def _candidates() -> Mapping[str, Sequence[Key]]:
+    """Returns the keys of the named kinds that are looked up in every locale, sorted."""
+    english = CldrLocale.of("en")
+    no_place = {"XA", "XB", "ZZ"}
+    return {
+        "territory": sorted(set(english.names("territory")) - no_place),
+        "language": _languages(),
+        "script": _scripts(),
+        "currency": _current_currencies(),
+        "city": _cities(),
+        "zone": sorted(zone for zone in english.names("zone") if zone.endswith("/standard")),
+        "weekday": range(7),
+        "month": range(1, 13),
+    }
+
+
+def inventory(source: CldrLocale, target: CldrLocale) -> dict[str, list[Key]]:
+    """Returns the atoms that both locales have.
+
+    A name that equals its code is no name and is left out; so is a name that would make a dictionary of the two
+    locales ambiguous in either direction (the later of the two, in the order of kinds and keys).
+
+    Returns:
+      Kind -> keys, in a fixed order.
+    """
+    keys: dict[str, list[Key]] = {kind: list(of_kind) for kind, of_kind in _open_kinds().items()}
+    forwards: dict[str, str] = {}
+    backwards: dict[str, str] = {}
+    for kind in _NAMED:
+        if kind not in _ONE_DICTIONARY:
+            forwards, backwards = {}, {}
+        keys[kind] = []
+        own: set[str] = set()
+        for key in _candidates()[kind]:
+            names = source.name(kind, key), target.name(kind, key)
+            if None in names or names[0] in own:
+                continue
+            if forwards.setdefault(names[0], names[1]) == names[1] and (
+                backwards.setdefault(names[1], names[0]) == names[0]
+            ):
+                own.add(names[0])
+                keys[kind].append(key)
+    return keys
