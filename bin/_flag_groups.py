@@ -219,6 +219,13 @@ def add_run_flags(parser: FlagParser) -> None:
         "Checkpoint in it, or RUN/best or RUN/averaged; by default the latest.",
         metavar="DIR",
     )
+    add_flag(
+        group,
+        "t2t_usr_dir",
+        "",
+        "The folder of the run's own modules, where it has moved since training.",
+        metavar="DIR",
+    )
 
 
 def add_machine_flags(parser: FlagParser) -> None:

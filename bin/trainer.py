@@ -8,7 +8,7 @@ from typing import Any
 
 from t2t_ext import registry
 from t2t_ext.bin import _flag_groups
-from t2t_ext.bin._flags import FlagParser, configure_threads, run_main
+from t2t_ext.bin._flags import FlagParser, run_main, start_tensorflow
 from t2t_ext.errors import UserError
 from t2t_ext.hyperparameters import HParams, resolve_hparams
 from t2t_ext.persistence.run_directory import RunDirectory
@@ -64,7 +64,7 @@ def run(argv: Sequence[str] | None = None) -> int:
 
         args.data_dir = resolved.config.data_dir
         generate_from_flags(args, resolved.config.problem)
-    _configure_threads(args, resolved.hparams)
+    _start_tensorflow(args, resolved.hparams)
     from t2t_ext.training.loop import train
 
     result = train(config)
@@ -89,7 +89,7 @@ def train_config(args: argparse.Namespace, command: Sequence[str]) -> TrainConfi
     )
 
 
-def _configure_threads(args: argparse.Namespace, hparams: HParams) -> None:
+def _start_tensorflow(args: argparse.Namespace, hparams: HParams) -> None:
     inter_op, intra_op = args.inter_op_parallelism_threads, args.intra_op_parallelism_threads
     if (
         hparams.parallel_slices > 1
@@ -97,7 +97,7 @@ def _configure_threads(args: argparse.Namespace, hparams: HParams) -> None:
     ):
         # Slices side by side on one thread each use a CPU better than one slice on several.
         inter_op, intra_op = max(hparams.parallel_slices, os.cpu_count() or 1), 1
-    configure_threads(inter_op, intra_op)
+    start_tensorflow(inter_op, intra_op)
 
 
 def _hparams(args: argparse.Namespace) -> tuple[HParams, Any]:
@@ -123,6 +123,7 @@ def _describe(args: argparse.Namespace) -> None:
             raise UserError("--describe needs --model and --problem (for the vocabulary's size), or --output_dir=RUN.")
         model_name = args.model
         sizes, joint = _vocabulary_sizes(args)
+    start_tensorflow()
     model = registry.model(model_name)(
         hparams, source_vocab_size=sizes[0], target_vocab_size=sizes[1], joint_vocabulary=joint
     )

@@ -14,9 +14,11 @@ from t2t_ext.version import __version__
 
 if TYPE_CHECKING:
     from t2t_ext import registry
+    from t2t_ext.data.generate import generate
     from t2t_ext.decoding.translator import Translator
     from t2t_ext.errors import UserError
     from t2t_ext.hyperparameters import DecodeHParams, HParams, TransformerHParams
+    from t2t_ext.serving.export import export
     from t2t_ext.training.config import TrainConfig
     from t2t_ext.training.loop import train
 
@@ -30,6 +32,8 @@ _MODULES = {
     "TransformerHParams": "t2t_ext.hyperparameters",
     "Translator": "t2t_ext.decoding.translator",
     "UserError": "t2t_ext.errors",
+    "export": "t2t_ext.serving.export",
+    "generate": "t2t_ext.data.generate",
     "registry": "t2t_ext.registry",
     "train": "t2t_ext.training.loop",
 }
@@ -42,6 +46,8 @@ __all__ = [
     "Translator",
     "UserError",
     "__version__",
+    "export",
+    "generate",
     "registry",
     "train",
 ]

@@ -298,13 +298,18 @@ class RunDirectory:
     def load_user_code(self) -> None:
         """Registers the problems, models and hparams of the run's ``--t2t_usr_dir``, if it has one.
 
+        Where the directory has moved and another one was loaded in its place (the commands' ``--t2t_usr_dir``), that
+        one is taken.
+
         Raises:
           UserError: The directory is gone, or a module in it fails.
         """
-        from t2t_ext import registry
+        from t2t_ext import _user_directory, registry
 
-        if self._config.t2t_usr_dir:
-            registry.load_user_directory(self._config.t2t_usr_dir)
+        stored = self._config.t2t_usr_dir
+        moved = bool(_user_directory.loaded()) and not pathlib.Path(stored).is_dir()
+        if stored and not moved:
+            registry.load_user_directory(stored)
 
     def hparams(self) -> Any:
         """Returns the run's ``HParams``, of the class they were saved from.

@@ -77,7 +77,9 @@ class TrainingSettings:
                     f"{', '.join(EVAL_METRICS)}.{suggest(metric, EVAL_METRICS)}"
                 )
             if metric == "bleu" and self.eval_bleu_sentences < 0 and self._uses(name):
-                raise UserError(f"--{name}=bleu needs BLEU, which --eval_bleu_sentences=-1 switches off.")
+                raise UserError(
+                    f"--{name}=bleu needs BLEU, which --eval_bleu_sentences=-1 switches off; use --{name}=loss with it."
+                )
 
     def _uses(self, name: str) -> bool:
         return name == "best_checkpoint_metric" or self.eval_early_stopping_steps > 0
