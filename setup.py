@@ -52,7 +52,10 @@ setuptools.setup(
         "matplotlib>=3.8",
         "grpcio>=1.60",
     ],
-    extras_require={"test": ["pytest>=8", "ruff>=0.17,<0.18", "requests>=2"], "cuda": ["tensorflow[and-cuda]>=2.21,<2.22"]},
+    extras_require={
+        "test": ["pytest>=8", "ruff>=0.17,<0.18"],
+        "cuda": ["tensorflow[and-cuda]>=2.21,<2.22"],
+    },
     entry_points={
         "console_scripts": [f"t2t_ext-{name} = t2t_ext.bin.{module}:main" for name, module in COMMANDS.items()]
     },
