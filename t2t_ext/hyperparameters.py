@@ -85,7 +85,10 @@ class HParams(StrictParams):
         1.1, "Each bucket is this many times as long as the one before, at least one token.", minimum=1, exclusive=True
     )
     gradient_accumulation_steps: int = hparam(
-        1, "Slices into which a batch is cut, computed one after the other: same mathematics, less memory.", minimum=1
+        1,
+        "Slices of batch_size tokens, computed one after the other, that make one update: as one batch so many times "
+        "as large, in the memory of one slice.",
+        minimum=1,
     )
     parallel_slices: int = hparam(
         1, "Slices into which a replica's batch is cut, computed side by side on a CPU: same mathematics.", minimum=1

@@ -17,7 +17,7 @@ from t2t_ext import registry
 from t2t_ext.data.text_encoder import PAD_ID
 from t2t_ext.decoding.graph_translator import GraphTranslator
 from t2t_ext.errors import UserError
-from t2t_ext.hyperparameters import DecodeHParams
+from t2t_ext.hyperparameters import DecodeHParams, resolve_decode_hparams
 from t2t_ext.models.seq2seq import build_model
 from t2t_ext.persistence import checkpoints
 from t2t_ext.persistence.run_directory import RunDirectory
@@ -107,7 +107,7 @@ class Translator(GraphTranslator):
           UserError: If there is no run, no checkpoint, or they do not fit.
         """
         if not isinstance(decode_hparams, DecodeHParams):
-            decode_hparams = DecodeHParams().override(decode_hparams or "")
+            decode_hparams = resolve_decode_hparams(decode_hparams or "")
         run = RunDirectory.open(run_dir)
         run.load_user_code()
         hparams = run.hparams()

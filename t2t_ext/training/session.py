@@ -95,6 +95,12 @@ class Session:
         if self.state.averages:
             _assign(self.state.averages, checkpoints.load_arrays(path, "ema", verify=False), path)
         self.step = int(_value(self.state.step))
+        replicas, before = self.strategy.num_replicas_in_sync, checkpoints.read_info(path).metadata.get("replicas")
+        if before is not None and before != replicas:
+            say(
+                f"WARNING: up to step {self.step} this run had {before} replicas, now it has {replicas}: a step takes "
+                f"{replicas}/{before} of the tokens that it took, and other batches than it would have taken."
+            )
         return True
 
     def warm_start(self, origin: str) -> warm_start.WarmStartReport:
@@ -115,6 +121,7 @@ class Session:
             {name: _value(variable) for name, variable in self._variables.items()},
             training={name: _value(variable) for name, variable in self.state.named_variables().items()},
             ema={name: _value(variable) for name, variable in self.state.averages.items()} or None,
+            metadata={"replicas": self.strategy.num_replicas_in_sync},
         )
 
     def weights_for_users(self) -> dict[str, tf.Variable]:

@@ -145,6 +145,17 @@ def test_an_evaluation_that_was_cut_off_is_made_up_for(finished, tmp_path):
     assert [path.name for path in kept] == [path.name for path in expected]
 
 
+def test_another_number_of_replicas_is_pointed_out(finished, tmp_path, capsys):
+    run = tmp_path / "run"
+    shutil.copytree(finished, run)
+    shutil.rmtree(checkpoints.latest(run))
+    file = checkpoints.latest(run) / "checkpoint.json"
+    assert '"replicas": 1' in file.read_text()
+    file.write_text(file.read_text().replace('"replicas": 1', '"replicas": 4'))
+    assert trainer.main([f"--output_dir={run}"]) == 0
+    assert "had 4 replicas, now it has 1" in capsys.readouterr().err
+
+
 def test_sigterm_saves_and_the_next_call_goes_on(data_dir, finished, tmp_path):
     run = tmp_path / "run"
     command = [sys.executable, "-m", "t2t_ext.bin.trainer", *flags(data_dir, run, train_steps=100000)]

@@ -157,3 +157,35 @@ def test_imports_no_tensorflow():
     program = "import sys; from t2t_ext.persistence import run_directory, checkpoints; run_directory.package_versions()"
     program += "; sys.exit('tensorflow' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+def test_moved_modules_are_taken_from_where_they_are_now(run, tmp_path):
+    """A run that remembers a folder which is gone is served by the folder that a command was given instead."""
+    modules = tmp_path / "moved_modules_of_a_run"
+    modules.mkdir()
+    (modules / "sets.py").write_text(
+        "from t2t_ext import registry\n"
+        "from t2t_ext.hyperparameters import TransformerHParams\n"
+        "@registry.register_hparams\n"
+        "def moved_set_of_a_run() -> TransformerHParams:\n"
+        "    return registry.hparams('transformer_test')\n"
+    )
+    program = (
+        "import sys\n"
+        "from t2t_ext import registry\n"
+        "from t2t_ext.errors import UserError\n"
+        "from t2t_ext.persistence.run_directory import RunDirectory\n"
+        "run = RunDirectory.open(sys.argv[1])\n"
+        "run = RunDirectory(run.path, run.config.replace(t2t_usr_dir='/is/gone'))\n"
+        "try:\n"
+        "    run.load_user_code()\n"
+        "    sys.exit('a missing folder must be an error')\n"
+        "except UserError as error:\n"
+        "    assert '/is/gone' in str(error)\n"
+        "registry.load_user_directory(sys.argv[2])\n"
+        "run.load_user_code()\n"
+        "registry.hparams('moved_set_of_a_run')\n"
+    )
+    command = [sys.executable, "-c", program, str(run.path), str(modules)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
