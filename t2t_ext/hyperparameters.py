@@ -307,7 +307,7 @@ class DecodeHParams(StrictParams):
     )
     max_length_ratio: float = hparam(1.5, "See length_limit.", unit="tokens per source token", minimum=0)
     max_length_offset: int = hparam(20, "See length_limit.", unit="tokens", minimum=1)
-    extra_length: int = hparam(50, "See length_limit.", unit="tokens", minimum=0)
+    extra_length: int = hparam(100, "See length_limit.", unit="tokens", minimum=0)
     max_input_length: int = hparam(1024, "Longer lines are cut, counted and reported.", unit="subwords", minimum=1)
     num_hypotheses: int = hparam(1, "Translations returned per sentence, best first.", minimum=1)
     return_beams: bool = hparam(False, "Return all beam_size translations of a sentence, as T2T does.")

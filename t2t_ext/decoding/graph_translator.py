@@ -88,13 +88,13 @@ class GraphTranslator(tf.Module):
 
     @tf.function(input_signature=[_STRINGS, _STRINGS], autograph=False)
     def score_batch(self, inputs: tf.Tensor, targets: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Scores given translations, strings [B] each (forced decoding).
+        """Scores given translations, strings [B] each (forced decoding), at most max_input_length subwords of them.
 
         Returns:
           ``log_probs`` float32 [B], ``lengths`` int32 [B] (tokens with EOS) and ``scores`` float32 [B], and
           ``token_log_probs`` float32 [B, T] in text order, 0 after the end.
         """
-        ids = self._target.encode(targets)
+        ids = self._target.encode(targets, self.decode_hparams.max_input_length)
         lengths = tf.cast(ids.row_lengths(), tf.int32)
         scored = self._score(self._source_ids(inputs), self._turned(ids.to_tensor(), lengths - 1), lengths)
         scored["token_log_probs"] = self._turned(scored["token_log_probs"], lengths - 1)
@@ -161,7 +161,7 @@ class GraphTranslator(tf.Module):
         """Decodes the hypotheses of a search to strings [B, N]."""
         shape = tf.shape(found.lengths)
         lengths = tf.reshape(found.lengths - tf.cast(found.finished, tf.int32), [-1])
-        ids = tf.reshape(found.ids, [shape[0] * shape[1], -1])
+        ids = tf.reshape(found.ids, [shape[0] * shape[1], tf.shape(found.ids)[2]])
         text = self._target.decode(tf.RaggedTensor.from_tensor(self._turned(ids, lengths), lengths=lengths))
         return tf.reshape(text, shape)
 
@@ -175,8 +175,17 @@ class GraphTranslator(tf.Module):
         """Scores target ids int32 [B, T] in the model's direction, ``lengths`` int32 [B] of them with EOS."""
         width = tf.maximum(tf.shape(targets)[1], _MIN_ROWS)
         padded = tf.pad(targets, [[0, 0], [0, width - tf.shape(targets)[1]]])
-        logits = self.model(source, padded)
-        chosen = tf.gather(logits, padded, batch_dims=2) - tf.reduce_logsumexp(logits, axis=-1)
+
+        def chosen_of_sentence(sentence: tuple[tf.Tensor, tf.Tensor]) -> tf.Tensor:
+            features, ids = sentence
+            logits = self.model.logits(features)
+            return tf.gather(logits, ids, batch_dims=1) - tf.reduce_logsumexp(logits, axis=-1)
+
+        # Sentence by sentence: the logits of a whole batch of long sentences would not fit into memory.
+        features = self.model.features(source, padded)
+        chosen = tf.map_fn(
+            chosen_of_sentence, (features, padded), fn_output_signature=tf.TensorSpec([None], tf.float32)
+        )
         real = tf.sequence_mask(lengths, width)
         token_log_probs = tf.where(real, chosen, 0.0)[:, : tf.shape(targets)[1]]
         log_probs = tf.reduce_sum(token_log_probs, axis=1)

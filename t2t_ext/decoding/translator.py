@@ -14,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from t2t_ext import registry
-from t2t_ext.data.text_encoder import PAD_ID
+from t2t_ext.data.text_encoder import PAD_ID, SubwordEncoder
 from t2t_ext.decoding.graph_translator import GraphTranslator
 from t2t_ext.errors import UserError
 from t2t_ext.hyperparameters import DecodeHParams, resolve_decode_hparams
@@ -143,7 +143,7 @@ class Translator(GraphTranslator):
             for row, line in enumerate(batch):
                 results[line] = [_hypothesis(found, row, n) for n in range(found["scores"].shape[1])]
 
-        lengths = self._source_lengths(lines)
+        (lengths,) = self._lengths((self.source_encoder, lines))
         self._run(search, self._batches(lengths), len(lines), progress)
         return results
 
@@ -170,18 +170,18 @@ class Translator(GraphTranslator):
                     token_log_probs=tuple(map(float, scored["token_log_probs"][row, :length])),
                 )
 
-        target_lengths = np.array([len(ids) for ids in self.target_encoder.encode_batch(targets)], np.int64)
-        lengths = np.maximum(self._source_lengths(sources), target_lengths)
+        lengths = np.maximum(*self._lengths((self.source_encoder, sources), (self.target_encoder, targets)))
         self._run(score, self._batches(lengths), len(sources), progress)
         return results
 
-    def _source_lengths(self, lines: list[str]) -> np.ndarray:
-        """Returns the subwords of each line that are read, int64 [lines], and notes the lines that are cut."""
-        lengths = np.array([len(ids) for ids in self.source_encoder.encode_batch(lines)], np.int64)
-        cut = np.flatnonzero(lengths > self.decode_hparams.max_input_length)
+    def _lengths(self, *sides: tuple[SubwordEncoder, list[str]]) -> list[np.ndarray]:
+        """Returns the subwords read of each line, int64 [lines] for each side, and notes which lines are cut."""
+        limit = self.decode_hparams.max_input_length
+        lengths = [np.array([len(ids) for ids in encoder.encode_batch(lines)], np.int64) for encoder, lines in sides]
+        cut = np.flatnonzero(np.any([side > limit for side in lengths], axis=0))
         self.truncated_lines = len(cut)
         self.truncated_line_numbers = tuple(int(i) + 1 for i in cut)
-        return np.minimum(lengths, self.decode_hparams.max_input_length)
+        return [np.minimum(side, limit) for side in lengths]
 
     def _batches(self, lengths: np.ndarray) -> list[np.ndarray]:
         """Groups lines of similar lengths, longest first, so that the last batches are the quick ones."""

@@ -108,8 +108,8 @@ class LayerNormalization(Layer):
     def build(self, input_shape: Sequence[int | None]) -> None:
         """Creates scale and bias [width]."""
         width = input_shape[-1]
-        self.scale = self.add_weight(name="scale", shape=(width,), initializer="ones")
-        self.bias = self.add_weight(name="bias", shape=(width,), initializer="zeros")
+        self.scale = self.add_weight(name="scale", shape=(width,), initializer="ones", autocast=False)
+        self.bias = self.add_weight(name="bias", shape=(width,), initializer="zeros", autocast=False)
 
     def call(self, x: tf.Tensor) -> tf.Tensor:
         """Normalises float [..., width], keeping shape and dtype."""

@@ -37,11 +37,11 @@ class TokenEmbedding(Layer):
             name="embeddings",
             shape=(self.vocab_size, self.width),
             initializer=keras.initializers.RandomNormal(stddev=self.width**-0.5),
+            autocast=False,  # the few rows are gathered before they are cast, not the whole matrix cast before
         )
 
     def call(self, ids: tf.Tensor) -> tf.Tensor:
         """Embeds ids int32 [...] as float [..., D]."""
-        # The few rows are gathered before they are cast, not the whole matrix cast before.
         rows = tf.cast(tf.gather(self.matrix.value, ids), self.compute_dtype)
         real = tf.cast(tf.not_equal(ids, 0), rows.dtype)[..., tf.newaxis]
         return rows * (real * tf.cast(self.multiplier, rows.dtype))

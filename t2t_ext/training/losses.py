@@ -5,10 +5,12 @@ chain of whole-tensor operations on them is bound by memory. Here the rows are c
 stay in the cache, and both gradient products are computed while they are there. With softmax
 ``p = e / z`` (``e = exp(logits - max)``, ``z`` its sum) the gradients need no normalised copy of e::
 
-    d loss / d features = (e @ kernel) / z - (confidence - low) kernel[target] - low sum_v kernel[v]
-    d loss / d kernel   = e^T @ (features / z) - (confidence - low) onehot^T @ features - low 1 sum_n features[n]
+    f = e - (confidence - low) z onehot(target)
+    d loss / d features = (f @ kernel) / z - low sum_v kernel[v]
+    d loss / d kernel   = f^T @ (features / z) - low 1 sum_n features[n]
 
-The rank-one and one-hot parts are added once for all rows, in float32.
+The target's own part is taken off in float32 before the products, which may run in 16 bits: for a token that is
+well predicted the two nearly cancel. The rank-one parts are added once for all rows.
 """
 
 import math
@@ -127,10 +129,10 @@ def _head(
     """Returns the three sums and, if asked for, the gradients of the first (float32)."""
     confidence, low = smoothing
     weights = tf.cast(tf.not_equal(labels, PAD_ID), tf.float32)
-    parts = _chunked(rows, tf.cast(kernel, rows.dtype), bias, labels, weights, gradients=gradients)
+    parts = _chunked(rows, tf.cast(kernel, rows.dtype), bias, labels, weights, confidence - low if gradients else None)
     log_sum_exp, label_logit, largest = parts[:3]
     rows32 = tf.cast(rows, tf.float32) * weights[:, None]
-    kernel_sum = tf.reduce_sum(kernel, 0)
+    kernel_sum = tf.reduce_sum(tf.cast(kernel, tf.float32), 0)
     # sum_v logits[n, v] = features[n] . sum_v kernel[v] + sum(bias): no pass over the logits.
     logit_sum = tf.linalg.matvec(rows32, kernel_sum) + weights * tf.reduce_sum(bias)
     nll = weights * (log_sum_exp - label_logit)
@@ -140,23 +142,29 @@ def _head(
     if not gradients:
         return sums, ()
     d_rows, d_kernel, d_bias = parts[3:]
-    label_kernel = tf.cast(tf.gather(kernel, labels), tf.float32)
-    d_rows -= weights[:, None] * ((confidence - low) * label_kernel + low * kernel_sum)
-    scattered = tf.tensor_scatter_nd_sub(d_kernel, labels[:, None], (confidence - low) * rows32)
-    d_kernel = scattered - low * tf.reduce_sum(rows32, 0)
-    d_bias = tf.tensor_scatter_nd_sub(d_bias, labels[:, None], (confidence - low) * weights)
+    d_rows -= low * weights[:, None] * kernel_sum
+    d_kernel -= low * tf.reduce_sum(rows32, 0)
     return sums, (d_rows, d_kernel, d_bias - low * tf.reduce_sum(weights))
 
 
 def _chunked(
-    rows: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor, labels: tf.Tensor, weights: tf.Tensor, *, gradients: bool
+    rows: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor, labels: tf.Tensor, weights: tf.Tensor, off_target: float | None
 ) -> list[tf.Tensor]:
     """Runs the passes over the logits, chunk by chunk.
 
+    Args:
+      rows: float [N, D].
+      kernel: float [V, D], of the rows' dtype.
+      bias: float32 [V].
+      labels: int32 [N].
+      weights: float32 [N].
+      off_target: ``confidence - low``, taken off the target's probability in the gradients; None: no gradients.
+
     Returns:
-      log-sum-exp, logit of the label and largest logit (float32 [N]); with gradients also the softmax's
-      parts of the gradients with respect to rows [N, D], kernel [V, D] and bias [V] (float32).
+      log-sum-exp, logit of the label and largest logit (float32 [N]); with gradients also those of the
+      cross-entropy with respect to rows [N, D], kernel [V, D] and bias [V] (float32), but for their rank-one parts.
     """
+    gradients = off_target is not None
     vocab_size, depth = kernel.shape
     static = rows.shape[0]
     count = tf.shape(rows)[0] if static is None else static
@@ -178,6 +186,8 @@ def _chunked(
         values = [top + tf.math.log(z), label_logit, top]
         if gradients:
             scale = (chunk_weights[i] / z)[:, None]
+            target = tf.stack([tf.range(tf.shape(e)[0]), chunk_labels[i]], 1)
+            e = tf.tensor_scatter_nd_sub(e, target, off_target * z)
             e_low = tf.cast(e, x.dtype)
             scaled = tf.cast(tf.cast(x, tf.float32) * scale, x.dtype)
             values.append(tf.cast(tf.matmul(e_low, kernel), tf.float32) * scale)

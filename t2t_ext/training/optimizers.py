@@ -44,6 +44,17 @@ class Optimizer(abc.ABC):
           update: int64 []; number of this update, from 1 on. Skipped steps are not counted.
         """
 
+    def regularised(self, gradients: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        """Returns the gradients of the loss with an L2 term: ``weight_decay`` times a matrix is added to its own."""
+        if not self.hparams.weight_decay:
+            return gradients
+        return {
+            name: gradient + self.hparams.weight_decay * handles.read(self.variables[name])
+            if gradient.shape.rank >= 2
+            else gradient
+            for name, gradient in gradients.items()
+        }
+
     def _add_slot(self, kind: str, name: str, shape: tuple[int, ...]) -> None:
         slot = f"{kind}/{name}"
         self.slots[slot] = handles.new_variable(tf.zeros(shape), tf.float32, slot)
@@ -80,6 +91,10 @@ class Adam(Optimizer):
 
 class AdamW(Adam):
     """Adam with decoupled weight decay of matrices (Loshchilov & Hutter 2019): ``w -= lr * weight_decay * w``."""
+
+    def regularised(self, gradients: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        """Returns the gradients as they are: this optimizer's weight decay is apart from the loss."""
+        return gradients
 
     def apply(self, gradients: dict[str, tf.Tensor], learning_rate: tf.Tensor, update: tf.Tensor) -> None:
         """See the base class."""

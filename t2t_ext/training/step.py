@@ -102,6 +102,7 @@ class TrainStep:
 
     def _replica_step(self, batch: Batch) -> dict[str, tf.Tensor]:
         gradients, sums, counts = self._global_gradients(batch)
+        gradients = self._optimizer.regularised(gradients)
         norm = tf.linalg.global_norm(list(gradients.values()))
         finite = tf.math.is_finite(norm)
         state = self._state
@@ -110,7 +111,7 @@ class TrainStep:
 
         def apply() -> tf.Tensor:
             self._optimizer.apply(self._clipped(gradients, norm), learning_rate, update)
-            self._update_averages()
+            self._update_averages(tf.cast(update, tf.float32))
             return tf.constant(True)
 
         # The branch holds no merge call: every replica sees the same sums, so all take the same branch.
@@ -203,10 +204,12 @@ class TrainStep:
         factor = limit / tf.maximum(norm, limit)
         return {name: gradient * factor for name, gradient in gradients.items()}
 
-    def _update_averages(self) -> None:
+    def _update_averages(self, update: tf.Tensor) -> None:
+        # A shorter memory at first: otherwise the random initial weights would stay in the average for long.
+        decay = tf.minimum(self._hparams.ema_decay, (1.0 + update) / (10.0 + update))
         for name, average in self._state.averages.items():
             distance = handles.read(average) - handles.read(self._variables[name])
-            handles.assign_sub(average, (1.0 - self._hparams.ema_decay) * distance)
+            handles.assign_sub(average, (1.0 - decay) * distance)
 
     def _add_to_window(self, sums: tf.Tensor, counts: tf.Tensor, norm: tf.Tensor, finite: tf.Tensor) -> None:
         values = tf.concat([sums, counts, [norm]], 0)

@@ -127,3 +127,33 @@ def test_compiles_with_xla_where_shapes_are_static():
         exact = naive(features, kernel, bias, targets, 0.1)[0]
     assert float(loss) == pytest.approx(float(exact), rel=1e-5)
     np.testing.assert_allclose(gradient, tape.gradient(exact, kernel), atol=2e-5)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_gradients_of_well_predicted_tokens_survive_low_precision(dtype):
+    """Where probability and target nearly cancel, 16-bit products must not drown what is left."""
+    rng = np.random.default_rng(1)
+    kernel = rng.standard_normal((64, 32)).astype(np.float32)
+    targets = rng.integers(1, 64, 40).astype(np.int32)
+    features = (0.35 * kernel[targets] + 0.05 * rng.standard_normal((40, 32))).astype(np.float32)
+    kernel, features = (tf.cast(tf.cast(x, dtype), tf.float32) for x in (kernel, features))  # exact in 16 bits
+
+    def gradients(features):
+        with tf.GradientTape() as tape:
+            tape.watch([features, kernel])
+            loss = losses.softmax_cross_entropy(features, kernel, None, tf.constant(targets), 0.1).loss
+        return [tf.cast(gradient, tf.float32) for gradient in tape.gradient(loss, [features, kernel])]
+
+    for exact, low in zip(gradients(features), gradients(tf.cast(features, dtype)), strict=True):
+        assert np.linalg.norm(low - exact) < 0.01 * np.linalg.norm(exact)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_kernel_of_low_precision_too(dtype):
+    """As in the evaluation's model, whose weights are in the inference precision."""
+    features, kernel, _, targets = random_problem(60)
+    expected = losses.softmax_cross_entropy(features, kernel, None, targets, 0.1, differentiable=False)
+    low = losses.softmax_cross_entropy(
+        tf.cast(features, dtype), tf.cast(kernel, dtype), None, targets, 0.1, differentiable=False
+    )
+    np.testing.assert_allclose(low.loss, expected.loss, rtol=0.02)

@@ -59,6 +59,17 @@ def test_adam_w_decays_matrices_only():
         np.testing.assert_allclose(value, expected, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize(("optimizer", "added"), [("adam", 0.3), ("adafactor", 0.3), ("adam_w", 0.0)])
+def test_weight_decay_is_an_l2_loss_of_matrices_but_for_adam_w(optimizer, added):
+    variables = {name: tf.Variable(tf.random.normal(shape)) for name, shape in SHAPES.items()}
+    hparams = registry.hparams("transformer_test").replace(optimizer=optimizer, weight_decay=0.3)
+    made = make_optimizer(hparams, variables)
+    gradients = {name: tf.random.normal(shape) for name, shape in SHAPES.items()}
+    for name, gradient in made.regularised(gradients).items():
+        share = added if len(SHAPES[name]) >= 2 else 0.0
+        np.testing.assert_allclose(gradient, gradients[name] + share * variables[name], rtol=1e-6)
+
+
 def adafactor(initial, gradients, beta1, decay_of, scaled):
     rms = lambda x: np.sqrt(np.mean(x * x))  # noqa: E731
     value, m = initial.copy(), np.zeros_like(initial)
