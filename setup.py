@@ -30,8 +30,20 @@ setuptools.setup(
     description="A model garden for neural machine translation on TensorFlow and Keras 3",
     long_description=(ROOT / "README.md").read_text(encoding="utf-8"),
     long_description_content_type="text/markdown",
+    author="The t2t_ext authors",
     license="Apache-2.0",
-    python_requires=">=3.11",
+    classifiers=[
+        "Development Status :: 4 - Beta",
+        "Intended Audience :: Science/Research",
+        "Operating System :: POSIX :: Linux",
+        "Programming Language :: Python :: 3",
+        "Programming Language :: Python :: 3.11",
+        "Programming Language :: Python :: 3.12",
+        "Programming Language :: Python :: 3.13",
+        "Topic :: Scientific/Engineering :: Artificial Intelligence",
+        "Topic :: Text Processing :: Linguistic",
+    ],
+    python_requires=">=3.11,<3.14",  # TensorFlow 2.21 has no wheels for later ones
     packages=[
         *setuptools.find_packages(include=["t2t_ext", "t2t_ext.*"]),
         *(f"t2t_ext.{name}" for name in GARDEN),
@@ -51,6 +63,8 @@ setuptools.setup(
         "rich>=13",
         "matplotlib>=3.8",
         "grpcio>=1.60",
+        "protobuf",  # TensorFlow says which version
+        "absl-py",
     ],
     extras_require={
         "test": ["pytest>=8", "ruff>=0.17,<0.18"],

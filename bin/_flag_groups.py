@@ -15,6 +15,16 @@ PROBLEM_OPTIONS = (
     "source_language",
     "target_language",
 )
+# How data are made, beside the problem's options; without effect on data that are there.
+GENERATION_FLAGS = (
+    "num_shards",
+    "vocab_size",
+    "separate_vocab",
+    "subword_model",
+    "vocab_from",
+    "max_length_ratio",
+    "num_processes",
+)
 
 
 def add_registry_flags(parser: FlagParser) -> None:
@@ -128,7 +138,7 @@ def add_training_flags(parser: FlagParser) -> None:
     group = parser.group("Training")
     add_flag(group, "output_dir", "", "The run: a new directory, or one to go on with.", metavar="RUN")
     add_flag(group, "train_steps", 250000, "Training ends after this many steps.", kind=at_least(1), metavar="N")
-    add_flag(group, "generate_data", False, "Generate the data first, where it is not there yet (needs --tmp_dir).")
+    add_flag(group, "generate_data", False, "Generate the data first, where it is not there yet.")
     add_flag(
         group,
         "random_seed",

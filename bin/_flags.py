@@ -205,7 +205,8 @@ class FlagParser(argparse.ArgumentParser):
                 else:
                     yield name, value
         if wrong:
-            raise UserError("; ".join(text.rstrip(".") for text in wrong) + f". {self.prog} --help lists all flags.")
+            text = "; ".join(text.rstrip(".") for text in wrong)
+            raise UserError(f"{text}{'' if text.endswith('?') else '.'} {self.prog} --help lists all flags.")
 
     def _complaint(self, name: str, has_value: str) -> str:
         """Returns what is wrong with a flag that is written ``--name=value``, or ""."""

@@ -18,6 +18,7 @@ _DECODER = "use t2t_ext-decoder --output_dir=RUN."
 _EXPORTER = "use t2t_ext-exporter --output_dir=RUN --export_dir=DIR."
 _STORED = "it is stored in the run: --output_dir=RUN is enough; " + _LEAVE
 _TRAINING = "it is t2t_ext-trainer's; " + _LEAVE
+_REGISTRY_HELP = "use t2t_ext-trainer --registry_help."
 _NO_SESSION = "it was a setting of TensorFlow 1's sessions; " + _LEAVE
 _PROFILE = "TensorBoard's profiler (tensorboard --logdir=RUN) can watch a running trainer."
 
@@ -113,7 +114,7 @@ _KEPT_BY_TRAINER = {
     "decode_hparams": "it is t2t_ext-decoder's and t2t_ext-exporter's.",
     "inter_op_parallelism_threads": "TensorFlow chooses; " + _LEAVE,
     "intra_op_parallelism_threads": "TensorFlow chooses; " + _LEAVE,
-    "registry_help": "use t2t_ext-trainer --registry_help.",
+    "registry_help": _REGISTRY_HELP,
 }
 
 _READS_A_RUN = {
@@ -169,13 +170,14 @@ _AVG_ALL = {
     "output_path": "the average is put into RUN/averaged; --checkpoint_path of t2t_ext-decoder takes it from there.",
     "prefix": "use --output_dir=RUN.",
     "problem": _STORED,
+    "registry_help": _REGISTRY_HELP,
     "wait_minutes": "it averages what is there and ends; " + _LEAVE,
 }
 
 _BLEU = {
-    "bleu_variant": "BLEU is cased, by sacrebleu; --help lists the variants.",
     "event_dir": "t2t_ext-trainer writes BLEU for TensorBoard at each evaluation; " + _LEAVE,
     "min_steps": "BLEU of all checkpoints is in RUN/metrics.jsonl; " + _LEAVE,
+    "registry_help": _REGISTRY_HELP,
     "report_zero": "t2t_ext-trainer writes BLEU for TensorBoard at each evaluation; " + _LEAVE,
     "source": "BLEU does not read the source; " + _LEAVE,
     "tag_suffix": "t2t_ext-trainer writes BLEU for TensorBoard at each evaluation; " + _LEAVE,
@@ -187,10 +189,9 @@ _QUERY_SERVER = {
     "cloud_mlengine_model_name": "use --server=HOST:PORT of a TF Serving.",
     "cloud_mlengine_model_version": "use --server=HOST:PORT of a TF Serving.",
     "data_dir": "the exported model takes and gives text, its subword model is inside; " + _LEAVE,
-    "inputs_once": "write the sentences to its standard input.",
     "problem": "the exported model takes and gives text, its subword model is inside; " + _LEAVE,
+    "registry_help": _REGISTRY_HELP,
     "t2t_usr_dir": "the exported model is complete; " + _LEAVE,
-    "timeout_secs": "--help lists its flags.",
 }
 
 _BY_COMMAND: Mapping[str, Mapping[str, str]] = {

@@ -9,11 +9,13 @@ from typing import Any
 from t2t_ext import registry
 from t2t_ext.bin import _flag_groups
 from t2t_ext.bin._flags import FlagParser, run_main, start_tensorflow
+from t2t_ext.data.generated import GeneratedData
 from t2t_ext.errors import UserError
 from t2t_ext.hyperparameters import HParams, resolve_hparams
 from t2t_ext.persistence.run_directory import RunDirectory
 from t2t_ext.training import setup_run
 from t2t_ext.training.config import TrainConfig, TrainingSettings
+from t2t_ext.training.warm_start import find_checkpoint
 
 EXAMPLES = """\
   t2t_ext-trainer --problem=translate_ende_cldr --model=transformer --hparams_set=transformer_small
@@ -57,13 +59,19 @@ def run(argv: Sequence[str] | None = None) -> int:
     if args.describe:
         _describe(args)
         return 0
+    _check_data_flags(args)
     config = train_config(args, sys.argv[1:] if argv is None else argv)
+    # Everything that the user can have got wrong is found before TensorFlow starts.
     resolved = setup_run.resolve(config)
+    first_weights = setup_run.first_weights(resolved)
+    if first_weights:
+        find_checkpoint(first_weights)
     if args.generate_data:
         from t2t_ext.bin._generation import generate_from_flags
 
         args.data_dir = resolved.config.data_dir
         generate_from_flags(args, resolved.config.problem)
+    GeneratedData.open(setup_run.make_problem(resolved), resolved.config.data_dir)
     _start_tensorflow(args, resolved.hparams)
     from t2t_ext.training.loop import train
 
@@ -87,6 +95,16 @@ def train_config(args: argparse.Namespace, command: Sequence[str]) -> TrainConfi
         train_command=tuple(command),
         **{name: given(name) for name in (*names, *TrainingSettings.names())},
     )
+
+
+def _check_data_flags(args: argparse.Namespace) -> None:
+    """Refuses flags that only say how data are generated where none are."""
+    without_effect = [f"--{name}" for name in _flag_groups.GENERATION_FLAGS if name in args.given]
+    if without_effect and not args.generate_data:
+        raise UserError(
+            f"{', '.join(without_effect)}: only for generating data. Add --generate_data, or leave out what is of no "
+            f"effect without it."
+        )
 
 
 def _start_tensorflow(args: argparse.Namespace, hparams: HParams) -> None:
@@ -140,8 +158,6 @@ def _describe(args: argparse.Namespace) -> None:
 
 def _vocabulary_sizes(args: argparse.Namespace) -> tuple[list[int], bool]:
     """Returns the sizes of source and target vocabulary, and whether they are one."""
-    from t2t_ext.data.generated import GeneratedData
-
     problem = registry.problem(args.problem, **_flag_groups.problem_options(args))
     if args.data_dir:
         encoders = GeneratedData.open(problem, args.data_dir).text_encoders()

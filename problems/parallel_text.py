@@ -140,7 +140,9 @@ class TranslateParallelText(ParallelFilesProblem):
                 raise UserError(f"--{split}_target is given without --{split}_source; give both.")
             return ()
         if not targets:
-            return tuple(PairFiles(path) for path in sources)
+            return tuple(
+                PairFiles(path, advice=f" (of line-aligned files, give --{split}_target too)") for path in sources
+            )
         if split != TRAIN and len(sources) == 1:
             return (PairFiles(sources[0], targets[0], tuple(targets[1:])),)
         if len(sources) != len(targets):
@@ -176,6 +178,9 @@ class TranslateParallelText(ParallelFilesProblem):
           UserError: There are not enough lines.
         """
         lines = self._training_lines()
+        if not lines:
+            paths = ", ".join(str(path) for files in self._files[TRAIN] for path in files.paths)
+            raise UserError(f"The training text is empty ({paths}).")
         wanted = self._options.get("dev_lines") or min(MOST_DEV_LINES, max(1, int(lines * DEV_SHARE)))
         if wanted >= lines:
             raise UserError(

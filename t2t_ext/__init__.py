@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from t2t_ext.decoding.translator import Translator
     from t2t_ext.errors import UserError
     from t2t_ext.hyperparameters import DecodeHParams, HParams, TransformerHParams
+    from t2t_ext.problem import TranslationProblem
     from t2t_ext.serving.export import export
     from t2t_ext.training.config import TrainConfig
     from t2t_ext.training.loop import train
@@ -30,6 +31,7 @@ _MODULES = {
     "HParams": "t2t_ext.hyperparameters",
     "TrainConfig": "t2t_ext.training.config",
     "TransformerHParams": "t2t_ext.hyperparameters",
+    "TranslationProblem": "t2t_ext.problem",
     "Translator": "t2t_ext.decoding.translator",
     "UserError": "t2t_ext.errors",
     "export": "t2t_ext.serving.export",
@@ -43,6 +45,7 @@ __all__ = [
     "HParams",
     "TrainConfig",
     "TransformerHParams",
+    "TranslationProblem",
     "Translator",
     "UserError",
     "__version__",

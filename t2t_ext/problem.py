@@ -84,7 +84,7 @@ class Problem:
 
     def features(self) -> dict[str, Feature]:
         """Returns the declaration of a sample: the type of every named feature."""
-        raise NotImplementedError
+        raise self._undefined("features(self)")
 
     def samples(self, split: str, tmp_dir: str | os.PathLike) -> Iterator[Sample]:
         """Yields the samples of a split, the same ones in the same order at every call.
@@ -93,7 +93,7 @@ class Problem:
           split: One of ``splits``.
           tmp_dir: Where raw files are, or are put by ``prepare``.
         """
-        raise NotImplementedError
+        raise self._undefined("samples(self, split, tmp_dir)")
 
     def prepare(self, tmp_dir: str | os.PathLike) -> None:
         """Gets raw files that are not there yet and checks that all are; called once before ``samples``."""
@@ -122,6 +122,14 @@ class Problem:
                     f"Mend features() or samples() of {type(self).__name__}."
                 )
             yield sample
+
+    def _undefined(self, signature: str) -> UserError:
+        """Returns the error that a subclass lacks a method."""
+        kind = type(self)
+        return UserError(
+            f"The class {kind.__module__}.{kind.__qualname__} of the problem {self.base_name} does not define "
+            f"{signature}, which every such problem needs."
+        )
 
 
 class Text2TextProblem(Problem):
@@ -188,7 +196,7 @@ class ParallelFilesProblem(TranslationProblem):
 
     def pair_files(self, split: str, tmp_dir: str | os.PathLike) -> Sequence[readers.PairFiles]:
         """Returns the files of a split, which are read one after the other, in the base problem's direction."""
-        raise NotImplementedError
+        raise self._undefined("pair_files(self, split, tmp_dir)")
 
     def features(self) -> dict[str, Feature]:
         """Returns the two text features; ``targets`` is a list of texts where there are several references."""

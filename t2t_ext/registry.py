@@ -146,7 +146,7 @@ class _Registry:
     def _unknown(self, name: str) -> str:
         return (
             f"Unknown {self.kind} {name!r}.{suggest(name, self.names())} "
-            f"--registry_help lists all {len(self.names())} {self.kind}s; {self._hint}, given with --t2t_usr_dir."
+            f"--registry_help lists all {self.kind}s; {self._hint}, given with --t2t_usr_dir."
         )
 
     def _taken_at(self, name: str, value: Any, place: str, module: str) -> str:

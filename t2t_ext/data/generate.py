@@ -5,6 +5,7 @@ What is written depends on the raw data and the settings alone, not on the numbe
 processes, the time or the machine.
 """
 
+import collections
 import contextlib
 import dataclasses
 import errno
@@ -22,7 +23,7 @@ from t2t_ext.data.progress import progress as shown_progress
 from t2t_ext.data.readers import ReadReport
 from t2t_ext.data.settings import GeneratesSamples, GenerationSettings, describe_inputs, differences
 from t2t_ext.data.sharding import Encoding
-from t2t_ext.data.split_writer import SplitWriter
+from t2t_ext.data.split_writer import SplitWriter, no_usable_sample
 from t2t_ext.data.vocabulary import Vocabulary
 from t2t_ext.data.workers import Workers
 from t2t_ext.errors import UserError
@@ -71,7 +72,7 @@ def generate(
     reused = vocabulary.reused_vocabulary(subword_model, vocab_from, problem.was_reversed)
     if reused and (asked.vocab_size or asked.joint_vocab is not None):
         raise UserError(
-            "--vocab_size and --joint_vocab say how to train a subword model, but one is given; leave them out."
+            "--vocab_size and --separate_vocab say how to train a subword model, but one is given; leave them out."
         )
     generation = _Generation(
         problem=problem.base(),
@@ -127,7 +128,12 @@ class _Generation:
             manifest = Manifest.load(manifests.manifest_path(self.data_dir, name))
         except FileNotFoundError:
             return None
-        again = "Give --overwrite to make them anew, or another --data_dir to keep both."
+        except NotADirectoryError:
+            raise UserError(f"--data_dir={self.data_dir} is not a directory. Give another one.") from None
+        again = (
+            f"Make them anew with t2t_ext-datagen --problem={name} --data_dir={self.data_dir} ... --overwrite, or give "
+            f"another --data_dir to keep both."
+        )
         damaged = manifest.damaged_files(self.data_dir, checksums=False)
         if damaged:
             raise UserError(
@@ -138,7 +144,9 @@ class _Generation:
             raise UserError(
                 f"The data of {name} in {self.data_dir} were made in another way: {'; '.join(found)}. {again}"
             )
-        self.say(f"The data of {name} are in {self.data_dir} already, made with the same settings; nothing to do.")
+        self.say(
+            f"The data of {name} are in {self.data_dir} already, and nothing that was given now differs; nothing to do."
+        )
         return manifest
 
     def _make(self, work: pathlib.Path, workers: Workers) -> Manifest:
@@ -147,6 +155,7 @@ class _Generation:
         problem.prepare(self.tmp_dir)
         totals = {split: self._counted(split) for split in problem.splits}
         inputs = describe_inputs(problem, self.tmp_dir)
+        self._check_evaluation_sets()
         vocab = self.reused or self._trained_vocabulary(totals[TRAIN], settings, workers)
         described, model_files = _write_models(vocab, work, problem.base_name)
         encoding = Encoding(
@@ -192,12 +201,29 @@ class _Generation:
             raise UserError(f"The {split} split of {self.problem.base_name} is empty{f' ({paths})' if paths else ''}.")
         return total
 
+    def _check_evaluation_sets(self) -> None:
+        """Reads dev and test sets, so that a line that cannot be used is found before all the work on train."""
+        trained_on = list(self.problem.source_files(TRAIN, self.tmp_dir))
+        for split in self.problem.splits:
+            held_out = trained_on and list(self.problem.source_files(split, self.tmp_dir)) == trained_on
+            if split != TRAIN and not held_out:
+                self.problem.reading = ReadReport(strict=True)
+                collections.deque(self.problem.checked_samples(split, self.tmp_dir), maxlen=0)
+
+    def _training_samples(self) -> Iterator[dict[str, Any]]:
+        """Yields the samples of train; says why there are none."""
+        sample = None
+        for sample in self.problem.checked_samples(TRAIN, self.tmp_dir):
+            yield sample
+        if sample is None:
+            raise no_usable_sample(self.problem.base_name, TRAIN, self.problem.reading.drops, self.problem.reading)
+
     def _trained_vocabulary(self, total: int | None, settings: GenerationSettings, workers: Workers) -> Vocabulary:
         problem = self.problem
         problem.reading = ReadReport()
         with shown_progress("Reading for the subword model", total, "samples", enabled=self.progress) as advance:
             trained = vocabulary.train_vocabulary(
-                vocabulary.with_progress(problem.checked_samples(TRAIN, self.tmp_dir), advance),
+                vocabulary.with_progress(self._training_samples(), advance),
                 problem.features(),
                 vocab_size=settings.vocab_size or 0,
                 joint=bool(settings.joint_vocab),

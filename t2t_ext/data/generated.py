@@ -47,6 +47,8 @@ class GeneratedData:
         again = f"t2t_ext-datagen --problem={problem.name} --data_dir={data_dir}"
         try:
             manifest = Manifest.load(path)
+        except NotADirectoryError:
+            raise UserError(f"--data_dir={data_dir} is not a directory. Give the one that {again} wrote.") from None
         except FileNotFoundError:
             raise UserError(
                 f"There are no data of {problem.name} in {data_dir} (no {path.name}). Run: {again} --tmp_dir=..."

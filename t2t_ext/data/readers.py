@@ -36,12 +36,14 @@ class ReadReport:
       drops: Number of dropped samples by reason.
       notes: Number of changed lines by what was done to them; nothing was lost.
       first: Where each reason occurred first, ``file:line``.
+      explanations: What was wrong there, for reasons of drops.
     """
 
     strict: bool = False
     drops: collections.Counter = dataclasses.field(default_factory=collections.Counter)
     notes: collections.Counter = dataclasses.field(default_factory=collections.Counter)
     first: dict[str, str] = dataclasses.field(default_factory=dict)
+    explanations: dict[str, str] = dataclasses.field(default_factory=dict)
 
     def drop(self, reason: str, path: PathLike, line: int, explanation: str) -> None:
         """Counts a dropped sample.
@@ -61,6 +63,7 @@ class ReadReport:
             )
         self.drops[reason] += 1
         self.first.setdefault(reason, f"{path}:{line}")
+        self.explanations.setdefault(reason, explanation)
 
     def note(self, what: str, path: PathLike, line: int) -> None:
         """Counts a line that was changed without loss."""
@@ -76,11 +79,13 @@ class PairFiles:
       source: Source sentences, one a line; or ``source TAB target`` lines where there is no ``target``.
       target: Target sentences, one a line, or None.
       references: Further reference translations, one file each (dev and test sets).
+      advice: What else the user may have meant where a line has not two columns, for messages.
     """
 
     source: pathlib.Path
     target: pathlib.Path | None = None
     references: tuple[pathlib.Path, ...] = ()
+    advice: str = ""
 
     @property
     def paths(self) -> tuple[pathlib.Path, ...]:
@@ -165,7 +170,7 @@ def read_pairs(
         if wanted and not wanted(number):
             continue
         if len(row) != width:
-            explanation = f"{len(row)} tab-separated columns where source TAB target are 2"
+            explanation = f"{len(row)} tab-separated columns where source TAB target are 2{files.advice}"
             report.drop(WRONG_COLUMNS, files.source, number, explanation)
             continue
         try:

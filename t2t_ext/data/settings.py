@@ -74,7 +74,8 @@ class GenerationSettings:
         for name, least in {**at_least, "max_length_ratio": 0}.items():
             value = getattr(self, name)
             if value is not None and value < least:
-                raise UserError(f"--{name}={value}: at least {least} is needed.")
+                flag = "random_seed" if name == "seed" else name
+                raise UserError(f"--{flag}={value}: at least {least} is needed.")
 
     def resolved(self, problem: GeneratesSamples) -> Self:
         """Returns the settings with defaults and the problem's own values where the user said nothing."""

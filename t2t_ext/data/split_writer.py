@@ -19,6 +19,12 @@ from t2t_ext.errors import UserError
 
 SAMPLES_PER_CHUNK = 16384
 SAMPLES_PER_SHARD = 200_000
+# What to do where every sample was dropped for one of these reasons.
+_ADVICE = {
+    sharding.LENGTH_RATIO: "Do the lines of both sides belong together? --max_length_ratio=0 takes all.",
+    sharding.TOO_LONG: "Raise --max_tokens, or leave it out.",
+    "empty": "Every pair has an empty side; check the files.",
+}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -88,8 +94,7 @@ class SplitWriter:
         rows = sum(chunk.rows for chunk in chunks)
         if not rows:
             reasons = sum((chunk.drops for chunk in chunks), collections.Counter(report.drops))
-            dropped = ", ".join(f"{reason}: {count}" for reason, count in reasons.items()) or "there is none"
-            raise UserError(f"The {split} split of {self.base_name} has no usable sample ({dropped}).")
+            raise no_usable_sample(self.base_name, split, reasons, report)
         count = 1
         if encoding.training:
             # No shard is empty, whatever was asked for.
@@ -107,6 +112,26 @@ class SplitWriter:
             for index, name in enumerate(names)
         )
         return dict(zip(names, self.workers.map(sharding.write_shard, tasks), strict=True))
+
+
+def no_usable_sample(base_name: str, split: str, drops: collections.Counter[str], report: ReadReport) -> UserError:
+    """Returns the error that every sample of a split was dropped.
+
+    Args:
+      base_name: The problem's name.
+      split: The split.
+      drops: Number of dropped samples by reason.
+      report: Where what reading dropped occurred first.
+    """
+    reasons = ", ".join(f"{reason}: {count}" for reason, count in drops.items()) or "there is none"
+    message = f"The {split} split of {base_name} has no usable sample ({reasons})."
+    if not drops:
+        return UserError(message)
+    main, _ = drops.most_common(1)[0]
+    if main in report.explanations:
+        return UserError(f"{message} {report.first[main]}: {report.explanations[main]}.")
+    advice = _ADVICE.get(main)
+    return UserError(f"{message} {advice}" if advice else message)
 
 
 class _LineFiles:

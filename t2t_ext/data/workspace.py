@@ -8,6 +8,7 @@ without a manifest; the next one removes both. A lock lets one process at a time
 
 import contextlib
 import fcntl
+import itertools
 import os
 import pathlib
 import shutil
@@ -20,7 +21,7 @@ from t2t_ext.persistence import files
 
 @contextlib.contextmanager
 def locked_workspace(data_dir: pathlib.Path, base_name: str, say: Callable[[str], None]) -> Iterator[pathlib.Path]:
-    """Gives an empty directory to work in, alone; removes it at the end.
+    """Gives an empty directory to work in, alone; removes it at the end, and folders made for it that stay empty.
 
     Args:
       data_dir: Where the files will go; created where it is missing.
@@ -34,6 +35,7 @@ def locked_workspace(data_dir: pathlib.Path, base_name: str, say: Callable[[str]
       UserError: The data directory cannot be written to.
     """
     path = data_dir / f".{base_name}.generating"
+    made = list(itertools.takewhile(lambda folder: not folder.exists(), (data_dir, *data_dir.parents)))
     try:
         data_dir.mkdir(parents=True, exist_ok=True)
         descriptor = _lock(path, say)
@@ -47,6 +49,9 @@ def locked_workspace(data_dir: pathlib.Path, base_name: str, say: Callable[[str]
     finally:
         shutil.rmtree(path, ignore_errors=True)
         os.close(descriptor)
+        with contextlib.suppress(OSError):  # there are data in it
+            for folder in made:
+                folder.rmdir()
 
 
 def publish(workspace: pathlib.Path, data_dir: pathlib.Path, base_name: str) -> None:
@@ -89,7 +94,7 @@ def _lock(path: pathlib.Path, say: Callable[[str], None]) -> int:
     """Creates and locks a directory, waiting for whoever holds it; returns the descriptor that holds the lock."""
     told = False
     while True:
-        path.mkdir(exist_ok=True)
+        path.mkdir(parents=True, exist_ok=True)  # the one who was waited for may have removed an empty data_dir
         descriptor = os.open(path, os.O_RDONLY)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -42,6 +42,7 @@ MAY_CHANGE = frozenset(
         "train_command",
         "training",
         "versions",
+        "warm_start_from",  # of a run that has no checkpoint yet
     }
 )
 
@@ -75,6 +76,7 @@ class RunConfig:
       data_digest: SHA-256 of the data's manifest.
       t2t_usr_dir: The user's directory of modules, or ``""``.
       random_seed: Seed of initial weights, dropout and data order.
+      warm_start_from: The run or checkpoint that the first weights were taken from, or ``""``.
       training: The trainer's settings that are not part of what is learnt (steps, evaluation, checkpoints),
         name -> value; all of them may change when the run is resumed.
       train_command: The command line, one argument an item.
@@ -95,6 +97,7 @@ class RunConfig:
     problem_options: dict[str, Any] = dataclasses.field(default_factory=dict)
     origins: dict[str, str] = dataclasses.field(default_factory=dict)
     t2t_usr_dir: str = ""
+    warm_start_from: str = ""
     training: dict[str, Any] = dataclasses.field(default_factory=dict)
     train_command: list[str] = dataclasses.field(default_factory=list)
     versions: dict[str, str] = dataclasses.field(default_factory=package_versions)
@@ -238,6 +241,8 @@ class RunDirectory:
           UserError: There is no such directory; it is no run; a newer version made it; its configuration or a
             subword model is damaged.
         """
+        if not str(path):
+            raise UserError("No run directory was given: --output_dir=RUN, as t2t_ext-trainer wrote it.")
         path = pathlib.Path(path)
         if not (path / CONFIG_NAME).is_file():
             raise UserError(_not_a_run_message(path))

@@ -36,7 +36,6 @@ class TrainingSettings:
       distribution: Where to compute: auto, one_device, mirrored, multi_worker_mirrored (TF_CONFIG), tpu.
       tpu: Name or address of the TPU; empty for the local one.
       xla_compile: Whether XLA compiles the step; needs the hparam batch_shapes=static.
-      tmp_dir: Where raw data are, for ``--generate_data``.
     """
 
     train_steps: int = 250000
@@ -56,7 +55,6 @@ class TrainingSettings:
     distribution: str = "auto"
     tpu: str = ""
     xla_compile: bool = False
-    tmp_dir: str = ""
 
     def __post_init__(self) -> None:
         """Checks the values.
@@ -140,7 +138,6 @@ class TrainConfig:
     distribution: str | None = None
     tpu: str | None = None
     xla_compile: bool | None = None
-    tmp_dir: str | None = None
 
     def given_settings(self) -> dict[str, Any]:
         """Returns the names and values of the ``TrainingSettings`` that were given."""

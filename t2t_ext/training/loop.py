@@ -67,9 +67,7 @@ def train(config: TrainConfig, *, quiet: bool = False) -> TrainResult:
     # Before anything else: workers must meet before TensorFlow is used.
     strategy = strategies.make_strategy(run.settings.distribution, run.settings.tpu)
     generated = GeneratedData.open(setup_run.make_problem(run), run.config.data_dir)
-    # A run that exists goes on from its own checkpoint.
-    warm_start_from = None if run.stored else config.warm_start_from
-    return _Loop(run, generated, strategy, warm_start_from=warm_start_from, quiet=quiet).run()
+    return _Loop(run, generated, strategy, quiet=quiet).run()
 
 
 class _Loop:
@@ -81,7 +79,6 @@ class _Loop:
         generated: GeneratedData,
         strategy: tf.distribute.Strategy,
         *,
-        warm_start_from: str | None,
         quiet: bool,
     ) -> None:
         self._settings = run.settings
@@ -90,7 +87,8 @@ class _Loop:
         self._say = self._progress.line
         # The model is made first: a mistake in the hparams leaves no run directory behind.
         self._session = Session(run, generated, strategy)
-        report = self._session.warm_start(warm_start_from) if warm_start_from else None
+        first_weights = setup_run.first_weights(run)
+        report = self._session.warm_start(first_weights) if first_weights else None
         self._evaluator = Evaluator(
             registry.model(run.config.model),
             run.hparams,

@@ -9,7 +9,7 @@ from t2t_ext import registry
 from t2t_ext.data.generated import GeneratedData
 from t2t_ext.errors import UserError
 from t2t_ext.hyperparameters import HParams, parse_assignments, resolve_decode_hparams, resolve_hparams
-from t2t_ext.persistence import files
+from t2t_ext.persistence import checkpoints, files
 from t2t_ext.persistence.run_directory import RunConfig, RunDirectory, check_resumable, class_name
 from t2t_ext.training.config import DEFAULT_RANDOM_SEED, TrainConfig, TrainingSettings
 
@@ -44,6 +44,10 @@ def resolve(config: TrainConfig) -> ResolvedRun:
     """
     if not config.output_dir:
         raise UserError("No run directory was given. Name one: --output_dir=RUN (it is made where it is missing).")
+    if os.path.exists(config.output_dir) and not os.path.isdir(config.output_dir):
+        raise UserError(
+            f"--output_dir={config.output_dir} is a file. Name a run directory (it is made where it is missing)."
+        )
     stored = RunDirectory.open(config.output_dir) if RunDirectory.exists(config.output_dir) else None
     if stored is None:
         missing = [name for name in _NEEDED if not getattr(config, name)]
@@ -62,8 +66,10 @@ def resolve(config: TrainConfig) -> ResolvedRun:
     if settings.xla_compile and hparams.batch_shapes != "static":
         raise UserError("--xla_compile needs static shapes: add batch_shapes=static to --hparams.")
     problem = _given(config.problem, old and old.problem)
-    # The options only say how data are generated; which data the run has is held by their digest.
-    options = old.problem_options if old else config.problem_options
+    options = dict(config.problem_options or {})
+    if old:
+        # What is given again must be what is stored; of another problem, the name is what will be refused.
+        options = {**old.problem_options, **(options if problem == old.problem else {})}
     data_dir = os.path.abspath(_given(config.data_dir, old and old.data_dir))
     new = RunConfig(
         problem=problem,
@@ -76,6 +82,7 @@ def resolve(config: TrainConfig) -> ResolvedRun:
         data_dir=data_dir,
         data_digest=old.data_digest if old else "",
         t2t_usr_dir=usr_dir,
+        warm_start_from=_warm_start_from(config, stored),
         random_seed=_given(config.random_seed, old.random_seed if old else DEFAULT_RANDOM_SEED),
         training=dataclasses.asdict(settings),
         train_command=list(config.train_command),
@@ -91,6 +98,13 @@ def resolve(config: TrainConfig) -> ResolvedRun:
 def make_problem(run: ResolvedRun) -> Any:
     """Returns the run's problem."""
     return _problem(run.config.problem, run.config.problem_options)
+
+
+def first_weights(run: ResolvedRun) -> str | None:
+    """Returns the run or checkpoint to take the first weights from; None once the run has a checkpoint of its own."""
+    if run.stored and checkpoints.list_checkpoints(run.stored.path):
+        return None
+    return run.config.warm_start_from or None
 
 
 def open_run(run: ResolvedRun, generated: GeneratedData, *, is_chief: bool = True) -> RunDirectory:
@@ -139,6 +153,25 @@ def _hparams(config: TrainConfig, stored: RunDirectory | None) -> tuple[HParams,
     hparams = stored.hparams().override(config.hparams, flag="--hparams")
     given = parse_assignments(config.hparams, "--hparams")
     return hparams, {**stored.config.origins, **dict.fromkeys(given, "flag")}, stored.config.hparams_set
+
+
+def _warm_start_from(config: TrainConfig, stored: RunDirectory | None) -> str:
+    """Returns the absolute path that is stored as ``warm_start_from``, or "".
+
+    Raises:
+      UserError: Another one than the stored one is given, but the run has begun.
+    """
+    before = stored.config.warm_start_from if stored else ""
+    if not config.warm_start_from:
+        return before
+    given = os.path.abspath(config.warm_start_from)
+    if stored and given != before and checkpoints.list_checkpoints(stored.path):
+        raise UserError(
+            f"--warm_start_from={config.warm_start_from}: the run {config.output_dir} has checkpoints already and goes "
+            f"on from the last one; it began with {before or 'fresh weights'}. Leave --warm_start_from out, or choose "
+            f"another --output_dir."
+        )
+    return given
 
 
 def _settings(config: TrainConfig, old: RunConfig | None) -> TrainingSettings:

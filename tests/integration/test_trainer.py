@@ -197,6 +197,9 @@ def test_warm_start_begins_with_the_weights(data_dir, finished, tmp_path, capsys
     expected = checkpoints.load_arrays(checkpoints.latest(finished))
     for name, value in checkpoints.load_arrays(checkpoints.latest(run)).items():
         np.testing.assert_allclose(value, expected[name], atol=1e-6)
+    # the same command again goes on with the run
+    assert in_process(data_dir, run, warm_start_from=finished, train_steps=1, hparams=tiny) == 0
+    assert "variables loaded" not in capsys.readouterr().err
 
 
 def test_averages_are_means(finished, capsys):
@@ -263,6 +266,9 @@ def test_wrong_flags_are_one_line_and_leave_nothing(data_dir, tmp_path, capsys, 
         ({"hparams": "hidden_size=32"}, "hparams.hidden_size: 16 is stored, 32 is given"),
         ({"hparams_set": "transformer_tiny"}, "hparams_set: 'transformer_test' is stored, 'transformer_tiny' is given"),
         ({"problem": "translate_parallel_text_rev"}, "problem: "),
+        ({"train_source": "other"}, "problem_options.train_source: None is stored, 'other' is given"),
+        ({"warm_start_from": "other"}, "--warm_start_from=other: the run"),
+        ({"vocab_size": 400}, "--vocab_size: only for generating data"),
     ],
 )
 def test_another_value_than_the_stored_is_shown(data_dir, finished, capsys, changes, message):

@@ -149,7 +149,7 @@ def test_hp_flags_are_appended_to_hparams():
 @pytest.mark.parametrize(
     ("args", "expected"),
     [
-        (["--train_step=3"], "unknown flag --train_step. Did you mean 'train_steps'"),
+        (["--train_step=3"], "unknown flag --train_step. Did you mean 'train_steps'.*'[?] t2t_ext-trainer --help"),
         (["--output-dir=x"], "unknown flag --output-dir. Did you mean 'output_dir'"),
         (["--train"], "unknown flag --train"),  # abbreviations are not guessed
         (["run"], "unexpected argument 'run': flags are written --name=value"),
@@ -170,6 +170,12 @@ def test_hp_flags_are_appended_to_hparams():
 def test_flags_that_are_wrong(args, expected):
     with pytest.raises(UserError, match=expected):
         parse(*args)
+
+
+@pytest.mark.parametrize("command", [name for name in COMMANDS if name not in ("t2t_ext-trainer", "t2t_ext-datagen")])
+def test_commands_that_list_no_names_say_which_one_does(command):
+    with pytest.raises(UserError, match=f"no flag of {command}: use t2t_ext-trainer --registry_help"):
+        build_parser(command).parse_args(["--registry_help"])
 
 
 def test_all_wrong_flags_in_one_error():
@@ -354,5 +360,5 @@ def test_every_setting_of_a_run_is_a_flag_with_the_same_default():
     args = parse()
     for field in dataclasses.fields(TrainingSettings):
         assert hasattr(args, field.name), field.name
-        if field.name not in ("tmp_dir", "decode_hparams"):
+        if field.name != "decode_hparams":
             assert getattr(args, field.name) == field.default, field.name

@@ -65,7 +65,7 @@ def make(tmp_path, said):
 
 
 def contents(directory):
-    return {path.name: path.read_bytes() for path in pathlib.Path(directory).iterdir()}
+    return {path.name: path.read_bytes() for path in pathlib.Path(directory).glob("*")}
 
 
 def read_pairs(data, split="train"):
@@ -196,7 +196,7 @@ def test_a_second_call_does_nothing(make, tmp_path, said):
 def test_other_settings_are_an_error_that_says_what_to_do(make, tmp_path, settings, difference):
     make()
     before = contents(tmp_path / "data")
-    with pytest.raises(UserError, match=f"{difference}.*--overwrite"):
+    with pytest.raises(UserError, match=f"{difference}.*t2t_ext-datagen .*--overwrite"):
         make(**settings)
     assert contents(tmp_path / "data") == before
     assert make(**settings, overwrite=True).settings == {
@@ -216,7 +216,7 @@ def test_overwriting_leaves_no_old_file(make, tmp_path):
 def test_interrupted_generation_leaves_nothing(make, tmp_path, split):
     with pytest.raises(KeyboardInterrupt):
         make(Toy(fails_at=split))
-    assert contents(tmp_path / "data") == {}
+    assert not (tmp_path / "data").exists()
     make()
     before = contents(tmp_path / "data")
     with pytest.raises(KeyboardInterrupt):
@@ -351,7 +351,7 @@ def test_wrong_subword_models(make, tmp_path):
         make(subword_model=str(tmp_path / "none.model"))
     make()
     model = str(tmp_path / "data" / "vocab.toy.350.model")
-    with pytest.raises(UserError, match="leave them out"):
+    with pytest.raises(UserError, match=r"--separate_vocab.*leave them out"):
         make(Toy(), tmp_path / "x", subword_model=model, vocab_size=400)
     assert not (tmp_path / "x").exists()
 
@@ -385,6 +385,26 @@ def test_uniform_sample():
     assert vocabulary.uniform_sample(range(1000), 7, 3) == vocabulary.uniform_sample(range(1000), 7, 3)
 
 
+def test_a_failure_leaves_a_folder_that_was_there(make, tmp_path):
+    (tmp_path / "data").mkdir()
+    with pytest.raises(KeyboardInterrupt):
+        make(Toy(fails_at="train"))
+    assert (tmp_path / "data").is_dir()
+
+
+def test_a_file_is_no_data_directory(make, tmp_path):
+    (tmp_path / "file").touch()
+    for data_dir in (tmp_path / "file", tmp_path / "file" / "data"):
+        for use in (lambda path: make(Toy(), path), lambda path: GeneratedData.open(Toy(), path)):
+            with pytest.raises(UserError, match="is not a directory"):
+                use(data_dir)
+
+
+def test_the_seed_is_called_by_its_flag(make):
+    with pytest.raises(UserError, match="--random_seed=-1"):
+        make(seed=-1)
+
+
 @pytest.mark.parametrize("settings", [{"vocab_size": 0}, {"max_length_ratio": -1.0}, {"num_shards": -1}])
 def test_settings_out_of_range(make, settings):
     with pytest.raises(UserError, match=f"--{next(iter(settings))}="):
@@ -396,7 +416,9 @@ def test_empty_splits(make, tmp_path):
     problem.pairs["dev"] = []
     with pytest.raises(UserError, match="dev split of toy is empty"):
         make(problem)
-    with pytest.raises(UserError, match=r"train split of toy has no usable sample \(length_ratio: 3\)"):
+    with pytest.raises(
+        UserError, match=r"train split of toy has no usable sample \(length_ratio: 3\).*--max_length_ratio=0"
+    ):
         make(Toy(train=[("cat lamp", "cat " * 99)] * 3))
     assert contents(tmp_path / "data") == {}
 

@@ -112,11 +112,38 @@ def test_too_few_lines_to_hold_any_out(lines):
         problem.count("train", ".")
 
 
+def test_an_empty_training_file_is_called_empty(lines):
+    problem = parallel_text(train_source=lines("a", 0), train_target=lines("b", 0))
+    with pytest.raises(UserError, match=r"The training text is empty \(.*/a, .*/b\)"):
+        problem.count("train", ".")
+
+
+def test_plain_text_without_its_translation_names_the_flag(lines, tmp_path):
+    call = {"num_processes": 1, "progress": False}
+    problem = parallel_text(train_source=lines("a", 50))
+    with pytest.raises(UserError, match=r"wrong_columns: 4\d\).*/a:\d+: 1 tab-separated.*--train_target too"):
+        generate(problem, tmp_path / "data", tmp_path, **call)
+    problem = parallel_text(train_source=lines("a", 50), train_target=lines("b", 50), dev_source=lines("c", 5))
+    with pytest.raises(UserError, match=r"/c, line 1: 1 tab-separated.*--dev_target too"):
+        generate(problem, tmp_path / "data", tmp_path, **call)
+
+
+def test_a_bad_byte_in_dev_is_found_before_the_vocabulary_is_trained(lines, tmp_path, monkeypatch):
+    monkeypatch.setattr("t2t_ext.data.vocabulary.train_vocabulary", lambda *args, **more: pytest.fail("trained"))
+    (tmp_path / "c").write_bytes(b"good\n\xff\n")
+    problem = parallel_text(
+        train_source=lines("a", 9), train_target=lines("b", 9), dev_source=tmp_path / "c", dev_target=lines("d", 2)
+    )
+    with pytest.raises(UserError, match="/c, line 2: invalid UTF-8"):
+        generate(problem, tmp_path / "new" / "data", tmp_path, num_processes=1, progress=False)
+    assert not (tmp_path / "new").exists()
+
+
 def test_unequal_lines(lines, tmp_path):
     problem = parallel_text(train_source=lines("a", 3), train_target=lines("b", 2))
     with pytest.raises(UserError, match=rf"{tmp_path}/a: 3, {tmp_path}/b: 2"):
         generate(problem, tmp_path / "data", tmp_path, num_processes=1, progress=False)
-    assert not list((tmp_path / "data").iterdir())
+    assert not (tmp_path / "data").exists()
 
 
 def test_all_missing_files_are_listed(lines, tmp_path):

@@ -1,5 +1,7 @@
 """Problems: names, directions, and the declaration that every sample is checked against."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -74,6 +76,22 @@ def test_samples_that_do_not(feature, value, message):
     with pytest.raises(UserError, match=message) as caught:
         check({"x": feature}, {"x": value})
     assert "Sample 1 of declared's dev split" in str(caught.value)
+
+
+def test_methods_that_are_missing():
+    class Bare(Problem):
+        pass
+
+    for call, signature in (
+        (lambda: Bare().features(), "features(self)"),
+        (
+            lambda: next(iter(TranslationProblem(name="x").checked_samples("train", "."))),
+            "samples(self, split, tmp_dir)",
+        ),
+        (lambda: ParallelFilesProblem().source_files("dev", "."), "pair_files(self, split, tmp_dir)"),
+    ):
+        with pytest.raises(UserError, match=re.escape(f"does not define {signature}")):
+            call()
 
 
 def test_wrong_names_of_features():

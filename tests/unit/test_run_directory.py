@@ -47,6 +47,11 @@ def run(tmp_path):
     return RunDirectory.create(tmp_path / "run", make_config(), FakeEncoder(b"source"), FakeEncoder(b"target"))
 
 
+def test_an_empty_name_is_no_directory():
+    with pytest.raises(UserError, match="No run directory was given"):
+        RunDirectory.open("")
+
+
 def test_what_is_created_is_opened(run):
     opened = RunDirectory.open(run.path)
     assert opened.config == run.config

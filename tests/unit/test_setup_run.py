@@ -1,0 +1,114 @@
+"""What resuming a run accepts and refuses, and what the trainer finds out before TensorFlow starts."""
+
+import pytest
+
+from t2t_ext import registry
+from t2t_ext.bin import trainer
+from t2t_ext.data.generate import generate
+from t2t_ext.data.generated import GeneratedData
+from t2t_ext.errors import UserError
+from t2t_ext.persistence.checkpoints import list_checkpoints
+from t2t_ext.persistence.run_directory import RunDirectory
+from t2t_ext.training import setup_run
+from t2t_ext.training.config import TrainConfig
+
+NEW = {
+    "problem": "translate_parallel_text",
+    "model": "transformer",
+    "hparams_set": "transformer_test",
+    "train_steps": 5,
+}
+
+
+@pytest.fixture
+def files(toy_corpus):
+    return {name: str(getattr(toy_corpus, name)) for name in ("train_source", "train_target")}
+
+
+@pytest.fixture
+def data_dir(files, tmp_path):
+    problem = registry.problem("translate_parallel_text", **files)
+    generate(problem, tmp_path / "data", tmp_path, vocab_size=340, num_processes=1, progress=False)
+    return tmp_path / "data"
+
+
+@pytest.fixture
+def resolve(tmp_path):
+    def call(options=None, **given):
+        return setup_run.resolve(TrainConfig(output_dir=str(tmp_path / "run"), problem_options=options, **given))
+
+    return call
+
+
+@pytest.fixture
+def make(resolve, data_dir):
+    """Function (options, given) -> the directory of a run that was made with them and has no checkpoint."""
+
+    def call(options=None, **given):
+        run = resolve(options, **NEW, data_dir=str(data_dir), **given)
+        return setup_run.open_run(run, GeneratedData.open(setup_run.make_problem(run), data_dir))
+
+    return call
+
+
+def add_checkpoint(run):
+    path = run.checkpoints_dir / "model.ckpt-00000005"
+    path.mkdir(parents=True)
+    (path / "checkpoint.json").write_text("{}")
+    assert list_checkpoints(run.path) == [path]
+
+
+def test_files_given_again_must_be_those_that_are_stored(make, resolve, files):
+    make(files)
+    assert resolve().config.problem_options == files
+    assert resolve(files).config.problem_options == files
+    assert resolve({"train_source": files["train_source"]}).config.problem_options == files
+    with pytest.raises(UserError, match=r"problem_options.train_source: .* is stored, 'other' is given"):
+        resolve({"train_source": "other"})
+    with pytest.raises(UserError, match="problem: 'translate_parallel_text' is stored"):
+        resolve({"train_source": "other"}, problem="translate_parallel_text_rev")
+
+
+def test_warm_start_is_stored_and_may_be_given_again(make, resolve, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    run = make(warm_start_from="first")
+    first = str(tmp_path / "first")
+    assert RunDirectory.open(run.path).config.warm_start_from == first
+    # killed before its first checkpoint: it begins again
+    assert setup_run.first_weights(resolve()) == first
+    assert setup_run.first_weights(resolve(warm_start_from="second")) == str(tmp_path / "second")
+    add_checkpoint(run)
+    assert setup_run.first_weights(resolve()) is None
+    assert setup_run.first_weights(resolve(warm_start_from="first")) is None
+    with pytest.raises(UserError, match=r"--warm_start_from=second: the run .* has checkpoints already"):
+        resolve(warm_start_from="second")
+
+
+def test_a_warm_start_comes_too_late_for_a_run_that_began(make, resolve):
+    add_checkpoint(make())
+    with pytest.raises(UserError, match="began with fresh weights"):
+        resolve(warm_start_from="first")
+
+
+def test_a_file_is_no_run(tmp_path):
+    (tmp_path / "run").touch()
+    with pytest.raises(UserError, match="is a file"):
+        setup_run.resolve(TrainConfig(output_dir=str(tmp_path / "run"), **NEW, data_dir="data"))
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--vocab_size=400"], "--vocab_size: only for generating data"),
+        (["--num_shards=2", "--separate_vocab"], "--num_shards, --separate_vocab: only"),
+        (["--warm_start_from=/no/where"], "--warm_start_from=/no/where does not exist"),
+        ([], "There are no data of translate_parallel_text"),
+    ],
+)
+def test_mistakes_are_found_before_tensorflow_starts(flags, message, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(trainer, "start_tensorflow", lambda *args: pytest.fail("TensorFlow was started"))
+    new = [f"--{name}={value}" for name, value in NEW.items()]
+    status = trainer.main([*new, f"--data_dir={tmp_path}", f"--output_dir={tmp_path / 'run'}", *flags])
+    assert status == 2
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
