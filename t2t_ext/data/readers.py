@@ -213,9 +213,8 @@ def _opened(path: PathLike) -> Iterator[BinaryIO]:
     """Opens a plain or gzipped file for reading bytes, with errors for the user."""
     try:
         with open(path, "rb") as raw:
-            zipped = raw.read(2) == _GZIP_MAGIC
-            raw.seek(0)
-            if not zipped:
+            # Peeked at, not read and rewound: a pipe (`<(zcat file)`) cannot be rewound.
+            if raw.peek(2)[:2] != _GZIP_MAGIC:
                 yield raw
                 return
             with gzip.open(raw, "rb") as file:

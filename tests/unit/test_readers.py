@@ -1,6 +1,8 @@
 """Readers: lines end at LF alone, nothing is lost without being counted, errors name file and line."""
 
 import gzip
+import os
+import threading
 
 import pytest
 
@@ -104,3 +106,12 @@ def test_tab_separated(tmp_path):
     assert report.first == {readers.WRONG_COLUMNS: f"{path}:2", readers.INVALID_UTF8: f"{path}:5"}
     with pytest.raises(UserError, match=r"x\.tsv, line 2: 1 tab-separated columns"):
         list(readers.read_pairs(PairFiles(path), ReadReport(strict=True)))
+
+
+def test_pipes_can_be_read(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=lambda: pipe.write_bytes(b"one\ntwo\n"))
+    writer.start()
+    assert list(readers.read_lines(pipe)) == [b"one", b"two"]
+    writer.join()
