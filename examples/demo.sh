@@ -4,7 +4,7 @@
 set -euo pipefail
 
 dir=${DEMO_DIR:-demo}
-steps=${DEMO_STEPS:-1200}
+steps=${DEMO_STEPS:-800}
 mkdir -p "$dir"
 
 say() { printf '\n=== %s\n' "$*"; }
@@ -14,7 +14,7 @@ t2t_ext-datagen --problem=translate_ende_cldr --data_dir="$dir/data" --tmp_dir="
 
 say "2. Training a small Transformer for $steps steps (run again to go on where it was stopped)"
 t2t_ext-trainer --problem=translate_ende_cldr --model=transformer --hparams_set=transformer_small \
-  --hparams="batch_size=2048,learning_rate_warmup_steps=400" \
+  --hparams="batch_size=2048,learning_rate_constant=0.7,learning_rate_warmup_steps=200" \
   --data_dir="$dir/data" --output_dir="$dir/run" \
   --train_steps="$steps" --local_eval_frequency=400 --random_seed=1
 
@@ -27,6 +27,6 @@ t2t_ext-exporter --output_dir="$dir/run" --export_dir="$dir/export" --overwrite
 
 say "5. Three sentences from the export"
 python "$(dirname "$0")/translate_with_export.py" "$dir/export" \
-  "Austria, Romania, and Vietnam" "5 hours" "1:30 PM"
+  "Sunday, September 14, 2008" "Austria, Romania, and Vietnam" "28 deciliters (in 3 days)"
 
 printf '\nLook at the curves with: tensorboard --logdir=%s/run\n' "$dir"
