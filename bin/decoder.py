@@ -184,6 +184,8 @@ class _Run:
 
     def output_line(self, hypotheses: Sequence[Any]) -> str:
         """Returns the line of the output file for the hypotheses of a line, as the decode hparams say."""
+        if not hypotheses[0].length:
+            return ""  # nothing was there to translate: an empty line stays one, also among n-best lists
         with_scores = self.decode_hparams.write_beam_scores
         if self._written == 1 and not with_scores:
             return one_line(hypotheses[0].text)

@@ -26,7 +26,9 @@ say "4. Export: a SavedModel that takes and gives plain text"
 t2t_ext-exporter --output_dir="$dir/run" --export_dir="$dir/export" --overwrite
 
 say "5. Three sentences from the export"
+# TensorFlow's notes on the machine go to a file; they are shown if something fails.
 python "$(dirname "$0")/translate_with_export.py" "$dir/export" \
-  "Sunday, September 14, 2008" "Austria, Romania, and Vietnam" "28 deciliters (in 3 days)"
+  "Sunday, September 14, 2008" "Austria, Romania, and Vietnam" "28 deciliters (in 3 days)" \
+  2> "$dir/tensorflow.log" || { cat "$dir/tensorflow.log" >&2; exit 1; }
 
 printf '\nLook at the curves with: tensorboard --logdir=%s/run\n' "$dir"
