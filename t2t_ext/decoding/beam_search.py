@@ -28,7 +28,8 @@ from t2t_ext.decoding.top_k import top_k_tokens
 StepFunction = Callable[..., tuple[tf.Tensor, Any]]
 
 _MINUS_INFINITY = -1e9
-# Ended by the length limit instead of EOS: ranks behind every hypothesis that ended by itself.
+# Ended by the length limit instead of EOS: ranks behind every hypothesis that ended by itself. Ranks are float64,
+# so that scores are still told apart beside this number.
 _UNFINISHED = 1e6
 _EOS = 1
 
@@ -82,7 +83,7 @@ class Ended(NamedTuple):
     """The pool of ended hypotheses, best first.
 
     Attributes:
-      ranks: float32 [B, F], the penalised score, lower by 1e6 where the length limit ended it; -1e9 is an empty place.
+      ranks: float64 [B, F], the penalised score, lower by 1e6 where the length limit ended it; -1e9 is an empty place.
       log_probs: float32 [B, F].
       lengths: int32 [B, F], tokens with EOS.
       finished: bool [B, F], True if it ended with EOS.
@@ -134,7 +135,7 @@ def _start_live(batch: tf.Tensor, config: SearchConfig) -> Live:
 def _start_ended(batch: tf.Tensor, config: SearchConfig) -> Ended:
     shape = [batch, config.beam_size]
     return Ended(
-        ranks=tf.fill(shape, _MINUS_INFINITY),
+        ranks=tf.fill(shape, tf.constant(_MINUS_INFINITY, tf.float64)),
         log_probs=tf.fill(shape, _MINUS_INFINITY),
         lengths=tf.zeros(shape, tf.int32),
         finished=tf.zeros(shape, tf.bool),
@@ -200,7 +201,7 @@ def _select_live(
 
 
 class _Candidates(NamedTuple):
-    """Hypotheses of one kind that ask for a place in the pool: ranks and log_probs [B, R, C], tokens [B, R, C, T]."""
+    """Hypotheses of one kind that ask for a place in the pool: ranks, log_probs [B, R, C], tokens [B, R, C, T]."""
 
     ranks: tf.Tensor
     log_probs: tf.Tensor
@@ -232,7 +233,7 @@ def _select_ended(
     for kind in kinds:
         shape = tf.shape(kind.ranks)
         closed = done[:, tf.newaxis, tf.newaxis]
-        ranks.append(flat(tf.where(closed, _MINUS_INFINITY, kind.ranks)))
+        ranks.append(flat(tf.where(closed, tf.constant(_MINUS_INFINITY, tf.float64), kind.ranks)))
         log_probs.append(flat(kind.log_probs))
         lengths.append(flat(tf.fill(shape, length)))
         finished.append(flat(tf.fill(shape, kind.finished)))
@@ -261,15 +262,20 @@ def _rank_candidates(
     if config.beam_size == 1:
         ending &= tf.constant([True] + [False] * (tokens.shape[-1] - 1))
     limited = at_limit[:, tf.newaxis, tf.newaxis] & (new_live.log_probs > _MINUS_INFINITY / 2)
+
+    def rank(asks: tf.Tensor, log_probs: tf.Tensor, behind: float) -> tf.Tensor:
+        scores = tf.cast(log_probs / penalty, tf.float64) - behind
+        return tf.where(asks, scores, tf.constant(_MINUS_INFINITY, tf.float64))
+
     return [
         _Candidates(
-            tf.where(ending, log_probs / penalty, _MINUS_INFINITY),
+            rank(ending, log_probs, 0.0),
             log_probs,
             True,
             _extend(live.tokens, parents, tokens),
         ),
         _Candidates(
-            tf.where(limited, new_live.log_probs / penalty - _UNFINISHED, _MINUS_INFINITY),
+            rank(limited, new_live.log_probs, _UNFINISHED),
             new_live.log_probs,
             False,
             new_live.tokens,
@@ -287,7 +293,7 @@ def _is_done(ended: Ended, live: Live, limits: tf.Tensor, config: SearchConfig) 
         return nth > _MINUS_INFINITY / 2
     best_live = tf.reduce_max(live.log_probs, axis=[1, 2])
     bound = best_live / length_penalty(limits, config.alpha, config.penalty)
-    return nth >= bound
+    return nth >= tf.cast(bound, tf.float64)
 
 
 def _invariants(structure: Any, growing: bool = False) -> Any:
