@@ -147,7 +147,9 @@ def add_training_flags(parser: FlagParser) -> None:
         kind=at_least(0),
         metavar="N",
     )
-    add_flag(group, "deterministic", False, "Only operations that give the same bits every time; slower.")
+    add_flag(
+        group, "deterministic", False, "Only operations that give the same bits every time; can be slower on GPUs."
+    )
     add_flag(group, "warm_start_from", "", "Run or checkpoint whose weights are taken to begin with.", metavar="RUN")
     add_flag(
         group, "keep_checkpoint_max", 20, "Checkpoints kept in RUN/checkpoints; 0 = all.", kind=at_least(0), metavar="N"

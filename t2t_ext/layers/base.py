@@ -84,7 +84,7 @@ class Projection(Layer):
 
     def call(self, x: tf.Tensor) -> tf.Tensor:
         """Projects float [..., input width] to float [..., sum of parts]."""
-        # One flat product: a batched product with a broadcast kernel is slower on every device.
+        # One flat product instead of a batched one with a broadcast kernel.
         y = tf.matmul(tf.reshape(x, [-1, x.shape[-1]]), self.value(self.kernel))
         if self.bias is not None:
             y = tf.nn.bias_add(y, self.value(self.bias))

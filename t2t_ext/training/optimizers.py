@@ -1,7 +1,7 @@
 """Adam, AdamW and Adafactor as pure updates of one replica's variables.
 
 They are our own because Keras's optimizers clip, check and accumulate before gradients are summed over
-replicas, and because one fused operation a variable is three times as fast. ``apply`` expects gradients that are
+replicas, and to update each variable with one fused operation. ``apply`` expects gradients that are
 summed over all replicas, finite and clipped. All state is float32 under stable names: ``adam/m/<variable>``.
 
 Gradients are dense: rows of an embedding that a batch does not contain have gradient zero, so their Adam moments
