@@ -74,6 +74,41 @@ def dropout(x: tf.Tensor, rate: float, training: bool) -> tf.Tensor:
     dropped = round(rate * _LEVELS)
     if not training or dropped == 0:
         return x
+    dropped_out = x * (_keep(x, dropped) * tf.cast(_LEVELS / (_LEVELS - dropped), x.dtype))
+    dropped_out.set_shape(x.shape)
+    return dropped_out
+
+
+def relu_dropout(x: tf.Tensor, rate: float, training: bool) -> tuple[tf.Tensor, float]:
+    """Dropout of relu(x), without the factor that scales the kept units up.
+
+    What is positive in the result was kept, so that the gradient needs neither the mask nor relu(x).
+
+    Args:
+      x: float [...].
+      rate: As in ``dropout``.
+      training: As in ``dropout``.
+
+    Returns:
+      float [...], of x's shape and dtype, and the factor that it is to be multiplied with.
+    """
+    dropped = round(rate * _LEVELS)
+    if not training or dropped == 0:
+        return tf.nn.relu(x), 1.0
+
+    @tf.custom_gradient
+    def kept(x: tf.Tensor) -> tuple:
+        y = tf.nn.relu(x)
+        y *= _keep(y, dropped)
+        return y, lambda dy: tf.raw_ops.ReluGrad(gradients=dy, features=y)
+
+    y = kept(x)
+    y.set_shape(x.shape)
+    return y, _LEVELS / (_LEVELS - dropped)
+
+
+def _keep(x: tf.Tensor, dropped: int) -> tf.Tensor:
+    """Draws a mask of x's shape and dtype: 1 where a unit is kept, 0 for ``dropped`` of 256 units."""
     seed = (
         _scopes.stack[-1].next_seed() if _scopes.stack else tf.random.uniform([2], maxval=tf.int32.max, dtype=tf.int32)
     )
@@ -82,7 +117,4 @@ def dropout(x: tf.Tensor, rate: float, training: bool) -> tf.Tensor:
         [(size + 3) // 4], seed, minval=None, maxval=None, dtype=tf.uint32, alg="philox"
     )
     noise = tf.reshape(tf.reshape(tf.bitcast(words, tf.uint8), [-1])[:size], tf.shape(x))
-    keep = tf.cast(noise >= tf.constant(dropped, tf.uint8), x.dtype)
-    dropped_out = x * (keep * tf.cast(_LEVELS / (_LEVELS - dropped), x.dtype))
-    dropped_out.set_shape(x.shape)
-    return dropped_out
+    return tf.cast(noise >= tf.constant(dropped, tf.uint8), x.dtype)

@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from t2t_ext.hyperparameters import TransformerHParams
 from t2t_ext.layers.base import Layer, Projection, make_initializer
-from t2t_ext.layers.dropout import dropout
+from t2t_ext.layers.dropout import dropout, relu_dropout
 
 
 def _gelu(x: tf.Tensor) -> tf.Tensor:
@@ -48,10 +48,17 @@ class FeedForward(Layer):
 
     def call(self, x: tf.Tensor, training: bool = False) -> tf.Tensor:
         """Transforms float [..., D], keeping its shape."""
-        y = self.inner(x)
-        if self.activation in GATED:
-            gate, linear = self.inner.split(y)
-            y = GATED[self.activation](gate) * linear
+        rows = tf.reshape(x, [-1, self.width])
+        if self.activation == "relu":
+            # The kept units' factor goes to the next kernel.
+            y, factor = relu_dropout(self.inner.rows(rows), self.relu_dropout, training)
         else:
-            y = ACTIVATIONS[self.activation](y)
-        return self.outer(dropout(y, self.relu_dropout, training))
+            y, factor = dropout(self._activated(self.inner.rows(rows)), self.relu_dropout, training), 1.0
+        return tf.reshape(self.outer.rows(y, factor), tf.shape(x))
+
+    def _activated(self, y: tf.Tensor) -> tf.Tensor:
+        """Applies the activation, or the gate, to the inner projection float [N, inner width]."""
+        if self.activation not in GATED:
+            return ACTIVATIONS[self.activation](y)
+        gate, linear = self.inner.split(y)
+        return GATED[self.activation](gate) * linear
