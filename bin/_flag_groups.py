@@ -1,9 +1,11 @@
 """Groups of flags that several commands share. Names and defaults are T2T's where T2T has the flag."""
 
 import argparse
+from collections.abc import Callable
 from typing import Any
 
 from t2t_ext.bin._flags import FlagParser, add_flag, at_least
+from t2t_ext.errors import UserError
 
 PROBLEM_OPTIONS = (
     "train_source",
@@ -221,15 +223,30 @@ def add_decode_flags(parser: FlagParser) -> None:
 
 
 def add_run_flags(parser: FlagParser) -> None:
-    """Adds ``--output_dir``, which must be given, and ``--checkpoint_path`` for commands that use a trained run."""
+    """Adds ``--output_dir``, which must be given, ``--checkpoint_path`` and what else names the runs to use."""
     group = parser.group("What")
-    add_flag(group, "output_dir", "", "The run, as t2t_ext-trainer wrote it.", metavar="RUN", required=True)
+    add_flag(
+        group,
+        "output_dir",
+        "",
+        "The run, as t2t_ext-trainer wrote it; A,B: several, which translate together as an ensemble.",
+        metavar="RUN[,RUN]",
+        required=True,
+    )
     add_flag(
         group,
         "checkpoint_path",
         "",
-        "Checkpoint in it, or RUN/best or RUN/averaged; by default the latest.",
-        metavar="DIR",
+        "Checkpoint in it, or RUN/best or RUN/averaged; by default the latest. A,B: one for each run, or an ensemble "
+        "of several of one run.",
+        metavar="DIR[,DIR]",
+    )
+    add_flag(
+        group,
+        "ensemble_weights",
+        "",
+        "Shares of an ensemble's members in the probability; where not given, equal ones.",
+        metavar="X,X",
     )
     add_flag(
         group,
@@ -238,6 +255,51 @@ def add_run_flags(parser: FlagParser) -> None:
         "The folder of the run's own modules, where it has moved since training.",
         metavar="DIR",
     )
+
+
+def add_alignment_flags(parser: FlagParser) -> None:
+    """Adds ``--alignment_layer`` and ``--alignment_heads``; ``alignment_settings`` reads them."""
+    group = parser.group("Alignments")
+    add_flag(
+        group,
+        "alignment_layer",
+        None,
+        "Decoder layer whose attention is read, counted from 0, or from the last one, -1; where not given, the last "
+        "but one.",
+        kind=int,
+        metavar="N",
+    )
+    add_flag(group, "alignment_heads", "", "Its heads, counted from 0; where not given, all.", metavar="N,N")
+
+
+def alignment_settings(args: argparse.Namespace) -> dict[str, Any]:
+    """Returns the arguments of ``AlignmentConfig`` that were given as flags.
+
+    Raises:
+      UserError: ``--alignment_heads`` is no list of numbers.
+    """
+    return {"layer": args.alignment_layer, "heads": tuple(_numbers(args, "alignment_heads", int))}
+
+
+def ensemble_weights(args: argparse.Namespace, members: int) -> tuple[float, ...]:
+    """Returns the shares of an ensemble's members, which add up to 1.
+
+    Raises:
+      UserError: ``--ensemble_weights`` is no list of a positive number for each.
+    """
+    from t2t_ext.persistence.chosen_runs import normalized_weights
+
+    return normalized_weights(_numbers(args, "ensemble_weights", float) or None, members)
+
+
+def _numbers(args: argparse.Namespace, name: str, kind: Callable[[str], Any]) -> list[Any]:
+    """Returns the numbers of a flag's comma-separated list."""
+    text = getattr(args, name)
+    try:
+        return [kind(part) for part in text.split(",")] if text else []
+    except ValueError:
+        what = "whole numbers" if kind is int else "numbers"
+        raise UserError(f"--{name}={text!r} is no list of {what}; write --{name}=1,2.") from None
 
 
 def add_machine_flags(parser: FlagParser) -> None:
@@ -255,6 +317,15 @@ def add_machine_flags(parser: FlagParser) -> None:
         group, "xla_compile", False, "Compile the training step with XLA (needs batch_shapes=static in --hparams)."
     )
     add_flag(group, "tpu", "", "Name or address of the TPU, for --distribution=tpu.", metavar="ADDRESS")
+    add_flag(
+        group,
+        "worker_timeout",
+        30.0,
+        "Seconds without a sign of life after which another worker of TF_CONFIG is taken for lost: this one then ends "
+        "with status 75, to be started again with all others.",
+        kind=float,
+        metavar="SECONDS",
+    )
 
 
 def add_thread_flags(parser: FlagParser) -> None:

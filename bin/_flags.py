@@ -377,7 +377,7 @@ def run_main(main: Callable[[], int | None]) -> int:
     except UserError as error:
         sys.stdout.flush()
         print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
-        return 2
+        return error.exit_status
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130

@@ -9,7 +9,13 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from t2t_ext.bin import _text_lines
-from t2t_ext.bin._flag_groups import add_decode_flags, add_run_flags
+from t2t_ext.bin._flag_groups import (
+    add_alignment_flags,
+    add_decode_flags,
+    add_run_flags,
+    alignment_settings,
+    ensemble_weights,
+)
 from t2t_ext.bin._flags import FlagParser, add_flag, at_least, run_main, start_tensorflow
 from t2t_ext.bin._text_lines import STANDARD, one_line
 from t2t_ext.errors import UserError
@@ -20,6 +26,7 @@ _EXAMPLES = """\
   t2t_ext-decoder --output_dir=RUN --split=test --checkpoint_path=averaged
   t2t_ext-decoder --output_dir=RUN --decode_from_file=in.txt --decode_hparams="beam_size=8,return_beams=true"
   t2t_ext-decoder --output_dir=RUN --score_file=pairs.tsv --decode_to_file=scores.tsv
+  t2t_ext-decoder --output_dir=RUN,OTHER --decode_from_file=in.txt --alignment_file=in.align
   cat in.txt | t2t_ext-decoder --output_dir=RUN --decode_from_file=- > out.txt
 """
 
@@ -32,6 +39,22 @@ def build_parser() -> FlagParser:
     add_flag(group, "decode_from_file", "", "Lines to translate; - is standard input.", metavar="FILE")
     add_flag(group, "split", "", "Translate dev or test of the run's data and score it.", metavar="NAME")
     add_flag(group, "score_file", "", "Lines 'source TAB target' to score instead of translating.", metavar="FILE")
+    add_flag(
+        group,
+        "prefix_file",
+        "",
+        "How translations begin: a line for each line of the input, an empty one for none; a blank at its end says "
+        "that the last word is complete.",
+        metavar="FILE",
+    )
+    add_flag(
+        group,
+        "constraints_file",
+        "",
+        "Phrases that translations must hold: a line for each line of the input, phrases separated by tabs, an empty "
+        "line for none.",
+        metavar="FILE",
+    )
     add_flag(group, "decode_interactive", False, "Translate what is typed; q or Ctrl-D leaves.")
     group = parser.group("Output")
     add_flag(
@@ -49,6 +72,15 @@ def build_parser() -> FlagParser:
         "All translations kept by the search with log-probability, length and score, one JSON object a line.",
         metavar="FILE",
     )
+    add_flag(
+        group,
+        "alignment_file",
+        "",
+        "Word alignments of the translations from the model's attention, source-target pairs such as 0-0 2-1; a line "
+        "for each translation.",
+        metavar="FILE",
+    )
+    add_alignment_flags(parser)
     group = parser.group("Scores")
     add_flag(group, "decode_reference", "", "References of --decode_from_file: BLEU is printed.", metavar="FILE[,FILE]")
     add_flag(group, "tokenize", "", "BLEU's tokenizer; where not given, that of the target language.", metavar="NAME")
@@ -89,12 +121,13 @@ def _main(argv: Sequence[str] | None) -> None:
         _score_pairs(run, flags.score_file, flags.decode_to_file or STANDARD)
     elif mode == "split":
         sources, references = run.split(flags.split)
-        _translate(run, sources, references, flags.decode_to_file, flags.nbest_file)
+        guides = _guides(flags, "split", sources)
+        _translate(run, sources, references, flags.decode_to_file, guides)
     else:
         source = _text_lines.read(flags.decode_from_file)
         references = _references(flags.decode_reference, source)
         output = flags.decode_to_file or run.default_output(flags.decode_from_file)
-        _translate(run, source.lines, references, output, flags.nbest_file)
+        _translate(run, source.lines, references, output, _guides(flags, source.name, source.lines))
 
 
 def _mode(flags: argparse.Namespace) -> str:
@@ -108,7 +141,10 @@ def _mode(flags: argparse.Namespace) -> str:
     allowed = {
         "decode_reference": ("decode_from_file",),
         "nbest_file": ("decode_from_file", "split"),
+        "alignment_file": ("decode_from_file", "split", "score_file"),
         "decode_to_file": ("decode_from_file", "split", "score_file"),
+        "prefix_file": ("decode_from_file", "split"),
+        "constraints_file": ("decode_from_file", "split"),
         "data_dir": ("split",),
     }
     for name, modes_of_flag in allowed.items():
@@ -118,36 +154,53 @@ def _mode(flags: argparse.Namespace) -> str:
         from t2t_ext.evaluation import scores
 
         scores.check_tokenizer(flags.tokenize)
-    for path in filter(None, (flags.decode_to_file, flags.nbest_file)):
+    for path in filter(None, (flags.decode_to_file, flags.nbest_file, flags.alignment_file)):
         _text_lines.check_output(path)
+    if flags.alignment_file == STANDARD:
+        raise UserError("--alignment_file=-: standard output is for translations and scores; give the name of a file.")
+    for name in ("alignment_layer", "alignment_heads"):
+        if name in flags.given and not flags.alignment_file:
+            raise UserError(f"--{name} says how alignments are read; where to write them is --alignment_file=FILE.")
     return mode
 
 
 class _Run:
-    """The run that translates; TensorFlow starts and the model is loaded when ``translator`` is called."""
+    """The run that translates, or several; TensorFlow starts and models are loaded when ``translator`` is called."""
 
     def __init__(self, flags: argparse.Namespace) -> None:
         from t2t_ext.hyperparameters import resolve_decode_hparams
-        from t2t_ext.persistence import checkpoints
-        from t2t_ext.persistence.run_directory import RunDirectory
+        from t2t_ext.persistence.chosen_runs import choose_runs
 
         self._flags = flags
+        self.nbest_file, self.alignment_file = flags.nbest_file, flags.alignment_file
         self.decode_hparams = resolve_decode_hparams(flags.decode_hparams)
+        if flags.constraints_file:
+            self.decode_hparams.check_constraints()
         self._written = self.decode_hparams.beam_size if self.decode_hparams.return_beams else 0
         self._written = self._written or self.decode_hparams.num_hypotheses
-        if flags.nbest_file and self._written == 1:
+        if flags.nbest_file and self._written == 1 and self.decode_hparams.sampling_method == "argmax":
             self.decode_hparams = self.decode_hparams.replace(num_hypotheses=self.decode_hparams.beam_size)
-        self._directory = RunDirectory.open(flags.output_dir)
-        self._checkpoint = checkpoints.resolve_checkpoint(
-            flags.output_dir, flags.checkpoint_path or None, warn=_text_lines.warn
-        )
+        self._chosen = choose_runs(flags.output_dir, flags.checkpoint_path or None, warn=_text_lines.warn)
+        self._weights = ensemble_weights(flags, len(self._chosen))
+        self._alignment = alignment_settings(flags)
+        self._directory = self._chosen[0].run
 
     def translator(self) -> Any:
-        """Returns the run's Translator."""
+        """Returns the Translator of the run or of the ensemble."""
         start_tensorflow(self._flags.inter_op_parallelism_threads, self._flags.intra_op_parallelism_threads)
+        from t2t_ext.decoding.alignment import AlignmentConfig
         from t2t_ext.decoding.translator import Translator
 
-        return Translator.load(self._flags.output_dir, self._checkpoint, self.decode_hparams)
+        translator = Translator.load(
+            [each.run.path for each in self._chosen],
+            [each.checkpoint for each in self._chosen],
+            self.decode_hparams,
+            ensemble_weights=self._weights,
+            alignment=AlignmentConfig(**self._alignment),
+        )
+        if self.alignment_file:
+            translator.check_alignment()
+        return translator
 
     def split(self, split: str) -> tuple[list[str], list[list[str]]]:
         """Returns the sources and the sets of references of a split of the run's data."""
@@ -169,7 +222,12 @@ class _Run:
         if source == STANDARD:
             return STANDARD
         config, hparams = self._directory.config, self.decode_hparams
-        settings = f"{config.model}.{config.hparams_set}.{config.problem}.beam{hparams.beam_size}.alpha{hparams.alpha}"
+        search = f"beam{hparams.beam_size}.alpha{hparams.alpha}"
+        if hparams.sampling_method == "random":
+            search = f"sample{hparams.sampling_seed}.temp{hparams.sampling_temp}"
+        settings = f"{config.model}.{config.hparams_set}.{config.problem}.{search}"
+        if len(self._chosen) > 1:
+            settings += f".ensemble{len(self._chosen)}"
         path = f"{source}.{settings}.decodes"
         _text_lines.check_output(path)
         return path
@@ -195,6 +253,11 @@ class _Run:
             columns.extend([f"{hypothesis.score:.4f}"] if with_scores else [])
         return "\t".join(columns)
 
+    def alignment_lines(self, alignments: Sequence[Sequence[str]]) -> Iterator[str]:
+        """Yields the lines of the alignment file: those of the hypotheses that the output file has."""
+        for lines in alignments:
+            yield from lines[: self._written]
+
     def _problem(self) -> Any:
         from t2t_ext import registry
 
@@ -216,16 +279,51 @@ def _references(paths: str, source: _text_lines.TextLines) -> list[list[str]]:
     return [reference.lines for reference in references]
 
 
-def _translate(run: _Run, lines: list[str], references: list[list[str]], output: str, nbest_file: str) -> None:
+def _parallel(path: str, source: str, lines: list[str], what: str) -> list[str] | None:
+    """Reads a file that has a line for each line of the input; None where the path is empty."""
+    if not path:
+        return None
+    found = _text_lines.read(path)
+    if len(found.lines) != len(lines):
+        raise UserError(
+            f"Unequal numbers of lines: {len(lines)} in {source}, {len(found.lines)} {what} in {found.name}. Give a "
+            "line for each line of the input, an empty one for none."
+        )
+    return found.lines
+
+
+def _guides(flags: argparse.Namespace, source: str, lines: list[str]) -> dict[str, Any]:
+    """Reads what translations must begin with and hold; the arguments of ``Translator.translate``."""
+    constraints = _parallel(flags.constraints_file, source, lines, "lines of constraints")
+    return {
+        "prefixes": _parallel(flags.prefix_file, source, lines, "prefixes"),
+        "constraints": constraints and [line.split("\t") for line in constraints],
+    }
+
+
+def _translate(run: _Run, lines: list[str], references: list[list[str]], output: str, guides: dict[str, Any]) -> None:
     """Translates lines, writes the translations where asked, and prints BLEU where there are references."""
     translator = run.translator()
     started = time.monotonic()
     with _progress("Translating", len(lines), "lines") as update:
-        results = translator.translate(lines, update)
+        results = translator.translate(lines, update, **guides)
     seconds = time.monotonic() - started
     _report_cut_lines(translator)
-    if nbest_file:
-        _text_lines.write(nbest_file, map(_json_line, range(1, len(lines) + 1), lines, results))
+    if translator.unmet_prefix_line_numbers:
+        unmet = _text_lines.count_lines(translator.unmet_prefix_line_numbers)
+        _text_lines.warn(
+            f"the length limit or a character outside the vocabulary left only a part of the prefix: {unmet}"
+        )
+    if translator.unmet_constraint_line_numbers:
+        unmet = _text_lines.count_lines(translator.unmet_constraint_line_numbers)
+        _text_lines.warn(f"--constraints_file: not all phrases are in the translation, up to the length limit: {unmet}")
+    alignments: list[list[str]] = [[]] * len(lines)
+    if run.alignment_file:
+        with _progress("Aligning", len(lines), "lines") as update:
+            alignments = translator.align_hypotheses(lines, results, update)
+        _text_lines.write(run.alignment_file, run.alignment_lines(alignments))
+    if run.nbest_file:
+        _text_lines.write(run.nbest_file, map(_json_line, range(1, len(lines) + 1), lines, results, alignments))
     if output:
         _text_lines.write(output, map(run.output_line, results))
     where = f" -> {output}" if output not in ("", STANDARD) else ""
@@ -236,8 +334,8 @@ def _translate(run: _Run, lines: list[str], references: list[list[str]], output:
         print(bleu, file=sys.stderr if output == STANDARD else sys.stdout)
 
 
-def _json_line(number: int, source: str, hypotheses: Sequence[Any]) -> str:
-    """Returns the hypotheses of a line as JSON."""
+def _json_line(number: int, source: str, hypotheses: Sequence[Any], alignments: Sequence[str]) -> str:
+    """Returns the hypotheses of a line as JSON, with their alignments where there are any."""
     record = {
         "line": number,
         "source": source,
@@ -252,6 +350,11 @@ def _json_line(number: int, source: str, hypotheses: Sequence[Any]) -> str:
             for hypothesis in hypotheses
         ],
     }
+    for hypothesis, alignment in zip(record["hypotheses"], alignments, strict=False):  # no alignment, or one each
+        hypothesis["alignment"] = alignment
+    for entry, hypothesis in zip(record["hypotheses"], hypotheses, strict=True):
+        if hypothesis.unmet_constraints is not None:
+            entry["unmet_constraints"] = hypothesis.unmet_constraints
     return json.dumps(record, ensure_ascii=False)
 
 
@@ -270,6 +373,10 @@ def _score_pairs(run: _Run, path: str, output: str) -> None:
     with _progress("Scoring", len(pairs), "pairs") as update:
         results = translator.score(pairs, update)
     _report_cut_lines(translator)
+    if run.alignment_file:
+        with _progress("Aligning", len(pairs), "pairs") as update:
+            alignments = translator.align(pairs, update)
+        _text_lines.write(run.alignment_file, alignments)
     _text_lines.write(output, (f"{row.log_prob:.6f}\t{row.length}\t{row.score:.6f}" for row in results))
 
 

@@ -1,16 +1,24 @@
 """t2t_ext-exporter: writes a trained run as a SavedModel for TensorFlow Serving."""
 
 import argparse
-import pathlib
 from collections.abc import Sequence
+from typing import Any
 
-from t2t_ext.bin._flag_groups import add_decode_flags, add_run_flags
+from t2t_ext.bin._flag_groups import (
+    add_alignment_flags,
+    add_decode_flags,
+    add_run_flags,
+    alignment_settings,
+    ensemble_weights,
+)
 from t2t_ext.bin._flags import FlagParser, add_flag, at_least, run_main, start_tensorflow
 from t2t_ext.bin._text_lines import warn
+from t2t_ext.errors import UserError
 
 _EXAMPLES = """\
   t2t_ext-exporter --output_dir=RUN --export_dir=EXPORT
   t2t_ext-exporter --output_dir=RUN --export_dir=EXPORT --checkpoint_path=averaged --decode_hparams="beam_size=4"
+  t2t_ext-exporter --output_dir=RUN,OTHER --export_dir=EXPORT
 """
 
 
@@ -39,6 +47,7 @@ def build_parser() -> FlagParser:
     )
     add_flag(group, "overwrite", False, "Replace this version if it exists.")
     add_decode_flags(parser)
+    add_alignment_flags(parser)
     return parser
 
 
@@ -50,34 +59,54 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _main(flags: argparse.Namespace) -> None:
     from t2t_ext.hyperparameters import resolve_decode_hparams
     from t2t_ext.persistence import checkpoints
-    from t2t_ext.persistence.run_directory import RunDirectory
+    from t2t_ext.persistence.chosen_runs import choose_runs
     from t2t_ext.serving.versions import check_destination
 
     decode_hparams = resolve_decode_hparams(flags.decode_hparams)
-    config = RunDirectory.open(flags.output_dir).config
-    checkpoint = checkpoints.resolve_checkpoint(flags.output_dir, flags.checkpoint_path or None, warn=warn)
-    step = checkpoints.read_info(checkpoint).step
-    export_dir = flags.export_dir or pathlib.Path(flags.output_dir, "export")
-    version = flags.export_version or max(step, 1)
+    chosen = choose_runs(flags.output_dir, flags.checkpoint_path or None, warn=warn)
+    weights, alignment = ensemble_weights(flags, len(chosen)), alignment_settings(flags)
+    if not flags.export_dir and len({each.run.path for each in chosen}) > 1:
+        raise UserError("Several runs are exported together: say where to, --export_dir=EXPORT.")
+    steps = [checkpoints.read_info(each.checkpoint).step for each in chosen]
+    export_dir = flags.export_dir or chosen[0].run.path / "export"
+    version = flags.export_version or max(*steps, 1)
     check_destination(export_dir, version, overwrite=flags.overwrite)
 
     start_tensorflow()
+    from t2t_ext.decoding.alignment import AlignmentConfig
     from t2t_ext.decoding.translator import Translator
     from t2t_ext.serving.export import export
 
-    translator = Translator.load(flags.output_dir, checkpoint, decode_hparams)
-    made_from = {
-        "run": str(flags.output_dir),
-        "checkpoint": checkpoint.name,
+    translator = Translator.load(
+        [each.run.path for each in chosen],
+        [each.checkpoint for each in chosen],
+        decode_hparams,
+        ensemble_weights=weights,
+        alignment=AlignmentConfig(**alignment),
+    )
+    if {"alignment_layer", "alignment_heads"} & set(flags.given):
+        translator.check_alignment()
+    members = [_description(each, step) for each, step in zip(chosen, steps, strict=True)]
+    made_from = {**members[0], "decode_hparams": decode_hparams.to_dict(), "alignment": alignment}
+    if len(members) > 1:
+        made_from["ensemble"] = [{**member, "weight": weight} for member, weight in zip(members, weights, strict=True)]
+    path = export(translator, export_dir, version=version, made_from=made_from, overwrite=flags.overwrite)
+    names = ", ".join(f"step {step} of {each.run.path}" for each, step in zip(chosen, steps, strict=True))
+    print(f"Exported {names} to {path}; docs/serving.md says how to serve it.")
+
+
+def _description(chosen: Any, step: int) -> dict[str, Any]:
+    """Returns what ``export.json`` says of a run and its checkpoint."""
+    config = chosen.run.config
+    return {
+        "run": str(chosen.run.path),
+        "checkpoint": chosen.checkpoint.name,
         "step": step,
         "problem": config.problem,
         "model": config.model,
         "hparams_set": config.hparams_set,
         "vocabularies": config.vocabularies,
-        "decode_hparams": decode_hparams.to_dict(),
     }
-    path = export(translator, export_dir, version=version, made_from=made_from, overwrite=flags.overwrite)
-    print(f"Exported step {step} of {flags.output_dir} to {path}; docs/serving.md says how to serve it.")
 
 
 if __name__ == "__main__":

@@ -34,6 +34,7 @@ def build_parser() -> FlagParser:
     group = parser.group("Text")
     add_flag(group, "inputs_once", "", "Translate this and leave.", metavar="TEXT")
     add_flag(group, "nbest", False, "All translations kept by the search, each with its score.")
+    add_flag(group, "align", False, "After each translation its word alignment, source-target pairs such as 0-0 2-1.")
     add_flag(
         group, "batch_size", 32, "Lines sent in one request, where they do not come from a terminal.", kind=at_least(1)
     )
@@ -55,27 +56,34 @@ def _main(flags: argparse.Namespace) -> None:
     )
     with client:
         if flags.inputs_once:
-            _answer(client, [flags.inputs_once], flags.nbest)
+            _answer(client, [flags.inputs_once], flags.nbest, flags.align)
         elif sys.stdin.isatty():
             for line in _text_lines.typed_lines():
                 try:
-                    _answer(client, [line], flags.nbest)
+                    _answer(client, [line], flags.nbest, flags.align)
                 except UserError as error:  # the next line may do better
                     print(f"error: {error}", file=sys.stderr)
         else:
             lines = iter(_text_lines.read(STANDARD).lines)
             while batch := list(itertools.islice(lines, flags.batch_size)):
-                _answer(client, batch, flags.nbest)
+                _answer(client, batch, flags.nbest, flags.align)
 
 
-def _answer(client: Client, lines: list[str], nbest: bool) -> None:
+def _answer(client: Client, lines: list[str], nbest: bool, align: bool) -> None:
     found = client.nbest(lines) if nbest else client.translate(lines)
-    _text_lines.write(STANDARD, (_line(row, nbest) for rows in found for row in rows))
+    rows = [row for rows in found for row in rows]
+    alignments: list[str] = []
+    if align:
+        sources = [line for line, rows in zip(lines, found, strict=True) for _ in rows]
+        alignments = client.align([(source, row.text) for source, row in zip(sources, rows, strict=True)])
+    columns = zip(rows, alignments or itertools.repeat(None), strict=False)
+    _text_lines.write(STANDARD, (_line(row, nbest, alignment) for row, alignment in columns))
 
 
-def _line(translation: Translation, with_score: bool) -> str:
-    text = one_line(translation.text)
-    return f"{translation.score:.4f}\t{text}" if with_score else text
+def _line(translation: Translation, with_score: bool, alignment: str | None) -> str:
+    text = one_line(translation.text, tabs=alignment is None)
+    text = f"{translation.score:.4f}\t{text}" if with_score else text
+    return text if alignment is None else f"{text}\t{alignment}"
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ _NOT_TEXT = "it is not for translation; leave it out."
 _SHAPES = "batches are sized by tokens: batch_size, batch_tokens and batch_shapes."
 _CUT = "pairs longer than max_length are left out of training; inputs are cut at max_input_length of --decode_hparams."
 _TYPE = "precision=float32, mixed_bfloat16 or mixed_float16 sets the type of the computations."
+_SAMPLED_OUTPUT = "it is for decoding: use --decode_hparams of t2t_ext-decoder."
 _SAMPLING = "training is always on the references (teacher forcing); leave it out."
 
 HPARAMS: Mapping[str, str] = {
@@ -44,9 +45,9 @@ HPARAMS: Mapping[str, str] = {
     "pretrained_model_dir": "use --warm_start_from=RUN.",
     "proximity_bias": "there is none; leave it out.",
     "relu_dropout_broadcast_dims": "every unit has its own dropout mask; leave it out.",
-    "sampling_keep_top_k": _SAMPLING,
-    "sampling_method": _SAMPLING,
-    "sampling_temp": _SAMPLING,
+    "sampling_keep_top_k": _SAMPLED_OUTPUT,
+    "sampling_method": _SAMPLED_OUTPUT,
+    "sampling_temp": _SAMPLED_OUTPUT,
     "scheduled_sampling_prob": _SAMPLING,
     "self_attention_type": "another kind of self-attention is another --model (see --registry_help).",
     "shared_source_target_embedding": "the name is shared_embedding.",
@@ -88,12 +89,11 @@ DECODE_HPARAMS: Mapping[str, str] = {
     "max_display_decodes": _NOT_TEXT,
     "max_display_outputs": _NOT_TEXT,
     "max_input_size": "use max_input_length.",
-    "min_length_ratio": "it had no effect on text in T2T; leave it out.",
     "mlperf_decode_step": "BLEU is measured while training: --local_eval_frequency of t2t_ext-trainer.",
     "mlperf_success": "BLEU is measured while training: --local_eval_frequency of t2t_ext-trainer.",
     "mlperf_threshold": "use --eval_early_stopping_metric of t2t_ext-trainer.",
     "multiproblem_task_id": _NOT_TEXT,
-    "num_decodes": "decoding gives the same result every time; num_hypotheses asks for several translations.",
+    "num_decodes": "num_hypotheses asks for several translations, or several samples with sampling_method=random.",
     "num_samples": "all input is decoded; shorten the input file instead.",
     "save_images": _NOT_TEXT,
     "shard_google_format": _ONE_FILE,

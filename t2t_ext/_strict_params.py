@@ -45,6 +45,7 @@ def hparam(
     maximum: float | None = None,
     below: float | None = None,
     exclusive: bool = False,
+    words: Mapping[str, int] | None = None,
 ) -> Any:
     """Makes a documented and checked field of a ``StrictParams``.
 
@@ -57,12 +58,13 @@ def hparam(
       maximum: The greatest number allowed.
       below: The number must be less than this.
       exclusive: Whether ``minimum`` itself is not allowed.
+      words: Words for values of an integer that stand outside the limits, such as ``{"auto": -1}``.
 
     Returns:
       A dataclass field.
     """
     rules = {"choices": tuple(choices), "minimum": minimum, "maximum": maximum, "below": below, "exclusive": exclusive}
-    metadata = types.MappingProxyType({"help": help, "unit": unit, **rules})
+    metadata = types.MappingProxyType({"help": help, "unit": unit, "words": dict(words or {}), **rules})
     return dataclasses.field(default=default, metadata=metadata)
 
 
@@ -126,10 +128,12 @@ class StrictParams:
             if name not in self.names():
                 problems.append(self._unknown(name))
                 continue
+            words = self.__dataclass_fields__[name].metadata.get("words", {})
             try:
-                changes[name] = _parse_value(name, raw, _type_of(type(self), name))
+                changes[name] = words[raw] if raw in words else _parse_value(name, raw, _type_of(type(self), name))
             except ValueError as error:
-                problems.append(str(error))
+                kind = " or ".join(["an integer", *words])
+                problems.append(str(error).replace("an integer", kind))
         if problems:
             raise UserError(f"{flag}: {_together(problems)}")
         try:
@@ -192,15 +196,20 @@ class StrictParams:
         """
         origins = origins or self.origins()
         return [
-            Explained(field.name, getattr(self, field.name), origins.get(field.name, "default"), help_of(field))
+            Explained(field.name, self._shown(field), origins.get(field.name, "default"), help_of(field))
             for field in dataclasses.fields(self)
         ]
+
+    def _shown(self, field: dataclasses.Field) -> Any:
+        """Returns a field's value, or the word that stands for it."""
+        value = getattr(self, field.name)
+        return next((word for word, meant in field.metadata.get("words", {}).items() if meant == value), value)
 
     @classmethod
     def _unknown(cls, name: str) -> str:
         if name in cls._replaced:
             return f"{name!r} is not here: {cls._replaced[name]}"
-        listed = f"Known: {', '.join(cls.names())}" if len(cls.names()) <= 20 else "--explain prints every key"
+        listed = f"Known: {', '.join(cls.names())}" if len(cls.names()) <= 30 else "--explain prints every key"
         return f"unknown key {name!r}.{suggest(name, cls.names())} {listed}"
 
 
@@ -377,7 +386,7 @@ def _outside(value: Any, shown: str, field: dataclasses.Field) -> str:
     if choices and value not in choices:
         listed = ", ".join(choice or '""' for choice in choices)
         return f"{shown}: {field.name} is one of {listed}"
-    if not isinstance(value, int | float) or isinstance(value, bool):
+    if not isinstance(value, int | float) or isinstance(value, bool) or value in rules.get("words", {}).values():
         return ""
     minimum, maximum, below = (rules.get(rule) for rule in ("minimum", "maximum", "below"))
     if minimum is not None and (value < minimum or (rules["exclusive"] and value == minimum)):

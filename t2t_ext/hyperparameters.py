@@ -16,7 +16,7 @@ Names and values are tensor2tensor's where it has them.
 """
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar
 
 from t2t_ext import _replaced_hparams, registry
@@ -48,6 +48,9 @@ LEARNING_RATE_FACTORS = (
     "legacy",
 )
 
+AUTO_BATCH_SIZE = -1  # batch_size=auto, until the trainer has probed what fits
+_SAMPLING_FIELDS = ("sampling_temp", "sampling_keep_top_k", "sampling_keep_top_p", "sampling_seed")
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class HParams(StrictParams):
@@ -60,7 +63,12 @@ class HParams(StrictParams):
 
     # Batches.
     batch_size: int = hparam(
-        4096, "Size of one replica's batch in one training step, padding included.", unit="tokens", minimum=1
+        4096,
+        "Size of one replica's batch in one training step, padding included; auto: the largest that fits the device, "
+        "probed when the run begins.",
+        unit="tokens",
+        minimum=1,
+        words={"auto": AUTO_BATCH_SIZE},
     )
     batch_tokens: str = hparam(
         "max",
@@ -317,11 +325,112 @@ class DecodeHParams(StrictParams):
         'Type of the computations; "" = as the model was trained.',
         choices=("", "float32", "mixed_bfloat16", "mixed_float16"),
     )
+    min_length: int = hparam(0, "The fewest tokens of a translation, EOS not counted.", unit="tokens", minimum=0)
+    min_length_ratio: float = hparam(
+        0.0, "The fewest tokens of a translation: this x source.", unit="tokens per source token", minimum=0
+    )
+    no_repeat_ngram_size: int = hparam(
+        0, "No sequence of so many tokens comes twice in a translation; 0 = any may.", unit="tokens", minimum=0
+    )
+    coverage_penalty: float = hparam(
+        0.0,
+        "Factor (beta of Wu et al. 2016) of what is taken off the score of translations that leave source words "
+        "without attention; 0 = nothing is.",
+        minimum=0,
+    )
+    sampling_method: str = hparam(
+        "argmax",
+        "The most probable translations are searched for (argmax), or num_hypotheses are drawn from the model's "
+        "distribution, without beam_size (random).",
+        choices=("argmax", "random"),
+    )
+    sampling_temp: float = hparam(
+        1.0, "Temperature of random: less than 1 draws probable tokens more often.", minimum=0, exclusive=True
+    )
+    sampling_keep_top_k: int = hparam(
+        -1, "random draws from this many most probable tokens; -1 = from all.", unit="tokens", minimum=-1
+    )
+    sampling_keep_top_p: float = hparam(
+        1.0,
+        "random draws from the fewest most probable tokens that together have this probability; 1 = from all.",
+        minimum=0,
+        maximum=1,
+        exclusive=True,
+    )
+    sampling_seed: int = hparam(
+        0,
+        "What random draws is a function of this and of the source line: the same in every batch and order.",
+        minimum=0,
+        maximum=2**63 - 1,
+    )
+
+    diverse_groups: int = hparam(
+        1, "Groups that the beam is divided into and that are kept from going on alike; 1 = none.", minimum=1
+    )
+    diverse_strength: float = hparam(
+        0.5,
+        "What every hypothesis of an earlier group that goes on with a token takes off its log-probability while a "
+        "group chooses.",
+        minimum=0,
+        maximum=1e6,
+        exclusive=True,
+    )
 
     def wrong(self) -> Iterator[str]:
         """Yields what is wrong with fields taken together."""
-        if self.num_hypotheses > self.beam_size:
-            yield f"num_hypotheses={self.num_hypotheses} is more than beam_size={self.beam_size}"
+        if self.sampling_method == "random":
+            yield from self._wrong_in_sampling()
+        else:
+            if self.num_hypotheses > self.beam_size:
+                yield f"num_hypotheses={self.num_hypotheses} is more than beam_size={self.beam_size}"
+            yield from self._unused("sampling_method=random", _SAMPLING_FIELDS)
+        yield from self._wrong_in_groups()
+
+    @property
+    def returned(self) -> int:
+        """Translations that are returned of a sentence."""
+        return self.beam_size if self.return_beams else self.num_hypotheses
+
+    def check_constraints(self) -> None:
+        """Checks that translations can be searched for that must hold given phrases.
+
+        Raises:
+          UserError: Another way of searching is asked for that excludes it.
+        """
+        if self.sampling_method == "random":
+            raise UserError(
+                "Constraints need a search, but sampling_method=random draws: leave it out, or the constraints."
+            )
+        if self.diverse_groups > 1:
+            raise UserError(
+                f"Constraints divide the beam, and so does diverse_groups={self.diverse_groups}: leave one of them out."
+            )
+
+    def _wrong_in_sampling(self) -> Iterator[str]:
+        if self.return_beams:
+            yield "return_beams=true returns a beam, which sampling_method=random has not: use num_hypotheses"
+        if self.coverage_penalty:
+            yield (
+                f"coverage_penalty={self.coverage_penalty} ranks the hypotheses of a beam, which "
+                "sampling_method=random has not: leave it out"
+            )
+        if self.sampling_keep_top_k == 0:
+            yield "sampling_keep_top_k=0 leaves no token to draw: at least 1, or -1 for all"
+
+    def _wrong_in_groups(self) -> Iterator[str]:
+        if self.diverse_groups == 1:
+            yield from self._unused("diverse_groups", ("diverse_strength",))
+        elif self.sampling_method == "random":
+            yield f"diverse_groups={self.diverse_groups} divides a beam, which sampling_method=random has not"
+        elif self.beam_size % self.diverse_groups:
+            yield f"beam_size={self.beam_size} is not a multiple of diverse_groups={self.diverse_groups}"
+
+    def _unused(self, needed: str, names: Sequence[str]) -> Iterator[str]:
+        """Yields which fields of those named are set though they need another one."""
+        defaults = {field.name: field.default for field in dataclasses.fields(self)}
+        for name in names:
+            if getattr(self, name) != defaults[name]:
+                yield f"{name}={getattr(self, name)} has no effect without {needed}"
 
 
 @dataclasses.dataclass(frozen=True)

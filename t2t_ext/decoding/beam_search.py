@@ -16,116 +16,34 @@ Legend: B sentences, R directions, K live hypotheses of a direction, F places in
 N hypotheses asked for, T steps, V vocabulary.
 """
 
-import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
 import tensorflow as tf
 
+from t2t_ext.data.text_encoder import EOS_ID
 from t2t_ext.decoding.length_penalty import length_penalty
-from t2t_ext.decoding.top_k import top_k_tokens
+from t2t_ext.decoding.rules import Rule, Step
+from t2t_ext.decoding.search_state import NOT_THERE, UNFINISHED, Candidates, Ended, Live, Result, SearchConfig
+from t2t_ext.decoding.strategies import BeamStrategy, Continuations
+from t2t_ext.decoding.top_k import log_normaliser
 
-StepFunction = Callable[..., tuple[tf.Tensor, Any]]
+StepFunction = Callable[..., tuple[tf.Tensor, ...]]
 
-_MINUS_INFINITY = -1e9
-# Ended by the length limit instead of EOS: ranks behind every hypothesis that ended by itself. Ranks are float64,
-# so that scores are still told apart beside this number.
-_UNFINISHED = 1e6
-_EOS = 1
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class SearchConfig:
-    """Constants of a search.
-
-    Attributes:
-      beam_size: Live hypotheses of all directions together, a multiple of ``directions``. 1 is greedy
-        search: it ends at the first step whose most probable token is EOS.
-      num_hypotheses: N, returned for every sentence, 1 <= N <= beam_size.
-      directions: 1, or 2 for left-to-right and right-to-left at once.
-      alpha: Exponent of the length penalty, >= 0.
-      penalty: Kind of length penalty; see length_penalty.
-      banned: Ids that are never produced (PAD, control symbols).
-    """
-
-    beam_size: int = 4
-    num_hypotheses: int = 1
-    directions: int = 1
-    alpha: float = 0.6
-    penalty: str = "gnmt"
-    banned: tuple[int, ...] = (0,)
-
-    @property
-    def live(self) -> int:
-        """K, the live hypotheses of one direction."""
-        return self.beam_size // self.directions
+# Products over fewer rows than this may round differently from the same rows of larger products.
+MIN_ROWS = 4
+# How many sentences may be searched together once some are done. Few sizes: oneDNN compiles every product for each
+# number of rows, on each thread.
+_SIZES = np.array(sorted(factor << power for factor in (1, 3) for power in range(20)), np.int32)
 
 
-class Live(NamedTuple):
-    """Hypotheses that go on.
-
-    Attributes:
-      ids: int32 [B, R, K], the last token of each (ignored before the first step).
-      log_probs: float32 [B, R, K], largest first.
-      tokens: int32 [B, R, K, T].
-      parents: int32 [B, R, K], rank of each hypothesis's past one step before.
-      ancestry: bool [B, R, K, T * K], the columns that are a hypothesis's own past.
-    """
-
-    ids: tf.Tensor
-    log_probs: tf.Tensor
-    tokens: tf.Tensor
-    parents: tf.Tensor
-    ancestry: tf.Tensor
-
-
-class Ended(NamedTuple):
-    """The pool of ended hypotheses, best first.
-
-    Attributes:
-      ranks: float64 [B, F], the penalised score, lower by 1e6 where the length limit ended it; -1e9 is an empty place.
-      log_probs: float32 [B, F].
-      lengths: int32 [B, F], tokens with EOS.
-      finished: bool [B, F], True if it ended with EOS.
-      directions: int32 [B, F].
-      tokens: int32 [B, F, T], padded with 0.
-    """
-
-    ranks: tf.Tensor
-    log_probs: tf.Tensor
-    lengths: tf.Tensor
-    finished: tf.Tensor
-    directions: tf.Tensor
-    tokens: tf.Tensor
-
-
-class Result(NamedTuple):
-    """The N best hypotheses of every sentence, best first.
-
-    Attributes:
-      ids: int32 [B, N, T], with EOS where finished, padded with 0.
-      log_probs: float32 [B, N], sum over the tokens, EOS included.
-      scores: float32 [B, N], log-probability divided by the length penalty.
-      lengths: int32 [B, N], tokens with EOS.
-      finished: bool [B, N], False where the length limit ended the hypothesis.
-      directions: int32 [B, N].
-    """
-
-    ids: tf.Tensor
-    log_probs: tf.Tensor
-    scores: tf.Tensor
-    lengths: tf.Tensor
-    finished: tf.Tensor
-    directions: tf.Tensor
-
-
-def _start_live(batch: tf.Tensor, config: SearchConfig) -> Live:
-    """One hypothesis of log-probability 0 in every direction; the other ranks are not there yet."""
+def _start_live(batch: tf.Tensor, strategy: BeamStrategy, config: SearchConfig) -> Live:
+    """Hypotheses without tokens, as many as the strategy begins with in every direction."""
     shape = [batch, config.directions, config.live]
-    log_probs = tf.constant([0.0] + [_MINUS_INFINITY] * (config.live - 1))
     return Live(
         ids=tf.zeros(shape, tf.int32),
-        log_probs=tf.broadcast_to(log_probs, shape),
+        log_probs=tf.broadcast_to(tf.constant(strategy.first_log_probs(config)), shape),
         tokens=tf.zeros([*shape, 0], tf.int32),
         parents=tf.broadcast_to(tf.range(config.live), shape),
         ancestry=tf.zeros([*shape, 0], tf.bool),
@@ -135,8 +53,8 @@ def _start_live(batch: tf.Tensor, config: SearchConfig) -> Live:
 def _start_ended(batch: tf.Tensor, config: SearchConfig) -> Ended:
     shape = [batch, config.beam_size]
     return Ended(
-        ranks=tf.fill(shape, tf.constant(_MINUS_INFINITY, tf.float64)),
-        log_probs=tf.fill(shape, _MINUS_INFINITY),
+        ranks=tf.fill(shape, tf.constant(NOT_THERE, tf.float64)),
+        log_probs=tf.fill(shape, NOT_THERE),
         lengths=tf.zeros(shape, tf.int32),
         finished=tf.zeros(shape, tf.bool),
         directions=tf.zeros(shape, tf.int32),
@@ -146,35 +64,9 @@ def _start_ended(batch: tf.Tensor, config: SearchConfig) -> Ended:
 
 def _visible(live: Live, config: SearchConfig) -> tf.Tensor:
     """Returns the ancestry with this step's own columns, bool [B, R, K, (T + 1) * K]."""
-    own = tf.eye(config.live, dtype=tf.bool)
-    own = tf.broadcast_to(own, tf.concat([tf.shape(live.ids), [config.live]], axis=0))
+    own = tf.one_hot(tf.range(config.live), config.live, True, False)
+    own = tf.broadcast_to(own, [tf.shape(live.ids)[0], config.directions, config.live, config.live])
     return tf.concat([live.ancestry, own], axis=3)
-
-
-def _grow(logits: tf.Tensor, live: Live, config: SearchConfig) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Returns the 2K best continuations of each direction, best first.
-
-    Args:
-      logits: float32 [B, R, K, V].
-      live: The live hypotheses.
-      config: The search's constants.
-
-    Returns:
-      log-probabilities float32, parents int32 and tokens int32, each [B, R, C] with C = 2K, or all there are.
-    """
-    vocab_size = logits.shape[-1]
-    each = min(2 * config.live, vocab_size)
-    rows = tf.reshape(logits, [-1, vocab_size])
-    # The log-sum-exp is over the whole vocabulary, banned ids included, so that a hypothesis's
-    # score is the model's probability of it.
-    normaliser = tf.reduce_logsumexp(rows, axis=-1, keepdims=True)
-    values, ids = top_k_tokens(rows, each, config.banned)
-    shape = tf.shape(live.ids)
-    sums = tf.reshape(values - normaliser, tf.concat([shape, [each]], axis=0)) + live.log_probs[..., tf.newaxis]
-    flat = tf.concat([shape[:2], [config.live * each]], axis=0)
-    log_probs, places = tf.math.top_k(tf.reshape(sums, flat), min(2 * config.live, config.live * each))
-    tokens = tf.gather(tf.reshape(ids, flat), places, batch_dims=2)
-    return log_probs, places // each, tokens
 
 
 def _extend(tokens: tf.Tensor, parents: tf.Tensor, new: tf.Tensor) -> tf.Tensor:
@@ -182,100 +74,72 @@ def _extend(tokens: tf.Tensor, parents: tf.Tensor, new: tf.Tensor) -> tf.Tensor:
     return tf.concat([tf.gather(tokens, parents, batch_dims=2), new[..., tf.newaxis]], axis=3)
 
 
-def _select_live(
-    candidates: tuple[tf.Tensor, tf.Tensor, tf.Tensor], live: Live, visible: tf.Tensor, config: SearchConfig
-) -> Live:
-    """Returns the K best continuations that do not end."""
-    log_probs, parents, tokens = candidates
-    going_on = tf.where(tf.equal(tokens, _EOS), 2 * _MINUS_INFINITY, log_probs)
-    log_probs, places = tf.math.top_k(going_on, config.live)
+def _go_on(candidates: Continuations, chosen: tuple[tf.Tensor, tf.Tensor], live: Live, visible: tf.Tensor) -> Live:
+    """Returns the new live hypotheses, chosen by a strategy."""
+    _, parents, tokens = candidates
+    places, log_probs = chosen
     parents = tf.gather(parents, places, batch_dims=2)
     tokens = tf.gather(tokens, places, batch_dims=2)
     return Live(
         ids=tokens,
-        log_probs=tf.maximum(log_probs, _MINUS_INFINITY),
+        log_probs=tf.maximum(log_probs, NOT_THERE),
         tokens=_extend(live.tokens, parents, tokens),
         parents=parents,
         ancestry=tf.gather(visible, parents, batch_dims=2),
     )
 
 
-class _Candidates(NamedTuple):
-    """Hypotheses of one kind that ask for a place in the pool: ranks, log_probs [B, R, C], tokens [B, R, C, T]."""
+def _propose(
+    now: Step, live: Live, states: Sequence[Any], rules: Sequence[Rule], config: SearchConfig
+) -> Continuations:
+    """Returns the strategy's continuations (the first rule) of what all rules allow."""
+    logits = now.logits
+    normaliser = log_normaliser(logits)
+    for rule, state in zip(rules, states, strict=True):
+        logits = rule.adjust(logits, now, state)
+    return rules[0].propose(logits, normaliser, live, now, states[0], config)
 
-    ranks: tf.Tensor
-    log_probs: tf.Tensor
-    finished: bool
-    tokens: tf.Tensor
 
-
-def _select_ended(
-    ended: Ended, kinds: list[_Candidates], length: tf.Tensor, done: tf.Tensor, config: SearchConfig
-) -> Ended:
-    """Returns the F best of the pool and the candidates; sentences that are done keep their pool.
-
-    Args:
-      ended: The pool, tokens [B, F, T - 1].
-      kinds: Candidates, all of this length.
-      length: int32 scalar, T.
-      done: bool [B].
-      config: The search's constants.
-    """
-    batch = tf.shape(done)[0]
-
-    def flat(x: tf.Tensor) -> tf.Tensor:
-        """Puts the directions side by side: [B, R, C, ...] becomes [B, R * C, ...]."""
-        return tf.reshape(x, tf.concat([[batch, -1], tf.shape(x)[3:]], axis=0))
-
-    ranks, log_probs, lengths, finished, directions, tokens = [ended.ranks], [], [], [], [], []
-    log_probs, lengths, finished = [ended.log_probs], [ended.lengths], [ended.finished]
-    directions, tokens = [ended.directions], [tf.pad(ended.tokens, [[0, 0], [0, 0], [0, 1]])]
-    for kind in kinds:
-        shape = tf.shape(kind.ranks)
-        closed = done[:, tf.newaxis, tf.newaxis]
-        ranks.append(flat(tf.where(closed, tf.constant(_MINUS_INFINITY, tf.float64), kind.ranks)))
-        log_probs.append(flat(kind.log_probs))
-        lengths.append(flat(tf.fill(shape, length)))
-        finished.append(flat(tf.fill(shape, kind.finished)))
-        directions.append(flat(tf.broadcast_to(tf.range(config.directions)[:, tf.newaxis], shape)))
-        tokens.append(flat(kind.tokens))
-    best, places = tf.math.top_k(tf.concat(ranks, axis=1), config.beam_size)
-
-    def pick(parts: list[tf.Tensor]) -> tf.Tensor:
-        return tf.gather(tf.concat(parts, axis=1), places, batch_dims=1)
-
-    return Ended(best, pick(log_probs), pick(lengths), pick(finished), pick(directions), pick(tokens))
+def _bonus(now: Step, states: Sequence[Any], rules: Sequence[Rule]) -> tf.Tensor | None:
+    """Returns what rules add to the scores of hypotheses that end now, float32 [B, R, K] by parent."""
+    bonuses = [rule.bonus(now, state) for rule, state in zip(rules, states, strict=True)]
+    bonuses = [bonus for bonus in bonuses if bonus is not None]
+    return tf.add_n(bonuses) if bonuses else None
 
 
 def _rank_candidates(
-    candidates: tuple[tf.Tensor, tf.Tensor, tf.Tensor],
+    candidates: Continuations,
     live: Live,
     new_live: Live,
+    bonus: tf.Tensor | None,
     length: tf.Tensor,
     at_limit: tf.Tensor,
     config: SearchConfig,
-) -> list[_Candidates]:
+) -> list[Candidates]:
     """Returns what asks for a place in the pool: continuations with EOS, and at the limit the live hypotheses."""
     log_probs, parents, tokens = candidates
     penalty = length_penalty(length, config.alpha, config.penalty)
-    ending = tf.equal(tokens, _EOS) & (log_probs > _MINUS_INFINITY / 2)
+    ending = tf.equal(tokens, EOS_ID) & (log_probs > NOT_THERE / 2)
     if config.beam_size == 1:
         ending &= tf.constant([True] + [False] * (tokens.shape[-1] - 1))
-    limited = at_limit[:, tf.newaxis, tf.newaxis] & (new_live.log_probs > _MINUS_INFINITY / 2)
+    limited = at_limit[:, tf.newaxis, tf.newaxis] & (new_live.log_probs > NOT_THERE / 2)
 
-    def rank(asks: tf.Tensor, log_probs: tf.Tensor, behind: float) -> tf.Tensor:
-        scores = tf.cast(log_probs / penalty, tf.float64) - behind
-        return tf.where(asks, scores, tf.constant(_MINUS_INFINITY, tf.float64))
+    def rank(asks: tf.Tensor, log_probs: tf.Tensor, parents: tf.Tensor, behind: float) -> tf.Tensor:
+        scores = log_probs / penalty
+        if bonus is not None:
+            scores += tf.gather(bonus, parents, batch_dims=2)
+        scores = tf.cast(scores, tf.float64) - behind
+        return tf.where(asks, scores, tf.constant(NOT_THERE, tf.float64))
 
     return [
-        _Candidates(
-            rank(ending, log_probs, 0.0),
+        Candidates(
+            rank(ending, log_probs, parents, 0.0),
             log_probs,
             True,
             _extend(live.tokens, parents, tokens),
         ),
-        _Candidates(
-            rank(limited, new_live.log_probs, _UNFINISHED),
+        Candidates(
+            rank(limited, new_live.log_probs, new_live.parents, UNFINISHED),
             new_live.log_probs,
             False,
             new_live.tokens,
@@ -283,25 +147,13 @@ def _rank_candidates(
     ]
 
 
-def _is_done(ended: Ended, live: Live, limits: tf.Tensor, config: SearchConfig) -> tf.Tensor:
-    """Returns bool [B]: no live hypothesis can get among the N best any more.
-
-    A live hypothesis's log-probability can only fall, and the penalty that helps it most is the one of the limit.
-    """
-    nth = ended.ranks[:, config.num_hypotheses - 1]
-    if config.beam_size == 1:
-        return nth > _MINUS_INFINITY / 2
-    best_live = tf.reduce_max(live.log_probs, axis=[1, 2])
-    bound = best_live / length_penalty(limits, config.alpha, config.penalty)
-    return nth >= tf.cast(bound, tf.float64)
-
-
 def _invariants(structure: Any, growing: bool = False) -> Any:
     """Returns the shapes that loop variables keep: all but the batch; memories grow along axis 3."""
     if isinstance(structure, dict):
         return {key: _invariants(value, growing or key == "memories") for key, value in structure.items()}
     if isinstance(structure, list | tuple):
-        return type(structure)(_invariants(value, growing) for value in structure)
+        parts = [_invariants(value, growing) for value in structure]
+        return type(structure)(*parts) if hasattr(structure, "_fields") else type(structure)(parts)
     shape = structure.shape.as_list()
     if shape:
         shape[0] = None
@@ -310,52 +162,162 @@ def _invariants(structure: Any, growing: bool = False) -> Any:
     return tf.TensorShape(shape)
 
 
-def beam_search(step: StepFunction, state: Any, limits: tf.Tensor, config: SearchConfig) -> Result:
+class _Going(NamedTuple):
+    """All that the loop keeps of the sentences that it still searches; every tensor has them on axis 0, but scalars.
+
+    Attributes:
+      places: int32 [B], where each sentence stands in the whole batch.
+      limits: int32 [B].
+      done: bool [B].
+      live: The live hypotheses.
+      ended: The pool.
+      state: The model's.
+      rules: Of each rule, the strategy's first.
+    """
+
+    places: tf.Tensor
+    limits: tf.Tensor
+    done: tf.Tensor
+    live: Live
+    ended: Ended
+    state: Any
+    rules: tuple[Any, ...]
+
+
+def _going_invariants(going: _Going, config: SearchConfig) -> _Going:
+    fixed = tf.TensorShape([None, config.directions, config.live])
+    pool = tf.TensorShape([None, config.beam_size])
+    each = tf.TensorShape([None])
+    return _Going(
+        places=each,
+        limits=each,
+        done=each,
+        live=Live(fixed, fixed, fixed.concatenate([None]), fixed, fixed.concatenate([None])),
+        ended=Ended(pool, pool, pool, pool, pool, pool.concatenate([None])),
+        state=_invariants(going.state),
+        rules=_invariants(going.rules),
+    )
+
+
+def _count(done: tf.Tensor) -> tf.Tensor:
+    """Returns how many sentences go on, int32 scalar."""
+    return tf.reduce_sum(tf.cast(~done, tf.int32))
+
+
+def _put_aside(ended: Ended, going: _Going) -> Ended:
+    """Returns the pools of all sentences, tokens [B, F, longest], with those of the sentences that were searched."""
+    missing = tf.shape(ended.tokens)[2] - tf.shape(going.ended.tokens)[2]
+    new = going.ended._replace(tokens=tf.pad(going.ended.tokens, [[0, 0], [0, 0], [0, missing]]))
+    rows = going.places[:, tf.newaxis]
+    return Ended(*(tf.tensor_scatter_nd_update(whole, rows, part) for whole, part in zip(ended, new, strict=True)))
+
+
+def _smaller_size(searched: tf.Tensor, least: int) -> tf.Tensor:
+    """Returns the next smaller number of sentences to search together; 0 behind ``least``. int32 scalars."""
+    return tf.where(searched <= least, 0, tf.reduce_max(tf.where(searched > _SIZES, _SIZES, 0)))
+
+
+def _leave_out_done(going: _Going, least: int) -> _Going:
+    """Returns the sentences that are not done, and of the others as few as make up one of the sizes."""
+    needed = tf.maximum(_count(going.done), least)
+    rows = tf.argsort(tf.cast(going.done, tf.int32), stable=True)
+    rows = rows[: tf.reduce_min(tf.where(needed <= _SIZES, _SIZES, tf.shape(rows)[0]))]
+    return tf.nest.map_structure(lambda part: tf.gather(part, rows) if part.shape.rank else part, going)
+
+
+def _scores(ended: Ended, with_bonus: bool, config: SearchConfig) -> tf.Tensor:
+    """Returns the penalised scores float32 [B, N] of ended hypotheses."""
+    scores = ended.log_probs / length_penalty(ended.lengths, config.alpha, config.penalty)
+    if not with_bonus:
+        return scores
+    # Ranks are scores with the bonus, less a multiple of 1e6.
+    bonus = ended.ranks - tf.cast(scores, tf.float64)
+    bonus -= UNFINISHED * tf.round(bonus / UNFINISHED)
+    return scores + tf.where(ended.ranks > NOT_THERE / 2, tf.cast(bonus, tf.float32), 0.0)
+
+
+def beam_search(
+    step: StepFunction,
+    state: Any,
+    limits: tf.Tensor,
+    config: SearchConfig,
+    rules: Sequence[Rule] = (),
+    strategy: BeamStrategy | None = None,
+) -> Result:
     """Searches the most probable token sequences.
+
+    Sentences that are done are left out of the steps that follow when they are a third or a quarter of those searched.
 
     Args:
       step: As Seq2Seq.step: (ids [B, R, K], visible, partner_visible, parents, state) ->
-        (logits float32 [B, R, K, V], state).
-      state: The decoding state before the first step: nested dicts, lists and tuples of tensors; those
-        below a key ``memories`` may grow along axis 3 ([B, R, heads, steps * K, depth]).
+        (logits float32 [B, R, K, V], state). What it knows of single sentences belongs into the state. Where a rule
+        needs attention, as Seq2Seq.step_with_attention: (logits, attention float32 [B, R, K, S], state).
+      state: The decoding state before the first step: nested dicts, lists and tuples of tensors, scalars or with the
+        sentences on axis 0; those below a key ``memories`` may grow along axis 3 ([B, R, heads, steps * K, depth]).
       limits: int32 [B], the most tokens (with EOS) that each sentence may get, >= 1.
       config: The search's constants.
+      rules: What hypotheses must keep to, in the order in which they are asked.
+      strategy: How continuations are chosen; None: the usual beam.
 
     Returns:
       The N best hypotheses of every sentence.
     """
+    strategy = strategy or BeamStrategy()
+    rules = (strategy, *rules)
+    with_attention = any(rule.needs_attention for rule in rules)
+    with_bonus = any(type(rule).bonus is not Rule.bonus for rule in rules)
     batch = tf.shape(limits)[0]
-    live, ended = _start_live(batch, config), _start_ended(batch, config)
     longest = tf.reduce_max(limits)
+    least = -(-MIN_ROWS // config.beam_size)
 
-    def go_on(length: tf.Tensor, done: tf.Tensor, *_: Any) -> tf.Tensor:
-        return (length < longest) & ~tf.reduce_all(done)
-
-    def body(length: tf.Tensor, done: tf.Tensor, live: Live, ended: Ended, state: Any) -> tuple[Any, ...]:
+    def extend(length: tf.Tensor, going: _Going) -> tuple[tf.Tensor, _Going]:
+        """Gives every hypothesis one more token."""
+        live = going.live
         length += 1
         visible = _visible(live, config)
         partner_visible = tf.reverse(visible, axis=[1]) if config.directions == 2 else None
-        logits, state = step(live.ids, visible, partner_visible, live.parents, state)
-        candidates = _grow(logits, live, config)
-        new_live = _select_live(candidates, live, visible, config)
-        at_limit = length >= limits
-        kinds = _rank_candidates(candidates, live, new_live, length, at_limit, config)
-        ended = _select_ended(ended, kinds, length, done, config)
-        done |= at_limit | _is_done(ended, new_live, limits, config)
-        return length, done, new_live, ended, state
+        logits, *attention, state = step(live.ids, visible, partner_visible, live.parents, going.state)
+        now = Step(length, going.limits, live.tokens, live.log_probs, logits, attention[0] if with_attention else None)
+        candidates = _propose(now, live, going.rules, rules, config)
+        new_live = _go_on(candidates, strategy.choose(candidates, config, going.rules[0]), live, visible)
+        states = [
+            rule.update(state, new_live.parents, new_live.ids, now)
+            for rule, state in zip(rules, going.rules, strict=True)
+        ]
+        at_limit = length >= going.limits
+        bonus = _bonus(now, going.rules, rules) if with_bonus else None
+        kinds = _rank_candidates(candidates, live, new_live, bonus, length, at_limit, config)
+        ended = strategy.collect(going.ended, kinds, length, going.done, config, states[0])
+        done = going.done | at_limit | strategy.is_done(ended, new_live, going.limits, config)
+        return length, going._replace(done=done, live=new_live, ended=ended, state=state, rules=tuple(states))
 
-    fixed = tf.TensorShape([None, config.directions, config.live])
-    pool = tf.TensorShape([None, config.beam_size])
-    shapes = (
-        tf.TensorShape([]),
-        tf.TensorShape([None]),
-        Live(fixed, fixed, fixed.concatenate([None]), fixed, fixed.concatenate([None])),
-        Ended(pool, pool, pool, pool, pool, pool.concatenate([None])),
-        _invariants(state),
+    def until_many_are_done(length: tf.Tensor, ended: Ended, going: _Going) -> tuple[tf.Tensor, Ended, _Going]:
+        enough = _smaller_size(tf.shape(going.done)[0], least)
+        length, going = tf.while_loop(
+            lambda length, going: _count(going.done) > enough,
+            extend,
+            (length, going),
+            shape_invariants=(tf.TensorShape([]), _going_invariants(going, config)),
+        )
+        return length, _put_aside(ended, going), _leave_out_done(going, least)
+
+    live, pool = _start_live(batch, strategy, config), _start_ended(batch, config)
+    states = tuple(rule.start(batch, config.live) for rule in rules)
+    going = _Going(tf.range(batch), limits, tf.zeros([batch], tf.bool), live, pool, state, states)
+    ended = pool._replace(tokens=tf.zeros([batch, config.beam_size, longest], tf.int32))
+    shapes = _going_invariants(going, config)
+    _, ended, _ = tf.while_loop(
+        lambda length, ended, going: ~tf.reduce_all(going.done),
+        until_many_are_done,
+        (tf.constant(0), ended, going),
+        shape_invariants=(tf.TensorShape([]), shapes.ended, shapes),
     )
-    start = (tf.constant(0), tf.zeros([batch], tf.bool), live, ended, state)
-    _, _, _, ended, _ = tf.while_loop(go_on, body, start, shape_invariants=shapes)
-
-    best = Ended(*(part[:, : config.num_hypotheses] for part in ended))
-    penalties = length_penalty(best.lengths, config.alpha, config.penalty)
-    return Result(best.tokens, best.log_probs, best.log_probs / penalties, best.lengths, best.finished, best.directions)
+    best = strategy.finish(ended, config)
+    return Result(
+        ids=best.tokens[:, :, : tf.reduce_max(best.lengths)],
+        log_probs=best.log_probs,
+        scores=_scores(best, with_bonus, config),
+        lengths=best.lengths,
+        finished=best.finished,
+        directions=best.directions,
+    )

@@ -9,14 +9,25 @@ Legend: B lines, S source positions, T target positions, N hypotheses of a line.
 import tensorflow as tf
 
 from t2t_ext.data.graph_text_encoder import GraphSubwordEncoder
-from t2t_ext.data.text_encoder import PAD_ID, UNK_ID, SubwordEncoder
-from t2t_ext.decoding.beam_search import Result, SearchConfig, beam_search
+from t2t_ext.data.text_encoder import EOS_ID, PAD_ID, SubwordEncoder
+from t2t_ext.decoding.alignment import AlignmentConfig, align_words, piece_tables, source_attention, words_of
+from t2t_ext.decoding.beam_search import MIN_ROWS, Result, beam_search
+from t2t_ext.decoding.guided_strategies import guided_strategy
 from t2t_ext.decoding.length_penalty import length_penalty
+from t2t_ext.decoding.lexical_constraints import Phrases, count_unmet, encode_phrases
+from t2t_ext.decoding.search_options import (
+    Prefixes,
+    encode_prefixes,
+    never_produced,
+    sampling_strategy,
+    search_config,
+    search_rules,
+)
+from t2t_ext.errors import UserError
 from t2t_ext.hyperparameters import DecodeHParams
+from t2t_ext.models.ensemble import Ensemble
 from t2t_ext.models.seq2seq import Seq2Seq
 
-# Products over fewer rows than this may round differently from the same rows of larger products.
-_MIN_ROWS = 4
 _STRINGS = tf.TensorSpec([None], tf.string)
 
 
@@ -25,26 +36,29 @@ class GraphTranslator(tf.Module):
 
     def __init__(
         self,
-        model: Seq2Seq,
+        model: Seq2Seq | Ensemble,
         source_encoder: SubwordEncoder,
         target_encoder: SubwordEncoder,
         decode_hparams: DecodeHParams | None = None,
         target_direction: str = "l2r",
+        alignment: AlignmentConfig | None = None,
     ) -> None:
         """Initialises the translator.
 
         Args:
-          model: A built model; its variables are read at every call, not copied.
+          model: A built model, or an ensemble; its variables are read at every call, not copied.
           source_encoder: Text encoder of the source.
           target_encoder: Text encoder of the target.
           decode_hparams: How to search; None: the defaults.
           target_direction: ``r2l`` for a model whose targets were trained right to left: its output is turned round.
+          alignment: Which attention word alignments are read from; None: the defaults.
         """
         super().__init__(name="translator")
         self.model = model
         self.source_encoder, self.target_encoder = source_encoder, target_encoder
         self.decode_hparams = decode_hparams or DecodeHParams()
         self.target_direction = target_direction
+        self.alignment = alignment or AlignmentConfig()
         self._source = GraphSubwordEncoder(source_encoder.model_bytes, name="source_encoder")
         same = source_encoder.sha256 == target_encoder.sha256
         self._target = self._source if same else GraphSubwordEncoder(target_encoder.model_bytes, name="target_encoder")
@@ -52,7 +66,7 @@ class GraphTranslator(tf.Module):
     @property
     def num_hypotheses(self) -> int:
         """N, the hypotheses returned for a line."""
-        return self.decode_hparams.beam_size if self.decode_hparams.return_beams else self.decode_hparams.num_hypotheses
+        return self.decode_hparams.returned
 
     # === Graph functions ===
 
@@ -68,13 +82,15 @@ class GraphTranslator(tf.Module):
 
     @tf.function(input_signature=[_STRINGS], autograph=False)
     def nbest_batch(self, inputs: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Finds ``beam_size`` translations of strings [B], best first.
+        """Finds ``beam_size`` translations of strings [B], best first, or draws ``num_hypotheses`` samples.
 
         Returns:
           ``outputs`` string, ``scores`` and ``log_probs`` float32, ``lengths`` int32 (tokens with EOS) and
-          ``finished`` bool (False: ended by the length limit), each [B, N].
+          ``finished`` bool (False: ended by the length limit), each [B, N]. Where the rules leave fewer than N
+          translations, the rest have length 0 and a log-probability of about -1e9.
         """
-        found = self._search(inputs, self.decode_hparams.beam_size)
+        hparams = self.decode_hparams
+        found = self._search(inputs, hparams.num_hypotheses if self.samples else hparams.beam_size)
         return {name: found[name] for name in ("outputs", "scores", "log_probs", "lengths", "finished")}
 
     @tf.function(input_signature=[_STRINGS], autograph=False)
@@ -85,6 +101,86 @@ class GraphTranslator(tf.Module):
           What ``nbest_batch`` returns, and ``ids`` int32 [B, N, T] in the model's direction, with EOS, padded with 0.
         """
         return self._search(inputs, self.num_hypotheses)
+
+    @tf.function(input_signature=[_STRINGS, _STRINGS], autograph=False)
+    def search_with_prefix_batch(self, inputs: tf.Tensor, prefixes: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Finds translations of strings [B] that begin with the prefixes, strings [B].
+
+        A prefix's last word may be continued unless a blank follows it; an empty prefix forces nothing.
+
+        Returns:
+          As ``search_batch``; log-probabilities and lengths are of the whole translation.
+
+        Raises:
+          UserError: The model does not begin at the beginning.
+        """
+        return self._search(inputs, self.num_hypotheses, prefixes=prefixes)
+
+    @tf.function(input_signature=[_STRINGS, _STRINGS], autograph=False)
+    def translate_with_prefix_batch(self, inputs: tf.Tensor, prefixes: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Translates strings [B] as ``translate_batch``; the translations begin as ``search_with_prefix_batch``'s."""
+        found = self._search(inputs, 1, prefixes=prefixes)
+        return {"outputs": found["outputs"][:, 0], "scores": found["scores"][:, 0]}
+
+    @tf.function(input_signature=[_STRINGS, _STRINGS], autograph=False)
+    def search_with_constraints_batch(self, inputs: tf.Tensor, constraints: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Finds translations of strings [B] that hold the constraints, strings [B] of phrases separated by tabs.
+
+        Returns:
+          As ``search_batch``, and ``unmet_constraints`` int32 [B, N], the phrases that a translation lacks: none, but
+          where the length limit ended it or no translation can hold them.
+
+        Raises:
+          UserError: The decode hparams exclude constraints.
+        """
+        return self._search(inputs, self.num_hypotheses, constraints=constraints)
+
+    @tf.function(input_signature=[_STRINGS, _STRINGS, _STRINGS], autograph=False)
+    def search_with_constraints_and_prefix_batch(
+        self, inputs: tf.Tensor, constraints: tf.Tensor, prefixes: tf.Tensor
+    ) -> dict[str, tf.Tensor]:
+        """Finds what ``search_with_constraints_batch`` and ``search_with_prefix_batch`` find, both at once."""
+        return self._search(inputs, self.num_hypotheses, constraints=constraints, prefixes=prefixes)
+
+    @tf.function(input_signature=[_STRINGS, _STRINGS], autograph=False)
+    def translate_with_constraints_batch(self, inputs: tf.Tensor, constraints: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Translates strings [B] as ``translate_batch``, with the constraints of ``search_with_constraints_batch``.
+
+        Returns:
+          ``outputs`` string, ``scores`` float32 and ``unmet_constraints`` int32, each [B].
+        """
+        found = self._search(inputs, 1, constraints=constraints)
+        return {name: found[name][:, 0] for name in ("outputs", "scores", "unmet_constraints")}
+
+    @property
+    def can_constrain(self) -> bool:
+        """Whether the decode hparams leave room for constraints."""
+        return not self.samples and self.decode_hparams.diverse_groups == 1
+
+    @tf.function(input_signature=[_STRINGS, tf.TensorSpec([None], tf.int64)], autograph=False)
+    def sample_batch(self, inputs: tf.Tensor, seeds: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Draws a translation of each of strings [B]: a function of the string, its seed int64 [B] and the hparams'.
+
+        Returns:
+          ``outputs`` string [B], ``scores`` and ``log_probs`` float32 [B].
+
+        Raises:
+          UserError: The decode hparams want a search.
+        """
+        if not self.samples:
+            raise UserError("Samples need sampling_method=random in the decode hparams.")
+        found = self._search(inputs, 1, seeds=seeds)
+        return {name: found[name][:, 0] for name in ("outputs", "scores", "log_probs")}
+
+    @property
+    def samples(self) -> bool:
+        """Whether translations are drawn instead of searched for."""
+        return self.decode_hparams.sampling_method == "random"
+
+    @property
+    def can_force_prefix(self) -> bool:
+        """Whether the model writes the beginning of a translation first."""
+        return self.target_direction == "l2r" and self.model.directions == 1
 
     @tf.function(input_signature=[_STRINGS, _STRINGS], autograph=False)
     def score_batch(self, inputs: tf.Tensor, targets: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -106,12 +202,38 @@ class GraphTranslator(tf.Module):
         lengths = tf.reduce_sum(tf.cast(tf.not_equal(ids, PAD_ID), tf.int32), axis=1)
         return self._score(self._source_ids(inputs), ids, lengths)
 
+    @tf.function(input_signature=[_STRINGS, _STRINGS], autograph=False)
+    def align_batch(self, inputs: tf.Tensor, targets: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Aligns given translations, strings [B] each, at most max_input_length subwords of them.
+
+        Returns:
+          ``alignments`` string [B], ``source-target`` pairs of words in the order of the target words; see
+          ``t2t_ext.decoding.alignment``.
+        """
+        ids = self._target.encode(targets, self.decode_hparams.max_input_length)
+        lengths = tf.cast(ids.row_lengths(), tf.int32)
+        return self._align(self._source_ids(inputs), self._turned(ids.to_tensor(), lengths - 1))
+
+    @tf.function(input_signature=[_STRINGS, tf.TensorSpec([None, None], tf.int32)], autograph=False)
+    def align_ids_batch(self, inputs: tf.Tensor, ids: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Aligns translations given as ids int32 [B, T] (as ``search_batch`` returns them); see ``align_batch``."""
+        return self._align(self._source_ids(inputs), ids)
+
+    @property
+    def can_align(self) -> bool:
+        """Whether the model has the attention that ``alignment`` asks for."""
+        try:
+            self.align_batch.get_concrete_function()
+        except UserError:
+            return False
+        return True
+
     # === Parts ===
 
     def _source_ids(self, lines: tf.Tensor) -> tf.Tensor:
         """Encodes strings [B] as int32 [B, S], at most max_input_length subwords and EOS, S >= 4."""
         ids = self._source.encode(lines, self.decode_hparams.max_input_length).to_tensor()
-        return tf.pad(ids, [[0, 0], [0, tf.maximum(_MIN_ROWS - tf.shape(ids)[1], 0)]])
+        return tf.pad(ids, [[0, 0], [0, tf.maximum(MIN_ROWS - tf.shape(ids)[1], 0)]])
 
     def _limits(self, ids: tf.Tensor) -> tf.Tensor:
         """Returns the most target tokens (with EOS) of each sentence, int32 [B], from its source ids int32 [B, S]."""
@@ -124,31 +246,56 @@ class GraphTranslator(tf.Module):
             limits += hparams.max_length_offset
         return tf.maximum(limits, 1)
 
-    def _banned(self) -> tuple[int, ...]:
-        """Ids that are never produced: PAD, UNK and the control symbols."""
-        return (PAD_ID, UNK_ID, *self.target_encoder.control_ids)
+    def _prefixes(self, prefixes: tf.Tensor) -> Prefixes:
+        if not self.can_force_prefix:
+            raise UserError(
+                "Prefixes need a model that begins at the beginning: this one writes right to left"
+                + (" as well" if self.model.directions == 2 else " (target_direction=r2l)")
+                + ". Leave the prefixes out, or take a run with target_direction=l2r."
+            )
+        banned = never_produced(self.target_encoder)
+        return encode_prefixes(prefixes, self._target, banned, self.decode_hparams.max_input_length)
 
-    def _search(self, lines: tf.Tensor, num_hypotheses: int) -> dict[str, tf.Tensor]:
-        hparams = self.decode_hparams
-        config = SearchConfig(
-            beam_size=hparams.beam_size,
-            num_hypotheses=num_hypotheses,
-            directions=self.model.directions,
-            alpha=hparams.alpha,
-            penalty=hparams.length_penalty,
-            banned=self._banned(),
-        )
+    def _phrases(self, constraints: tf.Tensor, limits: tf.Tensor) -> Phrases:
+        self.decode_hparams.check_constraints()
+        turned_round = (self.target_direction == "r2l",) if self.model.directions == 1 else (False, True)
+        return encode_phrases(constraints, lambda phrases: self._target.encode(phrases)[:, :-1], limits, turned_round)
+
+    def _search(
+        self,
+        lines: tf.Tensor,
+        num_hypotheses: int,
+        *,
+        prefixes: tf.Tensor | None = None,
+        constraints: tf.Tensor | None = None,
+        seeds: tf.Tensor | None = None,
+    ) -> dict[str, tf.Tensor]:
+        hparams, directions = self.decode_hparams, self.model.directions
+        config = search_config(hparams, num_hypotheses, directions, never_produced(self.target_encoder))
         # A line without a visible character has nothing to translate: it stays as it is not searched for.
         blank = tf.equal(tf.strings.length(tf.strings.strip(lines)), 0)
         ids = self._source_ids(lines)
         limits = tf.where(blank, 1, self._limits(ids))
         batch = tf.shape(lines)[0]
-        missing = tf.maximum(-(-_MIN_ROWS // config.beam_size) - batch, 0)
+        missing = tf.maximum(-(-MIN_ROWS // config.beam_size) - batch, 0)
         ids, limits = tf.pad(ids, [[0, missing], [0, 0]]), tf.pad(limits, [[0, missing]], constant_values=1)
-        found = beam_search(self.model.step, self.model.start(ids), limits, config)
+        if prefixes is not None:
+            prefixes = self._prefixes(tf.pad(prefixes, [[0, missing]], constant_values=""))
+        if seeds is not None:
+            seeds = tf.pad(seeds, [[0, missing]])
+        rules = search_rules(hparams, ids, directions, self.target_encoder, prefixes)
+        phrases = None
+        if constraints is not None:
+            phrases = self._phrases(tf.pad(constraints, [[0, missing]], constant_values=""), limits)
+        strategy = sampling_strategy(hparams, ids, seeds) or guided_strategy(hparams, directions, phrases)
+        with_attention = any(rule.needs_attention for rule in rules)
+        step = self.model.step_with_attention if with_attention else self.model.step
+        found = beam_search(step, self.model.start(ids), limits, config, rules, strategy)
+        unmet = None if phrases is None else count_unmet(phrases, found.ids, found.directions)[:batch]
         found = Result(*(part[:batch] for part in found))
         blank = blank[:, tf.newaxis]
         return {
+            **({} if unmet is None else {"unmet_constraints": unmet}),
             "outputs": tf.where(blank, "", self._to_text(found)),
             "scores": tf.where(blank, 0.0, found.scores),
             "log_probs": tf.where(blank, 0.0, found.log_probs),
@@ -166,14 +313,24 @@ class GraphTranslator(tf.Module):
         return tf.reshape(text, shape)
 
     def _turned(self, tokens: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
-        """Turns the first ``lengths`` [B] of the tokens [B, T] round, if the model writes right to left."""
+        """Turns the first ``lengths`` [B] of the tokens [B, T, ...] round, if the model writes right to left."""
         if self.target_direction != "r2l":
             return tokens
         return tf.reverse_sequence(tokens, lengths, seq_axis=1)
 
+    def _align(self, source: tf.Tensor, targets: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Aligns source ids int32 [B, S] with target ids int32 [B, T] in the model's direction, with or without EOS."""
+        targets = tf.pad(targets, [[0, 0], [0, tf.maximum(MIN_ROWS - tf.shape(targets)[1], 0)]])
+        attention = source_attention(self.model, source, targets, self.alignment)
+        spoken = tf.not_equal(targets, PAD_ID) & tf.not_equal(targets, EOS_ID)
+        lengths = tf.reduce_sum(tf.cast(spoken, tf.int32), axis=1)
+        source_words = words_of(source, piece_tables(self.source_encoder))
+        target_words = words_of(self._turned(targets, lengths), piece_tables(self.target_encoder))
+        return {"alignments": align_words(self._turned(attention, lengths), source_words, target_words)}
+
     def _score(self, source: tf.Tensor, targets: tf.Tensor, lengths: tf.Tensor) -> dict[str, tf.Tensor]:
         """Scores target ids int32 [B, T] in the model's direction, ``lengths`` int32 [B] of them with EOS."""
-        width = tf.maximum(tf.shape(targets)[1], _MIN_ROWS)
+        width = tf.maximum(tf.shape(targets)[1], MIN_ROWS)
         padded = tf.pad(targets, [[0, 0], [0, width - tf.shape(targets)[1]]])
 
         def chosen_of_sentence(sentence: tuple[tf.Tensor, tf.Tensor]) -> tf.Tensor:

@@ -15,17 +15,24 @@ import tensorflow as tf
 
 from t2t_ext import registry
 from t2t_ext.data.text_encoder import PAD_ID, SubwordEncoder
+from t2t_ext.decoding.alignment import AlignmentConfig
 from t2t_ext.decoding.graph_translator import GraphTranslator
+from t2t_ext.decoding.lexical_constraints import join_phrases
+from t2t_ext.decoding.search_options import BLANKS
 from t2t_ext.errors import UserError
 from t2t_ext.hyperparameters import DecodeHParams, resolve_decode_hparams
-from t2t_ext.models.seq2seq import build_model
+from t2t_ext.models.ensemble import Ensemble
+from t2t_ext.models.seq2seq import Seq2Seq, build_model
 from t2t_ext.persistence import checkpoints
-from t2t_ext.persistence.run_directory import RunDirectory
+from t2t_ext.persistence.chosen_runs import ChosenRun, Paths, choose_runs, normalized_weights
 
 # A batch of long sentences holds fewer of them: attention's memory grows with the square of the length.
 _MAX_BATCH_POSITIONS = 16384
 # Training keeps float32 weights beside the low-precision products; for translating, the low-precision copy is enough.
 _INFERENCE_PRECISION = {"mixed_bfloat16": "bfloat16", "mixed_float16": "float16"}
+
+# Log-probability below which a place among the hypotheses is empty.
+_NOT_THERE = -5e8
 
 Progress = Callable[[int, int], None]
 
@@ -41,6 +48,7 @@ class Hypothesis:
       score: log_prob divided by the length penalty.
       finished: False if the length limit ended it.
       ids: Its token ids in the model's direction, with EOS where finished.
+      unmet_constraints: Phrases that it was to hold and does not; None where no phrases were given.
     """
 
     text: str
@@ -49,6 +57,7 @@ class Hypothesis:
     score: float
     finished: bool
     ids: tuple[int, ...]
+    unmet_constraints: int | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,6 +85,9 @@ class Translator(GraphTranslator):
     Attributes:
       truncated_lines: How many lines of the last call were cut at max_input_length subwords.
       truncated_line_numbers: Which ones, counted from 1.
+      unmet_prefix_line_numbers: Lines of the last call whose translation holds only the beginning of its prefix, since
+        the length limit ended it or a character is not in the vocabulary.
+      unmet_constraint_line_numbers: Lines of the last call whose best translation lacks some of its phrases.
       parallel_batches: Batches searched at the same time, on threads. With TensorFlow's intra-op threads set to
         1, as the commands do, one a core is fastest.
     """
@@ -83,22 +95,30 @@ class Translator(GraphTranslator):
     parallel_batches: int = max(1, os.cpu_count() or 1)
     truncated_lines: int = 0
     truncated_line_numbers: tuple[int, ...] = ()
+    unmet_prefix_line_numbers: tuple[int, ...] = ()
+    unmet_constraint_line_numbers: tuple[int, ...] = ()
 
     @classmethod
     def load(
         cls,
-        run_dir: str | os.PathLike,
-        checkpoint_path: str | os.PathLike | None = None,
+        run_dir: Paths,
+        checkpoint_path: Paths | None = None,
         decode_hparams: str | DecodeHParams | None = None,
         warn: Callable[[str], None] | None = None,
+        *,
+        ensemble_weights: Sequence[float] | None = None,
+        alignment: AlignmentConfig | None = None,
     ) -> Self:
-        """Loads the translator of a run.
+        """Loads the translator of a run, or of several as an ensemble.
 
         Args:
-          run_dir: The run's directory (``--output_dir`` of the trainer).
-          checkpoint_path: A checkpoint; ``best`` or ``averaged`` mean the run's. None: its latest good one.
+          run_dir: The run's directory (``--output_dir`` of the trainer), or several.
+          checkpoint_path: A checkpoint; ``best`` or ``averaged`` mean the run's. None: its latest good one. Several:
+            one for each run, or an ensemble of one run's.
           decode_hparams: How to search: DecodeHParams, or overrides as ``"beam_size=4,alpha=0.6"``.
           warn: Told of checkpoints that were passed over because they are damaged.
+          ensemble_weights: Shares of the members in the probability, in any unit; None: equal ones.
+          alignment: Which attention word alignments are read from; None: the defaults.
 
         Returns:
           A translator with the checkpoint's weights (their moving average, where the run keeps one).
@@ -108,44 +128,86 @@ class Translator(GraphTranslator):
         """
         if not isinstance(decode_hparams, DecodeHParams):
             decode_hparams = resolve_decode_hparams(decode_hparams or "")
-        run = RunDirectory.open(run_dir)
-        run.load_user_code()
-        hparams = run.hparams()
-        source_encoder, target_encoder = run.text_encoders()
-        path = checkpoints.resolve_checkpoint(run_dir, checkpoint_path, warn=warn)
-        model_class = registry.model(run.config.model)
-        precision = decode_hparams.precision or hparams.precision
-        precision = _INFERENCE_PRECISION.get(precision, precision)
-        model = build_model(model_class, hparams, source_encoder, target_encoder, dtype=precision)
-        group = "ema" if "ema" in checkpoints.read_info(path).groups else "model"
-        model.assign(checkpoints.load_arrays(path, group))
-        translator = cls(model, source_encoder, target_encoder, decode_hparams, hparams.target_direction)
-        translator.checkpoint_path = path
+        chosen = choose_runs(run_dir, checkpoint_path, warn=warn)
+        weights = normalized_weights(ensemble_weights, len(chosen))
+        encoders = chosen[0].run.text_encoders()
+        models = [_load_model(each, *encoders, decode_hparams.precision) for each in chosen]
+        direction = models[0].hparams.target_direction
+        model = models[0] if len(models) == 1 else Ensemble(models, weights)
+        translator = cls(model, *encoders, decode_hparams, direction, alignment)
+        translator.checkpoint_path = chosen[0].checkpoint
         return translator
 
     def __call__(self, lines: Sequence[str]) -> list[str]:
         """Returns the best translation of every line, in order; an empty line's is empty."""
         return [hypotheses[0].text for hypotheses in self.translate(lines)]
 
-    def translate(self, lines: Sequence[str], progress: Progress | None = None) -> list[list[Hypothesis]]:
-        """Returns the ``num_hypotheses`` best translations of every line, best first.
+    def translate(
+        self,
+        lines: Sequence[str],
+        progress: Progress | None = None,
+        *,
+        prefixes: Sequence[str] | None = None,
+        constraints: Sequence[Sequence[str]] | None = None,
+    ) -> list[list[Hypothesis]]:
+        """Returns the ``num_hypotheses`` best translations of every line, best first; samples in drawing order.
 
         Args:
           lines: Source sentences.
           progress: Called with (lines done, lines in all) after every batch.
+          prefixes: How each line's translations begin, "" = as the model wants; see ``search_with_prefix_batch``.
+          constraints: The phrases that each line's translations must hold; see
+            ``t2t_ext.decoding.lexical_constraints``.
+
+        Returns:
+          A list for each line: fewer than ``num_hypotheses`` where prefixes and other rules leave fewer translations.
+
+        Raises:
+          UserError: As many prefixes as lines are needed, and a model that writes left to right; as many lists of
+            constraints, and decode hparams that go with them.
         """
         lines = _checked(lines, "lines")
+        prefixes = None if prefixes is None else _checked(prefixes, "prefixes")
+        if prefixes is not None and len(prefixes) != len(lines):
+            raise UserError(f"{len(prefixes)} prefixes for {len(lines)} lines: give one for each line, empty for none.")
+        phrases = None if constraints is None else join_phrases(constraints, len(lines))
+        if phrases is not None:
+            self.decode_hparams.check_constraints()
         results: list[list[Hypothesis]] = [[] for _ in lines]
 
         def search(batch: np.ndarray) -> None:
-            found = self.search_batch(tf.constant([lines[i] for i in batch], tf.string))
+            def chosen(strings: Sequence[str]) -> tf.Tensor:
+                return tf.constant([strings[i] for i in batch], tf.string)
+
+            constrained = phrases is not None and any(phrases[i] for i in batch)
+            if constrained and prefixes is not None:
+                found = self.search_with_constraints_and_prefix_batch(chosen(lines), chosen(phrases), chosen(prefixes))
+            elif constrained:
+                found = self.search_with_constraints_batch(chosen(lines), chosen(phrases))
+            elif prefixes is not None:
+                found = self.search_with_prefix_batch(chosen(lines), chosen(prefixes))
+            else:
+                found = self.search_batch(chosen(lines))
             found = {name: value.numpy() for name, value in found.items()}
             for row, line in enumerate(batch):
-                results[line] = [_hypothesis(found, row, n) for n in range(found["scores"].shape[1])]
+                there = np.flatnonzero(found["log_probs"][row] > _NOT_THERE)
+                results[line] = [_hypothesis(found, row, n) for n in (there if len(there) else [0])]
 
         (lengths,) = self._lengths((self.source_encoder, lines))
-        self._run(search, self._batches(lengths), len(lines), progress)
+        # Lines without phrases are searched by themselves, at the usual speed.
+        batches = self._batches(lengths, None if phrases is None else np.array([bool(each) for each in phrases], bool))
+        self._run(search, batches, len(lines), progress)
+        self.unmet_constraint_line_numbers = tuple(
+            i for i, found in enumerate(results, 1) if found[0].unmet_constraints
+        )
+        self.unmet_prefix_line_numbers = self._unmet(prefixes or [], results)
         return results
+
+    def _unmet(self, prefixes: Sequence[str], results: Sequence[Sequence[Hypothesis]]) -> tuple[int, ...]:
+        """Returns the numbers, from 1, of the lines that do not begin with their whole prefix."""
+        prefix_ids = self.target_encoder.encode_batch([prefix.rstrip(BLANKS) for prefix in prefixes])
+        begins = [tuple(ids) == found[0].ids[: len(ids)] for ids, found in zip(prefix_ids, results, strict=False)]
+        return tuple(i for i, met in enumerate(begins, 1) if not met and results[i - 1][0].length)
 
     def score(self, pairs: Sequence[tuple[str, str]], progress: Progress | None = None) -> list[PairScore]:
         """Returns the model's score of every (source, translation) pair.
@@ -174,6 +236,69 @@ class Translator(GraphTranslator):
         self._run(score, self._batches(lengths), len(sources), progress)
         return results
 
+    def align(self, pairs: Sequence[tuple[str, str]], progress: Progress | None = None) -> list[str]:
+        """Returns the word alignment of every (source, translation) pair, such as ``0-0 2-1 1-2``.
+
+        The translation is encoded anew; ``align_hypotheses`` takes exactly the tokens that a search chose.
+
+        Raises:
+          UserError: The model has no attention, layer or head as ``alignment`` says.
+        """
+        sources = _checked([source for source, _ in pairs], "sources")
+        targets = _checked([target for _, target in pairs], "translations")
+        results = [""] * len(sources)
+
+        def align(batch: np.ndarray) -> None:
+            aligned = self.align_batch(
+                tf.constant([sources[i] for i in batch], tf.string), tf.constant([targets[i] for i in batch], tf.string)
+            )
+            for i, line in zip(batch, aligned["alignments"].numpy(), strict=True):
+                results[i] = line.decode()
+
+        lengths = np.maximum(*self._lengths((self.source_encoder, sources), (self.target_encoder, targets)))
+        self._run(align, self._batches(lengths), len(sources), progress)
+        return results
+
+    def align_hypotheses(
+        self, lines: Sequence[str], hypotheses: Sequence[Sequence[Hypothesis]], progress: Progress | None = None
+    ) -> list[list[str]]:
+        """Returns the word alignments of what ``translate`` found.
+
+        Args:
+          lines: Source sentences.
+          hypotheses: Translations of each of them, as from ``translate``.
+          progress: Called with (translations done, translations in all) after every batch.
+
+        Raises:
+          UserError: As ``align``.
+        """
+        lines = _checked(lines, "lines")
+        flat = [(row, n) for row, found in enumerate(hypotheses) for n in range(len(found))]
+        ids = [hypotheses[row][n].ids for row, n in flat]
+        results = [[""] * len(found) for found in hypotheses]
+
+        def align(batch: np.ndarray) -> None:
+            width = max(len(ids[i]) for i in batch)
+            padded = np.array([[*ids[i], *[PAD_ID] * (width - len(ids[i]))] for i in batch], np.int32)
+            sources = tf.constant([lines[flat[i][0]] for i in batch], tf.string)
+            aligned = self.align_ids_batch(sources, tf.constant(padded))
+            for i, line in zip(batch, aligned["alignments"].numpy(), strict=True):
+                row, n = flat[i]
+                results[row][n] = line.decode()
+
+        (lengths,) = self._lengths((self.source_encoder, lines))
+        longest = np.array([max(lengths[row], len(ids[i])) for i, (row, _) in enumerate(flat)], np.int64)
+        self._run(align, self._batches(longest), len(flat), progress)
+        return results
+
+    def check_alignment(self) -> None:
+        """Finds out before hours of work whether the model can be aligned as ``alignment`` says.
+
+        Raises:
+          UserError: As ``align``.
+        """
+        self.align_ids_batch.get_concrete_function()
+
     def _lengths(self, *sides: tuple[SubwordEncoder, list[str]]) -> list[np.ndarray]:
         """Returns the subwords read of each line, int64 [lines] for each side, and notes which lines are cut."""
         limit = self.decode_hparams.max_input_length
@@ -183,8 +308,16 @@ class Translator(GraphTranslator):
         self.truncated_line_numbers = tuple(int(i) + 1 for i in cut)
         return [np.minimum(side, limit) for side in lengths]
 
-    def _batches(self, lengths: np.ndarray) -> list[np.ndarray]:
-        """Groups lines of similar lengths, longest first, so that the last batches are the quick ones."""
+    def _batches(self, lengths: np.ndarray, apart: np.ndarray | None = None) -> list[np.ndarray]:
+        """Groups lines of similar lengths, longest first, so that the last batches are the quick ones.
+
+        Args:
+          lengths: int64 [lines].
+          apart: bool [lines], lines that share no batch with the others, and come first.
+        """
+        if apart is not None:
+            kinds = [np.flatnonzero(apart), np.flatnonzero(~apart)]
+            return [kind[batch] for kind in kinds for batch in self._batches(lengths[kind])]
         order = np.argsort(-lengths, kind="stable")
         batches, start = [], 0
         while start < len(order):
@@ -212,6 +345,24 @@ class Translator(GraphTranslator):
                 raise
 
 
+def _load_model(
+    chosen: ChosenRun, source_encoder: SubwordEncoder, target_encoder: SubwordEncoder, precision: str
+) -> Seq2Seq:
+    """Returns the model of a checkpoint; the precision is the run's where it is empty."""
+    hparams = chosen.run.hparams()
+    precision = precision or hparams.precision
+    model = build_model(
+        registry.model(chosen.run.config.model),
+        hparams,
+        source_encoder,
+        target_encoder,
+        dtype=_INFERENCE_PRECISION.get(precision, precision),
+    )
+    group = "ema" if "ema" in checkpoints.read_info(chosen.checkpoint).groups else "model"
+    model.assign(checkpoints.load_arrays(chosen.checkpoint, group))
+    return model
+
+
 def _hypothesis(found: dict[str, np.ndarray], row: int, n: int) -> Hypothesis:
     ids = found["ids"][row, n]
     return Hypothesis(
@@ -221,6 +372,7 @@ def _hypothesis(found: dict[str, np.ndarray], row: int, n: int) -> Hypothesis:
         score=float(found["scores"][row, n]),
         finished=bool(found["finished"][row, n]),
         ids=tuple(int(i) for i in ids if i != PAD_ID),
+        unmet_constraints=int(found["unmet_constraints"][row, n]) if "unmet_constraints" in found else None,
     )
 
 

@@ -30,13 +30,25 @@ class StepContext:
       visible: bool [B, R, K, (position + 1) * K], which of all hypotheses' steps, kept side by side
         (step-major), are a hypothesis's own past including this step.
       partner_visible: The same over the steps of the other direction, or None.
-      parents: int32 [B, R, K], the rank that each hypothesis had one step before.
+      parents: int32 [B, R, K], the rank that each hypothesis had one step before; R and K are known.
+      bias: float32 [B, R, 1, K, (position + 1) * K], 0 where ``visible`` and -1e9 elsewhere.
     """
 
     position: tf.Tensor
     visible: tf.Tensor
     partner_visible: tf.Tensor | None
     parents: tf.Tensor
+    bias: tf.Tensor
+
+    @property
+    def hypotheses(self) -> tuple[int, int]:
+        """R and K: the inputs of a step are the rows of [B, R, K]."""
+        return self.parents.shape[1], self.parents.shape[2]
+
+
+def mask_bias(mask: tf.Tensor) -> tf.Tensor:
+    """Returns what is added to attention logits: float32 0 where the bool mask is True, -1e9 elsewhere."""
+    return tf.where(mask, 0.0, _MASKED)
 
 
 def split_heads(x: tf.Tensor, heads: int) -> tf.Tensor:
@@ -101,6 +113,25 @@ class _Attention(Layer):
         weights = dropout(weights, self.attention_dropout, training)
         return self.output_projection(merge_heads(tf.matmul(weights, values)))
 
+    def _side_by_side(self, x: tf.Tensor, parts: list[int]) -> tf.Tensor:
+        """Splits rows float [B * ... * K, H * d] into float [B, ..., H, K, d], with ``parts`` = [..., K, H].
+
+        Static but for the batch: what a step of the search does besides products should be few operations.
+        """
+        x = tf.reshape(x, [-1, *parts, x.shape[-1] // parts[-1]])
+        axes = list(range(len(parts) + 2))
+        axes[-3], axes[-2] = axes[-2], axes[-3]
+        return tf.transpose(x, axes)
+
+    def _attend_step(self, query: tf.Tensor, keys: tf.Tensor, values: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
+        """Attends with float [B, ..., H, K, d] under a bias float32 and projects to rows float [B * ... * K, D]."""
+        logits = tf.matmul(query * tf.cast(self.scale, query.dtype), keys, transpose_b=True)
+        weights = tf.cast(tf.nn.softmax(tf.cast(logits, tf.float32) + bias), values.dtype)
+        y = tf.matmul(weights, values)
+        axes = list(range(y.shape.rank))
+        axes[-3], axes[-2] = axes[-2], axes[-3]
+        return self.output_projection(tf.reshape(tf.transpose(y, axes), [-1, self.value_width]))
+
 
 class SelfAttention(_Attention):
     """Self-attention with fused query, key and value projections; encoder and decoder mixer."""
@@ -152,18 +183,26 @@ class SelfAttention(_Attention):
         """Mixes one new position of every hypothesis with its own past.
 
         Args:
-          x: float [B, R, K, D].
+          x: float [B * R * K, D].
           context: The step.
           state: As from ``start`` or the step before.
 
         Returns:
-          float [B, R, K, D] and the new state.
+          float [B * R * K, D] and the new state.
         """
-        query, keys, values = self.project(x)
+        directions, hypotheses = context.hypotheses
+        x = self.qkv(x)
+        if self.key_width == self.value_width:
+            parts = tf.split(self._side_by_side(x, [directions, hypotheses, 3 * self.heads]), 3, axis=2)
+        else:
+            parts = [self._side_by_side(part, [directions, hypotheses, self.heads]) for part in self.qkv.split(x)]
+        query, keys, values = parts
         keys = tf.concat([state["memories"]["keys"], keys], axis=3)
         values = tf.concat([state["memories"]["values"], values], axis=3)
-        y = self.attend(query, keys, values, context.visible[:, :, tf.newaxis], training=False)
-        return y, {"memories": {"keys": keys, "values": values}, "windows": {}}
+        return self._attend_step(query, keys, values, context.bias), {
+            "memories": {"keys": keys, "values": values},
+            "windows": {},
+        }
 
 
 class SourceAttention(_Attention):
@@ -196,20 +235,27 @@ class SourceAttention(_Attention):
         keys, _ = self.memory(view)
         return attention_weights(split_heads(self.query(x), self.heads), keys, mask, self.scale)
 
-    def step(self, x: tf.Tensor, memory: tuple[tf.Tensor, tf.Tensor], mask: tf.Tensor) -> tf.Tensor:
-        """Attends from one position of every hypothesis, float [B, R, K, D], to its sentence's memory.
+    def step(self, x: tf.Tensor, memory: tuple[tf.Tensor, tf.Tensor], bias: tf.Tensor, hypotheses: int) -> tf.Tensor:
+        """Attends from one position of every hypothesis to its sentence's memory.
 
         The hypotheses of a sentence are the rows of one product: the memory is never tiled.
 
         Args:
-          x: float [B, R, K, D].
+          x: float [B * R * K, D].
           memory: Keys and values float [B, H, S, d] as from ``memory``.
-          mask: bool [B, 1, 1, S].
+          bias: float32 [B, 1, 1, S], added to the logits; see ``mask_bias``.
+          hypotheses: R * K.
 
         Returns:
-          float [B, R, K, D].
+          float [B * R * K, D].
         """
-        shape = tf.shape(x)
-        rows = tf.reshape(self.query(x), [shape[0], shape[1] * shape[2], self.key_width])
-        y = self.attend(split_heads(rows, self.heads), *memory, mask, training=False)
-        return tf.reshape(y, shape)
+        query = self._side_by_side(self.query(x), [hypotheses, self.heads])
+        return self._attend_step(query, *memory, bias)
+
+    def step_distributions(
+        self, x: tf.Tensor, memory: tuple[tf.Tensor, tf.Tensor], bias: tf.Tensor, hypotheses: int
+    ) -> tf.Tensor:
+        """Returns the attention distributions of ``step``, float32 [B, H, R * K, S]."""
+        query = self._side_by_side(self.query(x), [hypotheses, self.heads])
+        logits = tf.matmul(query * tf.cast(self.scale, query.dtype), memory[0], transpose_b=True)
+        return tf.nn.softmax(tf.cast(logits, tf.float32) + bias)

@@ -42,7 +42,9 @@ class TokenEmbedding(Layer):
 
     def call(self, ids: tf.Tensor) -> tf.Tensor:
         """Embeds ids int32 [...] as float [..., D]."""
-        rows = tf.cast(tf.gather(self.matrix.value, ids), self.compute_dtype)
+        # Read before it is gathered from: a gather from the variable itself makes TensorFlow copy the whole matrix at
+        # every later read, and the softmax may read the same one.
+        rows = tf.cast(tf.gather(tf.convert_to_tensor(self.matrix.value), ids), self.compute_dtype)
         real = tf.cast(tf.not_equal(ids, 0), rows.dtype)[..., tf.newaxis]
         return rows * (real * tf.cast(self.multiplier, rows.dtype))
 

@@ -151,11 +151,35 @@ class Seq2Seq(keras.Model, abc.ABC):
           visible: bool [B, R, K, (t + 1) * K] at step t = 0, 1, ..., including the step's own column.
           partner_visible: The same over the other direction's columns, or None.
           parents: int32 [B, R, K], the rank at step t - 1 of each hypothesis's past.
-          state: From ``start`` or the step before.
+          state: From ``start`` or the step before: scalars, and tensors with the sentences on axis 0, of which the
+            search leaves out those that are done.
 
         Returns:
           logits float32 [B, R, K, V] and the new state.
         """
+
+    def step_with_attention(
+        self,
+        ids: tf.Tensor,
+        visible: tf.Tensor,
+        partner_visible: tf.Tensor | None,
+        parents: tf.Tensor,
+        state: State,
+    ) -> tuple[tf.Tensor, tf.Tensor, State]:
+        """As ``step``, and says how the source was looked at for it.
+
+        Returns:
+          logits float32 [B, R, K, V], attention float32 [B, R, K, S], a distribution over the source's positions, and
+          the new state.
+
+        Raises:
+          UserError: The model has no such attention.
+        """
+        del ids, visible, partner_visible, parents, state
+        raise UserError(
+            f"{type(self).__name__} does not show its attention to the source while it decodes, which "
+            "coverage_penalty needs: leave coverage_penalty out."
+        )
 
     def attention_weights(self, inputs: tf.Tensor, targets: tf.Tensor) -> dict[str, tf.Tensor]:
         """Returns the model's attention distributions by layer name, float [B, H, T, S] each, for pictures."""

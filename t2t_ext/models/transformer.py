@@ -7,13 +7,14 @@ Legend: B sentences, S source positions, T target positions, D width, R directio
 K hypotheses of a direction.
 """
 
+import math
 from typing import Any
 
 import tensorflow as tf
 
 from t2t_ext.errors import UserError
 from t2t_ext.hyperparameters import TransformerHParams
-from t2t_ext.layers.attention import SelfAttention, SourceAttention, StepContext
+from t2t_ext.layers.attention import SelfAttention, SourceAttention, StepContext, mask_bias
 from t2t_ext.layers.base import Layer
 from t2t_ext.layers.dropout import dropout
 from t2t_ext.layers.embeddings import TargetSpaceEmbedding, TokenEmbedding, sinusoids
@@ -124,13 +125,18 @@ class DecoderLayer(Layer):
         x: tf.Tensor,
         context: StepContext,
         memory: tuple[tf.Tensor, tf.Tensor],
-        source_mask: tf.Tensor,
+        source_bias: tf.Tensor,
         state: State,
+        record: Record | None = None,
     ) -> tuple[tf.Tensor, State]:
-        """Transforms one position of every hypothesis, float [B, R, K, D]; returns it and the mixer's new state."""
+        """Transforms one position of every hypothesis, float [B * R * K, D]; returns it and the mixer's new state."""
         y, state = self.mixer.step(self.mixer_frame.before(x), context, state)
         x = self.mixer_frame.after(x, y)
-        y = self.source_attention.step(self.source_attention_frame.before(x), memory, source_mask)
+        hypotheses = math.prod(context.hypotheses)
+        y = self.source_attention_frame.before(x)
+        if record is not None:
+            record.weights[self.name] = self.source_attention.step_distributions(y, memory, source_bias, hypotheses)
+        y = self.source_attention.step(y, memory, source_bias, hypotheses)
         x = self.source_attention_frame.after(x, y)
         return self.feed_forward_frame.after(x, self.feed_forward(self.feed_forward_frame.before(x))), state
 
@@ -204,16 +210,18 @@ class Decoder(Layer):
         batch = tf.shape(encoded.mask)[0]
         views = self.source_views.views(encoded)
         return {
-            "source_mask": encoded.mask,
+            "source_bias": mask_bias(encoded.mask),
             "source": [layer.source_attention.memory(view) for layer, view in zip(self.layers, views, strict=True)],
             "layers": [layer.mixer.start(batch, directions) for layer in self.layers],
         }
 
-    def step(self, x: tf.Tensor, context: StepContext, state: State) -> tuple[tf.Tensor, State]:
-        """Decodes one position of every hypothesis, float [B, R, K, D]."""
+    def step(
+        self, x: tf.Tensor, context: StepContext, state: State, record: Record | None = None
+    ) -> tuple[tf.Tensor, State]:
+        """Decodes one position of every hypothesis, float [B * R * K, D]."""
         layer_states = []
         for layer, memory, layer_state in zip(self.layers, state["source"], state["layers"], strict=True):
-            x, new_state = layer.step(x, context, memory, state["source_mask"], layer_state)
+            x, new_state = layer.step(x, context, memory, state["source_bias"], layer_state, record)
             layer_states.append(new_state)
         if self.final_norm is not None:
             x = self.final_norm(x)
@@ -327,9 +335,8 @@ class Transformer(Seq2Seq):
     def _decode(
         self, targets: tf.Tensor, encoded: EncoderOutput, training: bool = False, record: Record | None = None
     ) -> tf.Tensor:
-        x = self.embed(targets, self.target_embedding)
-        # The first position sees a zero vector, the others the token before them.
-        x = tf.pad(x, [[0, 0], [1, 0], [0, 0]])[:, :-1]
+        # The first position sees PAD, which embeds as a zero vector; the others see the token before them.
+        x = self.embed(tf.pad(targets, [[0, 0], [1, 0]])[:, :-1], self.target_embedding)
         x = self._add_positions(x, training)
         mask = causal_mask(tf.shape(targets)[1])
         return self.decoder(x, mask, encoded=encoded, training=training, record=record)
@@ -364,12 +371,40 @@ class Transformer(Seq2Seq):
         state: State,
     ) -> tuple[tf.Tensor, State]:
         """Feeds ids int32 [B, R, K]; returns logits float32 [B, R, K, V] and the new state; see Seq2Seq."""
+        return self._step(ids, visible, partner_visible, parents, state)
+
+    def step_with_attention(
+        self,
+        ids: tf.Tensor,
+        visible: tf.Tensor,
+        partner_visible: tf.Tensor | None,
+        parents: tf.Tensor,
+        state: State,
+    ) -> tuple[tf.Tensor, tf.Tensor, State]:
+        """As ``step``; the attention is the last layer's, the mean over its heads; see Seq2Seq."""
+        record = Record()
+        logits, state = self._step(ids, visible, partner_visible, parents, state, record)
+        weights = tf.cast(record.weights[self.decoder.layers[-1].name], tf.float32)
+        attention = tf.reduce_mean(weights, axis=1)
+        return logits, tf.reshape(attention, [-1, *ids.shape[1:], tf.shape(attention)[2]]), state
+
+    def _step(
+        self,
+        ids: tf.Tensor,
+        visible: tf.Tensor,
+        partner_visible: tf.Tensor | None,
+        parents: tf.Tensor,
+        state: State,
+        record: Record | None = None,
+    ) -> tuple[tf.Tensor, State]:
         position = state["position"]
         x = self.embed(ids, self.target_embedding)
         x *= tf.cast(position > 0, x.dtype)  # the first input is a zero vector
         if self.hparams.pos == "timing":
             signal = sinusoids(position[tf.newaxis], self.hparams.hidden_size, self.hparams.pos_encoding)
             x += tf.cast(signal, x.dtype)
-        context = StepContext(position, visible, partner_visible, parents)
-        x, state = self.decoder.step(x, context, state)
-        return self.logits(x), {**state, "position": position + 1}
+        context = StepContext(position, visible, partner_visible, parents, mask_bias(visible)[:, :, tf.newaxis])
+        # Rows from here on: reshaping to and from [B, R, K] around every product would be half of all operations.
+        x, state = self.decoder.step(tf.reshape(x, [-1, x.shape[-1]]), context, state, record)
+        logits = tf.reshape(self.logits(x), [-1, *context.hypotheses, self.target_vocab_size])
+        return logits, {**state, "position": position + 1}

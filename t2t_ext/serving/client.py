@@ -101,6 +101,13 @@ class Client(abc.ABC):
         outputs = self._outputs("score", {"inputs": sources, "targets": targets}, ("scores", "log_probs", "lengths"))
         return [Translation(*row) for row in zip(targets, *outputs, strict=True)]
 
+    def align(self, pairs: Sequence[tuple[str, str]]) -> list[str]:
+        """Returns the word alignments of given translations of given lines, such as ``0-0 2-1 1-2``."""
+        if not pairs:
+            return []
+        sources, targets = zip(*pairs, strict=True)
+        return self._outputs("align", {"inputs": sources, "targets": targets}, ("alignments",))[0]
+
     def __enter__(self) -> Self:
         return self
 

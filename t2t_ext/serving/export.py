@@ -40,6 +40,15 @@ class ServedTranslator(tf.Module):
         (False: the length limit ended it), each [N, K].
       score: ``inputs``, ``targets`` -> ``scores``, ``log_probs`` float32 [N] and ``lengths`` int32 [N] of given
         translations.
+      translate_with_prefix: ``inputs``, ``prefixes`` -> ``outputs``, ``scores`` of translations that begin with the
+        prefixes. Not there for models that write right to left.
+      translate_with_constraints: ``inputs``, ``constraints`` (phrases separated by tabs) -> ``outputs``, ``scores`` of
+        translations that hold the phrases, and ``unmet_constraints`` int32 [N], how many are missing. Not there where
+        the decode hparams sample or ask for diverse groups.
+      sample: ``inputs``, ``seeds`` int64 [N] -> ``outputs``, ``scores``, ``log_probs`` of a sample of each line. Only
+        with sampling_method=random; then the other signatures sample, too.
+      align: ``inputs``, ``targets`` -> ``alignments`` string [N], source-target pairs of words, ``0-0 2-1 1-2``. Not
+        there where the model has no attention that can be read so.
     """
 
     def __init__(self, translator: Any) -> None:
@@ -47,7 +56,8 @@ class ServedTranslator(tf.Module):
 
         Args:
           translator: Has the graph functions ``translate_batch``, ``nbest_batch`` and ``score_batch``
-            (``t2t_ext.decoding.translator.Translator``); its variables are those of ``translator.model``.
+            (``t2t_ext.decoding.translator.Translator``), and ``align_batch`` where ``can_align`` is true; its variables
+            are those of ``translator.model``.
         """
         super().__init__()
         # What is saved with the functions. The model itself is not: of a Keras variable (Keras 3.15) a copy is saved
@@ -64,6 +74,27 @@ class ServedTranslator(tf.Module):
             lambda inputs, targets: _pick(translator.score_batch(inputs, targets), ("scores", "log_probs", "lengths")),
             input_signature=[inputs, targets],
         )
+        if getattr(translator, "can_force_prefix", False):
+            prefixes = tf.TensorSpec([None], tf.string, name="prefixes")
+            self.translate_with_prefix = tf.function(
+                lambda inputs, prefixes: dict(translator.translate_with_prefix_batch(inputs, prefixes)),
+                input_signature=[inputs, prefixes],
+            )
+        if getattr(translator, "can_constrain", False):
+            constraints = tf.TensorSpec([None], tf.string, name="constraints")
+            self.translate_with_constraints = tf.function(
+                lambda inputs, constraints: dict(translator.translate_with_constraints_batch(inputs, constraints)),
+                input_signature=[inputs, constraints],
+            )
+        if getattr(translator, "samples", False):
+            seeds = tf.TensorSpec([None], tf.int64, name="seeds")
+            self.sample = tf.function(
+                lambda inputs, seeds: dict(translator.sample_batch(inputs, seeds)), input_signature=[inputs, seeds]
+            )
+        if getattr(translator, "can_align", False):
+            self.align = tf.function(
+                lambda inputs, targets: dict(translator.align_batch(inputs, targets)), input_signature=[inputs, targets]
+            )
 
 
 def export(
@@ -98,7 +129,16 @@ def export(
     """
     final = check_destination(export_dir, version, overwrite=overwrite)
     module = ServedTranslator(translator)
-    signatures = {name: getattr(module, name) for name in ("serving_default", "nbest", "score")}
+    names = (
+        "serving_default",
+        "nbest",
+        "score",
+        "translate_with_prefix",
+        "translate_with_constraints",
+        "sample",
+        "align",
+    )
+    signatures = {name: getattr(module, name) for name in names if hasattr(module, name)}
     description = {"t2t_ext": __version__, "tensorflow": tf.__version__, **(made_from or {})}
     with files.atomic_directory(final) as temporary:
         with _quiet_saving():

@@ -6,6 +6,9 @@ Both know a model only as a function ``log_probs(prefix) -> [V]`` of one sentenc
 `beam_search` has tensor2tensor's semantics (the best ``2 * beam`` continuations of the live
 hypotheses; live and finished hypotheses in separate pools) with a limit and a stop
 for each sentence, and without symbols that may not be produced.
+
+What rules demand is given as plain functions: ``allowed(prefix, token)`` for the search,
+``right(ids)`` of a whole sequence for the oracle, and ``bonus(ids)``, added to the score.
 """
 
 import dataclasses
@@ -50,12 +53,26 @@ def all_sequences(vocab_size, limit, forbidden=(0,)):
     yield from itertools.product(words, repeat=limit)
 
 
-def brute_force(log_probs, *, vocab_size, limit, alpha, kind="gnmt", forbidden=(0,)):
-    """All hypotheses, the best first: the finished by penalised score, and separately the unfinished."""
+def anything(prefix, token):
+    """No rule."""
+    return True
+
+
+def nothing(ids):
+    """No bonus."""
+    return 0.0
+
+
+def brute_force(
+    log_probs, *, vocab_size, limit, alpha, kind="gnmt", forbidden=(0,), right=lambda ids: True, bonus=nothing
+):
+    """All hypotheses that are right, the best first: the finished by penalised score, and separately the unfinished."""
     finished, unfinished = [], []
     for ids in all_sequences(vocab_size, limit, forbidden):
+        if not right(ids):
+            continue
         log_prob = score_of(log_probs, ids)
-        found = Found(ids, log_prob, log_prob / penalty(len(ids), alpha, kind), ids[-1] == EOS)
+        found = Found(ids, log_prob, log_prob / penalty(len(ids), alpha, kind) + bonus(ids), ids[-1] == EOS)
         (finished if found.finished else unfinished).append(found)
     return _ranked(finished), _ranked(unfinished)
 
@@ -64,24 +81,23 @@ def _ranked(found):
     return sorted(found, key=lambda f: f.score, reverse=True)
 
 
-def _grow(live, log_probs, forbidden, count):
+def _grow(live, log_probs, forbidden, count, allowed):
     """The `count` best continuations (ids, log P) of the live hypotheses of one direction."""
     grown = []
     for rank, (ids, log_prob) in enumerate(live):
         step = log_probs(ids, rank)
-        grown += [((*ids, v), log_prob + step[v]) for v in range(len(step)) if v not in forbidden]
+        grown += [((*ids, v), log_prob + step[v]) for v in range(len(step)) if v not in forbidden and allowed(ids, v)]
     return sorted(grown, key=lambda g: g[1], reverse=True)[:count]
 
 
-def beam_search(log_probs, *, limit, beam, alpha, kind="gnmt", forbidden=(0,), wanted=1):
+def beam_search(log_probs, **settings):
     """The search of one sentence in one direction; see `search_directions`."""
-    return search_directions(
-        [lambda own, partner: log_probs(own)],
-        limit=limit, beam=beam, alpha=alpha, kind=kind, forbidden=forbidden, wanted=wanted,
-    )  # fmt: skip
+    return search_directions([lambda own, partner: log_probs(own)], **settings)
 
 
-def search_directions(log_probs, *, limit, beam, alpha, kind="gnmt", forbidden=(0,), wanted=1):
+def search_directions(
+    log_probs, *, limit, beam, alpha, kind="gnmt", forbidden=(0,), wanted=1, allowed=anything, bonus=nothing
+):
     """The search of one sentence.
 
     Args:
@@ -93,6 +109,8 @@ def search_directions(log_probs, *, limit, beam, alpha, kind="gnmt", forbidden=(
       kind: "gnmt" or "len_power".
       forbidden: ids that are never produced.
       wanted: how many hypotheses the caller wants; the search stops when that many are safe.
+      allowed: whether a token may follow a prefix.
+      bonus: of ended hypotheses, added to the score; not more than 0.
 
     Returns:
       Up to `beam` hypotheses, the best first. Those that the limit cut follow all finished ones, by penalised score.
@@ -108,8 +126,12 @@ def search_directions(log_probs, *, limit, beam, alpha, kind="gnmt", forbidden=(
             def ask(own, rank, function=function, partners=partners):
                 return function(own, partners[min(rank, len(partners) - 1)])
 
-            grown.append(_grow(live[direction], ask, forbidden, 2 * width))
-        ended = [Found(i, lp, lp / penalty(t, alpha, kind), True) for side in grown for i, lp in side if i[-1] == EOS]
+            grown.append(_grow(live[direction], ask, forbidden, 2 * width, allowed))
+
+        def end(ids, log_prob, finished, t=t):
+            return Found(ids, log_prob, log_prob / penalty(t, alpha, kind) + bonus(ids), finished)
+
+        ended = [end(i, lp, True) for side in grown for i, lp in side if i[-1] == EOS]
         finished = _ranked(finished + ended)[:beam]
         live = [[(i, lp) for i, lp in side if i[-1] != EOS][:width] for side in grown]
         alive = [lp for side in live for _, lp in side]
@@ -117,15 +139,15 @@ def search_directions(log_probs, *, limit, beam, alpha, kind="gnmt", forbidden=(
             return finished
         if len(finished) >= wanted and finished[wanted - 1].score >= max(alive) / penalty(limit, alpha, kind):
             return finished
-    left = [Found(i, lp, lp / penalty(limit, alpha, kind), False) for side in live for i, lp in side]
+    left = [end(i, lp, False) for side in live for i, lp in side]
     return (finished + _ranked(left))[:beam]
 
 
-def greedy(log_probs, *, limit, alpha, kind="gnmt", forbidden=(0,)):
+def greedy(log_probs, *, limit, alpha, kind="gnmt", forbidden=(0,), allowed=anything):
     """The most probable token at every step, until it is EOS."""
     ids, log_prob = (), 0.0
     while len(ids) < limit and EOS not in ids:
         step = log_probs(ids)
-        best = max((v for v in range(len(step)) if v not in forbidden), key=lambda v: step[v])
+        best = max((v for v in range(len(step)) if v not in forbidden and allowed(ids, v)), key=lambda v: step[v])
         ids, log_prob = (*ids, best), log_prob + step[best]
     return Found(ids, log_prob, log_prob / penalty(len(ids), alpha, kind), EOS in ids)

@@ -8,18 +8,23 @@ from toy_step import Toy
 TOLERANCE = 1e-4
 
 
-def search(toy, limits, *, kind="memories", graph=True, **config):
-    """Runs our search over the toy; returns for every sentence a list of dicts, the best hypothesis first."""
+def search(toy, limits, *, kind="memories", graph=True, rules=list, strategy=lambda: None, **config):
+    """Runs our search over the toy; returns for every sentence a list of dicts, the best hypothesis first.
+
+    `rules` and `strategy` are functions that make them inside the graph. Places that nothing fills are left out.
+    """
     import tensorflow as tf
 
     from t2t_ext.decoding.beam_search import SearchConfig
     from t2t_ext.decoding.beam_search import beam_search as ours
 
     settings = SearchConfig(directions=toy.directions, **config)
-    step = toy.make_step(kind)
 
     def run(lengths):
-        return ours(step, toy.start(tf.shape(lengths)[0], settings.live), lengths, settings)
+        asked = rules()
+        step = toy.make_step(kind, any(rule.needs_attention for rule in asked))
+        state = toy.start(tf.shape(lengths)[0], settings.live)
+        return ours(step, state, lengths, settings, asked, strategy())
 
     function = tf.function(run, input_signature=[tf.TensorSpec([None], tf.int32)]) if graph else run
     result = function(tf.constant(limits, tf.int32))
@@ -34,6 +39,7 @@ def search(toy, limits, *, kind="memories", graph=True, **config):
                 "finished": bool(result.finished[b, n]),
             }
             for n in range(result.ids.shape[1])
+            if result.log_probs[b, n] > -1e8
         ]
         for b in range(len(limits))
     ]

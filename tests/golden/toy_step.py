@@ -25,15 +25,17 @@ class Toy:
       directions: R.
       use_partner: whether the partner's past matters, too.
       rows: of each table.
+      source: S; the toy's attention to the source is random distributions over so many positions.
     """
 
     def __init__(
-        self, sentences, vocab_size, *, seed=0, scale=2.0, eos=0.0, directions=1, use_partner=False, rows=4099
+        self, sentences, vocab_size, *, seed=0, scale=2.0, eos=0.0, directions=1, use_partner=False, rows=4099, source=1
     ):
         rng = np.random.default_rng(seed)
         self.rows = rows
         self.table = scale * rng.standard_normal([directions, sentences, rows, vocab_size])
         self.table[..., 1] += eos
+        self.attention = rng.dirichlet(np.full([source], 0.3), size=[directions, sentences, rows])
         self.directions, self.use_partner = directions, use_partner
 
     # --- as a plain function of the prefix ---
@@ -50,6 +52,11 @@ class Toy:
 
         return function
 
+    def coverage(self, sentence, ids, direction=0):
+        """The sum of the attention distributions with which the tokens of a sequence were chosen, float64 [S]."""
+        numbers = [self._number(ids[:t]) for t in range(len(ids))]
+        return self.attention[direction, sentence, numbers].sum(axis=0)
+
     @functools.cache  # noqa: B019
     def _row(self, direction, sentence, number):
         logits = self.table[direction, sentence, number]
@@ -64,13 +71,19 @@ class Toy:
         return {
             "memories": {"added": tf.zeros([sentences, self.directions, 1, 0, 1], tf.int32)},
             "windows": tf.zeros([sentences, self.directions, hypotheses], tf.int32),
+            "sentences": tf.range(sentences),  # the search leaves out those that are done
         }
 
-    def make_step(self, kind="memories"):
+    def make_step(self, kind="memories", with_attention=False):
         """The step function; its own past is read from the "memories" or the "windows"."""
         import tensorflow as tf
 
-        table = tf.constant(np.moveaxis(self.table, 0, 1), tf.float32)  # [B, R, rows, V]
+        def flat(tables):
+            return tf.constant(
+                np.moveaxis(tables, 0, 1).reshape(-1, tables.shape[-1]), tf.float32
+            )  # [B * R * rows, ...]
+
+        table, attention = flat(self.table), flat(self.attention)
         factors = tf.constant(np.concatenate([[0], FACTORS]), tf.int32)
 
         def step(ids, visible, partner_visible, parents, state):
@@ -83,7 +96,13 @@ class Toy:
             if self.use_partner:
                 partner = tf.reduce_sum(tf.where(partner_visible, tf.reverse(seen, axis=[1]), 0), axis=3) % self.rows
                 number = (number + 7 * partner) % self.rows
-            logits = tf.gather(table, number, batch_dims=2)
-            return logits, {"memories": {"added": memory}, "windows": window}
+            tables = (
+                state["sentences"][:, tf.newaxis, tf.newaxis] * self.directions
+                + tf.range(self.directions)[:, tf.newaxis]
+            )
+            row = tables * self.rows + number
+            logits = tf.gather(table, row)
+            state = {**state, "memories": {"added": memory}, "windows": window}
+            return (logits, tf.gather(attention, row), state) if with_attention else (logits, state)
 
         return step

@@ -71,6 +71,16 @@ def test_score(client, tiny_translator):
     assert [each.length for each in found] == [each.length for each in expected]
 
 
+def test_align(client, query, tiny_translator):
+    pairs = [("the old cat", "die alte Katze"), ("", "die"), ("the", "")]
+    assert client.align(pairs) == tiny_translator.align(pairs)
+    assert client.align([]) == []
+    status, out, err = query(f"--inputs_once={LINES[0]}", "--align", "--nbest")
+    assert status == 0, err
+    for line, row in zip(out.splitlines(), client.nbest(LINES[:1])[0], strict=True):
+        assert line.split("\t")[2] == client.align([(LINES[0], row.text)])[0]
+
+
 def test_version(server):
     address, rest = server
     with make_client(address, "t2t_ext", rest=rest, version=40, timeout_secs=60) as client:

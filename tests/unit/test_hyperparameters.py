@@ -12,6 +12,7 @@ from t2t_ext import hyperparameters
 from t2t_ext._strict_params import help_of
 from t2t_ext.errors import UserError
 from t2t_ext.hyperparameters import (
+    AUTO_BATCH_SIZE,
     DecodeHParams,
     HParams,
     StrictParams,
@@ -28,6 +29,13 @@ class WithLists(StrictParams):
     layers: tuple[int, ...] = hparam((1, 2), "Which layers.")
     kinds: tuple[str, ...] = ()
     rate: float = hparam(0.5, "A rate.", minimum=0, exclusive=True, maximum=1)
+
+
+def test_batch_size_may_be_auto():
+    hparams = HParams().override("batch_size=auto")
+    assert hparams.batch_size == AUTO_BATCH_SIZE
+    assert {row.name: row.value for row in hparams.explain()}["batch_size"] == "auto"
+    assert HParams.from_dict(hparams.to_dict()) == hparams
 
 
 def test_frozen_and_keyword_only():
@@ -76,11 +84,11 @@ def test_override_parses_lists():
         ("batchsize=3", "unknown key 'batchsize'. Did you mean 'batch_size'"),
         ("batch_size=3.0", "batch_size=3.0: batch_size is an integer"),
         ("batch_size=1_000", "batch_size is an integer"),
-        ("batch_size=many", "batch_size is an integer"),
+        ("batch_size=many", "batch_size is an integer or auto"),
         ("label_smoothing=nan", "label_smoothing is a number"),
         ("label_smoothing=inf", "label_smoothing is a number"),
         ("shared_embedding=maybe", "shared_embedding is true or false"),
-        ("batch_size=[1,2]", "batch_size is an integer, not a list"),
+        ("batch_size=[1,2]", "batch_size is an integer or auto, not a list"),
         ("batch_size=1,batch_size=2", r"batch_size is given twice \(1 and 2\)"),
         ("batch_size=", "batch_size has no value"),
         ("batch_size", "'batch_size' is not an assignment"),

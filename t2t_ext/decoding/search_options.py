@@ -1,0 +1,130 @@
+"""What decode hparams and the inputs of one call mean for the search: its constants, rules and strategy.
+
+Legend: B sentences, S source positions, P tokens of the longest prefix.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from t2t_ext.data.graph_text_encoder import GraphSubwordEncoder
+from t2t_ext.data.text_encoder import EOS_ID, PAD_ID, UNK_ID, SubwordEncoder
+from t2t_ext.decoding import random_numbers
+from t2t_ext.decoding.rules import CoveragePenalty, ForcedPrefix, MinimumLength, NoRepeatedNgrams, Rule
+from t2t_ext.decoding.sampling import Sampling, Truncation
+from t2t_ext.decoding.search_state import SearchConfig
+from t2t_ext.errors import UserError
+from t2t_ext.hyperparameters import DecodeHParams
+
+_BLANK = "\u2581"  # SentencePiece's sign for a blank
+# What counts as white space at a prefix's end.
+BLANKS = " \t\n\f\r"
+
+
+class Prefixes(NamedTuple):
+    """How translations begin.
+
+    Attributes:
+      ids: int32 [B, P], P >= 1, padded with PAD.
+      lengths: int32 [B], 0 = nothing is forced.
+      ends_word: bool [B], whether a new word begins behind it.
+    """
+
+    ids: tf.Tensor
+    lengths: tf.Tensor
+    ends_word: tf.Tensor
+
+
+def never_produced(encoder: SubwordEncoder) -> tuple[int, ...]:
+    """Returns the ids that no search writes: PAD, UNK and the control symbols."""
+    return (PAD_ID, UNK_ID, *encoder.control_ids)
+
+
+def encode_prefixes(strings: tf.Tensor, encoder: GraphSubwordEncoder, banned: tuple[int, ...], most: int) -> Prefixes:
+    """Encodes prefixes, strings [B].
+
+    A blank at the end says that the last word is complete. A prefix is cut before a token that is never produced, and
+    after ``most`` tokens.
+    """
+    text = tf.strings.regex_replace(strings, f"[{BLANKS}]+$", "")
+    ids = encoder.encode(text, most).to_tensor()
+    real = ~tf.reduce_any(tf.equal(ids[..., tf.newaxis], tf.constant([*banned, EOS_ID])), axis=2)
+    lengths = tf.reduce_sum(tf.math.cumprod(tf.cast(real, tf.int32), axis=1), axis=1)
+    return Prefixes(ids, lengths, tf.not_equal(strings, text) & (lengths > 0))
+
+
+def search_config(
+    hparams: DecodeHParams, num_hypotheses: int, directions: int, banned: tuple[int, ...]
+) -> SearchConfig:
+    """Returns the constants of a search for ``num_hypotheses`` translations.
+
+    Raises:
+      UserError: The settings do not go with a model of so many directions.
+    """
+    sampling = hparams.sampling_method == "random"
+    if sampling and directions != 1:
+        raise UserError(
+            "sampling_method=random needs a model that writes in one direction: where two directions look at each "
+            "other, a sample of one of them is none of the model's distribution. Use sampling_method=argmax."
+        )
+    return SearchConfig(
+        beam_size=num_hypotheses if sampling else hparams.beam_size,
+        num_hypotheses=num_hypotheses,
+        directions=directions,
+        alpha=hparams.alpha,
+        penalty=hparams.length_penalty,
+        banned=banned,
+    )
+
+
+def search_rules(
+    hparams: DecodeHParams, ids: tf.Tensor, directions: int, encoder: SubwordEncoder, prefixes: Prefixes | None
+) -> list[Rule]:
+    """Returns the rules of a search.
+
+    Args:
+      hparams: How to search.
+      ids: Source ids int32 [B, S].
+      directions: Of the model.
+      encoder: The target's.
+      prefixes: How translations begin; None: as the model wants.
+    """
+    rules: list[Rule] = []
+    words = tf.not_equal(ids, PAD_ID) & tf.not_equal(ids, EOS_ID)
+    if hparams.min_length or hparams.min_length_ratio:
+        source = tf.reduce_sum(tf.cast(words, tf.float32), axis=1)
+        rules.append(
+            MinimumLength(tf.maximum(hparams.min_length, tf.cast(hparams.min_length_ratio * source, tf.int32)))
+        )
+    if hparams.no_repeat_ngram_size:
+        rules.append(NoRepeatedNgrams(hparams.no_repeat_ngram_size))
+    if hparams.coverage_penalty:
+        rules.append(CoveragePenalty(hparams.coverage_penalty, words, directions))
+    if prefixes is not None:
+        pieces = encoder.pieces(range(encoder.vocab_size))
+        starts = np.array([piece.startswith(_BLANK) for piece in pieces])
+        starts[EOS_ID] = True
+        rules.append(ForcedPrefix(*prefixes, starts))
+    return rules
+
+
+def sampling_strategy(hparams: DecodeHParams, ids: tf.Tensor, seeds: tf.Tensor | None = None) -> Sampling | None:
+    """Returns the strategy that samples, or None where the hparams want a search.
+
+    Args:
+      hparams: How to search.
+      ids: Source ids int32 [B, S].
+      seeds: int64 [B], further seeds of the sentences.
+    """
+    if hparams.sampling_method != "random":
+        return None
+    keys = random_numbers.fold(random_numbers.fingerprint(ids), tf.constant(hparams.sampling_seed, tf.int64))
+    if seeds is not None:
+        keys = random_numbers.fold(keys, seeds)
+    truncation = Truncation(
+        temperature=hparams.sampling_temp,
+        keep_top_k=max(hparams.sampling_keep_top_k, 0),
+        keep_top_p=hparams.sampling_keep_top_p,
+    )
+    return Sampling(keys, truncation)

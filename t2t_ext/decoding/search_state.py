@@ -1,0 +1,117 @@
+"""What a search is made of: its constants, the live hypotheses, the pool of ended ones, the result.
+
+Legend: B sentences, R directions, K live hypotheses of a direction, F places in the pool,
+N hypotheses asked for, T steps.
+"""
+
+import dataclasses
+from typing import NamedTuple
+
+import tensorflow as tf
+
+# Log-probability of what is not there. What is below half of it counts as not there.
+NOT_THERE = -1e9
+# Ended by the length limit instead of EOS: ranks behind every hypothesis that ended by itself. Ranks are float64,
+# so that scores are still told apart beside this number.
+UNFINISHED = 1e6
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SearchConfig:
+    """Constants of a search.
+
+    Attributes:
+      beam_size: Live hypotheses of all directions together, a multiple of ``directions``. 1 is greedy
+        search: it ends at the first step whose most probable token is EOS.
+      num_hypotheses: N, returned for every sentence, 1 <= N <= beam_size.
+      directions: 1, or 2 for left-to-right and right-to-left at once.
+      alpha: Exponent of the length penalty, >= 0.
+      penalty: Kind of length penalty; see length_penalty.
+      banned: Ids that are never produced (PAD, control symbols).
+    """
+
+    beam_size: int = 4
+    num_hypotheses: int = 1
+    directions: int = 1
+    alpha: float = 0.6
+    penalty: str = "gnmt"
+    banned: tuple[int, ...] = (0,)
+
+    @property
+    def live(self) -> int:
+        """K, the live hypotheses of one direction."""
+        return self.beam_size // self.directions
+
+
+class Live(NamedTuple):
+    """Hypotheses that go on.
+
+    Attributes:
+      ids: int32 [B, R, K], the last token of each (ignored before the first step).
+      log_probs: float32 [B, R, K], largest first.
+      tokens: int32 [B, R, K, T].
+      parents: int32 [B, R, K], rank of each hypothesis's past one step before.
+      ancestry: bool [B, R, K, T * K], the columns that are a hypothesis's own past.
+    """
+
+    ids: tf.Tensor
+    log_probs: tf.Tensor
+    tokens: tf.Tensor
+    parents: tf.Tensor
+    ancestry: tf.Tensor
+
+
+class Ended(NamedTuple):
+    """The pool of ended hypotheses, best first.
+
+    Attributes:
+      ranks: float64 [B, F], the penalised score, lower by 1e6 where the length limit ended it; -1e9 is an empty place.
+      log_probs: float32 [B, F].
+      lengths: int32 [B, F], tokens with EOS.
+      finished: bool [B, F], True if it ended with EOS.
+      directions: int32 [B, F].
+      tokens: int32 [B, F, T], padded with 0.
+    """
+
+    ranks: tf.Tensor
+    log_probs: tf.Tensor
+    lengths: tf.Tensor
+    finished: tf.Tensor
+    directions: tf.Tensor
+    tokens: tf.Tensor
+
+
+class Result(NamedTuple):
+    """The N best hypotheses of every sentence, best first.
+
+    Attributes:
+      ids: int32 [B, N, T], with EOS where finished, padded with 0.
+      log_probs: float32 [B, N], sum over the tokens, EOS included.
+      scores: float32 [B, N], log-probability divided by the length penalty.
+      lengths: int32 [B, N], tokens with EOS.
+      finished: bool [B, N], False where the length limit ended the hypothesis.
+      directions: int32 [B, N].
+    """
+
+    ids: tf.Tensor
+    log_probs: tf.Tensor
+    scores: tf.Tensor
+    lengths: tf.Tensor
+    finished: tf.Tensor
+    directions: tf.Tensor
+
+
+class Candidates(NamedTuple):
+    """Hypotheses of one kind that ask for a place in the pool.
+
+    Attributes:
+      ranks: float64 [B, R, C], as the pool's; -1e9 for those that do not ask.
+      log_probs: float32 [B, R, C].
+      finished: Whether they ended with EOS.
+      tokens: int32 [B, R, C, T].
+    """
+
+    ranks: tf.Tensor
+    log_probs: tf.Tensor
+    finished: bool
+    tokens: tf.Tensor

@@ -1,0 +1,139 @@
+"""Several models as one: the next token's probability is the mean of theirs (Sutskever et al. 2014, section 3.7).
+
+An Ensemble keeps the contract that the search, the scores and the alignments need of a model
+(``Seq2Seq``); its "logits" are the logarithm of the mean probability. It is not a Keras model:
+it owns no variables, is not trained, and its members may differ in kind, size and precision.
+
+Legend: B sentences, S source positions, T target positions, R directions, K hypotheses of a
+direction, V target vocabulary.
+"""
+
+import math
+from collections.abc import Sequence
+
+import tensorflow as tf
+
+from t2t_ext.errors import UserError
+from t2t_ext.models.seq2seq import Seq2Seq, State
+from t2t_ext.persistence.chosen_runs import normalized_weights
+
+
+def log_mixture(logits: Sequence[tf.Tensor], weights: Sequence[float]) -> tf.Tensor:
+    """Returns log(sum_i weights_i softmax(logits_i)), summed in the log domain, so that no probability underflows.
+
+    The members are folded in one by one: beside the result only one member's log-probabilities are held.
+
+    Args:
+      logits: float32 [..., V] of each member.
+      weights: As many positive numbers that add up to 1.
+    """
+    total = None
+    for each, weight in zip(logits, weights, strict=True):
+        log_probs = each - (tf.reduce_logsumexp(each, axis=-1, keepdims=True) - math.log(weight))
+        if total is None:
+            total = log_probs
+        else:
+            total = tf.maximum(total, log_probs) + tf.math.log1p(tf.exp(-tf.abs(total - log_probs)))
+    return total
+
+
+class Ensemble:
+    """Models with the same vocabularies that translate together.
+
+    Attributes:
+      members: The models.
+      weights: Their shares of the probability; they add up to 1.
+      directions: R, the same of all.
+      target_vocab_size: V, likewise.
+    """
+
+    def __init__(self, members: Sequence[Seq2Seq], weights: Sequence[float] | None = None) -> None:
+        """Joins models.
+
+        Args:
+          members: At least one built model.
+          weights: A positive number each, in any unit; None: equal shares.
+
+        Raises:
+          UserError: The members do not fit together, or the weights do not fit them.
+        """
+        self.members = tuple(members)
+        self.weights = normalized_weights(weights, len(self.members))
+        for name, what in (
+            ("target_vocab_size", "target subwords"),
+            ("source_vocab_size", "source subwords"),
+            ("directions", "directions of writing"),
+        ):
+            values = [getattr(member, name) for member in self.members]
+            if len(set(values)) > 1:
+                shown = ", ".join(map(str, values))
+                raise UserError(
+                    f"The members of an ensemble must have the same number of {what}, got {shown}: "
+                    "choose runs that were trained on the same generated data (t2t_ext-datagen --vocab_from=RUN)."
+                )
+        self.target_vocab_size = self.members[0].target_vocab_size
+        self.source_vocab_size = self.members[0].source_vocab_size
+        self.directions = self.members[0].directions
+
+    # === Whole sequences ===
+
+    def features(self, inputs: tf.Tensor, targets: tf.Tensor, training: bool = False) -> tuple[tf.Tensor, ...]:
+        """Returns every member's features float [B, T, D_i], for ``logits``; arguments as of Seq2Seq.features."""
+        return tuple(member.features(inputs, targets, training=training) for member in self.members)
+
+    def logits(self, features: tuple[tf.Tensor, ...]) -> tf.Tensor:
+        """Returns the log-probabilities float32 [..., V] of the members' features float [..., D_i]."""
+        logits = (member.logits(part) for member, part in zip(self.members, features, strict=True))
+        return log_mixture(logits, self.weights)
+
+    def __call__(self, inputs: tf.Tensor, targets: tf.Tensor, training: bool = False) -> tf.Tensor:
+        """Returns the log-probabilities float32 [B, T, V] of every target position."""
+        return self.logits(self.features(inputs, targets, training=training))
+
+    # === Step by step ===
+
+    def start(self, inputs: tf.Tensor) -> State:
+        """Encodes inputs int32 [B, S] with every member."""
+        return {"members": [member.start(inputs) for member in self.members]}
+
+    def step(
+        self,
+        ids: tf.Tensor,
+        visible: tf.Tensor,
+        partner_visible: tf.Tensor | None,
+        parents: tf.Tensor,
+        state: State,
+    ) -> tuple[tf.Tensor, State]:
+        """Feeds ids int32 [B, R, K]; returns log-probabilities float32 [B, R, K, V] and the new state; see Seq2Seq."""
+        steps = [
+            member.step(ids, visible, partner_visible, parents, member_state)
+            for member, member_state in zip(self.members, state["members"], strict=True)
+        ]
+        return log_mixture([logits for logits, _ in steps], self.weights), {"members": [new for _, new in steps]}
+
+    def step_with_attention(
+        self,
+        ids: tf.Tensor,
+        visible: tf.Tensor,
+        partner_visible: tf.Tensor | None,
+        parents: tf.Tensor,
+        state: State,
+    ) -> tuple[tf.Tensor, tf.Tensor, State]:
+        """As ``step``, with the weighted mean of the members' attention to the source, float32 [B, R, K, S]."""
+        steps = [
+            member.step_with_attention(ids, visible, partner_visible, parents, member_state)
+            for member, member_state in zip(self.members, state["members"], strict=True)
+        ]
+        logits, attention, states = zip(*steps, strict=True)
+        mean = tf.add_n([weight * each for weight, each in zip(self.weights, attention, strict=True)])
+        return log_mixture(logits, self.weights), mean, {"members": list(states)}
+
+    # === Variables ===
+
+    def named_variables(self) -> dict[str, tf.Variable]:
+        """Returns the members' variables, ``member_0/...`` and so on; a model that is in twice is named twice."""
+        return {
+            f"member_{i}/{name}": variable
+            for i, member in enumerate(self.members)
+            for name, variable in member.named_variables().items()
+        }

@@ -1,0 +1,92 @@
+"""The run whose losses are kept in ``losses_50_steps.json``, and the command that writes that file anew:
+
+    python tests/golden/loss_run.py --write
+
+Run it only when the mathematics was meant to change (initialisation, dropout masks, order of the batches, loss,
+optimizer, schedule), and say in the commit what changed. Without ``--write`` it prints how far the losses of this
+machine are from the file's.
+"""
+
+import contextlib
+import importlib.util
+import io
+import json
+import pathlib
+import sys
+import tempfile
+
+FILE = pathlib.Path(__file__).with_name("losses_50_steps.json")
+STEPS = 50
+# Every part of the mathematics of training takes part.
+HPARAMS = (
+    "hidden_size=32,filter_size=64,num_heads=2,num_hidden_layers=2,batch_size=512,precision=float32,"
+    "layer_prepostprocess_dropout=0.1,attention_dropout=0.1,relu_dropout=0.1,label_smoothing=0.1,clip_grad_norm=1.0,"
+    "learning_rate_constant=0.5,learning_rate_warmup_steps=20"
+)
+MEASURES = ("loss", "gradient_norm")
+
+
+def losses(directory, hparams=HPARAMS):
+    """Trains on 400 pairs made by code and returns a list of 50 values of every measure."""
+    from t2t_ext import registry
+    from t2t_ext.data.generate import generate
+    from t2t_ext.training.config import TrainConfig
+    from t2t_ext.training.loop import train
+
+    directory = pathlib.Path(directory)
+    options = {}
+    toy_pairs = _toy_corpus().toy_pairs
+    for split, count, seed in (("train", 400, 11), ("dev", 8, 12)):
+        for number, side in enumerate(("source", "target")):
+            path = directory / f"{split}.{side}"
+            path.write_text("".join(pair[number] + "\n" for pair in toy_pairs(count, seed)), encoding="utf-8")
+            options[f"{split}_{side}"] = str(path)
+    problem = registry.problem("translate_parallel_text", **options)
+    generate(problem, directory, directory, vocab_size=330, num_processes=1, progress=False, say=lambda text: None)
+    config = TrainConfig(
+        output_dir=str(directory / "run"),
+        problem="translate_parallel_text",
+        problem_options=options,
+        model="transformer",
+        hparams_set="transformer_test",
+        hparams=hparams,
+        data_dir=str(directory),
+        random_seed=1,
+        train_steps=STEPS,
+        log_step_count_steps=1,
+        eval_bleu_sentences=-1,
+        best_checkpoint_metric="loss",
+    )
+    with contextlib.redirect_stdout(io.StringIO()):
+        train(config, quiet=True)
+    records = [json.loads(line) for line in (directory / "run" / "metrics.jsonl").read_text().splitlines()]
+    training = [record for record in records if record["kind"] == "train"]
+    assert [record["step"] for record in training] == list(range(1, STEPS + 1))
+    return {name: [record[name] for record in training] for name in MEASURES}
+
+
+def _toy_corpus():
+    """The module that makes the tests' toy corpus, by its path: every folder of tests has a ``conftest``."""
+    path = pathlib.Path(__file__).parents[1] / "conftest.py"
+    spec = importlib.util.spec_from_file_location("toy_corpus", path)
+    module = sys.modules["toy_corpus"] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def main():
+    """Prints the differences, or writes the file."""
+    with tempfile.TemporaryDirectory() as directory:
+        found = losses(directory)
+    if "--write" in sys.argv:
+        FILE.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+        print(f"wrote {FILE}")
+        return
+    expected = json.loads(FILE.read_text(encoding="utf-8"))
+    for step in (1, 2, 5, 10, 20, 30, 40, 50):
+        differences = (f"{name} {abs(found[name][step - 1] / expected[name][step - 1] - 1):.1e}" for name in MEASURES)
+        print(f"step {step}: relative difference of {', '.join(differences)}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,164 @@
+"""Lexical constraints and diverse groups in plain Python: one sentence, one hypothesis, one phrase at a time.
+
+As numpy_beam_search, whose model (a function of the prefix), EOS, penalty and Found these share.
+"""
+
+from numpy_beam_search import EOS, NEVER, Found, all_sequences, penalty, score_of
+
+
+def occurrences(ids, phrase):
+    """At how many places of a sequence a phrase stands."""
+    return sum(tuple(ids[i : i + len(phrase)]) == tuple(phrase) for i in range(len(ids)))
+
+
+def missing_phrases(ids, phrases):
+    """The phrases that a sequence lacks; one that is listed n times must stand at n places."""
+    missing = []
+    for i, phrase in enumerate(phrases):
+        listed = 1 + sum(other == phrase for other in phrases[:i])
+        if occurrences(ids, phrase) < listed:
+            missing.append(phrase)
+    return missing
+
+
+def begun(ids, phrase):
+    """The length of the longest beginning of a phrase, not all of it, that a sequence ends with."""
+    return max(j for j in range(len(phrase)) if tuple(ids[len(ids) - j :]) == tuple(phrase[:j]) and j <= len(ids))
+
+
+def bank(ids, phrases):
+    """How many tokens of the phrases a sequence has."""
+    missing = missing_phrases(ids, phrases)
+    there = sum(map(len, phrases)) - sum(map(len, missing))
+    return there + max((begun(ids, phrase) for phrase in missing), default=0)
+
+
+def constrained_brute_force(log_probs, phrases, *, vocab_size, limit, alpha, kind="gnmt", forbidden=(0,)):
+    """All sequences: those that end and have every phrase by score; then those of full length, fewer missing first."""
+    found = []
+    for ids in all_sequences(vocab_size, limit, forbidden):
+        missing, finished = len(missing_phrases(ids, phrases)), ids[-1] == EOS
+        if not (finished and missing):
+            log_prob = score_of(log_probs, ids)
+            hypothesis = Found(ids, log_prob, log_prob / penalty(len(ids), alpha, kind), finished)
+            found.append((finished, -missing, hypothesis.score, hypothesis))
+    return [hypothesis for *_, hypothesis in sorted(found, key=lambda each: each[:3], reverse=True)]
+
+
+def constrained_search(log_probs, phrases, *, limit, beam, alpha, wanted=1, kind="gnmt", forbidden=(0,)):
+    """Dynamic beam allocation; `log_probs` and `phrases` are lists, one for each direction.
+
+    Phrases are given in each direction's order. Returns up to `beam` hypotheses as (missing phrases, direction, Found).
+    """
+    width = beam // len(log_probs)
+    sides = [[((), 0.0)] for _ in log_probs]
+    pool = []
+    for t in range(1, limit + 1):
+        ended = []
+        for direction, live in enumerate(sides):
+            own = phrases[direction]
+            kept = _take_turns(_continue(live, log_probs[direction], own, 2 * width, forbidden), own, 2 * width)
+            for ids, log_prob in kept:
+                if ids[-1] == EOS and (beam > 1 or ids == kept[0][0]):
+                    ended.append((0, direction, Found(ids, log_prob, log_prob / penalty(t, alpha, kind), True)))
+            sides[direction] = [each for each in kept if each[0][-1] != EOS][:width]
+        pool = _by_score(pool + ended)[:beam]
+        alive = [log_prob for side in sides for _, log_prob in side]
+        safe = len(pool) >= wanted and (
+            beam == 1 or not alive or pool[wanted - 1][2].score >= max(alive) / penalty(limit, alpha, kind)
+        )
+        if safe or not alive:
+            return pool
+    left = [
+        (
+            len(missing_phrases(ids, phrases[direction])),
+            direction,
+            Found(ids, lp, lp / penalty(limit, alpha, kind), False),
+        )
+        for direction, side in enumerate(sides)
+        for ids, lp in side
+    ]
+    return (pool + sorted(left, key=lambda each: (-each[0], each[2].score), reverse=True))[:beam]
+
+
+def _continue(live, log_probs, phrases, count, forbidden):
+    """Continuations (ids, log P): the `count` most probable of each hypothesis, and what its missing phrases want."""
+    grown = []
+    for ids, log_prob in live:
+        step = log_probs(ids)
+        allowed = sorted((v for v in range(len(step)) if v not in forbidden), key=lambda v: step[v], reverse=True)
+        tokens = set(allowed[:count])
+        for phrase in missing_phrases(ids, phrases):
+            tokens |= {phrase[0], phrase[begun(ids, phrase)]}
+        for token in tokens:
+            if token != EOS or not missing_phrases(ids, phrases):
+                grown.append(((*ids, token), log_prob + step[token]))
+    return grown
+
+
+def _take_turns(grown, phrases, count):
+    """The `count` continuations that the banks choose in turn, the fullest bank first."""
+    by_bank = {}
+    for each in sorted(grown, key=lambda g: g[1], reverse=True):
+        by_bank.setdefault(bank(each[0], phrases), []).append(each)
+    kept = []
+    while any(by_bank.values()) and len(kept) < count:
+        for number in sorted(by_bank, reverse=True):
+            if by_bank[number] and len(kept) < count:
+                kept.append(by_bank[number].pop(0))
+    return kept
+
+
+def _by_score(pool):
+    return sorted(pool, key=lambda each: each[2].score, reverse=True)
+
+
+def diverse_search(log_probs, *, groups, strength, limit, beam, alpha, wanted=1, kind="gnmt", forbidden=(0,)):
+    """Diverse beam search; returns the `wanted` hypotheses.
+
+    Args:
+      log_probs: a function of the prefix for each direction.
+      groups: how many groups share the beam.
+      strength: what each earlier group's hypothesis that goes on with a token takes off that token's log P.
+      limit, beam, alpha, wanted, kind, forbidden: as for the plain search.
+    """
+    width, places, each_wanted = beam // groups // len(log_probs), beam // groups, -(-wanted // groups)
+    live = {(g, d): [((), 0.0)] for g in range(groups) for d in range(len(log_probs))}
+    pools = [[] for _ in range(groups)]
+    for t in range(1, limit + 1):
+        chosen = [[] for _ in log_probs]
+        for (g, d), side in live.items():
+            grown = []
+            for ids, log_prob in side:
+                step = log_probs[d](ids)
+                grown += [((*ids, v), log_prob + step[v]) for v in range(len(step)) if v not in forbidden]
+            grown.sort(key=lambda each, d=d: each[1] - strength * chosen[d].count(each[0][-1]), reverse=True)
+            grown = grown[: 2 * width]
+            ended = [Found(i, lp, lp / penalty(t, alpha, kind), True) for i, lp in grown if i[-1] == EOS]
+            pools[g] = sorted(pools[g] + ended, key=lambda f: f.score, reverse=True)[:places]
+            live[g, d] = [each for each in grown if each[0][-1] != EOS][:width]
+            chosen[d] += [ids[-1] for ids, _ in live[g, d]]
+        if t == limit:
+            for (g, _), side in live.items():
+                pools[g] += [Found(ids, lp, lp / penalty(limit, alpha, kind), False) for ids, lp in side]
+        elif all(_is_safe(pools[g], live, g, each_wanted, penalty(limit, alpha, kind)) for g in range(groups)):
+            break
+    ranked = [sorted(pool, key=lambda f: (f.finished, f.score), reverse=True)[:places] for pool in pools]
+    return _merge(ranked, wanted)
+
+
+def _is_safe(pool, live, group, wanted, longest_penalty):
+    best = max((lp for (g, _), side in live.items() if g == group for _, lp in side), default=NEVER)
+    return len(pool) >= wanted and pool[wanted - 1].score >= best / longest_penalty
+
+
+def _merge(pools, wanted):
+    """The best of every group, then the second of every group...; what is there already comes last."""
+    new, again = [], []
+    for place in range(max(map(len, pools))):
+        row = [pool[place] for pool in pools if place < len(pool)]
+        for each in sorted(row, key=lambda f: (f.finished, f.score), reverse=True):
+            (again if each.ids in [other.ids for other in new] else new).append(each)
+    taken = new[:wanted]
+    rest = again[: wanted - len(taken)]
+    return [each for part in (taken, rest) for each in sorted(part, key=lambda f: (f.finished, f.score), reverse=True)]
