@@ -4,31 +4,31 @@ A batch here is a *global* batch: what one update of the weights sees, over all 
 accumulation steps. It is planned as one and cut by rows afterwards, so that four replicas with
 ``batch_size=B`` and one with ``batch_size=4B`` see the same batches in the same order.
 
-Examples are put into *blocks* of similar length once for the whole run. A block is a whole
-number of batches; every epoch shuffles the examples inside each block and then the order of all
-batches. So batches differ from epoch to epoch but their number and sizes do not: step s is batch
-``s % batches_per_epoch`` of epoch ``s // batches_per_epoch``, and resuming anywhere costs the
-planning of one epoch.
+Examples are put into *blocks* of similar length once for the whole run. All batches of a block have
+one shape (``t2t_ext.data.shape_classes`` chooses the blocks); every epoch shuffles the examples inside
+each block and then the order of all batches. So batches differ from epoch to epoch but their number
+and sizes do not: step s is batch ``s % batches_per_epoch`` of epoch ``s // batches_per_epoch``, and
+resuming anywhere costs the planning of one epoch.
 
 Legend: N examples in the store, n of them in the plan, m batches an epoch; S and T are the padded
 lengths of a batch's sources and targets, EOS included. This module imports no TensorFlow.
 """
 
 import dataclasses
+import functools
+import hashlib
 import itertools
-from collections.abc import Iterator
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
+from t2t_ext.data import shape_classes
 from t2t_ext.errors import UserError
 
-# Chosen on 29,000 pairs of captions (mean length 16 + 15) with 2,048 target tokens a batch, of which 94.0% are real:
-# blocks of 1, 2, 3, 4 batches give 95.9, 94.0, 92.1, 90.0%. More batches mix better; with 1, batches never change.
-BATCHES_PER_BLOCK = 2
-# Lengths are joined into one strip while it has fewer batches than this and they differ by less than a quarter.
-BATCHES_PER_STRIP = 12
-STRIP_RATIO = 1.25
+# What a further class of shapes must save to be worth it, in padded positions: this share of the real tokens of all
+# pairs, and at least this share of a batch. See docs/decisions/0010 for what they were chosen by.
+CLASS_SHARE = 0.0003
+CLASS_BATCHES = 1 / 6
 
 _SHUFFLE_EXAMPLES, _SHUFFLE_BATCHES = 0, 1
 
@@ -43,7 +43,7 @@ class EpochPlan:
       ends: int64 [m], where it ends.
       input_widths: int32 [m], padded source length S, tokens.
       target_widths: int32 [m], padded target length T, tokens.
-      rows: int32 [m], rows of each batch, empty ones included (there are some only with static shapes).
+      rows: int32 [m], rows of each batch, empty ones included.
     """
 
     examples: np.ndarray
@@ -63,14 +63,14 @@ class _Blocks:
       block_starts: int64 [number of blocks + 1], over ``examples``.
       batch_starts: int64 [m + 1], likewise; every block start is among them.
       rows: int32 [m], rows of each batch.
-      widths: int32 [m], both sides' padded length if shapes are static; None: as long as each batch's longest.
+      widths: int32 [m] for each side, padded lengths S and T.
     """
 
     examples: np.ndarray
     block_starts: np.ndarray
     batch_starts: np.ndarray
     rows: np.ndarray
-    widths: np.ndarray | None
+    widths: tuple[np.ndarray, np.ndarray]
 
 
 class BatchPlanner:
@@ -101,6 +101,7 @@ class BatchPlanner:
         """
         self._lengths = (np.asarray(input_lengths, np.int32), np.asarray(target_lengths, np.int32))
         self._seed = seed
+        self._num_replicas = num_replicas
         self._mode = hparams.batch_tokens
         self.budget = hparams.batch_size * num_replicas * hparams.gradient_accumulation_steps
         kept, self.dropped = select_examples(*self._lengths, hparams)
@@ -111,6 +112,29 @@ class BatchPlanner:
         else:
             self._blocks = _dynamic_blocks(kept, *self._lengths, self.budget, self._mode)
         self.batches_per_epoch = len(self._blocks.rows)
+
+    def with_batches_of(self, hparams: Any) -> Self:
+        """Returns a planner of the same examples for other hparams."""
+        return type(self)(*self._lengths, hparams, seed=self._seed, num_replicas=self._num_replicas)
+
+    @functools.cached_property
+    def fingerprint(self) -> str:
+        """SHA-256 of which examples form which batches, in hexadecimal; equal ones train alike from any step on."""
+        digest = hashlib.sha256()
+        for array in dataclasses.astuple(self._blocks):
+            digest.update(b"none" if array is None else np.ascontiguousarray(array).tobytes())
+        return digest.hexdigest()
+
+    @property
+    def total_tokens(self) -> int:
+        """Tokens of all examples in the plan, without padding, counted as ``batch_tokens`` says."""
+        inputs, targets = (lengths[self._blocks.examples].astype(np.int64) for lengths in self._lengths)
+        return int(tokens_of(inputs, targets, self._mode).sum())
+
+    def shape(self, step: int) -> str:
+        """Returns the shape of a step's global batch in words, as ``describe_shape``; steps count from 0."""
+        epoch, number = self.locate(step)
+        return describe_shape(self.epoch(epoch), number)
 
     def epoch(self, epoch: int) -> EpochPlan:
         """Plans one epoch.
@@ -124,7 +148,7 @@ class BatchPlanner:
         order = _shuffled_inside(self._blocks.block_starts, self._random(epoch, _SHUFFLE_EXAMPLES, self.num_examples))
         everything = np.array([0, self.batches_per_epoch])
         batches = _shuffled_inside(everything, self._random(epoch, _SHUFFLE_BATCHES, self.batches_per_epoch))
-        return _plan(self._blocks, self._lengths, self._blocks.examples[order], batches)
+        return _plan(self._blocks, self._blocks.examples[order], batches)
 
     def locate(self, step: int) -> tuple[int, int]:
         """Returns the epoch of a step's batch and its number in the epoch; steps count from 0."""
@@ -141,6 +165,11 @@ class BatchPlanner:
         """uint64 [count]. Raw words, since NumPy promises that these stay the same from version to version."""
         sequence = np.random.SeedSequence([self._seed % (1 << 64), epoch, purpose])
         return np.random.PCG64(sequence).random_raw(count)
+
+
+def describe_shape(plan: EpochPlan, number: int) -> str:
+    """Returns rows x source length x target length of a batch in words, such as ``96 rows x 22 + 21 tokens``."""
+    return f"{plan.rows[number]} rows x {plan.input_widths[number]} + {plan.target_widths[number]} tokens"
 
 
 def plan_everything(input_lengths: np.ndarray, target_lengths: np.ndarray, hparams: Any, batch_size: int) -> EpochPlan:
@@ -167,7 +196,7 @@ def plan_everything(input_lengths: np.ndarray, target_lengths: np.ndarray, hpara
         blocks = _static_blocks(everything, *lengths, boundaries, batch_size, hparams.batch_tokens)
     else:
         blocks = _dynamic_blocks(everything, *lengths, batch_size, hparams.batch_tokens)
-    return _plan(blocks, lengths, blocks.examples, np.arange(len(blocks.rows)))
+    return _plan(blocks, blocks.examples, np.arange(len(blocks.rows)))
 
 
 def select_examples(
@@ -268,124 +297,60 @@ def _static_blocks(
             rows += [fit] * len(cuts)
             widths += [boundary] * len(cuts)
             blocks.append(blocks[-1] + int(count))
+    widths = np.array(widths, np.int32)
     return _Blocks(
         examples,
         np.array(blocks, np.int64),
         np.concatenate([*batches, [len(kept)]]).astype(np.int64),
         np.array(rows, np.int32),
-        np.array(widths, np.int32),
+        (widths, widths),
     )
 
 
 def _dynamic_blocks(kept: np.ndarray, inputs: np.ndarray, targets: np.ndarray, budget: int, mode: str) -> _Blocks:
-    """Blocks of similar lengths on both sides.
-
-    The length that the budget counts divides the examples into strips; a strip is sorted by how much
-    longer the source is than the target, and cut into blocks.
-    """
-    size = tokens_of(inputs, targets, mode)[kept]
-    by_size = _sorted_by(np.zeros_like(size), size)
-    strip = np.empty(len(kept), np.int64)
-    strip[by_size] = _strips(size[by_size], budget)
-    difference = (inputs - targets)[kept]
-    examples = kept[_sorted_by(strip, difference)]
-    inputs, targets = inputs[examples], targets[examples]
-    strip_edges = np.concatenate([[0], np.cumsum(np.bincount(strip))])
-    blocks, batches = [np.zeros(1, np.int64)], [np.zeros(1, np.int64)]
-    for begin, end in itertools.pairwise(strip_edges):
-        for block_begin, block_end, rows in _cut_strip(inputs, targets, int(begin), int(end), budget, mode):
-            blocks.append(np.array([block_end]))
-            batches.append(block_begin + _even_cuts(block_end - block_begin, rows)[1:])
-    batch_starts = np.concatenate(batches).astype(np.int64)
+    """One block for each class of shapes; its batches are equally full, the last one may hold empty rows."""
+    lengths = inputs[kept], targets[kept]
+    number = shape_classes.choose(*lengths, mode, _class_cost(lengths, budget, mode))
+    order = np.argsort(number, kind="stable")
+    examples = kept[order]
+    edges = np.concatenate([[0], np.cumsum(np.bincount(number))])
+    batches, rows, widths = [], [], ([], [])
+    for begin, end in itertools.pairwise(map(int, edges)):
+        longest = [int(side[order[begin:end]].max()) for side in lengths]
+        fit = rows_that_fit(budget, tokens_of(*longest, mode))
+        multiple = row_multiple(fit)
+        equal = -(-(end - begin) // -(-(end - begin) // fit))
+        if equal < end - begin:  # one batch alone has a shape of its own in any case
+            equal = -(-equal // multiple) * multiple
+        cuts = np.arange(begin, end, equal)
+        batches.append(cuts)
+        rows += [equal] * len(cuts)
+        for side, width in zip(widths, longest, strict=True):
+            side.extend([width] * len(cuts))
     return _Blocks(
         examples,
-        np.concatenate(blocks).astype(np.int64),
-        batch_starts,
-        np.diff(batch_starts).astype(np.int32),
-        None,
+        edges.astype(np.int64),
+        np.concatenate([*batches, [len(kept)]]).astype(np.int64),
+        np.array(rows, np.int32),
+        tuple(np.array(side, np.int32) for side in widths),
     )
 
 
-def _sorted_by(major: np.ndarray, minor: np.ndarray) -> np.ndarray:
-    """int64 [n]: positions sorted by ``major`` (below 2^15), then ``minor`` (around 0), then position.
-
-    One sort of packed 64-bit words: unique keys, so that any sorting routine gives the same order.
-    """
-    words = major.astype(np.uint64) << np.uint64(49)
-    words |= (np.clip(minor, -(1 << 16), (1 << 16) - 1) + (1 << 16)).astype(np.uint64) << np.uint64(32)
-    words |= np.arange(len(major), dtype=np.uint64)
-    words.sort()
-    return (words & np.uint64((1 << 32) - 1)).astype(np.int64)
+def _class_cost(lengths: tuple[np.ndarray, np.ndarray], budget: int, mode: str) -> float:
+    """Returns how many padded positions a further class of shapes must save."""
+    real = sum(int(side.sum(dtype=np.int64)) for side in lengths)
+    counted = int(tokens_of(*(side.astype(np.int64) for side in lengths), mode).sum())
+    return max(CLASS_SHARE * real, CLASS_BATCHES * budget * real / max(counted, 1))
 
 
-def _strips(sizes: np.ndarray, budget: int) -> np.ndarray:
-    """int64 [n]: number of the strip of each example, given the sorted sizes."""
-    ends = np.append(np.flatnonzero(np.diff(sizes)) + 1, len(sizes))
-    strip_of_value = np.zeros(len(ends), np.int64)
-    strip, begin, first = 0, 0, int(sizes[0])
-    for number, end in enumerate(ends):
-        size = int(sizes[end - 1])
-        if size > first * STRIP_RATIO + 1 and begin < (ends[number - 1] if number else 0):
-            strip, begin, first = strip + 1, int(ends[number - 1]), size
-        strip_of_value[number] = strip
-        if end - begin >= BATCHES_PER_STRIP * rows_that_fit(budget, size):
-            strip, begin = strip + 1, int(end)
-            first = int(sizes[end]) if end < len(sizes) else size
-    return np.repeat(strip_of_value, np.diff(ends, prepend=0))
-
-
-def _cut_strip(
-    inputs: np.ndarray, targets: np.ndarray, begin: int, end: int, budget: int, mode: str
-) -> Iterator[tuple[int, int, int]]:
-    """Yields begin, end and rows a batch of each block of the strip ``[begin, end)``."""
-
-    def rows(last: int) -> int:
-        return rows_that_fit(budget, tokens_of(int(inputs[begin:last].max()), int(targets[begin:last].max()), mode))
-
-    while begin < end:
-        # Rows shrink as a block grows, so that a guess from its first example is never too short.
-        fit = rows(min(end, begin + BATCHES_PER_BLOCK * rows(begin + 1)))
-        stop = begin + BATCHES_PER_BLOCK * fit
-        if end - stop < BATCHES_PER_BLOCK * fit // 2:
-            stop = end
-        else:
-            alike = (inputs[stop - 1] == inputs[stop:end]) & (targets[stop - 1] == targets[stop:end])
-            run = len(alike) if alike.all() else int(alike.argmin())
-            if run > BATCHES_PER_BLOCK * fit:  # as many as are equally long are mixed
-                stop += run
-        fit = rows(stop)
-        yield begin, stop, fit
-        begin = stop
-
-
-def _even_cuts(count: int, rows: int) -> np.ndarray:
-    """Cuts ``count`` examples into the fewest batches of at most ``rows``, equal but for rounding to the row multiple.
-
-    Returns:
-      int64 [batches + 1], from 0 to ``count``.
-    """
-    batches = -(-count // rows)
-    multiple = row_multiple(rows)
-    cuts = -(-np.arange(batches + 1, dtype=np.int64) * count // (batches * multiple)) * multiple
-    cuts[-1] = count
-    return cuts
-
-
-def _plan(
-    blocks: _Blocks, lengths: tuple[np.ndarray, np.ndarray], examples: np.ndarray, batches: np.ndarray
-) -> EpochPlan:
+def _plan(blocks: _Blocks, examples: np.ndarray, batches: np.ndarray) -> EpochPlan:
     """Makes a plan of the examples in their order of this epoch (int32 [n]) and the order of batches (int64 [m])."""
-    starts = blocks.batch_starts
-    if blocks.widths is None:
-        widths = [np.maximum.reduceat(side[examples], starts[:-1]) for side in lengths]
-    else:
-        widths = [blocks.widths] * 2
     return EpochPlan(
         examples=examples,
-        begins=starts[:-1][batches],
-        ends=starts[1:][batches],
-        input_widths=widths[0][batches],
-        target_widths=widths[1][batches],
+        begins=blocks.batch_starts[:-1][batches],
+        ends=blocks.batch_starts[1:][batches],
+        input_widths=blocks.widths[0][batches],
+        target_widths=blocks.widths[1][batches],
         rows=blocks.rows[batches],
     )
 

@@ -104,6 +104,8 @@ class _Generation:
         """Returns the manifest of existing data that are as asked for, or of new ones."""
         existing = None if overwrite else self._existing()
         if existing:
+            # A killed --overwrite leaves the data that were to be replaced, and what it had made.
+            workspace.remove_abandoned(self.data_dir, self.problem.base_name)
             return existing
         with _disk_errors_explained(self.data_dir), contextlib.ExitStack() as stack:
             work = stack.enter_context(workspace.locked_workspace(self.data_dir, self.problem.base_name, self.say))

@@ -7,9 +7,10 @@ A pipeline can start at any step: nothing before that step is read or made.
 Legend: N examples; rows R, source length S and target length T of a batch.
 """
 
+import copy
 import dataclasses
 import threading
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import tensorflow as tf
@@ -52,6 +53,21 @@ class TrainPipeline:
         self._gather = _Gather(store, reverse_targets=hparams.target_direction == "r2l")
         self._lock = threading.Lock()
         self._plans: dict[int, batching.EpochPlan] = {}
+
+    def with_batches_of(self, hparams: Any) -> Self:
+        """Returns a pipeline over the same pairs in memory whose batches are planned as other hparams say.
+
+        Args:
+          hparams: An ``HParams`` that differs in fields about batches only.
+
+        Raises:
+          UserError: No pair is short enough.
+        """
+        other = copy.copy(self)
+        other.planner = self.planner.with_batches_of(hparams)
+        other._slices = hparams.gradient_accumulation_steps * hparams.parallel_slices
+        other._lock, other._plans = threading.Lock(), {}
+        return other
 
     @property
     def batches_per_epoch(self) -> int:
@@ -117,7 +133,7 @@ def eval_batches(store: ExampleStore, hparams: Any, batch_size: int) -> tf.data.
 
     Returns:
       A finite dataset of ``{"inputs": int32 [R, S], "targets": int32 [R, T], "index": int32 [R]}``; ``index`` has
-      the example numbers. With static shapes there may be rows of only PAD, whose number is -1.
+      the example numbers. There may be rows of only PAD, whose number is -1.
 
     Raises:
       UserError: There are no pairs.

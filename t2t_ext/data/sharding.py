@@ -113,7 +113,8 @@ def encode_chunk(chunk: Chunk) -> EncodedChunk:
         arrays = take_rows(arrays, order)
     chunk.directory.mkdir()
     for name, array in arrays.items():
-        np.save(chunk.directory / f"{name}.npy", array)
+        # Not np.save: on a full disk it raises an OSError that does not say why.
+        (chunk.directory / f"{name}.npy").write_bytes(_npy_bytes(array))
     lengths = {name: arrays[name + _LENGTHS] for name in chunk.columns}
     return EncodedChunk(
         directory=chunk.directory,
@@ -174,10 +175,14 @@ def npz_bytes(arrays: Mapping[str, np.ndarray]) -> bytes:
             entry.compress_type = zipfile.ZIP_DEFLATED
             entry.create_system = 3
             entry._compresslevel = _COMPRESSION_LEVEL
-            content = io.BytesIO()
-            np.lib.format.write_array(content, np.ascontiguousarray(array), allow_pickle=False)
-            archive.writestr(entry, content.getvalue())
+            archive.writestr(entry, _npy_bytes(array))
     return buffer.getvalue()
+
+
+def _npy_bytes(array: np.ndarray) -> memoryview:
+    content = io.BytesIO()
+    np.lib.format.write_array(content, np.ascontiguousarray(array), allow_pickle=False)
+    return content.getbuffer()
 
 
 def _flatten(encoding: Encoding, feature: Feature, values: Sequence[Any]) -> tuple[np.ndarray, np.ndarray]:

@@ -34,7 +34,7 @@ def locked_workspace(data_dir: pathlib.Path, base_name: str, say: Callable[[str]
     Raises:
       UserError: The data directory cannot be written to.
     """
-    path = data_dir / f".{base_name}.generating"
+    path = _workspace_path(data_dir, base_name)
     made = list(itertools.takewhile(lambda folder: not folder.exists(), (data_dir, *data_dir.parents)))
     try:
         data_dir.mkdir(parents=True, exist_ok=True)
@@ -52,6 +52,23 @@ def locked_workspace(data_dir: pathlib.Path, base_name: str, say: Callable[[str]
         with contextlib.suppress(OSError):  # there are data in it
             for folder in made:
                 folder.rmdir()
+
+
+def remove_abandoned(data_dir: pathlib.Path, base_name: str) -> bool:
+    """Removes what a killed process left, unless somebody is at work there now; says whether there was anything."""
+    path = _workspace_path(data_dir, base_name)
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        shutil.rmtree(path, ignore_errors=True)
+    except BlockingIOError:
+        return False
+    finally:
+        os.close(descriptor)
+    return True
 
 
 def publish(workspace: pathlib.Path, data_dir: pathlib.Path, base_name: str) -> None:
@@ -88,6 +105,10 @@ def flush_file(path: pathlib.Path) -> None:
     """Makes a file's content survive a power cut."""
     with open(path, "rb") as file:
         os.fsync(file.fileno())
+
+
+def _workspace_path(data_dir: pathlib.Path, base_name: str) -> pathlib.Path:
+    return data_dir / f".{base_name}.generating"
 
 
 def _lock(path: pathlib.Path, say: Callable[[str], None]) -> int:

@@ -58,11 +58,28 @@ def test_little_padding_and_full_batches(mode):
     assert tokens.mean() > 0.8 * 2048
 
 
-def test_dynamic_widths_are_those_of_the_longest():
+def test_dynamic_widths_are_no_longer_than_needed():
     plan = plan_of(HParams(batch_size=1500))
-    for i in range(0, len(plan.rows), 7):
-        assert SOURCES[examples_of(plan, i)].max() == plan.input_widths[i]
-        assert TARGETS[examples_of(plan, i)].max() == plan.target_widths[i]
+    shapes = list(zip(plan.rows.tolist(), plan.input_widths.tolist(), plan.target_widths.tolist(), strict=True))
+    for shape in set(shapes):
+        # Of all batches of one shape, one needs it.
+        examples = np.concatenate([examples_of(plan, i) for i, other in enumerate(shapes) if other == shape])
+        assert SOURCES[examples].max() == shape[1]
+        assert TARGETS[examples].max() == shape[2]
+
+
+def test_another_batch_size_for_the_same_examples():
+    planner = batching.BatchPlanner(SOURCES, TARGETS, HParams(batch_size=1500), seed=4, num_replicas=2)
+    other = planner.with_batches_of(HParams(batch_size=600))
+    expected = plan_of(HParams(batch_size=600), seed=4, num_replicas=2, epoch=1)
+    np.testing.assert_array_equal(other.epoch(1).examples, expected.examples)
+    np.testing.assert_array_equal(other.epoch(1).begins, expected.begins)
+    assert other.total_tokens == np.maximum(SOURCES, TARGETS).sum()
+
+
+def test_shape_of_a_step_in_words():
+    planner = batching.BatchPlanner(np.array([9, 9]), np.array([4, 7]), HParams(batch_size=20), seed=1)
+    assert planner.shape(5) == "2 rows x 9 + 7 tokens"
 
 
 @pytest.mark.parametrize("shapes", ["dynamic", "static"])
@@ -81,7 +98,7 @@ def test_order_does_not_depend_on_machine_or_numpy():
     hparams = HParams(batch_size=64)
     plan = batching.BatchPlanner(np.arange(3, 23), np.arange(4, 24), hparams, seed=5).epoch(1)
     batches = [examples_of(plan, i).tolist() for i in range(len(plan.rows))]
-    assert batches == [[18, 15], [7, 6, 8, 9], [5, 4, 3], [11], [19], [1, 2, 0], [16, 17], [13, 14], [12, 10]]
+    assert batches == [[18, 15], [9], [7, 6, 8, 5], [11], [19], [1, 4, 2, 0, 3], [16, 17], [13, 14], [12, 10]]
 
 
 def test_batches_change_from_epoch_to_epoch():
@@ -183,7 +200,7 @@ def test_millions_of_pairs_are_planned_in_seconds():
     planner = batching.BatchPlanner(*lengths, HParams(batch_size=2048), seed=1)
     planner.epoch(5)
     assert time.process_time() - start < 5
-    assert planner.fill_rate() > 0.97
+    assert planner.fill_rate() > 0.96
 
 
 def test_imports_no_tensorflow():

@@ -121,8 +121,9 @@ def test_right_to_left_turns_targets_before_their_end():
         np.testing.assert_array_equal(one["inputs"], other["inputs"])
         for row, turned in zip(one["targets"], other["targets"], strict=True):
             length = np.count_nonzero(row)
-            np.testing.assert_array_equal(turned[: length - 1], row[: length - 1][::-1])
-            assert turned[length - 1] == 1
+            if length:
+                np.testing.assert_array_equal(turned[: length - 1], row[: length - 1][::-1])
+                assert turned[length - 1] == 1
             assert not turned[length:].any()
 
 

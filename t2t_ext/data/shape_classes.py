@@ -1,0 +1,120 @@
+"""Few shapes of batches, little padding: pairs are divided into rectangles of similar lengths.
+
+Every new shape of a batch costs a CPU's kernel library new kernels (time and memory), every class of wider ranges
+padding. The division with the least padding plus a fixed cost for each class is found by dynamic programming, first
+over the length that the budget counts ("size"), and for each range of sizes over what the other side adds ("rest").
+
+This module imports no TensorFlow.
+"""
+
+import itertools
+
+import numpy as np
+
+# Lengths are told apart in steps of a 32nd of the power of two below them.
+_STEPS_AN_OCTAVE = 32
+# Sizes inside a class differ by at most this ratio, but for what is left over where pairs are few.
+_RATIO = 1.35
+
+
+def choose(inputs: np.ndarray, targets: np.ndarray, mode: str, class_cost: float) -> np.ndarray:
+    """Divides pairs into classes.
+
+    Args:
+      inputs: int [n], tokens of each source; n > 0.
+      targets: int [n], tokens of each target.
+      mode: ``batch_tokens``: ``max``, ``sum`` or ``target``, the size that a batch's budget counts.
+      class_cost: Padded positions that a further class must save.
+
+    Returns:
+      int64 [n], the class of each pair, numbered from 0 by size, then by rest.
+    """
+    inputs, targets = (_rounded_up(lengths) for lengths in (inputs, targets))
+    if mode == "target":
+        size, rest = targets, inputs
+    else:
+        size = np.maximum(inputs, targets) if mode == "max" else inputs + targets
+        rest = inputs - targets
+    sizes, size_index = np.unique(size, return_inverse=True)
+    rests, rest_index = np.unique(rest, return_inverse=True)
+    counts = np.zeros((len(sizes), len(rests)), np.int64)
+    np.add.at(counts, (size_index, rest_index), 1)
+    return _divided(counts, sizes, rests, mode, class_cost)[size_index, rest_index]
+
+
+def _rounded_up(lengths: np.ndarray) -> np.ndarray:
+    octave = np.floor(np.log2(np.maximum(lengths - 1, 1))).astype(np.int64)
+    step = np.maximum(1, (1 << octave) // _STEPS_AN_OCTAVE)
+    return -(-lengths // step) * step
+
+
+def _divided(counts: np.ndarray, sizes: np.ndarray, rests: np.ndarray, mode: str, class_cost: float) -> np.ndarray:
+    """int64 [sizes, rests]: number of the class of each cell, given the pairs in each cell."""
+    below = np.concatenate([np.zeros((1, len(rests)), np.int64), np.cumsum(counts, 0)])
+    best = np.full(len(sizes) + 1, np.inf)
+    best[0] = 0.0
+    chosen: list[tuple[int, list[int]]] = [(0, [])]
+    for end in range(1, len(sizes) + 1):
+        first = int(np.searchsorted(sizes, int(sizes[end - 1] / _RATIO) - 1))
+        begins = np.arange(min(first, end - 1), end)
+        costs, cuts = _cut_by_rest(below[end] - below[begins], int(sizes[end - 1]), rests, mode, class_cost)
+        totals = best[begins] + costs
+        place = int(totals.argmin())
+        best[end] = totals[place]
+        chosen.append((int(begins[place]), _edges(cuts[place])))
+    ranges, end = [], len(sizes)
+    while end:
+        begin, edges = chosen[end]
+        ranges.append((begin, end, edges))
+        end = begin
+    classes, number = np.zeros(counts.shape, np.int64), 0
+    for begin, end, edges in reversed(ranges):
+        for left, right in itertools.pairwise(edges):
+            if counts[begin:end, left:right].any():
+                classes[begin:end, left:right] = number
+                number += 1
+    return classes
+
+
+def _cut_by_rest(
+    counts: np.ndarray, size: int, rests: np.ndarray, mode: str, class_cost: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Finds the best cuts of several ranges of sizes that end at the same size.
+
+    Args:
+      counts: int64 [ranges, R], pairs of each rest.
+      size: The largest size of all ranges.
+      rests: int64 [R], ascending.
+      mode: ``batch_tokens``.
+      class_cost: Cost of a class.
+
+    Returns:
+      float64 [ranges], costs; int64 [ranges, R + 1], where the class that ends at each place begins.
+    """
+    below = np.concatenate([np.zeros((len(counts), 1), np.int64), np.cumsum(counts, 1)], 1)
+    costs = np.zeros((len(counts), len(rests) + 1))
+    cuts = np.zeros((len(counts), len(rests) + 1), np.int64)
+    for end in range(1, len(rests) + 1):
+        pairs = below[:, end : end + 1] - below[:, :end]
+        padded = pairs * _positions(size, rests[:end], int(rests[end - 1]), mode) + class_cost
+        totals = costs[:, :end] + np.where(pairs > 0, padded, 0.0)
+        cuts[:, end] = totals.argmin(1)
+        costs[:, end] = np.take_along_axis(totals, cuts[:, end : end + 1], 1)[:, 0]
+    return costs[:, -1], cuts
+
+
+def _positions(size: int, least: np.ndarray, most: int, mode: str) -> np.ndarray:
+    """Returns the padded positions of a pair in classes of one size whose rests go from ``least`` [R] to ``most``."""
+    if mode == "target":
+        return np.full(len(least), size + most)
+    if mode == "max":  # one side is as long as the size, the other shorter by the rest
+        return 2 * size + min(most, 0) - np.maximum(least, 0)
+    return size + (most - least) / 2
+
+
+def _edges(cuts: np.ndarray) -> list[int]:
+    """Returns the edges of the classes, ascending, from 0 to R."""
+    edges = [len(cuts) - 1]
+    while edges[-1]:
+        edges.append(int(cuts[edges[-1]]))
+    return edges[::-1]
