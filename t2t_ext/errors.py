@@ -10,7 +10,13 @@ from collections.abc import Iterable
 
 
 class UserError(Exception):
-    """A mistake of the user's, explained in one message without a traceback."""
+    """A mistake of the user's, explained in one message without a traceback.
+
+    Attributes:
+      exit_status: What a command returns that fails for it.
+    """
+
+    exit_status = 2
 
 
 def suggest(name: str, candidates: Iterable[str], limit: int = 3) -> str:

@@ -48,6 +48,26 @@ def write_text_atomically(path: PathLike, text: str) -> None:
     write_bytes_atomically(path, text.encode("utf-8"))
 
 
+def append_line(path: PathLike, line: str) -> None:
+    """Adds a line of UTF-8 text to a file, which is made where it is missing; it is on the disk at the return.
+
+    Raises:
+      UserError: The disk is full, or the place cannot be written to. The file has the lines that it had.
+    """
+    path, data = pathlib.Path(path), (line + "\n").encode("utf-8")
+    with _explained(path, path, len(data)), open(path, "ab", buffering=0) as file:
+        before = os.fstat(file.fileno()).st_size
+        try:
+            written = file.write(data)
+            if written != len(data):  # what happens where only a part finds room
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            os.fsync(file.fileno())
+        except OSError:
+            with contextlib.suppress(OSError):
+                file.truncate(before)
+            raise
+
+
 @contextlib.contextmanager
 def atomic_file(path: PathLike, needed_bytes: int | None = None) -> Iterator[pathlib.Path]:
     """Gives a temporary path to write one file to; renames it to ``path`` if the block succeeds.

@@ -36,6 +36,9 @@ MAY_CHANGE = frozenset(
         "created",
         "data_dir",  # its contents are held by data_digest
         "format_version",
+        # Where the run has trained, only so that the global batches stay what they are: the trainer checks them.
+        "hparams.batch_size",
+        "hparams.gradient_accumulation_steps",
         "hparams.parallel_slices",
         "origins",
         "t2t_usr_dir",

@@ -35,6 +35,7 @@ class TrainingSettings:
       deterministic: Use deterministic operations only (TensorFlow's enable_op_determinism).
       distribution: Where to compute: auto, one_device, mirrored, multi_worker_mirrored (TF_CONFIG), tpu.
       tpu: Name or address of the TPU; empty for the local one.
+      worker_timeout: Another worker that gives no sign of life for so long is taken for lost, seconds.
       xla_compile: Whether XLA compiles the step; needs the hparam batch_shapes=static.
     """
 
@@ -54,6 +55,7 @@ class TrainingSettings:
     deterministic: bool = False
     distribution: str = "auto"
     tpu: str = ""
+    worker_timeout: float = 30.0
     xla_compile: bool = False
 
     def __post_init__(self) -> None:
@@ -67,6 +69,8 @@ class TrainingSettings:
         for name in ("train_steps", "local_eval_frequency", "log_step_count_steps", "max_skipped_steps"):
             if getattr(self, name) < 1:
                 raise UserError(f"--{name}={getattr(self, name)}: it must be at least 1.")
+        if self.worker_timeout < 1:
+            raise UserError(f"--worker_timeout={self.worker_timeout}: it must be at least 1 s.")
         for name in ("best_checkpoint_metric", "eval_early_stopping_metric"):
             metric = getattr(self, name)
             if metric not in EVAL_METRICS:
@@ -137,6 +141,7 @@ class TrainConfig:
     deterministic: bool | None = None
     distribution: str | None = None
     tpu: str | None = None
+    worker_timeout: float | None = None
     xla_compile: bool | None = None
 
     def given_settings(self) -> dict[str, Any]:

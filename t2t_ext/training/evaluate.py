@@ -56,7 +56,8 @@ class Evaluator:
         self._model = build_model(model_class, hparams, *encoders, dtype=precision)
         self._hparams = hparams
         self._encoders = encoders
-        self._store = store
+        # Made once: its graph is traced when it is made, and its plan is the same at every evaluation.
+        self._batches = eval_batches(store, hparams, hparams.batch_size)
         limit = settings.eval_bleu_sentences
         self._sources, self._references = texts
         if limit > 0:
@@ -124,12 +125,9 @@ class Evaluator:
                 return ids[0], ids[1]
         return None
 
-    def _batches(self) -> tf.data.Dataset:
-        return eval_batches(self._store, self._hparams, self._hparams.batch_size)
-
     def _losses(self) -> Record:
         totals = [0.0] * 4
-        for batch in self._batches():
+        for batch in self._batches:
             sums = self._sums(batch["inputs"], batch["targets"])
             totals = [total + float(value) for total, value in zip(totals, sums, strict=True)]
         loss, nll, correct, tokens = totals

@@ -3,7 +3,9 @@
 import contextlib
 import signal
 import threading
+import time
 from collections.abc import Iterator
+from typing import Any
 
 
 class Interrupted(Exception):
@@ -52,3 +54,44 @@ class SignalWatch:
         self.received = signal.Signals(number).name
         if self._abandon:
             raise Interrupted
+
+
+class Agreement:
+    """After which step a signal stops training: the same one on all workers, whichever of them got the signal.
+
+    Asking each other waits for the device, so it is not done after every step but every second or so; the chief's
+    clock decides when, and it tells the others each time.
+    """
+
+    _SECONDS = 1.0
+
+    def __init__(self, workers: Any, signals: SignalWatch, most_steps: int, step: int) -> None:
+        """Prepares for training from a step on.
+
+        Args:
+          workers: The ``Workers`` of the run.
+          signals: This worker's.
+          most_steps: Most steps between two agreements.
+          step: The last finished step.
+        """
+        self._workers = workers
+        self._signals = signals
+        self._most_steps = most_steps
+        self._last, self._next = step, step + 1
+        self._time = time.monotonic()
+
+    def stop_reason(self, step: int) -> str:
+        """Returns the name of the signal that stops training after this step, or an empty string.
+
+        All workers call it after every step.
+        """
+        if self._workers.count == 1:
+            return self._signals.received
+        if step < self._next:
+            return ""
+        now = time.monotonic()
+        seconds_a_step = max(now - self._time, 1e-3) / (step - self._last)
+        wait = max(1, min(self._most_steps, int(self._SECONDS / seconds_a_step))) if self._workers.is_chief else 0
+        interrupted, wait = self._workers.sum([bool(self._signals.received), wait])
+        self._last, self._next, self._time = step, step + int(wait), now
+        return (self._signals.received or "SIGTERM") if interrupted else ""

@@ -1,6 +1,8 @@
 """The training loop: steps, log, evaluations, checkpoints, until the run is finished or interrupted."""
 
+import contextlib
 import dataclasses
+import functools
 import math
 import time
 
@@ -11,16 +13,17 @@ from t2t_ext import registry
 from t2t_ext.data.example_store import ExampleStore
 from t2t_ext.data.generated import GeneratedData
 from t2t_ext.errors import UserError
-from t2t_ext.persistence import checkpoints
-from t2t_ext.training import setup_run, strategies
+from t2t_ext.persistence import checkpoints, files
+from t2t_ext.training import auto_batch_size, host_memory, out_of_memory, setup_run, skip_report, strategies
 from t2t_ext.training.config import TrainConfig
 from t2t_ext.training.evaluate import Evaluator
-from t2t_ext.training.interruption import Interrupted, SignalWatch
+from t2t_ext.training.interruption import Agreement, Interrupted, SignalWatch
 from t2t_ext.training.monitor import Board
 from t2t_ext.training.progress import Progress, describe_evaluation, describe_training
 from t2t_ext.training.records import Best, Record, Records, best_of, stopped_improving
 from t2t_ext.training.session import Session
 from t2t_ext.training.warm_start import WarmStartReport
+from t2t_ext.training.workers import Workers
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,13 +64,18 @@ def train(config: TrainConfig, *, quiet: bool = False) -> TrainResult:
     Raises:
       UserError: A mistake of the user's; nothing half-made is left.
     """
-    run = setup_run.resolve(config)
+    say = Progress(0, quiet=quiet).line
+    run = auto_batch_size.fill_in(config, setup_run.resolve(config), say)
     if run.settings.deterministic:
         tf.config.experimental.enable_op_determinism()
     # Before anything else: workers must meet before TensorFlow is used.
-    strategy = strategies.make_strategy(run.settings.distribution, run.settings.tpu)
-    generated = GeneratedData.open(setup_run.make_problem(run), run.config.data_dir)
-    return _Loop(run, generated, strategy, quiet=quiet).run()
+    strategy = strategies.make_strategy(run.settings.distribution, run.settings.tpu, run.settings.worker_timeout)
+    workers = Workers(strategy, run.settings.worker_timeout, functools.partial(_where_it_goes_on, run.output_dir))
+    with workers.watching():
+        generated = GeneratedData.open(setup_run.make_problem(run), run.config.data_dir)
+        setup_run.check_stored(run, generated)
+        workers.check_same(setup_run.what_workers_share(run, generated))
+        return _Loop(run, generated, strategy, workers, quiet=quiet).run()
 
 
 class _Loop:
@@ -78,11 +86,14 @@ class _Loop:
         run: setup_run.ResolvedRun,
         generated: GeneratedData,
         strategy: tf.distribute.Strategy,
+        workers: Workers,
         *,
         quiet: bool,
     ) -> None:
         self._settings = run.settings
-        self._is_chief = strategies.worker_index(strategy) == 0
+        self._generated = generated
+        self._workers = workers
+        self._is_chief = workers.is_chief
         self._progress = Progress(run.settings.train_steps, quiet=quiet or not self._is_chief)
         self._say = self._progress.line
         # The model is made first: a mistake in the hparams leaves no run directory behind.
@@ -98,8 +109,9 @@ class _Loop:
             texts=generated.texts("dev"),
             target_language=generated.target_language,
         )
+        # Restored first: a run that cannot go on keeps its configuration.
+        self._session.restore(run.output_dir, workers, self._say)
         self._run = setup_run.open_run(run, generated, is_chief=self._is_chief)
-        self._session.restore(self._run, self._say)
         step = self._session.step
         self._records = Records(self._run.metrics_path, step, writable=self._is_chief)
         self._board = Board(self._run.path / "tensorboard", step, enabled=self._is_chief)
@@ -107,6 +119,7 @@ class _Loop:
             rows = [(row.name, row.value, row.origin) for row in run.hparams.explain(run.config.origins)]
             self._board.hparams(rows)
         self._signals = SignalWatch()
+        self._agreement = Agreement(workers, self._signals, run.settings.log_step_count_steps, step)
         self._clock = _Clock(self._session.read_window())
         self._describe(run, report)
 
@@ -149,39 +162,42 @@ class _Loop:
     def _train(self) -> str:
         session, settings = self._session, self._settings
         self._progress.start(session.step)
-        try:
-            reason = self._finish_interrupted_evaluation()
-            iterator = session.iterator() if session.step < settings.train_steps and not reason else None
-            while not reason and session.step < settings.train_steps:
-                self._clock.start()
+        reason = self._finish_interrupted_evaluation()
+        iterator = session.iterator() if session.step < settings.train_steps and not reason else None
+        while not reason and session.step < settings.train_steps:
+            self._clock.start()
+            with self._memory_explained():
                 session.train_step(iterator)
-                session.step += 1
-                reason = self._after_step()
-        except Interrupted:
-            return self._signals.received
+            session.step += 1
+            reason = self._after_step()
         return reason or "train_steps"
+
+    def _memory_explained(self) -> contextlib.AbstractContextManager:
+        session = self._session
+        step = session.step
+        shape = functools.partial(session.pipeline.planner.shape, step)
+        return out_of_memory.explained(f"step {step + 1}", shape, out_of_memory.advice(session.hparams))
 
     def _after_step(self) -> str:
         """Logs, evaluates and saves where it is time; returns why training ends, or an empty string."""
         session, settings = self._session, self._settings
         step, last = session.step, session.step == settings.train_steps
         if self._clock.first_step:
+            host_memory.release_unused()
             self._clock.after_first_step(session.read_window())
             self._say(f"first step after {self._clock.since_start():.1f} s")
         self._progress.advance(step)
-        logs = step % settings.log_step_count_steps == 0
-        if logs or last:
+        if last or step % settings.log_step_count_steps == 0:
             self._log()
+        # Looking at the counters waits for the device, so not at every step.
+        if step % settings.max_skipped_steps == 0:
+            self._check_skipped()
         if step % settings.local_eval_frequency == 0 or last:
             return self._save_and_evaluate()
-        # Workers agree at the log's steps only: asking every step would stop them all for a moment.
-        if self._signals.received and strategies.num_workers(session.strategy) == 1:
+        reason = self._agreement.stop_reason(step)
+        if reason:
             self._save()
-            return self._signals.received
-        if logs and strategies.num_workers(session.strategy) > 1 and session.agree(bool(self._signals.received)):
-            self._save()
-            return self._signals.received or "SIGTERM"
-        return ""
+        return reason
 
     def _log(self) -> None:
         session = self._session
@@ -216,18 +232,28 @@ class _Loop:
         self._check_skipped()
 
     def _check_skipped(self) -> None:
-        in_a_row = self._session.counter("skipped/in_a_row")
-        if in_a_row >= self._settings.max_skipped_steps:
-            step = self._session.step
-            raise UserError(
-                f"Training stopped at step {step}: the gradients of the last {in_a_row} steps (from step "
-                f"{step - in_a_row + 1} on) were not finite, and these steps were skipped (loss scale "
-                f"{self._session.loss_scale():g}). Use a lower learning rate, a longer warm-up, clip_grad_norm, or "
-                f"precision=mixed_bfloat16 or float32, in a new run; the last good checkpoint is in {self._run.path}."
-            )
+        """Stops if too many steps in a row were skipped since it was called last, with a report of their batches."""
+        row, last = self._session.longest_skipped_row()
+        if row < self._settings.max_skipped_steps:
+            return
+        report = skip_report.make_report(self._session, self._generated, row, last)
+        path = self._run.path / skip_report.FILE_NAME
+        if self._is_chief:
+            files.write_text_atomically(path, skip_report.to_json(report))
+        raise UserError(
+            f"Training stopped at step {self._session.step}: the gradients of {row} steps in a row, "
+            f"{last - row + 1} to {last}, were not finite, and these steps were skipped (loss scale "
+            f"{report['loss_scale']:g}). "
+            f"{skip_report.summary(report)} More is in {path}. Use a lower learning rate, a longer warm-up, "
+            f"clip_grad_norm, or precision=mixed_bfloat16 or float32, in a new run; this one would go on from "
+            f"{_where_it_goes_on(self._run.path)}."
+        )
 
     def _save(self) -> None:
+        self._check_skipped()
         if self._is_chief:
+            # A run that goes on from this checkpoint does not log again what came before it.
+            self._board.flush()
             path = self._session.save(self._run)
             self._say(f"saved {path}")
 
@@ -240,35 +266,47 @@ class _Loop:
         """Evaluates a restored step whose evaluation was cut off; returns why training ends already, if it does."""
         step = self._session.step
         due = step and (step % self._settings.local_eval_frequency == 0 or step >= self._settings.train_steps)
-        if due and not self._records.has_evaluation(step):
+        # Only the chief has the records.
+        if self._workers.of_chief(bool(due and not self._records.has_evaluation(step))):
             return self._evaluate()
         self._keep_best()
-        return self._early_stop()
+        if step and self._is_chief:  # a kill may have come before the last step of an evaluation
+            restored = self._run.checkpoints_dir / checkpoints.checkpoint_name(step)
+            checkpoints.prune(self._run.path, self._settings.keep_checkpoint_max, protect=[restored])
+        return "early_stopping" if self._workers.any(bool(self._early_stop())) else ""
 
     def _evaluate(self) -> str:
         """Evaluates on the chief, keeps the best checkpoint; returns why training ends, or an empty string."""
-        step = self._session.step
-        stop = ""
+        stops = False
         if self._is_chief:
-            began = time.monotonic()
-            with self._signals.abandoning():
-                metrics, hypotheses = self._evaluator.evaluate(self._session.weights_for_users(), self._progress.note)
-                self._evaluator.show(self._board, step, hypotheses)
-            record = {"kind": "eval", "step": step, **metrics, "seconds": time.monotonic() - began}
-            self._records.append(record)
-            self._board.record(record)
-            self._board.flush()
-            self._say(describe_evaluation(record))
-            if hypotheses:
-                self._say(f"  first dev sentence: {hypotheses[0]}")
-            self._keep_best()
-            checkpoints.prune(self._run.path, self._settings.keep_checkpoint_max)
-            stop = self._early_stop()
-        if self._session.agree(bool(stop)):
+            # A signal leaves the evaluation to the next start; the other workers must hear of it all the same.
+            with contextlib.suppress(Interrupted):
+                self._evaluate_here()
+                stops = bool(self._early_stop())
+        stops, interrupted = self._workers.sum([stops, bool(self._signals.received)])
+        if stops:
             return "early_stopping"
-        if self._session.agree(bool(self._signals.received)):
-            return self._signals.received or "SIGTERM"
-        return ""
+        return (self._signals.received or "SIGTERM") if interrupted else ""
+
+    def _evaluate_here(self) -> None:
+        """Evaluates and records what came out; raises ``Interrupted`` at a signal, without a record."""
+        step, began = self._session.step, time.monotonic()
+        memory = out_of_memory.explained(
+            f"the evaluation after step {step}", lambda: "dev sentences", out_of_memory.EVALUATION_ADVICE
+        )
+        with self._signals.abandoning(), memory:
+            metrics, hypotheses = self._evaluator.evaluate(self._session.weights_for_users(), self._progress.note)
+            self._evaluator.show(self._board, step, hypotheses)
+        record = {"kind": "eval", "step": step, **metrics, "seconds": time.monotonic() - began}
+        # The record comes last: with it the evaluation is done, and is not repeated after a kill.
+        self._board.record(record)
+        self._board.flush()
+        self._records.append(record)
+        self._say(describe_evaluation(record))
+        if hypotheses:
+            self._say(f"  first dev sentence: {hypotheses[0]}")
+        self._keep_best()
+        checkpoints.prune(self._run.path, self._settings.keep_checkpoint_max)
 
     def _early_stop(self) -> str:
         settings = self._settings
@@ -298,7 +336,13 @@ class _Loop:
             groups = {group: checkpoints.load_arrays(source, group) for group in info.groups if group != "training"}
             metric = self._settings.best_checkpoint_metric
             checkpoints.save_checkpoint(folder, best.step, **groups, metadata={"metric": metric, metric: best.value})
+        if (folder / name).is_dir():
             checkpoints.prune(folder, 1, protect=[folder / name])
+
+
+def _where_it_goes_on(output_dir: files.PathLike) -> str:
+    saved = checkpoints.list_checkpoints(output_dir)
+    return str(saved[-1]) if saved else "the beginning, since it has no checkpoint yet"
 
 
 class _Clock:

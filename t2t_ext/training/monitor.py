@@ -1,16 +1,18 @@
 """TensorBoard: curves, sample translations, attention pictures and hparams, in RUN/tensorboard."""
 
+import contextlib
 import html
 import io
 import math
 import pathlib
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
+from t2t_ext.errors import UserError
 from t2t_ext.persistence import files
 from t2t_ext.training.records import Record
 
@@ -46,13 +48,14 @@ class Board:
           enabled: False for workers that are not the chief: nothing is written.
         """
         self._writer = tf.summary.create_noop_writer()
+        self._directory = directory
         if enabled:
             _cut(directory, restored_step)
             self._writer = tf.summary.create_file_writer(str(directory))
 
     def record(self, record: Record) -> None:
         """Writes the points of a record's curves."""
-        with self._writer.as_default(record["step"]):
+        with self._explained(), self._writer.as_default(record["step"]):
             for metric, tag in _TAGS[record["kind"]].items():
                 if metric in record:
                     tf.summary.scalar(tag, record[metric])
@@ -61,7 +64,7 @@ class Board:
         """Writes a table of (hparam, value, origin)."""
         lines = ["| hparam | value | origin |", "|---|---|---|"]
         lines += [f"| {name} | `{value}` | {origin} |" for name, value, origin in rows]
-        with self._writer.as_default(0):
+        with self._explained(), self._writer.as_default(0):
             tf.summary.text("hparams", "\n".join(lines))
 
     def samples(self, step: int, sources: Sequence[str], outputs: Sequence[str], references: Sequence[str]) -> None:
@@ -70,7 +73,7 @@ class Board:
         for row in zip(sources, outputs, references, strict=True):
             cells = [html.escape(text).replace("|", "&#124;") for text in row]
             lines.append("| " + " | ".join(cells) + " |")
-        with self._writer.as_default(step):
+        with self._explained(), self._writer.as_default(step):
             tf.summary.text("dev/samples", "\n".join(lines))
 
     def attention(
@@ -84,18 +87,32 @@ class Board:
           source_pieces: Text of the S source positions.
           target_pieces: Text of the T target positions.
         """
-        with self._writer.as_default(step):
+        with self._explained(), self._writer.as_default(step):
             for layer, values in weights.items():
                 picture = attention_picture(np.asarray(values, np.float32)[0], source_pieces, target_pieces)
                 tf.summary.image(f"attention/{layer}", tf.image.decode_png(picture)[None])
 
     def flush(self) -> None:
         """Writes what is buffered."""
-        self._writer.flush()
+        with self._explained():
+            self._writer.flush()
 
     def close(self) -> None:
         """Writes what is left and closes the file."""
-        self._writer.close()
+        with self._explained():
+            self._writer.close()
+
+    @contextlib.contextmanager
+    def _explained(self) -> Iterator[None]:
+        """Turns what TensorFlow raises for a full disk and the like into a ``UserError``."""
+        try:
+            yield
+        except tf.errors.OpError as error:
+            reason = (str(error.message).strip() or type(error).__name__).splitlines()[0]
+            raise UserError(
+                f"Cannot write the curves for TensorBoard in {self._directory}: {reason}. Make room, then run the same "
+                "command again: it goes on from the last checkpoint."
+            ) from error
 
 
 def attention_picture(weights: np.ndarray, source_pieces: Sequence[str], target_pieces: Sequence[str]) -> bytes:

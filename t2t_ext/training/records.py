@@ -6,7 +6,6 @@ these records, so a resumed run decides as the uninterrupted one would have. Thi
 
 import dataclasses
 import json
-import os
 import pathlib
 from typing import Any
 
@@ -30,6 +29,8 @@ class Records:
     def __init__(self, path: pathlib.Path, last_step: int, *, writable: bool = True) -> None:
         """Reads the file and cuts it to what a run that is resumed at ``last_step`` has logged.
 
+        Only the chief does: the other workers keep no records.
+
         Args:
           path: The file; it may be missing.
           last_step: Later records are dropped, and a half-written last line.
@@ -38,7 +39,7 @@ class Records:
         self._path = path
         self._writable = writable
         self.all: list[Record] = []
-        text = path.read_text(encoding="utf-8") if path.exists() else ""
+        text = path.read_text(encoding="utf-8") if writable and path.exists() else ""
         for line in text.splitlines():
             try:
                 record = json.loads(line)
@@ -51,13 +52,14 @@ class Records:
             files.write_text_atomically(path, kept)
 
     def append(self, record: Record) -> None:
-        """Adds a record; it is on the disk when the call returns."""
-        self.all.append(record)
+        """Adds a record; it is on the disk when the call returns.
+
+        Raises:
+          UserError: The disk is full or not writable. A half-written line is taken away.
+        """
         if self._writable:
-            with open(self._path, "a", encoding="utf-8") as file:
-                file.write(json.dumps(record) + "\n")
-                file.flush()
-                os.fsync(file.fileno())
+            files.append_line(self._path, json.dumps(record))
+            self.all.append(record)
 
     def evaluations(self) -> list[Record]:
         """Returns the records of evaluations, oldest first."""

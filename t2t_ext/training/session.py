@@ -14,14 +14,15 @@ from t2t_ext.data.generated import GeneratedData
 from t2t_ext.data.pipeline import TrainPipeline
 from t2t_ext.errors import UserError
 from t2t_ext.models.seq2seq import build_model
-from t2t_ext.persistence import checkpoints
+from t2t_ext.persistence import checkpoints, files
 from t2t_ext.persistence.run_directory import RunDirectory
-from t2t_ext.training import strategies, warm_start
+from t2t_ext.training import global_batches, warm_start
 from t2t_ext.training.optimizers import make_optimizer
 from t2t_ext.training.schedules import Schedule
 from t2t_ext.training.setup_run import ResolvedRun
 from t2t_ext.training.state import WINDOW_FIELDS, TrainingState
 from t2t_ext.training.step import TrainStep
+from t2t_ext.training.workers import Workers
 
 Say = Callable[[str], None]
 
@@ -80,28 +81,35 @@ class Session:
         )
         self.step = 0
 
-    def restore(self, run: RunDirectory, say: Say) -> bool:
-        """Restores the newest good checkpoint of a run.
+    def restore(self, run: files.PathLike, workers: Workers, say: Say) -> bool:
+        """Restores the newest good checkpoint of a run, the same one on all workers.
+
+        Args:
+          run: The run directory; it may be missing.
+          workers: Who trains together; all of them must call this.
+          say: Told about damaged checkpoints and another number of replicas.
 
         Returns:
           Whether there was one.
+
+        Raises:
+          UserError: A worker cannot read it, it does not fit this version, or its batches were others.
         """
-        path = checkpoints.latest(run.path, warn=say)
+        path = _common_checkpoint(pathlib.Path(run), workers, say)
         if path is None:
             return False
-        # Checksums were verified by `latest`.
+        global_batches.check(path, self.global_batches(), say)
+        # Checksums have been verified.
         self.model.assign(checkpoints.load_arrays(path, "model", verify=False))
         _assign(self.state.named_variables(), checkpoints.load_arrays(path, "training", verify=False), path)
         if self.state.averages:
             _assign(self.state.averages, checkpoints.load_arrays(path, "ema", verify=False), path)
         self.step = int(_value(self.state.step))
-        replicas, before = self.strategy.num_replicas_in_sync, checkpoints.read_info(path).metadata.get("replicas")
-        if before is not None and before != replicas:
-            say(
-                f"WARNING: up to step {self.step} this run had {before} replicas, now it has {replicas}: a step takes "
-                f"{replicas}/{before} of the tokens that it took, and other batches than it would have taken."
-            )
         return True
+
+    def global_batches(self) -> dict[str, Any]:
+        """Returns what a checkpoint says about the batches that it was trained on."""
+        return global_batches.describe(self.hparams, self.strategy.num_replicas_in_sync, self.pipeline.planner)
 
     def warm_start(self, origin: str) -> warm_start.WarmStartReport:
         """Takes first weights over from another run."""
@@ -121,16 +129,20 @@ class Session:
             {name: _value(variable) for name, variable in self._variables.items()},
             training={name: _value(variable) for name, variable in self.state.named_variables().items()},
             ema={name: _value(variable) for name, variable in self.state.averages.items()} or None,
-            metadata={"replicas": self.strategy.num_replicas_in_sync},
+            metadata=self.global_batches(),
         )
 
     def weights_for_users(self) -> dict[str, tf.Variable]:
         """Returns the weights that a decoder would take: the moving averages where the run keeps them."""
         return self.state.averages or self._variables
 
-    def iterator(self) -> Iterator[Any]:
-        """Returns the batches from the current step on, per replica where there are several."""
-        strategy, first = self.strategy, self.step
+    def iterator(self, first: int | None = None) -> Iterator[Any]:
+        """Returns the batches from a step on (by default the next one), per replica where there are several.
+
+        Args:
+          first: Steps before the first batch's.
+        """
+        strategy, first = self.strategy, self.step if first is None else first
         total = strategy.num_replicas_in_sync
         if total == 1:
             return iter(self.pipeline.dataset(first))
@@ -161,19 +173,36 @@ class Session:
         """Returns the loss scale; 1 unless the precision is mixed_float16."""
         return float(_value(self.state.loss_scale))
 
-    def agree(self, value: bool) -> bool:
-        """Says whether any worker passes True; with one worker just returns the value. All workers must call it."""
-        if strategies.num_workers(self.strategy) == 1:
-            return value
-        return bool(self._any(tf.constant(float(value))))
+    def longest_skipped_row(self) -> tuple[int, int]:
+        """Returns how many steps were skipped in a row at most since the last call, and the last one's number.
 
-    @tf.function(autograph=False)
-    def _any(self, value: tf.Tensor) -> tf.Tensor:
-        def on_replica(value: tf.Tensor) -> tf.Tensor:
-            # The sum goes where its input is: identity puts that on the replica's device.
-            return tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, tf.identity(value))
+        A row that has not ended counts from its beginning. Waits for the device.
+        """
+        found = int(_value(self.state.longest_row)), int(_value(self.state.longest_row_end))
+        self.state.longest_row.assign(_value(self.state.skipped_in_a_row))
+        return found
 
-        return self.strategy.experimental_local_results(self.strategy.run(on_replica, args=(value,)))[0] > 0
+
+def _common_checkpoint(run: pathlib.Path, workers: Workers, say: Say) -> pathlib.Path | None:
+    """Returns the newest good checkpoint that the chief finds, verified by every worker; None if it finds none."""
+    path = checkpoints.latest(run, warn=say) if workers.is_chief else None
+    step = int(workers.of_chief(checkpoints.checkpoint_step(path) if path else -1))
+    if step < 0:
+        return None
+    path = path or run / "checkpoints" / checkpoints.checkpoint_name(step)
+    problem = ""
+    if not workers.is_chief:
+        try:
+            checkpoints.verify_checkpoint(path)
+        except UserError as error:
+            problem = str(error)
+    if workers.any(bool(problem)):
+        raise UserError(
+            f"{problem or 'Another worker cannot read a checkpoint.'} The chief goes on from step {step}, and all "
+            f"workers must read the same checkpoint, {path}: --output_dir must be on a file system that all of them "
+            "share."
+        )
+    return path
 
 
 def _value(variable: tf.Variable) -> np.ndarray:

@@ -1,6 +1,7 @@
 """From what the user asked for to a run: configuration, hparams, data, run directory. Imports no TensorFlow."""
 
 import dataclasses
+import json
 import os
 import time
 from typing import Any
@@ -8,7 +9,13 @@ from typing import Any
 from t2t_ext import registry
 from t2t_ext.data.generated import GeneratedData
 from t2t_ext.errors import UserError
-from t2t_ext.hyperparameters import HParams, parse_assignments, resolve_decode_hparams, resolve_hparams
+from t2t_ext.hyperparameters import (
+    AUTO_BATCH_SIZE,
+    HParams,
+    parse_assignments,
+    resolve_decode_hparams,
+    resolve_hparams,
+)
 from t2t_ext.persistence import checkpoints, files
 from t2t_ext.persistence.run_directory import RunConfig, RunDirectory, check_resumable, class_name
 from t2t_ext.training.config import DEFAULT_RANDOM_SEED, TrainConfig, TrainingSettings
@@ -107,6 +114,23 @@ def first_weights(run: ResolvedRun) -> str | None:
     return run.config.warm_start_from or None
 
 
+def check_stored(run: ResolvedRun, generated: GeneratedData) -> None:
+    """Checks that a stored run was made from these data.
+
+    Raises:
+      UserError: It was made from others.
+    """
+    if run.stored is not None:
+        check_resumable(run.stored.config, run.config.replace(data_digest=generated.digest()), run.output_dir)
+
+
+def what_workers_share(run: ResolvedRun, generated: GeneratedData) -> str:
+    """Returns everything that must be equal for all workers of a run, in one text."""
+    config = run.config
+    shared = ("problem", "problem_options", "model", "hparams_class", "hparams", "random_seed", "training")
+    return json.dumps([generated.digest(), *(getattr(config, name) for name in shared)], sort_keys=True, default=str)
+
+
 def open_run(run: ResolvedRun, generated: GeneratedData, *, is_chief: bool = True) -> RunDirectory:
     """Makes the run directory, or goes on with the one that is there.
 
@@ -120,11 +144,12 @@ def open_run(run: ResolvedRun, generated: GeneratedData, *, is_chief: bool = Tru
     """
     config = run.config.replace(data_digest=generated.digest())
     encoders = generated.text_encoders()
+    check_stored(run, generated)
     if run.stored is not None:
-        check_resumable(run.stored.config, config, run.output_dir)
         if is_chief:
-            files.remove_leftovers(run.stored.path, sole_writer=True)
-            files.remove_leftovers(run.stored.checkpoints_dir, sole_writer=True)
+            stored = run.stored
+            for folder in (stored.path, stored.checkpoints_dir, stored.best_dir, stored.path / "tensorboard"):
+                files.remove_leftovers(folder, sole_writer=True)
             run.stored.update(config)
         return run.stored
     if is_chief:
@@ -152,6 +177,17 @@ def _hparams(config: TrainConfig, stored: RunDirectory | None) -> tuple[HParams,
     # Overrides that are not repeated keep their stored values.
     hparams = stored.hparams().override(config.hparams, flag="--hparams")
     given = parse_assignments(config.hparams, "--hparams")
+    if hparams.batch_size == AUTO_BATCH_SIZE:
+        # What was probed when the run began stays: a resumed run must see the batches that it would have seen.
+        origin, number = stored.config.origins.get("batch_size", ""), stored.hparams().batch_size
+        if not origin.startswith("auto"):
+            raise UserError(
+                f"--hparams: batch_size=auto, but the run {config.output_dir} was made with batch_size={number} "
+                f"(origin: {origin or 'unknown'}). Leave batch_size out to go on with it, or choose another "
+                "--output_dir."
+            )
+        hparams = hparams.replace(batch_size=number)
+        del given["batch_size"]
     return hparams, {**stored.config.origins, **dict.fromkeys(given, "flag")}, stored.config.hparams_set
 
 

@@ -44,6 +44,10 @@ class TrainingState:
         self.step = handles.new_variable(0, tf.int64, "step")
         self.skipped = handles.new_variable(0, tf.int64, "skipped")
         self.skipped_in_a_row = handles.new_variable(0, tf.int64, "skipped_in_a_row")
+        # Of the rows of skipped steps since the host looked last: length of the longest, and the step it ended at. Not
+        # in checkpoints: the host looks before it saves.
+        self.longest_row = handles.new_variable(0, tf.int64, "longest_row")
+        self.longest_row_end = handles.new_variable(0, tf.int64, "longest_row_end")
         self.loss_scale = handles.new_variable(
             INITIAL_LOSS_SCALE if self.uses_loss_scale else 1.0, tf.float32, "loss_scale"
         )
@@ -76,7 +80,11 @@ class TrainingState:
         skipped = tf.cast(tf.logical_not(finite), tf.int64)
         handles.assign_add(self.step, tf.constant(1, tf.int64))
         handles.assign_add(self.skipped, skipped)
-        handles.assign(self.skipped_in_a_row, (handles.read(self.skipped_in_a_row) + 1) * skipped)
+        row, longest = (handles.read(self.skipped_in_a_row) + 1) * skipped, handles.read(self.longest_row)
+        handles.assign(self.skipped_in_a_row, row)
+        end = tf.where(row > longest, handles.read(self.step), handles.read(self.longest_row_end))
+        handles.assign(self.longest_row_end, end)
+        handles.assign(self.longest_row, tf.maximum(row, longest))
         if not self.uses_loss_scale:
             return
         finite_in_a_row = (handles.read(self.finite_in_a_row) + 1) * (1 - skipped)

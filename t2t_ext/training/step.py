@@ -14,6 +14,8 @@ from t2t_ext.data.text_encoder import PAD_ID
 from t2t_ext.hyperparameters import HParams
 from t2t_ext.layers import dropout
 from t2t_ext.training import handles, losses
+from t2t_ext.training.graph_options import few_graph_optimizers
+from t2t_ext.training.host_memory import collection_paused
 from t2t_ext.training.optimizers import Optimizer
 from t2t_ext.training.schedules import Schedule
 from t2t_ext.training.state import WINDOW_FIELDS, TrainingState
@@ -68,6 +70,12 @@ class TrainStep:
         self._local_gradients: Callable = (
             tf.function(self._accumulated, autograph=False, jit_compile=True) if compiles else self._accumulated
         )
+        # Slices are traced once, not each anew, and run as calls: half the start-up time. Replicas' variables differ.
+        self._one_slice: Callable = (
+            tf.function(self._slice_gradients, autograph=False, experimental_attributes={"_noinline": True})
+            if strategy.num_replicas_in_sync == 1 and not jit_compile
+            else self._slice_gradients
+        )
         # In dynamic mode the iterator is the argument: its element spec [None, None] gives one trace a run, also
         # for per-replica values, which input_signature does not know. Static batches trace once for each bucket.
         self._from_iterator = tf.function(self._next_and_run, autograph=False)
@@ -84,13 +92,40 @@ class TrainStep:
           ``loss`` (label-smoothed, nats a target token) and ``gradient_norm`` of the global batch (float32 []).
           Reading them waits for the device.
         """
-        if self._hparams.batch_shapes == "static":
-            return self._from_batch(next(iterator))
-        return self._from_iterator(iterator)
+        with few_graph_optimizers(), collection_paused(when=not self.traces):
+            if self._hparams.batch_shapes == "static":
+                return self._from_batch(next(iterator))
+            return self._from_iterator(iterator)
 
     def run(self, batch: Any) -> dict[str, tf.Tensor]:
         """Updates the weights from one given batch (or per-replica values of it), as ``__call__``."""
-        return self._from_batch(batch)
+        with few_graph_optimizers():
+            return self._from_batch(batch)
+
+    def gradients(self, batch: Any) -> dict[str, Any]:
+        """Computes the gradients of a batch as the step would whose turn it is, and changes nothing.
+
+        Args:
+          batch: As ``run``.
+
+        Returns:
+          ``gradients`` (name -> gradient of the mean loss over all replicas, before clipping) and ``loss``
+          (label-smoothed, nats a target token).
+        """
+
+        def on_replica(batch: Batch) -> dict[str, Any]:
+            found, sums, counts = self._global_gradients(batch)
+            return {"gradients": found, "loss": sums[0] / tf.maximum(counts[0], 1.0)}
+
+        def compute(batch: Any) -> dict[str, Any]:
+            results = self._strategy.run(on_replica, args=(batch,))
+            local = self._strategy.experimental_local_results
+            return {
+                "gradients": {name: local(value)[0] for name, value in results["gradients"].items()},
+                "loss": local(results["loss"])[0],
+            }
+
+        return tf.function(compute, autograph=False)(batch)
 
     def _next_and_run(self, iterator: Any) -> dict[str, tf.Tensor]:
         return self._run(next(iterator))
@@ -149,7 +184,7 @@ class TrainStep:
 
         def side_by_side(i: tf.Tensor | int) -> list[tf.Tensor]:
             slices = [
-                self._slice_gradients(cut_inputs[i, j], cut_targets[i, j], self._seed(step, i * parallel + j), scale)
+                self._one_slice(cut_inputs[i, j], cut_targets[i, j], self._seed(step, i * parallel + j), scale)
                 for j in range(parallel)
             ]
             return [tf.add_n(values) for values in zip(*([*grads, sums] for grads, sums in slices), strict=True)]
@@ -187,8 +222,9 @@ class TrainStep:
         """Returns int32 [2], a hash of (random seed, step, replica, slice)."""
         replica = tf.distribute.get_replica_context().replica_id_in_sync_group
         seed = tf.constant([self._random_seed & 0x7FFFFFFF, self._random_seed >> 31 & 0x7FFFFFFF], tf.int32)
+        # The algorithm is named since XLA would choose another one, and so other masks.
         for part in (step, replica, slice_index):
-            seed = tf.random.experimental.stateless_fold_in(seed, tf.cast(part, tf.int32))
+            seed = tf.random.experimental.stateless_fold_in(seed, tf.cast(part, tf.int32), alg="philox")
         return tf.random.stateless_uniform([2], seed, minval=None, maxval=None, dtype=tf.int32, alg="philox")
 
     def _sum_over_replicas(self, values: Any) -> Any:

@@ -2,16 +2,23 @@
 
 import json
 import os
+import signal
+import threading
 from typing import Any
 
 import tensorflow as tf
+from tensorflow.compiler.xla.tsl.protobuf import coordination_config_pb2
+from tensorflow.python.distribute import multi_worker_util
+from tensorflow.python.eager import context as eager_context
 
 from t2t_ext.errors import UserError, suggest
+
+_JOIN_SECONDS = 300  # for all workers to be started
 
 STRATEGIES = ("auto", "one_device", "mirrored", "multi_worker_mirrored", "tpu")
 
 
-def make_strategy(name: str = "auto", tpu: str = "") -> tf.distribute.Strategy:
+def make_strategy(name: str = "auto", tpu: str = "", worker_timeout: float = 30.0) -> tf.distribute.Strategy:
     """Makes the distribution strategy of a run. Multi-worker strategies must be made before any other TensorFlow use.
 
     Args:
@@ -19,6 +26,7 @@ def make_strategy(name: str = "auto", tpu: str = "") -> tf.distribute.Strategy:
         ``multi_worker_mirrored`` (the workers that the environment variable TF_CONFIG lists); ``tpu``; ``auto``
         (workers if TF_CONFIG lists several, mirrored if there are several GPUs, else one device).
       tpu: Name or address of the TPU; empty for the local one.
+      worker_timeout: A worker that sends no sign of life for so long is taken for lost, seconds.
 
     Returns:
       The strategy; for one device TensorFlow's default strategy.
@@ -33,7 +41,7 @@ def make_strategy(name: str = "auto", tpu: str = "") -> tf.distribute.Strategy:
     if name == "mirrored":
         return tf.distribute.MirroredStrategy(_local_devices())
     if name == "multi_worker_mirrored":
-        return _multi_worker_strategy()
+        return _multi_worker_strategy(worker_timeout)
     if name == "tpu":
         return _tpu_strategy(tpu)
     return tf.distribute.get_strategy()
@@ -48,12 +56,20 @@ def worker_index(strategy: tf.distribute.Strategy) -> int:
     return (resolver.task_id or 0) + int(has_chief and resolver.task_type != "chief")
 
 
+def worker_addresses(strategy: tf.distribute.Strategy) -> list[str]:
+    """Returns host and port of all processes that train together, by worker number; of one process alone none."""
+    return list(_tasks(strategy).values())
+
+
 def num_workers(strategy: tf.distribute.Strategy) -> int:
     """Returns how many processes train together."""
-    if not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
-        return 1
-    spec = strategy.cluster_resolver.cluster_spec()
-    return sum(len(spec.job_tasks(job)) for job in spec.jobs if job in ("chief", "worker"))
+    return max(1, len(_tasks(strategy)))
+
+
+def other_workers(strategy: tf.distribute.Strategy) -> dict[str, int]:
+    """Returns TensorFlow's name of every other process -> its worker number."""
+    mine = worker_index(strategy)
+    return {name: number for number, name in enumerate(_tasks(strategy)) if number != mine}
 
 
 def describe(strategy: tf.distribute.Strategy) -> str:
@@ -62,6 +78,19 @@ def describe(strategy: tf.distribute.Strategy) -> str:
     if replicas == 1:
         return f"one device ({'GPU' if tf.config.list_physical_devices('GPU') else 'CPU'})"
     return f"{replicas} replicas" + (f" on {workers} workers" if workers > 1 else "")
+
+
+def _tasks(strategy: tf.distribute.Strategy) -> dict[str, str]:
+    """Returns TensorFlow's name of a process -> its address, the chief first."""
+    if not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
+        return {}
+    spec = strategy.cluster_resolver.cluster_spec()
+    return {
+        f"/job:{job}/replica:0/task:{task}": spec.task_address(job, task)
+        for job in ("chief", "worker")
+        if job in spec.jobs
+        for task in spec.task_indices(job)
+    }
 
 
 def _automatic() -> str:
@@ -99,16 +128,37 @@ def _worker_addresses(config: dict[str, Any]) -> list[str]:
     return [address for job in ("chief", "worker") for address in config["cluster"].get(job, [])]
 
 
-def _multi_worker_strategy() -> tf.distribute.Strategy:
+def _multi_worker_strategy(worker_timeout: float) -> tf.distribute.Strategy:
     addresses = _worker_addresses(_tf_config())
+    _configure_heartbeats(worker_timeout)
     try:
-        return tf.distribute.MultiWorkerMirroredStrategy()
+        strategy = tf.distribute.MultiWorkerMirroredStrategy()
     except (tf.errors.OpError, RuntimeError) as error:
         first_line = str(error).strip().splitlines()[0]
         raise UserError(
             f"The workers {', '.join(addresses)} could not be joined: {first_line}. Start one process for each "
             "address of TF_CONFIG within a few minutes, and check that the ports are free and reachable."
         ) from error
+    if threading.current_thread() is threading.main_thread() and (handler := signal.getsignal(signal.SIGTERM)):
+        # The coordination service has put a handler in its place that only takes a note.
+        signal.signal(signal.SIGTERM, handler)
+    return strategy
+
+
+def _configure_heartbeats(worker_timeout: float) -> None:
+    """Sets how long TensorFlow's workers wait for each other; as the strategy does itself, with other times."""
+    spec = tf.distribute.cluster_resolver.TFConfigClusterResolver().cluster_spec()
+    eager_context.context().configure_coordination_service(
+        service_type="standalone",
+        service_leader=multi_worker_util.coordination_leader(spec),
+        cluster_register_timeout_in_ms=1000 * _JOIN_SECONDS,
+        heartbeat_timeout_in_ms=int(1000 * worker_timeout),
+        coordinated_jobs=[
+            coordination_config_pb2.CoordinatedJob(name=job, num_tasks=spec.num_tasks(job))
+            for job in ("chief", "worker")
+            if job in spec.jobs
+        ],
+    )
 
 
 def _tpu_strategy(tpu: str) -> tf.distribute.Strategy:

@@ -145,15 +145,53 @@ def test_an_evaluation_that_was_cut_off_is_made_up_for(finished, tmp_path):
     assert [path.name for path in kept] == [path.name for path in expected]
 
 
-def test_another_number_of_replicas_is_pointed_out(finished, tmp_path, capsys):
+def test_another_number_of_replicas_must_keep_the_global_batches(finished, tmp_path, capsys):
     run = tmp_path / "run"
     shutil.copytree(finished, run)
     shutil.rmtree(checkpoints.latest(run))
     file = checkpoints.latest(run) / "checkpoint.json"
+    config = (run / "config.json").read_bytes()
     assert '"replicas": 1' in file.read_text()
-    file.write_text(file.read_text().replace('"replicas": 1', '"replicas": 4'))
-    assert trainer.main([f"--output_dir={run}"]) == 0
-    assert "had 4 replicas, now it has 1" in capsys.readouterr().err
+    # As if it had run on two replicas with half of its batch_size each.
+    text = file.read_text().replace('"replicas": 1', '"replicas": 2')
+    file.write_text(text.replace('"batch_size": 400', '"batch_size": 200'))
+    assert trainer.main([f"--output_dir={run}", "--hparams=batch_size=200"]) == 2
+    error = capsys.readouterr().err
+    assert "400 tokens (2 replicas x batch_size 200 x 1 accumulated); now they would have 200 tokens" in error
+    assert '--hparams="batch_size=200,gradient_accumulation_steps=2"' in error
+    assert (run / "config.json").read_bytes() == config
+    assert trainer.main([f"--output_dir={run}", "--hparams=batch_size=200,gradient_accumulation_steps=2"]) == 0
+    assert "had 2 replicas, now 1: the global batches are the same" in capsys.readouterr().err
+    for expected, found in zip(records(finished), records(run), strict=True):
+        assert found["target_tokens_per_step" if found["kind"] == "train" else "step"] == pytest.approx(
+            expected["target_tokens_per_step" if found["kind"] == "train" else "step"]
+        )
+
+
+def test_too_many_skipped_steps_stop_with_a_report(data_dir, toy_corpus, tmp_path, capsys):
+    """The stop comes at once, not with the next line of the log, and says what was in the batch."""
+    run = tmp_path / "run"
+    wild = HPARAMS.replace("learning_rate_constant=0.5", "learning_rate_constant=1e30")
+    more = {"hparams": wild, "max_skipped_steps": 4, "log_step_count_steps": 500, "local_eval_frequency": 500,
+            "train_steps": 500}  # fmt: skip
+    assert in_process(data_dir, run, **more) == 2
+    error = capsys.readouterr().err.strip().splitlines()[-1]
+    report = json.loads((run / "skipped_steps.json").read_text())
+    first, last = report["first_step"], report["last_step"]
+    assert 4 <= last - first + 1 < 8
+    assert last <= 12
+    assert f"steps in a row, {first} to {last}, were not finite" in error
+    batch = report["batches"][1]
+    assert [b["step"] for b in report["batches"]] == [first, last]
+    assert len(batch["examples"]) == len(batch["source_lengths"]) == len(batch["target_lengths"])
+    train = dict(toy_corpus.train)
+    for pair in batch["pairs"]:
+        assert train[pair["source"]] == pair["target"]
+    assert f"{len(batch['examples'])} pairs (examples {batch['examples'][0]}" in error
+    again = report["last_step_computed_again"]
+    assert again["gradients_not_finite"]
+    assert next(iter(again["gradients_not_finite"])) in error
+    assert checkpoints.list_checkpoints(run) == []
 
 
 def test_sigterm_saves_and_the_next_call_goes_on(data_dir, finished, tmp_path):

@@ -2,6 +2,7 @@
 
 import io
 import json
+import resource
 
 import numpy as np
 import pytest
@@ -31,6 +32,22 @@ def test_records_are_cut_to_the_restored_step(tmp_path):
     assert again.has_evaluation(20)
     assert not again.has_evaluation(10)
     assert [json.loads(line)["step"] for line in path.read_text().splitlines()] == [10, 20, 20]
+
+
+def test_a_full_disk_keeps_the_records_that_were_there(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    records = Records(path, 0)
+    records.append({"kind": "train", "step": 1})
+    before = path.read_bytes()
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) + 10, limits[1]))  # half a line finds room
+    try:
+        with pytest.raises(UserError, match=r"Cannot write .*metrics.jsonl: .*same command again"):
+            records.append({"kind": "train", "step": 2})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert path.read_bytes() == before
+    assert [record["step"] for record in records.all] == [1]
 
 
 def test_a_worker_that_is_not_the_chief_writes_nothing(tmp_path):

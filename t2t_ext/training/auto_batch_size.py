@@ -1,0 +1,261 @@
+"""``batch_size=auto``: finds the largest batch whose training step fits the device, in a child process.
+
+The child (``t2t_ext.training.batch_size_probe``) makes real steps on the largest batches of the plan for one size
+after the other: doubled while they fit, then bisected. Where a child runs out of memory, is killed for it, or takes
+more than it may, the size does not fit. The trainer's own process has touched no device by then. Imports no TensorFlow.
+"""
+
+import collections
+import contextlib
+import dataclasses
+import json
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from t2t_ext.errors import UserError
+from t2t_ext.hyperparameters import AUTO_BATCH_SIZE
+from t2t_ext.training import available_memory, setup_run
+from t2t_ext.training.config import TrainConfig, TrainingSettings
+
+# Of the memory available when probing begins; the rest is for evaluations, fragmentation and other programs.
+HOST_SHARE = 0.8
+# Of the size that fits a GPU: its allocator fragments with changing shapes, and evaluations have buffers of their own.
+DEVICE_SHARE = 0.9
+FIRST_SIZE = 1024  # tokens
+SMALLEST_SIZE = 64
+_LOOK_SECONDS = 0.05
+_MEMORY_WORDS = (
+    "bad_alloc",
+    "out of memory",
+    "out_of_memory",
+    "resourceexhausted",
+    "resource_exhausted",
+    "memoryerror",
+)
+_MODULE = "t2t_ext.training.batch_size_probe"
+
+Say = Callable[[str], None]
+
+
+def fill_in(config: TrainConfig, run: setup_run.ResolvedRun, say: Say) -> setup_run.ResolvedRun:
+    """Puts a number for ``batch_size=auto``; a run that has one already is returned as it is.
+
+    Args:
+      config: What was asked for; the child resolves it again.
+      run: What it was resolved to.
+      say: Told how probing goes.
+
+    Returns:
+      The run, with the number in its hparams and how it was found in its origins.
+
+    Raises:
+      UserError: Several machines or a TPU take part, or not even the smallest batch fits.
+    """
+    if run.hparams.batch_size != AUTO_BATCH_SIZE:
+        return run
+    _check_one_machine(run.settings)
+    available = available_memory.available_bytes()
+    with contextlib.ExitStack() as stack:
+        prober = Prober(config, available and int(available * HOST_SHARE), say)
+        stack.callback(prober.close)
+        say("batch_size=auto: probing what fits, in a process of its own")
+        size = largest_that_fits(prober.fits, lambda: prober.most)
+        if size is None:
+            raise UserError(
+                f"batch_size=auto: not even {SMALLEST_SIZE} tokens fit ({prober.last_failure}). Use a smaller model, a "
+                "smaller max_length, or a device with more memory."
+            )
+        found = prober.results[size]
+    if found["device"] == "GPU":
+        size = max(SMALLEST_SIZE, int(size * DEVICE_SHARE) // SMALLEST_SIZE * SMALLEST_SIZE)
+    room = f" of {available / 1e9:.1f} GB available" if available and found["device"] == "CPU" else ""
+    origin = f"auto: probed, largest batch takes {found['peak'] / 1e9:.1f} GB{room} on the {found['device']}"
+    say(f"batch_size=auto: {size:,} ({run.hparams.batch_tokens} tokens a replica); {origin.removeprefix('auto: ')}")
+    hparams = run.hparams.replace(batch_size=size)
+    stored = run.config.replace(hparams=hparams.to_dict(), origins={**run.config.origins, "batch_size": origin})
+    return dataclasses.replace(run, config=stored, hparams=hparams)
+
+
+def largest_that_fits(fits: Callable[[int], bool], most: Callable[[], int]) -> int | None:
+    """Searches the largest size that fits, to within an eighth.
+
+    Args:
+      fits: Says whether a size fits; what is larger than one that does not does not fit either.
+      most: The largest size that makes sense; asked after the first trial.
+
+    Returns:
+      A multiple of ``SMALLEST_SIZE`` tokens (or ``most``), None if none fits.
+    """
+    good, bad, size = None, None, FIRST_SIZE
+    while bad is None:
+        if not fits(size):
+            bad = size
+        else:
+            good = size
+            if size >= most():
+                return good
+            size = min(2 * size, most())
+    while good is None:
+        size = bad // 2
+        if size < SMALLEST_SIZE:
+            return None
+        good, bad = (size, bad) if fits(size) else (None, size)
+    while bad - good > max(SMALLEST_SIZE, good // 8):
+        size = max((good + bad) // 2 // SMALLEST_SIZE * SMALLEST_SIZE, good + SMALLEST_SIZE)
+        good, bad = (size, bad) if fits(size) else (good, size)
+    return good
+
+
+class Prober:
+    """Asks children whether sizes fit; a new child is started where the one before has ended.
+
+    Attributes:
+      most: Tokens of the whole training data, in a replica's share; known after the first trial.
+      results: Size -> what the child told about it, for those that fit.
+      last_failure: Why the last size that did not fit did not.
+    """
+
+    def __init__(self, config: TrainConfig, limit: int | None, say: Say) -> None:
+        """Starts nothing yet.
+
+        Args:
+          config: The run to probe for.
+          limit: Bytes that the child's resident set may take; None: no limit is known.
+          say: Told of every trial.
+        """
+        self.most = FIRST_SIZE
+        self.results: dict[int, dict[str, Any]] = {}
+        self.last_failure = ""
+        self._config = config
+        self._limit = limit
+        self._say = say
+        self._child: _Child | None = None
+
+    def fits(self, size: int) -> bool:
+        """Tries a size.
+
+        Raises:
+          UserError: Something else is wrong with the run.
+        """
+        if self._child is None:
+            self._child = _Child(self._config, self._limit)
+        answer = self._child.ask(size)
+        if "failure" in answer:
+            self.close()
+            self.last_failure = answer["failure"]
+            self._say(f"batch_size=auto: {size:,} tokens do not fit: {answer['failure']}")
+            return False
+        self.most = answer["most"]
+        self.results[size] = answer
+        self._say(
+            f"batch_size=auto: {size:,} tokens fit: peak {answer['peak'] / 1e9:.2f} GB on the {answer['device']}, "
+            f"largest batch {answer['shape']}, {answer['seconds']:.1f} s a step"
+        )
+        return True
+
+    def close(self) -> None:
+        """Ends the child, if there is one."""
+        if self._child is not None:
+            self._child.close()
+            self._child = None
+
+
+class _Child:
+    """One child process and its answers."""
+
+    def __init__(self, config: TrainConfig, limit: int | None) -> None:
+        self._limit = limit
+        self._errors: collections.deque[str] = collections.deque(maxlen=40)  # last lines
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", "-m", _MODULE],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=environment,
+            text=True,
+        )
+        self._lines: queue.Queue[str] = queue.Queue()
+        self._readers = [threading.Thread(target=read, daemon=True) for read in (self._read, self._read_errors)]
+        for reader in self._readers:
+            reader.start()
+        request = {**dataclasses.asdict(config), "problem_options": dict(config.problem_options or {})}
+        self._send(request | {"parent": os.getpid()})
+
+    def ask(self, size: int) -> dict[str, Any]:
+        """Returns the child's answer about a size; ``{"failure": why}`` if it does not fit.
+
+        Raises:
+          UserError: The child reported one.
+          RuntimeError: It failed for another reason than memory.
+        """
+        self._send(size)
+        while True:
+            try:
+                line = self._lines.get(timeout=_LOOK_SECONDS)
+            except queue.Empty:
+                resident, _ = available_memory.resident_bytes(self._process.pid)
+                if self._limit and resident > self._limit:
+                    return {"failure": f"it takes more than {self._limit / 1e9:.1f} GB"}
+                continue
+            answer = json.loads(line) if line else self._ended()
+            if "user_error" in answer:
+                raise UserError(answer["user_error"])
+            if answer.get("device") == "CPU" and self._limit and answer["peak"] > self._limit:
+                return {"failure": f"it takes {answer['peak'] / 1e9:.1f} GB, more than {self._limit / 1e9:.1f} GB"}
+            return answer
+
+    def close(self) -> None:
+        """Ends the process and waits for it."""
+        self._process.kill()
+        self._process.wait()
+        for reader in self._readers:
+            reader.join()
+        with contextlib.suppress(OSError):  # what could not be sent any more
+            self._process.stdin.close()
+        self._process.stdout.close()
+        self._process.stderr.close()
+
+    def _send(self, message: Any) -> None:
+        with contextlib.suppress(BrokenPipeError):  # how it ended is found when it is asked
+            self._process.stdin.write(json.dumps(message) + "\n")
+            self._process.stdin.flush()
+
+    def _read(self) -> None:
+        for line in self._process.stdout:
+            self._lines.put(line)
+        self._lines.put("")
+
+    def _read_errors(self) -> None:
+        self._errors.extend(self._process.stderr)
+
+    def _ended(self) -> dict[str, Any]:
+        """Says why the process ended: for memory, or raises."""
+        status = self._process.wait()
+        for reader in self._readers:
+            reader.join()
+        text = "".join(self._errors)
+        if status == -signal.SIGKILL:
+            return {"failure": "the system killed the process, which took too much memory"}
+        if status and any(word in text.lower() for word in _MEMORY_WORDS):
+            return {"failure": "the device ran out of memory"}
+        raise RuntimeError(f"Probing the batch size ended with status {status}:\n{text}")
+
+
+def _check_one_machine(settings: TrainingSettings) -> None:
+    several = settings.distribution in ("tpu", "multi_worker_mirrored")
+    if settings.distribution == "auto" and os.environ.get("TF_CONFIG"):
+        with contextlib.suppress(ValueError, AttributeError):
+            cluster = json.loads(os.environ["TF_CONFIG"]).get("cluster", {})
+            several = sum(len(cluster.get(job, [])) for job in ("chief", "worker")) > 1
+    if several:
+        raise UserError(
+            "batch_size=auto probes the devices of one machine; it cannot be used with a TPU or with several workers, "
+            "which must all have the same batches. Give a number (probe on one worker with --distribution=mirrored)."
+        )

@@ -1,0 +1,128 @@
+"""The child process of ``batch_size=auto``: makes training steps with the batch sizes that it is told.
+
+It reads lines of JSON: first a ``TrainConfig`` (and the parent's process id), then one batch size a line. To each size
+it answers with one line: ``peak`` (bytes), ``device``, ``shape`` and ``seconds`` (of its largest batch), ``most`` (the
+largest size that makes sense); ``{"failure": why}`` if memory ran out, and ``{"user_error": text}``.
+"""
+
+import ctypes
+import dataclasses
+import json
+import os
+import signal
+import sys
+import time
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from t2t_ext.data import batching
+from t2t_ext.data.generated import GeneratedData
+from t2t_ext.errors import UserError
+from t2t_ext.training import available_memory, setup_run, strategies
+from t2t_ext.training.config import TrainConfig
+from t2t_ext.training.session import Session
+
+_ANY_SIZE = 1 << 20  # tokens; only until the first size is told
+_PR_SET_PDEATHSIG = 1
+
+
+class Probe:
+    """Makes steps with batches of any size on a fresh model."""
+
+    def __init__(self, config: TrainConfig) -> None:
+        """Makes the model and reads the data; nothing is written.
+
+        Raises:
+          UserError: The run cannot be made.
+        """
+        run = setup_run.resolve(config)
+        if run.settings.deterministic:
+            tf.config.experimental.enable_op_determinism()
+        self._hparams = run.hparams.replace(batch_size=_ANY_SIZE)
+        run = dataclasses.replace(run, hparams=self._hparams)
+        strategy = strategies.make_strategy(run.settings.distribution)
+        generated = GeneratedData.open(setup_run.make_problem(run), run.config.data_dir)
+        self._session = Session(run, generated, strategy)
+        self._pipeline = self._session.pipeline
+
+    def steps(self, size: int) -> dict[str, Any]:
+        """Makes a step with each of the largest batches for a size.
+
+        Args:
+          size: ``batch_size``, tokens.
+
+        Returns:
+          The answer, as in the module's description.
+        """
+        session = self._session
+        hparams = self._hparams.replace(batch_size=size)
+        session.pipeline = self._pipeline.with_batches_of(hparams)
+        planner = session.pipeline.planner
+        plan = planner.epoch(0)
+        seconds, shape = 0.0, ""
+        for number in largest_batches(plan):
+            session.step = int(number)
+            iterator = session.iterator()
+            began = time.monotonic()
+            session.train_step(iterator)
+            session.read_window()  # waits for the device
+            if time.monotonic() - began > seconds:
+                seconds = time.monotonic() - began
+                shape = batching.describe_shape(plan, number)
+        device, peak = _peak()
+        replicas, accumulated = session.strategy.num_replicas_in_sync, hparams.gradient_accumulation_steps
+        most = -(-planner.total_tokens // (replicas * accumulated))
+        return {"peak": peak, "device": device, "shape": shape, "seconds": seconds, "most": most}
+
+
+def largest_batches(plan: batching.EpochPlan) -> list[int]:
+    """Returns the numbers of the batches that are largest in one way or another.
+
+    Which one takes most memory depends on the model: positions (activations), rows times squared lengths (attention),
+    target positions (logits).
+    """
+    rows, inputs, targets = (
+        np.asarray(field, np.float64) for field in (plan.rows, plan.input_widths, plan.target_widths)
+    )
+    measures = (rows * (inputs + targets), rows * (inputs**2 + targets**2 + inputs * targets), rows * targets)
+    return sorted({int(np.argmax(measure)) for measure in measures})
+
+
+def _peak() -> tuple[str, int]:
+    """Returns the kind of device and the most bytes taken of it so far."""
+    if tf.config.list_logical_devices("GPU"):
+        return "GPU", int(tf.config.experimental.get_memory_info("GPU:0")["peak"])
+    return "CPU", available_memory.resident_bytes(os.getpid())[1]
+
+
+def _end_with_parent(parent: int) -> None:
+    """Has the kernel kill this process when its parent ends, however that happens."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # it has ended already
+        raise SystemExit(1)
+
+
+def main() -> None:
+    """Answers until its input ends."""
+    # What libraries print must not get between the answers.
+    answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    request = json.loads(sys.stdin.readline())
+    _end_with_parent(request.pop("parent"))
+    probe = None
+    for line in sys.stdin:
+        try:
+            probe = probe or Probe(TrainConfig(**request))
+            answer = probe.steps(json.loads(line))
+        except UserError as error:
+            answer = {"user_error": str(error)}
+        except (tf.errors.ResourceExhaustedError, MemoryError) as error:
+            answer = {"failure": str(error).strip().splitlines()[0] if str(error).strip() else "memory ran out"}
+        print(json.dumps(answer), file=answers, flush=True)
+
+
+if __name__ == "__main__":
+    main()

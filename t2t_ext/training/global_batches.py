@@ -1,0 +1,91 @@
+"""Another number of replicas: a run may go on if the global batches stay what they were. Imports no TensorFlow."""
+
+import pathlib
+from collections.abc import Callable
+from typing import Any
+
+from t2t_ext.errors import UserError
+from t2t_ext.persistence import checkpoints
+
+_FACTORS = ("replicas", "batch_size", "gradient_accumulation_steps")
+
+
+def describe(hparams: Any, replicas: int, planner: Any) -> dict[str, Any]:
+    """Returns what is kept with a checkpoint: the factors of the global batch's size, pairs, and a hash of the plan.
+
+    Args:
+      hparams: An ``HParams``.
+      replicas: Replicas of all workers.
+      planner: The run's ``BatchPlanner``.
+    """
+    return {
+        "replicas": replicas,
+        "batch_size": hparams.batch_size,
+        "gradient_accumulation_steps": hparams.gradient_accumulation_steps,
+        "pairs": planner.num_examples,
+        "batches": planner.fingerprint,
+    }
+
+
+def check(path: pathlib.Path, now: dict[str, Any], say: Callable[[str], None]) -> None:
+    """Checks that a run would go on with the batches that it would have had.
+
+    Args:
+      path: The checkpoint to go on from.
+      now: What ``describe`` says now.
+      say: Told about changes that do no harm.
+
+    Raises:
+      UserError: The global batches would be others; says what gives the same ones.
+    """
+    info = checkpoints.read_info(path)
+    before = info.metadata
+    if not all(name in before for name in _FACTORS):
+        return
+    if _tokens(before) != _tokens(now):
+        raise UserError(
+            f"Up to step {info.step} this run had global batches of {_product(before)}; now they would have "
+            f"{_product(now)}, and the run would learn something else. {_advice(before, now)} Or start a new run with "
+            f"--warm_start_from={path}."
+        )
+    if before["pairs"] != now["pairs"]:
+        raise UserError(
+            f"Up to step {info.step} this run trained on {before['pairs']:,} pairs; now it would train on "
+            f"{now['pairs']:,}, since a pair must fit one replica's batch (batch_size was {before['batch_size']}, now "
+            f"{now['batch_size']}). Reach the same global batch with gradient_accumulation_steps or another number of "
+            "replicas, at the batch_size that it had."
+        )
+    if before["batches"] != now["batches"]:
+        say(f"WARNING: another version of t2t_ext planned the batches up to step {info.step}: the order is another.")
+    if before["replicas"] != now["replicas"]:
+        say(
+            f"up to step {info.step} this run had {before['replicas']} replicas, now {now['replicas']}: the global "
+            f"batches are the same ({_product(now)}), the dropout masks are others."
+        )
+
+
+def _tokens(factors: dict[str, Any]) -> int:
+    return factors["replicas"] * factors["batch_size"] * factors["gradient_accumulation_steps"]
+
+
+def _product(factors: dict[str, Any]) -> str:
+    return (
+        f"{_tokens(factors):,} tokens ({factors['replicas']} replicas x batch_size {factors['batch_size']} x "
+        f"{factors['gradient_accumulation_steps']} accumulated)"
+    )
+
+
+def _advice(before: dict[str, Any], now: dict[str, Any]) -> str:
+    """Says which hparams keep the global batch: the old slices in another number, or slices of another size."""
+    wanted, replicas = _tokens(before), now["replicas"]
+    ways = []
+    for size in dict.fromkeys((before["batch_size"], now["batch_size"])):
+        if wanted % (replicas * size) == 0:
+            ways.append(f"batch_size={size},gradient_accumulation_steps={wanted // (replicas * size)}")
+    for accumulated in dict.fromkeys((before["gradient_accumulation_steps"], now["gradient_accumulation_steps"])):
+        if wanted % (replicas * accumulated) == 0:
+            size = wanted // (replicas * accumulated)
+            ways.append(f"batch_size={size},gradient_accumulation_steps={accumulated}")
+    if not ways:
+        return f"Use a number of replicas that divides {wanted:,}."
+    return "These keep them: " + " or ".join(f'--hparams="{way}"' for way in dict.fromkeys(ways)) + "."

@@ -1,0 +1,211 @@
+"""The processes that train together (``MultiWorkerMirroredStrategy``): one step, one end, no waiting for the dead.
+
+A collective operation waits for all workers. TensorFlow breaks it off where a connection breaks, but not where a
+machine is gone without a word, and not while a worker computes alone (the chief's evaluations). So a thread asks the
+other workers' servers for a sign of life, with TensorFlow's own call for it; where one gives none, the collective
+operations are broken off, and a process that is still there a few seconds later is ended.
+"""
+
+import contextlib
+import os
+import sys
+import threading
+import time
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+
+import tensorflow as tf
+from tensorflow.python.eager import context as eager_context
+
+from t2t_ext.errors import UserError
+from t2t_ext.training import strategies
+
+EXIT_STATUS = 75  # EX_TEMPFAIL of sysexits.h: start it again
+PROBE_SECONDS = 1.0
+GRACE_SECONDS = 5.0  # for the main thread to end by itself
+_NAMING_SECONDS = 10.0  # for finding out which worker it was that broke a collective operation
+_LEAVE_SECONDS = 20.0
+# What broken connections and broken-off collective operations raise, here or in the worker that tells us.
+_CONNECTION_ERRORS = (tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.CancelledError)
+_BROKEN_OFF = ("Collective ops is aborted", "recvmsg:", "Socket closed", "Connection reset", "failed to connect")
+
+
+class WorkerLostError(UserError):
+    """Another worker is gone, so this one cannot go on; all have to be started again."""
+
+    exit_status = EXIT_STATUS
+
+
+class Workers:
+    """This process and the others that train with it. With one process, everything here is trivial.
+
+    Attributes:
+      count: How many processes there are.
+      index: This process's number; 0 is the chief.
+    """
+
+    def __init__(self, strategy: tf.distribute.Strategy, timeout: float, going_on: Callable[[], str]) -> None:
+        """Prepares; ``watching`` starts the thread.
+
+        Args:
+          strategy: Where the run computes.
+          timeout: A worker that gave no sign of life for this long is taken for lost, seconds.
+          going_on: Returns where a run that is started again goes on, in words.
+        """
+        self._strategy = strategy
+        self._timeout = timeout
+        self._going_on = going_on
+        self.count = strategies.num_workers(strategy)
+        self.index = strategies.worker_index(strategy)
+        self._peers = strategies.other_workers(strategy)
+        self._done = threading.Event()
+        self._lost = ""
+
+    @property
+    def is_chief(self) -> bool:
+        """Whether this process writes the files."""
+        return self.index == 0
+
+    @contextlib.contextmanager
+    def watching(self) -> Iterator[None]:
+        """Watches the other workers inside the block; at its end waits until all of them are there.
+
+        Raises:
+          WorkerLostError: The block failed because another worker is gone.
+        """
+        if not self._peers:
+            yield
+            return
+        thread = threading.Thread(target=self._watch, name="t2t_ext-workers", daemon=True)
+        thread.start()
+        try:
+            yield
+        except (tf.errors.OpError, RuntimeError) as error:
+            message = self._why(error)
+            if not message:
+                raise
+            raise WorkerLostError(message) from error
+        else:
+            self._leave_together()
+        finally:
+            self._done.set()
+
+    def sum(self, values: Sequence[float]) -> list[float]:
+        """Adds up numbers over all workers; all of them must call it, with as many numbers.
+
+        Returns:
+          The sums, exact for integers below 2^53, the same on every worker.
+        """
+        if not self._peers:
+            return list(values)
+        # Each of a worker's replicas contributes, so each number comes that many times.
+        local = self._strategy.num_replicas_in_sync // self.count
+        return (self._summed(tf.constant(values, tf.float64)).numpy() / local).tolist()
+
+    def any(self, value: bool) -> bool:
+        """Says whether any worker passes True; all of them must call it."""
+        return self.sum([float(value)])[0] > 0
+
+    def of_chief(self, value: float) -> float:
+        """Returns the chief's number to all workers; all of them must call it."""
+        return self.sum([value if self.is_chief else 0.0])[0]
+
+    def check_same(self, settings: str) -> None:
+        """Checks that all workers were started with the same settings.
+
+        Args:
+          settings: All of them, in one text.
+
+        Raises:
+          UserError: They differ; every worker raises it.
+        """
+        mine = zlib.crc32(settings.encode())
+        different = self.sum([float(self.of_chief(mine) != mine and i == self.index) for i in range(self.count)])
+        if any(different):
+            others = ", ".join(f"worker {i} ({self._address(i)})" for i, value in enumerate(different) if value)
+            raise UserError(
+                f"Not all workers were started alike: settings or data of {others} differ from those of the chief, "
+                f"worker 0 ({self._address(0)}). Start all of them with the same flags and the same generated data."
+            )
+
+    @tf.function(autograph=False)
+    def _summed(self, values: tf.Tensor) -> tf.Tensor:
+        def on_replica(values: tf.Tensor) -> tf.Tensor:
+            # The sum goes where its input is: identity puts that on the replica's device.
+            return tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, tf.identity(values))
+
+        return self._strategy.experimental_local_results(self._strategy.run(on_replica, args=(values,)))[0]
+
+    def _address(self, index: int) -> str:
+        return strategies.worker_addresses(self._strategy)[index]
+
+    def _watch(self) -> None:
+        seen = dict.fromkeys(self._peers, time.monotonic())
+        while not self._done.wait(PROBE_SECONDS):
+            for peer in self._peers:
+                trouble = self._probe(peer)
+                if not trouble:
+                    seen[peer] = time.monotonic()
+                elif time.monotonic() - seen[peer] > self._timeout:
+                    self._end(f"{self._describe(peer)} has given no sign of life for {self._timeout:g} s ({trouble})")
+                    return
+
+    def _probe(self, peer: str) -> str:
+        """Asks a worker's server for a sign of life; returns what is wrong, or an empty string."""
+        milliseconds = int(1000 * max(min(5.0, self._timeout / 3), 0.5))
+        try:
+            eager_context.context().check_collective_ops_peer_health(peer, timeout_in_ms=milliseconds)
+        except tf.errors.FailedPreconditionError:
+            return "it was started again alone"
+        except tf.errors.OpError as error:
+            return _first_line(error)
+        return ""
+
+    def _end(self, why: str) -> None:
+        """Breaks off collective operations; ends the process if the main thread does not."""
+        self._lost = why
+        with contextlib.suppress(tf.errors.OpError):
+            eager_context.context().abort_collective_ops(tf.errors.UNAVAILABLE, why)
+        if self._done.wait(GRACE_SECONDS):
+            return
+        sys.stdout.flush()
+        print(f"error: {self._message(why)}", file=sys.stderr, flush=True)
+        # Whatever the main thread does: all files are complete or not there at any moment.
+        os._exit(EXIT_STATUS)
+
+    def _why(self, error: Exception) -> str:
+        """Returns what to tell the user about an error of TensorFlow's; empty if no other worker caused it."""
+        text = str(error)
+        broken_off = isinstance(error, _CONNECTION_ERRORS) or any(words in text for words in _BROKEN_OFF)
+        deadline = time.monotonic() + (_NAMING_SECONDS if broken_off else 0.0)
+        while not self._lost:
+            for peer in self._peers:
+                # Twice: a server that is busy may miss one.
+                if self._probe(peer) and (trouble := self._probe(peer)):
+                    return self._message(f"{self._describe(peer)} is gone ({trouble})")
+            if time.monotonic() > deadline:
+                return self._message(f"another worker broke off ({_first_line(error)})") if broken_off else ""
+            time.sleep(0.2)
+        return self._message(self._lost)
+
+    def _describe(self, peer: str) -> str:
+        index = self._peers[peer]
+        return f"Worker {index} ({self._address(index)}{', the chief' if index == 0 else ''})"
+
+    def _message(self, why: str) -> str:
+        return (
+            f"{why}; worker {self.index} stops, too, since all must compute every step. Start all "
+            f"{self.count} workers again with the same commands: training goes on from {self._going_on()}."
+        )
+
+    def _leave_together(self) -> None:
+        """Waits for the others, whose last collective operation may still need this process."""
+        self._done.set()
+        # A worker that is lost now has done its part.
+        with contextlib.suppress(tf.errors.OpError):
+            eager_context.context().wait_at_barrier("t2t_ext/end", int(1000 * _LEAVE_SECONDS))
+
+
+def _first_line(error: BaseException) -> str:
+    text = (str(error).strip() or type(error).__name__).splitlines()[0]
+    return text if len(text) <= 200 else text[:200] + "..."

@@ -1,0 +1,89 @@
+"""Static shapes: one graph for each bucket of lengths, and XLA compiles every one of them to the same mathematics."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from t2t_ext import registry
+from t2t_ext.data.batching import bucket_boundaries
+from t2t_ext.data.example_store import ExampleStore
+from t2t_ext.data.pipeline import TrainPipeline
+from t2t_ext.training.optimizers import make_optimizer
+from t2t_ext.training.schedules import Schedule
+from t2t_ext.training.state import TrainingState
+from t2t_ext.training.step import TrainStep
+
+VOCAB = 40
+NARROW = "hidden_size=16,filter_size=32,num_heads=2,num_hidden_layers=1,batch_shapes=static,learning_rate_constant=0.01"
+
+
+def make_step(hparams, *, jit_compile):
+    """A training step of a fresh model; equal weights at every call."""
+    tf.keras.utils.set_random_seed(7)
+    model = registry.model("transformer")(
+        hparams, source_vocab_size=VOCAB, target_vocab_size=VOCAB, joint_vocabulary=True
+    )
+    model.build()
+    optimizer = make_optimizer(hparams, model.named_variables())
+    return TrainStep(
+        model,
+        optimizer=optimizer,
+        schedule=Schedule(hparams, 1000),
+        state=TrainingState(hparams, model.named_variables(), optimizer),
+        hparams=hparams,
+        strategy=tf.distribute.get_strategy(),
+        random_seed=1,
+        jit_compile=jit_compile,
+    )
+
+
+def store_for(boundaries):
+    """Two pairs in every bucket, the longer side once as long as it may be."""
+    rng = np.random.default_rng(3)
+    sequences = ([], [])
+    shortest = 2
+    for boundary in boundaries:
+        for length in (boundary, shortest):
+            other = rng.integers(2, length + 1)
+            for side, size in zip(sequences, rng.permutation([length, other]), strict=True):
+                side.append([*rng.integers(11, VOCAB, size - 1), 1])
+        shortest = boundary + 1
+    return ExampleStore.from_sequences(*sequences)
+
+
+def assert_every_bucket_compiles(hparams, boundaries):
+    pipeline = TrainPipeline(store_for(boundaries), hparams, seed=5)
+    assert pipeline.batches_per_epoch == len(boundaries)
+    plain, compiled = (make_step(hparams, jit_compile=jit) for jit in (False, True))
+    widths = set()
+    epochs = 2
+    batches = iter(pipeline.dataset(0))
+    for _ in range(epochs * len(boundaries)):
+        batch = next(batches)
+        widths.add(batch["inputs"].shape[1])
+        expected, found = plain.run(batch), compiled.run(batch)
+        # Dropout draws the same masks, compiled or not.
+        np.testing.assert_allclose(found["loss"], expected["loss"], rtol=1e-5, err_msg=f"width {max(widths)}")
+        np.testing.assert_allclose(found["gradient_norm"], expected["gradient_norm"], rtol=1e-4)
+    assert widths == set(boundaries)
+    assert plain.traces == compiled.traces == len(boundaries)
+
+
+@pytest.mark.parametrize("more", ["", ",gradient_accumulation_steps=2,clip_grad_norm=0.1"])
+def test_three_buckets_compile(more):
+    hparams = registry.hparams("transformer_base").override(
+        f"{NARROW},batch_size=128,max_length=18,min_length_bucket=8,length_bucket_step=1.5{more}"
+    )
+    boundaries = bucket_boundaries(hparams)
+    assert boundaries == [8, 12, 18]
+    assert_every_bucket_compiles(hparams, boundaries)
+
+
+@pytest.mark.slow
+def test_all_buckets_of_transformer_base_compile():
+    """The lengths that transformer_base has for TPUs, up to 256 tokens, in batches of 4,096 tokens."""
+    hparams = registry.hparams("transformer_base").override(NARROW)
+    boundaries = bucket_boundaries(hparams)
+    assert len(boundaries) > 30
+    assert boundaries[-1] == 256
+    assert_every_bucket_compiles(hparams, boundaries)

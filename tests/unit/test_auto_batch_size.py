@@ -1,0 +1,163 @@
+"""``batch_size=auto``: the search, where it makes no sense, what is stored and resumed; out of memory in words."""
+
+import contextlib
+import os
+
+import pytest
+import tensorflow as tf
+
+from t2t_ext import registry
+from t2t_ext.data.generate import generate
+from t2t_ext.data.generated import GeneratedData
+from t2t_ext.errors import UserError
+from t2t_ext.hyperparameters import HParams
+from t2t_ext.persistence.run_directory import RunDirectory
+from t2t_ext.training import auto_batch_size, available_memory, out_of_memory, setup_run
+from t2t_ext.training.config import TrainConfig
+
+
+@pytest.fixture(scope="module")
+def data(toy_corpus, tmp_path_factory):
+    directory = tmp_path_factory.mktemp("data")
+    names = ("train_source", "train_target", "dev_source", "dev_target")
+    options = {name: str(getattr(toy_corpus, name)) for name in names}
+    problem = registry.problem("translate_parallel_text", **options)
+    generate(problem, directory, directory, vocab_size=340, num_processes=1, progress=False, say=lambda text: None)
+    return directory
+
+
+def config_of(data, run, **more):
+    given = {
+        "problem": "translate_parallel_text",
+        "model": "transformer",
+        "hparams_set": "transformer_test",
+        "hparams": "batch_size=auto,num_hidden_layers=1",
+        "data_dir": str(data),
+        "train_steps": 3,
+        "eval_bleu_sentences": -1,
+        "best_checkpoint_metric": "loss",
+        **more,
+    }
+    return TrainConfig(output_dir=str(run), **given)
+
+
+@pytest.mark.parametrize("limit", [1, 64, 100, 700, 1024, 1025, 5000, 60_000])
+def test_search_finds_the_largest_within_an_eighth(limit):
+    tried = []
+
+    def fits(size):
+        tried.append(size)
+        return size <= limit
+
+    found = auto_batch_size.largest_that_fits(fits, lambda: 1 << 20)
+    if limit < auto_batch_size.SMALLEST_SIZE:
+        assert found is None
+    else:
+        assert limit / 1.125 - auto_batch_size.SMALLEST_SIZE <= found <= limit
+    assert len(tried) == len(set(tried)) <= 12
+
+
+def test_search_ends_at_the_whole_data():
+    assert auto_batch_size.largest_that_fits(lambda size: True, lambda: 3000) == 3000
+    assert auto_batch_size.largest_that_fits(lambda size: True, lambda: 10) == auto_batch_size.FIRST_SIZE
+
+
+@pytest.mark.parametrize("distribution", ["tpu", "multi_worker_mirrored"])
+def test_several_machines_are_refused(data, tmp_path, distribution):
+    config = config_of(data, tmp_path / "run", distribution=distribution)
+    with pytest.raises(UserError, match=r"batch_size=auto probes the devices of one machine.*Give a number"):
+        auto_batch_size.fill_in(config, setup_run.resolve(config), print)
+
+
+def test_workers_of_the_environment_are_refused(data, tmp_path, monkeypatch):
+    monkeypatch.setenv("TF_CONFIG", '{"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 0}}')
+    config = config_of(data, tmp_path / "run")
+    with pytest.raises(UserError, match="several workers"):
+        auto_batch_size.fill_in(config, setup_run.resolve(config), print)
+
+
+def children():
+    return {int(name) for name in os.listdir("/proc") if name.isdigit() and _parent(name) == os.getpid()}
+
+
+def _parent(pid):
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/stat") as file:
+        return int(file.read().rsplit(")", 1)[1].split()[1])
+    return 0
+
+
+def test_probed_size_is_stored_and_stays(data, tmp_path, monkeypatch):
+    """With a real child; all of the toy corpus fits."""
+    config, before, said = config_of(data, tmp_path / "run"), children(), []
+    run = auto_batch_size.fill_in(config, setup_run.resolve(config), said.append)
+    assert children() == before
+    size = run.hparams.batch_size
+    assert size >= auto_batch_size.FIRST_SIZE
+    assert run.config.hparams["batch_size"] == size
+    assert run.config.origins["batch_size"].startswith("auto: probed")
+    assert any("tokens fit: peak" in line for line in said)
+    setup_run.open_run(run, GeneratedData.open(setup_run.make_problem(run), data))
+    assert RunDirectory.open(tmp_path / "run").hparams().batch_size == size
+
+    monkeypatch.setattr(auto_batch_size, "Prober", None)  # a resumed run does not probe
+    again = auto_batch_size.fill_in(config, setup_run.resolve(config), said.append)
+    assert again.hparams.batch_size == size
+    assert again.config.origins["batch_size"].startswith("auto: probed")
+
+
+def test_too_little_memory_is_an_error_and_leaves_nothing(data, tmp_path, monkeypatch):
+    config, before = config_of(data, tmp_path / "run"), children()
+    monkeypatch.setattr(available_memory, "available_bytes", lambda: 50_000_000)
+    monkeypatch.setattr(auto_batch_size, "FIRST_SIZE", auto_batch_size.SMALLEST_SIZE)
+    with pytest.raises(UserError, match=r"not even 64 tokens fit \(it takes more than 0.0 GB\).*smaller model"):
+        auto_batch_size.fill_in(config, setup_run.resolve(config), print)
+    assert children() == before
+    assert not (tmp_path / "run").exists()
+
+
+def test_auto_for_a_run_with_a_number_is_refused(data, tmp_path):
+    config = config_of(data, tmp_path / "run", hparams="batch_size=512,num_hidden_layers=1")
+    run = setup_run.resolve(config)
+    setup_run.open_run(run, GeneratedData.open(setup_run.make_problem(run), data))
+    with pytest.raises(
+        UserError, match=r"batch_size=auto, but the run .* was made with batch_size=512 \(origin: flag\)"
+    ):
+        setup_run.resolve(config_of(data, tmp_path / "run"))
+
+
+@pytest.mark.parametrize("error", [tf.errors.ResourceExhaustedError(None, None, "OOM when allocating"), MemoryError()])
+def test_out_of_memory_names_batch_and_remedies(error):
+    hparams = HParams(batch_size=2048, parallel_slices=2, gradient_accumulation_steps=3)
+    with (
+        pytest.raises(UserError) as raised,
+        out_of_memory.explained("step 7", lambda: "96 rows x 22 + 21 tokens", out_of_memory.advice(hparams)),
+    ):
+        raise error
+    for words in ("step 7", "96 rows x 22 + 21 tokens", "batch_size (now 2048; 1024 with gradient_accumulation_steps=6",
+                  "max_length (now 256", "parallel_slices (now 2"):  # fmt: skip
+        assert words in str(raised.value)
+
+
+def write_groups(root, own, limit, usage):
+    group = root / "memory" / "job"
+    group.mkdir(parents=True)
+    (group / "memory.limit_in_bytes").write_text(str(limit))
+    (group / "memory.usage_in_bytes").write_text(str(usage))
+    (group / "memory.stat").write_text("cache 5\ntotal_inactive_file 1000\n")
+    own.write_text("4:memory:/job\n1:cpu:/\n")
+
+
+def test_available_memory_is_the_control_groups(tmp_path):
+    meminfo, own = tmp_path / "meminfo", tmp_path / "cgroup"
+    meminfo.write_text("MemTotal: 9000 kB\nMemAvailable:    8000 kB\n")
+    own.write_text("0::/\n")
+    assert available_memory.available_bytes(meminfo, tmp_path / "none", own) == 8000 * 1024
+    write_groups(tmp_path / "one", own, 500_000, 200_000)
+    assert available_memory.available_bytes(meminfo, tmp_path / "one", own) == 301_000
+    two = tmp_path / "two"
+    (two / "a" / "b").mkdir(parents=True)
+    (two / "a" / "b" / "memory.max").write_text("max\n")
+    (two / "a" / "memory.max").write_text("700000\n")
+    (two / "a" / "memory.current").write_text("100000\n")
+    own.write_text("0::/a/b\n")
+    assert available_memory.available_bytes(meminfo, two, own) == 600_000

@@ -1,0 +1,55 @@
+"""Going on with another number of replicas: only where the global batches stay what they were."""
+
+import pytest
+
+from t2t_ext.errors import UserError
+from t2t_ext.persistence import checkpoints
+from t2t_ext.training import global_batches
+
+BEFORE = {"replicas": 4, "batch_size": 1024, "gradient_accumulation_steps": 1, "pairs": 100, "batches": "abc"}
+
+
+@pytest.fixture
+def path(tmp_path):
+    return checkpoints.save_checkpoint(tmp_path, 7, {"a": 1.0}, metadata=BEFORE)
+
+
+@pytest.mark.parametrize(
+    "now",
+    [
+        {"replicas": 2, "gradient_accumulation_steps": 2},
+        {"replicas": 2, "batch_size": 2048},
+        {"replicas": 8, "batch_size": 512},
+    ],
+)
+def test_equal_products_go_on(path, now):
+    said = []
+    global_batches.check(path, {**BEFORE, **now}, said.append)
+    assert len(said) == 1
+    assert f"had 4 replicas, now {now['replicas']}: the global batches are the same (4,096 tokens" in said[0]
+
+
+def test_nothing_is_said_where_nothing_changed(path):
+    global_batches.check(path, BEFORE, pytest.fail)
+
+
+@pytest.mark.parametrize(
+    ("now", "message"),
+    [
+        ({"replicas": 2}, r"now they would have 2,048 tokens \(2 replicas x batch_size 1024 x 1 accumulated\)"),
+        ({"replicas": 2}, '--hparams="batch_size=1024,gradient_accumulation_steps=2"'),
+        ({"replicas": 2}, '--hparams="batch_size=2048,gradient_accumulation_steps=1"'),
+        ({"replicas": 3}, "Use a number of replicas that divides 4,096"),
+        ({"replicas": 2}, "--warm_start_from="),
+        ({"replicas": 8, "batch_size": 512, "pairs": 90}, "trained on 100 pairs; now it would train on 90"),
+    ],
+)
+def test_other_batches_are_refused(path, now, message):
+    with pytest.raises(UserError, match=message):
+        global_batches.check(path, {**BEFORE, **now}, pytest.fail)
+
+
+def test_another_plan_of_the_same_batches_is_pointed_out(path):
+    said = []
+    global_batches.check(path, {**BEFORE, "batches": "abd"}, said.append)
+    assert "the order is another" in said[0]

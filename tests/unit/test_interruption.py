@@ -1,0 +1,65 @@
+"""Signals: all workers stop after the same step, and asking each other is rare."""
+
+import pytest
+
+from t2t_ext.training import interruption
+from t2t_ext.training.interruption import Agreement, SignalWatch
+
+
+class Cluster:
+    """Workers in step: what each says in a round is summed when the last has spoken."""
+
+    def __init__(self, count):
+        self.count, self.rounds = count, []
+
+    def agree(self, agreements, step):
+        due = [step >= agreement._next for agreement in agreements]
+        assert len(set(due)) == 1, "the workers disagree about when to ask each other"
+        if not due[0]:
+            return [agreement.stop_reason(step) for agreement in agreements]
+        said = []
+        for agreement in agreements:
+            agreement._workers.sum = lambda values: said.append(values) or [0, 1]
+            state = agreement._last, agreement._next, agreement._time
+            agreement.stop_reason(step)
+            agreement._last, agreement._next, agreement._time = state
+        total = [sum(column) for column in zip(*said, strict=True)]
+        self.rounds.append(step)
+        for agreement in agreements:
+            agreement._workers.sum = lambda values: total
+        return [agreement.stop_reason(step) for agreement in agreements]
+
+
+class Worker:
+    def __init__(self, count, index):
+        self.count, self.is_chief = count, index == 0
+
+
+@pytest.mark.parametrize("hit", [0, 1])
+def test_all_workers_stop_after_the_same_step(hit, monkeypatch):
+    clock = [0.0]
+    monkeypatch.setattr(interruption.time, "monotonic", lambda: clock[0])
+    watches = [SignalWatch(), SignalWatch()]
+    agreements = [Agreement(Worker(2, i), watches[i], 1000, 0) for i in range(2)]
+    cluster = Cluster(2)
+    stopped = None
+    for step in range(1, 1000):
+        clock[0] += 0.1
+        if step == 200:
+            watches[hit].received = "SIGINT"
+        reasons = cluster.agree(agreements, step)
+        if any(reasons):
+            stopped = step
+            break
+    assert 200 <= stopped <= 212
+    assert reasons[hit] == "SIGINT"
+    assert reasons[1 - hit] == "SIGTERM"
+    assert len(cluster.rounds) < 30  # not at every step
+
+
+def test_one_process_asks_nobody():
+    watch = SignalWatch()
+    agreement = Agreement(Worker(1, 0), watch, 10, 0)
+    assert agreement.stop_reason(1) == ""
+    watch.received = "SIGTERM"
+    assert agreement.stop_reason(2) == "SIGTERM"
