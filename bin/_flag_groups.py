@@ -166,7 +166,7 @@ def add_training_flags(parser: FlagParser) -> None:
         metavar="N",
     )
     add_flag(
-        group, "preempted_exit_code", 143, "Exit status after SIGTERM, for a scheduler.", kind=at_least(0), metavar="N"
+        group, "preempted_exit_code", 143, "Exit status after SIGTERM, for a scheduler.", kind=at_least(1), metavar="N"
     )
     _add_evaluation_flags(parser)
     add_decode_flags(parser)

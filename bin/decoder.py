@@ -21,6 +21,7 @@ from t2t_ext.bin._text_lines import STANDARD, one_line
 from t2t_ext.errors import UserError
 
 _MODES = ("decode_from_file", "split", "score_file", "decode_interactive")
+_INPUTS = ("decode_from_file", "score_file", "prefix_file", "constraints_file", "decode_reference")
 _EXAMPLES = """\
   t2t_ext-decoder --output_dir=RUN --decode_from_file=in.txt --decode_to_file=out.txt --decode_reference=ref.txt
   t2t_ext-decoder --output_dir=RUN --split=test --checkpoint_path=averaged
@@ -154,14 +155,26 @@ def _mode(flags: argparse.Namespace) -> str:
         from t2t_ext.evaluation import scores
 
         scores.check_tokenizer(flags.tokenize)
-    for path in filter(None, (flags.decode_to_file, flags.nbest_file, flags.alignment_file)):
-        _text_lines.check_output(path)
+    _check_files(flags)
     if flags.alignment_file == STANDARD:
         raise UserError("--alignment_file=-: standard output is for translations and scores; give the name of a file.")
     for name in ("alignment_layer", "alignment_heads"):
         if name in flags.given and not flags.alignment_file:
             raise UserError(f"--{name} says how alignments are read; where to write them is --alignment_file=FILE.")
     return mode
+
+
+def _check_files(flags: argparse.Namespace) -> None:
+    """Checks that outputs can be written, none over another, and that standard input is read once."""
+    outputs = [path for path in (flags.decode_to_file, flags.nbest_file, flags.alignment_file) if path]
+    for path in outputs:
+        _text_lines.check_output(path)
+    twice = [path for path in outputs if outputs.count(path) > 1]
+    if twice:
+        raise UserError(f"{twice[0]} is given for two outputs: give each of them a file of its own.")
+    inputs = [f"--{name}" for name in _INPUTS if getattr(flags, name) == STANDARD]
+    if len(inputs) > 1:
+        raise UserError(f"{' and '.join(inputs)} cannot both be standard input: give files for all but one.")
 
 
 class _Run:

@@ -49,6 +49,9 @@ LEARNING_RATE_FACTORS = (
 )
 
 AUTO_BATCH_SIZE = -1  # batch_size=auto, until the trainer has probed what fits
+# What keeps lengths in tokens far from the largest int32.
+_MOST_TOKENS = 100_000
+_MOST_PER_TOKEN = 1000
 _SAMPLING_FIELDS = ("sampling_temp", "sampling_keep_top_k", "sampling_keep_top_p", "sampling_seed")
 
 
@@ -299,7 +302,7 @@ class DecodeHParams(StrictParams):
     _replaced: ClassVar[Mapping[str, str]] = _replaced_hparams.DECODE_HPARAMS
 
     beam_size: int = hparam(4, "Hypotheses kept per sentence; 1 = greedy.", minimum=1)
-    alpha: float = hparam(0.6, "Exponent of the length penalty; 0 = none.", minimum=0)
+    alpha: float = hparam(0.6, "Exponent of the length penalty; 0 = none.", minimum=0, maximum=10)
     length_penalty: str = hparam(
         "gnmt",
         "What a hypothesis's log-probability is divided by: ((5+length)/6)^alpha (gnmt, as T2T) or "
@@ -313,10 +316,14 @@ class DecodeHParams(StrictParams):
         "extra_length (extra, as T2T).",
         choices=("ratio", "extra"),
     )
-    max_length_ratio: float = hparam(1.5, "See length_limit.", unit="tokens per source token", minimum=0)
-    max_length_offset: int = hparam(20, "See length_limit.", unit="tokens", minimum=1)
-    extra_length: int = hparam(100, "See length_limit.", unit="tokens", minimum=0)
-    max_input_length: int = hparam(1024, "Longer lines are cut, counted and reported.", unit="subwords", minimum=1)
+    max_length_ratio: float = hparam(
+        1.5, "See length_limit.", unit="tokens per source token", minimum=0, maximum=_MOST_PER_TOKEN
+    )
+    max_length_offset: int = hparam(20, "See length_limit.", unit="tokens", minimum=1, maximum=_MOST_TOKENS)
+    extra_length: int = hparam(100, "See length_limit.", unit="tokens", minimum=0, maximum=_MOST_TOKENS)
+    max_input_length: int = hparam(
+        1024, "Longer lines are cut, counted and reported.", unit="subwords", minimum=1, maximum=_MOST_TOKENS
+    )
     num_hypotheses: int = hparam(1, "Translations returned per sentence, best first.", minimum=1)
     return_beams: bool = hparam(False, "Return all beam_size translations of a sentence, as T2T does.")
     write_beam_scores: bool = hparam(False, "Write the penalised score beside every translation, as T2T does.")
@@ -325,18 +332,29 @@ class DecodeHParams(StrictParams):
         'Type of the computations; "" = as the model was trained.',
         choices=("", "float32", "mixed_bfloat16", "mixed_float16"),
     )
-    min_length: int = hparam(0, "The fewest tokens of a translation, EOS not counted.", unit="tokens", minimum=0)
+    min_length: int = hparam(
+        0, "The fewest tokens of a translation, EOS not counted.", unit="tokens", minimum=0, maximum=_MOST_TOKENS
+    )
     min_length_ratio: float = hparam(
-        0.0, "The fewest tokens of a translation: this x source.", unit="tokens per source token", minimum=0
+        0.0,
+        "The fewest tokens of a translation: this x source.",
+        unit="tokens per source token",
+        minimum=0,
+        maximum=_MOST_PER_TOKEN,
     )
     no_repeat_ngram_size: int = hparam(
-        0, "No sequence of so many tokens comes twice in a translation; 0 = any may.", unit="tokens", minimum=0
+        0,
+        "No sequence of so many tokens comes twice in a translation; 0 = any may.",
+        unit="tokens",
+        minimum=0,
+        maximum=100,  # the graph grows with it
     )
     coverage_penalty: float = hparam(
         0.0,
         "Factor (beta of Wu et al. 2016) of what is taken off the score of translations that leave source words "
         "without attention; 0 = nothing is.",
         minimum=0,
+        maximum=30,  # what the length limit ended ranks lower by 1e6, and that must stay more than any penalty
     )
     sampling_method: str = hparam(
         "argmax",
@@ -345,7 +363,11 @@ class DecodeHParams(StrictParams):
         choices=("argmax", "random"),
     )
     sampling_temp: float = hparam(
-        1.0, "Temperature of random: less than 1 draws probable tokens more often.", minimum=0, exclusive=True
+        1.0,
+        "Temperature of random: less than 1 draws probable tokens more often.",
+        minimum=0,
+        maximum=1e6,  # forbidden tokens' logits are -1e9: beyond, they would be drawn
+        exclusive=True,
     )
     sampling_keep_top_k: int = hparam(
         -1, "random draws from this many most probable tokens; -1 = from all.", unit="tokens", minimum=-1

@@ -18,6 +18,8 @@ from t2t_ext.decoding.strategies import BeamStrategy, Continuations
 from t2t_ext.decoding.top_k import top_k_tokens
 
 _BLOCK = 128
+# Of two float32 logits that differ the larger one is certain by far; beyond, quotients would be infinite.
+_LEAST_TEMPERATURE = 1e-25
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -59,7 +61,7 @@ def draw(logits: tf.Tensor, numbers: tf.Tensor, truncation: Truncation, banned: 
             ban = np.zeros([vocab_size], np.float32)
             ban[list(banned)] = FORBIDDEN
             logits += ban
-    probabilities = tf.nn.softmax(logits / truncation.temperature)
+    probabilities = tf.nn.softmax(logits / max(truncation.temperature, _LEAST_TEMPERATURE))
     if truncation.keep_top_p < 1.0:
         probabilities = _nucleus(probabilities, truncation.keep_top_p)
     places = _invert(probabilities, numbers)

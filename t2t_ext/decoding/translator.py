@@ -340,6 +340,13 @@ class Translator(GraphTranslator):
                     done += futures[future]
                     if progress is not None:
                         progress(done, total)
+            except (tf.errors.ResourceExhaustedError, MemoryError) as error:
+                pool.shutdown(cancel_futures=True)
+                hparams = self.decode_hparams
+                raise UserError(
+                    f"Memory ran out: choose a smaller batch_size (now {hparams.batch_size}), beam_size "
+                    f"({hparams.beam_size}) or max_input_length ({hparams.max_input_length}) in the decode hparams."
+                ) from error
             except BaseException:
                 pool.shutdown(cancel_futures=True)
                 raise

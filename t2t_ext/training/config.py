@@ -12,6 +12,7 @@ from t2t_ext.errors import UserError, suggest
 EVAL_METRICS = {"loss": True, "nll": True, "perplexity": True, "accuracy": False, "bleu": False}
 
 DEFAULT_RANDOM_SEED = 1
+MOST_WORKER_TIMEOUT = 86400  # seconds
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -69,8 +70,15 @@ class TrainingSettings:
         for name in ("train_steps", "local_eval_frequency", "log_step_count_steps", "max_skipped_steps"):
             if getattr(self, name) < 1:
                 raise UserError(f"--{name}={getattr(self, name)}: it must be at least 1.")
-        if self.worker_timeout < 1:
-            raise UserError(f"--worker_timeout={self.worker_timeout}: it must be at least 1 s.")
+        if not 1 <= self.worker_timeout <= MOST_WORKER_TIMEOUT:  # so written, it refuses nan, too
+            raise UserError(
+                f"--worker_timeout={self.worker_timeout}: it must be at least 1 s, at most {MOST_WORKER_TIMEOUT:,} s."
+            )
+        if not 1 <= self.preempted_exit_code <= 255:
+            raise UserError(
+                f"--preempted_exit_code={self.preempted_exit_code}: it must be at least 1 and at most 255; 0 would say "
+                "that the run is finished."
+            )
         for name in ("best_checkpoint_metric", "eval_early_stopping_metric"):
             metric = getattr(self, name)
             if metric not in EVAL_METRICS:

@@ -56,6 +56,13 @@ def check(path: pathlib.Path, now: dict[str, Any], say: Callable[[str], None]) -
             "replicas, at the batch_size that it had."
         )
     if before["batches"] != now["batches"]:
+        if before["batch_size"] != now["batch_size"]:
+            # Buckets of static shapes end at batch_size where max_length is 0.
+            raise UserError(
+                f"Up to step {info.step} this run had batches planned for batch_size={before['batch_size']}; with "
+                f"{now['batch_size']} pairs would be grouped otherwise. Reach the same global batch with "
+                "gradient_accumulation_steps or another number of replicas, at the batch_size that it had."
+            )
         say(f"WARNING: another version of t2t_ext planned the batches up to step {info.step}: the order is another.")
     if before["replicas"] != now["replicas"]:
         say(

@@ -139,7 +139,8 @@ def _multi_worker_strategy(worker_timeout: float) -> tf.distribute.Strategy:
             f"The workers {', '.join(addresses)} could not be joined: {first_line}. Start one process for each "
             "address of TF_CONFIG within a few minutes, and check that the ports are free and reachable."
         ) from error
-    if threading.current_thread() is threading.main_thread() and (handler := signal.getsignal(signal.SIGTERM)):
+    handler = signal.getsignal(signal.SIGTERM)
+    if threading.current_thread() is threading.main_thread() and handler is not None:  # SIG_DFL is 0
         # The coordination service has put a handler in its place that only takes a note.
         signal.signal(signal.SIGTERM, handler)
     return strategy

@@ -41,6 +41,11 @@ def test_frequencies(vocab_size, temperature, top_k, top_p):
     assert chi_square_excess(counts, other) > 0 or np.max(expected) == 1
 
 
+def test_a_temperature_of_next_to_nothing():
+    counts = counts_of([0.5, 9.0, 3.0, 2.9], banned=(1,), temperature=1e-40)
+    assert counts.tolist() == [0, 0, DRAWS, 0]
+
+
 def test_the_nucleus_is_the_smallest_set():
     import tensorflow as tf
 

@@ -126,6 +126,12 @@ def test_decoder_forces_prefixes(tiny_run, tmp_path, capsys):
     status, captured = run("--decode_interactive", f"--prefix_file={prefixes}")
     assert status == 2
     assert "--prefix_file goes with" in captured.err
+    status, captured = run(*flags, f"--nbest_file={output}")
+    assert status == 2
+    assert "two outputs" in captured.err
+    status, captured = run("--decode_from_file=-", "--prefix_file=-")
+    assert status == 2
+    assert "cannot both be standard input" in captured.err
 
 
 def test_decoder_samples(tiny_run, tmp_path):
@@ -171,6 +177,14 @@ def test_signatures(exported, tiny_run, make_translator, monkeypatch):
         ("sampling_method=random,coverage_penalty=0.2", "leave it out"),
         ("num_hypotheses=5", "more than beam_size=4"),
         ("min_length=-1", "at least 0"),
+        ("min_length=99999999999", "at most 100000"),
+        ("min_length_ratio=1e10", "at most 1000"),
+        ("max_length_ratio=1e10", "at most 1000"),
+        ("max_length_offset=2147483647", "at most 100000"),
+        ("extra_length=2147483647", "at most 100000"),
+        ("no_repeat_ngram_size=1000000", "at most 100"),
+        ("coverage_penalty=1e8", "at most 30"),
+        ("sampling_method=random,sampling_temp=1e9", "at most 1000000"),
     ],
 )
 def test_wrong_settings(hparams, message):

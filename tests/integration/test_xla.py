@@ -69,7 +69,9 @@ def assert_every_bucket_compiles(hparams, boundaries):
     assert plain.traces == compiled.traces == len(boundaries)
 
 
-@pytest.mark.parametrize("more", ["", ",gradient_accumulation_steps=2,clip_grad_norm=0.1"])
+@pytest.mark.parametrize(
+    "more", ["", pytest.param(",gradient_accumulation_steps=2,clip_grad_norm=0.1", marks=pytest.mark.slow)]
+)
 def test_three_buckets_compile(more):
     hparams = registry.hparams("transformer_base").override(
         f"{NARROW},batch_size=128,max_length=18,min_length_bucket=8,length_bucket_step=1.5{more}"

@@ -42,6 +42,7 @@ def test_nothing_is_said_where_nothing_changed(path):
         ({"replicas": 3}, "Use a number of replicas that divides 4,096"),
         ({"replicas": 2}, "--warm_start_from="),
         ({"replicas": 8, "batch_size": 512, "pairs": 90}, "trained on 100 pairs; now it would train on 90"),
+        ({"replicas": 8, "batch_size": 512, "batches": "abd"}, "with 512 pairs would be grouped otherwise"),
     ],
 )
 def test_other_batches_are_refused(path, now, message):

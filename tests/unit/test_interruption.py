@@ -1,8 +1,10 @@
 """Signals: all workers stop after the same step, and asking each other is rare."""
 
+import signal
+
 import pytest
 
-from t2t_ext.training import interruption
+from t2t_ext.training import interruption, strategies
 from t2t_ext.training.interruption import Agreement, SignalWatch
 
 
@@ -63,3 +65,15 @@ def test_one_process_asks_nobody():
     assert agreement.stop_reason(1) == ""
     watch.received = "SIGTERM"
     assert agreement.stop_reason(2) == "SIGTERM"
+
+
+@pytest.mark.parametrize("handler", [signal.SIG_DFL, signal.SIG_IGN])
+def test_sigterm_means_after_joining_the_workers_what_it_meant_before(handler, monkeypatch):
+    put_back = []
+    monkeypatch.setattr(strategies, "_tf_config", lambda: {"cluster": {"worker": ["a:1"]}})
+    monkeypatch.setattr(strategies, "_configure_heartbeats", lambda timeout: None)
+    monkeypatch.setattr(strategies.tf.distribute, "MultiWorkerMirroredStrategy", lambda: "strategy")
+    monkeypatch.setattr(strategies.signal, "getsignal", lambda number: handler)
+    monkeypatch.setattr(strategies.signal, "signal", lambda *given: put_back.append(given))
+    assert strategies.make_strategy("multi_worker_mirrored") == "strategy"
+    assert put_back == [(signal.SIGTERM, handler)]

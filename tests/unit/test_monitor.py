@@ -93,6 +93,10 @@ def test_early_stopping_can_be_turned_round():
         ({"train_steps": 0}, "at least 1"),
         ({"train_steps": "10"}, "type int"),
         ({"eval_bleu_sentences": -1}, "switches off"),
+        ({"preempted_exit_code": 0}, "0 would say that the run is finished"),
+        ({"preempted_exit_code": 256}, "at most 255"),  # the system would make 0 of it
+        ({"worker_timeout": float("nan")}, "at least 1 s"),
+        ({"worker_timeout": float("inf")}, "at most 86,400 s"),
     ],
 )
 def test_bad_settings_are_explained(settings, message):
