@@ -60,6 +60,11 @@ setuptools.setup(
         "sentencepiece>=0.2.1,<0.3",
         "sacrebleu>=2.6,<3",
         "Babel==2.18.0",  # the offline corpus is a function of Babel's CLDR data: pinned exactly
+        "sacremoses>=0.2,<0.3",  # tokens of other versions differ, and so would the scores
+        "subword-nmt>=0.3.8,<0.4",
+        "jieba==0.42.1",  # its dictionary decides how Chinese is cut into words
+        "defusedxml>=0.7.1",
+        "zstandard>=0.22",
         "rich>=13",
         "matplotlib>=3.8",
         "grpcio>=1.60",
@@ -67,7 +72,15 @@ setuptools.setup(
         "absl-py",
     ],
     extras_require={
-        "test": ["pytest>=8", "ruff>=0.17,<0.18"],
+        "test": [
+            "pytest>=8",
+            "pytest-xdist>=3.6",
+            "ruff>=0.17,<0.18",
+            "apache-beam>=2.77,<3",
+            "tensorflow-datasets>=4.9.10,<5",
+        ],
+        "wmt": ["tensorflow-datasets>=4.9.10,<5"],  # WMT's corpora
+        "beam": ["apache-beam>=2.77,<3"],  # data generation on more than one machine
         "cuda": ["tensorflow[and-cuda]>=2.21,<2.22"],
     },
     entry_points={

@@ -16,6 +16,7 @@ import copy
 import os
 import pathlib
 import re
+import types
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Self
 
@@ -36,6 +37,16 @@ class Problem:
       joint_vocab: Whether source and target share one subword model.
       max_length_ratio: Training pairs whose longer side has more than this many times the subwords of the shorter are
         dropped (0: none). The default is that of Moses's corpus cleaning.
+      source_steps: Steps of ``t2t_ext.data.text_steps`` that the source text goes through before it is cut into
+        subwords.
+      target_steps: Likewise of the target text.
+      subwords: What cuts text into subwords: ``sentencepiece``, or ``subword_nmt`` (byte-pair codes over the words that
+        the steps give).
+      num_merges: Merge operations of ``subword_nmt``; 0 for ``approx_vocab_size``.
+      vocab_threshold: ``subword_nmt`` cuts words further until every subword occurs at least so often (0: no matter).
+      cleaning: Which training pairs are left out: names and values of ``t2t_ext.data.cleaning``.
+      scoring: The protocol of ``t2t_ext.evaluation.protocols`` that translations are scored by.
+      published: Number of pairs by split that the paper, or the corpus's own page, gives.
       path_options: Names of options that are paths; what counts of them is what the files hold.
       reversible: Whether ``NAME_rev`` exists.
 
@@ -49,6 +60,14 @@ class Problem:
     approx_vocab_size: int = 8192
     joint_vocab: bool = True
     max_length_ratio: float = 9.0
+    source_steps: Sequence[str] = ()
+    target_steps: Sequence[str] = ()
+    subwords: str = "sentencepiece"
+    num_merges: int = 0
+    vocab_threshold: int = 0
+    cleaning: Mapping[str, Any] = types.MappingProxyType({})
+    scoring: str = "sacrebleu"
+    published: Mapping[str, int] = types.MappingProxyType({})
     path_options: Sequence[str] = ()
     reversible: ClassVar[bool] = False
 
@@ -194,7 +213,7 @@ class ParallelFilesProblem(TranslationProblem):
 
     multiple_references: bool = False
 
-    def pair_files(self, split: str, tmp_dir: str | os.PathLike) -> Sequence[readers.PairFiles]:
+    def pair_files(self, split: str, tmp_dir: str | os.PathLike) -> Sequence[readers.PairSource]:
         """Returns the files of a split, which are read one after the other, in the base problem's direction."""
         raise self._undefined("pair_files(self, split, tmp_dir)")
 
@@ -221,10 +240,10 @@ class ParallelFilesProblem(TranslationProblem):
         Raises:
           UserError: Files that belong together have different numbers of lines.
         """
-        return sum(readers.count_pairs(files) for files in self.pair_files(split, tmp_dir))
+        return sum(files.count() for files in self.pair_files(split, tmp_dir))
 
     def samples(self, split: str, tmp_dir: str | os.PathLike) -> Iterator[Sample]:
         """Yields the pairs of a split in the order of the files."""
         for files in self.pair_files(split, tmp_dir):
-            for source, *targets in readers.read_pairs(files, self.reading):
+            for source, *targets in files.read(self.reading):
                 yield {"inputs": source, "targets": targets if self.multiple_references else targets[0]}

@@ -14,7 +14,7 @@ import os
 import pathlib
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from typing import BinaryIO
+from typing import BinaryIO, Protocol
 
 from t2t_ext.errors import UserError
 
@@ -71,6 +71,24 @@ class ReadReport:
         self.first.setdefault(what, f"{path}:{line}")
 
 
+class PairSource(Protocol):
+    """Files that hold sentences and their translations, in whatever format."""
+
+    @property
+    def paths(self) -> tuple[pathlib.Path, ...]:
+        """All the files."""
+
+    def count(self) -> int:
+        """Returns the number of pairs, usable or not.
+
+        Raises:
+          UserError: A file cannot be read, or the sides do not belong together.
+        """
+
+    def read(self, report: ReadReport, wanted: Callable[[int], bool] | None = None) -> Iterator[tuple[str, ...]]:
+        """Yields (source, target, further references...) of every pair; see ``read_pairs``."""
+
+
 @dataclasses.dataclass(frozen=True)
 class PairFiles:
     """Two line-aligned files, or one tab-separated file.
@@ -91,6 +109,14 @@ class PairFiles:
     def paths(self) -> tuple[pathlib.Path, ...]:
         """All the files, the source first."""
         return (self.source, *([self.target] if self.target else []), *self.references)
+
+    def count(self) -> int:
+        """Returns how many lines the files have; see ``count_pairs``."""
+        return count_pairs(self)
+
+    def read(self, report: ReadReport, wanted: Callable[[int], bool] | None = None) -> Iterator[tuple[str, ...]]:
+        """Yields the columns of every line; see ``read_pairs``."""
+        return read_pairs(self, report, wanted)
 
 
 def read_lines(path: PathLike, report: ReadReport | None = None) -> Iterator[bytes]:
