@@ -4,6 +4,8 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+# Processes that tests run in; each needs up to 6 GB of memory.
+WORKERS ?= 2
 
 .PHONY: help setup demo test test-slow lint format clean
 
@@ -27,8 +29,8 @@ lint: $(READY) ## Style and typing hints of the code.
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-test: lint ## Passes the tests (about 15 minutes on 2 cores).
-	$(BIN)/python -m pytest -m "not slow"
+test: lint ## Passes the tests (about 10 minutes on 2 cores).
+	$(BIN)/python -m pytest -m "not slow" -n $(WORKERS) --dist loadfile
 
 test-slow: $(READY) ## The tests that take minutes each.
 	$(BIN)/python -m pytest -m slow
