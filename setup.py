@@ -13,15 +13,20 @@ import setuptools
 ROOT = pathlib.Path(__file__).parent
 VERSION = re.search(r'__version__ = "(.+?)"', (ROOT / "t2t_ext" / "version.py").read_text()).group(1)
 
-GARDEN = ("problems", "hparams", "bin")
+GARDEN = ("problems", "hparams", "recipes", "bin")
 COMMANDS = {
     "trainer": "trainer",
     "datagen": "datagen",
+    "doctor": "doctor",
     "decoder": "decoder",
     "exporter": "exporter",
     "avg-all": "avg_all",
     "bleu": "bleu",
+    "compare": "compare",
     "query-server": "query_server",
+    "prepare": "prepare",
+    "translate-all": "translate_all",
+    "experiment": "experiment",
 }
 
 setuptools.setup(
@@ -49,7 +54,7 @@ setuptools.setup(
         *(f"t2t_ext.{name}" for name in GARDEN),
     ],
     package_dir={"t2t_ext": "t2t_ext", **{f"t2t_ext.{name}": name for name in GARDEN}},
-    package_data={"t2t_ext": ["py.typed"]},
+    package_data={"t2t_ext": ["py.typed"], "t2t_ext.recipes": ["*.toml"]},
     install_requires=[
         "tensorflow>=2.21,<2.22",
         "tensorflow-text>=2.21.1,<2.22",  # 2.21.0 fails on import
@@ -59,9 +64,11 @@ setuptools.setup(
         "numpy>=1.26",
         "sentencepiece>=0.2.1,<0.3",
         "sacrebleu>=2.6,<3",
+        "regex",
         "Babel==2.18.0",  # the offline corpus is a function of Babel's CLDR data: pinned exactly
         "sacremoses>=0.2,<0.3",  # tokens of other versions differ, and so would the scores
         "subword-nmt>=0.3.8,<0.4",
+        "regex>=2024.5",  # Unicode's scripts; sacremoses needs it too
         "jieba==0.42.1",  # its dictionary decides how Chinese is cut into words
         "defusedxml>=0.7.1",
         "zstandard>=0.22",
@@ -74,12 +81,16 @@ setuptools.setup(
     extras_require={
         "test": [
             "pytest>=8",
-            "pytest-xdist>=3.6",
+            "pytest-xdist>=3.8",
             "ruff>=0.17,<0.18",
             "apache-beam>=2.77,<3",
             "tensorflow-datasets>=4.9.10,<5",
+            "importlib_resources>=5",
+            "py3langid>=0.4,<0.5",
         ],
-        "wmt": ["tensorflow-datasets>=4.9.10,<5"],  # WMT's corpora
+        # WMT's corpora; tensorflow-datasets needs importlib_resources for data sets put together from subsets, unsaid.
+        "wmt": ["tensorflow-datasets>=4.9.10,<5", "importlib_resources>=5"],
+        "language": ["py3langid>=0.4,<0.5"],  # --cleaning=language=true
         "beam": ["apache-beam>=2.77,<3"],  # data generation on more than one machine
         "cuda": ["tensorflow[and-cuda]>=2.21,<2.22"],
     },

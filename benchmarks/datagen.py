@@ -1,16 +1,20 @@
-"""How fast ``t2t_ext-datagen`` turns text into shards: pairs/s, tokens/s, peak memory, on a generated corpus.
+"""How fast ``t2t_ext-datagen`` turns text into shards: pairs/s, CPU time, peak memory, on a generated corpus.
 
-    python benchmarks/datagen.py                               # 300,000 pairs, about half a minute
-    python benchmarks/datagen.py --pairs=5000000 --out=datagen.json
+    python benchmarks/datagen.py                               # 300,000 pairs, about a minute
+    python benchmarks/datagen.py --pairs=5000000 --compare_pairs=300000 --out=datagen.json
 
 The corpus is a function of the seed: sentences of invented words with the frequencies of a natural language (Zipf's
-law), about 15 subwords a side. The command that users run is measured twice, in processes of its own: as it is
-(reading, training the subword model on at most 500,000 pairs, encoding, shuffling, compressing, writing), and with a
-ready subword model. Tokens are those that are stored, both sides, EOS included.
+law), about 15 subwords a side; every fifth pair repeats an earlier one. The command that users run is measured in
+processes of its own: once as a whole on ``--pairs`` (reading, training the subword model on at most 500,000 pairs,
+encoding, finding duplicates, shuffling, compressing, writing), then on ``--compare_pairs`` with that subword model, on
+one and on all processes, with and without looking for duplicates. Where other work is on the machine, CPU time says
+more than seconds. The rate of the whole command is projected to other sizes: everything but the training of the
+subword model grows in proportion to the pairs.
 """
 
 import argparse
 import json
+import os
 import pathlib
 import subprocess
 import sys
@@ -22,6 +26,8 @@ import _report
 import numpy as np
 
 _BLOCK = 50_000
+_REPEATED_EVERY = 5  # one block of so many repeats the one before it
+_PROJECTED = (36_000_000, 1_000_000_000)
 _PROBLEM = "translate_parallel_text"
 
 
@@ -40,12 +46,15 @@ def write_corpus(directory: pathlib.Path, pairs: int, seed: int, words: int = 6_
     for number, side in enumerate(("source", "target")):
         rng = np.random.default_rng([seed, number])
         lexicon = _lexicon(rng, words)
+        text = ""
         for split, count in (("train", pairs), ("dev", 1000)):
             with open(paths[f"{split}_{side}"], "w", encoding="utf-8") as file:
                 for start in range(0, count, _BLOCK):
                     # Both sides of a pair have the same number of words: drawn from one generator a block.
                     lengths = np.random.default_rng([seed, 7, start]).integers(5, 15, min(_BLOCK, count - start))
-                    file.write(_sentences(rng, lexicon, lengths))
+                    repeats = start // _BLOCK % _REPEATED_EVERY == _REPEATED_EVERY - 1 and len(lengths) == _BLOCK
+                    text = text if repeats else _sentences(rng, lexicon, lengths)
+                    file.write(text)
     return paths
 
 
@@ -70,23 +79,27 @@ def _sentences(rng: np.random.Generator, lexicon: tuple[np.ndarray, np.ndarray],
 
 
 def measure(data_dir: pathlib.Path, paths: dict[str, pathlib.Path], *more: str) -> dict[str, Any]:
-    """Runs the command once; returns seconds, rates and memory."""
+    """Runs the command once; returns seconds, CPU seconds, rates and memory."""
     flags = [f"--problem={_PROBLEM}", *(f"--{name}={path}" for name, path in paths.items()), f"--data_dir={data_dir}"]
     command = [sys.executable, "-m", "t2t_ext.bin.datagen", *flags, *more]
     began = time.perf_counter()
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     with _report.peak_memory(process.pid) as memory:
-        status = process.wait()
-    seconds = time.perf_counter() - began
-    if status:
-        raise SystemExit(f"{' '.join(command)} ended with status {status}")
+        _, status, used = os.wait4(process.pid, 0)  # what its own children used is in it
+    process.returncode = os.waitstatus_to_exitcode(status)
+    seconds, cpu_seconds = time.perf_counter() - began, used.ru_utime + used.ru_stime
+    if process.returncode:
+        raise SystemExit(f"{' '.join(command)} ended with status {process.returncode}")
     manifest = json.loads((data_dir / f"{_PROBLEM}.manifest.json").read_text(encoding="utf-8"))
     train = manifest["splits"]["train"]
     tokens = sum(train["tokens"].values())
     return {
+        "pairs": train["read"],
+        "pairs_written": train["samples"],
         "seconds": seconds,
-        "pairs_per_second": train["samples"] / seconds,
-        "tokens_per_second": tokens / seconds,
+        "pairs_per_second": train["read"] / seconds,
+        "cpu_seconds": cpu_seconds,
+        "cpu_microseconds_a_pair": cpu_seconds / train["read"] * 1e6,
         "tokens_a_side": tokens / 2 / train["samples"],
         "peak_memory_mb": memory.megabytes,
         "shard_megabytes": sum(manifest["files"][name]["bytes"] for name in train["shards"]) / 1e6,
@@ -94,43 +107,63 @@ def measure(data_dir: pathlib.Path, paths: dict[str, pathlib.Path], *more: str) 
     }
 
 
+def projections(whole: dict[str, Any]) -> list[dict[str, Any]]:
+    """Returns what other numbers of pairs would take at the rate of the whole command."""
+    return [
+        {
+            "pairs": pairs,
+            "hours": pairs / whole["pairs_per_second"] / 3600,
+            "cpu_hours": pairs * whole["cpu_microseconds_a_pair"] / 1e6 / 3600,
+            "shard_gigabytes": pairs * whole["shard_megabytes"] / whole["pairs"] / 1e3,
+        }
+        for pairs in _PROJECTED
+    ]
+
+
+def measure_all(directory: pathlib.Path, args: argparse.Namespace) -> dict[str, dict[str, Any]]:
+    """Returns every measurement by its title."""
+    all_of_them = args.num_processes or len(os.sched_getaffinity(0))
+    duplicates = "--cleaning=duplicates=true"
+    processes = f"--num_processes={all_of_them}"
+    paths = write_corpus(directory, args.pairs, args.seed)
+    title = f"everything, duplicates too, {all_of_them} processes"
+    runs = {title: measure(directory / "data", paths, processes, duplicates)}
+    model = runs[title]["subword_model"]
+    if args.compare_pairs:
+        paths = write_corpus(_made(directory / "compare"), args.compare_pairs, args.seed)
+    for count in dict.fromkeys((1, all_of_them)) if args.compare_pairs else ():
+        for more, what in (((), ""), ((duplicates,), ", duplicates too")):
+            title = f"ready model{what}, {count} process{'es' if count > 1 else ''}"
+            given = (f"--num_processes={count}", f"--subword_model={model}", *more)
+            runs[title] = measure(directory / f"data{len(runs)}", paths, *given)
+    return runs
+
+
 def main() -> None:
     """Makes the corpus, measures, prints and stores."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pairs", type=int, default=300_000, help="lines of the training text")
+    parser.add_argument(
+        "--compare_pairs", type=int, default=300_000, help="lines for the comparisons; 0 leaves them out"
+    )
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--num_processes", type=int, default=0, help="as the command's flag; 0: one per core")
     parser.add_argument("--tmp_dir", type=pathlib.Path, help="where the corpus and the data go for a while")
-    parser.add_argument("--only", choices=("all", "ready_model"), default="", help="one of the two measurements")
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("datagen.json"), help="the report")
     args = parser.parse_args()
 
     with tempfile.TemporaryDirectory(dir=args.tmp_dir) as name:
-        directory = pathlib.Path(name)
-        paths = write_corpus(directory, args.pairs, args.seed)
-        processes = f"--num_processes={args.num_processes}"
-        runs = {}
-        if args.only != "ready_model":
-            runs["all"] = measure(directory / "data", paths, processes)
-            model = runs["all"]["subword_model"]
-        else:
-            sample = {**paths, **write_corpus(_made(directory / "sample"), 50_000, args.seed)}
-            model = measure(directory / "sample_data", sample, processes)["subword_model"]
-        if args.only != "all":
-            runs["ready_model"] = measure(directory / "ready", paths, processes, f"--subword_model={model}")
+        runs = measure_all(pathlib.Path(name), args)
     for run in runs.values():
         del run["subword_model"]  # gone by now
-    _report.print_table(
-        [
-            ("command", "seconds", "pairs/s", "tokens/s", "tokens a side", "peak MB"),
-            *(
-                (title, *(run[k] for k in ("seconds", "pairs_per_second", "tokens_per_second", "tokens_a_side",
-                                           "peak_memory_mb")))
-                for title, run in runs.items()
-            ),
-        ]
-    )  # fmt: skip
-    _report.write_report(args.out, _report.report({"pairs": args.pairs, "runs": runs}))
+    shown = ("pairs", "seconds", "pairs_per_second", "cpu_microseconds_a_pair", "peak_memory_mb")
+    heading = ("command", "pairs", "seconds", "pairs/s", "CPU us/pair", "peak MB")
+    _report.print_table([heading, *((title, *(run[key] for key in shown)) for title, run in runs.items())])
+    projected = projections(next(iter(runs.values())))
+    columns = ("pairs", "hours", "cpu_hours", "shard_gigabytes")
+    print("\nAt the rate of the whole command:")
+    _report.print_table([columns, *(tuple(row[column] for column in columns) for row in projected)])
+    _report.write_report(args.out, _report.report({"runs": runs, "projections": projected}))
     print(f"written to {args.out}")
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from t2t_ext.bin._flags import FlagParser, add_flag, at_least
 from t2t_ext.errors import UserError
+from t2t_ext.problem_options import parse as parse_problem_options
 
 PROBLEM_OPTIONS = (
     "train_source",
@@ -14,17 +15,29 @@ PROBLEM_OPTIONS = (
     "dev_target",
     "test_source",
     "test_target",
+    "train_weights",
+    "train_tags",
+    "default_tag",
     "source_language",
     "target_language",
 )
 # How data are made, beside the problem's options; without effect on data that are there.
 GENERATION_FLAGS = (
     "num_shards",
+    "text_steps",
+    "source_steps",
+    "target_steps",
+    "subwords",
+    "num_merges",
+    "vocab_threshold",
+    "bpe_codes",
+    "bpe_vocab",
     "vocab_size",
     "separate_vocab",
     "subword_model",
     "vocab_from",
     "max_length_ratio",
+    "cleaning",
     "num_processes",
 )
 
@@ -55,6 +68,13 @@ def add_problem_flags(parser: FlagParser) -> None:
         "What is translated from what; NAME_rev is the other way round. --registry_help lists all.",
         metavar="NAME",
     )
+    add_flag(
+        parser.group("What"),
+        "problem_options",
+        "",
+        'Options of the problem, such as "test=paper,layout=plain"; an option that it does not have lists all.',
+        metavar='"A=x,B=y"',
+    )
     group = parser.group("Data")
     add_flag(group, "data_dir", "", "Where generated data is, or is put.", metavar="DIR")
     add_flag(group, "tmp_dir", "/tmp/t2t_datagen", "Where raw files are, or are downloaded to.", metavar="DIR")
@@ -68,7 +88,7 @@ def add_data_generation_flags(parser: FlagParser) -> None:
         group,
         "vocab_size",
         0,
-        "Subwords, special ones included; 0 = as the problem says.",
+        "Subwords, special ones included; 0 = as the problem says. Of subword_nmt the rarest are left out.",
         kind=at_least(0),
         metavar="N",
     )
@@ -79,11 +99,13 @@ def add_data_generation_flags(parser: FlagParser) -> None:
         "Whether source and target have a subword model each; where not given, as the problem says.",
         kind=bool,
     )
+    _add_text_flags(parser)
     add_flag(
         group,
         "subword_model",
         "",
-        "SentencePiece model to use instead of training one; SOURCE,TARGET where they have one each.",
+        "SentencePiece model, or one that t2t_ext-datagen made, to use instead of training one; SOURCE,TARGET where "
+        "they have one each.",
         metavar="FILE",
     )
     add_flag(group, "vocab_from", "", "Run whose subword model is used.", metavar="RUN")
@@ -96,22 +118,96 @@ def add_data_generation_flags(parser: FlagParser) -> None:
         kind=float,
         metavar="X",
     )
+    add_flag(
+        group,
+        "cleaning",
+        "",
+        'Training pairs that are left out, such as "max_words=175,duplicates=true" (names: docs/data.md); changes what '
+        "the problem says; none = nothing is left out.",
+        metavar='"A=1,B=x"',
+    )
     add_flag(group, "num_processes", 0, "Processes that encode; 0 = one a core.", kind=at_least(0), metavar="N")
     group = parser.group(
         "Your own text (--problem=translate_parallel_text)",
-        "Plain text or .gz, one sentence a line; without *_target, tab-separated files. A,B: several files; of "
-        "dev and test targets, several references.",
+        "Lines of text, or SGML or XML with segments; without *_target, tab-separated files or TMX. Plain or "
+        "compressed, or ARCHIVE:MEMBER. A,B: several files; of dev and test targets, several references.",
     )
     for split, words in (("train", "Training"), ("dev", "Development"), ("test", "Test")):
         add_flag(group, f"{split}_source", "", f"{words} text in the source language.", metavar="FILE")
         add_flag(group, f"{split}_target", "", f"{words} text in the target language.", metavar="FILE")
+    add_flag(
+        group,
+        "train_weights",
+        "",
+        "How often the pairs of each training file occur, fractions included; 0 leaves a file out.",
+        metavar="1,0.5,...",
+    )
+    add_flag(
+        group,
+        "train_tags",
+        "",
+        "What the source of each training file begins with: <2de>,<2fr>; NAME_rev then has data of its own.",
+        metavar="<A>,<B>,...",
+    )
+    add_flag(group, "default_tag", "", "The tag of dev and test text and of what is translated later.", metavar="<A>")
     add_flag(group, "source_language", "", "Tag of the source language, such as de.", metavar="TAG")
     add_flag(group, "target_language", "", "Tag of the target language.", metavar="TAG")
 
 
+def _add_text_flags(parser: FlagParser) -> None:
+    """Adds what is done to text before it becomes ids."""
+    group = parser.group(
+        "Text", 'docs/text.md explains the steps; "none" stands for no steps. Where not given, as the problem says.'
+    )
+    steps = "Steps that prepare {}, such as moses_tokenize,lowercase."
+    add_flag(group, "text_steps", "", steps.format("both sides"), metavar="A,B")
+    add_flag(group, "source_steps", "", steps.format("the source"), metavar="A,B")
+    add_flag(group, "target_steps", "", steps.format("the target"), metavar="A,B")
+    add_flag(group, "subwords", "", "What cuts words: sentencepiece or subword_nmt.", metavar="NAME")
+    add_flag(
+        group,
+        "num_merges",
+        0,
+        "Merge operations of subword_nmt; 0 = as the problem says.",
+        kind=at_least(0),
+        metavar="N",
+    )
+    add_flag(
+        group,
+        "vocab_threshold",
+        0,
+        "subword_nmt cuts words further until every subword occurs so often on its side; 0 = no matter.",
+        kind=at_least(0),
+        metavar="N",
+    )
+    add_flag(
+        group,
+        "bpe_codes",
+        "",
+        "Codes of subword-nmt to use instead of learning any; SOURCE,TARGET where they have their own.",
+        metavar="FILE",
+    )
+    add_flag(
+        group,
+        "bpe_vocab",
+        "",
+        "The vocabulary of --bpe_codes, as subword-nmt get-vocab writes it; where not given, counted in train.",
+        metavar="FILE",
+    )
+
+
 def problem_options(args: argparse.Namespace) -> dict[str, Any]:
-    """Returns the options for ``registry.problem(args.problem, **options)`` that were given as flags."""
-    return {name: getattr(args, name) for name in PROBLEM_OPTIONS if name in args.given}
+    """Returns the options for ``registry.problem(args.problem, **options)`` that were given as flags.
+
+    Raises:
+      UserError: ``--problem_options`` is malformed, or names an option that has a flag of its own given too.
+    """
+    named = {name: getattr(args, name) for name in PROBLEM_OPTIONS if name in args.given}
+    options = parse_problem_options(args.problem_options)
+    twice = sorted(set(named) & set(options))
+    if twice:
+        raise UserError(f"{twice[0]} is given both as --{twice[0]} and in --problem_options; leave one out.")
+    return {**options, **named}
 
 
 def add_hparams_flags(parser: FlagParser) -> None:
@@ -328,22 +424,23 @@ def add_machine_flags(parser: FlagParser) -> None:
     )
 
 
-def add_thread_flags(parser: FlagParser) -> None:
-    """Adds the sizes of TensorFlow's thread pools; ``configure_threads`` uses them."""
+def add_thread_flags(parser: FlagParser, *, many_batches: bool = False) -> None:
+    """Adds the sizes of TensorFlow's thread pools; ``configure_threads`` uses them.
+
+    Args:
+      parser: The command's parser.
+      many_batches: Whether the command translates several batches at once, so that one thread an operation is best.
+    """
     group = parser.group("Machine")
+    flags = {"kind": at_least(0), "metavar": "N"}
+    threads, words = (0, "0 = TensorFlow's choice")
+    if many_batches:
+        threads, words = (1, "1 is fastest, as several batches are translated at once")
     add_flag(
         group,
         "inter_op_parallelism_threads",
         0,
         "Operations that run side by side; 0 = TensorFlow's choice.",
-        kind=at_least(0),
-        metavar="N",
+        **flags,
     )
-    add_flag(
-        group,
-        "intra_op_parallelism_threads",
-        0,
-        "Threads of one operation; 0 = TensorFlow's choice.",
-        kind=at_least(0),
-        metavar="N",
-    )
+    add_flag(group, "intra_op_parallelism_threads", threads, f"Threads of one operation; {words}.", **flags)

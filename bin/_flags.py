@@ -91,6 +91,7 @@ class FlagParser(argparse.ArgumentParser):
             add_help=False,
         )
         self._replaced = _replaced_flags.replaced_flags(command)
+        self._arguments = ""
         self._information = self.add_argument_group("Information")
         self._information.add_argument("--help", "-h", action="help", help="Print this and exit.")
         self._information.add_argument(
@@ -105,6 +106,18 @@ class FlagParser(argparse.ArgumentParser):
             if group.title == title:
                 return group
         return self.add_argument_group(title, description)
+
+    def take_arguments(self, name: str, help: str, *, metavar: str) -> None:
+        """Makes the command take arguments without dashes, such as files, before, between and after its flags.
+
+        Args:
+          name: Where ``parse_args`` puts the list of them, which may be empty.
+          help: What they are.
+          metavar: What stands for one of them in ``--help``.
+        """
+        self._arguments = name
+        self.usage = f"{self.prog} --flag=value ... {metavar} ..."
+        self.add_argument_group("Arguments", f"{metavar}: {help}")
 
     def names(self) -> list[str]:
         """Returns the names of all flags, without dashes."""
@@ -142,6 +155,8 @@ class FlagParser(argparse.ArgumentParser):
             self.print_help()
             self.exit()
         given = list(self._split(args))
+        arguments = [value for name, value in given if not name]
+        given = [(name, value) for name, value in given if name]
         pairs = [(name, value) for name, value in given if not name.startswith(_HP_PREFIX)]
         if "registry_help" in dict(pairs):
             # Before argparse looks for flags that must be given.
@@ -151,6 +166,8 @@ class FlagParser(argparse.ArgumentParser):
             self.exit()
         result = super().parse_args([f"--{name}" if value is None else f"--{name}={value}" for name, value in pairs])
         result.given = frozenset(name for name, _ in pairs)
+        if self._arguments:
+            setattr(result, self._arguments, arguments)
         appended = [f"{name.removeprefix(_HP_PREFIX)}={value}" for name, value in given if name.startswith(_HP_PREFIX)]
         if appended:
             result.hparams = ",".join([*filter(None, [result.hparams]), *appended])
@@ -169,7 +186,7 @@ class FlagParser(argparse.ArgumentParser):
         raise UserError(f"{message}. {self.prog} --help lists all flags.")
 
     def _split(self, args: list[str]) -> Iterator[tuple[str, str | None]]:
-        """Yields (flag, value) for each flag; flags without a value have None.
+        """Yields (flag, value) for each flag; flags without a value have None, arguments that are no flags the name "".
 
         Raises:
           UserError: Arguments that are no flags, or flags that this command does not have; all in one message.
@@ -180,6 +197,9 @@ class FlagParser(argparse.ArgumentParser):
             arg = args[position]
             position += 1
             name, equals, value = arg.lstrip("-").partition("=")
+            if not _is_flag(arg) and self._arguments:
+                yield "", arg
+                continue
             if not _is_flag(arg):
                 wrong.append(f"unexpected argument {arg!r}: flags are written --name=value")
                 continue
@@ -200,9 +220,8 @@ class FlagParser(argparse.ArgumentParser):
                 if not equals and follows:
                     value, position, equals = args[position], position + 1, "="
                 problem = self._complaint(name, equals)
-                if problem:
-                    wrong.append(problem)
-                else:
+                wrong.extend(filter(None, [problem]))
+                if not problem:
                     yield name, value
         if wrong:
             text = "; ".join(text.rstrip(".") for text in wrong)

@@ -1,13 +1,15 @@
 """From the flags of data generation to ``generate``, for the commands that generate data."""
 
 import argparse
+from typing import Any
 
 from t2t_ext import registry
 from t2t_ext.bin._flag_groups import problem_options
 from t2t_ext.data.generate import generate
 from t2t_ext.data.manifest import Manifest
 
-_SETTINGS = ("num_shards", "vocab_size", "vocab_sample_size", "max_tokens", "max_length_ratio")
+_TEXT = ("source_steps", "target_steps", "subwords", "num_merges", "vocab_threshold", "bpe_codes", "bpe_vocab")
+_SETTINGS = (*_TEXT, "num_shards", "vocab_size", "vocab_sample_size", "max_tokens", "max_length_ratio", "cleaning")
 
 
 def generate_from_flags(args: argparse.Namespace, problem_name: str, *, seed: int | None = None) -> Manifest:
@@ -24,21 +26,30 @@ def generate_from_flags(args: argparse.Namespace, problem_name: str, *, seed: in
     options = problem_options(args)
     if "dev_lines" in args.given:
         options["dev_lines"] = args.dev_lines
-    separate = args.separate_vocab
     return generate(
         registry.problem(problem_name, **options),
         args.data_dir,
         args.tmp_dir,
         seed=seed,
-        joint_vocab=None if separate is None else not separate,
         subword_model=args.subword_model,
         vocab_from=args.vocab_from,
         num_processes=args.num_processes,
+        runner=getattr(args, "runner", "local"),
+        beam_options=getattr(args, "beam_options", ""),
         overwrite=getattr(args, "overwrite", False),
-        # 0 is how a flag says "as the problem says"; a length ratio of 0 means that there is no limit.
-        **{name: getattr(args, name) for name in _SETTINGS if name in args.given and _says_something(args, name)},
+        **generation_settings(args),
     )
 
 
+def generation_settings(args: argparse.Namespace) -> dict[str, Any]:
+    """Returns the fields of ``GenerationSettings`` that were given as flags, but for the seed."""
+    separate = args.separate_vocab
+    settings = {name: getattr(args, name) for name in _SETTINGS if name in args.given and _says_something(args, name)}
+    if args.text_steps:
+        settings = {"source_steps": args.text_steps, "target_steps": args.text_steps} | settings
+    return settings | {"joint_vocab": None if separate is None else not separate}
+
+
 def _says_something(args: argparse.Namespace, name: str) -> bool:
-    return bool(getattr(args, name)) or name in ("max_length_ratio", "max_tokens")
+    """Returns whether a flag's value is not its way of saying "as the problem says": 0, but where that is a limit."""
+    return bool(getattr(args, name)) or name in ("max_length_ratio", "max_tokens", "vocab_threshold")

@@ -20,6 +20,7 @@ _STORED = "it is stored in the run: --output_dir=RUN is enough; " + _LEAVE
 _TRAINING = "it is t2t_ext-trainer's; " + _LEAVE
 _REGISTRY_HELP = "use t2t_ext-trainer --registry_help."
 _NO_SESSION = "it was a setting of TensorFlow 1's sessions; " + _LEAVE
+_SCORES_ALL = "t2t_ext-translate-all translates and scores every checkpoint, with curves for TensorBoard."
 _PROFILE = "TensorBoard's profiler (tensorboard --logdir=RUN) can watch a running trainer."
 
 # absl's flags, which every T2T command has.
@@ -175,21 +176,33 @@ _AVG_ALL = {
 }
 
 _BLEU = {
-    "event_dir": "t2t_ext-trainer writes BLEU for TensorBoard at each evaluation; " + _LEAVE,
-    "min_steps": "BLEU of all checkpoints is in RUN/metrics.jsonl; " + _LEAVE,
+    "event_dir": _SCORES_ALL,
+    "min_steps": _SCORES_ALL,
     "registry_help": _REGISTRY_HELP,
-    "report_zero": "t2t_ext-trainer writes BLEU for TensorBoard at each evaluation; " + _LEAVE,
-    "source": "BLEU does not read the source; " + _LEAVE,
-    "tag_suffix": "t2t_ext-trainer writes BLEU for TensorBoard at each evaluation; " + _LEAVE,
-    "translations_dir": "BLEU of all checkpoints is in RUN/metrics.jsonl; give one file with --translation.",
-    "wait_minutes": "it scores what is there and ends; " + _LEAVE,
+    "report_zero": _SCORES_ALL,
+    "tag_suffix": _SCORES_ALL,
+    "translations_dir": _SCORES_ALL,
+    "wait_minutes": _SCORES_ALL,
+}
+
+_SEARCH = 'use --decode_hparams="beam_size=4,alpha=0.6".'
+_TRANSLATE_ALL = {
+    "alpha": _SEARCH,
+    "beam_size": _SEARCH,
+    "decoder_command": "it translates by itself, with the model loaded once; " + _LEAVE,
+    "hparams_set": _STORED,
+    "model": _STORED,
+    "model_dir": "use --output_dir=RUN.",
+    "problem": _STORED,
+    "registry_help": _REGISTRY_HELP,
+    "source": "use --decode_from_file=FILE --decode_reference=FILE, or --split=dev.",
 }
 
 _QUERY_SERVER = {
     "cloud_mlengine_model_name": "use --server=HOST:PORT of a TF Serving.",
     "cloud_mlengine_model_version": "use --server=HOST:PORT of a TF Serving.",
-    "data_dir": "the exported model takes and gives text, its subword model is inside; " + _LEAVE,
-    "problem": "the exported model takes and gives text, its subword model is inside; " + _LEAVE,
+    "data_dir": "the exported model has its text encoders inside; " + _LEAVE,
+    "problem": "the exported model has its text encoders inside; " + _LEAVE,
     "registry_help": _REGISTRY_HELP,
     "t2t_usr_dir": "the exported model is complete; " + _LEAVE,
 }
@@ -201,7 +214,11 @@ _BY_COMMAND: Mapping[str, Mapping[str, str]] = {
     "t2t_ext-exporter": _EXPORTER_FLAGS,
     "t2t_ext-avg-all": _AVG_ALL,
     "t2t_ext-bleu": _BLEU,
+    "t2t_ext-compare": {"registry_help": _REGISTRY_HELP},
     "t2t_ext-query-server": _QUERY_SERVER,
+    "t2t_ext-prepare": {"registry_help": _REGISTRY_HELP},
+    "t2t_ext-translate-all": _TRANSLATE_ALL,
+    "t2t_ext-experiment": {"registry_help": _REGISTRY_HELP},
 }
 
 

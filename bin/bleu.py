@@ -1,22 +1,30 @@
-"""t2t_ext-bleu: scores a translation against references, with sacrebleu."""
+"""t2t_ext-bleu: scores a translation against references, with sacrebleu or as papers do."""
 
+import dataclasses
+import itertools
+import json
+import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
-from t2t_ext.bin import _text_lines
+from t2t_ext.bin import _scored_files, _text_lines
 from t2t_ext.bin._flags import FlagParser, add_flag, run_main
 from t2t_ext.errors import UserError, suggest
-from t2t_ext.evaluation import scores
+from t2t_ext.evaluation import protocols, scores
 
 _VARIANTS = {
     "both": (("uncased", True), ("cased", False)),
     "uncased": (("uncased", True),),
     "cased": (("cased", False),),
 }
+_REPLACED_BY_PROTOCOL = ("metrics", "bleu_variant", "tokenize")
 _EXAMPLES = """\
   t2t_ext-bleu --translation=out.txt --reference=ref.txt
   t2t_ext-bleu --translation=out.txt --reference=ref0.txt,ref1.txt --metrics=bleu,chrf,ter --n_bootstrap=1000
   t2t_ext-bleu --translation=out.txt --reference=ref.txt --language=zh
-  t2t_ext-bleu --translation=out.txt --reference=ref.txt --tokenize=intl        # as tensor2tensor's t2t-bleu
+  t2t_ext-bleu --translation=out.tok --reference=ref.tok --protocol=multi_bleu             # tokenised text
+  t2t_ext-bleu --translation=out.txt --reference=ref.txt --protocol=t2t_intl               # as tensor2tensor's t2t-bleu
+  t2t_ext-bleu --translation=tst.sgm --reference=ref.sgm --source=src.sgm --protocol=mteval_v13a --by_order
 """
 
 
@@ -24,16 +32,31 @@ def build_parser() -> FlagParser:
     """Returns the command's flags."""
     parser = FlagParser("t2t_ext-bleu", "Scores a translation against references.", examples=_EXAMPLES)
     group = parser.group("Input")
-    add_flag(group, "translation", "", "The translation, one segment a line.", metavar="FILE", required=True)
+    add_flag(
+        group,
+        "translation",
+        "",
+        "The translation, one segment a line, or NIST's SGML with one or more systems.",
+        metavar="FILE",
+        required=True,
+    )
     add_flag(
         group,
         "reference",
         "",
-        "The reference, line by line; several files are several references of each line.",
+        "The reference, line by line, or SGML; several files are several references of each line.",
         metavar="FILE[,FILE]",
         required=True,
     )
+    add_flag(group, "source", "", "The source: only its number and order of segments matter.", metavar="FILE")
     group = parser.group("Scores")
+    add_flag(
+        group,
+        "protocol",
+        "",
+        f"How a paper scores, in place of the three flags below: any of {', '.join(protocols.PROTOCOLS)}.",
+        metavar="NAME[,NAME]",
+    )
     add_flag(group, "metrics", "bleu", "Any of bleu, chrf, chrf++, ter.", metavar="NAME[,NAME]")
     add_flag(group, "bleu_variant", "both", "Whether case counts.", choices=tuple(_VARIANTS))
     add_flag(
@@ -47,6 +70,9 @@ def build_parser() -> FlagParser:
     add_flag(
         group, "n_bootstrap", 0, "Samples for the 95% confidence interval, 1000 for example; 0 = none.", metavar="N"
     )
+    group = parser.group("Output")
+    add_flag(group, "by_order", False, "Also prints BLEU and NIST by order of n-grams, as mteval-v13a does.")
+    add_flag(group, "json", "", "Also writes the scores as JSON.", metavar="FILE")
     return parser
 
 
@@ -57,25 +83,113 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _main(argv: Sequence[str] | None) -> None:
     flags = build_parser().parse_args(argv)
+    if flags.json:
+        _text_lines.check_output(flags.json)
+    score_all = _by_protocol(flags) if flags.protocol else _by_metric(flags)
+    files = _scored_files.read([flags.translation], flags.reference.split(","), flags.source)
+    references = [text.lines for text in files.references]
+    results = []
+    for text in files.translations:
+        if len(files.translations) > 1:
+            print(f"system {text.system}")
+        for label, score in score_all(text.lines, references):
+            print(_line(label, score))
+            if flags.by_order:
+                print(*_orders(score), sep="\n")
+            results.append({"system": text.system, "label": label, **dataclasses.asdict(score)})
+    if flags.json:
+        report = {
+            "translation": flags.translation,
+            "references": [text.name for text in files.references],
+            "segments": len(references[0]),
+            "scores": results,
+        }
+        _text_lines.write(flags.json, [json.dumps(report, ensure_ascii=False, indent=1)])
+
+
+_Scorer = Callable[[Sequence[str], Sequence[Sequence[str]]], list[tuple[str, scores.Score]]]
+
+
+def _by_protocol(flags: Any) -> _Scorer:
+    """Returns what scores by --protocol: a list of (label, score)."""
+    wrong = [f"--{name}" for name in _REPLACED_BY_PROTOCOL if name in flags.given]
+    if wrong:
+        raise UserError(
+            f"--protocol says all that {' and '.join(wrong)} would say. Leave out one or the other; NAME_uc is NAME "
+            "with case ignored."
+        )
+    chosen = protocols.check_names([name.strip() for name in flags.protocol.split(",")])
+
+    def score_all(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> list[tuple[str, scores.Score]]:
+        found = []
+        for protocol in chosen:
+            doubt = protocols.doubt(protocol, hypotheses)
+            if doubt:
+                _text_lines.warn(doubt)
+            found += [
+                (f"{protocol.name} {score.name}", score)
+                for score in protocols.score(
+                    protocol, hypotheses, references, language=flags.language, n_bootstrap=flags.n_bootstrap
+                )
+            ]
+        return found
+
+    return score_all
+
+
+def _by_metric(flags: Any) -> _Scorer:
+    """Returns what scores by --metrics, --bleu_variant and --tokenize: a list of (label, score)."""
     metrics = _metrics(flags.metrics)
     tokenize = flags.tokenize or scores.default_tokenizer(flags.language)
     scores.check_tokenizer(tokenize)
-    hypotheses = _text_lines.read(flags.translation)
-    references = [_text_lines.read(path) for path in flags.reference.split(",")]
-    for reference in references:
-        if len(reference.lines) != len(hypotheses.lines):
-            raise UserError(
-                f"Unequal numbers of lines: {len(hypotheses.lines)} in {hypotheses.name}, {len(reference.lines)} in "
-                f"{reference.name}. Check that both belong to the same input; a line ends at LF only."
-            )
-    texts = hypotheses.lines, [reference.lines for reference in references]
-    for metric in metrics:
-        if metric != "bleu":
-            print(_OTHERS[metric](*texts, n_bootstrap=flags.n_bootstrap))
-            continue
-        for variant, lowercase in _VARIANTS[flags.bleu_variant]:
-            score = scores.corpus_bleu(*texts, tokenize=tokenize, lowercase=lowercase, n_bootstrap=flags.n_bootstrap)
-            print(f"BLEU_{variant} = {score.value:6.2f}{score.explanation}")
+
+    def score_all(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> list[tuple[str, scores.Score]]:
+        found: list[tuple[str, scores.Score]] = []
+        for metric in metrics:
+            if metric != "bleu":
+                score = _OTHERS[metric](hypotheses, references, n_bootstrap=flags.n_bootstrap)
+                found.append((score.name, score))
+                continue
+            for variant, lowercase in _VARIANTS[flags.bleu_variant]:
+                score = scores.corpus_bleu(
+                    hypotheses, references, tokenize=tokenize, lowercase=lowercase, n_bootstrap=flags.n_bootstrap
+                )
+                found.append((f"BLEU_{variant}", score))
+        return found
+
+    return score_all
+
+
+def _line(label: str, score: scores.Score) -> str:
+    # BLEU_uncased = %6.2f is what scripts around tensor2tensor's t2t-bleu look for.
+    value = f"{score.value:6.2f}" if label.startswith("BLEU_") else score.format(score.value)
+    return f"{label} = {value}{score.explanation}"
+
+
+def _orders(score: scores.Score) -> list[str]:
+    """Returns a table by order of n-grams, or nothing where a metric has none."""
+    details = score.details
+    if score.name.startswith("NIST"):
+        single, cumulative = details["by_order"], list(itertools.accumulate(details["by_order"]))
+    elif "cumulative" in details:
+        single = [value / 100 for value in details["by_order"]]
+        cumulative = [value / 100 for value in details["cumulative"]]
+    elif "precisions" in details:
+        single = [value / 100 for value in details["precisions"]]
+        penalty = details["brevity_penalty"]
+        cumulative = [penalty * _geometric_mean(single[: order + 1]) for order in range(len(single))]
+    else:
+        return []
+    rows = [("order", [str(order) for order in range(1, len(single) + 1)])]
+    rows += [
+        (name, [f"{value:.4f}" for value in values])
+        for name, values in (("single", single), ("cumulative", cumulative))
+    ]
+    return [f"  {name:<10}" + "".join(f"{cell:>9}" for cell in cells) for name, cells in rows]
+
+
+def _geometric_mean(values: Sequence[float]) -> float:
+    return math.prod(values) ** (1 / len(values))
 
 
 _OTHERS: dict[str, Callable[..., scores.Score]] = {

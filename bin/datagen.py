@@ -51,6 +51,20 @@ def build_parser() -> FlagParser:
         metavar="N",
     )
     add_flag(
+        group,
+        "runner",
+        "local",
+        "Where it runs: local = on this machine, --num_processes; beam = as Apache Beam pipelines (docs/data.md).",
+        choices=("local", "beam"),
+    )
+    add_flag(
+        group,
+        "beam_options",
+        "",
+        "Flags of Apache Beam, with --runner=beam; without a --runner among them, the DirectRunner on this machine.",
+        metavar='"--A=1 --B=x"',
+    )
+    add_flag(
         parser.group("Your own text (--problem=translate_parallel_text)"),
         "dev_lines",
         0,

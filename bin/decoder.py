@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import functools
 import json
 import sys
 import time
@@ -13,6 +14,7 @@ from t2t_ext.bin._flag_groups import (
     add_alignment_flags,
     add_decode_flags,
     add_run_flags,
+    add_thread_flags,
     alignment_settings,
     ensemble_weights,
 )
@@ -38,7 +40,7 @@ def build_parser() -> FlagParser:
     add_run_flags(parser)
     group = parser.group("Input (one of these)")
     add_flag(group, "decode_from_file", "", "Lines to translate; - is standard input.", metavar="FILE")
-    add_flag(group, "split", "", "Translate dev or test of the run's data and score it.", metavar="NAME")
+    add_flag(group, "split", "", "Translate dev or a test set of the run's data and score it.", metavar="NAME")
     add_flag(group, "score_file", "", "Lines 'source TAB target' to score instead of translating.", metavar="FILE")
     add_flag(
         group,
@@ -55,6 +57,14 @@ def build_parser() -> FlagParser:
         "Phrases that translations must hold: a line for each line of the input, phrases separated by tabs, an empty "
         "line for none.",
         metavar="FILE",
+    )
+    add_flag(
+        group,
+        "source_tag",
+        "",
+        "Tag of --train_tags that every line begins with, in place of one that it has; where not given, lines without "
+        "any get --default_tag of the data.",
+        metavar="<TAG>",
     )
     add_flag(group, "decode_interactive", False, "Translate what is typed; q or Ctrl-D leaves.")
     group = parser.group("Output")
@@ -82,28 +92,39 @@ def build_parser() -> FlagParser:
         metavar="FILE",
     )
     add_alignment_flags(parser)
+    _add_score_flags(parser)
+    add_decode_flags(parser)
+    add_thread_flags(parser, many_batches=True)
+    return parser
+
+
+def _add_score_flags(parser: FlagParser) -> None:
     group = parser.group("Scores")
-    add_flag(group, "decode_reference", "", "References of --decode_from_file: BLEU is printed.", metavar="FILE[,FILE]")
+    add_flag(
+        group,
+        "decode_reference",
+        "",
+        "References of --decode_from_file, as people read them: scores are printed.",
+        metavar="FILE[,FILE]",
+    )
+    add_flag(
+        group,
+        "scoring",
+        "",
+        "Protocols that score, such as multi_bleu,chrf; where not given, the problem's own, chrf and ter. Those for "
+        "tokenised text score what the model wrote, the others what --decode_to_file gets.",
+        metavar="NAME[,NAME]",
+    )
+    add_flag(
+        group,
+        "n_bootstrap",
+        0,
+        "Bootstrap samples for 95% confidence intervals of the scores, 1000 is usual; 0 = none.",
+        kind=at_least(0),
+        metavar="N",
+    )
     add_flag(group, "tokenize", "", "BLEU's tokenizer; where not given, that of the target language.", metavar="NAME")
     add_flag(group, "data_dir", "", "Data of --split, where they have moved since training.", metavar="DIR")
-    add_decode_flags(parser)
-    group = parser.group("Machine")
-    threads = {"kind": at_least(0), "metavar": "N"}
-    add_flag(
-        group,
-        "inter_op_parallelism_threads",
-        0,
-        "Operations that run side by side; 0 = TensorFlow's choice.",
-        **threads,
-    )
-    add_flag(
-        group,
-        "intra_op_parallelism_threads",
-        1,
-        "Threads of one operation; 1 is fastest, as several batches are translated at once.",
-        **threads,
-    )
-    return parser
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -122,13 +143,14 @@ def _main(argv: Sequence[str] | None) -> None:
         _score_pairs(run, flags.score_file, flags.decode_to_file or STANDARD)
     elif mode == "split":
         sources, references = run.split(flags.split)
+        sources = run.tagged(sources)
         guides = _guides(flags, "split", sources)
         _translate(run, sources, references, flags.decode_to_file, guides)
     else:
         source = _text_lines.read(flags.decode_from_file)
         references = _references(flags.decode_reference, source)
         output = flags.decode_to_file or run.default_output(flags.decode_from_file)
-        _translate(run, source.lines, references, output, _guides(flags, source.name, source.lines))
+        _translate(run, run.tagged(source.lines), references, output, _guides(flags, source.name, source.lines))
 
 
 def _mode(flags: argparse.Namespace) -> str:
@@ -151,10 +173,7 @@ def _mode(flags: argparse.Namespace) -> str:
     for name, modes_of_flag in allowed.items():
         if getattr(flags, name) and mode not in modes_of_flag:
             raise UserError(f"--{name} goes with {' or '.join(f'--{each}' for each in modes_of_flag)}, not --{mode}.")
-    if flags.tokenize:
-        from t2t_ext.evaluation import scores
-
-        scores.check_tokenizer(flags.tokenize)
+    _check_scoring(flags)
     _check_files(flags)
     if flags.alignment_file == STANDARD:
         raise UserError("--alignment_file=-: standard output is for translations and scores; give the name of a file.")
@@ -162,6 +181,27 @@ def _mode(flags: argparse.Namespace) -> str:
         if name in flags.given and not flags.alignment_file:
             raise UserError(f"--{name} says how alignments are read; where to write them is --alignment_file=FILE.")
     return mode
+
+
+def _check_scoring(flags: argparse.Namespace) -> None:
+    """Checks the names of protocols and tokenizers before hours of work go into what they would score."""
+    if flags.scoring:
+        from t2t_ext.evaluation import protocols
+
+        for name in _scoring(flags.scoring):
+            protocols.protocol(name)
+    if flags.n_bootstrap == 1:
+        raise UserError("--n_bootstrap=1: an interval needs more samples; 1000 is usual, 0 is for none.")
+    if flags.tokenize:
+        from t2t_ext.evaluation import scores
+
+        if flags.scoring:
+            raise UserError("--tokenize chooses the tokenizer of sacrebleu's BLEU, --scoring protocols; give one.")
+        scores.check_tokenizer(flags.tokenize)
+
+
+def _scoring(names: str) -> list[str]:
+    return [name.strip() for name in names.split(",") if name.strip()]
 
 
 def _check_files(flags: argparse.Namespace) -> None:
@@ -230,6 +270,29 @@ class _Run:
             _text_lines.warn(f"the data in {data.data_dir} are not those that the run was trained on")
         return data.texts(split)
 
+    def tagged(self, lines: list[str]) -> list[str]:
+        """Returns lines with the tag of the corpus that they are to be translated as, where the data have tags.
+
+        Raises:
+          UserError: The data have no such tag as ``--source_tag``.
+        """
+        from t2t_ext.data import corpora
+
+        tags, default_tag = self._tags
+        return corpora.tagged(lines, tags, tag=self._flags.source_tag, default_tag=default_tag)
+
+    @functools.cached_property
+    def _tags(self) -> tuple[Sequence[str], str]:
+        """The tags that sources may begin with, and the one of text that has none."""
+        try:
+            problem = self._problem()
+        except UserError as error:
+            if self._flags.source_tag:
+                raise
+            _text_lines.warn(f"the run's problem cannot be made, so no line gets a tag: {error}")
+            return (), ""
+        return problem.tags, problem.default_tag
+
     def default_output(self, source: str) -> str:
         """Returns the name of the output file, made as T2T makes it."""
         if source == STANDARD:
@@ -245,13 +308,25 @@ class _Run:
         _text_lines.check_output(path)
         return path
 
-    def bleu(self, hypotheses: list[str], references: list[list[str]]) -> str:
-        """Returns the line that reports BLEU."""
-        from t2t_ext.evaluation import scores
+    def scores(self, hypotheses: list[Any], references: list[list[str]], encoder: Any) -> Iterator[str]:
+        """Yields lines that report scores of the best hypotheses, each when it is known; warns of odd texts."""
+        from t2t_ext.evaluation import protocols, scores
+        from t2t_ext.evaluation.scorer import Scorer
 
-        language = getattr(self._problem(), "target_language", "")
-        tokenize = self._flags.tokenize or scores.default_tokenizer(language)
-        return str(scores.corpus_bleu(hypotheses, references, tokenize=tokenize))
+        flags, problem = self._flags, self._problem()
+        if flags.tokenize:
+            texts = [hypothesis.text for hypothesis in hypotheses]
+            yield str(scores.corpus_bleu(texts, references, tokenize=flags.tokenize, n_bootstrap=flags.n_bootstrap))
+            return
+        own = getattr(problem, "scoring", protocols.DEFAULT)
+        names = _scoring(flags.scoring) or list(dict.fromkeys((own, "chrf", "ter")))
+        language = getattr(problem, "target_language", "")
+        for name in names:
+            scorer = Scorer([name], references, encoder, language=language, n_bootstrap=flags.n_bootstrap)
+            found = scorer.scores(hypotheses)
+            for doubt in scorer.doubts:
+                _text_lines.warn(doubt)
+            yield from map(str, found)
 
     def output_line(self, hypotheses: Sequence[Any]) -> str:
         """Returns the line of the output file for the hypotheses of a line, as the decode hparams say."""
@@ -315,7 +390,7 @@ def _guides(flags: argparse.Namespace, source: str, lines: list[str]) -> dict[st
 
 
 def _translate(run: _Run, lines: list[str], references: list[list[str]], output: str, guides: dict[str, Any]) -> None:
-    """Translates lines, writes the translations where asked, and prints BLEU where there are references."""
+    """Translates lines, writes the translations where asked, and prints scores where there are references."""
     translator = run.translator()
     started = time.monotonic()
     with _progress("Translating", len(lines), "lines") as update:
@@ -343,8 +418,8 @@ def _translate(run: _Run, lines: list[str], references: list[list[str]], output:
     rate = len(lines) / max(seconds, 1e-3)
     print(f"Translated {len(lines):,} lines in {seconds:.1f} s ({rate:,.1f} lines/s){where}", file=sys.stderr)
     if references:
-        bleu = run.bleu([hypotheses[0].text for hypotheses in results], references)
-        print(bleu, file=sys.stderr if output == STANDARD else sys.stdout)
+        for line in run.scores([hypotheses[0] for hypotheses in results], references, translator.target_encoder):
+            print(line, file=sys.stderr if output == STANDARD else sys.stdout, flush=True)
 
 
 def _json_line(number: int, source: str, hypotheses: Sequence[Any], alignments: Sequence[str]) -> str:
@@ -355,6 +430,7 @@ def _json_line(number: int, source: str, hypotheses: Sequence[Any], alignments: 
         "hypotheses": [
             {
                 "text": hypothesis.text,
+                **({} if hypothesis.prepared == hypothesis.text else {"prepared": hypothesis.prepared}),
                 "log_prob": hypothesis.log_prob,
                 "length": hypothesis.length,
                 "score": hypothesis.score,
@@ -382,6 +458,8 @@ def _score_pairs(run: _Run, path: str, output: str) -> None:
                 f"{source.name}, line {number}: {len(columns)} tab-separated columns where 'source TAB target' are 2."
             )
         pairs.append((columns[0], columns[1]))
+    tagged = run.tagged([source for source, _ in pairs])
+    pairs = [(source, target) for source, (_, target) in zip(tagged, pairs, strict=True)]
     translator = run.translator()
     with _progress("Scoring", len(pairs), "pairs") as update:
         results = translator.score(pairs, update)
@@ -397,7 +475,7 @@ def _interactive(run: _Run) -> None:
     """Translates lines as they come: the best, or all that ``return_beams`` or ``num_hypotheses`` ask for."""
     translator = run.translator()
     for line in _text_lines.typed_lines():
-        (hypotheses,) = translator.translate([line])
+        (hypotheses,) = translator.translate(run.tagged([line]))
         _report_cut_lines(translator)
         if len(hypotheses) == 1 and not run.decode_hparams.write_beam_scores:
             _text_lines.write(STANDARD, [one_line(hypotheses[0].text)])

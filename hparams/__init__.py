@@ -20,4 +20,19 @@ _TRANSFORMER = (
     "transformer_tiny",
 )
 
-INDEX: Mapping[str, str] = {name: "t2t_ext.hparams.transformer" for name in _TRANSFORMER}
+_TRANSFORMER_OF_PAPERS = (
+    "transformer_base_ampomah2021",
+    "transformer_base_he2018",
+    "transformer_base_liu2020",
+    "transformer_big_ende_liu2020",
+    "transformer_big_he2018",
+    "transformer_big_liu2020",
+    "transformer_big_zhou2019",
+    "transformer_iwslt_ampomah2021",
+    "transformer_iwslt_liu2020",
+)
+
+INDEX: Mapping[str, str] = {
+    **dict.fromkeys(_TRANSFORMER, "t2t_ext.hparams.transformer"),
+    **dict.fromkeys(_TRANSFORMER_OF_PAPERS, "t2t_ext.hparams.transformer_papers"),
+}

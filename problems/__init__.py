@@ -14,6 +14,41 @@ INDEX: Mapping[str, str] = {
     "translate_deen_multi30k": "t2t_ext.problems.multi30k",
     "translate_enfr_multi30k": "t2t_ext.problems.multi30k",
     "translate_parallel_text": "t2t_ext.problems.parallel_text",
+    "translate_zhen_nist": "t2t_ext.problems.nist",
+    **dict.fromkeys(
+        (
+            "translate_deen_iwslt14",
+            "translate_deen_iwslt14_he2018",
+            "translate_deen_iwslt14_liu2020",
+            "translate_enfr_iwslt15",
+            "translate_enfr_iwslt15_ampomah2021",
+            "translate_envi_iwslt15",
+            "translate_envi_iwslt15_ampomah2021",
+            "translate_esen_iwslt14",
+            "translate_esen_iwslt14_ampomah2021",
+            "translate_esen_iwslt14_he2018",
+            "translate_roen_iwslt14",
+            "translate_roen_iwslt14_ampomah2021",
+            "translate_roen_iwslt14_he2018",
+        ),
+        "t2t_ext.problems.iwslt",
+    ),
+    **dict.fromkeys(
+        (
+            "translate_ende_wmt14",
+            "translate_ende_wmt14_ampomah2021",
+            "translate_ende_wmt14_he2018",
+            "translate_ende_wmt14_liu2020",
+            "translate_ende_wmt14_zhou2019",
+            "translate_enfr_wmt14",
+            "translate_enfr_wmt14_liu2020",
+            "translate_enro_wmt16",
+            "translate_enro_wmt16_he2018",
+            "translate_ruen_wmt18",
+            "translate_ruen_wmt18_zhou2019",
+        ),
+        "t2t_ext.problems.wmt",
+    ),
 }
 
 _TWO_LANGUAGES = r"translate_([a-z]{2,3})([a-z]{2,3})_cldr"

@@ -1,5 +1,7 @@
 """The user's own parallel text, given by flags, without any code."""
 
+import dataclasses
+import functools
 import os
 import pathlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -8,10 +10,12 @@ from typing import Any
 import numpy as np
 
 from t2t_ext import registry
-from t2t_ext.data import readers
-from t2t_ext.data.readers import PairFiles
-from t2t_ext.errors import UserError
-from t2t_ext.problem import DEV, TEST, TRAIN, ParallelFilesProblem, Sample
+from t2t_ext.data import charsets, corpora, formats, readers
+from t2t_ext.data.corpora import CorpusSource
+from t2t_ext.data.readers import PairFiles, PairSource
+from t2t_ext.data.segments import SegmentFiles
+from t2t_ext.errors import UserError, suggest
+from t2t_ext.problem import DEV, TEST, TRAIN, MixedTranslationProblem, Sample
 
 MOST_DEV_LINES = 2000
 DEV_SHARE = 0.05
@@ -19,10 +23,13 @@ _DEV_SEED = 20180731
 
 
 @registry.register_problem
-class TranslateParallelText(ParallelFilesProblem):
-    """Line-aligned files, plain or gzipped, or tab-separated files of source and target.
+class TranslateParallelText(MixedTranslationProblem):
+    """The user's files: line-aligned, tab-separated, TMX, or marked up with segments (SGML, WIT3's XML and tags).
 
-    Options (flags of ``t2t_ext-datagen``):
+    What a file is, is told by its content (``t2t_ext.data.formats``). Each may be compressed (.gz, .bz2, .xz, .zst) or
+    lie in an archive: ``corpus.tgz:de-en/train.de``.
+
+    Options (flags of ``t2t_ext-datagen``, the last two of ``--problem_options``):
       train_source, train_target: Files of the same number of lines each; several pairs of files are separated by
         commas. Without ``train_target`` the sources are tab-separated files of source and target.
       dev_source, dev_target: Likewise, but one source; several targets are several reference translations.
@@ -30,7 +37,13 @@ class TranslateParallelText(ParallelFilesProblem):
       dev_lines: Without ``dev_source``, so many lines of the training text, chosen at random with a fixed seed, become
         the dev set and are not trained on; 0 for 5%, but at most 2,000. A training line that repeats a held-out line
         word for word stays: take duplicates out first.
+      train_weights: How often the pairs of each training file occur, ``1,0.5``; 0 leaves the file out.
+      train_tags: What the source of each training file begins with, ``<2de>,<2fr>``; nothing for an empty one. Data of
+        ``NAME_rev`` are then their own, with the tags on the side that is translated from there.
+      default_tag: The tag of dev and test files and of what is translated later; held-out lines have their file's.
       source_language, target_language: Tags such as ``de``, noted with the data.
+      columns: Of tab-separated files, the columns of source and target, from 1: ``columns=2,4``.
+      encodings: Encodings that files may have beside UTF-8: ``encodings=gb18030,big5hkscs``.
     """
 
     path_options = ("train_source", "train_target", "dev_source", "dev_target", "test_source", "test_target")
@@ -47,16 +60,26 @@ class TranslateParallelText(ParallelFilesProblem):
         test_source: str = "",
         test_target: str = "",
         dev_lines: int = 0,
+        train_weights: str = "",
+        train_tags: str = "",
+        default_tag: str = "",
         source_language: str = "",
         target_language: str = "",
+        columns: str = "",
+        encodings: str = "",
     ) -> None:
         """Makes the problem; reads nothing yet. Without any files it can find data that were generated before.
 
         Raises:
           UserError: The options do not go together.
         """
+        tags = [corpora.checked_tag(tag.strip(), "--train_tags") for tag in train_tags.split(",")]
         super().__init__(
-            name=name, was_reversed=was_reversed, source_language=source_language, target_language=target_language
+            name=name,
+            was_reversed=was_reversed,
+            source_language=source_language,
+            target_language=target_language,
+            tags=tags,
         )
         given = {
             "train_source": train_source,
@@ -66,8 +89,13 @@ class TranslateParallelText(ParallelFilesProblem):
             "test_source": test_source,
             "test_target": test_target,
             "dev_lines": dev_lines,
+            "train_weights": train_weights,
+            "train_tags": train_tags,
+            "default_tag": default_tag,
             "source_language": source_language,
             "target_language": target_language,
+            "columns": columns,
+            "encodings": encodings,
         }
         self._options = {option: value for option, value in given.items() if value}
         if dev_lines < 0 or (dev_lines and dev_source):
@@ -75,10 +103,11 @@ class TranslateParallelText(ParallelFilesProblem):
                 f"--dev_lines={dev_lines}: give a positive number of lines to hold out of the training text, or "
                 f"--dev_source and no --dev_lines."
             )
-        self._files = {split: self._paired(split) for split in (TRAIN, DEV, TEST)}
-        self.splits = (TRAIN, DEV, TEST) if self._files[TEST] else (TRAIN, DEV)
-        self.multiple_references = any(files.references for pairs in self._files.values() for files in pairs)
-        self._counts: dict[PairFiles, int] = {}
+        self.default_tag = self._checked_default_tag(default_tag)
+        self._columns, self._encodings = _column_numbers(columns), _known_encodings(encodings)
+        self._named = {split: self._paired(split) for split in (TRAIN, DEV, TEST)}
+        self.splits = (TRAIN, DEV, TEST) if self._named[TEST] else (TRAIN, DEV)
+        self._counts: dict[PairSource, int] = {}
 
     @property
     def options(self) -> Mapping[str, Any]:
@@ -94,14 +123,14 @@ class TranslateParallelText(ParallelFilesProblem):
         del tmp_dir
         if not self._files[TRAIN]:
             raise UserError(
-                f"{self.base_name} needs your training text: --train_source=FILE --train_target=FILE (plain or .gz, "
-                f"one sentence a line), or --train_source=FILE.tsv (source TAB target); --dev_source and --dev_target "
-                f"likewise."
+                f"{self.base_name} needs your training text: --train_source=FILE --train_target=FILE (one sentence a "
+                f"line, plain or compressed), or --train_source=FILE.tsv (source TAB target) or FILE.tmx; --dev_source "
+                f"and --dev_target likewise."
             )
         paths = [path for pairs in self._files.values() for files in pairs for path in files.paths]
         readers.require_files(paths, "Correct the flags that name them (--train_source, --dev_target, ...).")
 
-    def pair_files(self, split: str, tmp_dir: str | os.PathLike) -> Sequence[PairFiles]:
+    def pair_files(self, split: str, tmp_dir: str | os.PathLike) -> Sequence[PairSource]:
         """Returns the files of a split; those of train, where the dev set is held out of it."""
         del tmp_dir
         return self._files[TRAIN] if self._is_held_out(split) else self._files[split]
@@ -123,37 +152,95 @@ class TranslateParallelText(ParallelFilesProblem):
         self.reading.strict = False  # lines of the training text may be unusable
         lines_before = 0
         for files in self._files[TRAIN]:
-            for source, target in readers.read_pairs(
-                files, self.reading, lambda number, before=lines_before: (before + number in held_out) == is_dev
+            if is_dev and isinstance(files, CorpusSource):
+                files = dataclasses.replace(files, weight=1.0)  # noqa: PLW2901 - every held-out line once
+            for row in files.read(
+                self.reading, lambda number, before=lines_before: (before + number in held_out) == is_dev
             ):
-                if is_dev and (not source.strip() or not target.strip()):
+                if is_dev and not all(map(str.strip, row)):
                     self.reading.drops["empty"] += 1
                     continue
-                yield {"inputs": source, "targets": [target] if self.multiple_references else target}
+                yield corpora.as_sample(row, self.multiple_references)
             lines_before += self._lines(files)
 
-    def _paired(self, split: str) -> tuple[PairFiles, ...]:
-        """Returns the files that the options of a split name."""
+    @functools.cached_property
+    def multiple_references(self) -> bool:  # type: ignore[override]
+        """Whether a dev or test set has several translations; looks into files that are there."""
+        sources = (self._pair_source(split, *paths) for split in (DEV, TEST) for paths in self._named[split])
+        return not self.turned and any(map(_has_references, sources))
+
+    @functools.cached_property
+    def _files(self) -> dict[str, tuple[PairSource, ...]]:
+        """The files of every split; looks at the beginnings of those that are there, so not before they are needed."""
+        return {
+            split: self._as_corpora(split, [self._pair_source(split, *paths) for paths in named])
+            for split, named in self._named.items()
+        }
+
+    def _paired(self, split: str) -> tuple[tuple[pathlib.Path, ...], ...]:
+        """Returns the files that the options of a split name: source and translations."""
         sources, targets = ([*self._paths(f"{split}_{side}")] for side in ("source", "target"))
         if not sources:
             if targets:
                 raise UserError(f"--{split}_target is given without --{split}_source; give both.")
             return ()
         if not targets:
-            return tuple(
-                PairFiles(path, advice=f" (of line-aligned files, give --{split}_target too)") for path in sources
-            )
+            return tuple((path,) for path in sources)
         if split != TRAIN and len(sources) == 1:
-            return (PairFiles(sources[0], targets[0], tuple(targets[1:])),)
+            return ((sources[0], *targets),)
         if len(sources) != len(targets):
             raise UserError(
                 f"--{split}_source names {len(sources)} file(s) and --{split}_target {len(targets)}; "
                 f"every source file needs its target file."
             )
-        return tuple(PairFiles(source, target) for source, target in zip(sources, targets, strict=True))
+        return tuple(zip(sources, targets, strict=True))
+
+    def _pair_source(self, split: str, source: pathlib.Path, *targets: pathlib.Path) -> PairSource:
+        languages = tuple(self._options.get(f"{side}_language", "") for side in ("source", "target"))
+        return formats.pair_source(
+            source, targets, split=split, languages=languages, separate=split == TRAIN,
+            columns=self._columns, encodings=self._encodings,
+        )  # fmt: skip
+
+    def _as_corpora(self, split: str, pairs: Sequence[PairSource]) -> tuple[PairSource, ...]:
+        """Returns the files of a split with their weights and tags, from the source to the target of this problem."""
+        if self.turned:
+            pairs = [corpora.TurnedPairs(files) for files in pairs]
+        if split != TRAIN:
+            if not self.default_tag:
+                return tuple(pairs)
+            return tuple(CorpusSource(name=split, files=(files,), tag=self.default_tag) for files in pairs)
+        given = [self._options.get(option, "") for option in ("train_weights", "train_tags")]
+        if not pairs or (len(pairs) == 1 and not any(given)):
+            return tuple(pairs)
+        weights = corpora.listed(given[0], len(pairs), "--train_weights")
+        tags = corpora.listed(given[1], len(pairs), "--train_tags")
+        names = _distinct([files.paths[0] for files in pairs])
+        mixed = [
+            CorpusSource(name=name, files=(files,), weight=corpora.checked_weight(weight, "--train_weights"), tag=tag)
+            for name, files, weight, tag in zip(
+                names, pairs, weights or ["1"] * len(pairs), tags or [""] * len(pairs), strict=True
+            )
+        ]
+        if not any(corpus.weight for corpus in mixed):
+            raise UserError(f"--train_weights={given[0]} leaves no training text.")
+        return tuple(corpus for corpus in mixed if corpus.weight)
+
+    def _checked_default_tag(self, tag: str) -> str:
+        """Returns the tag of what has none of its own.
+
+        Raises:
+          UserError: It is not one of the tags of the training text.
+        """
+        if tag and tag not in self.tags:
+            raise UserError(
+                f"--default_tag={tag} is not one of --train_tags: {', '.join(self.tags) or 'none is given'}."
+                f"{suggest(tag, self.tags)}"
+            )
+        return tag
 
     def _paths(self, option: str) -> Iterator[pathlib.Path]:
-        for path in self._options.get(option, "").split(","):
+        for path in map(str.strip, self._options.get(option, "").split(",")):
             if path:
                 yield pathlib.Path(path).expanduser()
 
@@ -163,9 +250,9 @@ class TranslateParallelText(ParallelFilesProblem):
     def _shares_training_text(self, split: str) -> bool:
         return split in (TRAIN, DEV) and not self._files[DEV]
 
-    def _lines(self, files: PairFiles) -> int:
+    def _lines(self, files: PairSource) -> int:
         if files not in self._counts:
-            self._counts[files] = readers.count_pairs(files)
+            self._counts[files] = files.count()
         return self._counts[files]
 
     def _training_lines(self) -> int:
@@ -188,3 +275,53 @@ class TranslateParallelText(ParallelFilesProblem):
                 f"Give a dev set: --dev_source=FILE --dev_target=FILE."
             )
         return np.sort(1 + np.random.default_rng(_DEV_SEED).choice(lines, wanted, replace=False)).tolist()
+
+
+def _distinct(paths: Sequence[pathlib.Path]) -> list[str]:
+    """Returns names of files, with as many of their folders as tell them apart, numbers added where nothing does."""
+    for depth in range(1, max(len(path.parts) for path in paths) + 1):
+        names = ["/".join(path.parts[-depth:]) for path in paths]
+        if len(set(names)) == len(names):
+            return names
+    return [
+        name if names.count(name) == 1 else f"{name} ({names[: number + 1].count(name)})"
+        for number, name in enumerate(names)
+    ]
+
+
+def _column_numbers(text: str) -> tuple[int, ...]:
+    """Returns the numbers in ``2,4``.
+
+    Raises:
+      UserError: They are not two or more different numbers from 1.
+    """
+    parts = [part.strip() for part in text.split(",")] if text else []
+    if (
+        not all(part.isdecimal() and int(part) > 0 for part in parts)
+        or len(set(parts)) != len(parts)
+        or len(parts) == 1
+    ):
+        raise UserError(
+            f"columns={text}: give the numbers of the source's and the target's column, such as columns=1,2."
+        )
+    return tuple(map(int, parts))
+
+
+def _known_encodings(text: str) -> tuple[str, ...]:
+    names = tuple(part.strip() for part in text.split(",") if part.strip())
+    for name in names:
+        if not charsets.is_known(name):
+            raise UserError(f"encodings={text}: {name!r} is not known. Known are gb18030, big5hkscs, cp1252, ...")
+    return names
+
+
+def _has_references(files: PairSource) -> bool:
+    """Says whether the files hold more than one translation of a sentence."""
+    match files:
+        case PairFiles():
+            return bool(files.references) or len(files.columns) > 2
+        case SegmentFiles() if all(path.is_file() for path in files.paths):
+            return files.translations() > 1
+        case SegmentFiles():
+            return len(files.targets) > 1
+    return False

@@ -20,7 +20,7 @@ import types
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Self
 
-from t2t_ext.data import readers
+from t2t_ext.data import corpora, readers
 from t2t_ext.data.features import TARGET, Feature, Text, complaint
 from t2t_ext.errors import UserError
 
@@ -44,10 +44,13 @@ class Problem:
         the steps give).
       num_merges: Merge operations of ``subword_nmt``; 0 for ``approx_vocab_size``.
       vocab_threshold: ``subword_nmt`` cuts words further until every subword occurs at least so often (0: no matter).
+      vocab_limit: At most so many ids of ``subword_nmt`` on each side; the rarest subwords are left out (0: all stay).
       cleaning: Which training pairs are left out: names and values of ``t2t_ext.data.cleaning``.
       scoring: The protocol of ``t2t_ext.evaluation.protocols`` that translations are scored by.
       published: Number of pairs by split that the paper, or the corpus's own page, gives.
-      path_options: Names of options that are paths; what counts of them is what the files hold.
+      tags: Words such as ``<2de>`` that a source may begin with; every one is a subword of its own.
+      default_tag: The tag that a text without one is translated with; empty for none.
+      path_options: Names of options that say where raw files are or come from; what counts is what the files hold.
       reversible: Whether ``NAME_rev`` exists.
 
     Attributes:
@@ -65,9 +68,12 @@ class Problem:
     subwords: str = "sentencepiece"
     num_merges: int = 0
     vocab_threshold: int = 0
+    vocab_limit: int = 0
     cleaning: Mapping[str, Any] = types.MappingProxyType({})
     scoring: str = "sacrebleu"
     published: Mapping[str, int] = types.MappingProxyType({})
+    tags: Sequence[str] = ()
+    default_tag: str = ""
     path_options: Sequence[str] = ()
     reversible: ClassVar[bool] = False
 
@@ -245,5 +251,50 @@ class ParallelFilesProblem(TranslationProblem):
     def samples(self, split: str, tmp_dir: str | os.PathLike) -> Iterator[Sample]:
         """Yields the pairs of a split in the order of the files."""
         for files in self.pair_files(split, tmp_dir):
-            for source, *targets in files.read(self.reading):
-                yield {"inputs": source, "targets": targets if self.multiple_references else targets[0]}
+            for row in files.read(self.reading):
+                yield corpora.as_sample(row, self.multiple_references)
+
+
+class MixedTranslationProblem(ParallelFilesProblem):
+    """A translation problem made of several corpora, each with a weight and a tag.
+
+    ``pair_files`` returns ``corpora.CorpusSource``s from the source to the target language. Where the corpora depend on
+    the direction (a tag stands on the source, a back-translation must be on it), ``NAME_rev`` has data files of its
+    own.
+
+    Attributes:
+      turned: Whether this is a ``NAME_rev`` with data files of its own: what is the source here is the target of NAME.
+    """
+
+    def __init__(
+        self,
+        *,
+        name: str | None = None,
+        was_reversed: bool = False,
+        source_language: str | None = None,
+        target_language: str | None = None,
+        tags: Sequence[str] = (),
+        depends_on_direction: bool = False,
+    ) -> None:
+        """Makes the problem; reads nothing yet.
+
+        Args:
+          name: The registered name.
+          was_reversed: Whether source and target change places.
+          source_language: The source language of NAME, where the class does not say it.
+          target_language: The target language of NAME, likewise.
+          tags: The tags of all corpora and splits, each once; empty ones are left out.
+          depends_on_direction: Whether the corpora depend on the direction though there are no tags.
+        """
+        languages = (source_language or self.source_language, target_language or self.target_language)
+        self.tags = tuple(dict.fromkeys(tag for tag in tags if tag))
+        self.turned = was_reversed and (depends_on_direction or bool(self.tags))
+        super().__init__(
+            name=name,
+            was_reversed=was_reversed and not self.turned,
+            source_language=languages[self.turned],
+            target_language=languages[not self.turned],
+        )
+        if self.turned:
+            self.base_name += "_rev"
+            self.source_steps, self.target_steps = self.target_steps, self.source_steps

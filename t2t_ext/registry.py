@@ -25,7 +25,7 @@ import types
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from t2t_ext import _user_directory
+from t2t_ext import _user_directory, problem_options
 from t2t_ext.errors import UserError, suggest
 
 REVERSED_SUFFIX = "_rev"
@@ -330,7 +330,8 @@ def problem(name: str, **options: Any) -> Any:
     Args:
       name: A registered name, a name of a family, or either followed by ``_rev``: the translation problem the other
         way round.
-      **options: Options of the problem's constructor, such as ``train_source`` of ``translate_parallel_text``.
+      **options: Options of the problem's constructor, such as ``train_source`` of ``translate_parallel_text``; texts
+        become numbers or truth values where the constructor declares such.
 
     Returns:
       The ``Problem``.
@@ -352,7 +353,7 @@ def problem(name: str, **options: Any) -> Any:
             )
     if was_reversed and not getattr(factory, "reversible", True):
         raise UserError(f"The problem {base!r} is not a translation problem, so {name!r} does not exist. Use {base!r}.")
-    return factory(name=base, was_reversed=was_reversed, **options)
+    return factory(name=base, was_reversed=was_reversed, **problem_options.converted(base, factory, options))
 
 
 def model(name: str) -> type[Any]:

@@ -19,15 +19,17 @@ _BLOCK_BYTES = 1 << 16
 _RANGE_NOT_SATISFIABLE = 416
 
 
-def fetch(url: str, path: str | os.PathLike, sha256: str, *, show_progress: bool = True) -> pathlib.Path:
+def fetch(url: str, path: str | os.PathLike, sha256: str | None = None, *, show_progress: bool = True) -> pathlib.Path:
     """Returns a file that has the given checksum, downloading it where it is not there yet.
 
-    A download that was interrupted goes on where it stopped.
+    A download that was interrupted goes on where it stopped. Where no checksum is known in advance, that of the first
+    download is written beside the file (``FILE.sha256``), and the file must have it from then on; a file that the user
+    put there without one is taken as it is.
 
     Args:
       url: Where it is.
       path: Where it goes; its directory is created.
-      sha256: What its content must have, hexadecimal.
+      sha256: What its content must have, hexadecimal; None where nobody has published it.
       show_progress: Whether to show a progress bar or lines.
 
     Raises:
@@ -36,12 +38,7 @@ def fetch(url: str, path: str | os.PathLike, sha256: str, *, show_progress: bool
     """
     path = pathlib.Path(path)
     if path.is_file():
-        found = files.sha256_of_file(path)
-        if found != sha256:
-            raise UserError(
-                f"{path} is not the file that is expected: its SHA-256 is {found}, not {sha256}. "
-                f"Remove it to have it downloaded from {url}."
-            )
+        _check(path, url, sha256)
         return path
     part = path.with_name(path.name + ".part")
     by_hand = f"Get {url} in another way and put it there as {path}, then run the same command again."
@@ -52,7 +49,9 @@ def fetch(url: str, path: str | os.PathLike, sha256: str, *, show_progress: bool
     except (OSError, http.client.HTTPException) as error:
         reason = getattr(error, "reason", None) or error
         raise UserError(f"{path.name} could not be downloaded from {url} ({reason}). {by_hand}") from error
-    if found != sha256:
+    if sha256 is None:
+        files.write_text_atomically(record_of(path), f"{found}  {path.name}\n")
+    elif found != sha256:
         part.unlink()
         raise UserError(
             f"What {url} gave for {path.name} is not the file that is expected: its SHA-256 is {found}, not {sha256}. "
@@ -60,6 +59,29 @@ def fetch(url: str, path: str | os.PathLike, sha256: str, *, show_progress: bool
         )
     os.replace(part, path)
     return path
+
+
+def record_of(path: str | os.PathLike) -> pathlib.Path:
+    """Returns the file that the checksum of a first download is written to, in the format of ``sha256sum``."""
+    return pathlib.Path(f"{os.fspath(path)}.sha256")
+
+
+def _check(path: pathlib.Path, url: str, sha256: str | None) -> None:
+    """Checks a file that is there.
+
+    Raises:
+      UserError: It has not the checksum that is known, or that its first download had.
+    """
+    record = record_of(path)
+    known = sha256
+    if known is None and record.is_file():
+        known = record.read_text(encoding="utf-8", errors="replace").partition(" ")[0].strip()
+    if known is None or (found := files.sha256_of_file(path)) == known:
+        return
+    advice = f"Remove it to have it downloaded from {url}."
+    if sha256 is None:
+        advice += f" If the new content is meant, remove {record}, which holds the checksum of the first download."
+    raise UserError(f"{path} is not the file that is expected: its SHA-256 is {found}, not {known}. {advice}")
 
 
 def _download(url: str, part: pathlib.Path, show_progress: bool) -> None:

@@ -43,7 +43,10 @@ class GeneratedData:
           UserError: They have not been generated, or files are missing; the message says which command to run.
         """
         data_dir = pathlib.Path(data_dir).expanduser()
-        path = manifest_path(data_dir, problem.base_name)
+        path, was_reversed = manifest_path(data_dir, problem.base_name), problem.was_reversed
+        if was_reversed and manifest_path(data_dir, problem.name).is_file():
+            # Corpora that depend on the direction: NAME_rev has data of its own.
+            path, was_reversed = manifest_path(data_dir, problem.name), False
         again = f"t2t_ext-datagen --problem={problem.name} --data_dir={data_dir}"
         try:
             manifest = Manifest.load(path)
@@ -59,7 +62,9 @@ class GeneratedData:
                 f"Data files of {problem.name} in {data_dir} are missing or have another size: {', '.join(damaged)}. "
                 f"Run: {again} --overwrite"
             )
-        return cls(data_dir, manifest, problem.was_reversed)
+        if was_reversed:
+            _check_reversible(manifest, problem.name, again)
+        return cls(data_dir, manifest, was_reversed)
 
     @property
     def source_language(self) -> str:
@@ -137,3 +142,18 @@ class GeneratedData:
     def _lines(self, name: str) -> list[str]:
         """Returns the lines of a text file, which end at LF only."""
         return (self.data_dir / name).read_bytes().decode().split("\n")[:-1]
+
+
+def _check_reversible(manifest: Manifest, name: str, again: str) -> None:
+    """Checks that data can be read the other way round.
+
+    Raises:
+      UserError: Their sources begin with tags, which would stand on the target.
+    """
+    train = manifest.splits.get("train")
+    tags = [corpus["tag"] for corpus in train.corpora.values() if corpus["tag"]] if train else []
+    if tags:
+        raise UserError(
+            f"The sources of {manifest.problem} begin with tags ({', '.join(dict.fromkeys(tags))}), so that its data "
+            f"cannot be read the other way round; {name} needs data of its own. Run: {again} --tmp_dir=... with tags."
+        )

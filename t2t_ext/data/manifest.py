@@ -54,6 +54,7 @@ class SplitSummary:
       longest: Most items of one sample by feature.
       shards: File names, in order.
       texts: File names by text feature: the text, then further references. Only of dev and test sets.
+      corpora: Weight, tag, pairs read and their occurrences by corpus, where there are several.
     """
 
     read: int
@@ -65,6 +66,7 @@ class SplitSummary:
     longest: dict[str, int]
     shards: list[str]
     texts: dict[str, list[str]] = dataclasses.field(default_factory=dict)
+    corpora: dict[str, dict[str, Any]] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -1,29 +1,30 @@
-"""Reads lines and pairs of lines from plain, gzipped and tab-separated files, byte-exact.
+"""Reads lines and pairs of lines from plain, compressed and tab-separated files, byte-exact.
 
 A line ends at LF and nowhere else: U+2028, U+0085 and a CR inside a line are text. One CR
-right before the LF is dropped and counted. What had to be dropped or was changed is counted
-in a ``ReadReport``, together with the place where it happened first.
+right before the LF and a byte order mark at the beginning are dropped and counted. What had to
+be dropped or was changed is counted in a ``ReadReport``, together with the place where it
+happened first.
 """
 
+import codecs
 import collections
-import contextlib
 import dataclasses
-import gzip
 import itertools
 import os
 import pathlib
-import zlib
 from collections.abc import Callable, Iterator, Sequence
-from typing import BinaryIO, Protocol
+from typing import Any, Protocol
 
+from t2t_ext.data import compression
+from t2t_ext.data.charsets import encoding_of
 from t2t_ext.errors import UserError
 
 PathLike = str | os.PathLike
 INVALID_UTF8 = "invalid_utf8"
 WRONG_COLUMNS = "wrong_columns"
 CARRIAGE_RETURNS = "carriage_returns"
+BYTE_ORDER_MARK = "byte_order_mark"
 
-_GZIP_MAGIC = b"\x1f\x8b"
 _BLOCK_BYTES = 1 << 20
 
 
@@ -37,6 +38,7 @@ class ReadReport:
       notes: Number of changed lines by what was done to them; nothing was lost.
       first: Where each reason occurred first, ``file:line``.
       explanations: What was wrong there, for reasons of drops.
+      corpora: Weight, tag, pairs and occurrences of every corpus by its name; see ``t2t_ext.data.corpora``.
     """
 
     strict: bool = False
@@ -44,6 +46,7 @@ class ReadReport:
     notes: collections.Counter = dataclasses.field(default_factory=collections.Counter)
     first: dict[str, str] = dataclasses.field(default_factory=dict)
     explanations: dict[str, str] = dataclasses.field(default_factory=dict)
+    corpora: dict[str, dict[str, Any]] = dataclasses.field(default_factory=dict)
 
     def drop(self, reason: str, path: PathLike, line: int, explanation: str) -> None:
         """Counts a dropped sample.
@@ -98,16 +101,26 @@ class PairFiles:
       target: Target sentences, one a line, or None.
       references: Further reference translations, one file each (dev and test sets).
       advice: What else the user may have meant where a line has not two columns, for messages.
+      columns: Of a tab-separated file, the numbers of the columns that are source and target (and references), from 1;
+        where there are none, the file must have exactly two.
+      encodings: Encodings that the files may have beside UTF-8; see ``charsets.encoding_of``.
     """
 
     source: pathlib.Path
     target: pathlib.Path | None = None
     references: tuple[pathlib.Path, ...] = ()
     advice: str = ""
+    columns: tuple[int, ...] = ()
+    encodings: tuple[str, ...] = ()
 
     @property
     def paths(self) -> tuple[pathlib.Path, ...]:
-        """All the files, the source first."""
+        """All the files that lie on the disk, the source first; of members of an archive, the archive."""
+        return tuple(dict.fromkeys(map(compression.on_disk, self.sides)))
+
+    @property
+    def sides(self) -> tuple[pathlib.Path, ...]:
+        """The file of each side, which may be a member of an archive (``ARCHIVE:MEMBER``)."""
         return (self.source, *([self.target] if self.target else []), *self.references)
 
     def count(self) -> int:
@@ -124,13 +137,19 @@ def read_lines(path: PathLike, report: ReadReport | None = None) -> Iterator[byt
 
     Args:
       path: The file; gzip is recognised by its first bytes, whatever the name.
-      report: Where dropped carriage returns are counted.
+      report: Where dropped carriage returns and byte order marks are counted.
 
     Raises:
-      UserError: The file cannot be read, or its gzip data are damaged.
+      UserError: The file cannot be read, is UTF-16, or its gzip data are damaged.
     """
-    with _opened(path) as file:
+    with compression.opened(path) as file:
         for number, line in enumerate(file, 1):
+            if number == 1:
+                _refuse_utf16(path, line)
+                if line.startswith(codecs.BOM_UTF8):
+                    line = line.removeprefix(codecs.BOM_UTF8)  # noqa: PLW2901
+                    if report:
+                        report.note(BYTE_ORDER_MARK, path, number)
             if line.endswith(b"\r\n"):
                 if report:
                     report.note(CARRIAGE_RETURNS, path, number)
@@ -144,11 +163,18 @@ def read_lines(path: PathLike, report: ReadReport | None = None) -> Iterator[byt
 def count_lines(path: PathLike) -> int:
     """Returns how many lines ``read_lines`` yields, several times faster."""
     lines, last = 0, b"\n"
-    with _opened(path) as file:
+    with compression.opened(path) as file:
+        _refuse_utf16(path, file.peek(2))  # type: ignore[attr-defined]
         while block := file.read(_BLOCK_BYTES):
             lines += block.count(b"\n")
             last = block[-1:]
     return lines + (last != b"\n")
+
+
+def _refuse_utf16(path: PathLike, head: bytes) -> None:
+    # Its line feeds are two bytes, so that lines would be cut within characters.
+    if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        raise UserError(f"{path} is UTF-16; lines are read as UTF-8. Convert it: iconv -f UTF-16 -t UTF-8.")
 
 
 def count_pairs(files: PairFiles) -> int:
@@ -157,7 +183,7 @@ def count_pairs(files: PairFiles) -> int:
     Raises:
       UserError: The files have different numbers of lines; the message names files and numbers.
     """
-    counts = {path: count_lines(path) for path in files.paths}
+    counts = {path: count_lines(path) for path in files.sides}
     if len(set(counts.values())) > 1:
         raise UserError(
             "These files should be translations line by line, but have different numbers of lines: "
@@ -180,11 +206,13 @@ def read_pairs(
     Raises:
       UserError: A file cannot be read, the numbers of lines differ, or a line of a strict report is unusable.
     """
-    columns = [read_lines(path, report) for path in files.paths]
+    columns = [read_lines(path, report) for path in files.sides]
     rows: Iterator[Sequence[bytes]] = zip(*columns, strict=True)
     if files.target is None:
         rows = (line.split(b"\t") for (line,) in rows)
-    width = 2 + len(files.references)
+    decoders = [_decoder(path, files.encodings) for path in files.sides]
+    if files.target is None:
+        decoders *= len(files.columns) or 2
     for number in itertools.count(1):
         try:
             row = next(rows, None)
@@ -195,15 +223,17 @@ def read_pairs(
             return
         if wanted and not wanted(number):
             continue
-        if len(row) != width:
-            explanation = f"{len(row)} tab-separated columns where source TAB target are 2{files.advice}"
-            report.drop(WRONG_COLUMNS, files.source, number, explanation)
-            continue
+        if files.target is None:
+            chosen = _chosen_columns(row, files)
+            if not chosen:
+                report.drop(WRONG_COLUMNS, files.source, number, _wrong_columns(row, files))
+                continue
+            row = chosen
         try:
-            yield tuple(map(_DECODE, row))
+            yield tuple([decode(column) for decode, column in zip(decoders, row, strict=True)])
         except UnicodeDecodeError:
-            path = _undecodable(row, files)
-            report.drop(INVALID_UTF8, path, number, "invalid UTF-8")
+            path = _undecodable(row, files, decoders)
+            report.drop(INVALID_UTF8, path, number, "invalid UTF-8" if not files.encodings else "not in its encoding")
 
 
 def require_files(paths: Sequence[PathLike], advice: str) -> None:
@@ -221,31 +251,35 @@ def require_files(paths: Sequence[PathLike], advice: str) -> None:
         raise UserError(f"No such file: {', '.join(missing)}. {advice}")
 
 
-_DECODE = bytes.decode  # UTF-8, strict
+_Decode = Callable[[bytes], str]
 
 
-def _undecodable(row: Sequence[bytes], files: PairFiles) -> pathlib.Path:
-    """Returns the file that the first column with invalid UTF-8 stands in."""
-    for column, path in zip(row, files.paths if files.target else itertools.repeat(files.source), strict=False):
+def _decoder(path: pathlib.Path, encodings: Sequence[str]) -> _Decode:
+    """Returns what decodes a line of a file."""
+    encoding = encoding_of(path, encodings) if encodings else "utf-8"
+    return bytes.decode if encoding == "utf-8" else lambda line: line.decode(encoding)
+
+
+def _chosen_columns(row: Sequence[bytes], files: PairFiles) -> Sequence[bytes]:
+    """Returns the columns of a tab-separated line that are wanted; none where it has too few, or not two."""
+    if not files.columns:
+        return row if len(row) == 2 else ()
+    return [row[column - 1] for column in files.columns] if len(row) >= max(files.columns) else ()
+
+
+def _wrong_columns(row: Sequence[bytes], files: PairFiles) -> str:
+    found = f"{len(row)} tab-separated columns"
+    if files.columns:
+        return f"{found} where columns {', '.join(map(str, files.columns))} are wanted{files.advice}"
+    return f"{found} where source TAB target are 2{files.advice}"
+
+
+def _undecodable(row: Sequence[bytes], files: PairFiles, decoders: Sequence[_Decode]) -> pathlib.Path:
+    """Returns the file that the first column that cannot be decoded stands in."""
+    paths = files.sides if files.target else itertools.repeat(files.source)
+    for column, path, decode in zip(row, paths, decoders, strict=False):
         try:
-            column.decode()
+            decode(column)
         except UnicodeDecodeError:
             return path
-    raise AssertionError("every column is valid UTF-8")
-
-
-@contextlib.contextmanager
-def _opened(path: PathLike) -> Iterator[BinaryIO]:
-    """Opens a plain or gzipped file for reading bytes, with errors for the user."""
-    try:
-        with open(path, "rb") as raw:
-            # Peeked at, not read and rewound: a pipe (`<(zcat file)`) cannot be rewound.
-            if raw.peek(2)[:2] != _GZIP_MAGIC:
-                yield raw
-                return
-            with gzip.open(raw, "rb") as file:
-                yield file
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise UserError(f"{path} is a damaged or incomplete gzip file ({error}); get it again.") from error
-    except OSError as error:
-        raise UserError(f"{path} cannot be read: {error.strerror or error}.") from error
+    raise AssertionError("every column can be decoded")

@@ -6,15 +6,28 @@ import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, Self
 
+from t2t_ext import problem_options
+from t2t_ext.data.cleaning import Cleaning
 from t2t_ext.data.features import Feature
 from t2t_ext.data.manifest import Manifest
+from t2t_ext.data.preparation import NO_STEPS, SENTENCEPIECE, split_paths
 from t2t_ext.data.readers import ReadReport
+from t2t_ext.data.text_steps import parse_steps
 from t2t_ext.data.vocabulary import Vocabulary
 from t2t_ext.errors import UserError
 from t2t_ext.persistence import files
 
 DEFAULT_SEED = 429459  # tensor2tensor's
 DEFAULT_VOCAB_SAMPLE_SIZE = 500_000
+# How data were made whose manifest is older than these settings.
+_ALWAYS_BEFORE = {
+    "source_steps": NO_STEPS,
+    "target_steps": NO_STEPS,
+    "subwords": SENTENCEPIECE,
+    "num_merges": 0,
+    "vocab_threshold": 0,
+    "cleaning": {},
+}
 
 
 class GeneratesSamples(Protocol):
@@ -26,6 +39,14 @@ class GeneratesSamples(Protocol):
     approx_vocab_size: int
     joint_vocab: bool
     max_length_ratio: float
+    source_steps: Sequence[str]
+    target_steps: Sequence[str]
+    subwords: str
+    num_merges: int
+    vocab_threshold: int
+    cleaning: Mapping[str, Any]
+    published: Mapping[str, int]
+    tags: Sequence[str]
     path_options: Sequence[str]
     reading: ReadReport
 
@@ -48,21 +69,37 @@ class GenerationSettings:
     Attributes:
       seed: Of the shuffling and of the sample that the subword model is trained on.
       num_shards: Shards of the train split; 0 for one per 200,000 samples.
+      source_steps: Names of the steps of ``t2t_ext.data.text_steps`` for the source, separated by commas, or ``none``.
+      target_steps: Likewise for the target.
+      subwords: What cuts text into subwords: ``sentencepiece`` or ``subword_nmt``.
+      num_merges: Merge operations of ``subword_nmt``.
+      vocab_threshold: ``subword_nmt`` cuts words further until every subword occurs so often.
+      bpe_codes: A file of ``subword_nmt``'s codes, or two, source and target, separated by a comma.
+      bpe_vocab: Files of its vocabulary, likewise.
       vocab_size: Subwords of a trained model, special ids included.
       joint_vocab: Whether source and target share one model.
       vocab_sample_size: At most so many pairs, chosen uniformly, train the subword model.
       max_tokens: Training texts of more subwords are dropped; 0 for no limit.
       max_length_ratio: Training pairs whose longer side has more than this many times the subwords of the shorter are
         dropped; 0 for no limit.
+      cleaning: What ``--cleaning`` says (see ``t2t_ext.data.cleaning``); resolved, all settings that are not off.
     """
 
     seed: int | None = None
     num_shards: int | None = None
+    source_steps: str | None = None
+    target_steps: str | None = None
+    subwords: str | None = None
+    num_merges: int | None = None
+    vocab_threshold: int | None = None
+    bpe_codes: str | None = None
+    bpe_vocab: str | None = None
     vocab_size: int | None = None
     joint_vocab: bool | None = None
     vocab_sample_size: int | None = None
     max_tokens: int | None = None
     max_length_ratio: float | None = None
+    cleaning: str | Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
         """Checks the values.
@@ -71,28 +108,94 @@ class GenerationSettings:
           UserError: A value is out of range.
         """
         at_least = {"seed": 0, "num_shards": 0, "vocab_size": 1, "vocab_sample_size": 1, "max_tokens": 0}
+        at_least |= {"num_merges": 0, "vocab_threshold": 0}
         for name, least in {**at_least, "max_length_ratio": 0}.items():
             value = getattr(self, name)
             if value is not None and value < least:
                 flag = "random_seed" if name == "seed" else name
                 raise UserError(f"--{flag}={value}: at least {least} is needed.")
+        cleaning_asked(self.cleaning, {})
 
     def resolved(self, problem: GeneratesSamples) -> Self:
         """Returns the settings with defaults and the problem's own values where the user said nothing."""
         defaults = {
             "seed": DEFAULT_SEED,
             "num_shards": 0,
+            "source_steps": ",".join(problem.source_steps) or NO_STEPS,
+            "target_steps": ",".join(problem.target_steps) or NO_STEPS,
+            "subwords": problem.subwords,
+            "num_merges": problem.num_merges,
+            "vocab_threshold": problem.vocab_threshold,
             "vocab_size": problem.approx_vocab_size,
             "joint_vocab": problem.joint_vocab,
             "vocab_sample_size": DEFAULT_VOCAB_SAMPLE_SIZE,
             "max_tokens": 0,
             "max_length_ratio": problem.max_length_ratio,
         }
-        return type(self)(**{**defaults, **self.given()})
+        cleaning = cleaning_asked(self.cleaning, problem.cleaning).given()
+        return type(self)(**{**defaults, **self.given(), "cleaning": cleaning})
+
+    def as_reused(self, vocabulary: Vocabulary) -> Self:
+        """Returns the settings with what given text encoders do, in the place of what the problem would have done."""
+        return dataclasses.replace(
+            self,
+            source_steps=",".join(vocabulary.source.steps.names) or NO_STEPS,
+            target_steps=",".join(vocabulary.target.steps.names) or NO_STEPS,
+            subwords=vocabulary.source.kind,
+            num_merges=0,
+            vocab_threshold=0,
+        )
+
+    def turned(self) -> Self:
+        """Returns the settings with what is said of the source and of the target in each other's place."""
+        return dataclasses.replace(
+            self,
+            source_steps=self.target_steps,
+            target_steps=self.source_steps,
+            bpe_codes=_turned(self.bpe_codes),
+            bpe_vocab=_turned(self.bpe_vocab),
+        )
+
+    def recorded(self) -> dict[str, Any]:
+        """Returns what the user said for the manifest: of files, what they hold."""
+        said = self.given()
+        for name in ("source_steps", "target_steps"):
+            if name in said:
+                said[name] = ",".join(parse_steps(said[name], f"--{name}")) or NO_STEPS
+        for name in ("bpe_codes", "bpe_vocab"):
+            if name in said:
+                said[name] = " ".join(_digest(path, name) for path in split_paths(said[name]))
+        return said
 
     def given(self) -> dict[str, Any]:
         """Returns what the user said."""
         return {name: value for name, value in dataclasses.asdict(self).items() if value is not None}
+
+
+def _turned(paths: str | None) -> str | None:
+    return paths if paths is None else ",".join(reversed(paths.split(",")))
+
+
+def _digest(path: str, flag: str) -> str:
+    try:
+        return f"sha256:{files.sha256_of_file(path)}"
+    except OSError as error:
+        raise UserError(f"--{flag}={path} cannot be read: {error.strerror or error}.") from error
+
+
+def cleaning_asked(asked: str | Mapping[str, Any] | None, default: Mapping[str, Any]) -> Cleaning:
+    """Returns the cleaning that is asked for.
+
+    Args:
+      asked: The text of ``--cleaning``, settings, or None where the user said nothing.
+      default: The problem's own settings.
+
+    Raises:
+      UserError: An unknown name or a value that is not allowed.
+    """
+    if isinstance(asked, str):
+        return Cleaning.parse(asked, default)
+    return Cleaning.from_settings(default if asked is None else asked)
 
 
 def describe_inputs(problem: GeneratesSamples, tmp_dir: str | os.PathLike) -> dict[str, list[dict[str, Any]]]:
@@ -118,18 +221,25 @@ def differences(
     What the user does not say is not compared, nor are raw files that are not there any more.
     """
     found = []
-    for name, value in settings.given().items():
-        if manifest.settings[name] != value:
-            found.append(f"{name} was {manifest.settings[name]}, now {value}")
-    for name, value in problem.options.items():
-        before = manifest.problem_options.get(name)
-        if name not in problem.path_options and before != value:
-            found.append(f"{name} was {before!r}, now {value!r}")
+    asked = settings.recorded()
+    if settings.cleaning is not None:
+        asked["cleaning"] = cleaning_asked(settings.cleaning, problem.cleaning).given()
+    for name, value in asked.items():
+        before = manifest.settings.get(name, _ALWAYS_BEFORE.get(name))
+        if before != value:
+            found.append(f"{name} was {_shown(before)}, now {_shown(value)}")
+    found += problem_options.differing(problem, manifest.problem_options)
     if reused:
         for side, encoder in (("source", reused.source), ("target", reused.target)):
             if manifest.vocab[side]["sha256"] != encoder.sha256:
                 found.append(f"another {side} subword model was used")
     return found + _changed_inputs(manifest, problem, tmp_dir)
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return ",".join(f"{name}={setting}" for name, setting in value.items()) or "none"
+    return str(value)
 
 
 def _changed_inputs(manifest: Manifest, problem: GeneratesSamples, tmp_dir: str | os.PathLike) -> list[str]:

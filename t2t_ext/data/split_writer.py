@@ -1,29 +1,39 @@
 """Writes one split: its samples encoded on all cores into shards, and a dev or test set's text beside them."""
 
+import array
 import collections
 import contextlib
 import dataclasses
+import functools
 import itertools
 import pathlib
 import shutil
 from collections.abc import Iterable, Iterator
 from typing import Any, BinaryIO
 
-from t2t_ext.data import manifest, sharding
+import numpy as np
+
+from t2t_ext.data import cleaning, duplicates, manifest, sharding
+from t2t_ext.data import regroup as regrouping
 from t2t_ext.data.features import Text
 from t2t_ext.data.progress import Advance
+from t2t_ext.data.progress import progress as shown_progress
 from t2t_ext.data.readers import ReadReport
+from t2t_ext.data.regroup import Regrouped
 from t2t_ext.data.sharding import Chunk, EncodedChunk, Encoding, Shard
 from t2t_ext.data.workers import Workers
 from t2t_ext.errors import UserError
 
-SAMPLES_PER_CHUNK = 16384
+# Small enough that slow text steps leave no process without work at the end of a small corpus.
+SAMPLES_PER_CHUNK = 8192
 SAMPLES_PER_SHARD = 200_000
+MOST_BYTES_PER_SHARD = 128 << 20
 # What to do where every sample was dropped for one of these reasons.
 _ADVICE = {
     sharding.LENGTH_RATIO: "Do the lines of both sides belong together? --max_length_ratio=0 takes all.",
     sharding.TOO_LONG: "Raise --max_tokens, or leave it out.",
-    "empty": "Every pair has an empty side; check the files.",
+    cleaning.EMPTY: "Every pair has an empty side; check the files.",
+    **dict.fromkeys((cleaning.SCRIPT, cleaning.LANGUAGE), "Are the languages right, or the sides the wrong way round?"),
 }
 
 
@@ -35,13 +45,16 @@ class SplitWriter:
       directory: The workspace.
       base_name: The problem's name, which begins the file names.
       workers: The processes that encode and write.
-      num_shards: Of the train split; 0 for one per ``SAMPLES_PER_SHARD`` samples.
+      num_shards: Of the train split; 0 for one per ``SAMPLES_PER_SHARD`` samples. Where they would be larger than
+        ``MOST_BYTES_PER_SHARD``, there are more.
+      progress: Whether to show how far it is.
     """
 
     directory: pathlib.Path
     base_name: str
     workers: Workers
     num_shards: int
+    progress: bool = False
 
     def write(
         self, split: str, samples: Iterable[dict[str, Any]], encoding: Encoding, report: ReadReport, advance: Advance
@@ -50,7 +63,7 @@ class SplitWriter:
 
         Args:
           split: Its name.
-          samples: Checked samples.
+          samples: Checked samples; one with an attribute ``times`` occurs so often.
           encoding: How they become arrays; where it is for training, unfit ones are dropped and all are shuffled.
           report: What the reading of ``samples`` drops or changes; complete once they have been read.
           advance: Told how many samples have been encoded.
@@ -62,56 +75,182 @@ class SplitWriter:
           UserError: No sample is left; or texts do not fit into files of lines.
         """
         scratch = self.directory / f"{split}.chunks"
-        scratch.mkdir()
-        texts = {} if encoding.training else _text_features(encoding)
-        with contextlib.ExitStack() as open_files:
-            lines = _LineFiles(self.directory, self.base_name, split, texts, open_files)
-            tasks = _chunks(samples, encoding, scratch, lines)
-            chunks: list[EncodedChunk] = []
-            for chunk in self.workers.map(sharding.encode_chunk, tasks):
-                chunks.append(chunk)
-                advance(chunk.rows + chunk.drops.total())
-        shards = self._write_shards(split, chunks, encoding, report)
+        for folder in ("rows", "groups"):
+            (scratch / folder).mkdir(parents=True)
+        if encoding.training:
+            duplicates.prepare_directory(scratch, encoding.cleaning.duplicates)
+        chunks, names = self._encode(split, samples, encoding, scratch, advance)
+        drops = chunks.drops + collections.Counter(report.drops)
+        first = {**chunks.examples, **report.first}
+        removed = None
+        if encoding.training and chunks.rows.sum() and encoding.cleaning.duplicates != cleaning.NO:
+            removed = self._without_duplicates(chunks, encoding, scratch)
+            if removed.pairs:
+                drops[cleaning.DUPLICATE], first[cleaning.DUPLICATE] = removed.pairs, removed.example
+        if not chunks.samples.sum():
+            raise no_usable_sample(self.base_name, split, drops, report)
+        count = self._number_of_shards(chunks) if encoding.training else 1
+        groups = self._regroup(chunks, removed, encoding, scratch, count)
+        shards = self._write_shards(split, count, len(groups), encoding, scratch)
         shutil.rmtree(scratch)
-        drops = sum((chunk.drops for chunk in chunks), collections.Counter(report.drops))
-        rows = sum(chunk.rows for chunk in chunks)
         summary = manifest.SplitSummary(
-            read=rows + drops.total(),
-            samples=rows,
-            drops=dict(sorted(drops.items())),
+            read=int(chunks.read) + sum(report.drops.values()),
+            samples=sum(group.samples for group in groups),
+            drops={reason: drops[reason] for reason in sorted(drops)},
             notes=dict(sorted(report.notes.items())),
-            first=dict(sorted(report.first.items())),
-            tokens={name: sum(chunk.tokens[name] for chunk in chunks) for name in encoding.features},
-            longest={name: max(chunk.longest[name] for chunk in chunks) for name in encoding.features},
+            first=dict(sorted(first.items())),
+            tokens={name: sum(group.tokens[name] for group in groups) for name in encoding.features},
+            longest={name: max(group.longest[name] for group in groups) for name in encoding.features},
             shards=list(shards),
-            texts=lines.names,
+            texts=names,
+            corpora=report.corpora,
         )
         return summary, shards
 
+    def _encode(
+        self,
+        split: str,
+        samples: Iterable[dict[str, Any]],
+        encoding: Encoding,
+        scratch: pathlib.Path,
+        advance: Advance,
+    ) -> tuple["_Chunks", dict[str, list[str]]]:
+        """Writes the chunks, and the texts of a dev or test set; returns the chunks and the names of the text files."""
+        texts = {} if encoding.training else _text_features(encoding)
+        chunks = _Chunks()
+        with contextlib.ExitStack() as open_files:
+            lines = _LineFiles(self.directory, self.base_name, split, texts, open_files)
+            for chunk in self.workers.map(sharding.encode_chunk, _chunks(samples, encoding, scratch, lines)):
+                chunks.add(chunk)
+                advance(chunk.read)
+        return chunks, lines.names
+
+    def _without_duplicates(self, chunks: "_Chunks", encoding: Encoding, scratch: pathlib.Path) -> duplicates.Found:
+        """Returns the repetitions, and takes them off the numbers of rows and samples."""
+        rows = int(chunks.rows.sum())
+        with shown_progress("Finding duplicates", rows, "samples", enabled=self.progress) as advance:
+            found = duplicates.find(
+                scratch,
+                encoding.cleaning.duplicates,
+                chunks=len(chunks.rows),
+                chunk_size=SAMPLES_PER_CHUNK,
+                rows=rows,
+                workers=self.workers,
+                advance=advance,
+            )
+        chunks.rows -= found.rows
+        chunks.samples -= found.samples
+        return found
+
+    def _number_of_shards(self, chunks: "_Chunks") -> int:
+        asked = self.num_shards or -(-int(chunks.samples.sum()) // SAMPLES_PER_SHARD)
+        # A shard is read at once, by its writer and by training. No shard is empty, whatever was asked for.
+        return min(max(asked, -(-int(chunks.sizes.sum()) // MOST_BYTES_PER_SHARD)), int(chunks.samples.max()))
+
+    def _regroup(
+        self,
+        chunks: "_Chunks",
+        removed: duplicates.Found | None,
+        encoding: Encoding,
+        scratch: pathlib.Path,
+        shards: int,
+    ) -> list[Regrouped]:
+        """Sorts groups of chunks by shard; removes the chunks."""
+        groups = [
+            regrouping.Group(
+                path=scratch / "groups" / f"{number:06d}",
+                chunks=tuple(scratch / "rows" / f"{chunk:06d}" for chunk in range(first, last)),
+                first_chunk=first,
+                removed=removed.files_of(first, last) if removed else (),
+                shards=shards,
+                features=tuple(encoding.features),
+            )
+            for number, (first, last) in enumerate(_packed(chunks.sizes))
+        ]
+        done = []
+        for group, regrouped in zip(groups, self.workers.map(regrouping.regroup, groups), strict=True):
+            for path in group.chunks:
+                path.unlink()
+            done.append(regrouped)
+        return done
+
     def _write_shards(
-        self, split: str, chunks: list[EncodedChunk], encoding: Encoding, report: ReadReport
+        self, split: str, count: int, groups: int, encoding: Encoding, scratch: pathlib.Path
     ) -> dict[str, dict[str, Any]]:
-        rows = sum(chunk.rows for chunk in chunks)
-        if not rows:
-            reasons = sum((chunk.drops for chunk in chunks), collections.Counter(report.drops))
-            raise no_usable_sample(self.base_name, split, reasons, report)
-        count = 1
-        if encoding.training:
-            # No shard is empty, whatever was asked for.
-            count = min(self.num_shards or -(-rows // SAMPLES_PER_SHARD), max(chunk.rows for chunk in chunks))
         names = [manifest.shard_name(self.base_name, split, index, count) for index in range(count)]
         tasks = (
             Shard(
                 index=index,
                 count=count,
-                chunks=chunks,
+                groups=scratch / "groups",
+                number_of_groups=groups,
                 features=tuple(encoding.features),
                 path=self.directory / name,
                 seed=encoding.seed if encoding.training else None,
             )
             for index, name in enumerate(names)
         )
-        return dict(zip(names, self.workers.map(sharding.write_shard, tasks), strict=True))
+        written = {}
+        shown = self.progress and encoding.training
+        with shown_progress("Writing shards", count, "shards", enabled=shown) as advance:
+            for name, described in zip(names, self.workers.map(sharding.write_shard, tasks), strict=True):
+                written[name] = described
+                advance(1)
+        return written
+
+
+class _Chunks:
+    """What all chunks hold, in some bytes each.
+
+    Attributes:
+      read: Samples before any was dropped.
+      rows: int64 [chunks], different samples.
+      samples: int64 [chunks], their occurrences.
+      sizes: int64 [chunks], bytes of their arrays.
+      drops: Number of dropped samples by reason.
+      examples: The first of each reason.
+    """
+
+    def __init__(self) -> None:
+        self.read = 0
+        self.drops: collections.Counter = collections.Counter()
+        self.examples: dict[str, str] = {}
+        self._numbers = array.array("q")
+
+    def add(self, chunk: EncodedChunk) -> None:
+        """Notes the next chunk."""
+        self.read += chunk.read
+        self.drops += chunk.drops
+        self.examples = {**chunk.examples, **self.examples}
+        self._numbers.extend((chunk.rows, chunk.samples, chunk.size))
+
+    @functools.cached_property
+    def _table(self) -> np.ndarray:
+        return np.array(self._numbers, np.int64).reshape(-1, 3)
+
+    @functools.cached_property
+    def rows(self) -> np.ndarray:
+        return self._table[:, 0].copy()
+
+    @functools.cached_property
+    def samples(self) -> np.ndarray:
+        return self._table[:, 1].copy()
+
+    @functools.cached_property
+    def sizes(self) -> np.ndarray:
+        return self._table[:, 2].copy()
+
+
+def _packed(sizes: np.ndarray) -> Iterator[tuple[int, int]]:
+    """Yields the first chunk of every group and the one behind its last."""
+    first = total = 0
+    for chunk, size in enumerate(sizes.tolist()):
+        if chunk > first and total + size > regrouping.BYTES_PER_GROUP:
+            yield first, chunk
+            first, total = chunk, 0
+        total += size
+    if len(sizes):
+        yield first, len(sizes)
 
 
 def no_usable_sample(base_name: str, split: str, drops: collections.Counter[str], report: ReadReport) -> UserError:
@@ -130,7 +269,7 @@ def no_usable_sample(base_name: str, split: str, drops: collections.Counter[str]
     main, _ = drops.most_common(1)[0]
     if main in report.explanations:
         return UserError(f"{message} {report.first[main]}: {report.explanations[main]}.")
-    advice = _ADVICE.get(main)
+    advice = _ADVICE.get(main, "--cleaning=none takes all." if main in cleaning.REASONS else "")
     return UserError(f"{message} {advice}" if advice else message)
 
 
@@ -197,4 +336,6 @@ def _chunks(
             return
         lines.write(batch)
         columns = {name: [sample[name] for sample in batch] for name in encoding.features}
-        yield Chunk(index, columns, directory / f"{index:06d}", encoding)
+        times = [getattr(sample, "times", 1) for sample in batch] if encoding.training else []
+        weighted = times if any(count != 1 for count in times) else None
+        yield Chunk(index, index * SAMPLES_PER_CHUNK, columns, weighted, directory, encoding)

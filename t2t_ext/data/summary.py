@@ -1,30 +1,77 @@
 """What generated data hold, in words for the user."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from t2t_ext.data.manifest import Manifest, SplitSummary
 
-_REASONS = {
+REASONS = {
     "empty": "an empty side",
     "too_long": "too long",
     "length_ratio": "length ratio",
     "invalid_utf8": "invalid UTF-8",
     "wrong_columns": "wrong number of columns",
+    "no_translation": "no text in one of the languages",
+    "duplicate_segment": "a segment id that is there twice",
+    "misaligned_segment": "a segment without its translation",
+    "extra_segment": "a translation without its segment",
+    "encoding": "damaged characters (encoding)",
+    "too_few_words": "too few words",
+    "too_many_words": "too many words",
+    "word_ratio": "ratio of words",
+    "identical": "source and target identical",
+    "script": "another script than the language's",
+    "language": "the other side's language",
+    "numbers": "different numbers",
+    "test_overlap": "stands in a dev or test set",
+    "duplicate": "occurred before",
     "carriage_returns": "a carriage return before the line feed removed",
+    "byte_order_mark": "a byte order mark at the beginning of the file removed",
+    "unpaired_file": "a file without its other side",
 }
 
 
-def lines(manifest: Manifest, data_dir: str | os.PathLike) -> Iterator[str]:
-    """Yields lines that say what was generated, what was dropped and why."""
+def lines(manifest: Manifest, data_dir: str | os.PathLike, published: Mapping[str, int] | None = None) -> Iterator[str]:
+    """Yields lines that say what was generated, what was dropped and why.
+
+    Args:
+      manifest: Of the data.
+      data_dir: Where they are.
+      published: Number of pairs by split that the paper gives.
+    """
     yield f"{manifest.problem} in {data_dir}:"
     yield f"  {_vocabulary(manifest)}"
+    for line in _preparation(manifest.settings):
+        yield f"  {line}"
     for name, split in manifest.splits.items():
-        yield f"  {name}: {_contents(split)}"
+        yield f"  {name}: {_contents(split)}{beside_published(split.samples, (published or {}).get(name))}"
+        for corpus, counted in split.corpora.items():
+            yield f"    {corpus_line(corpus, counted)}"
+        # Of a pair that weights repeat, every occurrence is a sample, but it is dropped once.
+        pairs = " pairs" if _is_weighted(split) else ""
         for reason, count in split.drops.items():
-            yield f"    dropped {count:,}: {_reason(split, reason)}"
+            yield f"    dropped {count:,}{pairs}: {_reason(split, reason)}"
         for what, count in split.notes.items():
             yield f"    changed {count:,}: {_reason(split, what)}"
+
+
+def beside_published(count: int, published: int | None) -> str:
+    """Returns what to print behind a number of pairs: the published one, and by how much they differ."""
+    if not published:
+        return ""
+    if count == published:
+        return "; as published"
+    return f"; published: {published:,} ({count - published:+,}, {(count - published) / published:+.2%})"
+
+
+def _preparation(settings: Mapping[str, Any]) -> Iterator[str]:
+    """Yields what was done to the text and which pairs were left out, where anything was."""
+    for side in ("source", "target"):
+        if settings.get(f"{side}_steps", "none") != "none":
+            yield f"{side} text: {settings[f'{side}_steps']}"
+    if settings.get("cleaning"):
+        yield "cleaning: " + ", ".join(f"{name}={value}" for name, value in settings["cleaning"].items())
 
 
 def _vocabulary(manifest: Manifest) -> str:
@@ -45,10 +92,24 @@ def _contents(split: SplitSummary) -> str:
     sides = ", ".join(
         f"{name} {count:,} tokens (longest {split.longest[name]:,})" for name, count in split.tokens.items()
     )
+    if _is_weighted(split):
+        return f"{split.samples:,} samples in {shards}, by the weights below; {sides}"
     kept = f"{split.samples:,} of {split.read:,}" if split.drops else f"{split.samples:,}"
     return f"{kept} samples in {shards}; {sides}"
 
 
+def _is_weighted(split: SplitSummary) -> bool:
+    return any(corpus["weight"] != 1 for corpus in split.corpora.values())
+
+
+def corpus_line(name: str, counted: Mapping[str, Any]) -> str:
+    """Returns what a corpus holds: its pairs, its weight and how often its pairs occur with it, its tag."""
+    tag = f", tag {counted['tag']}" if counted["tag"] else ""
+    if counted["weight"] == 1:
+        return f"{name}: {counted['pairs']:,} pairs{tag}"
+    return f"{name}: {counted['pairs']:,} pairs, weight {counted['weight']:g}: {counted['occurrences']:,}{tag}"
+
+
 def _reason(split: SplitSummary, reason: str) -> str:
     where = f" (first: {split.first[reason]})" if reason in split.first else ""
-    return _REASONS.get(reason, reason) + where
+    return REASONS.get(reason, reason) + where

@@ -1,79 +1,96 @@
-"""Text to subword ids and back: SentencePiece BPE with byte fallback, lossless and TensorFlow-free.
+"""Text to subword ids and back: steps that prepare the text, and subwords; TensorFlow-free.
 
-Nothing is normalised: every character that a line can hold comes back, blanks at either
-end and unusual line separators included, because characters outside the vocabulary are
-spelt as UTF-8 bytes. The one exception is U+2581, SentencePiece's own sign for a blank,
-which comes back as a blank. The ids 0 to 10 mean the same in every model trained here.
+Between people and the model a text has three forms::
+
+    raw         Das ist's!                 what files hold and people read
+    prepared    das ist &apos;s !          after the steps (the same text where there are none)
+    segmented   das i@@ st &apos;s !       what the graph reads and writes: subwords where the graph cannot cut
+                                           (subword-nmt), the prepared text where it can (SentencePiece)
+
+``prepare`` and ``restore`` lead from the first form to the second and back, ``segment`` and ``join`` from the second to
+the third, ``encode_batch`` and ``decode`` between the second and ids. Without steps and with SentencePiece all three
+forms are the same, and every character that a line can hold comes back, blanks at either end and unusual line
+separators included, because characters outside the vocabulary are spelt as UTF-8 bytes. The one exception is U+2581,
+SentencePiece's own sign for a blank, which comes back as a blank. The ids 0 to 10 mean the same in every model trained
+here.
 
 Sources: Sennrich et al. 2016 (BPE), https://aclanthology.org/P16-1162; Kudo and
 Richardson 2018 (SentencePiece), https://aclanthology.org/D18-2012.
 """
 
 import hashlib
-import io
 import os
-import re
 from collections.abc import Iterable, Sequence
+from typing import Any
 
-import sentencepiece
-
+from t2t_ext.data import sentencepiece_model, text_container
+from t2t_ext.data.special_ids import (
+    CONTROL_SYMBOLS,
+    EOS_ID,
+    FIRST_TEXT_ID,
+    L2R_ID,
+    PAD_ID,
+    R2L_ID,
+    SPECIAL_PIECES,
+    UNK_ID,
+)
+from t2t_ext.data.subword_nmt_model import SubwordNmtModel
+from t2t_ext.data.text_steps import TextSteps
 from t2t_ext.errors import UserError
 from t2t_ext.persistence import files
 
-PAD_ID = 0
-EOS_ID = 1
-UNK_ID = 2
-L2R_ID = 3
-R2L_ID = 4
-CONTROL_SYMBOLS = ("<l2r>", "<r2l>", *(f"<reserved_{i}>" for i in range(6)))
-FIRST_TEXT_ID = 3 + len(CONTROL_SYMBOLS)
-
-# Longer training lines (in bytes) are cut, or one runaway line would cost more than the rest of the sample.
-MAX_TRAINING_BYTES = 16384
+__all__ = [
+    "CONTROL_SYMBOLS",
+    "EOS_ID",
+    "FIRST_TEXT_ID",
+    "L2R_ID",
+    "PAD_ID",
+    "R2L_ID",
+    "SPECIAL_PIECES",
+    "UNK_ID",
+    "SubwordEncoder",
+    "train_subword_encoder",
+]
 
 
 class SubwordEncoder:
-    """One trained subword model: encodes text to ids and decodes ids to text.
+    """The text encoder of one side: steps and a subword model.
 
     Encoding never yields ``PAD_ID``, ``EOS_ID`` or a control symbol; whoever writes
     sentences appends ``EOS_ID``.
+
+    Attributes:
+      model_bytes: The content of its file.
+      steps: What prepares and restores text.
+      subwords: What cuts it.
     """
 
     def __init__(self, model_bytes: bytes, origin: str = "the given bytes") -> None:
-        """Reads a serialized SentencePiece model.
+        """Reads a file's content: a SentencePiece model, or the archive of ``t2t_ext.data.text_container``.
 
         Args:
-          model_bytes: The content of a SentencePiece ``.model`` file.
-          origin: Where the bytes came from, for error messages.
+          model_bytes: The content.
+          origin: Where it came from, for error messages.
 
         Raises:
-          UserError: Not a SentencePiece model, or one whose PAD or EOS have other ids than ours.
+          UserError: Neither of them, or a SentencePiece model whose PAD or EOS have other ids than ours.
         """
         self.model_bytes = model_bytes
-        try:
-            if not model_bytes:  # accepted by SentencePiece until the first use
-                raise RuntimeError("empty")
-            self._processor = sentencepiece.SentencePieceProcessor(model_proto=model_bytes)
-        except RuntimeError as error:
-            raise UserError(
-                f"{origin} is not a SentencePiece model; give a .model file as t2t_ext-datagen or spm_train write it."
-            ) from error
-        found = (self._processor.pad_id(), self._processor.eos_id(), self._processor.unk_id())
-        if found != (PAD_ID, EOS_ID, UNK_ID):
-            raise UserError(
-                f"{origin} has pad, eos and unk at ids {found}, but {(PAD_ID, EOS_ID, UNK_ID)} are needed; train it "
-                f"with --pad_id={PAD_ID} --eos_id={EOS_ID} --unk_id={UNK_ID} --bos_id=-1."
-            )
-        self._silent = frozenset(i for i in range(self.vocab_size) if self._processor.is_control(i))
+        self.steps, self.subwords = text_container.read(model_bytes, origin)
+
+    @classmethod
+    def make(cls, steps: TextSteps, subwords: text_container.Subwords) -> "SubwordEncoder":
+        """Returns the encoder of steps that have learnt and a subword model."""
+        return cls(text_container.write(steps, subwords))
 
     @classmethod
     def from_bytes(cls, model_bytes: bytes) -> "SubwordEncoder":
-        """Returns the encoder of a serialized model."""
+        """Returns the encoder of a file's content."""
         return cls(model_bytes)
 
     @classmethod
     def from_file(cls, path: str | os.PathLike) -> "SubwordEncoder":
-        """Returns the encoder of a ``.model`` file.
+        """Returns the encoder of a file.
 
         Raises:
           UserError: There is no such file, or it is not a usable model.
@@ -87,33 +104,83 @@ class SubwordEncoder:
     @property
     def vocab_size(self) -> int:
         """The number of ids, special ones included."""
-        return self._processor.get_piece_size()
+        return self.subwords.size
 
     @property
     def control_ids(self) -> tuple[int, ...]:
         """Ids of the control symbols (direction tags, reserved ones), which stand for no text; PAD and EOS left out."""
-        return tuple(sorted(self._silent - {PAD_ID, EOS_ID}))
+        return self.subwords.control_ids
 
     @property
     def sha256(self) -> str:
-        """The hexadecimal SHA-256 of the model: two encoders with the same one are the same."""
+        """The hexadecimal SHA-256 of the file: two encoders with the same one are the same."""
         return hashlib.sha256(self.model_bytes).hexdigest()
 
+    @property
+    def ids_sha256(self) -> str:
+        """The digest of what the ids mean: encoders with the same one share embeddings, whatever their steps are."""
+        return self.subwords.ids_sha256
+
+    @property
+    def kind(self) -> str:
+        """What cuts words: ``sentencepiece`` or ``subword_nmt``."""
+        return self.subwords.kind
+
+    @property
+    def cut_by_graph(self) -> bool:
+        """Whether the graph can cut prepared text by itself; if not, it reads and writes subwords."""
+        return not isinstance(self.subwords, SubwordNmtModel)
+
+    @property
+    def takes_raw_text(self) -> bool:
+        """Whether raw, prepared and segmented text are the same."""
+        return self.cut_by_graph and not self.steps
+
+    def record(self) -> dict[str, Any]:
+        """Returns what is done to text and what of it cannot be undone, ready for JSON."""
+        return text_container.describe(self.steps, self.subwords)
+
+    # === From raw to prepared text and back ===
+
+    def prepare(self, texts: Sequence[str]) -> list[str]:
+        """Returns texts as the model reads them, in the form that ``encode_batch`` takes."""
+        return self.steps.prepare(texts)
+
+    def prepare_phrases(self, phrases: Sequence[str]) -> list[str]:
+        """Returns parts of sentences as they stand inside a prepared text: their case is not a sentence's."""
+        return self.steps.prepare(phrases, sentences=False)
+
+    def restore(self, prepared: Sequence[str]) -> list[str]:
+        """Returns texts for people, from what ``decode`` gives."""
+        return self.steps.restore(prepared)
+
+    # === From prepared text to what the graph reads, and back ===
+
+    def segment(self, prepared: Sequence[str]) -> list[str]:
+        """Returns prepared texts as the graph reads them."""
+        return list(prepared) if self.cut_by_graph else [self.subwords.segment(text) for text in prepared]
+
+    def join(self, segmented: Sequence[str]) -> list[str]:
+        """Returns prepared texts, from what the graph writes."""
+        return list(segmented) if self.cut_by_graph else [self.subwords.join(text) for text in segmented]
+
+    # === From prepared text to ids and back ===
+
     def encode(self, text: str) -> list[int]:
-        """Returns the ids of a text, without EOS."""
-        return self._processor.encode(text, out_type=int)
+        """Returns the ids of a prepared text, without EOS."""
+        return self.subwords.encode([text], add_eos=False)[0]
 
     def encode_batch(self, texts: Sequence[str], add_eos: bool = False) -> list[list[int]]:
-        """Returns the ids of every text, on the calling thread alone.
+        """Returns the ids of every prepared text, on the calling thread alone.
 
         Args:
           texts: Any strings.
           add_eos: Whether every list ends with ``EOS_ID``.
         """
-        return self._processor.encode(list(texts), out_type=int, num_threads=1, add_eos=add_eos)
+        return self.subwords.encode(texts, add_eos)
 
     def decode(self, ids: Iterable[int]) -> str:
-        """Returns the text of ids up to the first EOS; PAD and control symbols say nothing.
+        """Returns the prepared text of ids up to the first EOS; PAD and control symbols say nothing.
 
         Raises:
           ValueError: An id outside the vocabulary.
@@ -125,16 +192,24 @@ class SubwordEncoder:
                 break
             if not 0 <= index < self.vocab_size:
                 raise ValueError(f"Id {index} is outside the vocabulary of {self.vocab_size} subwords.")
-            if index not in self._silent:
+            if index != PAD_ID:
                 spoken.append(index)
-        return self._processor.decode(spoken)
+        return self.subwords.decode(spoken)
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
-        """Returns the written form of every id, ``▁`` for a blank, for tables and pictures."""
-        return [self._processor.id_to_piece(int(index)) for index in ids]
+        """Returns the written form of every id, for tables and pictures: ``▁`` for a blank, or ``@@`` for none."""
+        return [self.subwords.piece(int(index)) for index in ids]
+
+    def piece_texts(self) -> list[bytes]:
+        """Returns the UTF-8 text of every id inside a line, blanks between words included; [vocab_size]."""
+        return [self.subwords.text(index) for index in range(self.vocab_size)]
+
+    def word_starts(self) -> list[bool]:
+        """Returns of every id whether it may follow a complete word; [vocab_size]."""
+        return [self.subwords.starts_word(index) for index in range(self.vocab_size)]
 
     def save(self, path: str | os.PathLike) -> None:
-        """Writes the model to a file, which appears whole or not at all."""
+        """Writes the file, which appears whole or not at all."""
         files.write_bytes_atomically(path, self.model_bytes)
 
     def __eq__(self, other: object) -> bool:
@@ -148,9 +223,9 @@ class SubwordEncoder:
 
 
 def train_subword_encoder(
-    texts: Iterable[str], vocab_size: int, *, character_coverage: float = 0.9999
+    texts: Iterable[str], vocab_size: int, *, character_coverage: float = 0.9999, tags: Sequence[str] = ()
 ) -> SubwordEncoder:
-    """Trains a BPE model; the same texts in the same order always give the same bytes.
+    """Trains a SentencePiece BPE model; the same texts in the same order always give the same bytes.
 
     Args:
       texts: The training sentences; every one is used.
@@ -158,6 +233,7 @@ def train_subword_encoder(
         different words gives a smaller model: compare ``vocab_size`` of the result.
       character_coverage: The share of the running characters that get an id of their own;
         rarer ones are spelt in bytes, so that a few odd characters do not eat the vocabulary.
+      tags: Words that get an id each and are never cut.
 
     Returns:
       The encoder.
@@ -165,48 +241,5 @@ def train_subword_encoder(
     Raises:
       UserError: There is no text at all, or the vocabulary size cannot hold the characters.
     """
-    model = io.BytesIO()
-    try:
-        sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=(_cut(text) for text in texts),
-            model_writer=model,
-            model_type="bpe",
-            vocab_size=vocab_size,
-            hard_vocab_limit=False,
-            byte_fallback=True,
-            character_coverage=character_coverage,
-            normalization_rule_name="identity",
-            remove_extra_whitespaces=False,
-            # So a line's first word has the id that it has elsewhere; decoding takes exactly that one blank away.
-            add_dummy_prefix=True,
-            pad_id=PAD_ID,
-            eos_id=EOS_ID,
-            unk_id=UNK_ID,
-            bos_id=-1,
-            control_symbols=list(CONTROL_SYMBOLS),
-            max_sentence_length=MAX_TRAINING_BYTES + 4,
-            minloglevel=2,
-        )
-    except RuntimeError as error:
-        raise _explained(error, vocab_size) from error
-    return SubwordEncoder(model.getvalue())
-
-
-def _cut(text: str) -> str:
-    """Returns at most ``MAX_TRAINING_BYTES`` bytes of a text, ending between two characters."""
-    if len(text) * 4 <= MAX_TRAINING_BYTES:
-        return text
-    return text.encode()[:MAX_TRAINING_BYTES].decode(errors="ignore")
-
-
-def _explained(error: RuntimeError, vocab_size: int) -> Exception:
-    """Turns SentencePiece's complaints that a user can answer into UserErrors."""
-    if "sentences_.empty()" in str(error):
-        return UserError("The training text has no characters to learn subwords from; check the train files.")
-    small = re.search(r"smaller than required_chars\. \d+ vs (\d+)", str(error))
-    if small:
-        return UserError(
-            f"vocab_size={vocab_size} is too small: 256 bytes, {FIRST_TEXT_ID} special ids and the corpus's characters "
-            f"need {small.group(1)} ids. Give a vocab_size of at least {small.group(1)}."
-        )
-    return error
+    model = sentencepiece_model.train(texts, vocab_size, character_coverage=character_coverage, tags=tags)
+    return SubwordEncoder(model)

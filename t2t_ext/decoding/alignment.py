@@ -6,8 +6,8 @@ word that it attends to most. The layer before the last is the one that aligns b
 Transformer without alignment training (Garg et al. 2019, section 4.1,
 https://aclanthology.org/D19-1453).
 
-Words are what ASCII white space separates (as awk, wc and Moses' tools count them), numbered
-from 0. A piece of a word belongs to that word; a piece of white space alone belongs to the word
+Words are what ASCII white space separates in prepared text (as awk, wc and Moses' tools count them),
+numbered from 0. A piece of a word belongs to that word; a piece of white space alone belongs to the word
 that follows. EOS, PAD and control symbols belong to no word.
 
 Legend: B sentences, S source positions, T target positions, H heads, V vocabulary, W words.
@@ -24,8 +24,6 @@ from t2t_ext.data.text_encoder import EOS_ID, PAD_ID, UNK_ID, SubwordEncoder
 from t2t_ext.errors import UserError
 
 _LAYER = re.compile(r"decoder/layer_(\d+)/source_attention")
-_BYTE = re.compile(r"<0x([0-9A-F]{2})>")
-_BLANK = "\u2581"  # SentencePiece's sign for a blank
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -96,7 +94,9 @@ def _member_attention(model: Any, inputs: tf.Tensor, targets: tf.Tensor, config:
 
 
 class PieceTables(NamedTuple):
-    """What each piece of a vocabulary holds; arrays [V].
+    """What each piece of a vocabulary holds; arrays [V + 1].
+
+    The last row is for an unknown piece that its word goes on after; see ``GraphTokenEncoder.encode_marked``.
 
     Attributes:
       words: int32, runs of characters that are not white space.
@@ -113,8 +113,9 @@ class PieceTables(NamedTuple):
 
 def piece_tables(encoder: SubwordEncoder) -> PieceTables:
     """Returns the tables of a text encoder's pieces."""
-    texts = [_text_of(piece) for piece in encoder.pieces(range(encoder.vocab_size))]
-    texts[UNK_ID] = b"?"  # part of a word: white space has pieces of its own in every vocabulary
+    texts = [*encoder.piece_texts(), b"?"]
+    # Part of a word, as white space has pieces of its own in every vocabulary, or the last part.
+    texts[UNK_ID] = b"?" if encoder.cut_by_graph else b"? "
     for index in (PAD_ID, EOS_ID, *encoder.control_ids):
         texts[index] = b""
     return PieceTables(
@@ -123,12 +124,6 @@ def piece_tables(encoder: SubwordEncoder) -> PieceTables:
         ends=np.array([text[-1:].strip() != b"" for text in texts]),
         silent=np.array([text == b"" for text in texts]),
     )
-
-
-def _text_of(piece: str) -> bytes:
-    """Returns the UTF-8 text of a written piece, ``▁the`` or ``<0xE2>``."""
-    byte = _BYTE.fullmatch(piece)
-    return bytes([int(byte[1], 16)]) if byte else piece.replace(_BLANK, " ").encode()
 
 
 class Words(NamedTuple):

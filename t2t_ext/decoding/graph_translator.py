@@ -1,5 +1,8 @@
 """From strings to strings inside the TensorFlow graph: text encoder, search, text decoder.
 
+The strings are segmented texts (``t2t_ext.data.text_encoder``): as people write them where the text has no steps and is
+cut by SentencePiece; otherwise what must happen before and after the graph is the Translator's, or a server's client's.
+
 This module alone translates: the decoder command, BLEU during training and the exported
 SavedModel all run these functions, so they cannot disagree.
 
@@ -8,8 +11,8 @@ Legend: B lines, S source positions, T target positions, N hypotheses of a line.
 
 import tensorflow as tf
 
-from t2t_ext.data.graph_text_encoder import GraphSubwordEncoder
-from t2t_ext.data.text_encoder import EOS_ID, PAD_ID, SubwordEncoder
+from t2t_ext.data.graph_text_encoder import graph_encoder
+from t2t_ext.data.text_encoder import EOS_ID, PAD_ID, UNK_ID, SubwordEncoder
 from t2t_ext.decoding.alignment import AlignmentConfig, align_words, piece_tables, source_attention, words_of
 from t2t_ext.decoding.beam_search import MIN_ROWS, Result, beam_search
 from t2t_ext.decoding.guided_strategies import guided_strategy
@@ -59,9 +62,9 @@ class GraphTranslator(tf.Module):
         self.decode_hparams = decode_hparams or DecodeHParams()
         self.target_direction = target_direction
         self.alignment = alignment or AlignmentConfig()
-        self._source = GraphSubwordEncoder(source_encoder.model_bytes, name="source_encoder")
-        same = source_encoder.sha256 == target_encoder.sha256
-        self._target = self._source if same else GraphSubwordEncoder(target_encoder.model_bytes, name="target_encoder")
+        self._source = graph_encoder(source_encoder, "source_encoder")
+        same = source_encoder.ids_sha256 == target_encoder.ids_sha256
+        self._target = self._source if same else graph_encoder(target_encoder, "target_encoder")
 
     @property
     def num_hypotheses(self) -> int:
@@ -210,14 +213,14 @@ class GraphTranslator(tf.Module):
           ``alignments`` string [B], ``source-target`` pairs of words in the order of the target words; see
           ``t2t_ext.decoding.alignment``.
         """
-        ids = self._target.encode(targets, self.decode_hparams.max_input_length)
+        ids = self._target.encode_marked(targets, self.decode_hparams.max_input_length)
         lengths = tf.cast(ids.row_lengths(), tf.int32)
-        return self._align(self._source_ids(inputs), self._turned(ids.to_tensor(), lengths - 1))
+        return self._align(self._marked_source_ids(inputs), self._turned(ids.to_tensor(), lengths - 1))
 
     @tf.function(input_signature=[_STRINGS, tf.TensorSpec([None, None], tf.int32)], autograph=False)
     def align_ids_batch(self, inputs: tf.Tensor, ids: tf.Tensor) -> dict[str, tf.Tensor]:
         """Aligns translations given as ids int32 [B, T] (as ``search_batch`` returns them); see ``align_batch``."""
-        return self._align(self._source_ids(inputs), ids)
+        return self._align(self._marked_source_ids(inputs), ids)
 
     @property
     def can_align(self) -> bool:
@@ -232,7 +235,11 @@ class GraphTranslator(tf.Module):
 
     def _source_ids(self, lines: tf.Tensor) -> tf.Tensor:
         """Encodes strings [B] as int32 [B, S], at most max_input_length subwords and EOS, S >= 4."""
-        ids = self._source.encode(lines, self.decode_hparams.max_input_length).to_tensor()
+        return _unmarked(self._marked_source_ids(lines), self.source_encoder)
+
+    def _marked_source_ids(self, lines: tf.Tensor) -> tf.Tensor:
+        """Encodes strings as ``_source_ids``, with the marks of ``GraphTokenEncoder.encode_marked``."""
+        ids = self._source.encode_marked(lines, self.decode_hparams.max_input_length).to_tensor()
         return tf.pad(ids, [[0, 0], [0, tf.maximum(MIN_ROWS - tf.shape(ids)[1], 0)]])
 
     def _limits(self, ids: tf.Tensor) -> tf.Tensor:
@@ -319,9 +326,17 @@ class GraphTranslator(tf.Module):
         return tf.reverse_sequence(tokens, lengths, seq_axis=1)
 
     def _align(self, source: tf.Tensor, targets: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Aligns source ids int32 [B, S] with target ids int32 [B, T] in the model's direction, with or without EOS."""
+        """Aligns source ids int32 [B, S] with target ids int32 [B, T] in the model's direction, with or without EOS.
+
+        Both may hold the marks of ``GraphTokenEncoder.encode_marked``.
+        """
         targets = tf.pad(targets, [[0, 0], [0, tf.maximum(MIN_ROWS - tf.shape(targets)[1], 0)]])
-        attention = source_attention(self.model, source, targets, self.alignment)
+        attention = source_attention(
+            self.model,
+            _unmarked(source, self.source_encoder),
+            _unmarked(targets, self.target_encoder),
+            self.alignment,
+        )
         spoken = tf.not_equal(targets, PAD_ID) & tf.not_equal(targets, EOS_ID)
         lengths = tf.reduce_sum(tf.cast(spoken, tf.int32), axis=1)
         source_words = words_of(source, piece_tables(self.source_encoder))
@@ -353,3 +368,8 @@ class GraphTranslator(tf.Module):
             "scores": log_probs / penalty,
             "token_log_probs": token_log_probs,
         }
+
+
+def _unmarked(ids: tf.Tensor, encoder: SubwordEncoder) -> tf.Tensor:
+    """Returns ids without the marks of ``GraphTokenEncoder.encode_marked``."""
+    return ids if encoder.cut_by_graph else tf.where(ids >= encoder.vocab_size, UNK_ID, ids)

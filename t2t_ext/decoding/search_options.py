@@ -5,10 +5,9 @@ Legend: B sentences, S source positions, P tokens of the longest prefix.
 
 from typing import NamedTuple
 
-import numpy as np
 import tensorflow as tf
 
-from t2t_ext.data.graph_text_encoder import GraphSubwordEncoder
+from t2t_ext.data.graph_text_encoder import GraphSubwordEncoder, GraphTokenEncoder
 from t2t_ext.data.text_encoder import EOS_ID, PAD_ID, UNK_ID, SubwordEncoder
 from t2t_ext.decoding import random_numbers
 from t2t_ext.decoding.rules import CoveragePenalty, ForcedPrefix, MinimumLength, NoRepeatedNgrams, Rule
@@ -17,7 +16,6 @@ from t2t_ext.decoding.search_state import SearchConfig
 from t2t_ext.errors import UserError
 from t2t_ext.hyperparameters import DecodeHParams
 
-_BLANK = "\u2581"  # SentencePiece's sign for a blank
 # What counts as white space at a prefix's end.
 BLANKS = " \t\n\f\r"
 
@@ -41,11 +39,13 @@ def never_produced(encoder: SubwordEncoder) -> tuple[int, ...]:
     return (PAD_ID, UNK_ID, *encoder.control_ids)
 
 
-def encode_prefixes(strings: tf.Tensor, encoder: GraphSubwordEncoder, banned: tuple[int, ...], most: int) -> Prefixes:
+def encode_prefixes(
+    strings: tf.Tensor, encoder: GraphSubwordEncoder | GraphTokenEncoder, banned: tuple[int, ...], most: int
+) -> Prefixes:
     """Encodes prefixes, strings [B].
 
-    A blank at the end says that the last word is complete. A prefix is cut before a token that is never produced, and
-    after ``most`` tokens.
+    A blank at the end says that the last word is complete, as a last subword without ``@@`` says by itself. A prefix is
+    cut before a token that is never produced, and after ``most`` tokens.
     """
     text = tf.strings.regex_replace(strings, f"[{BLANKS}]+$", "")
     ids = encoder.encode(text, most).to_tensor()
@@ -102,10 +102,7 @@ def search_rules(
     if hparams.coverage_penalty:
         rules.append(CoveragePenalty(hparams.coverage_penalty, words, directions))
     if prefixes is not None:
-        pieces = encoder.pieces(range(encoder.vocab_size))
-        starts = np.array([piece.startswith(_BLANK) for piece in pieces])
-        starts[EOS_ID] = True
-        rules.append(ForcedPrefix(*prefixes, starts))
+        rules.append(ForcedPrefix(*prefixes, encoder.word_starts()))
     return rules
 
 

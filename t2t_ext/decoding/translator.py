@@ -8,7 +8,7 @@ import concurrent.futures
 import dataclasses
 import os
 from collections.abc import Callable, Sequence
-from typing import Self
+from typing import NamedTuple, Self
 
 import numpy as np
 import tensorflow as tf
@@ -17,7 +17,7 @@ from t2t_ext import registry
 from t2t_ext.data.text_encoder import PAD_ID, SubwordEncoder
 from t2t_ext.decoding.alignment import AlignmentConfig
 from t2t_ext.decoding.graph_translator import GraphTranslator
-from t2t_ext.decoding.lexical_constraints import join_phrases
+from t2t_ext.decoding.lexical_constraints import SEPARATOR, join_phrases
 from t2t_ext.decoding.search_options import BLANKS
 from t2t_ext.errors import UserError
 from t2t_ext.hyperparameters import DecodeHParams, resolve_decode_hparams
@@ -42,13 +42,15 @@ class Hypothesis:
     """A translation of a line.
 
     Attributes:
-      text: The translation.
+      text: The translation, restored for people.
       log_prob: Natural logarithm of its probability, EOS included.
       length: Tokens with EOS.
       score: log_prob divided by the length penalty.
       finished: False if the length limit ended it.
       ids: Its token ids in the model's direction, with EOS where finished.
       unmet_constraints: Phrases that it was to hold and does not; None where no phrases were given.
+      prepared: The translation as the model wrote it, words as the steps of the target text make them; the same as
+        ``text`` where there are no steps.
     """
 
     text: str
@@ -58,6 +60,19 @@ class Hypothesis:
     finished: bool
     ids: tuple[int, ...]
     unmet_constraints: int | None = None
+    prepared: str = ""
+
+
+class _Read(NamedTuple):
+    """Lines as the model reads them.
+
+    Attributes:
+      graph: What the graph takes.
+      lengths: int64 [lines], the subwords of each, without EOS, before any is cut.
+    """
+
+    graph: list[str]
+    lengths: np.ndarray
 
 
 @dataclasses.dataclass(frozen=True)
@@ -153,11 +168,11 @@ class Translator(GraphTranslator):
         """Returns the ``num_hypotheses`` best translations of every line, best first; samples in drawing order.
 
         Args:
-          lines: Source sentences.
+          lines: Source sentences, raw text.
           progress: Called with (lines done, lines in all) after every batch.
           prefixes: How each line's translations begin, "" = as the model wants; see ``search_with_prefix_batch``.
           constraints: The phrases that each line's translations must hold; see
-            ``t2t_ext.decoding.lexical_constraints``.
+            ``t2t_ext.decoding.lexical_constraints``. Both are raw text, too.
 
         Returns:
           A list for each line: fewer than ``num_hypotheses`` where prefixes and other rules leave fewer translations.
@@ -170,30 +185,25 @@ class Translator(GraphTranslator):
         prefixes = None if prefixes is None else _checked(prefixes, "prefixes")
         if prefixes is not None and len(prefixes) != len(lines):
             raise UserError(f"{len(prefixes)} prefixes for {len(lines)} lines: give one for each line, empty for none.")
-        phrases = None if constraints is None else join_phrases(constraints, len(lines))
-        if phrases is not None:
+        phrases = None
+        if constraints is not None:
+            phrases = self._graph_phrases(join_phrases(constraints, len(lines)))
             self.decode_hparams.check_constraints()
+        source = self._read(self.source_encoder, lines)
+        if prefixes is not None:
+            prefixes = _keeping_blanks(prefixes, self.target_encoder.prepare)
+        graph_prefixes = None if prefixes is None else _keeping_blanks(prefixes, self.target_encoder.segment)
         results: list[list[Hypothesis]] = [[] for _ in lines]
 
         def search(batch: np.ndarray) -> None:
-            def chosen(strings: Sequence[str]) -> tf.Tensor:
-                return tf.constant([strings[i] for i in batch], tf.string)
-
-            constrained = phrases is not None and any(phrases[i] for i in batch)
-            if constrained and prefixes is not None:
-                found = self.search_with_constraints_and_prefix_batch(chosen(lines), chosen(phrases), chosen(prefixes))
-            elif constrained:
-                found = self.search_with_constraints_batch(chosen(lines), chosen(phrases))
-            elif prefixes is not None:
-                found = self.search_with_prefix_batch(chosen(lines), chosen(prefixes))
-            else:
-                found = self.search_batch(chosen(lines))
-            found = {name: value.numpy() for name, value in found.items()}
+            found = self._search_lines(batch, source.graph, graph_prefixes, phrases)
             for row, line in enumerate(batch):
                 there = np.flatnonzero(found["log_probs"][row] > _NOT_THERE)
-                results[line] = [_hypothesis(found, row, n) for n in (there if len(there) else [0])]
+                results[line] = [
+                    _hypothesis(found, row, n, self.target_encoder) for n in (there if len(there) else [0])
+                ]
 
-        (lengths,) = self._lengths((self.source_encoder, lines))
+        (lengths,) = self._cut_lengths(source)
         # Lines without phrases are searched by themselves, at the usual speed.
         batches = self._batches(lengths, None if phrases is None else np.array([bool(each) for each in phrases], bool))
         self._run(search, batches, len(lines), progress)
@@ -202,6 +212,40 @@ class Translator(GraphTranslator):
         )
         self.unmet_prefix_line_numbers = self._unmet(prefixes or [], results)
         return results
+
+    def _read(self, encoder: SubwordEncoder, lines: list[str]) -> _Read:
+        """Returns raw lines of one side as the model reads them."""
+        prepared = encoder.prepare(lines)
+        lengths = np.array([len(ids) for ids in encoder.encode_batch(prepared)], np.int64)
+        return _Read(encoder.segment(prepared), lengths)
+
+    def _search_lines(
+        self, batch: np.ndarray, lines: list[str], prefixes: list[str] | None, phrases: list[str] | None
+    ) -> dict[str, np.ndarray]:
+        """Searches for translations of some lines; all strings are as the graph reads them."""
+
+        def chosen(strings: Sequence[str]) -> tf.Tensor:
+            return tf.constant([strings[i] for i in batch], tf.string)
+
+        constrained = phrases is not None and any(phrases[i] for i in batch)
+        inputs = chosen(lines)
+        if constrained and prefixes is not None:
+            found = self.search_with_constraints_and_prefix_batch(inputs, chosen(phrases), chosen(prefixes))
+        elif constrained:
+            found = self.search_with_constraints_batch(inputs, chosen(phrases))
+        elif prefixes is not None:
+            found = self.search_with_prefix_batch(inputs, chosen(prefixes))
+        else:
+            found = self.search_batch(inputs)
+        return {name: value.numpy() for name, value in found.items()}
+
+    def _graph_phrases(self, joined: list[str]) -> list[str]:
+        """Returns constraints, raw phrases separated by tabs, as the graph reads them."""
+        encoder = self.target_encoder
+        if encoder.takes_raw_text:
+            return joined
+        phrases = [line.split(SEPARATOR) if line else [] for line in joined]
+        return [SEPARATOR.join(encoder.segment(encoder.prepare_phrases(each))) for each in phrases]
 
     def _unmet(self, prefixes: Sequence[str], results: Sequence[Sequence[Hypothesis]]) -> tuple[int, ...]:
         """Returns the numbers, from 1, of the lines that do not begin with their whole prefix."""
@@ -217,11 +261,10 @@ class Translator(GraphTranslator):
         sources = _checked([source for source, _ in pairs], "sources")
         targets = _checked([target for _, target in pairs], "translations")
         results: list[PairScore | None] = [None] * len(sources)
+        source, target = self._read(self.source_encoder, sources), self._read(self.target_encoder, targets)
 
         def score(batch: np.ndarray) -> None:
-            scored = self.score_batch(
-                tf.constant([sources[i] for i in batch], tf.string), tf.constant([targets[i] for i in batch], tf.string)
-            )
+            scored = self.score_batch(_chosen(source, batch), _chosen(target, batch))
             scored = {name: value.numpy() for name, value in scored.items()}
             for row, i in enumerate(batch):
                 length = int(scored["lengths"][row])
@@ -232,13 +275,14 @@ class Translator(GraphTranslator):
                     token_log_probs=tuple(map(float, scored["token_log_probs"][row, :length])),
                 )
 
-        lengths = np.maximum(*self._lengths((self.source_encoder, sources), (self.target_encoder, targets)))
+        lengths = np.maximum(*self._cut_lengths(source, target))
         self._run(score, self._batches(lengths), len(sources), progress)
         return results
 
     def align(self, pairs: Sequence[tuple[str, str]], progress: Progress | None = None) -> list[str]:
         """Returns the word alignment of every (source, translation) pair, such as ``0-0 2-1 1-2``.
 
+        The words are those of the prepared texts: ``isn't`` is two of them after Moses' tokenizer.
         The translation is encoded anew; ``align_hypotheses`` takes exactly the tokens that a search chose.
 
         Raises:
@@ -247,15 +291,14 @@ class Translator(GraphTranslator):
         sources = _checked([source for source, _ in pairs], "sources")
         targets = _checked([target for _, target in pairs], "translations")
         results = [""] * len(sources)
+        source, target = self._read(self.source_encoder, sources), self._read(self.target_encoder, targets)
 
         def align(batch: np.ndarray) -> None:
-            aligned = self.align_batch(
-                tf.constant([sources[i] for i in batch], tf.string), tf.constant([targets[i] for i in batch], tf.string)
-            )
+            aligned = self.align_batch(_chosen(source, batch), _chosen(target, batch))
             for i, line in zip(batch, aligned["alignments"].numpy(), strict=True):
                 results[i] = line.decode()
 
-        lengths = np.maximum(*self._lengths((self.source_encoder, sources), (self.target_encoder, targets)))
+        lengths = np.maximum(*self._cut_lengths(source, target))
         self._run(align, self._batches(lengths), len(sources), progress)
         return results
 
@@ -272,7 +315,7 @@ class Translator(GraphTranslator):
         Raises:
           UserError: As ``align``.
         """
-        lines = _checked(lines, "lines")
+        source = self._read(self.source_encoder, _checked(lines, "lines"))
         flat = [(row, n) for row, found in enumerate(hypotheses) for n in range(len(found))]
         ids = [hypotheses[row][n].ids for row, n in flat]
         results = [[""] * len(found) for found in hypotheses]
@@ -280,13 +323,13 @@ class Translator(GraphTranslator):
         def align(batch: np.ndarray) -> None:
             width = max(len(ids[i]) for i in batch)
             padded = np.array([[*ids[i], *[PAD_ID] * (width - len(ids[i]))] for i in batch], np.int32)
-            sources = tf.constant([lines[flat[i][0]] for i in batch], tf.string)
+            sources = tf.constant([source.graph[flat[i][0]] for i in batch], tf.string)
             aligned = self.align_ids_batch(sources, tf.constant(padded))
             for i, line in zip(batch, aligned["alignments"].numpy(), strict=True):
                 row, n = flat[i]
                 results[row][n] = line.decode()
 
-        (lengths,) = self._lengths((self.source_encoder, lines))
+        (lengths,) = self._cut_lengths(source)
         longest = np.array([max(lengths[row], len(ids[i])) for i, (row, _) in enumerate(flat)], np.int64)
         self._run(align, self._batches(longest), len(flat), progress)
         return results
@@ -299,14 +342,13 @@ class Translator(GraphTranslator):
         """
         self.align_ids_batch.get_concrete_function()
 
-    def _lengths(self, *sides: tuple[SubwordEncoder, list[str]]) -> list[np.ndarray]:
+    def _cut_lengths(self, *sides: _Read) -> list[np.ndarray]:
         """Returns the subwords read of each line, int64 [lines] for each side, and notes which lines are cut."""
         limit = self.decode_hparams.max_input_length
-        lengths = [np.array([len(ids) for ids in encoder.encode_batch(lines)], np.int64) for encoder, lines in sides]
-        cut = np.flatnonzero(np.any([side > limit for side in lengths], axis=0))
+        cut = np.flatnonzero(np.any([side.lengths > limit for side in sides], axis=0))
         self.truncated_lines = len(cut)
         self.truncated_line_numbers = tuple(int(i) + 1 for i in cut)
-        return [np.minimum(side, limit) for side in lengths]
+        return [np.minimum(side.lengths, limit) for side in sides]
 
     def _batches(self, lengths: np.ndarray, apart: np.ndarray | None = None) -> list[np.ndarray]:
         """Groups lines of similar lengths, longest first, so that the last batches are the quick ones.
@@ -370,10 +412,24 @@ def _load_model(
     return model
 
 
-def _hypothesis(found: dict[str, np.ndarray], row: int, n: int) -> Hypothesis:
+def _chosen(lines: _Read, batch: np.ndarray) -> tf.Tensor:
+    """Returns some lines as a string tensor [B]."""
+    return tf.constant([lines.graph[i] for i in batch], tf.string)
+
+
+def _keeping_blanks(prefixes: Sequence[str], function: Callable[[list[str]], list[str]]) -> list[str]:
+    """Applies a function to prefixes without the blanks at their ends, which then follow again."""
+    bodies = [prefix.rstrip(BLANKS) for prefix in prefixes]
+    rows = zip(function(bodies), prefixes, bodies, strict=True)
+    return [made + prefix[len(body) :] for made, prefix, body in rows]
+
+
+def _hypothesis(found: dict[str, np.ndarray], row: int, n: int, encoder: SubwordEncoder) -> Hypothesis:
     ids = found["ids"][row, n]
+    prepared = encoder.join([found["outputs"][row, n].decode("utf-8", errors="replace")])
     return Hypothesis(
-        text=found["outputs"][row, n].decode("utf-8", errors="replace"),
+        text=encoder.restore(prepared)[0],
+        prepared=prepared[0],
         log_prob=float(found["log_probs"][row, n]),
         length=int(found["lengths"][row, n]),
         score=float(found["scores"][row, n]),

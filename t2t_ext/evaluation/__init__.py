@@ -1,1 +1,1 @@
-"""How good translations are: BLEU, chrF and TER with signatures and confidence."""
+"""How good translations are: scores with signatures and confidence, the protocols of papers, comparisons of systems."""

@@ -1,5 +1,7 @@
 """BLEU, chrF and TER of whole corpora, computed by sacrebleu, always with the signature that makes them comparable.
 
+The protocols of papers are in ``t2t_ext.evaluation.protocols``.
+
 BLEU: Papineni et al. (2002). chrF: Popović (2015). TER: Snover et al. (2006). Signatures: Post (2018),
 "A Call for Clarity in Reporting BLEU Scores". Confidence: bootstrap resampling, Koehn (2004).
 This module imports no TensorFlow.
@@ -23,12 +25,13 @@ class Score:
     """A score of a whole corpus.
 
     Attributes:
-      name: ``"BLEU"``, ``"chrF2"``, ``"chrF2++"`` or ``"TER"``.
-      value: The score, 0 to 100 (TER may exceed 100). Higher is better, but for TER.
+      name: ``"BLEU"``, ``"chrF2"``, ``"chrF2++"``, ``"TER"`` or ``"NIST"``.
+      value: The score, 0 to 100 (TER may exceed 100; NIST is in bits). Higher is better, but for TER.
       signature: sacrebleu's signature: everything that the value depends on besides the texts.
       details: What the value was computed from; for BLEU the n-gram ``precisions`` (per cent), ``counts``,
         ``totals``, ``brevity_penalty``, ``hypothesis_length`` and ``reference_length`` (tokens), for TER the number
-        of ``edits`` and the average ``reference_length``.
+        of ``edits`` and the average ``reference_length``; for NIST the bits ``by_order`` (1 to 9), the
+        ``length_penalty`` and both lengths; mteval's BLEU has the precisions ``by_order`` and ``cumulative`` as well.
       confidence: Half the width of the 95 % confidence interval, or None when it was not asked for.
       mean: The mean over the bootstrap samples, or None.
     """
@@ -42,20 +45,40 @@ class Score:
 
     def __str__(self) -> str:
         """Returns one line: name, value, confidence, the details that people read, and the signature."""
-        return f"{self.name} = {self.value:.2f}{self.explanation}"
+        return f"{self.name} = {self.format(self.value)}{self.explanation}"
+
+    @property
+    def decimals(self) -> int:
+        """Number of decimals in a report."""
+        return 4 if self.name.startswith("NIST") else 2
+
+    @property
+    def higher_is_better(self) -> bool:
+        """Whether the higher of two scores is the better one."""
+        return not self.name.startswith("TER")
+
+    def format(self, value: float) -> str:
+        """Writes a value of this metric as reports do."""
+        return f"{value:.{self.decimals}f}"
 
     @property
     def explanation(self) -> str:
         """What belongs behind the value in a report: confidence, details and the signature."""
         text = ""
         if self.confidence is not None:
-            text += f" (95% confidence: {self.mean:.2f} ± {self.confidence:.2f})"
+            text += f" (95% confidence: {self.format(self.mean)} ± {self.format(self.confidence)})"
         if "precisions" in self.details:
             details = self.details
             precisions = "/".join(f"{precision:.1f}" for precision in details["precisions"])
             text += (
                 f" {precisions} (BP = {details['brevity_penalty']:.3f}, "
                 f"{details['hypothesis_length']} / {details['reference_length']} tokens)"
+            )
+        elif "length_penalty" in self.details:
+            details = self.details
+            text += (
+                f" (penalty = {details['length_penalty']:.3f}, "
+                f"{details['hypothesis_length']:.0f} / {details['reference_length']:.1f} tokens)"
             )
         return f"{text} [{self.signature}]"
 
@@ -103,11 +126,11 @@ def corpus_bleu(
     """
     from sacrebleu.metrics import BLEU
 
-    _check_segments(hypotheses, references)
+    check_segments(hypotheses, references)
     check_tokenizer(tokenize)
     # force: a warning about tokenised-looking hypotheses belongs into no log of ours.
     metric = _make(lambda: BLEU(tokenize=tokenize, lowercase=lowercase, force=True), tokenize)
-    return _score(metric, hypotheses, references, n_bootstrap, _bleu_details)
+    return score_with(metric, hypotheses, references, n_bootstrap)
 
 
 def corpus_chrf(
@@ -135,9 +158,9 @@ def corpus_chrf(
     """
     from sacrebleu.metrics import CHRF
 
-    _check_segments(hypotheses, references)
+    check_segments(hypotheses, references)
     metric = CHRF(word_order=word_order, lowercase=lowercase)
-    return _score(metric, hypotheses, references, n_bootstrap, lambda score: {})
+    return score_with(metric, hypotheses, references, n_bootstrap)
 
 
 def corpus_ter(
@@ -163,9 +186,9 @@ def corpus_ter(
     """
     from sacrebleu.metrics import TER
 
-    _check_segments(hypotheses, references)
+    check_segments(hypotheses, references)
     metric = TER(case_sensitive=not lowercase)
-    return _score(metric, hypotheses, references, n_bootstrap, _ter_details)
+    return score_with(metric, hypotheses, references, n_bootstrap)
 
 
 def check_tokenizer(name: str) -> None:
@@ -177,7 +200,8 @@ def check_tokenizer(name: str) -> None:
         raise UserError(f"Unknown tokenizer {name!r}.{suggest(name, BLEU.TOKENIZERS)} Choose one of: {known}.")
 
 
-def _check_segments(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> None:
+def check_segments(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> None:
+    """Raises a UserError unless there are references, as many as translations, and at least one of them."""
     if not references:
         raise UserError("There are no references to score against. Give at least one set of references.")
     for number, reference in enumerate(references, start=1):
@@ -201,29 +225,51 @@ def _make(construct: Callable[[], Any], tokenize: str) -> Any:
         ) from error
 
 
-def _score(
-    metric: Any,
-    hypotheses: Sequence[str],
-    references: Sequence[Sequence[str]],
-    n_bootstrap: int,
-    details: Callable[[Any], dict[str, Any]],
+def score_with(
+    metric: Any, hypotheses: Sequence[str], references: Sequence[Sequence[str]] | None, n_bootstrap: int = 0
 ) -> Score:
+    """Computes a score with a metric of sacrebleu, or one that is made like them.
+
+    Args:
+      metric: The metric.
+      hypotheses: One translation per segment.
+      references: One list per set of references; None where the metric was made with them.
+      n_bootstrap: Number of bootstrap samples for the confidence interval; 0 for none.
+
+    Returns:
+      The score.
+
+    Raises:
+      UserError: ``n_bootstrap`` is negative or 1.
+    """
     if n_bootstrap < 0 or n_bootstrap == 1:
         raise UserError(f"n_bootstrap={n_bootstrap}: give 0 for no confidence interval, or 2 or more (1000 is usual).")
-    result = metric.corpus_score(list(hypotheses), [list(each) for each in references], n_bootstrap=max(1, n_bootstrap))
+    sets = None if references is None else [list(each) for each in references]
+    result = metric.corpus_score(list(hypotheses), sets, n_bootstrap=max(1, n_bootstrap))
     confident = n_bootstrap > 1
     return Score(
         name=result.name,
         value=float(result.score),
         signature=metric.get_signature().format(),
-        details=details(result),
+        details=_details(result),
         confidence=float(result._ci) if confident else None,
         mean=float(result._mean) if confident else None,
     )
 
 
+def _details(result: Any) -> dict[str, Any]:
+    if result.name.startswith("BLEU"):
+        return _bleu_details(result)
+    if result.name == "TER":
+        return {"edits": float(result.num_edits), "reference_length": float(result.ref_length)}
+    if result.name == "NIST":
+        names = ("length_penalty", "hypothesis_length", "reference_length")
+        return {"by_order": list(result.by_order), **{name: float(getattr(result, name)) for name in names}}
+    return {}
+
+
 def _bleu_details(score: Any) -> dict[str, Any]:
-    return {
+    details = {
         "precisions": [float(value) for value in score.precisions],
         "counts": [int(value) for value in score.counts],
         "totals": [int(value) for value in score.totals],
@@ -231,7 +277,7 @@ def _bleu_details(score: Any) -> dict[str, Any]:
         "hypothesis_length": int(score.sys_len),
         "reference_length": int(score.ref_len),
     }
-
-
-def _ter_details(score: Any) -> dict[str, Any]:
-    return {"edits": float(score.num_edits), "reference_length": float(score.ref_length)}
+    for name in ("by_order", "cumulative"):
+        if hasattr(score, name):
+            details[name] = [float(value) for value in getattr(score, name)]
+    return details

@@ -277,15 +277,15 @@ def build_model(
     Args:
       model_class: The registered model.
       hparams: Its hparams.
-      source_encoder: With ``vocab_size`` and ``sha256``, as SubwordEncoder.
-      target_encoder: The same for the target; the vocabulary is joint where the two are one.
+      source_encoder: With ``vocab_size`` and ``ids_sha256``, as SubwordEncoder.
+      target_encoder: The same for the target; the vocabulary is joint where the ids mean the same.
       dtype: A Keras dtype policy; None: ``hparams.precision``.
     """
     model = model_class(
         hparams,
         source_vocab_size=source_encoder.vocab_size,
         target_vocab_size=target_encoder.vocab_size,
-        joint_vocabulary=source_encoder.sha256 == target_encoder.sha256,
+        joint_vocabulary=source_encoder.ids_sha256 == target_encoder.ids_sha256,
         dtype=dtype,
     )
     model.build()

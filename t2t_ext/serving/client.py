@@ -1,5 +1,8 @@
 """A client of an exported model behind TensorFlow Serving, over gRPC or REST; imports no TensorFlow.
 
+Texts are raw text, as people write them: what an exported graph cannot do to them (Moses' tokenizer, subword-nmt) the
+client does, with the text encoders that the model itself hands out.
+
 client = make_client("localhost:8500", "t2t_ext")
 client.translate(["ein Haus"])      # [[Translation(text="a house", score=-0.3)]]
 """
@@ -16,6 +19,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Self
 
 from t2t_ext.errors import UserError
+from t2t_ext.serving import served_text
+from t2t_ext.serving.served_text import ServedText
 
 DEFAULT_TIMEOUT_SECS = 10.0
 
@@ -37,8 +42,15 @@ class Translation:
     length: int | None = None
 
 
+class Refused(UserError):
+    """The server understood a request and refused it."""
+
+
 class Client(abc.ABC):
     """Translates through a server. Subclasses say how a request travels."""
+
+    _text: ServedText | None = None
+    _asked_for_text = False
 
     def __init__(
         self,
@@ -83,14 +95,17 @@ class Client(abc.ABC):
         """Returns the best translation of each line, as a list of one."""
         if not lines:
             return []
-        outputs = self._outputs("serving_default", {"inputs": lines}, ("outputs", "scores"))
-        return [[Translation(text, score)] for text, score in zip(*outputs, strict=True)]
+        inputs = {"inputs": self._to_graph("source", lines)}
+        texts, scores = self._outputs("serving_default", inputs, ("outputs", "scores"))
+        return [[Translation(text, score)] for text, score in zip(self._from_graph(texts), scores, strict=True)]
 
     def nbest(self, lines: Sequence[str]) -> list[list[Translation]]:
         """Returns all the translations of each line that the search kept, best first."""
         if not lines:
             return []
-        outputs = self._outputs("nbest", {"inputs": lines}, ("outputs", "scores", "log_probs", "lengths"))
+        inputs = {"inputs": self._to_graph("source", lines)}
+        texts, *numbers = self._outputs("nbest", inputs, ("outputs", "scores", "log_probs", "lengths"))
+        outputs = [self._from_graph(row) for row in texts], *numbers
         return [[Translation(*row) for row in zip(*beams, strict=True)] for beams in zip(*outputs, strict=True)]
 
     def score(self, pairs: Sequence[tuple[str, str]]) -> list[Translation]:
@@ -98,15 +113,43 @@ class Client(abc.ABC):
         if not pairs:
             return []
         sources, targets = zip(*pairs, strict=True)
-        outputs = self._outputs("score", {"inputs": sources, "targets": targets}, ("scores", "log_probs", "lengths"))
+        outputs = self._outputs("score", self._both_to_graph(sources, targets), ("scores", "log_probs", "lengths"))
         return [Translation(*row) for row in zip(targets, *outputs, strict=True)]
 
     def align(self, pairs: Sequence[tuple[str, str]]) -> list[str]:
-        """Returns the word alignments of given translations of given lines, such as ``0-0 2-1 1-2``."""
+        """Returns the word alignments of given translations of given lines, such as ``0-0 2-1 1-2``.
+
+        The words are those of the prepared texts, which ``prepare`` returns.
+        """
         if not pairs:
             return []
         sources, targets = zip(*pairs, strict=True)
-        return self._outputs("align", {"inputs": sources, "targets": targets}, ("alignments",))[0]
+        return self._outputs("align", self._both_to_graph(sources, targets), ("alignments",))[0]
+
+    def prepare(self, side: str, texts: Sequence[str]) -> list[str]:
+        """Returns texts of the ``source`` or ``target`` as the model's steps prepare them: unchanged without steps."""
+        text = self.text()
+        return list(texts) if text is None else text.to_prepared(side, texts)
+
+    def text(self) -> ServedText | None:
+        """Returns the model's text encoders, asked for once; None where its graph takes text as people write it."""
+        if not self._asked_for_text:
+            with contextlib.suppress(Refused):  # no such signature
+                (found,) = self._outputs(served_text.SIGNATURE, {"sides": served_text.SIDES}, ("files",))
+                self._text = ServedText.from_wire(found, f"the model {self.servable_name!r} on {self.server}")
+            self._asked_for_text = True
+        return self._text
+
+    def _to_graph(self, side: str, texts: Sequence[str]) -> list[str]:
+        text = self.text()
+        return list(texts) if text is None else text.to_graph(side, texts)
+
+    def _both_to_graph(self, sources: Sequence[str], targets: Sequence[str]) -> dict[str, list[str]]:
+        return {"inputs": self._to_graph("source", sources), "targets": self._to_graph("target", targets)}
+
+    def _from_graph(self, texts: Sequence[str]) -> list[str]:
+        text = self.text()
+        return list(texts) if text is None else text.from_graph(texts)
 
     def __enter__(self) -> Self:
         return self
@@ -143,8 +186,8 @@ class Client(abc.ABC):
             "Give the name that it was started with (--model_name of TF Serving) as --servable_name."
         )
 
-    def _refused(self, reason: str) -> UserError:
-        return UserError(f"The server at {self.server} refused the request: {reason}")
+    def _refused(self, reason: str) -> Refused:
+        return Refused(f"The server at {self.server} refused the request: {reason}")
 
     _port_hint = ""
 

@@ -1,8 +1,10 @@
-"""A Translator as a SavedModel for TensorFlow Serving: strings in, strings out, everything inside.
+"""A Translator as a SavedModel for TensorFlow Serving: strings in, strings out, everything inside that a graph can do.
 
 EXPORT/500/                                    one directory a version, as TF Serving wants
   saved_model.pb, variables/                   text encoders and search as a graph, weights
   assets.extra/tf_serving_warmup_requests      requests that the server answers before it says it is ready
+  assets.extra/text_encoder.{source,target}.model
+                                               what happens to text before and after the graph, where anything does
   export.json                                  what the model was made from
 """
 
@@ -16,6 +18,7 @@ from typing import Any
 import tensorflow as tf
 
 from t2t_ext.persistence import files
+from t2t_ext.serving.served_text import SIDES, SIGNATURE, ServedText
 from t2t_ext.serving.versions import check_destination
 from t2t_ext.version import __version__
 
@@ -49,6 +52,9 @@ class ServedTranslator(tf.Module):
         with sampling_method=random; then the other signatures sample, too.
       align: ``inputs``, ``targets`` -> ``alignments`` string [N], source-target pairs of words, ``0-0 2-1 1-2``. Not
         there where the model has no attention that can be read so.
+      text_encoders: ``sides`` string [N], ``source`` or ``target``, -> ``files`` string [N], the files of the text
+        encoders in base64. Only where the graph does not take text as people write it: all other signatures' strings
+        are then segmented texts (``t2t_ext.data.text_encoder``).
     """
 
     def __init__(self, translator: Any) -> None:
@@ -95,6 +101,21 @@ class ServedTranslator(tf.Module):
             self.align = tf.function(
                 lambda inputs, targets: dict(translator.align_batch(inputs, targets)), input_signature=[inputs, targets]
             )
+        text = served_text(translator)
+        if text is not None:
+            encoders = text.wire()
+            self.text_encoders = tf.function(
+                lambda sides: {"files": tf.gather(encoders, tf.cast(tf.not_equal(sides, "source"), tf.int32))},
+                input_signature=[tf.TensorSpec([None], tf.string, name="sides")],
+            )
+
+
+def served_text(translator: Any) -> ServedText | None:
+    """Returns the text encoders of a translator whose graph does not take text as people write it, else None."""
+    encoders = [getattr(translator, f"{side}_encoder", None) for side in ("source", "target")]
+    if any(encoder is None for encoder in encoders) or all(encoder.takes_raw_text for encoder in encoders):
+        return None
+    return ServedText(*encoders)
 
 
 def export(
@@ -117,7 +138,7 @@ def export(
         highest.
       made_from: JSON values for ``export.json`` (run, step, problem, model, ...).
       overwrite: Whether a version that exists is replaced.
-      warmup_lines: Sentences of the warm-up requests: one request of the first alone, one of all together.
+      warmup_lines: Raw sentences of the warm-up requests: one request of the first alone, one of all together.
 
     Returns:
       The version's directory.
@@ -137,17 +158,24 @@ def export(
         "translate_with_constraints",
         "sample",
         "align",
+        SIGNATURE,
     )
+    text = served_text(translator)
     signatures = {name: getattr(module, name) for name in names if hasattr(module, name)}
     description = {"t2t_ext": __version__, "tensorflow": tf.__version__, **(made_from or {})}
+    if text is not None:
+        description["text"] = {side: text.side(side).record() for side in SIDES}
+        warmup_lines = text.to_graph("source", warmup_lines)
     with files.atomic_directory(final) as temporary:
         with _quiet_saving():
             tf.saved_model.save(module, str(temporary), signatures=signatures)
         _check_ops(temporary)
         _check_outputs(temporary, module, warmup_lines)
         _write_warmup_requests(temporary, warmup_lines)
-        text = json.dumps(description, indent=2, ensure_ascii=False) + "\n"
-        (temporary / DESCRIPTION_NAME).write_text(text, encoding="utf-8")
+        if text is not None:
+            text.write(temporary)
+        content = json.dumps(description, indent=2, ensure_ascii=False) + "\n"
+        (temporary / DESCRIPTION_NAME).write_text(content, encoding="utf-8")
     return final
 
 

@@ -13,7 +13,8 @@ import tensorflow as tf
 
 from t2t_ext.data.pipeline import eval_batches
 from t2t_ext.decoding.translator import Translator
-from t2t_ext.evaluation import scores
+from t2t_ext.evaluation import protocols
+from t2t_ext.evaluation.scorer import Scorer
 from t2t_ext.hyperparameters import HParams, resolve_decode_hparams
 from t2t_ext.models.seq2seq import build_model
 from t2t_ext.training import losses
@@ -38,6 +39,7 @@ class Evaluator:
         store: Any,
         texts: tuple[list[str], list[list[str]]],
         target_language: str = "",
+        scoring: str = protocols.DEFAULT,
     ) -> None:
         """Builds the evaluation model.
 
@@ -49,6 +51,7 @@ class Evaluator:
           store: ExampleStore of the dev split.
           texts: Source sentences of the dev set, and one list of references for each reference set.
           target_language: Chooses sacrebleu's tokenizer.
+          scoring: The protocol of ``t2t_ext.evaluation.protocols`` that BLEU is computed by.
         """
         decode_hparams = resolve_decode_hparams(settings.decode_hparams)
         # Low-precision weights are enough for what is not trained further, and faster to read.
@@ -63,7 +66,9 @@ class Evaluator:
         if limit > 0:
             self._sources = self._sources[:limit]
             self._references = [reference[:limit] for reference in self._references]
-        self._tokenizer = scores.default_tokenizer(target_language)
+        # What is called BLEU, and gets better as it grows, must be some BLEU.
+        scoring = protocols.DEFAULT if scoring.startswith(("chrf", "ter")) else scoring
+        self._scorer = Scorer([scoring], self._references, encoders[1], language=target_language)
         self._translator = None
         if limit >= 0:
             self._translator = Translator(self._model, *encoders, decode_hparams, hparams.target_direction)
@@ -92,13 +97,14 @@ class Evaluator:
             return metrics, []
         total = len(self._sources)
         hypotheses = [
-            found[0].text
+            found[0]
             for found in self._translator.translate(
                 self._sources, progress=lambda done, _: note(f"evaluating: {done}/{total} sentences translated")
             )
         ]
-        bleu = scores.corpus_bleu(hypotheses, self._references, tokenize=self._tokenizer)
-        return {**metrics, "bleu": bleu.value, "bleu_signature": bleu.signature}, hypotheses
+        bleu = self._scorer.scores(hypotheses)[0]
+        texts = [hypothesis.text for hypothesis in hypotheses]
+        return {**metrics, "bleu": bleu.value, "bleu_signature": bleu.signature}, texts
 
     def show(self, board: Board, step: int, hypotheses: list[str]) -> None:
         """Writes sample translations and attention pictures of the first dev sentences to TensorBoard."""
@@ -116,7 +122,7 @@ class Evaluator:
     def _pictured_sentence(self) -> tuple[list[int], list[int]] | None:
         for source, target in zip(self._sources, self._references[0], strict=True):
             ids = [
-                encoder.encode_batch([text], add_eos=True)[0]
+                encoder.encode_batch(encoder.prepare([text]), add_eos=True)[0]
                 for encoder, text in zip(self._encoders, (source, target), strict=True)
             ]
             if 4 <= max(map(len, ids)) <= _PICTURED_TOKENS and min(map(len, ids)) > 1:

@@ -13,6 +13,7 @@ from t2t_ext import registry
 from t2t_ext.data.example_store import ExampleStore
 from t2t_ext.data.generated import GeneratedData
 from t2t_ext.errors import UserError
+from t2t_ext.evaluation import protocols
 from t2t_ext.persistence import checkpoints, files
 from t2t_ext.training import auto_batch_size, host_memory, out_of_memory, setup_run, skip_report, strategies
 from t2t_ext.training.config import TrainConfig
@@ -108,6 +109,7 @@ class _Loop:
             store=ExampleStore.load(generated, "dev"),
             texts=generated.texts("dev"),
             target_language=generated.target_language,
+            scoring=getattr(setup_run.make_problem(run), "scoring", protocols.DEFAULT),
         )
         # Restored first: a run that cannot go on keeps its configuration.
         self._session.restore(run.output_dir, workers, self._say)

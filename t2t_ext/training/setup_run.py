@@ -6,8 +6,9 @@ import os
 import time
 from typing import Any
 
-from t2t_ext import registry
+from t2t_ext import problem_options, registry
 from t2t_ext.data.generated import GeneratedData
+from t2t_ext.data.manifest import Manifest, manifest_path
 from t2t_ext.errors import UserError
 from t2t_ext.hyperparameters import (
     AUTO_BATCH_SIZE,
@@ -78,6 +79,8 @@ def resolve(config: TrainConfig) -> ResolvedRun:
         # What is given again must be what is stored; of another problem, the name is what will be refused.
         options = {**old.problem_options, **(options if problem == old.problem else {})}
     data_dir = os.path.abspath(_given(config.data_dir, old and old.data_dir))
+    if not old:
+        options = {**_options_of_data(problem, options, data_dir), **options}
     new = RunConfig(
         problem=problem,
         problem_options={**_problem(problem, options).options},
@@ -219,6 +222,25 @@ def _settings(config: TrainConfig, old: RunConfig | None) -> TrainingSettings:
 
 def _problem(name: str, options: Any) -> Any:
     return registry.problem(name, **dict(options or {}))
+
+
+def _options_of_data(name: str, options: Any, data_dir: str) -> dict[str, Any]:
+    """Returns the options, but for paths, that data which are there were made with, such as tags and layouts.
+
+    Raises:
+      UserError: Other ones are given.
+    """
+    problem = _problem(name, options)
+    for path in (manifest_path(data_dir, problem.name), manifest_path(data_dir, problem.base_name)):
+        if path.is_file():
+            made_with = Manifest.load(path).problem_options
+            if others := problem_options.differing(problem, made_with):
+                raise UserError(
+                    f"The data of {problem.base_name} in {data_dir} were made in another way: {'; '.join(others)}. "
+                    f"Leave the options out, which takes those of the data, or give a --data_dir with such data."
+                )
+            return {name: value for name, value in made_with.items() if name not in problem.path_options}
+    return {}
 
 
 def _given(value: Any, otherwise: Any) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from t2t_ext.data.text_encoder import SubwordEncoder
+from t2t_ext.data.text_encoder import FIRST_TEXT_ID, SubwordEncoder
 from t2t_ext.errors import UserError
 from t2t_ext.persistence import checkpoints, run_directory
 
@@ -67,7 +67,7 @@ def warm_start(
     old = checkpoints.load_arrays(path, "model")
     old_encoders = run.text_encoders()
     row_maps = {
-        side: None if ours.sha256 == theirs.sha256 else shared_rows(ours, theirs)
+        side: None if ours.ids_sha256 == theirs.ids_sha256 else shared_rows(ours, theirs)
         for side, ours, theirs in zip(SIDES, encoders, old_encoders, strict=True)
     }
     arrays, report = dict(fresh), WarmStartReport(path, [], {}, {}, [])
@@ -135,8 +135,10 @@ def vocabulary_sides(model: Any) -> dict[str, str]:
     return sides
 
 
-def _pieces(encoder: SubwordEncoder) -> list[str]:
-    return encoder.pieces(range(encoder.vocab_size))
+def _pieces(encoder: SubwordEncoder) -> list[tuple[str, str]]:
+    """Returns what tells every row: ``th`` of one kind of subwords is not ``th`` of another, special ids are equal."""
+    pieces = encoder.pieces(range(encoder.vocab_size))
+    return [("" if row < FIRST_TEXT_ID else encoder.kind, piece) for row, piece in enumerate(pieces)]
 
 
 def _with_rows(fresh: np.ndarray, old: np.ndarray, row_map: tuple[np.ndarray, np.ndarray]) -> np.ndarray:

@@ -78,6 +78,22 @@ def test_every_registered_set():
 
 
 @pytest.mark.parametrize(
+    ("name", "vocabulary", "published"),
+    [
+        ("transformer_iwslt_small", 31_345, "19.07M"),  # He et al. 2018, table 3: equal to their model
+        ("transformer_big_zhou2019", 30_720, "207.8M"),  # Zhou et al. 2019, table 6
+        ("transformer_base_ampomah2021", 33_300, "61.2M"),  # Ampomah et al. 2021, table 1
+    ],
+)
+def test_published_counts(name, vocabulary, published):
+    from t2t_ext import registry
+
+    count = counted(registry.hparams(name), vocabulary, vocabulary, True) / 1e6
+    digits = len(published.rpartition(".")[2]) - 1
+    assert f"{count:.{digits}f}M" == published
+
+
+@pytest.mark.parametrize(
     ("overrides", "source_vocab", "target_vocab", "joint"),
     [
         ("", 50, 70, False),

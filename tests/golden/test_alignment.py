@@ -17,9 +17,10 @@ SILENT = (0, 1, 3)
 class Vocabulary:
     vocab_size = len(PIECES)
     control_ids = (3,)
+    cut_by_graph = True
 
-    def pieces(self, ids):
-        return [PIECES[i] for i in ids]
+    def piece_texts(self):
+        return [surface(piece, False) for piece in PIECES]
 
 
 def surfaces(ids):

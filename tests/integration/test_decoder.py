@@ -93,7 +93,10 @@ def test_split(decode, tiny_run, toy_corpus, tmp_path):
     sources, targets = (list(column) for column in zip(*toy_corpus.dev, strict=True))
     hypotheses = tiny_run.translator(sources)
     assert read(tmp_path / "dev.txt") == hypotheses
-    assert out.strip() == str(scores.corpus_bleu(hypotheses, [targets]))
+    bleu, chrf, ter = out.strip().split("\n")
+    assert bleu == str(scores.corpus_bleu(hypotheses, [targets]))
+    assert chrf == str(scores.corpus_chrf(hypotheses, [targets]))
+    assert ter.startswith("TER = ")
 
 
 def test_nbest(decode, tiny_run, make_translator, tmp_path):

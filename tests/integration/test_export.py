@@ -39,6 +39,16 @@ def test_files(exported, tiny_run):
     assert tf.saved_model.contains_saved_model(str(exported))
 
 
+def test_text_as_people_write_it_needs_no_encoders(signatures, exported, capsys):
+    from t2t_ext.bin import prepare
+
+    assert "text_encoders" not in signatures
+    assert [path.name for path in (exported / "assets.extra").iterdir()] == ["tf_serving_warmup_requests"]
+    assert "text" not in json.loads((exported / "export.json").read_text())
+    assert prepare.main([f"--export_dir={exported}"]) == 2
+    assert "takes text as people write it" in capsys.readouterr().err
+
+
 def test_outputs_are_the_translators(signatures, tiny_run, make_translator):
     import tensorflow as tf
 

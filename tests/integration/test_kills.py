@@ -52,9 +52,14 @@ FATAL_TRAINING_STEPS = [
 FATAL_DATAGEN_STEPS = [
     "os.mkdir .translate_parallel_text.generating",
     "os.rename .translate_parallel_text.generating/.vocab.translate_parallel_text.N.model.tmp",
-    "open .translate_parallel_text.generating/train.chunks/N/targets.npy",
+    "open .translate_parallel_text.generating/train.chunks/rows/.N.tmp",
+    "os.rename .translate_parallel_text.generating/train.chunks/keys/pair/.N.tmp",
+    "os.remove .translate_parallel_text.generating/train.chunks/sorted/pair/N",
+    "open .translate_parallel_text.generating/train.chunks/repeated/pair/.N.tmp",
+    "os.rename .translate_parallel_text.generating/train.chunks/removed/.N.tmp",
+    "os.rename .translate_parallel_text.generating/train.chunks/groups/.N.tmp",
     "shutil.rmtree .translate_parallel_text.generating/train.chunks",
-    "open .translate_parallel_text.generating/translate_parallel_text-dev-N-of-N.npz",
+    "os.rename .translate_parallel_text.generating/dev.chunks/groups/.translate_parallel_text-dev-N-of-N.npz.tmp",
     "open .translate_parallel_text.generating/.translate_parallel_text.manifest.json.tmp",
     "os.rename .translate_parallel_text.generating/translate_parallel_text-dev-N-of-N.npz",
     "os.rename .translate_parallel_text.generating/vocab.translate_parallel_text.N.model",
@@ -143,7 +148,7 @@ def assert_equal_runs(found, expected):
 def corpus_flags(toy_corpus):
     sides = ("train_source", "train_target", "dev_source", "dev_target")
     return ["--problem=translate_parallel_text", *(f"--{side}={getattr(toy_corpus, side)}" for side in sides),
-            "--vocab_size=340", "--num_shards=3"]  # fmt: skip
+            "--vocab_size=340", "--num_shards=3", "--cleaning=duplicates=true"]  # fmt: skip
 
 
 @pytest.fixture(scope="module")

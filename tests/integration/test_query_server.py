@@ -113,7 +113,7 @@ def test_command_reads_standard_input(query, servable, tiny_translator, monkeypa
     status, out, err = query("--batch_size=3")
     assert (status, err) == (0, "")
     assert out.split("\n")[:-1] == tiny_translator(LINES)
-    assert servable.requests - before == 2
+    assert servable.requests - before == 3  # the first asks whether there is anything to do to the text
 
 
 def test_command_on_a_terminal(query, tiny_translator, monkeypatch):

@@ -17,11 +17,16 @@ from t2t_ext.training.config import TrainingSettings
 COMMANDS = {
     "t2t_ext-trainer": "trainer",
     "t2t_ext-datagen": "datagen",
+    "t2t_ext-doctor": "doctor",
     "t2t_ext-decoder": "decoder",
     "t2t_ext-exporter": "exporter",
     "t2t_ext-avg-all": "avg_all",
     "t2t_ext-bleu": "bleu",
+    "t2t_ext-compare": "compare",
     "t2t_ext-query-server": "query_server",
+    "t2t_ext-prepare": "prepare",
+    "t2t_ext-translate-all": "translate_all",
+    "t2t_ext-experiment": "experiment",
 }
 
 
@@ -65,10 +70,18 @@ T2T_FLAGS = {
         source reference translation translations_dir event_dir bleu_variant tag_suffix min_steps wait_minutes
         report_zero
     """),
+    "t2t_ext-compare": [],
+    "t2t_ext-doctor": [],
     "t2t_ext-query-server": words("""
         server servable_name problem data_dir t2t_usr_dir inputs_once timeout_secs cloud_mlengine_model_name
         cloud_mlengine_model_version
     """),
+    "t2t_ext-prepare": [],
+    "t2t_ext-translate-all": words("""
+        decoder_command model_dir source translations_dir min_steps wait_minutes beam_size alpha model t2t_usr_dir
+        data_dir problem hparams_set
+    """),
+    "t2t_ext-experiment": [],
 }
 
 
@@ -172,7 +185,9 @@ def test_flags_that_are_wrong(args, expected):
         parse(*args)
 
 
-@pytest.mark.parametrize("command", [name for name in COMMANDS if name not in ("t2t_ext-trainer", "t2t_ext-datagen")])
+@pytest.mark.parametrize(
+    "command", [name for name in COMMANDS if name not in ("t2t_ext-trainer", "t2t_ext-datagen", "t2t_ext-doctor")]
+)
 def test_commands_that_list_no_names_say_which_one_does(command):
     with pytest.raises(UserError, match=f"no flag of {command}: use t2t_ext-trainer --registry_help"):
         build_parser(command).parse_args(["--registry_help"])
@@ -335,6 +350,21 @@ def test_exit_statuses(capsys):
     assert capsys.readouterr().err == "error: what is wrong and what to do.\ninterrupted\n"
     with pytest.raises(ZeroDivisionError):
         run_main(lambda: 1 // 0)
+
+
+def test_arguments_without_dashes():
+    parser = FlagParser("t2t_ext-compare", "Compares.")
+    parser.take_arguments("files", "What is compared.", metavar="FILE")
+    group = parser.group("Input")
+    add_flag(group, "reference", "", "The reference.", metavar="FILE")
+    add_flag(group, "fast", False, "Whether to hurry.")
+    flags = parser.parse_args(["a.txt", "--reference", "r.txt", "-", "--fast", "b=c.txt"])
+    assert (flags.files, flags.reference, flags.fast) == (["a.txt", "-", "b=c.txt"], "r.txt", True)
+    assert flags.given == {"reference", "fast"}
+    assert parser.parse_args([]).files == []
+    assert "Arguments:\n  FILE: What is compared." in parser.format_help()
+    with pytest.raises(UserError, match=r"unknown flag --referense\. Did you mean 'reference'"):
+        parser.parse_args(["a.txt", "--referense=x"])
 
 
 def test_broken_pipe():

@@ -11,16 +11,26 @@ import t2t_ext
 
 ENGINE = pathlib.Path(t2t_ext.__file__).parent
 ROOT = ENGINE.parent
-GARDEN = ("problems", "hparams", "bin")
+GARDEN = ("problems", "hparams", "recipes", "bin")
 HEAVY = ("tensorflow", "keras", "tensorflow_text", "tensorboard")
 
 # A module imports from its own layer and from lower ones.
 LAYERS = (
-    ("errors", "version", "registry", "hyperparameters", "_strict_params", "_replaced_hparams", "_user_directory"),
+    (
+        "errors",
+        "version",
+        "registry",
+        "hyperparameters",
+        "problem_options",
+        "_strict_params",
+        "_replaced_hparams",
+        "_user_directory",
+    ),
     ("data", "layers", "persistence"),
     ("problem", "models", "decoding"),
     ("training", "evaluation", "serving"),
-    ("problems", "hparams"),
+    ("experiments",),
+    ("problems", "hparams", "recipes"),
     ("bin",),
 )
 # Within a layer, from -> to; what is not here stays apart.
@@ -47,6 +57,16 @@ TENSORFLOW_FREE = (
     "persistence.files",
     "persistence.run_directory",
     "training.config",
+    "experiments.recipes",
+    "experiments.plan",
+    "experiments.stages",
+    "experiments.report",
+    "experiments.sweep",
+    "evaluation.compare",
+    "evaluation.compare_html",
+    "evaluation.compare_text",
+    "evaluation.metrics",
+    "evaluation.protocols",
 )
 
 

@@ -32,6 +32,16 @@ def test_one_carriage_return_before_lf_is_dropped_and_counted(tmp_path):
     assert not report.drops
 
 
+def test_a_byte_order_mark_is_no_text_and_utf_16_no_lines(tmp_path):
+    path = write(tmp_path / "t", "\ufeffa\n\ufeffb\n".encode())
+    report = ReadReport()
+    assert list(readers.read_lines(path, report)) == [b"a", "\ufeffb".encode()]
+    assert (report.notes, report.first) == ({readers.BYTE_ORDER_MARK: 1}, {readers.BYTE_ORDER_MARK: f"{path}:1"})
+    for read in (readers.count_lines, lambda path: list(readers.read_lines(path))):
+        with pytest.raises(UserError, match=r"t is UTF-16; .*iconv -f UTF-16"):
+            read(write(tmp_path / "t", "a\nb\n".encode("utf-16")))
+
+
 @pytest.mark.parametrize("content", [b"", b"\n", b"a", b"a\n", b"a\nb", b"\n\n"])
 def test_counting_agrees_with_reading(tmp_path, content):
     path = write(tmp_path / "t", content)

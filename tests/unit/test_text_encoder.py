@@ -119,3 +119,16 @@ def test_a_model_with_other_special_ids_is_refused(tmp_path):
     )
     with pytest.raises(UserError, match="--pad_id=0 --eos_id=1 --unk_id=2"):
         SubwordEncoder.from_file(tmp_path / "other.model")
+
+
+def test_the_encoder_in_the_graph_outlives_training_in_the_same_process(encoder):
+    import tensorflow as tf
+
+    from t2t_ext.data.graph_text_encoder import GraphSubwordEncoder
+
+    graph = GraphSubwordEncoder(encoder.model_bytes)
+    encode = tf.function(lambda strings: graph.encode(strings), autograph=False)
+    before = encode(tf.constant(["the cat"])).to_list()
+    tf.random.set_seed(7)  # as training does; it clears TensorFlow's cache of kernels
+    assert encode(tf.constant(["the cat"])).to_list() == before == [[*encoder.encode("the cat"), EOS_ID]]
+    assert graph.decode(tf.ragged.constant([encoder.encode("the cat")])).numpy() == [b"the cat"]

@@ -91,7 +91,8 @@ def test_equal_size_does_not_hide_another_vocabulary(origin, tiny_encoder, toy_c
     twin = text_encoder.train_subword_encoder(texts, vocab_size=310)
     start = fresh(tiny_encoder.vocab_size)
     same_size = types.SimpleNamespace(
-        sha256=twin.sha256,
+        ids_sha256=twin.ids_sha256,
+        kind="sentencepiece",
         vocab_size=tiny_encoder.vocab_size,
         pieces=lambda ids: [f"piece {i}" for i in ids],
     )

@@ -1,0 +1,160 @@
+"""Translations, references and source as commands that score read them: plain lines, or NIST's and WMT's SGML."""
+
+import dataclasses
+import os
+import re
+from collections.abc import Mapping, Sequence
+
+from t2t_ext.bin import _text_lines
+from t2t_ext.data import compression, markup
+from t2t_ext.errors import UserError
+
+_SGML_NAME = re.compile(r"\.(sgm|sgml)(\.\w+)?$", re.I)
+_SGML_TEXT = re.compile(rb"\s*<(\?xml\b|!doctype\b|(mteval|srcset|refset|tstset)\b)", re.I)
+_SHOWN = 3
+_Key = tuple[str, str]
+
+
+@dataclasses.dataclass(frozen=True)
+class Text:
+    """A text: one string per segment.
+
+    Attributes:
+      name: The file, with the system where the file holds several.
+      system: The system's id in an SGML file, "" for none and for plain files.
+      lines: The segments.
+      keys: Document and segment id of each, None for a plain file.
+    """
+
+    name: str
+    system: str
+    lines: Sequence[str]
+    keys: Sequence[_Key] | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class ScoredFiles:
+    """What is scored against what, all with the same segments in the same order.
+
+    Attributes:
+      translations: The translations; an SGML file gives one for each of its systems.
+      references: One text per set of references.
+      source: The source, or None.
+    """
+
+    translations: Sequence[Text]
+    references: Sequence[Text]
+    source: Text | None
+
+
+def read(translations: Sequence[str], references: Sequence[str], source: str = "") -> ScoredFiles:
+    """Reads files and puts their segments in the same order: the source's, or the first SGML reference's.
+
+    Args:
+      translations: Files, or ``-`` for standard input.
+      references: Files.
+      source: A file, or "".
+
+    Returns:
+      The texts.
+
+    Raises:
+      UserError: A file is missing, empty or damaged, numbers of lines differ, or segments are missing.
+    """
+    _check_names(references, "--reference")
+    sources = _read_file(source, "srcset")[:1] if source else []
+    sets = [text for path in references for text in _read_file(path, "refset")]
+    systems = [text for path in translations for text in _read_file(path, "tstset")]
+    every = [*sources, *sets, *systems]
+    order = next((text for text in every if text.keys is not None), None)
+    if order is not None:
+        every = [_ordered(text, order) for text in every]
+    _check_lengths(every)
+    split = len(sources), len(sources) + len(sets)
+    return ScoredFiles(every[split[1] :], every[split[0] : split[1]], every[0] if sources else None)
+
+
+def _check_names(paths: Sequence[str], flag: str) -> None:
+    for number, path in enumerate(paths):
+        if not path:
+            raise UserError(f"{flag} has an empty name of a file. Write {flag}=FILE or {flag}=FILE,FILE.")
+        if path in paths[:number]:
+            raise UserError(f"{flag} names {path} twice. Give each file once.")
+
+
+def _read_file(path: str, kind: str) -> list[Text]:
+    if not _is_sgml(path):
+        return [_not_empty(Text(path, "", _text_lines.read(path).lines))]
+    systems: dict[str, dict[_Key, str]] = {}
+    for segment in markup.read_segments(path):
+        if segment.kind not in (kind, ""):
+            raise UserError(
+                f"{path}, line {segment.line}: a segment in a <{segment.kind}>, where a <{kind}> is expected. "
+                "Check which file is source, reference and translation."
+            )
+        texts = systems.setdefault(segment.system, {})
+        key = (segment.document, segment.id)
+        if key in texts:
+            raise UserError(
+                f"{path}, line {segment.line}: segment {segment.id!r} of document {segment.document!r} is there twice. "
+                "Several translations in one file are told apart by the sysid of <doc>."
+            )
+        texts[key] = segment.text
+    if not systems:
+        raise UserError(f"{path} holds no segments: no <seg> in a <doc>.")
+    several = len(systems) > 1
+    return [
+        Text(f"{path} ({system})" if several else path, system, list(texts.values()), list(texts))
+        for system, texts in systems.items()
+    ]
+
+
+def _is_sgml(path: str) -> bool:
+    if path == _text_lines.STANDARD:
+        return False
+    if _SGML_NAME.search(path):
+        return True
+    if os.path.exists(path) and not os.path.isfile(path):
+        return False  # a pipe, of which nothing may be read twice
+    try:
+        with compression.opened(path) as file:
+            return _SGML_TEXT.match(file.read(1024).removeprefix(b"\xef\xbb\xbf")) is not None
+    except (OSError, UserError):
+        return False  # the reader of lines says what is wrong
+
+
+def _not_empty(text: Text) -> Text:
+    if not text.lines:
+        raise UserError(f"{text.name} is empty. A score needs at least one line.")
+    return text
+
+
+def _ordered(text: Text, order: Text) -> Text:
+    """Returns a text with its segments in another's order; lines are taken to be in it already."""
+    assert order.keys is not None
+    if text.keys is None or text is order:
+        return text
+    found: Mapping[_Key, str] = dict(zip(text.keys, text.lines, strict=True))
+    _check_keys([key for key in order.keys if key not in found], text.name, order.name)
+    known = set(order.keys)
+    _check_keys([key for key in text.keys if key not in known], order.name, text.name)
+    return dataclasses.replace(text, lines=[found[key] for key in order.keys], keys=order.keys)
+
+
+def _check_keys(missing: Sequence[_Key], name: str, other: str) -> None:
+    if missing:
+        shown = ", ".join(f"{segment!r} of document {document!r}" for document, segment in missing[:_SHOWN])
+        more = ", ..." if len(missing) > _SHOWN else ""
+        raise UserError(
+            f"{name} lacks {len(missing)} segment(s) that {other} has: {shown}{more}. Both must have the same ids."
+        )
+
+
+def _check_lengths(texts: Sequence[Text]) -> None:
+    last = texts[-1]
+    for text in texts[:-1]:
+        if len(text.lines) != len(last.lines):
+            raise UserError(
+                f"Unequal numbers of lines: {len(last.lines)} in {last.name}, {len(text.lines)} in {text.name}. "
+                "Check that both belong to the same input; a line ends at LF only."
+            )

@@ -1,0 +1,218 @@
+"""t2t_ext-compare: compares systems that translated the same text."""
+
+import json
+import os
+import pathlib
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from t2t_ext.bin import _scored_files, _text_lines
+from t2t_ext.bin._flags import FlagParser, add_flag, at_least, run_main
+from t2t_ext.data import readers
+from t2t_ext.errors import UserError
+from t2t_ext.evaluation import length_analysis, protocols, significance
+
+_UNITS = ("words", "subwords", "characters")
+_EXAMPLES = """\
+  t2t_ext-compare --reference=ref.txt base.txt big.txt
+  t2t_ext-compare --reference=ref0.txt,ref1.txt --source=src.txt --names=base,big base.txt big.txt --html=report.html
+  t2t_ext-compare --reference=ref.tok --protocol=multi_bleu,ter --train_text=train.tok --json=out.json a.tok b.tok
+"""
+
+
+def build_parser() -> FlagParser:
+    """Returns the command's flags."""
+    parser = FlagParser(
+        "t2t_ext-compare",
+        "Compares systems that translated the same text: scores, paired tests, lengths, ends, words, sentences.",
+        examples=_EXAMPLES,
+    )
+    parser.take_arguments(
+        "translations",
+        "Translations of the same text, one segment a line; the first one is the baseline. One alone is analysed.",
+        metavar="FILE",
+    )
+    group = parser.group("Input")
+    add_flag(
+        group,
+        "reference",
+        "",
+        "The reference, line by line, or SGML; several files are several references of each line.",
+        metavar="FILE[,FILE]",
+        required=True,
+    )
+    add_flag(group, "source", "", "The source, for lengths and for the sentences shown.", metavar="FILE")
+    add_flag(group, "names", "", "Names of the systems; by default the files' names.", metavar="A[,B]")
+    add_flag(
+        group,
+        "train_text",
+        "",
+        "Target side of the training data, for word frequencies; by default the references.",
+        metavar="FILE",
+    )
+    group = parser.group("Scores")
+    add_flag(
+        group,
+        "protocol",
+        "sacrebleu,chrf",
+        f"Any of {', '.join(protocols.PROTOCOLS)}.",
+        metavar="NAME[,NAME]",
+    )
+    add_flag(
+        group, "language", "", "The target language, such as de or zh: chooses sacrebleu's tokenizer.", metavar="CODE"
+    )
+    add_flag(
+        group,
+        "n_bootstrap",
+        None,
+        "Samples for confidence intervals and the paired bootstrap test; by default "
+        f"{significance.DEFAULT_RESAMPLES}, fewer for huge files.",
+        kind=at_least(2),
+        metavar="N",
+    )
+    add_flag(
+        group,
+        "n_trials",
+        None,
+        f"Trials of approximate randomisation; by default {significance.DEFAULT_TRIALS}, fewer for huge files.",
+        kind=at_least(1),
+        metavar="N",
+    )
+    _add_report_flags(parser)
+    return parser
+
+
+def _add_report_flags(parser: FlagParser) -> None:
+    group = parser.group("Analyses")
+    default_bins = ",".join(map(str, length_analysis.DEFAULT_EDGES))
+    add_flag(group, "length_bins", default_bins, "Where bins of source length begin.", metavar="N[,N]")
+    add_flag(group, "length_unit", "words", "What the source's length is counted in.", choices=_UNITS)
+    add_flag(group, "subword_model", "", "Source subwords' model, for --length_unit=subwords.", metavar="FILE")
+    add_flag(group, "sentences", 20, "How many differing sentences are shown.", kind=at_least(0), metavar="N")
+    group = parser.group("Output")
+    add_flag(group, "json", "", "Writes everything as JSON.", metavar="FILE")
+    add_flag(group, "html", "", "Writes one HTML page with figures that opens without a network.", metavar="FILE")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command and returns its exit status."""
+    return run_main(lambda: _main(argv))
+
+
+def _main(argv: Sequence[str] | None) -> None:
+    flags = build_parser().parse_args(argv)
+    from t2t_ext.evaluation import compare, compare_text
+
+    settings = compare.Settings(
+        protocols=[name.strip() for name in flags.protocol.split(",")],
+        language=flags.language,
+        resamples=flags.n_bootstrap,
+        trials=flags.n_trials,
+        length_bins=_bins(flags.length_bins),
+        length_unit=flags.length_unit,
+        sentences=flags.sentences,
+    )
+    protocols.check_names(settings.protocols)
+    length_analysis.bin_labels(settings.length_bins)
+    for path in filter(None, (flags.json, flags.html)):
+        _text_lines.check_output(path)
+    _check_files(flags.translations)
+    files = _scored_files.read(flags.translations, flags.reference.split(","), flags.source)
+    systems = dict(zip(_names(files, flags.names), (each.lines for each in files.translations), strict=True))
+    comparison = compare.compare(
+        systems,
+        [each.lines for each in files.references],
+        source=files.source and files.source.lines,
+        source_lengths=_source_lengths(flags, files.source),
+        train_text=_train_text(flags.train_text),
+        settings=settings,
+        report=_progress,
+    )
+    print(compare_text.render(comparison))
+    if flags.json:
+        text = json.dumps(comparison.as_dict(), ensure_ascii=False, indent=1) + "\n"
+        _write(flags.json, text)
+    if flags.html:
+        from t2t_ext.evaluation import compare_html
+
+        _progress("figures")
+        _write(flags.html, compare_html.render(comparison))
+
+
+def _check_files(paths: Sequence[str]) -> None:
+    """Raises a UserError unless there are translations, each given once."""
+    if not paths:
+        raise UserError("No translations are given. Write their files behind the flags: --reference=R A.txt B.txt")
+    seen: dict[str, str] = {}
+    for path in paths:
+        real = os.path.realpath(path)
+        if real in seen:
+            raise UserError(
+                f"{path} is the same file as {seen[real]}, given before. A system compared with itself tells nothing."
+            )
+        seen[real] = path
+
+
+def _names(files: _scored_files.ScoredFiles, text: str) -> list[str]:
+    """Returns the systems' names: those given, or ids in SGML files, or file names, or whole paths where those agree.
+
+    Raises:
+      UserError: The names given do not fit.
+    """
+    count = len(files.translations)
+    if text:
+        names = [name.strip() for name in text.split(",")]
+        if len(names) != count or len(set(names)) < count or not all(names):
+            raise UserError(
+                f"--names={text} has {len(names)} names for {count} translations. Give each of them a name of its own."
+            )
+        return names
+    names = [each.system or pathlib.PurePath(each.name).name.split(".")[0] for each in files.translations]
+    return names if len(set(names)) == count and all(names) else [each.name for each in files.translations]
+
+
+def _bins(text: str) -> list[int]:
+    try:
+        return [int(edge) for edge in text.split(",")]
+    except ValueError:
+        raise UserError(f"--length_bins={text}: give whole numbers, as 10,20,30,40,50.") from None
+
+
+def _source_lengths(flags: Any, source: _scored_files.Text | None) -> list[int] | None:
+    """Returns the lengths of the source in the unit asked for; None for words."""
+    unit = flags.length_unit
+    if flags.subword_model and unit != "subwords":
+        raise UserError("--subword_model is used with --length_unit=subwords only. Give both, or leave it out.")
+    if unit == "words":
+        return None
+    if source is None:
+        raise UserError(f"--length_unit={unit} counts the source's {unit}: give --source=FILE.")
+    if unit == "characters":
+        return [len(line) for line in source.lines]
+    if not flags.subword_model:
+        raise UserError("--length_unit=subwords needs the source's subwords: give --subword_model=FILE.")
+    from t2t_ext.data.text_encoder import SubwordEncoder
+
+    encoder = SubwordEncoder.from_file(flags.subword_model)
+    return [len(ids) for ids in encoder.encode_batch(encoder.prepare(source.lines))]
+
+
+def _train_text(path: str) -> Iterator[str] | None:
+    """Returns the lines of the training text one by one: they may be many millions."""
+    if not path:
+        return None
+    readers.require_files([path], "Give the target side of the training data.")
+    return (line.decode("utf-8", errors="replace") for line in readers.read_lines(path))
+
+
+def _write(path: str, text: str) -> None:
+    _text_lines.write(path, [text.removesuffix("\n")])
+
+
+def _progress(message: str) -> None:
+    print(f"{message} ...", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,109 @@
+"""``t2t_ext-doctor``: the whole picture of a parallel text, before anybody trains on it."""
+
+import argparse
+import contextlib
+import pathlib
+import tempfile
+from collections.abc import Sequence
+from typing import Any
+
+from t2t_ext.bin import _flag_groups
+from t2t_ext.bin._flags import FlagParser, add_flag, run_main
+from t2t_ext.errors import UserError
+
+OWN_TEXT = "translate_parallel_text"
+EXAMPLES = """\
+  t2t_ext-doctor --problem=translate_ende_cldr
+  t2t_ext-doctor --train_source=train.de.gz --train_target=train.en.gz --dev_source=dev.de --dev_target=dev.en
+      --source_language=de --target_language=en --cleaning="max_words=175,duplicates=true" --report=picture"""
+
+
+def build_parser() -> FlagParser:
+    """Returns the parser of the command's flags."""
+    parser = FlagParser(
+        "t2t_ext-doctor",
+        "Looks at a problem's text: counts, lengths, unknown characters, scripts, repetitions, overlap of test with "
+        "train, and what every filter of --cleaning would drop. Changes nothing.",
+        examples=EXAMPLES,
+    )
+    _flag_groups.add_registry_flags(parser)
+    _flag_groups.add_problem_flags(parser)
+    _flag_groups.add_data_generation_flags(parser)
+    add_flag(
+        parser.group("What"),
+        "report",
+        "",
+        "Also write report.json, report.html (which needs no other file) and pictures there.",
+        metavar="DIR",
+    )
+    return parser
+
+
+def run(argv: Sequence[str] | None = None) -> None:
+    """Examines the problem that the flags name.
+
+    Raises:
+      UserError: A flag is wrong, or the data cannot be used.
+    """
+    args = build_parser().parse_args(argv)
+    name = args.problem or (OWN_TEXT if args.train_source else "")
+    if not name:
+        raise UserError(
+            "--problem=NAME, or --train_source=FILE --train_target=FILE, says what to look at; --registry_help lists "
+            "all problems."
+        )
+    from t2t_ext import registry
+    from t2t_ext.bin._generation import generation_settings
+    from t2t_ext.data import doctor_page, doctor_report
+    from t2t_ext.data.doctor import Doctor
+    from t2t_ext.data.settings import GenerationSettings, cleaning_asked
+    from t2t_ext.data.workers import Workers
+
+    asked_for = registry.problem(name, **_flag_groups.problem_options(args))
+    problem = asked_for.base()
+    report = doctor_page.report_directory(args.report) if args.report else None
+    settings = GenerationSettings(**generation_settings(args))
+    with contextlib.ExitStack() as stack:
+        scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="t2t_ext-doctor-"))
+        doctor = Doctor(
+            problem=problem,
+            tmp_dir=pathlib.Path(args.tmp_dir).expanduser(),
+            scratch=pathlib.Path(scratch),
+            workers=stack.enter_context(Workers(args.num_processes)),
+            cleaning=cleaning_asked(settings.cleaning, problem.cleaning),
+            settings=settings,
+            encoders=_encoders(args, asked_for),
+        )
+        diagnosis = doctor.examine()
+    for line in doctor_report.lines(diagnosis):
+        print(line.encode("utf-8", "backslashreplace").decode())
+    if report:
+        written = doctor_page.write_report(diagnosis, report)
+        print(f"\nwritten: {', '.join(map(str, written))}")
+    found = list(doctor_report.faults(diagnosis))
+    if found:
+        raise UserError(f"The data of {problem.base_name} cannot be used: {'; '.join(found)}.")
+
+
+def _encoders(args: argparse.Namespace, problem: Any) -> tuple[Any, Any, str] | None:
+    """Returns the subword models that are given, or those of data that are there, and where they come from."""
+    from t2t_ext.data import vocabulary
+    from t2t_ext.data.generated import GeneratedData
+    from t2t_ext.data.manifest import manifest_path
+
+    reused = vocabulary.reused_vocabulary(args.subword_model, args.vocab_from, problem.was_reversed)
+    if reused:
+        return reused.source, reused.target, args.subword_model or args.vocab_from
+    if args.data_dir and manifest_path(pathlib.Path(args.data_dir).expanduser(), problem.base_name).exists():
+        data = GeneratedData.open(problem, args.data_dir)
+        return *data.text_encoders(), f"that of the data in {args.data_dir}"
+    return None
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command; returns the exit status."""
+    return run_main(lambda: run(argv))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,321 @@
+"""t2t_ext-experiment: a published result as one command."""
+
+import argparse
+import fnmatch
+import importlib
+import pathlib
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from t2t_ext.bin._flags import FlagParser, add_flag, at_least, run_main
+from t2t_ext.errors import UserError, suggest
+
+_REDO = ("data", "train", "average", "score")
+_EXAMPLES = """\
+  t2t_ext-experiment --list
+  t2t_ext-experiment --recipe=cldr_ende_transformer_tiny --seeds=2 --work_dir=W       # needs no data; some minutes
+  t2t_ext-experiment --recipe=he2018_table1_deen_baseline --work_dir=W --tmp_dir=RAW --dry_run
+  t2t_ext-experiment --recipe=he2018_table1_deen_baseline --work_dir=W --tmp_dir=RAW --until=data
+"""
+
+
+def build_parser() -> FlagParser:
+    """Returns the command's flags."""
+    parser = FlagParser(
+        "t2t_ext-experiment",
+        "Makes a published result: data, training with each seed, averaging, decoding, scoring as the paper does, and "
+        "a report with the paper's figure. Started again, it goes on where it stopped.",
+        examples=_EXAMPLES,
+    )
+    group = parser.group("What")
+    add_flag(group, "recipe", "", "The recipe; --list shows all.", metavar="NAME")
+    add_flag(group, "work_dir", "", "Where data, runs, translations and reports are put.", metavar="DIR")
+    add_flag(
+        group, "tmp_dir", "", "Where raw files are, or are downloaded to; where not given, WORK_DIR/tmp.", metavar="DIR"
+    )
+    add_flag(group, "seeds", 0, "How many seeds; 0 = as many as the paper.", kind=at_least(0), metavar="N")
+    add_flag(group, "first_seed", 1, "The first seed, to spread seeds over machines.", kind=at_least(1), metavar="N")
+    add_flag(
+        group, "recipes_dir", "", "Folder of your own recipes (*.toml), beside those that are here.", metavar="DIR"
+    )
+    add_flag(group, "t2t_usr_dir", "", "Folder of your own problems, models and hparams sets.", metavar="DIR")
+    group = parser.group("How far")
+    add_flag(group, "dry_run", False, "Print the commands and run none.")
+    add_flag(group, "until", "", "Stop after this stage.", choices=(*_REDO, "report"))
+    add_flag(group, "stage", "", "Only this stage, of every seed; what comes before it must be done.",
+             choices=(*_REDO, "report"))  # fmt: skip
+    add_flag(group, "redo", "", "Stages whose results are removed and made anew.", metavar="STAGE[,STAGE]")
+    group = parser.group(
+        "Other settings", "With any of these the result is not that of the published setting, and the report says so."
+    )
+    add_flag(
+        group,
+        "scale",
+        1.0,
+        "Factor of all numbers of steps (training, warm-up, between checkpoints): 0.01 shows whether all runs.",
+        metavar="X",
+    )
+    add_flag(group, "train_steps", 0, "Steps of training; 0 = the recipe's.", kind=at_least(0), metavar="N")
+    add_flag(group, "hparams", "", "Further changes to the hparams set.", metavar='"A=1,B=x"')
+    add_flag(group, "train", "", "Further flags of t2t_ext-trainer.", metavar='"A=1,B=x"')
+    add_flag(group, "datagen", "", "Further flags of t2t_ext-datagen.", metavar='"A=1,B=x"')
+    add_flag(group, "problem_options", "", "Further options of the problem.", metavar='"A=1,B=x"')
+    add_flag(group, "decode_hparams", "", "Further decode hparams.", metavar='"A=1,B=x"')
+    add_flag(
+        parser.group("Information"), "list", False, "List the recipes (--recipe='he2018*': some) with their figures."
+    )
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command and returns its exit status."""
+    return run_main(lambda: run(argv))
+
+
+def run(argv: Sequence[str] | None = None) -> int:
+    """Carries out the experiment; returns the exit status.
+
+    Raises:
+      UserError: A flag or a recipe is wrong, something is missing, or a stage failed.
+    """
+    flags = build_parser().parse_args(argv)
+    book = recipe_book(flags.recipes_dir)
+    if flags.list:
+        print(list_text(book, flags.recipe))
+        return 0
+    if not flags.recipe:
+        raise UserError("--recipe=NAME says which result to make; --list shows all recipes.")
+    recipe = book.recipe(flags.recipe)
+    missing = book.missing(recipe)
+    if missing:
+        raise UserError(
+            f"{recipe.name} cannot be run: {'; '.join(missing)}. --list shows what can; if it is yours, give its "
+            "folder with --t2t_usr_dir."
+        )
+    from t2t_ext.experiments.plan import plan
+
+    options = _options(flags, recipe)
+    stages = plan(recipe, book, options)
+    check_commands(stages)
+    if flags.dry_run:
+        print(dry_run_text(recipe, book, stages, options))
+        return 0
+    return _carry_out(flags, recipe, book, stages, options)
+
+
+def recipe_book(own_folder: str = "") -> Any:
+    """Returns the book of the garden's recipes and of the user's own folder."""
+    from t2t_ext.experiments.recipes import RecipeBook
+
+    folders = [pathlib.Path(importlib.import_module("t2t_ext.recipes").__file__).parent]
+    if own_folder:
+        if not pathlib.Path(own_folder).is_dir():
+            raise UserError(f"--recipes_dir={own_folder}: there is no such directory. Give the folder of your *.toml.")
+        folders.append(pathlib.Path(own_folder))
+    return RecipeBook(folders)
+
+
+def check_commands(stages: Sequence[Any]) -> None:
+    """Finds what the commands of a plan would refuse, before the first of them works for days.
+
+    Raises:
+      UserError: A flag, a name or a value is wrong; the stage is named.
+    """
+    from t2t_ext import registry
+    from t2t_ext.evaluation import protocols
+    from t2t_ext.hyperparameters import resolve_decode_hparams, resolve_hparams
+
+    for stage in stages:
+        module = importlib.import_module(f"t2t_ext.bin.{stage.command.replace('-', '_')}")
+        try:
+            parsed = module.build_parser().parse_args(stage.arguments)
+            if stage.kind in ("data", "train"):
+                from t2t_ext.bin._flag_groups import problem_options
+
+                registry.problem(parsed.problem, **problem_options(parsed))
+            if stage.kind == "train":
+                resolve_hparams(parsed.hparams_set, parsed.hparams)
+                from t2t_ext.bin.trainer import train_config
+                from t2t_ext.training.config import TrainingSettings
+
+                TrainingSettings(**train_config(parsed, ()).given_settings())
+            if stage.kind == "score":
+                resolve_decode_hparams(parsed.decode_hparams)
+                protocols.protocol(parsed.scoring)
+        except UserError as error:
+            raise UserError(f"The command of '{stage.title}' is wrong: {error} ({stage.command_line})") from error
+
+
+def list_text(book: Any, pattern: str = "") -> str:
+    """Returns the table of the recipes: name, where it stands in its paper, figures, and what keeps it from running."""
+    names = [name for name in book.names() if fnmatch.fnmatch(name, pattern or "*")]
+    if not names:
+        raise UserError(f"--recipe={pattern}: no recipe has such a name.{suggest(pattern, book.names())}")
+    rows = []
+    for name in names:
+        recipe = book.recipe(name)
+        figures = ", ".join(f"{key} {_shown(value)}" for key, value in recipe.published.items()) or "-"
+        rows.append((recipe.paper, name, f"{recipe.table}: {recipe.row}", figures, "; ".join(book.missing(recipe))))
+    lines = []
+    widths = [max(len(row[column]) for row in rows) for column in range(4)]
+    for paper in [key for key in book.papers if key in {row[0] for row in rows}]:
+        lines += [book.papers[paper].citation]
+        for _, name, place, figures, missing in (row for row in rows if row[0] == paper):
+            line = f"  {name.ljust(widths[1])}  {place.ljust(widths[2])}  {figures.ljust(widths[3])}  "
+            lines.append((line + (f"({missing})" if missing else "")).rstrip())
+        lines.append("")
+    runnable = sum(not row[4] for row in rows)
+    lines.append(f"{len(rows)} recipes, {runnable} of which run in this version.")
+    return "\n".join(lines)
+
+
+def dry_run_text(recipe: Any, book: Any, stages: Sequence[Any], options: Any) -> str:
+    """Returns the commands with what they are for, ready for a shell."""
+    from t2t_ext.experiments.stages import state_of
+
+    paper = book.paper(recipe)
+    lines = [f"# {recipe.name}: {paper.short}, {recipe.table}, {recipe.row}", f"# {paper.citation}"]
+    lines += [f"# published: {key} {_shown(value)}" for key, value in recipe.published.items()]
+    lines += [f"# hardware: {recipe.hardware}"] if recipe.hardware else []
+    lines += [f"# note: {note}" for note in recipe.notes]
+    lines += [f"# NOT the published setting: {', '.join(options.changes())}"] if options.changes() else []
+    for number, stage in enumerate(stages, start=1):
+        state = state_of(stage)
+        word = {"to do": "", "begun": " (begun)", "done": " (done)", "changed": " (made with other settings)"}
+        lines += ["", f"# {number}/{len(stages)} {stage.title}{word[state.word]}", stage.command_line]
+    return "\n".join(lines)
+
+
+def _options(flags: argparse.Namespace, recipe: Any) -> Any:
+    from t2t_ext.experiments.plan import Options
+
+    if not flags.work_dir:
+        raise UserError("--work_dir=DIR says where data, runs and reports are put.")
+    work_dir = pathlib.Path(flags.work_dir)
+    if work_dir.exists() and not work_dir.is_dir():
+        raise UserError(f"--work_dir={work_dir} is a file. Name a directory (it is made where it is missing).")
+    parsed: dict[str, Mapping[str, str]] = {
+        name: _assignments(name, getattr(flags, name))
+        for name in ("hparams", "train", "datagen", "problem_options", "decode_hparams")
+    }
+    for name, where in (("train_steps", "--train_steps"), ("hparams", "--hparams"), ("random_seed", "--first_seed")):
+        if name in parsed["train"]:
+            raise UserError(f"--train={flags.train}: say {name} with {where}.")
+    count = flags.seeds or recipe.seeds
+    return Options(
+        work_dir=work_dir,
+        tmp_dir=flags.tmp_dir,
+        seeds=tuple(range(flags.first_seed, flags.first_seed + count)),
+        scale=flags.scale,
+        train_steps=flags.train_steps,
+        hparams=parsed["hparams"],
+        train=parsed["train"],
+        datagen=parsed["datagen"],
+        problem_options=parsed["problem_options"],
+        decode=parsed["decode_hparams"],
+        t2t_usr_dir=flags.t2t_usr_dir,
+    )
+
+
+def _assignments(flag: str, text: str) -> Mapping[str, str]:
+    """Returns the names and values of a flag; a value may hold commas."""
+    from t2t_ext.problem_options import parse
+
+    try:
+        return parse(text)
+    except UserError as error:
+        raise UserError(str(error).replace("--problem_options=", f"--{flag}=")) from None
+
+
+def _carry_out(flags: argparse.Namespace, recipe: Any, book: Any, stages: Sequence[Any], options: Any) -> int:
+    """Runs the stages that are asked for and writes the report; returns the exit status."""
+    from t2t_ext.experiments import report
+    from t2t_ext.experiments.stages import Interrupted
+
+    redo = _redo(flags, stages)
+    wanted = _wanted(flags, stages)
+    _say(f"{recipe.name}: {book.paper(recipe).short}, {recipe.table}, {recipe.row}; in {options.work_dir}")
+    for change in options.changes():
+        _say(f"NOT the published setting: {change}")
+    if recipe.hardware:
+        _say(f"the paper's hardware: {recipe.hardware}")
+    try:
+        _run_stages(stages, wanted, redo)
+    except Interrupted as interrupted:
+        print("interrupted: the same command goes on from here", file=sys.stderr)
+        return interrupted.exit_status
+    if flags.stage not in ("", "report") or flags.until not in ("", "report"):
+        return 0
+    figures = report.collect(recipe, stages, recipe.same_runs_as or recipe.name, options)
+    if not figures:
+        raise UserError("There is nothing to report yet: no translation has been scored. Leave out --stage=report.")
+    print(report.write_report(recipe, book.paper(recipe), figures, stages, options), end="")
+    return 0
+
+
+def _run_stages(stages: Sequence[Any], wanted: Sequence[Any], redo: Sequence[str]) -> None:
+    from t2t_ext.experiments.stages import run_stage
+
+    trained_now: set[int] = set()
+    for number, stage in enumerate(stages, start=1):
+        if stage not in wanted:
+            continue
+        # Averages and scores of a run that was trained just now cannot be those that are there.
+        again = stage.kind in ("average", "score") and stage.seed in trained_now
+        ran = run_stage(stage, f"{number}/{len(stages)}", _say, redo=stage.kind in redo, again=again)
+        if ran and stage.kind == "train":
+            trained_now.add(stage.seed)
+
+
+def _redo(flags: argparse.Namespace, stages: Sequence[Any]) -> list[str]:
+    """Returns the kinds of stages that are made anew.
+
+    Raises:
+      UserError: There is no such kind, or data or runs were made with other settings and are not among them.
+    """
+    from t2t_ext.experiments.stages import check_unchanged
+
+    redo = [name.strip() for name in flags.redo.split(",") if name.strip()]
+    for name in redo:
+        if name not in _REDO:
+            raise UserError(
+                f"--redo={flags.redo}: {name!r} is no stage.{suggest(name, _REDO)} It is {', '.join(_REDO)}."
+            )
+    check_unchanged(stages, redo)
+    return redo
+
+
+def _wanted(flags: argparse.Namespace, stages: Sequence[Any]) -> list[Any]:
+    """Returns the stages that ``--stage`` and ``--until`` ask for.
+
+    Raises:
+      UserError: Both are given, or what comes before ``--stage`` is not done.
+    """
+    from t2t_ext.experiments.plan import KINDS
+    from t2t_ext.experiments.stages import state_of
+
+    if flags.stage and flags.until:
+        raise UserError("--stage and --until exclude each other: give one of them.")
+    if not flags.stage:
+        last = KINDS.index(flags.until or "report")
+        return [stage for stage in stages if KINDS.index(stage.kind) <= last]
+    for stage in stages:
+        if KINDS.index(stage.kind) < KINDS.index(flags.stage) and state_of(stage).word != "done":
+            raise UserError(
+                f"--stage={flags.stage}: '{stage.title}' comes before it and is not done. Leave out --stage, or run "
+                "that one first."
+            )
+    return [stage for stage in stages if stage.kind == flags.stage]
+
+
+def _shown(value: float) -> str:
+    return f"{value / 1e6:g}M" if value >= 1e6 else f"{value:.2f}"
+
+
+def _say(message: str) -> None:
+    print(message, flush=True)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

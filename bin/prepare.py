@@ -1,0 +1,111 @@
+"""t2t_ext-prepare: text as a model's graph takes it, and back; what a SavedModel cannot do for itself."""
+
+import argparse
+import itertools
+import os
+from collections.abc import Callable, Sequence
+
+from t2t_ext.bin import _text_lines
+from t2t_ext.bin._flags import FlagParser, add_flag, run_main
+from t2t_ext.bin._text_lines import STANDARD, one_line
+from t2t_ext.data.text_encoder import SubwordEncoder
+from t2t_ext.errors import UserError
+from t2t_ext.persistence.run_directory import RunDirectory
+from t2t_ext.serving.served_text import ServedText
+
+_LINES_AT_ONCE = 1000
+_EXAMPLES = """\
+  t2t_ext-prepare --export_dir=EXPORT --side=source < raw.txt > tokens.txt
+  t2t_ext-prepare --export_dir=EXPORT --side=target --restore < tokens.txt > raw.txt
+  t2t_ext-prepare --output_dir=RUN --side=target --words < reference.txt > reference.tok.txt
+  t2t_ext-prepare --subword_model=vocab.model --describe
+"""
+
+
+def build_parser() -> FlagParser:
+    """Returns the command's flags."""
+    parser = FlagParser(
+        "t2t_ext-prepare",
+        "Prepares text as a model's graph takes it (Moses' words, subwords of subword-nmt, ...), or restores it; from "
+        "standard input to standard output, line by line.",
+        examples=_EXAMPLES,
+    )
+    group = parser.group("Whose text (one of these)")
+    add_flag(group, "output_dir", "", "A run, as t2t_ext-trainer wrote it.", metavar="RUN")
+    add_flag(group, "export_dir", "", "An exported model, as t2t_ext-exporter wrote it.", metavar="EXPORT")
+    add_flag(group, "subword_model", "", "A text encoder's file, as t2t_ext-datagen wrote it.", metavar="FILE")
+    group = parser.group("Text")
+    add_flag(
+        group, "side", "source", "Whose steps: those of the source or of the target.", choices=("source", "target")
+    )
+    add_flag(group, "restore", False, "The other way round: what the graph gives becomes text for people.")
+    add_flag(group, "words", False, "Stop at the words; do not cut them into subwords.")
+    add_flag(group, "input", STANDARD, "A file instead of standard input; .gz is unpacked.", metavar="FILE")
+    add_flag(group, "output", STANDARD, "A file instead of standard output.", metavar="FILE")
+    parser.group("Information").add_argument(
+        "--describe", action="store_true", help="Print what is done to the text, and what cannot be undone, and exit."
+    )
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command and returns its exit status."""
+    return run_main(lambda: _main(build_parser().parse_args(argv)))
+
+
+def _main(flags: argparse.Namespace) -> None:
+    if flags.restore and flags.words:
+        raise UserError("--words is a place to stop when text is prepared; --restore takes words and subwords alike.")
+    encoder = _encoder(flags)
+    if flags.describe:
+        _text_lines.write(STANDARD, _description(encoder))
+        return
+    _text_lines.check_output(flags.output)
+    lines = _text_lines.read(flags.input).lines
+    _text_lines.write(flags.output, map(one_line, _in_parts(_function(flags, encoder), lines)))
+
+
+def _encoder(flags: argparse.Namespace) -> SubwordEncoder:
+    """Returns the text encoder that the flags name."""
+    given = [name for name in ("output_dir", "export_dir", "subword_model") if getattr(flags, name)]
+    if len(given) != 1:
+        what = "nothing says" if not given else f"{' and '.join(f'--{name}' for name in given)} both say"
+        raise UserError(f"{what} whose text it is: give one of --output_dir, --export_dir, --subword_model.")
+    if flags.subword_model:
+        return SubwordEncoder.from_file(os.path.expanduser(flags.subword_model))
+    if flags.output_dir:
+        return ServedText(*RunDirectory.open(flags.output_dir).text_encoders()).side(flags.side)
+    text = ServedText.of_export(flags.export_dir)
+    if text is None:
+        raise UserError(
+            f"The model in --export_dir={flags.export_dir} takes text as people write it: there is nothing to prepare "
+            "or to restore."
+        )
+    return text.side(flags.side)
+
+
+def _function(flags: argparse.Namespace, encoder: SubwordEncoder) -> Callable[[list[str]], list[str]]:
+    if flags.restore:
+        return lambda texts: encoder.restore(encoder.join(texts))
+    if flags.words:
+        return encoder.prepare
+    return lambda texts: encoder.segment(encoder.prepare(texts))
+
+
+def _in_parts(function: Callable[[list[str]], list[str]], lines: list[str]) -> itertools.chain:
+    starts = range(0, len(lines), _LINES_AT_ONCE)
+    return itertools.chain.from_iterable(function(lines[start : start + _LINES_AT_ONCE]) for start in starts)
+
+
+def _description(encoder: SubwordEncoder) -> list[str]:
+    record = encoder.record()
+    lines = [f"language: {record['language'] or 'not known'}"]
+    lines += [f"{step['name']}: {step['meaning']}\n  not restored: {step['not_restored']}" for step in record["steps"]]
+    lines += [] if record["steps"] else ["no steps"]
+    lines.append(f"subwords: {record['subwords']}, {record['vocabulary']:,} ids")
+    lines += [f"tags: {' '.join(record['tags'])}"] if "tags" in record else []
+    return [*lines, *(f"made with {name} {version}" for name, version in record["packages"].items())]
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

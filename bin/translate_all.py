@@ -1,0 +1,232 @@
+"""t2t_ext-translate-all: translates with every checkpoint of a run as it appears, and scores each."""
+
+import argparse
+import contextlib
+import pathlib
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from t2t_ext.bin import _text_lines
+from t2t_ext.bin._flag_groups import add_decode_flags, add_thread_flags
+from t2t_ext.bin._flags import FlagParser, add_flag, at_least, run_main, start_tensorflow
+from t2t_ext.errors import UserError
+
+_FOLDERS = ("checkpoints", "averaged", "best")
+_EXAMPLES = """\
+  t2t_ext-translate-all --output_dir=RUN --split=dev          # beside a trainer: goes on until training is over
+  t2t_ext-translate-all --output_dir=RUN --decode_from_file=in.txt --decode_reference=ref.txt --wait_minutes=0
+  t2t_ext-translate-all --output_dir=RUN --split=test --checkpoints=averaged --last_only --scoring=multi_bleu
+"""
+
+
+def build_parser() -> FlagParser:
+    """Returns the command's flags."""
+    parser = FlagParser(
+        "t2t_ext-translate-all",
+        "Translates with every checkpoint of a run as it appears and scores each: translations, a table and a picture "
+        "in RUN/translations, curves for TensorBoard. Started again, it goes on with the checkpoints that are not "
+        "scored yet.",
+        examples=_EXAMPLES,
+    )
+    group = parser.group("What")
+    add_flag(group, "output_dir", "", "The run, as t2t_ext-trainer wrote it.", metavar="RUN", required=True)
+    add_flag(
+        group,
+        "checkpoints",
+        "checkpoints",
+        "Folder of the run whose checkpoints are taken.",
+        choices=_FOLDERS,
+    )
+    add_flag(
+        group,
+        "t2t_usr_dir",
+        "",
+        "The folder of the run's own modules, where it has moved since training.",
+        metavar="DIR",
+    )
+    _add_input_flags(parser)
+    _add_choice_flags(parser)
+    add_decode_flags(parser)
+    add_thread_flags(parser, many_batches=True)
+    return parser
+
+
+def _add_input_flags(parser: FlagParser) -> None:
+    group = parser.group("Input (one of these)")
+    add_flag(group, "split", "", "A split of the run's data, such as dev; where nothing is given, dev.", metavar="NAME")
+    add_flag(group, "decode_from_file", "", "Lines to translate.", metavar="FILE")
+    group = parser.group("Scores")
+    add_flag(group, "decode_reference", "", "References of --decode_from_file, line by line.", metavar="FILE[,FILE]")
+    add_flag(
+        group,
+        "scoring",
+        "",
+        "Protocols that score, such as multi_bleu,chrf; where not given, the problem's own. The first one says which "
+        "checkpoint is best.",
+        metavar="NAME[,NAME]",
+    )
+    add_flag(
+        group,
+        "n_bootstrap",
+        0,
+        "Samples for the 95% confidence interval, 1000 for example; 0 = none.",
+        kind=at_least(0),
+        metavar="N",
+    )
+    add_flag(group, "data_dir", "", "Data of --split, where they have moved since training.", metavar="DIR")
+
+
+def _add_choice_flags(parser: FlagParser) -> None:
+    group = parser.group("Which checkpoints")
+    add_flag(
+        group,
+        "wait_minutes",
+        60.0,
+        "How long to wait for the next checkpoint of a run that is not over; 0 = take what is there.",
+        metavar="X",
+    )
+    add_flag(group, "min_steps", 0, "Pass over checkpoints of fewer steps.", kind=at_least(0), metavar="N")
+    add_flag(
+        group,
+        "every_steps",
+        0,
+        "Only checkpoints whose step is a multiple of this, and the run's last; 0 = all.",
+        kind=at_least(0),
+        metavar="N",
+    )
+    add_flag(group, "last_only", False, "Only the last checkpoint that is there.")
+    add_flag(
+        parser.group("Output"),
+        "translations_dir",
+        "",
+        "Where the folder with translations and scores is put, in place of RUN/translations.",
+        metavar="DIR",
+    )
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command and returns its exit status."""
+    return run_main(lambda: run(argv))
+
+
+def run(argv: Sequence[str] | None = None) -> None:
+    """Translates and scores as the flags say.
+
+    Raises:
+      UserError: A flag is wrong, files do not fit, or there is no run or checkpoint.
+    """
+    flags = build_parser().parse_args(argv)
+    if flags.wait_minutes < 0:
+        raise UserError(f"--wait_minutes={flags.wait_minutes:g}: it must be at least 0.")
+    from t2t_ext.experiments.sweep import Sweep
+    from t2t_ext.persistence.run_directory import RunDirectory
+
+    directory = RunDirectory.open(flags.output_dir)
+    sweep = Sweep(directory, _config(flags, directory), say=_say)
+    start_tensorflow(flags.inter_op_parallelism_threads, flags.intra_op_parallelism_threads)
+    table = sweep.run(_progress)
+    best = table.best()
+    if best is not None:
+        print(f"{table.folder}: translations, scores.tsv, scores.jsonl, scores.png")
+        print(f"curves: tensorboard --logdir={directory.path / 'tensorboard'}")
+        name, value = next(iter(best.scores.items()))
+        which = "step" if len(table.records) == 1 else f"best of {len(table.records)}: step"
+        print(f"{which} {best.step} with {name} {value:.2f} [{best.signatures[name]}]")
+
+
+def _config(flags: argparse.Namespace, directory: Any) -> Any:
+    """Returns the SweepConfig of the flags; finds everything that the user can have got wrong."""
+    from t2t_ext import registry
+    from t2t_ext.evaluation import protocols
+    from t2t_ext.experiments.scoring import Scoring
+    from t2t_ext.experiments.sweep import SweepConfig
+    from t2t_ext.hyperparameters import resolve_decode_hparams
+
+    directory.load_user_code()
+    problem = registry.problem(directory.config.problem, **directory.config.problem_options)
+    decode_hparams = resolve_decode_hparams(flags.decode_hparams)
+    if flags.translations_dir and not pathlib.Path(flags.translations_dir).parent.is_dir():
+        parent = pathlib.Path(flags.translations_dir).parent
+        raise UserError(f"--translations_dir={flags.translations_dir}: there is no directory {parent}.")
+    names = [name.strip() for name in (flags.scoring or problem.scoring).split(",") if name.strip()]
+    for name in names:
+        protocols.protocol(name)  # before texts are read
+    name, sources, references = _texts(flags, directory, problem)
+    scoring = Scoring(
+        names,
+        references,
+        directory.text_encoders()[1],
+        language=getattr(problem, "target_language", ""),
+        n_bootstrap=flags.n_bootstrap,
+    )
+    return SweepConfig(
+        name=name,
+        sources=sources,
+        scoring=scoring,
+        decode_hparams=decode_hparams,
+        checkpoints=flags.checkpoints,
+        wait_minutes=flags.wait_minutes,
+        min_steps=flags.min_steps,
+        every_steps=flags.every_steps,
+        parent=pathlib.Path(flags.translations_dir) if flags.translations_dir else None,
+        last_only=flags.last_only,
+    )
+
+
+def _texts(flags: argparse.Namespace, directory: Any, problem: Any) -> tuple[str, list[str], list[list[str]]]:
+    """Returns the name of the text, its lines and the sets of references."""
+    if flags.decode_from_file and flags.split:
+        raise UserError("--decode_from_file and --split exclude each other: give one of them.")
+    if bool(flags.decode_from_file) != bool(flags.decode_reference):
+        raise UserError("--decode_from_file=FILE and --decode_reference=FILE go together: checkpoints are scored.")
+    if flags.decode_from_file:
+        if flags.data_dir:
+            raise UserError("--data_dir goes with --split, not --decode_from_file.")
+        source = _text_lines.read(flags.decode_from_file)
+        references = [_text_lines.read(path) for path in flags.decode_reference.split(",")]
+        for reference in references:
+            if len(reference.lines) != len(source.lines):
+                raise UserError(
+                    f"Unequal numbers of lines: {len(source.lines)} in {source.name}, {len(reference.lines)} in "
+                    f"{reference.name}. The reference must have one line for each line of the input."
+                )
+        return pathlib.Path(flags.decode_from_file).name, source.lines, [each.lines for each in references]
+    from t2t_ext.data.generated import GeneratedData
+
+    split = flags.split or "dev"
+    try:
+        data = GeneratedData.open(problem, flags.data_dir or directory.config.data_dir)
+    except UserError as error:
+        if flags.data_dir:
+            raise
+        raise UserError(f"{error} If the data have moved, give --data_dir=DIR.") from error
+    if data.digest() != directory.config.data_digest:
+        _text_lines.warn(f"the data in {data.data_dir} are not those that the run was trained on")
+    return split, *data.texts(split)
+
+
+def _say(message: str) -> None:
+    print(message, flush=True)
+
+
+def _progress(name: str, total: int) -> Any:
+    """Returns what the Translator calls with (done, total): a line on standard error now and then, or a bar."""
+    from t2t_ext.data.progress import progress
+
+    stack = contextlib.ExitStack()
+    advance = stack.enter_context(progress(name, total, "lines", stream=sys.stderr))
+    before = 0
+
+    def update(done: int, total: int) -> None:
+        nonlocal before
+        advance(done - before)
+        before = done
+        if done >= total:
+            stack.close()
+
+    return update
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,115 @@
+"""IWSLT14 German-English as widely prepared: clean the tokenised training text, then every 23rd line is dev.
+
+The text is tokenised to be counted only: what is kept is the raw text, which the problem's steps prepare once more.
+The result lies in a directory of its own below ``--tmp_dir`` and is made again where a raw file has changed.
+"""
+
+import contextlib
+import json
+import os
+import pathlib
+from collections.abc import Iterator, Sequence
+
+from t2t_ext.data.cleaning import Cleaning, clean_pairs
+from t2t_ext.data.progress import Advance, progress
+from t2t_ext.data.readers import PairFiles, PairSource, ReadReport
+from t2t_ext.data.text_steps import TextSteps
+from t2t_ext.persistence import files as persistence
+from t2t_ext.problem import DEV, TRAIN
+
+DEV_EVERY = 23
+STEPS = ("moses_tokenize",)
+CLEANING = {"min_words": 1, "max_words": 175, "max_word_ratio": 1.5}
+_RECORD = "split.json"
+_STEMS = {TRAIN: "train", DEV: "valid"}
+
+
+def make(directory: pathlib.Path, pair: tuple[str, str], text: PairSource) -> None:
+    """Cleans and splits the training text, unless that was done with the same files.
+
+    Args:
+      directory: Where the four files go, all at once.
+      pair: Source and target language.
+      text: The whole training text.
+
+    Raises:
+      UserError: A file is damaged, or the disk is full. Nothing is left behind.
+    """
+    made_from = _made_from(text)
+    if _record(directory).get("made_from") == made_from:
+        return
+    report = ReadReport()
+    persistence.remove_leftovers(directory.parent)
+    with persistence.atomic_directory(directory) as temporary:
+        with progress("Cleaning and splitting the training text", text.count(), "pairs") as advance:
+            cleaned = clean_pairs(_counted(text.read(report), advance), **_settings(pair, report))
+            lines = _write(temporary, pair, cleaned)
+        record = {
+            "made_from": made_from,
+            "lines": lines,
+            "drops": dict(report.drops),
+            "first": report.first,
+            "explanations": report.explanations,
+        }
+        (temporary / _RECORD).write_text(json.dumps(record, ensure_ascii=False, indent=1), encoding="utf-8")
+
+
+def files(directory: pathlib.Path, pair: tuple[str, str], split: str) -> PairFiles:
+    """Returns the two files of train or dev."""
+    return PairFiles(*(directory / f"{_STEMS[split]}.{language}" for language in pair))
+
+
+def add_drops(directory: pathlib.Path, report: ReadReport) -> None:
+    """Adds to a report what cleaning before the split dropped."""
+    record = _record(directory)
+    report.drops.update(record.get("drops", {}))
+    report.first.update(record.get("first", {}))
+    report.explanations.update(record.get("explanations", {}))
+
+
+def _settings(pair: tuple[str, str], report: ReadReport) -> dict:
+    steps = [TextSteps(STEPS, language) for language in pair]
+
+    def prepare(*sides: Sequence[str]) -> tuple[list[str], ...]:
+        return tuple(step.prepare(texts) for step, texts in zip(steps, sides, strict=True))
+
+    return {"cleaning": Cleaning.from_settings(CLEANING), "languages": pair, "prepare": prepare, "report": report}
+
+
+def _counted(pairs: Iterator[tuple[str, ...]], advance: Advance) -> Iterator[tuple[str, ...]]:
+    for pair in pairs:
+        yield pair
+        advance(1)
+
+
+def _write(directory: pathlib.Path, pair: tuple[str, str], pairs: Iterator[tuple[str, ...]]) -> int:
+    """Writes the pairs to the files of train and, every 23rd, of dev; returns how many there are."""
+    number = 0
+    with contextlib.ExitStack() as stack:
+        opened = {
+            split: [stack.enter_context(open(path, "wb")) for path in files(directory, pair, split).paths]
+            for split in _STEMS
+        }
+        for number, texts in enumerate(pairs, 1):
+            split = DEV if number % DEV_EVERY == 0 else TRAIN
+            for file, text in zip(opened[split], texts, strict=True):
+                file.write(text.encode() + b"\n")
+    return number
+
+
+def _made_from(text: PairSource) -> dict:
+    """Returns what the split depends on: the raw files, told by size and time, the settings and the tokeniser."""
+    status = [os.stat(path) for path in text.paths]
+    return {
+        "files": [[path.name, s.st_size, s.st_mtime_ns] for path, s in zip(text.paths, status, strict=True)],
+        "steps": [TextSteps(STEPS, "").record()],
+        "cleaning": CLEANING,
+        "dev_every": DEV_EVERY,
+    }
+
+
+def _record(directory: pathlib.Path) -> dict:
+    try:
+        return json.loads((directory / _RECORD).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}

@@ -1,0 +1,218 @@
+"""Where the raw files of the IWSLT problems are, and what they are called."""
+
+import dataclasses
+import os
+import pathlib
+import re
+from collections.abc import Mapping, Sequence
+
+from t2t_ext.data import archives, compression, download
+from t2t_ext.data.readers import PairFiles, PairSource
+from t2t_ext.data.segments import SegmentFiles
+from t2t_ext.data.tagged_lines import TaggedLineFiles
+from t2t_ext.errors import UserError
+from t2t_ext.problem import TRAIN
+
+_DEEPEST = 10  # folders within archives within archives
+_MOST_ENTRIES = 100_000
+_REPLACEMENTS = (("’", "'"),)  # in evaluation sets alone, as the widely used recipe does
+_CAMPAIGNS = ("IWSLT14", "IWSLT15")
+
+
+@dataclasses.dataclass(frozen=True)
+class PlainFiles:
+    """Aligned files ``STEM.LANGUAGE`` (or with ``.gz`` and the like), one pair of them a split.
+
+    Attributes:
+      directory: Where they are.
+      pair: Source and target language, the endings of the names.
+      stems: By split.
+      url: Where files that are not there can be downloaded, a directory; "" for nowhere.
+    """
+
+    directory: pathlib.Path
+    pair: tuple[str, str]
+    stems: Mapping[str, str]
+    url: str = ""
+
+    def sources(self, split: str) -> tuple[PairSource, ...]:
+        """Returns the two files of a split, whether they are there or not."""
+        return (PairFiles(*(self._path(split, language) for language in self.pair)),)
+
+    def prepare(self, problem: str, advice: str) -> None:
+        """Downloads what is missing, where it can be.
+
+        Args:
+          problem: The problem's name, for messages.
+          advice: What else the user may do, for messages.
+
+        Raises:
+          UserError: Files are missing; all of them are listed.
+        """
+        paths = [self._path(split, language) for split in self.stems for language in self.pair]
+        missing = [path for path in paths if not path.is_file()]
+        what = (
+            f"{problem} is made from these files in {self.directory} (plain, .gz, .bz2, .xz or .zst): "
+            f"{', '.join(path.name for path in paths)}."
+        )
+        if missing:
+            what += f" Not there: {', '.join(path.name for path in missing)}."
+        if missing and not self.url:
+            raise UserError(f"{what} {advice}")
+        for path in paths:
+            if self.url:
+                try:
+                    download.fetch(self.url + path.name, path)
+                except UserError as error:
+                    raise UserError(f"{what} {error} {advice}") from error
+
+    def _path(self, split: str, language: str) -> pathlib.Path:
+        path = self.directory / f"{self.stems[split]}.{language}"
+        return compression.with_suffix_of_file(path) or path
+
+
+@dataclasses.dataclass(frozen=True)
+class TedFiles:
+    """WIT3's files of two languages: training text with tags, evaluation sets as XML; unpacked, or in archives.
+
+    Attributes:
+      directory: Where they are: directly, in folders, or in archives.
+      pair: Source and target language.
+      campaign: What the names of the evaluation sets begin with, such as ``IWSLT14``.
+      releases: WIT3's releases that hold them, such as ``2014-01``.
+      sets: The evaluation sets by split; no ``dev`` where it is taken from the training text.
+      url: Where the archive of the pair can be downloaded; "" for nowhere.
+      resolve_entities: Whether ``&amp;`` in the evaluation sets becomes ``&``.
+    """
+
+    directory: pathlib.Path
+    pair: tuple[str, str]
+    campaign: str
+    releases: tuple[str, ...]
+    sets: Mapping[str, tuple[str, ...]]
+    url: str = ""
+    resolve_entities: bool = True
+
+    def sources(self, split: str) -> tuple[PairSource, ...]:
+        """Returns the files of a split; those that are not there under the names that they should have.
+
+        Raises:
+          UserError: Different files have the same name.
+        """
+        found = self._found()
+        if split == TRAIN:
+            return (TaggedLineFiles(*self._training_paths(found)),)
+        return tuple(
+            SegmentFiles(
+                self._set_path(found, name, self.pair[0]),
+                (self._set_path(found, name, self.pair[1]),),
+                replacements=_REPLACEMENTS,
+                resolve_entities=self.resolve_entities,
+            )
+            for name in self.sets[split]
+        )
+
+    def prepare(self, problem: str, advice: str) -> None:
+        """Unpacks archives, or downloads one, where files are missing.
+
+        Args:
+          problem: The problem's name, for messages.
+          advice: What the user may do, for messages.
+
+        Raises:
+          UserError: Files are missing; all of them are listed, and where they come from. Or an archive is damaged.
+        """
+        self._unpack()
+        missing = self._missing()
+        if missing and self.url:
+            try:
+                download.fetch(self.url, self.directory / f"{'-'.join(self.pair)}.tgz")
+            except UserError as error:
+                raise UserError(f"{self._missing_message(problem, missing, advice)} {error}") from error
+            self._unpack()
+            missing = self._missing()
+        if missing:
+            raise UserError(self._missing_message(problem, missing, advice))
+
+    def _paths(self) -> list[pathlib.Path]:
+        return [path for split in (TRAIN, *self.sets) for files in self.sources(split) for path in files.paths]
+
+    def _missing(self) -> list[str]:
+        return [path.name for path in self._paths() if not path.is_file()]
+
+    def _missing_message(self, problem: str, missing: Sequence[str], advice: str) -> str:
+        pair = "-".join(self.pair)
+        packed = [f"{pair}.tgz", *(f"{release}.tgz" for release in self.releases)]
+        return (
+            f"{problem} is made from WIT3's files in {self.directory} or folders below it; not there: "
+            f"{', '.join(missing)}. {advice} Archives ({', '.join(packed)}) are unpacked where they lie."
+        )
+
+    def _unpack(self) -> None:
+        """Unpacks the archives that may hold what is needed, unless it is all there without them."""
+        if all(path.is_file() and archives.UNPACKED not in str(path) for path in self._paths()):
+            return
+        for _ in range(3):  # WIT3's releases are archives of archives
+            for name, paths in self._found().items():
+                if archives.is_archive(name):
+                    for path in paths:
+                        archives.unpacked_beside(
+                            path, lambda member: bool(self._wanted.fullmatch(member.split("/")[-1]))
+                        )
+
+    def _is_wanted(self, member: str) -> bool:
+        return bool(self._wanted.fullmatch(member.rsplit("/", 1)[-1]))
+
+    @property
+    def _orders(self) -> tuple[str, str]:
+        """The two names of the pair: WIT3 has a folder for either direction, with the same talks."""
+        return "-".join(self.pair), "-".join(reversed(self.pair))
+
+    @property
+    def _wanted(self) -> re.Pattern[str]:
+        """What the names of files and archives look like that are of use."""
+        orders, languages = "|".join(self._orders), "|".join(self.pair)
+        packed = "|".join(map(re.escape, (*self._orders, *self.releases)))
+        compressed, packing = ("|".join(map(re.escape, some)) for some in (compression.SUFFIXES, archives.ENDINGS))
+        return re.compile(
+            rf"train\.tags\.({orders})\.({languages})({compressed})"
+            rf"|IWSLT\d\d\.\w+\.\w+\.({orders})\.({languages})\.xml({compressed})"
+            rf"|({packed})({packing})"
+        )
+
+    def _found(self) -> dict[str, list[pathlib.Path]]:
+        """Returns where the files of use are: name without the ending of a compression -> paths, the highest first."""
+        found: dict[str, list[pathlib.Path]] = {}
+        wanted, depth, entries = self._wanted, len(self.directory.parts), 0
+        for folder, folders, names in os.walk(self.directory, followlinks=True):
+            entries += len(names) + len(folders)
+            too_deep = len(pathlib.Path(folder).parts) - depth >= _DEEPEST or entries > _MOST_ENTRIES
+            folders[:] = [] if too_deep else sorted(name for name in folders if not name.startswith("."))
+            for name in sorted(names):
+                if match := wanted.fullmatch(name):
+                    ending = next(filter(None, (match[3], match[6])), "")
+                    found.setdefault(name.removesuffix(ending), []).append(pathlib.Path(folder, name))
+        return {name: sorted(paths, key=lambda path: (len(path.parts), path)) for name, paths in found.items()}
+
+    def _training_paths(self, found: Mapping[str, list[pathlib.Path]]) -> tuple[pathlib.Path, pathlib.Path]:
+        """Returns the two sides of the training text, both of the same direction: lines differ between the two."""
+        for order in self._orders:
+            names = [f"train.tags.{order}.{language}" for language in self.pair]
+            if all(name in found for name in names):
+                break
+        else:
+            names = [f"train.tags.{self._orders[0]}.{language}" for language in self.pair]
+        source, target = (self._only(found, name) for name in names)
+        return source, target
+
+    def _set_path(self, found: Mapping[str, list[pathlib.Path]], name: str, language: str) -> pathlib.Path:
+        """Returns one side of an evaluation set; the two may stand under either direction and campaign."""
+        campaigns = (self.campaign, *(campaign for campaign in _CAMPAIGNS if campaign != self.campaign))
+        names = [f"{c}.{name}.{order}.{language}.xml" for c in campaigns for order in self._orders]
+        return self._only(found, next((name for name in names if name in found), names[0]))
+
+    def _only(self, found: Mapping[str, list[pathlib.Path]], name: str) -> pathlib.Path:
+        paths = found.get(name, [])
+        if len({path.stat().st_size for path in paths}) > 1 and len({path.suffix for path in paths}) == 1:
+            raise UserError(f"These files of the same name differ; keep one of them: {', '.join(map(str, paths))}.")
+        return paths[0] if paths else self.directory / name

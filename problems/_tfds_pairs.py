@@ -1,0 +1,224 @@
+"""Pairs of sentences from tensorflow-datasets, read as a stream.
+
+They come in the order of its files, which is not that of the corpora: it shuffles what it prepares, test sets too.
+"""
+
+import dataclasses
+import html
+import importlib.util
+import os
+import pathlib
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from google.protobuf.message import DecodeError
+
+from t2t_ext.data.readers import INVALID_UTF8, ReadReport
+from t2t_ext.errors import UserError
+
+INSTALL = "pip install 't2t_ext[wmt]'"
+LINE_FEEDS = "line_feeds"
+# Of the data sets that are put together here; tensorflow-datasets wants one.
+_OWN_VERSION = "1.0.0"
+_INFO = "dataset_info.json"
+_VERSION = re.compile(r"(\d+)\.(\d+)\.(\d+)")
+_FILE_FORMAT = "tfrecord"
+_LENGTH_BYTES, _CHECKSUM_BYTES = 8, 4
+_HEADER_BYTES = _LENGTH_BYTES + _CHECKSUM_BYTES
+_MOST_BYTES = 1 << 28  # of a pair
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TfdsDataset:
+    """A data set of tensorflow-datasets' WMT family.
+
+    Attributes:
+      languages: The foreign language and ``en``, as tensorflow-datasets orders them.
+      name: ``wmt14_translate``, or ``wmt_translate`` for one that is put together from subsets.
+      subsets: Names of subsets by split, of ``wmt_translate``.
+      label: What tells it from others that are put together.
+    """
+
+    languages: tuple[str, str]
+    name: str = "wmt_translate"
+    subsets: Mapping[str, Sequence[str]] = dataclasses.field(default_factory=dict)
+    label: str = ""
+
+    @property
+    def config_name(self) -> str:
+        """``de-en``, or ``ru-en.LABEL``."""
+        return "-".join(self.languages) + (f".{self.label}" if self.label else "")
+
+    def directory(self, data_dir: pathlib.Path) -> pathlib.Path | None:
+        """Returns where its files are, its newest version; None where it has not been prepared."""
+        found = {}
+        for path in pathlib.Path(data_dir, self.name, self.config_name).glob(f"*/{_INFO}"):
+            version = _VERSION.fullmatch(path.parent.name)  # beside versions are those that were left incomplete
+            if version:
+                found[tuple(map(int, version.groups()))] = path.parent
+        return found[max(found)] if found else None
+
+    def prepare(self, data_dir: pathlib.Path, manual_dir: pathlib.Path, otherwise: str) -> None:
+        """Has it downloaded and prepared, unless it is there.
+
+        Args:
+          data_dir: Where tensorflow-datasets puts data sets.
+          manual_dir: Where it looks for files that must be fetched by hand.
+          otherwise: What else the user can do where this fails, sentences.
+
+        Raises:
+          UserError: tensorflow-datasets is not installed, or failed.
+        """
+        if self.directory(data_dir):
+            return
+        tfds = _imported(f"{self.name}/{self.config_name} is not in {data_dir} and", otherwise)
+        try:
+            builder = self._builder(tfds, data_dir)
+            downloads = tfds.download.DownloadConfig(manual_dir=manual_dir)
+            builder.download_and_prepare(download_config=downloads)
+        except Exception as error:  # it raises whatever its downloads, checks and parsers raise
+            reason = " ".join(str(error).split()) or type(error).__name__
+            raise UserError(
+                f"tensorflow-datasets could not prepare {self.name}/{self.config_name} in {data_dir}: {reason[:500]} "
+                f"{otherwise}"
+            ) from error
+
+    def _builder(self, tfds: Any, data_dir: pathlib.Path) -> Any:
+        if not self.subsets:
+            return tfds.builder(f"{self.name}/{self.config_name}", data_dir=data_dir)
+        config = tfds.translate.wmt.WmtConfig(
+            version=_OWN_VERSION,
+            language_pair=self.languages,
+            name=self.label,
+            subsets={split: list(names) for split, names in self.subsets.items()},
+            description=f"{', '.join(name for names in self.subsets.values() for name in names)}.",
+        )
+        return tfds.builder(self.name, config=config, data_dir=data_dir)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TfdsPairs:
+    """A split of a data set as a ``readers.PairSource``.
+
+    Attributes:
+      dataset: The data set.
+      split: ``train``, ``validation`` or ``test``.
+      languages: Source and target.
+      data_dir: Where tensorflow-datasets puts data sets.
+      from_sgml: Whether the text was taken out of SGML, of which tensorflow-datasets leaves entities as they are.
+    """
+
+    dataset: TfdsDataset
+    split: str
+    languages: tuple[str, str]
+    data_dir: pathlib.Path
+    from_sgml: bool = False
+
+    @property
+    def paths(self) -> tuple[pathlib.Path, ...]:
+        """The prepared files; none before it is prepared."""
+        directory = self.dataset.directory(self.data_dir)
+        return tuple(sorted(directory.glob(f"*-{self.split}.*-of-*"))) if directory else ()
+
+    def count(self) -> int:
+        """Returns the number of pairs; tensorflow-datasets has dropped those with an empty side.
+
+        Raises:
+          UserError: The data set has no such split, or has not been prepared.
+        """
+        return self._reader(_imported("Its data", "")).info.splits[self.split].num_examples
+
+    def read(self, report: ReadReport, wanted: Callable[[int], bool] | None = None) -> Iterator[tuple[str, ...]]:
+        """Yields the pairs; line feeds within a sentence (TMX has some) become blanks and are counted.
+
+        Raises:
+          UserError: The data set has not been prepared, or a file of it is damaged.
+        """
+        builder = self._reader(_imported("Its data", ""))
+        rows = (row for path in builder.info.splits[self.split].filepaths for row in self._rows(path))
+        place = f"{self.dataset.name}/{self.dataset.config_name} {self.split}"
+        for number, row in enumerate(rows, 1):
+            if wanted and not wanted(number):
+                continue
+            try:
+                texts = [text.decode() for text in row]
+            except UnicodeDecodeError:
+                report.drop(INVALID_UTF8, place, number, "invalid UTF-8")
+                continue
+            if any("\n" in text for text in texts):
+                report.note(LINE_FEEDS, place, number)
+                texts = [text.replace("\n", " ") for text in texts]
+            yield tuple(map(html.unescape, texts)) if self.from_sgml else tuple(texts)
+
+    def _rows(self, path: os.PathLike) -> Iterator[list[bytes]]:
+        """Yields the source and target of every pair of a file."""
+        # Its own copy of TensorFlow's message: starting TensorFlow here would fix its threads and take GPUs.
+        from tensorflow_datasets.proto import tf_example_generated_pb2
+
+        for record in _records(path):
+            try:
+                features = tf_example_generated_pb2.Example.FromString(record).features.feature
+                yield [features[language].bytes_list.value[0] for language in self.languages]
+            except (DecodeError, IndexError) as error:
+                raise _damaged(path) from error
+
+    def _reader(self, tfds: Any) -> Any:
+        directory = self.dataset.directory(self.data_dir)
+        name = f"{self.dataset.name}/{self.dataset.config_name}"
+        if directory is None:
+            raise UserError(f"{name} has not been prepared in {self.data_dir}.")
+        try:
+            builder = tfds.builder_from_directory(directory)
+        except Exception as error:  # whatever a damaged description makes it raise
+            raise UserError(f"{directory} is damaged ({error}); remove it to have {name} prepared again.") from error
+        if self.split not in builder.info.splits:
+            raise UserError(
+                f"{name} in {directory} has no {self.split} split; it has: {', '.join(builder.info.splits)}."
+            )
+        if builder.info.file_format.value != _FILE_FORMAT:
+            raise UserError(
+                f"{directory} was prepared as {builder.info.file_format.value}; only {_FILE_FORMAT} is read. Remove it "
+                f"to have {name} prepared again, or give another tfds_dir."
+            )
+        return builder
+
+
+def _records(path: os.PathLike) -> Iterator[bytes]:
+    """Yields the records of a TFRecord file: length (uint64), checksum, bytes, checksum.
+
+    Raises:
+      UserError: The file ends within a record.
+    """
+    with open(path, "rb") as file:
+        while header := file.read(_HEADER_BYTES):
+            length = int.from_bytes(header[:_LENGTH_BYTES], "little")
+            if len(header) < _HEADER_BYTES or length > _MOST_BYTES:
+                raise _damaged(path)
+            record = file.read(length + _CHECKSUM_BYTES)
+            if len(record) < length + _CHECKSUM_BYTES:
+                raise _damaged(path)
+            yield record[:length]
+
+
+def _damaged(path: os.PathLike) -> UserError:
+    folder = pathlib.Path(path).parent
+    return UserError(f"{path} is damaged or incomplete; remove {folder} to have it prepared again.")
+
+
+def _imported(need: str, otherwise: str) -> Any:
+    """Returns the package.
+
+    Raises:
+      UserError: It is not installed.
+    """
+    if importlib.util.find_spec("tensorflow_datasets") is None:
+        raise UserError(f"{need} needs tensorflow-datasets, which is not installed: {INSTALL}. {otherwise}".strip())
+    # TensorFlow, which writes the files, says things in between that are nobody's concern here.
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    import tensorflow_datasets
+
+    if not sys.stderr.isatty():
+        tensorflow_datasets.disable_progress_bar()
+    return tensorflow_datasets

@@ -1,0 +1,348 @@
+"""The class of WMT's problems: which files a layout is read from, and what is done to its text."""
+
+import os
+import pathlib
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from t2t_ext.data import archives, corpora
+from t2t_ext.data.corpora import CorpusSource
+from t2t_ext.data.readers import PairFiles, PairSource
+from t2t_ext.errors import UserError, suggest
+from t2t_ext.problem import DEV, TEST, TRAIN, MixedTranslationProblem
+from t2t_ext.problem_options import chosen
+from t2t_ext.problems import _wmt_files
+from t2t_ext.problems._tfds_pairs import TfdsDataset, TfdsPairs
+from t2t_ext.problems._wmt_files import Corpus, TestSet, Wanted
+from t2t_ext.problems._wmt_packs import Pack, PackFiles
+
+AUTO, TFDS, OFFICIAL = "auto", "tfds", "official"
+_COMPOUND_SPLIT, _PLAIN_TOKENS = "multi_bleu_compound_split", "multi_bleu"
+_TFDS_FOLDER = "tensorflow_datasets"
+_CORPUS_NAMES = "names"
+
+
+class WmtProblem(MixedTranslationProblem):
+    """A translation task of WMT, with English on one side.
+
+    Class attributes that say which, beside those of ``Problem``:
+      training_corpora: The training corpora.
+      test_sets: The dev and test sets, by split.
+      packs: Layouts of files that others have prepared, by their names.
+      default_layout: The layout where the user says none.
+      tfds_name: The data set of tensorflow-datasets whose train split is all the corpora; empty where none is.
+      tfds_splits: The split of that data set that is a test set, by the set's name.
+
+    Options:
+      layout: ``official``: statmt.org's files or archives under ``--tmp_dir``. ``tfds``: tensorflow-datasets downloads
+        and prepares them, but for dev and test sets that lie there (it would shuffle them). ``auto``: ``official``
+        where a training file or archive is there, else ``tfds``. Or one of ``packs``, whose text is tokenised, so
+        that nothing more is done to it.
+      weights: How often the pairs of a corpus occur, ``NAME:2,NAME:0.5``; a corpus of weight 0 is not needed at all.
+      tags: What the source of a corpus begins with, ``NAME:<bt>``; ``names`` for the names of all corpora.
+      default_tag: The tag of dev and test sets and of what is translated later.
+      download: Whether to download what is missing of ``layout=official`` (checked against SHA-256, resumable) or
+        ``stanford``; ``auto`` is ``official`` then.
+      tfds_dir: Where tensorflow-datasets keeps its data; ``tensorflow_datasets`` in ``--tmp_dir`` where not given.
+    """
+
+    training_corpora: ClassVar[Sequence[Corpus]] = ()
+    test_sets: ClassVar[Mapping[str, Sequence[TestSet]]] = {}
+    packs: ClassVar[Mapping[str, Pack]] = {}
+    default_layout: ClassVar[str] = AUTO
+    tfds_name: ClassVar[str] = ""
+    tfds_splits: ClassVar[Mapping[str, str]] = {}
+
+    source_steps = target_steps = ("moses_tokenize",)
+    subwords = "subword_nmt"
+    path_options = ("tfds_dir", "download")  # neither changes what is read
+
+    def __init__(
+        self,
+        *,
+        name: str | None = None,
+        was_reversed: bool = False,
+        layout: str = "",
+        weights: str = "",
+        tags: str = "",
+        default_tag: str = "",
+        download: bool = False,
+        tfds_dir: str = "",
+    ) -> None:
+        """Makes the problem; reads nothing yet.
+
+        Raises:
+          UserError: An option has a value that it cannot have, or options do not go together.
+        """
+        names = [corpus.name for corpus in self.training_corpora]
+        tag_of = corpora.named(tags, names, "tags") if tags != _CORPUS_NAMES else {each: f"<{each}>" for each in names}
+        self._tag_of = {each: corpora.checked_tag(tag, "tags") for each, tag in tag_of.items()}
+        self._weight_of = dict.fromkeys(names, 1.0) | {
+            each: corpora.checked_weight(weight, "weights")
+            for each, weight in corpora.named(weights, names, "weights").items()
+        }
+        used = [corpus for corpus in self.training_corpora if self._weight_of[corpus.name]]
+        super().__init__(
+            name=name,
+            was_reversed=was_reversed,
+            tags=[self._tag_of.get(corpus.name, "") for corpus in used],
+            depends_on_direction=any(corpus.synthetic for corpus in used),
+        )
+        given = {"layout": layout, "weights": weights, "tags": tags, "default_tag": default_tag}
+        given |= {"download": download, "tfds_dir": tfds_dir}
+        self._options = {option: value for option, value in given.items() if value}
+        self.layout = chosen(
+            self.base_name, "layout", layout or self.default_layout, (AUTO, TFDS, OFFICIAL, *self.packs)
+        )
+        self._used = tuple(used)
+        self.default_tag = self._checked_default_tag(default_tag)
+        self._check_mixing()
+        self._set_preparation()
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        """The options that were given."""
+        return self._options
+
+    def prepare(self, tmp_dir: str | os.PathLike) -> None:
+        """Unpacks archives, has tensorflow-datasets get what it gets, and checks that all files are there.
+
+        Raises:
+          UserError: Files are missing (says exactly which, and where they come from), or getting them failed.
+        """
+        place = pathlib.Path(tmp_dir).expanduser()
+        problem, layout = self.base(), self._chosen_layout(place)
+        if layout in self.packs:
+            problem._prepare_pack(place, self.packs[layout])
+            return
+        # What is wanted is looked for anew after every step, which may have brought it.
+        read = [*problem._wanted(problem._by_files(layout), place), *problem._all_sets(place)]
+        _wmt_files.unpack_archives(read, place, problem._foreign)
+        if "download" in self._options:
+            _wmt_files.download_archives(problem._wanted_files(place, layout), place)
+            _wmt_files.unpack_archives(problem._wanted_files(place, layout), place, problem._foreign)
+        problem._require(place, layout)
+        if layout == TFDS:
+            otherwise = problem._otherwise(place)
+            for pairs in problem._tfds_pairs(place):
+                pairs.dataset.prepare(pairs.data_dir, place, otherwise)
+
+    def pair_files(self, split: str, tmp_dir: str | os.PathLike) -> Sequence[PairSource]:
+        """Returns the corpora or test sets of a split, from the base problem's source language to its target."""
+        place = pathlib.Path(tmp_dir).expanduser()
+        layout = self._chosen_layout(place)
+        problem = self.base()
+        if split != TRAIN:
+            return [
+                CorpusSource(name=name, files=(files,), tag=self.default_tag)
+                for name, files in problem._set_files(split, place, layout)
+            ]
+        return [
+            CorpusSource(
+                name=name, files=(files,), weight=self._weight_of.get(name, 1.0), tag=self._tag_of.get(name, "")
+            )
+            for name, files in problem._train_files(place, layout)
+        ]
+
+    @property
+    def _languages(self) -> tuple[str, str]:
+        return self.source_language, self.target_language
+
+    @property
+    def _foreign(self) -> str:
+        return next(language for language in self._languages if language != "en")
+
+    @property
+    def _is_mixed(self) -> bool:
+        """Whether corpora must be told apart."""
+        return bool(self._tag_of) or any(weight != 1 for weight in self._weight_of.values())
+
+    def _checked_default_tag(self, tag: str) -> str:
+        if tag and tag not in self.tags:
+            raise UserError(
+                f"default_tag={tag}: no training corpus has this tag.{suggest(tag, self.tags)} "
+                f"Tags are given by tags=NAME:<tag>; there are: {', '.join(self.tags) or 'none'}."
+            )
+        return tag
+
+    def _check_mixing(self) -> None:
+        if "download" in self._options and self.layout not in (AUTO, OFFICIAL):
+            pack = self.packs.get(self.layout)
+            if not pack or not pack.downloadable:
+                raise UserError(
+                    f"download=true does not go with layout={self.layout}; it is for layout=official"
+                    f"{' and layout=stanford' if 'stanford' in self.packs else ''}."
+                )
+        if not self._used:
+            raise UserError(f"weights={self._options['weights']}: no training corpus of {self.base_name} is left.")
+        if self.layout in self.packs and (self._is_mixed or self.default_tag):
+            raise UserError(
+                f"layout={self.layout} of {self.base_name} holds all training text in one file, so that weights and "
+                f"tags do not go with it. Take layout=official or layout=tfds."
+            )
+
+    def _set_preparation(self) -> None:
+        """Sets what depends on layout and direction: steps, cleaning, scoring, published counts."""
+        pack = self.packs.get(self.layout)
+        if pack:
+            self.source_steps = self.target_steps = ("tokenized",)
+            self.cleaning = {}
+            self.published = {**self.published, **({TRAIN: pack.published} if pack.published else {})}
+        # The protocol splits compounds of German output, and those of a pack may be split already.
+        compounds_split = bool(pack and pack.compounds)
+        if self.scoring == _COMPOUND_SPLIT and (compounds_split or self.target_language == "en"):
+            self.scoring = _PLAIN_TOKENS
+
+    def _chosen_layout(self, tmp_dir: pathlib.Path) -> str:
+        if self.layout != AUTO or "download" in self._options:
+            return OFFICIAL if self.layout == AUTO else self.layout
+        real = [corpus for corpus in self._used if corpus.subset]
+        return OFFICIAL if _wmt_files.any_found(self._wanted(real, tmp_dir), tmp_dir) else TFDS
+
+    def _wanted(self, chosen_corpora: Sequence[Corpus], tmp_dir: pathlib.Path) -> list[Wanted]:
+        problem = self.base()
+        return [
+            _wmt_files.wanted_corpus(corpus, tmp_dir, problem._languages, problem._foreign) for corpus in chosen_corpora
+        ]
+
+    def _by_files(self, layout: str) -> list[Corpus]:
+        """Returns the corpora that are read from the user's files."""
+        return [corpus for corpus in self._used if layout == OFFICIAL or not corpus.subset]
+
+    def _wanted_sets(self, split: str, tmp_dir: pathlib.Path) -> list[Wanted]:
+        return [
+            _wmt_files.wanted_test_set(test_set, tmp_dir, self._languages, self._foreign)
+            for test_set in self.test_sets[split]
+        ]
+
+    def _train_files(self, tmp_dir: pathlib.Path, layout: str) -> list[tuple[str, PairSource]]:
+        """Returns the training corpora's names and files."""
+        if layout in self.packs:
+            return [(layout, self._pack_files(TRAIN, tmp_dir, self.packs[layout]))]
+        by_files = self._by_files(layout)
+        read = [
+            (corpus.name, files.expected())
+            for corpus, files in zip(by_files, self._wanted(by_files, tmp_dir), strict=True)
+        ]
+        if layout == OFFICIAL:
+            return read
+        return [*self._tfds_train(tmp_dir), *read]
+
+    def _set_files(self, split: str, tmp_dir: pathlib.Path, layout: str) -> list[tuple[str, PairSource]]:
+        """Returns the names and files of the sets of dev or test."""
+        if layout in self.packs:
+            return self._pack_sets(split, tmp_dir, self.packs[layout])
+        wanted = zip(self.test_sets[split], self._wanted_sets(split, tmp_dir), strict=True)
+        if layout == OFFICIAL:
+            return [(each.name, files.expected()) for each, files in wanted]
+        return [(each.name, files.found() or self._tfds_set(each, tmp_dir)) for each, files in wanted]
+
+    def _wanted_files(self, tmp_dir: pathlib.Path, layout: str) -> list[Wanted]:
+        """Returns all that is read from files: of ``official`` everything, of ``tfds`` what that has not."""
+        wanted = self._wanted(self._by_files(layout), tmp_dir)
+        if layout == OFFICIAL:
+            wanted += self._all_sets(tmp_dir)
+        return wanted
+
+    def _all_sets(self, tmp_dir: pathlib.Path) -> list[Wanted]:
+        return [files for split in (DEV, TEST) for files in self._wanted_sets(split, tmp_dir)]
+
+    def _require(self, tmp_dir: pathlib.Path, layout: str) -> None:
+        missing = [files.missing() for files in self._wanted_files(tmp_dir, layout) if not files.found()]
+        if missing:
+            advice = (
+                " Or have them downloaded: --problem_options=download=true (or by tensorflow-datasets: layout=tfds)."
+            )
+            advice = "" if layout == TFDS else advice
+            raise UserError(
+                f"{self.name} (layout={layout}) lacks {'; '.join(missing)}. Put the files (plain or compressed) or the "
+                f"archives as they are into --tmp_dir={tmp_dir}.{advice}"
+            )
+
+    def _otherwise(self, tmp_dir: pathlib.Path) -> str:
+        """Returns what to do where tensorflow-datasets is of no help."""
+        missing = [files.missing() for files in self._wanted_files(tmp_dir, OFFICIAL) if not files.found()]
+        return f"Or put WMT's own files or archives into --tmp_dir={tmp_dir} (layout=official): {'; '.join(missing)}."
+
+    def _tfds_dir(self, tmp_dir: pathlib.Path) -> pathlib.Path:
+        given = self._options.get("tfds_dir")
+        return pathlib.Path(given).expanduser() if given else tmp_dir / _TFDS_FOLDER
+
+    def _tfds_train(self, tmp_dir: pathlib.Path) -> list[tuple[str, TfdsPairs]]:
+        """Returns what tensorflow-datasets has of train: all in one, or by corpus where these must be told apart."""
+        languages = (self._foreign, "en")
+        if self.tfds_name and not any(
+            self._weight_of[each.name] != 1 or each.name in self._tag_of
+            for each in self.training_corpora
+            if each.subset
+        ):
+            chosen_sets = [(self.tfds_name, TfdsDataset(languages=languages, name=self.tfds_name))]
+        else:
+            chosen_sets = [
+                (each.name, TfdsDataset(languages=languages, subsets={TRAIN: [each.subset]}, label=each.name))
+                for each in self._used
+                if each.subset
+            ]
+        return [
+            (name, TfdsPairs(dataset=dataset, split=TRAIN, languages=self._languages, data_dir=self._tfds_dir(tmp_dir)))
+            for name, dataset in chosen_sets
+        ]
+
+    def _tfds_set(self, test_set: TestSet, tmp_dir: pathlib.Path) -> TfdsPairs:
+        languages = (self._foreign, "en")
+        split = self.tfds_splits.get(test_set.name, "")
+        if split:
+            dataset = TfdsDataset(languages=languages, name=self.tfds_name)
+        else:
+            split = "validation"
+            dataset = TfdsDataset(languages=languages, subsets={split: [test_set.name]}, label=test_set.name)
+        return TfdsPairs(
+            dataset=dataset,
+            split=split,
+            languages=self._languages,
+            data_dir=self._tfds_dir(tmp_dir),
+            from_sgml=test_set.is_sgml,
+        )
+
+    def _tfds_pairs(self, tmp_dir: pathlib.Path) -> list[TfdsPairs]:
+        """Returns all that is read from tensorflow-datasets, each data set once."""
+        pairs = [files for _, files in self._tfds_train(tmp_dir)]
+        for split in (DEV, TEST):
+            pairs += [files for _, files in self._set_files(split, tmp_dir, TFDS) if isinstance(files, TfdsPairs)]
+        return list({(each.dataset.name, each.dataset.config_name): each for each in pairs}.values())
+
+    def _pack_sets(self, split: str, tmp_dir: pathlib.Path, pack: Pack) -> list[tuple[str, PairSource]]:
+        if split == DEV and pack.validation:
+            return [(pack.validation, self._pack_files(split, tmp_dir, pack))]
+        return [(each.name, self._pack_files(split, tmp_dir, pack, each.name)) for each in self.test_sets[split]]
+
+    def _pack_files(self, split: str, tmp_dir: pathlib.Path, pack: Pack, test_set: str = "") -> PackFiles:
+        return PackFiles(self._pack_choices(pack.stem(split, test_set), tmp_dir, pack).expected(), pack)
+
+    def _pack_choices(self, stem: str, tmp_dir: pathlib.Path, pack: Pack) -> Wanted:
+        folders = [*(tmp_dir / each for each in pack.folders), tmp_dir / f"{pack.archive}{archives.UNPACKED}"]
+        choices = [
+            PairFiles(*(_wmt_files.compressed(folder / f"{stem}.{language}") for language in self._languages))
+            for folder in folders
+        ]
+        names = [f"{stem}.{language}" for language in self._languages] if pack.downloadable else []
+        downloads = [_wmt_files.Download(f"{pack.url}{name}", name, None) for name in names]
+        return Wanted(choices, (pack.archive,), pack.url, downloads)
+
+    def _prepare_pack(self, tmp_dir: pathlib.Path, pack: Pack) -> None:
+        stems = {pack.stem(TRAIN, "")}
+        stems |= {pack.stem(split, each.name) for split in (DEV, TEST) for each in self.test_sets[split]}
+        if not all(self._pack_choices(stem, tmp_dir, pack).found() for stem in stems):
+            archive = tmp_dir / pack.archive
+            if archives.is_archive(archive) and archive.is_file():
+                archives.unpacked_beside(archive)
+        wanted = [self._pack_choices(stem, tmp_dir, pack) for stem in sorted(stems)]
+        if "download" in self._options:
+            _wmt_files.download_archives(wanted, tmp_dir)
+        missing = [self._pack_choices(stem, tmp_dir, pack).missing() for stem in sorted(stems)]
+        if any(missing):
+            others = "download=true, or take another layout: layout=auto" if pack.downloadable else "layout=auto"
+            raise UserError(
+                f"{self.name} (layout={self.layout}) lacks {'; '.join(filter(None, missing))}. Put the files or the "
+                f"archive into --tmp_dir={tmp_dir}, or give --problem_options={others}."
+            )

@@ -1,0 +1,258 @@
+"""What can be said of texts one by one without a model: scripts, encoding trouble, numbers, language of two.
+
+Characters are looked up in tables over all of Unicode, many texts at once.
+"""
+
+import functools
+import importlib.util
+import re
+import unicodedata
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from t2t_ext.errors import UserError
+
+_CODE_POINTS = 0x110000
+# Of a text whose language is judged: its characters, and the probability from which on it is certain.
+_LEAST_CHARACTERS = 20
+_CERTAIN = 0.95
+# CLDR's scripts that are mixtures (ISO 15924) -> their parts.
+_PARTS_OF_SCRIPTS = {
+    "Hans": ("Hani",),
+    "Hant": ("Hani",),
+    "Jpan": ("Hani", "Hira", "Kana"),
+    "Kore": ("Hang", "Hani"),
+    "Hrkt": ("Hira", "Kana"),
+}
+# What Windows-1252 has at 0x80 to 0x9F, where Latin-1 has control characters.
+_WINDOWS_1252 = bytes(range(0x80, 0xA0)).decode("cp1252", "ignore")
+_CONTINUATION = f"[\u0080-\u00bf{_WINDOWS_1252}]"
+_MISREAD = re.compile(
+    f"[\u00c2-\u00df]{_CONTINUATION}|[\u00e0-\u00ef]{_CONTINUATION}{{2}}|[\u00f0-\u00f4]{_CONTINUATION}{{3}}"
+)
+# What UTF-8 read as Latin-1 usually was: Latin letters and signs, Greek, Cyrillic, Vietnamese, punctuation, CJK, emoji.
+_USUAL = re.compile(
+    "[\u00a0-\u017f\u0370-\u04ff\u1e00-\u1eff\u2000-\u206f\u20a0-\u20bf\u2100-\u214f\u3000-\u9fff\uac00-\ud7a3"
+    "\ufeff\uff00-\uffef\U0001f300-\U0001faff]"
+)
+# A quotation mark behind such a letter, with no letter behind it, may as well be one („Ä“); not so behind Â and Ã.
+_CLOSING = "\u201c\u201d\u2019\u00bb\u203a\u2026"
+_COMMON_LEADS = "\u00c2\u00c3\u00e2"
+_NUMBER = re.compile(r"\d+(?:[.,'\u2019\u00a0\u202f]\d+)*")
+_NOT_DIGITS = re.compile(r"\D")
+_NOT_WORDS = re.compile(r"[\W_]+")
+
+
+def script_share(texts: Sequence[str], language: str) -> np.ndarray:
+    """Returns the share of the letters of every text that are in the script of its language.
+
+    The scripts are those of CLDR's likely subtags (``zh`` -> Han, ``ja`` -> Han, Hiragana and Katakana; a script in the
+    tag such as ``sr-Latn`` counts). Letters of no script of their own (U+00AA) count as neither.
+
+    Args:
+      texts: Any strings.
+      language: A tag; nothing is known of an empty or unknown one.
+
+    Returns:
+      float64 [texts] in [0, 1]; 1 where a text has no letters or nothing is known of the language.
+    """
+    scripts = scripts_of(language)
+    if not scripts:
+        return np.ones(len(texts))
+    in_script, letters = _counted(texts, (_in_scripts(scripts), _in_scripts(())))
+    return np.where(letters > 0, in_script / np.maximum(letters, 1), 1.0)
+
+
+@functools.cache
+def scripts_of(language: str) -> tuple[str, ...]:
+    """Returns the scripts (ISO 15924) that a language is written in, by CLDR; none where it is unknown."""
+    from babel.core import get_global
+
+    parts = language.replace("-", "_").split("_")
+    written = [part.title() for part in parts[1:] if len(part) == 4 and part.isalpha()]
+    likely = get_global("likely_subtags")
+    for tag in ("_".join([parts[0].lower(), *(part.upper() for part in parts[1:2])]), parts[0].lower()):
+        if not written and language and tag in likely:
+            written = [part for part in likely[tag].split("_") if len(part) == 4 and part.isalpha()]
+    return _PARTS_OF_SCRIPTS.get(written[0], (written[0],)) if written else ()
+
+
+def has_encoding_trouble(texts: Sequence[str]) -> np.ndarray:
+    """Says which texts were damaged on their way here: bool [texts].
+
+    Signs of it are control characters other than TAB, CR and LF, the replacement character U+FFFD, private-use
+    characters, noncharacters and lone surrogates, and UTF-8 that was read as Latin-1 or Windows-1252 (``Ã¤`` for
+    ``ä``).
+    """
+    (damaged,) = _counted(texts, (_damaged_characters(),))
+    found = damaged > 0
+    joined = "\n".join(texts)
+    ends: np.ndarray | None = None
+    for match in _MISREAD.finditer(joined):
+        follows = joined[match.end() : match.end() + 1]
+        if _USUAL.fullmatch(_read_again(match.group())) and (
+            match.group()[0] in _COMMON_LEADS or match.group()[1] not in _CLOSING or follows.isalpha()
+        ):
+            if ends is None:
+                ends = np.cumsum(_lengths(texts))
+            found[np.searchsorted(ends, match.start(), side="right")] = True
+    return found
+
+
+def numbers(text: str) -> list[str]:
+    """Returns the numbers of a text that are written in digits, sorted; separators within a number do not count."""
+    return sorted(str(int(_NOT_DIGITS.sub("", found)[:4000])) for found in _NUMBER.findall(text))
+
+
+def normalized(text: str) -> str:
+    """Returns a text without what may differ in another edition of it: letter case, punctuation, white space.
+
+    NFKC, case-folded, letters and digits only; the text without white space at its ends where it has none of these.
+    """
+    return _NOT_WORDS.sub("", unicodedata.normalize("NFKC", text).casefold()) or text.strip()
+
+
+def reads_like_the_other(source: tuple[Sequence[str], str], target: tuple[Sequence[str], str]) -> np.ndarray:
+    """Says of which pairs a side reads more like the language of the other side: bool [pairs].
+
+    An identifier of languages (py3langid) that may answer these two only looks at every side; a side that is certainly
+    the other language makes the pair unfit. Texts of fewer than 20 characters are too short to say. Languages of the
+    same code, and those that it does not know, are never told apart.
+
+    Args:
+      source: Texts and tag of their language.
+      target: Likewise.
+
+    Raises:
+      UserError: py3langid is not installed.
+    """
+    found = np.zeros(len(source[0]), bool)
+    codes = [tag.replace("_", "-").split("-")[0].lower() for _, tag in (source, target)]
+    identify = _identifier(*codes)
+    if identify is not None:
+        for (texts, _), other in ((source, codes[1]), (target, codes[0])):
+            found |= np.fromiter((_is_language(identify, text, other) for text in texts), bool, len(texts))
+    return found
+
+
+def require_language_identifier(languages: Sequence[str]) -> None:
+    """Checks that two languages can be told apart.
+
+    Raises:
+      UserError: py3langid is not installed, or the languages of the problem are not known.
+    """
+    if importlib.util.find_spec("py3langid") is None:
+        raise UserError(
+            "cleaning's language=true needs py3langid; install it: pip install 't2t_ext[language]' (or leave it out)."
+        )
+    if not all(languages):
+        raise UserError(
+            "cleaning's language=true needs to know the languages: give --source_language and --target_language."
+        )
+
+
+def _is_language(identify: Any, text: str, language: str) -> bool:
+    if len(text) < _LEAST_CHARACTERS:
+        return False
+    found, probability = identify.classify(text)
+    return found == language and probability >= _CERTAIN
+
+
+@functools.cache
+def _identifier(source: str, target: str) -> Any:
+    """Returns the identifier of two languages, or None where it cannot tell them apart."""
+    require_language_identifier((source, target))
+    from py3langid.langid import MODEL_FILE, LanguageIdentifier
+
+    if source == target:
+        return None
+    identifier = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
+    try:
+        identifier.set_languages([source, target])
+    except ValueError:  # it does not know one of them
+        return None
+    return identifier
+
+
+def _lengths(texts: Sequence[str]) -> np.ndarray:
+    """Returns the number of characters of every text and the line feed that separates it from the next."""
+    return np.fromiter(map(len, texts), np.int64, len(texts)) + 1
+
+
+def _counted(texts: Sequence[str], tables: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Returns for every table (bool [code points]) how many characters of every text are in it: int64 [texts]."""
+    if not len(texts):
+        return [np.zeros(0, np.int64) for _ in tables]
+    ends = np.cumsum(_lengths(texts))
+    codes = np.frombuffer(("\n".join(texts) + "\n").encode("utf-32-le", "surrogatepass"), np.uint32)
+    starts = np.concatenate([[0], ends[:-1]])
+    return [np.add.reduceat(table[codes].astype(np.int64), starts) for table in tables]
+
+
+@functools.cache
+def _all_characters() -> str:
+    return "".join(map(chr, range(_CODE_POINTS)))
+
+
+@functools.cache
+def _in_scripts(scripts: tuple[str, ...]) -> np.ndarray:
+    """Returns which code points are letters of some scripts, or of any script where none is given: bool [code points].
+
+    Raises:
+      UserError: A script that Unicode does not have.
+    """
+    import regex  # knows the Script property, unlike re
+
+    try:
+        wanted = "".join(rf"\p{{Script={script}}}" for script in scripts)
+        anything = r"(?V1)[\p{L}--[\p{Script=Common}\p{Script=Inherited}]]"
+        pattern = regex.compile(rf"(?V1)[\p{{L}}&&[{wanted}]]" if scripts else anything)
+    except regex.error:
+        raise UserError(f"{', '.join(scripts)} is no script of Unicode (ISO 15924, such as Latn).") from None
+    return _table(pattern)
+
+
+@functools.cache
+def _damaged_characters() -> np.ndarray:
+    """Returns which code points text should not hold: bool [code points]."""
+    import regex
+
+    return _table(regex.compile(r"(?V1)[[\p{Cc}--[\t\r\n]]\p{Co}\p{Cs}\p{Noncharacter_Code_Point}\uFFFD]"))
+
+
+def _table(pattern: Any) -> np.ndarray:
+    table = np.zeros(_CODE_POINTS, bool)
+    table[[match.start() for match in pattern.finditer(_all_characters())]] = True
+    return table
+
+
+def _read_again(text: str) -> str:
+    """Returns what text that was decoded as Windows-1252 or Latin-1 is in UTF-8, or an empty string."""
+    raw = bytearray()
+    for character in text:
+        raw += character.encode("latin-1" if ord(character) < 0x100 else "cp1252")
+    return raw.decode("utf-8", "ignore")
+
+
+def letters_by_script(texts: Sequence[str], scripts: Sequence[str], other: str) -> dict[str, int]:
+    """Returns how many letters of some texts are in each of some scripts, and in any other one.
+
+    Args:
+      texts: Any strings.
+      scripts: ISO 15924.
+      other: What the others are called in the result; scripts without letters here are left out.
+    """
+    codes = np.frombuffer("".join(texts).encode("utf-32-le", "surrogatepass"), np.uint32)
+    counts = np.bincount(_script_numbers(tuple(scripts))[codes], minlength=len(scripts) + 2).tolist()
+    return {name: count for name, count in zip([*scripts, other], counts[1:], strict=True) if count}
+
+
+@functools.cache
+def _script_numbers(scripts: tuple[str, ...]) -> np.ndarray:
+    """Returns the number of every code point's script from 1, one more for other letters, 0 for no letters."""
+    numbers = _in_scripts(()).astype(np.uint8) * (len(scripts) + 1)
+    for number, script in enumerate(scripts, 1):
+        numbers[_in_scripts((script,))] = number
+    return numbers

@@ -1,0 +1,337 @@
+"""The metrics that sacrebleu does not have, as sacrebleu metrics, so that its resampling and paired tests know them.
+
+* ``MultiBleu``: BLEU as Moses' multi-bleu.perl counts it, also with compounds split as in tensor2tensor's
+  get_ende_bleu.sh.
+* ``T2TBleu``: BLEU as tensor2tensor's t2t-bleu counts it.
+* ``Nist``: Doddington (2002), "Automatic Evaluation of Machine Translation Quality Using N-gram Co-occurrence
+  Statistics", as mteval-v13a counts it.
+
+sacrebleu is imported here: import this module inside functions only, for commands to start fast. It imports no
+TensorFlow.
+"""
+
+import math
+import re
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import regex
+from sacrebleu.metrics import BLEU
+from sacrebleu.metrics.base import Metric, Score, Signature
+from sacrebleu.metrics.bleu import BLEUScore, BLEUSignature
+from sacrebleu.tokenizers.tokenizer_13a import Tokenizer13a
+
+from t2t_ext.version import __version__
+
+COMPOUND_MARK = "##AT##-##AT##"
+NIST_ORDER = 5  # the score that is called NIST; longer n-grams are counted for the table by order
+ASCII_CASE = "lc-ascii"  # in signatures: A to Z are lower-cased and nothing else
+MTEVAL_ORDERS = 9  # as many as mteval-v13a shows
+
+# Perl compares bytes where a script does not ask for characters: its \s and lc know ASCII only.
+_COMPOUND = re.compile(rb"([^ \t\n\r\f\v])-([^ \t\n\r\f\v])")
+_ASCII_BLANKS = " \t\n\r\f\v"
+_OTHER_BLANKS = re.compile(r"[^\S \t\n\r\f\v]")
+_ASCII_LOWER = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
+
+
+class OwnBleuSignature(BLEUSignature):
+    """sacrebleu's signature of BLEU plus the version of the package whose rules these are."""
+
+    def __init__(self, args: dict[str, Any]) -> None:
+        """Fills in the fields from a metric's attributes."""
+        super().__init__(args)
+        if args["lowercase"]:
+            self.info["case"] = args.get("case_signature", "lc")
+        self.info["t2t_ext"] = __version__
+
+
+class MultiBleu(BLEU):
+    """BLEU of tokenised text as multi-bleu.perl counts it.
+
+    Words stand between ASCII blanks, of several references the closest length counts (the shorter of two that are
+    equally close), nothing is smoothed: without a single matching 4-gram the score is 0. Lower-casing (``-lc``)
+    concerns A to Z only, since the script reads bytes.
+    """
+
+    _SIGNATURE_TYPE = OwnBleuSignature
+
+    def __init__(
+        self,
+        *,
+        lowercase: bool = False,
+        split_compounds: bool = False,
+        references: Sequence[Sequence[str]] | None = None,
+    ) -> None:
+        """Makes the metric.
+
+        Args:
+          lowercase: Whether case is ignored.
+          split_compounds: Whether hyphenated words are split on both sides; see ``split_compounds``.
+          references: One list per set of references, whose n-grams are kept.
+        """
+        self._split_compounds = split_compounds
+        self.case_signature = ASCII_CASE
+        # Before references are counted: of the tokens that are kept none may hold a blank that str.split() splits at.
+        super().__init__(lowercase=lowercase, force=True, tokenize="none", smooth_method="none", references=references)
+        self.tokenizer_signature = "none+compounds" if split_compounds else "none"
+
+    def _preprocess_segment(self, sent: str) -> str:
+        if self._split_compounds:
+            sent = split_compounds(sent)
+        if self.lowercase:
+            sent = ascii_lower(sent)
+        # U+00A0 and its kin belong to words there, but Python splits at them.
+        return _OTHER_BLANKS.sub("\ue000", sent).strip(_ASCII_BLANKS)
+
+
+class MtevalBleu(BLEU):
+    """BLEU of plain text as mteval-v13a computes it: sacrebleu's BLEU with tokenizer ``13a``, counted up to 9-grams.
+
+    The score is that of orders 1 to 4; the result's ``by_order`` and ``cumulative`` are the two tables that
+    mteval-v13a prints. Lower-casing concerns A to Z only.
+    """
+
+    def __init__(self, *, lowercase: bool = False, references: Sequence[Sequence[str]] | None = None) -> None:
+        """Makes the metric.
+
+        Args:
+          lowercase: Whether case is ignored, which is the script's default; its ``-c`` keeps it.
+          references: One list per set of references, whose n-grams are kept.
+        """
+        super().__init__(
+            lowercase=lowercase, force=True, tokenize="13a", max_ngram_order=MTEVAL_ORDERS, references=references
+        )
+        if lowercase:  # otherwise the score is sacrebleu's own
+            self.case_signature = ASCII_CASE
+            self._SIGNATURE_TYPE = OwnBleuSignature
+
+    def _preprocess_segment(self, sent: str) -> str:
+        return self.tokenizer((ascii_lower(sent) if self.lowercase else sent).rstrip())
+
+    def _compute_score_from_stats(self, stats: Any) -> BLEUScore:
+        counts, totals = list(stats[2 : 2 + MTEVAL_ORDERS]), list(stats[2 + MTEVAL_ORDERS :])
+        lengths = int(stats[0]), int(stats[1])
+        score = BLEU.compute_bleu(counts[:4], totals[:4], *lengths, smooth_method="exp", max_ngram_order=4)
+        every = BLEU.compute_bleu(counts, totals, *lengths, smooth_method="exp", max_ngram_order=MTEVAL_ORDERS)
+        score.by_order = list(every.precisions)
+        score.cumulative = [_geometric_mean(every.precisions[: n + 1]) * every.bp for n in range(MTEVAL_ORDERS)]
+        return score
+
+
+class T2TBleu(BLEU):
+    """BLEU as tensor2tensor's t2t-bleu computes it from plain text.
+
+    Its tokenizer cuts off punctuation that does not stand between decimal digits, and all symbols; sacrebleu's
+    ``intl`` differs in digits that are not decimal (``½``). A count of 0 matches is halved again and again
+    (1/2, 1/4, ... of a match), and orders without any n-gram are left out of the mean of logarithms, where other
+    tools say 0.
+    """
+
+    _SIGNATURE_TYPE = OwnBleuSignature
+
+    def __init__(self, *, lowercase: bool = False, references: Sequence[Sequence[str]] | None = None) -> None:
+        """Makes the metric.
+
+        Args:
+          lowercase: Whether case is ignored (``BLEU_uncased``).
+          references: One list per set of references, whose n-grams are kept. t2t-bleu itself takes one.
+        """
+        super().__init__(lowercase=lowercase, force=True, tokenize="none", smooth_method="exp", references=references)
+        self.tokenizer_signature = "t2t"
+
+    def _preprocess_segment(self, sent: str) -> str:
+        return t2t_tokenize(sent.lower() if self.lowercase else sent)
+
+    def _compute_score_from_stats(self, stats: Any) -> BLEUScore:
+        length, reference_length = int(stats[0]), int(stats[1])
+        counts = [int(count) for count in stats[2 : 2 + self.max_ngram_order]]
+        totals = [int(total) for total in stats[2 + self.max_ngram_order :]]
+        halved, precisions = 1.0, []
+        for count, total in zip(counts, totals, strict=True):
+            if total and not count:
+                halved /= 2
+            precisions.append((count or halved) / total if total else 0.0)
+        mean = math.exp(sum(math.log(p) for p in precisions if p) / len(precisions)) if any(precisions) else 0.0
+        penalty = 1.0
+        if length < reference_length:
+            penalty = math.exp(1 - reference_length / length) if length else 0.0
+        return BLEUScore(
+            100 * mean * penalty, counts, totals, [100 * p for p in precisions], penalty, length, reference_length
+        )
+
+
+class NistScore(Score):
+    """A NIST score with its parts.
+
+    Attributes:
+      by_order: Information per n-gram of the translation, in bits, for orders 1 to 9, times the penalty.
+      length_penalty: What too short a translation is multiplied by.
+      hypothesis_length: Number of tokens.
+      reference_length: Number of tokens, averaged over the references.
+    """
+
+    def __init__(
+        self, by_order: list[float], length_penalty: float, hypothesis_length: float, reference_length: float
+    ) -> None:
+        """Makes the score: the sum of the first five orders."""
+        super().__init__("NIST", sum(by_order[:NIST_ORDER]))
+        self.by_order = by_order
+        self.length_penalty = length_penalty
+        self.hypothesis_length = hypothesis_length
+        self.reference_length = reference_length
+
+
+class NistSignature(Signature):
+    """What a NIST score depends on besides the texts, in sacrebleu's style."""
+
+    def __init__(self, args: dict[str, Any]) -> None:
+        """Fills in the fields from a metric's attributes."""
+        super().__init__(args)
+        self.info.update(
+            {
+                "case": ASCII_CASE if args["lowercase"] else "mixed",
+                "tok": args["tokenizer_signature"],
+                "n": NIST_ORDER,
+                "zero": "mteval" if args["mteval_zero"] else "no",
+                "t2t_ext": __version__,
+            }
+        )
+
+
+class Nist(Metric):
+    """NIST (Doddington 2002, equation 3) as mteval-v13a computes it.
+
+    Information of an n-gram, in bits: log2 of how often its first n-1 words occur in all references together, over
+    how often it occurs itself; for single words the number of all words of all references stands above. A
+    translation's n-grams count as often as they occur in the reference that has most of them. The sums of the
+    information of matching n-grams, over the number of the translation's n-grams of that order, are added up for
+    orders 1 to 5. The penalty is exp(b log2(r)), r = min(1, length / mean length of the references), with b such
+    that it is 0.5 at r = 2/3.
+
+    One detail is mteval's own: the word "0" is false in Perl, and so an n-gram of two words that begins with "0" is
+    taken for one without a beginning: all words stand above instead of the zeros. ``mteval_zero`` chooses it.
+    """
+
+    _SIGNATURE_TYPE = NistSignature
+
+    def __init__(
+        self,
+        *,
+        lowercase: bool = False,
+        mteval_zero: bool = True,
+        references: Sequence[Sequence[str]] | None = None,
+    ) -> None:
+        """Makes the metric.
+
+        Args:
+          lowercase: Whether case is ignored.
+          mteval_zero: Whether pairs of words that begin with "0" are weighed as mteval-v13a weighs them.
+          references: One list per set of references, whose n-grams are kept.
+        """
+        super().__init__()
+        self.lowercase = lowercase
+        self.mteval_zero = mteval_zero
+        self._tokenizer = Tokenizer13a()
+        self.tokenizer_signature = self._tokenizer.signature()
+        if references is not None:
+            self._ref_cache = self._cache_references(references)
+
+    def _preprocess_segment(self, sent: str) -> str:
+        return self._tokenizer(ascii_lower(sent) if self.lowercase else sent)
+
+    def _cache_references(self, references: Sequence[Sequence[str]]) -> list[dict[str, Any]]:
+        cache = super()._cache_references(references)
+        counts: Counter[tuple[str, ...]] = Counter()
+        for segment in cache:
+            for ngrams in segment.pop("all_ngrams"):
+                counts.update(ngrams)
+        words = sum(count for ngram, count in counts.items() if len(ngram) == 1)
+        for segment in cache:
+            segment["information"] = {
+                ngram: math.log2(self._beginnings(ngram, counts, words) / counts[ngram]) for ngram in segment["most"]
+            }
+        return cache
+
+    def _beginnings(self, ngram: tuple[str, ...], counts: Counter[tuple[str, ...]], words: int) -> int:
+        beginning = ngram[:-1]
+        if not beginning or (self.mteval_zero and beginning == ("0",)):
+            return words
+        return counts[beginning]
+
+    def _extract_reference_info(self, refs: Sequence[str]) -> dict[str, Any]:
+        all_ngrams = [_ngrams(reference.split()) for reference in refs]
+        most: Counter[tuple[str, ...]] = Counter()
+        for ngrams in all_ngrams:
+            most |= ngrams
+        length = sum(len(reference.split()) for reference in refs) / len(refs)
+        return {"all_ngrams": all_ngrams, "most": most, "length": length}
+
+    def _compute_segment_statistics(self, hypothesis: str, ref_kwargs: dict[str, Any]) -> list[float]:
+        words = hypothesis.split()
+        most, weights = ref_kwargs["most"], ref_kwargs["information"]
+        information = [0.0] * MTEVAL_ORDERS
+        for ngram, count in _ngrams(words).items():
+            if ngram in most:
+                information[len(ngram) - 1] += weights[ngram] * min(count, most[ngram])
+        totals = [float(max(0, len(words) - order)) for order in range(MTEVAL_ORDERS)]
+        return [*information, *totals, ref_kwargs["length"]]
+
+    def _compute_score_from_stats(self, stats: Any) -> NistScore:
+        information = [float(value) for value in stats[:MTEVAL_ORDERS]]
+        totals = [float(value) for value in stats[MTEVAL_ORDERS:-1]]
+        penalty = nist_length_penalty(totals[0], float(stats[-1]))
+        by_order = [penalty * bits / max(total, 1.0) for bits, total in zip(information, totals, strict=True)]
+        return NistScore(by_order, penalty, totals[0], float(stats[-1]))
+
+    def _aggregate_and_compute(self, stats: Any) -> NistScore:
+        return self._compute_score_from_stats([math.fsum(column) for column in zip(*stats, strict=True)])
+
+
+def _geometric_mean(values: Sequence[float]) -> float:
+    return math.exp(sum(map(math.log, values)) / len(values)) if all(values) else 0.0
+
+
+def nist_length_penalty(hypothesis_length: float, reference_length: float) -> float:
+    """Returns NIST's penalty of short translations, 0.5 at two thirds of the references' length."""
+    if hypothesis_length >= reference_length:
+        return 1.0
+    if hypothesis_length <= 0:
+        return 0.0
+    return 0.5 ** ((math.log(hypothesis_length / reference_length) / math.log(1.5)) ** 2)
+
+
+def split_compounds(text: str) -> str:
+    """Splits hyphenated words, ``a-b`` into ``a ##AT##-##AT## b``, as get_ende_bleu.sh does.
+
+    As there the pieces are found from left to right and bytes, not characters: of ``x-y-z`` only the first hyphen
+    is split, since ``y`` is used up.
+    """
+    mark = rf"\1 {COMPOUND_MARK} \2".encode()
+    return _COMPOUND.sub(mark, text.encode("utf-8", "surrogatepass")).decode("utf-8", "surrogatepass")
+
+
+def ascii_lower(text: str) -> str:
+    """Lower-cases A to Z and leaves all other letters as they are."""
+    return text.translate(_ASCII_LOWER)
+
+
+def t2t_tokenize(text: str) -> str:
+    """Tokenises as tensor2tensor's t2t-bleu does; returns the tokens between blanks."""
+    text = _NONDIGIT_PUNCTUATION.sub(r"\1 \2 ", text)
+    text = _PUNCTUATION_NONDIGIT.sub(r" \1 \2", text)
+    return " ".join(_SYMBOL.sub(r" \1 ", text).split())
+
+
+_NONDIGIT_PUNCTUATION = regex.compile(r"([^\d])(\p{P})")
+_PUNCTUATION_NONDIGIT = regex.compile(r"(\p{P})([^\d])")
+_SYMBOL = regex.compile(r"(\p{S})")
+
+
+def _ngrams(words: Sequence[str]) -> Counter[tuple[str, ...]]:
+    return Counter(
+        tuple(words[start : start + order])
+        for order in range(1, MTEVAL_ORDERS + 1)
+        for start in range(len(words) - order + 1)
+    )

@@ -1,0 +1,258 @@
+"""How papers score, by name: what a protocol takes (plain text or tokens), how it tokenises, and whether case counts.
+
+    for score in protocols.score("multi_bleu", hypotheses, [references], n_bootstrap=1000):
+        print(score)
+
+Every protocol has its case-insensitive twin ``NAME_uc``. docs/scoring.md says which paper's figures follow which.
+Nothing heavy is imported before a score is computed.
+"""
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from t2t_ext.errors import UserError, suggest
+from t2t_ext.evaluation import scores
+
+References = Sequence[Sequence[str]]
+_Make = Callable[[str, References], dict[str, Any]]
+UNCASED = "_uc"
+DEFAULT = "sacrebleu"
+_ANY_TEXT = ("chrf", "ter")
+_JUDGED = 10  # so many lines that end in a full stop tell whether a text is tokenised
+
+
+@dataclasses.dataclass(frozen=True)
+class Protocol:
+    """A way to score.
+
+    Attributes:
+      name: The name that flags and ``Problem.scoring`` take.
+      summary: What it is, in one line.
+      tokenized: Whether it scores tokenised text, words between blanks, as the model's text preparation left it;
+        otherwise plain text as people read it.
+      lowercase: Whether case is ignored; None where both are reported.
+    """
+
+    name: str
+    summary: str
+    tokenized: bool
+    lowercase: bool | None
+    _make: _Make = dataclasses.field(repr=False, compare=False)
+
+    def metrics(self, references: References, language: str = "") -> dict[str, Any]:
+        """Makes the metrics, with the references counted once for all translations.
+
+        Args:
+          references: One list per set of references.
+          language: The target language's code; ``sacrebleu`` and ``ter`` choose their tokenizers by it.
+
+        Returns:
+          Label, such as ``BLEU``, -> metric of sacrebleu's kind (``sacrebleu.metrics.base.Metric``), which takes
+          ``references=None``.
+        """
+        return self._make(language, [list(each) for each in references])
+
+
+def protocol(name: str) -> Protocol:
+    """Returns the protocol of a name.
+
+    Raises:
+      UserError: There is none of that name.
+    """
+    if name not in PROTOCOLS:
+        known = ", ".join(PROTOCOLS)
+        raise UserError(f"Unknown scoring protocol {name!r}.{suggest(name, PROTOCOLS)} Choose from: {known}.")
+    return PROTOCOLS[name]
+
+
+def check_names(names: Sequence[str]) -> list[Protocol]:
+    """Returns the protocols of some names that are to score the same files.
+
+    Raises:
+      UserError: None, an unknown one, one given twice, or some want tokens and others plain text.
+    """
+    chosen = [protocol(name) for name in names]
+    if not chosen:
+        raise UserError(f"No scoring protocol is given. Choose from: {', '.join(PROTOCOLS)}.")
+    twice = [name for name in names if list(names).count(name) > 1]
+    if twice:
+        raise UserError(f"The protocol {twice[0]!r} is given twice. Give each once.")
+    # Characters and edits are counted in whatever stands there; BLEU's protocols say what they want.
+    kinds = {each.tokenized: each.name for each in chosen if not each.name.startswith(_ANY_TEXT)}
+    if len(kinds) > 1:
+        raise UserError(
+            f"The protocol {kinds[True]} scores tokenised text and {kinds[False]} plain text; the same files cannot be "
+            "both. Score them with a command each."
+        )
+    return chosen
+
+
+def score(
+    protocol: Protocol | str,
+    hypotheses: Sequence[str],
+    references: References,
+    *,
+    language: str = "",
+    n_bootstrap: int = 0,
+) -> list[scores.Score]:
+    """Scores a corpus as a protocol demands.
+
+    Args:
+      protocol: The protocol or its name.
+      hypotheses: One translation per segment: tokenised where ``Protocol.tokenized``, plain otherwise.
+      references: One list per set of references, of the same kind, each with as many segments.
+      language: The target language's code, such as ``"zh"``; only some protocols ask for it.
+      n_bootstrap: Number of bootstrap samples for 95 % confidence intervals; 0 for none. 1,000 is usual.
+
+    Returns:
+      The scores, the one that the protocol is named for first. Each has its signature.
+
+    Raises:
+      UserError: An unknown name, unequal numbers of segments, or none at all.
+    """
+    chosen = _named(protocol)
+    scores.check_segments(hypotheses, references)
+    return [
+        dataclasses.replace(scores.score_with(metric, hypotheses, None, n_bootstrap), name=label)
+        for label, metric in chosen.metrics(references, language).items()
+    ]
+
+
+def doubt(protocol: Protocol | str, hypotheses: Sequence[str]) -> str:
+    """Says if translations do not look like what a protocol scores.
+
+    Args:
+      protocol: The protocol or its name.
+      hypotheses: One translation per segment.
+
+    Returns:
+      A sentence, or "" where nothing is odd. Languages without full stops are not judged.
+    """
+    chosen = _named(protocol)
+    ends = [line.rstrip() for line in hypotheses if line.rstrip().endswith(".")]
+    if len(ends) < _JUDGED or chosen.name.startswith(_ANY_TEXT):
+        return ""
+    apart = sum(line.endswith(" .") for line in ends)
+    if chosen.tokenized and apart < len(ends) / 2:
+        return (
+            f"{len(ends) - apart} lines end in a full stop that is part of a word, but {chosen.name} scores tokenised "
+            "text. Tokenise both sides, or choose a protocol for plain text, such as sacrebleu."
+        )
+    if not chosen.tokenized and apart > len(ends) / 2:
+        return (
+            f"{apart} lines end in a full stop that stands alone, but {chosen.name} scores plain text. Detokenise "
+            "both sides, or choose a protocol for tokenised text, such as multi_bleu."
+        )
+    return ""
+
+
+def _named(choice: Protocol | str) -> Protocol:
+    return choice if isinstance(choice, Protocol) else protocol(choice)
+
+
+def _sacrebleu(lowercase: bool) -> _Make:
+    def make(language: str, references: References) -> dict[str, Any]:
+        return _plain_bleu(scores.default_tokenizer(language), lowercase, references)
+
+    return make
+
+
+def _detok(lowercase: bool) -> _Make:
+    return lambda language, references: _plain_bleu(scores.DEFAULT_TOKENIZER, lowercase, references)
+
+
+def _plain_bleu(tokenize: str, lowercase: bool, references: References) -> dict[str, Any]:
+    from sacrebleu.metrics import BLEU
+
+    return {"BLEU": BLEU(tokenize=tokenize, lowercase=lowercase, force=True, references=references)}
+
+
+def _multi_bleu(split_compounds: bool) -> Callable[[bool], _Make]:
+    def choose(lowercase: bool) -> _Make:
+        def make(language: str, references: References) -> dict[str, Any]:
+            from t2t_ext.evaluation.metrics import MultiBleu
+
+            metric = MultiBleu(lowercase=lowercase, split_compounds=split_compounds, references=references)
+            return {"BLEU": metric}
+
+        return make
+
+    return choose
+
+
+def _mteval(lowercase: bool) -> _Make:
+    def make(language: str, references: References) -> dict[str, Any]:
+        from t2t_ext.evaluation import metrics
+
+        return {
+            "BLEU": metrics.MtevalBleu(lowercase=lowercase, references=references),
+            "NIST": metrics.Nist(lowercase=lowercase, references=references),
+        }
+
+    return make
+
+
+def _t2t_intl(language: str, references: References) -> dict[str, Any]:
+    from t2t_ext.evaluation.metrics import T2TBleu
+
+    return {
+        "BLEU_uncased": T2TBleu(lowercase=True, references=references),
+        "BLEU_cased": T2TBleu(lowercase=False, references=references),
+    }
+
+
+def _chrf(word_order: int) -> Callable[[bool], _Make]:
+    def choose(lowercase: bool) -> _Make:
+        def make(language: str, references: References) -> dict[str, Any]:
+            from sacrebleu.metrics import CHRF
+
+            label = "chrF2++" if word_order else "chrF2"
+            return {label: CHRF(word_order=word_order, lowercase=lowercase, references=references)}
+
+        return make
+
+    return choose
+
+
+def _ter(lowercase: bool) -> _Make:
+    def make(language: str, references: References) -> dict[str, Any]:
+        from sacrebleu.metrics import TER
+
+        asian = language.replace("-", "_").split("_")[0].lower() in ("zh", "ja", "ko")
+        metric = TER(case_sensitive=not lowercase, normalized=asian, asian_support=asian, references=references)
+        return {"TER": metric}
+
+    return make
+
+
+def _pairs() -> list[Protocol]:
+    tokens, plain = True, False
+    listed: list[tuple[str, str, bool, Callable[[bool], _Make]]] = [
+        ("sacrebleu", "sacrebleu's BLEU, tokenizer by target language (13a, zh, ...)", plain, _sacrebleu),
+        ("multi_bleu", "Moses' multi-bleu.perl on tokens, nothing smoothed", tokens, _multi_bleu(False)),
+        (
+            "multi_bleu_compound_split",
+            "multi-bleu.perl after splitting hyphenated words, as get_ende_bleu.sh",
+            tokens,
+            _multi_bleu(True),
+        ),
+        ("mteval_v13a", "NIST's mteval-v13a: BLEU and NIST", plain, _mteval),
+        ("detok", "BLEU of detokenised text: sacrebleu, tokenizer 13a for every language", plain, _detok),
+        ("chrf", "chrF2: character n-grams", plain, _chrf(0)),
+        ("chrf++", "chrF2++: character n-grams and word n-grams up to 2", plain, _chrf(2)),
+    ]
+    result = []
+    for name, summary, tokenized, choose in listed:
+        result.append(Protocol(name, f"{summary}; case counts", tokenized, False, choose(False)))
+        result.append(Protocol(name + UNCASED, f"{summary}; case ignored", tokenized, True, choose(True)))
+    ter = "translation edit rate, Tercom's"
+    return [
+        *result,
+        Protocol("t2t_intl", "tensor2tensor's t2t-bleu, both cases", plain, None, _t2t_intl),
+        Protocol("ter", f"{ter}; case counts", plain, False, _ter(False)),
+        Protocol("ter" + UNCASED, f"{ter}; case ignored, as Tercom does", plain, True, _ter(True)),
+    ]
+
+
+PROTOCOLS: Mapping[str, Protocol] = {each.name: each for each in _pairs()}

@@ -1,0 +1,317 @@
+"""Recipes: published experiments as tables of TOML files.
+
+A file holds any number of recipes, a table each::
+
+    [he2018_table1_roen_baseline]
+    extends = "he2018_iwslt"                     # another table of any file, which gives what is not said here
+    row = "Ro-En, Transformer (small)"
+    published = { test = 29.64 }
+    problem = "translate_roen_iwslt14_he2018"
+
+Two names are not recipes: ``papers`` (key -> citation) and ``coming`` (names that recipes may use although they are not
+registered in this version). A table with ``template = true`` is there to be extended only. This module imports no
+TensorFlow and knows no recipe.
+"""
+
+import dataclasses
+import pathlib
+import tomllib
+import typing
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from t2t_ext import registry
+from t2t_ext.errors import UserError, suggest
+
+CHECKPOINTS = ("averaged", "best", "latest")
+# What ``published`` may give besides the score of a split.
+OTHER_FIGURES = ("average", "parameters", "train_steps_per_second", "sentences_per_second")
+_NOT_INHERITED = ("row", "published", "template", "same_runs_as")
+_ADDED_UP = ("notes", "needs")
+_MOST_DEEP = 20
+
+
+@dataclasses.dataclass(frozen=True)
+class Paper:
+    """Where recipes come from.
+
+    Attributes:
+      citation: Authors, year, title, venue.
+      short: As ``He et al. 2018``.
+    """
+
+    citation: str
+    short: str
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """A published experiment: one row of a table.
+
+    Attributes:
+      name: Its name.
+      paper: Key of its paper.
+      table: The paper's table, such as ``Table 1``.
+      row: The row's words.
+      published: Split -> the paper's score; also ``average`` of the scored splits, ``parameters``,
+        ``train_steps_per_second`` and ``sentences_per_second``.
+      problem: Registered name of the problem.
+      problem_options: Its options.
+      datagen: Further flags of t2t_ext-datagen.
+      model: Registered name of the model.
+      hparams_set: Registered name of the hparams set.
+      hparams: Changes to the set.
+      train: Flags of t2t_ext-trainer; ``train_steps`` must be among them.
+      seeds: Seeds that the paper's figure is a mean over.
+      average: How many of the last checkpoints are averaged; 0 for none.
+      checkpoint: What translates: ``averaged``, ``best`` (on the development set) or ``latest``.
+      decode: Decode hparams.
+      splits: Splits that are translated and scored.
+      scoring: Name of the scoring protocol.
+      warm_start: Recipe whose run of the same seed gives the first weights.
+      same_runs_as: Recipe whose runs this row shows; nothing but the report is made anew.
+      hardware: What the paper trained on.
+      needs: What else it takes that is not in this version.
+      notes: What the paper leaves open, and its slips, with what is taken instead.
+    """
+
+    name: str
+    paper: str = ""
+    table: str = ""
+    row: str = ""
+    published: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    problem: str = ""
+    problem_options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    datagen: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    model: str = ""
+    hparams_set: str = ""
+    hparams: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    train: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    seeds: int = 1
+    average: int = 0
+    checkpoint: str = "averaged"
+    decode: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    splits: Sequence[str] = ("test",)
+    scoring: str = ""
+    warm_start: str = ""
+    same_runs_as: str = ""
+    hardware: str = ""
+    needs: Sequence[str] = ()
+    notes: Sequence[str] = ()
+
+
+_FIELDS = {field.name: field for field in dataclasses.fields(Recipe) if field.name != "name"}
+_KEYS = (*_FIELDS, "extends", "template")
+_OF_THE_RUNS = (
+    "problem",
+    "problem_options",
+    "datagen",
+    "model",
+    "hparams_set",
+    "hparams",
+    "train",
+    "average",
+    "checkpoint",
+    "decode",
+    "scoring",
+    "warm_start",
+)
+_NEEDED = ("paper", "table", "row", "problem", "model", "hparams_set", "train", "scoring")
+
+
+class RecipeBook:
+    """All recipes of some folders.
+
+    Attributes:
+      papers: Key -> paper.
+      coming: Kind (``models``, ``hparams_sets``, ``problems``) -> names that are not in this version.
+    """
+
+    def __init__(self, folders: Iterable[pathlib.Path]) -> None:
+        """Reads every TOML file of the folders.
+
+        Raises:
+          UserError: A folder has none, a file is not TOML, a name is defined twice, or a recipe is wrong.
+        """
+        self.papers: dict[str, Paper] = {}
+        self.coming: dict[str, set[str]] = {"models": set(), "hparams_sets": set(), "problems": set()}
+        self._tables: dict[str, dict[str, Any]] = {}
+        self._places: dict[str, pathlib.Path] = {}
+        for folder in folders:
+            found = sorted(folder.glob("*.toml"))
+            if not found:
+                raise UserError(f"There is no recipe (*.toml) in {folder}. Give the folder of your recipes.")
+            for path in found:
+                self._read(path)
+
+    def names(self) -> list[str]:
+        """Returns the names of all recipes, sorted."""
+        return sorted(name for name, table in self._tables.items() if not table.get("template"))
+
+    def recipe(self, name: str) -> Recipe:
+        """Returns a recipe with what it inherits, checked.
+
+        Raises:
+          UserError: There is none of this name, or it is wrong; the message says what and where.
+        """
+        if name not in self.names():
+            raise UserError(f"There is no recipe {name!r}.{suggest(name, self.names())} --list shows all.")
+        recipe = self._checked(name, self._merged(name, []))
+        if recipe.same_runs_as:
+            other = self.recipe(recipe.same_runs_as)
+            for field in _OF_THE_RUNS:
+                if getattr(recipe, field) != getattr(other, field):
+                    raise self._wrong(name, f"same_runs_as = {other.name!r}, but {field} differs")
+        if recipe.warm_start:
+            other = self.recipe(recipe.warm_start)
+            if (other.problem, other.problem_options, other.datagen) != (
+                recipe.problem, recipe.problem_options, recipe.datagen,
+            ):  # fmt: skip
+                raise self._wrong(name, f"warm_start = {other.name!r} is trained on other data")
+        return recipe
+
+    def missing(self, recipe: Recipe) -> list[str]:
+        """Returns what a recipe takes that is not in this version, in words; empty for one that can be run."""
+        found = []
+        for kind, words, name, known in (
+            ("models", "model", recipe.model, registry.model_names()),
+            ("hparams_sets", "hparams set", recipe.hparams_set, registry.hparams_names()),
+        ):
+            if name in known:
+                continue
+            if name not in self.coming[kind]:
+                close = suggest(name, [*known, *self.coming[kind]])
+                raise self._wrong(recipe.name, f"{kind.removesuffix('s')} = {name!r} is unknown.{close}")
+            found.append(f"{words} {name} is not in this version")
+        if recipe.problem in self.coming["problems"]:
+            found.append(f"problem {recipe.problem} is not in this version")
+        if found:
+            found = found[:1]  # a model that is not there explains its hparams and data
+        found += [f"{need} is not in this version" for need in recipe.needs]
+        for other in (recipe.warm_start, recipe.same_runs_as):
+            if other and not found:
+                found += self.missing(self.recipe(other))
+        return found
+
+    def paper(self, recipe: Recipe) -> Paper:
+        """Returns the paper of a recipe."""
+        return self.papers[recipe.paper]
+
+    def _read(self, path: pathlib.Path) -> None:
+        try:
+            content = tomllib.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise UserError(f"{path} cannot be read as TOML: {error}.") from error
+        for name, table in content.items():
+            if not isinstance(table, dict):
+                raise UserError(f"{path}: {name!r} stands outside of any table; a recipe is written under [NAME].")
+            if name == "papers":
+                self._read_papers(path, table)
+            elif name == "coming":
+                self._read_coming(path, table)
+            elif name in self._tables:
+                raise UserError(f"{path}: the recipe {name!r} is already defined in {self._places[name]}. Rename one.")
+            else:
+                self._tables[name], self._places[name] = table, path
+                unknown = [key for key in table if key not in _KEYS]
+                if unknown:
+                    raise self._wrong(
+                        name, f"unknown key {unknown[0]!r}.{suggest(unknown[0], _KEYS)} Known: {', '.join(_KEYS)}"
+                    )
+
+    def _read_papers(self, path: pathlib.Path, table: Mapping[str, Any]) -> None:
+        for key, value in table.items():
+            if not isinstance(value, dict) or set(value) != {"citation", "short"}:
+                raise UserError(f"{path}: [papers.{key}] needs citation = '...' and short = '...', and nothing else.")
+            self.papers[key] = Paper(**value)
+
+    def _read_coming(self, path: pathlib.Path, table: Mapping[str, Any]) -> None:
+        for kind, names in table.items():
+            if kind not in self.coming:
+                close = suggest(kind, self.coming)
+                raise UserError(
+                    f"{path}: [coming] has the unknown key {kind!r}.{close} Known: {', '.join(self.coming)}."
+                )
+            self.coming[kind].update(names)
+
+    def _merged(self, name: str, below: list[str]) -> dict[str, Any]:
+        """Returns a table with what it inherits."""
+        table = dict(self._tables[name])
+        parent = table.pop("extends", "")
+        if not parent:
+            return table
+        if parent not in self._tables:
+            raise self._wrong(name, f"extends = {parent!r}, which is not there.{suggest(parent, self._tables)}")
+        if parent in below or len(below) > _MOST_DEEP:
+            raise self._wrong(name, f"extends itself: {' -> '.join([*below, name, parent])}")
+        inherited = self._merged(parent, [*below, name])
+        merged = {key: value for key, value in inherited.items() if key not in _NOT_INHERITED}
+        for key, value in table.items():
+            if key in _ADDED_UP:
+                merged[key] = [*merged.get(key, []), *value]
+            elif isinstance(value, dict) and isinstance(merged.get(key), dict):
+                merged[key] = {**merged[key], **value}
+            else:
+                merged[key] = value
+        return merged
+
+    def _checked(self, name: str, table: dict[str, Any]) -> Recipe:
+        """Returns a merged table as a recipe.
+
+        Raises:
+          UserError: Something is missing, of a wrong type or not allowed.
+        """
+        table.pop("template", None)
+        for key, value in table.items():
+            kind = typing.get_origin(_FIELDS[key].type) or _FIELDS[key].type
+            if kind is Sequence:
+                right = isinstance(value, list) and all(isinstance(item, str) for item in value)
+            else:
+                right = isinstance(value, dict if kind is Mapping else kind) and not isinstance(value, bool)
+            if not right:
+                words = {Mapping: "a table", Sequence: "a list of strings", str: "a string", int: "a whole number"}
+                raise self._wrong(name, f"{key} = {value!r} must be {words[kind]}")
+        missing = [key for key in _NEEDED if not table.get(key)]
+        if missing:
+            raise self._wrong(name, f"{', '.join(missing)} must be given, here or in what it extends")
+        recipe = Recipe(name=name, **table)
+        self._check_values(recipe)
+        self._check_figures(recipe)
+        return recipe
+
+    def _check_values(self, recipe: Recipe) -> None:
+        """Raises what is wrong with a recipe's values taken together."""
+        name = recipe.name
+        if recipe.paper not in self.papers:
+            close = suggest(recipe.paper, self.papers)
+            raise self._wrong(name, f"paper = {recipe.paper!r} is not among [papers].{close}")
+        if recipe.checkpoint not in CHECKPOINTS:
+            raise self._wrong(name, f"checkpoint = {recipe.checkpoint!r} must be one of {', '.join(CHECKPOINTS)}")
+        if (recipe.checkpoint == "averaged") != (recipe.average > 0):
+            raise self._wrong(name, f"checkpoint = {recipe.checkpoint!r} does not go with average = {recipe.average}")
+        if "train_steps" not in recipe.train:
+            raise self._wrong(name, "train needs train_steps")
+        kept = recipe.train.get("keep_checkpoint_max", 20)
+        if 0 < kept < recipe.average:
+            raise self._wrong(
+                name, f"average = {recipe.average} needs train.keep_checkpoint_max of as many, not {kept}"
+            )
+        if not recipe.splits or recipe.seeds < 1 or recipe.average < 0:
+            raise self._wrong(name, "splits must not be empty, seeds at least 1, average at least 0")
+
+    def _check_figures(self, recipe: Recipe) -> None:
+        """Raises what is wrong with the published figures."""
+        known = (*recipe.splits, *OTHER_FIGURES)
+        if "average" in recipe.published and len([split for split in recipe.splits if split != "dev"]) < 2:
+            raise self._wrong(recipe.name, "published.average needs several test sets in splits")
+        for figure, value in recipe.published.items():
+            if figure not in known:
+                close = f"{', '.join(OTHER_FIGURES)}.{suggest(figure, known)}"
+                raise self._wrong(
+                    recipe.name, f"published.{figure} is neither a split that is scored nor one of {close}"
+                )
+            if not isinstance(value, int | float) or isinstance(value, bool):
+                raise self._wrong(recipe.name, f"published.{figure} = {value!r} must be a number")
+
+    def _wrong(self, name: str, what: str) -> UserError:
+        return UserError(f"{self._places[name]}, [{name}]: {what}.".replace("..", "."))

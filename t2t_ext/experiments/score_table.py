@@ -1,0 +1,209 @@
+"""What the checkpoints of a run scored: JSON lines, a table, a picture and curves for TensorBoard.
+
+    FOLDER/scores.jsonl          one record a checkpoint, added when it is complete; everything else is made from it
+    FOLDER/scores.tsv            the same as a table
+    FOLDER/scores.png            the same as curves
+    FOLDER/model.ckpt-00000500.txt   the translations
+
+This module imports no TensorFlow.
+"""
+
+import dataclasses
+import json
+import pathlib
+from collections.abc import Iterable, Mapping
+from typing import Any, Self
+
+from t2t_ext.errors import UserError
+from t2t_ext.persistence import files
+
+RECORDS_NAME, TABLE_NAME, PICTURE_NAME = "scores.jsonl", "scores.tsv", "scores.png"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ScoreRecord:
+    """What a checkpoint scored.
+
+    Attributes:
+      step: The checkpoint's step.
+      checkpoint: Its name.
+      weights: Digest of the weights that translated.
+      search: Digest of what was translated and how it was searched for.
+      scoring: Digest of the references and the protocol.
+      translations: Name of the file in the folder.
+      lines: How many lines were translated.
+      seconds: What the search took.
+      scores: Name of each score -> its value.
+      signatures: Name of each score -> what makes it comparable.
+      confidence: Name of each score -> half the width of its 95 % confidence interval, where one was asked for.
+    """
+
+    step: int
+    checkpoint: str
+    weights: str
+    search: str
+    scoring: str
+    translations: str
+    lines: int
+    seconds: float
+    scores: Mapping[str, float]
+    signatures: Mapping[str, str]
+    confidence: Mapping[str, float] = dataclasses.field(default_factory=dict)
+
+    @classmethod
+    def from_json(cls, line: str) -> Self:
+        """Reads a line of ``scores.jsonl``; raises ValueError, KeyError or TypeError where it is none."""
+        return cls(**json.loads(line))
+
+
+class ScoreTable:
+    """The records of a folder."""
+
+    def __init__(self, folder: pathlib.Path) -> None:
+        """Opens a folder, which is made where it is missing; a half-written last line is dropped.
+
+        Raises:
+          UserError: The folder cannot be made, or a record is damaged.
+        """
+        self.folder = folder
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UserError(f"Cannot make the folder {folder}: {error.strerror}. Choose another one.") from error
+        files.remove_leftovers(folder)
+        self._path = folder / RECORDS_NAME
+        self._by_step: dict[int, ScoreRecord] = {}
+        text = self._path.read_text(encoding="utf-8") if self._path.exists() else ""
+        lines = text.splitlines()
+        for number, line in enumerate(lines, start=1):
+            try:
+                record = ScoreRecord.from_json(line)
+            except (ValueError, TypeError) as error:
+                if number == len(lines) and not text.endswith("\n"):
+                    break
+                raise UserError(
+                    f"{self._path}, line {number} is damaged ({error}). Remove the line: its checkpoint is then scored "
+                    "again, if it is still there."
+                ) from error
+            self._by_step[record.step] = record
+        if lines:
+            self._write()
+
+    @property
+    def records(self) -> list[ScoreRecord]:
+        """The records by step."""
+        return [self._by_step[step] for step in sorted(self._by_step)]
+
+    def get(self, step: int) -> ScoreRecord | None:
+        """Returns the record of a step, or None."""
+        return self._by_step.get(step)
+
+    def add(self, record: ScoreRecord) -> None:
+        """Keeps a record, in place of an older one of the same step; it is on the disk when the call returns."""
+        replaces = record.step in self._by_step
+        self._by_step[record.step] = record
+        if replaces:
+            self._write()
+        else:
+            files.append_line(self._path, json.dumps(dataclasses.asdict(record), ensure_ascii=False))
+
+    def drop(self, steps: Iterable[int]) -> None:
+        """Forgets the records of some steps and removes their translations."""
+        for step in steps:
+            (self.folder / self._by_step.pop(step).translations).unlink(missing_ok=True)
+        self._write()
+
+    def best(self) -> ScoreRecord | None:
+        """Returns the record with the best first score, of equal ones the first; None without any."""
+        return max(self.records, key=lambda record: _goodness(*next(iter(record.scores.items()))), default=None)
+
+    def write_table(self) -> pathlib.Path:
+        """Writes ``scores.tsv``; returns its path."""
+        names = score_names(self.records)
+        rows = [["step", *names, "lines", "seconds", "translations"]]
+        rows += [
+            [str(r.step), *(f"{r.scores[n]:.2f}" if n in r.scores else "" for n in names), str(r.lines),
+             f"{r.seconds:.1f}", r.translations]
+            for r in self.records
+        ]  # fmt: skip
+        path = self.folder / TABLE_NAME
+        files.write_text_atomically(path, "".join("\t".join(row) + "\n" for row in rows))
+        return path
+
+    def write_picture(self, title: str) -> pathlib.Path:
+        """Draws ``scores.png``, score over step; returns its path."""
+        from matplotlib import figure
+
+        drawing = figure.Figure(figsize=(7, 4.5), dpi=100, layout="constrained")
+        axis = drawing.subplots()
+        for name in score_names(self.records):
+            points = [(r.step, r.scores[name]) for r in self.records if name in r.scores]
+            axis.plot(*zip(*points, strict=True), marker="o", markersize=4, label=name)
+        axis.set(xlabel="step", ylabel="score")
+        axis.set_title(title.replace("$", r"\$"), fontsize=9)
+        axis.grid(alpha=0.3)
+        axis.legend()
+        path = self.folder / PICTURE_NAME
+        with files.atomic_file(path) as temporary:
+            drawing.savefig(temporary, format="png")
+        return path
+
+    def _write(self) -> None:
+        lines = (json.dumps(dataclasses.asdict(record), ensure_ascii=False) + "\n" for record in self.records)
+        files.write_text_atomically(self._path, "".join(lines))
+
+
+class Curves:
+    """TensorBoard's curves of the scores, in a directory of their own."""
+
+    def __init__(self, directory: pathlib.Path, records: Iterable[ScoreRecord]) -> None:
+        """Writes the curves of what is there already anew, so that they hold exactly the records."""
+        import tensorflow as tf
+
+        for path in sorted(directory.glob("events.out.tfevents.*")):
+            path.unlink(missing_ok=True)
+        self._directory = directory
+        self._writer = tf.summary.create_file_writer(str(directory))
+        for record in records:
+            self.add(record)
+
+    def add(self, record: ScoreRecord) -> None:
+        """Adds the points of a record.
+
+        Raises:
+          UserError: They cannot be written.
+        """
+        import tensorflow as tf
+
+        try:
+            with self._writer.as_default(record.step):
+                for name, value in record.scores.items():
+                    tf.summary.scalar(name, value)
+            self._writer.flush()
+        except tf.errors.OpError as error:
+            reason = (str(error.message).strip() or type(error).__name__).splitlines()[0]
+            raise UserError(
+                f"Cannot write the curves for TensorBoard in {self._directory}: {reason}. Make room, then run the same "
+                "command again: what is scored stays scored."
+            ) from error
+
+    def close(self) -> None:
+        """Closes the file."""
+        self._writer.close()
+
+
+def _goodness(name: str, value: float) -> float:
+    """Returns a number that is higher for a better score; of all scores only TER is better when it is lower."""
+    return -value if name.rpartition(".")[2].startswith("TER") else value
+
+
+def score_names(records: Iterable[ScoreRecord]) -> list[str]:
+    """Returns the names of all scores in the order in which they first appear."""
+    return list(dict.fromkeys(name for record in records for name in record.scores))
+
+
+def digest(content: Any) -> str:
+    """Returns the SHA-256 of a JSON value, 16 hexadecimal digits."""
+    import hashlib
+
+    return hashlib.sha256(json.dumps(content, sort_keys=True, ensure_ascii=False).encode()).hexdigest()[:16]

@@ -1,0 +1,347 @@
+"""Carries out the stages of an experiment: commands in processes of their own, each begun, logged and noted as done.
+
+A stage is done when its marker says so, was written for the same settings, and its output is there. A stage that was
+cut off is begun again; the commands themselves go on where they stopped.
+"""
+
+import contextlib
+import dataclasses
+import datetime
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from t2t_ext.errors import UserError
+from t2t_ext.experiments.plan import Stage
+from t2t_ext.experiments.score_table import RECORDS_NAME, ScoreRecord, ScoreTable
+from t2t_ext.experiments.sweep import training_is_over
+from t2t_ext.persistence import checkpoints, files
+from t2t_ext.persistence.run_directory import RunDirectory
+
+Say = Callable[[str], None]
+_INTERRUPTED = (130, 143, -signal.SIGINT, -signal.SIGTERM)
+_SECONDS_BETWEEN_LINES = 20.0
+_SECONDS_TO_END = 300.0
+_DEAR = ("data", "train")  # kinds whose results are not thrown away without being asked to
+
+
+class Interrupted(BaseException):
+    """SIGTERM or Ctrl-C came while a stage was running; it has ended in an orderly way.
+
+    Attributes:
+      exit_status: What the command returns.
+    """
+
+    def __init__(self, exit_status: int) -> None:
+        """Notes the status."""
+        super().__init__()
+        self.exit_status = exit_status
+
+
+@dataclasses.dataclass(frozen=True)
+class State:
+    """How far a stage is.
+
+    Attributes:
+      word: ``done``, ``to do``, ``begun`` (cut off, goes on) or ``changed`` (made with other settings).
+      differences: What differs, in words, where it is ``changed``.
+    """
+
+    word: str
+    differences: tuple[str, ...] = ()
+
+
+def state_of(stage: Stage) -> State:
+    """Finds out how far a stage is.
+
+    Raises:
+      UserError: The marker is damaged.
+    """
+    marker = _read_marker(stage)
+    if marker is None:
+        return State("to do")
+    if marker["key"] != stage.key:
+        return State("changed", tuple(_differences(marker["flags"], stage.counted_flags())) or ("a stage before it",))
+    if marker["status"] == "done" and _is_complete(stage):
+        return State("done")
+    return State("begun")
+
+
+def check_unchanged(stages: Sequence[Stage], redo: Sequence[str]) -> None:
+    """Refuses to lose data or runs that were made with other settings.
+
+    Args:
+      stages: The plan.
+      redo: Kinds of stages that the user wants made anew.
+
+    Raises:
+      UserError: A stage of such a kind was made with other settings.
+    """
+    for stage in stages:
+        state = state_of(stage)
+        if state.word == "changed" and stage.kind in _DEAR and stage.kind not in redo and stage.output.exists():
+            raise UserError(
+                f"{stage.output} ({stage.title}) was made with other settings: {'; '.join(state.differences)}. Go on "
+                f"with the settings that it was made with, choose another --work_dir, or have it removed and made anew "
+                f"with --redo={stage.kind}."
+            )
+
+
+def run_stage(stage: Stage, number: str, say: Say, *, redo: bool = False, again: bool = False) -> bool:
+    """Runs a stage unless it is done.
+
+    Args:
+      stage: The stage.
+      number: Such as ``3/12``, for messages.
+      say: Told what happens, line by line.
+      redo: Remove what is there and make it anew.
+      again: Run it even if it is done, as what comes before it has been run; what is there stays.
+
+    Returns:
+      Whether it was run.
+
+    Raises:
+      UserError: The command failed, or another process is running it; the message names stage, log and what to do.
+      Interrupted: SIGTERM or Ctrl-C; the command has been told and has ended.
+    """
+    state = state_of(stage)
+    title = f"[{number}] {stage.title}"
+    if state.word == "done" and not redo and not again:
+        say(f"{title}: done already")
+        return False
+    if state.word == "changed" and not redo:
+        say(f"{title}: the settings have changed ({'; '.join(state.differences)}); made anew")
+    _end_orphan(stage, say)
+    if redo or (state.word == "changed" and stage.kind in _DEAR):
+        _remove(stage)
+    try:
+        stage.folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"Cannot make {stage.folder}: {error.strerror}. Choose another --work_dir.") from error
+    say(f"{title}{': goes on' if state.word == 'begun' else ''}\n    {stage.command_line}")
+    started = time.monotonic()
+    _check_ending(stage, *_run(stage, say))
+    _write_marker(stage, "done", seconds=round(time.monotonic() - started, 1))
+    return True
+
+
+def _check_ending(stage: Stage, status: int, last: str) -> None:
+    """Raises what there is to say about a command that did not end well."""
+    if status in _INTERRUPTED:
+        raise Interrupted(abs(status) + 128 if status < 0 else status)
+    if status != 0:
+        why = f"{status} (killed, perhaps for lack of memory)" if status == -signal.SIGKILL else status
+        what = last.removeprefix("error: ") or "it printed nothing."
+        raise UserError(
+            f"The stage '{stage.title}' failed with status {why}: {what} Its output is in {stage.log}. Put right what "
+            "it says, then run the same command again: what is done stays done."
+        )
+    if not _is_complete(stage):
+        raise UserError(
+            f"The stage '{stage.title}' ended well, but {stage.output} is not complete. Its output is in {stage.log}."
+        )
+
+
+def _run(stage: Stage, say: Say) -> tuple[int, str]:
+    """Runs the command of a stage; returns its status and the last line that it printed."""
+    command = [sys.executable, "-m", _module(stage), *stage.arguments]
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    shown = _Shown(say)
+    last = ""
+    with _explained(stage), open(stage.log, "ab", buffering=0) as log:
+        now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+        log.write(f"# {now}\n# {stage.command_line}\n".encode())
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env=environment,
+            start_new_session=True,  # Ctrl-C comes to us alone: it is handed on once
+        )
+        _write_marker(stage, "begun", pid=process.pid, parent=os.getpid())
+        with _handing_on(process) as stopped:
+            for line in process.stdout:
+                log.write(line)
+                text = line.decode("utf-8", errors="replace").rstrip()
+                if text:
+                    last = text
+                    shown.line(text)
+            status = process.wait()
+    shown.end(whole=status == 0)
+    return (stopped[0] if stopped and status != 0 else status), last
+
+
+@contextlib.contextmanager
+def _explained(stage: Stage) -> Iterator[None]:
+    """Turns a full disk and the like into a ``UserError``."""
+    try:
+        yield
+    except OSError as error:
+        raise UserError(
+            f"Cannot go on with the stage '{stage.title}': {error.strerror} ({error.filename or stage.log}). Put it "
+            "right, then run the same command again: what is done stays done."
+        ) from error
+
+
+@contextlib.contextmanager
+def _handing_on(process: subprocess.Popen) -> Iterator[list[int]]:
+    """Hands SIGINT and SIGTERM on to a process, which ends in its own orderly way; yields the status to end with."""
+    stopped: list[int] = []
+
+    def hand_on(number: int, frame: Any) -> None:
+        stopped.append(128 + number)
+        with contextlib.suppress(ProcessLookupError):
+            # Whoever asks twice does not want to wait.
+            process.send_signal(number if len(stopped) == 1 else signal.SIGKILL)
+
+    before = {number: signal.signal(number, hand_on) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stopped
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        if process.poll() is None:  # an error of ours, such as a full disk
+            process.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(_SECONDS_TO_END)
+            process.kill()
+
+
+class _Shown:
+    """Shows on one line, or now and then, what a command prints."""
+
+    def __init__(self, say: Say) -> None:
+        self._say = say
+        self._terminal = sys.stdout.isatty()
+        self._last = time.monotonic()
+        self._pending = ""
+
+    def line(self, text: str) -> None:
+        """Takes a line of the command."""
+        if self._terminal:
+            width = shutil.get_terminal_size((100, 24)).columns - 5
+            sys.stdout.write(f"\r\x1b[K    {text[:width]}")
+            sys.stdout.flush()
+            return
+        self._pending = text
+        if time.monotonic() - self._last >= _SECONDS_BETWEEN_LINES:
+            self._last = time.monotonic()
+            self._say(f"    {text}")
+            self._pending = ""
+
+    def end(self, *, whole: bool) -> None:
+        """Shows the last line, if it is not shown; what a command that failed said last is a part of the error."""
+        if self._terminal:
+            sys.stdout.write("\n")
+        elif self._pending and whole:
+            self._say(f"    {self._pending}")
+
+
+def _is_complete(stage: Stage) -> bool:
+    """Says whether the output of a stage that ended well is there."""
+    if stage.kind == "data":
+        return any(stage.output.glob("*.manifest.json"))
+    if stage.kind == "train":
+        return RunDirectory.exists(stage.output) and training_is_over(stage.output)
+    if stage.kind == "average":
+        return bool(checkpoints.list_checkpoints(stage.output))
+    return score_record(stage) is not None
+
+
+def score_record(stage: Stage) -> ScoreRecord | None:
+    """Returns what the last checkpoint of a scoring stage scored, None where it has not been scored."""
+    if not (stage.output / RECORDS_NAME).exists():
+        return None
+    records = ScoreTable(stage.output).records
+    return records[-1] if records else None
+
+
+def _remove(stage: Stage) -> None:
+    """Removes what a stage made, so that it is made anew."""
+    stage.marker.unlink(missing_ok=True)
+    if stage.output.is_dir():
+        files.remove_directory(stage.output)
+
+
+def _end_orphan(stage: Stage, say: Say) -> None:
+    """Ends what a killed experiment left running; refuses to do the work of an experiment that is alive.
+
+    Raises:
+      UserError: Another experiment is at this stage.
+    """
+    marker = _read_marker(stage)
+    if marker is None or marker["status"] != "begun":
+        return
+    pid, parent = marker.get("pid", 0), marker.get("parent", 0)
+    if not _is_running(pid, _module(stage)):
+        return
+    if parent != os.getpid() and _is_running(parent, "experiment"):
+        raise UserError(
+            f"The stage '{stage.title}' is being run by another t2t_ext-experiment, process {parent}. Wait until it "
+            "has ended, or choose another --work_dir."
+        )
+    say(f"    ending process {pid}, which an experiment that was killed has left running")
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGTERM)
+    until = time.monotonic() + _SECONDS_TO_END
+    while _is_running(pid, _module(stage)):
+        if time.monotonic() > until:
+            raise UserError(f"The stage '{stage.title}' is still running, as process {pid}. End it: kill -9 {pid}.")
+        time.sleep(0.2)
+
+
+def _module(stage: Stage) -> str:
+    return f"t2t_ext.bin.{stage.command.replace('-', '_')}"
+
+
+def _is_running(pid: int, word: str) -> bool:
+    """Says whether a process is there whose command has the word, and not another that has got its number."""
+    if not pid:
+        return False
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, PermissionError):
+        return False
+    try:
+        command = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace")
+    except OSError:
+        return sys.platform != "linux"  # elsewhere there is no /proc: the number is all there is
+    return word in command
+
+
+def _read_marker(stage: Stage) -> dict[str, Any] | None:
+    try:
+        content = json.loads(stage.marker.read_text(encoding="utf-8"))
+        return content if {"key", "flags", "status"} <= set(content) else None
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise UserError(f"{stage.marker} is damaged ({error}). Remove it: the stage is then begun again.") from error
+
+
+def _write_marker(stage: Stage, status: str, **more: Any) -> None:
+    content = {
+        "status": status,
+        "key": stage.key,
+        "command": stage.command_line,
+        "flags": stage.counted_flags(),
+        "time": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        **more,
+    }
+    files.write_text_atomically(stage.marker, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+
+
+def _differences(stored: Mapping[str, str], given: Mapping[str, str]) -> list[str]:
+    return [
+        f"--{name}: {stored.get(name, 'not given')!r} was used, {given.get(name, 'not given')!r} is asked for"
+        for name in sorted({*stored, *given})
+        if stored.get(name) != given.get(name)
+    ]

@@ -1,0 +1,369 @@
+"""Every checkpoint of a run translated and scored as it appears (T2T's t2t-translate-all and t2t-bleu in one).
+
+The model is loaded once; each checkpoint's weights are put into it in turn. What is scored stays scored: a sweep that
+is stopped and started again goes on with what is missing.
+"""
+
+import contextlib
+import dataclasses
+import json
+import pathlib
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from t2t_ext.errors import UserError
+from t2t_ext.experiments.score_table import Curves, ScoreRecord, ScoreTable, digest
+from t2t_ext.experiments.scoring import Scoring, Translation
+from t2t_ext.hyperparameters import DecodeHParams
+from t2t_ext.persistence import checkpoints, files
+from t2t_ext.persistence.run_directory import RunDirectory
+from t2t_ext.training.config import TrainingSettings
+from t2t_ext.training.records import stopped_improving
+
+if TYPE_CHECKING:
+    from t2t_ext.decoding.translator import Translator
+
+FOLDERS = ("checkpoints", "averaged", "best")
+TRANSLATIONS_FOLDER = "translations"
+
+_SECONDS_BETWEEN_LOOKS = 5.0
+_NOT_IN_THE_RESULT = ("batch_size",)  # a translation does not depend on its batch
+Say = Callable[[str], None]
+Progress = Callable[[int, int], None]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SweepConfig:
+    """What is translated, and which checkpoints do it.
+
+    Attributes:
+      name: Name of the text, such as ``dev``; the folder of the translations begins with it.
+      sources: The lines to translate.
+      scoring: How translations are scored, and against what.
+      decode_hparams: How they are searched for.
+      checkpoints: Folder of the run whose checkpoints are taken: ``checkpoints``, ``averaged`` or ``best``.
+      wait_minutes: How long to wait for the next checkpoint of a run that is not over; 0: not at all.
+      min_steps: Checkpoints of fewer steps are passed over.
+      every_steps: Only checkpoints whose step is a multiple of this, and the last one; 0: all.
+      parent: Folder for the folder of the translations; None: ``RUN/translations``.
+      last_only: Only the newest checkpoint that is there.
+    """
+
+    name: str
+    sources: Sequence[str]
+    scoring: Scoring
+    decode_hparams: DecodeHParams
+    checkpoints: str = "checkpoints"
+    wait_minutes: float = 0.0
+    min_steps: int = 0
+    every_steps: int = 0
+    parent: pathlib.Path | None = None
+    last_only: bool = False
+
+
+class Sweep:
+    """Translates and scores the checkpoints of a run.
+
+    Attributes:
+      table: The scores, in ``table.folder``.
+      board_dir: Where the curves for TensorBoard are.
+      deleted: Steps of checkpoints that were gone before they could be read.
+      damaged: Steps of checkpoints that could not be read.
+    """
+
+    def __init__(self, run: RunDirectory, config: SweepConfig, say: Say = print) -> None:
+        """Prepares a sweep; nothing is translated yet, and TensorFlow is not imported.
+
+        Args:
+          run: The run.
+          config: What is asked for.
+          say: Told what happens, line by line.
+
+        Raises:
+          UserError: Nothing to translate, no references, or the folder cannot be made.
+        """
+        if not config.sources:
+            raise UserError(f"{config.name} has no lines: there is nothing to translate.")
+        self._run, self._config, self._say = run, config, say
+        folder = folder_name(config.name, config.checkpoints, config.decode_hparams)
+        self.table = ScoreTable((config.parent or run.path / TRANSLATIONS_FOLDER) / folder)
+        self.board_dir = run.path / "tensorboard" / TRANSLATIONS_FOLDER / folder
+        self.deleted: list[int] = []
+        self.damaged: list[int] = []
+        self._translator: Translator | None = None
+        self._said_waiting = False
+        self._search = digest([_search_settings(config.decode_hparams), list(config.sources)])
+        self._scoring = digest(config.scoring.settings())
+
+    def run(self, progress: Callable[[str, int], "Progress"] | None = None) -> ScoreTable:
+        """Translates and scores until all checkpoints are done and no further one is to be waited for.
+
+        Args:
+          progress: Called with the checkpoint's name and the number of lines; returns what the Translator calls.
+
+        Returns:
+          The scores.
+
+        Raises:
+          UserError: The run has no checkpoint, weights do not fit, or memory or the disk is full.
+        """
+        self._forget_other_searches()
+        self._score_anew()
+        self._check_there_is_something()
+        curves = Curves(self.board_dir, self.table.records)
+        try:
+            waited_since = time.monotonic()
+            while True:
+                path = self._next()
+                if path is not None:
+                    record = self._translate(path, progress)
+                    if record is not None:
+                        curves.add(record)
+                    waited_since = time.monotonic()
+                elif not self._wait(waited_since):
+                    break
+        finally:
+            curves.close()
+        return self.table
+
+    def _check_there_is_something(self) -> None:
+        if not self.table.records and not self._candidates() and not self._may_wait():
+            checkpoints.resolve_checkpoint(
+                self._run.path, "latest" if self._config.checkpoints == "checkpoints" else self._config.checkpoints
+            )
+            raise UserError(
+                f"No checkpoint in {self._run.path / self._config.checkpoints} has the steps that are asked for "
+                f"(--min_steps={self._config.min_steps}, --every_steps={self._config.every_steps})."
+            )
+
+    def _forget_other_searches(self) -> None:
+        other = [record.step for record in self.table.records if record.search != self._search]
+        if other:
+            self._say(
+                f"{self.table.folder}: the text to translate has changed since {_steps(other)} was translated; "
+                "these are translated again"
+            )
+            self.table.drop(other)
+
+    def _score_anew(self) -> None:
+        """Scores kept translations again whose references or protocol have changed; no checkpoint is needed for it."""
+        for record in self.table.records:
+            path = self.table.folder / record.translations
+            if record.scoring == self._scoring:
+                continue
+            texts = _read_lines(path)
+            prepared = _read_lines(_prepared_path(path)) or texts
+            if not len(texts) == len(prepared) == len(self._config.sources):
+                self._say(f"{path} is missing or damaged: step {record.step} is translated again")
+                self.table.drop([record.step])
+                continue
+            self.table.add(self._scored(record, texts, prepared))
+            self._say(f"step {record.step}: the translations are scored anew: {self._shown(record.step)}")
+        if self.table.records:
+            self._write_table()
+
+    def _candidates(self) -> list[pathlib.Path]:
+        """Returns the checkpoints that are there and asked for, oldest first."""
+        config = self._config
+        found = checkpoints.list_checkpoints(self._run.path / config.checkpoints)
+        if config.last_only:
+            return found[-1:]
+        last = found[-1:] if self._is_over() else []
+        return [
+            path
+            for path in found
+            if (step := checkpoints.checkpoint_step(path)) >= config.min_steps
+            and (not config.every_steps or step % config.every_steps == 0 or path in last)
+        ]
+
+    def _next(self) -> pathlib.Path | None:
+        """Returns the oldest checkpoint that is to be translated and is not yet."""
+        for path in self._candidates():
+            step = checkpoints.checkpoint_step(path)
+            if step in self.damaged:
+                continue
+            record = self.table.get(step)
+            if record is None:
+                return path
+            try:
+                weights = _weights_digest(path)
+            except UserError:
+                continue  # what was scored is there; that its checkpoint is gone or damaged does not matter
+            if record.weights != weights:
+                self._say(f"step {step} was trained again since it was translated; it is translated again")
+                return path
+        return None
+
+    def _translate(self, path: pathlib.Path, progress: Callable[[str, int], Progress] | None) -> ScoreRecord | None:
+        """Translates with a checkpoint and scores; None where it is gone or damaged."""
+        step = checkpoints.checkpoint_step(path)
+        try:
+            weights = _weights_digest(path)
+            self._load(path)
+        except UserError as error:
+            if not path.is_dir():
+                self.deleted.append(step)
+                self._say(
+                    f"{path.name} was deleted by the trainer before it was read; passed over (the trainer's "
+                    "--keep_checkpoint_max keeps more of them)"
+                )
+            elif isinstance(error, checkpoints.DamagedCheckpointError):
+                self.damaged.append(step)
+                self._say(f"warning: {error} Passed over.")
+            else:
+                raise
+            return None
+        started = time.monotonic()
+        total = len(self._config.sources)
+        found = self._translator.translate(self._config.sources, progress(path.name, total) if progress else None)
+        seconds = time.monotonic() - started
+        texts = [_one_line(each[0].text) for each in found]
+        prepared = [_one_line(each[0].prepared) for each in found]
+        name = f"{path.name}.txt"
+        _write_lines(self.table.folder / name, texts)
+        if prepared != texts:
+            _write_lines(_prepared_path(self.table.folder / name), prepared)
+        record = ScoreRecord(
+            step=step,
+            checkpoint=path.name,
+            weights=weights,
+            search=self._search,
+            scoring="",
+            translations=name,
+            lines=total,
+            seconds=round(seconds, 3),
+            scores={},
+            signatures={},
+        )
+        record = self._scored(record, texts, prepared)
+        self.table.add(record)
+        self._write_table()
+        self._say(f"step {step}: {self._shown(step)} ({total:,} lines in {seconds:.1f} s)")
+        return record
+
+    def _load(self, path: pathlib.Path) -> None:
+        """Puts a checkpoint's weights into the translator, which the first one makes."""
+        from t2t_ext.decoding.translator import Translator
+
+        if self._translator is None:
+            self._translator = Translator.load(self._run.path, path, self._config.decode_hparams)
+        else:
+            self._translator.model.assign(checkpoints.load_arrays(path, _group(path)))
+
+    def _scored(self, record: ScoreRecord, texts: Sequence[str], prepared: Sequence[str]) -> ScoreRecord:
+        found = self._config.scoring.score([Translation(*each) for each in zip(texts, prepared, strict=True)])
+        for doubt in self._config.scoring.doubts:
+            self._say(f"warning: step {record.step}: {doubt}")
+        return dataclasses.replace(
+            record,
+            scoring=self._scoring,
+            scores={each.name: round(each.value, 4) for each in found},
+            signatures={each.name: each.signature for each in found},
+            confidence={each.name: round(each.confidence, 4) for each in found if each.confidence is not None},
+        )
+
+    def _shown(self, step: int) -> str:
+        record = self.table.get(step)
+        best = self.table.best()
+        shown = ", ".join(
+            f"{name} {value:.2f}" + (f" +-{record.confidence[name]:.2f}" if name in record.confidence else "")
+            for name, value in record.scores.items()
+        )
+        return shown + (", the best so far" if len(self.table.records) > 1 and best.step == step else "")
+
+    def _write_table(self) -> None:
+        self.table.write_table()
+        self.table.write_picture(f"{self._run.path.name}: {self._config.name}, {self._config.checkpoints}")
+
+    def _may_wait(self) -> bool:
+        return self._config.wait_minutes > 0 and not self._config.last_only and not self._is_over()
+
+    def _wait(self, since: float) -> bool:
+        """Waits a little for the next checkpoint; says whether there is anything left to wait for."""
+        if not self._may_wait():
+            return False
+        waited = time.monotonic() - since
+        if waited >= 60 * self._config.wait_minutes:
+            self._say(
+                f"no new checkpoint in {self._config.wait_minutes:g} minutes (--wait_minutes); the run is not over"
+            )
+            return False
+        if not self._said_waiting:
+            self._said_waiting = True
+            self._say(f"waiting for further checkpoints, for each up to {self._config.wait_minutes:g} minutes")
+        time.sleep(min(_SECONDS_BETWEEN_LOOKS, max(0.0, 60 * self._config.wait_minutes - waited)))
+        return True
+
+    def _is_over(self) -> bool:
+        return training_is_over(self._run.path)
+
+
+def training_is_over(run_path: pathlib.Path) -> bool:
+    """Says whether a run has made all its steps, or was stopped early, so that no checkpoint is to come."""
+    stored = RunDirectory.open(run_path)  # opened anew: a run that goes on may be given more steps
+    known = {name: value for name, value in stored.config.training.items() if name in TrainingSettings.names()}
+    settings = TrainingSettings(**known)
+    found = checkpoints.list_checkpoints(run_path)
+    if found and checkpoints.checkpoint_step(found[-1]) >= settings.train_steps:
+        return True
+    evaluations = []
+    for line in _read_lines(stored.metrics_path):
+        with contextlib.suppress(ValueError):  # a line that is being written
+            record = json.loads(line)
+            evaluations += [record] if record["kind"] == "eval" else []
+    return stopped_improving(evaluations, settings) is not None
+
+
+def folder_name(text: str, folder: str, hparams: DecodeHParams) -> str:
+    """Returns the name of the folder of translations: text, checkpoints and search, as T2T names its files.
+
+    Args:
+      text: Name of what is translated, such as ``dev``.
+      folder: Folder of the checkpoints; one of ``FOLDERS``.
+      hparams: How is searched; what is neither the beam nor its alpha shows as a digest.
+    """
+    name = "" if folder == "checkpoints" else f"{folder}."
+    name += f"{text}.beam{hparams.beam_size}.alpha{hparams.alpha:g}"
+    usual = _search_settings(DecodeHParams(beam_size=hparams.beam_size, alpha=hparams.alpha))
+    settings = _search_settings(hparams)
+    return name if settings == usual else f"{name}.{digest(settings)[:6]}"
+
+
+def _search_settings(hparams: DecodeHParams) -> dict[str, Any]:
+    return {name: value for name, value in hparams.to_dict().items() if name not in _NOT_IN_THE_RESULT}
+
+
+def _group(path: pathlib.Path) -> str:
+    return "ema" if "ema" in checkpoints.read_info(path).groups else "model"
+
+
+def _weights_digest(path: pathlib.Path) -> str:
+    """Returns a digest of the weights that a checkpoint translates with."""
+    info, group = checkpoints.read_info(path), _group(path)
+    return digest({name: entry["sha256"] for name, entry in info.files.items() if name.startswith(f"{group}.")})
+
+
+def _prepared_path(path: pathlib.Path) -> pathlib.Path:
+    return path.with_suffix(".prepared.txt")
+
+
+def _one_line(text: str) -> str:
+    return text.replace("\n", " ")  # byte fallback lets a model write LF
+
+
+def _write_lines(path: pathlib.Path, lines: Sequence[str]) -> None:
+    files.write_bytes_atomically(path, "".join(f"{line}\n" for line in lines).encode("utf-8", errors="replace"))
+
+
+def _read_lines(path: pathlib.Path) -> list[str]:
+    """Returns the lines of a file, which end at LF only; none where there is no such file."""
+    try:
+        return path.read_bytes().decode("utf-8", errors="replace").split("\n")[:-1]
+    except OSError:
+        return []
+
+
+def _steps(steps: Sequence[int]) -> str:
+    shown = ", ".join(map(str, steps[:5])) + (", ..." if len(steps) > 5 else "")
+    return f"{'step' if len(steps) == 1 else 'steps'} {shown}"

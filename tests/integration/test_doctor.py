@@ -1,0 +1,193 @@
+"""The command t2t_ext-doctor on small corpora with known faults, and generation on Beam."""
+
+import gzip
+import json
+import sys
+
+import pytest
+
+from t2t_ext.bin import datagen, doctor
+
+SENTENCES = [
+    ("Das alte Haus steht am Fluss .", "The old house stands by the river ."),
+    ("Die Katze schläft den ganzen Tag .", "The cat sleeps all day long ."),
+    ("Morgen fahren wir nach Berlin .", "Tomorrow we are going to Berlin ."),
+    ("Er liest jeden Abend ein Buch .", "He reads a book every evening ."),
+]
+ODD = [
+    ("Das ist schÃ¶n .", "That is nice ."),  # encoding
+    ("Ja .", "Yes , and here is a lot of text that nobody said in the other language ."),  # ratio
+    ("gleich und gleich", "gleich und gleich"),  # identical
+    ("Привет , как дела ?", "Hello , how are you ?"),  # script
+    ("Wir sind 5 Leute .", "There are 6 of us ."),  # numbers
+    ("", "Nothing ."),  # empty
+    ("haus am FLUSS", "house by the river"),  # stands in dev, but for case
+]
+DEV = [("Haus am Fluss .", "House by the river ."), ("Ein neuer Satz .", "A new sentence .")]
+
+
+def corpus():
+    """120 good pairs, then the odd ones, then 10 that repeat the first ones."""
+    good = [(f"{number} {s}", f"{number} {t}") for number in range(30) for s, t in SENTENCES]
+    return good + ODD + good[:10]
+
+
+def write(directory, pairs, split, opened=open, suffix=""):
+    flags = []
+    for side, name in enumerate(("source", "target")):
+        path = directory / f"{split}.{name}{suffix}"
+        with opened(path, "wt", encoding="utf-8") as file:
+            file.write("".join(pair[side] + "\n" for pair in pairs))
+        flags.append(f"--{split}_{name}={path}")
+    return flags
+
+
+@pytest.fixture
+def flags(tmp_path):
+    languages = ["--source_language=de", "--target_language=en"]
+    train = write(tmp_path, corpus(), "train", gzip.open, ".gz")
+    return [*train, *write(tmp_path, DEV, "dev"), *languages, "--vocab_size=350", "--num_processes=1"]
+
+
+@pytest.fixture
+def run(capsys):
+    """Function (flags) -> exit status, standard output, standard error."""
+
+    def call(*flags):
+        status = doctor.main([*flags])
+        output = capsys.readouterr()
+        return status, output.out, output.err
+
+    return call
+
+
+def test_the_whole_picture(run, flags, tmp_path):
+    status, output, _ = run(*flags, f"--report={tmp_path / 'report'}")
+    assert status == 0
+    report = json.loads((tmp_path / "report" / "report.json").read_text())
+    assert report["splits"]["train"]["pairs"] == 137
+    alone = {row["reason"]: row["alone"] for row in report["filters"]}
+    assert {reason: count for reason, count in alone.items() if count} == {
+        "empty": 1, "encoding": 1, "too_few_words": 1, "word_ratio": 2, "identical": 1, "script": 1, "numbers": 1,
+        "test_overlap": 1, "length_ratio": alone["length_ratio"], "duplicate": 10,
+    }  # fmt: skip
+    in_order = {row["reason"]: row["in_order"] for row in report["filters"]}
+    assert in_order["too_few_words"] == 0  # it is the empty one
+    assert report["left"] == 137 - sum(in_order.values()) == 120
+    assert report["repeated"] == {"pair": 10, "source": 10, "target": 10}
+    assert report["splits"]["dev"]["found_in_train"]["normalized pair"] == 1
+    assert report["splits"]["dev"]["found_in_train"]["exact source"] == 0
+    scripts = report["splits"]["train"]["sides"]["source"]["letters_by_script"]
+    assert scripts["Cyrl"] == 13
+    assert "encoding: pair 121: Das ist schÃ¶n . ||| That is nice ." in output
+    assert "10, 7.30% (first: pair 128 repeats pair 1)" in output
+    assert "--cleaning=duplicates=true" in output
+    page = (tmp_path / "report" / "report.html").read_text()
+    assert page.count("data:image/png;base64,") == 2
+    assert "http" not in page
+    assert (tmp_path / "report" / "lengths.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_it_says_what_generation_drops(run, flags, tmp_path, capsys):
+    cleaning = "--cleaning=encoding=true,duplicates=true,test_overlap=true,max_word_ratio=3"
+    run(*flags, cleaning, f"--report={tmp_path / 'report'}")
+    report = json.loads((tmp_path / "report" / "report.json").read_text())
+    expected = {row["reason"]: row["in_order"] for row in report["filters"] if row["in_order"]}
+    assert datagen.main(["--problem=translate_parallel_text", *flags, cleaning, f"--data_dir={tmp_path / 'data'}"]) == 0
+    assert "cleaning: encoding=True, max_word_ratio=3.0" in capsys.readouterr().out
+    manifest = json.loads((tmp_path / "data" / "translate_parallel_text.manifest.json").read_text())
+    train = manifest["splits"]["train"]
+    assert train["drops"] == expected
+    assert train["samples"] == report["left"]
+    assert train["first"]["duplicate"] == "pair 128 repeats pair 1"
+    # The data's own model serves from now on.
+    assert "that of the data in" in run(*flags, f"--data_dir={tmp_path / 'data'}")[1]
+
+
+def test_the_same_picture_on_two_processes(run, flags, monkeypatch):
+    from t2t_ext.data import doctor as examining
+
+    one = run(*flags)[1]
+    monkeypatch.setattr(examining, "PAIRS_PER_CHUNK", 50)
+    assert run(*flags[:-1], "--num_processes=2")[1] == one
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (["--train_source="], "says what to look at"),
+        (["--train_source=/no/such/file"], "No such file"),
+        (["--cleaning=max_word=3"], "Did you mean"),
+        (["--report=/proc/no/such"], "--report=/proc/no/such cannot be written to"),
+        (["--problem=translate_ende_cldrr"], "Did you mean"),
+        (["--cleaning=none,max_words=1"], "no training pair is left"),
+    ],
+)
+def test_mistakes_end_with_status_2(run, flags, change, message):
+    status, _, error = run(*[flag for flag in flags if not flag.startswith(change[0].split("=")[0] + "=")], *change)
+    assert status == 2
+    assert message in error
+    assert "Traceback" not in error
+
+
+def test_lines_that_generation_refuses_are_named(run, flags, tmp_path):
+    (tmp_path / "dev.source").write_bytes(b"\xc3(\nEin neuer Satz .\n")
+    status, output, error = run(*flags)
+    assert status == 2
+    assert "dev: 1 unusable line(s), invalid_utf8 (first:" in error
+    assert "Must be mended" in output
+
+
+def test_beam_writes_the_same_bytes(flags, tmp_path, monkeypatch):
+    pytest.importorskip("apache_beam")
+    from t2t_ext.data import split_writer
+
+    monkeypatch.setattr(split_writer, "SAMPLES_PER_CHUNK", 20)
+    common = ["--problem=translate_parallel_text", *flags[:-1], "--cleaning=duplicates=true", "--num_shards=3"]
+    assert datagen.main([*common, f"--data_dir={tmp_path / 'local'}", "--num_processes=1"]) == 0
+    assert datagen.main([*common, f"--data_dir={tmp_path / 'beam'}", "--runner=beam"]) == 0
+    local, beam = ({path.name: path.read_bytes() for path in (tmp_path / name).iterdir()} for name in ("local", "beam"))
+    assert local == beam
+    assert len(local) == 8
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--runner=beam", "--num_processes=2"], "--num_processes is for --runner=local"),
+        (["--beam_options=--runner=DirectRunner"], "needs --runner=beam"),
+        (["--runner=beam", "--beam_options=--runner=NoSuchRunner"], "are no options of Apache Beam"),
+        (["--runner=dataflow"], "one of 'local', 'beam'"),
+    ],
+)
+def test_mistakes_with_beam(flags, tmp_path, capsys, options, message):
+    pytest.importorskip("apache_beam")
+    command = ["--problem=translate_parallel_text", *flags[:-1], f"--data_dir={tmp_path / 'data'}", *options]
+    assert datagen.main(command) == 2
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "data").exists()
+
+
+def test_without_beam(flags, tmp_path, capsys, monkeypatch):
+    import importlib.util
+
+    monkeypatch.delitem(sys.modules, "apache_beam", raising=False)
+    find_spec = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "apache_beam" else find_spec(name))
+    command = ["--problem=translate_parallel_text", *flags[:-1], f"--data_dir={tmp_path / 'data'}", "--runner=beam"]
+    assert datagen.main(command) == 2
+    assert "pip install 't2t_ext[beam]'" in capsys.readouterr().err
+
+
+def test_repetitions_of_either_side(run, flags, tmp_path):
+    with (
+        gzip.open(tmp_path / "train.source.gz", "at") as source,
+        gzip.open(tmp_path / "train.target.gz", "at") as target,
+    ):
+        source.write("0 Das alte Haus steht am Fluss .\nEtwas ganz anderes ist hier .\n")
+        target.write("Something else is here now .\n0 The old house stands by the river .\n")
+    run(*flags, "--cleaning=duplicates=either", f"--report={tmp_path / 'report'}")
+    report = json.loads((tmp_path / "report" / "report.json").read_text())
+    assert report["repeated"] == {"pair": 10, "source": 11, "target": 11}
+    assert {row["alone"] for row in report["filters"] if row["reason"] == "duplicate"} == {12}
+    assert report["left"] == 139 - 12 - 2  # what is empty, and too short for its other side

@@ -1,0 +1,157 @@
+"""t2t_ext-experiment through the real command: data, two seeds, interrupted and killed on the way, and resumed."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from t2t_ext.bin import experiment
+
+RECIPE = """
+[papers.toy]
+short = "Toy"
+citation = "A toy, 2026."
+
+[toy_row]
+paper = "toy"
+table = "Table 0"
+row = "toy"
+published = { test = 12.5, parameters = 12345.0 }
+problem = "translate_parallel_text"
+datagen = { vocab_size = 340, num_processes = 1 }
+model = "transformer"
+hparams_set = "transformer_test"
+hparams = { batch_size = 256, learning_rate_warmup_steps = 10 }
+average = 3
+decode = { beam_size = 2, alpha = 0.6 }
+scoring = "sacrebleu"
+seeds = 2
+
+[toy_row.train]
+train_steps = 60
+local_eval_frequency = 5
+keep_checkpoint_max = 3
+eval_bleu_sentences = -1
+best_checkpoint_metric = "loss"
+"""
+
+
+@pytest.fixture
+def flags(toy_corpus, tmp_path):
+    (tmp_path / "recipes").mkdir()
+    (tmp_path / "recipes" / "toy.toml").write_text(RECIPE)
+    files = {
+        "train_source": toy_corpus.train_source, "train_target": toy_corpus.train_target,
+        "dev_source": toy_corpus.dev_source, "dev_target": toy_corpus.dev_target,
+        "test_source": toy_corpus.dev_source, "test_target": toy_corpus.dev_target,
+    }  # fmt: skip
+    options = ",".join(f"{name}={path}" for name, path in files.items())
+    return [
+        f"--recipes_dir={tmp_path / 'recipes'}", "--recipe=toy_row", f"--work_dir={tmp_path / 'W'}",
+        f"--problem_options={options}",
+    ]  # fmt: skip
+
+
+def start(flags):
+    return subprocess.Popen(
+        [sys.executable, "-m", "t2t_ext.bin.experiment", *flags],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "2"},
+    )
+
+
+def wait_for(found, process, seconds=300):
+    until = time.monotonic() + seconds
+    while not found():
+        assert time.monotonic() < until
+        assert process.poll() is None, process.stdout.read()
+        time.sleep(0.02)
+
+
+def test_data_stage(flags, tmp_path, capsys):
+    assert experiment.main([*flags, "--until=data"]) == 0
+    assert "[1/7] data" in capsys.readouterr().out
+    assert experiment.main([*flags, "--until=data"]) == 0
+    assert "done already" in capsys.readouterr().out
+    marker = next((tmp_path / "W" / "data").glob("*.stage.json"))
+    assert json.loads(marker.read_text())["status"] == "done"
+    # Data with other settings stand beside them; what comes later is not begun without what comes before.
+    assert experiment.main([*flags, "--stage=average"]) == 2
+    assert "'train, seed 1' comes before it and is not done" in capsys.readouterr().err
+    assert experiment.main([*flags, "--until=data", "--datagen=vocab_size=330"]) == 0
+    assert len([path for path in (tmp_path / "W" / "data").iterdir() if path.is_dir()]) == 2
+
+
+def test_a_stage_that_fails_names_itself_and_its_log(flags, tmp_path, capsys):
+    wrong = [flag.replace("train_source=", "train_source=not_there_") for flag in flags]
+    assert experiment.main(wrong) == 2
+    message = capsys.readouterr().err
+    assert "The stage 'data translate_parallel_text" in message
+    assert "not_there_" in message
+    assert ".log. Put right what it says, then run the same command again" in message
+
+
+def test_damaged_marker(flags, tmp_path, capsys):
+    assert experiment.main([*flags, "--until=data"]) == 0
+    next((tmp_path / "W" / "data").glob("*.stage.json")).write_text("{")
+    assert experiment.main([*flags, "--until=data"]) == 2
+    assert "is damaged" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_interrupted_killed_and_resumed(flags, tmp_path):
+    work = tmp_path / "W" / "toy_row"
+    checkpoints = work / "seed1" / "run" / "checkpoints"
+    # Ctrl-C while the first seed is trained: an orderly end with its own status.
+    process = start(flags)
+    wait_for(lambda: any(checkpoints.glob("model.ckpt-*")), process)
+    process.send_signal(signal.SIGINT)
+    out = process.communicate(timeout=120)[0]
+    assert process.returncode == 130, out
+    assert "the same command goes on from here" in out
+    assert json.loads((work / "seed1" / "train.stage.json").read_text())["status"] == "begun"
+    # kill -9 while the second seed is trained: what it leaves running is ended by the next start.
+    process = start(flags)
+    wait_for(lambda: any((work / "seed2" / "run" / "checkpoints").glob("model.ckpt-*")), process)
+    process.kill()
+    out = process.communicate(timeout=120)[0]
+    assert "[2/7] train, seed 1: goes on" in out
+    assert "data translate_parallel_text" in out
+    process = start(flags)
+    out = process.communicate(timeout=240)[0]
+    assert process.returncode == 0, out
+    assert "[2/7] train, seed 1: done already" in out
+    assert "[5/7] train, seed 2: goes on" in out
+    report = json.loads((work / "report.json").read_text())
+    assert (work / "report.txt").read_text() in out
+    assert (work / "report.png").read_bytes().startswith(b"\x89PNG")
+    figures = {figure["name"]: figure for figure in report["figures"]}
+    assert figures["test"]["published"] == 12.5
+    assert sorted(figures["test"]["by_seed"]) == ["1", "2"]
+    values = list(figures["test"]["by_seed"].values())
+    assert figures["test"]["mean"] == pytest.approx(sum(values) / 2)
+    assert figures["test"]["deviation"] == pytest.approx(abs(values[0] - values[1]) / 2**0.5)
+    assert "version:" in figures["test"]["signature"]
+    # A seed that was interrupted twice is bit for bit the seed that was not.
+    undisturbed = tmp_path / "undisturbed"
+    again = [flag.replace(str(tmp_path / "W"), str(undisturbed)) for flag in flags]
+    assert start([*again, "--seeds=1", "--until=train"]).wait(timeout=240) == 0
+    for run in (work, undisturbed / "toy_row"):
+        steps = sorted(path.name for path in (run / "seed1" / "run" / "checkpoints").iterdir())
+        assert steps == [f"model.ckpt-{step:08d}" for step in (50, 55, 60)]
+    ends = [
+        (run / "seed1" / "run" / "checkpoints" / "model.ckpt-00000060" / "model.data-00000-of-00001").read_bytes()
+        for run in (work, undisturbed / "toy_row")
+    ]
+    assert ends[0] == ends[1]
+    # Other settings: not lost silently.
+    process = start([*flags, "--hparams=batch_size=300"])
+    out = process.communicate(timeout=60)[0]
+    assert process.returncode == 2
+    assert "was made with other settings: --hparams: 'batch_size=256" in out

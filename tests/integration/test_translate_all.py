@@ -1,0 +1,155 @@
+"""t2t_ext-translate-all on a trained run: every checkpoint once, anew only where something changed."""
+
+import json
+import pathlib
+import shutil
+
+import pytest
+
+from t2t_ext.bin import decoder, translate_all
+from t2t_ext.persistence import checkpoints
+
+FOLDER = "dev.beam2.alpha0.6"
+
+
+@pytest.fixture
+def run(trained_run, tmp_path):
+    shutil.copytree(trained_run.directory, tmp_path / "run")
+    return tmp_path / "run"
+
+
+def command(run, *flags, wait=0):
+    return translate_all.main(
+        [f"--output_dir={run}", "--decode_hparams=beam_size=2,alpha=0.6", f"--wait_minutes={wait}", *flags]
+    )
+
+
+def records(run, folder=FOLDER):
+    lines = (run / "translations" / folder / "scores.jsonl").read_text().splitlines()
+    return sorted((json.loads(line) for line in lines), key=lambda record: record["step"])
+
+
+def curve(run, folder=FOLDER):
+    """TensorBoard's points: tag -> step -> value."""
+    import tensorflow as tf
+
+    points = {}
+    for path in (run / "tensorboard" / "translations" / folder).glob("events*"):
+        for record in tf.data.TFRecordDataset(str(path)):
+            event = tf.compat.v1.Event.FromString(record.numpy())
+            for value in event.summary.value:
+                points.setdefault(value.tag, {})[event.step] = float(tf.make_ndarray(value.tensor))
+    return points
+
+
+def test_every_checkpoint_is_translated_scored_and_drawn(run, capsys, tmp_path):
+    assert command(run) == 0
+    out = capsys.readouterr().out
+    folder = run / "translations" / FOLDER
+    assert [record["step"] for record in records(run)] == [30, 60]
+    assert "step 60: BLEU_cased " in out
+    # The same translations as the decoder's, though the weights came into a model that had others before.
+    path = tmp_path / "60.txt"
+    flags = [f"--output_dir={run}", "--checkpoint_path=60", "--split=dev", f"--decode_to_file={path}"]
+    assert decoder.main([*flags, "--decode_hparams=beam_size=2,alpha=0.6"]) == 0
+    assert path.read_bytes() == (folder / "model.ckpt-00000060.txt").read_bytes()
+    assert path.read_bytes() != (folder / "model.ckpt-00000030.txt").read_bytes()
+    table = [line.split("\t") for line in (folder / "scores.tsv").read_text().splitlines()]
+    assert table[0][:3] == ["step", "BLEU_cased", "BLEU_uncased"]
+    assert [row[0] for row in table[1:]] == ["30", "60"]
+    assert (folder / "scores.png").read_bytes().startswith(b"\x89PNG")
+    expected = {
+        name: {record["step"]: pytest.approx(record["scores"][name], rel=1e-5) for record in records(run)}
+        for name in ("BLEU_cased", "BLEU_uncased")
+    }
+    assert curve(run) == expected
+
+
+def test_what_is_done_is_not_done_again(run, capsys):
+    assert command(run, "--min_steps=31") == 0
+    assert [record["step"] for record in records(run)] == [60]
+    first = records(run)[0]
+    capsys.readouterr()
+    assert command(run) == 0
+    assert capsys.readouterr().out.count(" lines in ") == 1  # step 30 only
+    assert records(run)[1] == first
+    # Another protocol: the kept translations are scored anew, though their checkpoint is gone.
+    shutil.rmtree(run / "checkpoints" / "model.ckpt-00000030")
+    assert command(run, "--scoring=chrf") == 0
+    out = capsys.readouterr().out
+    assert " lines in " not in out
+    assert out.count("scored anew") == 2
+    assert all(set(record["scores"]) == {"chrF2_cased", "chrF2_uncased"} for record in records(run))
+    assert set(curve(run)) == {"chrF2_cased", "chrF2_uncased"}
+    assert set(curve(run)["chrF2_cased"]) == {30, 60}
+
+
+def test_checkpoints_that_are_deleted_or_damaged_are_passed_over_and_said(run, capsys, monkeypatch):
+    """One goes away between being listed and being read, as keep_checkpoint_max makes them; another is damaged."""
+    shutil.copytree(run / "checkpoints" / "model.ckpt-00000030", run / "checkpoints" / "model.ckpt-00000020")
+    file = run / "checkpoints" / "model.ckpt-00000030" / "model.data-00000-of-00001"
+    data = bytearray(file.read_bytes())
+    data[100] ^= 255
+    file.write_bytes(data)
+    description = run / "checkpoints" / "model.ckpt-00000020" / "checkpoint.json"
+    description.write_text(description.read_text().replace('"step": 30', '"step": 20'))
+    real = checkpoints.load_arrays
+
+    def load(path, *args, **options):
+        if pathlib.Path(path).name.endswith("20"):
+            shutil.rmtree(path)
+        return real(path, *args, **options)
+
+    monkeypatch.setattr(checkpoints, "load_arrays", load)
+    assert command(run) == 0
+    out = capsys.readouterr().out
+    assert "model.ckpt-00000020 was deleted by the trainer before it was read" in out
+    assert "model.ckpt-00000030 is damaged" in out
+    assert [record["step"] for record in records(run)] == [60]
+
+
+def test_waiting_ends_with_the_minutes_and_with_training(run, capsys):
+    """A run that is not over is waited for; one that is over is not."""
+    config = run / "config.json"
+    stored = json.loads(config.read_text())
+    stored["training"]["train_steps"] = 1000
+    config.write_text(json.dumps(stored))
+    assert command(run, "--every_steps=60", wait=0.001) == 0
+    assert "no new checkpoint in 0.001 minutes" in capsys.readouterr().out
+    assert [record["step"] for record in records(run)] == [60]
+    stored["training"]["train_steps"] = 60
+    config.write_text(json.dumps(stored))
+    assert command(run, wait=60) == 0  # would wait for an hour
+    assert [record["step"] for record in records(run)] == [30, 60]
+
+
+def test_last_only_of_averages_and_a_file(run, toy_corpus, tmp_path):
+    from t2t_ext.bin import avg_all
+
+    assert avg_all.main([f"--output_dir={run}", "--n=2"]) == 0
+    source, reference = toy_corpus.dev_source, toy_corpus.dev_target
+    flags = ["--checkpoints=averaged", "--last_only", f"--decode_from_file={source}", f"--decode_reference={reference}"]
+    assert command(run, *flags, f"--translations_dir={tmp_path / 'out'}") == 0
+    (found,) = (tmp_path / "out").iterdir()
+    assert found.name == f"averaged.{source.name}.beam2.alpha0.6"
+    assert len((found / "model.ckpt-00000060.txt").read_text().splitlines()) == len(toy_corpus.dev)
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--scoring=multi_blue"], "Did you mean 'multi_bleu'"),
+        (["--split=tset"], "has no tset split"),
+        (["--decode_from_file=x"], "go together"),
+        (["--decode_from_file=x", "--split=dev"], "exclude each other"),
+        (["--checkpoints=averaged"], "has no averaged checkpoint yet"),
+        (["--min_steps=99"], "--min_steps=99"),
+        (["--wait_minutes=-1"], "at least 0"),
+        (["--beam_size=4"], "--decode_hparams"),
+        (["--translations_dir=/nowhere/x"], "no directory /nowhere"),
+        (["--output_dir=nowhere"], "nowhere"),
+    ],
+)
+def test_mistakes(run, flags, message, capsys):
+    assert command(run, *flags) == 2
+    assert message in capsys.readouterr().err

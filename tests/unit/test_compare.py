@@ -1,0 +1,413 @@
+"""The analyses behind t2t_ext-compare, by hand and against sacrebleu, and the command on real files."""
+
+import base64
+import html.parser
+import json
+import random
+import re
+
+import defusedxml.ElementTree
+import pytest
+import sacrebleu
+from sacrebleu import significance as theirs
+
+from t2t_ext.bin import compare as command
+from t2t_ext.errors import UserError
+from t2t_ext.evaluation import (
+    compare,
+    compare_html,
+    compare_plots,
+    compare_text,
+    differing_sentences,
+    length_analysis,
+    protocols,
+    segment_statistics,
+    significance,
+    token_accuracy,
+    word_frequency,
+)
+
+WORDS = ["the", "a", "cat", "dog", "house", "sees", "runs", "big", "small", "red", "on", "under", "and", "he", "it"]
+
+
+def spoilt(lines, share, seed):
+    """Returns lines with some of their words replaced by others."""
+    rng = random.Random(seed)
+    return [" ".join(rng.choice(WORDS) if rng.random() < share else word for word in line.split()) for line in lines]
+
+
+@pytest.fixture(scope="module")
+def corpus():
+    rng = random.Random(7)
+    source = [" ".join(rng.choices(WORDS, k=rng.randint(1, 30))) for _ in range(60)]
+    reference = [f"{line} ." for line in source]
+    return source, reference, {"good": spoilt(reference, 0.1, 1), "bad": spoilt(reference, 0.5, 2)}
+
+
+def split(texts):
+    return [text.split() for text in texts]
+
+
+def test_bins_are_left_closed():
+    assert length_analysis.bin_labels((10, 20, 50)) == ["<10", "10-20", "20-50", ">50"]
+    assert length_analysis.group_by_length([0, 9, 10, 19, 20, 50, 99], (10, 20, 50)) == [[0, 1], [2, 3], [4], [5, 6]]
+    for edges in ((), (0, 5), (5, 5), (9, 3)):
+        with pytest.raises(UserError, match="increasing lengths"):
+            length_analysis.bin_labels(edges)
+
+
+def test_bleu_by_length_is_that_of_the_part(corpus):
+    source, reference, systems = corpus
+    metric = protocols.protocol("sacrebleu").metrics([reference])["BLEU"]
+    lengths = [len(line.split()) for line in source]
+    bins = length_analysis.by_length(metric, systems, lengths, (5, 12, 40))
+    assert sum(each.sentences for each in bins) == len(source)
+    for each, low, high in zip(bins[:3], (0, 5, 12), (5, 12, 40), strict=True):
+        part = [i for i, length in enumerate(lengths) if low <= length < high]
+        assert len(part) == each.sentences > 3
+        for name, lines in systems.items():
+            score = sacrebleu.BLEU().corpus_score([lines[i] for i in part], [[reference[i] for i in part]])
+            assert each.bleu[name] == pytest.approx(score.score)
+            assert each.length_ratio[name] == pytest.approx(score.sys_len / score.ref_len)
+            assert each.average_length[name] == pytest.approx(score.sys_len / len(part))
+    assert bins[3].bleu == {"good": None, "bad": None}
+    assert bins[3].average_reference_length is None
+
+
+def test_ends_accuracy_by_hand():
+    ends = token_accuracy.ends_accuracy(
+        split(["a b c d e f", "x", ""]),
+        [split(["a x c d f", "x y", "z"]), split(["q b q q q", "y x", "z"])],
+        tokens=4,
+    )
+    # From the beginning a, b (the second reference), c, d, and x; from the end f only, and x (the second reference).
+    assert ends.first_by_position == (100, 100, 100, 100)
+    assert ends.first == 100
+    assert ends.last_by_position == (100, 0, 0, 0)
+    assert ends.last == pytest.approx(100 * 2 / 5)
+    nothing = token_accuracy.ends_accuracy([[]], [[["a"]]])
+    assert (nothing.first, nothing.last, nothing.last_by_position) == (None, None, (None,) * 4)
+
+
+def test_word_frequencies_by_hand():
+    frequencies = word_frequency.count_words(split(["the the the cat cat dog"]))
+    hypotheses, references = split(["the the cat", "dog bird"]), [split(["the cat cat mouse", "bird dog dog"])]
+    buckets = word_frequency.by_frequency(hypotheses, references, frequencies, (1, 2, 3))
+    assert [bucket.label for bucket in buckets] == ["0", "1", "2", ">=3"]
+    # bird and mouse; dog; cat; the: words of the reference, of the translation, matches.
+    counts = [(bucket.reference_words, bucket.hypothesis_words, bucket.matches) for bucket in buckets]
+    assert counts == [(2, 1, 1), (2, 1, 1), (2, 1, 1), (1, 2, 1)]
+    assert buckets[3].precision == 50
+    assert buckets[3].recall == 100
+    assert buckets[3].f1 == pytest.approx(200 / 3)
+    assert word_frequency.bucket_labels() == ["0", "1", "2-4", "5-9", "10-99", "100-999", ">=1000"]
+    # Each sentence is compared with the reference that shares most with it.
+    (only,) = word_frequency.by_frequency([["a", "b"]], [[["c", "d"]], [["a", "c"]]], frequencies, ())
+    assert (only.matches, only.f1) == (1, 50)
+
+
+def test_marked_words():
+    metric = protocols.protocol("multi_bleu").metrics([["x"]])["BLEU"]
+    words = differing_sentences.mark_words(metric, {"one": "a b c", "two": "a x c d"}, ["x c d", "a y c"])
+    assert [(word.text, word.in_reference, word.shared) for word in words["one"]] == [
+        ("a", True, True),
+        ("b", False, False),
+        ("c", True, True),
+    ]
+    assert [(word.text, word.in_reference, word.shared) for word in words["two"]] == [
+        ("a", False, True),
+        ("x", True, False),
+        ("c", True, True),
+        ("d", True, False),
+    ]
+
+
+def test_marked_words_keep_their_case():
+    metric = protocols.protocol("multi_bleu_uc").metrics([["x"]])["BLEU"]
+    words = differing_sentences.mark_words(metric, {"one": "The CAT sat"}, ["the cat sits"])["one"]
+    assert [(word.text, word.in_reference) for word in words] == [("The", True), ("CAT", True), ("sat", False)]
+
+
+def test_order_of_differing_sentences():
+    chrf = {"one": [10.0, 50.0, 70.0, 20.0], "two": [20.0, 50.0, 40.0, 30.0]}
+    assert differing_sentences.most_differing(chrf, 10) == [2, 0, 3]  # not the one that is as good in both
+    assert differing_sentences.most_differing(chrf, 1) == [2]
+    assert differing_sentences.most_differing({"one": chrf["one"]}, 2) == [0, 3]  # the worst
+
+
+def test_sentence_bleu_is_sacrebleus():
+    hypothesis, reference = "a b x d e", "a b c d e"
+    metric = protocols.protocol("mteval_v13a").metrics([[reference]])["BLEU"]
+    counts = segment_statistics.by_segment(metric, [hypothesis])
+    expected = sacrebleu.sentence_bleu(hypothesis, [reference]).score
+    assert segment_statistics.sentence_bleu(metric, counts[0]) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("name", ["sacrebleu", "mteval_v13a"])
+def test_paired_tests_are_sacrebleus(corpus, name):
+    _, reference, systems = corpus
+    (label, metric), *_ = protocols.protocol(name).metrics([reference]).items()
+    segment_statistics.remember(metric)
+    (result,) = significance.paired_tests(label, metric, systems, resamples=200, trials=300)
+    for kind, samples, p in (("bs", 200, result.p_bootstrap), ("ar", 300, result.p_randomization)):
+        test = theirs.PairedTest([*systems.items()], {"BLEU": sacrebleu.BLEU()}, [reference], kind, samples)
+        _, columns = test()
+        assert p == pytest.approx(columns["BLEU"][1].p_value)
+        assert result.difference == pytest.approx(columns["BLEU"][1].score - columns["BLEU"][0].score)
+    assert "bs:200" in result.signature_bootstrap
+    assert "ar:300" in result.signature_randomization
+
+
+def test_trials_fit_into_memory():
+    assert significance.affordable_trials(3000) == 10000
+    assert significance.affordable_trials(50_000) == 3000
+    assert significance.affordable_trials(10_000_000) == 1000
+    assert significance.affordable_trials(3000, 500) == 500
+    assert significance.affordable_resamples(3000) == 1000
+    assert 200 < significance.affordable_resamples(20_000) < 1000
+    assert significance.affordable_resamples(10_000_000) == 200
+
+
+def small_settings(**changes):
+    return compare.Settings(**{"resamples": 50, "trials": 60, **changes})
+
+
+def test_comparison(corpus):
+    source, reference, systems = corpus
+    settings = small_settings(protocols=("mteval_v13a", "chrf++", "ter_uc"), sentences=5)
+    found = compare.compare(systems, [reference, reference], source=source, settings=settings)
+    assert [(each.protocol, each.label) for each in found.scores] == [
+        ("mteval_v13a", "BLEU"),
+        ("mteval_v13a", "NIST"),
+        ("chrf++", "chrF2++"),
+        ("ter_uc", "TER"),
+    ]
+    for each in found.scores:
+        good, bad = each.systems["good"], each.systems["bad"]
+        assert (good.value > bad.value) == good.higher_is_better
+        assert each.tests[0].difference == pytest.approx(bad.value - good.value)
+        assert each.tests[0].p_randomization < 0.05
+        assert good.confidence > 0
+    assert found.ends["good"].first > found.ends["bad"].first > 0
+    assert len(found.differing) == 5
+    spreads = [each.spread for each in found.differing]
+    assert spreads == sorted(spreads, reverse=True)
+    assert found == compare.compare(systems, [reference, reference], source=source, settings=settings)
+    written = json.loads(json.dumps(found.as_dict()))
+    assert written["by_frequency"]["good"][4]["f1"] == found.by_frequency["good"][4].f1 > 0
+    trained = compare.compare(systems, [reference], train_text=iter(["the the cat"]), settings=settings)
+    assert (trained.frequencies_of, trained.length_of) == ("training text", "reference")
+    assert trained.by_frequency["good"][2].reference_words == sum(line.split().count("the") for line in reference)
+
+
+def test_notes():
+    systems = {"one": ["a ."] * 20, "two": ["a ."] * 20, "three": ["", *["b ."] * 19]}
+    notes = compare.compare(systems, [["a ."] * 20], settings=small_settings()).notes
+    assert "two and one are the same, line for line." in notes
+    assert "three: 1 of 20 translations are empty." in notes
+    chinese = ["我们昨天去了柏林看望我们的老朋友。"]
+    notes = compare.compare({"one": ["a"]}, [["a"]], source=chinese, settings=small_settings()).notes
+    assert notes == [
+        "The source has a blank every 17 characters: its lengths in words mean little. Count characters or subwords."
+    ]
+    notes = compare.compare(systems, [["a ."] * 20], settings=small_settings()).notes
+    assert any(note.startswith("one: 20 lines end in a full stop that stands alone") for note in notes)
+
+
+class Page(html.parser.HTMLParser):
+    """Checks that elements are closed in order and collects what matters."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.tags, self.images, self.text = [], [], [], ""
+        self.feed(text)
+        assert not self.open
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append(tag)
+        values = dict(attributes)
+        if tag == "img":
+            assert values["alt"]
+            self.images.append(values["src"])
+        elif tag not in ("meta", "br"):
+            self.open.append(tag)
+        assert not set(values) & {"href", "onload", "onerror"}
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.text += data
+
+
+def test_html_is_one_safe_page():
+    evil = "<script>alert('x')</script> & \"$q$\" </td> 猫"
+    systems = {"<b>A&B</b> $x$": [evil, "a b c"], "猫": ["<img src=x onerror=y>", "a b d"]}
+    found = compare.compare(systems, [[evil, "a b c"]], source=[evil, evil], settings=small_settings())
+    text = compare_html.render(found)
+    assert text == compare_html.render(found)
+    page = Page(text)
+    assert "script" not in page.tags
+    assert page.text.count("alert('x')") == 3  # two sources, one reference; systems' words are cut
+    assert "<b>A&B</b> $x$" in page.text
+    assert not re.search(r"(src|href)=\"(?!data:)", text)
+    assert "http" not in text
+    assert len(page.images) == len(found.scores) + 4
+    for image in page.images:
+        svg = base64.b64decode(image.removeprefix("data:image/svg+xml;base64,"))
+        root = defusedxml.ElementTree.fromstring(svg.replace(b"<!DOCTYPE", b"<!--", 1).replace(b'dtd">', b'dtd"-->', 1))
+        assert root.tag.endswith("svg")
+        assert b"<image" not in svg
+    assert "$x$" in base64.b64decode(page.images[0].partition(",")[2]).decode()
+
+
+def test_colours_are_many_enough(corpus):
+    _, reference, systems = corpus
+    many = {f"system number {number} with a long name": systems["bad"] for number in range(9)}
+    found = compare.compare(many, [reference], settings=small_settings(protocols=("sacrebleu",), resamples=5, trials=5))
+    for _, draw in compare_plots.titles(found):
+        assert draw().count("<svg") == 1
+
+
+def write(folder, name, lines):
+    path = folder / name
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return str(path)
+
+
+@pytest.fixture
+def files(corpus, tmp_path):
+    source, reference, systems = corpus
+    names = {name: write(tmp_path, f"{name}.txt", lines) for name, lines in systems.items()}
+    return {**names, "source": write(tmp_path, "src.txt", source), "reference": write(tmp_path, "ref.txt", reference)}
+
+
+FAST = ["--n_bootstrap=20", "--n_trials=30"]
+
+
+def test_command(files, tmp_path, capsys):
+    outputs = [f"--json={tmp_path / 'out.json'}", f"--html={tmp_path / 'out.html'}"]
+    flags = [f"--reference={files['reference']}", f"--source={files['source']}", "--length_bins=5,12", "--sentences=2"]
+    assert command.main([files["good"], *flags, *FAST, files["bad"], *outputs]) == 0
+    captured = capsys.readouterr()
+    assert "good, bad: 60 segments, 1 reference; the baseline is good" in captured.out
+    counts = re.search(
+        r"^bad: better than good in (\d+) sentences, worse in (\d+), equal in (\d+)$", captured.out, re.M
+    )
+    better, worse, equal = map(int, counts.groups())
+    assert better + worse + equal == 60
+    assert worse > 40
+    for heading in ("sacrebleu: BLEU", "chrf: chrF2", "BLEU and length ratio", "Accuracy", "F1 of words", "Sentences"):
+        assert f"== {heading}" in captured.out
+    assert re.search(
+        r"^bad +\d+\.\d\d +\d+\.\d\d ± \d+\.\d\d +-\d+\.\d\d +0\.\d{4} \* +0\.\d{4} \*$", captured.out, re.M
+    )
+    assert re.search(r"^<5 +\d+ ", captured.out, re.M)
+    assert captured.out.count("\nline ") == 2
+    assert "paired tests ..." in captured.err
+    report = json.loads((tmp_path / "out.json").read_text())
+    assert report["format"] == 1
+    assert report["wins"]["bad"] == [better, worse, equal]
+    assert report["names"] == ["good", "bad"]
+    assert report["scores"][0]["tests"][0]["system"] == "bad"
+    assert len(report["sentence_chrf"]["bad"]) == 60
+    Page((tmp_path / "out.html").read_text())
+
+
+def test_command_with_one_system_and_tokens(files, capsys):
+    flags = [f"--reference={files['reference']},{files['source']}", "--protocol=multi_bleu,ter", "--names=mine"]
+    assert command.main([*flags, *FAST, files["bad"]]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("mine: 60 segments, 2 references\n")
+    assert "difference" not in out
+    assert "lower is better" in out
+    assert "lowest chrF; [words] are not in the reference" in out
+    assert "length of the reference" in out
+
+
+def test_command_reads_sgml_with_several_systems(tmp_path, capsys):
+    seg = '<seg id="{}">{}</seg>'.format
+    documents = [f'<doc docid="d" sysid="{name}">{seg(2, second)}{seg(1, first)}</doc>' for name, first, second in (
+        ("one", "a b c d", "e f g &amp;"), ("two", "a b c x", "e f g h"),
+    )]  # fmt: skip
+    (tmp_path / "tst.sgm").write_text(f'<tstset setid="s">{"".join(documents)}</tstset>')
+    reference = write(tmp_path, "ref.txt", ["e f g &", "a b c d"])  # in the order of the SGML
+    assert command.main([f"--reference={reference}", *FAST, str(tmp_path / "tst.sgm")]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("one, two: 2 segments")
+    assert re.search(r"^one +100\.00 ", out, re.M)
+
+
+def test_command_counts_the_sources_subwords(files, corpus, tmp_path, capsys):
+    from t2t_ext.data.text_encoder import train_subword_encoder
+
+    encoder = train_subword_encoder(corpus[0], 300)
+    encoder.save(tmp_path / "subwords.model")
+    lengths = [len(ids) for ids in encoder.encode_batch(corpus[0])]
+    longest = max(lengths)
+    shorter = 60 - lengths.count(longest)
+    flags = [f"--reference={files['reference']}", f"--source={files['source']}", *FAST, files["good"]]
+    subwords = ["--length_unit=subwords", f"--subword_model={tmp_path / 'subwords.model'}", f"--length_bins={longest}"]
+    assert command.main([*flags, *subwords]) == 0
+    rows = rf"^subwords.*\n<{longest} +{shorter} .*\n>{longest} +{60 - shorter} "
+    assert re.search(rows, capsys.readouterr().out, re.M)
+    assert command.main([*flags, "--length_unit=characters", "--length_bins=1"]) == 0
+    assert re.search(r"^characters.*\n<1 +0 +- .*\n>1 +60 ", capsys.readouterr().out, re.M)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["{good}"], "needs a value"),
+        (["--reference={reference}"], "No translations are given"),
+        (["--reference={reference}", "{good}", "{good}"], "is the same file as"),
+        (["--reference={reference}", "{good}", "{tmp}/./good.txt"], "is the same file as"),
+        (["--reference={reference},{reference}", "{good}"], "--reference names"),
+        (["--reference={reference},", "{good}"], "empty name"),
+        (["--reference={reference}", "{good}", "{tmp}/nothing"], "{tmp}/nothing"),
+        (["--reference={tmp}/nothing", "{good}"], "{tmp}/nothing"),
+        (["--reference={reference}", "{good}", "{short}"], "59 in {short}, 60 in {reference}"),
+        (["--reference={reference}", "--source={short}", "{good}"], "60 in {good}, 59 in {short}"),
+        (["--reference={reference}", "{empty}"], "{empty} is empty"),
+        (["--reference={reference}", "--names=a", "{good}", "{bad}"], "1 names for 2 translations"),
+        (["--reference={reference}", "--names=a,a", "{good}", "{bad}"], "a name of its own"),
+        (["--reference={reference}", "--protocol=multiblue", "{good}"], "Did you mean 'multi_bleu'"),
+        (["--reference={reference}", "--protocol=multi_bleu,detok", "{good}"], "command each"),
+        (["--reference={reference}", "--length_bins=1,x", "{good}"], "whole numbers"),
+        (["--reference={reference}", "--length_bins=9,3", "{good}"], "increasing lengths"),
+        (["--reference={reference}", "--length_unit=subwords", "{good}"], "give --source=FILE"),
+        (["--reference={reference}", "--source={source}", "--length_unit=subwords", "{good}"], "--subword_model=FILE"),
+        (["--reference={reference}", "--subword_model=x", "{good}"], "--length_unit=subwords only"),
+        (["--reference={reference}", "--html={tmp}/no/x.html", "{good}"], "Create it first"),
+        (["--reference={reference}", "--train_text={tmp}/none", "{good}"], "{tmp}/none"),
+        (["--reference={reference}", "--n_bootstrap=1", "{good}"], "at least 2"),
+        (["--reference={reference}", "--refs=x", "{good}"], "unknown flag --refs"),
+    ],
+)
+def test_command_errors(files, corpus, tmp_path, capsys, arguments, message):
+    names = {
+        **files,
+        "tmp": tmp_path,
+        "short": write(tmp_path, "short.txt", corpus[1][:-1]),
+        "empty": write(tmp_path, "empty.txt", []),
+    }
+    given = [argument.format(**names) for argument in arguments]
+    if message == "needs a value":
+        given, message = [*given, "--reference"], "--reference needs a value"
+    assert command.main(given) == 2
+    error = capsys.readouterr().err
+    assert message.format(**names) in error
+    assert error.startswith("error: ")
+    assert error.count("\n") == 1
+
+
+def test_text_without_differences(corpus):
+    _, reference, _ = corpus
+    same = compare.compare({"a": reference, "b": reference}, [reference], settings=small_settings())
+    text = compare_text.render(same)
+    assert "none: every sentence has the same chrF in all systems" in text
+    assert "+0.00" in text
+    unshown = compare.compare({"a": reference, "b": reference}, [reference], settings=small_settings(sentences=0))
+    assert compare_text.render(unshown).endswith("equal in 60")
+    assert "<p>None.</p>" not in compare_html.render(unshown)
+    assert "<p>None.</p>" in compare_html.render(same)

@@ -1,0 +1,352 @@
+"""Recipes: what their files may hold, that every one resolves, and that its figures are the papers'."""
+
+import pathlib
+
+import pytest
+
+from t2t_ext import registry
+from t2t_ext.bin import experiment
+from t2t_ext.errors import UserError
+from t2t_ext.evaluation import protocols
+from t2t_ext.experiments.plan import Options, plan
+from t2t_ext.experiments.recipes import RecipeBook
+
+BOOK = experiment.recipe_book()
+
+# The papers' tables, typed by hand from the papers.
+HE_TABLE_1_AND_2 = {
+    "table1_deen_baseline": 32.86, "table1_deen": 35.07, "table1_roen_baseline": 29.64, "table1_roen": 30.72,
+    "table1_esen_baseline": 38.57, "table1_esen": 40.50, "table2_enro_baseline_big": 32.70, "table2_enro_big": 34.43,
+    "table2_ende_baseline_base": 27.30, "table2_ende_baseline_big": 28.40, "table2_ende_base": 28.33,
+    "table2_ende_big": 29.01,
+}  # fmt: skip
+HE_TABLE_3 = {
+    "table3_full": 35.07, "table3_without_weight_sharing": 33.96, "table3_without_mixed_attention": 33.77,
+    "table3_without_source_target_embedding": 32.80, "table3_without_position_embedding": 18.46,
+}  # fmt: skip
+HE_TABLE_4 = {
+    "table4_10_layers": 34.32, "table4_14_layers": 35.07, "table4_18_layers": 35.31, "table4_22_layers": 35.05,
+    "table4_baseline_4_layers": 32.78, "table4_baseline_6_layers": 32.86, "table4_baseline_8_layers": 32.72,
+    "table4_baseline_10_layers": 32.67,
+}  # fmt: skip
+LIU = {
+    "table2_ende_transformer": 29.0, "table2_enfr_transformer": 41.1, "table2_deen_transformer": 34.7,
+    "table2_deen_transformer_iwslt": 34.7, "table2_ende_transformer_cross_view": 29.9,
+    "table2_enfr_transformer_cross_view": 42.6, "table2_deen_transformer_cross_view": 35.9,
+    "table2_ende_dynamic_conv": 29.3, "table2_enfr_dynamic_conv": 43.1, "table2_deen_dynamic_conv": 35.2,
+    "table2_ende_dynamic_conv_cross_view": 29.8, "table2_enfr_dynamic_conv_cross_view": 43.5,
+    "table2_deen_dynamic_conv_cross_view": 36.2,
+    "table3_transformer_baseline": 34.7, "table3_transformer_gpa": 35.2, "table3_transformer_fga": 35.0,
+    "table3_transformer_fma": 35.4, "table3_transformer_ama": 35.4, "table3_transformer_gca": 35.9,
+    "table3_dynamic_conv_baseline": 35.2, "table3_dynamic_conv_gpa": 35.5, "table3_dynamic_conv_fga": 35.5,
+    "table3_dynamic_conv_fma": 35.7, "table3_dynamic_conv_ama": 35.8, "table3_dynamic_conv_gca": 36.2,
+    "table4_baseline": 34.7, "table4_gca": 33.6, "table4_gca_soft": 34.0, "table4_gca_continued": 34.9,
+    "table4_full": 35.9, "longer_deen_transformer": 34.7, "longer_ende_transformer": 29.1,
+    "longer_enfr_transformer": 41.4,
+}  # fmt: skip
+ZHOU_TABLE_2 = {
+    "linear_01": 51.05, "linear_05": 50.71, "linear_10": 46.98, "tanh_01": 50.99, "tanh_05": 50.72, "tanh_10": 50.96,
+    "relu_01": 50.79, "relu_05": 50.57, "relu_10": 50.71, "gate": 50.51,
+}  # fmt: skip
+ZHOU_TABLE_3 = {  # MT02 to MT06, average of MT03 to MT06
+    "transformer": (48.12, 47.63, 48.32, 47.51, 45.31, 47.19),
+    "transformer_r2l": (47.81, 46.79, 47.01, 46.50, 44.13, 46.11),
+    "rerank": (49.18, 48.23, 48.91, 48.73, 46.51, 48.10),
+    "abd": (48.28, 49.47, 48.01, 48.19, 47.09, 48.19),
+    "ours": (50.99, 51.87, 51.50, 51.23, 49.83, 51.11),
+}
+ZHOU_TABLE_4 = {"transformer": 27.72, "transformer_r2l": 27.13, "rerank": 27.81, "abd": 28.22, "ours": 29.21}
+ZHOU_TABLE_5 = {"transformer": (35.28, 31.02), "transformer_r2l": (35.22, 30.57), "ours": (36.38, 32.06)}
+ZHOU_TABLE_6 = {  # millions of parameters, steps/s, sentences/s
+    "transformer": (207.8, 2.07, 19.97), "transformer_r2l": (207.8, 2.07, 19.81), "rerank": (415.6, 1.03, 6.51),
+    "abd": (333.8, 1.18, 7.20), "ours": (207.8, 1.26, 17.87),
+}  # fmt: skip
+ZHOU_TABLE_7 = {
+    "transformer": 47.17, "transformer_l2r_pseudo": 49.48, "transformer_both_pseudo": 49.99, "two_triples": 51.11,
+    "six_triples": 52.14,
+}  # fmt: skip
+AMPOMAH_TABLE_1 = {
+    "transformer": (28.37, 61.2, 3.66), "enc_dc": (29.26, 73.86, 3.0), "dec_dc": (28.86, 73.86, 3.08),
+    "full_dc": (29.11, 86.5, 2.53),
+}  # fmt: skip
+AMPOMAH_TABLE_2 = {  # Transformer, Enc-DC, Dec-DC, Full-DC
+    "vien": (29.03, 29.42, 29.20, 29.70), "envi": (30.58, 31.28, 31.24, 31.10), "esen": (39.80, 40.18, 39.96, 40.15),
+    "enes": (37.90, 38.59, 38.28, 38.10), "fren": (32.85, 33.35, 33.15, 33.42), "enfr": (33.15, 33.94, 33.43, 33.60),
+    "roen": (26.66, 27.15, 26.81, 27.14), "enro": (20.91, 21.20, 21.22, 21.27),
+}  # fmt: skip
+AMPOMAH_TABLE_5 = {
+    "1_6": 29.26, "1_1": 29.04, "1_2": 28.98, "1_3": 28.93, "1_4": 29.04, "1_5": 28.94, "5_6": 28.47, "4_6": 28.57,
+    "3_6": 28.78,
+}  # fmt: skip
+
+
+def published():
+    """Returns recipe -> figures of all tables."""
+    figures = {f"he2018_{row}": {"test": value} for row, value in (HE_TABLE_1_AND_2 | HE_TABLE_4).items()}
+    figures |= {f"he2018_{row}": {"test": value, "parameters": 19.07e6} for row, value in HE_TABLE_3.items()}
+    figures["he2018_section54_context_gate"] = {"test": 33.02, "parameters": 19.08e6}
+    figures |= {f"liu2020_{row}": {"test": value} for row, value in LIU.items()}
+    figures |= {f"zhou2019_table2_{row}": {"dev": value} for row, value in ZHOU_TABLE_2.items()}
+    for row, values in ZHOU_TABLE_3.items():
+        names = ("dev", "mt03", "mt04", "mt05", "mt06", "average")
+        figures[f"zhou2019_table3_{row}"] = dict(zip(names, values, strict=True))
+    figures |= {f"zhou2019_table4_{row}": {"test": value} for row, value in ZHOU_TABLE_4.items()}
+    figures |= {f"zhou2019_table5_{row}": {"dev": dev, "test": test} for row, (dev, test) in ZHOU_TABLE_5.items()}
+    for row, (millions, steps, sentences) in ZHOU_TABLE_6.items():
+        figures[f"zhou2019_table6_{row}"] = {
+            "parameters": millions * 1e6, "train_steps_per_second": steps, "sentences_per_second": sentences,
+        }  # fmt: skip
+    figures |= {f"zhou2019_table7_{row}": {"average": value} for row, value in ZHOU_TABLE_7.items()}
+    for row, (bleu, millions, steps) in AMPOMAH_TABLE_1.items():
+        figures[f"ampomah2021_table1_{row}"] = {
+            "test": bleu, "parameters": millions * 1e6, "train_steps_per_second": steps,
+        }  # fmt: skip
+    for pair, values in AMPOMAH_TABLE_2.items():
+        for row, value in zip(("transformer", "enc_dc", "dec_dc", "full_dc"), values, strict=True):
+            figures[f"ampomah2021_table2_{pair}_{row}"] = {"test": value}
+    figures |= {f"ampomah2021_table5_layers_{row}": {"test": value} for row, value in AMPOMAH_TABLE_5.items()}
+    return figures
+
+
+def runnable():
+    return [name for name in BOOK.names() if not BOOK.missing(BOOK.recipe(name))]
+
+
+def test_every_row_of_the_papers_is_there_with_its_figures():
+    expected = published()
+    rows = [name for name in BOOK.names() if BOOK.recipe(name).paper != "t2t_ext"]
+    assert sorted(rows) == sorted(expected)
+    for name, figures in expected.items():
+        assert dict(BOOK.recipe(name).published) == pytest.approx(figures), name
+
+
+@pytest.mark.parametrize("name", BOOK.names())
+def test_every_recipe_resolves(name):
+    recipe = BOOK.recipe(name)
+    BOOK.missing(recipe)  # a name that is neither registered nor coming is an error
+    assert name == recipe.name
+    assert recipe.scoring in protocols.PROTOCOLS
+    problem = registry.problem(recipe.problem, **recipe.problem_options)
+    assert recipe.scoring == problem.scoring
+    for split in recipe.splits:
+        assert split in problem.splits
+
+
+@pytest.mark.parametrize("name", runnable())
+def test_commands_of_every_recipe_that_runs_are_accepted(name, tmp_path):
+    recipe = BOOK.recipe(name)
+    stages = plan(recipe, BOOK, Options(work_dir=tmp_path))
+    experiment.check_commands(stages)
+    assert stages[0].kind == "data"
+    assert len([stage for stage in stages if stage.kind == "score"]) == recipe.seeds * len(recipe.splits)
+    assert not any(tmp_path.iterdir())
+
+
+def test_the_papers_baselines_run():
+    assert set(runnable()) >= {
+        "he2018_table1_deen_baseline", "he2018_table2_enro_baseline_big", "he2018_table4_baseline_10_layers",
+        "liu2020_table2_ende_transformer", "liu2020_longer_deen_transformer", "zhou2019_table3_transformer_r2l",
+        "zhou2019_table5_transformer", "ampomah2021_table1_transformer", "ampomah2021_table2_enro_transformer",
+        "cldr_ende_transformer_tiny",
+    }  # fmt: skip
+
+
+def test_what_is_not_here_is_said_to_be_missing():
+    assert BOOK.missing(BOOK.recipe("he2018_table1_deen_baseline")) == []
+    gated = BOOK.recipe("zhou2019_table4_rerank")
+    assert BOOK.missing(gated) == ["t2t_ext-rerank is not in this version"]
+
+
+def test_what_is_registered_is_not_called_coming():
+    assert not BOOK.coming["models"] & set(registry.model_names())
+    assert not BOOK.coming["hparams_sets"] & set(registry.hparams_names())
+    assert not BOOK.coming["problems"] & set(registry.problem_names())
+
+
+def test_published_settings_of_some_rows():
+    deen = BOOK.recipe("liu2020_table2_deen_transformer")
+    assert (deen.seeds, deen.average) == (5, 10)
+    assert deen.decode == {"beam_size": 5, "alpha": 1.0, "length_penalty": "len_power"}
+    r2l = BOOK.recipe("zhou2019_table5_transformer_r2l")
+    assert r2l.hparams == {"gradient_accumulation_steps": 3, "target_direction": "r2l"}
+    assert r2l.average == 20
+    he = BOOK.recipe("he2018_table1_roen_baseline")
+    assert he.decode == {"beam_size": 6, "alpha": 1.1}
+    assert (he.scoring, BOOK.recipe("he2018_table1_deen_baseline").scoring) == ("multi_bleu", "multi_bleu_uc")
+    assert BOOK.recipe("ampomah2021_table1_transformer").scoring == "mteval_v13a"
+
+
+# Files that somebody wrote wrongly.
+
+GOOD = {
+    "paper": '"p"', "table": '"T"', "row": '"R"', "problem": '"translate_ende_cldr"', "model": '"transformer"',
+    "hparams_set": '"transformer_tiny"', "train": "{ train_steps = 10 }", "checkpoint": '"latest"',
+    "scoring": '"sacrebleu"',
+}  # fmt: skip
+
+
+def book(tmp_path, more="", **changes):
+    rows = "\n".join(f"{key} = {value}" for key, value in (GOOD | changes).items() if value is not None)
+    paper = '[papers.p]\nshort = "P"\ncitation = "P 2020"\n'
+    (tmp_path / "mine.toml").write_text(f"{paper}[mine]\n{rows}\n{more}")
+    return RecipeBook([tmp_path])
+
+
+def test_a_recipe_of_ones_own(tmp_path):
+    found = book(tmp_path, more='[other]\nextends = "mine"\nhparams = { batch_size = 7 }\nnotes = ["b"]\nrow = "Q"')
+    assert found.names() == ["mine", "other"]
+    other = found.recipe("other")
+    assert (other.row, other.hparams, other.model, found.missing(other)) == ("Q", {"batch_size": 7}, "transformer", [])
+
+
+@pytest.mark.parametrize(
+    ("changes", "more", "message"),
+    [
+        ({"hparams_sett": '"x"'}, "", r"unknown key 'hparams_sett'\. Did you mean 'hparams_set'"),
+        ({"model": '"transfomer"'}, "", r"model = 'transfomer' is unknown\. Did you mean 'transformer'"),
+        ({"hparams_set": '"transformer_tinny"'}, "", r"is unknown\. Did you mean 'transformer_tiny'"),
+        ({"paper": '"q"'}, "", r"paper = 'q' is not among"),
+        ({"train": "{ }"}, "", "train must be given"),
+        ({"train": "{ eval_steps = 3 }"}, "", "train needs train_steps"),
+        ({"row": "3"}, "", "row = 3 must be a string"),
+        ({"splits": '"test"'}, "", "splits = 'test' must be a list of strings"),
+        ({"seeds": "true"}, "", "seeds = True must be a whole number"),
+        ({"checkpoint": '"averaged"'}, "", "does not go with average = 0"),
+        ({"checkpoint": '"newest"'}, "", "must be one of averaged, best, latest"),
+        ({"published": "{ tset = 3.0 }"}, "", r"published\.tset is neither .* Did you mean 'test'"),
+        ({"published": '{ test = "3" }'}, "", "must be a number"),
+        ({"published": "{ average = 3 }"}, "", "needs several test sets"),
+        ({"extends": '"mini"'}, "", r"extends = 'mini', which is not there\. Did you mean 'mine'"),
+        ({"extends": '"mine"'}, "", "extends itself: mine -> mine"),
+        ({"model": None}, "", "model must be given"),
+        ({"average": "30", "checkpoint": '"averaged"'}, "", "average = 30 needs train.keep_checkpoint_max"),
+        ({}, "[coming]\nmodells = []", r"unknown key 'modells'\. Did you mean 'models'"),
+        ({}, "[papers.x]\nshort = 'x'", "needs citation"),
+        ({}, '[mine', "cannot be read as TOML"),
+    ],
+)  # fmt: skip
+def test_mistakes_in_a_recipe(tmp_path, changes, more, message):
+    def read():
+        found = book(tmp_path, more, **changes)
+        found.missing(found.recipe("mine"))
+
+    with pytest.raises(UserError, match=message):
+        read()
+
+
+def test_rows_of_the_same_runs_have_the_same_settings(tmp_path):
+    found = book(tmp_path, '[other]\nextends = "mine"\nrow = "Q"\nsame_runs_as = "mine"\nhparams = { batch_size = 3 }')
+    with pytest.raises(UserError, match="same_runs_as = 'mine', but hparams differs"):
+        found.recipe("other")
+
+
+def test_no_recipes_and_the_same_name_twice(tmp_path):
+    with pytest.raises(UserError, match="There is no recipe"):
+        RecipeBook([tmp_path])
+    book(tmp_path)
+    (tmp_path / "second.toml").write_text("[mine]\n")
+    with pytest.raises(UserError, match=r"'mine' is already defined in .*mine\.toml"):
+        RecipeBook([tmp_path])
+
+
+# The plan.
+
+
+def options(**changes):
+    return Options(work_dir=pathlib.Path("W"), **changes)
+
+
+def test_dry_run(capsys):
+    flags = ["--recipe=cldr_ende_transformer_tiny", "--work_dir=W", "--dry_run"]
+    assert experiment.main(flags) == 0
+    golden = pathlib.Path(__file__).parent.parent / "golden" / "experiment_dry_run.txt"
+    assert capsys.readouterr().out == golden.read_text()
+
+
+def test_a_warm_start_trains_what_it_starts_from_first():
+    stages = plan(BOOK.recipe("liu2020_longer_deen_transformer"), BOOK, options(seeds=(3,)))
+    assert [(stage.kind, stage.output.as_posix()) for stage in stages[:3]] == [
+        ("data", "W/data/translate_deen_iwslt14_liu2020"),
+        ("train", "W/liu2020_table2_deen_transformer/seed3/run"),
+        ("train", "W/liu2020_longer_deen_transformer/seed3/run"),
+    ]
+    assert stages[2].flags["warm_start_from"] == "W/liu2020_table2_deen_transformer/seed3/run"
+
+
+def test_rows_that_show_the_same_runs_share_them():
+    one, other = (
+        plan(BOOK.recipe(name), BOOK, options())
+        for name in ("he2018_table1_deen_baseline", "he2018_table4_baseline_6_layers")
+    )
+    assert [stage.key for stage in one] == [stage.key for stage in other]
+    assert [stage.output for stage in one] == [stage.output for stage in other]
+
+
+def test_both_directions_share_their_data():
+    one, other = (
+        plan(BOOK.recipe(f"ampomah2021_table2_{pair}_transformer"), BOOK, options())[0] for pair in ("roen", "enro")
+    )
+    assert (one.key, one.output) == (other.key, other.output)
+
+
+def test_other_settings_are_said_and_make_other_keys():
+    recipe = BOOK.recipe("cldr_ende_transformer_tiny")
+    keys = {}
+    for name, changed in {
+        "none": options(),
+        "scale": options(scale=0.5),
+        "hparams": options(hparams={"batch_size": "99"}),
+        "decode": options(decode={"beam_size": "1"}),
+        "datagen": options(datagen={"vocab_size": "500"}),
+        "hardware": options(train={"distribution": "mirrored"}, tmp_dir="elsewhere"),
+    }.items():
+        stages = plan(recipe, BOOK, changed)
+        keys[name] = [stage.key for stage in stages[:4]]
+        assert bool(changed.changes()) == (name not in ("none", "hardware"))
+    assert keys["hardware"] == keys["none"]
+    same = {name: [a == b for a, b in zip(key, keys["none"], strict=True)] for name, key in keys.items()}
+    assert same["scale"] == same["hparams"] == [True, False, False, False]
+    assert same["decode"] == [True, True, True, False]
+    assert same["datagen"] == [False, False, False, False]
+
+
+def test_scale_concerns_all_numbers_of_steps():
+    train = plan(BOOK.recipe("he2018_table1_deen_baseline"), BOOK, options(scale=0.01))[1].flags
+    assert (train["train_steps"], train["local_eval_frequency"], train["eval_early_stopping_steps"]) == (1000, 10, 200)
+    assert train["hparams"] == "learning_rate_warmup_steps=40"
+    with pytest.raises(UserError, match="must be more than 0"):
+        plan(BOOK.recipe("he2018_table1_deen_baseline"), BOOK, options(scale=0.0))
+
+
+# The command.
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ([], "--recipe=NAME says"),
+        (["--recipe=he2018_table1_deen_basline"], "Did you mean 'he2018_table1_deen_baseline'"),
+        (["--recipe=zhou2019_table4_rerank"], "t2t_ext-rerank is not in this version"),
+        (["--recipe=cldr_ende_transformer_tiny"], "--work_dir=DIR says"),
+        (["--recipe=cldr_ende_transformer_tiny", "--work_dir=W", "--hparams=batchsize=3"], "Did you mean 'batch_size'"),
+        (["--recipe=cldr_ende_transformer_tiny", "--work_dir=W", "--train=train_step=3"], "'--train_step|--train_step"),
+        (["--recipe=cldr_ende_transformer_tiny", "--work_dir=W", "--train=train_steps=3"], "with --train_steps"),
+        (["--recipe=cldr_ende_transformer_tiny", "--work_dir=W", "--decode_hparams=beam=3"], "beam"),
+        (["--recipe=cldr_ende_transformer_tiny", "--work_dir=W", "--redo=trian"], "Did you mean 'train'"),
+        (["--recipe=cldr_ende_transformer_tiny", "--work_dir=W", "--stage=train", "--until=train"], "exclude"),
+        (["--list", "--recipe=he2020*"], "no recipe has such a name"),
+        (["--list", "--recipes_dir=nowhere"], "there is no such directory"),
+    ],
+)
+def test_mistakes_on_the_command_line(flags, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match=message):
+        experiment.run(flags)
+    assert not any(tmp_path.iterdir())
+
+
+def test_list(capsys):
+    assert experiment.main(["--list", "--recipe=he2018_table1*"]) == 0
+    out = capsys.readouterr().out
+    assert "Table 1: De-En, Transformer (small)  test 32.86" in out
+    assert "6 recipes" in out

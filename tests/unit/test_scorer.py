@@ -1,0 +1,34 @@
+"""In which form translations and references meet, by protocol and by what the data are."""
+
+import dataclasses
+
+import pytest
+
+from t2t_ext.data import text_container
+from t2t_ext.data.text_encoder import SubwordEncoder
+from t2t_ext.data.text_steps import TextSteps
+from t2t_ext.evaluation.scorer import Scorer
+
+
+@dataclasses.dataclass(frozen=True)
+class Written:
+    text: str
+    prepared: str
+
+
+@pytest.mark.parametrize("protocol", ["sacrebleu", "multi_bleu"])
+@pytest.mark.parametrize(
+    ("step", "raw"),
+    [
+        ("moses_tokenize", "That's the small house, isn't it?"),
+        ("tokenized", "That &apos;s the small house , isn &apos;t it ?"),
+    ],
+)
+def test_a_perfect_translation_has_100_bleu_whatever_the_data_are(tiny_encoder, step, raw, protocol):
+    steps = TextSteps((step,), "en")
+    encoder = SubwordEncoder.make(steps, text_container.read(tiny_encoder.model_bytes, "test")[1])
+    (prepared,) = encoder.prepare([raw])
+    (text,) = encoder.restore([prepared])
+    assert (text, prepared) == ("That's the small house, isn't it?", "That &apos;s the small house , isn &apos;t it ?")
+    (score, *_) = Scorer([protocol], [[raw]], encoder, language="en").scores([Written(text, prepared)])
+    assert score.value == pytest.approx(100.0)
