@@ -206,6 +206,10 @@ class _Parser(html.parser.HTMLParser):
         if data.lower().startswith("entity"):
             self.handle_decl(f"<!{data}")
 
+    def handle_pi(self, data: str) -> None:
+        """Takes what looks like an instruction within a segment for the text that it is."""
+        self.handle_data(f"<?{data}>")
+
     def unknown_decl(self, data: str) -> None:
         """Takes a CDATA section for the text that it is."""
         if data.startswith("CDATA["):

@@ -205,6 +205,11 @@ def test_a_segment_of_many_megabytes_is_read_in_linear_time(tmp_path):
     assert segment.text == text.strip()
 
 
+def test_what_looks_like_an_instruction_is_text_within_a_segment(tmp_path):
+    path = file(tmp_path / "x.sgm", "<?xml version='1.0'?><doc docid=a><seg id=1>so <?php echo 1> ends</seg></doc>")
+    assert [segment.text for segment in read_segments(path)] == ["so <?php echo 1> ends"]
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
