@@ -127,6 +127,11 @@ def add_data_generation_flags(parser: FlagParser) -> None:
         metavar='"A=1,B=x"',
     )
     add_flag(group, "num_processes", 0, "Processes that encode; 0 = one a core.", kind=at_least(0), metavar="N")
+    _add_own_text_flags(parser)
+
+
+def _add_own_text_flags(parser: FlagParser) -> None:
+    """Adds the flags of ``translate_parallel_text``."""
     group = parser.group(
         "Your own text (--problem=translate_parallel_text)",
         "Lines of text, or SGML or XML with segments; without *_target, tab-separated files or TMX. Plain or "

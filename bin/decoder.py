@@ -38,35 +38,7 @@ def build_parser() -> FlagParser:
     """Returns the command's flags."""
     parser = FlagParser("t2t_ext-decoder", "Translates with a trained run.", examples=_EXAMPLES)
     add_run_flags(parser)
-    group = parser.group("Input (one of these)")
-    add_flag(group, "decode_from_file", "", "Lines to translate; - is standard input.", metavar="FILE")
-    add_flag(group, "split", "", "Translate dev or a test set of the run's data and score it.", metavar="NAME")
-    add_flag(group, "score_file", "", "Lines 'source TAB target' to score instead of translating.", metavar="FILE")
-    add_flag(
-        group,
-        "prefix_file",
-        "",
-        "How translations begin: a line for each line of the input, an empty one for none; a blank at its end says "
-        "that the last word is complete.",
-        metavar="FILE",
-    )
-    add_flag(
-        group,
-        "constraints_file",
-        "",
-        "Phrases that translations must hold: a line for each line of the input, phrases separated by tabs, an empty "
-        "line for none.",
-        metavar="FILE",
-    )
-    add_flag(
-        group,
-        "source_tag",
-        "",
-        "Tag of --train_tags that every line begins with, in place of one that it has; where not given, lines without "
-        "any get --default_tag of the data.",
-        metavar="<TAG>",
-    )
-    add_flag(group, "decode_interactive", False, "Translate what is typed; q or Ctrl-D leaves.")
+    _add_input_flags(parser)
     group = parser.group("Output")
     add_flag(
         group,
@@ -96,6 +68,38 @@ def build_parser() -> FlagParser:
     add_decode_flags(parser)
     add_thread_flags(parser, many_batches=True)
     return parser
+
+
+def _add_input_flags(parser: FlagParser) -> None:
+    group = parser.group("Input (one of these)")
+    add_flag(group, "decode_from_file", "", "Lines to translate; - is standard input.", metavar="FILE")
+    add_flag(group, "split", "", "Translate dev or a test set of the run's data and score it.", metavar="NAME")
+    add_flag(group, "score_file", "", "Lines 'source TAB target' to score instead of translating.", metavar="FILE")
+    add_flag(
+        group,
+        "prefix_file",
+        "",
+        "How translations begin: a line for each line of the input, an empty one for none; a blank at its end says "
+        "that the last word is complete.",
+        metavar="FILE",
+    )
+    add_flag(
+        group,
+        "constraints_file",
+        "",
+        "Phrases that translations must hold: a line for each line of the input, phrases separated by tabs, an empty "
+        "line for none.",
+        metavar="FILE",
+    )
+    add_flag(
+        group,
+        "source_tag",
+        "",
+        "Tag of --train_tags that every line begins with, in place of one that it has; where not given, lines without "
+        "any get --default_tag of the data.",
+        metavar="<TAG>",
+    )
+    add_flag(group, "decode_interactive", False, "Translate what is typed; q or Ctrl-D leaves.")
 
 
 def _add_score_flags(parser: FlagParser) -> None:

@@ -8,6 +8,7 @@ import pytest
 from t2t_ext.bin import datagen
 from t2t_ext.data import download
 from t2t_ext.errors import UserError
+from t2t_ext.problems import INDEX
 
 DE_EN_SETS = ("TED.dev2010", "TEDX.dev2012", "TED.tst2010", "TED.tst2011", "TED.tst2012")
 RO_ES_SETS = ("TED.dev2010", "TED.tst2010", "TED.tst2011", "TED.tst2012", "TED.tst2014")
@@ -48,14 +49,15 @@ def texts(tmp_path, name):
     return (tmp_path / "data" / name).read_text(encoding="utf-8").split("\n")[:-1]
 
 
-def test_german_english_out_of_the_archive(run, tmp_path):
+@pytest.mark.parametrize("problem", ["translate_deen_iwslt14", "translate_deen_iwslt14_liu2020"])
+def test_german_english_out_of_the_archive(run, tmp_path, problem):
     files = corpus_files.wit3("de-en", DE_EN_SETS, prefix="de-en/")
     (tmp_path / "raw/de-en.tgz").write_bytes(corpus_files.tar(files))
-    status, manifest, output, error = run("translate_deen_iwslt14")
+    status, manifest, output, error = run(problem)
     assert (status, error.count("Traceback")) == (0, 0)
     assert counts(manifest) == {"train": 81, "dev": 3, "test": 30}  # 2 titles, 2 descriptions, 80 sentences; 84 // 23
     assert "published" in output
-    assert texts(tmp_path, "translate_deen_iwslt14-test.targets.txt")[0] == corpus_files.sentence("en", 500)
+    assert texts(tmp_path, f"{problem}-test.targets.txt")[0] == corpus_files.sentence("en", 500)
     assert manifest["problem_options"] == {}
     assert [file["name"] for file in manifest["inputs"]["train"]] == ["train.tags.de-en.de", "train.tags.de-en.en"]
 
@@ -106,7 +108,9 @@ def test_text_that_is_tokenised_already(run, tmp_path):
     [
         ("translate_roen_iwslt14", "ro-en", "IWSLT14", RO_ES_SETS, (24, 6)),
         ("translate_roen_iwslt14_he2018_rev", "ro-en", "IWSLT14", RO_ES_SETS, (24, 6)),
+        ("translate_esen_iwslt14", "es-en", "IWSLT14", RO_ES_SETS, (24, 6)),
         ("translate_esen_iwslt14_ampomah2021", "es-en", "IWSLT14", RO_ES_SETS, (24, 6)),
+        ("translate_esen_iwslt14_he2018", "es-en", "IWSLT14", RO_ES_SETS, (24, 6)),
         ("translate_enfr_iwslt15", "en-fr", "IWSLT15", ("TED.tst2013", "TED.tst2014", "TED.tst2015"), (6, 12)),
     ],
 )  # fmt: skip
@@ -140,16 +144,17 @@ def test_sides_of_an_evaluation_set_may_stand_under_either_direction(run, tmp_pa
     assert (status, counts(manifest)["test"]) == (0, 12)
 
 
-def test_stanfords_files(run, tmp_path):
+@pytest.mark.parametrize("problem", ["translate_envi_iwslt15", "translate_envi_iwslt15_ampomah2021"])
+def test_stanfords_files(run, tmp_path, problem):
     for stem, count in (("train", 50), ("tst2012", 4), ("tst2013", 5)):
         corpus_files.write(
             tmp_path / "raw",
             {f"{stem}.{language}": corpus_files.lines_of(language, count) for language in ("en", "vi")},
         )
-    status, manifest, _, _ = run("translate_envi_iwslt15")
+    status, manifest, _, _ = run(problem)
     assert (status, counts(manifest)) == (0, {"train": 50, "dev": 4, "test": 5})
     (tmp_path / "raw/tst2013.vi").unlink()
-    status, _, _, error = run("translate_envi_iwslt15_ampomah2021")
+    status, _, _, error = run(problem, "--overwrite")
     assert status == 2
     assert "https://nlp.stanford.edu/projects/nmt/data/iwslt15.en-vi/tst2013.vi" in error
     assert "train.en, train.vi, tst2012.en, tst2012.vi, tst2013.en, tst2013.vi" in error
@@ -174,6 +179,16 @@ def test_what_is_missing_is_listed(run, tmp_path, problem, expected):
     for words in expected:
         assert words in error
     assert not (tmp_path / "data").exists() or not list((tmp_path / "data").glob("translate*"))
+
+
+@pytest.mark.parametrize("problem", [name for name in INDEX if "iwslt" in name or "nist" in name])
+def test_every_problem_lists_what_is_missing(run, tmp_path, problem):
+    status, manifest, _, error = run(problem)
+    assert (status, manifest) == (2, None)
+    assert error.startswith("error: ")
+    assert error.count("\n") == 1
+    for words in (problem, str(tmp_path / "raw"), "http"):
+        assert words in error
 
 
 def test_chinese_english_of_the_consortium(run, tmp_path):
