@@ -27,6 +27,8 @@ COMMANDS = {
     "prepare": "prepare",
     "translate-all": "translate_all",
     "experiment": "experiment",
+    "pseudo-references": "pseudo_references",
+    "rerank": "rerank",
 }
 
 setuptools.setup(

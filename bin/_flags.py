@@ -332,6 +332,10 @@ def registry_text() -> str:
         if kind == "problem":
             lines.extend(f"  {words}" for words in registry.problem_families().values())
             lines.append(f"  any translation problem the other way round: NAME{registry.REVERSED_SUFFIX}")
+            lines.append(
+                f"  any translation problem with pseudo references (t2t_ext-pseudo-references): "
+                f"NAME{registry.SYNCHRONOUS_SUFFIX}, NAME{registry.REVERSED_SUFFIX}{registry.SYNCHRONOUS_SUFFIX}"
+            )
         lines.append("")
     return "\n".join(lines).rstrip()
 

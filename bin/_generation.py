@@ -1,12 +1,14 @@
 """From the flags of data generation to ``generate``, for the commands that generate data."""
 
 import argparse
+import pathlib
 from typing import Any
 
 from t2t_ext import registry
 from t2t_ext.bin._flag_groups import problem_options
 from t2t_ext.data.generate import generate
-from t2t_ext.data.manifest import Manifest
+from t2t_ext.data.manifest import Manifest, manifest_path
+from t2t_ext.data.pseudo_references import command
 
 _TEXT = ("source_steps", "target_steps", "subwords", "num_merges", "vocab_threshold", "bpe_codes", "bpe_vocab")
 _SETTINGS = (*_TEXT, "num_shards", "vocab_size", "vocab_sample_size", "max_tokens", "max_length_ratio", "cleaning")
@@ -26,8 +28,9 @@ def generate_from_flags(args: argparse.Namespace, problem_name: str, *, seed: in
     options = problem_options(args)
     if "dev_lines" in args.given:
         options["dev_lines"] = args.dev_lines
-    return generate(
-        registry.problem(problem_name, **options),
+    problem = registry.problem(problem_name, **options)
+    manifest = generate(
+        problem,
         args.data_dir,
         args.tmp_dir,
         seed=seed,
@@ -39,6 +42,15 @@ def generate_from_flags(args: argparse.Namespace, problem_name: str, *, seed: in
         overwrite=getattr(args, "overwrite", False),
         **generation_settings(args),
     )
+    sidecar = manifest_path(pathlib.Path(args.data_dir).expanduser(), problem.name)
+    if problem.with_pseudo_references and not sidecar.exists():
+        print(
+            f"These are the data of {problem.data_name}. What {problem.name} has beside them is made by two runs that "
+            f"were trained on {problem.data_name}, the second with --hparams=target_direction=r2l: "
+            f"{command(problem.data_name, args.data_dir)}",
+            flush=True,
+        )
+    return manifest
 
 
 def generation_settings(args: argparse.Namespace) -> dict[str, Any]:

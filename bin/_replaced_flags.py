@@ -219,6 +219,7 @@ _BY_COMMAND: Mapping[str, Mapping[str, str]] = {
     "t2t_ext-prepare": {"registry_help": _REGISTRY_HELP},
     "t2t_ext-translate-all": _TRANSLATE_ALL,
     "t2t_ext-experiment": {"registry_help": _REGISTRY_HELP},
+    "t2t_ext-rerank": {"registry_help": _REGISTRY_HELP},
 }
 
 

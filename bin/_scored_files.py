@@ -1,9 +1,16 @@
-"""Translations, references and source as commands that score read them: plain lines, or NIST's and WMT's SGML."""
+"""Translations, references and source as commands that score read them: plain lines, or NIST's and WMT's SGML.
+
+Translations may also be n-best lists (``.jsonl``, of which the first of each line counts) and folders of
+t2t_ext-translate-all (of which the last checkpoint's count).
+"""
 
 import dataclasses
+import json
 import os
+import pathlib
 import re
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from t2t_ext.bin import _text_lines
 from t2t_ext.data import compression, markup
@@ -24,12 +31,14 @@ class Text:
       system: The system's id in an SGML file, "" for none and for plain files.
       lines: The segments.
       keys: Document and segment id of each, None for a plain file.
+      directions: The direction that won each, ``l2r`` or ``r2l``, of a model that writes both ways; else None.
     """
 
     name: str
     system: str
     lines: Sequence[str]
     keys: Sequence[_Key] | None = None
+    directions: Sequence[str] | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,13 +56,16 @@ class ScoredFiles:
     source: Text | None
 
 
-def read(translations: Sequence[str], references: Sequence[str], source: str = "") -> ScoredFiles:
+def read(
+    translations: Sequence[str], references: Sequence[str], source: str = "", *, tokenized: bool = False
+) -> ScoredFiles:
     """Reads files and puts their segments in the same order: the source's, or the first SGML reference's.
 
     Args:
       translations: Files, or ``-`` for standard input.
       references: Files.
       source: A file, or "".
+      tokenized: Whether the words that a model wrote are wanted, where a list or folder has both these and the text.
 
     Returns:
       The texts.
@@ -64,7 +76,7 @@ def read(translations: Sequence[str], references: Sequence[str], source: str = "
     _check_names(references, "--reference")
     sources = _read_file(source, "srcset")[:1] if source else []
     sets = [text for path in references for text in _read_file(path, "refset")]
-    systems = [text for path in translations for text in _read_file(path, "tstset")]
+    systems = read_translations(translations, tokenized=tokenized)
     every = [*sources, *sets, *systems]
     order = next((text for text in every if text.keys is not None), None)
     if order is not None:
@@ -72,6 +84,59 @@ def read(translations: Sequence[str], references: Sequence[str], source: str = "
     _check_lengths(every)
     split = len(sources), len(sources) + len(sets)
     return ScoredFiles(every[split[1] :], every[split[0] : split[1]], every[0] if sources else None)
+
+
+def read_translations(paths: Sequence[str], *, tokenized: bool = False) -> list[Text]:
+    """Reads translations in any of the forms that ``read`` takes, one text for each system.
+
+    Raises:
+      UserError: A file is missing, empty or damaged.
+    """
+    systems = []
+    for path in paths:
+        if os.path.isdir(path):
+            systems.append(_read_folder(pathlib.Path(path), tokenized))
+        elif path.endswith(".jsonl"):
+            systems.append(_read_nbest(path, tokenized))
+        else:
+            systems += _read_file(path, "tstset")
+    return systems
+
+
+def _read_nbest(path: str, tokenized: bool) -> Text:
+    """Reads the best of each line of an n-best list as t2t_ext-decoder and t2t_ext-rerank write it."""
+    best: list[Mapping[str, Any]] = []
+    for number, line in enumerate(_text_lines.read(path).lines, start=1):
+        try:
+            hypothesis = json.loads(line)["hypotheses"][0]
+            best.append({"text": hypothesis["text"], **hypothesis})
+        except (ValueError, LookupError, TypeError) as error:
+            raise UserError(
+                f"{path}, line {number} is no line of an n-best list ({type(error).__name__}: {error}). Files that end "
+                "in .jsonl are those of --nbest_file; give translations another ending."
+            ) from error
+    texts = [each.get("prepared", each["text"]) if tokenized else each["text"] for each in best]
+    directions = [each.get("direction", "") for each in best]
+    both = any(directions) and all(direction in ("l2r", "r2l") for direction in directions)
+    lines = [_text_lines.one_line(text) for text in texts]
+    return _not_empty(Text(path, "", lines, directions=directions if both else None))
+
+
+def _read_folder(folder: pathlib.Path, tokenized: bool) -> Text:
+    """Reads the translations of the last checkpoint in a folder of t2t_ext-translate-all."""
+    from t2t_ext.experiments.score_table import RECORDS_NAME, ScoreTable
+
+    if not (folder / RECORDS_NAME).exists():
+        raise UserError(f"{folder} is no folder of t2t_ext-translate-all: it has no {RECORDS_NAME}. Give a file.")
+    records = ScoreTable(folder).records
+    if not records:
+        raise UserError(f"{folder} holds no translations yet. Run t2t_ext-translate-all first.")
+    path = folder / records[-1].translations
+    prepared = path.with_suffix(".prepared.txt")
+    won = path.with_suffix(".directions.txt")
+    lines = _text_lines.read(str(prepared if tokenized and prepared.exists() else path)).lines
+    directions = _text_lines.read(str(won)).lines if won.exists() else None
+    return _not_empty(Text(str(folder), "", lines, directions=directions))
 
 
 def _check_names(paths: Sequence[str], flag: str) -> None:

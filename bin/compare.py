@@ -18,6 +18,7 @@ _EXAMPLES = """\
   t2t_ext-compare --reference=ref.txt base.txt big.txt
   t2t_ext-compare --reference=ref0.txt,ref1.txt --source=src.txt --names=base,big base.txt big.txt --html=report.html
   t2t_ext-compare --reference=ref.tok --protocol=multi_bleu,ter --train_text=train.tok --json=out.json a.tok b.tok
+  t2t_ext-compare --output_dir=RUN --split=test --names=l2r,both RUN/translations/test.beam4.alpha0.6 rerank.jsonl
 """
 
 
@@ -30,9 +31,17 @@ def build_parser() -> FlagParser:
     )
     parser.take_arguments(
         "translations",
-        "Translations of the same text, one segment a line; the first one is the baseline. One alone is analysed.",
+        "Translations of the same text, one segment a line, n-best lists (.jsonl) or folders of t2t_ext-translate-all; "
+        "the first one is the baseline. One alone is analysed.",
         metavar="FILE",
     )
+    _add_input_flags(parser)
+    _add_score_flags(parser)
+    _add_report_flags(parser)
+    return parser
+
+
+def _add_input_flags(parser: FlagParser) -> None:
     group = parser.group("Input")
     add_flag(
         group,
@@ -40,9 +49,24 @@ def build_parser() -> FlagParser:
         "",
         "The reference, line by line, or SGML; several files are several references of each line.",
         metavar="FILE[,FILE]",
-        required=True,
     )
     add_flag(group, "source", "", "The source, for lengths and for the sentences shown.", metavar="FILE")
+    add_flag(
+        group,
+        "output_dir",
+        "",
+        "A run of whose data --split gives references and source, in place of their files.",
+        metavar="RUN",
+    )
+    add_flag(group, "split", "", "The split of --output_dir's data that was translated.", metavar="NAME")
+    add_flag(group, "data_dir", "", "Its data, where they have moved since training.", metavar="DIR")
+    add_flag(
+        group,
+        "t2t_usr_dir",
+        "",
+        "The folder of the run's own modules, where it has moved since training.",
+        metavar="DIR",
+    )
     add_flag(group, "names", "", "Names of the systems; by default the files' names.", metavar="A[,B]")
     add_flag(
         group,
@@ -51,6 +75,9 @@ def build_parser() -> FlagParser:
         "Target side of the training data, for word frequencies; by default the references.",
         metavar="FILE",
     )
+
+
+def _add_score_flags(parser: FlagParser) -> None:
     group = parser.group("Scores")
     add_flag(
         group,
@@ -79,8 +106,13 @@ def build_parser() -> FlagParser:
         kind=at_least(1),
         metavar="N",
     )
-    _add_report_flags(parser)
-    return parser
+    add_flag(
+        group,
+        "test_pairs",
+        "all",
+        "Which systems are tested against each other: all, or each against the baseline.",
+        choices=("all", "baseline"),
+    )
 
 
 def _add_report_flags(parser: FlagParser) -> None:
@@ -93,6 +125,15 @@ def _add_report_flags(parser: FlagParser) -> None:
     group = parser.group("Output")
     add_flag(group, "json", "", "Writes everything as JSON.", metavar="FILE")
     add_flag(group, "html", "", "Writes one HTML page with figures that opens without a network.", metavar="FILE")
+    add_flag(
+        group,
+        "sheet",
+        "",
+        "Writes a CSV for people who count what is translated twice or not at all, systems hidden; whose translations "
+        "are whose is in FILE.key.csv.",
+        metavar="FILE",
+    )
+    add_flag(group, "sheet_sentences", 100, "How many sentences it has.", kind=at_least(1), metavar="N")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -112,20 +153,26 @@ def _main(argv: Sequence[str] | None) -> None:
         length_bins=_bins(flags.length_bins),
         length_unit=flags.length_unit,
         sentences=flags.sentences,
+        all_pairs=flags.test_pairs == "all",
     )
-    protocols.check_names(settings.protocols)
+    chosen = protocols.check_names(settings.protocols)
     length_analysis.bin_labels(settings.length_bins)
-    for path in filter(None, (flags.json, flags.html)):
+    for path in filter(None, (flags.json, flags.html, flags.sheet)):
         _text_lines.check_output(path)
     _check_files(flags.translations)
-    files = _scored_files.read(flags.translations, flags.reference.split(","), flags.source)
+    files = _read(flags, tokenized=any(protocol.tokenized for protocol in chosen))
     systems = dict(zip(_names(files, flags.names), (each.lines for each in files.translations), strict=True))
+    if flags.sheet:
+        _write_sheet(flags, systems, files)
     comparison = compare.compare(
         systems,
         [each.lines for each in files.references],
         source=files.source and files.source.lines,
         source_lengths=_source_lengths(flags, files.source),
         train_text=_train_text(flags.train_text),
+        directions={
+            name: text.directions for name, text in zip(systems, files.translations, strict=True) if text.directions
+        },
         settings=settings,
         report=_progress,
     )
@@ -138,6 +185,56 @@ def _main(argv: Sequence[str] | None) -> None:
 
         _progress("figures")
         _write(flags.html, compare_html.render(comparison))
+
+
+def _read(flags: Any, *, tokenized: bool) -> _scored_files.ScoredFiles:
+    """Reads translations, references and source: files, or a split of a run's data."""
+    if bool(flags.output_dir) != bool(flags.split):
+        raise UserError(
+            "--output_dir=RUN and --split=NAME go together: the split of the run's data that was translated."
+        )
+    if bool(flags.reference) == bool(flags.split):
+        problem = "exclude each other" if flags.split else "are both missing"
+        raise UserError(
+            f"--reference and --split {problem}. Give the references' files, or a run and a split of its data."
+        )
+    if flags.data_dir and not flags.split:
+        raise UserError("--data_dir goes with --split.")
+    if not flags.split:
+        return _scored_files.read(flags.translations, flags.reference.split(","), flags.source, tokenized=tokenized)
+    if flags.source:
+        raise UserError("--source goes with --reference: --split gives the source, too.")
+    from t2t_ext.bin._run_text import RunText
+    from t2t_ext.evaluation.scorer import references_of
+    from t2t_ext.persistence.run_directory import RunDirectory
+
+    directory = RunDirectory.open(flags.output_dir)
+    sources, references = RunText(directory, flags).split(flags.split)
+    references = references_of(references, directory.text_encoders()[1], tokenized=tokenized)
+    translations = _scored_files.read_translations(flags.translations, tokenized=tokenized)
+    for text in translations:
+        if len(text.lines) != len(sources):
+            raise UserError(
+                f"Unequal numbers of lines: {len(sources)} in {flags.split} of {flags.output_dir}'s data, "
+                f"{len(text.lines)} in {text.name}. Give translations of that split."
+            )
+    name = f"{flags.split} of {flags.output_dir}"
+    return _scored_files.ScoredFiles(
+        translations, [_scored_files.Text(name, "", each) for each in references], _scored_files.Text(name, "", sources)
+    )
+
+
+def _write_sheet(flags: Any, systems: Any, files: _scored_files.ScoredFiles) -> None:
+    """Writes the sheet for people and its key."""
+    from t2t_ext.evaluation.annotation_sheet import make_sheet
+
+    if files.source is None:
+        raise UserError("--sheet shows the source to whoever counts its words: give --source=FILE.")
+    sheet, key = make_sheet(
+        systems, [each.lines for each in files.references], files.source.lines, flags.sheet_sentences
+    )
+    _write(flags.sheet, sheet)
+    _write(f"{flags.sheet}.key.csv", key)
 
 
 def _check_files(paths: Sequence[str]) -> None:

@@ -1,12 +1,11 @@
 """t2t_ext-decoder: translates files, a split of the data, or what is typed, with a trained run."""
 
 import argparse
-import contextlib
-import functools
+import itertools
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from t2t_ext.bin import _text_lines
@@ -18,8 +17,17 @@ from t2t_ext.bin._flag_groups import (
     alignment_settings,
     ensemble_weights,
 )
-from t2t_ext.bin._flags import FlagParser, add_flag, at_least, run_main, start_tensorflow
+from t2t_ext.bin._flags import FlagParser, add_flag, run_main, start_tensorflow
+from t2t_ext.bin._run_text import (
+    RunText,
+    add_score_flags,
+    check_scoring,
+    read_references,
+    report_cut_lines,
+    shown_progress,
+)
 from t2t_ext.bin._text_lines import STANDARD, one_line
+from t2t_ext.decoding.directions import check_directions, direction_shares, directions_of, shown_shares
 from t2t_ext.errors import UserError
 
 _MODES = ("decode_from_file", "split", "score_file", "decode_interactive")
@@ -64,7 +72,7 @@ def build_parser() -> FlagParser:
         metavar="FILE",
     )
     add_alignment_flags(parser)
-    _add_score_flags(parser)
+    add_score_flags(parser)
     add_decode_flags(parser)
     add_thread_flags(parser, many_batches=True)
     return parser
@@ -74,7 +82,14 @@ def _add_input_flags(parser: FlagParser) -> None:
     group = parser.group("Input (one of these)")
     add_flag(group, "decode_from_file", "", "Lines to translate; - is standard input.", metavar="FILE")
     add_flag(group, "split", "", "Translate dev or a test set of the run's data and score it.", metavar="NAME")
-    add_flag(group, "score_file", "", "Lines 'source TAB target' to score instead of translating.", metavar="FILE")
+    add_flag(
+        group,
+        "score_file",
+        "",
+        "Lines 'source TAB target' to score instead of translating; of a model that writes in both directions 'source "
+        "TAB target TAB partner', the partner being what the other direction writes, in text order.",
+        metavar="FILE",
+    )
     add_flag(
         group,
         "prefix_file",
@@ -102,35 +117,6 @@ def _add_input_flags(parser: FlagParser) -> None:
     add_flag(group, "decode_interactive", False, "Translate what is typed; q or Ctrl-D leaves.")
 
 
-def _add_score_flags(parser: FlagParser) -> None:
-    group = parser.group("Scores")
-    add_flag(
-        group,
-        "decode_reference",
-        "",
-        "References of --decode_from_file, as people read them: scores are printed.",
-        metavar="FILE[,FILE]",
-    )
-    add_flag(
-        group,
-        "scoring",
-        "",
-        "Protocols that score, such as multi_bleu,chrf; where not given, the problem's own, chrf and ter. Those for "
-        "tokenised text score what the model wrote, the others what --decode_to_file gets.",
-        metavar="NAME[,NAME]",
-    )
-    add_flag(
-        group,
-        "n_bootstrap",
-        0,
-        "Bootstrap samples for 95% confidence intervals of the scores, 1000 is usual; 0 = none.",
-        kind=at_least(0),
-        metavar="N",
-    )
-    add_flag(group, "tokenize", "", "BLEU's tokenizer; where not given, that of the target language.", metavar="NAME")
-    add_flag(group, "data_dir", "", "Data of --split, where they have moved since training.", metavar="DIR")
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command and returns its exit status."""
     return run_main(lambda: _main(argv))
@@ -146,15 +132,15 @@ def _main(argv: Sequence[str] | None) -> None:
     elif mode == "score_file":
         _score_pairs(run, flags.score_file, flags.decode_to_file or STANDARD)
     elif mode == "split":
-        sources, references = run.split(flags.split)
-        sources = run.tagged(sources)
+        sources, references = run.text.split(flags.split)
+        sources = run.text.tagged(sources)
         guides = _guides(flags, "split", sources)
         _translate(run, sources, references, flags.decode_to_file, guides)
     else:
         source = _text_lines.read(flags.decode_from_file)
-        references = _references(flags.decode_reference, source)
+        references = read_references(flags.decode_reference, source)
         output = flags.decode_to_file or run.default_output(flags.decode_from_file)
-        _translate(run, run.tagged(source.lines), references, output, _guides(flags, source.name, source.lines))
+        _translate(run, run.text.tagged(source.lines), references, output, _guides(flags, source.name, source.lines))
 
 
 def _mode(flags: argparse.Namespace) -> str:
@@ -177,7 +163,7 @@ def _mode(flags: argparse.Namespace) -> str:
     for name, modes_of_flag in allowed.items():
         if getattr(flags, name) and mode not in modes_of_flag:
             raise UserError(f"--{name} goes with {' or '.join(f'--{each}' for each in modes_of_flag)}, not --{mode}.")
-    _check_scoring(flags)
+    check_scoring(flags)
     _check_files(flags)
     if flags.alignment_file == STANDARD:
         raise UserError("--alignment_file=-: standard output is for translations and scores; give the name of a file.")
@@ -185,27 +171,6 @@ def _mode(flags: argparse.Namespace) -> str:
         if name in flags.given and not flags.alignment_file:
             raise UserError(f"--{name} says how alignments are read; where to write them is --alignment_file=FILE.")
     return mode
-
-
-def _check_scoring(flags: argparse.Namespace) -> None:
-    """Checks the names of protocols and tokenizers before hours of work go into what they would score."""
-    if flags.scoring:
-        from t2t_ext.evaluation import protocols
-
-        for name in _scoring(flags.scoring):
-            protocols.protocol(name)
-    if flags.n_bootstrap == 1:
-        raise UserError("--n_bootstrap=1: an interval needs more samples; 1000 is usual, 0 is for none.")
-    if flags.tokenize:
-        from t2t_ext.evaluation import scores
-
-        if flags.scoring:
-            raise UserError("--tokenize chooses the tokenizer of sacrebleu's BLEU, --scoring protocols; give one.")
-        scores.check_tokenizer(flags.tokenize)
-
-
-def _scoring(names: str) -> list[str]:
-    return [name.strip() for name in names.split(",") if name.strip()]
 
 
 def _check_files(flags: argparse.Namespace) -> None:
@@ -241,6 +206,9 @@ class _Run:
         self._weights = ensemble_weights(flags, len(self._chosen))
         self._alignment = alignment_settings(flags)
         self._directory = self._chosen[0].run
+        self.directions = directions_of(self._directory.hparams())
+        check_directions(self.decode_hparams, self.directions)
+        self.text = RunText(self._directory, flags)
 
     def translator(self) -> Any:
         """Returns the Translator of the run or of the ensemble."""
@@ -256,46 +224,8 @@ class _Run:
             alignment=AlignmentConfig(**self._alignment),
         )
         if self.alignment_file:
-            translator.check_alignment()
+            translator.check_alignment(with_partners=bool(self._flags.score_file))
         return translator
-
-    def split(self, split: str) -> tuple[list[str], list[list[str]]]:
-        """Returns the sources and the sets of references of a split of the run's data."""
-        from t2t_ext.data.generated import GeneratedData
-
-        config = self._directory.config
-        try:
-            data = GeneratedData.open(self._problem(), self._flags.data_dir or config.data_dir)
-        except UserError as error:
-            if self._flags.data_dir:
-                raise
-            raise UserError(f"{error} If the data have moved, give --data_dir=DIR.") from error
-        if data.digest() != config.data_digest:
-            _text_lines.warn(f"the data in {data.data_dir} are not those that the run was trained on")
-        return data.texts(split)
-
-    def tagged(self, lines: list[str]) -> list[str]:
-        """Returns lines with the tag of the corpus that they are to be translated as, where the data have tags.
-
-        Raises:
-          UserError: The data have no such tag as ``--source_tag``.
-        """
-        from t2t_ext.data import corpora
-
-        tags, default_tag = self._tags
-        return corpora.tagged(lines, tags, tag=self._flags.source_tag, default_tag=default_tag)
-
-    @functools.cached_property
-    def _tags(self) -> tuple[Sequence[str], str]:
-        """The tags that sources may begin with, and the one of text that has none."""
-        try:
-            problem = self._problem()
-        except UserError as error:
-            if self._flags.source_tag:
-                raise
-            _text_lines.warn(f"the run's problem cannot be made, so no line gets a tag: {error}")
-            return (), ""
-        return problem.tags, problem.default_tag
 
     def default_output(self, source: str) -> str:
         """Returns the name of the output file, made as T2T makes it."""
@@ -311,26 +241,6 @@ class _Run:
         path = f"{source}.{settings}.decodes"
         _text_lines.check_output(path)
         return path
-
-    def scores(self, hypotheses: list[Any], references: list[list[str]], encoder: Any) -> Iterator[str]:
-        """Yields lines that report scores of the best hypotheses, each when it is known; warns of odd texts."""
-        from t2t_ext.evaluation import protocols, scores
-        from t2t_ext.evaluation.scorer import Scorer
-
-        flags, problem = self._flags, self._problem()
-        if flags.tokenize:
-            texts = [hypothesis.text for hypothesis in hypotheses]
-            yield str(scores.corpus_bleu(texts, references, tokenize=flags.tokenize, n_bootstrap=flags.n_bootstrap))
-            return
-        own = getattr(problem, "scoring", protocols.DEFAULT)
-        names = _scoring(flags.scoring) or list(dict.fromkeys((own, "chrf", "ter")))
-        language = getattr(problem, "target_language", "")
-        for name in names:
-            scorer = Scorer([name], references, encoder, language=language, n_bootstrap=flags.n_bootstrap)
-            found = scorer.scores(hypotheses)
-            for doubt in scorer.doubts:
-                _text_lines.warn(doubt)
-            yield from map(str, found)
 
     def output_line(self, hypotheses: Sequence[Any]) -> str:
         """Returns the line of the output file for the hypotheses of a line, as the decode hparams say."""
@@ -349,26 +259,6 @@ class _Run:
         """Yields the lines of the alignment file: those of the hypotheses that the output file has."""
         for lines in alignments:
             yield from lines[: self._written]
-
-    def _problem(self) -> Any:
-        from t2t_ext import registry
-
-        self._directory.load_user_code()
-        return registry.problem(self._directory.config.problem, **self._directory.config.problem_options)
-
-
-def _references(paths: str, source: _text_lines.TextLines) -> list[list[str]]:
-    """Reads ``--decode_reference``; as many lines as the source in each file."""
-    references = [_text_lines.read(path) for path in paths.split(",")] if paths else []
-    for reference in references:
-        if len(reference.lines) != len(source.lines):
-            raise UserError(
-                f"Unequal numbers of lines: {len(source.lines)} in {source.name}, {len(reference.lines)} in "
-                f"{reference.name}. The reference must have one line for each line of the input."
-            )
-    if references and not source.lines:
-        raise UserError(f"{source.name} is empty: there is nothing to score.")
-    return [reference.lines for reference in references]
 
 
 def _parallel(path: str, source: str, lines: list[str], what: str) -> list[str] | None:
@@ -397,10 +287,10 @@ def _translate(run: _Run, lines: list[str], references: list[list[str]], output:
     """Translates lines, writes the translations where asked, and prints scores where there are references."""
     translator = run.translator()
     started = time.monotonic()
-    with _progress("Translating", len(lines), "lines") as update:
+    with shown_progress("Translating", len(lines), "lines") as update:
         results = translator.translate(lines, update, **guides)
     seconds = time.monotonic() - started
-    _report_cut_lines(translator)
+    report_cut_lines(translator)
     if translator.unmet_prefix_line_numbers:
         unmet = _text_lines.count_lines(translator.unmet_prefix_line_numbers)
         _text_lines.warn(
@@ -411,22 +301,28 @@ def _translate(run: _Run, lines: list[str], references: list[list[str]], output:
         _text_lines.warn(f"--constraints_file: not all phrases are in the translation, up to the length limit: {unmet}")
     alignments: list[list[str]] = [[]] * len(lines)
     if run.alignment_file:
-        with _progress("Aligning", len(lines), "lines") as update:
+        with shown_progress("Aligning", len(lines), "lines") as update:
             alignments = translator.align_hypotheses(lines, results, update)
         _text_lines.write(run.alignment_file, run.alignment_lines(alignments))
     if run.nbest_file:
-        _text_lines.write(run.nbest_file, map(_json_line, range(1, len(lines) + 1), lines, results, alignments))
+        with_direction = itertools.repeat(translator.two_sided)
+        numbers = range(1, len(lines) + 1)
+        _text_lines.write(run.nbest_file, map(_json_line, numbers, lines, results, alignments, with_direction))
     if output:
         _text_lines.write(output, map(run.output_line, results))
     where = f" -> {output}" if output not in ("", STANDARD) else ""
     rate = len(lines) / max(seconds, 1e-3)
     print(f"Translated {len(lines):,} lines in {seconds:.1f} s ({rate:,.1f} lines/s){where}", file=sys.stderr)
+    if translator.two_sided:
+        print(shown_shares(direction_shares(hypotheses[0] for hypotheses in results)), file=sys.stderr)
     if references:
-        for line in run.scores([hypotheses[0] for hypotheses in results], references, translator.target_encoder):
-            print(line, file=sys.stderr if output == STANDARD else sys.stdout, flush=True)
+        for score in run.text.scores([hypotheses[0] for hypotheses in results], references, translator.target_encoder):
+            print(score, file=sys.stderr if output == STANDARD else sys.stdout, flush=True)
 
 
-def _json_line(number: int, source: str, hypotheses: Sequence[Any], alignments: Sequence[str]) -> str:
+def _json_line(
+    number: int, source: str, hypotheses: Sequence[Any], alignments: Sequence[str], with_direction: bool
+) -> str:
     """Returns the hypotheses of a line as JSON, with their alignments where there are any."""
     record = {
         "line": number,
@@ -439,6 +335,7 @@ def _json_line(number: int, source: str, hypotheses: Sequence[Any], alignments: 
                 "length": hypothesis.length,
                 "score": hypothesis.score,
                 "finished": hypothesis.finished,
+                **({"direction": hypothesis.direction} if with_direction else {}),
             }
             for hypothesis in hypotheses
         ],
@@ -453,62 +350,59 @@ def _json_line(number: int, source: str, hypotheses: Sequence[Any], alignments: 
 
 def _score_pairs(run: _Run, path: str, output: str) -> None:
     """Writes ``log-probability TAB tokens TAB penalised score`` for each pair of lines."""
-    source = _text_lines.read(path)
-    pairs = []
-    for number, line in enumerate(source.lines, start=1):
-        columns = line.split("\t")
-        if len(columns) != 2:
-            raise UserError(
-                f"{source.name}, line {number}: {len(columns)} tab-separated columns where 'source TAB target' are 2."
-            )
-        pairs.append((columns[0], columns[1]))
-    tagged = run.tagged([source for source, _ in pairs])
-    pairs = [(source, target) for source, (_, target) in zip(tagged, pairs, strict=True)]
+    sources, targets, sides = _pairs_file(path, run.directions)
+    pairs = list(zip(run.text.tagged(sources), targets, strict=True))
     translator = run.translator()
-    with _progress("Scoring", len(pairs), "pairs") as update:
-        results = translator.score(pairs, update)
-    _report_cut_lines(translator)
+    with shown_progress("Scoring", len(pairs), "pairs") as update:
+        results = translator.score(pairs, update, **sides)
+    report_cut_lines(translator)
     if run.alignment_file:
-        with _progress("Aligning", len(pairs), "pairs") as update:
-            alignments = translator.align(pairs, update)
+        with shown_progress("Aligning", len(pairs), "pairs") as update:
+            alignments = translator.align(pairs, update, **sides)
         _text_lines.write(run.alignment_file, alignments)
     _text_lines.write(output, (f"{row.log_prob:.6f}\t{row.length}\t{row.score:.6f}" for row in results))
+
+
+def _pairs_file(path: str, directions: int) -> tuple[list[str], list[str], dict[str, list[str]]]:
+    """Reads ``--score_file`` for models of so many directions.
+
+    Returns:
+      Sources, translations, and what else ``Translator.score`` needs: partners, and in which direction each translation
+      is written.
+    """
+    source = _text_lines.read(path)
+    rows = [line.split("\t") for line in source.lines]
+    allowed, wanted = {2}, "'source TAB target' are 2"
+    if directions == 2:
+        allowed = {3, 4}
+        wanted = (
+            "'source TAB target TAB partner' are 3 (and l2r or r2l may follow): this model writes in both directions "
+            "at once, and each looks at the other, so that a score needs what the other direction writes beside the "
+            "target: its partner, in text order"
+        )
+    for number, row in enumerate(rows, start=1):
+        if len(row) not in allowed:
+            raise UserError(f"{source.name}, line {number}: {len(row)} tab-separated columns where {wanted}.")
+        if len(row) == 4 and row[3] not in ("l2r", "r2l"):
+            raise UserError(
+                f"{source.name}, line {number}: {row[3]!r} is no direction in which a target is written: l2r or r2l."
+            )
+    sides = {}
+    if directions == 2:
+        sides = {"partners": [row[2] for row in rows], "directions": [[*row, "l2r"][3] for row in rows]}
+    return [row[0] for row in rows], [row[1] for row in rows], sides
 
 
 def _interactive(run: _Run) -> None:
     """Translates lines as they come: the best, or all that ``return_beams`` or ``num_hypotheses`` ask for."""
     translator = run.translator()
     for line in _text_lines.typed_lines():
-        (hypotheses,) = translator.translate(run.tagged([line]))
-        _report_cut_lines(translator)
+        (hypotheses,) = translator.translate(run.text.tagged([line]))
+        report_cut_lines(translator)
         if len(hypotheses) == 1 and not run.decode_hparams.write_beam_scores:
             _text_lines.write(STANDARD, [one_line(hypotheses[0].text)])
         else:
             _text_lines.write(STANDARD, (f"{each.score:.4f}\t{one_line(each.text)}" for each in hypotheses))
-
-
-def _report_cut_lines(translator: Any) -> None:
-    if translator.truncated_lines:
-        limit = translator.decode_hparams.max_input_length
-        _text_lines.warn(
-            f"cut at max_input_length={limit} subwords: {_text_lines.count_lines(translator.truncated_line_numbers)}"
-        )
-
-
-@contextlib.contextmanager
-def _progress(description: str, total: int, unit: str) -> Iterator[Callable[[int, int], None]]:
-    """Shows progress on standard error; yields what the Translator calls with (done, total)."""
-    from t2t_ext.data.progress import progress
-
-    done = 0
-    with progress(description, total, unit) as advance:
-
-        def update(now: int, total: int) -> None:
-            nonlocal done
-            advance(now - done)
-            done = now
-
-        yield update
 
 
 if __name__ == "__main__":

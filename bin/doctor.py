@@ -4,7 +4,7 @@ import argparse
 import contextlib
 import pathlib
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from t2t_ext.bin import _flag_groups
@@ -77,12 +77,32 @@ def run(argv: Sequence[str] | None = None) -> None:
         diagnosis = doctor.examine()
     for line in doctor_report.lines(diagnosis):
         print(line.encode("utf-8", "backslashreplace").decode())
+    for line in _pseudo_reference_lines(asked_for, args.data_dir):
+        print(line)
     if report:
         written = doctor_page.write_report(diagnosis, report)
         print(f"\nwritten: {', '.join(map(str, written))}")
     found = list(doctor_report.faults(diagnosis))
     if found:
         raise UserError(f"The data of {problem.base_name} cannot be used: {'; '.join(found)}.")
+
+
+def _pseudo_reference_lines(problem: Any, data_dir: str) -> Iterator[str]:
+    """Yields lines about the pseudo references of ``NAME_synchronous``, where data are given."""
+    if not problem.with_pseudo_references:
+        return
+    from t2t_ext.data import pseudo_references
+    from t2t_ext.data.generated import GeneratedData
+
+    yield ""
+    yield "Pseudo references"
+    if not data_dir:
+        yield "--data_dir=DIR says where they are."
+        return
+    try:
+        yield from pseudo_references.table(GeneratedData.open(problem, data_dir).pseudo.manifest)
+    except UserError as error:
+        yield str(error)  # the corpus can be looked at all the same
 
 
 def _encoders(args: argparse.Namespace, problem: Any) -> tuple[Any, Any, str] | None:
@@ -95,7 +115,7 @@ def _encoders(args: argparse.Namespace, problem: Any) -> tuple[Any, Any, str] | 
     if reused:
         return reused.source, reused.target, args.subword_model or args.vocab_from
     if args.data_dir and manifest_path(pathlib.Path(args.data_dir).expanduser(), problem.base_name).exists():
-        data = GeneratedData.open(problem, args.data_dir)
+        data = GeneratedData.open(problem.base(), args.data_dir)  # the doctor looks at the base problem
         return *data.text_encoders(), f"that of the data in {args.data_dir}"
     return None
 

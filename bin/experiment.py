@@ -11,12 +11,13 @@ from typing import Any
 from t2t_ext.bin._flags import FlagParser, add_flag, at_least, run_main
 from t2t_ext.errors import UserError, suggest
 
-_REDO = ("data", "train", "average", "score")
+_REDO = ("data", "pseudo", "train", "average", "score", "compare")
 _EXAMPLES = """\
   t2t_ext-experiment --list
   t2t_ext-experiment --recipe=cldr_ende_transformer_tiny --seeds=2 --work_dir=W       # needs no data; some minutes
   t2t_ext-experiment --recipe=he2018_table1_deen_baseline --work_dir=W --tmp_dir=RAW --dry_run
   t2t_ext-experiment --recipe=he2018_table1_deen_baseline --work_dir=W --tmp_dir=RAW --until=data
+  t2t_ext-experiment --recipe=synchronous_pipeline --problem=translate_deen_multi30k --size=tiny --work_dir=W
 """
 
 
@@ -34,6 +35,8 @@ def build_parser() -> FlagParser:
     add_flag(
         group, "tmp_dir", "", "Where raw files are, or are downloaded to; where not given, WORK_DIR/tmp.", metavar="DIR"
     )
+    add_flag(group, "problem", "", "In place of the recipe's problem, with its own way of scoring.", metavar="NAME")
+    add_flag(group, "size", "", "Of a recipe whose models come in sizes: tiny, small, base or big.", metavar="SIZE")
     add_flag(group, "seeds", 0, "How many seeds; 0 = as many as the paper.", kind=at_least(0), metavar="N")
     add_flag(group, "first_seed", 1, "The first seed, to spread seeds over machines.", kind=at_least(1), metavar="N")
     add_flag(
@@ -63,6 +66,13 @@ def build_parser() -> FlagParser:
     add_flag(group, "problem_options", "", "Further options of the problem.", metavar='"A=1,B=x"')
     add_flag(group, "decode_hparams", "", "Further decode hparams.", metavar='"A=1,B=x"')
     add_flag(
+        group,
+        "beams",
+        "",
+        "Score with each of these beams in place of the recipe's: a table, and a curve for each system.",
+        metavar="N[,N]",
+    )
+    add_flag(
         parser.group("Information"), "list", False, "List the recipes (--recipe='he2018*': some) with their figures."
     )
     return parser
@@ -80,13 +90,15 @@ def run(argv: Sequence[str] | None = None) -> int:
       UserError: A flag or a recipe is wrong, something is missing, or a stage failed.
     """
     flags = build_parser().parse_args(argv)
-    book = recipe_book(flags.recipes_dir)
+    book = recipe_book(flags.recipes_dir, flags.size)
     if flags.list:
         print(list_text(book, flags.recipe))
         return 0
     if not flags.recipe:
         raise UserError("--recipe=NAME says which result to make; --list shows all recipes.")
     recipe = book.recipe(flags.recipe)
+    if flags.size and not recipe.size:
+        raise UserError(f"--size={flags.size}: the models of {recipe.name} have one size. Leave it out.")
     missing = book.missing(recipe)
     if missing:
         raise UserError(
@@ -104,8 +116,8 @@ def run(argv: Sequence[str] | None = None) -> int:
     return _carry_out(flags, recipe, book, stages, options)
 
 
-def recipe_book(own_folder: str = "") -> Any:
-    """Returns the book of the garden's recipes and of the user's own folder."""
+def recipe_book(own_folder: str = "", size: str = "") -> Any:
+    """Returns the book of the garden's recipes and of the user's own folder, in another size where one is given."""
     from t2t_ext.experiments.recipes import RecipeBook
 
     folders = [pathlib.Path(importlib.import_module("t2t_ext.recipes").__file__).parent]
@@ -113,7 +125,7 @@ def recipe_book(own_folder: str = "") -> Any:
         if not pathlib.Path(own_folder).is_dir():
             raise UserError(f"--recipes_dir={own_folder}: there is no such directory. Give the folder of your *.toml.")
         folders.append(pathlib.Path(own_folder))
-    return RecipeBook(folders)
+    return RecipeBook(folders, size)
 
 
 def check_commands(stages: Sequence[Any]) -> None:
@@ -130,7 +142,7 @@ def check_commands(stages: Sequence[Any]) -> None:
         module = importlib.import_module(f"t2t_ext.bin.{stage.command.replace('-', '_')}")
         try:
             parsed = module.build_parser().parse_args(stage.arguments)
-            if stage.kind in ("data", "train"):
+            if stage.kind in ("data", "train", "pseudo"):
                 from t2t_ext.bin._flag_groups import problem_options
 
                 registry.problem(parsed.problem, **problem_options(parsed))
@@ -140,8 +152,9 @@ def check_commands(stages: Sequence[Any]) -> None:
                 from t2t_ext.training.config import TrainingSettings
 
                 TrainingSettings(**train_config(parsed, ()).given_settings())
-            if stage.kind == "score":
+            if stage.kind in ("score", "pseudo"):
                 resolve_decode_hparams(parsed.decode_hparams)
+            if stage.kind == "score":
                 protocols.protocol(parsed.scoring)
         except UserError as error:
             raise UserError(f"The command of '{stage.title}' is wrong: {error} ({stage.command_line})") from error
@@ -205,6 +218,7 @@ def _options(flags: argparse.Namespace, recipe: Any) -> Any:
     count = flags.seeds or recipe.seeds
     return Options(
         work_dir=work_dir,
+        problem=flags.problem,
         tmp_dir=flags.tmp_dir,
         seeds=tuple(range(flags.first_seed, flags.first_seed + count)),
         scale=flags.scale,
@@ -214,8 +228,19 @@ def _options(flags: argparse.Namespace, recipe: Any) -> Any:
         datagen=parsed["datagen"],
         problem_options=parsed["problem_options"],
         decode=parsed["decode_hparams"],
+        beams=_beams(flags.beams),
         t2t_usr_dir=flags.t2t_usr_dir,
     )
+
+
+def _beams(text: str) -> tuple[int, ...]:
+    try:
+        beams = tuple(int(beam) for beam in text.split(",")) if text else ()
+    except ValueError:
+        beams = (0,)
+    if any(beam < 1 for beam in beams):
+        raise UserError(f"--beams={text}: give whole numbers from 1 on, as --beams=2,4,8.")
+    return tuple(dict.fromkeys(beams))
 
 
 def _assignments(flag: str, text: str) -> Mapping[str, str]:
@@ -247,25 +272,25 @@ def _carry_out(flags: argparse.Namespace, recipe: Any, book: Any, stages: Sequen
         return interrupted.exit_status
     if flags.stage not in ("", "report") or flags.until not in ("", "report"):
         return 0
-    figures = report.collect(recipe, stages, recipe.same_runs_as or recipe.name, options)
+    figures = report.collect(recipe, stages)
     if not figures:
         raise UserError("There is nothing to report yet: no translation has been scored. Leave out --stage=report.")
-    print(report.write_report(recipe, book.paper(recipe), figures, stages, options), end="")
+    beside = {name: report.collect(book.recipe(name), stages) for name in recipe.beside}
+    print(report.write_report(recipe, book.paper(recipe), figures, stages, options, beside), end="")
     return 0
 
 
 def _run_stages(stages: Sequence[Any], wanted: Sequence[Any], redo: Sequence[str]) -> None:
-    from t2t_ext.experiments.stages import run_stage
+    from t2t_ext.experiments.stages import is_redone, run_stage
 
-    trained_now: set[int] = set()
+    ran: set[pathlib.Path] = set()
     for number, stage in enumerate(stages, start=1):
         if stage not in wanted:
             continue
         # Averages and scores of a run that was trained just now cannot be those that are there.
-        again = stage.kind in ("average", "score") and stage.seed in trained_now
-        ran = run_stage(stage, f"{number}/{len(stages)}", _say, redo=stage.kind in redo, again=again)
-        if ran and stage.kind == "train":
-            trained_now.add(stage.seed)
+        again = stage.kind in ("average", "score", "compare") and any(need.marker in ran for need in stage.needs)
+        if run_stage(stage, f"{number}/{len(stages)}", _say, redo=is_redone(stage, redo), again=again):
+            ran |= set() if stage.kind == "data" else {stage.marker}
 
 
 def _redo(flags: argparse.Namespace, stages: Sequence[Any]) -> list[str]:
@@ -274,13 +299,20 @@ def _redo(flags: argparse.Namespace, stages: Sequence[Any]) -> list[str]:
     Raises:
       UserError: There is no such kind, or data or runs were made with other settings and are not among them.
     """
-    from t2t_ext.experiments.stages import check_unchanged
+    from t2t_ext.experiments.stages import check_unchanged, is_redone
 
     redo = [name.strip() for name in flags.redo.split(",") if name.strip()]
     for name in redo:
         if name not in _REDO:
             raise UserError(
                 f"--redo={flags.redo}: {name!r} is no stage.{suggest(name, _REDO)} It is {', '.join(_REDO)}."
+            )
+    for name in redo:
+        of_others = sorted({stage.owner for stage in stages if stage.kind == name and stage.owner})
+        if of_others and not any(is_redone(stage, [name]) for stage in stages):
+            raise UserError(
+                f"--redo={name}: this recipe has none of its own; it takes what belongs to {' and '.join(of_others)}. "
+                f"Make that anew by t2t_ext-experiment --recipe={of_others[0]} --redo={name}."
             )
     check_unchanged(stages, redo)
     return redo
@@ -292,21 +324,24 @@ def _wanted(flags: argparse.Namespace, stages: Sequence[Any]) -> list[Any]:
     Raises:
       UserError: Both are given, or what comes before ``--stage`` is not done.
     """
-    from t2t_ext.experiments.plan import KINDS
+    from t2t_ext.experiments.plan import KINDS, requirements
     from t2t_ext.experiments.stages import state_of
 
     if flags.stage and flags.until:
         raise UserError("--stage and --until exclude each other: give one of them.")
     if not flags.stage:
         last = KINDS.index(flags.until or "report")
-        return [stage for stage in stages if KINDS.index(stage.kind) <= last]
-    for stage in stages:
-        if KINDS.index(stage.kind) < KINDS.index(flags.stage) and state_of(stage).word != "done":
+        # What these need may be of a later kind: pseudo references are made by runs.
+        needed = requirements([stage for stage in stages if KINDS.index(stage.kind) <= last])
+        return [stage for stage in stages if stage in needed]
+    chosen = [stage for stage in stages if stage.kind == flags.stage]
+    for stage in requirements(chosen or stages):
+        if stage not in chosen and state_of(stage).word != "done":
             raise UserError(
                 f"--stage={flags.stage}: '{stage.title}' comes before it and is not done. Leave out --stage, or run "
                 "that one first."
             )
-    return [stage for stage in stages if stage.kind == flags.stage]
+    return chosen
 
 
 def _shown(value: float) -> str:

@@ -57,6 +57,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _main(flags: argparse.Namespace) -> None:
+    from t2t_ext.decoding.directions import check_directions, directions_of
     from t2t_ext.hyperparameters import resolve_decode_hparams
     from t2t_ext.persistence import checkpoints
     from t2t_ext.persistence.chosen_runs import choose_runs
@@ -64,6 +65,7 @@ def _main(flags: argparse.Namespace) -> None:
 
     decode_hparams = resolve_decode_hparams(flags.decode_hparams)
     chosen = choose_runs(flags.output_dir, flags.checkpoint_path or None, warn=warn)
+    check_directions(decode_hparams, directions_of(chosen[0].run.hparams()))
     weights, alignment = ensemble_weights(flags, len(chosen)), alignment_settings(flags)
     if not flags.export_dir and len({each.run.path for each in chosen}) > 1:
         raise UserError("Several runs are exported together: say where to, --export_dir=EXPORT.")

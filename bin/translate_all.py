@@ -10,6 +10,7 @@ from typing import Any
 from t2t_ext.bin import _text_lines
 from t2t_ext.bin._flag_groups import add_decode_flags, add_thread_flags
 from t2t_ext.bin._flags import FlagParser, add_flag, at_least, run_main, start_tensorflow
+from t2t_ext.bin._run_text import RunText, read_references
 from t2t_ext.errors import UserError
 
 _FOLDERS = ("checkpoints", "averaged", "best")
@@ -138,6 +139,7 @@ def run(argv: Sequence[str] | None = None) -> None:
 def _config(flags: argparse.Namespace, directory: Any) -> Any:
     """Returns the SweepConfig of the flags; finds everything that the user can have got wrong."""
     from t2t_ext import registry
+    from t2t_ext.decoding.directions import check_directions, directions_of
     from t2t_ext.evaluation import protocols
     from t2t_ext.experiments.scoring import Scoring
     from t2t_ext.experiments.sweep import SweepConfig
@@ -146,13 +148,14 @@ def _config(flags: argparse.Namespace, directory: Any) -> Any:
     directory.load_user_code()
     problem = registry.problem(directory.config.problem, **directory.config.problem_options)
     decode_hparams = resolve_decode_hparams(flags.decode_hparams)
+    check_directions(decode_hparams, directions_of(directory.hparams()))
     if flags.translations_dir and not pathlib.Path(flags.translations_dir).parent.is_dir():
         parent = pathlib.Path(flags.translations_dir).parent
         raise UserError(f"--translations_dir={flags.translations_dir}: there is no directory {parent}.")
     names = [name.strip() for name in (flags.scoring or problem.scoring).split(",") if name.strip()]
     for name in names:
         protocols.protocol(name)  # before texts are read
-    name, sources, references = _texts(flags, directory, problem)
+    name, sources, references = _texts(flags, directory)
     scoring = Scoring(
         names,
         references,
@@ -174,7 +177,7 @@ def _config(flags: argparse.Namespace, directory: Any) -> Any:
     )
 
 
-def _texts(flags: argparse.Namespace, directory: Any, problem: Any) -> tuple[str, list[str], list[list[str]]]:
+def _texts(flags: argparse.Namespace, directory: Any) -> tuple[str, list[str], list[list[str]]]:
     """Returns the name of the text, its lines and the sets of references."""
     if flags.decode_from_file and flags.split:
         raise UserError("--decode_from_file and --split exclude each other: give one of them.")
@@ -184,26 +187,9 @@ def _texts(flags: argparse.Namespace, directory: Any, problem: Any) -> tuple[str
         if flags.data_dir:
             raise UserError("--data_dir goes with --split, not --decode_from_file.")
         source = _text_lines.read(flags.decode_from_file)
-        references = [_text_lines.read(path) for path in flags.decode_reference.split(",")]
-        for reference in references:
-            if len(reference.lines) != len(source.lines):
-                raise UserError(
-                    f"Unequal numbers of lines: {len(source.lines)} in {source.name}, {len(reference.lines)} in "
-                    f"{reference.name}. The reference must have one line for each line of the input."
-                )
-        return pathlib.Path(flags.decode_from_file).name, source.lines, [each.lines for each in references]
-    from t2t_ext.data.generated import GeneratedData
-
+        return pathlib.Path(flags.decode_from_file).name, source.lines, read_references(flags.decode_reference, source)
     split = flags.split or "dev"
-    try:
-        data = GeneratedData.open(problem, flags.data_dir or directory.config.data_dir)
-    except UserError as error:
-        if flags.data_dir:
-            raise
-        raise UserError(f"{error} If the data have moved, give --data_dir=DIR.") from error
-    if data.digest() != directory.config.data_digest:
-        _text_lines.warn(f"the data in {data.data_dir} are not those that the run was trained on")
-    return split, *data.texts(split)
+    return split, *RunText(directory, flags).split(split)
 
 
 def _say(message: str) -> None:

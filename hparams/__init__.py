@@ -32,7 +32,29 @@ _TRANSFORMER_OF_PAPERS = (
     "transformer_iwslt_liu2020",
 )
 
+_ASYNCHRONOUS = (
+    "asynchronous_transformer_base",
+    "asynchronous_transformer_big",
+    "asynchronous_transformer_small",
+    "asynchronous_transformer_test",
+    "asynchronous_transformer_tiny",
+)
+
+_SYNCHRONOUS = (
+    "synchronous_transformer_base",
+    "synchronous_transformer_base_original",
+    "synchronous_transformer_big",
+    "synchronous_transformer_big_original",
+    "synchronous_transformer_small",
+    "synchronous_transformer_small_original",
+    "synchronous_transformer_test",
+    "synchronous_transformer_tiny",
+    "synchronous_transformer_tiny_original",
+)
+
 INDEX: Mapping[str, str] = {
     **dict.fromkeys(_TRANSFORMER, "t2t_ext.hparams.transformer"),
+    **dict.fromkeys(_ASYNCHRONOUS, "t2t_ext.hparams.asynchronous"),
+    **dict.fromkeys(_SYNCHRONOUS, "t2t_ext.hparams.synchronous"),
     **dict.fromkeys(_TRANSFORMER_OF_PAPERS, "t2t_ext.hparams.transformer_papers"),
 }

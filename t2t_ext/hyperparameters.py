@@ -63,6 +63,8 @@ class HParams(StrictParams):
     """
 
     _replaced: ClassVar[Mapping[str, str]] = _replaced_hparams.HPARAMS
+    # Which metric early stopping watches where no flag says so.
+    early_stopping_metric: ClassVar[str] = "loss"
 
     # Batches.
     batch_size: int = hparam(
@@ -174,6 +176,13 @@ class HParams(StrictParams):
         "l2r",
         "Direction in which targets are produced; what comes out is always turned left to right.",
         choices=("l2r", "r2l"),
+    )
+    pseudo: str = hparam(
+        "none",
+        "What targets are made of, of a problem NAME_synchronous: the references (none); for models with one target "
+        "sequence also the pseudo references of a left-to-right model (l2r) or of both directions' models (both), as "
+        "examples of their own; for models with two, the pairs two, six or one of docs/training.md.",
+        choices=("none", "l2r", "both", "two", "six", "one"),
     )
 
     def wrong(self) -> Iterator[str]:
@@ -398,6 +407,25 @@ class DecodeHParams(StrictParams):
         exclusive=True,
     )
 
+    sb_pairing: str = hparam(
+        "rank",
+        "Whom a hypothesis of a model of two directions attends to: the other direction's of the same rank (rank) or "
+        "its best (best).",
+        choices=("rank", "best"),
+    )
+    sb_finished_partner: str = hparam(
+        "next_alive",
+        "What it sees once that one has ended: the live one that takes the rank (next_alive), or it and its "
+        "descendants keep what the ended one had (freeze).",
+        choices=("next_alive", "freeze"),
+    )
+    sb_decode: str = hparam(
+        "cached",
+        "cached: the state of a step is computed once, with the partner of that step. recompute: at every step the "
+        "whole prefixes with today's partners, for comparison; slow.",
+        choices=("cached", "recompute"),
+    )
+
     def wrong(self) -> Iterator[str]:
         """Yields what is wrong with fields taken together."""
         if self.sampling_method == "random":
@@ -407,6 +435,11 @@ class DecodeHParams(StrictParams):
                 yield f"num_hypotheses={self.num_hypotheses} is more than beam_size={self.beam_size}"
             yield from self._unused("sampling_method=random", _SAMPLING_FIELDS)
         yield from self._wrong_in_groups()
+
+    def synchronous_fields(self) -> list[str]:
+        """Returns the names of those fields of models of two directions that are not at their defaults."""
+        fields = [field for field in dataclasses.fields(self) if field.name.startswith("sb_")]
+        return [field.name for field in fields if getattr(self, field.name) != field.default]
 
     @property
     def returned(self) -> int:

@@ -22,6 +22,7 @@ from typing import Any, ClassVar, Self
 
 from t2t_ext.data import corpora, readers
 from t2t_ext.data.features import TARGET, Feature, Text, complaint
+from t2t_ext.data.pseudo_references import SUFFIX
 from t2t_ext.errors import UserError
 
 TRAIN, DEV, TEST = "train", "dev", "test"
@@ -56,6 +57,8 @@ class Problem:
     Attributes:
       base_name: The registered name, which the data files carry.
       was_reversed: Whether this is ``NAME_rev``: the same files, read the other way round.
+      with_pseudo_references: Whether this is ``NAME_synchronous``: the same data, and pseudo references beside them
+        (see ``t2t_ext.data.pseudo_references``).
       reading: What reading a split dropped or changed; a fresh report is put here before every pass.
     """
 
@@ -76,6 +79,7 @@ class Problem:
     default_tag: str = ""
     path_options: Sequence[str] = ()
     reversible: ClassVar[bool] = False
+    with_pseudo_references: bool = False
 
     def __init__(self, *, name: str | None = None, was_reversed: bool = False) -> None:
         """Makes a problem; reads nothing yet.
@@ -95,7 +99,12 @@ class Problem:
 
     @property
     def name(self) -> str:
-        """The name that the user gives, ``_rev`` included."""
+        """The name that the user gives, ``_rev`` and ``_synchronous`` included."""
+        return self.data_name + (SUFFIX if self.with_pseudo_references else "")
+
+    @property
+    def data_name(self) -> str:
+        """The name without ``_synchronous``: that of the data, which pseudo references only stand beside."""
         return self.base_name + ("_rev" if self.was_reversed else "")
 
     @property
@@ -202,12 +211,14 @@ class TranslationProblem(Text2TextProblem):
 
     def base(self) -> Self:
         """Returns the problem that the data files are made from, in its own direction."""
-        if not self.was_reversed:
+        if not self.was_reversed and not self.with_pseudo_references:
             return self
-        turned = copy.copy(self)
-        turned.was_reversed = False
-        turned.source_language, turned.target_language = self.target_language, self.source_language
-        return turned
+        base = copy.copy(self)
+        base.with_pseudo_references = False
+        if self.was_reversed:
+            base.was_reversed = False
+            base.source_language, base.target_language = self.target_language, self.source_language
+        return base
 
 
 class ParallelFilesProblem(TranslationProblem):

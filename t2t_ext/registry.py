@@ -17,6 +17,7 @@ when one of its names is looked up. What users bring along is registered by
 """
 
 import dataclasses
+import difflib
 import importlib
 import importlib.util
 import inspect
@@ -29,6 +30,12 @@ from t2t_ext import _user_directory, problem_options
 from t2t_ext.errors import UserError, suggest
 
 REVERSED_SUFFIX = "_rev"
+SYNCHRONOUS_SUFFIX = "_synchronous"
+# What may follow the name of a translation problem, in this order -> what it means.
+LOOK_UP_SUFFIXES = {
+    REVERSED_SUFFIX: "the same data read the other way round",
+    SYNCHRONOUS_SUFFIX: "the same data with pseudo references beside them",
+}
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 
@@ -97,16 +104,17 @@ class _Registry:
         """Registers one object.
 
         Raises:
-          UserError: The name is malformed, ends in ``_rev``, or is taken; then both places are named.
+          UserError: The name is malformed, ends in a look-up suffix, or is taken; then both places are named.
         """
         where = f"{place}: the {self.kind} name {name!r}"
         if not _NAME.fullmatch(name):
             raise UserError(f"{where} is not snake_case: lower-case letters, digits and underscores, a letter first.")
-        if self.kind == "problem" and name.endswith(REVERSED_SUFFIX):
-            raise UserError(
-                f"{where} may not end in {REVERSED_SUFFIX}: that ending, after the name of any translation "
-                f"problem, means the same data read the other way round. Choose another name."
-            )
+        for suffix, meaning in LOOK_UP_SUFFIXES.items() if self.kind == "problem" else ():
+            if name.endswith(suffix):
+                raise UserError(
+                    f"{where} may not end in {suffix}: that ending, after the name of any translation problem, means "
+                    f"{meaning}. Choose another name."
+                )
         taken_at = self._taken_at(name, value, place, module)
         if taken_at:
             raise UserError(f"{where} is already registered at {taken_at}. Rename one of the two.")
@@ -144,8 +152,12 @@ class _Registry:
         raise UserError(self._unknown(name))
 
     def _unknown(self, name: str) -> str:
+        names = self.names()
+        if self.kind == "problem":
+            end = difflib.get_close_matches("_" + name.rpartition("_")[2], LOOK_UP_SUFFIXES, n=1, cutoff=0.7)
+            names = [known + "".join(end) for known in names]  # the end may be what is misspelt
         return (
-            f"Unknown {self.kind} {name!r}.{suggest(name, self.names())} "
+            f"Unknown {self.kind} {name!r}.{suggest(name, names)} "
             f"--registry_help lists all {self.kind}s; {self._hint}, given with --t2t_usr_dir."
         )
 
@@ -248,7 +260,7 @@ def register_problem(name: Any = None) -> Any:
       The class, unchanged; or the decorator.
 
     Raises:
-      UserError: The name is taken, ends in ``_rev``, or is not snake_case.
+      UserError: The name is taken, ends in a look-up suffix (``_rev``), or is not snake_case.
     """
     return _decorator(_problems, name)
 
@@ -328,8 +340,8 @@ def problem(name: str, **options: Any) -> Any:
     """Returns a problem by its name.
 
     Args:
-      name: A registered name, a name of a family, or either followed by ``_rev``: the translation problem the other
-        way round.
+      name: A registered name, a name of a family, or either followed by ``_rev``, the translation problem the other
+        way round, by ``_synchronous``, the problem with pseudo references, or by ``_rev_synchronous``.
       **options: Options of the problem's constructor, such as ``train_source`` of ``translate_parallel_text``; texts
         become numbers or truth values where the constructor declares such.
 
@@ -339,8 +351,11 @@ def problem(name: str, **options: Any) -> Any:
     Raises:
       UserError: No such problem; the problem cannot be turned round; or it does not take one of the options.
     """
-    was_reversed = name.endswith(REVERSED_SUFFIX)
-    base = name.removesuffix(REVERSED_SUFFIX)
+    plain = name.removesuffix(SYNCHRONOUS_SUFFIX)
+    was_reversed, base = plain.endswith(REVERSED_SUFFIX), plain.removesuffix(REVERSED_SUFFIX)
+    if base.endswith(SYNCHRONOUS_SUFFIX):
+        right = base.removesuffix(SYNCHRONOUS_SUFFIX) + REVERSED_SUFFIX + SYNCHRONOUS_SUFFIX
+        raise UserError(f"Unknown problem {name!r}. Did you mean {right!r}? {REVERSED_SUFFIX} stands first.")
     factory = _problems.find(base).value
     accepted = inspect.signature(factory).parameters
     if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in accepted.values()):
@@ -351,9 +366,12 @@ def problem(name: str, **options: Any) -> Any:
                 f"The problem {base!r} does not take {', '.join(unknown)}.{suggest(unknown[0], own)} "
                 f"Its options: {', '.join(own) or 'none'}."
             )
-    if was_reversed and not getattr(factory, "reversible", True):
+    if base != name and not getattr(factory, "reversible", True):
         raise UserError(f"The problem {base!r} is not a translation problem, so {name!r} does not exist. Use {base!r}.")
-    return factory(name=base, was_reversed=was_reversed, **problem_options.converted(base, factory, options))
+    made = factory(name=base, was_reversed=was_reversed, **problem_options.converted(base, factory, options))
+    if plain != name:
+        made.with_pseudo_references = True
+    return made
 
 
 def model(name: str) -> type[Any]:
@@ -375,7 +393,7 @@ def hparams(name: str) -> Any:
 
 
 def problem_names() -> list[str]:
-    """Returns the names of all problems, sorted (``_rev`` names and those of families are not listed)."""
+    """Returns the names of all problems, sorted (names with look-up suffixes and those of families are not listed)."""
     return _problems.names()
 
 

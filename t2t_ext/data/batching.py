@@ -18,6 +18,7 @@ import dataclasses
 import functools
 import hashlib
 import itertools
+from collections.abc import Mapping
 from typing import Any, Self
 
 import numpy as np
@@ -84,17 +85,27 @@ class BatchPlanner:
     """
 
     def __init__(
-        self, input_lengths: np.ndarray, target_lengths: np.ndarray, hparams: Any, *, seed: int, num_replicas: int = 1
+        self,
+        input_lengths: np.ndarray,
+        target_lengths: np.ndarray,
+        hparams: Any,
+        *,
+        seed: int,
+        num_replicas: int = 1,
+        left_out: Mapping[str, np.ndarray] | None = None,
+        identity: str = "",
     ) -> None:
         """Groups the examples; the planning of epochs comes later.
 
         Args:
           input_lengths: int [N], tokens of each source, EOS included.
-          target_lengths: int [N], tokens of each target, EOS included.
+          target_lengths: int [N], tokens of each target, EOS included; of several targets the longest's.
           hparams: An ``HParams``; its fields about batches are read.
           seed: Seed of the order.
           num_replicas: Replicas that share a global batch. Its budget is ``batch_size`` times
             ``num_replicas`` times ``gradient_accumulation_steps`` tokens.
+          left_out: Reason -> bool [N], examples that are not used whatever their length, each for one reason.
+          identity: What the numbers of the examples mean, where that is not the pairs; part of the fingerprint.
 
         Raises:
           UserError: No example is short enough.
@@ -102,9 +113,10 @@ class BatchPlanner:
         self._lengths = (np.asarray(input_lengths, np.int32), np.asarray(target_lengths, np.int32))
         self._seed = seed
         self._num_replicas = num_replicas
+        self._left_out, self._identity = left_out, identity
         self._mode = hparams.batch_tokens
         self.budget = hparams.batch_size * num_replicas * hparams.gradient_accumulation_steps
-        kept, self.dropped = select_examples(*self._lengths, hparams)
+        kept, self.dropped = select_examples(*self._lengths, hparams, left_out or {})
         self.num_examples = len(kept)
         if hparams.batch_shapes == "static":
             boundaries = bucket_boundaries(hparams)
@@ -115,12 +127,19 @@ class BatchPlanner:
 
     def with_batches_of(self, hparams: Any) -> Self:
         """Returns a planner of the same examples for other hparams."""
-        return type(self)(*self._lengths, hparams, seed=self._seed, num_replicas=self._num_replicas)
+        return type(self)(
+            *self._lengths,
+            hparams,
+            seed=self._seed,
+            num_replicas=self._num_replicas,
+            left_out=self._left_out,
+            identity=self._identity,
+        )
 
     @functools.cached_property
     def fingerprint(self) -> str:
         """SHA-256 of which examples form which batches, in hexadecimal; equal ones train alike from any step on."""
-        digest = hashlib.sha256()
+        digest = hashlib.sha256(self._identity.encode())
         for array in dataclasses.astuple(self._blocks):
             digest.update(b"none" if array is None else np.ascontiguousarray(array).tobytes())
         return digest.hexdigest()
@@ -131,10 +150,10 @@ class BatchPlanner:
         inputs, targets = (lengths[self._blocks.examples].astype(np.int64) for lengths in self._lengths)
         return int(tokens_of(inputs, targets, self._mode).sum())
 
-    def shape(self, step: int) -> str:
+    def shape(self, step: int, target_sides: int = 1) -> str:
         """Returns the shape of a step's global batch in words, as ``describe_shape``; steps count from 0."""
         epoch, number = self.locate(step)
-        return describe_shape(self.epoch(epoch), number)
+        return describe_shape(self.epoch(epoch), number, target_sides)
 
     def epoch(self, epoch: int) -> EpochPlan:
         """Plans one epoch.
@@ -154,12 +173,19 @@ class BatchPlanner:
         """Returns the epoch of a step's batch and its number in the epoch; steps count from 0."""
         return divmod(step, self.batches_per_epoch)
 
-    def fill_rate(self, epoch: int = 0) -> float:
-        """Returns real tokens of both sides divided by all positions of the batches of an epoch, 0 to 1."""
-        plan = self.epoch(epoch)
-        positions = (plan.rows.astype(np.int64) * (plan.input_widths + plan.target_widths)).sum()
-        real = sum(int(lengths[self._blocks.examples].sum(dtype=np.int64)) for lengths in self._lengths)
-        return real / int(positions)
+    def fill_rate(self, epoch: int = 0, *, target_sides: int = 1, target_tokens: np.ndarray | None = None) -> float:
+        """Returns real tokens divided by all positions of the batches of an epoch, 0 to 1.
+
+        Args:
+          epoch: Number of the epoch, from 0.
+          target_sides: Targets of an example, each of which is padded to the target length.
+          target_tokens: int [N], tokens of all of an example's targets; by default the lengths of one.
+        """
+        plan, used = self.epoch(epoch), self._blocks.examples
+        inputs, targets = self._lengths
+        tokens = (inputs, targets if target_tokens is None else target_tokens)
+        positions = (plan.rows.astype(np.int64) * (plan.input_widths + target_sides * plan.target_widths)).sum()
+        return sum(int(of_side[used].sum(dtype=np.int64)) for of_side in tokens) / int(positions)
 
     def _random(self, epoch: int, purpose: int, count: int) -> np.ndarray:
         """uint64 [count]. Raw words, since NumPy promises that these stay the same from version to version."""
@@ -167,9 +193,10 @@ class BatchPlanner:
         return np.random.PCG64(sequence).random_raw(count)
 
 
-def describe_shape(plan: EpochPlan, number: int) -> str:
-    """Returns rows x source length x target length of a batch in words, such as ``96 rows x 22 + 21 tokens``."""
-    return f"{plan.rows[number]} rows x {plan.input_widths[number]} + {plan.target_widths[number]} tokens"
+def describe_shape(plan: EpochPlan, number: int, target_sides: int = 1) -> str:
+    """Returns the shape of a batch in words, such as ``96 rows x 22 + 21 tokens``, ``... 22 + 2 x 21 tokens``."""
+    sides = f"{target_sides} x " if target_sides > 1 else ""
+    return f"{plan.rows[number]} rows x {plan.input_widths[number]} + {sides}{plan.target_widths[number]} tokens"
 
 
 def plan_everything(input_lengths: np.ndarray, target_lengths: np.ndarray, hparams: Any, batch_size: int) -> EpochPlan:
@@ -200,9 +227,15 @@ def plan_everything(input_lengths: np.ndarray, target_lengths: np.ndarray, hpara
 
 
 def select_examples(
-    input_lengths: np.ndarray, target_lengths: np.ndarray, hparams: Any
+    input_lengths: np.ndarray, target_lengths: np.ndarray, hparams: Any, left_out: Mapping[str, np.ndarray]
 ) -> tuple[np.ndarray, dict[str, int]]:
     """Chooses the examples that are short enough to train on.
+
+    Args:
+      input_lengths: int [N], tokens.
+      target_lengths: int [N], tokens.
+      hparams: Reads ``max_length``, ``batch_size`` and ``batch_tokens``.
+      left_out: Reason -> bool [N], examples that are not looked at.
 
     Returns:
       int32 [n], their numbers, ascending; and reason -> number of those left out (an example counts once).
@@ -211,23 +244,28 @@ def select_examples(
       UserError: None is left.
     """
     limit = hparams.max_length or hparams.batch_size
-    long_inputs = input_lengths > limit
-    long_targets = ~long_inputs & (target_lengths > limit)
+    usable = np.ones(len(input_lengths), bool)
+    for mask in left_out.values():
+        usable &= ~mask
+    long_inputs = usable & (input_lengths > limit)
+    long_targets = usable & ~long_inputs & (target_lengths > limit)
     # Judged by one replica's share: a pair must fit the memory of one device.
-    long_pairs = ~(long_inputs | long_targets) & (
+    long_pairs = (usable & ~(long_inputs | long_targets)) & (
         tokens_of(input_lengths, target_lengths, hparams.batch_tokens) > hparams.batch_size
     )
     dropped = {
+        **{reason: int(mask.sum()) for reason, mask in left_out.items()},
         f"inputs longer than {limit} tokens": int(long_inputs.sum()),
         f"targets longer than {limit} tokens": int(long_targets.sum()),
         f"pair larger than a batch of {hparams.batch_size} tokens": int(long_pairs.sum()),
     }
     dropped = {reason: count for reason, count in dropped.items() if count}
-    kept = np.flatnonzero(~(long_inputs | long_targets | long_pairs)).astype(np.int32)
+    kept = np.flatnonzero(usable & ~(long_inputs | long_targets | long_pairs)).astype(np.int32)
     if not len(kept):
         reasons = ", ".join(f"{count} {reason}" for reason, count in dropped.items())
         raise UserError(
-            f"None of the {len(input_lengths)} training pairs can be used ({reasons or 'there are none'}). "
+            f"None of the {len(input_lengths)} training {'examples' if left_out else 'pairs'} can be used "
+            f"({reasons or 'there are none'}). "
             "Raise max_length and batch_size in --hparams, or generate other data."
         )
     return kept, dropped

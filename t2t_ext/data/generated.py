@@ -6,6 +6,7 @@ import pathlib
 from typing import Protocol, Self
 
 from t2t_ext.data.manifest import Manifest, SplitSummary, manifest_path
+from t2t_ext.data.pseudo_references import PseudoReferences
 from t2t_ext.data.text_encoder import SubwordEncoder
 from t2t_ext.errors import UserError
 
@@ -15,10 +16,11 @@ class NamedProblem(Protocol):
 
     base_name: str
     was_reversed: bool
+    with_pseudo_references: bool
 
     @property
-    def name(self) -> str:
-        """The name that the user gives."""
+    def data_name(self) -> str:
+        """The name that the user gives, without ``_synchronous``."""
 
 
 class GeneratedData:
@@ -28,43 +30,56 @@ class GeneratedData:
       data_dir: Where the files lie.
       manifest: What they hold, in the base problem's direction.
       was_reversed: Whether source and target have changed places (``NAME_rev``).
+      pseudo: The pseudo references of ``NAME_synchronous``; None for any other problem.
     """
 
-    def __init__(self, data_dir: str | os.PathLike, manifest: Manifest, was_reversed: bool) -> None:
+    def __init__(
+        self,
+        data_dir: str | os.PathLike,
+        manifest: Manifest,
+        was_reversed: bool,
+        pseudo: PseudoReferences | None = None,
+    ) -> None:
         self.data_dir = pathlib.Path(data_dir)
         self.manifest = manifest
         self.was_reversed = was_reversed
+        self.pseudo = pseudo
 
     @classmethod
     def open(cls, problem: NamedProblem, data_dir: str | os.PathLike) -> Self:
         """Opens the data of a problem.
 
         Raises:
-          UserError: They have not been generated, or files are missing; the message says which command to run.
+          UserError: They, or the pseudo references of ``NAME_synchronous``, have not been generated, do not belong
+            together, or files are missing; the message says which command to run.
         """
         data_dir = pathlib.Path(data_dir).expanduser()
+        name = problem.data_name
         path, was_reversed = manifest_path(data_dir, problem.base_name), problem.was_reversed
-        if was_reversed and manifest_path(data_dir, problem.name).is_file():
+        if was_reversed and manifest_path(data_dir, name).is_file():
             # Corpora that depend on the direction: NAME_rev has data of its own.
-            path, was_reversed = manifest_path(data_dir, problem.name), False
-        again = f"t2t_ext-datagen --problem={problem.name} --data_dir={data_dir}"
+            path, was_reversed = manifest_path(data_dir, name), False
+        again = f"t2t_ext-datagen --problem={name} --data_dir={data_dir}"
         try:
             manifest = Manifest.load(path)
         except NotADirectoryError:
             raise UserError(f"--data_dir={data_dir} is not a directory. Give the one that {again} wrote.") from None
         except FileNotFoundError:
             raise UserError(
-                f"There are no data of {problem.name} in {data_dir} (no {path.name}). Run: {again} --tmp_dir=..."
+                f"There are no data of {name} in {data_dir} (no {path.name}). Run: {again} --tmp_dir=..."
             ) from None
         damaged = manifest.damaged_files(data_dir, checksums=False)
         if damaged:
             raise UserError(
-                f"Data files of {problem.name} in {data_dir} are missing or have another size: {', '.join(damaged)}. "
+                f"Data files of {name} in {data_dir} are missing or have another size: {', '.join(damaged)}. "
                 f"Run: {again} --overwrite"
             )
         if was_reversed:
-            _check_reversible(manifest, problem.name, again)
-        return cls(data_dir, manifest, was_reversed)
+            _check_reversible(manifest, name, again)
+        data = cls(data_dir, manifest, was_reversed)
+        if problem.with_pseudo_references:
+            data.pseudo = PseudoReferences.open(name, data_dir, data.digest())
+        return data
 
     @property
     def source_language(self) -> str:
@@ -116,7 +131,12 @@ class GeneratedData:
         return source, [self._lines(name) for name in texts[targets]]
 
     def digest(self) -> str:
-        """Returns the SHA-256 of the manifest, which holds those of all files: same digest, same data."""
+        """Returns the SHA-256 of the manifest, which holds those of all files: same digest, same data.
+
+        Of ``NAME_synchronous`` it is that of the sidecar's manifest, which holds that of NAME's.
+        """
+        if self.pseudo is not None:
+            return self.pseudo.digest()
         return hashlib.sha256(manifest_path(self.data_dir, self.manifest.problem).read_bytes()).hexdigest()
 
     def _turned(self, source: str, target: str) -> tuple[str, str]:

@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import re
+from collections.abc import Mapping
 from typing import Any, Self
 
 from t2t_ext.errors import UserError
@@ -132,15 +133,22 @@ class Manifest:
           data_dir: Where the files lie.
           checksums: Whether to compare SHA-256 as well; existence and sizes are always compared.
         """
-        damaged = []
-        for name, expected in self.files.items():
-            path = pathlib.Path(data_dir, name)
-            intact = path.is_file() and path.stat().st_size == expected["bytes"]
-            if intact and checksums:
-                intact = files.sha256_of_file(path) == expected["sha256"]
-            if not intact:
-                damaged.append(name)
-        return damaged
+        return damaged_files(self.files, data_dir, checksums=checksums)
+
+
+def damaged_files(
+    described: Mapping[str, Mapping[str, Any]], data_dir: str | os.PathLike, *, checksums: bool
+) -> list[str]:
+    """Returns the names of files that are missing or not as a manifest describes them; see ``Manifest``."""
+    damaged = []
+    for name, expected in described.items():
+        path = pathlib.Path(data_dir, name)
+        intact = path.is_file() and path.stat().st_size == expected["bytes"]
+        if intact and checksums:
+            intact = files.sha256_of_file(path) == expected["sha256"]
+        if not intact:
+            damaged.append(name)
+    return damaged
 
 
 def describe_file(path: str | os.PathLike) -> dict[str, Any]:

@@ -4,7 +4,10 @@ Python is asked once an epoch, ahead of time, for the plan of the epoch's batche
 (``t2t_ext.data.batching``); cutting, gathering and padding run in ``tf.data`` without it.
 A pipeline can start at any step: nothing before that step is read or made.
 
-Legend: N examples; rows R, source length S and target length T of a batch.
+Where a model learns from two targets of a sentence, or from pseudo references, the examples that the plan speaks of are
+those of ``t2t_ext.data.target_variants``; ids are in memory once, whatever the number of variants.
+
+Legend: N pairs; rows R, source length S and target length T of a batch.
 """
 
 import copy
@@ -15,7 +18,7 @@ from typing import Any, Self
 import numpy as np
 import tensorflow as tf
 
-from t2t_ext.data import batching
+from t2t_ext.data import batching, target_variants
 from t2t_ext.data.example_store import ExampleStore
 
 _PARALLEL_BATCHES = 2
@@ -29,28 +32,39 @@ class TrainPipeline:
     """Endless training batches whose order is a function of seed and step.
 
     Attributes:
-      planner: Groups the examples; knows ``fill_rate`` and ``locate``.
+      planner: Groups the examples; knows ``locate``.
+      examples: What their numbers mean, and what their targets are made of.
     """
 
-    def __init__(self, store: ExampleStore, hparams: Any, *, seed: int, num_replicas: int = 1) -> None:
+    def __init__(
+        self, store: ExampleStore, hparams: Any, *, seed: int, num_replicas: int = 1, target_sides: int = 1
+    ) -> None:
         """Groups the examples by length and puts the ids where the graph can gather them.
 
         Args:
           store: The training pairs.
-          hparams: An ``HParams``; its fields about batches and ``target_direction`` are read.
+          hparams: An ``HParams``; its fields about batches and targets are read.
           seed: Seed of the order.
           num_replicas: Replicas that share a global batch, which has ``batch_size * num_replicas *
             gradient_accumulation_steps`` tokens at most.
+          target_sides: Target sequences of an example, as the model says.
 
         Raises:
-          UserError: No pair is short enough to train on.
+          UserError: No pair is short enough to train on, or pseudo references are missing.
         """
+        self.examples = target_variants.examples_of(store, hparams, target_sides)
         self.planner = batching.BatchPlanner(
-            store.input_lengths, store.target_lengths, hparams, seed=seed, num_replicas=num_replicas
+            self.examples.input_lengths,
+            self.examples.target_lengths,
+            hparams,
+            seed=seed,
+            num_replicas=num_replicas,
+            left_out=self.examples.left_out,
+            identity=self.examples.identity,
         )
         self._num_replicas = num_replicas
         self._slices = hparams.gradient_accumulation_steps * hparams.parallel_slices
-        self._gather = _Gather(store, reverse_targets=hparams.target_direction == "r2l")
+        self._gather = _Gather(store, self.examples, reverse_targets=hparams.target_direction == "r2l")
         self._lock = threading.Lock()
         self._plans: dict[int, batching.EpochPlan] = {}
 
@@ -76,8 +90,17 @@ class TrainPipeline:
 
     @property
     def dropped(self) -> dict[str, int]:
-        """Why pairs are left out -> how many."""
+        """Why examples are left out -> how many."""
         return self.planner.dropped
+
+    def fill_rate(self) -> float:
+        """Returns real tokens of source and all targets divided by all positions of an epoch's batches, 0 to 1."""
+        sides, tokens = self.examples.sides, self.examples.target_tokens
+        return self.planner.fill_rate(target_sides=sides, target_tokens=tokens)
+
+    def shape(self, step: int) -> str:
+        """Returns the shape of a step's global batch in words; steps count from 0."""
+        return self.planner.shape(step, self.examples.sides)
 
     def dataset(self, first_step: int, replica: int = 0, num_replicas: int | None = None) -> tf.data.Dataset:
         """Makes one replica's part of all batches from a step on.
@@ -89,7 +112,9 @@ class TrainPipeline:
             It does not change the global batches: with 1, all of them come out whole.
 
         Returns:
-          An endless dataset of ``{"inputs": int32 [R, S], "targets": int32 [R, T]}``. Element i is rows
+          An endless dataset of ``{"inputs": int32 [R, S], "targets": int32 [R, T]}``; of two targets a sentence,
+          ``targets`` is int32 [R, 2, T], the second turned round before its EOS, and where loss is not taken of all
+          of them, ``labels`` is the same with PAD in the others' place. Element i is rows
           ``[replica * R, (replica + 1) * R)`` of the global batch ``first_step + i``. R is a multiple of
           ``gradient_accumulation_steps * parallel_slices``; rows of only PAD (0) make up for what is missing.
         """
@@ -123,40 +148,57 @@ class TrainPipeline:
             return [getattr(self._plans[int(epoch)], name) for name in _PLAN_FIELDS]
 
 
-def eval_batches(store: ExampleStore, hparams: Any, batch_size: int) -> tf.data.Dataset:
-    """Makes batches of a whole split, by length, nothing left out.
+def eval_batches(
+    store: ExampleStore, hparams: Any, batch_size: int, examples: target_variants.Examples | None = None
+) -> tf.data.Dataset:
+    """Makes batches of a whole split, by length, however long its pairs are.
 
     Args:
       store: The pairs.
       hparams: An ``HParams``; ``batch_tokens``, ``batch_shapes`` and ``target_direction`` are read.
       batch_size: Most tokens of a batch, padded; a longer pair is a batch alone.
+      examples: What targets are made of; by default every pair's is its reference.
 
     Returns:
-      A finite dataset of ``{"inputs": int32 [R, S], "targets": int32 [R, T], "index": int32 [R]}``; ``index`` has
-      the example numbers. There may be rows of only PAD, whose number is -1.
+      A finite dataset of batches as ``TrainPipeline.dataset``'s with ``"index": int32 [R]``, the example numbers, as
+      well. There may be rows of only PAD, whose number is -1.
 
     Raises:
       UserError: There are no pairs.
     """
-    found = batching.plan_everything(store.input_lengths, store.target_lengths, hparams, batch_size)
+    examples = examples or target_variants.gold_examples(store)
+    usable = np.flatnonzero(examples.usable).astype(np.int32)
+    lengths = examples.input_lengths[usable], examples.target_lengths[usable]
+    found = batching.plan_everything(*lengths, hparams, batch_size)
+    found = dataclasses.replace(found, examples=usable[found.examples])
     with tf.device("CPU:0"):
         fields = [tf.constant(getattr(found, name)) for name in _PLAN_FIELDS]
     numbers = tf.data.Dataset.range(len(found.rows))
-    gather = _Gather(store, reverse_targets=hparams.target_direction == "r2l")
+    gather = _Gather(store, examples, reverse_targets=hparams.target_direction == "r2l")
     return _finished(numbers.map(lambda number: _cut(fields, number, 0, 1, 1)), gather, keep_numbers=True)
 
 
 class _Gather:
     """Puts padded batches together from example numbers, by index arithmetic in the graph."""
 
-    def __init__(self, store: ExampleStore, *, reverse_targets: bool) -> None:
-        self._reverse_targets = reverse_targets
+    def __init__(self, store: ExampleStore, examples: target_variants.Examples, *, reverse_targets: bool) -> None:
+        fields = examples.fields
+        targets = [target_variants.ids_of(store, field) for field in fields]
+        ends = np.cumsum([0, *(offsets[-1] for _, offsets in targets)])
+        offsets = [of_field[1:] + end for (_, of_field), end in zip(targets, ends[:-1], strict=True)]
+        ids = targets[0][0] if len(targets) == 1 else np.concatenate([flat for flat, _ in targets])
+        self._num_pairs = examples.num_pairs
+        # Sequence f * N + i of the memory is field f of pair i.
+        self._place = np.array([[fields.index(field) for field in variant] for variant in examples.variants], np.int32)
+        self._reversed = (False, True) if examples.sides == 2 else (reverse_targets,)
+        self._gold = np.array([[field == target_variants.GOLD for field in variant] for variant in examples.variants])
+        self._with_labels = examples.gold_only
         with tf.device("CPU:0"):
             # One id is needed even of no examples, since padding gathers position 0.
             self._inputs = tf.constant(store.inputs if store.inputs.size else np.zeros(1, np.int32))
-            self._targets = tf.constant(store.targets if store.targets.size else np.zeros(1, np.int32))
+            self._targets = tf.constant(ids if ids.size else np.zeros(1, np.int32))
             self._input_offsets = tf.constant(store.input_offsets)
-            self._target_offsets = tf.constant(store.target_offsets)
+            self._target_offsets = tf.constant(np.concatenate([np.zeros(1, np.int64), *offsets]))
 
     def __call__(self, numbers: tf.Tensor, input_width: tf.Tensor, target_width: tf.Tensor) -> dict[str, tf.Tensor]:
         """Gathers a batch.
@@ -167,14 +209,24 @@ class _Gather:
           target_width: int32 scalar, T.
 
         Returns:
-          ``{"inputs": int32 [R, S], "targets": int32 [R, T]}``.
+          ``{"inputs": int32 [R, S], "targets": int32 [R, T] or [R, 2, T]}``, ``labels`` where they differ.
         """
-        return {
-            "inputs": _padded(self._inputs, self._input_offsets, numbers, input_width, reverse=False),
-            "targets": _padded(
-                self._targets, self._target_offsets, numbers, target_width, reverse=self._reverse_targets
-            ),
+        real, numbers = numbers >= 0, tf.maximum(numbers, 0)
+        variants, pairs = numbers // self._num_pairs, numbers % self._num_pairs
+        sides = []
+        for side, turned in enumerate(self._reversed):
+            sequences = tf.gather(self._place[:, side], variants) * self._num_pairs + pairs
+            sequences = tf.where(real, sequences, _NO_EXAMPLE)
+            sides.append(_padded(self._targets, self._target_offsets, sequences, target_width, reverse=turned))
+        pairs = tf.where(real, pairs, _NO_EXAMPLE)
+        batch = {
+            "inputs": _padded(self._inputs, self._input_offsets, pairs, input_width, reverse=False),
+            "targets": tf.stack(sides, axis=1) if len(sides) == 2 else sides[0],
         }
+        if self._with_labels:
+            gold = tf.gather(self._gold, variants)
+            batch["labels"] = tf.where(gold[:, :, tf.newaxis], batch["targets"], 0)
+        return batch
 
 
 def _padded(ids: tf.Tensor, offsets: tf.Tensor, numbers: tf.Tensor, width: tf.Tensor, *, reverse: bool) -> tf.Tensor:

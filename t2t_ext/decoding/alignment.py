@@ -42,14 +42,21 @@ class AlignmentConfig:
 # === Attention ===
 
 
-def source_attention(model: Any, inputs: tf.Tensor, targets: tf.Tensor, config: AlignmentConfig) -> tf.Tensor:
+def source_attention(
+    model: Any,
+    inputs: tf.Tensor,
+    targets: tf.Tensor,
+    config: AlignmentConfig,
+    right_to_left: tf.Tensor | None = None,
+) -> tf.Tensor:
     """Returns the chosen attention to the source; of an ensemble the weighted mean of the members'.
 
     Args:
       model: A Seq2Seq or an Ensemble of them.
       inputs: Source ids int32 [B, S].
-      targets: Target ids int32 [B, T] in the model's direction.
+      targets: Target ids int32 [B, T] in the model's direction; of a model of two directions int32 [B, 2, T].
       config: The layer and the heads.
+      right_to_left: bool [B], which side of a model of two directions it is that looks.
 
     Returns:
       float32 [B, T, S]. Row t is the attention of the step that produces token t, whose input is token t - 1.
@@ -60,15 +67,23 @@ def source_attention(model: Any, inputs: tf.Tensor, targets: tf.Tensor, config: 
     members = getattr(model, "members", (model,))
     weights = model.weights if len(members) > 1 else (1.0,)  # a Keras model's weights are something else
     return sum(
-        weight * _member_attention(member, inputs, targets, config)
+        weight * _member_attention(member, inputs, targets, config, right_to_left)
         for member, weight in zip(members, weights, strict=True)
     )
 
 
-def _member_attention(model: Any, inputs: tf.Tensor, targets: tf.Tensor, config: AlignmentConfig) -> tf.Tensor:
+def _member_attention(
+    model: Any, inputs: tf.Tensor, targets: tf.Tensor, config: AlignmentConfig, right_to_left: tf.Tensor | None
+) -> tf.Tensor:
     found = model.attention_weights(inputs, targets)
+    if model.directions == 2:
+        which = right_to_left[:, tf.newaxis, tf.newaxis, tf.newaxis]
+        names = {name.removesuffix("/l2r") for name in found if name.endswith("/source_attention/l2r")}
+        found = {name: tf.where(which, found[f"{name}/r2l"], found[f"{name}/l2r"]) for name in names}
+        # Of the step that predicts the direction's tag there is a row, too, where a model does that.
+        found = {name: weights[:, :, -tf.shape(targets)[2] :] for name, weights in found.items()}
     layers = {int(match[1]): found[name] for name in found if (match := _LAYER.fullmatch(name))}
-    if not layers or model.directions != 1:
+    if not layers:
         raise UserError(
             f"The model {type(model).__name__} shows no attention to the source that could be read as an alignment: "
             "leave the alignments out, or align with a run of --model=transformer."

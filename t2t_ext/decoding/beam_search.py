@@ -10,7 +10,7 @@ side by side, column ``step * K + rank``; what is reordered with the beam is a s
 matrix, the ancestry, that says which columns are a hypothesis's own past.
 
 With two directions (Zhou et al. 2019) each has K live hypotheses of its own and the pool is
-shared; rank i of one direction attends to rank i of the other.
+shared; what a hypothesis sees of the other direction is in ``partners``.
 
 Legend: B sentences, R directions, K live hypotheses of a direction, F places in the pool,
 N hypotheses asked for, T steps, V vocabulary.
@@ -24,6 +24,7 @@ import tensorflow as tf
 
 from t2t_ext.data.text_encoder import EOS_ID
 from t2t_ext.decoding.length_penalty import length_penalty
+from t2t_ext.decoding.partners import Partners, follow_partners, partner_columns, partner_invariants, start_partners
 from t2t_ext.decoding.rules import Rule, Step
 from t2t_ext.decoding.search_state import NOT_THERE, UNFINISHED, Candidates, Ended, Live, Result, SearchConfig
 from t2t_ext.decoding.strategies import BeamStrategy, Continuations
@@ -74,10 +75,19 @@ def _extend(tokens: tf.Tensor, parents: tf.Tensor, new: tf.Tensor) -> tf.Tensor:
     return tf.concat([tf.gather(tokens, parents, batch_dims=2), new[..., tf.newaxis]], axis=3)
 
 
-def _go_on(candidates: Continuations, chosen: tuple[tf.Tensor, tf.Tensor], live: Live, visible: tf.Tensor) -> Live:
+def _go_on(
+    candidates: Continuations,
+    chosen: tuple[tf.Tensor, tf.Tensor],
+    live: Live,
+    visible: tf.Tensor,
+    config: SearchConfig,
+) -> Live:
     """Returns the new live hypotheses, chosen by a strategy."""
     _, parents, tokens = candidates
     places, log_probs = chosen
+    if config.directions == 2:
+        # Others attend to what is not there, too: it is a copy of the best.
+        places = tf.where(log_probs > NOT_THERE / 2, places, places[..., :1])
     parents = tf.gather(parents, places, batch_dims=2)
     tokens = tf.gather(tokens, places, batch_dims=2)
     return Live(
@@ -173,6 +183,7 @@ class _Going(NamedTuple):
       ended: The pool.
       state: The model's.
       rules: Of each rule, the strategy's first.
+      partners: Of the directions; see partners.
     """
 
     places: tf.Tensor
@@ -182,6 +193,7 @@ class _Going(NamedTuple):
     ended: Ended
     state: Any
     rules: tuple[Any, ...]
+    partners: Partners
 
 
 def _going_invariants(going: _Going, config: SearchConfig) -> _Going:
@@ -196,6 +208,7 @@ def _going_invariants(going: _Going, config: SearchConfig) -> _Going:
         ended=Ended(pool, pool, pool, pool, pool, pool.concatenate([None])),
         state=_invariants(going.state),
         rules=_invariants(going.rules),
+        partners=partner_invariants(config),
     )
 
 
@@ -275,11 +288,12 @@ def beam_search(
         live = going.live
         length += 1
         visible = _visible(live, config)
-        partner_visible = tf.reverse(visible, axis=[1]) if config.directions == 2 else None
+        partner_visible = partner_columns(going.partners, visible, config)
         logits, *attention, state = step(live.ids, visible, partner_visible, live.parents, going.state)
         now = Step(length, going.limits, live.tokens, live.log_probs, logits, attention[0] if with_attention else None)
         candidates = _propose(now, live, going.rules, rules, config)
-        new_live = _go_on(candidates, strategy.choose(candidates, config, going.rules[0]), live, visible)
+        new_live = _go_on(candidates, strategy.choose(candidates, config, going.rules[0]), live, visible, config)
+        partners = follow_partners(going.partners, partner_visible, candidates, new_live.parents, strategy, config)
         states = [
             rule.update(state, new_live.parents, new_live.ids, now)
             for rule, state in zip(rules, going.rules, strict=True)
@@ -289,7 +303,8 @@ def beam_search(
         kinds = _rank_candidates(candidates, live, new_live, bonus, length, at_limit, config)
         ended = strategy.collect(going.ended, kinds, length, going.done, config, states[0])
         done = going.done | at_limit | strategy.is_done(ended, new_live, going.limits, config)
-        return length, going._replace(done=done, live=new_live, ended=ended, state=state, rules=tuple(states))
+        changed = {"live": new_live, "ended": ended, "state": state, "rules": tuple(states), "partners": partners}
+        return length, going._replace(done=done, **changed)
 
     def until_many_are_done(length: tf.Tensor, ended: Ended, going: _Going) -> tuple[tf.Tensor, Ended, _Going]:
         enough = _smaller_size(tf.shape(going.done)[0], least)
@@ -303,7 +318,8 @@ def beam_search(
 
     live, pool = _start_live(batch, strategy, config), _start_ended(batch, config)
     states = tuple(rule.start(batch, config.live) for rule in rules)
-    going = _Going(tf.range(batch), limits, tf.zeros([batch], tf.bool), live, pool, state, states)
+    partners = start_partners(batch, config)
+    going = _Going(tf.range(batch), limits, tf.zeros([batch], tf.bool), live, pool, state, states, partners)
     ended = pool._replace(tokens=tf.zeros([batch, config.beam_size, longest], tf.int32))
     shapes = _going_invariants(going, config)
     _, ended, _ = tf.while_loop(

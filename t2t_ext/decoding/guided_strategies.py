@@ -7,6 +7,7 @@ model proposes, C continuations to choose from, F places in the pool, N hypothes
 import dataclasses
 from collections.abc import Sequence
 
+import numpy as np
 import tensorflow as tf
 
 from t2t_ext.data.text_encoder import EOS_ID
@@ -152,6 +153,10 @@ class DiverseGroups(BeamStrategy):
         flat = [batch, config.directions, config.live * each]
         log_probs, tokens = (tf.gather(tf.reshape(part, flat), places, batch_dims=2) for part in (log_probs, tokens))
         return log_probs, places // each, tokens
+
+    def in_beam(self, count: int, config: SearchConfig) -> np.ndarray:
+        """Returns which of ``count`` continuations are the K / G best of their group, bool [C]."""
+        return np.arange(count) % (count // self._groups) < config.live // self._groups
 
     def choose(self, candidates: Continuations, config: SearchConfig, state: tuple) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns the places of each group's first that do not end, and their log-probabilities, both [B, R, K]."""

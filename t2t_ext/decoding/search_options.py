@@ -10,10 +10,10 @@ import tensorflow as tf
 from t2t_ext.data.graph_text_encoder import GraphSubwordEncoder, GraphTokenEncoder
 from t2t_ext.data.text_encoder import EOS_ID, PAD_ID, UNK_ID, SubwordEncoder
 from t2t_ext.decoding import random_numbers
+from t2t_ext.decoding.directions import check_directions
 from t2t_ext.decoding.rules import CoveragePenalty, ForcedPrefix, MinimumLength, NoRepeatedNgrams, Rule
 from t2t_ext.decoding.sampling import Sampling, Truncation
 from t2t_ext.decoding.search_state import SearchConfig
-from t2t_ext.errors import UserError
 from t2t_ext.hyperparameters import DecodeHParams
 
 # What counts as white space at a prefix's end.
@@ -62,12 +62,8 @@ def search_config(
     Raises:
       UserError: The settings do not go with a model of so many directions.
     """
+    check_directions(hparams, directions)
     sampling = hparams.sampling_method == "random"
-    if sampling and directions != 1:
-        raise UserError(
-            "sampling_method=random needs a model that writes in one direction: where two directions look at each "
-            "other, a sample of one of them is none of the model's distribution. Use sampling_method=argmax."
-        )
     return SearchConfig(
         beam_size=num_hypotheses if sampling else hparams.beam_size,
         num_hypotheses=num_hypotheses,
@@ -75,6 +71,8 @@ def search_config(
         alpha=hparams.alpha,
         penalty=hparams.length_penalty,
         banned=banned,
+        pairing=hparams.sb_pairing,
+        finished_partner=hparams.sb_finished_partner,
     )
 
 

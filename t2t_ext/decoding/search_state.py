@@ -28,6 +28,8 @@ class SearchConfig:
       alpha: Exponent of the length penalty, >= 0.
       penalty: Kind of length penalty; see length_penalty.
       banned: Ids that are never produced (PAD, control symbols).
+      pairing: Of two directions, whom a hypothesis attends to: the other's of the same ``rank``, or its ``best``.
+      finished_partner: What it sees once that one has ended: ``next_alive`` or ``freeze``; see partners.
     """
 
     beam_size: int = 4
@@ -36,6 +38,13 @@ class SearchConfig:
     alpha: float = 0.6
     penalty: str = "gnmt"
     banned: tuple[int, ...] = (0,)
+    pairing: str = "rank"
+    finished_partner: str = "next_alive"
+
+    @property
+    def freezes(self) -> bool:
+        """Whether hypotheses keep what partners had that have ended."""
+        return self.directions == 2 and self.finished_partner == "freeze"
 
     @property
     def live(self) -> int:

@@ -9,6 +9,7 @@ in the pool, N hypotheses asked for, T steps, V vocabulary.
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from t2t_ext.data.text_encoder import EOS_ID
@@ -78,6 +79,10 @@ class BeamStrategy(Rule):
         going_on = tf.where(tf.equal(tokens, EOS_ID), 2 * NOT_THERE, log_probs)
         log_probs, places = tf.math.top_k(going_on, config.live)
         return places, log_probs
+
+    def in_beam(self, count: int, config: SearchConfig) -> np.ndarray:
+        """Returns which of ``count`` continuations of a direction are its K best, bool [C]."""
+        return np.arange(count) < config.live
 
     def collect(
         self,

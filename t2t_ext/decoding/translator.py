@@ -47,10 +47,11 @@ class Hypothesis:
       length: Tokens with EOS.
       score: log_prob divided by the length penalty.
       finished: False if the length limit ended it.
-      ids: Its token ids in the model's direction, with EOS where finished.
+      ids: Its token ids in the order in which they were written, with EOS where finished.
       unmet_constraints: Phrases that it was to hold and does not; None where no phrases were given.
       prepared: The translation as the model wrote it, words as the steps of the target text make them; the same as
         ``text`` where there are no steps.
+      direction: In which direction it was written: ``l2r`` or ``r2l``.
     """
 
     text: str
@@ -61,6 +62,7 @@ class Hypothesis:
     ids: tuple[int, ...]
     unmet_constraints: int | None = None
     prepared: str = ""
+    direction: str = "l2r"
 
 
 class _Read(NamedTuple):
@@ -198,10 +200,7 @@ class Translator(GraphTranslator):
         def search(batch: np.ndarray) -> None:
             found = self._search_lines(batch, source.graph, graph_prefixes, phrases)
             for row, line in enumerate(batch):
-                there = np.flatnonzero(found["log_probs"][row] > _NOT_THERE)
-                results[line] = [
-                    _hypothesis(found, row, n, self.target_encoder) for n in (there if len(there) else [0])
-                ]
+                results[line] = _hypotheses(found, row, self.target_encoder)
 
         (lengths,) = self._cut_lengths(source)
         # Lines without phrases are searched by themselves, at the usual speed.
@@ -211,6 +210,25 @@ class Translator(GraphTranslator):
             i for i, found in enumerate(results, 1) if found[0].unmet_constraints
         )
         self.unmet_prefix_line_numbers = self._unmet(prefixes or [], results)
+        return results
+
+    def translate_ids(
+        self, sources: Sequence[Sequence[int]], progress: Progress | None = None
+    ) -> list[list[Hypothesis]]:
+        """Returns what ``translate`` does of sources that are kept as ids with EOS; none is cut."""
+        results: list[list[Hypothesis]] = [[] for _ in sources]
+
+        def search(batch: np.ndarray) -> None:
+            width = max(len(sources[i]) for i in batch)
+            ids = np.full((len(batch), width), PAD_ID, np.int32)
+            for row, i in enumerate(batch):
+                ids[row, : len(sources[i])] = sources[i]
+            found = {name: value.numpy() for name, value in self.search_ids_batch(tf.constant(ids)).items()}
+            for row, i in enumerate(batch):
+                results[i] = _hypotheses(found, row, self.target_encoder)
+
+        lengths = np.array([len(ids) for ids in sources], np.int64)
+        self._run(search, self._batches(lengths), len(sources), progress)
         return results
 
     def _read(self, encoder: SubwordEncoder, lines: list[str]) -> _Read:
@@ -253,18 +271,31 @@ class Translator(GraphTranslator):
         begins = [tuple(ids) == found[0].ids[: len(ids)] for ids, found in zip(prefix_ids, results, strict=False)]
         return tuple(i for i, met in enumerate(begins, 1) if not met and results[i - 1][0].length)
 
-    def score(self, pairs: Sequence[tuple[str, str]], progress: Progress | None = None) -> list[PairScore]:
+    def score(
+        self,
+        pairs: Sequence[tuple[str, str]],
+        progress: Progress | None = None,
+        *,
+        partners: Sequence[str] | None = None,
+        directions: Sequence[str] | None = None,
+    ) -> list[PairScore]:
         """Returns the model's score of every (source, translation) pair.
 
         The translation is encoded anew; use ``score_ids_batch`` to score exactly the tokens that a search chose.
-        """
-        sources = _checked([source for source, _ in pairs], "sources")
-        targets = _checked([target for _, target in pairs], "translations")
-        results: list[PairScore | None] = [None] * len(sources)
-        source, target = self._read(self.source_encoder, sources), self._read(self.target_encoder, targets)
 
-        def score(batch: np.ndarray) -> None:
-            scored = self.score_batch(_chosen(source, batch), _chosen(target, batch))
+        Args:
+          pairs: Raw text.
+          progress: Called with (pairs done, pairs in all) after every batch.
+          partners: Of a model that writes in two directions, and only of one, what the other direction writes beside
+            each translation, raw text in text order.
+          directions: In which direction each translation is written then, ``l2r`` or ``r2l``; None: all ``l2r``.
+
+        Raises:
+          UserError: The model writes in two directions and there are no partners, or the other way round.
+        """
+        results: list[PairScore | None] = [None] * len(pairs)
+
+        def keep(batch: np.ndarray, scored: dict[str, tf.Tensor]) -> None:
             scored = {name: value.numpy() for name, value in scored.items()}
             for row, i in enumerate(batch):
                 length = int(scored["lengths"][row])
@@ -275,32 +306,64 @@ class Translator(GraphTranslator):
                     token_log_probs=tuple(map(float, scored["token_log_probs"][row, :length])),
                 )
 
-        lengths = np.maximum(*self._cut_lengths(source, target))
-        self._run(score, self._batches(lengths), len(sources), progress)
+        self._force((self.score_batch, self.score_sides_batch), keep, pairs, progress, partners, directions)
         return results
 
-    def align(self, pairs: Sequence[tuple[str, str]], progress: Progress | None = None) -> list[str]:
+    def align(
+        self,
+        pairs: Sequence[tuple[str, str]],
+        progress: Progress | None = None,
+        *,
+        partners: Sequence[str] | None = None,
+        directions: Sequence[str] | None = None,
+    ) -> list[str]:
         """Returns the word alignment of every (source, translation) pair, such as ``0-0 2-1 1-2``.
 
         The words are those of the prepared texts: ``isn't`` is two of them after Moses' tokenizer.
         The translation is encoded anew; ``align_hypotheses`` takes exactly the tokens that a search chose.
+        Arguments are those of ``score``.
 
         Raises:
-          UserError: The model has no attention, layer or head as ``alignment`` says.
+          UserError: As ``score``; or the model has no attention, layer or head as ``alignment`` says.
         """
-        sources = _checked([source for source, _ in pairs], "sources")
-        targets = _checked([target for _, target in pairs], "translations")
-        results = [""] * len(sources)
-        source, target = self._read(self.source_encoder, sources), self._read(self.target_encoder, targets)
+        results = [""] * len(pairs)
 
-        def align(batch: np.ndarray) -> None:
-            aligned = self.align_batch(_chosen(source, batch), _chosen(target, batch))
+        def keep(batch: np.ndarray, aligned: dict[str, tf.Tensor]) -> None:
             for i, line in zip(batch, aligned["alignments"].numpy(), strict=True):
                 results[i] = line.decode()
 
-        lengths = np.maximum(*self._cut_lengths(source, target))
-        self._run(align, self._batches(lengths), len(sources), progress)
+        self._force((self.align_batch, self.align_sides_batch), keep, pairs, progress, partners, directions)
         return results
+
+    def _force(
+        self,
+        functions: tuple[Callable[..., dict[str, tf.Tensor]], Callable[..., dict[str, tf.Tensor]]],
+        keep: Callable[[np.ndarray, dict[str, tf.Tensor]], None],
+        pairs: Sequence[tuple[str, str]],
+        progress: Progress | None,
+        partners: Sequence[str] | None,
+        directions: Sequence[str] | None,
+    ) -> None:
+        """Runs a forced pass over pairs, in batches: one of the functions, for one direction and for two.
+
+        What it gives is handed to ``keep`` with the numbers of the batch's pairs.
+        """
+        sources = _checked([source for source, _ in pairs], "sources")
+        targets = _checked([target for _, target in pairs], "translations")
+        texts = [self._read(self.source_encoder, sources), self._read(self.target_encoder, targets)]
+        right_to_left = _right_to_left(len(pairs), partners, directions)
+        if partners is None:
+            function = functions[0]
+        else:
+            texts.append(self._read(self.target_encoder, _checked(partners, "partners")))
+            function = functions[1]
+
+        def run(batch: np.ndarray) -> None:
+            sides = [] if partners is None else [tf.constant(right_to_left[batch])]
+            keep(batch, function(*(_chosen(text, batch) for text in texts), *sides))
+
+        lengths = np.max(self._cut_lengths(*texts), axis=0)
+        self._run(run, self._batches(lengths), len(pairs), progress)
 
     def align_hypotheses(
         self, lines: Sequence[str], hypotheses: Sequence[Sequence[Hypothesis]], progress: Progress | None = None
@@ -334,13 +397,54 @@ class Translator(GraphTranslator):
         self._run(align, self._batches(longest), len(flat), progress)
         return results
 
-    def check_alignment(self) -> None:
+    def score_ids(
+        self, lines: Sequence[str], ids: Sequence[Sequence[Sequence[int]]], progress: Progress | None = None
+    ) -> list[list[PairScore]]:
+        """Returns the model's scores of translations given as token ids, several for each line (forced decoding).
+
+        Args:
+          lines: Source sentences.
+          ids: For each of them token ids in the model's direction with EOS, as ``Hypothesis.ids``; none empty.
+          progress: Called with (translations done, translations in all) after every batch.
+        """
+        source = self._read(self.source_encoder, _checked(lines, "lines"))
+        flat = [(row, n) for row, found in enumerate(ids) for n in range(len(found))]
+        results: list[list[PairScore | None]] = [[None] * len(found) for found in ids]
+
+        def score(batch: np.ndarray) -> None:
+            chosen = [ids[row][n] for row, n in (flat[i] for i in batch)]
+            width = max(map(len, chosen))
+            padded = np.array([[*each, *[PAD_ID] * (width - len(each))] for each in chosen], np.int32)
+            sources = tf.constant([source.graph[flat[i][0]] for i in batch], tf.string)
+            scored = {name: value.numpy() for name, value in self.score_ids_batch(sources, padded).items()}
+            for place, i in enumerate(batch):
+                row, n = flat[i]
+                log_probs = scored["token_log_probs"][place, : len(chosen[place])]
+                if self.target_direction == "r2l":
+                    log_probs = np.append(log_probs[-2::-1], log_probs[-1])
+                results[row][n] = PairScore(
+                    log_prob=float(scored["log_probs"][place]),
+                    length=int(scored["lengths"][place]),
+                    score=float(scored["scores"][place]),
+                    token_log_probs=tuple(map(float, log_probs)),
+                )
+
+        (lengths,) = self._cut_lengths(source)
+        longest = np.array([max(lengths[row], len(ids[row][n])) for row, n in flat], np.int64)
+        self._run(score, self._batches(longest), len(flat), progress)
+        return results
+
+    def check_alignment(self, *, with_partners: bool = False) -> None:
         """Finds out before hours of work whether the model can be aligned as ``alignment`` says.
+
+        Args:
+          with_partners: Whether a model that writes in two directions is going to get the other direction's, too.
 
         Raises:
           UserError: As ``align``.
         """
-        self.align_ids_batch.get_concrete_function()
+        function = self.align_sides_batch if with_partners and self.two_sided else self.align_ids_batch
+        function.get_concrete_function()
 
     def _cut_lengths(self, *sides: _Read) -> list[np.ndarray]:
         """Returns the subwords read of each line, int64 [lines] for each side, and notes which lines are cut."""
@@ -424,6 +528,12 @@ def _keeping_blanks(prefixes: Sequence[str], function: Callable[[list[str]], lis
     return [made + prefix[len(body) :] for made, prefix, body in rows]
 
 
+def _hypotheses(found: dict[str, np.ndarray], row: int, encoder: SubwordEncoder) -> list[Hypothesis]:
+    """Returns the hypotheses of a row, without the places that none has taken."""
+    there = np.flatnonzero(found["log_probs"][row] > _NOT_THERE)
+    return [_hypothesis(found, row, n, encoder) for n in (there if len(there) else [0])]
+
+
 def _hypothesis(found: dict[str, np.ndarray], row: int, n: int, encoder: SubwordEncoder) -> Hypothesis:
     ids = found["ids"][row, n]
     prepared = encoder.join([found["outputs"][row, n].decode("utf-8", errors="replace")])
@@ -436,7 +546,21 @@ def _hypothesis(found: dict[str, np.ndarray], row: int, n: int, encoder: Subword
         finished=bool(found["finished"][row, n]),
         ids=tuple(int(i) for i in ids if i != PAD_ID),
         unmet_constraints=int(found["unmet_constraints"][row, n]) if "unmet_constraints" in found else None,
+        direction="r2l" if found["directions"][row, n] else "l2r",
     )
+
+
+def _right_to_left(count: int, partners: Sequence[str] | None, directions: Sequence[str] | None) -> np.ndarray:
+    """Returns which of so many translations are written right to left, bool, and checks what is given."""
+    if directions is not None and partners is None:
+        raise UserError("directions say which side of a synchronous model a translation is: give the partners, too.")
+    for given, what in ((partners, "partners"), (directions, "directions")):
+        if given is not None and len(given) != count:
+            raise UserError(f"{len(given)} {what} for {count} translations: give one for each.")
+    wrong = sorted(set(directions or ()) - {"l2r", "r2l"})
+    if wrong:
+        raise UserError(f"The direction {wrong[0]!r} of a translation is unknown: l2r or r2l.")
+    return np.array([direction == "r2l" for direction in directions or ["l2r"] * count], bool)
 
 
 def _checked(lines: Sequence[str], what: str) -> list[str]:

@@ -14,6 +14,7 @@ from typing import Any
 from t2t_ext.errors import UserError
 from t2t_ext.evaluation import (
     differing_sentences,
+    direction_analysis,
     length_analysis,
     protocols,
     scores,
@@ -42,6 +43,7 @@ class Settings:
       length_unit: What lengths are counted in, for the report: ``words``, ``subwords`` or ``characters``.
       sentences: How many differing sentences are shown.
       end_tokens: How many tokens an end of a sentence has.
+      all_pairs: Whether every system is tested against every other one, and not only against the first.
     """
 
     protocols: Sequence[str] = (protocols.DEFAULT, "chrf")
@@ -52,6 +54,7 @@ class Settings:
     length_unit: str = "words"
     sentences: int = 20
     end_tokens: int = token_accuracy.DEFAULT_TOKENS
+    all_pairs: bool = True
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,12 +66,14 @@ class ProtocolScores:
       label: The metric's label.
       systems: The score by system.
       tests: Each system against the first; empty for one system.
+      pairs: Each system against every one before it; empty for fewer than three, or where it was not asked for.
     """
 
     protocol: str
     label: str
     systems: Mapping[str, scores.Score]
     tests: Sequence[significance.PairedTest]
+    pairs: Sequence[significance.PairedTest] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,6 +93,7 @@ class Comparison:
       frequencies_of: Where word frequencies were counted: ``training text`` or ``references``.
       by_frequency: Buckets of words by system.
       differing: The sentences that differ most.
+      by_direction: Of systems that write both ways, the sentences that each direction won.
       sentence_chrf: chrF of each sentence by system.
       notes: What the reader should know, in sentences.
     """
@@ -104,6 +110,7 @@ class Comparison:
     frequencies_of: str
     by_frequency: Mapping[str, Sequence[word_frequency.FrequencyBucket]]
     differing: Sequence[differing_sentences.DifferingSentence]
+    by_direction: Mapping[str, Sequence[direction_analysis.DirectionPart]]
     sentence_chrf: Mapping[str, Sequence[float]]
     notes: Sequence[str]
 
@@ -133,6 +140,7 @@ def compare(
     source: Lines | None = None,
     source_lengths: Sequence[int] | None = None,
     train_text: Iterable[str] | None = None,
+    directions: Mapping[str, Sequence[str]] | None = None,
     settings: Settings | None = None,
     report: Callable[[str], None] = lambda message: None,
 ) -> Comparison:
@@ -144,6 +152,7 @@ def compare(
       source: The source, for lengths and for the report; without it lengths are those of the first reference.
       source_lengths: Lengths of the source where they are not the number of its words.
       train_text: Target side of the training data, as lines of the same kind, for word frequencies.
+      directions: System -> the direction that won each segment (``l2r``, ``r2l``), of those that write both ways.
       settings: How; by default ``Settings()``.
       report: Is told what is being computed.
 
@@ -157,11 +166,7 @@ def compare(
     chosen = protocols.check_names(settings.protocols)
     _check_segments(systems, references, source)
     length_analysis.bin_labels(settings.length_bins)
-    settings = dataclasses.replace(
-        settings,
-        resamples=settings.resamples or significance.affordable_resamples(len(references[0])),
-        trials=settings.trials or significance.affordable_trials(len(references[0])),
-    )
+    settings = _affordable(settings, len(references[0]))
     made = [
         (protocol.name, label, segment_statistics.remember(metric))
         for protocol in chosen
@@ -171,8 +176,6 @@ def compare(
     analysed, bleu = _metric_of_words(made, chosen[0].tokenized, references, settings.language)
     chrf = _metric_of_characters(made, references)
     report("lengths, words and sentences")
-    if source_lengths is None:
-        source_lengths = [len(line.split()) for line in (references[0] if source is None else source)]
     return Comparison(
         names=list(systems),
         segments=len(references[0]),
@@ -181,14 +184,32 @@ def compare(
         analysed=analysed,
         scores=scored,
         length_of="reference" if source is None else "source",
-        by_length=length_analysis.by_length(bleu, systems, source_lengths, settings.length_bins),
+        by_length=_by_length(bleu, systems, references[0] if source is None else source, source_lengths, settings),
         **_token_analyses(bleu, systems, references, train_text, settings),
         differing=differing_sentences.differing_sentences(
             systems, references, chrf=chrf, bleu=bleu, source=source, count=settings.sentences
         ),
+        by_direction=_by_system(directions or {}, lambda won: direction_analysis.by_direction(bleu, systems, won)),
         sentence_chrf=_by_system(systems, lambda lines: differing_sentences.sentence_scores(chrf, lines)),
         notes=[*_notes(systems, chosen), *_source_notes(source, settings.length_unit)],
     )
+
+
+def _affordable(settings: Settings, segments: int) -> Settings:
+    """Returns settings that say how many samples and trials are drawn."""
+    return dataclasses.replace(
+        settings,
+        resamples=settings.resamples or significance.affordable_resamples(segments),
+        trials=settings.trials or significance.affordable_trials(segments),
+    )
+
+
+def _by_length(
+    bleu: Any, systems: Mapping[str, Lines], lines: Lines, lengths: Sequence[int] | None, settings: Settings
+) -> list[length_analysis.LengthBin]:
+    """Scores the sentences of each length; of the lines in words, where no lengths are given."""
+    lengths = [len(line.split()) for line in lines] if lengths is None else lengths
+    return length_analysis.by_length(bleu, systems, lengths, settings.length_bins)
 
 
 def _token_analyses(
@@ -223,12 +244,13 @@ def _scores(
         for name, lines in systems.items()
     }
     tests: list[significance.PairedTest] = []
+    every = settings.all_pairs and len(systems) > 2
     if len(systems) > 1:
         report(f"{protocol} {label}: paired tests")
-        tests = significance.paired_tests(
-            label, metric, systems, resamples=settings.resamples or 0, trials=settings.trials or 0
-        )
-    return ProtocolScores(protocol, label, found, tests)
+        test = significance.all_pairs if every else significance.paired_tests
+        tests = test(label, metric, systems, resamples=settings.resamples or 0, trials=settings.trials or 0)
+    against_first = tests[: len(systems) - 1]
+    return ProtocolScores(protocol, label, found, against_first, tests if every else ())
 
 
 def _metric_of_words(

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 
 from t2t_ext.evaluation import compare_plots
 from t2t_ext.evaluation.compare import Comparison, ProtocolScores
-from t2t_ext.evaluation.compare_text import number, p_value, wins
+from t2t_ext.evaluation.compare_text import directions, number, p_value, pairs, wins
 from t2t_ext.evaluation.differing_sentences import DifferingSentence, SentenceView
 from t2t_ext.version import __version__
 
@@ -50,6 +50,9 @@ def render(comparison: Comparison) -> str:
     parts += [_scores(block) for block in comparison.scores]
     for (name, draw), body in zip(compare_plots.titles(comparison), _tables(comparison), strict=True):
         parts += [f"<h2>{_text(name)}</h2>", _figure(name, draw(), f"computed with {comparison.analysed}"), body]
+    for system in comparison.by_direction:
+        title = f"Sentences that each direction of {system} won"
+        parts += [f"<h2>{_text(title)}</h2>", _table(f"BLEU by {comparison.analysed}", *directions(comparison, system))]
     parts += _sentences(comparison)
     body = "\n".join(parts)
     return (
@@ -105,7 +108,10 @@ def _scores(block: ProtocolScores) -> str:
     signatures = [first.signature, *(test.signature_randomization for test in block.tests[:1])]
     lines = "<br>".join(f"<code>{_text(each)}</code>" for each in signatures)
     star = " * = p below 0.05." if tests else ""
-    return _table(f"{block.protocol}: {block.label}, {better}", header, rows) + f"<p>{lines}{star}</p>"
+    made = _table(f"{block.protocol}: {block.label}, {better}", header, rows) + f"<p>{lines}{star}</p>"
+    if block.pairs:
+        made += _table("All pairs: the row's system minus the column's (p of the paired bootstrap)", *pairs(block))
+    return made
 
 
 def _tables(comparison: Comparison) -> list[str]:

@@ -14,8 +14,9 @@ def render(comparison: Comparison) -> str:
     lines += [f"note: {note}" for note in comparison.notes]
     for block in comparison.scores:
         lines += ["", *_score_block(block)]
-    for section in (_length_section, _ends_section, _frequency_section, _sentence_section):
-        lines += ["", *section(comparison)]
+    for section in (_length_section, _ends_section, _direction_section, _frequency_section, _sentence_section):
+        found = section(comparison)
+        lines += ["", *found] if found else []
     return "\n".join(lines)
 
 
@@ -82,24 +83,40 @@ def _score_block(block: ProtocolScores) -> list[str]:
     lines = [f"== {block.protocol}: {block.label}{better}", *table(header, rows), f"[{first.signature}]"]
     if tests:
         lines.append(f"[{block.tests[0].signature_randomization}]  * = below 0.05")
+    if block.pairs:
+        lines += ["difference of the row's system to the column's (p of the paired bootstrap):", *table(*pairs(block))]
     return lines
+
+
+def pairs(block: ProtocolScores) -> tuple[list[str], list[list[str]]]:
+    """Returns header and rows of the table of all paired tests: the row's system minus the column's."""
+    names = list(block.systems)
+    decimals = next(iter(block.systems.values())).decimals
+    cells = {}
+    for test in block.pairs:
+        cells[test.system, test.baseline] = f"{test.difference:+.{decimals}f} ({p_value(test.p_bootstrap)})"
+        cells[test.baseline, test.system] = f"{0 - test.difference:+.{decimals}f} ({p_value(test.p_bootstrap)})"
+    return ["", *names], [[row, *(cells.get((row, column), "") for column in names)] for row in names]
 
 
 def _length_section(comparison: Comparison) -> list[str]:
     names = comparison.names
     header = [comparison.settings.length_unit, "sentences"]
     header += [f"BLEU {name}" for name in names] + [f"ratio {name}" for name in names]
+    header += [f"tokens {name}" for name in names]
     rows = [
         [
             each.label,
             str(each.sentences),
             *(number(each.bleu[name]) for name in names),
             *(number(each.length_ratio[name], 3) for name in names),
+            *(number(each.average_length[name], 1) for name in names),
         ]
         for each in comparison.by_length
     ]
     return [
-        f"== BLEU and length ratio by length of the {comparison.length_of} ({comparison.analysed}; 10-20 is 10 to 19)",
+        f"== BLEU, length ratio and mean tokens by length of the {comparison.length_of} ({comparison.analysed}; "
+        "10-20 is 10 to 19)",
         *table(header, rows),
     ]
 
@@ -122,6 +139,33 @@ def _ends_section(comparison: Comparison) -> list[str]:
         "== Accuracy of the tokens at both ends, per cent (position from the beginning, from the end)",
         *table(header, rows),
     ]
+
+
+def _direction_section(comparison: Comparison) -> list[str]:
+    lines = []
+    for system, parts in comparison.by_direction.items():
+        shares = ", ".join(f"{100 * part.share:.1f}% {part.direction}" for part in parts)
+        lines += [
+            f"== Sentences that each direction of {system} won: {shares}",
+            *table(*directions(comparison, system)),
+        ]
+    return lines
+
+
+def directions(comparison: Comparison, system: str) -> tuple[list[str], list[list[str]]]:
+    """Returns header and rows of the table of the sentences that each direction of a system won."""
+    names = comparison.names
+    header = ["won by", "sentences", *(f"BLEU {name}" for name in names), *(f"tokens {name}" for name in names)]
+    rows = [
+        [
+            part.direction,
+            str(part.sentences),
+            *(number(part.bleu[name]) for name in names),
+            *(number(part.average_length[name], 1) for name in names),
+        ]
+        for part in comparison.by_direction[system]
+    ]
+    return header, rows
 
 
 def _frequency_section(comparison: Comparison) -> list[str]:

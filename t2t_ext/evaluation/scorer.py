@@ -50,11 +50,10 @@ class Scorer:
           UserError: There is no such protocol.
         """
         self._protocols = [protocols.protocol(name) for name in names]
-        # Of data that are tokenised already, nobody's plain text are the references but what they restore to.
-        is_plain = not _ALREADY_WORDS & set(encoder.steps.names)
-        self._references = {False: [list(each) if is_plain else encoder.restore(each) for each in references]}
-        if any(protocol.tokenized for protocol in self._protocols):
-            self._references[True] = [encoder.prepare(each) for each in references]
+        self._references = {
+            tokenized: references_of(references, encoder, tokenized=tokenized)
+            for tokenized in {False, *(protocol.tokenized for protocol in self._protocols)}
+        }
         self._language, self._n_bootstrap = language, n_bootstrap
         self.doubts: list[str] = []
 
@@ -77,3 +76,18 @@ class Scorer:
                 protocol, texts, references, language=self._language, n_bootstrap=self._n_bootstrap
             )
         return found
+
+
+def references_of(references: Sequence[Sequence[str]], encoder: SubwordEncoder, *, tokenized: bool) -> list[list[str]]:
+    """Returns raw references in the form that protocols score.
+
+    Args:
+      references: One list for each set.
+      encoder: The target's text encoder.
+      tokenized: Whether the protocols want tokens; else they want text as people read it.
+    """
+    if tokenized:
+        return [encoder.prepare(each) for each in references]
+    # Of data that are tokenised already, nobody's plain text are the references but what they restore to.
+    is_plain = not _ALREADY_WORDS & set(encoder.steps.names)
+    return [list(each) if is_plain else encoder.restore(each) for each in references]

@@ -99,3 +99,31 @@ def paired_tests(
         )
         for number in range(1, len(named))
     ]
+
+
+def all_pairs(
+    label: str,
+    metric: Any,
+    systems: Mapping[str, Sequence[str]],
+    *,
+    resamples: int = DEFAULT_RESAMPLES,
+    trials: int = DEFAULT_TRIALS,
+) -> list[PairedTest]:
+    """Tests every system against every one that comes before it.
+
+    Args:
+      label: What the metric is called.
+      metric: A metric of sacrebleu's kind, made with its references.
+      systems: Translations by name; at least two.
+      resamples: Samples of the bootstrap test.
+      trials: Trials of approximate randomisation.
+
+    Returns:
+      One result per pair; those against the first system come first, as ``paired_tests`` returns them.
+    """
+    names = list(systems)
+    found: list[PairedTest] = []
+    for first in range(len(names) - 1):
+        rest = {name: systems[name] for name in names[first:]}
+        found += paired_tests(label, metric, rest, resamples=resamples, trials=trials)
+    return found

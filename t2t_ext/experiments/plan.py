@@ -1,4 +1,8 @@
-"""From a recipe to the commands that carry it out: data, then for each seed training, averaging and scoring."""
+"""From a recipe to the commands that carry it out.
+
+Data, then for each seed training, averaging and scoring; where the data are to have pseudo references, before that the
+training of the two recipes that make them. What several recipes need is in the plan once.
+"""
 
 import dataclasses
 import pathlib
@@ -7,20 +11,25 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from t2t_ext import registry
+from t2t_ext.data.manifest import manifest_path
+from t2t_ext.data.pseudo_references import SUFFIX
+from t2t_ext.decoding.directions import check_directions, directions_of
 from t2t_ext.errors import UserError
 from t2t_ext.experiments.recipes import Recipe, RecipeBook
 from t2t_ext.experiments.score_table import digest
 from t2t_ext.experiments.sweep import folder_name
 from t2t_ext.hyperparameters import resolve_decode_hparams
 
-KINDS = ("data", "train", "average", "score", "report")
+KINDS = ("data", "pseudo", "train", "average", "score", "compare", "report")
 # Flags that say where and how fast something is computed, not what comes out.
 _NOT_IN_THE_RESULT = frozenset(
     {"data_dir", "tmp_dir", "output_dir", "warm_start_from", "translations_dir", "num_processes", "distribution", "tpu",
      "worker_timeout", "log_step_count_steps", "t2t_usr_dir", "wait_minutes", "inter_op_parallelism_threads",
-     "intra_op_parallelism_threads", "preempted_exit_code"}
+     "intra_op_parallelism_threads", "preempted_exit_code", "l2r", "r2l", "decode_to_file", "nbest_file", "report_file",
+     "json", "html", "overwrite"}
 )  # fmt: skip
-_LEAST_STEPS = 10
+# Pseudo references are made once, whatever the seeds of what is trained on them: by the teachers of this seed.
+_TEACHERS_SEED = 1
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -29,6 +38,7 @@ class Options:
 
     Attributes:
       work_dir: Where everything is put.
+      problem: In place of the recipes' problem; "": theirs.
       tmp_dir: Where raw files are, or are downloaded to.
       seeds: The seeds; empty: 1 up to the recipe's number.
       scale: Factor of all numbers of steps; 1 is the paper's.
@@ -38,10 +48,12 @@ class Options:
       datagen: Further flags of datagen.
       problem_options: Further options of the problem.
       decode: Further decode hparams.
+      beams: Beam sizes that are tried in place of the recipes' own; empty: theirs.
       t2t_usr_dir: Folder of the user's own modules.
     """
 
     work_dir: pathlib.Path
+    problem: str = ""
     tmp_dir: str = ""
     seeds: Sequence[int] = ()
     scale: float = 1.0
@@ -51,18 +63,20 @@ class Options:
     datagen: Mapping[str, str] = dataclasses.field(default_factory=dict)
     problem_options: Mapping[str, str] = dataclasses.field(default_factory=dict)
     decode: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    beams: Sequence[int] = ()
     t2t_usr_dir: str = ""
 
     def changes(self) -> list[str]:
         """Returns what is not as the recipe says, for the report; empty where everything is."""
-        found = [f"--scale={self.scale:g}"] if self.scale != 1 else []
+        found = [f"--problem={self.problem}"] if self.problem else []
+        found += [f"--scale={self.scale:g}"] if self.scale != 1 else []
         found += [f"--train_steps={self.train_steps}"] if self.train_steps else []
         for name in ("hparams", "train", "datagen", "problem_options", "decode"):
             counted = {k: v for k, v in getattr(self, name).items() if k not in _NOT_IN_THE_RESULT}
             if counted:
                 flag = "decode_hparams" if name == "decode" else name
                 found.append(f"--{flag}={assignments(counted)}")
-        return found
+        return found + ([f"--beams={','.join(map(str, self.beams))}"] if self.beams else [])
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -79,7 +93,11 @@ class Stage:
       key: Digest of what determines its result: its flags and those of the stages before it.
       seed: The seed, 0 where it has none.
       split: The split that is scored, or empty.
-      owner: The recipe that it belongs to, where that is another one, whose run gives the first weights.
+      owner: The recipe that it belongs to, where that is another one, whose runs this one needs.
+      needs: The stages whose results it takes.
+      files: What its command line has besides flags.
+      system: The row of a report that it belongs to, where several systems are compared.
+      label: What its scores are of in the report: the split, or split and beam.
     """
 
     name: str
@@ -92,6 +110,10 @@ class Stage:
     seed: int = 0
     split: str = ""
     owner: str = ""
+    needs: tuple["Stage", ...] = dataclasses.field(default=(), repr=False)
+    files: tuple[str, ...] = ()
+    system: str = ""
+    label: str = ""
 
     @property
     def title(self) -> str:
@@ -102,7 +124,12 @@ class Stage:
     @property
     def arguments(self) -> list[str]:
         """The command's arguments."""
-        return [f"--{name}={_text(value)}" for name, value in self.flags.items()]
+        return [*(f"--{name}={_text(value)}" for name, value in self.flags.items()), *self.files]
+
+    @property
+    def runs(self) -> list[pathlib.Path]:
+        """The runs that a scoring stage translates with."""
+        return [pathlib.Path(self.flags[name]) for name in ("output_dir", "l2r", "r2l") if name in self.flags]
 
     @property
     def command_line(self) -> str:
@@ -135,17 +162,30 @@ def plan(recipe: Recipe, book: RecipeBook, options: Options) -> list[Stage]:
     Raises:
       UserError: The options do not go with the recipe.
     """
-    owner = book.recipe(recipe.same_runs_as) if recipe.same_runs_as else recipe
+    planner = _Planner(recipe, book, options)
     seeds = list(options.seeds) or list(range(1, recipe.seeds + 1))
-    data = _data_stage(recipe, options)
-    stages = [data]
+    systems = [recipe, *(book.recipe(name) for name in recipe.beside)]
     for seed in seeds:
-        stages += _training_stages(owner, book, options, data, seed)
-        if recipe.average:
-            stages.append(_average_stage(recipe, options, stages[-1], seed))
-        trained = stages[-1]
-        stages += [_score_stage(recipe, owner, options, trained, seed, split) for split in recipe.splits]
-    return stages
+        for system in systems:
+            planner.add_system(system, seed)
+    if recipe.analysed and not options.beams:
+        for split in recipe.splits:
+            planner.add_comparison([*systems[1:], recipe], seeds[0], split)  # the baselines first
+    return list(planner.stages.values())
+
+
+def requirements(stages: Sequence[Stage]) -> list[Stage]:
+    """Returns stages with all that they need, directly or not, each once; what is needed comes first."""
+    found: dict[pathlib.Path, Stage] = {}
+
+    def add(stage: Stage) -> None:
+        for need in stage.needs:
+            add(need)
+        found.setdefault(stage.marker, stage)
+
+    for stage in stages:
+        add(stage)
+    return list(found.values())
 
 
 def run_folder(owner: str, options: Options, seed: int) -> pathlib.Path:
@@ -180,122 +220,279 @@ def scaled_train_flags(recipe: Recipe, options: Options) -> dict[str, Any]:
     return flags
 
 
-def _data_stage(recipe: Recipe, options: Options) -> Stage:
-    folder = options.work_dir / "data"
-    flags: dict[str, Any] = {"problem": recipe.problem}
-    problem_options = {**recipe.problem_options, **options.problem_options}
-    if problem_options:
-        flags["problem_options"] = assignments(problem_options)
-    flags.update({**recipe.datagen, **options.datagen})
-    if options.t2t_usr_dir:
-        flags["t2t_usr_dir"] = options.t2t_usr_dir
-    counted = {name: _text(value) for name, value in flags.items() if name not in _NOT_IN_THE_RESULT}
-    # NAME and NAME_rev are usually made from the same files; other options are other data, beside those.
-    base = registry.problem(recipe.problem).base_name
-    name = base if set(counted) == {"problem"} else f"{base}.{digest({**counted, 'problem': base})[:6]}"
-    output = folder / name
-    flags["data_dir"] = str(output)
-    flags["tmp_dir"] = options.tmp_dir or str(options.work_dir / "tmp")
-    return Stage(
-        name=f"data {name}",
-        kind="data",
-        command="datagen",
-        flags=flags,
-        folder=folder,
-        output=output,
-        key=digest({**counted, "problem": base}),
-    )
+class _Planner:
+    """Puts the stages of recipes into one list, each once.
+
+    Attributes:
+      stages: Marker -> stage, in the order in which they are run.
+    """
+
+    def __init__(self, main: Recipe, book: RecipeBook, options: Options) -> None:
+        self._main, self._book, self._options = main, book, options
+        self.stages: dict[pathlib.Path, Stage] = {}
+
+    def add_system(self, recipe: Recipe, seed: int) -> None:
+        """Adds all that it takes to score the splits of a recipe with a seed."""
+        if recipe.rerank:
+            for direction in ("l2r", "r2l"):
+                self._trained(self._book.recipe(recipe.rerank[direction]), seed)
+        else:
+            self._trained(recipe, seed)
+        for split in recipe.splits:
+            for beam in (0,) if recipe.rerank else self._options.beams or recipe.beams or (0,):
+                self._scored(recipe, seed, split, beam)
+
+    def add_comparison(self, systems: Sequence[Recipe], seed: int, split: str) -> None:
+        """Adds the comparison of what systems made of a split, where all of them translate it."""
+        scored = [self._scored(system, seed, split) for system in systems if split in system.splits]
+        folder = run_folder(self._main.name, self._options, seed)
+        flags = {
+            "output_dir": str(scored[0].runs[0]),
+            "split": split,
+            "names": ",".join(stage.system for stage in scored),
+            "protocol": self._scoring(self._main),
+            **self._user_modules(),
+            "json": str(folder / f"compare.{split}.json"),
+            "html": str(folder / f"compare.{split}.html"),
+        }
+        self._add(
+            f"compare {split}", "compare", "compare", flags, folder, folder / f"compare.{split}.json", scored,
+            seed=seed, split=split, files=tuple(str(_translations(stage)) for stage in scored),
+        )  # fmt: skip
+
+    def _add(
+        self,
+        name: str,
+        kind: str,
+        command: str,
+        flags: Mapping[str, Any],
+        folder: pathlib.Path,
+        output: pathlib.Path,
+        needs: Sequence[Stage],
+        **more: Any,
+    ) -> Stage:
+        """Returns the stage of the plan that is described; it is added where it is not yet there."""
+        stage = Stage(
+            name=name, kind=kind, command=command, flags=flags, folder=folder, output=output, key="",
+            needs=tuple(needs), **more,
+        )  # fmt: skip
+        key = digest([*(need.key for need in needs), stage.counted_flags()])
+        return self.stages.setdefault(stage.marker, dataclasses.replace(stage, key=key))
+
+    def _runs_of(self, recipe: Recipe) -> Recipe:
+        """Returns the recipe whose runs a row shows."""
+        return self._book.recipe(recipe.same_runs_as) if recipe.same_runs_as else recipe
+
+    def _owner(self, recipe: Recipe) -> str:
+        """Returns the recipe's name, empty where it is the one that is carried out."""
+        return "" if recipe.name == self._runs_of(self._main).name else recipe.name
+
+    def _problem(self, recipe: Recipe) -> str:
+        return self._options.problem or recipe.problem
+
+    def _scoring(self, recipe: Recipe) -> str:
+        if not self._options.problem:
+            return recipe.scoring
+        return registry.problem(self._options.problem, **self._options.problem_options).scoring
+
+    def _user_modules(self) -> dict[str, str]:
+        return {"t2t_usr_dir": self._options.t2t_usr_dir} if self._options.t2t_usr_dir else {}
+
+    def _problem_flags(self, recipe: Recipe) -> dict[str, str]:
+        """Returns the flags that name the data of a recipe."""
+        own = {} if self._options.problem else recipe.problem_options
+        options = {**own, **self._options.problem_options}
+        return {
+            "problem": self._problem(recipe),
+            **({"problem_options": assignments(options)} if options else {}),
+        }
+
+    def _data(self, recipe: Recipe) -> Stage:
+        options = self._options
+        folder = options.work_dir / "data"
+        flags = {**self._problem_flags(recipe), **recipe.datagen, **options.datagen, **self._user_modules()}
+        counted = {name: _text(value) for name, value in flags.items() if name not in _NOT_IN_THE_RESULT}
+        # NAME and NAME_rev are usually made from the same files; other options are other data, beside those.
+        base = registry.problem(self._problem(recipe)).base_name
+        name = base if set(counted) == {"problem"} else f"{base}.{digest({**counted, 'problem': base})[:6]}"
+        output = folder / name
+        flags["data_dir"] = str(output)
+        flags["tmp_dir"] = options.tmp_dir or str(options.work_dir / "tmp")
+        stage = Stage(
+            name=f"data {name}",
+            kind="data",
+            command="datagen",
+            flags=flags,
+            folder=folder,
+            output=output,
+            key=digest({**counted, "problem": base}),
+        )
+        return self.stages.setdefault(stage.marker, stage)
+
+    def _pseudo_references(self, recipe: Recipe) -> Stage:
+        """Adds the pseudo references that a recipe is trained on, after the runs that make them."""
+        if self._problem(recipe).endswith(SUFFIX):
+            raise UserError(
+                f"--problem={self._problem(recipe)}: {recipe.name} makes the pseudo references itself. Name the "
+                f"problem without {SUFFIX}."
+            )
+        teachers = [self._book.recipe(recipe.pseudo_references[direction]) for direction in ("l2r", "r2l")]
+        trained = [self._trained(teacher, _TEACHERS_SEED) for teacher in teachers]
+        data = self._data(recipe)
+        problem = self._problem(recipe)
+        flags = {
+            **self._problem_flags(recipe),
+            **_both_runs([_run(stage) for stage in trained], teachers),
+            **{name: value for name, value in recipe.pseudo_references.items() if name not in ("l2r", "r2l")},
+            **self._user_modules(),
+            "data_dir": str(data.output),
+            "overwrite": True,  # only what was made with other models; whether that may be lost, check_unchanged says
+        }
+        name = data.output.name.replace(registry.problem(problem).base_name, problem, 1)
+        output = manifest_path(data.output, problem + SUFFIX)
+        return self._add(
+            f"pseudo references {name}", "pseudo", "pseudo-references", flags, data.folder, output, [data, *trained]
+        )
+
+    def _trained(self, recipe: Recipe, seed: int) -> Stage:
+        """Adds the run of a recipe's seed and all that comes before it; returns the stage whose weights count."""
+        recipe = self._runs_of(recipe)
+        train = self._train(recipe, seed)
+        if not recipe.average:
+            return train
+        return self._add(
+            "average", "average", "avg-all", {"output_dir": str(train.output), "n": recipe.average}, train.folder,
+            train.output / "averaged", [train], seed=seed, owner=self._owner(recipe),
+        )  # fmt: skip
+
+    def _train(self, recipe: Recipe, seed: int) -> Stage:
+        options = self._options
+        recipe = self._runs_of(recipe)
+        data = self._data(recipe)
+        needs = [data]
+        folder = run_folder(recipe.name, options, seed)
+        flags: dict[str, Any] = self._problem_flags(recipe)
+        if recipe.pseudo_references:
+            needs.append(self._pseudo_references(recipe))
+            flags["problem"] += SUFFIX
+        first = self._train(self._book.recipe(recipe.warm_start), seed) if recipe.warm_start else None
+        flags |= {"model": recipe.model, "hparams_set": recipe.hparams_set}
+        hparams = self._hparams(recipe)
+        if hparams:
+            flags["hparams"] = assignments(hparams)
+        flags |= scaled_train_flags(recipe, options)
+        flags["random_seed"] = seed
+        flags |= self._user_modules()
+        flags |= {"data_dir": str(data.output), "output_dir": str(folder / "run")}
+        if first:
+            needs.append(first)
+            flags["warm_start_from"] = first.flags["output_dir"]
+        return self._add(
+            "train", "train", "trainer", flags, folder, folder / "run", needs, seed=seed, owner=self._owner(recipe)
+        )
+
+    def _hparams(self, recipe: Recipe) -> dict[str, Any]:
+        """Returns what a recipe and the user change in the hparams set.
+
+        What the user changes holds for every run of the plan; what another recipe's model does not have is left out.
+        """
+        options = self._options
+        known = registry.hparams(recipe.hparams_set)
+        every = bool(self._main.rerank) or recipe.name == self._runs_of(self._main).name
+        names = {field.name for field in dataclasses.fields(known)}
+        names -= set() if recipe.pseudo_references else {"pseudo"}  # nothing to choose from where there are none
+        hparams = {**recipe.hparams}
+        hparams |= {name: value for name, value in options.hparams.items() if every or name in names}
+        if options.scale != 1 and "learning_rate_warmup_steps" not in options.hparams:
+            warm_up = recipe.hparams.get("learning_rate_warmup_steps") or known.learning_rate_warmup_steps
+            if warm_up:
+                hparams["learning_rate_warmup_steps"] = max(1, round(warm_up * options.scale))
+        return hparams
+
+    def _decode(self, recipe: Recipe) -> dict[str, str]:
+        """Returns the user's decode hparams, without those of two directions where the model writes in one."""
+        two_sided = not recipe.rerank and _directions(recipe) == 2
+        return {name: value for name, value in self._options.decode.items() if two_sided or not name.startswith("sb_")}
+
+    def _scored(self, recipe: Recipe, seed: int, split: str, beam: int = 0) -> Stage:
+        """Adds what scores a split, with another beam than the recipe's where one is given."""
+        decode = {**recipe.decode, **({"beam_size": beam} if beam else {}), **self._decode(recipe)}
+        more = {
+            "seed": seed,
+            "split": split,
+            "system": recipe.name,
+            "label": f"{split}, beam {beam}" if beam else split,
+        }
+        if recipe.rerank:
+            return self._reranked(recipe, seed, split, decode, more)
+        owner = self._runs_of(recipe)
+        folder = run_folder(owner.name, self._options, seed)
+        checkpoints = {"latest": "checkpoints"}.get(recipe.checkpoint, recipe.checkpoint)
+        flags: dict[str, Any] = {
+            "output_dir": str(folder / "run"),
+            "split": split,
+            "checkpoints": checkpoints,
+            "last_only": True,
+            "scoring": self._scoring(recipe),
+        }
+        hparams = resolve_decode_hparams(assignments(decode))
+        check_directions(hparams, _directions(recipe))
+        if decode:
+            flags["decode_hparams"] = assignments(decode)
+        flags |= self._user_modules()
+        flags |= {"wait_minutes": 0, "translations_dir": str(folder / "translations")}
+        output = folder / "translations" / folder_name(split, checkpoints, hparams)
+        return self._add(
+            f"score {more['label']}", "score", "translate-all", flags, folder, output, [self._trained(recipe, seed)],
+            owner=self._owner(owner), **more,
+        )  # fmt: skip
+
+    def _reranked(
+        self, recipe: Recipe, seed: int, split: str, decode: Mapping[str, Any], more: Mapping[str, Any]
+    ) -> Stage:
+        """Adds the reranking of a split by the runs of two recipes."""
+        parts = [self._book.recipe(recipe.rerank[direction]) for direction in ("l2r", "r2l")]
+        trained = [self._trained(part, seed) for part in parts]
+        if "beam_size" not in self._options.decode:
+            decode = {name: value for name, value in decode.items() if name != "beam_size"}  # k is the beam
+        flags: dict[str, Any] = {
+            **_both_runs([_run(stage) for stage in trained], parts),
+            "split": split,
+            "scoring": self._scoring(recipe),
+            **{name: value for name, value in recipe.rerank.items() if name not in ("l2r", "r2l")},
+            **({"decode_hparams": assignments(decode)} if decode else {}),
+            **self._user_modules(),
+        }
+        folder = run_folder(self._runs_of(recipe).name, self._options, seed)
+        counted = {name: _text(value) for name, value in flags.items() if name not in _NOT_IN_THE_RESULT}
+        output = folder / f"rerank.{split}.{digest(counted)[:6]}.json"
+        flags |= {"nbest_file": str(output.with_suffix(".jsonl")), "report_file": str(output)}
+        return self._add(
+            f"score {split}", "score", "rerank", flags, folder, output, trained, owner=self._owner(recipe), **more
+        )
 
 
-def _training_stages(recipe: Recipe, book: RecipeBook, options: Options, data: Stage, seed: int) -> list[Stage]:
-    """Returns the training of a seed, after those of the recipes that give its first weights."""
-    stages = []
-    folder = run_folder(recipe.name, options, seed)
-    first = book.recipe(recipe.warm_start) if recipe.warm_start else None
-    if first:
-        owner = book.recipe(first.same_runs_as) if first.same_runs_as else first
-        stages = [
-            dataclasses.replace(stage, owner=stage.owner or owner.name)
-            for stage in _training_stages(owner, book, options, data, seed)
-        ]
-    hparams = {**recipe.hparams, **options.hparams}
-    if options.scale != 1 and "learning_rate_warmup_steps" not in options.hparams:
-        warm_up = _warm_up(recipe)
-        if warm_up:
-            hparams["learning_rate_warmup_steps"] = max(1, round(warm_up * options.scale))
-    flags: dict[str, Any] = {name: data.flags[name] for name in ("problem", "problem_options") if name in data.flags}
-    flags |= {"model": recipe.model, "hparams_set": recipe.hparams_set}
-    if hparams:
-        flags["hparams"] = assignments(hparams)
-    flags |= scaled_train_flags(recipe, options)
-    flags["random_seed"] = seed
-    if options.t2t_usr_dir:
-        flags["t2t_usr_dir"] = options.t2t_usr_dir
-    flags |= {"data_dir": str(data.output), "output_dir": str(folder / "run")}
-    if first:
-        flags["warm_start_from"] = stages[-1].flags["output_dir"]
-    stage = Stage(
-        name="train",
-        kind="train",
-        command="trainer",
-        flags=flags,
-        folder=folder,
-        output=folder / "run",
-        key="",
-        seed=seed,
-    )
-    key = digest([data.key, stages[-1].key if stages else "", stage.counted_flags()])
-    return [*stages, dataclasses.replace(stage, key=key)]
+def _directions(recipe: Recipe) -> int:
+    """Returns in how many directions the model of a recipe writes at once."""
+    return directions_of(registry.hparams(recipe.hparams_set))
 
 
-def _warm_up(recipe: Recipe) -> int:
-    stated = recipe.hparams.get("learning_rate_warmup_steps")
-    return stated or registry.hparams(recipe.hparams_set).learning_rate_warmup_steps
+def _run(stage: Stage) -> str:
+    """Returns the run that a stage trains or averages."""
+    return stage.flags["output_dir"]
 
 
-def _average_stage(recipe: Recipe, options: Options, train: Stage, seed: int) -> Stage:
-    stage = Stage(
-        name="average",
-        kind="average",
-        command="avg-all",
-        flags={"output_dir": str(train.output), "n": recipe.average},
-        folder=train.folder,
-        output=train.output / "averaged",
-        key="",
-        seed=seed,
-    )
-    return dataclasses.replace(stage, key=digest([train.key, stage.counted_flags()]))
+def _both_runs(runs: Sequence[str], recipes: Sequence[Recipe]) -> dict[str, str]:
+    """Returns the flags that name two runs and their checkpoints."""
+    flags = dict(zip(("l2r", "r2l"), runs, strict=True))
+    if recipes[0].checkpoint != "latest":
+        flags["checkpoint_path"] = recipes[0].checkpoint
+    return flags
 
 
-def _score_stage(recipe: Recipe, owner: Recipe, options: Options, before: Stage, seed: int, split: str) -> Stage:
-    decode = {**recipe.decode, **options.decode}
-    run = run_folder(owner.name, options, seed) / "run"
-    flags: dict[str, Any] = {
-        "output_dir": str(run),
-        "split": split,
-        "checkpoints": {"latest": "checkpoints"}.get(recipe.checkpoint, recipe.checkpoint),
-        "last_only": True,
-        "scoring": recipe.scoring,
-    }
-    hparams = resolve_decode_hparams(assignments(decode))
-    if decode:
-        flags["decode_hparams"] = assignments(decode)
-    if options.t2t_usr_dir:
-        flags["t2t_usr_dir"] = options.t2t_usr_dir
-    folder = run_folder(owner.name, options, seed)
-    flags |= {"wait_minutes": 0, "translations_dir": str(folder / "translations")}
-    stage = Stage(
-        name=f"score {split}",
-        kind="score",
-        command="translate-all",
-        flags=flags,
-        folder=folder,
-        output=folder / "translations" / folder_name(split, flags["checkpoints"], hparams),
-        key="",
-        seed=seed,
-        split=split,
-    )
-    return dataclasses.replace(stage, key=digest([before.key, stage.counted_flags()]))
+def _translations(stage: Stage) -> pathlib.Path:
+    """Returns what t2t_ext-compare reads of a scoring stage."""
+    return stage.output.with_suffix(".jsonl") if stage.command == "rerank" else stage.output
 
 
 def _text(value: Any) -> str:

@@ -25,8 +25,10 @@ from t2t_ext.errors import UserError, suggest
 
 CHECKPOINTS = ("averaged", "best", "latest")
 # What ``published`` may give besides the score of a split.
-OTHER_FIGURES = ("average", "parameters", "train_steps_per_second", "sentences_per_second")
-_NOT_INHERITED = ("row", "published", "template", "same_runs_as")
+OTHER_FIGURES = (
+    "average", "parameters", "train_steps_per_second", "sentences_per_second", "first_tokens", "last_tokens",
+)  # fmt: skip
+_NOT_INHERITED = ("row", "published", "template", "same_runs_as", "beside", "beams")
 _ADDED_UP = ("notes", "needs")
 _MOST_DEEP = 20
 
@@ -54,7 +56,8 @@ class Recipe:
       table: The paper's table, such as ``Table 1``.
       row: The row's words.
       published: Split -> the paper's score; also ``average`` of the scored splits, ``parameters``,
-        ``train_steps_per_second`` and ``sentences_per_second``.
+        ``train_steps_per_second``, ``sentences_per_second``, and ``first_tokens`` and ``last_tokens``, the accuracy of
+        the four tokens at both ends, per cent.
       problem: Registered name of the problem.
       problem_options: Its options.
       datagen: Further flags of t2t_ext-datagen.
@@ -65,7 +68,14 @@ class Recipe:
       seeds: Seeds that the paper's figure is a mean over.
       average: How many of the last checkpoints are averaged; 0 for none.
       checkpoint: What translates: ``averaged``, ``best`` (on the development set) or ``latest``.
+      size: What stands for ``{size}`` in ``hparams_set``, where it does: tiny, small, base or big.
+      pseudo_references: ``l2r`` and ``r2l``, recipes whose runs (of seed 1) make the pseudo references that this one's
+        data have; further flags of t2t_ext-pseudo-references. Empty: none.
+      rerank: ``l2r`` and ``r2l``, recipes whose runs of the same seed rerank each other's translations, in place of a
+        run of this recipe's own; further flags of t2t_ext-rerank. Empty: nothing is reranked.
       decode: Decode hparams.
+      beams: Beam sizes that are tried one after the other; empty: that of ``decode`` alone.
+      beside: Recipes that are carried out, too, and stand beside this one in the report.
       splits: Splits that are translated and scored.
       scoring: Name of the scoring protocol.
       warm_start: Recipe whose run of the same seed gives the first weights.
@@ -90,7 +100,12 @@ class Recipe:
     seeds: int = 1
     average: int = 0
     checkpoint: str = "averaged"
+    size: str = ""
+    pseudo_references: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    rerank: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     decode: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    beams: Sequence[int] = ()
+    beside: Sequence[str] = ()
     splits: Sequence[str] = ("test",)
     scoring: str = ""
     warm_start: str = ""
@@ -98,6 +113,11 @@ class Recipe:
     hardware: str = ""
     needs: Sequence[str] = ()
     notes: Sequence[str] = ()
+
+    @property
+    def analysed(self) -> bool:
+        """Whether its translations are analysed, and compared with those of the recipes beside it."""
+        return not self.beams and (bool(self.beside) or bool({"first_tokens", "last_tokens"} & set(self.published)))
 
 
 _FIELDS = {field.name: field for field in dataclasses.fields(Recipe) if field.name != "name"}
@@ -115,8 +135,14 @@ _OF_THE_RUNS = (
     "decode",
     "scoring",
     "warm_start",
+    "pseudo_references",
+    "rerank",
 )
-_NEEDED = ("paper", "table", "row", "problem", "model", "hparams_set", "train", "scoring")
+_NEEDED = ("paper", "table", "row", "problem", "scoring")
+_OF_A_RUN = ("model", "hparams_set", "train")  # needed, but by a recipe that reranks what others translate
+_NUMBERS = ("beams",)  # lists of whole numbers; the others are lists of strings
+_BOTH = ("l2r", "r2l")
+_SIZE = "{size}"
 
 
 class RecipeBook:
@@ -127,8 +153,12 @@ class RecipeBook:
       coming: Kind (``models``, ``hparams_sets``, ``problems``) -> names that are not in this version.
     """
 
-    def __init__(self, folders: Iterable[pathlib.Path]) -> None:
+    def __init__(self, folders: Iterable[pathlib.Path], size: str = "") -> None:
         """Reads every TOML file of the folders.
+
+        Args:
+          folders: Where they are.
+          size: In place of the ``size`` of every recipe that has one; empty: theirs.
 
         Raises:
           UserError: A folder has none, a file is not TOML, a name is defined twice, or a recipe is wrong.
@@ -137,6 +167,8 @@ class RecipeBook:
         self.coming: dict[str, set[str]] = {"models": set(), "hparams_sets": set(), "problems": set()}
         self._tables: dict[str, dict[str, Any]] = {}
         self._places: dict[str, pathlib.Path] = {}
+        self._size = size
+        self._being_checked: list[str] = []
         for folder in folders:
             found = sorted(folder.glob("*.toml"))
             if not found:
@@ -162,13 +194,33 @@ class RecipeBook:
             for field in _OF_THE_RUNS:
                 if getattr(recipe, field) != getattr(other, field):
                     raise self._wrong(name, f"same_runs_as = {other.name!r}, but {field} differs")
-        if recipe.warm_start:
-            other = self.recipe(recipe.warm_start)
-            if (other.problem, other.problem_options, other.datagen) != (
-                recipe.problem, recipe.problem_options, recipe.datagen,
-            ):  # fmt: skip
-                raise self._wrong(name, f"warm_start = {other.name!r} is trained on other data")
+        for key, needed in _others(recipe):
+            if needed in (name, *self._being_checked):
+                raise self._wrong(name, f"{key} = {needed!r} needs this recipe itself")
+            self._being_checked.append(name)
+            try:
+                other = self.recipe(needed)
+            finally:
+                self._being_checked.pop()
+            data = [(each.problem, each.problem_options, each.datagen) for each in (recipe, other)]
+            if data[0] != data[1]:
+                raise self._wrong(name, f"{key} = {other.name!r} is trained on other data")
+        for key in ("pseudo_references", "rerank"):
+            self._check_directions(recipe, key)
         return recipe
+
+    def _check_directions(self, recipe: Recipe, key: str) -> None:
+        """Raises what is wrong with the two recipes that a recipe takes translations from."""
+        both = getattr(recipe, key)
+        if not both:
+            return
+        others = [self.recipe(both[direction]) for direction in _BOTH]
+        for direction, other in zip(_BOTH, others, strict=True):
+            written = other.hparams.get("target_direction", "l2r")
+            if written != direction or other.rerank:
+                raise self._wrong(recipe.name, f"{key}.{direction} = {other.name!r} has no run that writes {direction}")
+        if others[0].checkpoint != others[1].checkpoint:
+            raise self._wrong(recipe.name, f"{key}: {others[0].name!r} and {others[1].name!r} differ in checkpoint")
 
     def missing(self, recipe: Recipe) -> list[str]:
         """Returns what a recipe takes that is not in this version, in words; empty for one that can be run."""
@@ -177,7 +229,7 @@ class RecipeBook:
             ("models", "model", recipe.model, registry.model_names()),
             ("hparams_sets", "hparams set", recipe.hparams_set, registry.hparams_names()),
         ):
-            if name in known:
+            if name in known or recipe.rerank:
                 continue
             if name not in self.coming[kind]:
                 close = suggest(name, [*known, *self.coming[kind]])
@@ -188,7 +240,8 @@ class RecipeBook:
         if found:
             found = found[:1]  # a model that is not there explains its hparams and data
         found += [f"{need} is not in this version" for need in recipe.needs]
-        for other in (recipe.warm_start, recipe.same_runs_as):
+        others = [name for _, name in _others(recipe)] + [recipe.same_runs_as, *recipe.beside]
+        for other in others:
             if other and not found:
                 found += self.missing(self.recipe(other))
         return found
@@ -265,17 +318,23 @@ class RecipeBook:
         for key, value in table.items():
             kind = typing.get_origin(_FIELDS[key].type) or _FIELDS[key].type
             if kind is Sequence:
-                right = isinstance(value, list) and all(isinstance(item, str) for item in value)
+                item = int if key in _NUMBERS else str
+                right = isinstance(value, list) and all(type(each) is item for each in value)
             else:
                 right = isinstance(value, dict if kind is Mapping else kind) and not isinstance(value, bool)
             if not right:
                 words = {Mapping: "a table", Sequence: "a list of strings", str: "a string", int: "a whole number"}
-                raise self._wrong(name, f"{key} = {value!r} must be {words[kind]}")
-        missing = [key for key in _NEEDED if not table.get(key)]
+                numbers = "a list of whole numbers" if key in _NUMBERS else ""
+                raise self._wrong(name, f"{key} = {value!r} must be {numbers or words[kind]}")
+        missing = [key for key in (*_NEEDED, *(() if table.get("rerank") else _OF_A_RUN)) if not table.get(key)]
         if missing:
             raise self._wrong(name, f"{', '.join(missing)} must be given, here or in what it extends")
+        if _SIZE in table.get("hparams_set", ""):
+            table["size"] = self._size or table.get("size", "")
+            table["hparams_set"] = table["hparams_set"].replace(_SIZE, table["size"])
         recipe = Recipe(name=name, **table)
         self._check_values(recipe)
+        self._check_pipeline(recipe)
         self._check_figures(recipe)
         return recipe
 
@@ -289,7 +348,7 @@ class RecipeBook:
             raise self._wrong(name, f"checkpoint = {recipe.checkpoint!r} must be one of {', '.join(CHECKPOINTS)}")
         if (recipe.checkpoint == "averaged") != (recipe.average > 0):
             raise self._wrong(name, f"checkpoint = {recipe.checkpoint!r} does not go with average = {recipe.average}")
-        if "train_steps" not in recipe.train:
+        if "train_steps" not in recipe.train and not recipe.rerank:
             raise self._wrong(name, "train needs train_steps")
         kept = recipe.train.get("keep_checkpoint_max", 20)
         if 0 < kept < recipe.average:
@@ -298,6 +357,21 @@ class RecipeBook:
             )
         if not recipe.splits or recipe.seeds < 1 or recipe.average < 0:
             raise self._wrong(name, "splits must not be empty, seeds at least 1, average at least 0")
+
+    def _check_pipeline(self, recipe: Recipe) -> None:
+        """Raises what is wrong with how a recipe is put together of others."""
+        name = recipe.name
+        for key in ("pseudo_references", "rerank"):
+            both = getattr(recipe, key)
+            if both and not all(isinstance(both.get(direction), str) for direction in _BOTH):
+                raise self._wrong(name, f"{key} needs l2r = 'RECIPE' and r2l = 'RECIPE'")
+        if recipe.rerank and (recipe.pseudo_references or recipe.warm_start or recipe.beams):
+            raise self._wrong(name, "rerank has no run of its own: leave out pseudo_references, warm_start and beams")
+        if any(beam < 1 for beam in recipe.beams):
+            raise self._wrong(name, f"beams = {recipe.beams!r} must be numbers from 1 on")
+        for other in recipe.beside:
+            if other not in self.names():
+                raise self._wrong(name, f"beside: there is no recipe {other!r}.{suggest(other, self.names())}")
 
     def _check_figures(self, recipe: Recipe) -> None:
         """Raises what is wrong with the published figures."""
@@ -315,3 +389,12 @@ class RecipeBook:
 
     def _wrong(self, name: str, what: str) -> UserError:
         return UserError(f"{self._places[name]}, [{name}]: {what}.".replace("..", "."))
+
+
+def _others(recipe: Recipe) -> list[tuple[str, str]]:
+    """Returns the recipes whose runs a recipe needs, each with the key that names it."""
+    found = [("warm_start", recipe.warm_start)] if recipe.warm_start else []
+    for key in ("pseudo_references", "rerank"):
+        both = getattr(recipe, key)
+        found += [(f"{key}.{direction}", both[direction]) for direction in _BOTH if both]
+    return found

@@ -36,6 +36,7 @@ class ScoreRecord:
       scores: Name of each score -> its value.
       signatures: Name of each score -> what makes it comparable.
       confidence: Name of each score -> half the width of its 95 % confidence interval, where one was asked for.
+      directions: Of a model that writes in two directions, what each won: see ``t2t_ext.decoding.directions``.
     """
 
     step: int
@@ -49,6 +50,7 @@ class ScoreRecord:
     scores: Mapping[str, float]
     signatures: Mapping[str, str]
     confidence: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    directions: Mapping[str, Mapping[str, float]] = dataclasses.field(default_factory=dict)
 
     @classmethod
     def from_json(cls, line: str) -> Self:

@@ -84,7 +84,7 @@ class Scoring:
         for protocol, scorer in self._scorers:
             prefix = f"{protocol.name.removesuffix(protocols.UNCASED)}." if len(self._protocols) > 1 else ""
             for score in scorer.scores(translations):
-                name = prefix + score.name + _CASES[protocol.lowercase]
+                name = prefix + label_with_case(protocol.name, score.name)
                 found.append(dataclasses.replace(score, name=name))
             self.doubts += scorer.doubts if protocol in self._protocols else []
         return found
@@ -94,6 +94,11 @@ class Scoring:
         chosen = {each.name: each for protocol in self._protocols for each in (protocol, *_other_case(protocol))}
         options = {"language": self._language, "n_bootstrap": self._n_bootstrap}
         return [(each, Scorer([name], self._references, self._encoder, **options)) for name, each in chosen.items()]
+
+
+def label_with_case(protocol: str, label: str) -> str:
+    """Returns the name of a score of a protocol with what the protocol makes of case, such as ``BLEU_uncased``."""
+    return label + _CASES[protocols.protocol(protocol).lowercase]
 
 
 def _other_case(protocol: protocols.Protocol) -> list[protocols.Protocol]:

@@ -19,8 +19,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from t2t_ext.errors import UserError
-from t2t_ext.experiments.plan import Stage
+from t2t_ext.experiments.plan import Stage, requirements
 from t2t_ext.experiments.score_table import RECORDS_NAME, ScoreRecord, ScoreTable
+from t2t_ext.experiments.scoring import label_with_case
 from t2t_ext.experiments.sweep import training_is_over
 from t2t_ext.persistence import checkpoints, files
 from t2t_ext.persistence.run_directory import RunDirectory
@@ -29,7 +30,7 @@ Say = Callable[[str], None]
 _INTERRUPTED = (130, 143, -signal.SIGINT, -signal.SIGTERM)
 _SECONDS_BETWEEN_LINES = 20.0
 _SECONDS_TO_END = 300.0
-_DEAR = ("data", "train")  # kinds whose results are not thrown away without being asked to
+_DEAR = ("data", "pseudo", "train")  # kinds whose results are not thrown away without being asked to
 
 
 class Interrupted(BaseException):
@@ -69,9 +70,18 @@ def state_of(stage: Stage) -> State:
         return State("to do")
     if marker["key"] != stage.key:
         return State("changed", tuple(_differences(marker["flags"], stage.counted_flags())) or ("a stage before it",))
+    newer = [need.title for need in stage.needs if _done_at(need) > marker["time"]]
+    if marker["status"] == "done" and newer:
+        return State("changed", tuple(f"'{title}' was made anew since" for title in newer))
     if marker["status"] == "done" and _is_complete(stage):
         return State("done")
     return State("begun")
+
+
+def _done_at(stage: Stage) -> str:
+    """Returns when a stage was done, as its marker writes it; empty for data, which are the same whenever made."""
+    marker = None if stage.kind == "data" else _read_marker(stage)
+    return marker["time"] if marker is not None and marker["status"] == "done" else ""
 
 
 def check_unchanged(stages: Sequence[Stage], redo: Sequence[str]) -> None:
@@ -85,13 +95,29 @@ def check_unchanged(stages: Sequence[Stage], redo: Sequence[str]) -> None:
       UserError: A stage of such a kind was made with other settings.
     """
     for stage in stages:
+        if stage.kind not in _DEAR or is_redone(stage, redo) or not stage.output.exists():
+            continue
         state = state_of(stage)
-        if state.word == "changed" and stage.kind in _DEAR and stage.kind not in redo and stage.output.exists():
+        if state.word == "changed":
+            how = f"with --redo={stage.kind}"
+            if stage.owner:
+                how = f"by t2t_ext-experiment --recipe={stage.owner} --redo={stage.kind}"
             raise UserError(
                 f"{stage.output} ({stage.title}) was made with other settings: {'; '.join(state.differences)}. Go on "
                 f"with the settings that it was made with, choose another --work_dir, or have it removed and made anew "
-                f"with --redo={stage.kind}."
+                f"{how}."
             )
+        renewed = [need for need in requirements(stage.needs) if need.kind != "data" and is_redone(need, redo)]
+        if renewed:
+            raise UserError(
+                f"{stage.output} ({stage.title}) was made from what --redo={','.join(redo)} makes anew "
+                f"({renewed[0].title}). Add {stage.kind} to --redo, or choose another --work_dir."
+            )
+
+
+def is_redone(stage: Stage, redo: Sequence[str]) -> bool:
+    """Says whether the user wants a stage's result removed and made anew; those of other recipes are left alone."""
+    return stage.kind in redo and not stage.owner
 
 
 def run_stage(stage: Stage, number: str, say: Say, *, redo: bool = False, again: bool = False) -> bool:
@@ -253,15 +279,47 @@ def _is_complete(stage: Stage) -> bool:
         return RunDirectory.exists(stage.output) and training_is_over(stage.output)
     if stage.kind == "average":
         return bool(checkpoints.list_checkpoints(stage.output))
+    if stage.kind in ("pseudo", "compare"):
+        return stage.output.exists()
     return score_record(stage) is not None
 
 
 def score_record(stage: Stage) -> ScoreRecord | None:
-    """Returns what the last checkpoint of a scoring stage scored, None where it has not been scored."""
+    """Returns what the last checkpoint of a scoring stage scored, or both runs together; None where nothing has.
+
+    Raises:
+      UserError: The file with the scores is damaged.
+    """
+    if stage.command == "rerank":
+        return _reranked(stage)
     if not (stage.output / RECORDS_NAME).exists():
         return None
     records = ScoreTable(stage.output).records
     return records[-1] if records else None
+
+
+def _reranked(stage: Stage) -> ScoreRecord | None:
+    """Returns what the report of t2t_ext-rerank says."""
+    try:
+        found = json.loads(stage.output.read_text(encoding="utf-8"))
+        scores = found["scores"]["reranked"]
+        names = [label_with_case(stage.flags["scoring"], each["name"]) for each in scores]
+        return ScoreRecord(
+            step=0,
+            checkpoint=stage.flags.get("checkpoint_path", "latest"),
+            weights="",
+            search="",
+            scoring="",
+            translations=stage.flags["nbest_file"],
+            lines=found["lines"],
+            seconds=found["seconds"],
+            scores={name: each["value"] for name, each in zip(names, scores, strict=True)},
+            signatures={name: each["signature"] for name, each in zip(names, scores, strict=True)},
+        )
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError, TypeError) as error:
+        raise UserError(f"{stage.output} is damaged ({error}). Remove it: it is then made anew.") from error
 
 
 def _remove(stage: Stage) -> None:
@@ -269,6 +327,8 @@ def _remove(stage: Stage) -> None:
     stage.marker.unlink(missing_ok=True)
     if stage.output.is_dir():
         files.remove_directory(stage.output)
+    elif stage.kind == "pseudo":
+        stage.output.unlink(missing_ok=True)  # the manifest: the files that are left without it are written anew
 
 
 def _end_orphan(stage: Stage, say: Say) -> None:

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from t2t_ext.decoding.directions import direction_shares
 from t2t_ext.errors import UserError
 from t2t_ext.experiments.score_table import Curves, ScoreRecord, ScoreTable, digest
 from t2t_ext.experiments.scoring import Scoring, Translation
@@ -224,6 +225,9 @@ class Sweep:
         _write_lines(self.table.folder / name, texts)
         if prepared != texts:
             _write_lines(_prepared_path(self.table.folder / name), prepared)
+        if self._translator.two_sided:
+            won = [each[0].direction for each in found]
+            _write_lines((self.table.folder / name).with_suffix(".directions.txt"), won)
         record = ScoreRecord(
             step=step,
             checkpoint=path.name,
@@ -235,6 +239,7 @@ class Sweep:
             seconds=round(seconds, 3),
             scores={},
             signatures={},
+            directions=direction_shares(each[0] for each in found) if self._translator.two_sided else {},
         )
         record = self._scored(record, texts, prepared)
         self.table.add(record)

@@ -81,7 +81,7 @@ def attention_weights(query: tf.Tensor, keys: tf.Tensor, mask: tf.Tensor | None,
     """
     logits = tf.cast(tf.matmul(query * tf.cast(scale, query.dtype), keys, transpose_b=True), tf.float32)
     if mask is not None:
-        logits += tf.where(mask, 0.0, _MASKED)
+        logits += mask_bias(mask)
     return tf.cast(tf.nn.softmax(logits), query.dtype)
 
 
@@ -127,7 +127,10 @@ class _Attention(Layer):
         """Attends with float [B, ..., H, K, d] under a bias float32 and projects to rows float [B * ... * K, D]."""
         logits = tf.matmul(query * tf.cast(self.scale, query.dtype), keys, transpose_b=True)
         weights = tf.cast(tf.nn.softmax(tf.cast(logits, tf.float32) + bias), values.dtype)
-        y = tf.matmul(weights, values)
+        return self.output_rows(tf.matmul(weights, values))
+
+    def output_rows(self, y: tf.Tensor) -> tf.Tensor:
+        """Projects what the heads of a step found, float [B, ..., H, K, d], to rows float [B * ... * K, D]."""
         axes = list(range(y.shape.rank))
         axes[-3], axes[-2] = axes[-2], axes[-3]
         return self.output_projection(tf.reshape(tf.transpose(y, axes), [-1, self.value_width]))
@@ -177,6 +180,13 @@ class SelfAttention(_Attention):
 
         return {"memories": {"keys": empty(self.key_width), "values": empty(self.value_width)}, "windows": {}}
 
+    def project_step(self, x: tf.Tensor, parts: list[int]) -> list[tf.Tensor]:
+        """Projects rows float [B * ... * K, D] to queries, keys, values float [B, ..., H, K, d]; parts = [..., K]."""
+        x = self.qkv(x)
+        if self.key_width == self.value_width:
+            return tf.split(self._side_by_side(x, [*parts, 3 * self.heads]), 3, axis=-3)
+        return [self._side_by_side(part, [*parts, self.heads]) for part in self.qkv.split(x)]
+
     def step(
         self, x: tf.Tensor, context: StepContext, state: dict[str, dict[str, tf.Tensor]]
     ) -> tuple[tf.Tensor, dict[str, dict[str, tf.Tensor]]]:
@@ -190,13 +200,7 @@ class SelfAttention(_Attention):
         Returns:
           float [B * R * K, D] and the new state.
         """
-        directions, hypotheses = context.hypotheses
-        x = self.qkv(x)
-        if self.key_width == self.value_width:
-            parts = tf.split(self._side_by_side(x, [directions, hypotheses, 3 * self.heads]), 3, axis=2)
-        else:
-            parts = [self._side_by_side(part, [directions, hypotheses, self.heads]) for part in self.qkv.split(x)]
-        query, keys, values = parts
+        query, keys, values = self.project_step(x, list(context.hypotheses))
         keys = tf.concat([state["memories"]["keys"], keys], axis=3)
         values = tf.concat([state["memories"]["values"], values], axis=3)
         return self._attend_step(query, keys, values, context.bias), {

@@ -6,5 +6,7 @@
 from collections.abc import Mapping
 
 INDEX: Mapping[str, str] = {
+    "asynchronous_transformer": "t2t_ext.models.asynchronous",
+    "synchronous_transformer": "t2t_ext.models.synchronous",
     "transformer": "t2t_ext.models.transformer",
 }

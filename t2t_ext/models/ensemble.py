@@ -44,6 +44,7 @@ class Ensemble:
       members: The models.
       weights: Their shares of the probability; they add up to 1.
       directions: R, the same of all.
+      target_sides: How many targets of a sentence ``features`` reads at once: those that are written at once.
       target_vocab_size: V, likewise.
     """
 
@@ -59,21 +60,27 @@ class Ensemble:
         """
         self.members = tuple(members)
         self.weights = normalized_weights(weights, len(self.members))
-        for name, what in (
-            ("target_vocab_size", "target subwords"),
-            ("source_vocab_size", "source subwords"),
-            ("directions", "directions of writing"),
+        same_data = "choose runs that were trained on the same generated data (t2t_ext-datagen --vocab_from=RUN)"
+        for name, what, advice in (
+            ("target_vocab_size", "target subwords", same_data),
+            ("source_vocab_size", "source subwords", same_data),
+            (
+                "directions",
+                "directions of writing",
+                "models that write in both look at both sides' words at every step, which the others have not; choose "
+                "runs of one kind",
+            ),
         ):
             values = [getattr(member, name) for member in self.members]
             if len(set(values)) > 1:
                 shown = ", ".join(map(str, values))
                 raise UserError(
-                    f"The members of an ensemble must have the same number of {what}, got {shown}: "
-                    "choose runs that were trained on the same generated data (t2t_ext-datagen --vocab_from=RUN)."
+                    f"The members of an ensemble must have the same number of {what}, got {shown}: {advice}."
                 )
         self.target_vocab_size = self.members[0].target_vocab_size
         self.source_vocab_size = self.members[0].source_vocab_size
         self.directions = self.members[0].directions
+        self.target_sides = self.directions
 
     # === Whole sequences ===
 

@@ -1,7 +1,11 @@
 """The contract that all models share: what training, search and export know of a model.
 
-Training calls ``features`` and ``softmax_weights``; the search calls ``start`` and ``step``;
-``call`` is both of them at once and defines what is right.
+Training calls ``training_features``, ``training_labels`` and ``softmax_weights``; the search calls ``start`` and
+``step``; ``call`` is features and logits at once and defines what is right.
+
+A model with two target sides is trained on, and scores, two targets of a sentence at once: wherever [B, T] is written
+below, its ids are [B, 2, T], side 0 as written left to right, side 1 right to left (reversed before its EOS), and what
+is computed has the same axis. The sides' lengths are independent.
 
 Legend: B sentences, S source positions, T target positions, D width, V target vocabulary,
 R directions, K hypotheses of a direction.
@@ -39,10 +43,16 @@ class Seq2Seq(keras.Model, abc.ABC):
     """A model that gives the next target token's distribution for a source and a target prefix.
 
     Ids are int32; every sentence ends with EOS (1) and is padded with PAD (0).
+
+    Attributes:
+      hparams_class: The family of hparams that the model needs.
+      directions: R, the directions in which it writes at once.
+      target_sides: How many target sequences a training example has.
     """
 
     hparams_class: type[HParams] = HParams
-    directions = 1
+    directions: int = 1
+    target_sides: int = 1
 
     def __init__(
         self,
@@ -99,6 +109,39 @@ class Seq2Seq(keras.Model, abc.ABC):
         Returns:
           float [B, T, D] in the compute dtype; position t depends on targets before t only.
         """
+
+    def training_features(self, inputs: tf.Tensor, targets: tf.Tensor, training: bool = False) -> tf.Tensor:
+        """Returns the decoder's output at every position where a loss is taken: as ``features``, by default.
+
+        Args:
+          inputs: int32 [B, S].
+          targets: int32 [B, T].
+          training: Whether dropout is applied.
+
+        Returns:
+          float of the shape of ``training_labels(targets)`` and [D].
+        """
+        return self.features(inputs, targets, training=training)
+
+    def training_labels(self, targets: tf.Tensor) -> tf.Tensor:
+        """Returns what is to be predicted at the positions of ``training_features``: the targets, by default.
+
+        Args:
+          targets: int32 [B, T]; all PAD where no loss is to be taken.
+
+        Returns:
+          int32 [B, T'], PAD where no loss is taken.
+        """
+        return targets
+
+    def label_weights(self, labels: tf.Tensor) -> tf.Tensor | None:
+        """Returns what the losses of the labels are multiplied by, float32 of their shape; None: 1.
+
+        Args:
+          labels: int32 [B, T'], as from ``training_labels``.
+        """
+        del labels
+        return None
 
     @abc.abstractmethod
     def softmax_weights(self) -> tuple[tf.Tensor, tf.Tensor | None]:

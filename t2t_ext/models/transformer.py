@@ -97,7 +97,7 @@ class DecoderLayer(Layer):
 
         Args:
           x: float [B, T, D].
-          mask: bool [1 or B, 1, T, T], what a target position may see of the target.
+          mask: bool [1 or B, 1, T, T], what a target position may see of the target; a mixer may want something else.
           view: float [B, S, D], this layer's view of the source.
           source_mask: bool [B, 1, 1, S].
           training: Whether dropout is applied.
@@ -110,15 +110,21 @@ class DecoderLayer(Layer):
         if record is not None:
             record.weights[f"decoder/{self.name}/{self.mixer.name}"] = self.mixer.distributions(y, mask)
         x = self.mixer_frame.after(x, self.mixer(y, mask, training=training), training)
+        x = self.attend(x, view, source_mask, training, record)
+        y = self.feed_forward(self.feed_forward_frame.before(x), training=training)
+        return self.feed_forward_frame.after(x, y, training)
+
+    def attend(
+        self, x: tf.Tensor, view: tf.Tensor, source_mask: tf.Tensor, training: bool, record: Record | None
+    ) -> tf.Tensor:
+        """Attends from float [B, T, D] to the source; arguments as of ``call``."""
         y = self.source_attention_frame.before(x)
         if record is not None:
             record.weights[f"decoder/{self.name}/source_attention"] = self.source_attention.distributions(
                 y, view, source_mask
             )
         y = self.source_attention(y, view, source_mask, training=training)
-        x = self.source_attention_frame.after(x, y, training)
-        y = self.feed_forward(self.feed_forward_frame.before(x), training=training)
-        return self.feed_forward_frame.after(x, y, training)
+        return self.source_attention_frame.after(x, y, training)
 
     def step(
         self,
@@ -131,14 +137,23 @@ class DecoderLayer(Layer):
     ) -> tuple[tf.Tensor, State]:
         """Transforms one position of every hypothesis, float [B * R * K, D]; returns it and the mixer's new state."""
         y, state = self.mixer.step(self.mixer_frame.before(x), context, state)
-        x = self.mixer_frame.after(x, y)
-        hypotheses = math.prod(context.hypotheses)
+        x = self.attend_step(self.mixer_frame.after(x, y), memory, source_bias, math.prod(context.hypotheses), record)
+        return self.feed_forward_frame.after(x, self.feed_forward(self.feed_forward_frame.before(x))), state
+
+    def attend_step(
+        self,
+        x: tf.Tensor,
+        memory: tuple[tf.Tensor, tf.Tensor],
+        source_bias: tf.Tensor,
+        hypotheses: int,
+        record: Record | None,
+    ) -> tf.Tensor:
+        """Attends from rows float [B * hypotheses, D] to the source; arguments as of ``step``."""
         y = self.source_attention_frame.before(x)
         if record is not None:
             record.weights[self.name] = self.source_attention.step_distributions(y, memory, source_bias, hypotheses)
         y = self.source_attention.step(y, memory, source_bias, hypotheses)
-        x = self.source_attention_frame.after(x, y)
-        return self.feed_forward_frame.after(x, self.feed_forward(self.feed_forward_frame.before(x))), state
+        return self.source_attention_frame.after(x, y)
 
 
 class Encoder(Layer):
@@ -174,13 +189,16 @@ class Encoder(Layer):
 class Decoder(Layer):
     """A stack of decoder layers, whole sequences at once or step by step."""
 
+    layer_class = DecoderLayer
+
     def __init__(self, hparams: TransformerHParams, mixers: list[Layer], source_views: Layer, **kwargs: object) -> None:
         """Initialises one layer for each mixer; ``source_views`` says what they attend to."""
         super().__init__(**kwargs)
         self.width = hparams.hidden_size
         self.source_views = source_views
         self.layers = [
-            DecoderLayer(hparams, mixer, name=f"layer_{i}", dtype=self.dtype_policy) for i, mixer in enumerate(mixers)
+            self.layer_class(hparams, mixer, name=f"layer_{i}", dtype=self.dtype_policy)
+            for i, mixer in enumerate(mixers)
         ]
         self.final_norm = final_normalization(hparams, name="final_norm", dtype=self.dtype_policy)
 
@@ -250,15 +268,14 @@ class Transformer(Seq2Seq):
             name="encoder",
             dtype=policy,
         )
-        self.decoder = Decoder(
-            hparams,
-            [self.make_decoder_mixer(i) for i in range(hparams.decoder_layers)],
-            self.make_source_views(),
-            name="decoder",
-            dtype=policy,
-        )
+        self.decoder = self.make_decoder("decoder")
 
     # === Parts that relatives replace ===
+
+    def make_decoder(self, name: str, decoder_class: type[Decoder] = Decoder) -> Decoder:
+        """Returns a stack of decoder layers of that name, with mixers and views of the source of its own."""
+        mixers = [self.make_decoder_mixer(i) for i in range(self.hparams.decoder_layers)]
+        return decoder_class(self.hparams, mixers, self.make_source_views(), name=name, dtype=self.dtype_policy)
 
     def make_encoder_mixer(self, layer: int) -> Layer:
         """Returns the mixer of an encoder layer, counted from 0."""
@@ -333,13 +350,18 @@ class Transformer(Seq2Seq):
         return self.encoder(x, padding_mask(inputs), training=training, record=record)
 
     def _decode(
-        self, targets: tf.Tensor, encoded: EncoderOutput, training: bool = False, record: Record | None = None
+        self,
+        targets: tf.Tensor,
+        encoded: EncoderOutput,
+        training: bool = False,
+        record: Record | None = None,
+        decoder: Decoder | None = None,
     ) -> tf.Tensor:
         # The first position sees PAD, which embeds as a zero vector; the others see the token before them.
         x = self.embed(tf.pad(targets, [[0, 0], [1, 0]])[:, :-1], self.target_embedding)
         x = self._add_positions(x, training)
         mask = causal_mask(tf.shape(targets)[1])
-        return self.decoder(x, mask, encoded=encoded, training=training, record=record)
+        return (decoder or self.decoder)(x, mask, encoded=encoded, training=training, record=record)
 
     def features(self, inputs: tf.Tensor, targets: tf.Tensor, training: bool = False) -> tf.Tensor:
         """Returns the decoder's output float [B, T, D]; see Seq2Seq."""
@@ -397,14 +419,34 @@ class Transformer(Seq2Seq):
         state: State,
         record: Record | None = None,
     ) -> tuple[tf.Tensor, State]:
-        position = state["position"]
+        context = self._step_context(state["position"], visible, partner_visible, parents)
+        x, state = self._step_decoder(self._step_input(ids, state["position"]), context, state, record)
+        return tf.reshape(self.logits(x), [-1, *context.hypotheses, self.target_vocab_size]), state
+
+    def _step_input(self, ids: tf.Tensor, position: tf.Tensor) -> tf.Tensor:
+        """Returns the input float [B, R, K, D] of a step, without positions, for ids int32 [B, R, K]."""
         x = self.embed(ids, self.target_embedding)
-        x *= tf.cast(position > 0, x.dtype)  # the first input is a zero vector
+        return x * tf.cast(position > 0, x.dtype)  # the first input is a zero vector
+
+    def _step_context(
+        self, position: tf.Tensor, visible: tf.Tensor, partner_visible: tf.Tensor | None, parents: tf.Tensor
+    ) -> StepContext:
+        """Returns what the mixers are told of a step; arguments as in ``Seq2Seq.step``."""
+        return StepContext(position, visible, partner_visible, parents, mask_bias(visible)[:, :, tf.newaxis])
+
+    def _step_decoder(
+        self,
+        x: tf.Tensor,
+        context: StepContext,
+        state: State,
+        record: Record | None = None,
+        decoder: Decoder | None = None,
+    ) -> tuple[tf.Tensor, State]:
+        """Decodes one position of every hypothesis, float [B, R, K, D], to rows float [B * R * K, D]."""
+        position = context.position
         if self.hparams.pos == "timing":
             signal = sinusoids(position[tf.newaxis], self.hparams.hidden_size, self.hparams.pos_encoding)
             x += tf.cast(signal, x.dtype)
-        context = StepContext(position, visible, partner_visible, parents, mask_bias(visible)[:, :, tf.newaxis])
         # Rows from here on: reshaping to and from [B, R, K] around every product would be half of all operations.
-        x, state = self.decoder.step(tf.reshape(x, [-1, x.shape[-1]]), context, state, record)
-        logits = tf.reshape(self.logits(x), [-1, *context.hypotheses, self.target_vocab_size])
-        return logits, {**state, "position": position + 1}
+        x, state = (decoder or self.decoder).step(tf.reshape(x, [-1, x.shape[-1]]), context, state, record)
+        return x, {**state, "position": position + 1}

@@ -108,12 +108,21 @@ class Client(abc.ABC):
         outputs = [self._from_graph(row) for row in texts], *numbers
         return [[Translation(*row) for row in zip(*beams, strict=True)] for beams in zip(*outputs, strict=True)]
 
-    def score(self, pairs: Sequence[tuple[str, str]]) -> list[Translation]:
-        """Returns the scores of given translations of given lines."""
+    def score(self, pairs: Sequence[tuple[str, str]], partners: Sequence[str] | None = None) -> list[Translation]:
+        """Returns the scores of given translations of given lines.
+
+        Args:
+          pairs: (source, translation).
+          partners: Of a model that writes in two directions, and only of one, what its right-to-left side writes beside
+            each translation, in text order.
+        """
         if not pairs:
             return []
         sources, targets = zip(*pairs, strict=True)
-        outputs = self._outputs("score", self._both_to_graph(sources, targets), ("scores", "log_probs", "lengths"))
+        inputs = self._both_to_graph(sources, targets)
+        if partners is not None:
+            inputs["partners"] = self._to_graph("target", partners)
+        outputs = self._outputs("score", inputs, ("scores", "log_probs", "lengths"))
         return [Translation(*row) for row in zip(targets, *outputs, strict=True)]
 
     def align(self, pairs: Sequence[tuple[str, str]]) -> list[str]:

@@ -42,7 +42,8 @@ class ServedTranslator(tf.Module):
         (penalised), ``log_probs`` float32 (raw, natural logarithm), ``lengths`` int32 (tokens) and ``finished`` bool
         (False: the length limit ended it), each [N, K].
       score: ``inputs``, ``targets`` -> ``scores``, ``log_probs`` float32 [N] and ``lengths`` int32 [N] of given
-        translations.
+        translations. A model that writes in two directions takes ``partners``, too: what the right-to-left side writes
+        beside each target, in text order.
       translate_with_prefix: ``inputs``, ``prefixes`` -> ``outputs``, ``scores`` of translations that begin with the
         prefixes. Not there for models that write right to left.
       translate_with_constraints: ``inputs``, ``constraints`` (phrases separated by tabs) -> ``outputs``, ``scores`` of
@@ -76,10 +77,7 @@ class ServedTranslator(tf.Module):
             lambda inputs: _pick(translator.translate_batch(inputs), ("outputs", "scores")), input_signature=[inputs]
         )
         self.nbest = tf.function(lambda inputs: dict(translator.nbest_batch(inputs)), input_signature=[inputs])
-        self.score = tf.function(
-            lambda inputs, targets: _pick(translator.score_batch(inputs, targets), ("scores", "log_probs", "lengths")),
-            input_signature=[inputs, targets],
-        )
+        self.score = _score_function(translator, inputs, targets)
         if getattr(translator, "can_force_prefix", False):
             prefixes = tf.TensorSpec([None], tf.string, name="prefixes")
             self.translate_with_prefix = tf.function(
@@ -108,6 +106,21 @@ class ServedTranslator(tf.Module):
                 lambda sides: {"files": tf.gather(encoders, tf.cast(tf.not_equal(sides, "source"), tf.int32))},
                 input_signature=[tf.TensorSpec([None], tf.string, name="sides")],
             )
+
+
+def _score_function(translator: Any, inputs: tf.TensorSpec, targets: tf.TensorSpec) -> Any:
+    names = ("scores", "log_probs", "lengths")
+    if not getattr(translator, "two_sided", False):
+        return tf.function(
+            lambda inputs, targets: _pick(translator.score_batch(inputs, targets), names),
+            input_signature=[inputs, targets],
+        )
+
+    def score(inputs: tf.Tensor, targets: tf.Tensor, partners: tf.Tensor) -> dict[str, tf.Tensor]:
+        right_to_left = tf.zeros(tf.shape(targets), tf.bool)
+        return _pick(translator.score_sides_batch(inputs, targets, partners, right_to_left), names)
+
+    return tf.function(score, input_signature=[inputs, targets, tf.TensorSpec([None], tf.string, name="partners")])
 
 
 def served_text(translator: Any) -> ServedText | None:

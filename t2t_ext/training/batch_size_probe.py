@@ -62,7 +62,8 @@ class Probe:
         planner = session.pipeline.planner
         plan = planner.epoch(0)
         seconds, shape = 0.0, ""
-        for number in largest_batches(plan):
+        sides = session.pipeline.examples.sides
+        for number in largest_batches(plan, sides):
             session.step = int(number)
             iterator = session.iterator()
             began = time.monotonic()
@@ -70,22 +71,27 @@ class Probe:
             session.read_window()  # waits for the device
             if time.monotonic() - began > seconds:
                 seconds = time.monotonic() - began
-                shape = batching.describe_shape(plan, number)
+                shape = batching.describe_shape(plan, number, sides)
         device, peak = _peak()
         replicas, accumulated = session.strategy.num_replicas_in_sync, hparams.gradient_accumulation_steps
         most = -(-planner.total_tokens // (replicas * accumulated))
         return {"peak": peak, "device": device, "shape": shape, "seconds": seconds, "most": most}
 
 
-def largest_batches(plan: batching.EpochPlan) -> list[int]:
+def largest_batches(plan: batching.EpochPlan, target_sides: int = 1) -> list[int]:
     """Returns the numbers of the batches that are largest in one way or another.
 
     Which one takes most memory depends on the model: positions (activations), rows times squared lengths (attention),
     target positions (logits).
+
+    Args:
+      plan: The batches of an epoch.
+      target_sides: Targets of an example; they attend to the source and to each other.
     """
     rows, inputs, targets = (
         np.asarray(field, np.float64) for field in (plan.rows, plan.input_widths, plan.target_widths)
     )
+    targets *= target_sides
     measures = (rows * (inputs + targets), rows * (inputs**2 + targets**2 + inputs * targets), rows * targets)
     return sorted({int(np.argmax(measure)) for measure in measures})
 

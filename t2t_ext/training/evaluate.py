@@ -3,6 +3,10 @@
 A second model holds the weights that users would get (in the inference precision; the moving averages where the
 run keeps them), so evaluation never touches what training continues from, and BLEU comes from the same
 ``Translator`` as the decoder's.
+
+The loss of a model that learns from two targets of a sentence is that of the same variants as training's, made of the
+dev set's pseudo references (``t2t_ext.data.target_variants``); that of any other model is on references alone, whatever
+else it is trained on, so that it can be compared.
 """
 
 import math
@@ -11,6 +15,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from t2t_ext.data import target_variants
 from t2t_ext.data.pipeline import eval_batches
 from t2t_ext.decoding.translator import Translator
 from t2t_ext.evaluation import protocols
@@ -52,6 +57,9 @@ class Evaluator:
           texts: Source sentences of the dev set, and one list of references for each reference set.
           target_language: Chooses sacrebleu's tokenizer.
           scoring: The protocol of ``t2t_ext.evaluation.protocols`` that BLEU is computed by.
+
+        Raises:
+          UserError: There is nothing to evaluate, or the model cannot search as ``decode_hparams`` say.
         """
         decode_hparams = resolve_decode_hparams(settings.decode_hparams)
         # Low-precision weights are enough for what is not trained further, and faster to read.
@@ -60,7 +68,12 @@ class Evaluator:
         self._hparams = hparams
         self._encoders = encoders
         # Made once: its graph is traced when it is made, and its plan is the same at every evaluation.
-        self._batches = eval_batches(store, hparams, hparams.batch_size)
+        self._examples = (
+            target_variants.gold_examples(store)
+            if self._model.target_sides == 1
+            else target_variants.examples_of(store, hparams, self._model.target_sides)
+        )
+        self._batches = eval_batches(store, hparams, hparams.batch_size, self._examples)
         limit = settings.eval_bleu_sentences
         self._sources, self._references = texts
         if limit > 0:
@@ -72,9 +85,16 @@ class Evaluator:
         self._translator = None
         if limit >= 0:
             self._translator = Translator(self._model, *encoders, decode_hparams, hparams.target_direction)
-        self._sums = tf.function(
-            self._batch_sums, input_signature=[tf.TensorSpec([None, None], tf.int32)] * 2, autograph=False
-        )
+        self._leaky = self._model.target_sides == 2 and hparams.pseudo == "none"
+        elements = {name: spec for name, spec in self._batches.element_spec.items() if name != "index"}
+        self._sums = tf.function(self._batch_sums, input_signature=[elements], autograph=False)
+
+    def describe(self) -> str:
+        """Returns in words what the dev loss is taken on, empty where that is the dev set's references."""
+        if not self._examples.identity:
+            return ""
+        left_out = ", ".join(f"{count:,} {why}" for why, count in self._examples.dropped.items()) or "none"
+        return f"dev loss on {int(self._examples.usable.sum()):,} examples of the same kinds; left out: {left_out}"
 
     def evaluate(
         self, weights: Mapping[str, tf.Variable], note: Callable[[str], None] = lambda text: None
@@ -86,8 +106,8 @@ class Evaluator:
           note: Told what is going on.
 
         Returns:
-          The metrics (loss and nll in nats a token, perplexity, accuracy; bleu and bleu_signature), and the
-          translations (empty without BLEU).
+          The metrics (loss and nll in nats a label, perplexity, accuracy; bleu and bleu_signature; leaky where only
+          BLEU means something), and the translations (empty without BLEU).
         """
         for name, variable in self._model.named_variables().items():
             variable.assign(tf.cast(weights[name], variable.dtype))
@@ -115,26 +135,34 @@ class Evaluator:
         if sentence is None:
             return
         source, target = sentence
-        weights = self._model.attention_weights(tf.constant([source], tf.int32), tf.constant([target], tf.int32))
-        pieces = [encoder.pieces(ids) for encoder, ids in zip(self._encoders, (source, target), strict=True)]
-        board.attention(step, weights, *pieces)
+        backwards = target[-2::-1] + target[-1:]
+        if self._model.target_sides == 2:
+            sides = [target, backwards]
+        else:
+            sides = [backwards if self._hparams.target_direction == "r2l" else target]
+        targets = tf.constant([sides if len(sides) == 2 else sides[0]], tf.int32)
+        weights = self._model.attention_weights(tf.constant([source], tf.int32), targets)
+        if len(sides) == 2:
+            weights = _without_most_of_the_second(weights)
+        board.attention(
+            step, weights, self._encoders[0].pieces(source), [self._encoders[1].pieces(side) for side in sides]
+        )
 
     def _pictured_sentence(self) -> tuple[list[int], list[int]] | None:
+        """Returns source and target ids of the first dev sentence that makes a readable picture."""
         for source, target in zip(self._sources, self._references[0], strict=True):
             ids = [
                 encoder.encode_batch(encoder.prepare([text]), add_eos=True)[0]
                 for encoder, text in zip(self._encoders, (source, target), strict=True)
             ]
             if 4 <= max(map(len, ids)) <= _PICTURED_TOKENS and min(map(len, ids)) > 1:
-                if self._hparams.target_direction == "r2l":
-                    ids[1] = ids[1][-2::-1] + ids[1][-1:]
                 return ids[0], ids[1]
         return None
 
     def _losses(self) -> Record:
         totals = [0.0] * 4
         for batch in self._batches:
-            sums = self._sums(batch["inputs"], batch["targets"])
+            sums = self._sums({name: ids for name, ids in batch.items() if name != "index"})
             totals = [total + float(value) for total, value in zip(totals, sums, strict=True)]
         loss, nll, correct, tokens = totals
         tokens = max(tokens, 1.0)
@@ -143,11 +171,27 @@ class Evaluator:
             "nll": nll / tokens,
             "perplexity": math.exp(min(nll / tokens, 700.0)),  # beyond, a float overflows
             "accuracy": correct / tokens,
+            **({"leaky": True} if self._leaky else {}),
         }
 
-    def _batch_sums(self, inputs: tf.Tensor, targets: tf.Tensor) -> losses.LossSums:
-        features = self._model.features(inputs, targets, training=False)
+    def _batch_sums(self, batch: dict[str, tf.Tensor]) -> losses.LossSums:
+        features = self._model.training_features(batch["inputs"], batch["targets"], training=False)
+        labels = self._model.training_labels(batch.get("labels", batch["targets"]))
         kernel, bias = self._model.softmax_weights()
         return losses.softmax_cross_entropy(
-            features, kernel, bias, targets, self._hparams.label_smoothing, differentiable=False
+            features,
+            kernel,
+            bias,
+            labels,
+            self._hparams.label_smoothing,
+            weights=self._model.label_weights(labels),
+            differentiable=False,
         )
+
+
+def _without_most_of_the_second(weights: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+    """Leaves out the second side's attention but for the last layer's: drawing is slow, and its weights are shared."""
+    last = next((name.split("/")[1] for name in reversed(weights) if "r2l" in name.split("/")), "")
+    return {
+        name: values for name, values in weights.items() if "r2l" not in name.split("/") or name.split("/")[1] == last
+    }

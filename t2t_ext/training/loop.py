@@ -10,6 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from t2t_ext import registry
+from t2t_ext.data import target_variants
 from t2t_ext.data.example_store import ExampleStore
 from t2t_ext.data.generated import GeneratedData
 from t2t_ext.errors import UserError
@@ -138,9 +139,15 @@ class _Loop:
         self._say(
             f"a step: at most {hparams.batch_size * replicas * accumulated:,} tokens ({hparams.batch_tokens}) = "
             f"{hparams.batch_size:,} x {replicas} replicas x {accumulated} accumulated; "
-            f"{100 * pipeline.planner.fill_rate():.0f}% of positions filled; {pipeline.batches_per_epoch:,} steps an "
-            f"epoch; training pairs left out: {dropped}"
+            f"{100 * pipeline.fill_rate():.0f}% of positions filled; {pipeline.batches_per_epoch:,} steps an "
+            f"epoch; training {'examples' if pipeline.examples.identity else 'pairs'} left out: {dropped}"
         )
+        for line in (target_variants.describe(pipeline.examples), self._evaluator.describe()):
+            if line:
+                self._say(line)
+        has_pseudo = self._generated.pseudo is not None
+        for line in target_variants.notes(hparams, pipeline.examples.sides, has_pseudo=has_pseudo):
+            self._say(line)
         for line in report.lines() if report else []:
             self._say(line)
         if session.step:
@@ -177,7 +184,7 @@ class _Loop:
     def _memory_explained(self) -> contextlib.AbstractContextManager:
         session = self._session
         step = session.step
-        shape = functools.partial(session.pipeline.planner.shape, step)
+        shape = functools.partial(session.pipeline.shape, step)
         return out_of_memory.explained(f"step {step + 1}", shape, out_of_memory.advice(session.hparams))
 
     def _after_step(self) -> str:
@@ -207,15 +214,15 @@ class _Loop:
         seconds, tokens = self._clock.stop(window)
         session.clear_window()
         applied = max(window["steps"] - window["skipped"], 1.0)
-        target_tokens = max(window["target_tokens"], 1.0)
+        labels = max(window["labels"], 1.0)
         real = window["source_tokens"] + window["target_tokens"]
         record = {
             "kind": "train",
             "step": session.step,
-            "loss": window["loss"] / target_tokens,
-            "nll": window["nll"] / target_tokens,
-            "perplexity": math.exp(min(window["nll"] / target_tokens, 700.0)),
-            "accuracy": window["correct"] / target_tokens,
+            "loss": window["loss"] / labels,
+            "nll": window["nll"] / labels,
+            "perplexity": math.exp(min(window["nll"] / labels, 700.0)),
+            "accuracy": window["correct"] / labels,
             "learning_rate": float(session.schedule(tf.constant(session.step, tf.int64))),
             "gradient_norm": window["gradient_norm"] / applied,
             "target_tokens_per_step": window["target_tokens"] / applied,

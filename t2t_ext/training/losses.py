@@ -65,6 +65,7 @@ def softmax_cross_entropy(
     targets: tf.Tensor,
     label_smoothing: float,
     *,
+    weights: tf.Tensor | None = None,
     differentiable: bool = True,
     compact: bool = True,
 ) -> LossSums:
@@ -78,6 +79,7 @@ def softmax_cross_entropy(
       bias: float32 [V] or None.
       targets: int32 [...]; padding (id 0) has weight 0.
       label_smoothing: As in ``smoothing_terms``.
+      weights: float32 [...], what the loss of each target is multiplied by, and nothing else; None: 1.
       differentiable: Whether gradients with respect to features, kernel and bias are prepared.
       compact: Whether rows of padding are taken out first. Needs dynamic shapes, so not for XLA.
 
@@ -88,28 +90,38 @@ def softmax_cross_entropy(
     labels = tf.reshape(targets, [-1])
     real = tf.not_equal(labels, PAD_ID)
     tokens = tf.reduce_sum(tf.cast(real, tf.float32))
+    weights = None if weights is None else tf.reshape(weights, [-1])
+    weighted = tokens if weights is None else tf.reduce_sum(tf.where(real, weights, 0.0))
     if compact:
         kept = tf.squeeze(tf.where(real), -1)
         rows, labels = tf.gather(rows, kept), tf.gather(labels, kept)
+        weights = None if weights is None else tf.gather(weights, kept)
     kernel = tf.convert_to_tensor(kernel)
     vocab_size = kernel.shape[0]
     confidence, low, entropy = smoothing_terms(label_smoothing, vocab_size)
     bias = None if bias is None else tf.convert_to_tensor(bias)
     if differentiable:
-        cross_entropy, nll, correct = _head_with_gradients(rows, kernel, bias, labels, (confidence, low))
+        cross_entropy, nll, correct = _head_with_gradients(rows, kernel, bias, labels, weights, (confidence, low))
     else:
-        cross_entropy, nll, correct = _head(rows, kernel, bias, labels, (confidence, low), gradients=False)[0]
-    return LossSums(cross_entropy - entropy * tokens, nll, correct, tokens)
+        cross_entropy, nll, correct = _head(rows, kernel, bias, labels, weights, (confidence, low), gradients=False)[0]
+    return LossSums(cross_entropy - entropy * weighted, nll, correct, tokens)
 
 
 def _head_with_gradients(
-    rows: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor | None, labels: tf.Tensor, smoothing: tuple[float, float]
+    rows: tf.Tensor,
+    kernel: tf.Tensor,
+    bias: tf.Tensor | None,
+    labels: tf.Tensor,
+    weights: tf.Tensor | None,
+    smoothing: tuple[float, float],
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """The sums (cross-entropy, nll, correct), the first with gradients with respect to rows, kernel and bias."""
 
     @tf.custom_gradient
     def head(rows: tf.Tensor, kernel: tf.Tensor, *bias: tf.Tensor) -> tuple:
-        sums, (d_rows, *d_weights) = _head(rows, kernel, bias[0] if bias else None, labels, smoothing, gradients=True)
+        sums, (d_rows, *d_weights) = _head(
+            rows, kernel, bias[0] if bias else None, labels, weights, smoothing, gradients=True
+        )
 
         def gradients(d_loss: tf.Tensor, *_: tf.Tensor) -> tuple[tf.Tensor, ...]:
             return tf.cast(d_loss * d_rows, rows.dtype), *(d_loss * gradient for gradient in d_weights)
@@ -124,13 +136,15 @@ def _head(
     kernel: tf.Tensor,
     bias: tf.Tensor | None,
     labels: tf.Tensor,
+    weights: tf.Tensor | None,
     smoothing: tuple[float, float],
     *,
     gradients: bool,
 ) -> tuple[tuple[tf.Tensor, ...], tuple[tf.Tensor, ...]]:
     """Returns the three sums and, if asked for, the gradients of the first (float32)."""
     confidence, low = smoothing
-    weights = tf.cast(tf.not_equal(labels, PAD_ID), tf.float32)
+    real = tf.cast(tf.not_equal(labels, PAD_ID), tf.float32)
+    weights = real if weights is None else real * weights
     rows32 = tf.cast(rows, tf.float32) * weights[:, None]
     kernel_sum = tf.reduce_sum(tf.cast(kernel, tf.float32), 0)
     passes = _Passes(confidence - low, -low * tf.reduce_sum(rows32, 0)) if gradients else None
@@ -140,9 +154,9 @@ def _head(
     logit_sum = tf.linalg.matvec(rows32, kernel_sum)
     if bias is not None:
         logit_sum += weights * tf.reduce_sum(bias)
-    nll = weights * (log_sum_exp - label_logit)
+    nll = real * (log_sum_exp - label_logit)
     cross_entropy = weights * (log_sum_exp - (confidence - low) * label_logit) - low * logit_sum
-    correct = weights * tf.cast(label_logit >= largest, tf.float32)
+    correct = real * tf.cast(label_logit >= largest, tf.float32)
     sums = (tf.reduce_sum(cross_entropy), tf.reduce_sum(nll), tf.reduce_sum(correct))
     if not gradients:
         return sums, ()

@@ -77,19 +77,20 @@ class Board:
             tf.summary.text("dev/samples", "\n".join(lines))
 
     def attention(
-        self, step: int, weights: Mapping[str, Any], source_pieces: Sequence[str], target_pieces: Sequence[str]
+        self, step: int, weights: Mapping[str, Any], source_pieces: Sequence[str], targets: Sequence[Sequence[str]]
     ) -> None:
         """Writes pictures of attention weights, a layer each with its heads side by side.
 
         Args:
           step: The step.
-          weights: Layer -> float [1, heads, T, S] of one sentence.
-          source_pieces: Text of the S source positions.
-          target_pieces: Text of the T target positions.
+          weights: Layer -> float [1, heads, rows, columns] of one sentence.
+          source_pieces: Text of the source's positions.
+          targets: Text of the positions of the target, or of both targets, in the order in which they are written.
         """
         with self._explained(), self._writer.as_default(step):
             for layer, values in weights.items():
-                picture = attention_picture(np.asarray(values, np.float32)[0], source_pieces, target_pieces)
+                rows, columns = _what_looks_at_what(layer, source_pieces, targets)
+                picture = attention_picture(np.asarray(values, np.float32)[0], columns, rows)
                 tf.summary.image(f"attention/{layer}", tf.image.decode_png(picture)[None])
 
     def flush(self) -> None:
@@ -115,24 +116,38 @@ class Board:
             ) from error
 
 
-def attention_picture(weights: np.ndarray, source_pieces: Sequence[str], target_pieces: Sequence[str]) -> bytes:
+def _what_looks_at_what(
+    layer: str, source: Sequence[str], targets: Sequence[Sequence[str]]
+) -> tuple[Sequence[str], Sequence[str]]:
+    """Returns the labels of the rows and of the columns of a layer's attention, by the parts of its name."""
+    parts = layer.split("/")
+    if parts[0] == "encoder":
+        return source, source
+    side = len(targets) - 1 if "r2l" in parts else 0
+    if "source_attention" in parts:
+        return targets[side], source
+    other = len(targets) - 1 - side
+    return targets[side], targets[other if "future" in parts else side]
+
+
+def attention_picture(weights: np.ndarray, column_pieces: Sequence[str], row_pieces: Sequence[str]) -> bytes:
     """Draws heat maps of attention weights.
 
     Args:
-      weights: float32 [heads, T, S]; dark is much.
-      source_pieces: Labels of the S columns.
-      target_pieces: Labels of the T rows.
+      weights: float32 [heads, rows, columns]; dark is much.
+      column_pieces: Labels of the columns, of what is looked at; left out where there are not as many.
+      row_pieces: Labels of the rows, likewise.
 
     Returns:
       A PNG file.
     """
     from matplotlib import figure
 
-    heads = weights.shape[0]
+    heads, num_rows, num_columns = weights.shape
     columns = min(heads, 4)
     rows = math.ceil(heads / columns)
-    width = 1.5 + 0.18 * len(source_pieces)
-    height = 1.2 + 0.18 * len(target_pieces)
+    width = 1.5 + 0.18 * num_columns
+    height = 1.2 + 0.18 * num_rows
     # A Figure of its own instead of pyplot: nothing global, no display.
     drawing = figure.Figure(figsize=(columns * width, rows * height), dpi=80, layout="constrained")
     axes = drawing.subplots(rows, columns, squeeze=False).flat
@@ -143,8 +158,10 @@ def attention_picture(weights: np.ndarray, source_pieces: Sequence[str], target_
         axis.imshow(weights[head], cmap="Greys", vmin=0.0, vmax=1.0, aspect="auto")
         axis.set_title(f"head {head}", fontsize=8)
         # "$" would start a formula.
-        axis.set_xticks(range(len(source_pieces)), [p.replace("$", r"\$") for p in source_pieces], rotation=90)
-        axis.set_yticks(range(len(target_pieces)), [p.replace("$", r"\$") for p in target_pieces])
+        if len(column_pieces) == num_columns:
+            axis.set_xticks(range(num_columns), [p.replace("$", r"\$") for p in column_pieces], rotation=90)
+        if len(row_pieces) == num_rows:
+            axis.set_yticks(range(num_rows), [p.replace("$", r"\$") for p in row_pieces])
         axis.tick_params(labelsize=6)
     buffer = io.BytesIO()
     with warnings.catch_warnings():

@@ -86,4 +86,6 @@ def describe_evaluation(record: Record) -> str:
     )
     if "bleu" in record:
         text += f", BLEU {record['bleu']:.2f} [{record['bleu_signature']}]"
+    if record.get("leaky"):
+        text += " (pseudo=none: each side sees its own future, so that only BLEU means something)"
     return text

@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from t2t_ext import registry
+from t2t_ext.data import target_variants
 from t2t_ext.data.example_store import ExampleStore
 from t2t_ext.data.generated import GeneratedData
 from t2t_ext.data.pipeline import TrainPipeline
@@ -20,7 +21,7 @@ from t2t_ext.training import global_batches, warm_start
 from t2t_ext.training.optimizers import make_optimizer
 from t2t_ext.training.schedules import Schedule
 from t2t_ext.training.setup_run import ResolvedRun
-from t2t_ext.training.state import WINDOW_FIELDS, TrainingState
+from t2t_ext.training.state import WINDOW_FIELDS, TrainingState, with_all_sums
 from t2t_ext.training.step import TrainStep
 from t2t_ext.training.workers import Workers
 
@@ -57,8 +58,10 @@ class Session:
         self.encoders = generated.text_encoders()
         self.schedule = Schedule(hparams, settings.train_steps)
         keras.utils.set_random_seed(seed % 2**32)
+        model_class = registry.model(run.config.model)
+        target_variants.check_model(hparams, model_class.target_sides)
         with strategy.scope():
-            self.model = build_model(registry.model(run.config.model), hparams, *self.encoders)
+            self.model = build_model(model_class, hparams, *self.encoders)
             variables = self.model.named_variables()
             optimizer = make_optimizer(hparams, variables)
             self.state = TrainingState(hparams, variables, optimizer)
@@ -78,6 +81,7 @@ class Session:
             hparams,
             seed=seed,
             num_replicas=strategy.num_replicas_in_sync,
+            target_sides=model_class.target_sides,
         )
         self.step = 0
 
@@ -101,7 +105,8 @@ class Session:
         global_batches.check(path, self.global_batches(), say)
         # Checksums have been verified.
         self.model.assign(checkpoints.load_arrays(path, "model", verify=False))
-        _assign(self.state.named_variables(), checkpoints.load_arrays(path, "training", verify=False), path)
+        training = checkpoints.load_arrays(path, "training", verify=False)
+        _assign(self.state.named_variables(), with_all_sums(training), path)
         if self.state.averages:
             _assign(self.state.averages, checkpoints.load_arrays(path, "ema", verify=False), path)
         self.step = int(_value(self.state.step))

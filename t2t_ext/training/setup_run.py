@@ -7,8 +7,10 @@ import time
 from typing import Any
 
 from t2t_ext import problem_options, registry
+from t2t_ext.data import target_variants
 from t2t_ext.data.generated import GeneratedData
 from t2t_ext.data.manifest import Manifest, manifest_path
+from t2t_ext.decoding.directions import check_directions, directions_of
 from t2t_ext.errors import UserError
 from t2t_ext.hyperparameters import (
     AUTO_BATCH_SIZE,
@@ -70,7 +72,7 @@ def resolve(config: TrainConfig) -> ResolvedRun:
         usr_dir = os.path.abspath(usr_dir)
         registry.load_user_directory(usr_dir)
     hparams, origins, set_name = _hparams(config, stored)
-    settings = _settings(config, old)
+    settings = _settings(config, old, hparams)
     if settings.xla_compile and hparams.batch_shapes != "static":
         raise UserError("--xla_compile needs static shapes: add batch_shapes=static to --hparams.")
     problem = _given(config.problem, old and old.problem)
@@ -80,7 +82,8 @@ def resolve(config: TrainConfig) -> ResolvedRun:
         options = {**old.problem_options, **(options if problem == old.problem else {})}
     data_dir = os.path.abspath(_given(config.data_dir, old and old.data_dir))
     if not old:
-        options = {**_options_of_data(problem, options, data_dir), **options}
+        target_variants.check_problem(hparams, _problem(problem, options), data_dir)
+        options = {**options_of_data(problem, options, data_dir), **options}
     new = RunConfig(
         problem=problem,
         problem_options={**_problem(problem, options).options},
@@ -213,10 +216,16 @@ def _warm_start_from(config: TrainConfig, stored: RunDirectory | None) -> str:
     return given
 
 
-def _settings(config: TrainConfig, old: RunConfig | None) -> TrainingSettings:
+def _settings(config: TrainConfig, old: RunConfig | None, hparams: HParams) -> TrainingSettings:
     known = {name: value for name, value in (old.training if old else {}).items() if name in TrainingSettings.names()}
-    settings = TrainingSettings(**{**known, **config.given_settings()})
-    resolve_decode_hparams(settings.decode_hparams)
+    given = config.given_settings()
+    bleu = given.get("eval_bleu_sentences", 0) >= 0
+    if not old and (bleu or hparams.early_stopping_metric != "bleu"):
+        known["eval_early_stopping_metric"] = hparams.early_stopping_metric
+    settings = TrainingSettings(**{**known, **given})
+    decode_hparams = resolve_decode_hparams(settings.decode_hparams)
+    if settings.eval_bleu_sentences >= 0:
+        check_directions(decode_hparams, directions_of(hparams))
     return settings
 
 
@@ -224,14 +233,14 @@ def _problem(name: str, options: Any) -> Any:
     return registry.problem(name, **dict(options or {}))
 
 
-def _options_of_data(name: str, options: Any, data_dir: str) -> dict[str, Any]:
+def options_of_data(name: str, options: Any, data_dir: str | os.PathLike) -> dict[str, Any]:
     """Returns the options, but for paths, that data which are there were made with, such as tags and layouts.
 
     Raises:
       UserError: Other ones are given.
     """
     problem = _problem(name, options)
-    for path in (manifest_path(data_dir, problem.name), manifest_path(data_dir, problem.base_name)):
+    for path in (manifest_path(data_dir, problem.data_name), manifest_path(data_dir, problem.base_name)):
         if path.is_file():
             made_with = Manifest.load(path).problem_options
             if others := problem_options.differing(problem, made_with):

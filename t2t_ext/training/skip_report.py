@@ -88,14 +88,16 @@ def _batch(session: Session, store: ExampleStore, step: int) -> Report:
     epoch, number = planner.locate(step - 1)
     plan = planner.epoch(epoch)
     examples = plan.examples[plan.begins[number] : plan.ends[number]].tolist()
-    pairs = [store.example(index) for index in examples]
+    made_of = session.pipeline.examples
+    pairs = [made_of.sequences(store, index) for index in examples]
     texts = [
         {
             "example": index,
+            "pair": index % made_of.num_pairs,
             "source": session.encoders[0].decode(source.tolist()),
-            "target": session.encoders[1].decode(target.tolist()),
+            **_texts_of(targets, session.encoders[1]),
         }
-        for index, (source, target) in zip(examples[:SHOWN_PAIRS], pairs, strict=False)
+        for index, (source, targets) in zip(examples[:SHOWN_PAIRS], pairs, strict=False)
     ]
     return {
         "step": step,
@@ -103,9 +105,15 @@ def _batch(session: Session, store: ExampleStore, step: int) -> Report:
         "batch_of_epoch": number,
         "examples": examples,
         "source_lengths": [len(source) for source, _ in pairs],
-        "target_lengths": [len(target) for _, target in pairs],
+        "target_lengths": [max(map(len, targets)) for _, targets in pairs],
         "pairs": texts,
     }
+
+
+def _texts_of(targets: list[np.ndarray], encoder: Any) -> dict[str, str]:
+    """Returns an example's targets as text; of two, the second is what is written from right to left."""
+    names = ("target",) if len(targets) == 1 else ("target", "target_r2l")
+    return {name: encoder.decode(ids.tolist()) for name, ids in zip(names, targets, strict=True)}
 
 
 def _computed_again(session: Session, step: int) -> Report:

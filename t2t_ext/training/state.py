@@ -1,5 +1,8 @@
 """What training carries from step to step beside the weights: all of it is in the checkpoint."""
 
+from collections.abc import Mapping
+
+import numpy as np
 import tensorflow as tf
 
 from t2t_ext.hyperparameters import HParams
@@ -14,14 +17,15 @@ MAX_LOSS_SCALE = 2.0**24
 WINDOW_FIELDS = (
     "loss",  # label-smoothed, nats
     "nll",  # nats
-    "correct",  # target tokens
-    "target_tokens",  # that are not padding
+    "correct",  # labels
+    "target_tokens",  # that are not padding, of all of an example's targets
     "source_tokens",  # that are not padding
     "positions",  # of source and target, padding included
     "examples",  # sentence pairs
     "gradient_norm",
     "steps",
     "skipped",
+    "labels",  # what loss is taken on: the target tokens, unless a model or its hparams say otherwise
 )
 
 
@@ -93,3 +97,15 @@ class TrainingState:
         grown = tf.where(grows, tf.minimum(scale * 2.0, MAX_LOSS_SCALE), scale)
         handles.assign(self.loss_scale, tf.where(finite, grown, tf.maximum(scale / 2.0, 1.0)))
         handles.assign(self.finite_in_a_row, tf.where(grows, tf.zeros_like(finite_in_a_row), finite_in_a_row))
+
+
+def with_all_sums(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Returns a checkpoint's training group with the sum that version 0.1.0's first checkpoints did not have.
+
+    Then loss was taken on every target token, so that there were as many labels.
+    """
+    arrays = dict(arrays)
+    window = arrays.get("metrics/window")
+    if window is not None and len(window) == len(WINDOW_FIELDS) - 1:
+        arrays["metrics/window"] = np.append(window, window[WINDOW_FIELDS.index("target_tokens")])
+    return arrays

@@ -1,8 +1,8 @@
 """The training step, a pure function of (weights, state, batch, random seed).
 
-On every replica, in this order: count the target tokens of all replicas; gradients of the summed loss
-divided by that count, slice by slice; sum over replicas; finite check; clip by the global norm; apply.
-So N replicas and any number of slices compute what one replica computes on the whole batch.
+On every replica, in this order: count the labels of all replicas (the target tokens, of both targets where an example
+has two); gradients of the summed loss divided by that count, slice by slice; sum over replicas; finite check; clip by
+the global norm; apply. So N replicas and any number of slices compute what one replica computes on the whole batch.
 """
 
 from collections.abc import Callable
@@ -21,6 +21,8 @@ from t2t_ext.training.schedules import Schedule
 from t2t_ext.training.state import WINDOW_FIELDS, TrainingState
 
 Batch = dict[str, tf.Tensor]
+_COUNTS = ("target_tokens", "source_tokens", "positions", "examples", "labels")
+_LABELS = _COUNTS.index("labels")  # what the loss is divided by
 
 
 class TrainStep:
@@ -45,7 +47,7 @@ class TrainStep:
         """Prepares the step; graphs are made at the first call.
 
         Args:
-          model: With ``features``, ``softmax_weights`` and ``named_variables``.
+          model: With ``training_features``, ``training_labels``, ``softmax_weights`` and ``named_variables``.
           optimizer: Over the model's variables.
           schedule: The learning rate.
           state: The training state.
@@ -85,11 +87,12 @@ class TrainStep:
         """Takes the next batch from an iterator and updates the weights.
 
         Args:
-          iterator: Of {"inputs": int32 [rows, S], "targets": int32 [rows, T]} or of per-replica values of it;
-            rows are a multiple of gradient_accumulation_steps * parallel_slices.
+          iterator: Of {"inputs": int32 [rows, S], "targets": int32 [rows, T] or [rows, 2, T]} or of per-replica
+            values of it; rows are a multiple of gradient_accumulation_steps * parallel_slices. ``labels``, of the
+            targets' shape, may say where loss is taken (it is PAD elsewhere); by default everywhere.
 
         Returns:
-          ``loss`` (label-smoothed, nats a target token) and ``gradient_norm`` of the global batch (float32 []).
+          ``loss`` (label-smoothed, nats a label) and ``gradient_norm`` of the global batch (float32 []).
           Reading them waits for the device.
         """
         with few_graph_optimizers(), collection_paused(when=not self.traces):
@@ -110,12 +113,12 @@ class TrainStep:
 
         Returns:
           ``gradients`` (name -> gradient of the mean loss over all replicas, before clipping) and ``loss``
-          (label-smoothed, nats a target token).
+          (label-smoothed, nats a label).
         """
 
         def on_replica(batch: Batch) -> dict[str, Any]:
             found, sums, counts = self._global_gradients(batch)
-            return {"gradients": found, "loss": sums[0] / tf.maximum(counts[0], 1.0)}
+            return {"gradients": found, "loss": sums[0] / tf.maximum(counts[_LABELS], 1.0)}
 
         def compute(batch: Any) -> dict[str, Any]:
             results = self._strategy.run(on_replica, args=(batch,))
@@ -153,38 +156,34 @@ class TrainStep:
         tf.cond(finite, apply, lambda: tf.constant(False))
         self._add_to_window(sums, counts, norm, finite)
         state.update_after(finite)
-        return {"loss": sums[0] / tf.maximum(counts[0], 1.0), "gradient_norm": norm}
+        return {"loss": sums[0] / tf.maximum(counts[_LABELS], 1.0), "gradient_norm": norm}
 
     def _global_gradients(self, batch: Batch) -> tuple[dict[str, tf.Tensor], tf.Tensor, tf.Tensor]:
         """Returns gradients of the mean loss over all replicas, sums [loss, nll, correct] and counts of them all."""
-        inputs, targets = batch["inputs"], batch["targets"]
-        counts = self._sum_over_replicas(_count(inputs, targets))
+        labels = self._model.training_labels(batch.get("labels", batch["targets"]))
+        counts = self._sum_over_replicas(_count(batch["inputs"], batch["targets"], labels))
         loss_scale = handles.read(self._state.loss_scale)
-        scale = loss_scale / tf.maximum(counts[0], 1.0)
-        gradients, sums = self._local_gradients(inputs, targets, scale)
+        scale = loss_scale / tf.maximum(counts[_LABELS], 1.0)
+        gradients, sums = self._local_gradients({**batch, "labels": labels}, scale)
         *gradients, sums = self._sum_over_replicas([*gradients, sums])
         if self._state.uses_loss_scale:
             gradients = [gradient / loss_scale for gradient in gradients]
         return dict(zip(self._variables, gradients, strict=True)), sums, counts
 
-    def _accumulated(
-        self, inputs: tf.Tensor, targets: tf.Tensor, scale: tf.Tensor
-    ) -> tuple[list[tf.Tensor], tf.Tensor]:
-        """Sums gradients and loss sums over the slices of this replica's batch."""
+    def _accumulated(self, batch: Batch, scale: tf.Tensor) -> tuple[list[tf.Tensor], tf.Tensor]:
+        """Sums gradients and loss sums over the slices of this replica's batch, which has ``labels`` as well."""
         step = handles.read(self._state.step)
         sequential = self._hparams.gradient_accumulation_steps
         parallel = self._hparams.parallel_slices
         if sequential * parallel == 1:
-            return self._slice_gradients(inputs, targets, self._seed(step, 0), scale)
-        rows = tf.shape(inputs)[0] // (sequential * parallel) if inputs.shape[0] is None else None
-        if rows is None:
-            rows = inputs.shape[0] // (sequential * parallel)
-        cut_inputs = tf.reshape(inputs, [sequential, parallel, rows, tf.shape(inputs)[1]])
-        cut_targets = tf.reshape(targets, [sequential, parallel, rows, tf.shape(targets)[1]])
+            return self._slice_gradients(batch, self._seed(step, 0), scale)
+        cut = {name: _cut(ids, sequential, parallel) for name, ids in batch.items()}
 
         def side_by_side(i: tf.Tensor | int) -> list[tf.Tensor]:
             slices = [
-                self._one_slice(cut_inputs[i, j], cut_targets[i, j], self._seed(step, i * parallel + j), scale)
+                self._one_slice(
+                    {name: ids[i, j] for name, ids in cut.items()}, self._seed(step, i * parallel + j), scale
+                )
                 for j in range(parallel)
             ]
             return [tf.add_n(values) for values in zip(*([*grads, sums] for grads, sums in slices), strict=True)]
@@ -202,16 +201,20 @@ class TrainStep:
         *gradients, sums = totals
         return gradients, sums
 
-    def _slice_gradients(
-        self, inputs: tf.Tensor, targets: tf.Tensor, seed: tf.Tensor, scale: tf.Tensor
-    ) -> tuple[list[tf.Tensor], tf.Tensor]:
+    def _slice_gradients(self, batch: Batch, seed: tf.Tensor, scale: tf.Tensor) -> tuple[list[tf.Tensor], tf.Tensor]:
         """Returns the gradients of ``scale`` times the summed loss, and [loss, nll, correct] (float32)."""
         variables = list(self._variables.values())
         with dropout.seed_scope(seed), tf.GradientTape() as tape:
-            features = self._model.features(inputs, targets, training=True)
+            features = self._model.training_features(batch["inputs"], batch["targets"], training=True)
             kernel, bias = self._model.softmax_weights()
             sums = losses.softmax_cross_entropy(
-                features, kernel, bias, targets, self._hparams.label_smoothing, compact=self._compact
+                features,
+                kernel,
+                bias,
+                batch["labels"],
+                self._hparams.label_smoothing,
+                weights=self._model.label_weights(batch["labels"]),
+                compact=self._compact,
             )
             scaled = sums.loss * scale
         gradients = tape.gradient(scaled, variables, unconnected_gradients=tf.UnconnectedGradients.ZERO)
@@ -248,19 +251,28 @@ class TrainStep:
             handles.assign_sub(average, (1.0 - decay) * distance)
 
     def _add_to_window(self, sums: tf.Tensor, counts: tf.Tensor, norm: tf.Tensor, finite: tf.Tensor) -> None:
-        values = tf.concat([sums, counts, [norm]], 0)
         applied = tf.cast(finite, tf.float32)
-        row = tf.concat([tf.math.multiply_no_nan(values, applied), [1.0, 1.0 - applied]], 0)
-        row.set_shape([len(WINDOW_FIELDS)])
-        handles.assign_add(self._state.window, row)
+        values = tf.math.multiply_no_nan(tf.concat([sums, counts, [norm]], 0), applied)
+        names = ("loss", "nll", "correct", *_COUNTS, "gradient_norm")
+        row = dict(zip(names, tf.unstack(values, len(names)), strict=True))
+        row |= {"steps": tf.constant(1.0), "skipped": 1.0 - applied}
+        handles.assign_add(self._state.window, tf.stack([row[name] for name in WINDOW_FIELDS]))
 
 
-def _count(inputs: tf.Tensor, targets: tf.Tensor) -> tf.Tensor:
-    """Returns float32 [4]: target tokens, source tokens, positions of both, sentence pairs that are not filling."""
+def _cut(ids: tf.Tensor, sequential: int, parallel: int) -> tf.Tensor:
+    """Cuts int32 [rows, ...] into slices, int32 [sequential, parallel, rows of one, ...]."""
+    rows = tf.shape(ids)[0] if ids.shape[0] is None else ids.shape[0]
+    others = [tf.shape(ids)[axis] for axis in range(1, ids.shape.rank)]
+    return tf.reshape(ids, [sequential, parallel, rows // (sequential * parallel), *others])
+
+
+def _count(inputs: tf.Tensor, targets: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
+    """Returns the sums ``_COUNTS`` of a batch, float32 [5]; rows of filling count as positions only."""
 
     def real(ids: tf.Tensor) -> tf.Tensor:
         return tf.cast(tf.not_equal(ids, PAD_ID), tf.float32)
 
-    examples = tf.reduce_sum(real(targets)[:, 0])
+    target_tokens, source_tokens, num_labels = (tf.reduce_sum(real(ids)) for ids in (targets, inputs, labels))
     positions = tf.cast(tf.size(inputs) + tf.size(targets), tf.float32)
-    return tf.stack([tf.reduce_sum(real(targets)), tf.reduce_sum(real(inputs)), positions, examples])
+    examples = tf.reduce_sum(real(inputs)[:, 0])
+    return tf.stack([target_tokens, source_tokens, positions, examples, num_labels])

@@ -13,6 +13,12 @@ from t2t_ext.persistence import checkpoints, run_directory
 
 Encoders = tuple[SubwordEncoder, SubwordEncoder]
 SIDES = ("source", "target")
+# Matrices that another run may share with others: where a name is not in the checkpoint, what else holds its rows.
+_SHARED_AS = {
+    "source_embedding/embeddings": ("embedding/embeddings",),
+    "target_embedding/embeddings": ("embedding/embeddings",),
+    "softmax/embeddings": ("target_embedding/embeddings", "embedding/embeddings"),
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,6 +31,7 @@ class WarmStartReport:
       mapped: Name -> (rows taken, rows of the new vocabulary): the rows of shared pieces were taken.
       skipped: Name -> why a variable of the checkpoint was not taken.
       new: Names of variables that the checkpoint does not have; they keep their fresh values.
+      unshared: Name -> the checkpoint's variable that was taken for it, since there they are one matrix.
     """
 
     origin: pathlib.Path
@@ -32,6 +39,7 @@ class WarmStartReport:
     mapped: dict[str, tuple[int, int]]
     skipped: dict[str, str]
     new: list[str]
+    unshared: dict[str, str]
 
     def lines(self) -> list[str]:
         """Returns the report for people."""
@@ -40,9 +48,9 @@ class WarmStartReport:
             f"  {name}: rows of {taken} of {total} pieces taken over, the others are new"
             for name, (taken, total) in self.mapped.items()
         ]
+        lines += [f"  {name}: from {old}, which is one with it there" for name, old in self.unshared.items()]
         lines += [f"  skipped {name}: {why}" for name, why in self.skipped.items()]
-        if self.new:
-            lines.append(f"  new, not in the checkpoint: {', '.join(self.new)}")
+        lines.append(f"  new, not in the checkpoint: {', '.join(self.new)}" if self.new else "  no variable is new")
         return lines
 
 
@@ -70,20 +78,27 @@ def warm_start(
         side: None if ours.ids_sha256 == theirs.ids_sha256 else shared_rows(ours, theirs)
         for side, ours, theirs in zip(SIDES, encoders, old_encoders, strict=True)
     }
-    arrays, report = dict(fresh), WarmStartReport(path, [], {}, {}, [])
+    arrays, report = dict(fresh), WarmStartReport(path, [], {}, {}, [], {})
     for name, value in fresh.items():
         row_map = row_maps[sides[name]] if name in sides else None
-        if name not in old:
+        taken = next((other for other in (name, *_SHARED_AS.get(name, ())) if other in old), None)
+        if taken is None:
             report.new.append(name)
-        elif old[name].shape[1:] != value.shape[1:] or (row_map is None and old[name].shape != value.shape):
-            report.skipped[name] = f"its shape is {list(old[name].shape)}, here {list(value.shape)}"
-        elif row_map is None:
-            arrays[name] = old[name].astype(value.dtype)
+            continue
+        array = old[taken]
+        if array.shape[1:] != value.shape[1:] or (row_map is None and array.shape != value.shape):
+            report.skipped[name] = f"its shape is {list(array.shape)}, here {list(value.shape)}"
+            continue
+        if taken != name:
+            report.unshared[name] = taken
+        if row_map is None:
+            arrays[name] = array.astype(value.dtype)
             report.loaded.append(name)
         else:
-            arrays[name] = _with_rows(value, old[name], row_map)
+            arrays[name] = _with_rows(value, array, row_map)
             report.mapped[name] = (len(row_map[0]), len(value))
-    report.skipped.update({name: "the new model has no such variable" for name in old if name not in fresh})
+    used = {*fresh, *report.unshared.values()}
+    report.skipped.update({name: "the new model has no such variable" for name in old if name not in used})
     if not report.loaded and not report.mapped:
         raise UserError(
             f"Nothing in {path} fits this model: the checkpoint has {', '.join(sorted(old)[:3])}, ... "

@@ -13,6 +13,23 @@ VOCAB = 24
 
 # Model -> name of the setting -> (hparams set, overrides). The first setting of a model is exported, too.
 SETTINGS = {
+    "asynchronous_transformer": {
+        "pre_norm": ("asynchronous_transformer_test", "backward_length_ratio=1,backward_length_offset=2"),
+        "post_norm": (
+            "asynchronous_transformer_test",
+            "layer_preprocess_sequence=none,layer_postprocess_sequence=dan,projection_bias=true,num_decoder_layers=3,"
+            "shared_embedding_and_softmax_weights=false,backward_beam_size=2,backward_length_offset=1",
+        ),
+    },
+    "synchronous_transformer": {
+        "trained_lambda": ("synchronous_transformer_test", "sb_lambda=0.8,sb_lambda_trainable=vector"),
+        "gate_tag_predicted": (
+            "synchronous_transformer_test",
+            "layer_preprocess_sequence=none,layer_postprocess_sequence=dan,ffn_activation=swiglu,projection_bias=true,"
+            "use_target_space_embedding=true,num_encoder_layers=1,attention_key_channels=8,attention_value_channels=24,"
+            "shared_embedding_and_softmax_weights=false,sb_fusion=gate,sb_layers=2,predict_tag=true",
+        ),
+    },
     "transformer": {
         "pre_norm": ("transformer_test", ""),
         "post_norm": (
@@ -76,42 +93,69 @@ def sentences(rows, length, seed, shortest=2, vocab=VOCAB):
     return ids
 
 
+def targets_of(model, targets):
+    """What a model is trained on: targets int32 [B, T], or of two sides [B, 2, T], the second of other lengths.
+
+    In the first sentence side 0 has the full length, in the second side 1.
+    """
+    if model.target_sides == 1:
+        return targets
+    return np.stack([targets, np.roll(sentences(*targets.shape, seed=9), 1, axis=0)], axis=1)
+
+
+def written_of(model, targets):
+    """What a model writes at once, of which no position may see the future: [B, T], or [B, 2, T] of two directions."""
+    return targets if model.directions == 1 else targets_of(model, targets)
+
+
+def written_otherwise(model, targets, t):
+    """The targets with all tokens from position t on replaced.
+
+    Of two sides, those that have ended before t stay: whether a side goes on at t is known from its tokens before.
+    """
+    changed = targets.copy()
+    changed[..., t:] = (changed[..., t:] + 9) % (VOCAB - 5) + 5
+    return changed if model.directions == 1 else np.where(targets[..., t : t + 1] == 0, targets, changed)
+
+
 def logits_of(model, inputs, targets, training=False):
-    """The logits float32 [B, T, V] as an array."""
+    """The logits float32 [B, T, V], or of two sides [B, 2, T, V], as an array."""
     return model(inputs, targets, training=training).numpy()
 
 
 def drive(model, inputs, steps, beams, seed):
     """Feeds random tokens step by step; at every step the hypotheses of a sentence are shuffled, some twice, some not.
 
+    Of two directions, hypotheses of one rank see each other and go on together, so that no one's partner changes.
+
     Args:
       model: A built model.
       inputs: int32 [B, S].
       steps: How many.
-      beams: K.
+      beams: K, of each direction.
       seed: Of tokens and parents.
 
     Yields:
-      logits [B, K, V] and the tokens of every hypothesis before them, int32 [B, K, t].
+      logits [B, R, K, V] and the tokens of every hypothesis before them, int32 [B, R, K, t].
     """
     rng = np.random.default_rng(seed)
-    batch = len(inputs)
-    past = np.zeros([batch, beams, 0], np.int32)
+    batch, directions = len(inputs), model.directions
+    past = np.zeros([batch, directions, beams, 0], np.int32)
     columns = np.zeros([batch, beams, 0], np.int32)
     parents = np.tile(np.arange(beams, dtype=np.int32), [batch, 1])
-    ids = np.zeros([batch, beams], np.int32)
+    ids = np.zeros([batch, directions, beams], np.int32)
     state = model.start(inputs)
     for t in range(steps):
         if t > 0:
             parents = rng.integers(0, beams, [batch, beams]).astype(np.int32)
-            ids = rng.integers(5, VOCAB, [batch, beams]).astype(np.int32)
-            chosen = parents[:, :, np.newaxis]
-            past = np.concatenate([np.take_along_axis(past, chosen, axis=1), ids[:, :, np.newaxis]], axis=2)
-            columns = np.take_along_axis(columns, chosen, axis=1)
+            ids = rng.integers(5, VOCAB, [batch, directions, beams]).astype(np.int32)
+            chosen = parents[:, np.newaxis, :, np.newaxis]
+            past = np.concatenate([np.take_along_axis(past, chosen, axis=2), ids[..., np.newaxis]], axis=3)
+            columns = np.take_along_axis(columns, parents[:, :, np.newaxis], axis=1)
         own = np.broadcast_to(t * beams + np.arange(beams, dtype=np.int32), [batch, beams])
         columns = np.concatenate([columns, own[:, :, np.newaxis]], axis=2)
         visible = np.zeros([batch, beams, (t + 1) * beams], bool)
         np.put_along_axis(visible, columns, True, axis=2)
-        one = [part[:, np.newaxis] for part in (ids, visible, parents)]
-        logits, state = model.step(one[0], one[1], None, one[2], state)
-        yield logits.numpy()[:, 0], past
+        visible, both = (np.repeat(part[:, np.newaxis], directions, axis=1) for part in (visible, parents))
+        logits, state = model.step(ids, visible, visible if directions == 2 else None, both, state)
+        yield logits.numpy(), past

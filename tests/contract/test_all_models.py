@@ -14,6 +14,9 @@ from contract_cases import (
     model_of,
     new_model,
     sentences,
+    targets_of,
+    written_of,
+    written_otherwise,
 )
 from random_weights import random_arrays
 
@@ -38,43 +41,72 @@ def test_every_registered_model_has_a_case():
 def test_step_by_step_equals_all_at_once(case, precision, beams, tolerance):
     model = model_of(case, precision)
     for logits, past in drive(model, INPUTS, steps=6, beams=beams, seed=5):
-        batch, _, length = past.shape
+        batch, directions, _, length = past.shape
         # The token behind the past is not seen by its own logits: any will do.
-        targets = np.concatenate([past, np.full([batch, beams, 1], 7, np.int32)], axis=2)
-        whole = logits_of(model, np.repeat(INPUTS, beams, axis=0), targets.reshape(batch * beams, length + 1))
-        expected = whole[:, -1].reshape(logits.shape)
+        targets = np.concatenate([past, np.full([batch, directions, beams, 1], 7, np.int32)], axis=3)
+        targets = targets.swapaxes(1, 2).reshape([batch * beams, *[directions] * (directions > 1), length + 1])
+        whole = logits_of(model, np.repeat(INPUTS, beams, axis=0), targets)
+        expected = whole[..., -1, :].reshape([batch, beams, directions, VOCAB]).swapaxes(1, 2)
         scale = np.abs(expected).max() if precision != "float32" else 1.0
         np.testing.assert_allclose(logits, expected, rtol=0, atol=tolerance * scale, err_msg=f"step {length}")
 
 
 def test_no_position_sees_its_future(model):
-    before = logits_of(model, INPUTS, TARGETS)
-    for t in range(TARGETS.shape[1]):
-        changed = TARGETS.copy()
-        changed[:, t:] = (changed[:, t:] + 9) % (VOCAB - 5) + 5
-        after = logits_of(model, INPUTS, changed)
-        np.testing.assert_array_equal(after[:, : t + 1], before[:, : t + 1])
-        assert t + 1 == TARGETS.shape[1] or not np.allclose(after[:, t + 1], before[:, t + 1], atol=1e-3)
+    """Neither its own side's nor the other's."""
+    targets = written_of(model, TARGETS)
+    before = logits_of(model, INPUTS, targets)
+    length = targets.shape[-1]
+    for t in range(length):
+        after = logits_of(model, INPUTS, written_otherwise(model, targets, t))
+        np.testing.assert_array_equal(after[..., : t + 1, :], before[..., : t + 1, :])
+        assert t + 1 == length or not np.allclose(after[..., t + 1, :], before[..., t + 1, :], atol=1e-3)
 
 
 def test_every_past_token_and_every_source_token_matters(model):
-    """Otherwise the checks above would hold for a model that looks at nothing."""
-    before = logits_of(model, INPUTS[:1], TARGETS[:1])
+    """Otherwise the checks above would hold for a model that looks at nothing. Of two sides, every token to both."""
+    inputs, targets = INPUTS[:1], written_of(model, TARGETS)[:1]
+    before = logits_of(model, inputs, targets)
     for s in range(INPUTS.shape[1] - 1):
-        changed = INPUTS[:1].copy()
+        changed = inputs.copy()
         changed[0, s] = (changed[0, s] + 1 - 5) % (VOCAB - 5) + 5
-        assert np.abs(logits_of(model, changed, TARGETS[:1]) - before).max() > 1e-3
-    for t in range(TARGETS.shape[1] - 1):
-        changed = TARGETS[:1].copy()
-        changed[0, t] = (changed[0, t] + 1 - 5) % (VOCAB - 5) + 5
-        assert np.abs(logits_of(model, INPUTS[:1], changed)[:, -1] - before[:, -1]).max() > 1e-4
+        assert np.abs(logits_of(model, changed, targets) - before).max() > 1e-3
+    last = [(targets[0].reshape(-1, TARGETS.shape[1])[side] != 0).sum() - 1 for side in range(model.directions)]
+    for place in np.argwhere(targets > 1):
+        changed = targets.copy()
+        changed[tuple(place)] = (changed[tuple(place)] + 1 - 5) % (VOCAB - 5) + 5
+        difference = np.abs(logits_of(model, inputs, changed) - before)[0].max(-1).reshape(-1, TARGETS.shape[1])
+        for side, end in zip(difference, last, strict=True):
+            assert end <= place[-1] or side[end] > 1e-4, place
+
+
+@pytest.mark.parametrize("steps", [1, 3])
+def test_a_side_that_has_ended_is_seen_as_it_was(case, steps):
+    """Whole sequences of unequal lengths are what a step computes whose partner's columns no longer grow."""
+    model = model_of(case)
+    if model.directions == 1:
+        pytest.skip("writes in one direction")
+    rng = np.random.default_rng(7)
+    words = rng.integers(5, VOCAB, [len(INPUTS), 2, 6]).astype(np.int32)
+    words[:, 1, steps:] = 0
+    words[:, 1, steps - 1] = 1
+    expected = logits_of(model, INPUTS, words)
+    state, parents = model.start(INPUTS), np.zeros([len(INPUTS), 2, 1], np.int32)
+    for t in range(6):
+        own = np.ones([len(INPUTS), 2, 1, t + 1], bool)
+        partner = own.copy()
+        partner[:, 0, :, steps:] = False
+        fed = words[:, :, t - 1 : t] if t else parents
+        logits, state = model.step(fed, own, partner, parents, state)
+        np.testing.assert_allclose(logits[:, 0, 0], expected[:, 0, t], rtol=0, atol=1e-5)
 
 
 def test_padding_changes_nothing(model):
-    before = logits_of(model, INPUTS, TARGETS)
-    real = TARGETS != 0
-    after = logits_of(model, np.pad(INPUTS, [[0, 0], [0, 5]]), np.pad(TARGETS, [[0, 0], [0, 3]]))
-    np.testing.assert_allclose(after[:, : TARGETS.shape[1]][real], before[real], rtol=0, atol=1e-5)
+    targets = targets_of(model, TARGETS)
+    before = logits_of(model, INPUTS, targets)
+    real = targets != 0
+    wider = np.pad(targets, [*[(0, 0)] * (targets.ndim - 1), (0, 3)])
+    after = logits_of(model, np.pad(INPUTS, [[0, 0], [0, 5]]), wider)
+    np.testing.assert_allclose(after[..., : TARGETS.shape[1], :][real], before[real], rtol=0, atol=1e-5)
 
 
 def test_padding_changes_nothing_step_by_step(model):
@@ -86,38 +118,65 @@ def test_padding_changes_nothing_step_by_step(model):
 
 def test_rows_of_padding_are_finite(model):
     """The pipeline fills batches up with rows that hold nothing."""
-    inputs, targets = (np.concatenate([ids, np.zeros_like(ids[:2])]) for ids in (INPUTS, TARGETS))
+    ours = targets_of(model, TARGETS)
+    inputs, targets = (np.concatenate([ids, np.zeros_like(ids[:2])]) for ids in (INPUTS, ours))
     logits = logits_of(model, inputs, targets)
     assert np.isfinite(logits).all()
-    np.testing.assert_allclose(logits[: len(INPUTS)], logits_of(model, INPUTS, TARGETS), rtol=0, atol=1e-5)
+    np.testing.assert_allclose(logits[: len(INPUTS)], logits_of(model, INPUTS, ours), rtol=0, atol=1e-5)
+    labels = model.training_labels(targets)
+    assert not np.any(labels[len(INPUTS) :]), "no loss is taken of them"
 
 
 def test_the_other_rows_of_a_batch_change_nothing(model):
-    together = logits_of(model, INPUTS, TARGETS)
-    backwards = logits_of(model, INPUTS[::-1], TARGETS[::-1])[::-1]
+    targets = targets_of(model, TARGETS)
+    together = logits_of(model, INPUTS, targets)
+    backwards = logits_of(model, INPUTS[::-1], targets[::-1])[::-1]
     np.testing.assert_allclose(backwards, together, rtol=0, atol=1e-5)
     for row in range(len(INPUTS)):
-        alone = logits_of(model, INPUTS[row : row + 1], TARGETS[row : row + 1])
+        alone = logits_of(model, INPUTS[row : row + 1], targets[row : row + 1])
         np.testing.assert_allclose(alone[0], together[row], rtol=0, atol=1e-5)
 
 
 def test_features_and_softmax_weights_give_the_logits(model):
-    features = model.features(INPUTS, TARGETS).numpy()
+    targets = targets_of(model, TARGETS)
+    features = model.features(INPUTS, targets).numpy()
     kernel, bias = model.softmax_weights()
     logits = features @ np.asarray(kernel).T + (0.0 if bias is None else np.asarray(bias))
-    np.testing.assert_allclose(logits, logits_of(model, INPUTS, TARGETS), rtol=0, atol=1e-5)
+    np.testing.assert_allclose(logits, logits_of(model, INPUTS, targets), rtol=0, atol=1e-5)
+
+
+def test_training_sees_the_targets_and_maybe_more(model):
+    """What training takes a loss of ends with the targets and their features."""
+    targets = targets_of(model, TARGETS)
+    labels, features = model.training_labels(targets), model.training_features(INPUTS, targets)
+    assert tuple(features.shape[:-1]) == tuple(labels.shape)
+    np.testing.assert_array_equal(labels[..., -TARGETS.shape[1] :], targets)
+    expected = model.features(INPUTS, targets)
+    np.testing.assert_allclose(features[..., -TARGETS.shape[1] :, :], expected, rtol=0, atol=1e-6)
 
 
 def test_attention_weights_are_distributions(model):
-    maps = {name: weights.numpy() for name, weights in model.attention_weights(INPUTS, TARGETS).items()}
+    targets = targets_of(model, TARGETS)
+    labels = np.asarray(model.training_labels(targets))
+    length = labels.shape[-1]
+    maps = {name: weights.numpy() for name, weights in model.attention_weights(INPUTS, targets).items()}
     for name, weights in maps.items():
         assert weights.shape[0] == len(INPUTS), name
+        assert weights.ndim == 4, name
         assert (weights >= 0).all(), name
         np.testing.assert_allclose(weights.sum(-1), 1.0, rtol=0, atol=1e-5, err_msg=name)
-        if weights.shape[2:] == (TARGETS.shape[1], INPUTS.shape[1]):
+        if weights.shape[2:] == (length, INPUTS.shape[1]) and "self_attention" not in name:
             on_padding = np.where(INPUTS[:, np.newaxis, np.newaxis] == 0, weights, 0.0)
             assert not on_padding.any(), f"{name} attends to padding"
-    assert any(weights.shape[2:] == (TARGETS.shape[1], INPUTS.shape[1]) for weights in maps.values())
+        if name.endswith("/future"):
+            other = labels[:, 0 if "/r2l/" in name else 1]
+            assert not np.where(other[:, np.newaxis, np.newaxis] == 0, weights, 0.0).any(), f"{name}: padding"
+            written_before = model.directions == 1
+            assert written_before or not np.triu(weights, 1).any(), f"{name} attends to what is not written yet"
+    assert any(weights.shape[2:] == (length, INPUTS.shape[1]) for weights in maps.values())
+    if model.directions == 2:
+        assert sum(name.endswith("/future") for name in maps) == 2 * len(model.hparams.synchronous_layers)
+        assert sum(name.endswith("/history") for name in maps) == 2 * model.hparams.decoder_layers
 
 
 # --- dropout ---
@@ -126,15 +185,17 @@ def test_attention_weights_are_distributions(model):
 def test_dropout_is_a_function_of_the_seed(model):
     from t2t_ext.layers import dropout
 
+    targets = targets_of(model, TARGETS)
+
     def trained(seed):
         with dropout.seed_scope(np.array(seed, np.int32)):
-            return logits_of(model, INPUTS, TARGETS, training=True)
+            return logits_of(model, INPUTS, targets, training=True)
 
     first, again, other, third = trained([1, 2]), trained([1, 2]), trained([1, 3]), trained([2, 2])
     np.testing.assert_array_equal(first, again)
-    for different in (other, third, logits_of(model, INPUTS, TARGETS)):
+    for different in (other, third, logits_of(model, INPUTS, targets)):
         assert np.abs(different - first).max() > 1e-3
-    np.testing.assert_array_equal(logits_of(model, INPUTS, TARGETS), logits_of(model, INPUTS, TARGETS))
+    np.testing.assert_array_equal(logits_of(model, INPUTS, targets), logits_of(model, INPUTS, targets))
 
 
 def test_rows_drop_different_units(model):
@@ -142,7 +203,8 @@ def test_rows_drop_different_units(model):
     from t2t_ext.layers import dropout
 
     with dropout.seed_scope(np.array([4, 5], np.int32)):
-        logits = logits_of(model, np.repeat(INPUTS[:1], 2, 0), np.repeat(TARGETS[:1], 2, 0), training=True)
+        twice = np.repeat(targets_of(model, TARGETS)[:1], 2, 0)
+        logits = logits_of(model, np.repeat(INPUTS[:1], 2, 0), twice, training=True)
     assert np.abs(logits[0] - logits[1]).max() > 1e-3
 
 
@@ -181,14 +243,15 @@ def test_every_dropout_rate_is_used(case):
     rates = [name for name in case.hparams().to_dict() if name.endswith("_dropout")]
     assert rates
     arrays = {name: variable.numpy() for name, variable in model_of(case).named_variables().items()}
-    inference = logits_of(model_of(case), INPUTS, TARGETS)
+    targets = targets_of(model_of(case), TARGETS)
+    inference = logits_of(model_of(case), INPUTS, targets)
     for used in (None, *rates):
         hparams = case.hparams().replace(**{rate: 0.5 if rate == used else 0.0 for rate in rates})
         model = registry.model(case.model)(hparams, source_vocab_size=VOCAB, target_vocab_size=VOCAB)
         model.build()
         model.assign(arrays)
         with dropout.seed_scope(np.array([4, 5], np.int32)):
-            difference = np.abs(logits_of(model, INPUTS, TARGETS, training=True) - inference).max()
+            difference = np.abs(logits_of(model, INPUTS, targets, training=True) - inference).max()
         assert difference == 0 if used is None else difference > 1e-3, f"{used}: {difference}"
 
 
@@ -202,15 +265,16 @@ def test_policies_build_run_and_have_gradients(case, precision):
     from t2t_ext.layers import dropout
 
     model = model_of(case, precision)
+    targets = targets_of(model, TARGETS)
     variables = model.named_variables()
     assert {variable.dtype for variable in variables.values()} == {tf.float32}
     with tf.GradientTape() as tape, dropout.seed_scope(np.array([1, 1], np.int32)):
-        logits = model(INPUTS, TARGETS, training=True)
-        losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=TARGETS, logits=logits)
+        logits = model(INPUTS, targets, training=True)
+        losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=targets, logits=logits)
         loss = tf.reduce_mean(losses)
     assert logits.dtype == tf.float32
     assert np.isfinite(loss)
-    computed = model.features(INPUTS, TARGETS)
+    computed = model.features(INPUTS, targets)
     assert computed.dtype.name == precision.removeprefix("mixed_")
     gradients = tape.gradient(loss, list(variables.values()))
     for name, gradient in zip(variables, gradients, strict=True):
@@ -222,8 +286,9 @@ def test_policies_build_run_and_have_gradients(case, precision):
 
 @pytest.mark.parametrize(("precision", "tolerance"), [("mixed_bfloat16", 0.1), ("mixed_float16", 0.02)])
 def test_low_precision_is_close_to_float32(case, precision, tolerance):
-    exact = logits_of(model_of(case), INPUTS, TARGETS)
-    rounded = logits_of(model_of(case, precision), INPUTS, TARGETS)
+    targets = targets_of(model_of(case), TARGETS)
+    exact = logits_of(model_of(case), INPUTS, targets)
+    rounded = logits_of(model_of(case, precision), INPUTS, targets)
     error = np.linalg.norm(rounded - exact) / np.linalg.norm(exact)
     assert 0 < error < tolerance
 
@@ -236,12 +301,12 @@ def test_save_and_load(case, model, tmp_path):
 
     arrays = {name: variable.numpy() for name, variable in model.named_variables().items()}
     path = checkpoints.save_checkpoint(tmp_path, 7, arrays)
-    fresh = new_model(case)
-    before = logits_of(fresh, INPUTS, TARGETS)
+    fresh, targets = new_model(case), targets_of(model, TARGETS)
+    before = logits_of(fresh, INPUTS, targets)
     fresh.assign(checkpoints.load_arrays(path))
-    expected = logits_of(model, INPUTS, TARGETS)
+    expected = logits_of(model, INPUTS, targets)
     assert not np.allclose(before, expected, atol=1e-2)
-    np.testing.assert_array_equal(logits_of(fresh, INPUTS, TARGETS), expected)
+    np.testing.assert_array_equal(logits_of(fresh, INPUTS, targets), expected)
 
 
 def test_names_depend_on_the_structure_alone(case, model):
@@ -276,7 +341,8 @@ def test_config_round_trip(case, model):
     again = type(model).from_config(config)
     again.build()
     again.assign({name: variable.numpy() for name, variable in model.named_variables().items()})
-    np.testing.assert_array_equal(logits_of(again, INPUTS, TARGETS), logits_of(model, INPUTS, TARGETS))
+    targets = targets_of(model, TARGETS)
+    np.testing.assert_array_equal(logits_of(again, INPUTS, targets), logits_of(model, INPUTS, targets))
 
 
 def test_describe_lists_every_parameter_once(model):
@@ -317,7 +383,7 @@ def test_export(model_name, tiny_encoder, tmp_path):
     case = Case(model_name, next(iter(SETTINGS[model_name])))
     model = new_model(case, vocab=tiny_encoder.vocab_size)
     model.assign(random_arrays(model, seed=1, scale=2.0))
-    decode_hparams = DecodeHParams(beam_size=3, max_length_offset=6)
+    decode_hparams = DecodeHParams(beam_size=3 if model.directions == 1 else 4, max_length_offset=6)
     translator = Translator(model, tiny_encoder, tiny_encoder, decode_hparams, "l2r")
     lines = ["the old cat sees the lamp .", "", "a word that nobody has seen: Ωß", "the door"]
     expected = translator.translate(lines)

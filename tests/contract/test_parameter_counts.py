@@ -1,4 +1,4 @@
-"""The registered Transformer sets have as many parameters as their equations say."""
+"""The registered sets have as many parameters as their equations say."""
 
 import pytest
 
@@ -36,18 +36,18 @@ def formula(hparams, source_vocab, target_vocab, joint):
     return stacks + (tables + spaces) * d
 
 
-def counted(hparams, source_vocab, target_vocab, joint):
+def counted(hparams, source_vocab, target_vocab, joint, model="transformer"):
     """The model's own count; in a graph, where variables are declared but never filled."""
     import tensorflow as tf
 
     from t2t_ext import registry
 
     with tf.Graph().as_default():
-        model = registry.model("transformer")(
+        built = registry.model(model)(
             hparams, source_vocab_size=source_vocab, target_vocab_size=target_vocab, joint_vocabulary=joint
         )
-        model.build()
-        return sum(row.parameters for row in model.describe())
+        built.build()
+        return sum(row.parameters for row in built.describe())
 
 
 def transformer_sets():
@@ -112,3 +112,104 @@ def test_other_settings(overrides, source_vocab, target_vocab, joint):
     hparams = registry.hparams("transformer_test")
     hparams = hparams.override(overrides) if overrides else hparams
     assert counted(hparams, source_vocab, target_vocab, joint) == formula(hparams, source_vocab, target_vocab, joint)
+
+
+# === Synchronous bidirectional decoding ===
+
+SYNCHRONOUS = "synchronous_transformer"
+
+
+def synchronous(name, **changes):
+    from t2t_ext import registry
+
+    return registry.hparams(f"{SYNCHRONOUS}_{name}").replace(**changes)
+
+
+@pytest.mark.parametrize("fusion", ["linear", "tanh", "relu"])
+@pytest.mark.parametrize("name", ["tiny", "tiny_original"])
+def test_no_parameter_more_than_a_transformer(name, fusion):
+    hparams = synchronous(name, sb_fusion=fusion)
+    assert counted(hparams, 1000, 1000, True, SYNCHRONOUS) == formula(hparams, 1000, 1000, True)
+
+
+# Per layer with SBAtt: (2 * 32)^2 for a head of width 32, (2 * 128)^2 for all of width 128; 1 or 128 lambdas.
+@pytest.mark.parametrize(
+    ("changes", "growth"),
+    [
+        ({"sb_fusion": "gate"}, 3 * 64**2),
+        ({"sb_fusion": "gate", "sb_layers": "2-3"}, 2 * 64**2),
+        ({"sb_fusion": "gate", "sb_gate": "model"}, 3 * 256**2),
+        ({"sb_fusion": "gate", "attention_value_channels": 64}, 3 * 32**2),
+        ({"sb_lambda_trainable": "scalar"}, 3),
+        ({"sb_lambda_trainable": "vector", "sb_layers": "3"}, 128),
+    ],
+)
+def test_growth_of_gates_and_trained_lambdas(changes, growth):
+    hparams = synchronous("tiny", num_encoder_layers=1, num_decoder_layers=3, **changes)
+    assert counted(hparams, 1000, 1000, True, SYNCHRONOUS) == formula(hparams, 1000, 1000, True) + growth
+
+
+NO_SPACES = {"use_target_space_embedding": False}
+SEPARATE = {"shared_embedding_and_softmax_weights": False}
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "joint", "millions"),
+    [
+        # Zhou et al. 2019, table 6: 207.8M, for 30,720 rows one matrix for both vocabularies and the softmax.
+        ("big_original", {}, True, "207.85"),  # with the 32 target spaces of 1,024 numbers, of which one is used
+        ("big_original", NO_SPACES, True, "207.81"),
+        ("big_original", NO_SPACES, False, "239.27"),
+        ("big", {}, True, "207.75"),  # pre-norm: two last norms more than post-norm
+        ("big", {"layer_preprocess_sequence": "none", "layer_postprocess_sequence": "dan"}, True, "207.74"),
+        ("big", {}, False, "239.20"),
+        ("big", SEPARATE, False, "270.66"),
+    ],
+)
+def test_published_counts_of_synchronous_decoding(name, changes, joint, millions):
+    hparams = synchronous(name, **changes)
+    count = formula(hparams, 30_720, 30_720, joint)
+    assert f"{count / 1e6:.2f}" == millions
+    if not changes and joint:
+        assert counted(hparams, 30_720, 30_720, joint, SYNCHRONOUS) == count
+
+
+def test_the_names_are_a_transformers():
+    """So that a run of a Transformer can be the start of one of these."""
+    from t2t_ext import registry
+
+    for name in ("test", "tiny_original"):
+        names = []
+        for kind in (SYNCHRONOUS, "transformer"):
+            model = registry.model(kind)(synchronous(name), source_vocab_size=50, target_vocab_size=50)
+            model.build()
+            names.append({path: tuple(variable.shape) for path, variable in model.named_variables().items()})
+        assert names[0] == names[1]
+
+
+# === Asynchronous bidirectional decoding ===
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "millions"),
+    [
+        # Zhou et al. 2019, table 6: 333.8M. The Transformer's 207.8M, six decoder layers more and six attentions more.
+        ("big", {"projection_bias": True}, "333.8"),
+        ("big", {}, "333.7"),
+        ("tiny", {"num_encoder_layers": 1, "num_decoder_layers": 3}, None),
+        ("tiny", {"layer_preprocess_sequence": "none", "layer_postprocess_sequence": "dan"}, None),
+    ],
+)
+def test_asynchronous_counts(name, changes, millions):
+    from t2t_ext import registry
+
+    hparams = registry.hparams(f"asynchronous_transformer_{name}").replace(**changes)
+    d, layers = hparams.hidden_size, hparams.decoder_layers
+    biases = d if hparams.projection_bias else 0
+    attention, norm = 4 * (d * d + biases), 2 * d
+    feed_forward = 2 * d * hparams.filter_size + hparams.filter_size + d
+    backward_decoder = layers * (2 * attention + feed_forward + 3 * norm)
+    backward_decoder += norm if hparams.layer_preprocess_sequence == "n" else 0
+    expected = formula(hparams, 30_720, 30_720, True) + backward_decoder + layers * (attention + norm)
+    assert counted(hparams, 30_720, 30_720, True, "asynchronous_transformer") == expected
+    assert millions is None or f"{expected / 1e6:.1f}" == millions

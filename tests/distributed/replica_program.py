@@ -19,18 +19,26 @@ def logical_devices(count):
     tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * count)
 
 
-def global_batch(step, rows=8, length=9, vocab_size=50):
-    """One of two batches of different lengths, with rows of padding only at the end, as short batches have."""
+def global_batch(step, sides=1, rows=8, length=9, vocab_size=50):
+    """One of two batches of different lengths, with rows of padding only at the end, as short batches have.
+
+    With two targets a sentence, loss is taken on one of them alone in half of the rows.
+    """
     rng = np.random.default_rng(step % 2)
     batch = {}
-    for name in ("inputs", "targets"):
+    for name in ("inputs", *[f"targets_{side}" for side in range(sides)]):
         ids = rng.integers(5, vocab_size, (rows, length)).astype(np.int32)
         lengths = rng.integers(2, length + 1, rows)
         ids[np.arange(length) >= lengths[:, None]] = 0
         ids[np.arange(rows), lengths - 1] = 1
         ids[rows - 1] = 0
         batch[name] = ids
-    return batch
+    targets = [batch.pop(f"targets_{side}") for side in range(sides)]
+    if sides == 1:
+        return {**batch, "targets": targets[0]}
+    labels = np.stack(targets, axis=1)
+    labels[::2, step % 2] = 0
+    return {**batch, "targets": np.stack(targets, axis=1), "labels": labels}
 
 
 def make_strategy(replicas):
@@ -56,11 +64,13 @@ def train(strategy, out, case):
     replicas = strategy.num_replicas_in_sync
     assert replicas == case["replicas"]
     base = "num_hidden_layers=1,layer_prepostprocess_dropout=0,attention_dropout=0,relu_dropout=0,"
-    base += "learning_rate_warmup_steps=5,learning_rate_constant=0.2"
-    hparams = registry.hparams("transformer_test").override(",".join(filter(None, [base, case.get("hparams")])))
+    base += "learning_rate_warmup_steps=5,learning_rate_constant=0.2,"
+    base += "learning_rate_schedule=constant*linear_warmup*rsqrt_decay*rsqrt_hidden_size"
+    kind = case.get("model", "transformer")
+    hparams = registry.hparams(f"{kind}_test").override(",".join(filter(None, [base, case.get("hparams")])))
     keras.utils.set_random_seed(1)
     with strategy.scope():
-        model = registry.model("transformer")(hparams, source_vocab_size=50, target_vocab_size=50)
+        model = registry.model(kind)(hparams, source_vocab_size=50, target_vocab_size=50)
         model.build()
         variables = model.named_variables()
         optimizer = make_optimizer(hparams, variables)
@@ -76,11 +86,14 @@ def train(strategy, out, case):
     def part(context, number):
         rows = 8 // replicas
         first = context.replica_id_in_sync_group * rows
-        return {name: tf.constant(ids[first : first + rows]) for name, ids in global_batch(number).items()}
+        return {
+            name: tf.constant(ids[first : first + rows])
+            for name, ids in global_batch(number, model.target_sides).items()
+        }
 
     def batch_of(number):
         if replicas == 1:
-            return {name: tf.constant(ids) for name, ids in global_batch(number).items()}
+            return {name: tf.constant(ids) for name, ids in global_batch(number, model.target_sides).items()}
         return strategy.experimental_distribute_values_from_function(lambda context: part(context, number))
 
     def values(group, named):
@@ -102,7 +115,7 @@ def train(strategy, out, case):
 
 def inject(model, state, at_step, at_replica):
     """Makes the features of one replica infinite at one step."""
-    features = model.features
+    features = model.training_features
 
     def poisoned(inputs, targets, training=False):
         here = tf.distribute.get_replica_context().replica_id_in_sync_group
@@ -110,14 +123,16 @@ def inject(model, state, at_step, at_replica):
         return features(inputs, targets, training=training) * tf.cast(tf.where(bad, np.inf, 1.0), model.compute_dtype)
 
     if at_step >= 0:
-        model.features = poisoned
+        model.training_features = poisoned
 
 
 def main():
     out, cases = pathlib.Path(sys.argv[1]), json.loads(sys.argv[2])
     if "TF_CONFIG" not in os.environ:
         logical_devices(next(iter(cases.values()))["replicas"])
-    for name, case in cases.items():
+    for number, (name, case) in enumerate(cases.items()):
+        # TensorFlow numbers collective operations for each strategy alike, and remembers their shapes.
+        tf.distribute.MirroredStrategy._collective_key_base = 1000 * number
         train(make_strategy(case["replicas"]), out / f"{name}.npz", case)
 
 

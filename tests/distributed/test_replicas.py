@@ -12,6 +12,8 @@ import pytest
 
 PROGRAM = pathlib.Path(__file__).with_name("replica_program.py")
 CLIPPED = "clip_grad_norm=0.3"
+# Sides of different lengths, so that replicas have different shares of their tokens; the tag is a label, too.
+TWO_SIDED = {"model": "synchronous_transformer", "hparams": "predict_tag=true,sb_lambda=0.8", "steps": 3}
 CASES = {
     "one": {"replicas": 1, "hparams": CLIPPED, "steps": 20},
     "two": {"replicas": 2, "hparams": CLIPPED, "steps": 20},
@@ -21,6 +23,12 @@ CASES = {
         "replicas": 2,
         "hparams": "ema_decay=0.9,gradient_accumulation_steps=2,parallel_slices=2",
         "steps": 3,
+    },
+    "synchronous_one": {"replicas": 1, **TWO_SIDED},
+    "synchronous_two": {
+        "replicas": 2,
+        **TWO_SIDED,
+        "hparams": f"{TWO_SIDED['hparams']},gradient_accumulation_steps=2,parallel_slices=2",
     },
     "before_inf": {"replicas": 1, "steps": 2},
     "inf_on_one": {"replicas": 1, "steps": 3, "inf_at": [2, 0]},
@@ -46,12 +54,14 @@ def finish(process):
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
-    """Case -> arrays by name. One process for each number of replicas, for the sake of time."""
+    """Case -> arrays by name. Few processes, for the sake of time."""
     directory = tmp_path_factory.mktemp("replicas")
-    counts = sorted({case["replicas"] for case in CASES.values()})
-    processes = [
-        start(directory, {name: case for name, case in CASES.items() if case["replicas"] == count}) for count in counts
-    ]
+    together = {}
+    for name, case in CASES.items():
+        # TensorFlow keeps the shapes that it has summed over replicas in a process: another model needs another one.
+        model = case.get("model") if case["replicas"] > 1 else None
+        together.setdefault((case["replicas"], model), {})[name] = case
+    processes = [start(directory, cases) for cases in together.values()]
     for process in processes:
         finish(process)
     return {name: dict(np.load(directory / f"{name}.npz")) for name in CASES}
@@ -84,6 +94,10 @@ def test_accumulated_and_parallel_slices_on_two_replicas_are_one_batch(results):
     for name in averages:
         np.testing.assert_allclose(sliced[name], one[name], atol=1e-3)
         assert not np.array_equal(one[name], one[name.replace("ema/", "weight/")])
+
+
+def test_two_replicas_of_a_model_with_two_target_sides_are_one(results):
+    assert_same(results["synchronous_one"], results["synchronous_two"])
 
 
 @pytest.mark.parametrize("case", ["inf_on_one", "inf_on_two"])

@@ -1,4 +1,5 @@
-"""The run whose losses are kept in ``losses_50_steps.json``, and the command that writes that file anew:
+"""The runs whose losses are kept in ``losses_50_steps.json`` and, of a synchronous Transformer on pseudo references,
+``losses_synchronous.json``, and the command that writes these files anew:
 
     python tests/golden/loss_run.py --write
 
@@ -16,18 +17,26 @@ import sys
 import tempfile
 
 FILE = pathlib.Path(__file__).with_name("losses_50_steps.json")
+SYNCHRONOUS_FILE = pathlib.Path(__file__).with_name("losses_synchronous.json")
 STEPS = 50
+SYNCHRONOUS_STEPS = 20
 # Every part of the mathematics of training takes part.
 HPARAMS = (
     "hidden_size=32,filter_size=64,num_heads=2,num_hidden_layers=2,batch_size=512,precision=float32,"
     "layer_prepostprocess_dropout=0.1,attention_dropout=0.1,relu_dropout=0.1,label_smoothing=0.1,clip_grad_norm=1.0,"
     "learning_rate_constant=0.5,learning_rate_warmup_steps=20"
 )
+SYNCHRONOUS_HPARAMS = f"{HPARAMS},pseudo=six,sb_loss_on_pseudo=false,sb_future_dropout=0.1"
 MEASURES = ("loss", "gradient_norm")
 
 
-def losses(directory, hparams=HPARAMS):
-    """Trains on 400 pairs made by code and returns a list of 50 values of every measure."""
+def synchronous_losses(directory):
+    """Trains a synchronous Transformer on six triples made by code; returns a list of 20 values of every measure."""
+    return losses(directory, SYNCHRONOUS_HPARAMS, "synchronous_transformer", SYNCHRONOUS_STEPS)
+
+
+def losses(directory, hparams=HPARAMS, model="transformer", steps=STEPS):
+    """Trains on 400 pairs made by code and returns a list of values of every measure, one a step."""
     from t2t_ext import registry
     from t2t_ext.data.generate import generate
     from t2t_ext.training.config import TrainConfig
@@ -35,7 +44,7 @@ def losses(directory, hparams=HPARAMS):
 
     directory = pathlib.Path(directory)
     options = {}
-    toy_pairs = _toy_corpus().toy_pairs
+    toy_pairs = _module("conftest").toy_pairs
     for split, count, seed in (("train", 400, 11), ("dev", 8, 12)):
         for number, side in enumerate(("source", "target")):
             path = directory / f"{split}.{side}"
@@ -43,16 +52,19 @@ def losses(directory, hparams=HPARAMS):
             options[f"{split}_{side}"] = str(path)
     problem = registry.problem("translate_parallel_text", **options)
     generate(problem, directory, directory, vocab_size=330, num_processes=1, progress=False, say=lambda text: None)
+    two_sided = model == "synchronous_transformer"
+    if two_sided:
+        _module("pseudo_sidecar").write_sidecar(directory, problem)
     config = TrainConfig(
         output_dir=str(directory / "run"),
-        problem="translate_parallel_text",
+        problem="translate_parallel_text" + ("_synchronous" if two_sided else ""),
         problem_options=options,
-        model="transformer",
-        hparams_set="transformer_test",
+        model=model,
+        hparams_set=f"{model}_test",
         hparams=hparams,
         data_dir=str(directory),
         random_seed=1,
-        train_steps=STEPS,
+        train_steps=steps,
         log_step_count_steps=1,
         eval_bleu_sentences=-1,
         best_checkpoint_metric="loss",
@@ -61,31 +73,35 @@ def losses(directory, hparams=HPARAMS):
         train(config, quiet=True)
     records = [json.loads(line) for line in (directory / "run" / "metrics.jsonl").read_text().splitlines()]
     training = [record for record in records if record["kind"] == "train"]
-    assert [record["step"] for record in training] == list(range(1, STEPS + 1))
+    assert [record["step"] for record in training] == list(range(1, steps + 1))
     return {name: [record[name] for record in training] for name in MEASURES}
 
 
-def _toy_corpus():
-    """The module that makes the tests' toy corpus, by its path: every folder of tests has a ``conftest``."""
-    path = pathlib.Path(__file__).parents[1] / "conftest.py"
-    spec = importlib.util.spec_from_file_location("toy_corpus", path)
-    module = sys.modules["toy_corpus"] = importlib.util.module_from_spec(spec)
+def _module(name):
+    """A module of the folder of all tests, by its path: every folder of tests has a ``conftest``."""
+    path = pathlib.Path(__file__).parents[1] / f"{name}.py"
+    spec = importlib.util.spec_from_file_location(f"tests_{name}", path)
+    module = sys.modules[f"tests_{name}"] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
 
 
 def main():
     """Prints the differences, or writes the file."""
-    with tempfile.TemporaryDirectory() as directory:
-        found = losses(directory)
-    if "--write" in sys.argv:
-        FILE.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-        print(f"wrote {FILE}")
-        return
-    expected = json.loads(FILE.read_text(encoding="utf-8"))
-    for step in (1, 2, 5, 10, 20, 30, 40, 50):
-        differences = (f"{name} {abs(found[name][step - 1] / expected[name][step - 1] - 1):.1e}" for name in MEASURES)
-        print(f"step {step}: relative difference of {', '.join(differences)}")
+    for file, run in ((FILE, losses), (SYNCHRONOUS_FILE, synchronous_losses)):
+        with tempfile.TemporaryDirectory() as directory:
+            found = run(directory)
+        if "--write" in sys.argv:
+            file.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+            print(f"wrote {file}")
+            continue
+        expected = json.loads(file.read_text(encoding="utf-8"))
+        print(file.name)
+        for step in (step for step in (1, 2, 5, 10, 20, 30, 40, 50) if step <= len(found["loss"])):
+            differences = (
+                f"{name} {abs(found[name][step - 1] / expected[name][step - 1] - 1):.1e}" for name in MEASURES
+            )
+            print(f"step {step}: relative difference of {', '.join(differences)}")
 
 
 if __name__ == "__main__":

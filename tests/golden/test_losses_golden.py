@@ -17,9 +17,14 @@ def tolerance(step):
     return 1e-5 + 2e-5 * step
 
 
-def test_losses_are_those_of_the_file(tmp_path):
-    expected = json.loads(loss_run.FILE.read_text(encoding="utf-8"))
-    found = loss_run.losses(tmp_path)
+@pytest.mark.parametrize(
+    ("file", "run"),
+    [(loss_run.FILE, loss_run.losses), (loss_run.SYNCHRONOUS_FILE, loss_run.synchronous_losses)],
+    ids=["transformer", "synchronous"],
+)
+def test_losses_are_those_of_the_file(tmp_path, file, run):
+    expected = json.loads(file.read_text(encoding="utf-8"))
+    found = run(tmp_path)
     for name, factor in (("loss", 1), ("gradient_norm", 10)):
         for step, (value, wanted) in enumerate(zip(found[name], expected[name], strict=True), 1):
             assert value == pytest.approx(wanted, rel=factor * tolerance(step)), f"{name} of step {step}"

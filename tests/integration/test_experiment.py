@@ -155,3 +155,38 @@ def test_interrupted_killed_and_resumed(flags, tmp_path):
     out = process.communicate(timeout=60)[0]
     assert process.returncode == 2
     assert "was made with other settings: --hparams: 'batch_size=256" in out
+
+
+@pytest.mark.slow
+def test_the_pipeline_of_the_offline_corpus(tmp_path):
+    """Two teachers, their pseudo references, the synchronous model, reranking and the comparison, in one command."""
+    flags = ["--recipe=cldr_synchronous", f"--work_dir={tmp_path}"]
+    process = start(flags)
+    runs = [tmp_path / f"cldr_synchronous{name}" / "seed1" / "run" for name in ("_l2r", "_r2l", "")]
+    # Killed while the first teacher is trained: what is done is not done again.
+    wait_for(lambda: any((runs[0] / "checkpoints").glob("model.ckpt-*")), process, seconds=1200)
+    process.kill()
+    process.communicate(timeout=120)
+    process = start(flags)
+    out = process.communicate(timeout=3000)[0]
+    assert process.returncode == 0, out
+    assert "train, seed 1 of cldr_synchronous_l2r: goes on" in out
+    assert out.count("t2t_ext-trainer ") == 3
+    assert all(any((run / "averaged").iterdir()) for run in runs)
+    report = json.loads((tmp_path / "cldr_synchronous" / "report.json").read_text())
+    beside = {name.removeprefix("cldr_synchronous"): figures for name, figures in report["beside"].items()}
+    figures = {
+        name: {figure["name"]: figure["mean"] for figure in each}
+        for name, each in {**beside, "": report["figures"]}.items()
+    }
+    assert set(figures) == {"", "_l2r", "_r2l", "_rerank"}
+    assert figures[""]["parameters"] == figures["_l2r"]["parameters"] == figures["_rerank"]["parameters"] / 2
+    for name, found in figures.items():
+        assert {"test", "first_tokens", "last_tokens"} <= set(found)
+        assert f"cldr_synchronous{name}" in out
+    compared = json.loads((tmp_path / "cldr_synchronous" / "seed1" / "compare.test.json").read_text())
+    (parts,) = compared["by_direction"].values()
+    assert sum(part["share"] for part in parts) == pytest.approx(1)
+    assert len(compared["scores"][0]["pairs"]) == 6
+    again = start(flags)
+    assert again.communicate(timeout=120)[0].count("done already") == 13

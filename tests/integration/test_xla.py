@@ -17,12 +17,10 @@ VOCAB = 40
 NARROW = "hidden_size=16,filter_size=32,num_heads=2,num_hidden_layers=1,batch_shapes=static,learning_rate_constant=0.01"
 
 
-def make_step(hparams, *, jit_compile):
+def make_step(hparams, *, jit_compile, kind="transformer"):
     """A training step of a fresh model; equal weights at every call."""
     tf.keras.utils.set_random_seed(7)
-    model = registry.model("transformer")(
-        hparams, source_vocab_size=VOCAB, target_vocab_size=VOCAB, joint_vocabulary=True
-    )
+    model = registry.model(kind)(hparams, source_vocab_size=VOCAB, target_vocab_size=VOCAB, joint_vocabulary=True)
     model.build()
     optimizer = make_optimizer(hparams, model.named_variables())
     return TrainStep(
@@ -51,10 +49,11 @@ def store_for(boundaries):
     return ExampleStore.from_sequences(*sequences)
 
 
-def assert_every_bucket_compiles(hparams, boundaries):
-    pipeline = TrainPipeline(store_for(boundaries), hparams, seed=5)
+def assert_every_bucket_compiles(hparams, boundaries, kind="transformer"):
+    sides = registry.model(kind).target_sides
+    pipeline = TrainPipeline(store_for(boundaries), hparams, seed=5, target_sides=sides)
     assert pipeline.batches_per_epoch == len(boundaries)
-    plain, compiled = (make_step(hparams, jit_compile=jit) for jit in (False, True))
+    plain, compiled = (make_step(hparams, jit_compile=jit, kind=kind) for jit in (False, True))
     widths = set()
     epochs = 2
     batches = iter(pipeline.dataset(0))
@@ -79,6 +78,14 @@ def test_three_buckets_compile(more):
     boundaries = bucket_boundaries(hparams)
     assert boundaries == [8, 12, 18]
     assert_every_bucket_compiles(hparams, boundaries)
+
+
+@pytest.mark.slow
+def test_buckets_of_both_directions_compile():
+    hparams = registry.hparams("synchronous_transformer_base_original").override(
+        f"{NARROW},batch_size=128,max_length=18,min_length_bucket=8,length_bucket_step=1.5,pseudo=none"
+    )
+    assert_every_bucket_compiles(hparams, bucket_boundaries(hparams), "synchronous_transformer")
 
 
 @pytest.mark.slow

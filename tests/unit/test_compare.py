@@ -1,6 +1,8 @@
 """The analyses behind t2t_ext-compare, by hand and against sacrebleu, and the command on real files."""
 
 import base64
+import csv
+import dataclasses
 import html.parser
 import json
 import random
@@ -297,7 +299,7 @@ def test_command(files, tmp_path, capsys):
     better, worse, equal = map(int, counts.groups())
     assert better + worse + equal == 60
     assert worse > 40
-    for heading in ("sacrebleu: BLEU", "chrf: chrF2", "BLEU and length ratio", "Accuracy", "F1 of words", "Sentences"):
+    for heading in ("sacrebleu: BLEU", "chrf: chrF2", "BLEU, length ratio", "Accuracy", "F1 of words", "Sentences"):
         assert f"== {heading}" in captured.out
     assert re.search(
         r"^bad +\d+\.\d\d +\d+\.\d\d ± \d+\.\d\d +-\d+\.\d\d +0\.\d{4} \* +0\.\d{4} \*$", captured.out, re.M
@@ -411,3 +413,144 @@ def test_text_without_differences(corpus):
     assert compare_text.render(unshown).endswith("equal in 60")
     assert "<p>None.</p>" not in compare_html.render(unshown)
     assert "<p>None.</p>" in compare_html.render(same)
+
+
+# All pairs, directions, and what translates more than lines.
+
+
+def test_all_pairs_are_tested(corpus):
+    _, reference, systems = corpus
+    systems = {**systems, "worse": spoilt(reference, 0.6, 3)}
+    settings = compare.Settings(protocols=["sacrebleu"], resamples=200, trials=200)
+    block = compare.compare(systems, [reference], settings=settings).scores[0]
+    assert [(test.baseline, test.system) for test in block.pairs] == [
+        ("good", "bad"), ("good", "worse"), ("bad", "worse")
+    ]  # fmt: skip
+    assert list(block.tests) == list(block.pairs[:2])
+    metric = protocols.protocol("sacrebleu").metrics([reference])["BLEU"]
+    (alone,) = significance.paired_tests(
+        "BLEU", metric, {name: systems[name] for name in ("bad", "worse")}, resamples=200, trials=200
+    )
+    # (Two systems alone have no intervals in their signature.)
+    assert dataclasses.replace(block.pairs[2], signature_randomization=alone.signature_randomization) == alone
+    header, rows = compare_text.pairs(block)
+    assert (header, [row[0] for row in rows]) == (["", *systems], list(systems))
+    assert rows[2][2].startswith(f"{alone.difference:+.2f} ({alone.p_bootstrap:.4f}")
+    assert rows[1][3].startswith(f"{-alone.difference:+.2f} (")
+    assert [rows[place][place + 1] for place in range(3)] == ["", "", ""]
+    settings = dataclasses.replace(settings, all_pairs=False)
+    found = compare.compare(systems, [reference], settings=settings)
+    assert found.scores[0].tests == block.tests
+    assert not found.scores[0].pairs
+
+
+@pytest.fixture
+def nbest(corpus, tmp_path):
+    """An n-best list of a model that writes both ways, and which direction won each line."""
+    _, _, systems = corpus
+    won = ["l2r" if number % 3 else "r2l" for number in range(60)]
+    rows = [
+        {"line": number, "hypotheses": [{"text": text, "prepared": f"{text} x", "direction": direction}, {"text": "-"}]}
+        for number, (text, direction) in enumerate(zip(systems["bad"], won, strict=True), start=1)
+    ]
+    path = tmp_path / "sb.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path, won
+
+
+def test_directions_of_an_nbest_list(files, nbest, corpus, tmp_path, capsys):
+    _, reference, systems = corpus
+    path, won = nbest
+    flags = [f"--reference={files['reference']}", f"--json={tmp_path / 'out.json'}", f"--html={tmp_path / 'out.html'}"]
+    assert command.main([*flags, *FAST, "--names=base,sb", files["good"], str(path)]) == 0
+    out = capsys.readouterr().out
+    assert "== Sentences that each direction of sb won: 66.7% l2r, 33.3% r2l" in out
+    parts = json.loads((tmp_path / "out.json").read_text())["by_direction"]["sb"]
+    assert [part["sentences"] for part in parts] == [40, 20]
+    for part in parts:
+        lines = [number for number, direction in enumerate(won) if direction == part["direction"]]
+        expected = [reference[number] for number in lines]
+        for name, system in (("base", "good"), ("sb", "bad")):
+            score = sacrebleu.BLEU().corpus_score([systems[system][number] for number in lines], [expected])
+            assert part["bleu"][name] == pytest.approx(score.score)
+            assert part["average_length"][name] == pytest.approx(score.sys_len / len(lines))
+    assert "Sentences that each direction of sb won" in (tmp_path / "out.html").read_text()
+    # Protocols for tokens take the words that the model wrote.
+    assert command.main([f"--reference={files['reference']}", *FAST, "--protocol=multi_bleu", str(path)]) == 0
+    score = protocols.score("multi_bleu", [f"{line} x" for line in systems["bad"]], [reference])[0]
+    assert f" {score.value:.2f} " in capsys.readouterr().out
+
+
+def test_folder_of_translations(files, corpus, tmp_path, capsys):
+    from t2t_ext.experiments.score_table import ScoreRecord, ScoreTable
+
+    _, _, systems = corpus
+    table = ScoreTable(tmp_path / "test.beam4.alpha0.6")
+    for step, name in ((10, "bad"), (20, "good")):
+        (table.folder / f"model.ckpt-{step}.txt").write_text("".join(f"{line}\n" for line in systems[name]))
+        table.add(
+            ScoreRecord(
+                step=step, checkpoint="", weights="", search="", scoring="", translations=f"model.ckpt-{step}.txt",
+                lines=60, seconds=1.0, scores={}, signatures={},
+            )
+        )  # fmt: skip
+    (table.folder / "model.ckpt-20.directions.txt").write_text("l2r\n" * 60)
+    flags = [f"--reference={files['reference']}", f"--json={tmp_path / 'out.json'}", "--names=sb,file"]
+    assert command.main([*flags, *FAST, str(table.folder), files["good"]]) == 0
+    assert "sb and file are the same" in capsys.readouterr().out.replace("file and sb", "sb and file")
+    assert [part["share"] for part in json.loads((tmp_path / "out.json").read_text())["by_direction"]["sb"]] == [1, 0]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ('{"text": "a"}\n', "line 1 is no line of an n-best list"),
+        ('{"hypotheses": []}\n', "line 1 is no line of an n-best list"),
+        ("not JSON\n", "give translations another ending"),
+        ("", "is empty"),
+    ],
+)
+def test_damaged_nbest_lists(files, tmp_path, capsys, content, message):
+    (tmp_path / "bad.jsonl").write_text(content)
+    assert command.main([f"--reference={files['reference']}", *FAST, str(tmp_path / "bad.jsonl")]) == 2
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ([], "--reference and --split are both missing"),
+        (["--split=test"], "--output_dir=RUN and --split=NAME go together"),
+        (["--output_dir=nowhere", "--split=test"], "nowhere"),
+        (["--reference={reference}", "--output_dir=x", "--split=test"], "exclude each other"),
+        (["--reference={reference}", "--data_dir=x"], "--data_dir goes with --split"),
+        (["--reference={reference}", "--test_pairs=every"], "must be one of"),
+        (["--reference={reference}", "{folder}"], "is no folder of t2t_ext-translate-all"),
+    ],
+)
+def test_mistakes_in_what_is_compared(files, tmp_path, capsys, flags, message):
+    flags = [flag.format(reference=files["reference"], folder=tmp_path) for flag in flags]
+    assert command.main([*flags, *FAST, files["good"]]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_sheet_for_people(files, corpus, tmp_path, capsys):
+    source, reference, systems = corpus
+    sheet = tmp_path / "sheet.csv"
+    flags = [f"--reference={files['reference']}", f"--source={files['source']}", "--names=good,bad", *FAST]
+    assert command.main([*flags, f"--sheet={sheet}", "--sheet_sentences=9", files["good"], files["bad"]]) == 0
+    rows = list(csv.DictReader(sheet.open()))
+    keys = list(csv.DictReader((tmp_path / "sheet.csv.key.csv").open()))
+    assert len(rows) == len(keys) == 9
+    assert len({row["line"] for row in rows}) == 9
+    for row, key in zip(rows, keys, strict=True):
+        line = int(row["line"]) - 1
+        assert (row["line"], row["source"], row["reference 1"]) == (key["line"], source[line], reference[line])
+        assert row["words"] == str(len(source[line].split()))
+        for letter in "AB":
+            assert row[letter] == systems[key[letter]][line]
+            assert (row[f"{letter} twice"], row[f"{letter} missing"]) == ("", "")
+    assert {key["A"] for key in keys} == {"good", "bad"}  # the order is another one from sentence to sentence
+    capsys.readouterr()
+    assert command.main([f"--reference={files['reference']}", f"--sheet={sheet}", files["good"], *FAST]) == 2
+    assert "give --source=FILE" in capsys.readouterr().err

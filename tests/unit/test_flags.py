@@ -27,6 +27,8 @@ COMMANDS = {
     "t2t_ext-prepare": "prepare",
     "t2t_ext-translate-all": "translate_all",
     "t2t_ext-experiment": "experiment",
+    "t2t_ext-pseudo-references": "pseudo_references",
+    "t2t_ext-rerank": "rerank",
 }
 
 
@@ -82,6 +84,8 @@ T2T_FLAGS = {
         data_dir problem hparams_set
     """),
     "t2t_ext-experiment": [],
+    "t2t_ext-pseudo-references": [],
+    "t2t_ext-rerank": [],
 }
 
 
@@ -186,7 +190,12 @@ def test_flags_that_are_wrong(args, expected):
 
 
 @pytest.mark.parametrize(
-    "command", [name for name in COMMANDS if name not in ("t2t_ext-trainer", "t2t_ext-datagen", "t2t_ext-doctor")]
+    "command",
+    [
+        name
+        for name in COMMANDS
+        if name not in ("t2t_ext-trainer", "t2t_ext-datagen", "t2t_ext-doctor", "t2t_ext-pseudo-references")
+    ],
 )
 def test_commands_that_list_no_names_say_which_one_does(command):
     with pytest.raises(UserError, match=f"no flag of {command}: use t2t_ext-trainer --registry_help"):

@@ -21,6 +21,9 @@ LAYERS = (
         "version",
         "registry",
         "hyperparameters",
+        "asynchronous_hyperparameters",
+        "synchronous_hyperparameters",
+        "layer_ranges",
         "problem_options",
         "_strict_params",
         "_replaced_hparams",
@@ -38,6 +41,7 @@ WITHIN_A_LAYER = {
     ("data", "persistence"),
     ("persistence", "data"),
     ("decoding", "models"),
+    ("models", "decoding"),  # asynchronous_transformer's backward decoder searches before the search
     ("training", "evaluation"),
     ("serving", "evaluation"),
 }
@@ -47,6 +51,8 @@ TENSORFLOW_FREE = (
     "version",
     "registry",
     "hyperparameters",
+    "asynchronous_hyperparameters",
+    "synchronous_hyperparameters",
     "problem",
     "data.text_encoder",
     "data.readers",

@@ -138,9 +138,11 @@ def test_tensorboard_has_samples_pictures_and_hparams(tmp_path):
     board.hparams([("batch_size", 10, "flag")])
     board.samples(5, ["a | b"], ["<c>"], ["d"])
     weights = np.random.default_rng(0).random((1, 2, 3, 4))
-    board.attention(5, {"decoder/layer_0": tf.constant(weights)}, ["▁a", "$", "日本", "</s>"], ["x", "y", "</s>"])
+    board.attention(
+        5, {"decoder/layer_0/source_attention": tf.constant(weights)}, ["▁a", "$", "日本", "</s>"], [["x", "y", "</s>"]]
+    )
     board.close()
-    for tag in ("hparams", "dev/samples", "attention/decoder/layer_0"):
+    for tag in ("hparams", "dev/samples", "attention/decoder/layer_0/source_attention"):
         assert points(tmp_path, tag), tag
     picture = tf.image.decode_png(attention_picture(weights[0], list("abcd"), list("xyz")))
     assert picture.shape[2] == 4

@@ -61,6 +61,8 @@ ZHOU_TABLE_6 = {  # millions of parameters, steps/s, sentences/s
     "transformer": (207.8, 2.07, 19.97), "transformer_r2l": (207.8, 2.07, 19.81), "rerank": (415.6, 1.03, 6.51),
     "abd": (333.8, 1.18, 7.20), "ours": (207.8, 1.26, 17.87),
 }  # fmt: skip
+ZHOU_TABLE_1 = {"transformer": (40.21, 35.10), "transformer_r2l": (35.67, 39.47)}  # first and last four tokens
+ZHOU_FIGURES = ("figure7", "figure8_transformer", "figure8_transformer_r2l", "figure8_ours", "figure9")  # no numbers
 ZHOU_TABLE_7 = {
     "transformer": 47.17, "transformer_l2r_pseudo": 49.48, "transformer_both_pseudo": 49.99, "two_triples": 51.11,
     "six_triples": 52.14,
@@ -97,6 +99,9 @@ def published():
             "parameters": millions * 1e6, "train_steps_per_second": steps, "sentences_per_second": sentences,
         }  # fmt: skip
     figures |= {f"zhou2019_table7_{row}": {"average": value} for row, value in ZHOU_TABLE_7.items()}
+    for row, (first, last) in ZHOU_TABLE_1.items():
+        figures[f"zhou2019_table1_{row}"] = {"first_tokens": first, "last_tokens": last}
+    figures |= {f"zhou2019_{row}": {} for row in ZHOU_FIGURES}
     for row, (bleu, millions, steps) in AMPOMAH_TABLE_1.items():
         figures[f"ampomah2021_table1_{row}"] = {
             "test": bleu, "parameters": millions * 1e6, "train_steps_per_second": steps,
@@ -138,7 +143,10 @@ def test_commands_of_every_recipe_that_runs_are_accepted(name, tmp_path):
     stages = plan(recipe, BOOK, Options(work_dir=tmp_path))
     experiment.check_commands(stages)
     assert stages[0].kind == "data"
-    assert len([stage for stage in stages if stage.kind == "score"]) == recipe.seeds * len(recipe.splits)
+    systems = [recipe, *(BOOK.recipe(other) for other in recipe.beside)]
+    scores = sum(recipe.seeds * len(each.splits) * max(1, len(each.beams)) for each in systems)
+    assert len([stage for stage in stages if stage.kind == "score"]) == scores
+    assert len({stage.marker for stage in stages}) == len(stages)
     assert not any(tmp_path.iterdir())
 
 
@@ -153,8 +161,7 @@ def test_the_papers_baselines_run():
 
 def test_what_is_not_here_is_said_to_be_missing():
     assert BOOK.missing(BOOK.recipe("he2018_table1_deen_baseline")) == []
-    gated = BOOK.recipe("zhou2019_table4_rerank")
-    assert BOOK.missing(gated) == ["t2t_ext-rerank is not in this version"]
+    assert BOOK.missing(BOOK.recipe("he2018_table1_deen")) == ["model layer_coordination is not in this version"]
 
 
 def test_what_is_registered_is_not_called_coming():
@@ -221,6 +228,12 @@ def test_a_recipe_of_ones_own(tmp_path):
         ({"model": None}, "", "model must be given"),
         ({"average": "30", "checkpoint": '"averaged"'}, "", "average = 30 needs train.keep_checkpoint_max"),
         ({}, "[coming]\nmodells = []", r"unknown key 'modells'\. Did you mean 'models'"),
+        ({"beams": '["2"]'}, "", "beams = .* must be a list of whole numbers"),
+        ({"beams": "[0]"}, "", "must be numbers from 1 on"),
+        ({"beside": '["yours"]'}, "", "beside: there is no recipe 'yours'"),
+        ({"rerank": '{ l2r = "mine" }'}, "", "rerank needs l2r = 'RECIPE' and r2l = 'RECIPE'"),
+        ({"pseudo_references": '{ l2r = "mine", r2l = "mine" }'}, "", "needs this recipe itself"),
+        ({"warm_start": '"other"'}, '[other]\nextends = "mine"\nrow = "x"\nwarm_start = "mine"', "needs this recipe"),
         ({}, "[papers.x]\nshort = 'x'", "needs citation"),
         ({}, '[mine', "cannot be read as TOML"),
     ],
@@ -232,6 +245,26 @@ def test_mistakes_in_a_recipe(tmp_path, changes, more, message):
 
     with pytest.raises(UserError, match=message):
         read()
+
+
+def test_directions_of_the_recipes_that_a_pipeline_needs(tmp_path):
+    teachers = (
+        '[a]\nextends = "mine"\nrow = "a"\n[b]\nextends = "a"\nhparams = { target_direction = "r2l" }\nrow = "b"\n'
+    )
+    for key in ("pseudo_references", "rerank"):
+        for l2r, r2l, message in (
+            ("a", "a", f"{key}.r2l = 'a' has no run that writes r2l"),
+            ("b", "a", f"{key}.l2r = 'b' has no run that writes l2r"),
+            ("a", "c", "There is no recipe 'c'"),
+        ):
+            more = f'{teachers}[both]\nextends = "mine"\nrow = "r"\n{key} = {{ l2r = "{l2r}", r2l = "{r2l}" }}\n'
+            with pytest.raises(UserError, match=message):
+                book(tmp_path, more).recipe("both")
+        more = more.replace('"c"', '"b"')
+        assert book(tmp_path, more).recipe("both").name == "both"
+        other = more + "datagen = { vocab_size = 300 }\n"
+        with pytest.raises(UserError, match=rf"{key}\.l2r = 'a' is trained on other data"):
+            book(tmp_path, other).recipe("both")
 
 
 def test_rows_of_the_same_runs_have_the_same_settings(tmp_path):
@@ -271,6 +304,107 @@ def test_a_warm_start_trains_what_it_starts_from_first():
         ("train", "W/liu2020_longer_deen_transformer/seed3/run"),
     ]
     assert stages[2].flags["warm_start_from"] == "W/liu2020_table2_deen_transformer/seed3/run"
+
+
+def test_a_pipeline_trains_its_teachers_first_and_each_once():
+    stages = plan(BOOK.recipe("synchronous_pipeline"), BOOK, options(seeds=(1, 2)))
+    assert [(stage.kind, stage.seed, stage.owner.removeprefix("synchronous_pipeline")) for stage in stages[:9]] == [
+        ("data", 0, ""), ("train", 1, "_l2r"), ("average", 1, "_l2r"), ("train", 1, "_r2l"), ("average", 1, "_r2l"),
+        ("pseudo", 0, ""), ("train", 1, ""), ("average", 1, ""), ("score", 1, ""),
+    ]  # fmt: skip
+    pseudo, train = stages[5], stages[6]
+    assert pseudo.output.as_posix() == "W/data/translate_ende_cldr/translate_ende_cldr_synchronous.manifest.json"
+    assert (pseudo.flags["l2r"], pseudo.flags["r2l"], pseudo.flags["checkpoint_path"]) == (
+        "W/synchronous_pipeline_l2r/seed1/run", "W/synchronous_pipeline_r2l/seed1/run", "averaged"
+    )  # fmt: skip
+    assert (train.flags["problem"], train.flags["data_dir"]) == (
+        "translate_ende_cldr_synchronous", "W/data/translate_ende_cldr"
+    )  # fmt: skip
+    # The second seed's run has the same pseudo references; its reranking has teachers of its own.
+    assert [stage.kind for stage in stages].count("pseudo") == 1
+    trained = [stage.output.as_posix() for stage in stages if stage.kind == "train"]
+    assert trained[-3:] == [f"W/synchronous_pipeline{name}/seed2/run" for name in ("", "_l2r", "_r2l")]
+    assert len(trained) == 6
+    compare = stages[-1]
+    assert compare.kind == "compare"
+    assert [path.split("/")[1] for path in compare.files] == [
+        f"synchronous_pipeline{name}" for name in ("_l2r", "_r2l", "_rerank", "")
+    ]
+    assert compare.flags["names"].endswith(",synchronous_pipeline_rerank,synchronous_pipeline")
+
+
+def test_what_comes_before_a_stage_decides_its_key():
+    def keys(**changes):
+        stages = plan(BOOK.recipe("synchronous_pipeline"), BOOK, options(**changes))
+        return {(stage.kind, stage.owner, stage.system): stage.key for stage in stages}
+
+    plain = keys()
+    other = keys(hparams={"sb_lambda": "0.5"})  # concerns the synchronous model alone
+    changed = {name for name in plain if plain[name] != other[name]}
+    name = "synchronous_pipeline"
+    assert changed == {("train", "", ""), ("average", "", ""), ("score", "", name), ("compare", "", "")}
+    other = keys(hparams={"hidden_size": "64"})
+    assert {name for name in plain if plain[name] == other[name]} == {("data", "", "")}
+    other = keys(decode={"sb_pairing": "best"})
+    assert {name for name in plain if plain[name] != other[name]} == {("score", "", name), ("compare", "", "")}
+
+
+@pytest.mark.parametrize("size", ["tiny", "small", "base", "big"])
+def test_systems_of_a_pipeline_differ_in_nothing_but_the_model(size):
+    from t2t_ext.hyperparameters import resolve_hparams
+
+    found = experiment.recipe_book(size=size)
+    pipelines = [("synchronous_pipeline_l2r", "synchronous_pipeline_r2l", "synchronous_pipeline")]
+    pipelines += [("cldr_synchronous_l2r", "cldr_synchronous_r2l", "cldr_synchronous")] if size == "tiny" else []
+    for names in pipelines:
+        values = []
+        for recipe in map(found.recipe, names):
+            hparams = ",".join(f"{name}={value}" for name, value in recipe.hparams.items())
+            values.append(resolve_hparams(recipe.hparams_set, hparams).hparams.to_dict())
+        of_two_sides = {name for name in values[2] if name not in values[0]}
+        assert all(name.startswith("sb_") or name == "predict_tag" for name in of_two_sides)
+        for other, differing in ((values[1], {"target_direction"}), (values[2], {"class", "pseudo"})):
+            assert {name for name in values[0] if values[0][name] != other[name]} == differing
+
+
+def test_another_problem_is_scored_in_its_own_way():
+    changed = options(problem="translate_enro_wmt16_rev", problem_options={"test": "x"})
+    stages = plan(BOOK.recipe("synchronous_pipeline"), BOOK, options(problem="translate_roen_iwslt14"))
+    assert {stage.flags["problem"] for stage in stages if stage.kind == "train"} == {
+        "translate_roen_iwslt14", "translate_roen_iwslt14_synchronous"
+    }  # fmt: skip
+    assert {stage.flags["scoring"] for stage in stages if stage.kind == "score"} == {
+        registry.problem("translate_roen_iwslt14").scoring
+    }
+    assert changed.changes()[0] == "--problem=translate_enro_wmt16_rev"
+
+
+def test_a_beam_sweep_scores_every_beam_of_every_system():
+    stages = plan(BOOK.recipe("zhou2019_figure8_ours"), BOOK, options())
+    beams = {}
+    for stage in stages:
+        if stage.kind == "score" and stage.split == "mt03":
+            beams.setdefault(stage.system.removeprefix("zhou2019_figure8_"), []).append(stage.label)
+    assert beams["transformer"] == [f"mt03, beam {beam}" for beam in (1, 2, 4, 8, 16, 32)]
+    assert beams["ours"] == [f"mt03, beam {beam}" for beam in (2, 4, 8, 16, 32)]
+    assert len([stage for stage in stages if stage.kind == "train"]) == 3
+
+
+def test_beams_of_ones_own_in_any_recipe():
+    stages = plan(BOOK.recipe("synchronous_pipeline"), BOOK, options(beams=(2, 8)))
+    scored = [stage for stage in stages if stage.kind == "score"]
+    assert [stage.label for stage in scored] == 3 * ["test, beam 2", "test, beam 8"] + ["test"]
+    assert not [stage for stage in stages if stage.kind == "compare"]
+    assert scored[0].flags["decode_hparams"] == "beam_size=2,alpha=0.6"
+    assert options(beams=(2, 8)).changes() == ["--beams=2,8"]
+
+
+def test_until_pseudo_references_trains_the_teachers_alone():
+    flags = experiment.build_parser().parse_args(["--until=pseudo"])
+    stages = plan(BOOK.recipe("synchronous_pipeline"), BOOK, options())
+    wanted = experiment._wanted(flags, stages)
+    assert [stage.kind for stage in wanted] == ["data", "train", "average", "train", "average", "pseudo"]
+    assert all(stage.owner for stage in wanted if stage.kind == "train")
 
 
 def test_rows_that_show_the_same_runs_share_them():
@@ -326,7 +460,17 @@ def test_scale_concerns_all_numbers_of_steps():
     [
         ([], "--recipe=NAME says"),
         (["--recipe=he2018_table1_deen_basline"], "Did you mean 'he2018_table1_deen_baseline'"),
-        (["--recipe=zhou2019_table4_rerank"], "t2t_ext-rerank is not in this version"),
+        (["--recipe=he2018_table1_deen"], "model layer_coordination is not in this version"),
+        (["--recipe=cldr_ende_transformer_tiny", "--work_dir=W", "--size=base"], "have one size"),
+        (
+            ["--recipe=synchronous_pipeline", "--work_dir=W", "--problem=translate_ende_cldr_synchronous"],
+            "without _sync",
+        ),
+        (["--recipe=synchronous_pipeline", "--work_dir=W", "--beams=4,x"], "give whole numbers from 1 on"),
+        (["--recipe=synchronous_pipeline", "--work_dir=W", "--beams=2,3"], "beam_size=3: this model writes left to"),
+        (["--recipe=synchronous_pipeline", "--work_dir=W", "--size=huge"], "'synchronous_transformer_huge' is unknown"),
+        (["--recipe=synchronous_pipeline", "--work_dir=W", "--problem=translate_deen_multi3k"], "multi30k"),
+        (["--recipe=synchronous_pipeline", "--work_dir=W", "--hparams=sb_lamda=1"], "Did you mean 'sb_lambda'"),
         (["--recipe=cldr_ende_transformer_tiny"], "--work_dir=DIR says"),
         (["--recipe=cldr_ende_transformer_tiny", "--work_dir=W", "--hparams=batchsize=3"], "Did you mean 'batch_size'"),
         (["--recipe=cldr_ende_transformer_tiny", "--work_dir=W", "--train=train_step=3"], "'--train_step|--train_step"),
@@ -334,6 +478,7 @@ def test_scale_concerns_all_numbers_of_steps():
         (["--recipe=cldr_ende_transformer_tiny", "--work_dir=W", "--decode_hparams=beam=3"], "beam"),
         (["--recipe=cldr_ende_transformer_tiny", "--work_dir=W", "--redo=trian"], "Did you mean 'train'"),
         (["--recipe=cldr_ende_transformer_tiny", "--work_dir=W", "--stage=train", "--until=train"], "exclude"),
+        (["--recipe=cldr_synchronous_rerank", "--work_dir=W", "--redo=train"], "belongs to cldr_synchronous_l2r and"),
         (["--list", "--recipe=he2020*"], "no recipe has such a name"),
         (["--list", "--recipes_dir=nowhere"], "there is no such directory"),
     ],

@@ -36,6 +36,15 @@ class Bigrams:
         source = tf.reduce_mean(tf.gather(self.table, inputs), 1, keepdims=True)
         return dropout.dropout(tf.gather(self.table, previous) + source, self.rate, training)
 
+    def training_features(self, inputs, targets, training=False):
+        return self.features(inputs, targets, training)
+
+    def training_labels(self, targets):
+        return targets
+
+    def label_weights(self, labels):
+        return None
+
 
 def make(rate=0.0, seed=1, **changes):
     hparams = registry.hparams("transformer_test").replace(

@@ -4,6 +4,7 @@ import types
 
 import numpy as np
 import pytest
+from random_weights import random_arrays
 
 from t2t_ext import registry
 from t2t_ext.data import text_encoder
@@ -140,3 +141,68 @@ def test_sides_come_from_the_model(shared, sides):
     model = registry.model("transformer")(hparams, source_vocab_size=20, target_vocab_size=20)
     model.build()
     assert warm_start.vocabulary_sides(model) == sides
+
+
+def run_of(path, encoder, hparams):
+    """A Transformer with random weights as a run with a checkpoint."""
+    size = encoder.vocab_size
+    model = registry.model("transformer")(hparams, source_vocab_size=size, target_vocab_size=size)
+    model.build()
+    config = RunConfig(
+        problem="translate_parallel_text", model="transformer", hparams_set="transformer_test",
+        hparams_class="t2t_ext.hyperparameters:TransformerHParams", hparams=hparams.to_dict(), data_dir="data",
+        data_digest="0", random_seed=1,
+    )  # fmt: skip
+    run = RunDirectory.create(path, config, encoder, encoder)
+    arrays = random_arrays(model, seed=4)
+    checkpoints.save_checkpoint(run.checkpoints_dir, 10, arrays)
+    return run, arrays
+
+
+ONE_MATRIX = {}
+TWO_MATRICES = {"shared_embedding_and_softmax_weights": False, "shared_embedding": True}
+THREE_MATRICES = {"shared_embedding_and_softmax_weights": False}
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours", "unshared"),
+    [
+        (ONE_MATRIX, ONE_MATRIX, {}),
+        (THREE_MATRICES, THREE_MATRICES, {}),
+        (TWO_MATRICES, TWO_MATRICES, {}),
+        (ONE_MATRIX, THREE_MATRICES, dict.fromkeys(["source_embedding", "softmax", "target_embedding"], "embedding")),
+        (TWO_MATRICES, THREE_MATRICES, dict.fromkeys(["source_embedding", "target_embedding"], "embedding")),
+    ],
+)
+def test_a_synchronous_transformer_takes_everything_from_a_transformer(tmp_path, tiny_encoder, theirs, ours, unshared):
+    hparams = registry.hparams("transformer_test").replace(
+        num_hidden_layers=1, use_target_space_embedding=False, **theirs
+    )
+    run, old = run_of(tmp_path / "run", tiny_encoder, hparams)
+    model = registry.model("synchronous_transformer")(
+        registry.hparams("synchronous_transformer_test").replace(num_hidden_layers=1, **ours),
+        source_vocab_size=tiny_encoder.vocab_size, target_vocab_size=tiny_encoder.vocab_size,
+    )  # fmt: skip
+    model.build()
+    fresh = {name: np.asarray(value) for name, value in model.named_variables().items()}
+    sides = warm_start.vocabulary_sides(model)
+    arrays, report = warm_start.warm_start(fresh, (tiny_encoder, tiny_encoder), sides, str(run.path))
+    assert report.new == []
+    assert not report.skipped
+    assert sorted(report.loaded) == sorted(fresh)
+    assert "no variable is new" in report.lines()[-1]
+    assert report.unshared == {f"{new}/embeddings": f"{name}/embeddings" for new, name in unshared.items()}
+    for name, value in arrays.items():
+        np.testing.assert_array_equal(value, old[report.unshared.get(name, name)], err_msg=name)
+
+
+def test_what_was_apart_does_not_become_one(tmp_path, tiny_encoder):
+    """Three matrices cannot be put into one; the user is told, since such a model starts with fresh embeddings."""
+    run, _ = run_of(tmp_path / "run", tiny_encoder, registry.hparams("transformer_test").replace(**THREE_MATRICES))
+    size = tiny_encoder.vocab_size
+    start = {"embedding/embeddings": np.zeros([size, 16], np.float32)}
+    start["encoder/final_norm/scale"] = np.zeros([16], np.float32)
+    _, report = warm_start.warm_start(start, (tiny_encoder, tiny_encoder), SIDES, str(run.path))
+    assert report.new == ["embedding/embeddings"]
+    assert "softmax/embeddings" in report.skipped
+    assert "new, not in the checkpoint: embedding/embeddings" in "\n".join(report.lines())

@@ -1,0 +1,183 @@
+"""``t2t_ext-pseudo-references``: makes the problem ``NAME_synchronous`` with what two trained runs translate."""
+
+import argparse
+import pathlib
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from t2t_ext.bin import _flag_groups, _text_lines
+from t2t_ext.bin._flags import FlagParser, add_flag, at_least, run_main, start_tensorflow
+from t2t_ext.data.pseudo_work import DEFAULT_CHUNK_PAIRS
+from t2t_ext.errors import UserError
+
+_EXIT_STATUS = {"SIGINT": 130, "SIGTERM": 143}
+_EXAMPLES = """\
+  t2t_ext-pseudo-references --problem=translate_deen_multi30k --l2r=RUN --r2l=RUN_R2L --data_dir=data
+  t2t_ext-pseudo-references --problem=... --l2r=RUN --r2l=RUN_R2L --data_dir=data --checkpoint_path=averaged
+  t2t_ext-pseudo-references --problem=... --l2r=RUN --r2l=RUN_R2L --data_dir=data --shard=1/4   # on one of 4 machines
+  t2t_ext-pseudo-references --problem=... --l2r=RUN --r2l=RUN_R2L --data_dir=data --join        # when all are done
+"""
+
+
+def build_parser() -> FlagParser:
+    """Returns the command's flags."""
+    parser = FlagParser(
+        "t2t_ext-pseudo-references",
+        "Translates the training and development data of a problem with a run that writes left to right and one that "
+        "writes right to left, and puts the translations beside the data: the problem NAME_synchronous. Killed and "
+        "started again, it goes on where it was.",
+        examples=_EXAMPLES,
+    )
+    _flag_groups.add_registry_flags(parser)
+    group = parser.group("What")
+    add_flag(group, "problem", "", "The problem that both runs were trained on.", metavar="NAME", required=True)
+    add_flag(
+        group,
+        "problem_options",
+        "",
+        "Options of the problem; where not given, those that its data were made with.",
+        metavar='"A=x,B=y"',
+    )
+    add_flag(group, "data_dir", "", "The problem's data; the result is put beside them.", metavar="DIR", required=True)
+    _add_run_flags(parser)
+    _add_work_flags(parser)
+    _flag_groups.add_decode_flags(parser)
+    _flag_groups.add_thread_flags(parser, many_batches=True)
+    return parser
+
+
+def _add_run_flags(parser: FlagParser) -> None:
+    group = parser.group("Models")
+    several = "A,B: several, which translate together as an ensemble."
+    add_flag(group, "l2r", "", f"The run that writes left to right. {several}", metavar="RUN[,RUN]")
+    add_flag(group, "r2l", "", f"The run with target_direction=r2l. {several}", metavar="RUN[,RUN]")
+    add_flag(
+        group,
+        "checkpoint_path",
+        "",
+        "Checkpoint of both: best, averaged, or a step; by default the latest.",
+        metavar="NAME",
+    )
+    add_flag(
+        group,
+        "l2r_checkpoint_path",
+        "",
+        "That of --l2r, where it is another one, as the decoder takes it.",
+        metavar="DIR[,DIR]",
+    )
+    add_flag(group, "r2l_checkpoint_path", "", "That of --r2l, likewise.", metavar="DIR[,DIR]")
+
+
+def _add_work_flags(parser: FlagParser) -> None:
+    group = parser.group("Work")
+    add_flag(
+        group,
+        "max_length",
+        0,
+        "Longer translations, in tokens, count as failed; 0 = the longest that the L2R run was trained on.",
+        kind=at_least(0),
+        metavar="N",
+    )
+    add_flag(
+        group,
+        "chunk_pairs",
+        DEFAULT_CHUNK_PAIRS,
+        "Pairs that are translated before they are kept: what is lost when the process is killed.",
+        kind=at_least(1),
+        metavar="N",
+    )
+    add_flag(group, "shard", "", "Do the i-th of n parts, for n machines; --join puts them together.", metavar="i/n")
+    add_flag(group, "join", False, "Translate nothing: put finished parts together, or say what is missing.")
+    add_flag(
+        group,
+        "overwrite",
+        False,
+        "Replace finished pseudo references, or unfinished work, made with other models, settings or data.",
+    )
+
+
+def run(argv: Sequence[str] | None = None) -> int:
+    """Makes pseudo references as the flags say; returns the exit status.
+
+    Raises:
+      UserError: A flag is wrong, runs and data do not fit, or what is there was made in another way.
+    """
+    flags = build_parser().parse_args(argv)
+    from t2t_ext.data.generated import GeneratedData
+    from t2t_ext.experiments.pseudo_checks import Teachers
+    from t2t_ext.experiments.pseudo_references import PseudoConfig, PseudoDecoding
+    from t2t_ext.hyperparameters import resolve_decode_hparams
+
+    shard = _shard(flags)
+    decode_hparams = resolve_decode_hparams(flags.decode_hparams)
+    if decode_hparams.sampling_method != "argmax":
+        raise UserError("--decode_hparams: sampling_method=random draws another translation each time; leave it out.")
+    # Everything that the user can have got wrong is found before TensorFlow starts.
+    teachers = Teachers.choose(
+        flags.l2r,
+        flags.r2l,
+        flags.l2r_checkpoint_path or flags.checkpoint_path,
+        flags.r2l_checkpoint_path or flags.checkpoint_path,
+        _text_lines.warn,
+    )
+    data_dir = pathlib.Path(flags.data_dir).expanduser()
+    problem = _problem(flags, data_dir)
+    data = GeneratedData.open(problem, data_dir)
+    teachers.check(problem, data, _text_lines.warn)
+    config = PseudoConfig(
+        decode_hparams=decode_hparams,
+        max_length=flags.max_length or teachers.max_length,
+        chunk_pairs=flags.chunk_pairs,
+        shard=shard,
+        join=flags.join,
+        overwrite=flags.overwrite,
+    )
+    decoding = PseudoDecoding(data, problem.data_name, teachers, config, _say)
+    if not flags.join:
+        start_tensorflow(flags.inter_op_parallelism_threads, flags.intra_op_parallelism_threads)
+        teachers.check_models()
+    return _EXIT_STATUS.get(decoding.run(), 0)
+
+
+def _problem(flags: argparse.Namespace, data_dir: pathlib.Path) -> Any:
+    """Returns the problem without pseudo references, with the options that its data were made with.
+
+    Raises:
+      UserError: There is no such problem, or its data were made with other options.
+    """
+    from t2t_ext import registry
+    from t2t_ext.training.setup_run import options_of_data
+
+    name = flags.problem.removesuffix(registry.SYNCHRONOUS_SUFFIX)
+    given = _flag_groups.parse_problem_options(flags.problem_options)
+    return registry.problem(name, **{**options_of_data(name, given, data_dir), **given})
+
+
+def _shard(flags: argparse.Namespace) -> tuple[int, int]:
+    """Returns which part of the work is meant, from 0, and of how many.
+
+    Raises:
+      UserError: ``--shard`` is not of the form i/n, or goes with ``--join``.
+    """
+    if not flags.shard:
+        return 0, 1
+    match = re.fullmatch(r"(\d+)/(\d+)", flags.shard.strip())
+    if not match or not 1 <= int(match[1]) <= int(match[2]):
+        raise UserError(f"--shard={flags.shard}: write i/n, such as 1/4 for the first of four parts, 4/4 for the last.")
+    if flags.join:
+        raise UserError("--shard and --join exclude each other: --join puts all parts together.")
+    return int(match[1]) - 1, int(match[2])
+
+
+def _say(message: str) -> None:
+    print(message, flush=True)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command; returns the exit status."""
+    return run_main(lambda: run(argv))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

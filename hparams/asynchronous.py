@@ -1,0 +1,59 @@
+"""Settings of the asynchronous Transformer (ABD-NMT; Zhang et al. 2018) as the baseline of Zhou et al. (TACL 2019).
+
+Sizes, dropout and training are those of the synchronous model that it is compared with; what the paper does not say of
+this baseline is in ``t2t_ext/models/asynchronous.py``.
+"""
+
+from t2t_ext.asynchronous_hyperparameters import AsynchronousHParams
+from t2t_ext.registry import register_hparams
+
+
+@register_hparams
+def asynchronous_transformer_base() -> AsynchronousHParams:
+    """6+6+6 layers of 512/2048, 8 heads, trained as synchronous_transformer_base."""
+    return AsynchronousHParams().replace(
+        batch_size=4096,
+        max_length=256,
+        hidden_size=512,
+        filter_size=2048,
+        num_heads=8,
+        num_hidden_layers=6,
+        label_smoothing=0.1,
+        optimizer="adam",
+        optimizer_adam_beta1=0.9,
+        optimizer_adam_beta2=0.998,
+        optimizer_adam_epsilon=1e-9,
+        learning_rate_schedule="legacy",
+        learning_rate=0.1,
+        learning_rate_warmup_steps=16000,
+        layer_prepostprocess_dropout=0.1,
+        attention_dropout=0.0,
+        relu_dropout=0.0,
+        shared_embedding_and_softmax_weights=True,
+    )
+
+
+@register_hparams
+def asynchronous_transformer_big() -> AsynchronousHParams:
+    """The paper's size, 1024/4096, 16 heads: 333.8M parameters with projection_bias, one matrix of 30,720 rows."""
+    return asynchronous_transformer_base().replace(batch_size=2048, hidden_size=1024, filter_size=4096, num_heads=16)
+
+
+@register_hparams
+def asynchronous_transformer_small() -> AsynchronousHParams:
+    """6+6+6 layers of 256/1024, 4 heads, for corpora of 30,000 to 250,000 pairs."""
+    return asynchronous_transformer_base().replace(hidden_size=256, filter_size=1024, num_heads=4)
+
+
+@register_hparams
+def asynchronous_transformer_tiny() -> AsynchronousHParams:
+    """2+2+2 layers of width 128, as transformer_tiny."""
+    return asynchronous_transformer_small().replace(num_hidden_layers=2, hidden_size=128, filter_size=512)
+
+
+@register_hparams
+def asynchronous_transformer_test() -> AsynchronousHParams:
+    """2+2+2 layers of width 16, as transformer_test, for tests."""
+    return asynchronous_transformer_tiny().replace(
+        hidden_size=16, filter_size=8, num_heads=2, attention_dropout=0.1, relu_dropout=0.1
+    )

@@ -1,0 +1,296 @@
+"""What a model makes of translations that are given: their probability, and their words' counterparts in the source.
+
+A forced pass over one direction needs the translation alone. Where a model writes in two directions that look at each
+other, what it says of a translation depends on what the other side writes: both must be given.
+
+Legend: B lines, S source positions, T target positions.
+"""
+
+from typing import NoReturn
+
+import tensorflow as tf
+
+from t2t_ext.data.graph_text_encoder import graph_encoder
+from t2t_ext.data.text_encoder import EOS_ID, PAD_ID, UNK_ID, SubwordEncoder
+from t2t_ext.decoding.alignment import AlignmentConfig, align_words, piece_tables, source_attention, words_of
+from t2t_ext.decoding.beam_search import MIN_ROWS
+from t2t_ext.decoding.length_penalty import length_penalty
+from t2t_ext.errors import UserError
+from t2t_ext.hyperparameters import DecodeHParams
+from t2t_ext.models.ensemble import Ensemble
+from t2t_ext.models.seq2seq import Seq2Seq
+
+_STRINGS = tf.TensorSpec([None], tf.string)
+_IDS = tf.TensorSpec([None, None], tf.int32)
+_SIDES = [_STRINGS, _STRINGS, _STRINGS, tf.TensorSpec([None], tf.bool)]
+
+
+class ForcedDecoder(tf.Module):
+    """Scores and aligns string tensors; every public function is a ``tf.function`` with one trace."""
+
+    def __init__(
+        self,
+        model: Seq2Seq | Ensemble,
+        source_encoder: SubwordEncoder,
+        target_encoder: SubwordEncoder,
+        decode_hparams: DecodeHParams | None = None,
+        target_direction: str = "l2r",
+        alignment: AlignmentConfig | None = None,
+    ) -> None:
+        """Initialises the translator.
+
+        Args:
+          model: A built model, or an ensemble; its variables are read at every call, not copied.
+          source_encoder: Text encoder of the source.
+          target_encoder: Text encoder of the target.
+          decode_hparams: How to search; None: the defaults.
+          target_direction: ``r2l`` for a model whose targets were trained right to left: its output is turned round.
+          alignment: Which attention word alignments are read from; None: the defaults.
+        """
+        super().__init__(name="translator")
+        self.model = model
+        self.source_encoder, self.target_encoder = source_encoder, target_encoder
+        self.decode_hparams = decode_hparams or DecodeHParams()
+        self.target_direction = target_direction
+        self.alignment = alignment or AlignmentConfig()
+        self._source = graph_encoder(source_encoder, "source_encoder")
+        same = source_encoder.ids_sha256 == target_encoder.ids_sha256
+        self._target = self._source if same else graph_encoder(target_encoder, "target_encoder")
+
+    # === Graph functions ===
+
+    @tf.function(input_signature=[_STRINGS, _STRINGS], autograph=False)
+    def score_batch(self, inputs: tf.Tensor, targets: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Scores given translations, strings [B] each (forced decoding), at most max_input_length subwords of them.
+
+        Returns:
+          ``log_probs`` float32 [B], ``lengths`` int32 [B] (tokens with EOS) and ``scores`` float32 [B], and
+          ``token_log_probs`` float32 [B, T] in text order, 0 after the end.
+
+        Raises:
+          UserError: The model writes in two directions; ``score_sides_batch`` is for those.
+        """
+        if self.two_sided:
+            self._refuse_one_side("score", "score(pairs, partners=...)")
+        ids, lengths = self._target_ids(targets)
+        scored = self._score(self._source_ids(inputs), self._turned(ids, lengths - 1), lengths)
+        scored["token_log_probs"] = self._turned(scored["token_log_probs"], lengths - 1)
+        return scored
+
+    @tf.function(input_signature=_SIDES, autograph=False)
+    def score_sides_batch(
+        self, inputs: tf.Tensor, targets: tf.Tensor, partners: tf.Tensor, right_to_left: tf.Tensor
+    ) -> dict[str, tf.Tensor]:
+        """Scores translations, strings [B], by a model of two directions while the other one writes ``partners``.
+
+        Args:
+          inputs: Sources, strings [B].
+          targets: Translations, strings [B].
+          partners: What the other direction writes, strings [B] in text order.
+          right_to_left: bool [B], whether the translation is what is written right to left, else left to right.
+
+        Returns:
+          As ``score_batch``, of the translations.
+
+        Raises:
+          UserError: The model writes in one direction.
+        """
+        self._check_two_sided()
+        both, ids, lengths = self._both_sides(targets, partners, right_to_left)
+        scored = self._score(self._source_ids(inputs), ids, lengths, both, right_to_left)
+        scored["token_log_probs"] = _turned_where(scored["token_log_probs"], lengths - 1, right_to_left)
+        return scored
+
+    @tf.function(input_signature=[_STRINGS, _IDS], autograph=False)
+    def score_ids_batch(self, inputs: tf.Tensor, ids: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Scores translations given as ids int32 [B, T] (as ``search_batch`` returns them); see ``score_batch``."""
+        if self.two_sided:
+            self._refuse_one_side("score", "score(pairs, partners=...)")
+        lengths = tf.reduce_sum(tf.cast(tf.not_equal(ids, PAD_ID), tf.int32), axis=1)
+        return self._score(self._source_ids(inputs), ids, lengths)
+
+    @tf.function(input_signature=[_STRINGS, _STRINGS], autograph=False)
+    def align_batch(self, inputs: tf.Tensor, targets: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Aligns given translations, strings [B] each, at most max_input_length subwords of them.
+
+        Returns:
+          ``alignments`` string [B], ``source-target`` pairs of words in the order of the target words; see
+          ``t2t_ext.decoding.alignment``.
+
+        Raises:
+          UserError: The model has no such attention, or writes in two directions: see ``align_sides_batch``.
+        """
+        if self.two_sided:
+            self._refuse_one_side("alignment", "align(pairs, partners=...)")
+        ids, lengths = self._target_ids(targets, marked=True)
+        return self._align(self._marked_source_ids(inputs), self._turned(ids, lengths - 1))
+
+    @tf.function(input_signature=_SIDES, autograph=False)
+    def align_sides_batch(
+        self, inputs: tf.Tensor, targets: tf.Tensor, partners: tf.Tensor, right_to_left: tf.Tensor
+    ) -> dict[str, tf.Tensor]:
+        """Aligns translations by a model of two directions; arguments as of ``score_sides_batch``."""
+        self._check_two_sided()
+        both, ids, _ = self._both_sides(targets, partners, right_to_left, marked=True)
+        return self._align(self._marked_source_ids(inputs), ids, both, right_to_left)
+
+    @tf.function(input_signature=[_STRINGS, _IDS], autograph=False)
+    def align_ids_batch(self, inputs: tf.Tensor, ids: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Aligns translations given as ids int32 [B, T] (as ``search_batch`` returns them); see ``align_batch``."""
+        if self.two_sided:
+            self._refuse_one_side("alignment", "align(pairs, partners=...)")
+        return self._align(self._marked_source_ids(inputs), ids)
+
+    @property
+    def can_align(self) -> bool:
+        """Whether translations can be aligned by themselves, with the attention that ``alignment`` asks for."""
+        try:
+            self.align_batch.get_concrete_function()
+        except UserError:
+            return False
+        return True
+
+    @property
+    def two_sided(self) -> bool:
+        """Whether the model writes in two directions at once that look at each other."""
+        return self.model.directions == 2
+
+    # === Parts ===
+
+    def _refuse_one_side(self, what: str, instead: str) -> NoReturn:
+        raise UserError(
+            "The model writes left to right and right to left at once, and each direction looks at the other: the "
+            f"{what} of a translation depends on what the other direction writes. Give that as the partner of each "
+            f"translation, in text order: {instead}, or a third column in --score_file."
+        )
+
+    def _check_two_sided(self) -> None:
+        if not self.two_sided:
+            raise UserError(
+                "Partners are what the other direction of a synchronous model writes, but this model writes in one "
+                "direction: leave them out."
+            )
+
+    def _source_ids(self, lines: tf.Tensor) -> tf.Tensor:
+        """Encodes strings [B] as int32 [B, S], at most max_input_length subwords and EOS, S >= 4."""
+        return _unmarked(self._marked_source_ids(lines), self.source_encoder)
+
+    def _marked_source_ids(self, lines: tf.Tensor) -> tf.Tensor:
+        """Encodes strings as ``_source_ids``, with the marks of ``GraphTokenEncoder.encode_marked``."""
+        ids = self._source.encode_marked(lines, self.decode_hparams.max_input_length).to_tensor()
+        return tf.pad(ids, [[0, 0], [0, tf.maximum(MIN_ROWS - tf.shape(ids)[1], 0)]])
+
+    def _target_ids(self, targets: tf.Tensor, *, marked: bool = False) -> tuple[tf.Tensor, tf.Tensor]:
+        """Encodes strings [B] as int32 [B, T] in text order, with EOS, and their lengths int32 [B] with EOS."""
+        encode = self._target.encode_marked if marked else self._target.encode
+        ids = encode(targets, self.decode_hparams.max_input_length)
+        return ids.to_tensor(), tf.cast(ids.row_lengths(), tf.int32)
+
+    def _both_sides(
+        self, targets: tf.Tensor, partners: tf.Tensor, right_to_left: tf.Tensor, *, marked: bool = False
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """Encodes what both directions write.
+
+        Returns:
+          Both as they are written, int32 [B, 2, T]; the translations as they are written, int32 [B, T]; their lengths
+          int32 [B] with EOS.
+        """
+        texts = [tf.where(right_to_left, partners, targets), tf.where(right_to_left, targets, partners)]
+        (left, left_lengths), (right, right_lengths) = (self._target_ids(text, marked=marked) for text in texts)
+        right = tf.reverse_sequence(right, right_lengths - 1, seq_axis=1)
+        width = tf.maximum(tf.shape(left)[1], tf.shape(right)[1])
+        left, right = (tf.pad(side, [[0, 0], [0, width - tf.shape(side)[1]]]) for side in (left, right))
+        own = tf.where(right_to_left[:, tf.newaxis], right, left)
+        return tf.stack([left, right], axis=1), own, tf.where(right_to_left, right_lengths, left_lengths)
+
+    def _turned(self, tokens: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
+        """Turns the first ``lengths`` [B] of the tokens [B, T, ...] round, if the model writes right to left."""
+        if self.target_direction != "r2l":
+            return tokens
+        return tf.reverse_sequence(tokens, lengths, seq_axis=1)
+
+    def _align(
+        self,
+        source: tf.Tensor,
+        targets: tf.Tensor,
+        both: tf.Tensor | None = None,
+        right_to_left: tf.Tensor | None = None,
+    ) -> dict[str, tf.Tensor]:
+        """Aligns source ids int32 [B, S] with target ids int32 [B, T] as they are written, with or without EOS.
+
+        They may hold the marks of ``GraphTokenEncoder.encode_marked``. Of a model of two directions, ``both`` int32
+        [B, 2, T] are the sides, and ``right_to_left`` bool [B] says which one is aligned.
+        """
+        targets = _at_least_wide(targets)
+        attention = source_attention(
+            self.model,
+            _unmarked(source, self.source_encoder),
+            _unmarked(targets if both is None else _at_least_wide(both), self.target_encoder),
+            self.alignment,
+            right_to_left,
+        )
+        spoken = tf.not_equal(targets, PAD_ID) & tf.not_equal(targets, EOS_ID)
+        lengths = tf.reduce_sum(tf.cast(spoken, tf.int32), axis=1)
+        if right_to_left is None:
+            right_to_left = tf.fill(tf.shape(lengths), self.target_direction == "r2l")
+        source_words = words_of(source, piece_tables(self.source_encoder))
+        target_words = words_of(_turned_where(targets, lengths, right_to_left), piece_tables(self.target_encoder))
+        attention = _turned_where(attention, lengths, right_to_left)
+        return {"alignments": align_words(attention, source_words, target_words)}
+
+    def _score(
+        self,
+        source: tf.Tensor,
+        targets: tf.Tensor,
+        lengths: tf.Tensor,
+        both: tf.Tensor | None = None,
+        right_to_left: tf.Tensor | None = None,
+    ) -> dict[str, tf.Tensor]:
+        """Scores target ids int32 [B, T] as they are written, ``lengths`` int32 [B] of them with EOS.
+
+        Of a model of two directions, ``both`` int32 [B, 2, T] are the sides, and ``right_to_left`` bool [B] says which
+        one is scored.
+        """
+        padded = _at_least_wide(targets)
+
+        def chosen_of_sentence(sentence: tuple[tf.Tensor, tf.Tensor]) -> tf.Tensor:
+            features, ids = sentence
+            logits = self.model.logits(features)
+            return tf.gather(logits, ids, batch_dims=1) - tf.reduce_logsumexp(logits, axis=-1)
+
+        if both is None:
+            features = self.model.features(source, padded)
+        else:
+            side = tf.cast(right_to_left, tf.int32)
+            features = self.model.features(source, _at_least_wide(both))
+            features = tf.nest.map_structure(lambda part: tf.gather(part, side, batch_dims=1), features)
+        # Sentence by sentence: the logits of a whole batch of long sentences would not fit into memory.
+        chosen = tf.map_fn(
+            chosen_of_sentence, (features, padded), fn_output_signature=tf.TensorSpec([None], tf.float32)
+        )
+        real = tf.sequence_mask(lengths, tf.shape(padded)[1])
+        token_log_probs = tf.where(real, chosen, 0.0)[:, : tf.shape(targets)[1]]
+        log_probs = tf.reduce_sum(token_log_probs, axis=1)
+        penalty = length_penalty(lengths, self.decode_hparams.alpha, self.decode_hparams.length_penalty)
+        return {
+            "log_probs": log_probs,
+            "lengths": lengths,
+            "scores": log_probs / penalty,
+            "token_log_probs": token_log_probs,
+        }
+
+
+def _turned_where(tokens: tf.Tensor, lengths: tf.Tensor, which: tf.Tensor) -> tf.Tensor:
+    """Turns the first ``lengths`` int32 [B] of the tokens [B, T, ...] round where ``which`` bool [B] says so."""
+    return tf.reverse_sequence(tokens, tf.where(which, lengths, 0), seq_axis=1)
+
+
+def _at_least_wide(ids: tf.Tensor) -> tf.Tensor:
+    """Pads ids int32 [..., T] with PAD to the positions that a product needs."""
+    missing = tf.maximum(MIN_ROWS - tf.shape(ids)[-1], 0)
+    return tf.pad(ids, [[0, 0]] * (ids.shape.rank - 1) + [[0, missing]], constant_values=PAD_ID)
+
+
+def _unmarked(ids: tf.Tensor, encoder: SubwordEncoder) -> tf.Tensor:
+    """Returns ids without the marks of ``GraphTokenEncoder.encode_marked``."""
+    return ids if encoder.cut_by_graph else tf.where(ids >= encoder.vocab_size, UNK_ID, ids)

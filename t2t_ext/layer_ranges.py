@@ -1,0 +1,32 @@
+"""Which layers of a stack a setting names: ``all``, ``1-6``, ``1,3-4``."""
+
+import re
+
+_SEPARATORS = r"[,+]"
+
+
+def layer_numbers(text: str, layers: int) -> frozenset[int]:
+    """Returns the layers that a text names, counted from 0.
+
+    Args:
+      text: ``all``, or numbers from 1 and ranges of them, joined by ``,`` or (in ``--hparams``, where a comma ends the
+        value) ``+``; both ends of a range belong to it. "" names none.
+      layers: How many there are.
+
+    Raises:
+      ValueError: The text is something else, or names a layer that is not there; the message says what is wrong.
+    """
+    if text.strip() == "all":
+        return frozenset(range(layers))
+    numbers: set[int] = set()
+    for part in re.split(_SEPARATORS, text) if text.strip() else ():
+        match = re.fullmatch(r"\s*(\d+)\s*(?:-\s*(\d+)\s*)?", part)
+        if not match:
+            raise ValueError(f"{part.strip()!r} is no layer: write all, 1-6, or 1,3-4 (in --hparams: 1+3-4)")
+        first, last = int(match[1]), int(match[2] or match[1])
+        if first > last:
+            raise ValueError(f"the range {part.strip()} goes backwards: write {last}-{first}")
+        if first < 1 or last > layers:
+            raise ValueError(f"{part.strip()} is outside of the {layers} layers, which count from 1 to {layers}")
+        numbers.update(range(first - 1, last))
+    return frozenset(numbers)

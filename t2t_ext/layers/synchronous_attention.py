@@ -1,0 +1,255 @@
+"""Synchronous bidirectional attention, SBAtt (Zhou et al. 2019, section 3.2, equations 3 to 10).
+
+Two targets of a sentence are written at once, side 0 from left to right, side 1 from right to left. A
+position attends to its own side's past (history) and, with the same projections, to what the other
+side has written until then (future); the two results are fused.
+
+The sides of a sentence lie side by side, so that frames, feed-forward and source attention need not know of them:
+
+* Whole sequences: float [B, 2 * T, D], inside of a mixer [B, 2, H, T, d]; ``SidesMask`` says what may be seen.
+* Steps: K hypotheses of each direction. Keys and values of both directions are in one memory
+  [B, 1, H, columns, d], column = step * 2K + direction * K + rank. A step computes its logits once, and two
+  softmaxes under the two biases of ``SynchronousStepContext``.
+
+Legend: B sentences, T target positions, H heads, d width of a head, D width of the model, K hypotheses of a direction.
+"""
+
+import dataclasses
+from typing import Any, NamedTuple
+
+import keras
+import tensorflow as tf
+
+from t2t_ext.layers.attention import (
+    SelfAttention,
+    StepContext,
+    attention_weights,
+    mask_bias,
+    merge_heads,
+    split_heads,
+)
+from t2t_ext.layers.base import Projection
+from t2t_ext.layers.dropout import dropout
+from t2t_ext.layers.masks import causal_mask
+from t2t_ext.synchronous_hyperparameters import SynchronousHParams
+
+SIDES = 2
+ACTIVATIONS = {"linear": tf.identity, "tanh": tf.tanh, "relu": tf.nn.relu}
+
+MemoryState = dict[str, dict[str, tf.Tensor]]
+
+
+@dataclasses.dataclass(frozen=True)
+class SynchronousStepContext(StepContext):
+    """What a step of both directions needs besides what ``StepContext`` says.
+
+    Attributes:
+      sides_bias: float32 [B, 1, 1, 2 * 2 * K, columns] over the columns of both directions: 0 where the hypotheses' own
+        pasts are (the first 2 * K rows), and where their partners' are (the others), -1e9 elsewhere.
+    """
+
+    sides_bias: tf.Tensor
+
+
+class SidesMask(NamedTuple):
+    """What whole sequences may see, True = visible.
+
+    Attributes:
+      history: bool [1, 1, 1, T, T], of a side's own positions.
+      future: bool [B, 2, 1, T, T], of the other side's, by the side that looks.
+    """
+
+    history: tf.Tensor
+    future: tf.Tensor
+
+
+def sides_mask(labels: tf.Tensor) -> SidesMask:
+    """Returns what whole sequences with labels int32 [B, 2, T] may see.
+
+    Position t sees its own side's positions j <= t, and the other's j <= t whose label is not PAD: the input of such a
+    j is among the 1 + t tokens that the other side has been given when t is predicted, and it is real.
+    """
+    causal = causal_mask(tf.shape(labels)[2])[tf.newaxis]
+    return SidesMask(causal, causal & tf.not_equal(tf.reverse(labels, [1]), 0)[:, :, tf.newaxis, tf.newaxis])
+
+
+def step_context(
+    position: tf.Tensor,
+    visible: tf.Tensor,
+    partner_visible: tf.Tensor,
+    parents: tf.Tensor,
+    *,
+    with_prefix: bool = False,
+) -> SynchronousStepContext:
+    """Returns the context of a step.
+
+    Args:
+      position: int32 scalar, the number of inputs before this one.
+      visible: bool [B, 2, K, n * K], each hypothesis's own past, see Seq2Seq.step.
+      partner_visible: bool [B, 2, K, n * K], what it sees of the other direction's columns.
+      parents: int32 [B, 2, K].
+      with_prefix: Whether the memories begin with a column of each direction that is before all hypotheses and always
+        visible.
+    """
+    batch, hypotheses = tf.shape(visible)[0], visible.shape[2]
+    same = tf.eye(SIDES, dtype=tf.bool)
+    by_side = tf.reshape(same, [1, SIDES, 1, 1, SIDES, 1])
+    columns = [batch, SIDES, hypotheses, -1, 1, hypotheses]
+    own, partner = tf.reshape(visible, columns), tf.reshape(partner_visible, columns)
+    both = tf.stack([own & by_side, partner & ~by_side], axis=1)
+    both = tf.reshape(both, [batch, 1, 1, 2 * SIDES * hypotheses, tf.shape(visible)[3] * SIDES])
+    if with_prefix:
+        prefix = tf.repeat(tf.concat([same, ~same], axis=0), hypotheses, axis=0)  # [2 * 2 * K, 2]
+        prefix = tf.broadcast_to(prefix, [batch, 1, 1, *prefix.shape])
+        both = tf.concat([prefix, both], axis=4)
+        visible = tf.pad(visible, [[0, 0], [0, 0], [0, 0], [1, 0]], constant_values=True)
+    return SynchronousStepContext(
+        position, visible, partner_visible, parents, mask_bias(visible)[:, :, tf.newaxis], mask_bias(both)
+    )
+
+
+class SidesSelfAttention(SelfAttention):
+    """Self-attention of both sides, each to its own past alone; step by step, ``SelfAttention`` does just that."""
+
+    def project_sides(self, x: tf.Tensor) -> list[tf.Tensor]:
+        """Projects float [B, 2 * T, D] to queries, keys and values float [B, 2, H, T, d]."""
+        shape = tf.shape(x)
+        parts = [self.qkv(x)] if self.key_width == self.value_width else self.qkv.split(self.qkv(x))
+        heads = 3 * self.heads // len(parts)
+        sides = [shape[0], SIDES, shape[1] // SIDES, heads]
+        parts = [tf.transpose(tf.reshape(y, [*sides, y.shape[-1] // heads]), [0, 1, 3, 2, 4]) for y in parts]
+        return parts if len(parts) == 3 else tf.split(parts[0], 3, axis=2)
+
+    def look(self, query: tf.Tensor, keys: tf.Tensor, values: tf.Tensor, mask: tf.Tensor, training: bool) -> tf.Tensor:
+        """Attends with float [B, 2, H, T, d] under a mask; returns the same of the values' width."""
+        weights = attention_weights(query, keys, mask, self.scale)
+        return tf.matmul(dropout(weights, self.attention_dropout, training), values)
+
+    def mix(self, query: tf.Tensor, keys: tf.Tensor, values: tf.Tensor, mask: SidesMask, training: bool) -> tf.Tensor:
+        """Returns what the heads found, float [B, 2, H, T, d]."""
+        return self.look(query, keys, values, mask.history, training)
+
+    def call(self, x: tf.Tensor, mask: SidesMask, training: bool = False) -> tf.Tensor:
+        """Mixes whole sequences, float [B, 2 * T, D]."""
+        y = merge_heads(self.mix(*self.project_sides(x), mask, training))
+        shape = tf.shape(x)
+        return self.output_projection(tf.reshape(y, [shape[0], shape[1], y.shape[-1]]))
+
+    def distributions(self, x: tf.Tensor, mask: SidesMask) -> tf.Tensor:
+        """Returns the attention distributions float [B, 1, 2, H, T, T]: history of both sides."""
+        query, keys, _ = self.project_sides(x)
+        return attention_weights(query, keys, mask.history, self.scale)[:, tf.newaxis]
+
+
+class SynchronousAttention(SidesSelfAttention):
+    """SBAtt: the mixer of a decoder layer whose two directions look at each other.
+
+    One set of projections serves both directions. Its weights are those of ``SelfAttention``, by the same names;
+    ``sb_fusion=gate`` adds ``gate/kernel``, a lambda that is trained ``lambda``.
+    """
+
+    def __init__(self, hparams: SynchronousHParams, **kwargs: object) -> None:
+        """Initialises the layer from the model's hparams."""
+        super().__init__(hparams, **kwargs)
+        self.fusion = hparams.sb_fusion
+        self.start_lambda, self.trainable_lambda = hparams.sb_lambda, hparams.sb_lambda_trainable
+        self.future_dropout = hparams.sb_future_dropout
+        self.gated_heads = hparams.sb_gate == "head"
+        self.gate_width = self.value_width // (self.heads if self.gated_heads else 1)
+        self.gate = None
+        if self.fusion == "gate":
+            args = {**self.projection_args, "use_bias": False}
+            self.gate = Projection([self.gate_width] * 2, name="gate", **args)
+
+    def build(self, input_shape: object = None) -> None:
+        """Creates the weights."""
+        super().build(input_shape)
+        self.trained_lambda = None
+        if self.gate is not None:
+            self.gate.build((None, 2 * self.gate_width))
+        elif self.trainable_lambda != "none":
+            self.trained_lambda = self.add_weight(
+                name="lambda",
+                shape=(1 if self.trainable_lambda == "scalar" else self.value_width,),
+                initializer=keras.initializers.Constant(self.start_lambda),
+            )
+
+    # === Fusion ===
+
+    def fuse(self, history: tf.Tensor, future: tf.Tensor, training: bool = False) -> tf.Tensor:
+        """Joins the two results of attention, equations 4 to 6.
+
+        Args:
+          history: float [..., H, T, d].
+          future: The same of the other direction.
+          training: Whether dropout is applied.
+
+        Returns:
+          float [..., H, T, d].
+        """
+        future = dropout(future, self.future_dropout, training)
+        if self.gate is None:
+            return history + self._lambda(future) * ACTIVATIONS[self.fusion](future)
+        if self.gated_heads:
+            read, update = self.gate.split(tf.sigmoid(self.gate(tf.concat([history, future], axis=-1))))
+        else:
+            gates = self.gate(tf.concat([merge_heads(history), merge_heads(future)], axis=-1))
+            read, update = (split_heads(part, self.heads) for part in self.gate.split(tf.sigmoid(gates)))
+        return read * history + update * future
+
+    def _lambda(self, future: tf.Tensor) -> tf.Tensor:
+        """Returns lambda, to be multiplied with float [..., H, T, d]."""
+        if self.trained_lambda is None:
+            return tf.cast(self.start_lambda, future.dtype)
+        value = self.value(self.trained_lambda)
+        return value if self.trainable_lambda == "scalar" else tf.reshape(value, [self.heads, 1, -1])
+
+    # === Whole sequences ===
+
+    def mix(self, query: tf.Tensor, keys: tf.Tensor, values: tf.Tensor, mask: SidesMask, training: bool) -> tf.Tensor:
+        """Returns what the heads found, float [B, 2, H, T, d], equations 3 and 7 for both sides at once."""
+        history = self.look(query, keys, values, mask.history, training)
+        future = self.look(query, tf.reverse(keys, [1]), tf.reverse(values, [1]), mask.future, training)
+        return self.fuse(history, future, training)
+
+    def distributions(self, x: tf.Tensor, mask: SidesMask) -> tf.Tensor:
+        """Returns the attention distributions float [B, 2, 2, H, T, T]: history, then future of both sides."""
+        query, keys, _ = self.project_sides(x)
+        history = attention_weights(query, keys, mask.history, self.scale)
+        return tf.stack([history, attention_weights(query, tf.reverse(keys, [1]), mask.future, self.scale)], axis=1)
+
+    # === Step by step ===
+
+    def start(self, batch: tf.Tensor, directions: int) -> MemoryState:
+        """Returns the empty memories of both directions together, float [B, 1, H, 0, d]."""
+        if directions != SIDES:
+            raise ValueError(f"Synchronous attention is between two directions, not {directions}.")
+        return super().start(batch, 1)
+
+    def step(self, x: tf.Tensor, context: SynchronousStepContext, state: MemoryState) -> tuple[tf.Tensor, MemoryState]:
+        """Mixes one new position of every hypothesis with its own past and its partner's.
+
+        Args:
+          x: float [B * 2 * K, D].
+          context: The step.
+          state: As from ``start`` or the step before.
+
+        Returns:
+          float [B * 2 * K, D] and the new state.
+        """
+        query, keys, values = self.project_step(x, [1, SIDES * context.hypotheses[1]])
+        keys = tf.concat([state["memories"]["keys"], keys], axis=3)
+        values = tf.concat([state["memories"]["values"], values], axis=3)
+        logits = tf.matmul(query * tf.cast(self.scale, query.dtype), keys, transpose_b=True)
+        logits = tf.cast(logits, tf.float32)
+        # The same logits under two biases; as rows of one softmax and one product, which is fastest.
+        weights = tf.nn.softmax(tf.concat([logits, logits], axis=3) + context.sides_bias)
+        history, future = tf.split(tf.matmul(tf.cast(weights, values.dtype), values), 2, axis=3)
+        y = self.output_rows(self.fuse(history, future))
+        return y, {"memories": {"keys": keys, "values": values}, "windows": {}}
+
+
+def make_mixer(hparams: SynchronousHParams, layer: int, **kwargs: Any) -> SelfAttention:
+    """Returns the mixer of a decoder layer, counted from 0: SBAtt where ``sb_layers`` says so."""
+    kind = SynchronousAttention if layer in hparams.synchronous_layers else SidesSelfAttention
+    return kind(hparams, **kwargs)

@@ -1,0 +1,314 @@
+"""Asynchronous bidirectional decoding, ABD-NMT (Zhang et al., AAAI 2018), built from the Transformer's parts.
+
+Two phases: a backward decoder writes the sentence from right to left; then the forward decoder writes it from left to
+right and attends, beside the source, to the states that the backward decoder had. It is the baseline ABD-NMT of Zhou
+et al. (2019, section 4.2 and table 6), who based it on the Transformer and describe it in two sentences.
+
+What those leave open is reconstructed here. Their 333.8M parameters are the Transformer's 207.8M (with biases in the
+projections), six decoder layers more (16 D^2 each) and six attentions more (4 D^2 each): so there is a whole second
+decoder, every layer of the forward decoder attends to the backward states with projections of its own, and both
+decoders share the target embedding and the softmax. The attention stands behind the one to the source, in a frame
+(dropout, residual sum, normalisation) of its own. The backward states are the outputs of the backward decoder's last
+layer (after its final normalisation, where there is one): at position j what it knew when it wrote its token j, EOS
+included. Both losses are trained together, the forward loss through the backward decoder as well. The backward decoder
+writes greedily unless ``backward_beam_size`` says otherwise.
+
+In training, side 0 is the forward decoder's target and side 1 the backward decoder's. With the reference for both, the
+forward decoder would read its future from the backward states: therefore side 1 is by default the translation of a
+right-to-left model (``pseudo=one``), which also is what the backward decoder's own words are like.
+
+Legend: B sentences, S source positions, T target positions, U positions that the backward decoder wrote, D width, V
+target vocabulary, K hypotheses.
+"""
+
+import dataclasses
+from typing import Any
+
+import tensorflow as tf
+
+from t2t_ext.asynchronous_hyperparameters import AsynchronousHParams
+from t2t_ext.data.special_ids import EOS_ID, FIRST_TEXT_ID, PAD_ID
+from t2t_ext.decoding.beam_search import MIN_ROWS, beam_search
+from t2t_ext.decoding.search_state import SearchConfig
+from t2t_ext.hyperparameters import TransformerHParams
+from t2t_ext.layers.attention import SourceAttention, mask_bias
+from t2t_ext.layers.base import Layer
+from t2t_ext.layers.masks import padding_mask
+from t2t_ext.layers.source_views import EncoderOutput
+from t2t_ext.layers.sublayer import Frame
+from t2t_ext.models.seq2seq import State
+from t2t_ext.models.transformer import Decoder, DecoderLayer, Record, Transformer
+from t2t_ext.registry import register_model
+
+SIDES = 2
+# What no search writes: PAD, UNK and the control symbols.
+_NEVER_WRITTEN = tuple(sorted(set(range(FIRST_TEXT_ID)) - {EOS_ID}))
+
+Memory = tuple[tf.Tensor, tf.Tensor]
+
+
+@dataclasses.dataclass(frozen=True)
+class BothSources(EncoderOutput):
+    """What the forward decoder attends to.
+
+    Attributes:
+      backward: float [B, U, D], the backward decoder's states.
+      backward_mask: bool [B, 1, 1, U], True where it wrote something.
+    """
+
+    backward: tf.Tensor
+    backward_mask: tf.Tensor
+
+
+class ForwardDecoderLayer(DecoderLayer):
+    """A decoder layer that attends to the backward decoder's states after it has attended to the source.
+
+    Wherever the Transformer's layer takes something of the source, this one takes the pair of it and the same of the
+    backward states.
+    """
+
+    def __init__(self, hparams: TransformerHParams, mixer: Layer, **kwargs: object) -> None:
+        """Initialises the layer around a decoder mixer."""
+        super().__init__(hparams, mixer, **kwargs)
+        self.backward_attention = SourceAttention(hparams, name="backward_attention", dtype=self.dtype_policy)
+        self.backward_attention_frame = Frame(hparams, name="backward_attention_frame", dtype=self.dtype_policy)
+
+    def build(self, input_shape: object = None) -> None:
+        """Creates the sublayers' weights."""
+        super().build(input_shape)
+        self.backward_attention_frame.build(None)
+        self.backward_attention.build(None)
+
+    def attend(
+        self,
+        x: tf.Tensor,
+        view: tuple[tf.Tensor, tf.Tensor],
+        source_mask: tuple[tf.Tensor, tf.Tensor],
+        training: bool,
+        record: Record | None,
+    ) -> tf.Tensor:
+        """Attends from float [B, T, D] to the source, then to the backward states."""
+        x = super().attend(x, view[0], source_mask[0], training, record)
+        y = self.backward_attention_frame.before(x)
+        if record is not None:
+            record.weights[f"decoder/{self.name}/backward_attention/future"] = self.backward_attention.distributions(
+                y, view[1], source_mask[1]
+            )
+        y = self.backward_attention(y, view[1], source_mask[1], training=training)
+        return self.backward_attention_frame.after(x, y, training)
+
+    def attend_step(
+        self,
+        x: tf.Tensor,
+        memory: tuple[Memory, Memory],
+        source_bias: tuple[tf.Tensor, tf.Tensor],
+        hypotheses: int,
+        record: Record | None,
+    ) -> tf.Tensor:
+        """Attends from rows float [B * K, D] to the source, then to the backward states."""
+        x = super().attend_step(x, memory[0], source_bias[0], hypotheses, record)
+        y = self.backward_attention_frame.before(x)
+        return self.backward_attention_frame.after(
+            x, self.backward_attention.step(y, memory[1], source_bias[1], hypotheses)
+        )
+
+
+class ForwardDecoder(Decoder):
+    """A stack of such layers; it is given ``BothSources`` for what the encoder hands over."""
+
+    layer_class = ForwardDecoderLayer
+
+    def call(
+        self,
+        x: tf.Tensor,
+        mask: tf.Tensor,
+        encoded: BothSources,
+        training: bool = False,
+        record: Record | None = None,
+    ) -> tf.Tensor:
+        """Decodes float [B, T, D] under mask bool [1, 1, T, T]."""
+        masks = (encoded.mask, encoded.backward_mask)
+        for layer, view in zip(self.layers, self.source_views.views(encoded), strict=True):
+            x = layer(x, mask, view=(view, encoded.backward), source_mask=masks, training=training, record=record)
+        return x if self.final_norm is None else self.final_norm(x)
+
+    def start(self, encoded: BothSources, directions: int) -> State:
+        """Returns the state before the first step, with memories of the source and of the backward states."""
+        state = super().start(encoded, directions)
+        memories = [layer.backward_attention.memory(encoded.backward) for layer in self.layers]
+        return {
+            **state,
+            "source": list(zip(state["source"], memories, strict=True)),
+            "source_bias": (state["source_bias"], mask_bias(encoded.backward_mask)),
+        }
+
+
+@register_model("asynchronous_transformer")
+class AsynchronousTransformer(Transformer):
+    """A Transformer with a backward decoder that writes first.
+
+    Given targets int32 [B, 2, T], features and logits are those of both decoders on these targets. Given int32 [B, T],
+    the backward decoder first writes by itself what the forward decoder attends to; features and logits are the forward
+    decoder's alone. That is how translations are searched and scored.
+    """
+
+    hparams_class = AsynchronousHParams
+    target_sides = SIDES
+
+    def __init__(self, hparams: AsynchronousHParams, **kwargs: Any) -> None:
+        """Initialises the model; see Seq2Seq."""
+        super().__init__(hparams, **kwargs)
+        self.backward_decoder = super().make_decoder("backward_decoder")
+        states = tf.TensorSpec([None, None, hparams.hidden_size], self.compute_dtype)
+        # Of its own: every graph that translates or scores calls this one; outside of graphs it would take seconds.
+        self._write = tf.function(
+            self._search_backward,
+            input_signature=[
+                tf.TensorSpec([None, None], tf.int32),
+                [states] * hparams.encoder_layers,
+                states,
+                tf.TensorSpec([None, 1, 1, None], tf.bool),
+            ],
+            autograph=False,
+        )
+
+    def make_decoder(self, name: str, decoder_class: type[Decoder] = ForwardDecoder) -> Decoder:
+        """Returns the forward decoder."""
+        return super().make_decoder(name, decoder_class)
+
+    def build(self, input_shape: object = None) -> None:
+        """Creates all variables; a second call does nothing."""
+        if self.built:
+            return
+        super().build(input_shape)
+        self.backward_decoder.build(None)
+
+    # === Whole sequences ===
+
+    def features(self, inputs: tf.Tensor, targets: tf.Tensor, training: bool = False) -> tf.Tensor:
+        """Returns the outputs of both decoders, or of the forward one; see Seq2Seq.
+
+        Args:
+          inputs: int32 [B, S].
+          targets: int32 [B, 2, T], or [B, T] for what the forward decoder says by itself.
+          training: Whether dropout is applied.
+
+        Returns:
+          float [B, 2, T, D]: at [:, 0, t] of side 0 before t and of what the backward decoder was given of side 1 (all
+          but the last token), at [:, 1, t] of side 1 before t. Or float [B, T, D].
+        """
+        return self._features(tf.convert_to_tensor(targets), self.encode(inputs, training), inputs, training)
+
+    def _features(
+        self,
+        targets: tf.Tensor,
+        encoded: EncoderOutput,
+        inputs: tf.Tensor,
+        training: bool = False,
+        record: Record | None = None,
+    ) -> tf.Tensor:
+        if targets.shape.rank == 2:
+            backward_ids = self.write_backward(inputs, encoded)
+            both = self._both_sources(encoded, backward_ids, training, record)
+            return self._decode(targets, both, training, record)
+        both = self._both_sources(encoded, targets[:, 1], training, record)
+        return tf.stack([self._decode(targets[:, 0], both, training, record), both.backward], axis=1)
+
+    def _both_sources(
+        self, encoded: EncoderOutput, ids: tf.Tensor, training: bool = False, record: Record | None = None
+    ) -> BothSources:
+        """Adds the states of the backward decoder as it writes ids int32 [B, U]."""
+        own = None if record is None else Record()
+        states = self._decode(ids, encoded, training, own, decoder=self.backward_decoder)
+        if record is not None:
+            record.weights.update({f"backward_{name}/r2l": weights for name, weights in own.weights.items()})
+        return BothSources(encoded.layers, encoded.final, encoded.mask, states, padding_mask(ids))
+
+    def label_weights(self, labels: tf.Tensor) -> tf.Tensor | None:
+        """Returns the weights of both decoders' losses, float32 of the shape of labels int32 [B, 2, T].
+
+        They are twice their shares, so that the loss of equal shares is the usual one. None: 1.
+        """
+        forward = 2 * self.hparams.forward_loss_weight
+        if forward == 1:
+            return None
+        return tf.broadcast_to(tf.constant([forward, 2 - forward])[:, tf.newaxis], tf.shape(labels))
+
+    def attention_weights(self, inputs: tf.Tensor, targets: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Returns the attention distributions for targets int32 [B, 2, T] or [B, T], float [B, H, queries, keys] each.
+
+        Those of the forward decoder are named as the Transformer's; its attention to the backward states is
+        ``decoder/layer_i/backward_attention/future``. Those of the backward decoder begin with ``backward_decoder`` and
+        end with ``/r2l``.
+        """
+        record = Record()
+        self._features(tf.convert_to_tensor(targets), self.encode(inputs, record=record), inputs, record=record)
+        return record.weights
+
+    # === The backward decoder's own search ===
+
+    def write_backward(self, inputs: tf.Tensor, encoded: EncoderOutput) -> tf.Tensor:
+        """Returns what the backward decoder writes by itself.
+
+        The search is that of every model (``backward_beam_size`` hypotheses, length penalty 0.6), with limits of each
+        sentence's own, so that what is written does not depend on the batch.
+
+        Args:
+          inputs: int32 [B, S], of whose lengths the limits are made.
+          encoded: The encoded inputs.
+
+        Returns:
+          int32 [B, U] from right to left, U >= 4, with EOS unless the limit came first, padded with 0.
+        """
+        return self._write(inputs, encoded.layers, encoded.final, encoded.mask)
+
+    def _search_backward(
+        self, inputs: tf.Tensor, layers: list[tf.Tensor], final: tf.Tensor, mask: tf.Tensor
+    ) -> tf.Tensor:
+        """The search of ``write_backward``, from the parts of what is encoded."""
+        hparams = self.hparams
+        words = tf.not_equal(inputs, PAD_ID) & tf.not_equal(inputs, EOS_ID)
+        lengths = tf.reduce_sum(tf.cast(words, tf.int32), axis=1)
+        limits = tf.cast(hparams.backward_length_ratio * tf.cast(lengths, tf.float32), tf.int32)
+        limits = tf.where(lengths > 0, limits + hparams.backward_length_offset, 1)
+        batch = tf.shape(inputs)[0]
+        # Products over fewer rows may round differently, and then the words depend on what else is in the batch.
+        missing = tf.maximum(-(-MIN_ROWS // hparams.backward_beam_size) - batch, 0)
+
+        def filled_up(x: tf.Tensor) -> tf.Tensor:
+            return tf.pad(x, [[0, missing], *([[0, 0]] * (x.shape.rank - 1))])
+
+        padded = EncoderOutput([filled_up(x) for x in layers], filled_up(final), filled_up(mask))
+        state = {**self.backward_decoder.start(padded, 1), "position": tf.constant(0, tf.int32)}
+        found = beam_search(
+            self._backward_step,
+            state,
+            tf.pad(limits, [[0, missing]], constant_values=1),
+            SearchConfig(
+                beam_size=hparams.backward_beam_size,
+                banned=tuple(i for i in _NEVER_WRITTEN if i < self.target_vocab_size),
+            ),
+        )
+        ids = found.ids[:batch, 0]
+        return tf.pad(ids, [[0, 0], [0, tf.maximum(MIN_ROWS - tf.shape(ids)[1], 0)]])
+
+    def _backward_step(
+        self,
+        ids: tf.Tensor,
+        visible: tf.Tensor,
+        partner_visible: tf.Tensor | None,
+        parents: tf.Tensor,
+        state: State,
+    ) -> tuple[tf.Tensor, State]:
+        context = self._step_context(state["position"], visible, partner_visible, parents)
+        x = self._step_input(ids, state["position"])
+        x, state = self._step_decoder(x, context, state, decoder=self.backward_decoder)
+        return tf.reshape(self.logits(x), [-1, *context.hypotheses, self.target_vocab_size]), state
+
+    # === Step by step ===
+
+    def start(self, inputs: tf.Tensor) -> State:
+        """Encodes inputs int32 [B, S], lets the backward decoder write, and returns the state before the first step."""
+        encoded = self.encode(inputs)
+        both = self._both_sources(encoded, self.write_backward(inputs, encoded))
+        return {**self.decoder.start(both, self.directions), "position": tf.constant(0, tf.int32)}

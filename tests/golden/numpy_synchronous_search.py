@@ -1,0 +1,195 @@
+"""An independent synchronous beam search in plain Python, written from its definition; one sentence at a time.
+
+The state of a hypothesis at step t is computed once, with the partner that it has at step t. So the search builds a
+graph of nodes, one for each hypothesis and step: a node knows the nodes of its own past and those that it saw of the
+other side. What a model says at a node follows by recursion, from the equations and from which nodes see which: every
+partner that there ever was is replayed.
+
+Definitions (K hypotheses a side):
+
+* The partner of a side's hypothesis of rank i is the other side's of rank i, or its best (``pairing="best"``). It sees
+  the partner's past, the node of the same step included. A rank at which nobody is left has a copy of the side's best.
+* The 2K best continuations of a side: those with EOS go to the pool, which both sides share; the first K others live
+  on.
+* ``freeze``: where the continuation of a hypothesis with EOS is among the K best of its side, it has finished as a
+  partner: what goes on from the hypotheses that saw it at this step sees for ever what they saw.
+"""
+
+import dataclasses
+import math
+
+import numpy as np
+from numpy_beam_search import EOS, NEVER, penalty
+
+L2R_ID, R2L_ID = 3, 4
+
+
+@dataclasses.dataclass(eq=False)
+class Node:
+    """A step of a hypothesis.
+
+    Attributes:
+      side: 0 or 1.
+      token: What was fed, None for the side's tag.
+      past: Nodes before it and itself.
+      seen: Nodes of the other side that it sees.
+    """
+
+    side: int
+    token: int | None
+    past: tuple = ()
+    seen: tuple = ()
+    states: dict = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True)
+class Found:
+    """A hypothesis: its ids as written, log P, penalised score, whether it ended with EOS, and its side."""
+
+    ids: tuple
+    log_prob: float
+    score: float
+    finished: bool
+    side: int
+
+
+@dataclasses.dataclass
+class _Live:
+    ids: tuple
+    log_prob: float
+    past: tuple
+    frozen: tuple | None = None
+
+
+def search(
+    model,
+    *,
+    limit,
+    beam,
+    alpha,
+    kind="gnmt",
+    forbidden=(0,),
+    wanted=1,
+    pairing="rank",
+    finished_partner="next_alive",
+    recompute=False,
+    allowed=lambda prefix, token: True,
+):
+    """Searches for one sentence.
+
+    Args:
+      model: Has ``log_probs(node)`` -> [V] and ``start(side)`` -> the nodes before the first step.
+      limit: The longest hypothesis, EOS included.
+      beam: 2K.
+      alpha: Exponent of the length penalty.
+      kind: Its kind.
+      forbidden: Ids that are never produced.
+      wanted: The search stops when so many are safe.
+      pairing: ``rank`` or ``best``.
+      finished_partner: ``next_alive`` or ``freeze``.
+      recompute: Whether all nodes of a pair are made anew at every step, with today's partners.
+      allowed: Whether a token may follow a prefix.
+
+    Returns:
+      Up to ``beam`` of `Found`, the best first, those that the limit cut behind all others.
+    """
+    width = beam // 2
+    starts = model.start()
+    live = [[_Live((), 0.0 if i == 0 else NEVER, starts[side]) for i in range(width)] for side in (0, 1)]
+    pool = []
+    ask = recomputed(model) if recompute else model.log_probs
+    for t in range(1, limit + 1):
+        _feed(live, pairing)
+        grown = [_grow(side, ask, forbidden, allowed)[: 2 * width] for side in live]
+        for side, continuations in enumerate(grown):
+            for rank, token, log_prob in continuations:
+                if token == EOS:
+                    ids = (*live[side][rank].ids, EOS)
+                    pool.append(Found(ids, log_prob, log_prob / penalty(t, alpha, kind), True, side))
+        pool = sorted(pool, key=lambda found: found.score, reverse=True)[:beam]
+        ended = [{rank for rank, token, _ in side[:width] if token == EOS} for side in grown]
+        live = [_go_on(live[side], grown[side], ended[1 - side], width, pairing, finished_partner) for side in (0, 1)]
+        alive = [each.log_prob for side in live for each in side if each.log_prob > NEVER]
+        if not alive:
+            return pool
+        if len(pool) >= wanted and pool[wanted - 1].score >= max(alive) / penalty(limit, alpha, kind):
+            return pool
+    left = [
+        Found(each.ids, each.log_prob, each.log_prob / penalty(limit, alpha, kind), False, side)
+        for side in (0, 1)
+        for each in live[side]
+        if each.log_prob > NEVER
+    ]
+    return (pool + sorted(left, key=lambda found: found.score, reverse=True))[:beam]
+
+
+def _feed(live, pairing):
+    """Makes a node of every hypothesis, and says what each sees."""
+    for side, hypotheses in enumerate(live):
+        for each in hypotheses:
+            node = Node(side, each.ids[-1] if each.ids else None)
+            node.past = each.past = (*each.past, node)
+    for side, hypotheses in enumerate(live):
+        for rank, each in enumerate(hypotheses):
+            partner = live[1 - side][0 if pairing == "best" else rank]
+            each.past[-1].seen = partner.past if each.frozen is None else each.frozen
+
+
+def _grow(hypotheses, ask, forbidden, allowed):
+    """All continuations (rank, token, log P) of a side's hypotheses, the best first."""
+    grown = []
+    for rank, each in enumerate(hypotheses):
+        if each.log_prob > NEVER:
+            step = ask(each.past[-1])
+            tokens = [v for v in range(len(step)) if v not in forbidden and allowed(each.ids, v)]
+            grown += [(rank, v, each.log_prob + step[v]) for v in tokens]
+    return sorted(grown, key=lambda each: each[2], reverse=True)
+
+
+def _go_on(hypotheses, continuations, ended_partners, width, pairing, finished_partner):
+    """The hypotheses of a side that live on."""
+    chosen = []
+    for rank, token, log_prob in continuations:
+        parent = hypotheses[rank]
+        if token == EOS or len(chosen) == width:
+            continue
+        frozen = parent.frozen
+        if finished_partner == "freeze" and frozen is None and (0 if pairing == "best" else rank) in ended_partners:
+            frozen = parent.past[-1].seen
+        chosen.append(_Live((*parent.ids, token), log_prob, parent.past, frozen))
+    best = chosen[0]
+    copies = [_Live(best.ids, NEVER, best.past, best.frozen) for _ in range(width - len(chosen))]
+    return chosen + copies
+
+
+def recomputed(model):
+    """Function (node) -> log-probabilities at a copy of it; its past and what it sees of its partner are made anew."""
+
+    def ask(node):
+        own = [Node(node.side, each.token) for each in node.past]
+        other = [Node(1 - node.side, each.token) for each in node.seen]
+        for nodes, partners in ((own, other), (other, own)):
+            for t, each in enumerate(nodes):
+                each.past, each.seen = tuple(nodes[: t + 1]), tuple(partners[: t + 1])
+        return model.log_probs(own[-1])
+
+    return ask
+
+
+def log_probs_of_pair(model, pair):
+    """Log-probabilities [V] at every step of both sides, given the words of both as they are written.
+
+    Position t of a side sees the other side's inputs up to t, as far as there are words.
+    """
+    starts = model.start()
+    nodes = [[*starts[side], *(Node(side, token) for token in (None, *pair[side][:-1]))] for side in (0, 1)]
+    for side in (0, 1):
+        for t, node in enumerate(nodes[side]):
+            node.past, node.seen = tuple(nodes[side][: t + 1]), tuple(nodes[1 - side][: t + 1])
+    return [[model.log_probs(node) for node in side[len(starts[0]) :]] for side in nodes]
+
+
+def log_softmax(x):
+    """x - log sum exp(x) of a vector."""
+    shifted = x - x.max()
+    return shifted - math.log(np.exp(shifted).sum())

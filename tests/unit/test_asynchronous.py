@@ -1,0 +1,171 @@
+"""The asynchronous Transformer: what its decoders may see, its own backward search, its losses, its training."""
+
+import functools
+
+import numpy as np
+import pytest
+from random_weights import random_arrays
+
+VOCAB = 24
+rng = np.random.default_rng(5)
+INPUTS = np.array([[15, 9, 17, 12, 1], [11, 16, 1, 0, 0], [10, 9, 13, 1, 0]], np.int32)
+TARGETS = rng.integers(9, VOCAB, [3, 2, 5]).astype(np.int32)
+TARGETS[:, :, -1] = 1
+
+
+def new_model(overrides=""):
+    from t2t_ext import registry
+
+    hparams = registry.hparams("asynchronous_transformer_test")
+    hparams = hparams.override(overrides) if overrides else hparams
+    model = registry.model("asynchronous_transformer")(hparams, source_vocab_size=VOCAB, target_vocab_size=VOCAB)
+    model.build()
+    model.assign(random_arrays(model, seed=2))
+    return model
+
+
+model_of = functools.cache(new_model)
+
+
+def changed_at(side, t):
+    targets = TARGETS.copy()
+    targets[:, side, t] = (targets[:, side, t] + 1 - 9) % (VOCAB - 9) + 9
+    return targets
+
+
+def test_what_the_forward_decoder_sees():
+    """Its own past, and all that the backward decoder was given."""
+    model = model_of()
+    before = model(INPUTS, TARGETS).numpy()[:, 0]
+    for t in range(5):
+        after = model(INPUTS, changed_at(0, t)).numpy()[:, 0]
+        np.testing.assert_array_equal(after[:, : t + 1], before[:, : t + 1])
+        assert t == 4 or (np.abs(after - before).max(axis=-1)[:, t + 1 :] > 1e-4).all()
+        # The last token of the other side is given to nobody.
+        differs = np.abs(model(INPUTS, changed_at(1, t)).numpy()[:, 0] - before).max(axis=-1) > 1e-5
+        assert differs.all() if t < 4 else not differs.any()
+
+
+def test_what_the_backward_decoder_sees():
+    """Its own past, and nothing of the forward decoder."""
+    model = model_of()
+    before = model(INPUTS, TARGETS).numpy()[:, 1]
+    for t in range(5):
+        np.testing.assert_array_equal(model(INPUTS, changed_at(0, t)).numpy()[:, 1], before)
+        after = model(INPUTS, changed_at(1, t)).numpy()[:, 1]
+        np.testing.assert_array_equal(after[:, : t + 1], before[:, : t + 1])
+        assert t == 4 or not np.allclose(after[:, t + 1], before[:, t + 1], atol=1e-4)
+
+
+def test_lengths_of_the_sides_are_independent():
+    model, targets = model_of(), TARGETS.copy()
+    targets[0, 0, 1:], targets[1, 1, 2:] = [1, 0, 0, 0], [1, 0, 0]
+    together = model(INPUTS, targets).numpy()
+    for row, side, length in ((0, 0, 2), (0, 1, 5), (1, 0, 5), (1, 1, 3)):
+        cut = np.zeros([1, 2, 5], np.int32)
+        cut[0] = targets[row]
+        alone = model(INPUTS[row : row + 1], np.pad(cut, [[0, 0], [0, 0], [0, 3]])).numpy()
+        np.testing.assert_allclose(alone[0, side, :length], together[row, side, :length], rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("beam_size", [1, 2])
+def test_what_is_written_backwards_does_not_depend_on_the_batch(beam_size):
+    model = model_of(f"backward_beam_size={beam_size}")
+    together = model.write_backward(INPUTS, model.encode(INPUTS)).numpy()
+    lengths = (together != 0).sum(axis=1)
+    for row in range(3):
+        # Without padding that other sentences ask for, and with more of it.
+        for inputs in (INPUTS[row : row + 1], np.pad(INPUTS[row : row + 1], [[0, 4], [0, 6]])):
+            alone = model.write_backward(inputs, model.encode(inputs)).numpy()[0]
+            np.testing.assert_array_equal(alone[: lengths[row]], together[row, : lengths[row]])
+            assert not alone[lengths[row] :].any()
+
+
+def test_a_beam_finds_more_probable_words():
+    import tensorflow as tf
+
+    def log_prob(model, ids):
+        features = model.features(INPUTS, np.stack([ids, ids], axis=1))[:, 1]
+        log_probs = tf.nn.log_softmax(model.logits(features)).numpy()
+        chosen = np.take_along_axis(log_probs, ids[..., np.newaxis], axis=2)[..., 0]
+        return np.where(ids != 0, chosen, 0.0).sum(axis=1)
+
+    def penalised(model, ids):
+        return log_prob(model, ids) / ((5 + (ids != 0).sum(axis=1)) / 6) ** 0.6
+
+    greedy, beam = (model_of(f"backward_beam_size={size},backward_length_offset=2") for size in (1, 4))
+    written = [model.write_backward(INPUTS, model.encode(INPUTS)).numpy() for model in (greedy, beam)]
+    scores = [penalised(greedy, ids) for ids in written]
+    ended = [(ids == 1).any(axis=1) for ids in written]
+    assert (scores[1] > scores[0] + 1e-3).any()
+    assert ((scores[1] >= scores[0] - 1e-4) | (ended[1] & ~ended[0])).all()
+
+
+def test_shares_of_the_losses():
+    """The gradient is that of the weighted sum; what is reported besides the loss is not weighted."""
+    import tensorflow as tf
+
+    from t2t_ext.training import losses
+
+    def summed(model, targets, weights):
+        kernel = list(model.named_variables().values())
+        with tf.GradientTape() as tape:
+            features = model.features(INPUTS, TARGETS)
+            sums = losses.softmax_cross_entropy(features, *model.softmax_weights(), targets, 0.1, weights=weights)
+        return sums, tape.gradient(sums.loss, kernel, unconnected_gradients=tf.UnconnectedGradients.ZERO)
+
+    model = model_of("forward_loss_weight=0.8")
+    assert model_of().label_weights(TARGETS) is None
+    both, gradients = summed(model, TARGETS, model.label_weights(TARGETS))
+    parts = [summed(model, TARGETS * np.array([side == 0, side == 1])[:, np.newaxis], None) for side in range(2)]
+    (first, first_gradients), (second, second_gradients) = parts
+    np.testing.assert_allclose(both.loss, 1.6 * first.loss + 0.4 * second.loss, rtol=1e-5)
+    for name in ("nll", "correct", "tokens"):
+        expected = getattr(first, name) + getattr(second, name)
+        np.testing.assert_allclose(getattr(both, name), expected, rtol=1e-5, err_msg=name)
+    for got, one, other in zip(gradients, first_gradients, second_gradients, strict=True):
+        got, one, other = map(tf.convert_to_tensor, (got, one, other))
+        np.testing.assert_allclose(got, 1.6 * one + 0.4 * other, rtol=0, atol=1e-4)
+
+
+def test_warm_start_fits_a_transformer():
+    """All of a Transformer's names are there, with its shapes; what is more is the backward decoder's and its use."""
+    from t2t_ext import registry
+
+    ours = {name: tuple(variable.shape) for name, variable in model_of().named_variables().items()}
+    transformer = registry.model("transformer")(
+        registry.hparams("asynchronous_transformer_test"), source_vocab_size=VOCAB, target_vocab_size=VOCAB
+    )
+    transformer.build()
+    theirs = {name: tuple(variable.shape) for name, variable in transformer.named_variables().items()}
+    assert {name: shape for name, shape in ours.items() if name in theirs} == theirs
+    more = {name.split("/")[0] for name in ours.keys() - theirs.keys() if "/backward_attention" not in name}
+    assert more == {"backward_decoder"}
+
+
+def test_it_learns_to_copy_what_was_written_backwards():
+    """Where the source says nothing of the words, only the backward states can tell the forward decoder."""
+    import tensorflow as tf
+
+    model = new_model("layer_prepostprocess_dropout=0,attention_dropout=0,relu_dropout=0,hidden_size=32,filter_size=32")
+    words = np.random.default_rng(3).integers(9, VOCAB, [64, 1]).astype(np.int32)
+    ones = np.ones_like(words)
+    inputs = np.concatenate([9 * ones, ones], axis=1)
+    targets = np.stack([np.concatenate([words, ones], axis=1)] * 2, axis=1)
+    variables = list(model.named_variables().values())
+
+    @tf.function(autograph=False)
+    def step():
+        with tf.GradientTape() as tape:
+            logits = model(inputs, targets)[:, :, 0]
+            each = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=targets[:, :, 0], logits=logits)
+            losses = tf.reduce_mean(each, axis=0)
+            total = tf.reduce_sum(losses)
+        for variable, gradient in zip(variables, tape.gradient(total, variables), strict=True):
+            if gradient is not None:
+                variable.assign_sub(0.1 * tf.clip_by_norm(gradient, 1.0))
+        return losses
+
+    for _ in range(80):
+        forward, backward = step().numpy()
+    assert forward < 0.4 * backward

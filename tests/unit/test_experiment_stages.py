@@ -1,0 +1,116 @@
+"""How far the stages of a pipeline are, and what is refused so that no dear result is lost or taken for another one."""
+
+import json
+
+import pytest
+
+from t2t_ext.bin import experiment
+from t2t_ext.errors import UserError
+from t2t_ext.experiments import report
+from t2t_ext.experiments.plan import Options, plan
+from t2t_ext.experiments.score_table import ScoreRecord, ScoreTable
+from t2t_ext.experiments.stages import check_unchanged, score_record, state_of
+
+BOOK = experiment.recipe_book()
+RECIPE = BOOK.recipe("cldr_synchronous")
+
+
+def make(tmp_path, **changes):
+    """Returns the stages of the small pipeline by kind and owner."""
+    stages = plan(RECIPE, BOOK, Options(work_dir=tmp_path, **changes))
+    return {(stage.kind, stage.owner.removeprefix("cldr_synchronous")): stage for stage in stages}
+
+
+def note(stage, second, status="done"):
+    """Writes the marker of a stage, and something where its result is."""
+    stage.folder.mkdir(parents=True, exist_ok=True)
+    if stage.output.suffix == ".json":
+        stage.output.parent.mkdir(parents=True, exist_ok=True)
+        stage.output.write_text("{}")
+    else:
+        stage.output.mkdir(parents=True, exist_ok=True)
+    content = {
+        "key": stage.key, "flags": stage.counted_flags(), "status": status,
+        "time": f"2026-01-01T00:00:{second:02}+00:00",
+    }  # fmt: skip
+    stage.marker.write_text(json.dumps(content))
+
+
+@pytest.fixture
+def stages(tmp_path):
+    """The small pipeline, all of it done, a second after the other."""
+    found = make(tmp_path)
+    for second, stage in enumerate(found.values()):
+        note(stage, second)
+    return found
+
+
+def test_pseudo_references_of_other_teachers_are_not_replaced_silently(stages, tmp_path):
+    assert state_of(stages["pseudo", ""]).word == "done"
+    changed = make(tmp_path, hparams={"hidden_size": "64"})
+    assert state_of(changed["pseudo", ""]).word == "changed"
+    with pytest.raises(UserError, match=r"train, seed 1 of cldr_synchronous_l2r.* was made with other settings"):
+        check_unchanged(list(changed.values()), ["train"])  # another recipe's run is made anew by that recipe
+    with pytest.raises(UserError, match="--recipe=cldr_synchronous_l2r --redo=train"):
+        check_unchanged(list(changed.values()), ["train"])
+
+
+def test_a_teacher_that_was_trained_anew_makes_what_it_taught_out_of_date(stages):
+    check_unchanged(list(stages.values()), [])
+    note(stages["train", "_l2r"], 50)
+    note(stages["average", "_l2r"], 51)
+    state = state_of(stages["pseudo", ""])
+    assert state.word == "changed"
+    assert state.differences == ("'average, seed 1 of cldr_synchronous_l2r' was made anew since",)
+    with pytest.raises(UserError, match=r"was made anew since.*--redo=pseudo"):
+        check_unchanged(list(stages.values()), [])
+    # The run that learnt from them would be lost with them: it must be named, too.
+    with pytest.raises(UserError, match=r"was made from what --redo=pseudo makes anew .*Add train to --redo"):
+        check_unchanged(list(stages.values()), ["pseudo"])
+    check_unchanged(list(stages.values()), ["pseudo", "train"])
+    # Data are the same whenever they are made.
+    note(stages["data", ""], 59)
+    assert state_of(stages["train", "_r2l"]).differences == ()
+
+
+def test_reranking_is_scored_by_its_report(tmp_path):
+    (stage,) = (each for each in plan(RECIPE, BOOK, Options(work_dir=tmp_path)) if each.command == "rerank")
+    assert score_record(stage) is None
+    stage.folder.mkdir(parents=True)
+    scores = [{"name": "BLEU", "value": 12.5, "signature": "nrefs:1"}]
+    winners = {"l2r": 0.5, "r2l": 0.25, "both": 0.25}
+    content = {"lines": 100, "seconds": 4.0, "winners": winners, "scores": {"reranked": scores}}
+    stage.output.write_text(json.dumps(content))
+    record = score_record(stage)
+    assert (record.scores, record.lines, record.seconds) == ({"BLEU_cased": 12.5}, 100, 4.0)
+    figures = {figure.name: figure for figure in report.collect(BOOK.recipe("cldr_synchronous_rerank"), [stage])}
+    assert (figures["test"].mean, figures["sentences_per_second"].mean) == (12.5, 25.0)
+    stage.output.write_text("{")
+    with pytest.raises(UserError, match="is damaged"):
+        score_record(stage)
+
+
+def test_a_report_of_beams_puts_systems_side_by_side(tmp_path):
+    recipe = BOOK.recipe("synchronous_pipeline")
+    options = Options(work_dir=tmp_path, beams=(2, 8))
+    stages = plan(recipe, BOOK, options)
+    values = iter((30.0, 31.0, 28.0, 29.5, 27.0, 26.0))
+    for stage in stages:
+        if stage.command == "translate-all":
+            ScoreTable(stage.output).add(
+                ScoreRecord(
+                    step=10, checkpoint="model.ckpt-10", weights="", search="", scoring="", translations="x.txt",
+                    lines=10, seconds=2.0, scores={"BLEU_cased": next(values)}, signatures={"BLEU_cased": "nrefs:1"},
+                )
+            )  # fmt: skip
+    figures = report.collect(recipe, stages)
+    beside = {name: report.collect(BOOK.recipe(name), stages) for name in recipe.beside}
+    text = report.write_report(recipe, BOOK.paper(recipe), figures, stages, options, beside)
+    assert "NOT the published setting: --beams=2,8" in text
+    lines = [line.split() for line in text.partition("side by side")[2].splitlines()]
+    rows = {" ".join(cells[:-4]): cells[-4:] for cells in lines if len(cells) > 4}
+    assert rows["test, beam 2"] == ["28.00", "27.00", "-", "30.00"]  # L2R, R2L, reranking, the synchronous model
+    assert rows["test, beam 8"] == ["29.50", "26.00", "-", "31.00"]
+    assert (tmp_path / recipe.name / "report.png").read_bytes().startswith(b"\x89PNG")
+    stored = json.loads((tmp_path / recipe.name / "report.json").read_text())
+    assert [figure["mean"] for figure in stored["beside"]["synchronous_pipeline_l2r"]][:2] == [28.0, 29.5]
