@@ -31,7 +31,8 @@ class Text:
       system: The system's id in an SGML file, "" for none and for plain files.
       lines: The segments.
       keys: Document and segment id of each, None for a plain file.
-      directions: The direction that won each, ``l2r`` or ``r2l``, of a model that writes both ways; else None.
+      directions: The direction that won each, ``l2r`` or ``r2l``, of a model that writes both ways ("" where there was
+        nothing to translate); else None.
     """
 
     name: str
@@ -116,8 +117,8 @@ def _read_nbest(path: str, tokenized: bool) -> Text:
                 "in .jsonl are those of --nbest_file; give translations another ending."
             ) from error
     texts = [each.get("prepared", each["text"]) if tokenized else each["text"] for each in best]
-    directions = [each.get("direction", "") for each in best]
-    both = any(directions) and all(direction in ("l2r", "r2l") for direction in directions)
+    directions = [each.get("direction", "") if each.get("length", 1) else "" for each in best]
+    both = any(directions) and set(directions) <= {"l2r", "r2l", ""}
     lines = [_text_lines.one_line(text) for text in texts]
     return _not_empty(Text(path, "", lines, directions=directions if both else None))
 

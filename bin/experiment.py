@@ -111,7 +111,8 @@ def run(argv: Sequence[str] | None = None) -> int:
     stages = plan(recipe, book, options)
     check_commands(stages)
     if flags.dry_run:
-        print(dry_run_text(recipe, book, stages, options))
+        wanted = _wanted(flags, stages) if flags.until else stages
+        print(dry_run_text(recipe, book, stages, options, wanted))
         return 0
     return _carry_out(flags, recipe, book, stages, options)
 
@@ -183,8 +184,8 @@ def list_text(book: Any, pattern: str = "") -> str:
     return "\n".join(lines)
 
 
-def dry_run_text(recipe: Any, book: Any, stages: Sequence[Any], options: Any) -> str:
-    """Returns the commands with what they are for, ready for a shell."""
+def dry_run_text(recipe: Any, book: Any, stages: Sequence[Any], options: Any, wanted: Sequence[Any]) -> str:
+    """Returns the commands of the wanted stages with what they are for, ready for a shell."""
     from t2t_ext.experiments.stages import state_of
 
     paper = book.paper(recipe)
@@ -194,6 +195,8 @@ def dry_run_text(recipe: Any, book: Any, stages: Sequence[Any], options: Any) ->
     lines += [f"# note: {note}" for note in recipe.notes]
     lines += [f"# NOT the published setting: {', '.join(options.changes())}"] if options.changes() else []
     for number, stage in enumerate(stages, start=1):
+        if stage not in wanted:
+            continue
         state = state_of(stage)
         word = {"to do": "", "begun": " (begun)", "done": " (done)", "changed": " (made with other settings)"}
         lines += ["", f"# {number}/{len(stages)} {stage.title}{word[state.word]}", stage.command_line]

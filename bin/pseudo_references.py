@@ -105,6 +105,7 @@ def run(argv: Sequence[str] | None = None) -> int:
     """
     flags = build_parser().parse_args(argv)
     from t2t_ext.data.generated import GeneratedData
+    from t2t_ext.decoding.directions import check_directions
     from t2t_ext.experiments.pseudo_checks import Teachers
     from t2t_ext.experiments.pseudo_references import PseudoConfig, PseudoDecoding
     from t2t_ext.hyperparameters import resolve_decode_hparams
@@ -113,6 +114,7 @@ def run(argv: Sequence[str] | None = None) -> int:
     decode_hparams = resolve_decode_hparams(flags.decode_hparams)
     if decode_hparams.sampling_method != "argmax":
         raise UserError("--decode_hparams: sampling_method=random draws another translation each time; leave it out.")
+    check_directions(decode_hparams, 1)
     # Everything that the user can have got wrong is found before TensorFlow starts.
     teachers = Teachers.choose(
         flags.l2r,

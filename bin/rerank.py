@@ -166,6 +166,7 @@ def run(argv: Sequence[str] | None = None) -> None:
 
 def _settings(flags: argparse.Namespace) -> tuple[Any, Any]:
     """Returns the RerankConfig and the DecodeHParams of both searches."""
+    from t2t_ext.decoding.directions import check_directions
     from t2t_ext.decoding.rerank import RerankConfig
     from t2t_ext.hyperparameters import parse_assignments, resolve_decode_hparams
 
@@ -183,6 +184,7 @@ def _settings(flags: argparse.Namespace) -> tuple[Any, Any]:
             f"--decode_hparams: sampling_method={hparams.sampling_method} draws; reranking chooses among the lists of "
             "two searches. Leave it out."
         )
+    check_directions(hparams, 1)
     given = parse_assignments(flags.decode_hparams, "--decode_hparams")
     wide = hparams.beam_size if "beam_size" in given else flags.k
     if wide < flags.k:

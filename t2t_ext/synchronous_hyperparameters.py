@@ -73,3 +73,5 @@ class SynchronousHParams(TransformerHParams):
             yield f"sb_layers={self.sb_layers!r}: {error}"
         if self.sb_fusion == "gate" and self.sb_lambda_trainable != "none":
             yield f"sb_lambda_trainable={self.sb_lambda_trainable}: sb_fusion=gate has no lambda that could be trained"
+        if self.sb_fusion != "gate" and self.sb_gate != "head":
+            yield f"sb_gate={self.sb_gate} is for sb_fusion=gate: sb_fusion={self.sb_fusion} has no gate"

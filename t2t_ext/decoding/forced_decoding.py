@@ -6,7 +6,7 @@ other, what it says of a translation depends on what the other side writes: both
 Legend: B lines, S source positions, T target positions.
 """
 
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import tensorflow as tf
 
@@ -22,6 +22,8 @@ from t2t_ext.models.seq2seq import Seq2Seq
 
 _STRINGS = tf.TensorSpec([None], tf.string)
 _IDS = tf.TensorSpec([None, None], tf.int32)
+# Positions whose logits are computed at once: enough rows for a fast product, few enough to stay in the cache.
+_CHUNK_POSITIONS = 256
 _SIDES = [_STRINGS, _STRINGS, _STRINGS, tf.TensorSpec([None], tf.bool)]
 
 
@@ -253,23 +255,14 @@ class ForcedDecoder(tf.Module):
         """
         padded = _at_least_wide(targets)
 
-        def chosen_of_sentence(sentence: tuple[tf.Tensor, tf.Tensor]) -> tf.Tensor:
-            features, ids = sentence
-            logits = self.model.logits(features)
-            return tf.gather(logits, ids, batch_dims=1) - tf.reduce_logsumexp(logits, axis=-1)
-
         if both is None:
             features = self.model.features(source, padded)
         else:
             side = tf.cast(right_to_left, tf.int32)
             features = self.model.features(source, _at_least_wide(both))
             features = tf.nest.map_structure(lambda part: tf.gather(part, side, batch_dims=1), features)
-        # Sentence by sentence: the logits of a whole batch of long sentences would not fit into memory.
-        chosen = tf.map_fn(
-            chosen_of_sentence, (features, padded), fn_output_signature=tf.TensorSpec([None], tf.float32)
-        )
         real = tf.sequence_mask(lengths, tf.shape(padded)[1])
-        token_log_probs = tf.where(real, chosen, 0.0)[:, : tf.shape(targets)[1]]
+        token_log_probs = tf.where(real, self._log_probs_of(features, padded), 0.0)[:, : tf.shape(targets)[1]]
         log_probs = tf.reduce_sum(token_log_probs, axis=1)
         penalty = length_penalty(lengths, self.decode_hparams.alpha, self.decode_hparams.length_penalty)
         return {
@@ -278,6 +271,29 @@ class ForcedDecoder(tf.Module):
             "scores": log_probs / penalty,
             "token_log_probs": token_log_probs,
         }
+
+    def _log_probs_of(self, features: Any, ids: tf.Tensor) -> tf.Tensor:
+        """Returns the log-probabilities float32 [B, T] of ids int32 [B, T] from the model's features of them.
+
+        In chunks of positions: the logits of a whole batch would not fit into memory, those of a sentence are too small
+        a product.
+        """
+        positions = tf.size(ids)
+        chunks = (positions + _CHUNK_POSITIONS - 1) // _CHUNK_POSITIONS
+        missing = chunks * _CHUNK_POSITIONS - positions
+
+        def cut(x: tf.Tensor) -> tf.Tensor:
+            rows = tf.reshape(x, tf.concat([[positions], tf.shape(x)[2:]], axis=0))
+            rows = tf.pad(rows, [[0, missing]] + [[0, 0]] * (rows.shape.rank - 1))
+            return tf.reshape(rows, [chunks, _CHUNK_POSITIONS, *x.shape[2:]])
+
+        def chosen(chunk: tuple[Any, tf.Tensor]) -> tf.Tensor:
+            logits = self.model.logits(chunk[0])
+            return tf.gather(logits, chunk[1], batch_dims=1) - tf.reduce_logsumexp(logits, axis=-1)
+
+        cuts = (tf.nest.map_structure(cut, features), cut(ids))
+        found = tf.map_fn(chosen, cuts, fn_output_signature=tf.TensorSpec([_CHUNK_POSITIONS], tf.float32))
+        return tf.reshape(tf.reshape(found, [-1])[:positions], tf.shape(ids))
 
 
 def _turned_where(tokens: tf.Tensor, lengths: tf.Tensor, which: tf.Tensor) -> tf.Tensor:

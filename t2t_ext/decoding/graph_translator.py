@@ -179,10 +179,11 @@ class GraphTranslator(ForcedDecoder):
 
     def _prefixes(self, prefixes: tf.Tensor) -> Prefixes:
         if not self.can_force_prefix:
+            other = "as well. Leave the prefixes out, or take a run of a model that writes left to right alone."
+            if self.model.directions == 1:
+                other = "(target_direction=r2l). Leave the prefixes out, or take a run with target_direction=l2r."
             raise UserError(
-                "Prefixes need a model that begins at the beginning: this one writes right to left"
-                + (" as well" if self.model.directions == 2 else " (target_direction=r2l)")
-                + ". Leave the prefixes out, or take a run with target_direction=l2r."
+                f"Prefixes need a model that begins at the beginning: this one writes right to left {other}"
             )
         banned = never_produced(self.target_encoder)
         return encode_prefixes(prefixes, self._target, banned, self.decode_hparams.max_input_length)

@@ -28,6 +28,7 @@ from t2t_ext.persistence.chosen_runs import ChosenRun, Paths, choose_runs, norma
 
 # A batch of long sentences holds fewer of them: attention's memory grows with the square of the length.
 _MAX_BATCH_POSITIONS = 16384
+_WIDTH_MULTIPLE = 8
 # Training keeps float32 weights beside the low-precision products; for translating, the low-precision copy is enough.
 _INFERENCE_PRECISION = {"mixed_bfloat16": "bfloat16", "mixed_float16": "float16"}
 
@@ -413,7 +414,8 @@ class Translator(GraphTranslator):
 
         def score(batch: np.ndarray) -> None:
             chosen = [ids[row][n] for row, n in (flat[i] for i in batch)]
-            width = max(map(len, chosen))
+            # Few widths: oneDNN compiles every product for each shape.
+            width = -(-max(map(len, chosen)) // _WIDTH_MULTIPLE) * _WIDTH_MULTIPLE
             padded = np.array([[*each, *[PAD_ID] * (width - len(each))] for each in chosen], np.int32)
             sources = tf.constant([source.graph[flat[i][0]] for i in batch], tf.string)
             scored = {name: value.numpy() for name, value in self.score_ids_batch(sources, padded).items()}

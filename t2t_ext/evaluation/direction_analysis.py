@@ -20,7 +20,7 @@ class DirectionPart:
     Attributes:
       direction: ``l2r`` or ``r2l``.
       sentences: How many there are.
-      share: Their share of all sentences, 0 to 1.
+      share: Their share of all sentences that a direction won, 0 to 1.
       bleu: BLEU of these sentences by system; None where there are none.
       average_length: Mean tokens of a translation by system; None likewise.
     """
@@ -38,7 +38,7 @@ def by_direction(bleu: Any, systems: Mapping[str, Sequence[str]], directions: Se
     Args:
       bleu: sacrebleu's BLEU or a subclass, made with its references.
       systems: Translations by name of the system, one per segment.
-      directions: The direction that won each segment, ``l2r`` or ``r2l``.
+      directions: The direction that won each segment, ``l2r`` or ``r2l``; "" where there was nothing to translate.
 
     Returns:
       A part for each direction.
@@ -55,7 +55,7 @@ def by_direction(bleu: Any, systems: Mapping[str, Sequence[str]], directions: Se
             DirectionPart(
                 direction,
                 len(segments),
-                len(segments) / max(1, len(directions)),
+                len(segments) / max(1, sum(map(bool, directions))),
                 {name: float(each.score) if each else None for name, each in results.items()},
                 {name: each.sys_len / len(segments) if each else None for name, each in results.items()},
             )

@@ -336,7 +336,7 @@ class _Planner:
                 f"--problem={self._problem(recipe)}: {recipe.name} makes the pseudo references itself. Name the "
                 f"problem without {SUFFIX}."
             )
-        teachers = [self._book.recipe(recipe.pseudo_references[direction]) for direction in ("l2r", "r2l")]
+        teachers = self._of_both_directions(recipe.pseudo_references)
         trained = [self._trained(teacher, _TEACHERS_SEED) for teacher in teachers]
         data = self._data(recipe)
         problem = self._problem(recipe)
@@ -353,6 +353,20 @@ class _Planner:
         return self._add(
             f"pseudo references {name}", "pseudo", "pseudo-references", flags, data.folder, output, [data, *trained]
         )
+
+    def _of_both_directions(self, names: Mapping[str, Any]) -> list[Recipe]:
+        """Returns the recipes whose runs write left to right and right to left.
+
+        Raises:
+          UserError: The user has all runs write in one direction.
+        """
+        if "target_direction" in self._options.hparams:
+            raise UserError(
+                f"--hparams=target_direction={self._options.hparams['target_direction']}: {self._main.name} needs runs "
+                f"of both directions, {names['l2r']} and {names['r2l']}, and what is changed holds for all runs. Leave "
+                "target_direction out."
+            )
+        return [self._book.recipe(names[direction]) for direction in ("l2r", "r2l")]
 
     def _trained(self, recipe: Recipe, seed: int) -> Stage:
         """Adds the run of a recipe's seed and all that comes before it; returns the stage whose weights count."""
@@ -451,7 +465,7 @@ class _Planner:
         self, recipe: Recipe, seed: int, split: str, decode: Mapping[str, Any], more: Mapping[str, Any]
     ) -> Stage:
         """Adds the reranking of a split by the runs of two recipes."""
-        parts = [self._book.recipe(recipe.rerank[direction]) for direction in ("l2r", "r2l")]
+        parts = self._of_both_directions(recipe.rerank)
         trained = [self._trained(part, seed) for part in parts]
         if "beam_size" not in self._options.decode:
             decode = {name: value for name, value in decode.items() if name != "beam_size"}  # k is the beam

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from t2t_ext.decoding.directions import direction_shares
+from t2t_ext.decoding.directions import direction_shares, shown_shares
 from t2t_ext.errors import UserError
 from t2t_ext.experiments.score_table import Curves, ScoreRecord, ScoreTable, digest
 from t2t_ext.experiments.scoring import Scoring, Translation
@@ -226,7 +226,7 @@ class Sweep:
         if prepared != texts:
             _write_lines(_prepared_path(self.table.folder / name), prepared)
         if self._translator.two_sided:
-            won = [each[0].direction for each in found]
+            won = [each[0].direction if each[0].length else "" for each in found]
             _write_lines((self.table.folder / name).with_suffix(".directions.txt"), won)
         record = ScoreRecord(
             step=step,
@@ -245,6 +245,8 @@ class Sweep:
         self.table.add(record)
         self._write_table()
         self._say(f"step {step}: {self._shown(step)} ({total:,} lines in {seconds:.1f} s)")
+        if record.directions:
+            self._say(shown_shares(record.directions))
         return record
 
     def _load(self, path: pathlib.Path) -> None:

@@ -6,6 +6,7 @@ import os
 import pathlib
 from collections.abc import Callable, Sequence
 
+from t2t_ext.data.pseudo_references import SUFFIX
 from t2t_ext.errors import UserError
 from t2t_ext.persistence import checkpoints
 from t2t_ext.persistence.run_directory import RunDirectory
@@ -113,7 +114,9 @@ def _check_same(first: RunDirectory, other: RunDirectory, warn: Callable[[str], 
             f"The run {first.path} writes {directions[0]}, {other.path} writes {directions[1]} (target_direction): "
             "they cannot choose the next word together. Give runs of one direction."
         )
-    if warn is not None and first.config.problem != other.config.problem:
+    # NAME and NAME_synchronous have the same text.
+    problems = {run.config.problem.removesuffix(SUFFIX) for run in (first, other)}
+    if warn is not None and len(problems) > 1:
         warn(
             f"an ensemble of runs of different problems: {first.path} ({first.config.problem}), "
             f"{other.path} ({other.config.problem})"

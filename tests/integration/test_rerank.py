@@ -183,6 +183,7 @@ def test_weights_say_which_model_decides(models):
         (["--split=dev", "--decode_from_file=x"], "exclude each other"),
         (["--split=dev", "--decode_hparams=beam_size=2"], "--k=4 translations are more than beam_size=2"),
         (["--split=dev", "--decode_hparams=sampling_method=random"], "draws"),
+        (["--split=dev", "--decode_hparams=sb_pairing=best"], "this model writes in one direction"),
         (["--split=dev", "--decode_hparams=return_beams=true"], "here --k does"),
         (["--split=dev", "--weights=1"], "give two numbers"),
         (["--split=dev", "--weights=a,b"], "give two numbers, as --weights=1,0.5"),

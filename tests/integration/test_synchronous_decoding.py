@@ -11,7 +11,7 @@ import sys
 import numpy as np
 import pytest
 
-from t2t_ext.bin import decoder
+from t2t_ext.bin import decoder, translate_all
 from t2t_ext.errors import UserError
 
 LINES = [
@@ -219,6 +219,16 @@ def test_the_decoder_reports_who_won(run, tmp_path, capsys, results):
     for line, row in zip(nbest.read_text(encoding="utf-8").splitlines(), results, strict=True):
         directions = [each["direction"] for each in json.loads(line)["hypotheses"]]
         assert directions == [each.direction for each in row][: len(directions)]
+
+
+def test_translating_all_checkpoints_reports_who_won(run, tmp_path, capsys):
+    folder = tmp_path / "translations"
+    flags = ["--decode_hparams=beam_size=2", "--wait_minutes=0", f"--translations_dir={folder}"]
+    assert translate_all.main([f"--output_dir={run}", *flags]) == 0
+    ((path,),) = [list(made.glob("*.directions.txt")) for made in folder.iterdir()]
+    won = [direction for direction in path.read_text().splitlines() if direction]
+    count = won.count("l2r")
+    assert f"{100 * count / len(won):.1f}% left to right ({count}, " in capsys.readouterr().out
 
 
 def test_the_decoder_scores_with_partners(run, tmp_path, capsys, scorer):

@@ -78,6 +78,8 @@ def test_other_mistakes(make_run, tmp_path):
     choose_runs([a, b], warn=warnings.append)
     assert len(warnings) == 1
     assert "different problems" in warnings[0]
+    choose_runs([b, make_run("d", problem="translate_x_rev_synchronous")], warn=warnings.append)
+    assert len(warnings) == 1, "the same text"
     with pytest.raises(UserError, match=r"2 runs .* 3 checkpoints"):
         choose_runs([a, b], "10,20,10")
     with pytest.raises(UserError, match="no checkpoint '30'"):

@@ -481,6 +481,22 @@ def test_directions_of_an_nbest_list(files, nbest, corpus, tmp_path, capsys):
     assert f" {score.value:.2f} " in capsys.readouterr().out
 
 
+def test_lines_without_text_are_won_by_no_direction(tmp_path):
+    """As the decoder counts them."""
+    from t2t_ext.bin import _scored_files
+    from t2t_ext.evaluation import direction_analysis
+
+    best = [("a b", "l2r", 3), ("", "l2r", 0), ("c", "r2l", 2), ("d", "l2r", 2), ("e", "l2r", 2)]
+    rows = [{"hypotheses": [dict(zip(("text", "direction", "length"), each, strict=True))]} for each in best]
+    path = tmp_path / "sb.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (text,) = _scored_files.read_translations([str(path)])
+    assert text.directions == ["l2r", "", "r2l", "l2r", "l2r"]
+    bleu = sacrebleu.BLEU(references=[["a b", "", "c", "d", "e"]])
+    parts = direction_analysis.by_direction(bleu, {"sb": text.lines}, text.directions)
+    assert [(part.sentences, part.share) for part in parts] == [(3, 0.75), (1, 0.25)]
+
+
 def test_folder_of_translations(files, corpus, tmp_path, capsys):
     from t2t_ext.experiments.score_table import ScoreRecord, ScoreTable
 

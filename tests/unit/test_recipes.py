@@ -407,6 +407,15 @@ def test_until_pseudo_references_trains_the_teachers_alone():
     assert all(stage.owner for stage in wanted if stage.kind == "train")
 
 
+def test_a_dry_run_prints_what_until_asks_for(capsys):
+    assert experiment.main(["--recipe=synchronous_pipeline", "--work_dir=W", "--dry_run", "--until=pseudo"]) == 0
+    commands = [line.split()[0] for line in capsys.readouterr().out.splitlines() if line.startswith("t2t_ext-")]
+    assert commands == [
+        "t2t_ext-datagen", "t2t_ext-trainer", "t2t_ext-avg-all", "t2t_ext-trainer", "t2t_ext-avg-all",
+        "t2t_ext-pseudo-references",
+    ]  # fmt: skip
+
+
 def test_rows_that_show_the_same_runs_share_them():
     one, other = (
         plan(BOOK.recipe(name), BOOK, options())
@@ -466,6 +475,8 @@ def test_scale_concerns_all_numbers_of_steps():
             ["--recipe=synchronous_pipeline", "--work_dir=W", "--problem=translate_ende_cldr_synchronous"],
             "without _sync",
         ),
+        (["--recipe=synchronous_pipeline", "--work_dir=W", "--hparams=target_direction=r2l"], "of both directions"),
+        (["--recipe=cldr_synchronous_rerank", "--work_dir=W", "--hparams=target_direction=l2r"], "of both directions"),
         (["--recipe=synchronous_pipeline", "--work_dir=W", "--beams=4,x"], "give whole numbers from 1 on"),
         (["--recipe=synchronous_pipeline", "--work_dir=W", "--beams=2,3"], "beam_size=3: this model writes left to"),
         (["--recipe=synchronous_pipeline", "--work_dir=W", "--size=huge"], "'synchronous_transformer_huge' is unknown"),
