@@ -77,9 +77,8 @@ def _member_attention(
 ) -> tf.Tensor:
     found = model.attention_weights(inputs, targets)
     if model.directions == 2:
-        which = right_to_left[:, tf.newaxis, tf.newaxis, tf.newaxis]
         names = {name.removesuffix("/l2r") for name in found if name.endswith("/source_attention/l2r")}
-        found = {name: tf.where(which, found[f"{name}/r2l"], found[f"{name}/l2r"]) for name in names}
+        found = {name: _of_side(found, name, right_to_left) for name in names}
         # Of the step that predicts the direction's tag there is a row, too, where a model does that.
         found = {name: weights[:, :, -tf.shape(targets)[2] :] for name, weights in found.items()}
     layers = {int(match[1]): found[name] for name in found if (match := _LAYER.fullmatch(name))}
@@ -103,6 +102,12 @@ def _member_attention(
     if config.heads:
         attention = tf.gather(attention, config.heads, axis=1)
     return tf.reduce_mean(attention, axis=1)
+
+
+def _of_side(found: dict[str, tf.Tensor], name: str, right_to_left: tf.Tensor) -> tf.Tensor:
+    """Returns the attention float [B, H, T, S] of the side that ``right_to_left`` bool [B] says."""
+    which = right_to_left[:, tf.newaxis, tf.newaxis, tf.newaxis]
+    return tf.where(which, found[f"{name}/r2l"], found[f"{name}/l2r"])
 
 
 # === From pieces to words ===

@@ -1,5 +1,7 @@
 """The registered sets have as many parameters as their equations say."""
 
+import dataclasses
+
 import pytest
 
 # Counted by hand for a joint vocabulary of 32,768 (embeddings shared with the softmax) from Vaswani et al. (2017),
@@ -69,12 +71,20 @@ def test_counts_by_hand(name):
 
 def test_every_registered_set():
     from t2t_ext import registry
+    from t2t_ext.hyperparameters import HParams
 
     names = transformer_sets()
     assert {"transformer_base", "transformer_iwslt_4layer"} <= set(names)
+    # Sets that differ in training alone have the same variables; a model is declared once for all of them.
+    of_training = {field.name for field in dataclasses.fields(HParams)}
+    of_training |= {"layer_prepostprocess_dropout", "attention_dropout", "relu_dropout"}
+    seen = set()
     for name in names:
         hparams = registry.hparams(name)
-        assert counted(hparams, 1000, 1000, True) == formula(hparams, 1000, 1000, True), name
+        shape = tuple((field, value) for field, value in hparams.to_dict().items() if field not in of_training)
+        if shape not in seen:
+            assert counted(hparams, 1000, 1000, True) == formula(hparams, 1000, 1000, True), name
+        seen.add(shape)
 
 
 @pytest.mark.parametrize(
