@@ -24,7 +24,8 @@ _STRINGS = tf.TensorSpec([None], tf.string)
 _IDS = tf.TensorSpec([None, None], tf.int32)
 # Positions whose logits are computed at once: enough rows for a fast product, few enough to stay in the cache.
 _CHUNK_POSITIONS = 256
-_SIDES = [_STRINGS, _STRINGS, _STRINGS, tf.TensorSpec([None], tf.bool)]
+_FLAGS = tf.TensorSpec([None], tf.bool)
+_SIDES = [_STRINGS, _STRINGS, _STRINGS, _FLAGS]
 
 
 class ForcedDecoder(tf.Module):
@@ -110,6 +111,28 @@ class ForcedDecoder(tf.Module):
             self._refuse_one_side("score", "score(pairs, partners=...)")
         lengths = tf.reduce_sum(tf.cast(tf.not_equal(ids, PAD_ID), tf.int32), axis=1)
         return self._score(self._source_ids(inputs), ids, lengths)
+
+    @tf.function(input_signature=[_STRINGS, tf.TensorSpec([None, 2, None], tf.int32), _FLAGS], autograph=False)
+    def score_sides_ids_batch(
+        self, inputs: tf.Tensor, both: tf.Tensor, right_to_left: tf.Tensor
+    ) -> dict[str, tf.Tensor]:
+        """Scores one side of what both directions write, ids int32 [B, 2, T] as they are written; see ``score_batch``.
+
+        Args:
+          inputs: Sources, strings [B].
+          both: Side 0 from left to right, side 1 from right to left, with EOS, padded with PAD.
+          right_to_left: bool [B], whether it is side 1 that is scored.
+
+        Returns:
+          As ``score_batch``, ``token_log_probs`` in the order of writing.
+
+        Raises:
+          UserError: The model writes in one direction.
+        """
+        self._check_two_sided()
+        own = tf.where(right_to_left[:, tf.newaxis], both[:, 1], both[:, 0])
+        lengths = tf.reduce_sum(tf.cast(tf.not_equal(own, PAD_ID), tf.int32), axis=1)
+        return self._score(self._source_ids(inputs), own, lengths, both, right_to_left)
 
     @tf.function(input_signature=[_STRINGS, _STRINGS], autograph=False)
     def align_batch(self, inputs: tf.Tensor, targets: tf.Tensor) -> dict[str, tf.Tensor]:

@@ -160,6 +160,25 @@ def test_scores_need_both_sides(scorer, model):
     assert swapped != pytest.approx(translator.score(pairs[:1], partners=partners[:1])[0].log_prob, abs=1e-3)
 
 
+def test_scores_of_ids_are_those_of_the_whole_sequences(scorer, model):
+    import tensorflow as tf
+
+    both = np.array(
+        [[[12, 13, 14, 1, 0, 0], [15, 12, 1, 0, 0, 0]], [[11, 1, 0, 0, 0, 0], [13, 11, 14, 12, 15, 1]]], np.int32
+    )
+    lines, right_to_left = LINES[:2], np.array([True, False])
+    found = scorer.score_sides_ids_batch(tf.constant(lines), both, right_to_left)
+    logits = np.concatenate(
+        [model(scorer._source_ids(tf.constant([line])), both[i : i + 1]) for i, line in enumerate(lines)]
+    )
+    log_probs = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+    for i, side in enumerate([1, 0]):
+        expected = [log_probs[i, side, t, token] for t, token in enumerate(both[i, side]) if token]
+        assert found["lengths"][i] == len(expected)
+        np.testing.assert_allclose(found["token_log_probs"][i, : len(expected)], expected, atol=1e-4)
+        np.testing.assert_allclose(found["log_probs"][i], sum(expected), atol=1e-4)
+
+
 def test_alignments_of_both_sides(scorer):
     pairs = [("the cat sees", "die Katze sieht")] * 2
     lines = scorer.align(pairs, partners=["die Katze sieht nie"] * 2, directions=["l2r", "r2l"])
