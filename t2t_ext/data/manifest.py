@@ -111,20 +111,8 @@ class Manifest:
           UserError: The file is damaged, or a later version of t2t_ext wrote it.
           FileNotFoundError: There is none.
         """
-        try:
-            content = json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
-            version = content["format_version"]
-            if version > FORMAT_VERSION:
-                raise UserError(
-                    f"{path} has format {version}, but this t2t_ext reads formats up to {FORMAT_VERSION}; "
-                    f"update t2t_ext, or generate the data again with --overwrite."
-                )
-            content["splits"] = {name: SplitSummary(**split) for name, split in content["splits"].items()}
-            return cls(**content)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise UserError(
-                f"{path} is damaged ({error}); generate the data again: t2t_ext-datagen --overwrite."
-            ) from error
+        again = "generate the data again: t2t_ext-datagen --overwrite."
+        return read_manifest(cls, path, FORMAT_VERSION, SplitSummary, again)
 
     def damaged_files(self, data_dir: str | os.PathLike, *, checksums: bool) -> list[str]:
         """Returns the names of files that are missing or not as they were written.
@@ -154,3 +142,31 @@ def damaged_files(
 def describe_file(path: str | os.PathLike) -> dict[str, Any]:
     """Returns a file's size in bytes and SHA-256 as a manifest lists them."""
     return {"bytes": os.path.getsize(path), "sha256": files.sha256_of_file(path)}
+
+
+def read_manifest(kind: type, path: str | os.PathLike, latest: int, split_class: type, again: str) -> Any:
+    """Reads a manifest of some kind.
+
+    Args:
+      kind: The dataclass that it becomes.
+      path: Of the JSON file.
+      latest: The latest ``format_version`` that is understood.
+      split_class: What the entries of ``splits`` become.
+      again: How to make the files again, for messages.
+
+    Raises:
+      UserError: The file is damaged, or a later version of t2t_ext wrote it.
+      FileNotFoundError: There is none.
+    """
+    try:
+        content = json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
+        version = content["format_version"]
+        if version > latest:
+            raise UserError(
+                f"{path} has format {version}, but this t2t_ext reads formats up to {latest}; "
+                f"update t2t_ext, or {again}"
+            )
+        content["splits"] = {name: split_class(**split) for name, split in content["splits"].items()}
+        return kind(**content)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise UserError(f"{path} is damaged ({error}); {again}") from error

@@ -20,7 +20,7 @@ import os
 import pathlib
 from typing import Any, Self
 
-from t2t_ext.data.manifest import damaged_files, manifest_path
+from t2t_ext.data.manifest import damaged_files, manifest_path, read_manifest
 from t2t_ext.errors import UserError
 
 FORMAT_VERSION = 1
@@ -89,17 +89,7 @@ class PseudoManifest:
           FileNotFoundError: There is none.
         """
         again = "make the pseudo references again: t2t_ext-pseudo-references --overwrite."
-        try:
-            content = json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
-            if content["format_version"] > FORMAT_VERSION:
-                raise UserError(
-                    f"{path} has format {content['format_version']}, but this t2t_ext reads formats up to "
-                    f"{FORMAT_VERSION}; update t2t_ext, or {again}"
-                )
-            content["splits"] = {name: SplitPseudo(**split) for name, split in content["splits"].items()}
-            return cls(**content)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise UserError(f"{path} is damaged ({error}); {again}") from error
+        return read_manifest(cls, path, FORMAT_VERSION, SplitPseudo, again)
 
     def damaged_files(self, data_dir: str | os.PathLike, *, checksums: bool = False) -> list[str]:
         """Returns the names of files that are missing or not as they were written.
