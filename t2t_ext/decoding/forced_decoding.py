@@ -285,7 +285,7 @@ class ForcedDecoder(tf.Module):
             features = self.model.features(source, _at_least_wide(both))
             features = tf.nest.map_structure(lambda part: tf.gather(part, side, batch_dims=1), features)
         real = tf.sequence_mask(lengths, tf.shape(padded)[1])
-        token_log_probs = tf.where(real, self._log_probs_of(features, padded), 0.0)[:, : tf.shape(targets)[1]]
+        token_log_probs = tf.where(real, _log_probs_of(self.model, features, padded), 0.0)[:, : tf.shape(targets)[1]]
         log_probs = tf.reduce_sum(token_log_probs, axis=1)
         penalty = length_penalty(lengths, self.decode_hparams.alpha, self.decode_hparams.length_penalty)
         return {
@@ -295,28 +295,29 @@ class ForcedDecoder(tf.Module):
             "token_log_probs": token_log_probs,
         }
 
-    def _log_probs_of(self, features: Any, ids: tf.Tensor) -> tf.Tensor:
-        """Returns the log-probabilities float32 [B, T] of ids int32 [B, T] from the model's features of them.
 
-        In chunks of positions: the logits of a whole batch would not fit into memory, those of a sentence are too small
-        a product.
-        """
-        positions = tf.size(ids)
-        chunks = (positions + _CHUNK_POSITIONS - 1) // _CHUNK_POSITIONS
-        missing = chunks * _CHUNK_POSITIONS - positions
+def _log_probs_of(model: Seq2Seq | Ensemble, features: Any, ids: tf.Tensor) -> tf.Tensor:
+    """Returns the log-probabilities float32 [B, T] of ids int32 [B, T] from the model's features of them.
 
-        def cut(x: tf.Tensor) -> tf.Tensor:
-            rows = tf.reshape(x, tf.concat([[positions], tf.shape(x)[2:]], axis=0))
-            rows = tf.pad(rows, [[0, missing]] + [[0, 0]] * (rows.shape.rank - 1))
-            return tf.reshape(rows, [chunks, _CHUNK_POSITIONS, *x.shape[2:]])
+    In chunks of positions: the logits of a whole batch would not fit into memory, those of a sentence are too small
+    a product.
+    """
+    positions = tf.size(ids)
+    chunks = (positions + _CHUNK_POSITIONS - 1) // _CHUNK_POSITIONS
+    missing = chunks * _CHUNK_POSITIONS - positions
 
-        def chosen(chunk: tuple[Any, tf.Tensor]) -> tf.Tensor:
-            logits = self.model.logits(chunk[0])
-            return tf.gather(logits, chunk[1], batch_dims=1) - tf.reduce_logsumexp(logits, axis=-1)
+    def cut(x: tf.Tensor) -> tf.Tensor:
+        rows = tf.reshape(x, tf.concat([[positions], tf.shape(x)[2:]], axis=0))
+        rows = tf.pad(rows, [[0, missing]] + [[0, 0]] * (rows.shape.rank - 1))
+        return tf.reshape(rows, [chunks, _CHUNK_POSITIONS, *x.shape[2:]])
 
-        cuts = (tf.nest.map_structure(cut, features), cut(ids))
-        found = tf.map_fn(chosen, cuts, fn_output_signature=tf.TensorSpec([_CHUNK_POSITIONS], tf.float32))
-        return tf.reshape(tf.reshape(found, [-1])[:positions], tf.shape(ids))
+    def chosen(chunk: tuple[Any, tf.Tensor]) -> tf.Tensor:
+        logits = model.logits(chunk[0])
+        return tf.gather(logits, chunk[1], batch_dims=1) - tf.reduce_logsumexp(logits, axis=-1)
+
+    cuts = (tf.nest.map_structure(cut, features), cut(ids))
+    found = tf.map_fn(chosen, cuts, fn_output_signature=tf.TensorSpec([_CHUNK_POSITIONS], tf.float32))
+    return tf.reshape(tf.reshape(found, [-1])[:positions], tf.shape(ids))
 
 
 def _turned_where(tokens: tf.Tensor, lengths: tf.Tensor, which: tf.Tensor) -> tf.Tensor:
