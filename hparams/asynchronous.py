@@ -5,32 +5,14 @@ this baseline is in ``t2t_ext/models/asynchronous.py``.
 """
 
 from t2t_ext.asynchronous_hyperparameters import AsynchronousHParams
+from t2t_ext.hparams.synchronous import PUBLISHED
 from t2t_ext.registry import register_hparams
 
 
 @register_hparams
 def asynchronous_transformer_base() -> AsynchronousHParams:
     """6+6+6 layers of 512/2048, 8 heads, trained as synchronous_transformer_base."""
-    return AsynchronousHParams().replace(
-        batch_size=4096,
-        max_length=256,
-        hidden_size=512,
-        filter_size=2048,
-        num_heads=8,
-        num_hidden_layers=6,
-        label_smoothing=0.1,
-        optimizer="adam",
-        optimizer_adam_beta1=0.9,
-        optimizer_adam_beta2=0.998,
-        optimizer_adam_epsilon=1e-9,
-        learning_rate_schedule="legacy",
-        learning_rate=0.1,
-        learning_rate_warmup_steps=16000,
-        layer_prepostprocess_dropout=0.1,
-        attention_dropout=0.0,
-        relu_dropout=0.0,
-        shared_embedding_and_softmax_weights=True,
-    )
+    return AsynchronousHParams().replace(**PUBLISHED)
 
 
 @register_hparams

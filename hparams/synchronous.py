@@ -9,32 +9,33 @@ those with ``_original`` also have what the authors' program has and the paper d
 from t2t_ext.registry import register_hparams
 from t2t_ext.synchronous_hyperparameters import SynchronousHParams
 
+# What the paper states, and its base sizes; every set of the paper's models begins with it.
+PUBLISHED = {
+    "batch_size": 4096,
+    "max_length": 256,
+    "hidden_size": 512,
+    "filter_size": 2048,
+    "num_heads": 8,
+    "num_hidden_layers": 6,
+    "label_smoothing": 0.1,
+    "optimizer": "adam",
+    "optimizer_adam_beta1": 0.9,
+    "optimizer_adam_beta2": 0.998,
+    "optimizer_adam_epsilon": 1e-9,
+    "learning_rate_schedule": "legacy",
+    "learning_rate": 0.1,
+    "learning_rate_warmup_steps": 16000,
+    "layer_prepostprocess_dropout": 0.1,
+    "attention_dropout": 0.0,
+    "relu_dropout": 0.0,
+    "shared_embedding_and_softmax_weights": True,
+}
+
 
 @register_hparams
 def synchronous_transformer_base() -> SynchronousHParams:
     """6+6 layers of 512/2048, 8 heads; the peak of the learning rate is 512^-0.5 * 16000^-0.5 = 3.5e-4."""
-    return SynchronousHParams().replace(
-        batch_size=4096,
-        max_length=256,
-        hidden_size=512,
-        filter_size=2048,
-        num_heads=8,
-        num_hidden_layers=6,
-        label_smoothing=0.1,
-        optimizer="adam",
-        optimizer_adam_beta1=0.9,
-        optimizer_adam_beta2=0.998,
-        optimizer_adam_epsilon=1e-9,
-        learning_rate_schedule="legacy",
-        learning_rate=0.1,
-        learning_rate_warmup_steps=16000,
-        layer_prepostprocess_dropout=0.1,
-        attention_dropout=0.0,
-        relu_dropout=0.0,
-        shared_embedding_and_softmax_weights=True,
-        sb_fusion="tanh",
-        sb_lambda=0.1,
-    )
+    return SynchronousHParams().replace(**PUBLISHED, sb_fusion="tanh", sb_lambda=0.1)
 
 
 @register_hparams

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from t2t_ext.data.text_encoder import EOS_ID
+from t2t_ext.data.text_encoder import EOS_ID, PAD_ID
 from t2t_ext.decoding.length_penalty import length_penalty
 from t2t_ext.decoding.partners import Partners, follow_partners, partner_columns, partner_invariants, start_partners
 from t2t_ext.decoding.rules import Rule, Step
@@ -37,6 +37,12 @@ MIN_ROWS = 4
 # How many sentences may be searched together once some are done. Few sizes: oneDNN compiles every product for each
 # number of rows, on each thread.
 _SIZES = np.array(sorted(factor << power for factor in (1, 3) for power in range(20)), np.int32)
+
+
+def at_least_wide(ids: tf.Tensor) -> tf.Tensor:
+    """Pads ids int32 [..., T] with PAD to as many positions as a product needs, int32 [..., max(T, MIN_ROWS)]."""
+    missing = tf.maximum(MIN_ROWS - tf.shape(ids)[-1], 0)
+    return tf.pad(ids, [[0, 0]] * (ids.shape.rank - 1) + [[0, missing]], constant_values=PAD_ID)
 
 
 def _start_live(batch: tf.Tensor, strategy: BeamStrategy, config: SearchConfig) -> Live:

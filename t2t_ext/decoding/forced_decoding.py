@@ -13,7 +13,7 @@ import tensorflow as tf
 from t2t_ext.data.graph_text_encoder import graph_encoder
 from t2t_ext.data.text_encoder import EOS_ID, PAD_ID, UNK_ID, SubwordEncoder
 from t2t_ext.decoding.alignment import AlignmentConfig, align_words, piece_tables, source_attention, words_of
-from t2t_ext.decoding.beam_search import MIN_ROWS
+from t2t_ext.decoding.beam_search import at_least_wide
 from t2t_ext.decoding.length_penalty import length_penalty
 from t2t_ext.errors import UserError
 from t2t_ext.hyperparameters import DecodeHParams
@@ -203,7 +203,7 @@ class ForcedDecoder(tf.Module):
     def _marked_source_ids(self, lines: tf.Tensor) -> tf.Tensor:
         """Encodes strings as ``_source_ids``, with the marks of ``GraphTokenEncoder.encode_marked``."""
         ids = self._source.encode_marked(lines, self.decode_hparams.max_input_length).to_tensor()
-        return tf.pad(ids, [[0, 0], [0, tf.maximum(MIN_ROWS - tf.shape(ids)[1], 0)]])
+        return at_least_wide(ids)
 
     def _target_ids(self, targets: tf.Tensor, *, marked: bool = False) -> tuple[tf.Tensor, tf.Tensor]:
         """Encodes strings [B] as int32 [B, T] in text order, with EOS, and their lengths int32 [B] with EOS."""
@@ -246,11 +246,11 @@ class ForcedDecoder(tf.Module):
         They may hold the marks of ``GraphTokenEncoder.encode_marked``. Of a model of two directions, ``both`` int32
         [B, 2, T] are the sides, and ``right_to_left`` bool [B] says which one is aligned.
         """
-        targets = _at_least_wide(targets)
+        targets = at_least_wide(targets)
         attention = source_attention(
             self.model,
             _unmarked(source, self.source_encoder),
-            _unmarked(targets if both is None else _at_least_wide(both), self.target_encoder),
+            _unmarked(targets if both is None else at_least_wide(both), self.target_encoder),
             self.alignment,
             right_to_left,
         )
@@ -276,13 +276,13 @@ class ForcedDecoder(tf.Module):
         Of a model of two directions, ``both`` int32 [B, 2, T] are the sides, and ``right_to_left`` bool [B] says which
         one is scored.
         """
-        padded = _at_least_wide(targets)
+        padded = at_least_wide(targets)
 
         if both is None:
             features = self.model.features(source, padded)
         else:
             side = tf.cast(right_to_left, tf.int32)
-            features = self.model.features(source, _at_least_wide(both))
+            features = self.model.features(source, at_least_wide(both))
             features = tf.nest.map_structure(lambda part: tf.gather(part, side, batch_dims=1), features)
         real = tf.sequence_mask(lengths, tf.shape(padded)[1])
         token_log_probs = tf.where(real, _log_probs_of(self.model, features, padded), 0.0)[:, : tf.shape(targets)[1]]
@@ -323,12 +323,6 @@ def _log_probs_of(model: Seq2Seq | Ensemble, features: Any, ids: tf.Tensor) -> t
 def _turned_where(tokens: tf.Tensor, lengths: tf.Tensor, which: tf.Tensor) -> tf.Tensor:
     """Turns the first ``lengths`` int32 [B] of the tokens [B, T, ...] round where ``which`` bool [B] says so."""
     return tf.reverse_sequence(tokens, tf.where(which, lengths, 0), seq_axis=1)
-
-
-def _at_least_wide(ids: tf.Tensor) -> tf.Tensor:
-    """Pads ids int32 [..., T] with PAD to the positions that a product needs."""
-    missing = tf.maximum(MIN_ROWS - tf.shape(ids)[-1], 0)
-    return tf.pad(ids, [[0, 0]] * (ids.shape.rank - 1) + [[0, missing]], constant_values=PAD_ID)
 
 
 def _unmarked(ids: tf.Tensor, encoder: SubwordEncoder) -> tf.Tensor:

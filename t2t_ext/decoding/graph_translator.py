@@ -12,7 +12,7 @@ Legend: B lines, S source positions, T target positions, N hypotheses of a line.
 import tensorflow as tf
 
 from t2t_ext.data.text_encoder import EOS_ID, PAD_ID
-from t2t_ext.decoding.beam_search import MIN_ROWS, Result, beam_search
+from t2t_ext.decoding.beam_search import MIN_ROWS, Result, at_least_wide, beam_search
 from t2t_ext.decoding.forced_decoding import ForcedDecoder
 from t2t_ext.decoding.guided_strategies import guided_strategy
 from t2t_ext.decoding.lexical_constraints import Phrases, count_unmet, encode_phrases
@@ -80,7 +80,7 @@ class GraphTranslator(ForcedDecoder):
         Returns:
           As ``search_batch``. A source without any token but EOS has nothing to translate.
         """
-        ids = tf.pad(ids, [[0, 0], [0, tf.maximum(MIN_ROWS - tf.shape(ids)[1], 0)]])
+        ids = at_least_wide(ids)
         words = tf.not_equal(ids, PAD_ID) & tf.not_equal(ids, EOS_ID)
         return self._search_ids(ids, ~tf.reduce_any(words, axis=1), self.num_hypotheses)
 

@@ -13,10 +13,8 @@ from typing import Any
 import tensorflow as tf
 
 from t2t_ext.data.text_encoder import EOS_ID, PAD_ID
+from t2t_ext.decoding.beam_search import at_least_wide
 from t2t_ext.decoding.search_state import SearchConfig
-
-# Products over fewer positions than this may round differently from the same positions of longer sequences.
-_MIN_POSITIONS = 4
 
 
 class WholePrefixes:
@@ -52,13 +50,13 @@ class WholePrefixes:
         columns = fed[:, :, 0, :, 0]
         own = _labels(columns, visible, live)
         last = tf.shape(own)[3] - 1
-        own = _wide(own)
+        own = at_least_wide(own)
         if self._mutual:
             pairs = tf.transpose(own, [0, 2, 1, 3])
             features = self._features(state["inputs"], pairs, live)
             logits = tf.stack([self._logits(features, side, last, [live]) for side in (0, 1)], axis=1)
         else:
-            partners = _wide(_labels(tf.reverse(columns, axis=[1]), partner_visible, live))
+            partners = at_least_wide(_labels(tf.reverse(columns, axis=[1]), partner_visible, live))
             pairs = tf.stack(
                 [tf.stack([own[:, 0], partners[:, 0]], axis=2), tf.stack([partners[:, 1], own[:, 1]], axis=2)], axis=1
             )
@@ -96,9 +94,3 @@ def _labels(columns: tf.Tensor, visible: tf.Tensor, live: int) -> tf.Tensor:
     labels = tf.pad(fed[..., 1:], [[0, 0], [0, 0], [0, 0], [0, 1]])
     places = tf.range(steps)
     return tf.where(places < lengths - 1, labels, tf.where(tf.equal(places, lengths - 1), EOS_ID, PAD_ID))
-
-
-def _wide(labels: tf.Tensor) -> tf.Tensor:
-    """Pads int32 [..., T] with PAD to at least as many positions as a product needs."""
-    missing = tf.maximum(_MIN_POSITIONS - tf.shape(labels)[3], 0)
-    return tf.pad(labels, [[0, 0], [0, 0], [0, 0], [0, missing]], constant_values=PAD_ID)

@@ -28,7 +28,7 @@ import tensorflow as tf
 
 from t2t_ext.asynchronous_hyperparameters import AsynchronousHParams
 from t2t_ext.data.special_ids import EOS_ID, FIRST_TEXT_ID, PAD_ID
-from t2t_ext.decoding.beam_search import MIN_ROWS, beam_search
+from t2t_ext.decoding.beam_search import MIN_ROWS, at_least_wide, beam_search
 from t2t_ext.decoding.search_state import SearchConfig
 from t2t_ext.hyperparameters import TransformerHParams
 from t2t_ext.layers.attention import SourceAttention, mask_bias
@@ -289,8 +289,7 @@ class AsynchronousTransformer(Transformer):
                 banned=tuple(i for i in _NEVER_WRITTEN if i < self.target_vocab_size),
             ),
         )
-        ids = found.ids[:batch, 0]
-        return tf.pad(ids, [[0, 0], [0, tf.maximum(MIN_ROWS - tf.shape(ids)[1], 0)]])
+        return at_least_wide(found.ids[:batch, 0])
 
     def _backward_step(
         self,
