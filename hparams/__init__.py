@@ -52,9 +52,53 @@ _SYNCHRONOUS = (
     "synchronous_transformer_tiny_original",
 )
 
+_DYNAMIC_CONV = (
+    "dynamic_conv_base",
+    "dynamic_conv_big",
+    "dynamic_conv_iwslt",
+    "dynamic_conv_small",
+    "dynamic_conv_test",
+    "lightweight_conv_base",
+    "lightweight_conv_big",
+    "lightweight_conv_iwslt",
+)
+
+_CROSS_VIEW = (
+    "cross_view_dynamic_conv_big",
+    "cross_view_dynamic_conv_iwslt",
+    "cross_view_dynamic_conv_test",
+    "cross_view_transformer_base",
+    "cross_view_transformer_big",
+    "cross_view_transformer_small",
+    "cross_view_transformer_test",
+)
+
+_CONTEXT_GATE = ("context_gate_transformer_small", "context_gate_transformer_test")
+
+_LAYER_COORDINATION = (
+    "layer_coordination_base",
+    "layer_coordination_big",
+    "layer_coordination_big_ff2048",
+    "layer_coordination_small",
+    "layer_coordination_small_10_layers",
+    "layer_coordination_small_18_layers",
+    "layer_coordination_small_22_layers",
+    "layer_coordination_small_no_mixed_attention",
+    "layer_coordination_small_no_positions",
+    "layer_coordination_small_no_sharing",
+    "layer_coordination_small_no_side_embedding",
+    "layer_coordination_test",
+    "layer_coordination_tiny",
+)
+
 INDEX: Mapping[str, str] = {
     **dict.fromkeys(_TRANSFORMER, "t2t_ext.hparams.transformer"),
+    **dict.fromkeys(_CONTEXT_GATE, "t2t_ext.hparams.context_gate"),
+    **dict.fromkeys(_CROSS_VIEW, "t2t_ext.hparams.cross_view"),
+    **dict.fromkeys(_LAYER_COORDINATION, "t2t_ext.hparams.layer_coordination"),
     **dict.fromkeys(_ASYNCHRONOUS, "t2t_ext.hparams.asynchronous"),
     **dict.fromkeys(_SYNCHRONOUS, "t2t_ext.hparams.synchronous"),
+    **dict.fromkeys(_DYNAMIC_CONV, "t2t_ext.hparams.dynamic_conv"),
     **dict.fromkeys(_TRANSFORMER_OF_PAPERS, "t2t_ext.hparams.transformer_papers"),
+    "transformer_base_summarization": "t2t_ext.hparams.summarization",
 }

@@ -209,7 +209,7 @@ class StrictParams:
     def _unknown(cls, name: str) -> str:
         if name in cls._replaced:
             return f"{name!r} is not here: {cls._replaced[name]}"
-        listed = f"Known: {', '.join(cls.names())}" if len(cls.names()) <= 30 else "--explain prints every key"
+        listed = f"Known: {', '.join(cls.names())}" if len(cls.names()) <= 40 else "--explain prints every key"
         return f"unknown key {name!r}.{suggest(name, cls.names())} {listed}"
 
 

@@ -22,6 +22,7 @@ from typing import ClassVar
 from t2t_ext import _replaced_hparams, registry
 from t2t_ext._strict_params import Explained, StrictParams, hparam, parse_assignments
 from t2t_ext.errors import UserError
+from t2t_ext.source_view_hyperparameters import SourceViewHParams
 
 __all__ = [
     "DecodeHParams",
@@ -197,8 +198,11 @@ class HParams(StrictParams):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TransformerHParams(HParams):
-    """What a Transformer is made of (Vaswani et al. 2017; field names and strings are T2T's)."""
+class TransformerHParams(SourceViewHParams, HParams):
+    """What a Transformer is made of (Vaswani et al. 2017; field names and strings are T2T's).
+
+    What its decoder sees of the source is in ``SourceViewHParams``.
+    """
 
     # Sizes.
     hidden_size: int = hparam(512, "Width of the model (d_model).", unit="units", minimum=2)
@@ -263,6 +267,12 @@ class TransformerHParams(HParams):
         "(interleaved, as the paper).",
         choices=("concat", "interleaved"),
     )
+    feature_positions: str = hparam(
+        "none",
+        "Positions of a source of feature vectors: none, since the regions of an image have no order, or as pos says "
+        "(timing).",
+        choices=("none", "timing"),
+    )
     shared_embedding: bool = hparam(False, "Source and target embedding are one matrix; needs a joint vocabulary.")
     shared_embedding_and_softmax_weights: bool = hparam(
         True,
@@ -297,6 +307,8 @@ class TransformerHParams(HParams):
                 yield f"{name}={width} is not a multiple of num_heads={self.num_heads}"
         if self.pos == "timing" and self.hidden_size % 2:
             yield f"hidden_size={self.hidden_size} is odd: pos=timing needs as many sines as cosines"
+        if self.feature_positions == "timing" and self.pos == "none":
+            yield "feature_positions=timing adds the positions of pos=timing, but pos=none has none"
         if (self.layer_preprocess_sequence == "n") == (self.layer_postprocess_sequence == "dan"):
             yield (
                 "layer_preprocess_sequence and layer_postprocess_sequence must be n and da (pre-norm) or none and dan "
@@ -353,17 +365,35 @@ class DecodeHParams(StrictParams):
     )
     no_repeat_ngram_size: int = hparam(
         0,
-        "No sequence of so many tokens comes twice in a translation; 0 = any may.",
+        "No sequence of so many tokens (no_repeat_ngram_unit) comes twice in a translation; 0 = any may.",
         unit="tokens",
         minimum=0,
         maximum=100,  # the graph grows with it
     )
+    no_repeat_ngram_unit: str = hparam(
+        "tokens",
+        "What no_repeat_ngram_size counts: subwords (tokens), or words as the model writes them (words).",
+        choices=("tokens", "words"),
+    )
+    no_repeat_ngram_ignore: str = hparam(
+        "",
+        'Words, separated by blanks, with which sequences may come again, such as ". <t> </t>"; with '
+        "no_repeat_ngram_unit=words.",
+    )
     coverage_penalty: float = hparam(
         0.0,
-        "Factor (beta of Wu et al. 2016) of what is taken off the score of translations that leave source words "
-        "without attention; 0 = nothing is.",
+        "Factor (beta) of what is taken off the score of translations by how they look at the source; 0 = nothing is.",
         minimum=0,
         maximum=30,  # what the length limit ended ranks lower by 1e6, and that must stay more than any penalty
+    )
+    coverage_kind: str = hparam(
+        "wu",
+        "What coverage_penalty counts: source words that are left without attention (wu: Wu et al. 2016), or attention "
+        "to words that have had it (summary: OpenNMT's).",
+        choices=("wu", "summary"),
+    )
+    stepwise_penalty: bool = hparam(
+        False, "Take coverage_penalty off at every step, not only where translations end; with coverage_kind=summary."
     )
     sampling_method: str = hparam(
         "argmax",
@@ -435,6 +465,7 @@ class DecodeHParams(StrictParams):
                 yield f"num_hypotheses={self.num_hypotheses} is more than beam_size={self.beam_size}"
             yield from self._unused("sampling_method=random", _SAMPLING_FIELDS)
         yield from self._wrong_in_groups()
+        yield from self._wrong_in_rules()
 
     def synchronous_fields(self) -> list[str]:
         """Returns the names of those fields of models of two directions that are not at their defaults."""
@@ -471,6 +502,19 @@ class DecodeHParams(StrictParams):
             )
         if self.sampling_keep_top_k == 0:
             yield "sampling_keep_top_k=0 leaves no token to draw: at least 1, or -1 for all"
+
+    def _wrong_in_rules(self) -> Iterator[str]:
+        if not self.no_repeat_ngram_size:
+            yield from self._unused("no_repeat_ngram_size", ("no_repeat_ngram_unit", "no_repeat_ngram_ignore"))
+        elif self.no_repeat_ngram_unit != "words":
+            yield from self._unused("no_repeat_ngram_unit=words", ("no_repeat_ngram_ignore",))
+        if not self.coverage_penalty:
+            yield from self._unused("coverage_penalty", ("coverage_kind", "stepwise_penalty"))
+        elif self.stepwise_penalty and self.coverage_kind != "summary":
+            yield (
+                f"stepwise_penalty=true needs coverage_kind=summary: the penalty of {self.coverage_kind} becomes less "
+                "as more of the source is looked at, and a search by it would not know when to stop"
+            )
 
     def _wrong_in_groups(self) -> Iterator[str]:
         if self.diverse_groups == 1:

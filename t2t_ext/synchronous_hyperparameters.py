@@ -73,5 +73,11 @@ class SynchronousHParams(TransformerHParams):
             yield f"sb_layers={self.sb_layers!r}: {error}"
         if self.sb_fusion == "gate" and self.sb_lambda_trainable != "none":
             yield f"sb_lambda_trainable={self.sb_lambda_trainable}: sb_fusion=gate has no lambda that could be trained"
+        if self.sb_fusion == "gate" and self.sb_lambda != type(self).sb_lambda:
+            # The default is what is not given: only a changed value was meant to do something.
+            yield (
+                f"sb_lambda={self.sb_lambda:g}: sb_fusion=gate has no lambda, its gates weigh both attentions; leave "
+                "sb_lambda out, or choose sb_fusion=linear, tanh or relu"
+            )
         if self.sb_fusion != "gate" and self.sb_gate != "head":
             yield f"sb_gate={self.sb_gate} is for sb_fusion=gate: sb_fusion={self.sb_fusion} has no gate"

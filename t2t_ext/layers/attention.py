@@ -88,8 +88,10 @@ def attention_weights(query: tf.Tensor, keys: tf.Tensor, mask: tf.Tensor | None,
 class _Attention(Layer):
     """What self-attention and source attention share: head sizes, scale, output projection."""
 
-    def __init__(self, hparams: TransformerHParams, **kwargs: object) -> None:
-        """Initialises the layer from the model's hparams."""
+    def __init__(
+        self, hparams: TransformerHParams, output_projection: Projection | None = None, **kwargs: object
+    ) -> None:
+        """Initialises the layer from the model's hparams, with the output projection of another one if it is given."""
         super().__init__(**kwargs)
         self.heads = hparams.num_heads
         self.width = hparams.hidden_size
@@ -103,7 +105,9 @@ class _Attention(Layer):
             "initializer": make_initializer(hparams.initializer, hparams.initializer_gain),
             "dtype": self.dtype_policy,
         }
-        self.output_projection = Projection(self.width, name="output", **self.projection_args)
+        if output_projection is None:
+            output_projection = Projection(self.width, name="output", **self.projection_args)
+        self.output_projection = output_projection
 
     def attend(
         self, query: tf.Tensor, keys: tf.Tensor, values: tf.Tensor, mask: tf.Tensor | None, training: bool
@@ -182,7 +186,10 @@ class SelfAttention(_Attention):
 
     def project_step(self, x: tf.Tensor, parts: list[int]) -> list[tf.Tensor]:
         """Projects rows float [B * ... * K, D] to queries, keys, values float [B, ..., H, K, d]; parts = [..., K]."""
-        x = self.qkv(x)
+        return self.heads_of(self.qkv(x), parts)
+
+    def heads_of(self, x: tf.Tensor, parts: list[int]) -> list[tf.Tensor]:
+        """Splits projected rows into queries, keys and values; as ``project_step``."""
         if self.key_width == self.value_width:
             return tf.split(self._side_by_side(x, [*parts, 3 * self.heads]), 3, axis=-3)
         return [self._side_by_side(part, [*parts, self.heads]) for part in self.qkv.split(x)]
@@ -212,17 +219,25 @@ class SelfAttention(_Attention):
 class SourceAttention(_Attention):
     """Attention of target positions to a view of the encoder, with fused key and value projections."""
 
-    def __init__(self, hparams: TransformerHParams, **kwargs: object) -> None:
-        """Initialises the layer from the model's hparams."""
-        super().__init__(hparams, **kwargs)
-        self.query = Projection(self.key_width, name="query", **self.projection_args)
-        self.key_value = Projection([self.key_width, self.value_width], name="kv", **self.projection_args)
+    def __init__(
+        self, hparams: TransformerHParams, projections_of: "SourceAttention | None" = None, **kwargs: object
+    ) -> None:
+        """Initialises the layer from the model's hparams, with the projections of another one if one is given."""
+        if projections_of is None:
+            super().__init__(hparams, **kwargs)
+            self.query = Projection(self.key_width, name="query", **self.projection_args)
+            self.key_value = Projection([self.key_width, self.value_width], name="kv", **self.projection_args)
+        else:
+            super().__init__(hparams, projections_of.output_projection, **kwargs)
+            self.query, self.key_value = projections_of.query, projections_of.key_value
+        self.has_own_projections = projections_of is None
 
     def build(self, input_shape: object = None) -> None:
         """Creates the projections."""
-        self.query.build((None, self.width))
-        self.key_value.build((None, self.width))
-        self.output_projection.build((None, self.value_width))
+        if self.has_own_projections:
+            self.query.build((None, self.width))
+            self.key_value.build((None, self.width))
+            self.output_projection.build((None, self.value_width))
 
     def memory(self, view: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Projects a view float [B, S, D] of the source to keys and values float [B, H, S, d]."""

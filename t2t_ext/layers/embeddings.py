@@ -95,3 +95,24 @@ class TargetSpaceEmbedding(Layer):
     def call(self) -> tf.Tensor:
         """Returns the vector of the space, float [D]."""
         return self.value(self.matrix)[self.space]
+
+
+class LearnedVectors(Layer):
+    """A few learned vectors that are added to embeddings; initialised N(0, 1/D)."""
+
+    def __init__(self, count: int, width: int, **kwargs: object) -> None:
+        """Initialises the layer for ``count`` vectors of D = ``width`` numbers."""
+        super().__init__(**kwargs)
+        self.count, self.width = count, width
+
+    def build(self, input_shape: object = None) -> None:
+        """Creates the matrix [count, D]."""
+        self.matrix = self.add_weight(
+            name="embeddings",
+            shape=(self.count, self.width),
+            initializer=keras.initializers.RandomNormal(stddev=self.width**-0.5),
+        )
+
+    def vector(self, index: int) -> tf.Tensor:
+        """Returns one of the vectors, float [D]."""
+        return self.value(self.matrix)[index]

@@ -1,14 +1,35 @@
 """Which positions may be attended to. A mask is bool, True where a query may look.
 
-Legend: B sentences, S source positions, T target positions, ids 0 are padding.
+Legend: B sentences, S source positions, T target positions, F size of a feature vector; ids 0, and feature vectors of
+zeros alone, are padding.
 """
 
 import tensorflow as tf
 
 
-def padding_mask(ids: tf.Tensor) -> tf.Tensor:
-    """Returns bool [B, 1, 1, S]: True at the tokens of ids int [B, S], False at the padding."""
-    return tf.not_equal(ids, 0)[:, tf.newaxis, tf.newaxis, :]
+def real_positions(inputs: tf.Tensor) -> tf.Tensor:
+    """Returns which positions of a source hold something, bool [B, S].
+
+    Args:
+      inputs: Ids int [B, S], or feature vectors float [B, S, F].
+    """
+    real = tf.not_equal(inputs, 0)
+    return tf.reduce_any(real, axis=-1) if inputs.shape.rank == 3 else real
+
+
+def words_of_source(inputs: tf.Tensor) -> tf.Tensor:
+    """Returns which positions of a source hold words (not padding, not EOS), or feature vectors: bool [B, S].
+
+    Args:
+      inputs: Ids int [B, S] with EOS (1), or feature vectors float [B, S, F], which have no end symbol.
+    """
+    real = real_positions(inputs)
+    return real if inputs.shape.rank == 3 else real & tf.not_equal(inputs, 1)
+
+
+def padding_mask(inputs: tf.Tensor) -> tf.Tensor:
+    """Returns bool [B, 1, 1, S]: True at what ids int [B, S] or features float [B, S, F] hold, False at the padding."""
+    return real_positions(tf.convert_to_tensor(inputs))[:, tf.newaxis, tf.newaxis, :]
 
 
 def causal_mask(length: tf.Tensor) -> tf.Tensor:

@@ -27,13 +27,13 @@ from typing import Any
 import tensorflow as tf
 
 from t2t_ext.asynchronous_hyperparameters import AsynchronousHParams
-from t2t_ext.data.special_ids import EOS_ID, FIRST_TEXT_ID, PAD_ID
+from t2t_ext.data.special_ids import EOS_ID, FIRST_TEXT_ID
 from t2t_ext.decoding.beam_search import MIN_ROWS, at_least_wide, beam_search
 from t2t_ext.decoding.search_state import SearchConfig
 from t2t_ext.hyperparameters import TransformerHParams
 from t2t_ext.layers.attention import SourceAttention, mask_bias
 from t2t_ext.layers.base import Layer
-from t2t_ext.layers.masks import padding_mask
+from t2t_ext.layers.masks import padding_mask, words_of_source
 from t2t_ext.layers.source_views import EncoderOutput
 from t2t_ext.layers.sublayer import Frame
 from t2t_ext.models.seq2seq import State
@@ -160,11 +160,13 @@ class AsynchronousTransformer(Transformer):
         super().__init__(hparams, **kwargs)
         self.backward_decoder = super().make_decoder("backward_decoder")
         states = tf.TensorSpec([None, None, hparams.hidden_size], self.compute_dtype)
+        size = self.source_feature_size
+        inputs = tf.TensorSpec([None, None, size], tf.float32) if size else tf.TensorSpec([None, None], tf.int32)
         # Of its own: every graph that translates or scores calls this one; outside of graphs it would take seconds.
         self._write = tf.function(
             self._search_backward,
             input_signature=[
-                tf.TensorSpec([None, None], tf.int32),
+                inputs,
                 [states] * hparams.encoder_layers,
                 states,
                 tf.TensorSpec([None, 1, 1, None], tf.bool),
@@ -267,8 +269,7 @@ class AsynchronousTransformer(Transformer):
     ) -> tf.Tensor:
         """The search of ``write_backward``, from the parts of what is encoded."""
         hparams = self.hparams
-        words = tf.not_equal(inputs, PAD_ID) & tf.not_equal(inputs, EOS_ID)
-        lengths = tf.reduce_sum(tf.cast(words, tf.int32), axis=1)
+        lengths = tf.reduce_sum(tf.cast(words_of_source(inputs), tf.int32), axis=1)
         limits = tf.cast(hparams.backward_length_ratio * tf.cast(lengths, tf.float32), tf.int32)
         limits = tf.where(lengths > 0, limits + hparams.backward_length_offset, 1)
         batch = tf.shape(inputs)[0]

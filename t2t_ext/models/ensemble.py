@@ -46,6 +46,7 @@ class Ensemble:
       directions: R, the same of all.
       target_sides: How many targets of a sentence ``features`` reads at once: those that are written at once.
       target_vocab_size: V, likewise.
+      source_feature_size: F of a source of feature vectors, 0 of text, likewise.
     """
 
     def __init__(self, members: Sequence[Seq2Seq], weights: Sequence[float] | None = None) -> None:
@@ -64,6 +65,7 @@ class Ensemble:
         for name, what, advice in (
             ("target_vocab_size", "target subwords", same_data),
             ("source_vocab_size", "source subwords", same_data),
+            ("source_feature_size", "numbers in a feature vector of the source", same_data),
             (
                 "directions",
                 "directions of writing",
@@ -79,6 +81,7 @@ class Ensemble:
                 )
         self.target_vocab_size = self.members[0].target_vocab_size
         self.source_vocab_size = self.members[0].source_vocab_size
+        self.source_feature_size = self.members[0].source_feature_size
         self.directions = self.members[0].directions
         self.target_sides = self.directions
 

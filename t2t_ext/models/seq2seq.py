@@ -7,8 +7,11 @@ A model with two target sides is trained on, and scores, two targets of a senten
 below, its ids are [B, 2, T], side 0 as written left to right, side 1 right to left (reversed before its EOS), and what
 is computed has the same axis. The sides' lengths are independent.
 
-Legend: B sentences, S source positions, T target positions, D width, V target vocabulary,
-R directions, K hypotheses of a direction.
+A source may be feature vectors instead of ids (``source_feature_size``): wherever ``inputs`` int32 [B, S] is written
+below, it is float32 [B, S, F] then, and a vector of zeros alone is padding.
+
+Legend: B sentences, S source positions, T target positions, D width, F size of a source's feature vectors, V target
+vocabulary, R directions, K hypotheses of a direction.
 """
 
 import abc
@@ -48,11 +51,13 @@ class Seq2Seq(keras.Model, abc.ABC):
       hparams_class: The family of hparams that the model needs.
       directions: R, the directions in which it writes at once.
       target_sides: How many target sequences a training example has.
+      takes_source_features: Whether the source may be feature vectors.
     """
 
     hparams_class: type[HParams] = HParams
     directions: int = 1
     target_sides: int = 1
+    takes_source_features: bool = False
 
     def __init__(
         self,
@@ -61,6 +66,7 @@ class Seq2Seq(keras.Model, abc.ABC):
         source_vocab_size: int,
         target_vocab_size: int,
         joint_vocabulary: bool | None = None,
+        source_feature_size: int = 0,
         name: str | None = None,
         dtype: str | None = None,
     ) -> None:
@@ -72,11 +78,13 @@ class Seq2Seq(keras.Model, abc.ABC):
           target_vocab_size: Number of target ids, V.
           joint_vocabulary: Whether source and target ids mean the same subwords, so that their
             embeddings may be shared. None: exactly when the sizes are equal.
+          source_feature_size: F, where the source is feature vectors, whose ids then do not matter; 0: it is ids.
           name: Root of the variables' paths; the names that checkpoints use leave it out.
           dtype: A Keras dtype policy; None: ``hparams.precision``.
 
         Raises:
-          UserError: If the hparams are another family's, or the vocabulary sizes contradict ``joint_vocabulary``.
+          UserError: If the hparams are another family's, the vocabulary sizes contradict ``joint_vocabulary``, or the
+            model cannot read feature vectors.
         """
         super().__init__(name=name or "model", dtype=dtype or hparams.precision)
         if not isinstance(hparams, self.hparams_class):
@@ -90,7 +98,14 @@ class Seq2Seq(keras.Model, abc.ABC):
             raise UserError(
                 f"A joint vocabulary has one size; got {source_vocab_size} source and {target_vocab_size} target ids."
             )
+        if source_feature_size and not self.takes_source_features:
+            raise UserError(
+                f"{type(self).__name__} reads words, but the source of these data is feature vectors "
+                f"({source_feature_size} numbers each). Choose a model whose encoder stands alone, such as transformer "
+                "or cross_view_transformer."
+            )
         self.hparams = hparams
+        self.source_feature_size = source_feature_size
         self.source_vocab_size = source_vocab_size
         self.target_vocab_size = target_vocab_size
         self.joint_vocabulary = joint_vocabulary
@@ -295,6 +310,7 @@ class Seq2Seq(keras.Model, abc.ABC):
             "source_vocab_size": self.source_vocab_size,
             "target_vocab_size": self.target_vocab_size,
             "joint_vocabulary": self.joint_vocabulary,
+            "source_feature_size": self.source_feature_size,
             "name": self.name,
             "dtype": self.dtype_policy.name,
         }
@@ -313,6 +329,7 @@ def build_model(
     source_encoder: Any,
     target_encoder: Any,
     *,
+    source_feature_size: int = 0,
     dtype: str | None = None,
 ) -> Seq2Seq:
     """Returns a built model for two text encoders.
@@ -322,6 +339,7 @@ def build_model(
       hparams: Its hparams.
       source_encoder: With ``vocab_size`` and ``ids_sha256``, as SubwordEncoder.
       target_encoder: The same for the target; the vocabulary is joint where the ids mean the same.
+      source_feature_size: Size of the source's feature vectors; 0: it is text.
       dtype: A Keras dtype policy; None: ``hparams.precision``.
     """
     model = model_class(
@@ -329,6 +347,7 @@ def build_model(
         source_vocab_size=source_encoder.vocab_size,
         target_vocab_size=target_encoder.vocab_size,
         joint_vocabulary=source_encoder.ids_sha256 == target_encoder.ids_sha256,
+        source_feature_size=source_feature_size,
         dtype=dtype,
     )
     model.build()

@@ -15,12 +15,13 @@ import tensorflow as tf
 from t2t_ext.errors import UserError
 from t2t_ext.hyperparameters import TransformerHParams
 from t2t_ext.layers.attention import SelfAttention, SourceAttention, StepContext, mask_bias
-from t2t_ext.layers.base import Layer
+from t2t_ext.layers.base import Layer, make_initializer
 from t2t_ext.layers.dropout import dropout
 from t2t_ext.layers.embeddings import TargetSpaceEmbedding, TokenEmbedding, sinusoids
+from t2t_ext.layers.feature_embedding import FeatureEmbedding
 from t2t_ext.layers.feed_forward import FeedForward
 from t2t_ext.layers.masks import causal_mask, padding_mask
-from t2t_ext.layers.source_views import EncoderOutput, LastView
+from t2t_ext.layers.source_views import EncoderOutput, SourceViews, make_source_views, view_normalization
 from t2t_ext.layers.sublayer import Frame, final_normalization
 from t2t_ext.models.seq2seq import Seq2Seq, State
 from t2t_ext.registry import register_model
@@ -53,7 +54,7 @@ class EncoderLayer(Layer):
     def call(self, x: tf.Tensor, mask: tf.Tensor, training: bool = False, record: Record | None = None) -> tf.Tensor:
         """Transforms float [B, S, D] under mask bool [B, 1, 1, S]."""
         y = self.mixer_frame.before(x)
-        if record is not None:
+        if record is not None and self.mixer.distributions is not None:
             record.weights[f"encoder/{self.name}/{self.mixer.name}"] = self.mixer.distributions(y, mask)
         x = self.mixer_frame.after(x, self.mixer(y, mask, training=training), training)
         y = self.feed_forward(self.feed_forward_frame.before(x), training=training)
@@ -63,13 +64,22 @@ class EncoderLayer(Layer):
 class DecoderLayer(Layer):
     """A causal mixer, attention to a view of the source, and a feed-forward sublayer."""
 
-    def __init__(self, hparams: TransformerHParams, mixer: Layer, **kwargs: object) -> None:
-        """Initialises the layer around a decoder mixer."""
+    def __init__(
+        self,
+        hparams: TransformerHParams,
+        mixer: Layer,
+        source_attention: SourceAttention | None = None,
+        **kwargs: object,
+    ) -> None:
+        """Initialises the layer around a decoder mixer; the attention to the source is the usual one if none is given.
+
+        What a view of the source is, and what is kept of it while decoding, only that attention knows.
+        """
         super().__init__(**kwargs)
         args = {"dtype": self.dtype_policy}
         self.mixer = mixer
         self.mixer_frame = Frame(hparams, name=f"{mixer.name}_frame", **args)
-        self.source_attention = SourceAttention(hparams, name="source_attention", **args)
+        self.source_attention = source_attention or SourceAttention(hparams, name="source_attention", **args)
         self.source_attention_frame = Frame(hparams, name="source_attention_frame", **args)
         self.feed_forward = FeedForward(hparams, name="feed_forward", **args)
         self.feed_forward_frame = Frame(hparams, name="feed_forward_frame", **args)
@@ -98,7 +108,7 @@ class DecoderLayer(Layer):
         Args:
           x: float [B, T, D].
           mask: bool [1 or B, 1, T, T], what a target position may see of the target; a mixer may want something else.
-          view: float [B, S, D], this layer's view of the source.
+          view: float [B, S, D], or whatever ``source_attention`` looks at: this layer's view of the source.
           source_mask: bool [B, 1, 1, S].
           training: Whether dropout is applied.
           record: Where to put attention distributions.
@@ -107,7 +117,7 @@ class DecoderLayer(Layer):
           float [B, T, D].
         """
         y = self.mixer_frame.before(x)
-        if record is not None:
+        if record is not None and self.mixer.distributions is not None:
             record.weights[f"decoder/{self.name}/{self.mixer.name}"] = self.mixer.distributions(y, mask)
         x = self.mixer_frame.after(x, self.mixer(y, mask, training=training), training)
         x = self.attend(x, view, source_mask, training, record)
@@ -167,6 +177,7 @@ class Encoder(Layer):
             EncoderLayer(hparams, mixer, name=f"layer_{i}", dtype=self.dtype_policy) for i, mixer in enumerate(mixers)
         ]
         self.final_norm = final_normalization(hparams, name="final_norm", dtype=self.dtype_policy)
+        self.view_norms = view_normalization(hparams, name="view_norms", dtype=self.dtype_policy)
 
     def build(self, input_shape: object = None) -> None:
         """Creates the layers' weights."""
@@ -174,6 +185,8 @@ class Encoder(Layer):
             layer.build(None)
         if self.final_norm is not None:
             self.final_norm.build((None, self.width))
+        if self.view_norms is not None:
+            self.view_norms.build(None)
 
     def call(
         self, x: tf.Tensor, mask: tf.Tensor, training: bool = False, record: Record | None = None
@@ -183,7 +196,10 @@ class Encoder(Layer):
         for layer in self.layers:
             x = layer(x, mask, training=training, record=record)
             states.append(x)
-        return EncoderOutput(states, x if self.final_norm is None else self.final_norm(x), mask)
+        final = x if self.final_norm is None else self.final_norm(x)
+        if self.view_norms is not None:
+            states = self.view_norms.normalised(states, final, self.final_norm)
+        return EncoderOutput(states, final, mask)
 
 
 class Decoder(Layer):
@@ -191,13 +207,22 @@ class Decoder(Layer):
 
     layer_class = DecoderLayer
 
-    def __init__(self, hparams: TransformerHParams, mixers: list[Layer], source_views: Layer, **kwargs: object) -> None:
+    def __init__(
+        self, hparams: TransformerHParams, mixers: list[Layer], source_views: SourceViews, **kwargs: object
+    ) -> None:
         """Initialises one layer for each mixer; ``source_views`` says what they attend to."""
         super().__init__(**kwargs)
         self.width = hparams.hidden_size
         self.source_views = source_views
+        args = {"dtype": self.dtype_policy}
         self.layers = [
-            self.layer_class(hparams, mixer, name=f"layer_{i}", dtype=self.dtype_policy)
+            self.layer_class(
+                hparams,
+                mixer,
+                source_attention=source_views.make_attention(hparams, i, name="source_attention", **args),
+                name=f"layer_{i}",
+                **args,
+            )
             for i, mixer in enumerate(mixers)
         ]
         self.final_norm = final_normalization(hparams, name="final_norm", dtype=self.dtype_policy)
@@ -251,12 +276,14 @@ class Transformer(Seq2Seq):
     """The Transformer, pre- or post-norm, with shared or separate embeddings and softmax."""
 
     hparams_class = TransformerHParams
+    takes_source_features = True
 
     def __init__(self, hparams: TransformerHParams, **kwargs: Any) -> None:
         """Initialises the model; see Seq2Seq."""
         super().__init__(hparams, **kwargs)
         policy = self.dtype_policy
         self.source_embedding, self.target_embedding, self.softmax = self._make_embeddings()
+        self.source_features = self._make_feature_embedding()
         self.target_space = (
             TargetSpaceEmbedding(hparams.hidden_size, hparams.target_space_id, name="target_space", dtype=policy)
             if hparams.use_target_space_embedding
@@ -287,14 +314,26 @@ class Transformer(Seq2Seq):
         del layer
         return SelfAttention(self.hparams, name="self_attention", dtype=self.dtype_policy)
 
-    def make_source_views(self) -> Layer:
+    def make_source_views(self) -> SourceViews:
         """Returns the part that gives each decoder layer its view of the encoder."""
-        return LastView(self.hparams.decoder_layers, name="source_views", dtype=self.dtype_policy)
+        return make_source_views(self.hparams, name="source_views", dtype=self.dtype_policy)
 
     # === Construction ===
 
-    def _make_embeddings(self) -> tuple[TokenEmbedding, TokenEmbedding, TokenEmbedding]:
-        """Returns source embedding, target embedding and softmax matrix, the same object where they are shared."""
+    def _make_feature_embedding(self) -> FeatureEmbedding | None:
+        """Returns what takes the source embedding's place where the source is feature vectors."""
+        hparams = self.hparams
+        if not self.source_feature_size:
+            return None
+        initializer = make_initializer(hparams.initializer, hparams.initializer_gain)
+        size, width = self.source_feature_size, hparams.hidden_size
+        return FeatureEmbedding(size, width, initializer=initializer, name="source_features", dtype=self.dtype_policy)
+
+    def _make_embeddings(self) -> tuple[TokenEmbedding | None, TokenEmbedding, TokenEmbedding]:
+        """Returns source embedding, target embedding and softmax matrix, the same object where they are shared.
+
+        A source of feature vectors has no embedding.
+        """
         hparams = self.hparams
         if hparams.shared_embedding and not self.joint_vocabulary:
             raise UserError(
@@ -314,7 +353,10 @@ class Transformer(Seq2Seq):
         tied_softmax = hparams.shared_embedding_and_softmax_weights
         tied_source = self.joint_vocabulary and (hparams.shared_embedding or tied_softmax)
         target = table("embedding" if tied_source else "target_embedding", self.target_vocab_size)
-        source = target if tied_source else table("source_embedding", self.source_vocab_size)
+        if self.source_feature_size:
+            source = None
+        else:
+            source = target if tied_source else table("source_embedding", self.source_vocab_size)
         softmax = target if tied_softmax else table("softmax", self.target_vocab_size)
         return source, target, softmax
 
@@ -322,7 +364,7 @@ class Transformer(Seq2Seq):
         """Creates all variables; a second call does nothing."""
         if self.built:
             return
-        parts = [self.source_embedding, self.target_embedding, self.softmax]
+        parts = [self.source_embedding, self.source_features, self.target_embedding, self.softmax]
         parts += [self.target_space, self.encoder, self.decoder]
         for part in parts:
             if part is not None and not part.built:
@@ -334,19 +376,22 @@ class Transformer(Seq2Seq):
         """Embeds ids int32 [B, T] as float [B, T, D], without positions."""
         return embedding(ids)
 
-    def _add_positions(self, x: tf.Tensor, training: bool) -> tf.Tensor:
-        """Adds positions counted from 0 to float [B, T, D] and applies dropout."""
-        if self.hparams.pos == "timing":
+    def _add_positions(self, x: tf.Tensor, training: bool, ordered: bool = True) -> tf.Tensor:
+        """Adds positions counted from 0 to float [B, T, D], where there is an order, and applies dropout."""
+        if self.hparams.pos == "timing" and ordered:
             signal = sinusoids(tf.range(tf.shape(x)[1]), self.hparams.hidden_size, self.hparams.pos_encoding)
             x += tf.cast(signal, x.dtype)[tf.newaxis]
         return dropout(x, self.hparams.layer_prepostprocess_dropout, training)
 
     def encode(self, inputs: tf.Tensor, training: bool = False, record: Record | None = None) -> EncoderOutput:
-        """Encodes inputs int32 [B, S]."""
-        x = self.embed(inputs, self.source_embedding)
+        """Encodes inputs int32 [B, S], or feature vectors float [B, S, F]."""
+        if self.source_features is None:
+            x, ordered = self.embed(inputs, self.source_embedding), True
+        else:
+            x, ordered = self.source_features(inputs), self.hparams.feature_positions == "timing"
         if self.target_space is not None:
             x += self.target_space.call()
-        x = self._add_positions(x, training)
+        x = self._add_positions(x, training, ordered)
         return self.encoder(x, padding_mask(inputs), training=training, record=record)
 
     def _decode(

@@ -21,6 +21,35 @@ SETTINGS = {
             "shared_embedding_and_softmax_weights=false,backward_beam_size=2,backward_length_offset=1",
         ),
     },
+    "dynamic_conv": {
+        "dynamic": ("dynamic_conv_test", ""),
+        "lightweight_post_norm": (
+            "dynamic_conv_test",
+            "layer_preprocess_sequence=none,layer_postprocess_sequence=dan,projection_bias=true,conv_glu=false,"
+            "conv_type=lightweight,conv_heads=4,encoder_kernel_sizes=4+2,decoder_kernel_sizes=2+5,conv_input_dropout=0.1",
+        ),
+    },
+    "context_gate_transformer": {"pre_norm": ("context_gate_transformer_test", "")},
+    "layer_coordination": {
+        "shared": ("layer_coordination_test", ""),
+        "two_stacks": (
+            "layer_coordination_test",
+            "lwc_share_weights=false,lwc_mixed_attention=false,use_sos=true,layer_preprocess_sequence=none,"
+            "layer_postprocess_sequence=dan,ffn_activation=swiglu,projection_bias=true,attention_key_channels=8,"
+            "attention_value_channels=24,pos_encoding=interleaved",
+        ),
+    },
+    "cross_view_dynamic_conv": {
+        "fma_two_attentions": ("cross_view_dynamic_conv_test", "source_view=fma,integration=soft_two_attention"),
+    },
+    "cross_view_transformer": {
+        "gca_soft": ("cross_view_transformer_test", "num_encoder_layers=3"),
+        "ama_by_query_pre_norm": (
+            "cross_view_transformer_test",
+            "layer_preprocess_sequence=n,layer_postprocess_sequence=da,projection_bias=true,num_encoder_layers=3,"
+            "attention_key_channels=8,attention_value_channels=24,source_view=ama,ama_query=decoder",
+        ),
+    },
     "synchronous_transformer": {
         "trained_lambda": ("synchronous_transformer_test", "sb_lambda=0.8,sb_lambda_trainable=vector"),
         "gate_tag_predicted": (

@@ -39,14 +39,16 @@ def test_every_registered_model_has_a_case():
     [("float32", 1, 1e-5), ("float32", 3, 1e-5), ("mixed_bfloat16", 3, 2e-2)],
 )
 def test_step_by_step_equals_all_at_once(case, precision, beams, tolerance):
-    model = model_of(case, precision)
-    for logits, past in drive(model, INPUTS, steps=6, beams=beams, seed=5):
+    model, steps = model_of(case, precision), 6
+    for logits, past in drive(model, INPUTS, steps=steps, beams=beams, seed=5):
         batch, directions, _, length = past.shape
-        # The token behind the past is not seen by its own logits: any will do.
+        # The token behind the past is not seen by its own logits: any will do. Padded, for kernels of few shapes.
+        behind = [[0, 0], [0, 0], [0, 0], [0, steps - 1 - length]]
         targets = np.concatenate([past, np.full([batch, directions, beams, 1], 7, np.int32)], axis=3)
-        targets = targets.swapaxes(1, 2).reshape([batch * beams, *[directions] * (directions > 1), length + 1])
+        targets = np.pad(targets, behind)
+        targets = targets.swapaxes(1, 2).reshape([batch * beams, *[directions] * (directions > 1), steps])
         whole = logits_of(model, np.repeat(INPUTS, beams, axis=0), targets)
-        expected = whole[..., -1, :].reshape([batch, beams, directions, VOCAB]).swapaxes(1, 2)
+        expected = whole[..., length, :].reshape([batch, beams, directions, VOCAB]).swapaxes(1, 2)
         scale = np.abs(expected).max() if precision != "float32" else 1.0
         np.testing.assert_allclose(logits, expected, rtol=0, atol=tolerance * scale, err_msg=f"step {length}")
 
@@ -66,16 +68,24 @@ def test_every_past_token_and_every_source_token_matters(model):
     """Otherwise the checks above would hold for a model that looks at nothing. Of two sides, every token to both."""
     inputs, targets = INPUTS[:1], written_of(model, TARGETS)[:1]
     before = logits_of(model, inputs, targets)
-    for s in range(INPUTS.shape[1] - 1):
-        changed = inputs.copy()
-        changed[0, s] = (changed[0, s] + 1 - 5) % (VOCAB - 5) + 5
-        assert np.abs(logits_of(model, changed, targets) - before).max() > 1e-3
+
+    def changed(ids):
+        """A row for each word of ids int32 [1, ..., T] in which that word is another one, and where it stands."""
+        places = np.argwhere(ids[0] > 1)
+        rows = np.repeat(ids, len(places), axis=0)
+        words = (np.arange(len(places)), *places.T)
+        rows[words] = (rows[words] + 1 - 5) % (VOCAB - 5) + 5
+        return rows, places
+
+    rows, places = changed(inputs)
+    difference = np.abs(logits_of(model, rows, np.repeat(targets, len(rows), axis=0)) - before)
+    assert len(rows) == INPUTS.shape[1] - 1
+    assert (difference.reshape([len(rows), -1]).max(1) > 1e-3).all()
     last = [(targets[0].reshape(-1, TARGETS.shape[1])[side] != 0).sum() - 1 for side in range(model.directions)]
-    for place in np.argwhere(targets > 1):
-        changed = targets.copy()
-        changed[tuple(place)] = (changed[tuple(place)] + 1 - 5) % (VOCAB - 5) + 5
-        difference = np.abs(logits_of(model, inputs, changed) - before)[0].max(-1).reshape(-1, TARGETS.shape[1])
-        for side, end in zip(difference, last, strict=True):
+    rows, places = changed(targets)
+    difference = np.abs(logits_of(model, np.repeat(inputs, len(rows), axis=0), rows) - before).max(-1)
+    for place, sides in zip(places, difference.reshape([len(rows), -1, TARGETS.shape[1]]), strict=True):
+        for side, end in zip(sides, last, strict=True):
             assert end <= place[-1] or side[end] > 1e-4, place
 
 
@@ -168,12 +178,18 @@ def test_attention_weights_are_distributions(model):
         if weights.shape[2:] == (length, INPUTS.shape[1]) and "self_attention" not in name:
             on_padding = np.where(INPUTS[:, np.newaxis, np.newaxis] == 0, weights, 0.0)
             assert not on_padding.any(), f"{name} attends to padding"
+        if name.endswith("/mixed_attention"):
+            assert weights.shape[3] == INPUTS.shape[1] + length, name
+            on_source, on_target = np.split(weights, [INPUTS.shape[1]], axis=3)
+            assert not np.where(INPUTS[:, np.newaxis, np.newaxis] == 0, on_source, 0.0).any(), f"{name}: padding"
+            assert not np.triu(on_target, 1).any(), f"{name} attends to what is not written yet"
         if name.endswith("/future"):
             other = labels[:, 0 if "/r2l/" in name else 1]
             assert not np.where(other[:, np.newaxis, np.newaxis] == 0, weights, 0.0).any(), f"{name}: padding"
             written_before = model.directions == 1
             assert written_before or not np.triu(weights, 1).any(), f"{name} attends to what is not written yet"
-    assert any(weights.shape[2:] == (length, INPUTS.shape[1]) for weights in maps.values())
+    to_source = [name for name, weights in maps.items() if weights.shape[2:] == (length, INPUTS.shape[1])]
+    assert to_source or any(name.endswith("/mixed_attention") for name in maps)
     if model.directions == 2:
         assert sum(name.endswith("/future") for name in maps) == 2 * len(model.hparams.synchronous_layers)
         assert sum(name.endswith("/history") for name in maps) == 2 * model.hparams.decoder_layers
@@ -372,24 +388,55 @@ def test_initial_weights_follow_the_seed(case):
 # --- export ---
 
 
-@pytest.mark.parametrize("model_name", SETTINGS)
-def test_export(model_name, tiny_encoder, tmp_path):
+LINES = ["the old cat sees the lamp .", "", "a word that nobody has seen: Ωß", "the door"]
+
+
+def exported(model_name, encoder, directory, **can):
+    """A translator with the first setting of a model, and what its SavedModel gives of ``LINES``."""
     import tensorflow as tf
 
+    from t2t_ext import registry
     from t2t_ext.decoding.translator import Translator
     from t2t_ext.hyperparameters import DecodeHParams
     from t2t_ext.serving.export import export
 
     case = Case(model_name, next(iter(SETTINGS[model_name])))
-    model = new_model(case, vocab=tiny_encoder.vocab_size)
+    hparams = case.hparams()
+    if hparams.source_view == "last":
+        hparams = hparams.replace(num_hidden_layers=1)  # more of them are exported alike
+    model = registry.model(model_name)(
+        hparams, source_vocab_size=encoder.vocab_size, target_vocab_size=encoder.vocab_size
+    )
+    model.build()
     model.assign(random_arrays(model, seed=1, scale=2.0))
     decode_hparams = DecodeHParams(beam_size=3 if model.directions == 1 else 4, max_length_offset=6)
-    translator = Translator(model, tiny_encoder, tiny_encoder, decode_hparams, "l2r")
-    lines = ["the old cat sees the lamp .", "", "a word that nobody has seen: Ωß", "the door"]
-    expected = translator.translate(lines)
-    loaded = tf.saved_model.load(str(export(translator, tmp_path / "export", version=5)))
-    result = loaded.signatures["serving_default"](inputs=tf.constant(lines))
-    assert [text.decode() for text in result["outputs"].numpy()] == [hypotheses[0].text for hypotheses in expected]
-    assert any(hypotheses[0].text for hypotheses in expected)
-    scores = [hypotheses[0].score for hypotheses in expected]
-    np.testing.assert_allclose(result["scores"].numpy(), scores, rtol=0, atol=1e-4)
+    kind = type("OfSomeSignatures", (Translator,), can)
+    translator = kind(model, encoder, encoder, decode_hparams, "l2r")
+    loaded = tf.saved_model.load(str(export(translator, directory, version=5)))
+    found = loaded.signatures["serving_default"](inputs=tf.constant(LINES))
+    assert any(found["outputs"].numpy())
+    return translator, found, loaded
+
+
+@pytest.mark.parametrize("model_name", SETTINGS)
+def test_export(model_name, tiny_encoder, tmp_path):
+    """Prefixes and constraints are no matter of the model, and their graphs take as long as all others."""
+    import tensorflow as tf
+
+    translator, found, _ = exported(
+        model_name, tiny_encoder, tmp_path / "export", can_force_prefix=False, can_constrain=False
+    )
+    expected = translator.translate_batch(tf.constant(LINES))
+    np.testing.assert_array_equal(found["outputs"].numpy(), expected["outputs"].numpy())
+    np.testing.assert_allclose(found["scores"].numpy(), expected["scores"].numpy(), rtol=0, atol=1e-4)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model_name", SETTINGS)
+def test_export_of_every_signature(model_name, tiny_encoder, tmp_path):
+    translator, found, loaded = exported(model_name, tiny_encoder, tmp_path / "export")
+    expected = [hypotheses[0] for hypotheses in translator.translate(LINES)]
+    assert [text.decode() for text in found["outputs"].numpy()] == [best.text for best in expected]
+    np.testing.assert_allclose(found["scores"].numpy(), [best.score for best in expected], rtol=0, atol=1e-4)
+    assert "translate_with_constraints" in loaded.signatures
+    assert ("translate_with_prefix" in loaded.signatures) == translator.can_force_prefix

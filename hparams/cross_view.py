@@ -1,0 +1,61 @@
+"""Settings of layer-wise cross-view decoding: Liu et al. (2020).
+
+Each set is the paper's baseline of the same size with granularity consistent attention (gca) and soft integration; a
+run of that baseline is what it continues from (``--warm_start_from``). Post-norm, as fairseq, in which the paper
+trained. The paper's DynamicConv has six blocks in both stacks, one less in the encoder than its authors': so has the
+baseline to continue from (``num_encoder_layers=6``).
+"""
+
+from t2t_ext.dynamic_conv_hyperparameters import DynamicConvHParams
+from t2t_ext.hparams.dynamic_conv import dynamic_conv_big, dynamic_conv_iwslt, dynamic_conv_test
+from t2t_ext.hparams.transformer import transformer_test
+from t2t_ext.hparams.transformer_papers import transformer_base_liu2020, transformer_big_liu2020
+from t2t_ext.hyperparameters import TransformerHParams
+from t2t_ext.registry import register_hparams
+
+_VIEWS = {"source_view": "gca", "integration": "soft"}
+
+
+@register_hparams
+def cross_view_transformer_base() -> TransformerHParams:
+    """IWSLT14 De-En: transformer_base_liu2020 with gca and soft integration."""
+    return transformer_base_liu2020().replace(**_VIEWS)
+
+
+@register_hparams
+def cross_view_transformer_big() -> TransformerHParams:
+    """WMT14: transformer_big_liu2020 with gca and soft integration; for En-De see transformer_big_ende_liu2020."""
+    return transformer_big_liu2020().replace(**_VIEWS)
+
+
+@register_hparams
+def cross_view_transformer_small() -> TransformerHParams:
+    """6+6 layers of 256/1024, 4 heads, for corpora of 30,000 to 250,000 pairs.
+
+    As cross_view_transformer_base otherwise. Its baseline is the same set with source_view=last,integration=hard.
+    """
+    return cross_view_transformer_base().replace(hidden_size=256, filter_size=1024, num_heads=4)
+
+
+@register_hparams
+def cross_view_transformer_test() -> TransformerHParams:
+    """2+2 layers of width 16, as transformer_test but post-norm, for tests."""
+    return transformer_test().replace(**_VIEWS, layer_preprocess_sequence="none", layer_postprocess_sequence="dan")
+
+
+@register_hparams
+def cross_view_dynamic_conv_iwslt() -> DynamicConvHParams:
+    """IWSLT14 De-En: dynamic_conv_iwslt of 6+6 layers with gca and soft integration."""
+    return dynamic_conv_iwslt().replace(**_VIEWS, num_encoder_layers=6)
+
+
+@register_hparams
+def cross_view_dynamic_conv_big() -> DynamicConvHParams:
+    """WMT14: dynamic_conv_big of 6+6 layers with gca and soft integration."""
+    return dynamic_conv_big().replace(**_VIEWS, num_encoder_layers=6)
+
+
+@register_hparams
+def cross_view_dynamic_conv_test() -> DynamicConvHParams:
+    """2+2 layers of width 16, as dynamic_conv_test, for tests."""
+    return dynamic_conv_test().replace(**_VIEWS)

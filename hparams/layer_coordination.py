@@ -1,0 +1,122 @@
+"""Settings of layer-wise coordination: He et al. (NeurIPS 2018), sections 4.2, 4.3 and 5.2.
+
+Stated: 256/1024 with 4 heads (small), 512/2048 with 8 (base), 1024 with 16 (big), 14 layers for small and big, Adam
+.9/.98, the schedule of Vaswani et al. (2017), batches of about 4,096 tokens of both sides together. What the paper does
+not state is that of the baseline, tensor2tensor's Transformer: pre-norm, dropout and label smoothing 0.1; the warm-up
+of 4,000 steps is that of Vaswani et al. Where the paper trained on 8 GPUs, gradient_accumulation_steps makes one
+device's update as large.
+"""
+
+from t2t_ext.layer_coordination_hyperparameters import LayerCoordinationHParams
+from t2t_ext.registry import register_hparams
+
+
+@register_hparams
+def layer_coordination_small() -> LayerCoordinationHParams:
+    """The paper's model for IWSLT: 14 layers of 256/1024, 4 heads; as large as transformer_iwslt_small (6+6 layers)."""
+    return LayerCoordinationHParams().replace(
+        batch_size=4096,
+        batch_tokens="sum",
+        max_length=256,
+        num_hidden_layers=14,
+        hidden_size=256,
+        filter_size=1024,
+        num_heads=4,
+        optimizer="adam",
+        optimizer_adam_beta1=0.9,
+        optimizer_adam_beta2=0.98,
+        optimizer_adam_epsilon=1e-9,
+        learning_rate_schedule="constant*linear_warmup*rsqrt_decay*rsqrt_hidden_size",
+        learning_rate_constant=2.0,
+        learning_rate_warmup_steps=4000,
+        label_smoothing=0.1,
+        layer_prepostprocess_dropout=0.1,
+        attention_dropout=0.1,
+        relu_dropout=0.1,
+    )
+
+
+@register_hparams
+def layer_coordination_base() -> LayerCoordinationHParams:
+    """14 layers of 512/2048, 8 heads; the paper does not state their number: it is that of small and big."""
+    return layer_coordination_small().replace(
+        hidden_size=512, filter_size=2048, num_heads=8, gradient_accumulation_steps=8
+    )
+
+
+@register_hparams
+def layer_coordination_big() -> LayerCoordinationHParams:
+    """14 layers of 1024/4096, 16 heads, dropout 0.3 as transformer_big; as large as 6+6 layers of transformer_big.
+
+    The paper prints a feed-forward width of 2,048, with which it would be a third smaller than the baseline that it
+    says it equals: layer_coordination_big_ff2048.
+    """
+    return layer_coordination_base().replace(
+        hidden_size=1024, filter_size=4096, num_heads=16, layer_prepostprocess_dropout=0.3
+    )
+
+
+@register_hparams
+def layer_coordination_big_ff2048() -> LayerCoordinationHParams:
+    """layer_coordination_big with the feed-forward width as printed."""
+    return layer_coordination_big().replace(filter_size=2048)
+
+
+@register_hparams
+def layer_coordination_tiny() -> LayerCoordinationHParams:
+    """4 layers of width 128, as large as transformer_tiny's 2+2 but for a seventh."""
+    return layer_coordination_small().replace(num_hidden_layers=4, hidden_size=128, filter_size=512)
+
+
+@register_hparams
+def layer_coordination_test() -> LayerCoordinationHParams:
+    """2 layers of width 16, as transformer_test, for tests."""
+    return layer_coordination_tiny().replace(num_hidden_layers=2, hidden_size=16, filter_size=8, num_heads=2)
+
+
+# === Table 3 ===
+
+
+@register_hparams
+def layer_coordination_small_no_sharing() -> LayerCoordinationHParams:
+    """Table 3, without weight sharing: 7 layers for the source and 7 for the target, as many parameters."""
+    return layer_coordination_small().replace(lwc_share_weights=False, num_hidden_layers=7)
+
+
+@register_hparams
+def layer_coordination_small_no_mixed_attention() -> LayerCoordinationHParams:
+    """Table 3, without mixed attention: self-attention, then attention to the source, with the same projections."""
+    return layer_coordination_small().replace(lwc_mixed_attention=False)
+
+
+@register_hparams
+def layer_coordination_small_no_side_embedding() -> LayerCoordinationHParams:
+    """Table 3, without source/target embedding."""
+    return layer_coordination_small().replace(lwc_side_embedding=False)
+
+
+@register_hparams
+def layer_coordination_small_no_positions() -> LayerCoordinationHParams:
+    """Table 3, without position embedding on either side."""
+    return layer_coordination_small().replace(pos="none")
+
+
+# === Table 4 ===
+
+
+@register_hparams
+def layer_coordination_small_10_layers() -> LayerCoordinationHParams:
+    """Table 4: 10 layers, against 4+4 of the baseline."""
+    return layer_coordination_small().replace(num_hidden_layers=10)
+
+
+@register_hparams
+def layer_coordination_small_18_layers() -> LayerCoordinationHParams:
+    """Table 4: 18 layers, against 8+8 of the baseline; the paper's best on IWSLT14 De-En."""
+    return layer_coordination_small().replace(num_hidden_layers=18)
+
+
+@register_hparams
+def layer_coordination_small_22_layers() -> LayerCoordinationHParams:
+    """Table 4: 22 layers, against 10+10 of the baseline."""
+    return layer_coordination_small().replace(num_hidden_layers=22)

@@ -1,0 +1,108 @@
+"""Parameters of layer-wise coordination: the paper's, and those of the equations."""
+
+import pytest
+from test_parameter_counts import counted, formula
+
+WORDS = 31_345  # He et al. 2018: "about 31K"; with one matrix of so many rows the counts are the paper's
+MODEL = "layer_coordination"
+
+
+def equations(hparams, vocabulary):
+    """One matrix, N layers of attention, feed-forward and two norms (2 N without sharing), the sides' vectors."""
+    d, f = hparams.hidden_size, hparams.filter_size
+    layer = 4 * d * d + (4 * d if hparams.projection_bias else 0) + 2 * d * f + f + d + 2 * 2 * d
+    layers = hparams.num_hidden_layers * (1 if hparams.lwc_share_weights else 2)
+    last_norm = 2 * d if hparams.layer_preprocess_sequence == "n" else 0
+    vectors = (2 if hparams.lwc_side_embedding else 0) + (1 if hparams.use_sos else 0)
+    return vocabulary * d + layers * layer + last_norm + vectors * d
+
+
+@pytest.mark.parametrize(
+    ("name", "millions"),
+    [
+        # Table 3.
+        ("small", "19.07"),
+        ("small_no_sharing", "19.07"),
+        ("small_no_mixed_attention", "19.07"),
+        ("small_no_side_embedding", "19.07"),
+        ("small_no_positions", "19.07"),
+        # Table 4, by formula.
+        ("small_10_layers", "15.91"),
+        ("small_18_layers", "22.22"),
+        ("small_22_layers", "25.38"),
+    ],
+)
+def test_published_counts_of_layer_coordination(name, millions):
+    from t2t_ext import registry
+
+    hparams = registry.hparams(f"{MODEL}_{name}")
+    count = equations(hparams, WORDS)
+    assert f"{count / 1e6:.2f}" == millions
+    if name in ("small", "small_no_sharing"):  # what the others differ in is counted below, on fewer layers
+        assert counted(hparams, WORDS, WORDS, True, MODEL) == count
+
+
+@pytest.mark.parametrize("layers", [4, 6, 8, 10])
+def test_as_large_as_the_baseline(layers):
+    """Table 4: 10, 14, 18 and 22 layers against a Transformer of 4+4, 6+6, 8+8 and 10+10."""
+    from t2t_ext import registry
+
+    baseline = registry.hparams("transformer_iwslt_small").replace(num_hidden_layers=layers)
+    ours = registry.hparams("layer_coordination_small").replace(num_hidden_layers=2 * layers + 2)
+    count = formula(baseline, WORDS, WORDS, True)
+    difference = equations(ours, WORDS) - count
+    assert abs(difference) < 0.045 * count
+    if layers == 6:
+        assert f"{count / 1e6:.2f}" == "19.07"
+        assert difference < 2000
+
+
+@pytest.mark.parametrize(
+    ("changes", "growth"),
+    [
+        ({"num_hidden_layers": 1}, -3 * (12 * 128**2 + 512 + 128 + 4 * 128)),
+        ({"lwc_share_weights": False}, 4 * (12 * 128**2 + 512 + 128 + 4 * 128)),
+        ({"use_sos": True}, 128),
+        ({"lwc_side_embedding": False}, -256),
+        ({"projection_bias": True}, 4 * 4 * 128),
+        ({"layer_preprocess_sequence": "none", "layer_postprocess_sequence": "dan"}, -256),
+        ({"lwc_mixed_attention": False}, 0),
+        ({"pos": "none"}, 0),
+    ],
+)
+def test_growth_of_layer_coordination(changes, growth):
+    from t2t_ext import registry
+
+    plain = registry.hparams("layer_coordination_tiny")
+    assert counted(plain.replace(**changes), 100, 100, True, MODEL) == equations(plain, 100) + growth
+
+
+def test_the_big_model_is_as_large_as_the_baseline():
+    """14 layers of 12 d^2 are six of 12 d^2 and six of 16 d^2; with the width as printed there is a third less."""
+    from t2t_ext import registry
+
+    baseline = formula(registry.hparams("transformer_big_he2018"), 0, 0, True)
+    big, printed = (equations(registry.hparams(f"layer_coordination_{name}"), 0) for name in ("big", "big_ff2048"))
+    assert big == pytest.approx(baseline, rel=1e-3)
+    assert printed / baseline == pytest.approx(2 / 3, rel=2e-3)
+
+
+@pytest.mark.parametrize(
+    ("changes", "millions"),
+    [
+        ({}, "19.08"),
+        ({"context_gate": "channel"}, "19.85"),
+        ({"context_gate": "channel", "num_encoder_layers": 1, "num_decoder_layers": 2}, None),
+    ],
+)
+def test_counts_of_the_context_gate(changes, millions):
+    """Section 5.4: 19.08M. A layer's gate has 2 d inputs and one output for each head, or for each channel."""
+    from t2t_ext import registry
+
+    hparams = registry.hparams("context_gate_transformer_small").replace(**changes)
+    d = hparams.hidden_size
+    outputs = d if hparams.context_gate == "channel" else hparams.num_heads
+    expected = formula(hparams, WORDS, WORDS, True) + hparams.decoder_layers * (2 * d * outputs + outputs)
+    assert millions is None or f"{expected / 1e6:.2f}" == millions
+    if hparams.encoder_layers + hparams.decoder_layers < 6 or not changes:
+        assert counted(hparams, WORDS, WORDS, True, "context_gate_transformer") == expected

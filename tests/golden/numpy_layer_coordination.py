@@ -1,0 +1,252 @@
+"""Layer-wise coordination in NumPy (float64), written from He et al. (NeurIPS 2018) and not from `t2t_ext`.
+
+Section 3: source and target are concatenated and go through N layers. The hidden state of a source token in layer i
+comes from all source tokens in layer i - 1; that of a target token from all source tokens and the target tokens up to
+itself in layer i - 1, by mixed attention (equation 3) with the mask
+
+    M(i, j) = 0 if j < n or j <= i + n, else -infinity          (i: target position, j: position in [source; target])
+
+Positions begin anew at the target; a learned vector for either side is added. One matrix for source, target and
+softmax.
+
+What the paper leaves open is as `docs/decisions/0016` says: scaling by a head's width, the norms of tensor2tensor, a
+zero vector as the first target input, and for the ablations: without sharing, target layer i reads what source layer i
+wrote; without mixed attention, self-attention and attention to the source follow each other, with one norm and one set
+of projections.
+
+Written for reading: one sentence, one head, one query position at a time, the concatenated sequence literally.
+
+`NumpyContextGate` is a Transformer with the context gate as reconstructed: z = sigmoid([a; c] W + b), where a is what
+self-attention found and c what attention to the source found, x + (1 - z) a + z c.
+"""
+
+import dataclasses
+
+import numpy as np
+from numpy_transformer import (
+    PAD,
+    Attention,
+    FeedForward,
+    Norm,
+    NumpyTransformer,
+    feed_forward,
+    layer_norm,
+    sigmoid,
+    sinusoids,
+    softmax,
+)
+
+
+@dataclasses.dataclass
+class LayerWeights:
+    """One layer: attention, feed-forward, and the norm of either."""
+
+    attention: Attention
+    attention_norm: Norm
+    feed_forward: FeedForward
+    feed_forward_norm: Norm
+
+
+@dataclasses.dataclass
+class Weights:
+    """Everything that the model learns; `source` and `target` are the same layers where they are shared."""
+
+    embedding: np.ndarray  # [V, D]
+    source: list[LayerWeights]
+    target: list[LayerWeights]
+    side: np.ndarray | None  # [2, D]: source, target
+    sos: np.ndarray | None  # [D]
+    final_norm: Norm | None
+
+
+def weights_of(arrays, hparams):
+    """`Weights` from a model's arrays by name, in float64; the only place that knows the model's names."""
+    arrays = {name: np.asarray(value, np.float64) for name, value in arrays.items()}
+    unused = set(arrays)
+    sizes = [hparams.attention_key_channels or hparams.hidden_size] * 2
+    sizes.append(hparams.attention_value_channels or hparams.hidden_size)
+    which = "pre_norm" if hparams.layer_preprocess_sequence == "n" else "post_norm"
+
+    def take(name):
+        unused.discard(name)
+        return arrays.get(name)
+
+    def norm(path):
+        return Norm(take(f"{path}/scale"), take(f"{path}/bias"))
+
+    def layer(path, attention):
+        edges = np.cumsum(sizes)[:-1]
+        kernels = np.split(take(f"{path}/{attention}/qkv/kernel"), edges, axis=1)
+        bias = take(f"{path}/{attention}/qkv/bias")
+        biases = [None] * 3 if bias is None else np.split(bias, edges)
+        output = [take(f"{path}/{attention}/output/{part}") for part in ("kernel", "bias")]
+        inner, inner_bias, outer, outer_bias = (
+            take(f"{path}/feed_forward/{part}") for part in ("inner/kernel", "inner/bias", "outer/kernel", "outer/bias")
+        )
+        gate = gate_bias = None
+        if inner.shape[1] == 2 * outer.shape[0]:
+            (gate, inner), (gate_bias, inner_bias) = np.split(inner, 2, axis=1), np.split(inner_bias, 2)
+        return LayerWeights(
+            Attention(*kernels, output[0], *biases, output[1]),
+            norm(f"{path}/{attention}_frame/{which}"),
+            FeedForward(inner, inner_bias, outer, outer_bias, gate, gate_bias),
+            norm(f"{path}/feed_forward_frame/{which}"),
+        )
+
+    count = range(hparams.num_hidden_layers)
+    if hparams.lwc_share_weights:
+        source = target = [layer(f"layer_{i}", "attention") for i in count]
+    else:
+        source = [layer(f"encoder/layer_{i}", "self_attention") for i in count]
+        target = [layer(f"decoder/layer_{i}", "attention") for i in count]
+    sos = take("sos/embeddings")
+    result = Weights(
+        embedding=take("embedding/embeddings"),
+        source=source,
+        target=target,
+        side=take("side_embedding/embeddings"),
+        sos=None if sos is None else sos[0],
+        final_norm=norm("final_norm") if which == "pre_norm" else None,
+    )
+    if unused:
+        raise ValueError(f"The model has weights that the NumPy model knows nothing of: {sorted(unused)}.")
+    return result
+
+
+class NumpyLayerCoordination:
+    """The model of one setting.
+
+    Args:
+      weights: `Weights` (float64).
+      hparams: anything with the attributes of `LayerCoordinationHParams`.
+    """
+
+    def __init__(self, weights, hparams):
+        self.w = weights
+        self.hp = hparams
+        self.pre_norm = hparams.layer_preprocess_sequence == "n"
+        depth = (hparams.attention_key_channels or hparams.hidden_size) // hparams.num_heads
+        self.scale = depth**-0.5 if hparams.attention_scale == "head" else hparams.hidden_size**-0.5
+        self.maps = {}
+
+    def _attend(self, queries, memory, part, allowed, name=None):
+        """softmax(Q K^T scale + M) V for queries [m, D] over [n, D]; `allowed` says where M is 0."""
+
+        def project(x, kernel, bias):
+            return x @ kernel + (0.0 if bias is None else bias)
+
+        heads = self.hp.num_heads
+        q = project(queries, part.q, part.q_bias).reshape(len(queries), heads, -1)
+        k = project(memory, part.k, part.k_bias).reshape(len(memory), heads, -1)
+        v = project(memory, part.v, part.v_bias).reshape(len(memory), heads, -1)
+        found = np.zeros([len(queries), heads, v.shape[-1]])
+        weights = np.zeros([heads, len(queries), len(memory)])
+        for h in range(heads):
+            for i in range(len(queries)):
+                seen = [j for j in range(len(memory)) if allowed(i, j)]
+                weights[h, i, seen] = softmax(np.array([q[i, h] @ k[j, h] * self.scale for j in seen]))
+                found[i, h] = sum(weights[h, i, j] * v[j, h] for j in seen)
+        if name:
+            self.maps[name] = weights
+        return project(found.reshape(len(queries), -1), part.o, part.o_bias)
+
+    def _before(self, x, norm):
+        return layer_norm(x, norm, self.hp.norm_epsilon) if self.pre_norm else x
+
+    def _after(self, x, y, norm):
+        return x + y if self.pre_norm else layer_norm(x + y, norm, self.hp.norm_epsilon)
+
+    def _fed_forward(self, x, layer):
+        norm = layer.feed_forward_norm
+        return self._after(x, feed_forward(self._before(x, norm), layer.feed_forward, self.hp.ffn_activation), norm)
+
+    def _source_layer(self, x, layer, source, name):
+        norm = layer.attention_norm
+        y = self._before(x, norm)
+        y = self._attend(y, y, layer.attention, lambda _, j: source[j] != PAD, f"{name}/source_self_attention")
+        return self._fed_forward(self._after(x, y, norm), layer)
+
+    def _target_layer(self, x, layer, read, source, name):
+        """One layer of the target [m, D]; `read` [n, D] is what it reads of the source."""
+        n, norm, part = len(source), layer.attention_norm, layer.attention
+        below, y = self._before(read, norm), self._before(x, norm)
+        if self.hp.lwc_mixed_attention:
+
+            def m_is_zero(i, j):
+                return (j < n and source[j] != PAD) or (j >= n and j <= i + n)
+
+            y = self._attend(y, np.concatenate([below, y]), part, m_is_zero, f"{name}/mixed_attention")
+            x = self._after(x, y, norm)
+        else:
+            y = self._attend(y, y, part, lambda i, j: j <= i, f"{name}/self_attention")
+            x = self._after(x, y, norm)
+            y = self._attend(
+                self._before(x, norm), below, part, lambda _, j: source[j] != PAD, f"{name}/source_attention"
+            )
+            x = self._after(x, y, norm)
+        return self._fed_forward(x, layer)
+
+    def _embed(self, ids, side):
+        """Rows of the ids, 0 for PAD, with positions from 0 and the vector of the side."""
+        x = np.stack([self.w.embedding[i] if i != PAD else np.zeros(self.hp.hidden_size) for i in ids])
+        if self.hp.multiply_embedding_mode == "sqrt_depth":
+            x = x * np.sqrt(self.hp.hidden_size)
+        if side == 1 and self.w.sos is not None:
+            x[0] += self.w.sos
+        if self.hp.pos == "timing":
+            x = x + sinusoids(len(ids), self.hp.hidden_size, self.hp.pos_encoding)
+        return x if self.w.side is None else x + self.w.side[side]
+
+    def sentence(self, source, target):
+        """Logits [T, V] of a target given its source, both padded lists of ids; distributions go to `maps`."""
+        self.maps = {}
+        s, t = self._embed(source, 0), self._embed([PAD, *target[:-1]], 1)
+        for i, (source_layer, target_layer) in enumerate(zip(self.w.source, self.w.target, strict=True)):
+            after = self._source_layer(s, source_layer, source, f"layer_{i}")
+            t = self._target_layer(t, target_layer, s if self.hp.lwc_share_weights else after, source, f"layer_{i}")
+            s = after
+        t = layer_norm(t, self.w.final_norm, self.hp.norm_epsilon) if self.w.final_norm else t
+        return t @ self.w.embedding.T
+
+    def __call__(self, inputs, targets):
+        """Logits [B, T, V] and the distributions by name, [B, H, ...] each."""
+        logits, maps = [], []
+        for source, target in zip(inputs, targets, strict=True):
+            logits.append(self.sentence(list(source), list(target)))
+            maps.append(self.maps)
+        return np.stack(logits), {name: np.stack([each[name] for each in maps]) for name in maps[0]}
+
+
+class NumpyContextGate(NumpyTransformer):
+    """A Transformer whose decoder has gates.
+
+    Args:
+      weights: `numpy_transformer.Weights` of everything but the gates.
+      gates: (W [2 D, H or D], b) of each decoder layer.
+      hparams: anything with the attributes of `ContextGateHParams`.
+    """
+
+    def __init__(self, weights, gates, hparams):
+        super().__init__(weights, hparams)
+        self.gates = gates
+
+    def _norm(self, x, sublayer, wanted):
+        return layer_norm(x, sublayer.norm, self.hp.norm_epsilon) if wanted else x
+
+    def decode(self, states, source, target):
+        """Logits [T, V] of a target sentence given the encoder's states, and the source attention of each layer."""
+        embedded = self._embed(target, self.w.target_embedding)
+        x = self._positions(np.concatenate([np.zeros_like(embedded[:1]), embedded[:-1]]))
+        maps = []
+        for (own, cross, ffn), (kernel, bias) in zip(self.w.decoder, self.gates, strict=True):
+            y = self._norm(x, own, self.pre_norm)
+            a = self._attend(y, y, own.part, lambda t, s: s <= t)[0]
+            query = self._norm(self._norm(x + a, own, not self.pre_norm), cross, self.pre_norm)
+            c, weights = self._attend(query, states, cross.part, lambda _, s: source[s] != PAD)
+            maps.append(weights)
+            z = sigmoid(np.concatenate([a, c], axis=-1) @ kernel + bias)
+            z = np.repeat(z, x.shape[-1] // z.shape[-1], axis=-1)
+            x = self._norm(x + (1.0 - z) * a + z * c, cross, not self.pre_norm)
+            x = self._around(ffn, x, lambda y, p=ffn.part: feed_forward(y, p, self.hp.ffn_activation))
+        x = layer_norm(x, self.w.decoder_norm, self.hp.norm_epsilon) if self.w.decoder_norm else x
+        return x @ self.w.softmax.T, maps

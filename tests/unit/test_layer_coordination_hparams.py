@@ -1,0 +1,74 @@
+"""What layer-wise coordination refuses, and what its sets have in common with their baselines."""
+
+import pytest
+
+from t2t_ext import registry
+from t2t_ext.errors import UserError
+
+
+def small(**changes):
+    return registry.hparams("layer_coordination_small").replace(**changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"num_encoder_layers": 6}, "num_encoder_layers=6: .* num_hidden_layers of them"),
+        ({"num_decoder_layers": 6}, "num_decoder_layers=6"),
+        ({"shared_embedding_and_softmax_weights": False}, "one matrix embeds both sides"),
+        ({"use_target_space_embedding": True}, "lwc_side_embedding"),
+        ({"source_view": "gca"}, "source_view=gca .* own layer"),
+    ],
+)
+def test_what_one_stack_has_no_use_for(changes, message):
+    with pytest.raises(UserError, match=message):
+        small(**changes)
+
+
+def test_the_sets_are_the_papers():
+    """Section 4.2: sizes and heads; 4.3: Adam, batches of both sides; tables 3 and 4: what each row changes."""
+    sizes = {"small": (256, 1024, 4, 14), "base": (512, 2048, 8, 14), "big": (1024, 4096, 16, 14)}
+    for name, values in sizes.items():
+        hparams = registry.hparams(f"layer_coordination_{name}")
+        assert (hparams.hidden_size, hparams.filter_size, hparams.num_heads, hparams.num_hidden_layers) == values
+        assert (hparams.optimizer_adam_beta1, hparams.optimizer_adam_beta2) == (0.9, 0.98)
+        assert (hparams.batch_size, hparams.batch_tokens) == (4096, "sum")
+    ablations = {
+        "no_sharing": {"lwc_share_weights": False, "num_hidden_layers": 7},
+        "no_mixed_attention": {"lwc_mixed_attention": False},
+        "no_side_embedding": {"lwc_side_embedding": False},
+        "no_positions": {"pos": "none"},
+        "10_layers": {"num_hidden_layers": 10},
+        "18_layers": {"num_hidden_layers": 18},
+        "22_layers": {"num_hidden_layers": 22},
+    }
+    for name, changes in ablations.items():
+        assert registry.hparams(f"layer_coordination_small_{name}").to_dict() == small(**changes).to_dict(), name
+    printed = registry.hparams("layer_coordination_big_ff2048")
+    assert printed.to_dict() == registry.hparams("layer_coordination_big").replace(filter_size=2048).to_dict()
+
+
+def test_trained_as_the_baseline():
+    """Small and base have the training of their baselines but for the tokens that are counted."""
+    for ours, baseline in (("small", "transformer_iwslt_small"), ("base", "transformer_base_he2018")):
+        hparams, other = registry.hparams(f"layer_coordination_{ours}"), registry.hparams(baseline)
+        different = {name for name in other.names() if getattr(hparams, name) != getattr(other, name)}
+        assert different == {"num_hidden_layers", "batch_tokens"}
+
+
+def test_the_context_gate_is_its_baseline_with_gates():
+    hparams, other = registry.hparams("context_gate_transformer_small"), registry.hparams("transformer_iwslt_small")
+    assert all(getattr(hparams, name) == getattr(other, name) for name in other.names())
+    assert hparams.context_gate == "head"
+
+
+def test_two_vocabularies_are_refused():
+    make = registry.model("layer_coordination")
+    for sizes, joint in (((50, 70), None), ((50, 50), False)):
+        with pytest.raises(UserError, match=r"one vocabulary for both.*--noseparate_vocab"):
+            make(
+                registry.hparams("layer_coordination_test"),
+                source_vocab_size=sizes[0],
+                target_vocab_size=sizes[1],
+                joint_vocabulary=joint,
+            )
