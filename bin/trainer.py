@@ -15,7 +15,6 @@ from t2t_ext.hyperparameters import HParams, resolve_hparams
 from t2t_ext.persistence.run_directory import RunDirectory
 from t2t_ext.training import setup_run
 from t2t_ext.training.config import TrainConfig, TrainingSettings
-from t2t_ext.training.warm_start import find_checkpoint
 
 EXAMPLES = """\
   t2t_ext-trainer --problem=translate_ende_cldr --model=transformer --hparams_set=transformer_small
@@ -63,9 +62,7 @@ def run(argv: Sequence[str] | None = None) -> int:
     config = train_config(args, sys.argv[1:] if argv is None else argv)
     # Everything that the user can have got wrong is found before TensorFlow starts.
     resolved = setup_run.resolve(config)
-    first_weights = setup_run.first_weights(resolved)
-    if first_weights:
-        find_checkpoint(first_weights)
+    setup_run.check_first_weights(resolved)
     if args.generate_data:
         from t2t_ext.bin._generation import generate_from_flags
 
@@ -87,7 +84,8 @@ def train_config(args: argparse.Namespace, command: Sequence[str]) -> TrainConfi
     def given(name: str) -> Any:
         return getattr(args, name) if name in args.given else None
 
-    names = ("problem", "model", "hparams_set", "data_dir", "t2t_usr_dir", "random_seed", "warm_start_from")
+    names = ("problem", "model", "hparams_set", "data_dir", "t2t_usr_dir", "random_seed", "warm_start_from",
+             "warm_start_optimizer")  # fmt: skip
     return TrainConfig(
         output_dir=args.output_dir,
         problem_options=_flag_groups.problem_options(args),
@@ -136,14 +134,20 @@ def _describe(args: argparse.Namespace) -> None:
         stored = RunDirectory.open(args.output_dir)
         model_name, sizes = stored.config.model, [encoder.vocab_size for encoder in stored.text_encoders()]
         joint = len(set(stored.config.vocabularies.values())) == 1
+        feature_size = stored.config.source_feature_size
     else:
         if not args.model or not args.problem:
             raise UserError("--describe needs --model and --problem (for the vocabulary's size), or --output_dir=RUN.")
         model_name = args.model
         sizes, joint = _vocabulary_sizes(args)
+        feature_size = _feature_size(args)
     start_tensorflow()
     model = registry.model(model_name)(
-        hparams, source_vocab_size=sizes[0], target_vocab_size=sizes[1], joint_vocabulary=joint
+        hparams,
+        source_vocab_size=sizes[0],
+        target_vocab_size=sizes[1],
+        joint_vocabulary=joint,
+        source_feature_size=feature_size,
     )
     model.build()
     rows = model.describe()
@@ -164,6 +168,14 @@ def _vocabulary_sizes(args: argparse.Namespace) -> tuple[list[int], bool]:
         return [encoder.vocab_size for encoder in encoders], encoders[0].sha256 == encoders[1].sha256
     print(f"No --data_dir: the vocabulary is taken to have {problem.approx_vocab_size:,} subwords.")
     return [problem.approx_vocab_size] * 2, problem.joint_vocab
+
+
+def _feature_size(args: argparse.Namespace) -> int:
+    """Returns the size of the source's feature vectors as the problem declares it, 0 of text."""
+    from t2t_ext.data.features import Floats
+
+    source = registry.problem(args.problem, **_flag_groups.problem_options(args)).features().get("inputs")
+    return source.depth if isinstance(source, Floats) else 0
 
 
 def _print_table(rows: Iterable[Sequence[Any]]) -> None:

@@ -7,9 +7,17 @@ from collections.abc import Mapping
 from typing import Any
 
 from t2t_ext.errors import UserError, suggest
+from t2t_ext.evaluation import protocols
 
 # Metrics of the dev set that a run logs -> whether smaller is better.
-EVAL_METRICS = {"loss": True, "nll": True, "perplexity": True, "accuracy": False, "bleu": False}
+EVAL_METRICS = {
+    **{"loss": True, "nll": True, "perplexity": True, "accuracy": False, "bleu": False},
+    **protocols.dev_labels(),
+}
+# Those that are none of its translations.
+_WITHOUT_TEXT = ("loss", "nll", "perplexity", "accuracy")
+
+_METRIC_SETTINGS = ("best_checkpoint_metric", "eval_early_stopping_metric")
 
 DEFAULT_RANDOM_SEED = 1
 MOST_WORKER_TIMEOUT = 86400  # seconds
@@ -79,17 +87,34 @@ class TrainingSettings:
                 f"--preempted_exit_code={self.preempted_exit_code}: it must be at least 1 and at most 255; 0 would say "
                 "that the run is finished."
             )
-        for name in ("best_checkpoint_metric", "eval_early_stopping_metric"):
+        for name in _METRIC_SETTINGS:
             metric = getattr(self, name)
             if metric not in EVAL_METRICS:
                 raise UserError(
                     f"--{name}={metric}: there is no such metric. Metrics of the dev set are "
                     f"{', '.join(EVAL_METRICS)}.{suggest(metric, EVAL_METRICS)}"
                 )
-            if metric == "bleu" and self.eval_bleu_sentences < 0 and self._uses(name):
+            if metric not in _WITHOUT_TEXT and self.eval_bleu_sentences < 0 and self._uses(name):
                 raise UserError(
-                    f"--{name}=bleu needs BLEU, which --eval_bleu_sentences=-1 switches off; use --{name}=loss with it."
+                    f"--{name}={metric} needs translations, which --eval_bleu_sentences=-1 switches off; use "
+                    f"--{name}=loss with it."
                 )
+            if metric in protocols.dev_labels():
+                protocols.protocol(protocols.with_label(metric))  # whether it can be used here
+
+    def scored_by(self, scoring: str) -> tuple[str, ...]:
+        """Returns the protocols that the dev set's translations are scored by.
+
+        Args:
+          scoring: The problem's own.
+
+        Returns:
+          One whose main score is a BLEU, and what else the problem and the metrics that are watched need.
+        """
+        watched = [getattr(self, name) for name in _METRIC_SETTINGS if self._uses(name)]
+        needed = [protocols.with_label(label, scoring) for label in watched if label in protocols.dev_labels()]
+        bleu = scoring if protocols.protocol(scoring).is_bleu else protocols.DEFAULT
+        return tuple(dict.fromkeys((bleu, scoring, *needed)))
 
     def _uses(self, name: str) -> bool:
         return name == "best_checkpoint_metric" or self.eval_early_stopping_steps > 0
@@ -118,6 +143,8 @@ class TrainConfig:
       t2t_usr_dir: Directory with the user's own problems, models and hparams sets.
       random_seed: Seed of initial weights, data order and dropout (default 1).
       warm_start_from: A run directory or checkpoint that a new run takes its first weights from.
+      warm_start_optimizer: Whether optimizer, steps and learning rate then begin anew (reset, the default) or go on
+        where that checkpoint was (keep).
       train_command: The command line, to be stored with the run.
       train_steps: This and all that follow are those of ``TrainingSettings``.
     """
@@ -132,6 +159,7 @@ class TrainConfig:
     t2t_usr_dir: str | None = None
     random_seed: int | None = None
     warm_start_from: str | None = None
+    warm_start_optimizer: str | None = None
     train_command: tuple[str, ...] = ()
     train_steps: int | None = None
     local_eval_frequency: int | None = None

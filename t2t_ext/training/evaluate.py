@@ -10,14 +10,17 @@ else it is trained on, so that it can be compared.
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
+from t2t_ext.analysis import attention
+from t2t_ext.analysis.attention import AttentionMap
 from t2t_ext.data import target_variants
 from t2t_ext.data.pipeline import eval_batches
-from t2t_ext.decoding.translator import Translator
+from t2t_ext.decoding.feature_translator import translator_for
 from t2t_ext.evaluation import protocols
 from t2t_ext.evaluation.scorer import Scorer
 from t2t_ext.hyperparameters import HParams, resolve_decode_hparams
@@ -56,7 +59,8 @@ class Evaluator:
           store: ExampleStore of the dev split.
           texts: Source sentences of the dev set, and one list of references for each reference set.
           target_language: Chooses sacrebleu's tokenizer.
-          scoring: The protocol of ``t2t_ext.evaluation.protocols`` that BLEU is computed by.
+          scoring: The protocol of ``t2t_ext.evaluation.protocols`` that translations are scored by; where that is no
+            BLEU, sacrebleu's is computed, too.
 
         Raises:
           UserError: There is nothing to evaluate, or the model cannot search as ``decode_hparams`` say.
@@ -64,7 +68,9 @@ class Evaluator:
         decode_hparams = resolve_decode_hparams(settings.decode_hparams)
         # Low-precision weights are enough for what is not trained further, and faster to read.
         precision = (decode_hparams.precision or hparams.precision).removeprefix("mixed_")
-        self._model = build_model(model_class, hparams, *encoders, dtype=precision)
+        self._model = build_model(
+            model_class, hparams, *encoders, source_feature_size=store.source_feature_size, dtype=precision
+        )
         self._hparams = hparams
         self._encoders = encoders
         # Made once: its graph is traced when it is made, and its plan is the same at every evaluation.
@@ -79,12 +85,13 @@ class Evaluator:
         if limit > 0:
             self._sources = self._sources[:limit]
             self._references = [reference[:limit] for reference in self._references]
-        # What is called BLEU, and gets better as it grows, must be some BLEU.
-        scoring = protocols.DEFAULT if scoring.startswith(("chrf", "ter")) else scoring
-        self._scorer = Scorer([scoring], self._references, encoders[1], language=target_language)
         self._translator = None
         if limit >= 0:
-            self._translator = Translator(self._model, *encoders, decode_hparams, hparams.target_direction)
+            self._translator = translator_for(self._model, *encoders, decode_hparams, hparams.target_direction)
+            # What is called BLEU must be some BLEU, whatever else translations are scored by.
+            bleu, *others = settings.scored_by(scoring)
+            self._scorer = Scorer([bleu], self._references, encoders[1], language=target_language)
+            self._other_scorer = Scorer(others, self._references, encoders[1], language=target_language)
         self._leaky = self._model.target_sides == 2 and hparams.pseudo == "none"
         elements = {name: spec for name, spec in self._batches.element_spec.items() if name != "index"}
         self._sums = tf.function(self._batch_sums, input_signature=[elements], autograph=False)
@@ -106,8 +113,9 @@ class Evaluator:
           note: Told what is going on.
 
         Returns:
-          The metrics (loss and nll in nats a label, perplexity, accuracy; bleu and bleu_signature; leaky where only
-          BLEU means something), and the translations (empty without BLEU).
+          The metrics (loss and nll in nats a label, perplexity, accuracy; bleu and bleu_signature; other scores by
+          their labels; leaky where only scores of translations mean something), and the translations (empty without
+          scores).
         """
         for name, variable in self._model.named_variables().items():
             variable.assign(tf.cast(weights[name], variable.dtype))
@@ -123,40 +131,54 @@ class Evaluator:
             )
         ]
         bleu = self._scorer.scores(hypotheses)[0]
+        others = {score.name: score.value for score in self._other_scorer.scores(hypotheses)}
         texts = [hypothesis.text for hypothesis in hypotheses]
-        return {**metrics, "bleu": bleu.value, "bleu_signature": bleu.signature}, texts
+        return {**metrics, "bleu": bleu.value, "bleu_signature": bleu.signature, **others}, texts
 
     def show(self, board: Board, step: int, hypotheses: list[str]) -> None:
         """Writes sample translations and attention pictures of the first dev sentences to TensorBoard."""
         count = min(SAMPLES, len(hypotheses))
         if count:
-            board.samples(step, self._sources[:count], hypotheses[:count], self._references[0][:count])
+            names = [str(source) for source in self._sources[:count]]
+            board.samples(step, names, hypotheses[:count], self._references[0][:count])
         sentence = self._pictured_sentence()
         if sentence is None:
             return
-        source, target = sentence
+        source, labels, target = sentence
         backwards = target[-2::-1] + target[-1:]
         if self._model.target_sides == 2:
             sides = [target, backwards]
         else:
             sides = [backwards if self._hparams.target_direction == "r2l" else target]
         targets = tf.constant([sides if len(sides) == 2 else sides[0]], tf.int32)
-        weights = self._model.attention_weights(tf.constant([source], tf.int32), targets)
-        if len(sides) == 2:
-            weights = _without_most_of_the_second(weights)
-        board.attention(
-            step, weights, self._encoders[0].pieces(source), [self._encoders[1].pieces(side) for side in sides]
-        )
+        weights = self._model.attention_weights(tf.constant(source[np.newaxis]), targets)
+        pieces = [self._encoders[1].pieces(side) for side in sides]
+        words = attention.sentence_of(self._model, labels, pieces)
+        maps = attention.read_maps(weights, words)
+        board.attention(step, maps if len(sides) == 1 else _without_most_of_the_second(maps))
 
-    def _pictured_sentence(self) -> tuple[list[int], list[int]] | None:
-        """Returns source and target ids of the first dev sentence that makes a readable picture."""
-        for source, target in zip(self._sources, self._references[0], strict=True):
-            ids = [
-                encoder.encode_batch(encoder.prepare([text]), add_eos=True)[0]
-                for encoder, text in zip(self._encoders, (source, target), strict=True)
-            ]
-            if 4 <= max(map(len, ids)) <= _PICTURED_TOKENS and min(map(len, ids)) > 1:
-                return ids[0], ids[1]
+    def _pictured_sentence(self) -> tuple[np.ndarray, list[str], list[int]] | None:
+        """Returns the first dev sentence that makes a readable picture.
+
+        Returns:
+          The source, ids int32 [S] or feature vectors float32 [S, F]; the texts, or numbers, of its positions; and the
+          target's ids.
+        """
+
+        def ids_of(encoder: Any, text: str) -> list[int]:
+            return encoder.encode_batch(encoder.prepare([text]), add_eos=True)[0]
+
+        for source, text in zip(self._sources, self._references[0], strict=True):
+            target = ids_of(self._encoders[1], text)
+            if self._model.source_feature_size:
+                inputs = np.asarray(source.rows, np.float32)
+                labels = [str(region) for region in range(1, len(inputs) + 1)]
+            else:
+                inputs = np.array(ids_of(self._encoders[0], source), np.int32)
+                labels = self._encoders[0].pieces(inputs.tolist())
+            lengths = (len(inputs), len(target))
+            if 4 <= max(lengths) <= _PICTURED_TOKENS and min(lengths) > 1:
+                return inputs, labels, target
         return None
 
     def _losses(self) -> Record:
@@ -189,9 +211,7 @@ class Evaluator:
         )
 
 
-def _without_most_of_the_second(weights: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+def _without_most_of_the_second(maps: Sequence[AttentionMap]) -> list[AttentionMap]:
     """Leaves out the second side's attention but for the last layer's: drawing is slow, and its weights are shared."""
-    last = next((name.split("/")[1] for name in reversed(weights) if "r2l" in name.split("/")), "")
-    return {
-        name: values for name, values in weights.items() if "r2l" not in name.split("/") or name.split("/")[1] == last
-    }
+    last = max((each.layer for each in maps if each.side == "r2l"), default=0)
+    return [each for each in maps if each.side != "r2l" or each.layer == last]

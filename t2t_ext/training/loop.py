@@ -16,15 +16,14 @@ from t2t_ext.data.generated import GeneratedData
 from t2t_ext.errors import UserError
 from t2t_ext.evaluation import protocols
 from t2t_ext.persistence import checkpoints, files
-from t2t_ext.training import auto_batch_size, host_memory, out_of_memory, setup_run, skip_report, strategies
+from t2t_ext.training import auto_batch_size, host_memory, out_of_memory, setup_run, skip_report, strategies, warm_start
 from t2t_ext.training.config import TrainConfig
 from t2t_ext.training.evaluate import Evaluator
 from t2t_ext.training.interruption import Agreement, Interrupted, SignalWatch
 from t2t_ext.training.monitor import Board
 from t2t_ext.training.progress import Progress, describe_evaluation, describe_training
-from t2t_ext.training.records import Best, Record, Records, best_of, stopped_improving
+from t2t_ext.training.records import Best, Record, Records, best_of, gradient_norms_record, stopped_improving
 from t2t_ext.training.session import Session
-from t2t_ext.training.warm_start import WarmStartReport
 from t2t_ext.training.workers import Workers
 
 
@@ -101,7 +100,9 @@ class _Loop:
         # The model is made first: a mistake in the hparams leaves no run directory behind.
         self._session = Session(run, generated, strategy)
         first_weights = setup_run.first_weights(run)
-        report = self._session.warm_start(first_weights) if first_weights else None
+        setup_run.check_first_weights(run)
+        keep = run.config.warm_start_optimizer == warm_start.KEEP
+        report = self._session.warm_start(first_weights, keep=keep) if first_weights else None
         self._evaluator = Evaluator(
             registry.model(run.config.model),
             run.hparams,
@@ -113,12 +114,13 @@ class _Loop:
             scoring=getattr(setup_run.make_problem(run), "scoring", protocols.DEFAULT),
         )
         # Restored first: a run that cannot go on keeps its configuration.
-        self._session.restore(run.output_dir, workers, self._say)
+        self._restored = self._session.restore(run.output_dir, workers, self._say)
         self._run = setup_run.open_run(run, generated, is_chief=self._is_chief)
         step = self._session.step
         self._records = Records(self._run.metrics_path, step, writable=self._is_chief)
+        self._gradient_norms = Records(self._run.gradient_norms_path, step, writable=self._is_chief)
         self._board = Board(self._run.path / "tensorboard", step, enabled=self._is_chief)
-        if not step:
+        if not self._restored:
             rows = [(row.name, row.value, row.origin) for row in run.hparams.explain(run.config.origins)]
             self._board.hparams(rows)
         self._signals = SignalWatch()
@@ -126,7 +128,7 @@ class _Loop:
         self._clock = _Clock(self._session.read_window())
         self._describe(run, report)
 
-    def _describe(self, run: setup_run.ResolvedRun, report: WarmStartReport | None) -> None:
+    def _describe(self, run: setup_run.ResolvedRun, report: warm_start.WarmStartReport | None) -> None:
         session, hparams = self._session, run.hparams
         parameters = sum(int(np.prod(variable.shape)) for variable in session.model.named_variables().values())
         replicas = session.strategy.num_replicas_in_sync
@@ -150,7 +152,7 @@ class _Loop:
             self._say(line)
         for line in report.lines() if report else []:
             self._say(line)
-        if session.step:
+        if self._restored:
             self._say(f"going on after step {session.step}")
 
     def run(self) -> TrainResult:
@@ -211,6 +213,7 @@ class _Loop:
     def _log(self) -> None:
         session = self._session
         window = session.read_window()
+        norms, norm_steps = session.read_gradient_norms()
         seconds, tokens = self._clock.stop(window)
         session.clear_window()
         applied = max(window["steps"] - window["skipped"], 1.0)
@@ -236,6 +239,11 @@ class _Loop:
         }
         self._records.append(record)
         self._board.record(record)
+        if norms:
+            # In a file of their own: there are as many of them as layers.
+            norms_record = gradient_norms_record(session.step, norm_steps, norms, record["gradient_norm"])
+            self._gradient_norms.append(norms_record)
+            self._board.gradient_norms(norms_record)
         self._progress.note(f"loss {record['loss']:.3f}, {record['tokens_per_second']:,.0f} tokens/s")
         self._say(describe_training(record))
         self._check_skipped()
@@ -274,12 +282,12 @@ class _Loop:
     def _finish_interrupted_evaluation(self) -> str:
         """Evaluates a restored step whose evaluation was cut off; returns why training ends already, if it does."""
         step = self._session.step
-        due = step and (step % self._settings.local_eval_frequency == 0 or step >= self._settings.train_steps)
+        due = self._restored and (step % self._settings.local_eval_frequency == 0 or step >= self._settings.train_steps)
         # Only the chief has the records.
         if self._workers.of_chief(bool(due and not self._records.has_evaluation(step))):
             return self._evaluate()
         self._keep_best()
-        if step and self._is_chief:  # a kill may have come before the last step of an evaluation
+        if self._restored and self._is_chief:  # a kill may have come before the last step of an evaluation
             restored = self._run.checkpoints_dir / checkpoints.checkpoint_name(step)
             checkpoints.prune(self._run.path, self._settings.keep_checkpoint_max, protect=[restored])
         return "early_stopping" if self._workers.any(bool(self._early_stop())) else ""

@@ -2,17 +2,16 @@
 
 import contextlib
 import html
-import io
-import math
 import pathlib
-import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 
+from t2t_ext.analysis.attention import AttentionMap
+from t2t_ext.analysis.drawing import attention_picture
 from t2t_ext.errors import UserError
+from t2t_ext.evaluation import protocols
 from t2t_ext.persistence import files
 from t2t_ext.training.records import Record
 
@@ -32,6 +31,7 @@ _TAGS = {
         "perplexity": "dev/perplexity",
         "accuracy": "dev/accuracy",
         "bleu": "dev/bleu",
+        **{label: f"dev/{label}" for label in protocols.dev_labels()},
     },
 }
 
@@ -60,6 +60,13 @@ class Board:
                 if metric in record:
                     tf.summary.scalar(tag, record[metric])
 
+    def gradient_norms(self, record: Record) -> None:
+        """Writes the points of a record of ``gradient_norms.jsonl``, a curve for each part of the model."""
+        with self._explained(), self._writer.as_default(record["step"]):
+            for name, norm in record["norms"].items():
+                if name != "all":  # that is train/gradient_norm
+                    tf.summary.scalar(f"gradient_norm/{name}", norm)
+
     def hparams(self, rows: Sequence[tuple[str, Any, str]]) -> None:
         """Writes a table of (hparam, value, origin)."""
         lines = ["| hparam | value | origin |", "|---|---|---|"]
@@ -76,22 +83,16 @@ class Board:
         with self._explained(), self._writer.as_default(step):
             tf.summary.text("dev/samples", "\n".join(lines))
 
-    def attention(
-        self, step: int, weights: Mapping[str, Any], source_pieces: Sequence[str], targets: Sequence[Sequence[str]]
-    ) -> None:
-        """Writes pictures of attention weights, a layer each with its heads side by side.
+    def attention(self, step: int, maps: Sequence[AttentionMap]) -> None:
+        """Writes pictures of attention, a layer each with its heads side by side.
 
         Args:
           step: The step.
-          weights: Layer -> float [1, heads, rows, columns] of one sentence.
-          source_pieces: Text of the source's positions.
-          targets: Text of the positions of the target, or of both targets, in the order in which they are written.
+          maps: Of one sentence.
         """
         with self._explained(), self._writer.as_default(step):
-            for layer, values in weights.items():
-                rows, columns = _what_looks_at_what(layer, source_pieces, targets)
-                picture = attention_picture(np.asarray(values, np.float32)[0], columns, rows)
-                tf.summary.image(f"attention/{layer}", tf.image.decode_png(picture)[None])
+            for shown in maps:
+                tf.summary.image(f"attention/{shown.name}", tf.image.decode_png(attention_picture(shown))[None])
 
     def flush(self) -> None:
         """Writes what is buffered."""
@@ -114,61 +115,6 @@ class Board:
                 f"Cannot write the curves for TensorBoard in {self._directory}: {reason}. Make room, then run the same "
                 "command again: it goes on from the last checkpoint."
             ) from error
-
-
-def _what_looks_at_what(
-    layer: str, source: Sequence[str], targets: Sequence[Sequence[str]]
-) -> tuple[Sequence[str], Sequence[str]]:
-    """Returns the labels of the rows and of the columns of a layer's attention, by the parts of its name."""
-    parts = layer.split("/")
-    if parts[0] == "encoder":
-        return source, source
-    side = len(targets) - 1 if "r2l" in parts else 0
-    if "source_attention" in parts:
-        return targets[side], source
-    other = len(targets) - 1 - side
-    return targets[side], targets[other if "future" in parts else side]
-
-
-def attention_picture(weights: np.ndarray, column_pieces: Sequence[str], row_pieces: Sequence[str]) -> bytes:
-    """Draws heat maps of attention weights.
-
-    Args:
-      weights: float32 [heads, rows, columns]; dark is much.
-      column_pieces: Labels of the columns, of what is looked at; left out where there are not as many.
-      row_pieces: Labels of the rows, likewise.
-
-    Returns:
-      A PNG file.
-    """
-    from matplotlib import figure
-
-    heads, num_rows, num_columns = weights.shape
-    columns = min(heads, 4)
-    rows = math.ceil(heads / columns)
-    width = 1.5 + 0.18 * num_columns
-    height = 1.2 + 0.18 * num_rows
-    # A Figure of its own instead of pyplot: nothing global, no display.
-    drawing = figure.Figure(figsize=(columns * width, rows * height), dpi=80, layout="constrained")
-    axes = drawing.subplots(rows, columns, squeeze=False).flat
-    for head, axis in enumerate(axes):
-        if head >= heads:
-            axis.set_visible(False)
-            continue
-        axis.imshow(weights[head], cmap="Greys", vmin=0.0, vmax=1.0, aspect="auto")
-        axis.set_title(f"head {head}", fontsize=8)
-        # "$" would start a formula.
-        if len(column_pieces) == num_columns:
-            axis.set_xticks(range(num_columns), [p.replace("$", r"\$") for p in column_pieces], rotation=90)
-        if len(row_pieces) == num_rows:
-            axis.set_yticks(range(num_rows), [p.replace("$", r"\$") for p in row_pieces])
-        axis.tick_params(labelsize=6)
-    buffer = io.BytesIO()
-    with warnings.catch_warnings():
-        # The font that matplotlib brings has no Chinese; a box is drawn instead.
-        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
-        drawing.savefig(buffer, format="png")
-    return buffer.getvalue()
 
 
 def _cut(directory: pathlib.Path, last_step: int) -> None:

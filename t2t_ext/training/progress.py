@@ -3,6 +3,7 @@
 import sys
 from typing import TextIO
 
+from t2t_ext.evaluation import protocols
 from t2t_ext.training.records import Record
 
 
@@ -86,6 +87,7 @@ def describe_evaluation(record: Record) -> str:
     )
     if "bleu" in record:
         text += f", BLEU {record['bleu']:.2f} [{record['bleu_signature']}]"
+    text += "".join(f", {label} {record[label]:.2f}" for label in protocols.dev_labels() if label in record)
     if record.get("leaky"):
         text += " (pseudo=none: each side sees its own future, so that only BLEU means something)"
     return text

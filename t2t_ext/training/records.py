@@ -1,12 +1,14 @@
 """``metrics.jsonl``: what a run logged, one JSON object a line, for machines and for the run itself.
 
 Records have ``kind`` (``train`` or ``eval``) and ``step``. The best checkpoint and early stopping are functions of
-these records, so a resumed run decides as the uninterrupted one would have. This module imports no TensorFlow.
+these records, so a resumed run decides as the uninterrupted one would have. ``gradient_norms.jsonl`` is a file of the
+same kind, with the records of ``gradient_norms_record``. This module imports no TensorFlow.
 """
 
 import dataclasses
 import json
 import pathlib
+from collections.abc import Mapping
 from typing import Any
 
 from t2t_ext.persistence import files
@@ -68,6 +70,19 @@ class Records:
     def has_evaluation(self, step: int) -> bool:
         """Says whether the dev set was evaluated at a step."""
         return any(record["step"] == step for record in self.evaluations())
+
+
+def gradient_norms_record(step: int, steps: int, norms: Mapping[str, float], total: float) -> Record:
+    """Returns the record of the gradient norms of a model's parts.
+
+    Args:
+      step: The last step that they are of.
+      steps: Over how many steps they are means.
+      norms: Part -> norm of the global gradient before clipping; see ``t2t_ext.analysis.gradient_groups``.
+      total: The norm over all parts, a mean over the same steps.
+    """
+    rounded = {name: float(f"{norm:.6g}") for name, norm in {"all": total, **norms}.items()}
+    return {"kind": "gradient_norms", "step": step, "steps": steps, "norms": rounded}
 
 
 def best_of(evaluations: list[Record], metric: str, minimize: bool | None = None, delta: float = 0.0) -> Best | None:

@@ -61,7 +61,9 @@ class Session:
         model_class = registry.model(run.config.model)
         target_variants.check_model(hparams, model_class.target_sides)
         with strategy.scope():
-            self.model = build_model(model_class, hparams, *self.encoders)
+            self.model = build_model(
+                model_class, hparams, *self.encoders, source_feature_size=generated.source_feature_size
+            )
             variables = self.model.named_variables()
             optimizer = make_optimizer(hparams, variables)
             self.state = TrainingState(hparams, variables, optimizer)
@@ -106,7 +108,7 @@ class Session:
         # Checksums have been verified.
         self.model.assign(checkpoints.load_arrays(path, "model", verify=False))
         training = checkpoints.load_arrays(path, "training", verify=False)
-        _assign(self.state.named_variables(), with_all_sums(training), path)
+        _assign(self.state.named_variables(), with_all_sums(training, len(self.state.gradient_groups)), path)
         if self.state.averages:
             _assign(self.state.averages, checkpoints.load_arrays(path, "ema", verify=False), path)
         self.step = int(_value(self.state.step))
@@ -116,14 +118,27 @@ class Session:
         """Returns what a checkpoint says about the batches that it was trained on."""
         return global_batches.describe(self.hparams, self.strategy.num_replicas_in_sync, self.pipeline.planner)
 
-    def warm_start(self, origin: str) -> warm_start.WarmStartReport:
-        """Takes first weights over from another run."""
+    def warm_start(self, origin: str, *, keep: bool = False) -> warm_start.WarmStartReport:
+        """Takes first weights over from another run.
+
+        Args:
+          origin: The run, or a checkpoint in one.
+          keep: Whether training goes on with its optimizer and after its steps, and does not begin anew.
+        """
         fresh = {name: _value(variable) for name, variable in self._variables.items()}
         sides = warm_start.vocabulary_sides(self.model)
-        arrays, report = warm_start.warm_start(fresh, self.encoders, sides, origin)
+        arrays, report = warm_start.warm_start(fresh, self.encoders, sides, origin, self.hparams)
         self.model.assign(arrays)
+        averages = {name: arrays[name] for name in self.state.averages}
+        if keep:
+            variables = self.state.named_variables()
+            fresh = {name: _value(variable) for name, variable in variables.items()}
+            training, report = warm_start.kept_training(fresh, report)
+            _assign(variables, training, report.origin)
+            averages = warm_start.kept_averages(averages, report)
+            self.step = int(_value(self.state.step))
         for name, average in self.state.averages.items():
-            average.assign(arrays[name])
+            average.assign(averages[name])
         return report
 
     def save(self, run: RunDirectory) -> pathlib.Path:
@@ -166,9 +181,20 @@ class Session:
         """Returns the metric sums since the last ``clear_window``; waits for the device."""
         return dict(zip(WINDOW_FIELDS, map(float, _value(self.state.window)), strict=True))
 
+    def read_gradient_norms(self) -> tuple[dict[str, float], int]:
+        """Returns each group's mean gradient norm since the last ``clear_window``, and the number of steps it is of.
+
+        The norms are those of the global gradient before clipping. Without a step that was not skipped there are none.
+        """
+        *sums, steps = map(float, _value(self.state.gradient_norms))
+        if not steps:
+            return {}, 0
+        return {group: total / steps for group, total in zip(self.state.gradient_groups, sums, strict=True)}, int(steps)
+
     def clear_window(self) -> None:
         """Sets the metric sums to zero."""
         self.state.window.assign(tf.zeros([len(WINDOW_FIELDS)]))
+        self.state.gradient_norms.assign(tf.zeros(self.state.gradient_norms.shape))
 
     def counter(self, name: str) -> int:
         """Returns one of the state's counters (``skipped/total``, ``skipped/in_a_row``)."""

@@ -11,7 +11,7 @@ from t2t_ext.data import target_variants
 from t2t_ext.data.generated import GeneratedData
 from t2t_ext.data.manifest import Manifest, manifest_path
 from t2t_ext.decoding.directions import check_directions, directions_of
-from t2t_ext.errors import UserError
+from t2t_ext.errors import UserError, suggest
 from t2t_ext.hyperparameters import (
     AUTO_BATCH_SIZE,
     HParams,
@@ -21,6 +21,7 @@ from t2t_ext.hyperparameters import (
 )
 from t2t_ext.persistence import checkpoints, files
 from t2t_ext.persistence.run_directory import RunConfig, RunDirectory, check_resumable, class_name
+from t2t_ext.training import warm_start
 from t2t_ext.training.config import DEFAULT_RANDOM_SEED, TrainConfig, TrainingSettings
 
 _NEEDED = ("problem", "model", "hparams_set", "data_dir")
@@ -60,12 +61,7 @@ def resolve(config: TrainConfig) -> ResolvedRun:
         )
     stored = RunDirectory.open(config.output_dir) if RunDirectory.exists(config.output_dir) else None
     if stored is None:
-        missing = [name for name in _NEEDED if not getattr(config, name)]
-        if missing:
-            raise UserError(
-                f"{config.output_dir} is no run yet, and a new one needs "
-                f"{', '.join(f'--{name}' for name in missing)} as well. --registry_help lists the names."
-            )
+        _check_new(config)
     old = stored.config if stored else None
     usr_dir = config.t2t_usr_dir or (old.t2t_usr_dir if old else "")
     if usr_dir:
@@ -94,8 +90,10 @@ def resolve(config: TrainConfig) -> ResolvedRun:
         origins=origins,
         data_dir=data_dir,
         data_digest=old.data_digest if old else "",
+        source_feature_size=old.source_feature_size if old else 0,
         t2t_usr_dir=usr_dir,
         warm_start_from=_warm_start_from(config, stored),
+        warm_start_optimizer=_warm_start_optimizer(config, stored),
         random_seed=_given(config.random_seed, old.random_seed if old else DEFAULT_RANDOM_SEED),
         training=dataclasses.asdict(settings),
         train_command=list(config.train_command),
@@ -108,6 +106,16 @@ def resolve(config: TrainConfig) -> ResolvedRun:
     return ResolvedRun(new, hparams, settings, stored, config.output_dir)
 
 
+def _check_new(config: TrainConfig) -> None:
+    """Checks that everything is given that a new run needs."""
+    missing = [name for name in _NEEDED if not getattr(config, name)]
+    if missing:
+        raise UserError(
+            f"{config.output_dir} is no run yet, and a new one needs "
+            f"{', '.join(f'--{name}' for name in missing)} as well. --registry_help lists the names."
+        )
+
+
 def make_problem(run: ResolvedRun) -> Any:
     """Returns the run's problem."""
     return _problem(run.config.problem, run.config.problem_options)
@@ -118,6 +126,19 @@ def first_weights(run: ResolvedRun) -> str | None:
     if run.stored and checkpoints.list_checkpoints(run.stored.path):
         return None
     return run.config.warm_start_from or None
+
+
+def check_first_weights(run: ResolvedRun) -> None:
+    """Checks, without reading arrays, that the checkpoint of the first weights is there and can be used as asked.
+
+    Raises:
+      UserError: It is not, or cannot be gone on with.
+    """
+    origin = first_weights(run)
+    if origin:
+        _, path = warm_start.find_checkpoint(origin)
+        if run.config.warm_start_optimizer == warm_start.KEEP:
+            warm_start.check_keepable(path, run.hparams, run.settings.train_steps)
 
 
 def check_stored(run: ResolvedRun, generated: GeneratedData) -> None:
@@ -148,7 +169,7 @@ def open_run(run: ResolvedRun, generated: GeneratedData, *, is_chief: bool = Tru
     Raises:
       UserError: The stored run was made from other data.
     """
-    config = run.config.replace(data_digest=generated.digest())
+    config = run.config.replace(data_digest=generated.digest(), source_feature_size=generated.source_feature_size)
     encoders = generated.text_encoders()
     check_stored(run, generated)
     if run.stored is not None:
@@ -212,6 +233,32 @@ def _warm_start_from(config: TrainConfig, stored: RunDirectory | None) -> str:
             f"--warm_start_from={config.warm_start_from}: the run {config.output_dir} has checkpoints already and goes "
             f"on from the last one; it began with {before or 'fresh weights'}. Leave --warm_start_from out, or choose "
             f"another --output_dir."
+        )
+    return given
+
+
+def _warm_start_optimizer(config: TrainConfig, stored: RunDirectory | None) -> str:
+    """Returns whether a warm start resets or keeps the optimizer.
+
+    Raises:
+      UserError: It is neither, there is no warm start, or the run has begun with the other one.
+    """
+    before = stored.config.warm_start_optimizer if stored else warm_start.RESET
+    given = before if config.warm_start_optimizer is None else config.warm_start_optimizer
+    if given not in (warm_start.RESET, warm_start.KEEP):
+        raise UserError(
+            f"--warm_start_optimizer={given}: it is {warm_start.RESET} or {warm_start.KEEP}."
+            f"{suggest(given, (warm_start.RESET, warm_start.KEEP))}"
+        )
+    if given == warm_start.KEEP and not _warm_start_from(config, stored):
+        raise UserError(
+            f"--warm_start_optimizer={given}: there is no optimizer to keep without --warm_start_from=RUN. (A run that "
+            "is there goes on with its own: name it in --output_dir alone.)"
+        )
+    if stored and given != before and checkpoints.list_checkpoints(stored.path):
+        raise UserError(
+            f"--warm_start_optimizer={given}: the run {config.output_dir} has checkpoints already; it began with "
+            f"{before} and goes on from the last one. Leave the flag out, or choose another --output_dir."
         )
     return given
 

@@ -94,7 +94,7 @@ def _batch(session: Session, store: ExampleStore, step: int) -> Report:
         {
             "example": index,
             "pair": index % made_of.num_pairs,
-            "source": session.encoders[0].decode(source.tolist()),
+            "source": _source_text(source, session.encoders[0]),
             **_texts_of(targets, session.encoders[1]),
         }
         for index, (source, targets) in zip(examples[:SHOWN_PAIRS], pairs, strict=False)
@@ -108,6 +108,14 @@ def _batch(session: Session, store: ExampleStore, step: int) -> Report:
         "target_lengths": [max(map(len, targets)) for _, targets in pairs],
         "pairs": texts,
     }
+
+
+def _source_text(source: np.ndarray, encoder: Any) -> str:
+    """Returns a source as text; of feature vectors how many there are, and their range."""
+    if source.ndim == 1:
+        return encoder.decode(source.tolist())
+    values = np.asarray(source, np.float32)
+    return f"{len(source)} feature vectors of {source.shape[1]} numbers from {values.min():.4g} to {values.max():.4g}"
 
 
 def _texts_of(targets: list[np.ndarray], encoder: Any) -> dict[str, str]:

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 import tensorflow as tf
 
+from t2t_ext.analysis.gradient_groups import groups_of
 from t2t_ext.hyperparameters import HParams
 from t2t_ext.training import handles
 from t2t_ext.training.optimizers import Optimizer
@@ -27,6 +28,7 @@ WINDOW_FIELDS = (
     "skipped",
     "labels",  # what loss is taken on: the target tokens, unless a model or its hparams say otherwise
 )
+_GRADIENT_NORMS = "metrics/gradient_norms"
 
 
 class TrainingState:
@@ -34,6 +36,11 @@ class TrainingState:
 
     All replicas hold the same values. ``step`` counts global batches, skipped ones included, so it is also
     the position in the data.
+
+    Attributes:
+      gradient_groups: Group (a layer, usually) -> the places of its variables; see ``analysis.gradient_groups``.
+      gradient_norms: float32 [groups + 1], sums over the steps since they were read last of each group's gradient norm,
+        and the number of these steps; skipped ones are left out.
     """
 
     def __init__(self, hparams: HParams, variables: dict[str, tf.Variable], optimizer: Optimizer) -> None:
@@ -57,6 +64,10 @@ class TrainingState:
         )
         self.finite_in_a_row = handles.new_variable(0, tf.int64, "finite_in_a_row")
         self.window = handles.new_variable(tf.zeros([len(WINDOW_FIELDS)]), tf.float32, "window")
+        self.gradient_groups = groups_of(variables)
+        self.gradient_norms = handles.new_variable(
+            tf.zeros([len(self.gradient_groups) + 1]), tf.float32, "gradient_norms"
+        )
         self.optimizer = optimizer
         self.averages = {
             name: handles.new_variable(variable, tf.float32, f"ema/{name}")
@@ -72,6 +83,7 @@ class TrainingState:
             "loss_scale/scale": self.loss_scale,
             "loss_scale/finite_in_a_row": self.finite_in_a_row,
             "metrics/window": self.window,
+            _GRADIENT_NORMS: self.gradient_norms,
             **self.optimizer.slots,
         }
 
@@ -99,12 +111,19 @@ class TrainingState:
         handles.assign(self.finite_in_a_row, tf.where(grows, tf.zeros_like(finite_in_a_row), finite_in_a_row))
 
 
-def with_all_sums(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Returns a checkpoint's training group with the sum that version 0.1.0's first checkpoints did not have.
+def with_all_sums(arrays: Mapping[str, np.ndarray], gradient_groups: int = 0) -> dict[str, np.ndarray]:
+    """Returns a checkpoint's training group with the sums that version 0.1.0's first checkpoints did not have.
 
-    Then loss was taken on every target token, so that there were as many labels.
+    Then loss was taken on every target token, so that there were as many labels; gradient norms of groups count from
+    the checkpoint on.
+
+    Args:
+      arrays: The training group.
+      gradient_groups: How many groups the model has whose gradient norms are summed.
     """
     arrays = dict(arrays)
+    if gradient_groups:
+        arrays.setdefault(_GRADIENT_NORMS, np.zeros(gradient_groups + 1, np.float32))
     window = arrays.get("metrics/window")
     if window is not None and len(window) == len(WINDOW_FIELDS) - 1:
         arrays["metrics/window"] = np.append(window, window[WINDOW_FIELDS.index("target_tokens")])

@@ -13,6 +13,7 @@ import tensorflow as tf
 from t2t_ext.data.text_encoder import PAD_ID
 from t2t_ext.hyperparameters import HParams
 from t2t_ext.layers import dropout
+from t2t_ext.layers.masks import real_positions
 from t2t_ext.training import handles, losses
 from t2t_ext.training.graph_options import few_graph_optimizers
 from t2t_ext.training.host_memory import collection_paused
@@ -87,9 +88,10 @@ class TrainStep:
         """Takes the next batch from an iterator and updates the weights.
 
         Args:
-          iterator: Of {"inputs": int32 [rows, S], "targets": int32 [rows, T] or [rows, 2, T]} or of per-replica
-            values of it; rows are a multiple of gradient_accumulation_steps * parallel_slices. ``labels``, of the
-            targets' shape, may say where loss is taken (it is PAD elsewhere); by default everywhere.
+          iterator: Of {"inputs": int32 [rows, S] (or feature vectors float32 [rows, S, F]), "targets": int32 [rows, T]
+            or [rows, 2, T]} or of per-replica values of it; rows are a multiple of gradient_accumulation_steps *
+            parallel_slices. ``labels``, of the targets' shape, may say where loss is taken (it is PAD elsewhere); by
+            default everywhere.
 
         Returns:
           ``loss`` (label-smoothed, nats a label) and ``gradient_norm`` of the global batch (float32 []).
@@ -141,7 +143,7 @@ class TrainStep:
     def _replica_step(self, batch: Batch) -> dict[str, tf.Tensor]:
         gradients, sums, counts = self._global_gradients(batch)
         gradients = self._optimizer.regularised(gradients)
-        norm = tf.linalg.global_norm(list(gradients.values()))
+        norm, norms = self._norms(list(gradients.values()))
         finite = tf.math.is_finite(norm)
         state = self._state
         update = handles.read(state.step) - handles.read(state.skipped) + 1
@@ -155,6 +157,9 @@ class TrainStep:
         # The branch holds no merge call: every replica sees the same sums, so all take the same branch.
         tf.cond(finite, apply, lambda: tf.constant(False))
         self._add_to_window(sums, counts, norm, finite)
+        handles.assign_add(
+            state.gradient_norms, tf.math.multiply_no_nan(tf.concat([norms, [1.0]], 0), tf.cast(finite, tf.float32))
+        )
         state.update_after(finite)
         return {"loss": sums[0] / tf.maximum(counts[_LABELS], 1.0), "gradient_norm": norm}
 
@@ -204,22 +209,8 @@ class TrainStep:
     def _slice_gradients(self, batch: Batch, seed: tf.Tensor, scale: tf.Tensor) -> tuple[list[tf.Tensor], tf.Tensor]:
         """Returns the gradients of ``scale`` times the summed loss, and [loss, nll, correct] (float32)."""
         variables = list(self._variables.values())
-        with dropout.seed_scope(seed), tf.GradientTape() as tape:
-            features = self._model.training_features(batch["inputs"], batch["targets"], training=True)
-            kernel, bias = self._model.softmax_weights()
-            sums = losses.softmax_cross_entropy(
-                features,
-                kernel,
-                bias,
-                batch["labels"],
-                self._hparams.label_smoothing,
-                weights=self._model.label_weights(batch["labels"]),
-                compact=self._compact,
-            )
-            scaled = sums.loss * scale
-        gradients = tape.gradient(scaled, variables, unconnected_gradients=tf.UnconnectedGradients.ZERO)
-        dense = [tf.cast(tf.convert_to_tensor(gradient), tf.float32) for gradient in gradients]
-        return dense, tf.stack([sums.loss, sums.nll, sums.correct])
+        with dropout.seed_scope(seed):
+            return loss_gradients(self._model, variables, batch, scale, self._hparams, compact=self._compact)
 
     def _seed(self, step: tf.Tensor, slice_index: tf.Tensor | int) -> tf.Tensor:
         """Returns int32 [2], a hash of (random seed, step, replica, slice)."""
@@ -235,6 +226,15 @@ class TrainStep:
         if context.num_replicas_in_sync == 1:
             return values
         return context.all_reduce(tf.distribute.ReduceOp.SUM, values)
+
+    def _norms(self, gradients: list[tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor]:
+        """Returns the norm of all gradients, float32 [], as ``tf.linalg.global_norm``'s, and of each group, [groups].
+
+        The squares of every variable are summed once for both.
+        """
+        halves = [tf.nn.l2_loss(gradient) for gradient in gradients]
+        groups = [tf.add_n([halves[place] for place in places]) for places in self._state.gradient_groups.values()]
+        return tf.sqrt(tf.reduce_sum(tf.stack(halves)) * 2.0), tf.sqrt(tf.stack(groups) * 2.0)
 
     def _clipped(self, gradients: dict[str, tf.Tensor], norm: tf.Tensor) -> dict[str, tf.Tensor]:
         limit = self._hparams.clip_grad_norm
@@ -259,6 +259,48 @@ class TrainStep:
         handles.assign_add(self._state.window, tf.stack([row[name] for name in WINDOW_FIELDS]))
 
 
+def loss_gradients(
+    model: Any,
+    variables: list[tf.Variable],
+    batch: Batch,
+    scale: tf.Tensor,
+    hparams: HParams,
+    *,
+    training: bool = True,
+    compact: bool = True,
+) -> tuple[list[tf.Tensor], tf.Tensor]:
+    """Computes the gradients of ``scale`` times the summed loss of a batch.
+
+    Args:
+      model: As of ``TrainStep``.
+      variables: Of the model.
+      batch: With ``inputs``, ``targets`` and ``labels``.
+      scale: float32 [].
+      hparams: Reads label_smoothing.
+      training: Whether dropout is applied.
+      compact: As of ``softmax_cross_entropy``.
+
+    Returns:
+      The gradients, dense and float32, and the sums [loss, nll, correct], float32 [3], not scaled.
+    """
+    with tf.GradientTape() as tape:
+        features = model.training_features(batch["inputs"], batch["targets"], training=training)
+        kernel, bias = model.softmax_weights()
+        sums = losses.softmax_cross_entropy(
+            features,
+            kernel,
+            bias,
+            batch["labels"],
+            hparams.label_smoothing,
+            weights=model.label_weights(batch["labels"]),
+            compact=compact,
+        )
+        scaled = sums.loss * scale
+    gradients = tape.gradient(scaled, variables, unconnected_gradients=tf.UnconnectedGradients.ZERO)
+    dense = [tf.cast(tf.convert_to_tensor(gradient), tf.float32) for gradient in gradients]
+    return dense, tf.stack([sums.loss, sums.nll, sums.correct])
+
+
 def _cut(ids: tf.Tensor, sequential: int, parallel: int) -> tf.Tensor:
     """Cuts int32 [rows, ...] into slices, int32 [sequential, parallel, rows of one, ...]."""
     rows = tf.shape(ids)[0] if ids.shape[0] is None else ids.shape[0]
@@ -272,7 +314,8 @@ def _count(inputs: tf.Tensor, targets: tf.Tensor, labels: tf.Tensor) -> tf.Tenso
     def real(ids: tf.Tensor) -> tf.Tensor:
         return tf.cast(tf.not_equal(ids, PAD_ID), tf.float32)
 
-    target_tokens, source_tokens, num_labels = (tf.reduce_sum(real(ids)) for ids in (targets, inputs, labels))
-    positions = tf.cast(tf.size(inputs) + tf.size(targets), tf.float32)
-    examples = tf.reduce_sum(real(inputs)[:, 0])
+    source = tf.cast(real_positions(inputs), tf.float32)
+    target_tokens, source_tokens, num_labels = (tf.reduce_sum(each) for each in (real(targets), source, real(labels)))
+    positions = tf.cast(tf.size(source) + tf.size(targets), tf.float32)
+    examples = tf.reduce_sum(source[:, 0])
     return tf.stack([target_tokens, source_tokens, positions, examples, num_labels])

@@ -1,18 +1,28 @@
-"""First weights from another run: by variable name, and by piece where the vocabulary is another one."""
+"""First weights from another run: by variable name, and by piece where the vocabulary is another one.
+
+The optimizer, the steps and with them the learning rate begin anew, or go on where the other run was
+(``--warm_start_optimizer``).
+"""
 
 import dataclasses
 import pathlib
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
 from t2t_ext.data.text_encoder import FIRST_TEXT_ID, SubwordEncoder
 from t2t_ext.errors import UserError
+from t2t_ext.hyperparameters import HParams
 from t2t_ext.persistence import checkpoints, run_directory
 
 Encoders = tuple[SubwordEncoder, SubwordEncoder]
 SIDES = ("source", "target")
+RESET, KEEP = "reset", "keep"  # what --warm_start_optimizer may be
+# What is kept of the training state besides the optimizer's slots: how many updates there were.
+_COUNTERS = ("step", "skipped/total")
+_LOSS_SCALE = ("loss_scale/scale", "loss_scale/finite_in_a_row")
 # Matrices that another run may share with others: where a name is not in the checkpoint, what else holds its rows.
 _SHARED_AS = {
     "source_embedding/embeddings": ("embedding/embeddings",),
@@ -32,6 +42,9 @@ class WarmStartReport:
       skipped: Name -> why a variable of the checkpoint was not taken.
       new: Names of variables that the checkpoint does not have; they keep their fresh values.
       unshared: Name -> the checkpoint's variable that was taken for it, since there they are one matrix.
+      choice: Which of its run's checkpoints it is, and what else there would be.
+      changed: Hyper-parameter of the model -> (its value there, here), of those that differ.
+      kept: What is said of the optimizer that is kept; "" where everything but weights begins anew.
     """
 
     origin: pathlib.Path
@@ -40,22 +53,36 @@ class WarmStartReport:
     skipped: dict[str, str]
     new: list[str]
     unshared: dict[str, str]
+    choice: str = ""
+    changed: Mapping[str, tuple[Any, Any]] = dataclasses.field(default_factory=dict)
+    kept: str = ""
 
     def lines(self) -> list[str]:
         """Returns the report for people."""
-        lines = [f"warm start from {self.origin}: {len(self.loaded)} variables loaded as they are"]
+        choice = f" ({self.choice})" if self.choice else ""
+        lines = [f"warm start from {self.origin}{choice}: {len(self.loaded)} variables loaded as they are"]
+        if self.changed:
+            told = ", ".join(f"{name} {before} -> {after}" for name, (before, after) in self.changed.items())
+            lines.append(f"  hparams of the model that are others than there: {told}")
         lines += [
             f"  {name}: rows of {taken} of {total} pieces taken over, the others are new"
             for name, (taken, total) in self.mapped.items()
         ]
         lines += [f"  {name}: from {old}, which is one with it there" for name, old in self.unshared.items()]
-        lines += [f"  skipped {name}: {why}" for name, why in self.skipped.items()]
-        lines.append(f"  new, not in the checkpoint: {', '.join(self.new)}" if self.new else "  no variable is new")
+        for why in dict.fromkeys(self.skipped.values()):
+            names = [name for name, reason in self.skipped.items() if reason == why]
+            lines.append(f"  skipped {_together(names)}: {why}")
+        lines.append(f"  new, not in the checkpoint: {_together(self.new)}" if self.new else "  no variable is new")
+        lines.append(f"  {self.kept or 'optimizer, steps and learning rate begin anew'}")
         return lines
 
 
 def warm_start(
-    fresh: Mapping[str, np.ndarray], encoders: Encoders, sides: Mapping[str, str], origin: str
+    fresh: Mapping[str, np.ndarray],
+    encoders: Encoders,
+    sides: Mapping[str, str],
+    origin: str,
+    hparams: HParams | None = None,
 ) -> tuple[dict[str, np.ndarray], WarmStartReport]:
     """Takes over weights of another run.
 
@@ -64,6 +91,7 @@ def warm_start(
       encoders: The new run's source and target encoder.
       sides: Name -> ``source`` or ``target`` for variables whose rows (axis 0) are pieces of that vocabulary.
       origin: A run directory, or a checkpoint in one (its vocabulary is needed).
+      hparams: Those of the new run, for the report.
 
     Returns:
       (name -> array for every name of ``fresh``, the report).
@@ -78,7 +106,8 @@ def warm_start(
         side: None if ours.ids_sha256 == theirs.ids_sha256 else shared_rows(ours, theirs)
         for side, ours, theirs in zip(SIDES, encoders, old_encoders, strict=True)
     }
-    arrays, report = dict(fresh), WarmStartReport(path, [], {}, {}, [], {})
+    changed = {} if hparams is None else changed_hparams(run.config.hparams, hparams)
+    arrays, report = dict(fresh), WarmStartReport(path, [], {}, {}, [], {}, _choice(run, path, origin), changed)
     for name, value in fresh.items():
         row_map = row_maps[sides[name]] if name in sides else None
         taken = next((other for other in (name, *_SHARED_AS.get(name, ())) if other in old), None)
@@ -105,6 +134,97 @@ def warm_start(
             "Start from a run of the same kind of model, or leave --warm_start_from out."
         )
     return arrays, report
+
+
+def check_keepable(path: pathlib.Path, hparams: HParams, train_steps: int) -> None:
+    """Checks, reading no arrays, that a run can go on with the optimizer and after the steps of a checkpoint.
+
+    Args:
+      path: The checkpoint.
+      hparams: Of the run that goes on.
+      train_steps: After how many steps it ends.
+
+    Raises:
+      UserError: The checkpoint has weights only or another optimizer's state, or has as many steps.
+    """
+    flag = f"--warm_start_optimizer={KEEP}"
+    info = checkpoints.read_info(path)
+    if "training" not in info.groups:
+        raise UserError(
+            f"{flag}: {path} holds weights only, as best and averaged checkpoints do. Take one of the run's "
+            f"checkpoints/, or --warm_start_optimizer={RESET}."
+        )
+    theirs = {name.partition("/")[0] for name in info.groups["training"]} & {"adam", "adafactor"}
+    ours = "adafactor" if hparams.optimizer == "adafactor" else "adam"
+    if ours not in theirs:
+        raise UserError(
+            f"{flag}: {path} has the state of {' and '.join(sorted(theirs)) or 'no optimizer'}, which "
+            f"optimizer={hparams.optimizer} does not go on with. Set optimizer to the same, or "
+            f"--warm_start_optimizer={RESET}."
+        )
+    if info.step >= train_steps:
+        raise UserError(
+            f"{flag} goes on after step {info.step} of {path}, and --train_steps={train_steps} counts from the "
+            f"beginning of that run: give more, or --warm_start_optimizer={RESET}."
+        )
+
+
+def kept_training(
+    fresh: Mapping[str, np.ndarray], report: WarmStartReport
+) -> tuple[dict[str, np.ndarray], WarmStartReport]:
+    """Takes over the training state of the checkpoint that weights were taken from.
+
+    The steps are kept, which the schedule counts (and the order of the data with them), and what the optimizer knows of
+    variables that were loaded as they are. Of others it begins with zeros, whose mean is soon forgotten.
+
+    Args:
+      fresh: Name -> array of the new run's training state.
+      report: Of the weights.
+
+    Returns:
+      (name -> array for every name of ``fresh``, the report with what was kept).
+    """
+    old = checkpoints.load_arrays(report.origin, "training")
+    loaded = set(report.loaded) - set(report.unshared)
+    arrays = dict(fresh)
+    kept: set[str] = set()
+    for name, value in fresh.items():
+        variable = name.split("/", 2)[-1]
+        is_slot = name.startswith(("adam/", "adafactor/")) and variable in loaded
+        scales = name in _LOSS_SCALE and fresh[_LOSS_SCALE[0]] != 1 and old[_LOSS_SCALE[0]] != 1
+        if (is_slot or name in _COUNTERS or scales) and name in old and old[name].shape == value.shape:
+            arrays[name] = old[name].astype(value.dtype)
+            kept.update([variable] if is_slot else [])
+    of_variables = {name.split("/", 2)[-1] for name in fresh if name.startswith(("adam/", "adafactor/"))}
+    told = f"steps and learning rate go on after step {int(arrays['step']):,}, the optimizer's state of {len(kept)} "
+    told += f"variables is kept, that of the other {len(of_variables) - len(kept)} begins as zeros"
+    return arrays, dataclasses.replace(report, kept=told)
+
+
+def kept_averages(fresh: Mapping[str, np.ndarray], report: WarmStartReport) -> dict[str, np.ndarray]:
+    """Takes over the moving averages of the checkpoint for variables that were loaded as they are.
+
+    Args:
+      fresh: Name -> average of the new run; it has none where this is empty.
+      report: Of the weights.
+    """
+    if not fresh or "ema" not in checkpoints.read_info(report.origin).groups:
+        return dict(fresh)
+    old = checkpoints.load_arrays(report.origin, "ema")
+    loaded = set(report.loaded) - set(report.unshared)
+    return {name: old[name] if name in loaded and name in old else value for name, value in fresh.items()}
+
+
+def changed_hparams(stored: Mapping[str, Any], hparams: HParams) -> dict[str, tuple[Any, Any]]:
+    """Returns which hparams of the model itself differ from those that a run stored: name -> (there, here).
+
+    Those of training (``HParams``) and dropout may well be others; the weights do not show the rest, such as num_heads.
+    """
+    ours = hparams.to_dict()
+    defaults = {field.name: field.default for field in dataclasses.fields(hparams)}
+    of_model = [name for name in hparams.names() if name not in HParams.names() and not name.endswith("_dropout")]
+    there = {name: stored.get(name, defaults[name]) for name in of_model}
+    return {name: (there[name], ours[name]) for name in of_model if there[name] != ours[name]}
 
 
 def shared_rows(ours: SubwordEncoder, theirs: SubwordEncoder) -> tuple[np.ndarray, np.ndarray]:
@@ -145,9 +265,38 @@ def vocabulary_sides(model: Any) -> dict[str, str]:
     """Returns which variables of a model have a row for each piece: name -> ``source`` or ``target``."""
     sides = {}
     for part, side in (("source_embedding", "source"), ("target_embedding", "target"), ("softmax", "target")):
-        for variable in getattr(model, part).variables:
+        layer = getattr(model, part)
+        for variable in () if layer is None else layer.variables:  # a source of feature vectors has no embedding
             sides[variable.path.split("/", 1)[1]] = side
     return sides
+
+
+def _choice(run: run_directory.RunDirectory, path: pathlib.Path, origin: str) -> str:
+    """Says which checkpoint of its run was found for what was asked, and which averages or better ones there are."""
+    names = {run.checkpoints_dir: "last", run.best_dir: "best", run.averaged_dir: "averaged"}
+    there = {folder: checkpoints.list_checkpoints(folder) for folder in names}
+    info, folder = checkpoints.read_info(path), path.parent
+    if folder == run.averaged_dir and "averaged_steps" in info.metadata:
+        found = f"the average of steps {', '.join(map(str, info.metadata['averaged_steps']))}"
+    elif folder == run.best_dir and "metric" in info.metadata:
+        metric = info.metadata["metric"]
+        found = f"the best by {metric}, {info.metadata.get(metric, float('nan')):.4g}, of step {info.step}"
+    elif folder == run.checkpoints_dir and there[folder] and there[folder][-1] == path:
+        found = f"the last one, of step {info.step}"
+    elif pathlib.Path(origin) == run.path:
+        found = f"of step {info.step}, the last one that is not damaged"
+    else:
+        found = f"of step {info.step}"
+    others = [str(other) for other, paths in there.items() if paths and other not in (folder, run.checkpoints_dir)]
+    return found + (f"; there is also {' and '.join(others)}" if others else "")
+
+
+def _together(names: Iterable[str]) -> str:
+    """Joins names; those of several layers that differ in the layer's number alone are one, with their count."""
+    groups: dict[str, list[str]] = {}
+    for name in names:
+        groups.setdefault(re.sub(r"\blayer_\d+", "layer_*", name), []).append(name)
+    return ", ".join(one[0] if len(one) == 1 else f"{pattern} ({len(one)})" for pattern, one in groups.items())
 
 
 def _pieces(encoder: SubwordEncoder) -> list[tuple[str, str]]:

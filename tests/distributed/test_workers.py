@@ -15,7 +15,7 @@ import pytest
 
 from t2t_ext.persistence import checkpoints
 
-STEPS, EVALUATED = 600, 300
+STEPS, EVALUATED = 240, 120
 PATIENCE = 240  # seconds for a start on a busy machine
 
 

@@ -39,6 +39,7 @@ FATAL_TRAINING_STEPS = [
     ("os.rename .vocab.target.model.tmp", 1),
     ("os.rename .config.json.tmp", 1),
     ("open metrics.jsonl", 1),
+    ("open gradient_norms.jsonl", 2),  # the other log has this step's line
     ("open metrics.jsonl", EVALUATE_EVERY + 1),  # the evaluation's record; its checkpoint is there
     ("open checkpoints/.model.ckpt-N.tmp/checkpoint.json", 1),
     ("os.rename checkpoints/.model.ckpt-N.tmp", 1),
@@ -66,7 +67,7 @@ FATAL_DATAGEN_STEPS = [
     "os.rename .translate_parallel_text.generating/translate_parallel_text.manifest.json",
     "shutil.rmtree .translate_parallel_text.generating",
 ]
-RANDOM_TRAINING_KILLS = 12
+RANDOM_TRAINING_KILLS, MORE_RANDOM_TRAINING_KILLS = 5, 20  # the second in a slow test
 RANDOM_DATAGEN_KILLS = 8
 
 
@@ -140,6 +141,8 @@ def assert_equal_runs(found, expected):
         assert one.keys() == other.keys()  # nothing is left over, either
         assert [name for name in one if one[name] != other[name]] == []
     assert records(found) == records(expected)
+    logs = [(run / "gradient_norms.jsonl").read_text() for run in (found, expected)]
+    assert logs[0] == logs[1] != ""
     assert curves(found) == curves(expected)
     assert [path for path in found.rglob("*") if ".tmp" in path.name] == []
 
@@ -170,20 +173,20 @@ def undisturbed(data_dir, tmp_path_factory):
     return directory / "run", seconds, steps
 
 
-def killed_at_random_moments(data_dir, root, seconds, expected):
-    """Kills one run after another, each until it is finished in spite of it."""
-    rng = random.Random(20181115)
+def killed_at_random_moments(data_dir, root, seconds, expected, enough):
+    """Kills one run after another, each until it is finished in spite of it; until there were ``enough`` kills."""
+    rng = random.Random(20181115 + enough)
     kills = 0
     with Server(root) as server:
         for number in itertools.count():
             run = root / f"random{number}"
             killed = True
             while killed:
-                moment = rng.uniform(0, seconds) if kills < RANDOM_TRAINING_KILLS else None
+                moment = rng.uniform(0, seconds) if kills < enough else None
                 killed, _, _ = server.run("trainer", training_flags(data_dir, run), run, kill_after=moment)
                 kills += killed
             assert_equal_runs(run, expected)
-            if kills >= RANDOM_TRAINING_KILLS:
+            if kills >= enough:
                 return kills
 
 
@@ -236,12 +239,19 @@ def test_killed_training_ends_as_if_it_had_not_been(data_dir, undisturbed, tmp_p
     # What is named here exists: a change of what is done on the disk must be followed here.
     assert {step for step, _ in FATAL_TRAINING_STEPS} <= set(steps)
     with concurrent.futures.ThreadPoolExecutor(2) as pool:  # one core each
-        at_random = pool.submit(killed_at_random_moments, data_dir, tmp_path, seconds, expected)
+        at_random = pool.submit(killed_at_random_moments, data_dir, tmp_path, seconds, expected, RANDOM_TRAINING_KILLS)
         chosen = pool.submit(killed_before_chosen_steps, data_dir, tmp_path, expected)
         real = pool.submit(kill_the_command, data_dir, tmp_path, expected)
         chosen.result()
         real.result()
         assert at_random.result() == RANDOM_TRAINING_KILLS
+
+
+@pytest.mark.slow
+def test_training_that_is_killed_at_many_moments(data_dir, undisturbed, tmp_path):
+    expected, seconds, _ = undisturbed
+    kills = killed_at_random_moments(data_dir, tmp_path, seconds, expected, MORE_RANDOM_TRAINING_KILLS)
+    assert kills == MORE_RANDOM_TRAINING_KILLS
 
 
 def test_killed_datagen_makes_the_same_bytes(corpus_flags, data_dir, tmp_path):

@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from t2t_ext.analysis import attention
+from t2t_ext.analysis.drawing import attention_picture
 from t2t_ext.errors import UserError
 from t2t_ext.training.config import TrainConfig, TrainingSettings
-from t2t_ext.training.monitor import Board, attention_picture
+from t2t_ext.training.monitor import Board
 from t2t_ext.training.progress import Progress, describe_evaluation
 from t2t_ext.training.records import Best, Records, best_of, stopped_improving
 
@@ -138,13 +140,17 @@ def test_tensorboard_has_samples_pictures_and_hparams(tmp_path):
     board.hparams([("batch_size", 10, "flag")])
     board.samples(5, ["a | b"], ["<c>"], ["d"])
     weights = np.random.default_rng(0).random((1, 2, 3, 4))
-    board.attention(
-        5, {"decoder/layer_0/source_attention": tf.constant(weights)}, ["▁a", "$", "日本", "</s>"], [["x", "y", "</s>"]]
+    words = attention.Sentence(("▁a", "$", "日本", "</s>"), (attention.written(["x", "y", "</s>"], "l2r"),))
+    mixed = np.full((1, 2, 3, 7), 1 / 7)
+    maps = attention.read_maps(
+        {"decoder/layer_0/source_attention": tf.constant(weights), "layer_1/mixed_attention": tf.constant(mixed)}, words
     )
+    board.attention(5, maps)
     board.close()
-    for tag in ("hparams", "dev/samples", "attention/decoder/layer_0/source_attention"):
+    tags = ("hparams", "dev/samples", "attention/decoder/layer_0/source_attention", "attention/layer_1/mixed_attention")
+    for tag in tags:
         assert points(tmp_path, tag), tag
-    picture = tf.image.decode_png(attention_picture(weights[0], list("abcd"), list("xyz")))
+    picture = tf.image.decode_png(attention_picture(maps[0]))
     assert picture.shape[2] == 4
     assert len(np.unique(picture)) > 10
 

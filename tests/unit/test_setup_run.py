@@ -84,6 +84,28 @@ def test_warm_start_is_stored_and_may_be_given_again(make, resolve, tmp_path, mo
         resolve(warm_start_from="second")
 
 
+def test_what_a_warm_start_keeps_is_stored_and_may_be_given_again(make, resolve):
+    run = make(warm_start_from="first", warm_start_optimizer="keep")
+    assert resolve().config.warm_start_optimizer == "keep"
+    assert resolve(warm_start_optimizer="reset").config.warm_start_optimizer == "reset"
+    add_checkpoint(run)
+    assert resolve(warm_start_optimizer="keep").config.warm_start_optimizer == "keep"
+    with pytest.raises(UserError, match="has checkpoints already; it began with keep"):
+        resolve(warm_start_optimizer="reset")
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"warm_start_optimizer": "kepp", "warm_start_from": "first"}, "it is reset or keep. Did you mean 'keep'"),
+        ({"warm_start_optimizer": "keep"}, "there is no optimizer to keep without --warm_start_from=RUN"),
+    ],
+)
+def test_what_a_warm_start_cannot_keep(make, given, told):
+    with pytest.raises(UserError, match=told):
+        make(**given)
+
+
 def test_a_warm_start_comes_too_late_for_a_run_that_began(make, resolve):
     add_checkpoint(make())
     with pytest.raises(UserError, match="began with fresh weights"):

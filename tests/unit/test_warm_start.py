@@ -190,7 +190,7 @@ def test_a_synchronous_transformer_takes_everything_from_a_transformer(tmp_path,
     assert report.new == []
     assert not report.skipped
     assert sorted(report.loaded) == sorted(fresh)
-    assert "no variable is new" in report.lines()[-1]
+    assert "no variable is new" in report.lines()[-2]
     assert report.unshared == {f"{new}/embeddings": f"{name}/embeddings" for new, name in unshared.items()}
     for name, value in arrays.items():
         np.testing.assert_array_equal(value, old[report.unshared.get(name, name)], err_msg=name)
@@ -206,3 +206,134 @@ def test_what_was_apart_does_not_become_one(tmp_path, tiny_encoder):
     assert report.new == ["embedding/embeddings"]
     assert "softmax/embeddings" in report.skipped
     assert "new, not in the checkpoint: embedding/embeddings" in "\n".join(report.lines())
+
+
+POST_NORM = {"layer_preprocess_sequence": "none", "layer_postprocess_sequence": "dan"}
+
+
+@pytest.mark.parametrize(
+    ("model", "hparams_set"),
+    [
+        ("cross_view_transformer", "cross_view_transformer_test"),
+        ("synchronous_transformer", "synchronous_transformer_test"),
+        ("transformer", "transformer_test"),
+    ],
+)
+def test_continued_learning_takes_everything_from_a_transformer(tmp_path, tiny_encoder, model, hparams_set):
+    """Views are added to a trained Transformer; its longer training for comparison begins in the same way."""
+    base = registry.hparams("transformer_test").replace(use_target_space_embedding=False, **POST_NORM)
+    run, old = run_of(tmp_path / "run", tiny_encoder, base)
+    views = {} if model == "transformer" else {"source_view": "gca", "integration": "soft"}
+    hparams = registry.hparams(hparams_set).replace(use_target_space_embedding=False, **POST_NORM, **views)
+    size = tiny_encoder.vocab_size
+    built = registry.model(model)(hparams, source_vocab_size=size, target_vocab_size=size)
+    built.build()
+    fresh = {name: np.asarray(value) for name, value in built.named_variables().items()}
+    sides = warm_start.vocabulary_sides(built)
+    arrays, report = warm_start.warm_start(fresh, (tiny_encoder, tiny_encoder), sides, str(run.path), hparams)
+    assert sorted(report.loaded) == sorted(old)
+    for name, value in old.items():
+        np.testing.assert_array_equal(arrays[name], value, err_msg=name)
+    assert not report.skipped
+    assert all(name.startswith("decoder/source_views/layer_") for name in report.new)
+    text = "\n".join(report.lines())
+    assert f"{checkpoints.checkpoint_name(10)} (the last one, of step 10): {len(old)} variables" in text
+    assert "optimizer, steps and learning rate begin anew" in text
+    if views:
+        assert {"source_view": ("last", "gca"), "integration": ("hard", "soft")}.items() <= report.changed.items()
+        assert "source_view last -> gca, integration hard -> soft" in text
+        assert "decoder/source_views/layer_*/norm/scale (2)" in text
+    else:
+        assert "others than there" not in text
+        assert "no variable is new" in text
+
+
+def test_the_report_says_which_checkpoint_was_taken(origin, tiny_encoder):
+    arrays = checkpoints.load_arrays(checkpoints.latest(origin.path))
+    checkpoints.save_checkpoint(origin.checkpoints_dir, 20, arrays)
+    checkpoints.save_checkpoint(origin.best_dir, 10, arrays, metadata={"metric": "bleu", "bleu": 12.345})
+    checkpoints.save_checkpoint(origin.averaged_dir, 20, arrays, metadata={"averaged_steps": [10, 20]})
+    first = origin.checkpoints_dir / checkpoints.checkpoint_name(10)
+
+    def told(path):
+        start = fresh(tiny_encoder.vocab_size)
+        return warm_start.warm_start(start, (tiny_encoder, tiny_encoder), SIDES, str(path))[1].lines()[0]
+
+    assert f"(the last one, of step 20; there is also {origin.best_dir} and {origin.averaged_dir})" in told(origin.path)
+    assert f"(the best by bleu, 12.35, of step 10; there is also {origin.averaged_dir})" in told(origin.best_dir)
+    assert f"(the average of steps 10, 20; there is also {origin.best_dir})" in told(origin.averaged_dir)
+    assert "(of step 10; " in told(first)
+    (origin.checkpoints_dir / checkpoints.checkpoint_name(20) / "checkpoint.json").write_text("{", encoding="utf-8")
+    assert "(of step 10, the last one that is not damaged; " in told(origin.path)
+
+
+def test_an_average_that_was_not_made_is_explained(origin):
+    with pytest.raises(UserError, match=r"no averaged checkpoint yet\. Make one: t2t_ext-avg-all"):
+        warm_start.find_checkpoint(str(origin.averaged_dir))
+
+
+@pytest.fixture
+def trained(origin):
+    """A checkpoint of step 30 with the state of Adam."""
+    training = {
+        "step": np.array(30), "skipped/total": np.array(2), "skipped/in_a_row": np.array(1),
+        "loss_scale/scale": np.array(512, np.float32), "loss_scale/finite_in_a_row": np.array(7),
+        "metrics/window": np.ones([11], np.float32),
+    }  # fmt: skip
+    model = checkpoints.load_arrays(checkpoints.latest(origin.path))
+    for name, value in model.items():
+        training |= {f"adam/m/{name}": value + 5, f"adam/v/{name}": value + 6}
+    ema = {name: value + 7 for name, value in model.items()}
+    return checkpoints.save_checkpoint(origin.checkpoints_dir, 30, model, training=training, ema=ema)
+
+
+def test_what_is_kept_of_the_training_state(trained, tiny_encoder):
+    """Steps, and the moments of what was loaded as it is; others begin as zeros, and so do counts of what is over."""
+    start = fresh(tiny_encoder.vocab_size)
+    arrays, report = warm_start.warm_start(start, (tiny_encoder, tiny_encoder), SIDES, str(trained))
+    counters = ("step", "skipped/total", "skipped/in_a_row", "loss_scale/finite_in_a_row")
+    state = {name: np.array(0) for name in counters}
+    state |= {"loss_scale/scale": np.array(1024, np.float32), "metrics/window": np.zeros([12], np.float32)}
+    state |= {f"adam/{kind}/{name}": np.zeros_like(value) for kind in "mv" for name, value in start.items()}
+    kept, report = warm_start.kept_training(state, report)
+    assert kept.keys() == state.keys()
+    assert (kept["step"], kept["skipped/total"], kept["skipped/in_a_row"]) == (30, 2, 0)
+    assert (kept["loss_scale/scale"], kept["loss_scale/finite_in_a_row"]) == (512, 7)
+    assert not kept["metrics/window"].any()
+    for name in report.loaded:
+        np.testing.assert_array_equal(kept[f"adam/m/{name}"], arrays[name] + 5)
+        np.testing.assert_array_equal(kept[f"adam/v/{name}"], arrays[name] + 6)
+    for name in ("encoder/wide", "encoder/bias"):
+        assert not kept[f"adam/m/{name}"].any()
+    assert "after step 30, the optimizer's state of 2 variables is kept, that of the other 2" in report.lines()[-1]
+    averages = warm_start.kept_averages(dict(arrays), report)
+    np.testing.assert_array_equal(averages["encoder/kernel"], arrays["encoder/kernel"] + 7)
+    np.testing.assert_array_equal(averages["encoder/wide"], arrays["encoder/wide"])
+    assert warm_start.kept_averages({}, report) == {}
+
+
+def test_without_a_loss_scale_none_is_taken_over(trained, tiny_encoder):
+    _, report = warm_start.warm_start(fresh(tiny_encoder.vocab_size), (tiny_encoder,) * 2, SIDES, str(trained))
+    state = {"loss_scale/scale": np.array(1, np.float32), "step": np.array(0)}
+    kept, _ = warm_start.kept_training(state, report)
+    assert (kept["loss_scale/scale"], kept["step"]) == (1, 30)
+
+
+@pytest.mark.parametrize(
+    ("step", "changes", "train_steps", "told"),
+    [
+        (30, {}, 30, "goes on after step 30 .* give more"),
+        (30, {"optimizer": "adafactor"}, 60, "has the state of adam, which optimizer=adafactor does not go on with"),
+        (10, {}, 60, "holds weights only"),
+    ],
+)
+def test_what_cannot_be_kept_is_told(trained, step, changes, train_steps, told):
+    path = trained.parent / checkpoints.checkpoint_name(step)
+    with pytest.raises(UserError, match=told):
+        warm_start.check_keepable(path, registry.hparams("transformer_test").replace(**changes), train_steps)
+
+
+def test_what_can_be_kept(trained):
+    for optimizer in ("adam", "adam_w"):
+        hparams = registry.hparams("transformer_test").replace(optimizer=optimizer)
+        warm_start.check_keepable(trained, hparams, train_steps=31)

@@ -1,0 +1,51 @@
+"""t2t_ext-analyze: what a trained model does inside. Each analysis is a module of its own with flags of its own."""
+
+import importlib
+import sys
+from collections.abc import Mapping, Sequence
+
+from t2t_ext.bin._flags import FlagParser, run_main
+from t2t_ext.errors import UserError, suggest
+
+# Name -> module of t2t_ext.bin with ``build_parser`` and ``run``, and what it shows.
+ANALYSES: Mapping[str, tuple[str, str]] = {
+    "attention": ("_analyze_attention", "what every position of a sentence looks at: pictures, tables, one page"),
+    "grad_norms": ("_analyze_grad_norms", "gradient norms of the layers of runs, in training or at a checkpoint"),
+}
+_EXAMPLES = """\
+  t2t_ext-analyze attention --output_dir=RUN --sentence="Ein Mann schläft ."
+  t2t_ext-analyze grad_norms --output_dir=BASELINE --output_dir=CROSS_VIEW
+  t2t_ext-analyze attention --help
+"""
+
+
+def build_parser(analysis: str = "") -> FlagParser:
+    """Returns the flags of an analysis, or without one those of the command itself."""
+    if analysis:
+        return importlib.import_module(f"t2t_ext.bin.{ANALYSES[analysis][0]}").build_parser()
+    listed = "; ".join(f"{name}: {words}" for name, (_, words) in ANALYSES.items())
+    parser = FlagParser("t2t_ext-analyze", f"Shows what a trained model does inside. {listed}.", examples=_EXAMPLES)
+    parser.take_arguments("analysis", f"what to analyse: {', '.join(ANALYSES)}", metavar="ANALYSIS")
+    parser.usage = "t2t_ext-analyze ANALYSIS --flag=value ..."  # the analysis comes first
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command and returns its exit status."""
+    return run_main(lambda: _main(sys.argv[1:] if argv is None else list(argv)))
+
+
+def _main(argv: list[str]) -> None:
+    if not argv or argv[0] in ("--help", "-h", "--version"):
+        build_parser().parse_args(argv)
+    listed = ", ".join(ANALYSES)
+    if not argv or argv[0].startswith("-"):
+        raise UserError(f"The analysis comes first: t2t_ext-analyze NAME --flag=value ..., NAME being one of {listed}.")
+    name = argv[0].replace("-", "_")
+    if name not in ANALYSES:
+        raise UserError(f"There is no analysis {argv[0]!r}; there are {listed}.{suggest(name, ANALYSES)}")
+    importlib.import_module(f"t2t_ext.bin.{ANALYSES[name][0]}").run(argv[1:])
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

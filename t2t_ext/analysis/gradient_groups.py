@@ -1,0 +1,69 @@
+"""Which variables' gradients are looked at together: those of a layer, or of another part. Imports no TensorFlow."""
+
+import re
+from collections.abc import Iterable, Sequence
+
+_LAYER = re.compile(r"layer_(\d+)")
+_MOST_PARTS = 2  # of the name of what is no layer
+
+
+def group_of(name: str) -> str:
+    """Returns the group of a variable, by its name alone.
+
+    Everything in a layer belongs to it: ``encoder/layer_3/self_attention/qkv/kernel`` to ``encoder/layer_3``, what has
+    layers of its own likewise (``layer_5/...`` to ``layer_5``). The rest is told apart by the first two parts of its
+    name, the variable's own left out: ``encoder/final_norm``, ``embedding``.
+
+    Args:
+      name: As in ``Seq2Seq.named_variables``.
+    """
+    parts = name.split("/")
+    for count, part in enumerate(parts, 1):
+        if _LAYER.fullmatch(part) and count < len(parts):
+            return "/".join(parts[:count])
+    return "/".join(parts[:-1][:_MOST_PARTS]) or name
+
+
+def groups_of(names: Iterable[str]) -> dict[str, list[int]]:
+    """Returns group -> the places of its variables among the names; layers of a stack come in their order.
+
+    Args:
+      names: Of all variables.
+    """
+    found: dict[str, list[int]] = {}
+    for place, name in enumerate(names):
+        found.setdefault(group_of(name), []).append(place)
+    return {group: found[group] for group in in_order(found)}
+
+
+def in_order(groups: Iterable[str]) -> list[str]:
+    """Returns groups in the order of their first appearance, those of one stack together, by their layers' numbers."""
+    stacks: dict[str, list[tuple[int, str]]] = {}
+    for group in dict.fromkeys(groups):
+        stack, number = stack_of(group)
+        stacks.setdefault(stack, []).append((-1 if number is None else number, group))
+    return [group for members in stacks.values() for _, group in sorted(members, key=lambda each: each[0])]
+
+
+def stack_of(group: str) -> tuple[str, int | None]:
+    """Returns what a layer is one of, and its number: ``("encoder", 3)``, ``("", 5)`` of a stack without a name.
+
+    Of a group that is no layer: itself and None.
+    """
+    stack, _, last = group.rpartition("/")
+    match = _LAYER.fullmatch(last)
+    return (stack, int(match[1])) if match else (group, None)
+
+
+def encoder_layers(groups: Sequence[str]) -> list[str]:
+    """Returns the layers that encode the source, lowest first: ``encoder/layer_i``, or those that both sides share.
+
+    Args:
+      groups: All groups of a model.
+    """
+    for wanted in ("encoder", ""):
+        found = [(number, group) for group in groups for stack, number in (stack_of(group),) if stack == wanted]
+        layers = sorted((number, group) for number, group in found if number is not None)
+        if layers:
+            return [group for _, group in layers]
+    return []
