@@ -10,6 +10,10 @@ from collections.abc import Mapping
 _CLDR_PAIRED_WITH_ENGLISH = ("de", "es", "fr", "ro", "ru", "vi", "zh")
 
 INDEX: Mapping[str, str] = {
+    "caption_coco": "t2t_ext.problems.captioning",
+    "caption_features": "t2t_ext.problems.captioning",
+    "summarize_cnn_dailymail": "t2t_ext.problems.summarization",
+    "summarize_text": "t2t_ext.problems.summarization",
     **{f"translate_en{language}_cldr": "t2t_ext.problems.cldr" for language in _CLDR_PAIRED_WITH_ENGLISH},
     "translate_deen_multi30k": "t2t_ext.problems.multi30k",
     "translate_enfr_multi30k": "t2t_ext.problems.multi30k",

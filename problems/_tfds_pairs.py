@@ -39,17 +39,24 @@ class TfdsDataset:
       name: ``wmt14_translate``, or ``wmt_translate`` for one that is put together from subsets.
       subsets: Names of subsets by split, of ``wmt_translate``.
       label: What tells it from others that are put together.
+      install: The command that installs what is needed.
     """
 
     languages: tuple[str, str]
     name: str = "wmt_translate"
     subsets: Mapping[str, Sequence[str]] = dataclasses.field(default_factory=dict)
     label: str = ""
+    install: str = INSTALL
 
     @property
     def config_name(self) -> str:
         """``de-en``, or ``ru-en.LABEL``."""
         return "-".join(self.languages) + (f".{self.label}" if self.label else "")
+
+    @property
+    def title(self) -> str:
+        """``wmt14_translate/de-en``."""
+        return f"{self.name}/{self.config_name}".rstrip("/")
 
     def directory(self, data_dir: pathlib.Path) -> pathlib.Path | None:
         """Returns where its files are, its newest version; None where it has not been prepared."""
@@ -73,7 +80,7 @@ class TfdsDataset:
         """
         if self.directory(data_dir):
             return
-        tfds = _imported(f"{self.name}/{self.config_name} is not in {data_dir} and", otherwise)
+        tfds = _imported(f"{self.title} is not in {data_dir} and", otherwise, self.install)
         try:
             builder = self._builder(tfds, data_dir)
             downloads = tfds.download.DownloadConfig(manual_dir=manual_dir)
@@ -81,13 +88,12 @@ class TfdsDataset:
         except Exception as error:  # it raises whatever its downloads, checks and parsers raise
             reason = " ".join(str(error).split()) or type(error).__name__
             raise UserError(
-                f"tensorflow-datasets could not prepare {self.name}/{self.config_name} in {data_dir}: {reason[:500]} "
-                f"{otherwise}"
+                f"tensorflow-datasets could not prepare {self.title} in {data_dir}: {reason[:500]} {otherwise}"
             ) from error
 
     def _builder(self, tfds: Any, data_dir: pathlib.Path) -> Any:
         if not self.subsets:
-            return tfds.builder(f"{self.name}/{self.config_name}", data_dir=data_dir)
+            return tfds.builder(self.title, data_dir=data_dir)
         config = tfds.translate.wmt.WmtConfig(
             version=_OWN_VERSION,
             language_pair=self.languages,
@@ -128,7 +134,7 @@ class TfdsPairs:
         Raises:
           UserError: The data set has no such split, or has not been prepared.
         """
-        return self._reader(_imported("Its data", "")).info.splits[self.split].num_examples
+        return self._reader(self._package()).info.splits[self.split].num_examples
 
     def read(self, report: ReadReport, wanted: Callable[[int], bool] | None = None) -> Iterator[tuple[str, ...]]:
         """Yields the pairs; line feeds within a sentence (TMX has some) become blanks and are counted.
@@ -136,10 +142,8 @@ class TfdsPairs:
         Raises:
           UserError: The data set has not been prepared, or a file of it is damaged.
         """
-        builder = self._reader(_imported("Its data", ""))
-        rows = (row for path in builder.info.splits[self.split].filepaths for row in self._rows(path))
-        place = f"{self.dataset.name}/{self.dataset.config_name} {self.split}"
-        for number, row in enumerate(rows, 1):
+        place = f"{self.dataset.title} {self.split}"
+        for number, row in enumerate(self._all_rows(), 1):
             if wanted and not wanted(number):
                 continue
             try:
@@ -151,6 +155,15 @@ class TfdsPairs:
                 report.note(LINE_FEEDS, place, number)
                 texts = [text.replace("\n", " ") for text in texts]
             yield tuple(map(html.unescape, texts)) if self.from_sgml else tuple(texts)
+
+    def _package(self) -> Any:
+        return _imported("Its data", "", self.dataset.install)
+
+    def _all_rows(self) -> Iterator[list[bytes]]:
+        """Yields the source and target of every pair of the split."""
+        builder = self._reader(self._package())
+        for path in builder.info.splits[self.split].filepaths:
+            yield from self._rows(path)
 
     def _rows(self, path: os.PathLike) -> Iterator[list[bytes]]:
         """Yields the source and target of every pair of a file."""
@@ -166,7 +179,7 @@ class TfdsPairs:
 
     def _reader(self, tfds: Any) -> Any:
         directory = self.dataset.directory(self.data_dir)
-        name = f"{self.dataset.name}/{self.dataset.config_name}"
+        name = self.dataset.title
         if directory is None:
             raise UserError(f"{name} has not been prepared in {self.data_dir}.")
         try:
@@ -207,14 +220,14 @@ def _damaged(path: os.PathLike) -> UserError:
     return UserError(f"{path} is damaged or incomplete; remove {folder} to have it prepared again.")
 
 
-def _imported(need: str, otherwise: str) -> Any:
+def _imported(need: str, otherwise: str, install: str) -> Any:
     """Returns the package.
 
     Raises:
       UserError: It is not installed.
     """
     if importlib.util.find_spec("tensorflow_datasets") is None:
-        raise UserError(f"{need} needs tensorflow-datasets, which is not installed: {INSTALL}. {otherwise}".strip())
+        raise UserError(f"{need} needs tensorflow-datasets, which is not installed: {install}. {otherwise}".strip())
     # TensorFlow, which writes the files, says things in between that are nobody's concern here.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     import tensorflow_datasets

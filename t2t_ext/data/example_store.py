@@ -18,6 +18,7 @@ from typing import Any, Protocol, Self
 
 import numpy as np
 
+from t2t_ext.data.float_files import FloatSequences
 from t2t_ext.data.pseudo_references import SIDES as PSEUDO_SIDES
 from t2t_ext.data.pseudo_references import PseudoReferences
 from t2t_ext.errors import UserError
@@ -51,6 +52,8 @@ class ExampleStore:
       pseudo: Of ``NAME_synchronous``, the pseudo references of the L2R model and of the R2L model, each as flat ids
         uint16 or int32 and offsets int64 [N + 1]. Both are in text order and end with EOS; a pair without one has the
         length 0. None where there are none.
+      source_features: Where sources are feature vectors, these, which stay on the disk; ``inputs`` are then their
+        numbers, one for each example. None where sources are ids.
     """
 
     inputs: np.ndarray
@@ -58,6 +61,12 @@ class ExampleStore:
     targets: np.ndarray
     target_offsets: np.ndarray
     pseudo: tuple[Sequences, Sequences] | None = None
+    source_features: FloatSequences | None = None
+
+    @property
+    def source_feature_size(self) -> int:
+        """Size of the sources' feature vectors; 0 where sources are ids."""
+        return 0 if self.source_features is None else self.source_features.depth
 
     @property
     def num_examples(self) -> int:
@@ -66,7 +75,9 @@ class ExampleStore:
 
     @property
     def input_lengths(self) -> np.ndarray:
-        """int32 [N], tokens of each source with its EOS."""
+        """int32 [N], tokens of each source with its EOS, or its feature vectors."""
+        if self.source_features is not None:
+            return self.source_features.lengths[self.inputs]
         return np.diff(self.input_offsets).astype(np.int32)
 
     @property
@@ -75,11 +86,11 @@ class ExampleStore:
         return np.diff(self.target_offsets).astype(np.int32)
 
     def example(self, index: int) -> tuple[np.ndarray, np.ndarray]:
-        """Returns source and target ids of one example."""
-        return (
-            self.inputs[self.input_offsets[index] : self.input_offsets[index + 1]],
-            self.targets[self.target_offsets[index] : self.target_offsets[index + 1]],
-        )
+        """Returns source and target ids of one example; of feature vectors, these in the place of source ids."""
+        source = self.inputs[self.input_offsets[index] : self.input_offsets[index + 1]]
+        if self.source_features is not None:
+            source = self.source_features[int(source[0])]
+        return source, self.targets[self.target_offsets[index] : self.target_offsets[index + 1]]
 
     @property
     def pseudo_lengths(self) -> np.ndarray:
@@ -138,10 +149,29 @@ class ExampleStore:
             arrays = reader.read(pool)
             first, second = ("targets", "inputs") if generated.was_reversed else ("inputs", "targets")
             store = cls(*arrays[first], *arrays[second])
+            if hasattr(generated, "source_features"):
+                # Not summed up anew, but for their size: they may be many gigabytes.
+                store = dataclasses.replace(store, source_features=generated.source_features(split))
+                _check_features(store, folder, reader.repair)
             sidecar: PseudoReferences | None = getattr(generated, "pseudo", None)
             if sidecar is None or split not in sidecar.splits:
                 return store
             return dataclasses.replace(store, pseudo=_load_pseudo(sidecar, split, store.num_examples, verify, pool))
+
+
+def _check_features(store: ExampleStore, folder: Any, repair: str) -> None:
+    """Checks that the numbers of the feature vectors are there.
+
+    Raises:
+      UserError: They do not belong to the shards.
+    """
+    features = store.source_features
+    if features is not None and (
+        len(store.inputs) != store.num_examples or (len(store.inputs) and int(store.inputs.max()) >= len(features))
+    ):
+        raise UserError(
+            f"The shards and the feature files in {folder} do not belong together. Make them again: {repair}"
+        )
 
 
 def _load_pseudo(
@@ -179,7 +209,7 @@ class _ShardReader:
     ) -> None:
         self._paths = paths
         self._digests = digests
-        self._repair = repair
+        self.repair = repair
         self._sides = sides
         self._flat: dict[str, np.ndarray] = {}
 
@@ -230,7 +260,7 @@ class _ShardReader:
             try:
                 return function(path, *rest)
             except _UNREADABLE as error:
-                raise UserError(f"The data shard {path} is damaged: {error}. Make it again: {self._repair}") from error
+                raise UserError(f"The data shard {path} is damaged: {error}. Make it again: {self.repair}") from error
 
         return call
 

@@ -1,12 +1,40 @@
 """The types of what a sample consists of: text, ids, float arrays."""
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 SOURCE = "source"
 TARGET = "target"
+STORAGES = ("float32", "float16")
+
+
+class UnusableValue(Exception):
+    """A value that a sample cannot be used with.
+
+    Attributes:
+      reason: A short key by which such samples are counted.
+      explanation: What is wrong.
+    """
+
+    def __init__(self, reason: str, explanation: str) -> None:
+        super().__init__(explanation)
+        self.reason, self.explanation = reason, explanation
+
+
+@dataclasses.dataclass(frozen=True)
+class Lazy:
+    """A value of ``Floats`` that is read when it is needed, and at most once for a key.
+
+    Attributes:
+      key: What it is called, such as an image's number; values of one split with equal keys are equal.
+      read: Returns the array; may raise ``UnusableValue``.
+    """
+
+    key: str
+    read: Callable[[], np.ndarray]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -62,16 +90,23 @@ class Ids(Feature):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Floats(Feature):
-    """A sequence of float32 vectors, such as the features of an image's regions.
+    """A sequence of float vectors, such as the features of an image's regions.
+
+    A value is an array or, so that nothing is read before it is needed, ``Lazy``. Values are kept in files beside the
+    shards (``t2t_ext.data.float_files``), in train every different one once.
 
     Attributes:
       depth: The length of every vector; a value has the shape [any number, depth].
+      storage: The type in which vectors are kept: ``float32``, or ``float16`` in half the space.
     """
 
     depth: int
+    storage: str = "float32"
 
     def complaint(self, value: Any) -> str:
-        """Returns what is wrong with a value of this feature, or an empty string."""
+        """Returns what is wrong with a value of this feature, or an empty string; of a lazy one nothing is known."""
+        if isinstance(value, Lazy):
+            return ""
         array = np.asarray(value)
         if array.ndim != 2 or array.shape[1] != self.depth or not np.issubdtype(array.dtype, np.floating):
             return f"expected floats of shape [any, {self.depth}], got {array.dtype} of shape {list(array.shape)}"

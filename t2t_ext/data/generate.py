@@ -21,7 +21,7 @@ from t2t_ext import version
 from t2t_ext.data import cleaning, corpora, duplicates, summary, text_checks, vocabulary, workspace
 from t2t_ext.data import manifest as manifests
 from t2t_ext.data.beam_workers import BeamWorkers
-from t2t_ext.data.features import TARGET, Text
+from t2t_ext.data.features import SOURCE, TARGET, Text
 from t2t_ext.data.manifest import Manifest, SplitSummary
 from t2t_ext.data.preparation import NO_STEPS, SENTENCEPIECE, TextPreparation
 from t2t_ext.data.progress import progress as shown_progress
@@ -190,6 +190,8 @@ class _Generation:
         inputs = describe_inputs(problem, self.tmp_dir)
         self._check_evaluation_sets()
         vocab = self.reused or self._trained_vocabulary(totals[TRAIN], settings, workers)
+        if not self._has_source_text():
+            vocab = dataclasses.replace(vocab, source=vocab.target)  # one file, and nothing that says otherwise
         described, model_files = _write_models(vocab, work, problem.base_name)
         encoding = Encoding(
             features=problem.features(),
@@ -243,6 +245,13 @@ class _Generation:
           UserError: The languages cannot be told apart.
         """
         asked = cleaning_asked(self.settings.cleaning, self.problem.cleaning)
+        if not self._has_source_text():
+            compares = [name for name in ("duplicates", "test_overlap") if getattr(asked, name) != cleaning.NO]
+            if compares:
+                raise UserError(
+                    f"--cleaning: {compares[0]} compares pairs of texts, but the source of {self.problem.base_name} is "
+                    "feature vectors, and different sources may well have the same target. Leave it out."
+                )
         languages = _languages(self.problem)
         if asked.language:
             text_checks.require_language_identifier(languages)
@@ -250,6 +259,10 @@ class _Generation:
         if asked.script and unknown:
             self.say(f"Note: cleaning's script knows no script of the language {', '.join(unknown)}; such text passes.")
         return asked
+
+    def _has_source_text(self) -> bool:
+        features = self.problem.features().values()
+        return any(isinstance(feature, Text) and feature.side == SOURCE for feature in features)
 
     def _fit(self) -> Callable[..., np.ndarray] | None:
         """Returns what says which pairs of the subword model's sample are clean, as far as one pair alone shows it."""

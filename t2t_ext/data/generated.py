@@ -5,6 +5,8 @@ import os
 import pathlib
 from typing import Protocol, Self
 
+from t2t_ext.data.feature_sources import FeatureSource
+from t2t_ext.data.float_files import FloatSequences
 from t2t_ext.data.manifest import Manifest, SplitSummary, manifest_path
 from t2t_ext.data.pseudo_references import PseudoReferences
 from t2t_ext.data.text_encoder import SubwordEncoder
@@ -96,6 +98,25 @@ class GeneratedData:
         """The names of the splits."""
         return list(self.manifest.splits)
 
+    @property
+    def source_feature_size(self) -> int:
+        """Size of the source's feature vectors; 0 where the source is text."""
+        described = [split.floats["inputs"] for split in self.manifest.splits.values() if "inputs" in split.floats]
+        return described[0]["depth"] if described else 0
+
+    def source_features(self, split: str) -> FloatSequences | None:
+        """Opens the feature vectors of the sources of a split, whose shards hold their numbers; None: they are text.
+
+        Raises:
+          UserError: There is no such split, or a file is damaged.
+        """
+        described = self._split(split).floats.get("inputs")
+        if described is None:
+            return None
+        name = self.manifest.problem
+        repair = f"t2t_ext-datagen --problem={name} --data_dir={self.data_dir} --overwrite"
+        return FloatSequences.open(self.data_dir, described, repair)
+
     def text_encoders(self) -> tuple[SubwordEncoder, SubwordEncoder]:
         """Returns the encoders of the source and of the target, the same object where they are joint."""
         names = [self.manifest.vocab[side]["file"] for side in self._turned("source", "target")]
@@ -110,11 +131,12 @@ class GeneratedData:
         """
         return [self.data_dir / name for name in self._split(split).shards]
 
-    def texts(self, split: str) -> tuple[list[str], list[list[str]]]:
+    def texts(self, split: str) -> tuple[list[str] | list[FeatureSource], list[list[str]]]:
         """Returns the text of a dev or test split, untouched and complete.
 
         Returns:
-          The source sentences, and one list of as many sentences for every reference set.
+          The source sentences (or feature vectors with their names, read when they are looked at), and one list of as
+          many sentences for every reference set.
 
         Raises:
           UserError: There is no such split, or it is kept as ids only (train).
@@ -127,7 +149,10 @@ class GeneratedData:
             )
         inputs, targets = self._turned("inputs", "targets")
         # Of several references, which become sources in NAME_rev, the first is translated.
-        source = self._lines(texts[inputs][0])
+        source: list = self._lines(texts[inputs][0])
+        features = self.source_features(split)
+        if features is not None:
+            source = [FeatureSource(name, rows) for name, rows in zip(source, features, strict=True)]
         return source, [self._lines(name) for name in texts[targets]]
 
     def digest(self) -> str:

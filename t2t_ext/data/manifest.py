@@ -37,8 +37,13 @@ def vocab_name(base_name: str, vocab_size: int, side: str = "") -> str:
 def is_data_file(name: str, base_name: str) -> bool:
     """Returns whether a file name is one that generating this problem writes."""
     base = re.escape(base_name)
-    pattern = rf"{base}-\w+-\d{{5}}-of-\d{{5}}\.npz|{base}-\w+\.\w+(\.\d+)?\.txt|vocab\.{base}\.\d+(\.\w+)?\.model"
-    return re.fullmatch(pattern, name) is not None
+    patterns = (
+        rf"{base}-\w+-\d{{5}}-of-\d{{5}}\.npz",
+        rf"{base}-\w+\.\w+(\.\d+)?\.txt",
+        rf"{base}-\w+\.\w+-(\d{{5}}|lengths)\.npy",
+        rf"vocab\.{base}\.\d+(\.\w+)?\.model",
+    )
+    return re.fullmatch("|".join(patterns), name) is not None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -51,11 +56,14 @@ class SplitSummary:
       drops: Number of dropped samples by reason.
       notes: Number of lines changed without loss, by what was done.
       first: Where each reason or note occurred first.
-      tokens: Number of stored items (EOS included) by feature.
+      tokens: Number of stored items (EOS included) by feature; of float vectors, those that are kept.
       longest: Most items of one sample by feature.
       shards: File names, in order.
-      texts: File names by text feature: the text, then further references. Only of dev and test sets.
+      texts: File names by text feature: the text, then further references; of sequences of float vectors, what they are
+        called. Only of dev and test sets.
       corpora: Weight, tag, pairs read and their occurrences by corpus, where there are several.
+      floats: Of features of float vectors, the files and what they hold; see ``t2t_ext.data.float_files``. Left out of
+        the file where there are none.
     """
 
     read: int
@@ -68,6 +76,7 @@ class SplitSummary:
     shards: list[str]
     texts: dict[str, list[str]] = dataclasses.field(default_factory=dict)
     corpora: dict[str, dict[str, Any]] = dataclasses.field(default_factory=dict)
+    floats: dict[str, dict[str, Any]] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -101,7 +110,11 @@ class Manifest:
 
     def to_json(self) -> str:
         """Returns the manifest as JSON text."""
-        return json.dumps(dataclasses.asdict(self), indent=2, ensure_ascii=False) + "\n"
+        content = dataclasses.asdict(self)
+        for split in content["splits"].values():
+            if not split["floats"]:  # the manifest of a text, and so its digest, is what it was before there were any
+                del split["floats"]
+        return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
 
     @classmethod
     def load(cls, path: str | os.PathLike) -> Self:

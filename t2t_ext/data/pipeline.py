@@ -23,6 +23,7 @@ from t2t_ext.data.example_store import ExampleStore
 
 _PARALLEL_BATCHES = 2
 _PREFETCHED_BATCHES = 8
+_PREFETCHED_FEATURE_BATCHES = 2  # some ten megabytes each
 _NO_EXAMPLE = -1
 _PLAN_FIELDS = [field.name for field in dataclasses.fields(batching.EpochPlan)]
 _PLAN_TYPES = [tf.int32, tf.int64, tf.int64, tf.int32, tf.int32, tf.int32]
@@ -112,7 +113,8 @@ class TrainPipeline:
             It does not change the global batches: with 1, all of them come out whole.
 
         Returns:
-          An endless dataset of ``{"inputs": int32 [R, S], "targets": int32 [R, T]}``; of two targets a sentence,
+          An endless dataset of ``{"inputs": int32 [R, S], "targets": int32 [R, T]}``; where sources are feature
+          vectors of size F, ``inputs`` is float32 [R, S, F], zeros being padding; of two targets a sentence,
           ``targets`` is int32 [R, 2, T], the second turned round before its EOS, and where loss is not taken of all
           of them, ``labels`` is the same with PAD in the others' place. Element i is rows
           ``[replica * R, (replica + 1) * R)`` of the global batch ``first_step + i``. R is a multiple of
@@ -193,8 +195,10 @@ class _Gather:
         self._reversed = (False, True) if examples.sides == 2 else (reverse_targets,)
         self._gold = np.array([[field == target_variants.GOLD for field in variant] for variant in examples.variants])
         self._with_labels = examples.gold_only
+        self._features = store.source_features
+        self.prefetched = _PREFETCHED_BATCHES if self._features is None else _PREFETCHED_FEATURE_BATCHES
         with tf.device("CPU:0"):
-            # One id is needed even of no examples, since padding gathers position 0.
+            # One id is needed even of no examples, since padding gathers position 0. Of feature vectors the numbers.
             self._inputs = tf.constant(store.inputs if store.inputs.size else np.zeros(1, np.int32))
             self._targets = tf.constant(ids if ids.size else np.zeros(1, np.int32))
             self._input_offsets = tf.constant(store.input_offsets)
@@ -209,7 +213,8 @@ class _Gather:
           target_width: int32 scalar, T.
 
         Returns:
-          ``{"inputs": int32 [R, S], "targets": int32 [R, T] or [R, 2, T]}``, ``labels`` where they differ.
+          ``{"inputs": int32 [R, S] or float32 [R, S, F], "targets": int32 [R, T] or [R, 2, T]}``, ``labels`` where they
+          differ.
         """
         real, numbers = numbers >= 0, tf.maximum(numbers, 0)
         variants, pairs = numbers // self._num_pairs, numbers % self._num_pairs
@@ -220,13 +225,24 @@ class _Gather:
             sides.append(_padded(self._targets, self._target_offsets, sequences, target_width, reverse=turned))
         pairs = tf.where(real, pairs, _NO_EXAMPLE)
         batch = {
-            "inputs": _padded(self._inputs, self._input_offsets, pairs, input_width, reverse=False),
+            "inputs": self._sources(pairs, input_width),
             "targets": tf.stack(sides, axis=1) if len(sides) == 2 else sides[0],
         }
         if self._with_labels:
             gold = tf.gather(self._gold, variants)
             batch["labels"] = tf.where(gold[:, :, tf.newaxis], batch["targets"], 0)
         return batch
+
+    def _sources(self, pairs: tf.Tensor, width: tf.Tensor) -> tf.Tensor:
+        """Gathers the sources of pairs int32 [R], -1 for none; feature vectors are read from their files in Python."""
+        features = self._features
+        if features is None:
+            return _padded(self._inputs, self._input_offsets, pairs, width, reverse=False)
+        numbers = tf.cast(tf.gather(self._inputs, tf.maximum(pairs, 0)), tf.int32)
+        numbers = tf.where(pairs < 0, _NO_EXAMPLE, numbers)
+        vectors = tf.numpy_function(features.padded, [numbers, width], features.dtype, stateful=False)
+        vectors.set_shape([None, None, features.depth])
+        return tf.cast(vectors, tf.float32)
 
 
 def _padded(ids: tf.Tensor, offsets: tf.Tensor, numbers: tf.Tensor, width: tf.Tensor, *, reverse: bool) -> tf.Tensor:
@@ -270,7 +286,7 @@ def _finished(cuts: tf.data.Dataset, gather: _Gather, *, keep_numbers: bool) -> 
         batch = gather(numbers, input_width, target_width)
         return {**batch, "index": numbers} if keep_numbers else batch
 
-    dataset = cuts.map(element, num_parallel_calls=_PARALLEL_BATCHES, deterministic=True).prefetch(_PREFETCHED_BATCHES)
+    dataset = cuts.map(element, num_parallel_calls=_PARALLEL_BATCHES, deterministic=True).prefetch(gather.prefetched)
     options = tf.data.Options()
     options.deterministic = True
     options.autotune.enabled = False

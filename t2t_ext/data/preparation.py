@@ -5,6 +5,7 @@ import os
 from collections.abc import Sequence
 from typing import Any, Protocol, Self
 
+from t2t_ext.data import document_steps
 from t2t_ext.data.text_steps import check_steps, parse_steps
 from t2t_ext.errors import UserError, suggest
 
@@ -73,6 +74,11 @@ class TextPreparation:
                 raise UserError(f"--{name} names {len(getattr(self, name))} files; give one, or source,target.")
         if self.bpe_vocab and not self.bpe_codes:
             raise UserError("--bpe_vocab belongs to codes that are given; give them, too: --bpe_codes=FILE.")
+
+    @property
+    def symbols(self) -> tuple[str, ...]:
+        """Words that are one subword of SentencePiece each: the tags, and those that steps mark sentences with."""
+        return (*self.tags, *document_steps.symbols(self.source_steps, self.target_steps))
 
     @classmethod
     def of(cls, problem: PreparesText, settings: Any) -> Self:

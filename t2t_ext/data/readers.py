@@ -64,8 +64,26 @@ class ReadReport:
             raise UserError(
                 f"{path}, line {line}: {explanation}. Lines of dev and test sets are never dropped; mend it."
             )
+        self._count(reason, f"{path}:{line}", explanation)
+
+    def drop_item(self, reason: str, item: str, explanation: str) -> None:
+        """Counts a dropped sample that is no line of a file.
+
+        Args:
+          reason: A short key such as ``"missing_features"``.
+          item: What it is called.
+          explanation: What is wrong with it, for the error of a strict report.
+
+        Raises:
+          UserError: The report is strict.
+        """
+        if self.strict:
+            raise UserError(f"{item}: {explanation}. Samples of dev and test sets are never dropped; mend it.")
+        self._count(reason, item, explanation)
+
+    def _count(self, reason: str, where: str, explanation: str) -> None:
         self.drops[reason] += 1
-        self.first.setdefault(reason, f"{path}:{line}")
+        self.first.setdefault(reason, where)
         self.explanations.setdefault(reason, explanation)
 
     def note(self, what: str, path: PathLike, line: int) -> None:

@@ -1,6 +1,7 @@
 """The settings of data generation, and how those of a second call compare with existing data."""
 
 import dataclasses
+import functools
 import os
 import pathlib
 from collections.abc import Mapping, Sequence
@@ -200,13 +201,12 @@ def cleaning_asked(asked: str | Mapping[str, Any] | None, default: Mapping[str, 
 
 def describe_inputs(problem: GeneratesSamples, tmp_dir: str | os.PathLike) -> dict[str, list[dict[str, Any]]]:
     """Returns name, size in bytes and SHA-256 of the raw files of every split, in order."""
-    return {
-        split: [
-            {"name": path.name, "bytes": path.stat().st_size, "sha256": files.sha256_of_file(path)}
-            for path in problem.source_files(split, tmp_dir)
-        ]
-        for split in problem.splits
-    }
+
+    @functools.cache  # splits may share large files
+    def described(path: pathlib.Path) -> dict[str, Any]:
+        return {"name": path.name, "bytes": path.stat().st_size, "sha256": files.sha256_of_file(path)}
+
+    return {split: [described(path) for path in problem.source_files(split, tmp_dir)] for split in problem.splits}
 
 
 def differences(

@@ -7,7 +7,8 @@ shard takes its part of every group and shuffles once more. All passes run on ma
 they write depends on the seed alone.
 
 A feature ``f`` is two arrays: ``f``, the items of all samples one after the other, and
-``f_lengths`` int32 [samples], how many items each sample has.
+``f_lengths`` int32 [samples], how many items each sample has. Of float vectors, a sample's one item
+is the number of its sequence in ``t2t_ext.data.float_files``.
 """
 
 import collections
@@ -337,10 +338,8 @@ def _flatten(encoding: Encoding, name: str, values: Sequence[Any]) -> tuple[np.n
             return _flat_ids(encoder.encode_batch(values, add_eos=True), encoder.vocab_size)
         case Ids(size=size):
             return _flat_ids(values, size)
-        case Floats(depth=depth):
-            lengths = np.fromiter(map(len, values), np.int32, len(values))
-            empty = np.zeros([0, depth], np.float32)
-            return np.concatenate([empty, *values], dtype=np.float32, casting="same_kind"), lengths
+        case Floats():
+            return np.asarray(values, np.int32), np.ones(len(values), np.int32)
     raise TypeError(f"{type(encoding.features[name]).__name__} is not one of the feature types Text, Ids and Floats")
 
 

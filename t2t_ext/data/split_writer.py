@@ -3,19 +3,21 @@
 import array
 import collections
 import contextlib
+import copy
 import dataclasses
 import functools
 import itertools
 import pathlib
 import shutil
 from collections.abc import Iterable, Iterator
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Self
 
 import numpy as np
 
 from t2t_ext.data import cleaning, duplicates, manifest, sharding
 from t2t_ext.data import regroup as regrouping
-from t2t_ext.data.features import Text
+from t2t_ext.data.features import Floats, Text, UnusableValue
+from t2t_ext.data.float_files import FloatWriter
 from t2t_ext.data.progress import Advance
 from t2t_ext.data.progress import progress as shown_progress
 from t2t_ext.data.readers import ReadReport
@@ -79,7 +81,7 @@ class SplitWriter:
             (scratch / folder).mkdir(parents=True)
         if encoding.training:
             duplicates.prepare_directory(scratch, encoding.cleaning.duplicates)
-        chunks, names = self._encode(split, samples, encoding, scratch, advance)
+        chunks, names, floats = self._encode(split, samples, encoding, report, scratch, advance)
         drops = chunks.drops + collections.Counter(report.drops)
         first = {**chunks.examples, **report.first}
         removed = None
@@ -99,11 +101,14 @@ class SplitWriter:
             drops={reason: drops[reason] for reason in sorted(drops)},
             notes=dict(sorted(report.notes.items())),
             first=dict(sorted(first.items())),
-            tokens={name: sum(group.tokens[name] for group in groups) for name in encoding.features},
-            longest={name: max(group.longest[name] for group in groups) for name in encoding.features},
+            tokens={name: sum(group.tokens[name] for group in groups) for name in encoding.features}
+            | {name: described["vectors"] for name, described in floats.items()},
+            longest={name: max(group.longest[name] for group in groups) for name in encoding.features}
+            | {name: described["longest"] for name, described in floats.items()},
             shards=list(shards),
             texts=names,
             corpora=report.corpora,
+            floats=floats,
         )
         return summary, shards
 
@@ -112,18 +117,24 @@ class SplitWriter:
         split: str,
         samples: Iterable[dict[str, Any]],
         encoding: Encoding,
+        report: ReadReport,
         scratch: pathlib.Path,
         advance: Advance,
-    ) -> tuple["_Chunks", dict[str, list[str]]]:
-        """Writes the chunks, and the texts of a dev or test set; returns the chunks and the names of the text files."""
+    ) -> tuple["_Chunks", dict[str, list[str]], dict[str, dict[str, Any]]]:
+        """Writes the chunks, float vectors, and the texts of a dev or test set.
+
+        Returns:
+          The chunks, the names of the text files, and the descriptions of the files of vectors.
+        """
         texts = {} if encoding.training else _text_features(encoding)
-        chunks = _Chunks()
+        chunks, floats = _Chunks(), _FloatFiles(self.directory, self.base_name, split, encoding, report)
         with contextlib.ExitStack() as open_files:
             lines = _LineFiles(self.directory, self.base_name, split, texts, open_files)
+            samples = floats.kept(samples)
             for chunk in self.workers.map(sharding.encode_chunk, _chunks(samples, encoding, scratch, lines)):
                 chunks.add(chunk)
                 advance(chunk.read)
-        return chunks, lines.names
+        return chunks, lines.names, floats.close()
 
     def _without_duplicates(self, chunks: "_Chunks", encoding: Encoding, scratch: pathlib.Path) -> duplicates.Found:
         """Returns the repetitions, and takes them off the numbers of rows and samples."""
@@ -273,6 +284,54 @@ def no_usable_sample(base_name: str, split: str, drops: collections.Counter[str]
     return UserError(f"{message} {advice}" if advice else message)
 
 
+class _Sequence(int):
+    """The number of a sequence of float vectors, and what it is called."""
+
+    name: str
+
+    def __new__(cls, number: int, name: str) -> Self:
+        """Makes a number with a name."""
+        made = super().__new__(cls, number)
+        made.name = name
+        return made
+
+
+class _FloatFiles:
+    """The float vectors of a split's samples, written as the samples go by."""
+
+    def __init__(
+        self, directory: pathlib.Path, base_name: str, split: str, encoding: Encoding, report: ReadReport
+    ) -> None:
+        self._report = report
+        # A row of a dev or test set and its sequence have the same number.
+        self._writers = {
+            name: FloatWriter(directory, base_name, split, name, feature, share=encoding.training)
+            for name, feature in encoding.features.items()
+            if isinstance(feature, Floats)
+        }
+
+    def kept(self, samples: Iterable[dict[str, Any]]) -> Iterable[dict[str, Any]]:
+        """Yields the samples with the numbers of their sequences, those left out whose vectors cannot be used."""
+        return self._numbered(samples) if self._writers else samples
+
+    def _numbered(self, samples: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+        for place, sample in enumerate(samples):
+            numbered = copy.copy(sample)
+            try:
+                for name, writer in self._writers.items():
+                    number = writer.add(sample[name])
+                    numbered[name] = _Sequence(number, writer.names[number])
+            except UnusableValue as error:
+                item = getattr(sample[name], "key", f"sample {place + 1:,}")
+                self._report.drop_item(error.reason, item, error.explanation)
+                continue
+            yield numbered
+
+    def close(self) -> dict[str, dict[str, Any]]:
+        """Ends the files; returns the description of every feature's."""
+        return {name: writer.close() for name, writer in self._writers.items()}
+
+
 class _LineFiles:
     """The text files of a dev or test set, one sentence a line."""
 
@@ -281,7 +340,7 @@ class _LineFiles:
         directory: pathlib.Path,
         base_name: str,
         split: str,
-        features: dict[str, Text],
+        features: dict[str, Text | Floats],
         open_files: contextlib.ExitStack,
     ) -> None:
         self.names: dict[str, list[str]] = {name: [] for name in features}
@@ -296,7 +355,10 @@ class _LineFiles:
           UserError: A text holds a line feed, or samples have different numbers of references.
         """
         for name, feature in self._features.items():
-            rows = [sample[name] if feature.multiple else [sample[name]] for sample in batch]
+            if isinstance(feature, Floats):
+                rows = [[sample[name].name] for sample in batch]
+            else:
+                rows = [sample[name] if feature.multiple else [sample[name]] for sample in batch]
             opened = self._opened(name, len(rows[0]))
             if any(len(row) != len(opened) for row in rows):
                 raise UserError(
@@ -322,8 +384,8 @@ class _LineFiles:
         return self._files[name]
 
 
-def _text_features(encoding: Encoding) -> dict[str, Text]:
-    return {name: feature for name, feature in encoding.features.items() if isinstance(feature, Text)}
+def _text_features(encoding: Encoding) -> dict[str, Text | Floats]:
+    return {name: feature for name, feature in encoding.features.items() if isinstance(feature, Text | Floats)}
 
 
 def _chunks(
@@ -335,7 +397,10 @@ def _chunks(
         if not batch:
             return
         lines.write(batch)
-        columns = {name: [sample[name] for sample in batch] for name in encoding.features}
+        columns = {
+            name: [int(sample[name]) if isinstance(feature, Floats) else sample[name] for sample in batch]
+            for name, feature in encoding.features.items()
+        }
         times = [getattr(sample, "times", 1) for sample in batch] if encoding.training else []
         weighted = times if any(count != 1 for count in times) else None
         yield Chunk(index, index * SAMPLES_PER_CHUNK, columns, weighted, directory, encoding)

@@ -29,6 +29,12 @@ REASONS = {
     "carriage_returns": "a carriage return before the line feed removed",
     "byte_order_mark": "a byte order mark at the beginning of the file removed",
     "unpaired_file": "a file without its other side",
+    "missing_features": "no features",
+    "damaged_features": "damaged features",
+    "no_caption": "no caption",
+    "missing_story": "a story whose file is not there",
+    "empty_article": "a story without an article",
+    "no_highlights": "a story without highlights",
 }
 
 
@@ -41,7 +47,7 @@ def lines(manifest: Manifest, data_dir: str | os.PathLike, published: Mapping[st
       published: Number of pairs by split that the paper gives.
     """
     yield f"{manifest.problem} in {data_dir}:"
-    yield f"  {_vocabulary(manifest)}"
+    yield f"  {_vocabulary(manifest, of_one_side=any(split.floats for split in manifest.splits.values()))}"
     for line in _preparation(manifest.settings):
         yield f"  {line}"
     for name, split in manifest.splits.items():
@@ -74,9 +80,11 @@ def _preparation(settings: Mapping[str, Any]) -> Iterator[str]:
         yield "cleaning: " + ", ".join(f"{name}={value}" for name, value in settings["cleaning"].items())
 
 
-def _vocabulary(manifest: Manifest) -> str:
+def _vocabulary(manifest: Manifest, *, of_one_side: bool) -> str:
     vocab, training = manifest.vocab, manifest.vocab["training"]
-    if vocab["joint"]:
+    if of_one_side:
+        sizes = f"{vocab['target']['size']:,} subwords"
+    elif vocab["joint"]:
         sizes = f"{vocab['source']['size']:,} subwords, source and target joint"
     else:
         sizes = f"{vocab['source']['size']:,} source and {vocab['target']['size']:,} target subwords"
@@ -89,13 +97,21 @@ def _vocabulary(manifest: Manifest) -> str:
 
 def _contents(split: SplitSummary) -> str:
     shards = f"{len(split.shards)} shard{'s' if len(split.shards) > 1 else ''}"
-    sides = ", ".join(
-        f"{name} {count:,} tokens (longest {split.longest[name]:,})" for name, count in split.tokens.items()
-    )
+    sides = ", ".join(_side(split, name, count) for name, count in split.tokens.items())
     if _is_weighted(split):
         return f"{split.samples:,} samples in {shards}, by the weights below; {sides}"
     kept = f"{split.samples:,} of {split.read:,}" if split.drops else f"{split.samples:,}"
     return f"{kept} samples in {shards}; {sides}"
+
+
+def _side(split: SplitSummary, name: str, count: int) -> str:
+    if name not in split.floats:
+        return f"{name} {count:,} tokens (longest {split.longest[name]:,})"
+    kept = split.floats[name]
+    return (
+        f"{name} {count:,} vectors of {kept['depth']:,} x {kept['storage']} in {kept['sequences']:,} sequences "
+        f"(longest {kept['longest']:,})"
+    )
 
 
 def _is_weighted(split: SplitSummary) -> bool:

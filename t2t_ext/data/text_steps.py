@@ -24,11 +24,13 @@ from t2t_ext.errors import UserError, suggest
 class Stage(enum.IntEnum):
     """The order in which kinds of steps must follow each other; a chain has at most one step of each."""
 
+    SENTENCES = 0
     UNICODE = 1
     PUNCTUATION = 2
     WORDS = 3
     HYPHENS = 4
-    CASE = 5
+    LENGTH = 5
+    CASE = 6
 
 
 class Step:
@@ -134,10 +136,26 @@ _HYPHEN = re.compile(r"([^\W_])-(?=[^\W_])")
 
 def step_classes() -> dict[str, type[Step]]:
     """Returns name -> class of every step, in the order of their stages."""
-    from t2t_ext.data import chinese_steps, moses_steps
+    from t2t_ext.data import chinese_steps, document_steps, moses_steps
 
-    classes = [Nfc, Nfkc, HyphenSplit, Lowercase, *moses_steps.STEPS, *chinese_steps.STEPS]
+    classes = [Nfc, Nfkc, HyphenSplit, Lowercase, *moses_steps.STEPS, *chinese_steps.STEPS, *document_steps.STEPS]
     return {kind.name: kind for kind in sorted(classes, key=lambda kind: kind.stage)}
+
+
+def _key(name: str) -> str:
+    """Returns the key in ``step_classes`` of a step's name: ``first_N_words`` of ``first_400_words``."""
+    from t2t_ext.data import document_steps
+
+    return document_steps.FirstWords.name if document_steps.count_in(name) else name
+
+
+def _make(name: str, language: str, learnt: bytes | None) -> Step:
+    """Makes the step of a name that has been checked."""
+    from t2t_ext.data import document_steps
+
+    kind = step_classes()[_key(name)]
+    count = document_steps.count_in(name)
+    return kind(language, learnt, count=count) if count else kind(language, learnt)
 
 
 def parse_steps(text: str, flag: str) -> tuple[str, ...]:
@@ -166,20 +184,26 @@ def check_steps(names: Sequence[str], language: str, what: str = "The steps") ->
     known = step_classes()
     shown = f"{what}={','.join(names)}" if what.startswith("-") else f"{what} {','.join(names)}"
     for name in names:
-        if name not in known:
+        if _key(name) not in known or name == "first_N_words":
             raise UserError(
-                f"{shown}: there is no step {name!r}.{suggest(name, known)} In order: {', '.join(known)}; or none."
+                f"{shown}: there is no step {name!r}.{suggest(name, known)} In order: {', '.join(known)} (N a number "
+                "from 1); or none."
             )
-    kinds = [known[name] for name in names]
-    for before, after in itertools.pairwise(kinds):
-        if before is after:
-            raise UserError(f"{shown}: {before.name} is given twice; once is enough.")
+    kinds = [known[_key(name)] for name in names]
+    if {Stage.SENTENCES, Stage.LENGTH} <= {kind.stage for kind in kinds}:
+        raise UserError(
+            f"{shown}: sentence_tags and first_N_words exclude each other: every sentence would be cut, not the text."
+        )
+    for (name, before), (next_name, after) in itertools.pairwise(zip(names, kinds, strict=True)):
+        if name == next_name:
+            raise UserError(f"{shown}: {name} is given twice; once is enough.")
         if before.stage == after.stage:
-            raise UserError(f"{shown}: {before.name} and {after.name} exclude each other ({_WHY[before.stage]}).")
+            raise UserError(f"{shown}: {name} and {next_name} exclude each other ({_WHY[before.stage]}).")
         if before.stage > after.stage:
+            in_order = sorted(zip(names, kinds, strict=True), key=lambda pair: pair[1].stage)
             raise UserError(
-                f"{shown}: {after.name} must come before {before.name}, {_WHY[after.stage]}. Write "
-                f"{','.join(kind.name for kind in sorted(kinds, key=lambda kind: kind.stage))}."
+                f"{shown}: {next_name} must come before {name}, {_WHY[after.stage]}. Write "
+                f"{','.join(each for each, _ in in_order)}."
             )
     words = any(kind.stage == Stage.WORDS for kind in kinds)
     for kind in kinds:
@@ -194,6 +218,8 @@ def check_steps(names: Sequence[str], language: str, what: str = "The steps") ->
 
 
 _WHY = {
+    Stage.SENTENCES: "since the others work on each sentence",
+    Stage.LENGTH: "since it counts the words that the others have found",
     Stage.UNICODE: "since it decides what a character is",
     Stage.PUNCTUATION: "since it works on running text",
     Stage.WORDS: "since it finds the words",
@@ -240,8 +266,8 @@ class TextSteps:
             if not tag or tag.split() != [tag]:
                 raise UserError(f"The tag {tag!r} is not one word; tags are words such as <2de>.")
         self.names, self.language, self.tags = tuple(names), language, tuple(tags)
-        kinds = step_classes() if names else {}
-        self._steps = [kinds[name](base_language(language), (learnt or {}).get(name)) for name in names]
+        self._steps = [_make(name, base_language(language), (learnt or {}).get(name)) for name in names]
+        self._by_sentence = any(step.stage == Stage.SENTENCES for step in self._steps)
         self._tags = re.compile(rf"(?:(?:{'|'.join(map(re.escape, tags))})(?: +|$))+") if tags else None
 
     def __bool__(self) -> bool:
@@ -267,6 +293,10 @@ class TextSteps:
 
     def learn(self, name: str, texts: Iterable[str]) -> bytes:
         """Returns what a step learns from texts that the steps before it have prepared."""
+        if self._by_sentence:
+            from t2t_ext.data.document_steps import sentences
+
+            texts = (sentence for text in texts for sentence in sentences(text))
         return self._steps[self.names.index(name)].learn(texts)
 
     def prepare(self, texts: Sequence[str], *, sentences: bool = True, since: str = "") -> list[str]:
@@ -287,6 +317,14 @@ class TextSteps:
         """Returns texts for people, from prepared ones."""
         if not self._steps:
             return list(prepared)
+        if self._by_sentence:
+            from t2t_ext.data.document_steps import sentences
+
+            parts = [self._restored(sentences(text)) for text in prepared]
+            return [" ".join(filter(None, each)) for each in parts]
+        return self._restored(prepared)
+
+    def _restored(self, prepared: Sequence[str]) -> list[str]:
         return [self._apply(text, [step.restore for step in reversed(self._steps)]) for text in prepared]
 
     def record(self) -> dict[str, Any]:
@@ -329,6 +367,19 @@ class TextSteps:
     def _apply(self, text: str, functions: Sequence[Callable[[str], str]]) -> str:
         found = self._tags.match(text) if self._tags else None
         tags, text = (found[0].split(), text[found.end() :]) if found else ([], text)
-        for function in functions:
-            text = function(text)
+        text = self._through(text, functions)
         return " ".join([*tags, text]) if text else " ".join(tags)
+
+    def _through(self, text: str, functions: Sequence[Callable[[str], str]]) -> str:
+        """Returns what functions make of a text, or of each of its sentences, one after the other."""
+        if self._by_sentence:
+            from t2t_ext.data.document_steps import sentence_by_sentence
+
+            return sentence_by_sentence(text, lambda sentence: _composed(sentence, functions))
+        return _composed(text, functions)
+
+
+def _composed(text: str, functions: Sequence[Callable[[str], str]]) -> str:
+    for function in functions:
+        text = function(text)
+    return text

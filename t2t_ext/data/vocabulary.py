@@ -126,7 +126,7 @@ def train_vocabulary(
     if preparation.subwords == SUBWORD_NMT:
         subwords = subword_nmt_vocabulary.train(texts, preparation, joint, len(chosen) < read, workers)
     else:
-        subwords = _sentencepiece_models(texts, vocab_size, joint, preparation.tags, workers)
+        subwords = _sentencepiece_models(texts, vocab_size, joint, preparation.symbols, workers)
     return Vocabulary(
         source=SubwordEncoder.make(steps[SOURCE], subwords[SOURCE]),
         target=SubwordEncoder.make(steps[TARGET], subwords[TARGET]),

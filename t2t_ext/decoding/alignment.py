@@ -22,8 +22,10 @@ import tensorflow as tf
 
 from t2t_ext.data.text_encoder import EOS_ID, PAD_ID, UNK_ID, SubwordEncoder
 from t2t_ext.errors import UserError
+from t2t_ext.layers.mixed_attention import source_part
 
-_LAYER = re.compile(r"decoder/layer_(\d+)/source_attention")
+# A decoder's layers, and those of a stack that source and target share; mixed attention has the source's columns first.
+_LAYER = re.compile(r"(?:decoder/)?layer_(\d+)/(?:source|mixed)_attention")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -59,7 +61,8 @@ def source_attention(
       right_to_left: bool [B], which side of a model of two directions it is that looks.
 
     Returns:
-      float32 [B, T, S]. Row t is the attention of the step that produces token t, whose input is token t - 1.
+      float32 [B, T, S]. Row t is the attention of the step that produces token t, whose input is token t - 1. Of mixed
+      attention it is the part on the source, divided by its sum.
 
     Raises:
       UserError: The model has no such layer or head, or no attention to the source at all.
@@ -101,7 +104,9 @@ def _member_attention(
         raise UserError(f"--alignment_heads: there is no head {wrong[0]}; the layer has heads 0 to {heads - 1}.")
     if config.heads:
         attention = tf.gather(attention, config.heads, axis=1)
-    return tf.reduce_mean(attention, axis=1)
+    attention = tf.reduce_mean(attention, axis=1)
+    mixed = f"layer_{layer % count}/mixed_attention" in found
+    return source_part(attention, tf.shape(inputs)[1]) if mixed else attention
 
 
 def _of_side(found: dict[str, tf.Tensor], name: str, right_to_left: tf.Tensor) -> tf.Tensor:

@@ -40,9 +40,14 @@ _SIZES = np.array(sorted(factor << power for factor in (1, 3) for power in range
 
 
 def at_least_wide(ids: tf.Tensor) -> tf.Tensor:
-    """Pads ids int32 [..., T] with PAD to as many positions as a product needs, int32 [..., max(T, MIN_ROWS)]."""
-    missing = tf.maximum(MIN_ROWS - tf.shape(ids)[-1], 0)
-    return tf.pad(ids, [[0, 0]] * (ids.shape.rank - 1) + [[0, missing]], constant_values=PAD_ID)
+    """Pads ids int32 [..., T] with PAD to as many positions as a product needs, int32 [..., max(T, MIN_ROWS)].
+
+    Feature vectors float32 [B, S, F] are padded with vectors of zeros, float32 [B, max(S, MIN_ROWS), F].
+    """
+    vectors = [[0, 0]] if ids.dtype.is_floating else []
+    missing = tf.maximum(MIN_ROWS - tf.shape(ids)[-1 - len(vectors)], 0)
+    paddings = [[0, 0]] * (ids.shape.rank - 1 - len(vectors)) + [[0, missing]] + vectors
+    return tf.pad(ids, paddings, constant_values=PAD_ID)
 
 
 def _start_live(batch: tf.Tensor, strategy: BeamStrategy, config: SearchConfig) -> Live:
@@ -123,11 +128,19 @@ def _bonus(now: Step, states: Sequence[Any], rules: Sequence[Rule]) -> tf.Tensor
     return tf.add_n(bonuses) if bonuses else None
 
 
+def _taken(now: Step, states: Sequence[Any], rules: Sequence[Rule]) -> tf.Tensor | None:
+    """Returns what rules have taken off log-probabilities in all steps, float32 [B, R, K] by parent."""
+    taken = [rule.taken(now, state) for rule, state in zip(rules, states, strict=True)]
+    taken = [each for each in taken if each is not None]
+    return tf.add_n(taken) if taken else None
+
+
 def _rank_candidates(
     candidates: Continuations,
     live: Live,
     new_live: Live,
     bonus: tf.Tensor | None,
+    taken: tf.Tensor | None,
     length: tf.Tensor,
     at_limit: tf.Tensor,
     config: SearchConfig,
@@ -147,16 +160,19 @@ def _rank_candidates(
         scores = tf.cast(scores, tf.float64) - behind
         return tf.where(asks, scores, tf.constant(NOT_THERE, tf.float64))
 
+    def given_back(log_probs: tf.Tensor, parents: tf.Tensor) -> tf.Tensor:
+        return log_probs if taken is None else log_probs + tf.gather(taken, parents, batch_dims=2)
+
     return [
         Candidates(
             rank(ending, log_probs, parents, 0.0),
-            log_probs,
+            given_back(log_probs, parents),
             True,
             _extend(live.tokens, parents, tokens),
         ),
         Candidates(
             rank(limited, new_live.log_probs, new_live.parents, UNFINISHED),
-            new_live.log_probs,
+            given_back(new_live.log_probs, new_live.parents),
             False,
             new_live.tokens,
         ),
@@ -285,6 +301,7 @@ def beam_search(
     rules = (strategy, *rules)
     with_attention = any(rule.needs_attention for rule in rules)
     with_bonus = any(type(rule).bonus is not Rule.bonus for rule in rules)
+    with_taken = any(type(rule).taken is not Rule.taken for rule in rules)
     batch = tf.shape(limits)[0]
     longest = tf.reduce_max(limits)
     least = -(-MIN_ROWS // config.beam_size)
@@ -306,7 +323,8 @@ def beam_search(
         ]
         at_limit = length >= going.limits
         bonus = _bonus(now, going.rules, rules) if with_bonus else None
-        kinds = _rank_candidates(candidates, live, new_live, bonus, length, at_limit, config)
+        taken = _taken(now, going.rules, rules) if with_taken else None
+        kinds = _rank_candidates(candidates, live, new_live, bonus, taken, length, at_limit, config)
         ended = strategy.collect(going.ended, kinds, length, going.done, config, states[0])
         done = going.done | at_limit | strategy.is_done(ended, new_live, going.limits, config)
         changed = {"live": new_live, "ended": ended, "state": state, "rules": tuple(states), "partners": partners}
@@ -338,7 +356,7 @@ def beam_search(
     return Result(
         ids=best.tokens[:, :, : tf.reduce_max(best.lengths)],
         log_probs=best.log_probs,
-        scores=_scores(best, with_bonus, config),
+        scores=_scores(best, with_bonus or with_taken, config),
         lengths=best.lengths,
         finished=best.finished,
         directions=best.directions,

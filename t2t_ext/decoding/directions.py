@@ -5,7 +5,7 @@ Imports no TensorFlow.
 
 import math
 from collections.abc import Iterable
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
 from t2t_ext.errors import UserError
 from t2t_ext.hyperparameters import DecodeHParams
@@ -50,6 +50,41 @@ def check_directions(hparams: DecodeHParams, directions: int) -> None:
             f"coverage_penalty={hparams.coverage_penalty:g} reads the attention of each step, which "
             "sb_decode=recompute does not keep: leave one of them out."
         )
+
+
+def check_prefixes(directions: int, target_direction: str) -> None:
+    """Checks that a model begins at the beginning, as translations with a given beginning need.
+
+    Args:
+      directions: In how many directions it writes at once.
+      target_direction: In which it writes if that is one, ``l2r`` or ``r2l``.
+
+    Raises:
+      UserError: It does not.
+    """
+    if directions == 1 and target_direction == "l2r":
+        return
+    other = "as well. Leave the prefixes out, or take a run of a model that writes left to right alone."
+    if directions == 1:
+        other = "(target_direction=r2l). Leave the prefixes out, or take a run with target_direction=l2r."
+    raise UserError(f"Prefixes need a model that begins at the beginning: this one writes right to left {other}")
+
+
+def refuse_one_side(what: str, instead: str = "") -> NoReturn:
+    """Refuses to look at one direction alone of a model that writes in two.
+
+    Args:
+      what: What was to be found, such as ``score``.
+      instead: The call that gets the other direction as well; empty where a command's user is told.
+
+    Raises:
+      UserError: Always.
+    """
+    raise UserError(
+        "The model writes left to right and right to left at once, and each direction looks at the other: the "
+        f"{what} of a translation depends on what the other direction writes. Give that as the partner of each "
+        f"translation, in text order: {instead and f'{instead}, or '}a third column in --score_file."
+    )
 
 
 class Written(Protocol):

@@ -6,7 +6,7 @@ other, what it says of a translation depends on what the other side writes: both
 Legend: B lines, S source positions, T target positions.
 """
 
-from typing import Any, NoReturn
+from typing import Any
 
 import tensorflow as tf
 
@@ -14,6 +14,7 @@ from t2t_ext.data.graph_text_encoder import graph_encoder
 from t2t_ext.data.text_encoder import EOS_ID, PAD_ID, UNK_ID, SubwordEncoder
 from t2t_ext.decoding.alignment import AlignmentConfig, align_words, piece_tables, source_attention, words_of
 from t2t_ext.decoding.beam_search import at_least_wide
+from t2t_ext.decoding.directions import refuse_one_side
 from t2t_ext.decoding.length_penalty import length_penalty
 from t2t_ext.errors import UserError
 from t2t_ext.hyperparameters import DecodeHParams
@@ -74,7 +75,7 @@ class ForcedDecoder(tf.Module):
           UserError: The model writes in two directions; ``score_sides_batch`` is for those.
         """
         if self.two_sided:
-            self._refuse_one_side("score", "score(pairs, partners=...)")
+            refuse_one_side("score", "score(pairs, partners=...)")
         ids, lengths = self._target_ids(targets)
         scored = self._score(self._source_ids(inputs), self._turned(ids, lengths - 1), lengths)
         scored["token_log_probs"] = self._turned(scored["token_log_probs"], lengths - 1)
@@ -108,7 +109,7 @@ class ForcedDecoder(tf.Module):
     def score_ids_batch(self, inputs: tf.Tensor, ids: tf.Tensor) -> dict[str, tf.Tensor]:
         """Scores translations given as ids int32 [B, T] (as ``search_batch`` returns them); see ``score_batch``."""
         if self.two_sided:
-            self._refuse_one_side("score", "score(pairs, partners=...)")
+            refuse_one_side("score", "score(pairs, partners=...)")
         lengths = tf.reduce_sum(tf.cast(tf.not_equal(ids, PAD_ID), tf.int32), axis=1)
         return self._score(self._source_ids(inputs), ids, lengths)
 
@@ -146,7 +147,7 @@ class ForcedDecoder(tf.Module):
           UserError: The model has no such attention, or writes in two directions: see ``align_sides_batch``.
         """
         if self.two_sided:
-            self._refuse_one_side("alignment", "align(pairs, partners=...)")
+            refuse_one_side("alignment", "align(pairs, partners=...)")
         ids, lengths = self._target_ids(targets, marked=True)
         return self._align(self._marked_source_ids(inputs), self._turned(ids, lengths - 1))
 
@@ -163,7 +164,7 @@ class ForcedDecoder(tf.Module):
     def align_ids_batch(self, inputs: tf.Tensor, ids: tf.Tensor) -> dict[str, tf.Tensor]:
         """Aligns translations given as ids int32 [B, T] (as ``search_batch`` returns them); see ``align_batch``."""
         if self.two_sided:
-            self._refuse_one_side("alignment", "align(pairs, partners=...)")
+            refuse_one_side("alignment", "align(pairs, partners=...)")
         return self._align(self._marked_source_ids(inputs), ids)
 
     @property
@@ -181,13 +182,6 @@ class ForcedDecoder(tf.Module):
         return self.model.directions == 2
 
     # === Parts ===
-
-    def _refuse_one_side(self, what: str, instead: str) -> NoReturn:
-        raise UserError(
-            "The model writes left to right and right to left at once, and each direction looks at the other: the "
-            f"{what} of a translation depends on what the other direction writes. Give that as the partner of each "
-            f"translation, in text order: {instead}, or a third column in --score_file."
-        )
 
     def _check_two_sided(self) -> None:
         if not self.two_sided:
@@ -276,24 +270,47 @@ class ForcedDecoder(tf.Module):
         Of a model of two directions, ``both`` int32 [B, 2, T] are the sides, and ``right_to_left`` bool [B] says which
         one is scored.
         """
-        padded = at_least_wide(targets)
-
-        if both is None:
-            features = self.model.features(source, padded)
-        else:
-            side = tf.cast(right_to_left, tf.int32)
-            features = self.model.features(source, at_least_wide(both))
-            features = tf.nest.map_structure(lambda part: tf.gather(part, side, batch_dims=1), features)
-        real = tf.sequence_mask(lengths, tf.shape(padded)[1])
-        token_log_probs = tf.where(real, _log_probs_of(self.model, features, padded), 0.0)[:, : tf.shape(targets)[1]]
-        log_probs = tf.reduce_sum(token_log_probs, axis=1)
+        by_token = token_log_probs(self.model, source, targets, lengths, both, right_to_left)
+        log_probs = tf.reduce_sum(by_token, axis=1)
         penalty = length_penalty(lengths, self.decode_hparams.alpha, self.decode_hparams.length_penalty)
         return {
             "log_probs": log_probs,
             "lengths": lengths,
             "scores": log_probs / penalty,
-            "token_log_probs": token_log_probs,
+            "token_log_probs": by_token,
         }
+
+
+def token_log_probs(
+    model: Seq2Seq | Ensemble,
+    source: tf.Tensor,
+    targets: tf.Tensor,
+    lengths: tf.Tensor,
+    both: tf.Tensor | None = None,
+    right_to_left: tf.Tensor | None = None,
+) -> tf.Tensor:
+    """Returns what a model makes of given tokens, in one pass over whole sequences.
+
+    Args:
+      model: The model.
+      source: int32 [B, S], or features float32 [B, S, F].
+      targets: int32 [B, T] as they are written, with EOS.
+      lengths: int32 [B], how many of them count.
+      both: Of a model of two directions the sides int32 [B, 2, T], one of which are the targets.
+      right_to_left: bool [B], which one.
+
+    Returns:
+      The log-probability of each token, float32 [B, T]; 0 beyond the lengths.
+    """
+    padded = at_least_wide(targets)
+    if both is None:
+        features = model.features(source, padded)
+    else:
+        side = tf.cast(right_to_left, tf.int32)
+        features = model.features(source, at_least_wide(both))
+        features = tf.nest.map_structure(lambda part: tf.gather(part, side, batch_dims=1), features)
+    real = tf.sequence_mask(lengths, tf.shape(padded)[1])
+    return tf.where(real, _log_probs_of(model, features, padded), 0.0)[:, : tf.shape(targets)[1]]
 
 
 def _log_probs_of(model: Seq2Seq | Ensemble, features: Any, ids: tf.Tensor) -> tf.Tensor:

@@ -11,8 +11,9 @@ Legend: B lines, S source positions, T target positions, N hypotheses of a line.
 
 import tensorflow as tf
 
-from t2t_ext.data.text_encoder import EOS_ID, PAD_ID
+from t2t_ext.data.text_encoder import PAD_ID
 from t2t_ext.decoding.beam_search import MIN_ROWS, Result, at_least_wide, beam_search
+from t2t_ext.decoding.directions import check_prefixes
 from t2t_ext.decoding.forced_decoding import ForcedDecoder
 from t2t_ext.decoding.guided_strategies import guided_strategy
 from t2t_ext.decoding.lexical_constraints import Phrases, count_unmet, encode_phrases
@@ -26,6 +27,7 @@ from t2t_ext.decoding.search_options import (
     search_rules,
 )
 from t2t_ext.errors import UserError
+from t2t_ext.layers.masks import words_of_source
 
 _STRINGS = tf.TensorSpec([None], tf.string)
 
@@ -81,8 +83,7 @@ class GraphTranslator(ForcedDecoder):
           As ``search_batch``. A source without any token but EOS has nothing to translate.
         """
         ids = at_least_wide(ids)
-        words = tf.not_equal(ids, PAD_ID) & tf.not_equal(ids, EOS_ID)
-        return self._search_ids(ids, ~tf.reduce_any(words, axis=1), self.num_hypotheses)
+        return self._search_ids(ids, ~tf.reduce_any(words_of_source(ids), axis=1), self.num_hypotheses)
 
     @tf.function(input_signature=[_STRINGS, _STRINGS], autograph=False)
     def search_with_prefix_batch(self, inputs: tf.Tensor, prefixes: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -166,10 +167,18 @@ class GraphTranslator(ForcedDecoder):
 
     # === Parts ===
 
+    def _blank(self, inputs: tf.Tensor) -> tf.Tensor:
+        """Returns which of strings [B] have nothing to translate, since no character is visible: bool [B]."""
+        return tf.equal(tf.strings.length(tf.strings.strip(inputs)), 0)
+
+    def _source_lengths(self, ids: tf.Tensor) -> tf.Tensor:
+        """Returns how many tokens, without EOS, each row of source ids int32 [B, S] has: int32 [B]."""
+        return tf.reduce_sum(tf.cast(tf.not_equal(ids, PAD_ID), tf.int32), axis=1) - 1
+
     def _limits(self, ids: tf.Tensor) -> tf.Tensor:
         """Returns the most target tokens (with EOS) of each sentence, int32 [B], from its source ids int32 [B, S]."""
         hparams = self.decode_hparams
-        lengths = tf.reduce_sum(tf.cast(tf.not_equal(ids, PAD_ID), tf.int32), axis=1) - 1
+        lengths = self._source_lengths(ids)
         if hparams.length_limit == "extra":
             limits = lengths + 1 + hparams.extra_length  # T2T counts the source with its EOS
         else:
@@ -178,20 +187,18 @@ class GraphTranslator(ForcedDecoder):
         return tf.maximum(limits, 1)
 
     def _prefixes(self, prefixes: tf.Tensor) -> Prefixes:
-        if not self.can_force_prefix:
-            other = "as well. Leave the prefixes out, or take a run of a model that writes left to right alone."
-            if self.model.directions == 1:
-                other = "(target_direction=r2l). Leave the prefixes out, or take a run with target_direction=l2r."
-            raise UserError(
-                f"Prefixes need a model that begins at the beginning: this one writes right to left {other}"
-            )
+        check_prefixes(self.model.directions, self.target_direction)
         banned = never_produced(self.target_encoder)
         return encode_prefixes(prefixes, self._target, banned, self.decode_hparams.max_input_length)
 
     def _phrases(self, constraints: tf.Tensor, limits: tf.Tensor) -> Phrases:
         self.decode_hparams.check_constraints()
-        turned_round = (self.target_direction == "r2l",) if self.model.directions == 1 else (False, True)
+        turned_round = self._turned_round()
         return encode_phrases(constraints, lambda phrases: self._target.encode(phrases)[:, :-1], limits, turned_round)
+
+    def _turned_round(self) -> tuple[bool, ...]:
+        """Returns of each direction whether it writes right to left."""
+        return (self.target_direction == "r2l",) if self.model.directions == 1 else (False, True)
 
     def _search(
         self,
@@ -202,10 +209,14 @@ class GraphTranslator(ForcedDecoder):
         constraints: tf.Tensor | None = None,
         seeds: tf.Tensor | None = None,
     ) -> dict[str, tf.Tensor]:
-        # A line without a visible character has nothing to translate: it stays as it is not searched for.
-        blank = tf.equal(tf.strings.length(tf.strings.strip(lines)), 0)
+        # A line that has nothing to translate stays: it is not searched for.
         return self._search_ids(
-            self._source_ids(lines), blank, num_hypotheses, prefixes=prefixes, constraints=constraints, seeds=seeds
+            self._source_ids(lines),
+            self._blank(lines),
+            num_hypotheses,
+            prefixes=prefixes,
+            constraints=constraints,
+            seeds=seeds,
         )
 
     def _search_ids(
@@ -218,18 +229,22 @@ class GraphTranslator(ForcedDecoder):
         constraints: tf.Tensor | None = None,
         seeds: tf.Tensor | None = None,
     ) -> dict[str, tf.Tensor]:
-        """Searches for source ids int32 [B, S], S >= 4; ``blank`` bool [B] says which have nothing to translate."""
+        """Searches for source ids int32 [B, S], or features float32 [B, S, F], S >= 4.
+
+        ``blank`` bool [B] says which have nothing to translate.
+        """
         hparams, directions = self.decode_hparams, self.model.directions
         config = search_config(hparams, num_hypotheses, directions, never_produced(self.target_encoder))
         limits = tf.where(blank, 1, self._limits(ids))
         batch = tf.shape(ids)[0]
         missing = tf.maximum(-(-MIN_ROWS // config.beam_size) - batch, 0)
-        ids, limits = tf.pad(ids, [[0, missing], [0, 0]]), tf.pad(limits, [[0, missing]], constant_values=1)
+        rows = [[0, missing], *[[0, 0]] * (ids.shape.rank - 1)]
+        ids, limits = tf.pad(ids, rows), tf.pad(limits, [[0, missing]], constant_values=1)
         if prefixes is not None:
             prefixes = self._prefixes(tf.pad(prefixes, [[0, missing]], constant_values=""))
         if seeds is not None:
             seeds = tf.pad(seeds, [[0, missing]])
-        rules = search_rules(hparams, ids, directions, self.target_encoder, prefixes)
+        rules = search_rules(hparams, ids, self._turned_round(), self.target_encoder, prefixes)
         phrases = None
         if constraints is not None:
             phrases = self._phrases(tf.pad(constraints, [[0, missing]], constant_values=""), limits)

@@ -39,7 +39,13 @@ def fold(key: tf.Tensor, number: tf.Tensor) -> tf.Tensor:
 
 
 def fingerprint(ids: tf.Tensor) -> tf.Tensor:
-    """Returns a key for each row of ids int32 [B, S], int64 [B]; padding with 0 at the end changes nothing."""
+    """Returns a key for each row of ids int32 [B, S], int64 [B]; padding with 0 at the end changes nothing.
+
+    Of feature vectors float32 [B, S, F], their bits are the ids.
+    """
+    if ids.shape.rank == 3:
+        shape = tf.shape(ids)
+        ids = tf.reshape(tf.bitcast(ids, tf.int32), [shape[0], shape[1] * shape[2]])
     hashes = fold(mix(tf.range(tf.shape(ids)[1])[tf.newaxis] + 1), ids)
     return mix(tf.reduce_sum(tf.where(tf.equal(ids, 0), tf.constant(0, tf.int64), hashes), axis=1))
 

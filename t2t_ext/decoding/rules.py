@@ -47,9 +47,9 @@ class Step(NamedTuple):
 class Rule:
     """A rule that does nothing; others override what they need.
 
-    A state is nested dicts, lists and tuples of tensors, all with the sentences on axis 0 and shapes that do
-    not change: the search leaves out sentences that are done. What a rule knows of single sentences belongs into the
-    state, not into attributes; attributes are constants.
+    A state is nested dicts, lists and tuples of tensors, all with the sentences on axis 0 and shapes that do not
+    change, but axis 3 below a key ``memories``: the search leaves out sentences that are done. What a rule knows of
+    single sentences belongs into the state, not into attributes; attributes are constants.
 
     Attributes:
       needs_attention: Whether ``Step.attention`` is wanted.
@@ -80,6 +80,16 @@ class Rule:
         del step, state
         return None
 
+    def taken(self, step: Step, state: Any) -> tf.Tensor | None:
+        """Returns how much ``adjust`` has taken off hypotheses in this and all earlier steps, float32 [B, R, K].
+
+        Of each hypothesis it takes the same off all tokens that it allows; so the search goes by less than the model's
+        log-probability, which is given back where a hypothesis ends. It grows from step to step, or stays: the search
+        stops when nothing can win any more.
+        """
+        del step, state
+        return None
+
     def update(self, state: Any, parents: tf.Tensor, tokens: tf.Tensor, step: Step) -> Any:
         """Returns the state of the next step.
 
@@ -96,6 +106,17 @@ class Rule:
 def reorder(state: tf.Tensor, parents: tf.Tensor) -> tf.Tensor:
     """Returns a state [B, R, K, ...] in the order of the new live hypotheses' parents int32 [B, R, K]."""
     return tf.gather(state, parents, batch_dims=2)
+
+
+def forbid(logits: tf.Tensor, tokens: tf.Tensor, chosen: tf.Tensor) -> tf.Tensor:
+    """Returns logits [B, R, K, V] with FORBIDDEN for those of tokens int32 [B, R, K, T] that are chosen, bool."""
+    rows = tf.reshape(logits, [-1, logits.shape[-1]])
+    # Places where none is forbid PAD, which is never chosen anyway.
+    columns = tf.reshape(tf.where(chosen, tokens, PAD_ID), [tf.shape(rows)[0], -1])
+    numbers = tf.broadcast_to(tf.range(tf.shape(rows)[0])[:, tf.newaxis], tf.shape(columns))
+    updates = tf.fill(tf.shape(columns), FORBIDDEN)
+    changed = tf.tensor_scatter_nd_update(rows, tf.stack([numbers, columns], axis=2), updates)
+    return tf.reshape(changed, tf.shape(logits))
 
 
 class MinimumLength(Rule):
@@ -149,13 +170,7 @@ class NoRepeatedNgrams(Rule):
             for i in range(self._size - 1):
                 ends_with = tf.gather(step.tokens, starts + i, axis=3)
                 repeats &= tf.equal(step.tokens[..., i : i + starts], ends_with[..., tf.newaxis])
-            rows = tf.reshape(logits, [-1, logits.shape[-1]])
-            # Places that repeat nothing forbid PAD, which is never chosen anyway.
-            columns = tf.reshape(tf.where(repeats, follows, PAD_ID), [tf.shape(rows)[0], -1])
-            numbers = tf.broadcast_to(tf.range(tf.shape(rows)[0])[:, tf.newaxis], tf.shape(columns))
-            updates = tf.fill(tf.shape(columns), FORBIDDEN)
-            changed = tf.tensor_scatter_nd_update(rows, tf.stack([numbers, columns], axis=2), updates)
-            return tf.reshape(changed, tf.shape(logits))
+            return forbid(logits, follows, repeats)
 
         changed = tf.cond(past >= self._size, without_repeats, lambda: logits)
         return tf.ensure_shape(changed, logits.shape)
@@ -201,27 +216,31 @@ class ForcedPrefix(Rule):
 
 
 class CoveragePenalty(Rule):
-    """Hypotheses that leave source words without attention are ranked lower (Wu et al. 2016, eq. 14).
+    """Hypotheses are ranked lower by how they looked at the source.
 
+    Of kind ``wu`` those that leave source words without attention (Wu et al. 2016, eq. 14):
     cp(X; Y) = beta sum_i log(min(sum_j p_ij, 1)) over the source's subwords i, EOS left out, where p_ij is the
-    attention to subword i as token j (EOS included) was chosen.
+    attention to subword i as token j (EOS included) was chosen. Of kind ``summary`` those that look at a word again
+    and again (OpenNMT's, Gehrmann et al. 2018, section 5.3): -beta sum_i (max(sum_j p_ij, 1) - 1).
     """
 
     needs_attention = True
     # A subword without any attention costs beta log(1e-6), not everything.
     _LEAST = 1e-6
 
-    def __init__(self, beta: float, words: tf.Tensor, directions: int = 1) -> None:
+    def __init__(self, beta: float, words: tf.Tensor, directions: int = 1, kind: str = "wu") -> None:
         """Initialises the rule.
 
         Args:
           beta: The factor, more than 0.
           words: bool [B, S], which source positions hold subwords (not EOS, not padding).
           directions: R.
+          kind: ``wu`` or ``summary``.
         """
         self._beta = beta
         self._words = words
         self._directions = directions
+        self._kind = kind
 
     def start(self, batch: tf.Tensor, live: int) -> dict[str, tf.Tensor]:
         """Returns the attention that each subword has got, float32 [B, R, K, S], and which positions count."""
@@ -230,9 +249,15 @@ class CoveragePenalty(Rule):
 
     def bonus(self, step: Step, state: dict[str, tf.Tensor]) -> tf.Tensor:
         """Returns the coverage penalty, never more than 0."""
-        covered = tf.clip_by_value(state["covered"] + step.attention, self._LEAST, 1.0)
-        counted = tf.where(state["words"][:, tf.newaxis, tf.newaxis], tf.math.log(covered), 0.0)
-        return self._beta * tf.reduce_sum(counted, axis=3)
+        return self._penalty(state["covered"] + step.attention, state["words"])
+
+    def _penalty(self, covered: tf.Tensor, words: tf.Tensor) -> tf.Tensor:
+        """Returns the penalty float32 [B, R, K] of the attention that subwords have got, float32 [B, R, K, S]."""
+        if self._kind == "summary":
+            each = 1.0 - tf.maximum(covered, 1.0)
+        else:
+            each = tf.math.log(tf.clip_by_value(covered, self._LEAST, 1.0))
+        return self._beta * tf.reduce_sum(tf.where(words[:, tf.newaxis, tf.newaxis], each, 0.0), axis=3)
 
     def update(
         self, state: dict[str, tf.Tensor], parents: tf.Tensor, tokens: tf.Tensor, step: Step
@@ -240,3 +265,28 @@ class CoveragePenalty(Rule):
         """Adds this step's attention and follows the hypotheses."""
         del tokens
         return {**state, "covered": reorder(state["covered"] + step.attention, parents)}
+
+
+class StepwisePenalty(CoveragePenalty):
+    """The coverage penalty of kind ``summary`` at every step, as OpenNMT's ``-stepwise_penalty``.
+
+    Hypotheses go on and end by log P - cp over the length penalty, where cp is that of their attention until then.
+    Stands behind all rules that set logits back to the model's own.
+    """
+
+    def __init__(self, beta: float, words: tf.Tensor, directions: int = 1) -> None:
+        """Initialises the rule; see ``CoveragePenalty``."""
+        super().__init__(beta, words, directions, "summary")
+
+    def adjust(self, logits: tf.Tensor, step: Step, state: dict[str, tf.Tensor]) -> tf.Tensor:
+        """Takes off by how much the penalty has grown in this step."""
+        before = self._penalty(state["covered"], state["words"])
+        return logits + (super().bonus(step, state) - before)[..., tf.newaxis]
+
+    def bonus(self, step: Step, state: dict[str, tf.Tensor]) -> None:
+        """Returns nothing: the penalty is in the log-probability already."""
+        del step, state
+
+    def taken(self, step: Step, state: dict[str, tf.Tensor]) -> tf.Tensor:
+        """Returns the penalty of all attention until now, at least 0."""
+        return -super().bonus(step, state)

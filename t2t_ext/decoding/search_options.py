@@ -11,10 +11,19 @@ from t2t_ext.data.graph_text_encoder import GraphSubwordEncoder, GraphTokenEncod
 from t2t_ext.data.text_encoder import EOS_ID, PAD_ID, UNK_ID, SubwordEncoder
 from t2t_ext.decoding import random_numbers
 from t2t_ext.decoding.directions import check_directions
-from t2t_ext.decoding.rules import CoveragePenalty, ForcedPrefix, MinimumLength, NoRepeatedNgrams, Rule
+from t2t_ext.decoding.rules import (
+    CoveragePenalty,
+    ForcedPrefix,
+    MinimumLength,
+    NoRepeatedNgrams,
+    Rule,
+    StepwisePenalty,
+)
 from t2t_ext.decoding.sampling import Sampling, Truncation
 from t2t_ext.decoding.search_state import SearchConfig
+from t2t_ext.decoding.word_ngrams import NoRepeatedWordNgrams, word_boundaries
 from t2t_ext.hyperparameters import DecodeHParams
+from t2t_ext.layers.masks import words_of_source
 
 # What counts as white space at a prefix's end.
 BLANKS = " \t\n\f\r"
@@ -77,31 +86,47 @@ def search_config(
 
 
 def search_rules(
-    hparams: DecodeHParams, ids: tf.Tensor, directions: int, encoder: SubwordEncoder, prefixes: Prefixes | None
+    hparams: DecodeHParams,
+    ids: tf.Tensor,
+    turned_round: tuple[bool, ...],
+    encoder: SubwordEncoder,
+    prefixes: Prefixes | None,
 ) -> list[Rule]:
     """Returns the rules of a search.
 
     Args:
       hparams: How to search.
-      ids: Source ids int32 [B, S].
-      directions: Of the model.
+      ids: Source ids int32 [B, S], or feature vectors float32 [B, S, F].
+      turned_round: Of each direction of the model, whether it writes right to left.
       encoder: The target's.
       prefixes: How translations begin; None: as the model wants.
     """
     rules: list[Rule] = []
-    words = tf.not_equal(ids, PAD_ID) & tf.not_equal(ids, EOS_ID)
+    words = words_of_source(ids)
     if hparams.min_length or hparams.min_length_ratio:
         source = tf.reduce_sum(tf.cast(words, tf.float32), axis=1)
         rules.append(
             MinimumLength(tf.maximum(hparams.min_length, tf.cast(hparams.min_length_ratio * source, tf.int32)))
         )
     if hparams.no_repeat_ngram_size:
-        rules.append(NoRepeatedNgrams(hparams.no_repeat_ngram_size))
-    if hparams.coverage_penalty:
-        rules.append(CoveragePenalty(hparams.coverage_penalty, words, directions))
+        rules.append(_no_repeats(hparams, turned_round, encoder))
+    beta, directions = hparams.coverage_penalty, len(turned_round)
+    if beta and not hparams.stepwise_penalty:
+        rules.append(CoveragePenalty(beta, words, directions, hparams.coverage_kind))
     if prefixes is not None:
         rules.append(ForcedPrefix(*prefixes, encoder.word_starts()))
+    if beta and hparams.stepwise_penalty:
+        rules.append(StepwisePenalty(beta, words, directions))
     return rules
+
+
+def _no_repeats(hparams: DecodeHParams, turned_round: tuple[bool, ...], encoder: SubwordEncoder) -> Rule:
+    size = hparams.no_repeat_ngram_size
+    if hparams.no_repeat_ngram_unit == "tokens":
+        return NoRepeatedNgrams(size)
+    words = [ids for ids in encoder.encode_batch(hparams.no_repeat_ngram_ignore.split()) if ids]
+    ignored = [[ids[::-1] if turned else ids for turned in turned_round] for ids in words]
+    return NoRepeatedWordNgrams(size, word_boundaries(encoder, turned_round), ignored)
 
 
 def sampling_strategy(hparams: DecodeHParams, ids: tf.Tensor, seeds: tf.Tensor | None = None) -> Sampling | None:
@@ -109,7 +134,7 @@ def sampling_strategy(hparams: DecodeHParams, ids: tf.Tensor, seeds: tf.Tensor |
 
     Args:
       hparams: How to search.
-      ids: Source ids int32 [B, S].
+      ids: Source ids int32 [B, S], or feature vectors float32 [B, S, F].
       seeds: int64 [B], further seeds of the sentences.
     """
     if hparams.sampling_method != "random":

@@ -7,7 +7,7 @@ translator(["Guten Morgen.", "Wie geht es dir?"])
 import concurrent.futures
 import dataclasses
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -70,7 +70,7 @@ class _Read(NamedTuple):
     """Lines as the model reads them.
 
     Attributes:
-      graph: What the graph takes.
+      graph: What the graph takes, strings.
       lengths: int64 [lines], the subwords of each, without EOS, before any is cut.
     """
 
@@ -111,6 +111,7 @@ class Translator(GraphTranslator):
     """
 
     parallel_batches: int = max(1, os.cpu_count() or 1)
+    positions: str = "subwords"  # what max_input_length counts
     truncated_lines: int = 0
     truncated_line_numbers: tuple[int, ...] = ()
     unmet_prefix_line_numbers: tuple[int, ...] = ()
@@ -152,7 +153,12 @@ class Translator(GraphTranslator):
         models = [_load_model(each, *encoders, decode_hparams.precision) for each in chosen]
         direction = models[0].hparams.target_direction
         model = models[0] if len(models) == 1 else Ensemble(models, weights)
-        translator = cls(model, *encoders, decode_hparams, direction, alignment)
+        kind = cls
+        if model.source_feature_size:
+            from t2t_ext.decoding.feature_translator import FeatureTranslator  # which builds upon this module
+
+            kind = FeatureTranslator
+        translator = kind(model, *encoders, decode_hparams, direction, alignment)
         translator.checkpoint_path = chosen[0].checkpoint
         return translator
 
@@ -192,14 +198,14 @@ class Translator(GraphTranslator):
         if constraints is not None:
             phrases = self._graph_phrases(join_phrases(constraints, len(lines)))
             self.decode_hparams.check_constraints()
-        source = self._read(self.source_encoder, lines)
+        source = self._read_sources(lines)
         if prefixes is not None:
             prefixes = _keeping_blanks(prefixes, self.target_encoder.prepare)
         graph_prefixes = None if prefixes is None else _keeping_blanks(prefixes, self.target_encoder.segment)
         results: list[list[Hypothesis]] = [[] for _ in lines]
 
         def search(batch: np.ndarray) -> None:
-            found = self._search_lines(batch, source.graph, graph_prefixes, phrases)
+            found = self._search_lines(batch, source, graph_prefixes, phrases)
             for row, line in enumerate(batch):
                 results[line] = _hypotheses(found, row, self.target_encoder)
 
@@ -238,16 +244,24 @@ class Translator(GraphTranslator):
         lengths = np.array([len(ids) for ids in encoder.encode_batch(prepared)], np.int64)
         return _Read(encoder.segment(prepared), lengths)
 
+    def _read_sources(self, sources: list) -> _Read:
+        """Returns sources as the model reads them."""
+        return self._read(self.source_encoder, sources)
+
+    def _inputs(self, source: _Read, numbers: Iterable[int]) -> tf.Tensor:
+        """Returns the sources with these numbers as the graph takes them: strings [B]."""
+        return tf.constant([source.graph[i] for i in numbers], tf.string)
+
     def _search_lines(
-        self, batch: np.ndarray, lines: list[str], prefixes: list[str] | None, phrases: list[str] | None
+        self, batch: np.ndarray, source: _Read, prefixes: list[str] | None, phrases: list[str] | None
     ) -> dict[str, np.ndarray]:
-        """Searches for translations of some lines; all strings are as the graph reads them."""
+        """Searches for translations of some sources; all strings are as the graph reads them."""
 
         def chosen(strings: Sequence[str]) -> tf.Tensor:
             return tf.constant([strings[i] for i in batch], tf.string)
 
         constrained = phrases is not None and any(phrases[i] for i in batch)
-        inputs = chosen(lines)
+        inputs = self._inputs(source, batch)
         if constrained and prefixes is not None:
             found = self.search_with_constraints_and_prefix_batch(inputs, chosen(phrases), chosen(prefixes))
         elif constrained:
@@ -351,7 +365,7 @@ class Translator(GraphTranslator):
         """
         sources = _checked([source for source, _ in pairs], "sources")
         targets = _checked([target for _, target in pairs], "translations")
-        texts = [self._read(self.source_encoder, sources), self._read(self.target_encoder, targets)]
+        source, texts = self._read_sources(sources), [self._read(self.target_encoder, targets)]
         right_to_left = _right_to_left(len(pairs), partners, directions)
         if partners is None:
             function = functions[0]
@@ -361,9 +375,9 @@ class Translator(GraphTranslator):
 
         def run(batch: np.ndarray) -> None:
             sides = [] if partners is None else [tf.constant(right_to_left[batch])]
-            keep(batch, function(*(_chosen(text, batch) for text in texts), *sides))
+            keep(batch, function(self._inputs(source, batch), *(_chosen(text, batch) for text in texts), *sides))
 
-        lengths = np.max(self._cut_lengths(*texts), axis=0)
+        lengths = np.max(self._cut_lengths(source, *texts), axis=0)
         self._run(run, self._batches(lengths), len(pairs), progress)
 
     def align_hypotheses(
@@ -408,7 +422,7 @@ class Translator(GraphTranslator):
           ids: For each of them token ids in the model's direction with EOS, as ``Hypothesis.ids``; none empty.
           progress: Called with (translations done, translations in all) after every batch.
         """
-        source = self._read(self.source_encoder, _checked(lines, "lines"))
+        source = self._read_sources(_checked(lines, "lines"))
         flat = [(row, n) for row, found in enumerate(ids) for n in range(len(found))]
         results: list[list[PairScore | None]] = [[None] * len(found) for found in ids]
 
@@ -417,7 +431,7 @@ class Translator(GraphTranslator):
             # Few widths: oneDNN compiles every product for each shape.
             width = -(-max(map(len, chosen)) // _WIDTH_MULTIPLE) * _WIDTH_MULTIPLE
             padded = np.array([[*each, *[PAD_ID] * (width - len(each))] for each in chosen], np.int32)
-            sources = tf.constant([source.graph[flat[i][0]] for i in batch], tf.string)
+            sources = self._inputs(source, (flat[i][0] for i in batch))
             scored = {name: value.numpy() for name, value in self.score_ids_batch(sources, padded).items()}
             for place, i in enumerate(batch):
                 row, n = flat[i]
@@ -511,6 +525,7 @@ def _load_model(
         hparams,
         source_encoder,
         target_encoder,
+        source_feature_size=chosen.run.config.source_feature_size,
         dtype=_INFERENCE_PRECISION.get(precision, precision),
     )
     group = "ema" if "ema" in checkpoints.read_info(chosen.checkpoint).groups else "model"

@@ -173,7 +173,8 @@ def compare(
         for label, metric in protocol.metrics(references, settings.language).items()
     ]
     scored = [_scores(*each, systems, settings, report) for each in made]
-    analysed, bleu = _metric_of_words(made, chosen[0].tokenized, references, settings.language)
+    tokens = any(protocol.tokenized and not protocol.any_text for protocol in chosen)
+    analysed, bleu = _metric_of_words(made, tokens, references, settings.language)
     chrf = _metric_of_characters(made, references)
     report("lengths, words and sentences")
     return Comparison(

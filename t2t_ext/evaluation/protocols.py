@@ -8,6 +8,7 @@ Nothing heavy is imported before a score is computed.
 """
 
 import dataclasses
+import importlib.util
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -18,7 +19,6 @@ References = Sequence[Sequence[str]]
 _Make = Callable[[str, References], dict[str, Any]]
 UNCASED = "_uc"
 DEFAULT = "sacrebleu"
-_ANY_TEXT = ("chrf", "ter")
 _JUDGED = 10  # so many lines that end in a full stop tell whether a text is tokenised
 
 
@@ -31,7 +31,11 @@ class Protocol:
       summary: What it is, in one line.
       tokenized: Whether it scores tokenised text, words between blanks, as the model's text preparation left it;
         otherwise plain text as people read it.
-      lowercase: Whether case is ignored; None where both are reported.
+      lowercase: Whether case is ignored; None where both are reported, or there is no choice.
+      labels: The labels of its metrics, the main one first.
+      any_text: Whether it may score tokenised and plain text; the form that ``tokenized`` says is taken where both are
+        at hand.
+      needs: The package that must be installed, and the extra of t2t_ext that installs it; empty for none.
     """
 
     name: str
@@ -39,6 +43,14 @@ class Protocol:
     tokenized: bool
     lowercase: bool | None
     _make: _Make = dataclasses.field(repr=False, compare=False)
+    labels: tuple[str, ...] = ("BLEU",)
+    any_text: bool = False
+    needs: tuple[str, str] = ("", "")
+
+    @property
+    def is_bleu(self) -> bool:
+        """Whether its main score is a BLEU."""
+        return self.labels[0].startswith("BLEU")
 
     def metrics(self, references: References, language: str = "") -> dict[str, Any]:
         """Makes the metrics, with the references counted once for all translations.
@@ -58,11 +70,17 @@ def protocol(name: str) -> Protocol:
     """Returns the protocol of a name.
 
     Raises:
-      UserError: There is none of that name.
+      UserError: There is none of that name, or what it needs is not installed.
     """
     if name not in PROTOCOLS:
         known = ", ".join(PROTOCOLS)
         raise UserError(f"Unknown scoring protocol {name!r}.{suggest(name, PROTOCOLS)} Choose from: {known}.")
+    package, extra = PROTOCOLS[name].needs
+    if package and importlib.util.find_spec(package) is None:
+        raise UserError(
+            f"The scoring protocol {name} needs the package {package}, which is not installed: pip install "
+            f"'t2t_ext[{extra}]'."
+        )
     return PROTOCOLS[name]
 
 
@@ -79,13 +97,34 @@ def check_names(names: Sequence[str]) -> list[Protocol]:
     if twice:
         raise UserError(f"The protocol {twice[0]!r} is given twice. Give each once.")
     # Characters and edits are counted in whatever stands there; BLEU's protocols say what they want.
-    kinds = {each.tokenized: each.name for each in chosen if not each.name.startswith(_ANY_TEXT)}
+    kinds = {each.tokenized: each.name for each in chosen if not each.any_text}
     if len(kinds) > 1:
         raise UserError(
             f"The protocol {kinds[True]} scores tokenised text and {kinds[False]} plain text; the same files cannot be "
             "both. Score them with a command each."
         )
     return chosen
+
+
+def dev_labels() -> dict[str, bool]:
+    """Returns the labels of all scores that are no BLEU, and of each whether less is better.
+
+    NIST, which comes with a BLEU, is not among them.
+    """
+    labels = [label for each in PROTOCOLS.values() if not each.is_bleu for label in each.labels]
+    return {label: label.startswith("TER") for label in labels}
+
+
+def with_label(label: str, preferred: str = "") -> str:
+    """Returns the name of a protocol with a score of ``dev_labels``: the preferred one, if it has it, or the first."""
+    names = [name for name, each in PROTOCOLS.items() if label in each.labels and not each.is_bleu]
+    return preferred if preferred in names else names[0]
+
+
+def wants_tokens(chosen: Sequence[Protocol]) -> bool:
+    """Says which form of the text protocols score together: that of those that need one, else of those that like it."""
+    choosy = [each for each in chosen if not each.any_text]
+    return any(each.tokenized for each in choosy or chosen)
 
 
 def score(
@@ -131,7 +170,7 @@ def doubt(protocol: Protocol | str, hypotheses: Sequence[str]) -> str:
     """
     chosen = _named(protocol)
     ends = [line.rstrip() for line in hypotheses if line.rstrip().endswith(".")]
-    if len(ends) < _JUDGED or chosen.name.startswith(_ANY_TEXT):
+    if len(ends) < _JUDGED or chosen.any_text:
         return ""
     apart = sum(line.endswith(" .") for line in ends)
     if chosen.tokenized and apart < len(ends) / 2:
@@ -226,6 +265,21 @@ def _ter(lowercase: bool) -> _Make:
     return make
 
 
+def _rouge(kind: str) -> _Make:
+    def make(language: str, references: References) -> dict[str, Any]:
+        from t2t_ext.evaluation import rouge
+
+        return rouge.metrics(kind, references)
+
+    return make
+
+
+def _coco(language: str, references: References) -> dict[str, Any]:
+    from t2t_ext.evaluation import caption_metrics
+
+    return caption_metrics.metrics(references)
+
+
 def _pairs() -> list[Protocol]:
     tokens, plain = True, False
     listed: list[tuple[str, str, bool, Callable[[bool], _Make]]] = [
@@ -242,17 +296,48 @@ def _pairs() -> list[Protocol]:
         ("chrf", "chrF2: character n-grams", plain, _chrf(0)),
         ("chrf++", "chrF2++: character n-grams and word n-grams up to 2", plain, _chrf(2)),
     ]
+    labels = {"mteval_v13a": ("BLEU", "NIST"), "chrf": ("chrF2",), "chrf++": ("chrF2++",)}
     result = []
     for name, summary, tokenized, choose in listed:
-        result.append(Protocol(name, f"{summary}; case counts", tokenized, False, choose(False)))
-        result.append(Protocol(name + UNCASED, f"{summary}; case ignored", tokenized, True, choose(True)))
+        more = {"labels": labels.get(name, ("BLEU",)), "any_text": name.startswith("chrf")}
+        result.append(Protocol(name, f"{summary}; case counts", tokenized, False, choose(False), **more))
+        result.append(Protocol(name + UNCASED, f"{summary}; case ignored", tokenized, True, choose(True), **more))
     ter = "translation edit rate, Tercom's"
+    more = {"labels": ("TER",), "any_text": True}
     return [
         *result,
-        Protocol("t2t_intl", "tensor2tensor's t2t-bleu, both cases", plain, None, _t2t_intl),
-        Protocol("ter", f"{ter}; case counts", plain, False, _ter(False)),
-        Protocol("ter" + UNCASED, f"{ter}; case ignored, as Tercom does", plain, True, _ter(True)),
+        Protocol(
+            "t2t_intl", "tensor2tensor's t2t-bleu, both cases", plain, None, _t2t_intl, ("BLEU_uncased", "BLEU_cased")
+        ),
+        Protocol("ter", f"{ter}; case counts", plain, False, _ter(False), **more),
+        Protocol("ter" + UNCASED, f"{ter}; case ignored, as Tercom does", plain, True, _ter(True), **more),
+        *_of_summaries(),
+        Protocol(
+            "coco",
+            "CIDEr and ROUGE-L of image captions by pycocoevalcap, as the COCO toolkit counts them",
+            True,
+            None,
+            _coco,
+            ("CIDEr", "COCO-ROUGE-L"),
+            any_text=True,
+            needs=("pycocoevalcap", "captioning"),
+        ),
     ]
+
+
+def _of_summaries() -> list[Protocol]:
+    # What the model wrote marks its sentences, and rouge-score drops punctuation, attached or not.
+    more = {
+        "labels": ("ROUGE-1", "ROUGE-2", "ROUGE-L", "ROUGE-Lsum"),
+        "any_text": True,
+        "needs": ("rouge_score", "summarization"),
+    }
+    kinds = [
+        ("rouge", "ROUGE-1, 2, L and Lsum of English by rouge-score, Porter's stemmer", "english"),
+        ("rouge_unstemmed", "ROUGE-1, 2, L and Lsum of English by rouge-score, nothing stemmed", "english_unstemmed"),
+        ("rouge_unicode", "ROUGE-1, 2, L and Lsum of any language, nothing stemmed", "any_language"),
+    ]
+    return [Protocol(name, summary, True, None, _rouge(kind), **more) for name, summary, kind in kinds]
 
 
 PROTOCOLS: Mapping[str, Protocol] = {each.name: each for each in _pairs()}

@@ -11,7 +11,8 @@ from t2t_ext.data.text_encoder import SubwordEncoder
 from t2t_ext.evaluation import protocols
 from t2t_ext.evaluation.scores import Score
 
-_ALREADY_WORDS = {"tokenized", "segmented"}  # steps for text that is cut into words already
+# Steps for text that is not as people read it: cut into words already, or with its sentences between tags.
+_PREPARED_BEFORE = {"tokenized", "segmented", "sentence_tags"}
 
 
 class Written(Protocol):
@@ -88,6 +89,6 @@ def references_of(references: Sequence[Sequence[str]], encoder: SubwordEncoder, 
     """
     if tokenized:
         return [encoder.prepare(each) for each in references]
-    # Of data that are tokenised already, nobody's plain text are the references but what they restore to.
-    is_plain = not _ALREADY_WORDS & set(encoder.steps.names)
+    # Of such data nobody's plain text are the references but what they restore to.
+    is_plain = not _PREPARED_BEFORE & set(encoder.steps.names)
     return [list(each) if is_plain else encoder.restore(each) for each in references]

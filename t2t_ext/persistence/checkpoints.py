@@ -403,7 +403,7 @@ def _not_found_message(run_dir: pathlib.Path, wanted: str) -> str:
             f"The run {run_dir} has no checkpoint yet. Train it first: t2t_ext-trainer --output_dir={run_dir} ..., "
             "or wait until the first one is written."
         )
-    if wanted == "averaged" and not existing["averaged"]:
+    if pathlib.Path(wanted).name == "averaged" and not existing["averaged"]:
         return f"The run {run_dir} has no averaged checkpoint yet. Make one: t2t_ext-avg-all --output_dir={run_dir}."
     names = [path.name for paths in existing.values() for path in paths]
     listed = "; ".join(f"{folder}: {', '.join(p.name for p in paths)}" for folder, paths in existing.items() if paths)

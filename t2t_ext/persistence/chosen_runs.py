@@ -108,6 +108,13 @@ def _check_same(first: RunDirectory, other: RunDirectory, warn: Callable[[str], 
                 f"{digests[0][:12]}... and {digests[1][:12]}...); the members of an ensemble must share theirs. Train "
                 "on the same generated data, or on data made with t2t_ext-datagen --vocab_from=RUN."
             )
+    sizes = [run.config.source_feature_size for run in (first, other)]
+    if sizes[0] != sizes[1]:
+        described = [f"feature vectors of {size} numbers" if size else "text" for size in sizes]
+        raise UserError(
+            f"The run {first.path} reads {described[0]}, {other.path} reads {described[1]}; the members of an ensemble "
+            "must read the same. Train them on the same generated data."
+        )
     directions = [run.config.hparams.get("target_direction", "l2r") for run in (first, other)]
     if directions[0] != directions[1]:
         raise UserError(

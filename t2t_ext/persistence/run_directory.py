@@ -4,7 +4,7 @@
     RUN/vocab.source.model      the subword models, byte for byte; config.json has their SHA-256
     RUN/vocab.target.model
     RUN/checkpoints/            see t2t_ext.persistence.checkpoints; likewise RUN/best, RUN/averaged
-    RUN/metrics.jsonl           what was logged
+    RUN/metrics.jsonl           what was logged; RUN/gradient_norms.jsonl: of the gradient of each layer
 
 So ``t2t_ext-decoder --output_dir=RUN`` needs no other flag. ``config.json`` is written last: a
 directory that has it is a run. This module imports no TensorFlow.
@@ -46,6 +46,7 @@ MAY_CHANGE = frozenset(
         "training",
         "versions",
         "warm_start_from",  # of a run that has no checkpoint yet
+        "warm_start_optimizer",
     }
 )
 
@@ -80,11 +81,14 @@ class RunConfig:
       t2t_usr_dir: The user's directory of modules, or ``""``.
       random_seed: Seed of initial weights, dropout and data order.
       warm_start_from: The run or checkpoint that the first weights were taken from, or ``""``.
+      warm_start_optimizer: ``keep`` where its optimizer and steps were taken over, too; where they began anew it is
+        ``reset``, and not in ``config.json``.
       training: The trainer's settings that are not part of what is learnt (steps, evaluation, checkpoints),
         name -> value; all of them may change when the run is resumed.
       train_command: The command line, one argument an item.
       versions: Package -> version that made the run.
       created: When the run was made, ISO 8601, UTC.
+      source_feature_size: Size of the source's feature vectors; 0 of text, and then not in ``config.json``.
       vocabularies: ``source`` and ``target`` -> SHA-256 of the subword model; set by ``RunDirectory.create``.
       format_version: Of ``config.json``; a newer one is refused.
     """
@@ -101,12 +105,14 @@ class RunConfig:
     origins: dict[str, str] = dataclasses.field(default_factory=dict)
     t2t_usr_dir: str = ""
     warm_start_from: str = ""
+    warm_start_optimizer: str = "reset"
     training: dict[str, Any] = dataclasses.field(default_factory=dict)
     train_command: list[str] = dataclasses.field(default_factory=list)
     versions: dict[str, str] = dataclasses.field(default_factory=package_versions)
     created: str = dataclasses.field(
         default_factory=lambda: datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     )
+    source_feature_size: int = 0
     vocabularies: dict[str, str] = dataclasses.field(default_factory=dict)
     format_version: int = FORMAT_VERSION
 
@@ -116,7 +122,12 @@ class RunConfig:
 
     def to_json(self) -> str:
         """Returns the contents of ``config.json``."""
-        return json.dumps(dataclasses.asdict(self), indent=2, ensure_ascii=False) + "\n"
+        content = dataclasses.asdict(self)
+        if not self.source_feature_size:
+            del content["source_feature_size"]
+        if self.warm_start_optimizer == "reset":
+            del content["warm_start_optimizer"]
+        return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
 
     @classmethod
     def from_json(cls, text: str, place: str = CONFIG_NAME) -> Self:
@@ -292,6 +303,11 @@ class RunDirectory:
         """The log for machines, one JSON object a line."""
         return self._path / "metrics.jsonl"
 
+    @property
+    def gradient_norms_path(self) -> pathlib.Path:
+        """The gradient norms of the model's parts at the steps that were logged, one JSON object a line."""
+        return self._path / "gradient_norms.jsonl"
+
     def update(self, config: RunConfig) -> None:
         """Stores changed settings (those in ``MAY_CHANGE``); the subword models stay.
 
@@ -337,6 +353,21 @@ class RunDirectory:
                 f"found ({error}). If it is your own, it must be in --t2t_usr_dir={self._config.t2t_usr_dir or '...'}."
             ) from error
         return found.from_dict(self._config.hparams)
+
+    def require_text(self, command: str) -> None:
+        """Checks that the run reads text.
+
+        Args:
+          command: What needs text, for the message.
+
+        Raises:
+          UserError: Its source is feature vectors.
+        """
+        if self._config.source_feature_size:
+            raise UserError(
+                f"{command} reads text, but the run {self._path} reads feature vectors ({self._config.problem}, "
+                f"{self._config.source_feature_size} numbers each). Use t2t_ext-decoder or t2t_ext-exporter with it."
+            )
 
     def text_encoders(self) -> tuple[Any, Any]:
         """Returns the source's and the target's ``SubwordEncoder``; one object for both if they are the same model."""

@@ -5,6 +5,8 @@ client does, with the text encoders that the model itself hands out.
 
 client = make_client("localhost:8500", "t2t_ext")
 client.translate(["ein Haus"])      # [[Translation(text="a house", score=-0.3)]]
+
+Sources of a model that reads feature vectors are arrays float [regions, F].
 """
 
 import abc
@@ -18,11 +20,16 @@ import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Self
 
+import numpy as np
+
+from t2t_ext.data.float_files import padded
 from t2t_ext.errors import UserError
 from t2t_ext.serving import served_text
+from t2t_ext.serving.protocol import Values
 from t2t_ext.serving.served_text import ServedText
 
 DEFAULT_TIMEOUT_SECS = 10.0
+Sources = Sequence[str] | Sequence[np.ndarray]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,12 +81,12 @@ class Client(abc.ABC):
         self.version = version
 
     @abc.abstractmethod
-    def predict(self, signature_name: str, inputs: Mapping[str, Sequence[str]]) -> dict[str, list]:
+    def predict(self, signature_name: str, inputs: Mapping[str, Values]) -> dict[str, list]:
         """Sends one request.
 
         Args:
           signature_name: One of the model's signatures.
-          inputs: Name -> strings [N].
+          inputs: Name -> strings [N], or an array of float32.
 
         Returns:
           Name -> lists of N strings or numbers, or of N lists of them.
@@ -91,19 +98,19 @@ class Client(abc.ABC):
     def close(self) -> None:  # noqa: B027 - not every kind of connection stays open
         """Closes the connection."""
 
-    def translate(self, lines: Sequence[str]) -> list[list[Translation]]:
-        """Returns the best translation of each line, as a list of one."""
+    def translate(self, lines: Sources) -> list[list[Translation]]:
+        """Returns the best translation of each line, or of each array of feature vectors, as a list of one."""
         if not lines:
             return []
-        inputs = {"inputs": self._to_graph("source", lines)}
+        inputs = {"inputs": self._sources_to_graph(lines)}
         texts, scores = self._outputs("serving_default", inputs, ("outputs", "scores"))
         return [[Translation(text, score)] for text, score in zip(self._from_graph(texts), scores, strict=True)]
 
-    def nbest(self, lines: Sequence[str]) -> list[list[Translation]]:
+    def nbest(self, lines: Sources) -> list[list[Translation]]:
         """Returns all the translations of each line that the search kept, best first."""
         if not lines:
             return []
-        inputs = {"inputs": self._to_graph("source", lines)}
+        inputs = {"inputs": self._sources_to_graph(lines)}
         texts, *numbers = self._outputs("nbest", inputs, ("outputs", "scores", "log_probs", "lengths"))
         outputs = [self._from_graph(row) for row in texts], *numbers
         return [[Translation(*row) for row in zip(*beams, strict=True)] for beams in zip(*outputs, strict=True)]
@@ -153,8 +160,18 @@ class Client(abc.ABC):
         text = self.text()
         return list(texts) if text is None else text.to_graph(side, texts)
 
-    def _both_to_graph(self, sources: Sequence[str], targets: Sequence[str]) -> dict[str, list[str]]:
-        return {"inputs": self._to_graph("source", sources), "targets": self._to_graph("target", targets)}
+    def _sources_to_graph(self, sources: Sources) -> Values:
+        if isinstance(sources[0], str):
+            return self._to_graph("source", sources)
+        arrays = [np.asarray(source, np.float32) for source in sources]
+        shapes = {array.shape[1:] for array in arrays}
+        if len(shapes) > 1 or any(array.ndim != 2 for array in arrays):
+            shown = ", ".join(str(list(array.shape)) for array in arrays[:5])
+            raise UserError(f"Feature vectors are [regions, F] with one F for all sources, not {shown}.")
+        return padded(arrays, max(1, *map(len, arrays)), arrays[0].shape[1], np.float32)
+
+    def _both_to_graph(self, sources: Sources, targets: Sequence[str]) -> dict[str, Values]:
+        return {"inputs": self._sources_to_graph(sources), "targets": self._to_graph("target", targets)}
 
     def _from_graph(self, texts: Sequence[str]) -> list[str]:
         text = self.text()
@@ -166,7 +183,7 @@ class Client(abc.ABC):
     def __exit__(self, *exception: object) -> None:
         self.close()
 
-    def _outputs(self, signature_name: str, inputs: Mapping[str, Sequence[str]], names: Sequence[str]) -> list[list]:
+    def _outputs(self, signature_name: str, inputs: Mapping[str, Values], names: Sequence[str]) -> list[list]:
         found = self.predict(signature_name, inputs)
         missing = [name for name in names if name not in found]
         if missing:
@@ -214,7 +231,7 @@ class GrpcClient(Client):
         unlimited = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
         self._channel = grpc.insecure_channel(server, options=unlimited)
 
-    def predict(self, signature_name: str, inputs: Mapping[str, Sequence[str]]) -> dict[str, list]:
+    def predict(self, signature_name: str, inputs: Mapping[str, Values]) -> dict[str, list]:
         """See ``Client.predict``."""
         import grpc
 
@@ -252,9 +269,10 @@ class RestClient(Client):
 
     _port_hint = "REST listens on port 8501 by default, gRPC (without --rest) on 8500"
 
-    def predict(self, signature_name: str, inputs: Mapping[str, Sequence[str]]) -> dict[str, list]:
+    def predict(self, signature_name: str, inputs: Mapping[str, Values]) -> dict[str, list]:
         """See ``Client.predict``."""
-        body = {"signature_name": signature_name, "inputs": {name: list(values) for name, values in inputs.items()}}
+        columns = {name: np.asarray(values).tolist() for name, values in inputs.items()}
+        body = {"signature_name": signature_name, "inputs": columns}
         request = urllib.request.Request(
             self._url(),
             data=json.dumps(body).encode(),

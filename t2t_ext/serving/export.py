@@ -35,6 +35,9 @@ _TEXT_OPS_PREFIX = "Sentencepiece"  # tensorflow-text's; TF Serving links them i
 class ServedTranslator(tf.Module):
     """The signatures of an exported Translator, each a ``tf.function`` of strings [N], UTF-8, for any N.
 
+    Of a model that reads feature vectors, ``inputs`` is float32 [N, regions, F], for any number of regions; vectors of
+    zeros alone are padding.
+
     Attributes:
       serving_default: ``inputs`` -> the best translation ``outputs`` string [N] and its penalised score ``scores``
         float32 [N].
@@ -73,6 +76,7 @@ class ServedTranslator(tf.Module):
         self.weights = list(translator.model.named_variables().values())
 
         inputs, targets = (tf.TensorSpec([None], tf.string, name=name) for name in ("inputs", "targets"))
+        inputs = getattr(translator, "source_spec", inputs)
         self.serving_default = tf.function(
             lambda inputs: _pick(translator.translate_batch(inputs), ("outputs", "scores")), input_signature=[inputs]
         )
@@ -178,13 +182,13 @@ def export(
     description = {"t2t_ext": __version__, "tensorflow": tf.__version__, **(made_from or {})}
     if text is not None:
         description["text"] = {side: text.side(side).record() for side in SIDES}
-        warmup_lines = text.to_graph("source", warmup_lines)
+    requests = _warmup_requests(translator, text, warmup_lines)
     with files.atomic_directory(final) as temporary:
         with _quiet_saving():
             tf.saved_model.save(module, str(temporary), signatures=signatures)
         _check_ops(temporary)
-        _check_outputs(temporary, module, warmup_lines)
-        _write_warmup_requests(temporary, warmup_lines)
+        _check_outputs(temporary, module, requests[-1])
+        _write_warmup_requests(temporary, requests)
         if text is not None:
             text.write(temporary)
         content = json.dumps(description, indent=2, ensure_ascii=False) + "\n"
@@ -252,26 +256,34 @@ def _check_ops(directory: pathlib.Path) -> None:
         )
 
 
-def _check_outputs(directory: pathlib.Path, module: ServedTranslator, lines: Sequence[str]) -> None:
-    inputs = tf.constant(list(lines))
+def _warmup_requests(translator: Any, text: ServedText | None, lines: Sequence[str]) -> list[tf.Tensor]:
+    """Returns the sources of the warm-up requests as the graph takes them: first one, then several."""
+    if hasattr(translator, "warmup_inputs"):
+        return [tf.constant(sources) for sources in translator.warmup_inputs()]
+    lines = list(lines) if text is None else text.to_graph("source", lines)
+    return [tf.constant(batch, tf.string) for batch in _warmup_batches(lines)]
+
+
+def _check_outputs(directory: pathlib.Path, module: ServedTranslator, inputs: tf.Tensor) -> None:
     expected = module.serving_default(inputs)
     found = tf.saved_model.load(str(directory)).signatures["serving_default"](inputs=inputs)
-    for line, left, right in zip(lines, expected["outputs"].numpy(), found["outputs"].numpy(), strict=True):
+    for number, (left, right) in enumerate(zip(expected["outputs"].numpy(), found["outputs"].numpy(), strict=True)):
         if left != right:
-            raise RuntimeError(f"The SavedModel translates {line!r} as {right!r}, the translator as {left!r}.")
+            source = repr(inputs[number].numpy()) if inputs.dtype == tf.string else f"warm-up source {number + 1}"
+            raise RuntimeError(f"The SavedModel translates {source} as {right!r}, the translator as {left!r}.")
 
 
-def _write_warmup_requests(directory: pathlib.Path, lines: Sequence[str]) -> None:
+def _write_warmup_requests(directory: pathlib.Path, requests: Sequence[tf.Tensor]) -> None:
     """Writes requests, as TF Serving replays them when it loads a model (a TFRecord of PredictionLog)."""
     from tensorflow_serving.apis import model_pb2, predict_pb2, prediction_log_pb2
 
     path = directory / WARMUP_NAME
     path.parent.mkdir(parents=True, exist_ok=True)
     with tf.io.TFRecordWriter(str(path)) as writer:
-        for batch in _warmup_batches(lines):
+        for sources in requests:
             request = predict_pb2.PredictRequest(
                 model_spec=model_pb2.ModelSpec(name="t2t_ext", signature_name="serving_default"),
-                inputs={"inputs": tf.make_tensor_proto(batch, dtype=tf.string)},
+                inputs={"inputs": tf.make_tensor_proto(sources.numpy(), dtype=sources.dtype)},
             )
             log = prediction_log_pb2.PredictionLog(predict_log=prediction_log_pb2.PredictLog(request=request))
             writer.write(log.SerializeToString())

@@ -11,10 +11,12 @@ import struct
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 PREDICT_METHOD = "/tensorflow.serving.PredictionService/Predict"
 
+Values = Sequence[str] | np.ndarray
 DT_FLOAT, DT_INT32, DT_STRING, DT_BOOL = 1, 3, 7, 10  # tensorflow/core/framework/types.proto
 
 _PACKAGE = "t2t_ext.serving"
@@ -43,14 +45,14 @@ _MESSAGES: dict[str, dict[str, tuple[int, str]]] = {
 
 
 def predict_request(
-    servable_name: str, signature_name: str, inputs: Mapping[str, Sequence[str]], version: int | None = None
+    servable_name: str, signature_name: str, inputs: Mapping[str, Values], version: int | None = None
 ) -> bytes:
     """Returns a serialised PredictRequest.
 
     Args:
       servable_name: The model's name on the server.
       signature_name: One of the model's signatures.
-      inputs: Name -> strings, a vector each.
+      inputs: Name -> strings, a vector each, or an array of float32.
       version: The model's version; None for the newest.
     """
     request = _CLASSES["PredictRequest"]()
@@ -58,11 +60,16 @@ def predict_request(
     request.model_spec.signature_name = signature_name
     if version is not None:
         request.model_spec.version.value = version
-    for name, strings in inputs.items():
+    for name, values in inputs.items():
         entry = request.inputs.add(key=name)
-        entry.value.dtype = DT_STRING
-        entry.value.tensor_shape.dim.add(size=len(strings))
-        entry.value.string_val.extend(string.encode("utf-8") for string in strings)
+        if isinstance(values, np.ndarray):
+            entry.value.dtype = DT_FLOAT
+            entry.value.tensor_content = np.asarray(values, "<f4").tobytes()
+        else:
+            entry.value.dtype = DT_STRING
+            entry.value.string_val.extend(string.encode("utf-8") for string in values)
+        for size in values.shape if isinstance(values, np.ndarray) else [len(values)]:
+            entry.value.tensor_shape.dim.add(size=size)
     return request.SerializeToString()
 
 

@@ -1,0 +1,215 @@
+"""Articles and their highlights in the forms in which CNN/Daily Mail is given out, as pairs of texts.
+
+The target has each sentence between ``<t>`` and ``</t>``, whatever the form has instead.
+
+* ``Stories``: the ``.story`` files of https://cs.nyu.edu/~kcho/DMQA/ (Hermann et al. 2015), which split has which by
+  lists of their URLs (See et al. 2017, https://github.com/abisee/cnn-dailymail).
+* ``SummaryFiles``: line-aligned files.
+* ``TfdsStories``: ``cnn_dailymail`` of tensorflow-datasets.
+"""
+
+import dataclasses
+import functools
+import hashlib
+import os
+import pathlib
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+from t2t_ext.data import document_steps, readers
+from t2t_ext.data.readers import INVALID_UTF8, PairFiles, ReadReport
+from t2t_ext.errors import UserError
+from t2t_ext.problems._tfds_pairs import TfdsDataset, TfdsPairs
+
+MISSING_STORY, EMPTY_ARTICLE, NO_HIGHLIGHTS = "missing_story", "empty_article", "no_highlights"
+INSTALL = "pip install 't2t_ext[summarization]'"
+
+_HIGHLIGHT = "@highlight"
+# What ends a sentence in See et al.'s preparation; captions and headings without it get a full stop.
+_ENDS = (".", "!", "?", "...", "'", "`", '"', "\u2019", "\u201d", ")")
+_OTHER_MARKS = re.compile(r"\s*(?:</?[st]>|<q>)\s*")
+_HOSTS = {"cnn": "cnn.com", "dailymail": "dailymail.co.uk"}
+
+
+def tagged_summary(text: str) -> str:
+    """Returns a summary with its sentences between ``<t>`` and ``</t>``; they are marked so, by ``<s>`` or ``<q>``.
+
+    A text without marks stays as it is.
+    """
+    if not _OTHER_MARKS.search(text):
+        return text
+    return document_steps.tagged(part for part in _OTHER_MARKS.split(text) if part.strip())
+
+
+def first_words(summary: str, count: int) -> str:
+    """Returns the first words of a summary, tags not counted; a sentence that is cut is closed."""
+    if not document_steps.is_tagged(summary):
+        return document_steps.FirstWords("", count=count).prepare(summary)
+    kept, left = [], count
+    for sentence in document_steps.sentences(summary):
+        if left <= 0:
+            break
+        words = len(sentence.split())
+        kept.append(sentence if words <= left else " ".join(sentence.split()[:left]))
+        left -= words
+    return document_steps.tagged(kept)
+
+
+def parse_story(lines: Iterable[str], *, tokenized: bool = False) -> tuple[str, list[str]]:
+    """Returns the article and the highlights of a story file.
+
+    Args:
+      lines: The file's: the article's, and behind each ``@highlight`` a sentence of the summary.
+      tokenized: Whether words stand between blanks, so that a full stop that is added does, too.
+    """
+    article: list[str] = []
+    highlights: list[str] = []
+    found = article
+    for line in map(str.strip, lines):
+        if line.startswith(_HIGHLIGHT):
+            found = highlights
+        elif line:
+            found.append(line if line.endswith(_ENDS) else line + (" ." if tokenized else "."))
+    return " ".join(article), highlights
+
+
+def url_hash(url: str) -> str:
+    """Returns the name of a story's file, without its ending: the SHA-1 of its URL."""
+    return hashlib.sha1(url.encode(), usedforsecurity=False).hexdigest()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Stories:
+    """The stories of a split; a ``readers.PairSource``.
+
+    Attributes:
+      list_path: The file of the split's URLs, one a line.
+      folders: Where the stories of each publisher are.
+      tokenized: Whether they are tokenised already.
+    """
+
+    list_path: pathlib.Path
+    folders: Mapping[str, pathlib.Path]
+    tokenized: bool = False
+
+    @property
+    def paths(self) -> tuple[pathlib.Path, ...]:
+        """The list: the stories are too many to look at one by one."""
+        return (self.list_path,)
+
+    def count(self) -> int:
+        """Returns the number of URLs of the publishers."""
+        return sum(1 for _ in self._urls())
+
+    def read(self, report: ReadReport, wanted: Callable[[int], bool] | None = None) -> Iterator[tuple[str, ...]]:
+        """Yields article and summary of every story in the order of the list.
+
+        Raises:
+          UserError: The report is strict, and a story is missing or has no article or no highlights.
+        """
+        for number, (line, publisher, url) in enumerate(self._urls(), 1):
+            if wanted and not wanted(number):
+                continue
+            path = self.folders[publisher] / f"{url_hash(url)}.story"
+            try:
+                text = path.read_bytes().decode().removeprefix("\ufeff")
+            except FileNotFoundError:
+                report.drop(MISSING_STORY, self.list_path, line, f"the story of {url} is not there ({path})")
+                continue
+            except UnicodeDecodeError:
+                report.drop(INVALID_UTF8, path, 1, "invalid UTF-8")
+                continue
+            except OSError as error:
+                raise UserError(f"{path} cannot be read: {error.strerror or error}.") from error
+            article, highlights = parse_story(text.split("\n"), tokenized=self.tokenized)
+            if not article or not highlights:
+                reason = NO_HIGHLIGHTS if article else EMPTY_ARTICLE
+                what = "no highlights" if article else "no article"
+                report.drop(reason, path, 1, f"the story has {what} ({self.list_path}, line {line})")
+                continue
+            yield article, document_steps.tagged(highlights)
+
+    def _urls(self) -> Iterator[tuple[int, str, str]]:
+        """Yields line, publisher and URL of the publishers that are asked for.
+
+        Raises:
+          UserError: A line is no URL of a publisher that is known.
+        """
+        for number, line in enumerate(readers.read_lines(self.list_path), 1):
+            url = line.decode(errors="replace").strip()
+            publisher = next((name for name, host in _HOSTS.items() if host in url), "")
+            if url and not publisher:
+                raise UserError(
+                    f"{self.list_path}, line {number}: {url[:80]!r} is no URL of {' or '.join(_HOSTS.values())}. The "
+                    "lists all_train.txt, all_val.txt and all_test.txt have one a line."
+                )
+            if publisher in self.folders:
+                yield number, publisher, url
+
+
+@dataclasses.dataclass(frozen=True)
+class SummaryFiles:
+    """Line-aligned files of articles and summaries; a ``readers.PairSource``."""
+
+    files: PairFiles
+
+    @property
+    def paths(self) -> tuple[pathlib.Path, ...]:
+        """The two files."""
+        return self.files.paths
+
+    def count(self) -> int:
+        """Returns the number of lines; see ``PairFiles.count``."""
+        return self.files.count()
+
+    def read(self, report: ReadReport, wanted: Callable[[int], bool] | None = None) -> Iterator[tuple[str, ...]]:
+        """Yields the pairs, the sentences of summaries between ``<t>`` and ``</t>`` where any marks are."""
+        for source, *summaries in self.files.read(report, wanted):
+            yield source, *map(tagged_summary, summaries)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class StoriesDataset(TfdsDataset):
+    """``cnn_dailymail``, which has no configurations; ``languages`` are its features."""
+
+    languages: tuple[str, str] = ("article", "highlights")
+    name: str = "cnn_dailymail"
+    install: str = INSTALL
+
+    @property
+    def config_name(self) -> str:
+        """None: ``cnn_dailymail/3.4.0`` is where it is."""
+        return ""
+
+
+class TfdsStories(TfdsPairs):
+    """A split of ``StoriesDataset``: highlights are the lines of a text."""
+
+    def read(self, report: ReadReport, wanted: Callable[[int], bool] | None = None) -> Iterator[tuple[str, ...]]:
+        """Yields article and summary of every story.
+
+        Raises:
+          UserError: The data set has not been prepared, or a file of it is damaged.
+        """
+        place = f"{self.dataset.title} {self.split}"
+        for number, row in enumerate(self._all_rows(), 1):
+            if wanted and not wanted(number):
+                continue
+            try:
+                article, highlights = (text.decode() for text in row)
+            except UnicodeDecodeError:
+                report.drop(INVALID_UTF8, place, number, "invalid UTF-8")
+                continue
+            yield " ".join(article.split("\n")), document_steps.tagged(filter(str.strip, highlights.split("\n")))
+
+
+def find_folder(tmp_dir: pathlib.Path, names: Sequence[str]) -> pathlib.Path | None:
+    """Returns the first of some folders that is there."""
+    return next((tmp_dir / name for name in names if (tmp_dir / name).is_dir()), None)
+
+
+@functools.lru_cache(maxsize=4)
+def holds_stories(folder: str | os.PathLike) -> bool:
+    """Says whether a folder has any story file."""
+    with os.scandir(folder) as entries:
+        return any(entry.name.endswith(".story") for entry in entries)

@@ -1,0 +1,384 @@
+"""Captions of images: COCO in Karpathy's split, and the user's own. The source is feature vectors of image regions.
+
+As Liu et al. 2020 (cross-view decoding, appendix A.3) use COCO (Chen et al. 2015): the
+split of Karpathy & Li 2015 and the region features of Anderson et al. 2018. docs/captioning.md says where files are.
+"""
+
+import abc
+import dataclasses
+import json
+import os
+import pathlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from t2t_ext import registry
+from t2t_ext.data import feature_sources, readers
+from t2t_ext.data.feature_index import FeatureIndex
+from t2t_ext.data.features import STORAGES, TARGET, Feature, Floats, Lazy, Text
+from t2t_ext.errors import UserError
+from t2t_ext.problem import DEV, TEST, TRAIN, Problem, Sample
+from t2t_ext.problem_options import chosen
+
+MISSING_FEATURES, NO_CAPTION = "missing_features", "no_caption"
+TOKENS, RAW = "tokens", "raw"
+REFUSE, DROP = "refuse", "drop"
+# Karpathy's names of splits; restval are the images of COCO's val2014 that are in neither val nor test.
+_SPLITS = {"train": TRAIN, "restval": TRAIN, "val": DEV, "test": TEST}
+_DATA_SET = "dataset_coco.json"
+_FOLDERS = ("cocobu_att", "trainval_36", "trainval", "features", "")
+
+
+@dataclasses.dataclass(frozen=True)
+class Image:
+    """An image.
+
+    Attributes:
+      name: The name of its features.
+      captions: Its captions.
+    """
+
+    name: str
+    captions: tuple[str, ...]
+
+
+class CaptioningProblem(Problem):
+    """Feature vectors of images in, captions out.
+
+    In train every caption of an image is a sample of its own; in dev and test all are references of one sample.
+
+    Attributes:
+      feature_size: Numbers of a feature vector.
+      storage: The type in which they are kept.
+      missing: What to do with an image of dev or test without usable features: ``refuse`` or ``drop``.
+    """
+
+    target_language = "en"
+    approx_vocab_size = 10_000
+    max_length_ratio = 0.0
+
+    def __init__(self, *, name: str | None, was_reversed: bool, feature_size: int, storage: str, missing: str) -> None:
+        """Makes the problem; reads nothing yet.
+
+        Raises:
+          UserError: An option has a value that it cannot have.
+        """
+        super().__init__(name=name, was_reversed=was_reversed)
+        if feature_size < 1:
+            raise UserError(f"{self.base_name}: feature_size={feature_size}: at least 1 is needed.")
+        self.feature_size = feature_size
+        self.storage = chosen(self.base_name, "storage", storage, STORAGES)
+        self.missing = chosen(self.base_name, "missing", missing, (REFUSE, DROP))
+        self._read: dict[tuple[str, str], list[Image]] = {}
+        self._indices: dict[tuple[pathlib.Path, ...], FeatureIndex] = {}
+
+    @abc.abstractmethod
+    def images(self, split: str, tmp_dir: pathlib.Path) -> list[Image]:
+        """Returns the images of a split with their captions."""
+
+    @abc.abstractmethod
+    def feature_paths(self, split: str, tmp_dir: pathlib.Path) -> Sequence[pathlib.Path]:
+        """Returns the folders and files that hold the features of a split."""
+
+    def features(self) -> dict[str, Feature]:
+        """Returns the feature vectors and the captions."""
+        return {
+            "inputs": Floats(depth=self.feature_size, storage=self.storage),
+            "targets": Text(side=TARGET, multiple=True),
+        }
+
+    def prepare(self, tmp_dir: str | os.PathLike) -> None:
+        """Checks that everything is there.
+
+        Raises:
+          UserError: Files are missing, features have another size than ``feature_size``, or images of dev or test have
+            no features or no caption.
+        """
+        directory = pathlib.Path(tmp_dir).expanduser()
+        for split in self.splits:
+            images, index = self._images(split, directory), self._index(split, directory)
+            there = [image for image in images if image.name in index.places]
+            if not there:
+                shown = ", ".join(list(index.places)[:3])
+                raise UserError(
+                    f"None of the {len(images):,} images of {self.base_name}'s {split} split has features: they are "
+                    f"called {', '.join(image.name for image in images[:3])}, ..., the features {shown}, ... Are they "
+                    "features of other images?"
+                )
+            self._check_size(there[0], index)
+            if split != TRAIN and self.missing == REFUSE:
+                self._refuse_missing(split, images, index)
+
+    def source_files(self, split: str, tmp_dir: str | os.PathLike) -> Sequence[pathlib.Path]:
+        """Returns the files of the captions, and those of the features but for folders of many."""
+        paths = self.feature_paths(split, pathlib.Path(tmp_dir).expanduser())
+        return [path for path in paths if not path.is_dir()]
+
+    def count(self, split: str, tmp_dir: str | os.PathLike) -> int:
+        """Returns the number of captions of train, of images of dev and test."""
+        images = self._images(split, pathlib.Path(tmp_dir).expanduser())
+        return sum(len(image.captions) or 1 for image in images) if split == TRAIN else len(images)
+
+    def samples(self, split: str, tmp_dir: str | os.PathLike) -> Iterator[Sample]:
+        """Yields the samples of a split; features are read when they are needed."""
+        directory = pathlib.Path(tmp_dir).expanduser()
+        images, index = self._images(split, directory), self._index(split, directory)
+        if self.missing == DROP:
+            self.reading.strict = False
+        most = max((len(image.captions) for image in images), default=1)
+        for image in images:
+            texts = [*image.captions]
+            if not texts:
+                self.reading.drop_item(NO_CAPTION, f"image {image.name}", "it has no caption")
+            elif image.name not in index.places:
+                for _ in texts if split == TRAIN else texts[:1]:
+                    self.reading.drop_item(MISSING_FEATURES, f"image {image.name}", "it has no features")
+            else:
+                source = Lazy(image.name, index.reader(image.name))
+                # Sets of references have as many lines as images; an empty line is no reference.
+                filled = [[text] for text in texts] if split == TRAIN else [texts + [""] * (most - len(texts))]
+                for targets in filled:
+                    yield {"inputs": source, "targets": targets}
+
+    def _images(self, split: str, tmp_dir: pathlib.Path) -> list[Image]:
+        if (split, str(tmp_dir)) not in self._read:
+            self._read[split, str(tmp_dir)] = self.images(split, tmp_dir)
+        return self._read[split, str(tmp_dir)]
+
+    def _index(self, split: str, tmp_dir: pathlib.Path) -> FeatureIndex:
+        paths = tuple(self.feature_paths(split, tmp_dir))
+        if paths not in self._indices:
+            self._indices[paths] = FeatureIndex.of(paths)
+        return self._indices[paths]
+
+    def _check_size(self, image: Image, index: FeatureIndex) -> None:
+        """Looks at the first image; if that one is damaged, generating will say so."""
+        try:
+            rows = index.reader(image.name)()
+        except feature_sources.UnusableValue:
+            return
+        if rows.ndim == 2 and rows.shape[1] != self.feature_size:
+            raise UserError(
+                f"The features of image {image.name} have {rows.shape[1]:,} numbers a region, not "
+                f"{self.feature_size:,}. "
+                f'Say so: --problem_options="feature_size={rows.shape[1]}" (and what else you gave).'
+            )
+
+    def _refuse_missing(self, split: str, images: Sequence[Image], index: FeatureIndex) -> None:
+        for what, names in (
+            ("features", [image.name for image in images if image.name not in index.places]),
+            ("caption", [image.name for image in images if not image.captions]),
+        ):
+            if names:
+                raise UserError(
+                    f"{len(names):,} of the {len(images):,} images of {self.base_name}'s {split} split have no {what}, "
+                    f"the first is {names[0]}. Get the rest, or score on fewer images than others do: "
+                    f'--problem_options="missing={DROP}".'
+                )
+
+
+@registry.register_problem
+class CaptionCoco(CaptioningProblem):
+    """COCO's captions in the split of Karpathy & Li 2015: 113,287 images to train on, 5,000 each in dev and test.
+
+    Options:
+      captions: Karpathy's ``dataset_coco.json``; where not given, it is looked for in ``--tmp_dir``. His other data
+        sets (Flickr8k, Flickr30k) have the same format.
+      features: The features, tables of Anderson et al. (``.tsv``) or folders of ``ID.npz``, separated by commas; where
+        not given, ``cocobu_att``, ``trainval_36`` or ``trainval`` in ``--tmp_dir``.
+      feature_size: Numbers of a feature vector, 2048 where not given.
+      storage: The type in which features are kept: ``float16`` (the default; 18 GB) or ``float32``.
+      text: ``tokens``: captions in lower case without punctuation, as Karpathy cut them (the default); ``raw``.
+      missing: Images of dev and test without features: ``refuse`` (the default) or ``drop``.
+    """
+
+    published = {DEV: 5_000, TEST: 5_000}  # noqa: RUF012
+    path_options = ("captions", "features")
+
+    def __init__(
+        self,
+        *,
+        name: str | None = None,
+        was_reversed: bool = False,
+        captions: str = "",
+        features: str = "",
+        feature_size: int = 2048,
+        storage: str = "float16",
+        text: str = TOKENS,
+        missing: str = REFUSE,
+    ) -> None:
+        """Makes the problem; reads nothing yet."""
+        super().__init__(
+            name=name, was_reversed=was_reversed, feature_size=feature_size, storage=storage, missing=missing
+        )
+        self.text = chosen(self.base_name, "text", text, (TOKENS, RAW))
+        self._captions, self._features = captions, features
+        given = {"captions": captions, "features": features, "feature_size": feature_size, "storage": storage}
+        given |= {"text": text, "missing": missing}
+        defaults = ("", "", 2048, "float16", TOKENS, REFUSE)
+        self._options = {
+            option: value for (option, value), default in zip(given.items(), defaults, strict=True) if value != default
+        }
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        """The options that were given."""
+        return self._options
+
+    def source_files(self, split: str, tmp_dir: str | os.PathLike) -> Sequence[pathlib.Path]:
+        """Returns the data set and the tables of features, the same for all splits."""
+        directory = pathlib.Path(tmp_dir).expanduser()
+        return [self._data_set(directory), *super().source_files(split, directory)]
+
+    def feature_paths(self, split: str, tmp_dir: pathlib.Path) -> Sequence[pathlib.Path]:
+        """Returns the folders and tables of the features of all splits."""
+        del split
+        if self._features:
+            return [pathlib.Path(path.strip()).expanduser() for path in self._features.split(",")]
+        for folder in _FOLDERS:
+            place = tmp_dir / folder
+            entries = sorted(place.iterdir()) if place.is_dir() else []
+            tables = [path for path in entries if feature_sources.is_table(path)]
+            if tables:
+                return tables
+            if folder and any(path.suffix in (".npz", ".npy") for path in entries):
+                return [place]
+        raise UserError(
+            f"No features of images are in {tmp_dir} (looked for {', '.join(_FOLDERS[:-1])} and *.tsv). "
+            "docs/captioning.md says where to get them; if they are elsewhere: "
+            '--problem_options="features=PATH".'
+        )
+
+    def images(self, split: str, tmp_dir: pathlib.Path) -> list[Image]:
+        """Returns the images of a split."""
+        for image_split, found in self._all_images(tmp_dir).items():
+            self._read[image_split, str(tmp_dir)] = found
+        if not self._read[split, str(tmp_dir)]:
+            raise UserError(f"{self._data_set(tmp_dir)} has no image of the split {split}.")
+        return self._read[split, str(tmp_dir)]
+
+    def _data_set(self, tmp_dir: pathlib.Path) -> pathlib.Path:
+        if self._captions:
+            return pathlib.Path(self._captions).expanduser()
+        places = [tmp_dir / _DATA_SET, tmp_dir / "caption_datasets" / _DATA_SET]
+        return next((path for path in places if path.is_file()), places[0])
+
+    def _all_images(self, tmp_dir: pathlib.Path) -> dict[str, list[Image]]:
+        """Reads Karpathy's file.
+
+        Raises:
+          UserError: It is missing or of another format.
+        """
+        path = self._data_set(tmp_dir)
+        readers.require_files(
+            [path], "Karpathy's split and captions are in it; docs/captioning.md says where to get it."
+        )
+        found: dict[str, list[Image]] = {split: [] for split in self.splits}
+        try:
+            for entry in json.loads(path.read_bytes())["images"]:
+                name = entry["cocoid"] if "cocoid" in entry else pathlib.PurePath(entry["filename"]).stem
+                if entry["split"] not in _SPLITS:
+                    raise UserError(
+                        f"{path}: image {name} is of the split {entry['split']!r}; known are {', '.join(_SPLITS)}."
+                    )
+                captions = (self._caption(sentence) for sentence in entry["sentences"])
+                found[_SPLITS[entry["split"]]].append(Image(str(name), tuple(filter(None, captions))))
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise UserError(
+                f"{path} is not in the format of Karpathy's data sets, images with split and sentences "
+                f"({type(error).__name__}: {error})."
+            ) from error
+        return found
+
+    def _caption(self, sentence: Mapping[str, Any]) -> str:
+        text = sentence["raw"] if self.text == RAW else " ".join(sentence["tokens"])
+        return " ".join(text.split())
+
+
+@registry.register_problem
+class CaptionFeatures(CaptioningProblem):
+    """The user's own feature vectors and texts.
+
+    Options:
+      train, dev, test: Tab-separated files of name and text; a name may stand on several lines, one for each of its
+        texts. ``test`` may be left out.
+      features: Folders of ``NAME.npz`` or ``NAME.npy``, ``.npz`` files with an array under every name, or tables
+        (``.tsv``) of Anderson et al., separated by commas, for all splits.
+      feature_size: Numbers of a feature vector.
+      storage: The type in which they are kept: ``float32`` (the default) or ``float16``.
+      target_language: The texts' language, a tag such as ``en``.
+      missing: Names of dev and test without features: ``refuse`` (the default) or ``drop``.
+    """
+
+    path_options = ("train", "dev", "test", "features")
+
+    def __init__(
+        self,
+        *,
+        name: str | None = None,
+        was_reversed: bool = False,
+        train: str = "",
+        dev: str = "",
+        test: str = "",
+        features: str = "",
+        feature_size: int = 2048,
+        storage: str = "float32",
+        target_language: str = "",
+        missing: str = REFUSE,
+    ) -> None:
+        """Makes the problem; reads nothing yet."""
+        super().__init__(
+            name=name, was_reversed=was_reversed, feature_size=feature_size, storage=storage, missing=missing
+        )
+        self.target_language = target_language
+        self._files, self._features = {TRAIN: train, DEV: dev, TEST: test}, features
+        if not test and train:
+            self.splits = (TRAIN, DEV)
+        given = {**self._files, "features": features, "target_language": target_language}
+        self._options: dict[str, Any] = {option: value for option, value in given.items() if value}
+        self._options |= {"feature_size": feature_size} if feature_size != 2048 else {}
+        self._options |= {"storage": storage} if storage != "float32" else {}
+        self._options |= {"missing": missing} if missing != REFUSE else {}
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        """The options that were given."""
+        return self._options
+
+    def prepare(self, tmp_dir: str | os.PathLike) -> None:
+        """Checks that everything is there; see ``CaptioningProblem``."""
+        missing = [option for option in (TRAIN, DEV) if not self._files[option]]
+        missing += [] if self._features else ["features"]
+        if missing:
+            raise UserError(
+                f'{self.base_name} needs --problem_options="train=FILE,dev=FILE,features=PATH,feature_size=N"; not '
+                f"given: {', '.join(missing)}. docs/captioning.md shows what is in these files."
+            )
+        super().prepare(tmp_dir)
+
+    def source_files(self, split: str, tmp_dir: str | os.PathLike) -> Sequence[pathlib.Path]:
+        """Returns the texts of a split and the tables of features."""
+        if not self._files[split]:
+            return ()
+        return [pathlib.Path(self._files[split]).expanduser(), *super().source_files(split, tmp_dir)]
+
+    def feature_paths(self, split: str, tmp_dir: pathlib.Path) -> Sequence[pathlib.Path]:
+        """Returns the folders and files of the features of all splits."""
+        del split, tmp_dir
+        return [pathlib.Path(path.strip()).expanduser() for path in self._features.split(",") if path.strip()]
+
+    def images(self, split: str, tmp_dir: pathlib.Path) -> list[Image]:
+        """Returns names and texts of a split, in the order in which names come first."""
+        del tmp_dir
+        found: dict[str, list[str]] = {}
+        path = pathlib.Path(self._files[split]).expanduser()
+        readers.require_files([path], f"It was given as {split}=... of --problem_options.")
+        for number, line in enumerate(readers.read_lines(path), 1):
+            name, tab, text = line.decode("utf-8", errors="replace").partition("\t")
+            if not tab or not name.strip():
+                raise UserError(f"{path}, line {number}: not 'name TAB text'. Mend it.")
+            texts = found.setdefault(name.strip(), [])
+            texts += [" ".join(text.split())] if text.strip() else []
+        if not found:
+            raise UserError(f"{path} is empty: there is no {split} split.")
+        return [Image(name, tuple(texts)) for name, texts in found.items()]

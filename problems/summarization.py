@@ -1,0 +1,268 @@
+"""Summaries of texts: CNN/Daily Mail as papers use it, and texts of the user's own.
+
+Hermann et al. 2015 (https://arxiv.org/abs/1506.03340) collected the articles with their highlights, See et al. 2017
+(https://aclanthology.org/P17-1099) made summaries of them without replacing names, and read 400 words of an article.
+"""
+
+import os
+import pathlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from t2t_ext import registry
+from t2t_ext.data import document_steps, readers
+from t2t_ext.data.readers import PairFiles, PairSource
+from t2t_ext.errors import UserError
+from t2t_ext.problem import DEV, TEST, TRAIN, ParallelFilesProblem, Sample
+from t2t_ext.problem_options import chosen
+from t2t_ext.problems import _story_files
+from t2t_ext.problems.parallel_text import TranslateParallelText
+
+SOURCE_WORDS, TARGET_WORDS = 400, 100
+TFDS, STORIES, OPENNMT, PLAIN = "tfds", "stories", "opennmt", "plain"
+_LAYOUTS = (TFDS, STORIES, OPENNMT, PLAIN)
+# Of each split the names that the files and lists of the corpus have for it.
+_NAMES = {TRAIN: "train", DEV: "val", TEST: "test"}
+_TFDS_NAMES = {TRAIN: "train", DEV: "validation", TEST: "test"}
+_ENDINGS = {OPENNMT: ("txt.src", "txt.tgt.tagged"), PLAIN: ("source", "target")}
+_FOLDERS = {
+    "cnn": ("cnn/stories", "cnn_stories", "cnn_stories_tokenized"),
+    "dailymail": ("dailymail/stories", "dailymail_stories", "dm_stories", "dm_stories_tokenized"),
+}
+
+
+def _cut(samples: Iterator[Sample], source_words: int, target_words: int) -> Iterator[Sample]:
+    """Yields training samples of which neither side is longer than is learnt from.
+
+    The source is cut by a step, too, when its words have been found; they are at least as many as blanks make.
+    """
+    beginning = document_steps.FirstWords("", count=source_words) if source_words else None
+    for sample in samples:
+        source, summary = sample["inputs"], sample["targets"]
+        sample["inputs"] = beginning.prepare(source) if beginning else source
+        if target_words:
+            texts = [summary] if isinstance(summary, str) else summary
+            cut = [_story_files.first_words(text, target_words) for text in texts]
+            sample["targets"] = cut[0] if isinstance(summary, str) else cut
+        yield sample
+
+
+def _checked_words(source_words: int, target_words: int) -> None:
+    for name, words in (("source_words", source_words), ("target_words", target_words)):
+        if words < 0:
+            raise UserError(f"{name}={words}: give how many words are kept, or 0 for all.")
+
+
+@registry.register_problem
+class SummarizeCnnDailymail(ParallelFilesProblem):
+    """CNN/Daily Mail: 287,226 articles with highlights of 3.75 sentences; dev 13,368, test 11,490.
+
+    Articles are lower-cased and cut after 400 words, summaries that are trained on after 100; those of dev and test
+    sets are whole. What is written is scored by ROUGE.
+
+    Options:
+      layout: ``tfds``: tensorflow-datasets' ``cnn_dailymail``. ``stories``: the published story files in
+        ``cnn/stories`` and ``dailymail/stories`` and the lists ``all_train.txt``, ``all_val.txt`` and ``all_test.txt``
+        of their URLs, there or in ``url_lists``. ``opennmt``: ``train.txt.src``, ``train.txt.tgt.tagged`` and likewise
+        ``val`` and ``test``, tokenised. ``plain``: ``train.source``, ``train.target`` and likewise ``val`` and
+        ``test``. Sentences may be between ``<t>`` and ``</t>`` or ``<s>`` and ``</s>``, or ``<q>`` between them.
+      tokenized: Whether the text is tokenised already, of the layouts ``stories`` and ``plain``.
+      publishers: Of the layout ``stories``, ``cnn`` or ``dailymail`` instead of both.
+      source_words: How many words of an article are read; 0: all.
+      target_words: How many words of a summary are trained on; 0: all.
+      tfds_dir: Where tensorflow-datasets keeps its data; ``tensorflow_datasets`` in ``--tmp_dir`` where not given.
+    """
+
+    source_language = target_language = "en"
+    reversible = False
+    approx_vocab_size = 32768
+    max_length_ratio = 0.0  # a summary is short
+    scoring = "rouge"
+    path_options = ("tfds_dir",)
+    published = {TRAIN: 287_226, DEV: 13_368, TEST: 11_490}  # noqa: RUF012
+
+    def __init__(
+        self,
+        *,
+        name: str | None = None,
+        was_reversed: bool = False,
+        layout: str = "",
+        tokenized: bool = False,
+        publishers: str = "",
+        source_words: int = SOURCE_WORDS,
+        target_words: int = TARGET_WORDS,
+        tfds_dir: str = "",
+    ) -> None:
+        """Makes the problem; reads nothing yet.
+
+        Raises:
+          UserError: An option has a value that it cannot have, or does not go with the layout.
+        """
+        super().__init__(name=name, was_reversed=was_reversed)
+        _checked_words(source_words, target_words)
+        self.layout = chosen(self.base_name, "layout", layout or TFDS, _LAYOUTS)
+        self.source_words, self.target_words = source_words, target_words
+        given = {"layout": layout, "tokenized": tokenized, "publishers": publishers, "tfds_dir": tfds_dir}
+        self._options: dict[str, Any] = {option: value for option, value in given.items() if value}
+        for option, words, usual in (
+            ("source_words", source_words, SOURCE_WORDS),
+            ("target_words", target_words, TARGET_WORDS),
+        ):
+            if words != usual:
+                self._options[option] = words
+        for option, layouts in (("tokenized", (STORIES, PLAIN)), ("publishers", (STORIES,)), ("tfds_dir", (TFDS,))):
+            if option in self._options and self.layout not in layouts:
+                raise UserError(f"{self.base_name}: {option} goes with layout={' or '.join(layouts)} only.")
+        self.tokenized = tokenized or self.layout == OPENNMT
+        self.publishers = tuple(
+            chosen(self.base_name, "publishers", each.strip(), _FOLDERS)
+            for each in (publishers or ",".join(_FOLDERS)).split(",")
+        )
+        words = "tokenized" if self.tokenized else "moses_tokenize"
+        beginning = (f"first_{source_words}_words",) if source_words else ()
+        self.source_steps = (words, *beginning, "lowercase")
+        self.target_steps = (document_steps.SENTENCE_TAGS, words, "lowercase")
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        """The options that were given."""
+        return self._options
+
+    def prepare(self, tmp_dir: str | os.PathLike) -> None:
+        """Has tensorflow-datasets prepare its data set, or checks that the files are there.
+
+        Raises:
+          UserError: They are not; what was looked for is listed.
+        """
+        place = pathlib.Path(tmp_dir).expanduser()
+        if self.layout == TFDS:
+            others = ", ".join(f"layout={name}" for name in _LAYOUTS if name != TFDS)
+            otherwise = f"Or give the files yourself: {others} of --problem_options (docs/summarization.md)."
+            data_dir = self._tfds_dir(place)
+            _story_files.StoriesDataset().prepare(data_dir, data_dir / "downloads" / "manual", otherwise)
+        elif self.layout == STORIES:
+            self._require_stories(place)
+        super().prepare(tmp_dir)
+
+    def pair_files(self, split: str, tmp_dir: str | os.PathLike) -> Sequence[PairSource]:
+        """Returns the files of a split."""
+        place = pathlib.Path(tmp_dir).expanduser()
+        if self.layout == TFDS:
+            dataset = _story_files.StoriesDataset()
+            return (
+                _story_files.TfdsStories(
+                    dataset=dataset,
+                    split=_TFDS_NAMES[split],
+                    languages=dataset.languages,
+                    data_dir=self._tfds_dir(place),
+                ),
+            )
+        if self.layout == STORIES:
+            folders = {name: self._folder(place, name) for name in self.publishers}
+            found = {name: folder for name, folder in folders.items() if folder}
+            return (_story_files.Stories(list_path=self._list(place, split), folders=found, tokenized=self.tokenized),)
+        sides = [place / f"{_NAMES[split]}.{ending}" for ending in _ENDINGS[self.layout]]
+        return (_story_files.SummaryFiles(PairFiles(*sides)),)
+
+    def samples(self, split: str, tmp_dir: str | os.PathLike) -> Iterator[Sample]:
+        """Yields the pairs of a split; those of train are cut."""
+        found = super().samples(split, tmp_dir)
+        return _cut(found, self.source_words, self.target_words) if split == TRAIN else found
+
+    def _tfds_dir(self, place: pathlib.Path) -> pathlib.Path:
+        given = self._options.get("tfds_dir")
+        return pathlib.Path(given).expanduser() if given else place / "tensorflow_datasets"
+
+    def _folder(self, place: pathlib.Path, publisher: str) -> pathlib.Path | None:
+        return _story_files.find_folder(place, _FOLDERS[publisher])
+
+    def _list(self, place: pathlib.Path, split: str) -> pathlib.Path:
+        name = f"all_{_NAMES[split]}.txt"
+        inside = place / "url_lists" / name
+        return inside if inside.is_file() else place / name
+
+    def _require_stories(self, place: pathlib.Path) -> None:
+        for name in self.publishers:
+            folder = self._folder(place, name)
+            if folder is None or not _story_files.holds_stories(folder):
+                raise UserError(
+                    f"There are no stories of {name} in {place}: looked for *.story in {', '.join(_FOLDERS[name])}. "
+                    "Put them there, or choose publishers in --problem_options (docs/summarization.md says where they "
+                    "are)."
+                )
+        readers.require_files(
+            [self._list(place, split) for split in self.splits],
+            "They say which story is in which split: https://github.com/abisee/cnn-dailymail, folder url_lists.",
+        )
+
+
+@registry.register_problem
+class SummarizeText(TranslateParallelText):
+    """The user's texts and summaries: line-aligned, tab-separated, or whatever ``translate_parallel_text`` reads.
+
+    Sentences of a summary may be marked, by ``<t>`` and ``</t>``, ``<s>`` and ``</s>`` or ``<q>`` in between: the model
+    learns where they end, users do not see the marks, and ROUGE-Lsum is computed of them.
+
+    Options: those of ``translate_parallel_text`` (``--train_source`` and so on), and in ``--problem_options``:
+      source_words: How many words of a text are read; 0: all.
+      target_words: How many words of a summary are trained on; 0: all.
+    """
+
+    reversible = False
+    max_length_ratio = 0.0
+    approx_vocab_size = 32768
+
+    def __init__(
+        self,
+        *,
+        name: str | None = None,
+        was_reversed: bool = False,
+        train_source: str = "",
+        train_target: str = "",
+        dev_source: str = "",
+        dev_target: str = "",
+        test_source: str = "",
+        test_target: str = "",
+        dev_lines: int = 0,
+        train_weights: str = "",
+        train_tags: str = "",
+        default_tag: str = "",
+        source_language: str = "",
+        target_language: str = "",
+        columns: str = "",
+        encodings: str = "",
+        source_words: int = SOURCE_WORDS,
+        target_words: int = TARGET_WORDS,
+    ) -> None:
+        """Makes the problem; reads nothing yet. Without any files it can find data that were generated before.
+
+        Raises:
+          UserError: The options do not go together.
+        """
+        _checked_words(source_words, target_words)
+        super().__init__(
+            name=name, was_reversed=was_reversed, train_source=train_source, train_target=train_target,
+            dev_source=dev_source, dev_target=dev_target, test_source=test_source, test_target=test_target,
+            dev_lines=dev_lines, train_weights=train_weights, train_tags=train_tags, default_tag=default_tag,
+            source_language=source_language, target_language=target_language, columns=columns, encodings=encodings,
+        )  # fmt: skip
+        self.source_words, self.target_words = source_words, target_words
+        if source_words != SOURCE_WORDS:
+            self._options["source_words"] = source_words
+        if target_words != TARGET_WORDS:
+            self._options["target_words"] = target_words
+        self.source_steps = (f"first_{source_words}_words",) if source_words else ()
+        self.target_steps = (document_steps.SENTENCE_TAGS,)
+        self.scoring = "rouge" if target_language.lower()[:2] in ("", "en") else "rouge_unicode"
+
+    def samples(self, split: str, tmp_dir: str | os.PathLike) -> Iterator[Sample]:
+        """Yields the pairs of a split, sentences of summaries between ``<t>`` and ``</t>``; those of train are cut."""
+        found = map(_with_tagged_summary, super().samples(split, tmp_dir))
+        return _cut(found, self.source_words, self.target_words) if split == TRAIN else found
+
+
+def _with_tagged_summary(sample: Sample) -> Sample:
+    summary = sample["targets"]
+    one = isinstance(summary, str)
+    sample["targets"] = _story_files.tagged_summary(summary) if one else [*map(_story_files.tagged_summary, summary)]
+    return sample

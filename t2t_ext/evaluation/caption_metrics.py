@@ -1,0 +1,70 @@
+"""CIDEr and ROUGE-L as the COCO caption toolkit counts them, by pycocoevalcap, as sacrebleu metrics.
+
+* CIDEr (the toolkit's CIDEr-D): Vedantam et al. 2015, https://arxiv.org/abs/1411.5726; n-grams up to 4, sigma 6,
+  document frequencies of the references that are given.
+* ROUGE-L: Lin 2004 with beta 1.2, precision and recall each the best over the references.
+
+The toolkit cuts text into words by a Java program; here a word is a run of letters and digits, inner apostrophes and
+hyphens included, in lower case, which is the same for captions that are tokenised already. METEOR and SPICE are Java
+programs throughout and not here. Both packages are imported here: import this module inside functions only.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from pycocoevalcap.cider.cider_scorer import CiderScorer
+from pycocoevalcap.rouge.rouge import Rouge
+
+from t2t_ext.evaluation.segment_metrics import MeanOfSegments
+
+CIDER, ROUGE = "CIDEr", "COCO-ROUGE-L"
+_WORD = re.compile(r"\w+(?:['’-]\w+)*")
+
+
+class Cider(MeanOfSegments):
+    """CIDEr-D of a corpus."""
+
+    def __init__(self, references: Sequence[Sequence[str]]) -> None:
+        """Makes the metric for one list of references per set."""
+        super().__init__(CIDER, references, signature={"tok": "words-lc", "n": "4", "sigma": "6"})
+
+    def reference_info(self, references: Sequence[str]) -> list[str]:
+        """Returns the words of the references of a segment."""
+        return [_words(each) for each in references]
+
+    def _extract_corpus_statistics(self, hypotheses: Sequence[str], references: Any) -> list[list[float]]:
+        # All segments at once: the weight of an n-gram depends on how many segments have it.
+        cached = self._cache_references(references) if references else self._ref_cache
+        scorer = CiderScorer(n=4, sigma=6.0)
+        for hypothesis, kept in zip(hypotheses, cached, strict=True):
+            scorer += (_words(hypothesis), kept["info"])
+        if not any(each for kept in cached for each in kept["info"]):
+            return [[0.0, 1.0] for _ in hypotheses]
+        return [[float(score), 1.0] for score in scorer.compute_score()[1]]
+
+
+class CocoRouge(MeanOfSegments):
+    """ROUGE-L of a corpus as the toolkit counts it."""
+
+    def __init__(self, references: Sequence[Sequence[str]]) -> None:
+        """Makes the metric for one list of references per set."""
+        self._rouge = Rouge()
+        super().__init__(ROUGE, references, signature={"tok": "words-lc", "beta": "1.2"})
+
+    def reference_info(self, references: Sequence[str]) -> list[str]:
+        """Returns the words of the references of a segment."""
+        return [_words(each) for each in references]
+
+    def segment_score(self, hypothesis: str, info: list[str]) -> float:
+        """Returns the score of a caption, 0 to 1."""
+        return float(self._rouge.calc_score([_words(hypothesis)], info))
+
+
+def metrics(references: Sequence[Sequence[str]]) -> dict[str, Any]:
+    """Returns both metrics by their labels."""
+    return {CIDER: Cider(references), ROUGE: CocoRouge(references)}
+
+
+def _words(text: str) -> str:
+    return " ".join(_WORD.findall(text.lower()))

@@ -1,0 +1,127 @@
+"""ROUGE (Lin 2004, https://aclanthology.org/W04-1013) by Google's rouge-score, as sacrebleu metrics.
+
+F-measures of a summary against its reference, the best of several: unigrams (ROUGE-1), bigrams (ROUGE-2), the longest
+common subsequence of the whole texts (ROUGE-L), and that of each sentence of the reference with all those of the
+summary taken together (ROUGE-Lsum, section 3.2 of the paper, which ROUGE-1.5.5 and papers call ROUGE-L).
+
+Sentences are kept apart by line feeds or by the marks that published data have: ``<t> ... </t>``, ``<s> ... </s>``, and
+``<q>`` in between. A text without marks is one sentence.
+
+sacrebleu and rouge-score are imported here: import this module inside functions only. It imports no TensorFlow.
+"""
+
+import functools
+import html
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import regex
+from rouge_score import rouge_scorer, tokenize
+
+from t2t_ext.evaluation.segment_metrics import MeanOfSegments
+
+LABELS = {"ROUGE-1": "rouge1", "ROUGE-2": "rouge2", "ROUGE-L": "rougeL", "ROUGE-Lsum": "rougeLsum"}
+ENGLISH, ENGLISH_UNSTEMMED, ANY_LANGUAGE = "english", "english_unstemmed", "any_language"
+
+_MARKS = re.compile(r"\s*(?:</?[ts]>|<q>|\n)\s*")
+# What stands in texts that have gone through Moses' tokenizer; rouge-score would take the letters for words.
+_ENTITY = re.compile(r"&(?:amp|apos|quot|lt|gt|#124|#91|#93);")
+# Scripts without blanks between words: every character is a word.
+_WORD = regex.compile(
+    r"[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Thai}\p{Script=Lao}\p{Script=Khmer}"
+    r"\p{Script=Myanmar}\p{Script=Tibetan}]\p{M}*|[\p{L}\p{N}][\p{L}\p{N}\p{M}]*",
+    regex.V1,
+)
+_REMEMBERED = 1 << 16
+
+
+class Words:
+    """Cuts texts into words, for ``RougeScorer``; texts of several metrics are cut once."""
+
+    def __init__(self, kind: str) -> None:
+        """Makes the cutter.
+
+        Args:
+          kind: ``ENGLISH``: rouge-score's own (a to z and digits) with Porter's stemmer, as ``ROUGE-1.5.5.pl -m``;
+            ``ENGLISH_UNSTEMMED``: without it; ``ANY_LANGUAGE``: letters and digits of every script, single
+            characters where a script has no blanks, nothing stemmed.
+        """
+        self._kind = kind
+        self._stemmer = _Stemmer() if kind == ENGLISH else None
+        self.tokenize = functools.lru_cache(maxsize=_REMEMBERED)(self._tokenize)
+
+    def _tokenize(self, text: str) -> list[str]:
+        text = _ENTITY.sub(lambda found: html.unescape(found[0]), text)
+        if self._kind == ANY_LANGUAGE:
+            return _WORD.findall(text.lower())
+        return tokenize.tokenize(text, self._stemmer)
+
+
+class _Stemmer:
+    """Porter's stemmer of NLTK, which rouge-score takes, every word stemmed once."""
+
+    def __init__(self) -> None:
+        from nltk.stem import porter
+
+        self.stem = functools.lru_cache(maxsize=_REMEMBERED)(porter.PorterStemmer().stem)
+
+
+class Rouge(MeanOfSegments):
+    """One kind of ROUGE, 0 to 100."""
+
+    def __init__(self, label: str, references: Sequence[Sequence[str]], words: Words, described: str) -> None:
+        """Makes the metric.
+
+        Args:
+          label: One of ``LABELS``.
+          references: One list per set of references.
+          words: Cuts texts; may be shared.
+          described: What it does, for the signature.
+        """
+        self._kind, self._separator = LABELS[label], "\n" if label == "ROUGE-Lsum" else " "
+        self._scorer = rouge_scorer.RougeScorer([self._kind], tokenizer=words)
+        super().__init__(
+            label,
+            references,
+            signature={"case": "lc", "tok": described, "f": "1", "multi": "best", "rouge-score": _version()},
+        )
+
+    def reference_info(self, references: Sequence[str]) -> list[str]:
+        """Returns the references with their sentences apart as rouge-score wants them."""
+        return [self._joined(each) for each in references]
+
+    def segment_score(self, hypothesis: str, info: Any) -> float:
+        """Returns the F-measure, 0 to 1, against the reference that gives the highest."""
+        text = self._joined(hypothesis)
+        return max(float(self._scorer.score(reference, text)[self._kind].fmeasure) for reference in info)
+
+    def _joined(self, text: str) -> str:
+        return self._separator.join(sentences(text))
+
+
+def sentences(text: str) -> list[str]:
+    """Returns the sentences of a text whose sentences are marked; the whole text where none are."""
+    return [sentence for sentence in _MARKS.split(text) if sentence.strip()]
+
+
+def metrics(kind: str, references: Sequence[Sequence[str]]) -> dict[str, Any]:
+    """Returns all four by their labels.
+
+    Args:
+      kind: How texts become words; see ``Words``.
+      references: One list per set of references.
+    """
+    words = Words(kind)
+    described = {
+        ENGLISH: "rouge-score+porter",
+        ENGLISH_UNSTEMMED: "rouge-score",
+        ANY_LANGUAGE: "unicode-words",
+    }[kind]
+    return {label: Rouge(label, references, words, described) for label in LABELS}
+
+
+def _version() -> str:
+    import importlib.metadata
+
+    return importlib.metadata.version("rouge-score")
