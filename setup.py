@@ -29,6 +29,7 @@ COMMANDS = {
     "experiment": "experiment",
     "pseudo-references": "pseudo_references",
     "rerank": "rerank",
+    "analyze": "analyze",
 }
 
 setuptools.setup(
@@ -89,10 +90,15 @@ setuptools.setup(
             "tensorflow-datasets>=4.9.10,<5",
             "importlib_resources>=5",
             "py3langid>=0.4,<0.5",
+            "rouge-score>=0.1.2,<0.2",
+            "pycocoevalcap>=1.2,<2",
         ],
         # WMT's corpora; tensorflow-datasets needs importlib_resources for data sets put together from subsets, unsaid.
         "wmt": ["tensorflow-datasets>=4.9.10,<5", "importlib_resources>=5"],
+        # ROUGE, and cnn_dailymail of tensorflow-datasets.
+        "summarization": ["rouge-score>=0.1.2,<0.2", "tensorflow-datasets>=4.9.10,<5"],
         "language": ["py3langid>=0.4,<0.5"],  # --cleaning=language=true
+        "captioning": ["pycocoevalcap>=1.2,<2"],  # --scoring=coco
         "beam": ["apache-beam>=2.77,<3"],  # data generation on more than one machine
         "cuda": ["tensorflow[and-cuda]>=2.21,<2.22"],
     },

@@ -253,7 +253,21 @@ def add_training_flags(parser: FlagParser) -> None:
     add_flag(
         group, "deterministic", False, "Only operations that give the same bits every time; can be slower on GPUs."
     )
-    add_flag(group, "warm_start_from", "", "Run or checkpoint whose weights are taken to begin with.", metavar="RUN")
+    add_flag(
+        group,
+        "warm_start_from",
+        "",
+        "Run (its last checkpoint), or a checkpoint such as RUN/best or RUN/averaged, whose weights are taken to begin "
+        "with.",
+        metavar="RUN",
+    )
+    add_flag(
+        group,
+        "warm_start_optimizer",
+        "reset",
+        "Optimizer, steps and learning rate begin anew (reset), or go on where that checkpoint was (keep).",
+        choices=("reset", "keep"),
+    )
     add_flag(
         group, "keep_checkpoint_max", 20, "Checkpoints kept in RUN/checkpoints; 0 = all.", kind=at_least(0), metavar="N"
     )
@@ -291,7 +305,7 @@ def _add_evaluation_flags(parser: FlagParser) -> None:
         kind=at_least(-1),
         metavar="N",
     )
-    metrics = "bleu, loss, nll, perplexity or accuracy"
+    metrics = "bleu, loss, nll, perplexity, accuracy, or a score such as ROUGE-L, chrF2 or TER"
     add_flag(group, "best_checkpoint_metric", "bleu", f"Chooses RUN/best: {metrics}.", metavar="NAME")
     add_flag(group, "eval_early_stopping_metric", "loss", f"What is watched: {metrics}.", metavar="NAME")
     add_flag(

@@ -109,6 +109,7 @@ _KEPT_BY_TRAINER = {
             "tmp_dir",
             "train_steps",
             "warm_start_from",
+            "warm_start_optimizer",
         ),
         _TRAINING,
     ),
@@ -220,6 +221,7 @@ _BY_COMMAND: Mapping[str, Mapping[str, str]] = {
     "t2t_ext-translate-all": _TRANSLATE_ALL,
     "t2t_ext-experiment": {"registry_help": _REGISTRY_HELP},
     "t2t_ext-rerank": {"registry_help": _REGISTRY_HELP},
+    "t2t_ext-analyze": {"registry_help": _REGISTRY_HELP},
 }
 
 

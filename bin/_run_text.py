@@ -25,8 +25,8 @@ def add_score_flags(parser: FlagParser) -> None:
         group,
         "scoring",
         "",
-        "Protocols that score, such as multi_bleu,chrf; where not given, the problem's own, chrf and ter. Those for "
-        "tokenised text score what the model wrote, the others what --decode_to_file gets.",
+        "Protocols that score, such as multi_bleu,chrf; where not given, the problem's own, and of translations chrf "
+        "and ter. Those for tokenised text score what the model wrote, the others what --decode_to_file gets.",
         metavar="NAME[,NAME]",
     )
     add_flag(
@@ -76,8 +76,23 @@ class RunText:
         """Takes a ``RunDirectory`` and the command's flags."""
         self._directory, self._flags = directory, flags
 
-    def split(self, split: str) -> tuple[list[str], list[list[str]]]:
-        """Returns the sources and the sets of references of a split of the run's data."""
+    def read(self, path: str) -> _text_lines.TextLines:
+        """Reads the lines of a file; of a run that reads feature vectors, the ``FeatureSource``s of a file or a folder.
+
+        Raises:
+          UserError: It cannot be read, or holds something else.
+        """
+        size = self._directory.config.source_feature_size
+        if not size:
+            return _text_lines.read(path)
+        if path == _text_lines.STANDARD:
+            self._directory.require_text("Standard input")
+        from t2t_ext.data.feature_sources import read_sources
+
+        return _text_lines.TextLines(path, read_sources(path, size))
+
+    def split(self, split: str) -> tuple[list, list[list[str]]]:
+        """Returns the sources (``FeatureSource``s or lines) and the sets of references of a split of the run's data."""
         from t2t_ext.data.generated import GeneratedData
 
         config = self._directory.config
@@ -97,6 +112,8 @@ class RunText:
         Raises:
           UserError: The data have no such tag as ``--source_tag``.
         """
+        if self._directory.config.source_feature_size:
+            return lines
         from t2t_ext.data import corpora
 
         tags, default_tag = self._tags
@@ -125,7 +142,9 @@ class RunText:
             yield scores.corpus_bleu(texts, references, tokenize=flags.tokenize, n_bootstrap=flags.n_bootstrap)
             return
         own = getattr(problem, "scoring", protocols.DEFAULT)
-        names = _scoring(flags.scoring) or list(dict.fromkeys((own, "chrf", "ter")))
+        # Edits and n-grams of characters are asked of translations, not of summaries.
+        others = () if protocols.protocol(own).needs[0] else ("chrf", "ter")
+        names = _scoring(flags.scoring) or list(dict.fromkeys((own, *others)))
         language = getattr(problem, "target_language", "")
         for name in names:
             scorer = Scorer([name], references, encoder, language=language, n_bootstrap=flags.n_bootstrap)
@@ -164,9 +183,8 @@ def report_cut_lines(translator: Any) -> None:
     """Warns of the lines that the last call of a Translator cut."""
     if translator.truncated_lines:
         limit = translator.decode_hparams.max_input_length
-        _text_lines.warn(
-            f"cut at max_input_length={limit} subwords: {_text_lines.count_lines(translator.truncated_line_numbers)}"
-        )
+        lines = _text_lines.count_lines(translator.truncated_line_numbers)
+        _text_lines.warn(f"cut at max_input_length={limit} {translator.positions}: {lines}")
 
 
 @contextlib.contextmanager

@@ -86,7 +86,9 @@ def _main(argv: Sequence[str] | None) -> None:
     if flags.json:
         _text_lines.check_output(flags.json)
     score_all = _by_protocol(flags) if flags.protocol else _by_metric(flags)
-    files = _scored_files.read([flags.translation], flags.reference.split(","), flags.source)
+    # Of an n-best list, the words that the model wrote.
+    tokenized = bool(flags.protocol) and protocols.wants_tokens(_protocols(flags))
+    files = _scored_files.read([flags.translation], flags.reference.split(","), flags.source, tokenized=tokenized)
     references = [text.lines for text in files.references]
     results = []
     for text in files.translations:
@@ -118,7 +120,7 @@ def _by_protocol(flags: Any) -> _Scorer:
             f"--protocol says all that {' and '.join(wrong)} would say. Leave out one or the other; NAME_uc is NAME "
             "with case ignored."
         )
-    chosen = protocols.check_names([name.strip() for name in flags.protocol.split(",")])
+    chosen = _protocols(flags)
 
     def score_all(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> list[tuple[str, scores.Score]]:
         found = []
@@ -135,6 +137,10 @@ def _by_protocol(flags: Any) -> _Scorer:
         return found
 
     return score_all
+
+
+def _protocols(flags: Any) -> list[protocols.Protocol]:
+    return protocols.check_names([name.strip() for name in flags.protocol.split(",")])
 
 
 def _by_metric(flags: Any) -> _Scorer:

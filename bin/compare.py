@@ -160,7 +160,7 @@ def _main(argv: Sequence[str] | None) -> None:
     for path in filter(None, (flags.json, flags.html, flags.sheet)):
         _text_lines.check_output(path)
     _check_files(flags.translations)
-    files = _read(flags, tokenized=any(protocol.tokenized for protocol in chosen))
+    files = _read(flags, tokenized=protocols.wants_tokens(chosen))
     systems = dict(zip(_names(files, flags.names), (each.lines for each in files.translations), strict=True))
     if flags.sheet:
         _write_sheet(flags, systems, files)
@@ -210,6 +210,7 @@ def _read(flags: Any, *, tokenized: bool) -> _scored_files.ScoredFiles:
 
     directory = RunDirectory.open(flags.output_dir)
     sources, references = RunText(directory, flags).split(flags.split)
+    sources = [str(source) for source in sources]
     references = references_of(references, directory.text_encoders()[1], tokenized=tokenized)
     translations = _scored_files.read_translations(flags.translations, tokenized=tokenized)
     for text in translations:

@@ -27,7 +27,14 @@ from t2t_ext.bin._run_text import (
     shown_progress,
 )
 from t2t_ext.bin._text_lines import STANDARD, one_line
-from t2t_ext.decoding.directions import check_directions, direction_shares, directions_of, shown_shares
+from t2t_ext.decoding.directions import (
+    check_directions,
+    check_prefixes,
+    direction_shares,
+    directions_of,
+    refuse_one_side,
+    shown_shares,
+)
 from t2t_ext.errors import UserError
 
 _MODES = ("decode_from_file", "split", "score_file", "decode_interactive")
@@ -38,6 +45,7 @@ _EXAMPLES = """\
   t2t_ext-decoder --output_dir=RUN --decode_from_file=in.txt --decode_hparams="beam_size=8,return_beams=true"
   t2t_ext-decoder --output_dir=RUN --score_file=pairs.tsv --decode_to_file=scores.tsv
   t2t_ext-decoder --output_dir=RUN,OTHER --decode_from_file=in.txt --alignment_file=in.align
+  t2t_ext-decoder --output_dir=RUN --decode_from_file=images.npz --decode_to_file=captions.txt
   cat in.txt | t2t_ext-decoder --output_dir=RUN --decode_from_file=- > out.txt
 """
 
@@ -80,7 +88,14 @@ def build_parser() -> FlagParser:
 
 def _add_input_flags(parser: FlagParser) -> None:
     group = parser.group("Input (one of these)")
-    add_flag(group, "decode_from_file", "", "Lines to translate; - is standard input.", metavar="FILE")
+    add_flag(
+        group,
+        "decode_from_file",
+        "",
+        "Lines to translate; - is standard input. Of a run that reads feature vectors, .npz, .npy, .tsv or a folder "
+        "(docs/captioning.md).",
+        metavar="FILE",
+    )
     add_flag(group, "split", "", "Translate dev or a test set of the run's data and score it.", metavar="NAME")
     add_flag(
         group,
@@ -137,7 +152,7 @@ def _main(argv: Sequence[str] | None) -> None:
         guides = _guides(flags, "split", sources)
         _translate(run, sources, references, flags.decode_to_file, guides)
     else:
-        source = _text_lines.read(flags.decode_from_file)
+        source = run.text.read(flags.decode_from_file)
         references = read_references(flags.decode_reference, source)
         output = flags.decode_to_file or run.default_output(flags.decode_from_file)
         _translate(run, run.text.tagged(source.lines), references, output, _guides(flags, source.name, source.lines))
@@ -206,9 +221,18 @@ class _Run:
         self._weights = ensemble_weights(flags, len(self._chosen))
         self._alignment = alignment_settings(flags)
         self._directory = self._chosen[0].run
-        self.directions = directions_of(self._directory.hparams())
+        hparams = self._directory.hparams()
+        self.directions = directions_of(hparams)
         check_directions(self.decode_hparams, self.directions)
+        if flags.prefix_file:
+            check_prefixes(self.directions, hparams.target_direction)
+        if flags.alignment_file and self.directions == 2 and not flags.score_file:
+            refuse_one_side("alignment")
         self.text = RunText(self._directory, flags)
+        if self._directory.config.source_feature_size:
+            for name in ("score_file", "decode_interactive", "alignment_file", "source_tag"):
+                if getattr(flags, name):
+                    self._directory.require_text(f"--{name}")
 
     def translator(self) -> Any:
         """Returns the Translator of the run or of the ensemble."""
@@ -238,7 +262,7 @@ class _Run:
         settings = f"{config.model}.{config.hparams_set}.{config.problem}.{search}"
         if len(self._chosen) > 1:
             settings += f".ensemble{len(self._chosen)}"
-        path = f"{source}.{settings}.decodes"
+        path = f"{source.rstrip('/')}.{settings}.decodes"
         _text_lines.check_output(path)
         return path
 
@@ -321,12 +345,12 @@ def _translate(run: _Run, lines: list[str], references: list[list[str]], output:
 
 
 def _json_line(
-    number: int, source: str, hypotheses: Sequence[Any], alignments: Sequence[str], with_direction: bool
+    number: int, source: Any, hypotheses: Sequence[Any], alignments: Sequence[str], with_direction: bool
 ) -> str:
     """Returns the hypotheses of a line as JSON, with their alignments where there are any."""
     record = {
         "line": number,
-        "source": source,
+        "source": str(source),
         "hypotheses": [
             {
                 "text": hypothesis.text,

@@ -279,7 +279,8 @@ def _carry_out(flags: argparse.Namespace, recipe: Any, book: Any, stages: Sequen
     if not figures:
         raise UserError("There is nothing to report yet: no translation has been scored. Leave out --stage=report.")
     beside = {name: report.collect(book.recipe(name), stages) for name in recipe.beside}
-    print(report.write_report(recipe, book.paper(recipe), figures, stages, options, beside), end="")
+    rows = {name: book.recipe(name).row for name in recipe.beside}
+    print(report.write_report(recipe, book.paper(recipe), figures, stages, options, beside, rows), end="")
     return 0
 
 

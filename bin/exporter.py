@@ -108,6 +108,7 @@ def _description(chosen: Any, step: int) -> dict[str, Any]:
         "model": config.model,
         "hparams_set": config.hparams_set,
         "vocabularies": config.vocabularies,
+        **({"source_feature_size": config.source_feature_size} if config.source_feature_size else {}),
     }
 
 

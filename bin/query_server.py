@@ -3,7 +3,8 @@
 import argparse
 import itertools
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from t2t_ext.bin import _text_lines
 from t2t_ext.bin._flags import FlagParser, add_flag, at_least, run_main
@@ -15,6 +16,7 @@ _EXAMPLES = """\
   t2t_ext-query-server --server=localhost:8500 --servable_name=t2t_ext
   t2t_ext-query-server --server=localhost:8501 --rest --servable_name=t2t_ext --inputs_once="Guten Morgen."
   t2t_ext-query-server --server=localhost:8500 --servable_name=t2t_ext < in.txt > out.txt
+  t2t_ext-query-server --server=localhost:8500 --servable_name=t2t_ext --features=images.npz
 """
 
 
@@ -33,6 +35,13 @@ def build_parser() -> FlagParser:
     add_flag(group, "timeout_secs", DEFAULT_TIMEOUT_SECS, "Longest time that a request may take.", metavar="SECONDS")
     group = parser.group("Text")
     add_flag(group, "inputs_once", "", "Translate this and leave.", metavar="TEXT")
+    add_flag(
+        group,
+        "features",
+        "",
+        "Of a model that reads feature vectors: .npz, .npy, .tsv or a folder (docs/captioning.md), in place of lines.",
+        metavar="FILE",
+    )
     add_flag(group, "nbest", False, "All translations kept by the search, each with its score.")
     add_flag(group, "align", False, "After each translation its word alignment, source-target pairs such as 0-0 2-1.")
     add_flag(
@@ -47,6 +56,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _main(flags: argparse.Namespace) -> None:
+    if flags.features and (flags.inputs_once or flags.align):
+        wrong = "--inputs_once" if flags.inputs_once else "--align"
+        raise UserError(f"{wrong} is for text; with --features there is none. Leave one of them out.")
+    sources = _features(flags.features) if flags.features else iter(())
     client = make_client(
         flags.server,
         flags.servable_name,
@@ -55,7 +68,10 @@ def _main(flags: argparse.Namespace) -> None:
         version=flags.servable_version,
     )
     with client:
-        if flags.inputs_once:
+        if flags.features:
+            while batch := list(itertools.islice(sources, flags.batch_size)):
+                _answer(client, batch, flags.nbest, False)
+        elif flags.inputs_once:
             _answer(client, [flags.inputs_once], flags.nbest, flags.align)
         elif sys.stdin.isatty():
             for line in _text_lines.typed_lines():
@@ -69,7 +85,14 @@ def _main(flags: argparse.Namespace) -> None:
                 _answer(client, batch, flags.nbest, flags.align)
 
 
-def _answer(client: Client, lines: list[str], nbest: bool, align: bool) -> None:
+def _features(path: str) -> Iterator[Any]:
+    """Yields the sources of a file of feature vectors, float32 [regions, F] each."""
+    from t2t_ext.data.feature_sources import read_sources
+
+    yield from [source.rows for source in read_sources(path)]
+
+
+def _answer(client: Client, lines: list[Any], nbest: bool, align: bool) -> None:
     found = client.nbest(lines) if nbest else client.translate(lines)
     rows = [row for rows in found for row in rows]
     alignments: list[str] = []

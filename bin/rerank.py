@@ -136,7 +136,7 @@ def run(argv: Sequence[str] | None = None) -> None:
     if flags.split:
         sources, references = text.split(flags.split)
     else:
-        source = _text_lines.read(flags.decode_from_file)
+        source = text.read(flags.decode_from_file)
         sources, references = source.lines, read_references(flags.decode_reference, source)
     lines = text.tagged(sources)
     reranker = _reranker(flags, chosen, config, decode_hparams)
@@ -252,10 +252,10 @@ def _write(flags: argparse.Namespace, output: str, lines: Sequence[str], results
         _text_lines.write(output, (one_line(candidates[0].text) for candidates in results))
 
 
-def _json_line(number: int, source: str, candidates: Sequence[Any]) -> str:
+def _json_line(number: int, source: Any, candidates: Sequence[Any]) -> str:
     record = {
         "line": number,
-        "source": source,
+        "source": str(source),
         "hypotheses": [
             {
                 "text": each.text,

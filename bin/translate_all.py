@@ -7,7 +7,6 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from t2t_ext.bin import _text_lines
 from t2t_ext.bin._flag_groups import add_decode_flags, add_thread_flags
 from t2t_ext.bin._flags import FlagParser, add_flag, at_least, run_main, start_tensorflow
 from t2t_ext.bin._run_text import RunText, read_references
@@ -186,7 +185,7 @@ def _texts(flags: argparse.Namespace, directory: Any) -> tuple[str, list[str], l
     if flags.decode_from_file:
         if flags.data_dir:
             raise UserError("--data_dir goes with --split, not --decode_from_file.")
-        source = _text_lines.read(flags.decode_from_file)
+        source = RunText(directory, flags).read(flags.decode_from_file)
         return pathlib.Path(flags.decode_from_file).name, source.lines, read_references(flags.decode_reference, source)
     split = flags.split or "dev"
     return split, *RunText(directory, flags).split(split)

@@ -22,6 +22,7 @@ from typing import Any
 
 from t2t_ext import registry
 from t2t_ext.errors import UserError, suggest
+from t2t_ext.evaluation import protocols
 
 CHECKPOINTS = ("averaged", "best", "latest")
 # What ``published`` may give besides the score of a split.
@@ -55,9 +56,10 @@ class Recipe:
       paper: Key of its paper.
       table: The paper's table, such as ``Table 1``.
       row: The row's words.
-      published: Split -> the paper's score; also ``average`` of the scored splits, ``parameters``,
-        ``train_steps_per_second``, ``sentences_per_second``, and ``first_tokens`` and ``last_tokens``, the accuracy of
-        the four tokens at both ends, per cent.
+      published: Split -> the paper's score, and ``SPLIT LABEL`` -> a further score of a protocol that has several, as
+        ``test ROUGE-2``; also ``average`` of the scored splits, ``parameters``, ``train_steps_per_second``,
+        ``sentences_per_second``, and ``first_tokens`` and ``last_tokens``, the accuracy of the four tokens at both
+        ends, per cent.
       problem: Registered name of the problem.
       problem_options: Its options.
       datagen: Further flags of t2t_ext-datagen.
@@ -375,7 +377,9 @@ class RecipeBook:
 
     def _check_figures(self, recipe: Recipe) -> None:
         """Raises what is wrong with the published figures."""
-        known = (*recipe.splits, *OTHER_FIGURES)
+        scored = protocols.PROTOCOLS.get(recipe.scoring)
+        further = scored.labels[1:] if scored and scored.lowercase is None else ()
+        known = (*recipe.splits, *(f"{split} {label}" for split in recipe.splits for label in further), *OTHER_FIGURES)
         if "average" in recipe.published and len([split for split in recipe.splits if split != "dev"]) < 2:
             raise self._wrong(recipe.name, "published.average needs several test sets in splits")
         for figure, value in recipe.published.items():

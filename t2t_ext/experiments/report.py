@@ -1,12 +1,14 @@
 """What came out of an experiment: each seed's scores, mean and deviation, and the paper's figure beside them."""
 
 import dataclasses
+import functools
 import json
 import pathlib
 import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from t2t_ext.experiments import tables
 from t2t_ext.experiments.plan import Options, Stage
 from t2t_ext.experiments.recipes import Paper, Recipe
 from t2t_ext.experiments.score_table import ScoreRecord
@@ -63,23 +65,25 @@ def collect(recipe: Recipe, stages: Sequence[Stage]) -> list[Figure]:
             splits[stage.label] = stage.split
     figures = []
     for label, records in found.items():
-        score = next(iter(next(iter(records.values())).scores))
-        figures.append(
-            Figure(
-                name=label,
-                label=score,
-                by_seed={seed: record.scores[score] for seed, record in records.items()},
-                published=recipe.published.get(label),
-                signature=next(iter(records.values())).signatures[score],
+        first, *others = next(iter(records.values())).scores
+        for score in (first, *(other for other in others if f"{label} {other}" in recipe.published)):
+            name = label if score == first else f"{label} {score}"
+            figures.append(
+                Figure(
+                    name=name,
+                    label=score,
+                    by_seed={seed: record.scores[score] for seed, record in records.items()},
+                    published=recipe.published.get(name),
+                    signature=next(iter(records.values())).signatures[score],
+                )
             )
-        )
     figures += _averages(recipe, figures, splits)
     return figures + _other_figures(recipe, found, runs) + _end_figures(recipe, stages)
 
 
 def _averages(recipe: Recipe, figures: Sequence[Figure], splits: Mapping[str, str]) -> list[Figure]:
     """Returns the means over the test sets, one for each search that was tried."""
-    found = []
+    found, figures = [], [figure for figure in figures if figure.name in splits]
     for ending in dict.fromkeys(figure.name.removeprefix(splits[figure.name]) for figure in figures):
         tests = [
             figure
@@ -148,6 +152,7 @@ def write_report(
     stages: Sequence[Stage],
     options: Options,
     beside: Mapping[str, Sequence[Figure]] | None = None,
+    rows: Mapping[str, str] | None = None,
 ) -> str:
     """Writes ``report.txt``, ``report.json`` and ``report.png`` into the recipe's folder.
 
@@ -158,6 +163,7 @@ def write_report(
       stages: The plan.
       options: What the user changed.
       beside: Figures of the recipes that stand beside this one, by name.
+      rows: Their words in the table, by name.
 
     Returns:
       The text.
@@ -165,7 +171,9 @@ def write_report(
     folder = options.work_dir / recipe.name
     folder.mkdir(parents=True, exist_ok=True)
     systems = {**(beside or {}), recipe.name: figures}
-    text = report_text(recipe, paper, figures, options) + _side_by_side(systems)
+    compared = tables.comparisons(stages)
+    text = report_text(recipe, paper, figures, options)
+    text += tables.side_by_side(systems, {**(rows or {}), recipe.name: recipe.row}) + tables.tests_text(compared)
     text += _comparisons(stages)
     content = {
         "recipe": recipe.name,
@@ -176,6 +184,7 @@ def write_report(
         "changes": options.changes(),
         "figures": [figure.to_json() for figure in figures],
         "beside": {name: [figure.to_json() for figure in each] for name, each in (beside or {}).items()},
+        "comparisons": compared,
         "notes": list(recipe.notes),
         "commands": [stage.command_line for stage in stages],
         "versions": package_versions(),
@@ -191,7 +200,7 @@ def report_text(recipe: Recipe, paper: Paper, figures: Sequence[Figure], options
     lines = [f"{recipe.name}: {paper.short}, {recipe.table}, {recipe.row}", f"  {paper.citation}", ""]
     rows = [["", "paper", "mean", "deviation", "difference", "by seed"]]
     for figure in figures:
-        shown = _number if figure.name in ("parameters",) else _score
+        shown = functools.partial(tables.shown_figure, figure.name)
         deviation = figure.deviation
         rows.append(
             [
@@ -217,24 +226,6 @@ def report_text(recipe: Recipe, paper: Paper, figures: Sequence[Figure], options
     if recipe.hardware:
         lines.append(f"  the paper's hardware: {recipe.hardware}")
     lines += [f"  note: {note}" for note in recipe.notes]
-    return "\n".join(lines) + "\n"
-
-
-def _side_by_side(systems: Mapping[str, Sequence[Figure]]) -> str:
-    """Returns a table of all systems, the mean over the seeds of each figure; empty for a single one."""
-    if len(systems) < 2:
-        return ""
-    names = list(dict.fromkeys(figure.name for figures in systems.values() for figure in figures))
-    rows = [["", *systems]]
-    for name in names:
-        found = [next((each for each in figures if each.name == name), None) for figures in systems.values()]
-        shown = _number if name == "parameters" else _score
-        rows.append([name, *("-" if each is None else shown(each.mean) for each in found)])
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    lines = ["", "  side by side, means over the seeds:"]
-    for row in rows:
-        cells = zip(row[1:], widths[1:], strict=True)
-        lines.append("  " + "  ".join([row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in cells)]))
     return "\n".join(lines) + "\n"
 
 
@@ -324,11 +315,3 @@ def _train_steps_per_second(metrics: pathlib.Path) -> float:
             rates.append((record["step"] - before) / record["seconds"])
             before = record["step"]
     return statistics.median(rates[1:] or rates) if rates else 0.0
-
-
-def _score(value: float) -> str:
-    return f"{value:.2f}"
-
-
-def _number(value: float) -> str:
-    return f"{value:,.0f}"

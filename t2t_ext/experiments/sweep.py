@@ -94,7 +94,7 @@ class Sweep:
         self.damaged: list[int] = []
         self._translator: Translator | None = None
         self._said_waiting = False
-        self._search = digest([_search_settings(config.decode_hparams), list(config.sources)])
+        self._search = digest([_search_settings(config.decode_hparams), list(map(str, config.sources))])
         self._scoring = digest(config.scoring.settings())
 
     def run(self, progress: Callable[[str, int], "Progress"] | None = None) -> ScoreTable:

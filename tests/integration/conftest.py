@@ -1,11 +1,23 @@
 """A run directory around the tiny model, with data, for the commands that use a trained run."""
 
+import base64
 import dataclasses
 import pathlib
 
 import pytest
 
 TINY_RUN_STEP = 40
+_PIXEL = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def small_pictures():
+    """Attention is drawn as a pixel: drawing it takes a third of a short run. Commands in other processes draw it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("t2t_ext.training.monitor.attention_picture", lambda *_: _PIXEL)
+        yield
 
 
 @dataclasses.dataclass(frozen=True)

@@ -240,6 +240,25 @@ def test_warm_start_begins_with_the_weights(data_dir, finished, tmp_path, capsys
     assert "variables loaded" not in capsys.readouterr().err
 
 
+def test_a_warm_start_that_keeps_the_optimizer_goes_on_exactly(data_dir, finished, tmp_path, capsys):
+    """The same model from the middle of a run: as if it had never stopped."""
+    run, middle = tmp_path / "run", finished / "checkpoints" / "model.ckpt-00000012"
+    assert in_process(data_dir, run, warm_start_from=middle, warm_start_optimizer="keep", eval_bleu_sentences=-1,
+                      best_checkpoint_metric="loss") == 0  # fmt: skip
+    told = capsys.readouterr().err
+    assert "steps and learning rate go on after step 12" in told
+    assert "that of the other 0 begins as zeros" in told
+    expected, found = state(finished), state(run)
+    assert expected.keys() == found.keys()
+    for name, value in expected.items():
+        np.testing.assert_array_equal(found[name], value, err_msg=name)
+    training = [[record for record in records(path) if record["kind"] == "train"] for path in (finished, run)]
+    assert training[1] == training[0][2:]
+    assert [path.name for path in checkpoints.list_checkpoints(run)] == ["model.ckpt-00000024"]
+    assert trainer.main([f"--output_dir={run}", "--warm_start_optimizer=reset"]) == 2
+    assert "has checkpoints already; it began with keep" in capsys.readouterr().err
+
+
 def test_averages_are_means(finished, capsys):
     assert avg_all.main([f"--output_dir={finished}", "--n=2", "--rolling"]) == 0
     assert "steps 12, 24" in capsys.readouterr().out

@@ -69,14 +69,20 @@ def assert_every_bucket_compiles(hparams, boundaries, kind="transformer"):
 
 
 @pytest.mark.parametrize(
-    "more", ["", pytest.param(",gradient_accumulation_steps=2,clip_grad_norm=0.1", marks=pytest.mark.slow)]
+    ("more", "expected"),
+    [
+        ("max_length=12", [8, 12]),
+        pytest.param(
+            "max_length=18,gradient_accumulation_steps=2,clip_grad_norm=0.1", [8, 12, 18], marks=pytest.mark.slow
+        ),
+    ],
 )
-def test_three_buckets_compile(more):
+def test_every_bucket_compiles(more, expected):
     hparams = registry.hparams("transformer_base").override(
-        f"{NARROW},batch_size=128,max_length=18,min_length_bucket=8,length_bucket_step=1.5{more}"
+        f"{NARROW},batch_size=128,min_length_bucket=8,length_bucket_step=1.5,{more}"
     )
     boundaries = bucket_boundaries(hparams)
-    assert boundaries == [8, 12, 18]
+    assert boundaries == expected
     assert_every_bucket_compiles(hparams, boundaries)
 
 

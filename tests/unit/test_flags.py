@@ -29,6 +29,7 @@ COMMANDS = {
     "t2t_ext-experiment": "experiment",
     "t2t_ext-pseudo-references": "pseudo_references",
     "t2t_ext-rerank": "rerank",
+    "t2t_ext-analyze": "analyze",
 }
 
 
@@ -86,6 +87,7 @@ T2T_FLAGS = {
     "t2t_ext-experiment": [],
     "t2t_ext-pseudo-references": [],
     "t2t_ext-rerank": [],
+    "t2t_ext-analyze": [],
 }
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from t2t_ext.data import progress, sharding, split_writer, vocabulary, workspace
 from t2t_ext.data.features import TARGET, Floats, Ids, Text
+from t2t_ext.data.float_files import FloatSequences
 from t2t_ext.data.generate import generate
 from t2t_ext.data.generated import GeneratedData
 from t2t_ext.data.manifest import is_data_file
@@ -468,12 +469,15 @@ def test_features_of_every_type(make, tmp_path):
     with np.load(data.shard_paths("train")[0]) as arrays:
         assert arrays["inputs"].dtype == np.uint16
         assert arrays["tags"].dtype == np.int32
-        assert arrays["image"].dtype == np.float32
-        assert arrays["image"].shape == (sum(range(30)), 2)
         assert sorted(arrays["tags_lengths"]) == list(range(30))
+        described = data.manifest.splits["train"].floats["image"]
+        kept = FloatSequences.open(tmp_path / "data", described, "again")
+        assert kept.dtype == np.float32
+        assert kept.lengths.sum() == data.manifest.splits["train"].tokens["image"] == sum(range(30))
         encoder = data.text_encoders()[0]
         sources = np.split(arrays["inputs"], np.cumsum(arrays["inputs_lengths"])[:-1])
-        images = np.split(arrays["image"], np.cumsum(arrays["image_lengths"])[:-1])
+        assert np.all(arrays["image_lengths"] == 1)
+        images = [kept[int(number)] for number in arrays["image"]]
         for ids, image in zip(sources, images, strict=True):
             i = int(encoder.decode(ids).split()[0][1:])
             assert len(image) == i

@@ -1,0 +1,217 @@
+"""Multiplications of matrix products, counted from a model's sizes.
+
+A product [n, k] x [k, m] has n k m of them, and as many additions. What is not a product of matrices (norms, softmax,
+dropout, gates) is left out: at these widths it is below one per cent of the arithmetic, whatever it is of the time.
+
+Legend: d hidden size, f feed-forward width, S source tokens, T target tokens.
+"""
+
+import dataclasses
+from typing import Any
+
+_GATED = ("glu", "geglu", "swiglu")
+_SYNCHRONOUS, _ASYNCHRONOUS = "synchronous_transformer", "asynchronous_transformer"
+
+
+@dataclasses.dataclass(frozen=True)
+class Sizes:
+    """What the products of a model's layers depend on.
+
+    Attributes:
+      hparams: The model's.
+      model: Its registered name.
+    """
+
+    hparams: Any
+    model: str
+
+    @property
+    def coordinated(self) -> bool:
+        """Whether source and target have one stack, and a target layer looks at the same layer's input."""
+        return self.model == "layer_coordination"
+
+    @property
+    def convolves(self) -> bool:
+        """Whether convolutions take the place of self-attention."""
+        return hasattr(self.hparams, "conv_type")
+
+    @property
+    def channels(self) -> int:
+        """Channels of keys and of values together."""
+        hparams = self.hparams
+        return (hparams.attention_key_channels or hparams.hidden_size) + (
+            hparams.attention_value_channels or hparams.hidden_size
+        )
+
+    def queries(self, positions: float) -> float:
+        """Queries alone of so many positions."""
+        return positions * self.hparams.hidden_size * (self.hparams.attention_key_channels or self.hparams.hidden_size)
+
+    @property
+    def feed_forward(self) -> float:
+        """Of a position in a feed-forward sublayer."""
+        hparams = self.hparams
+        return (3 if hparams.ffn_activation in _GATED else 2) * hparams.hidden_size * hparams.filter_size
+
+    def rows(self, positions: float) -> float:
+        """Queries and output, or keys and values, of so many positions."""
+        return positions * self.hparams.hidden_size * self.channels
+
+    def looks(self, queries: float, memory: float) -> float:
+        """Logits and sums of so many queries that look at so much."""
+        return queries * memory * self.channels
+
+    def attention(self, queries: float, memory: float, looks: int = 1) -> float:
+        """Projections of the queries and of the memory, and every look at it."""
+        return self.rows(queries) + self.rows(memory) + looks * self.looks(queries, memory)
+
+    def mixer(self, layer: int, positions: float, *, decoder: bool) -> float:
+        """What mixes the positions of a stack in a layer, counted from 0."""
+        if not self.convolves:
+            return self.attention(positions, positions)
+        return positions * self.convolution(layer, decoder=decoder)
+
+    def convolution(self, layer: int, *, decoder: bool) -> float:
+        """Of a position in a convolution: both projections, its kernel, and the taps."""
+        hparams, d = self.hparams, self.hparams.hidden_size
+        here = hparams.conv_stacks in ("both", "decoder" if decoder else "encoder")
+        if not here:
+            raise ValueError(f"conv_stacks={hparams.conv_stacks} is not counted")
+        sizes = hparams.decoder_kernels if decoder else hparams.encoder_kernels
+        taps = sizes[layer]
+        kernel = d * hparams.convolution_heads * taps if hparams.conv_type == "dynamic" else 0
+        return (3 if hparams.conv_glu else 2) * d * d + kernel + d * taps
+
+    def views(self, source: float) -> float:
+        """What the views of the source take in all decoder layers, beyond attention."""
+        hparams, d = self.hparams, self.hparams.hidden_size
+        encoder, decoder = hparams.encoder_layers, hparams.decoder_layers
+        second = hparams.source_view != "last" and hparams.integration == "soft_two_attention"
+        if second or (hparams.source_view == "ama" and hparams.ama_query == "decoder"):
+            raise ValueError("two attentions to the source, and ama_query=decoder, are not counted")
+        if hparams.source_view == "fma":
+            weights = encoder * d * d if hparams.fma == "full" else encoder * d
+        elif hparams.source_view == "ama":
+            weights = 2 * encoder * d
+        else:
+            weights = 0
+        return decoder * source * weights
+
+    def gates(self, positions: float) -> float:
+        """The context gates of a decoder layer."""
+        if self.model != "context_gate_transformer":
+            return 0.0
+        hparams = self.hparams
+        width = hparams.num_heads if hparams.context_gate == "head" else hparams.hidden_size
+        return positions * 2 * hparams.hidden_size * width
+
+
+def training(hparams: Any, vocab_size: int, source: int, target: int, model: str) -> dict[str, float]:
+    """Counts the multiplications for one sentence, forwards; those of the gradients are twice as many in every part.
+
+    Args:
+      hparams: With the sizes.
+      vocab_size: V.
+      source: S.
+      target: T, of each target.
+      model: Its registered name. The synchronous model decodes two targets and attends to both, the asynchronous one
+        has two decoders.
+
+    Returns:
+      Millions by part: encoder (of one stack: its work on the source), decoder, softmax.
+    """
+    sizes = Sizes(hparams, model)
+    sides = 2 if model in (_SYNCHRONOUS, _ASYNCHRONOUS) else 1
+    encoder = _source(sizes, source, at_once=True)
+    if sizes.coordinated:
+        decoder = hparams.num_hidden_layers * _coordinated_layer(sizes, source, target)
+    else:
+        decoder = sizes.views(source)
+        for layer in range(hparams.decoder_layers):
+            own = sizes.attention(target, target, looks=2) if model == _SYNCHRONOUS else None
+            own = sizes.mixer(layer, target, decoder=True) if own is None else own
+            side = own + sizes.attention(target, source) + target * sizes.feed_forward + sizes.gates(target)
+            decoder += sides * side
+            if model == _SYNCHRONOUS:
+                decoder -= sizes.rows(source)  # both sides attend to one projection of the source
+            elif model == _ASYNCHRONOUS:
+                decoder += sizes.attention(target, target)
+    softmax = sides * target * hparams.hidden_size * vocab_size
+    return {name: count / 1e6 for name, count in (("encoder", encoder), ("decoder", decoder), ("softmax", softmax))}
+
+
+def decoding(hparams: Any, vocab_size: int, source: int, steps: int, beam_size: int, model: str) -> dict[str, float]:
+    """Counts the multiplications of the search of one sentence, of a model that writes one target.
+
+    Hypotheses lie side by side, and each looks at the columns of all of them (those of others are masked): at step t a
+    hypothesis of a beam of K looks at K t columns. A convolution looks at K k of them at most.
+
+    Returns:
+      Millions by part: source (once), steps (layers of all steps), softmax (of all steps).
+    """
+    sizes = Sizes(hparams, model)
+    once = _source(sizes, source, at_once=False)
+    if not sizes.coordinated:
+        once += sizes.views(source) + hparams.decoder_layers * sizes.rows(source)
+    layers = 0.0
+    for step in range(1, steps + 1):
+        columns = beam_size * step
+        if sizes.coordinated:
+            # Queries, keys, values and output; without mixed attention, queries and output once more.
+            own = sizes.attention(1, 1) - sizes.looks(1, 1) + sizes.looks(1, columns + source) + sizes.feed_forward
+            own += 0 if hparams.lwc_mixed_attention else sizes.rows(1)
+            layers += hparams.num_hidden_layers * own
+            continue
+        for layer in range(hparams.decoder_layers):
+            if sizes.convolves:
+                taps = hparams.decoder_kernels[layer]
+                own = sizes.convolution(layer, decoder=True) - hparams.hidden_size * taps
+                own += hparams.hidden_size * beam_size * min(taps, step)
+            else:
+                own = 2 * sizes.rows(1) + sizes.looks(1, columns)
+            layers += own + sizes.rows(1) + sizes.looks(1, source) + sizes.feed_forward + sizes.gates(1)
+    softmax = steps * hparams.hidden_size * vocab_size
+    parts = {"source": once, "steps": beam_size * layers, "softmax": beam_size * softmax}
+    return {name: count / 1e6 for name, count in parts.items()}
+
+
+def decoding_step_in_squares(hparams: Any, model: str) -> float:
+    """Counts the projections and feed-forward layers of a decoding step of one hypothesis, in units of d squared.
+
+    84 for 6 layers of a Transformer with f = 4 d, 168 for 14 layers of layer-wise coordination.
+    """
+    sizes = Sizes(hparams, model)
+    d = hparams.hidden_size
+    total = 0.0
+    for layer in range(hparams.num_hidden_layers if sizes.coordinated else hparams.decoder_layers):
+        total += sizes.feed_forward + (sizes.convolution(layer, decoder=True) if sizes.convolves else 2 * sizes.rows(1))
+        total += 0 if sizes.coordinated else sizes.rows(1)
+    return total / (d * d)
+
+
+def _source(sizes: Sizes, source: float, *, at_once: bool) -> float:
+    """What all layers do with the source by itself.
+
+    In whole sequences (``at_once``) layer-wise coordination makes queries, keys and values by one product, the queries
+    of source positions also where none is looked for.
+    """
+    hparams = sizes.hparams
+    if sizes.coordinated:
+        unused = sizes.queries(source) if at_once else 0.0
+        layer = sizes.attention(source, source) + source * sizes.feed_forward
+        if not hparams.lwc_share_weights:  # the target's layers project the source by themselves
+            return hparams.num_hidden_layers * (layer + sizes.rows(source) + unused)
+        # Nobody reads what the source becomes in the last layer: keys and values are all that is made.
+        return (hparams.num_hidden_layers - 1) * layer + sizes.rows(source) + unused
+    return sum(
+        sizes.mixer(layer, source, decoder=False) + source * sizes.feed_forward
+        for layer in range(hparams.encoder_layers)
+    )
+
+
+def _coordinated_layer(sizes: Sizes, source: float, target: float) -> float:
+    """A layer of layer-wise coordination on the target; the source's keys and values are made with the source."""
+    own = 2 * sizes.rows(target) + sizes.looks(target, source + target) + target * sizes.feed_forward
+    if not sizes.hparams.lwc_mixed_attention:
+        own += sizes.rows(target)  # queries and output of the second look
+    return own

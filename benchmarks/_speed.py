@@ -1,0 +1,136 @@
+"""What benchmarks of models in one process share: models of random weights, searches, training steps, taking turns.
+
+TensorFlow and the toolkit are imported inside of the functions, so that ``--help`` is quick.
+"""
+
+import dataclasses
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+FIRST_TEXT_ID = 9
+
+
+def sized(model: str, hparams_set: str, precision: str, **changes: Any) -> Any:
+    """Returns hparams of a model's family with the sizes of a set of the Transformer."""
+    from t2t_ext import registry
+
+    sizes = registry.hparams(hparams_set)
+    family = registry.model(model).hparams_class
+    fields = {field.name: getattr(sizes, field.name) for field in dataclasses.fields(sizes) if field.name != "pseudo"}
+    return family(**{**fields, "precision": precision, **changes})
+
+
+def build(model: str, hparams: Any, vocab_size: int) -> Any:
+    """Returns a model of random weights, the same at every call, for which EOS is never the best token."""
+    import keras
+
+    from t2t_ext import registry
+
+    keras.utils.set_random_seed(1)
+    built = registry.model(model)(hparams, source_vocab_size=vocab_size, target_vocab_size=vocab_size)
+    built.build()
+    matrix = built.softmax.matrix.numpy().copy()
+    matrix[1] = 0
+    built.softmax.matrix.assign(matrix)
+    return built
+
+
+def words(rows: int, length: int, vocab_size: int, seed: int) -> Any:
+    """Returns random sentences int32 [rows, length], EOS at the end."""
+    import numpy as np
+
+    ids = np.random.default_rng(seed).integers(FIRST_TEXT_ID, vocab_size, [rows, length]).astype(np.int32)
+    ids[:, -1] = 1
+    return ids
+
+
+def searcher(model: Any, beam_size: int, num_hypotheses: int, steps: int) -> Callable[[Any], Any]:
+    """Returns a function of int32 [B, S] that searches translations of exactly ``steps`` tokens."""
+    import tensorflow as tf
+
+    from t2t_ext.decoding.beam_search import beam_search
+    from t2t_ext.decoding.search_state import SearchConfig
+
+    config = SearchConfig(
+        beam_size=beam_size, num_hypotheses=num_hypotheses, directions=model.directions, banned=(0, 1)
+    )
+
+    @tf.function(input_signature=[tf.TensorSpec([None, None], tf.int32)], autograph=False)
+    def search(inputs: tf.Tensor) -> tf.Tensor:
+        limits = tf.fill([tf.shape(inputs)[0]], steps)
+        return beam_search(model.step, model.start(inputs), limits, config).ids
+
+    return search
+
+
+def trainer(model: Any, batch: Mapping[str, Any]) -> Callable[[], Any]:
+    """Returns a function that updates the model from the batch."""
+    import tensorflow as tf
+
+    from t2t_ext.training.optimizers import make_optimizer
+    from t2t_ext.training.schedules import Schedule
+    from t2t_ext.training.state import TrainingState
+    from t2t_ext.training.step import TrainStep
+
+    hparams, variables = model.hparams, model.named_variables()
+    optimizer = make_optimizer(hparams, variables)
+    step = TrainStep(
+        model,
+        optimizer=optimizer,
+        schedule=Schedule(hparams, 1000),
+        state=TrainingState(hparams, variables, optimizer),
+        hparams=hparams,
+        strategy=tf.distribute.get_strategy(),
+        random_seed=1,
+    )
+    batch = {name: tf.constant(ids) for name, ids in batch.items()}
+
+    def train() -> Any:
+        return step.run(batch)["loss"].numpy()
+
+    return train
+
+
+def take_turns(work: Mapping[str, Callable[[], Any]], sentences: int, rounds: int) -> dict[str, Any]:
+    """Runs all of them in turns, after two unmeasured rounds each.
+
+    Args:
+      work: What to measure, by name; the first is what the others are compared with.
+      sentences: That one call works on.
+      rounds: How many are measured.
+
+    Returns:
+      ``seconds`` and ``cpu_seconds`` of every call, ``sentences_per_second`` (medians), and ``ratios`` and
+      ``cpu_ratios`` of speeds to the first's.
+    """
+    for call in work.values():
+        call(), call()
+    seconds: dict[str, list[float]] = {name: [] for name in work}
+    cpu_seconds: dict[str, list[float]] = {name: [] for name in work}
+    for _ in range(rounds):
+        for name, call in work.items():
+            started, cpu_started = time.perf_counter(), time.process_time()
+            call()
+            seconds[name].append(time.perf_counter() - started)
+            cpu_seconds[name].append(time.process_time() - cpu_started)
+    return {
+        "sentences_per_second": {name: sentences / statistics.median(times) for name, times in seconds.items()},
+        "ratios": ratios(seconds),
+        "cpu_ratios": ratios(cpu_seconds),
+        "seconds": seconds,
+        "cpu_seconds": cpu_seconds,
+    }
+
+
+def ratios(seconds: Mapping[str, list[float]]) -> dict[str, float]:
+    """Returns how fast each is beside the first: the median over the rounds of their ratio in a round.
+
+    What slows a whole round down, such as others' work on the machine, is in both times of a ratio.
+    """
+    first = next(iter(seconds.values()))
+    return {
+        name: statistics.median(one / other for one, other in zip(first, times, strict=True))
+        for name, times in seconds.items()
+    }

@@ -1,0 +1,144 @@
+"""The arithmetic of benchmarks/garden.py, against the products that the models really compute."""
+
+import contextlib
+import importlib
+import math
+import pathlib
+import sys
+
+import numpy as np
+import pytest
+
+FOLDER = pathlib.Path(__file__).parents[2] / "benchmarks"
+SOURCE, TARGET, VOCAB, BEAMS, STEPS = 7, 5, 30, 3, 4
+
+
+@pytest.fixture(scope="module")
+def benchmark():
+    sys.path.insert(0, str(FOLDER))
+    yield importlib.import_module("garden")
+    sys.path.remove(str(FOLDER))
+
+
+@pytest.fixture(scope="module")
+def arithmetic(benchmark):
+    return importlib.import_module("_arithmetic")
+
+
+@contextlib.contextmanager
+def products():
+    """Notes the shapes [..., n, k, m] of all products of matrices that are computed eagerly."""
+    from tensorflow.python.framework import op_callbacks
+
+    found = []
+
+    def note(op_type, inputs, attrs, outputs, op_name=None, graph=None):
+        if op_type in ("MatMul", "BatchMatMulV2"):
+            named = dict(zip(attrs[::2], attrs[1::2], strict=True))
+            turned = named["transpose_a" if op_type == "MatMul" else "adj_x"]
+            inner = inputs[0].shape[-2 if turned else -1]
+            found.append((*outputs[0].shape[:-1], inner, outputs[0].shape[-1]))
+        return outputs
+
+    op_callbacks.add_op_callback(note)
+    try:
+        yield found
+    finally:
+        op_callbacks.remove_op_callback(note)
+
+
+CHANGES = {
+    "transformer": [{"ffn_activation": "swiglu", "attention_key_channels": 8}],
+    "layer_coordination": [
+        {"num_hidden_layers": 3},
+        {"num_hidden_layers": 3, "lwc_mixed_attention": False, "attention_value_channels": 24},
+        {"num_hidden_layers": 2, "lwc_share_weights": False},
+    ],
+    "cross_view_transformer": [
+        {"source_view": "gca", "integration": "soft"},
+        {"source_view": "fma", "integration": "soft"},
+    ],
+    "dynamic_conv": [{}, {"conv_glu": False, "conv_type": "lightweight"}],
+    "context_gate_transformer": [{}, {"context_gate": "channel"}],
+}
+CASES = [(model, changes) for model, several in CHANGES.items() for changes in several]
+
+
+def built(model, changes):
+    speed = importlib.import_module("_speed")
+    hparams = speed.sized(model, "transformer_test", "float32", use_target_space_embedding=False, **changes)
+    return hparams, speed.build(model, hparams, VOCAB)
+
+
+@pytest.mark.parametrize(("name", "changes"), CASES)
+def test_multiplications_of_training(arithmetic, name, changes):
+    hparams, model = built(name, changes)
+    rng = np.random.default_rng(1)
+    inputs, targets = (rng.integers(5, VOCAB, [2, length]).astype(np.int32) for length in (SOURCE, TARGET))
+    with products() as found:
+        model(inputs, targets)
+    # A convolution is computed as a product with a band matrix, whose zeros are not arithmetic.
+    bands = [shape for shape in found if len(shape) == 6]
+    counted = sum(math.prod(shape) for shape in found) - sum(math.prod(shape) for shape in bands)
+    taps = 0
+    if bands:
+        taps = SOURCE * sum(hparams.encoder_kernels) + TARGET * sum(hparams.decoder_kernels)
+        assert name == "dynamic_conv"
+    expected = arithmetic.training(hparams, VOCAB, SOURCE, TARGET, name)
+    assert 2 * (1e6 * math.fsum(expected.values()) - hparams.hidden_size * taps) == pytest.approx(counted)
+
+
+@pytest.mark.parametrize(("name", "changes"), CASES)
+def test_multiplications_of_decoding(arithmetic, name, changes):
+    hparams, model = built(name, changes)
+    inputs = np.random.default_rng(1).integers(5, VOCAB, [2, SOURCE]).astype(np.int32)
+    ids = np.zeros([2, 1, BEAMS], np.int32)
+    with products() as found:
+        state = model.start(inputs)
+        for step in range(STEPS):
+            visible = np.ones([2, 1, BEAMS, (step + 1) * BEAMS], bool)
+            _, state = model.step(ids, visible, None, ids, state)
+    counted = sum(math.prod(shape) for shape in found if not (name == "dynamic_conv" and is_band(shape, SOURCE)))
+    expected = 1e6 * math.fsum(arithmetic.decoding(hparams, VOCAB, SOURCE, STEPS, BEAMS, name).values())
+    if name == "dynamic_conv":
+        expected -= hparams.hidden_size * SOURCE * sum(hparams.encoder_kernels)
+    assert 2 * expected == pytest.approx(counted)
+
+
+def is_band(shape, length):
+    """Whether a product is that of the encoder's convolution: [B, stretches, H, n, w, d]."""
+    return len(shape) == 6 and shape[3] == shape[4] == length
+
+
+def test_layer_coordination_beside_the_transformer(benchmark, arithmetic):
+    """What the published sizes come to: 84 and 168 squares of the width a step, about 1.85 times in training."""
+    first, second = (
+        benchmark.hparams_of(name, "transformer_iwslt_small", "float32")
+        for name in ("transformer", "layer_coordination")
+    )
+    assert arithmetic.decoding_step_in_squares(first, "transformer") == 84
+    assert arithmetic.decoding_step_in_squares(second, "layer_coordination") == 168
+    totals = [
+        math.fsum(value for part, value in arithmetic.training(hparams, 1, 16, 16, model).items() if part != "softmax")
+        for hparams, model in ((first, "transformer"), (second, "layer_coordination"))
+    ]
+    assert totals[1] / totals[0] == pytest.approx(2.0, abs=0.05)
+
+
+def test_what_is_measured_has_the_published_sizes(benchmark):
+    from t2t_ext import registry
+
+    for name, hparams_set in (
+        ("layer_coordination", "layer_coordination_small"),
+        ("dynamic_conv", "dynamic_conv_small"),
+    ):
+        ours, named = benchmark.hparams_of(name, "transformer_iwslt_small", "float32"), registry.hparams(hparams_set)
+        for field in (
+            "num_hidden_layers",
+            "encoder_layers",
+            "decoder_layers",
+            "hidden_size",
+            "filter_size",
+            "num_heads",
+        ):
+            assert getattr(ours, field) == getattr(named, field), (name, field)

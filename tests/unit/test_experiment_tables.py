@@ -1,0 +1,87 @@
+"""Tables of a report with several systems."""
+
+import json
+import pathlib
+
+from t2t_ext.bin import experiment
+from t2t_ext.experiments import report, tables
+from t2t_ext.experiments.plan import Options, Stage, plan
+from t2t_ext.experiments.score_table import ScoreRecord, ScoreTable
+
+BOOK = experiment.recipe_book()
+
+
+def comparison(path):
+    """A stage whose comparison of three systems is there."""
+    test = {"baseline": "one", "p_randomization": 0.25}
+    content = {
+        "names": ["one", "another", "third"],
+        "scores": [
+            {
+                "label": "BLEU",
+                "systems": {
+                    "one": {"value": 30.0, "confidence": 1.25},
+                    "another": {"value": 31.5, "confidence": None},
+                    "third": {"value": 29.25, "confidence": 1.0},
+                },
+                "tests": [
+                    {**test, "system": "another", "difference": 1.5, "p_bootstrap": 0.001},
+                    {**test, "system": "third", "difference": -0.75, "p_bootstrap": 0.2},
+                ],
+            },
+            {"label": "chrF2", "systems": {}, "tests": []},
+        ],
+    }
+    path.write_text(json.dumps(content))
+    return Stage(
+        name="compare test", kind="compare", command="compare", flags={}, folder=path.parent, output=path, key="",
+        seed=2, split="test",
+    )  # fmt: skip
+
+
+def test_differences_to_the_baseline_stand_beside_the_scores(tmp_path):
+    stage = comparison(tmp_path / "compare.test.json")
+    missing = Stage(
+        name="compare dev", kind="compare", command="compare", flags={}, folder=tmp_path,
+        output=tmp_path / "not_there.json", key="",
+    )  # fmt: skip
+    found = tables.comparisons([stage, missing])
+    assert [(each["split"], each["seed"], each["baseline"], each["label"]) for each in found] == [
+        ("test", 2, "one", "BLEU")
+    ]
+    assert found[0]["systems"]["another"] == {
+        "score": 31.5, "confidence": None, "difference": 1.5, "p_bootstrap": 0.001, "p_randomization": 0.25,
+    }  # fmt: skip
+    lines = [line.split() for line in tables.tests_text(found).splitlines()]
+    assert ["one", "30.00", "±", "1.25"] in lines
+    assert ["another", "31.50", "-", "+1.50", "0.001", "0.250"] in lines
+    assert ["third", "29.25", "±", "1.00", "-0.75", "0.200", "0.250"] in lines
+    assert tables.tests_text([]) == ""
+
+
+def test_a_line_for_each_system(tmp_path):
+    figure = report.Figure(name="test", label="BLEU", by_seed={1: 30.0, 2: 31.0}, published=None)
+    size = report.Figure(name="parameters", label="", by_seed={1: 12345.0}, published=None)
+    text = tables.side_by_side({"a": [figure, size], "longer": [figure]}, {"a": "its words"})
+    lines = [line.split() for line in text.splitlines()]
+    assert ["test", "parameters"] in lines
+    assert ["a", "30.50", "12,345", "its", "words"] in lines
+    assert ["longer", "30.50", "-"] in lines
+    assert tables.side_by_side({"a": [figure]}, {}) == ""
+
+
+def test_all_published_scores_of_a_protocol_are_reported(tmp_path):
+    recipe = BOOK.recipe("liu2020_table5_summarization_transformer")
+    stages = plan(recipe, BOOK, Options(work_dir=pathlib.Path(tmp_path)))
+    (stage,) = [stage for stage in stages if stage.kind == "score"]
+    scores = {"ROUGE-1": 38.0, "ROUGE-2": 17.0, "ROUGE-L": 30.0, "ROUGE-Lsum": 36.5}
+    ScoreTable(stage.output).add(
+        ScoreRecord(
+            step=10, checkpoint="model.ckpt-10", weights="", search="", scoring="", translations="x.txt", lines=10,
+            seconds=2.0, scores=scores, signatures=dict.fromkeys(scores, "nrefs:1"),
+        )
+    )  # fmt: skip
+    figures = {figure.name: figure for figure in report.collect(recipe, stages)}
+    assert {name: (figure.mean, figure.published) for name, figure in figures.items() if figure.signature} == {
+        "test": (38.0, 39.3), "test ROUGE-2": (17.0, 17.3), "test ROUGE-Lsum": (36.5, 36.2),
+    }  # fmt: skip
