@@ -31,7 +31,9 @@ def make(setting="plain", vocab=VOCAB, seed=7, eos=1.6, dtype=None):
     """A model whose translations vary in words and length, and its arrays by name."""
     from t2t_ext import registry
 
-    settings = "shared_embedding_and_softmax_weights=false,sb_lambda=1.0"
+    settings = "shared_embedding_and_softmax_weights=false"
+    if "gate" not in SETTINGS[setting]:
+        settings += ",sb_lambda=1.0"
     hparams = registry.hparams("synchronous_transformer_test").override(settings)
     hparams = hparams.override(SETTINGS[setting]) if SETTINGS[setting] else hparams
     model = registry.model("synchronous_transformer")(
