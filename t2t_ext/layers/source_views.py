@@ -25,7 +25,8 @@ class EncoderOutput:
 
     Attributes:
       layers: The outputs e_1 ... e_N of the encoder layers, float [B, S, D] each. In pre-norm stacks those are
-        normalised that the hparams' views see, e_N by the stack's last normalisation; the others are not.
+        normalised that the hparams' views see, e_N by the stack's last normalisation; the others, and with
+        ``source_view=last`` all of them, are not.
       final: float [B, S, D], e_N after the stack's final normalisation, where it has one.
       mask: bool [B, 1, 1, S], True at real positions.
     """
