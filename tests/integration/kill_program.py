@@ -88,6 +88,8 @@ def run(job):
         os.setpgid(0, 0)
         os.close(reading)
         child({**job, "pipe": writing})
+    # Here, too: a kill at once must find the group, even if the child has not run yet.
+    os.setpgid(pid, pid)
     os.close(writing)
     with open(reading, encoding="utf-8") as pipe:
         if job["kill_after"] is not None:
