@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from t2t_ext.bin import _text_lines
+from t2t_ext.bin import _analyzed_runs, _text_lines
 from t2t_ext.bin._flag_groups import add_thread_flags
 from t2t_ext.bin._flags import FlagParser, add_flag, at_least, start_tensorflow
 from t2t_ext.bin._run_text import shown_progress
@@ -30,30 +30,7 @@ def build_parser() -> FlagParser:
         "Compares the gradient norms of runs layer by layer: as training logged them, or computed at checkpoints.",
         examples=_EXAMPLES,
     )
-    parser.take_arguments("more_runs", "further runs.", metavar="RUN")
-    group = parser.group("What")
-    group.add_argument(
-        "--output_dir",
-        action="append",
-        metavar="RUN[,RUN]",
-        help="A run, as t2t_ext-trainer wrote it; given again, or A,B: several, the first being what the others are "
-        "compared with.",
-    )
-    add_flag(
-        group,
-        "labels",
-        "",
-        "What they are called; where not given, as their directories. Runs with one label are one system, such as "
-        "seeds.",
-        metavar="A,B",
-    )
-    add_flag(
-        group,
-        "t2t_usr_dir",
-        "",
-        "The folder of the runs' own modules, where it has moved since training.",
-        metavar="DIR",
-    )
+    _analyzed_runs.add_run_flags(parser, "as their directories. Runs with one label are one system, such as seeds")
     group = parser.group("Norms that training logged (RUN/gradient_norms.jsonl)")
     add_flag(group, "from_step", 0, "Earlier steps are left out.", kind=at_least(0), metavar="N")
     add_flag(group, "to_step", 0, "Later steps are left out; 0 = none.", kind=at_least(0), metavar="N")
@@ -82,13 +59,7 @@ def _add_checkpoint_flags(parser: FlagParser) -> None:
         kind=at_least(0),
         metavar="N",
     )
-    add_flag(
-        group,
-        "checkpoint_path",
-        "",
-        "Checkpoint of each run, best, averaged or a step; by default the latest. A,B: one for each run.",
-        metavar="DIR[,DIR]",
-    )
+    _analyzed_runs.add_checkpoint_flag(group)
     add_flag(group, "data_dir", "", "The first run's data, where they have moved since training.", metavar="DIR")
     add_flag(
         group,
@@ -126,12 +97,7 @@ def _runs(flags: argparse.Namespace) -> list[Any]:
     """Opens the runs, each given once."""
     from t2t_ext.persistence.run_directory import RunDirectory
 
-    paths: list[str] = []
-    for given in [*(flags.output_dir or []), *flags.more_runs]:
-        whole = pathlib.Path(given).is_dir()
-        paths += [given] if whole else [part.strip() for part in given.split(",") if part.strip()]
-    if not paths:
-        raise UserError(f"No run was given: {_NAME} --output_dir=RUN [--output_dir=RUN ...].")
+    paths = _analyzed_runs.run_paths(flags, _NAME)
     twice = [str(path) for path, count in collections.Counter(map(_resolved, paths)).items() if count > 1]
     if twice:
         raise UserError(f"{twice[0]} is given twice: a run compared with itself tells nothing.")
@@ -196,7 +162,7 @@ def _probed(flags: argparse.Namespace, directories: Sequence[Any], labels: Seque
     from t2t_ext.data.generated import GeneratedData
     from t2t_ext.persistence import checkpoints
 
-    paths = _checkpoint_paths(flags.checkpoint_path, len(directories))
+    paths = _analyzed_runs.checkpoint_paths(flags.checkpoint_path, len(directories))
     chosen = [
         checkpoints.resolve_checkpoint(each.path, path or None, warn=_text_lines.warn)
         for each, path in zip(directories, paths, strict=True)
@@ -226,15 +192,6 @@ def _problem(directory: Any) -> Any:
     return registry.problem(directory.config.problem, **directory.config.problem_options)
 
 
-def _checkpoint_paths(text: str, count: int) -> list[str]:
-    paths = [text] if pathlib.Path(text).exists() else [part.strip() for part in text.split(",")]
-    if len(paths) not in (1, count):
-        raise UserError(
-            f"{len(paths)} checkpoints (--checkpoint_path) for {count} runs: give one for each, or one word for all."
-        )
-    return paths * count if len(paths) == 1 else paths
-
-
 def _computed(
     flags: argparse.Namespace,
     directories: Sequence[Any],
@@ -254,7 +211,7 @@ def _computed(
     from t2t_ext.persistence import checkpoints
     from t2t_ext.training.gradient_norms import fixed_batches, probe
 
-    classes = [registry.model(each.config.model) for each in directories]
+    classes = [registry.model(each.config.model).variant(own) for each, own in zip(directories, hparams, strict=True)]
     kinds = {
         (each.target_sides, own.pseudo if each.target_sides == 2 else "")
         for each, own in zip(classes, hparams, strict=True)

@@ -11,10 +11,14 @@ from t2t_ext.errors import UserError, suggest
 ANALYSES: Mapping[str, tuple[str, str]] = {
     "attention": ("_analyze_attention", "what every position of a sentence looks at: pictures, tables, one page"),
     "grad_norms": ("_analyze_grad_norms", "gradient norms of the layers of runs, in training or at a checkpoint"),
+    "probing": ("_analyze_probing", "what the encoder's states know of a sentence: SentEval's ten probing tasks"),
+    "divergence": ("_analyze_divergence", "how far local and global attention of dual contextual modules differ"),
 }
 _EXAMPLES = """\
   t2t_ext-analyze attention --output_dir=RUN --sentence="Ein Mann schläft ."
   t2t_ext-analyze grad_norms --output_dir=BASELINE --output_dir=CROSS_VIEW
+  t2t_ext-analyze probing --output_dir=BASELINE --output_dir=ENC_DC --probing_dir=senteval/probing
+  t2t_ext-analyze divergence --output_dir=F2,F3,F5,F8 --split=test
   t2t_ext-analyze attention --help
 """
 

@@ -28,6 +28,9 @@ KINDS: Mapping[str, str] = {
     "backward": "Attention to the backward decoder's states",
     "encoder": "Source self-attention",
 }
+# The first half of a dual contextual module's heads, and the second (Ampomah et al. 2021, equation 7).
+DUAL_CONTEXT = "dual_context"
+_DUAL_PARTS: Mapping[str, str] = {"local_context": "Local context attention", "global_context": "Global attention"}
 _LAYER = re.compile(r"layer_(\d+)")
 
 
@@ -68,7 +71,7 @@ class AttentionMap:
       stack: ``encoder``, ``decoder``, ``backward_decoder``; empty where one stack is both.
       layer: Counted from 0.
       kind: One of ``KINDS``.
-      part: The sublayer's name.
+      part: The sublayer's name; of a dual contextual module ``local_context`` or ``global_context``.
       side: The direction whose positions look; empty for the source's, and where all is from left to right.
       weights: float32 [H, Q, K], every row a distribution.
       rows: Labels of the rows: inputs.
@@ -101,7 +104,11 @@ class AttentionMap:
         usual = {"source": "source_attention", "self": "self_attention", "encoder": "self_attention"}
         part = "" if self.part in (usual.get(self.kind, self.part), "source_self_attention") else f" ({self.part})"
         where = f"{stack} layer {self.layer + 1}" if stack else f"layer {self.layer + 1}"
-        return f"{KINDS[self.kind]}{part}, {where}" + (f", {self.side}" if self.side else "")
+        what = f"{KINDS[self.kind]}{part}"
+        if self.part in _DUAL_PARTS:
+            dual = _DUAL_PARTS[self.part]
+            what = dual if self.kind in ("self", "encoder") else f"{what}, {dual.lower()}"
+        return f"{what}, {where}" + (f", {self.side}" if self.side else "")
 
     @property
     def hidden(self) -> np.ndarray:
@@ -177,7 +184,8 @@ def read_maps(weights: Mapping[str, Any], sentence: Sentence) -> list[AttentionM
       sentence: The words.
 
     Returns:
-      A map for each of them, layer by layer; distributions over something else than positions are left out.
+      A map for each of them, layer by layer, and two for a dual contextual module: its local heads and its global ones.
+      Distributions over something else than positions are left out.
     """
     maps = []
     alone = [side.direction for side in sentence.sides] == ["l2r"]
@@ -192,6 +200,7 @@ def read_maps(weights: Mapping[str, Any], sentence: Sentence) -> list[AttentionM
         side = sentence.sides[-1 if "r2l" in tags else 0]
         other = sentence.sides[0 if "r2l" in tags else -1]
         kind = _kind(stack, part, tags)
+        part = next((name for name in _DUAL_PARTS if name in tags), part)
         columns: Mapping[str, tuple[str, ...]] = {
             "encoder": sentence.source,
             "source": sentence.source,
@@ -204,22 +213,29 @@ def read_maps(weights: Mapping[str, Any], sentence: Sentence) -> list[AttentionM
         rows = sentence.source if of_source else side.inputs
         if values.shape[2] < len(rows) or values.shape[3] < len(columns[kind]):
             continue
-        maps.append(
-            AttentionMap(
-                name=name,
-                stack=stack,
-                layer=number,
-                kind=kind,
-                part=part,
-                side="" if of_source or alone else side.direction,
-                weights=values[0, :, : len(rows), : len(columns[kind])],
-                rows=rows,
-                predicted=() if of_source else side.predicted,
-                columns=columns[kind],
-                boundary=len(sentence.source) if kind == "mixed" else 0,
-            )
+        whole = AttentionMap(
+            name=name,
+            stack=stack,
+            layer=number,
+            kind=kind,
+            part=part,
+            side="" if of_source or alone else side.direction,
+            weights=values[0, :, : len(rows), : len(columns[kind])],
+            rows=rows,
+            predicted=() if of_source else side.predicted,
+            columns=columns[kind],
+            boundary=len(sentence.source) if kind == "mixed" else 0,
         )
+        maps += _halves(whole) if part == DUAL_CONTEXT else [whole]
     return maps
+
+
+def _halves(module: AttentionMap) -> list[AttentionMap]:
+    """Returns the attention of a dual contextual module [2 H, Q, K] as two maps of H heads each."""
+    return [
+        dataclasses.replace(module, name=f"{module.name}/{part}", part=part, weights=weights)
+        for part, weights in zip(_DUAL_PARTS, np.split(module.weights, 2), strict=True)
+    ]
 
 
 def _kind(stack: str, part: str, tags: set[str]) -> str:
@@ -232,7 +248,7 @@ def _kind(stack: str, part: str, tags: set[str]) -> str:
         return "backward"
     if "future" in tags:
         return "future"
-    return "self" if part.endswith("self_attention") else "source"
+    return "self" if part.endswith("self_attention") or part == DUAL_CONTEXT else "source"
 
 
 @dataclasses.dataclass(frozen=True)

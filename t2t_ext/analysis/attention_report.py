@@ -146,7 +146,7 @@ def write(
     """
     chosen = [choice.of(looked.maps) for looked in sentences]
     total = sum(len(heads) for maps in chosen for _, heads in maps)
-    directory = _made(directory)
+    directory = page.made(directory)
     drawn: list[list[Picture]] = []
     pictures: dict[str, bytes] = {}
     for number, maps in enumerate(chosen, 1):
@@ -164,17 +164,6 @@ def write(
     files.write_text_atomically(directory / PAGE, _page(title, sentences, drawn, about))
     files.write_text_atomically(directory / WEIGHTS, _json(sentences, drawn, about))
     return [PAGE, WEIGHTS, *pictures]
-
-
-def _made(directory: files.PathLike) -> pathlib.Path:
-    directory = pathlib.Path(directory)
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(
-            f"Cannot make the directory {directory}: {error.strerror}. Choose another --out_dir."
-        ) from error
-    return directory
 
 
 def _file_name(shown: AttentionMap, head: int | None, sentence: int) -> str:

@@ -1,13 +1,11 @@
 """The comparison of gradient norms as text, TSV, pictures and one page."""
 
 import dataclasses
-import pathlib
 from collections.abc import Sequence
 
 from t2t_ext.analysis import gradient_plots, page
 from t2t_ext.analysis.gradient_groups import encoder_layers, in_order, stack_of
 from t2t_ext.analysis.gradient_series import ALL, TOP, Mean, System
-from t2t_ext.errors import UserError
 from t2t_ext.persistence import files
 
 PAGE, TABLE, CURVES, BARS = "grad_norms.html", "grad_norms.tsv", "grad_norms_curves.png", "grad_norms_layers.png"
@@ -149,13 +147,7 @@ def write(directory: files.PathLike, report: Report, notes: Sequence[str]) -> li
     Raises:
       UserError: The directory cannot be written to.
     """
-    directory = pathlib.Path(directory)
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(
-            f"Cannot make the directory {directory}: {error.strerror}. Choose another --out_dir."
-        ) from error
+    directory = page.made(directory)
     names, parts = [PAGE, TABLE], [*map(page.note, notes), f"<p>{page.text(report.measured)}</p>", *_summary(report)]
     layers = [name for stack in report.stacks[:1] for name in stack]
     if report.over_steps and layers:

@@ -5,8 +5,11 @@ All text is escaped by the functions that take it.
 
 import base64
 import html
+import pathlib
 from collections.abc import Iterable, Sequence
 
+from t2t_ext.errors import UserError
+from t2t_ext.persistence import files
 from t2t_ext.version import __version__
 
 _STYLE = """
@@ -99,3 +102,17 @@ def figure(svg: bytes, described: str, caption: str = "") -> str:
     data = base64.b64encode(svg).decode("ascii")
     below = f"<figcaption>{text(caption)}</figcaption>" if caption else ""
     return f'<figure><img alt="{text(described)}" src="data:image/svg+xml;base64,{data}">{below}</figure>'
+
+
+def made(directory: files.PathLike) -> pathlib.Path:
+    """Makes the directory of a report where it is missing, and returns its path.
+
+    Raises:
+      UserError: It cannot be made.
+    """
+    path = pathlib.Path(directory)
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"Cannot make the directory {path}: {error.strerror}. Choose another --out_dir.") from error
+    return path

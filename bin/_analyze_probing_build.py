@@ -1,0 +1,102 @@
+"""t2t_ext-analyze probing --build_from: probing tasks from a tokenised corpus (Conneau et al. 2018)."""
+
+import argparse
+import pathlib
+import sys
+
+from t2t_ext.bin._flags import FlagParser, add_flag, at_least
+from t2t_ext.errors import UserError
+
+BUILD_FLAGS = ("build_tasks", "build_sizes", "build_words", "build_first_rank", "pos_file")
+
+
+def add_build_flags(parser: FlagParser) -> None:
+    """Adds the flags of building; they are read where ``--build_from`` is given."""
+    group = parser.group("Building tasks, instead of probing a run (docs/analysis.md says what is approximated)")
+    add_flag(
+        group, "build_from", "", "Tokenised corpus, one sentence a line: --out_dir gets tasks made of it.",
+        metavar="FILE",
+    )  # fmt: skip
+    add_flag(
+        group,
+        "build_tasks",
+        "sentence_length,word_content,bigram_shift",
+        "Which ones; also coordination_inversion (English), and odd_man_out with --pos_file.",
+        metavar="NAME[,NAME]",
+    )
+    add_flag(
+        group,
+        "build_sizes",
+        "100000,10000,10000",
+        "Sentences of training, validation and test.",
+        metavar="N,N,N",
+    )
+    add_flag(group, "build_words", 1000, "word_content: how many words are classes.", kind=at_least(2), metavar="N")
+    add_flag(
+        group,
+        "build_first_rank",
+        2001,
+        "word_content: rank in the vocabulary from which on they are taken.",
+        kind=at_least(1),
+        metavar="N",
+    )
+    add_flag(group, "pos_file", "", "Parts of speech, a line for each word: WORD TAB TAG.", metavar="FILE")
+
+
+def build_tasks(flags: argparse.Namespace) -> None:
+    """Builds the tasks that the flags ask for.
+
+    Raises:
+      UserError: A flag is wrong, or the corpus is too small for a task; the other tasks are written.
+    """
+    from t2t_ext.analysis import senteval_build, senteval_corpus
+
+    tasks = list(dict.fromkeys(name.strip() for name in flags.build_tasks.split(",") if name.strip()))
+    if not tasks:
+        raise UserError(f"--build_tasks names none; there are {', '.join(senteval_build.BUILT)}.")
+    senteval_build.check_tasks(tasks, bool(flags.pos_file))
+    sizes = _sizes(flags.build_sizes)
+    if not flags.out_dir:
+        raise UserError("--build_from needs --out_dir=DIR, the folder that the tasks are written to.")
+    tags = senteval_corpus.read_tags(flags.pos_file) if flags.pos_file else None
+    settings = senteval_build.BuildSettings(
+        sizes=sizes,
+        seed=flags.random_seed,
+        words=flags.build_words,
+        first_rank=flags.build_first_rank,
+        tags=tags,
+    )
+    out_dir = pathlib.Path(flags.out_dir)
+    try:
+        out_dir.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"Cannot make the directory {out_dir}: {error.strerror}. Choose another --out_dir.") from error
+    corpus = senteval_corpus.read_corpus(flags.build_from)
+    left_out = "".join(f"; {count:,} left out, {reason}" for reason, count in corpus.left_out.items())
+    print(f"{corpus.path}: {corpus.lines:,} lines, {len(corpus.sentences):,} sentences{left_out}", file=sys.stderr)
+    failed = []
+    for task in tasks:
+        try:
+            rows = senteval_build.build(task, corpus, settings)
+        except UserError as error:
+            failed.append(str(error))
+            continue
+        path = out_dir / f"{task}.txt"
+        senteval_corpus.write_rows(path, rows)
+        counts = ", ".join(f"{name} {len(lines):,}" for name, lines in rows.items())
+        print(
+            f"{path}: {counts}; {len({label for lines in rows.values() for label, _ in lines}):,} classes", flush=True
+        )
+    if failed:
+        raise UserError(" ".join(failed))
+
+
+def _sizes(text: str) -> tuple[int, int, int]:
+    parts = text.split(",")
+    if len(parts) != 3 or not all(part.strip().isdecimal() and int(part) > 0 for part in parts):
+        raise UserError(
+            f"--build_sizes={text}: write three numbers, sentences of training, validation and test, such as "
+            "100000,10000,10000."
+        )
+    first, second, third = map(int, parts)
+    return first, second, third
