@@ -216,7 +216,7 @@ def problem_options(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def add_hparams_flags(parser: FlagParser) -> None:
-    """Adds ``--model``, ``--hparams_set``, ``--hparams``, ``--explain`` and ``--describe``."""
+    """Adds ``--model``, ``--hparams_set``, ``--hparams``, and the flags that explain and describe them."""
     group = parser.group("What")
     add_flag(group, "model", "", "The model. --registry_help lists all.", metavar="NAME")
     add_flag(group, "hparams_set", "", "The set of hyper-parameters. --registry_help lists all.", metavar="NAME")
@@ -232,8 +232,11 @@ def add_hparams_flags(parser: FlagParser) -> None:
         "--explain", action="store_true", help="Print every hyper-parameter with its meaning and origin and exit."
     )
     group.add_argument(
-        "--describe", action="store_true", help="Print the model's parts with shapes and parameters and exit."
+        "--describe",
+        action="store_true",
+        help="Print a diagram of the model and its variables with shapes and parameters and exit.",
     )
+    add_flag(group, "describe_svg", "", "Draw the diagram of the model as SVG and exit.", metavar="FILE")
 
 
 def add_training_flags(parser: FlagParser) -> None:

@@ -3,11 +3,11 @@
 import argparse
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from t2t_ext import registry
 from t2t_ext.bin import _flag_groups
+from t2t_ext.bin._describe import describe, print_table
 from t2t_ext.bin._flags import FlagParser, run_main, start_tensorflow
 from t2t_ext.data.generated import GeneratedData
 from t2t_ext.errors import UserError
@@ -53,10 +53,10 @@ def run(argv: Sequence[str] | None = None) -> int:
     if args.explain:
         hparams, origins = _hparams(args)
         rows = hparams.explain(origins)
-        _print_table([("hparam", "value", "origin", "meaning"), *((r.name, r.value, r.origin, r.help) for r in rows)])
+        print_table([("hparam", "value", "origin", "meaning"), *((r.name, r.value, r.origin, r.help) for r in rows)])
         return 0
-    if args.describe:
-        _describe(args)
+    if args.describe or args.describe_svg:
+        describe(args, _hparams(args)[0])
         return 0
     _check_data_flags(args)
     config = train_config(args, sys.argv[1:] if argv is None else argv)
@@ -125,64 +125,6 @@ def _hparams(args: argparse.Namespace) -> tuple[HParams, Any]:
         raise UserError("Say which hparams: --hparams_set=NAME (--registry_help lists all), or --output_dir=RUN.")
     resolved = resolve_hparams(args.hparams_set, args.hparams)
     return resolved.hparams, resolved.origins
-
-
-def _describe(args: argparse.Namespace) -> None:
-    """Prints the parts of the model with shapes and parameters."""
-    hparams, _ = _hparams(args)
-    if args.output_dir and RunDirectory.exists(args.output_dir):
-        stored = RunDirectory.open(args.output_dir)
-        model_name, sizes = stored.config.model, [encoder.vocab_size for encoder in stored.text_encoders()]
-        joint = len(set(stored.config.vocabularies.values())) == 1
-        feature_size = stored.config.source_feature_size
-    else:
-        if not args.model or not args.problem:
-            raise UserError("--describe needs --model and --problem (for the vocabulary's size), or --output_dir=RUN.")
-        model_name = args.model
-        sizes, joint = _vocabulary_sizes(args)
-        feature_size = _feature_size(args)
-    start_tensorflow()
-    model = registry.model(model_name)(
-        hparams,
-        source_vocab_size=sizes[0],
-        target_vocab_size=sizes[1],
-        joint_vocabulary=joint,
-        source_feature_size=feature_size,
-    )
-    model.build()
-    rows = model.describe()
-    _print_table(
-        [
-            ("variable", "part", "shape", "type", "parameters"),
-            *((r.path, r.part, " x ".join(map(str, r.shape)), r.dtype, f"{r.parameters:,}") for r in rows),
-            ("all", "", "", "", f"{sum(r.parameters for r in rows):,}"),
-        ]
-    )
-
-
-def _vocabulary_sizes(args: argparse.Namespace) -> tuple[list[int], bool]:
-    """Returns the sizes of source and target vocabulary, and whether they are one."""
-    problem = registry.problem(args.problem, **_flag_groups.problem_options(args))
-    if args.data_dir:
-        encoders = GeneratedData.open(problem, args.data_dir).text_encoders()
-        return [encoder.vocab_size for encoder in encoders], encoders[0].sha256 == encoders[1].sha256
-    print(f"No --data_dir: the vocabulary is taken to have {problem.approx_vocab_size:,} subwords.")
-    return [problem.approx_vocab_size] * 2, problem.joint_vocab
-
-
-def _feature_size(args: argparse.Namespace) -> int:
-    """Returns the size of the source's feature vectors as the problem declares it, 0 of text."""
-    from t2t_ext.data.features import Floats
-
-    source = registry.problem(args.problem, **_flag_groups.problem_options(args)).features().get("inputs")
-    return source.depth if isinstance(source, Floats) else 0
-
-
-def _print_table(rows: Iterable[Sequence[Any]]) -> None:
-    cells = [[str(cell) for cell in row] for row in rows]
-    widths = [max(len(row[column]) for row in cells) for column in range(len(cells[0]))]
-    for row in cells:
-        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -73,6 +73,15 @@ _CROSS_VIEW = (
     "cross_view_transformer_test",
 )
 
+_COMPOSED = (
+    "composed_transformer_base",
+    "composed_transformer_big",
+    "composed_transformer_iwslt_4layer",
+    "composed_transformer_small",
+    "composed_transformer_test",
+    "composed_transformer_tiny",
+)
+
 _CONTEXT_GATE = ("context_gate_transformer_small", "context_gate_transformer_test")
 
 _LAYER_COORDINATION = (
@@ -89,12 +98,28 @@ _LAYER_COORDINATION = (
     "layer_coordination_small_no_side_embedding",
     "layer_coordination_test",
     "layer_coordination_tiny",
+    "synchronous_layer_coordination_base",
+    "synchronous_layer_coordination_small",
+    "synchronous_layer_coordination_test",
+    "synchronous_layer_coordination_tiny",
+)
+
+_DUAL_CONTEXT = (
+    "dual_context_base",
+    "dual_context_base_dec",
+    "dual_context_base_full",
+    "dual_context_iwslt",
+    "dual_context_iwslt_dec",
+    "dual_context_iwslt_full",
+    "dual_context_test",
 )
 
 INDEX: Mapping[str, str] = {
     **dict.fromkeys(_TRANSFORMER, "t2t_ext.hparams.transformer"),
+    **dict.fromkeys(_COMPOSED, "t2t_ext.hparams.composed"),
     **dict.fromkeys(_CONTEXT_GATE, "t2t_ext.hparams.context_gate"),
     **dict.fromkeys(_CROSS_VIEW, "t2t_ext.hparams.cross_view"),
+    **dict.fromkeys(_DUAL_CONTEXT, "t2t_ext.hparams.dual_context"),
     **dict.fromkeys(_LAYER_COORDINATION, "t2t_ext.hparams.layer_coordination"),
     **dict.fromkeys(_ASYNCHRONOUS, "t2t_ext.hparams.asynchronous"),
     **dict.fromkeys(_SYNCHRONOUS, "t2t_ext.hparams.synchronous"),

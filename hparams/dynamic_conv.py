@@ -105,7 +105,7 @@ def dynamic_conv_big() -> DynamicConvHParams:
 def dynamic_conv_small() -> DynamicConvHParams:
     """6+6 layers of 256/1024, 4 heads, as transformer_iwslt_small but for the convolutions, which have a GLU.
 
-    Pre-norm, no biases in projections, dropout 0.1, a peak of 2 * 256^-0.5 * 4000^-0.5 = 2.0e-3.
+    Pre-norm, no biases in projections, dropout 0.1, a peak of 256^-0.5 * 4000^-0.5 = 9.9e-4.
     """
     return DynamicConvHParams().replace(
         batch_size=4096,
@@ -115,7 +115,7 @@ def dynamic_conv_small() -> DynamicConvHParams:
         num_hidden_layers=6,
         optimizer_adam_beta2=0.98,
         learning_rate_schedule="constant*linear_warmup*rsqrt_decay*rsqrt_hidden_size",
-        learning_rate_constant=2.0,
+        learning_rate_constant=1.0,
         learning_rate_warmup_steps=4000,
     )
 

@@ -7,7 +7,7 @@ of 4,000 steps is that of Vaswani et al. Where the paper trained on 8 GPUs, grad
 device's update as large.
 """
 
-from t2t_ext.layer_coordination_hyperparameters import LayerCoordinationHParams
+from t2t_ext.layer_coordination_hyperparameters import LayerCoordinationHParams, SynchronousLayerCoordinationHParams
 from t2t_ext.registry import register_hparams
 
 
@@ -27,7 +27,7 @@ def layer_coordination_small() -> LayerCoordinationHParams:
         optimizer_adam_beta2=0.98,
         optimizer_adam_epsilon=1e-9,
         learning_rate_schedule="constant*linear_warmup*rsqrt_decay*rsqrt_hidden_size",
-        learning_rate_constant=2.0,
+        learning_rate_constant=1.0,
         learning_rate_warmup_steps=4000,
         label_smoothing=0.1,
         layer_prepostprocess_dropout=0.1,
@@ -120,3 +120,36 @@ def layer_coordination_small_18_layers() -> LayerCoordinationHParams:
 def layer_coordination_small_22_layers() -> LayerCoordinationHParams:
     """Table 4: 22 layers, against 10+10 of the baseline."""
     return layer_coordination_small().replace(num_hidden_layers=22)
+
+
+# === Both directions ===
+
+
+def _in_both_directions(hparams: LayerCoordinationHParams) -> SynchronousLayerCoordinationHParams:
+    """Returns settings of layer-wise coordination with what Zhou et al. (2019) take: tanh, lambda 0.1, two triples."""
+    names = set(hparams.names()) - {"pseudo"}
+    return SynchronousLayerCoordinationHParams().replace(**{name: getattr(hparams, name) for name in names})
+
+
+@register_hparams
+def synchronous_layer_coordination_small() -> SynchronousLayerCoordinationHParams:
+    """layer_coordination_small in both directions: as many parameters, targets of two directions."""
+    return _in_both_directions(layer_coordination_small())
+
+
+@register_hparams
+def synchronous_layer_coordination_base() -> SynchronousLayerCoordinationHParams:
+    """layer_coordination_base in both directions."""
+    return _in_both_directions(layer_coordination_base())
+
+
+@register_hparams
+def synchronous_layer_coordination_tiny() -> SynchronousLayerCoordinationHParams:
+    """layer_coordination_tiny in both directions."""
+    return _in_both_directions(layer_coordination_tiny())
+
+
+@register_hparams
+def synchronous_layer_coordination_test() -> SynchronousLayerCoordinationHParams:
+    """layer_coordination_test in both directions, for tests."""
+    return _in_both_directions(layer_coordination_test())

@@ -122,7 +122,7 @@ def transformer_test() -> TransformerHParams:
 def transformer_iwslt_small() -> TransformerHParams:
     """Baseline of 6+6 layers, 256/1024, 4 heads, for corpora of IWSLT's size (30,000 to 250,000 pairs).
 
-    He et al. (NeurIPS 2018), layer-wise coordination, table 1. Adam's beta2 and the warm-up are those of Vaswani et
+    He et al. (NeurIPS 2018), layer-wise coordination, table 1. Adam's beta2 and the schedule are those of Vaswani et
     al. (2017); what the paper leaves open is transformer_base's.
     """
     return transformer_base().replace(
@@ -131,6 +131,7 @@ def transformer_iwslt_small() -> TransformerHParams:
         filter_size=1024,
         num_heads=4,
         optimizer_adam_beta2=0.98,
+        learning_rate_constant=1.0,
         learning_rate_warmup_steps=4000,
         use_target_space_embedding=False,
     )

@@ -17,11 +17,13 @@ _PEAK_BASE = "constant*linear_warmup*rsqrt_decay"
 def transformer_base_he2018() -> TransformerHParams:
     """He et al. 2018, table 2, Transformer (base): 512/2048, 8 heads, 6+6 layers, 8 GPUs of about 4,096 tokens.
 
-    Section 4.3 gives Adam's beta2 = 0.98 and the schedule of Vaswani et al. (2017), so 4,000 steps of warm-up; what it
-    leaves open is transformer_base's, as the baseline is tensor2tensor's program.
+    Section 4.3 gives Adam's beta2 = 0.98 and the schedule of Vaswani et al. (2017), so 4,000 steps of warm-up up to
+    512^-0.5 * 4000^-0.5 = 7.0e-4; what it leaves open is transformer_base's, as the baseline is tensor2tensor's
+    program.
     """
     return transformer_base().replace(
         optimizer_adam_beta2=0.98,
+        learning_rate_constant=1.0,
         learning_rate_warmup_steps=4000,
         use_target_space_embedding=False,
         gradient_accumulation_steps=8,
@@ -38,6 +40,7 @@ def transformer_big_he2018() -> TransformerHParams:
     return transformer_big().replace(
         batch_size=4096,
         optimizer_adam_beta2=0.98,
+        learning_rate_constant=1.0,
         learning_rate_warmup_steps=4000,
         use_target_space_embedding=False,
         gradient_accumulation_steps=8,

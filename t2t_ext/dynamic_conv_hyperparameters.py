@@ -87,10 +87,17 @@ class DynamicConvHParams(TransformerHParams):
     def wrong(self) -> Iterator[str]:
         """Yields what is wrong with fields taken together."""
         yield from super().wrong()
-        for name in ("encoder_kernel_sizes", "decoder_kernel_sizes"):
+        defaults = {field.name: field.default for field in dataclasses.fields(self)}
+        for stack in ("encoder", "decoder"):
+            name = f"{stack}_kernel_sizes"
             try:
                 kernel_sizes(getattr(self, name), 1)
             except ValueError as error:
                 yield f"{name}={getattr(self, name)!r}: {error}"
+            if self.conv_stacks not in ("both", stack) and getattr(self, name) != defaults[name]:
+                yield (
+                    f"{name}={getattr(self, name)!r} has no effect: with conv_stacks={self.conv_stacks} the {stack} "
+                    "has self-attention; leave it out"
+                )
         if self.hidden_size % self.convolution_heads:
             yield f"hidden_size={self.hidden_size} is not a multiple of conv_heads={self.conv_heads}"

@@ -21,6 +21,7 @@ from typing import ClassVar
 
 from t2t_ext import _replaced_hparams, registry
 from t2t_ext._strict_params import Explained, StrictParams, hparam, parse_assignments
+from t2t_ext.dual_context_hyperparameters import DualContextHParams
 from t2t_ext.errors import UserError
 from t2t_ext.source_view_hyperparameters import SourceViewHParams
 
@@ -198,10 +199,11 @@ class HParams(StrictParams):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TransformerHParams(SourceViewHParams, HParams):
+class TransformerHParams(SourceViewHParams, DualContextHParams, HParams):
     """What a Transformer is made of (Vaswani et al. 2017; field names and strings are T2T's).
 
-    What its decoder sees of the source is in ``SourceViewHParams``.
+    What its decoder sees of the source is in ``SourceViewHParams``, which layers have dual contextual modules in
+    ``DualContextHParams``.
     """
 
     # Sizes.

@@ -63,14 +63,28 @@ class SynchronousHParams(TransformerHParams):
         """The decoder layers that attend to the other direction, counted from 0."""
         return layer_numbers(self.sb_layers, self.decoder_layers)
 
+    @property
+    def directions(self) -> int:
+        """In how many directions the model writes at once; a family in which that can be one overrides it."""
+        return 2
+
     def wrong(self) -> Iterator[str]:
         """Yields what is wrong with fields taken together."""
         yield from super().wrong()
+        if self.directions == 2:
+            yield from self._wrong_in_both_directions()
+
+    def _wrong_in_both_directions(self) -> Iterator[str]:
         try:
             if not self.synchronous_layers:
                 yield "sb_layers names no layer: without one this is a Transformer"
         except ValueError as error:
             yield f"sb_layers={self.sb_layers!r}: {error}"
+        if self.dc_decoder_layers:
+            yield (
+                f"dc_decoder_layers={self.dc_decoder_layers!r}: a decoder of two directions attends to both of them in "
+                "place of the dual contextual module's two attentions; leave it out, dc_encoder_layers goes with it"
+            )
         if self.sb_fusion == "gate" and self.sb_lambda_trainable != "none":
             yield f"sb_lambda_trainable={self.sb_lambda_trainable}: sb_fusion=gate has no lambda that could be trained"
         if self.sb_fusion == "gate" and self.sb_lambda != type(self).sb_lambda:

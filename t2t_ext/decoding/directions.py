@@ -16,7 +16,7 @@ NAMES = {"l2r": "left to right", "r2l": "right to left"}
 
 def directions_of(hparams: Any) -> int:
     """Returns in how many directions a model of these hparams writes at once."""
-    return 2 if isinstance(hparams, SynchronousHParams) else 1
+    return hparams.directions if isinstance(hparams, SynchronousHParams) else 1
 
 
 def check_directions(hparams: DecodeHParams, directions: int) -> None:

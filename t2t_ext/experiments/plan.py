@@ -423,9 +423,13 @@ class _Planner:
                 hparams["learning_rate_warmup_steps"] = max(1, round(warm_up * options.scale))
         return hparams
 
+    def _directions(self, recipe: Recipe) -> int:
+        """Returns in how many directions the model of a recipe writes at once."""
+        return directions_of(registry.hparams(recipe.hparams_set).override(assignments(self._hparams(recipe))))
+
     def _decode(self, recipe: Recipe) -> dict[str, str]:
         """Returns the user's decode hparams, without those of two directions where the model writes in one."""
-        two_sided = not recipe.rerank and _directions(recipe) == 2
+        two_sided = not recipe.rerank and self._directions(recipe) == 2
         return {name: value for name, value in self._options.decode.items() if two_sided or not name.startswith("sb_")}
 
     def _scored(self, recipe: Recipe, seed: int, split: str, beam: int = 0) -> Stage:
@@ -450,7 +454,7 @@ class _Planner:
             "scoring": self._scoring(recipe),
         }
         hparams = resolve_decode_hparams(assignments(decode))
-        check_directions(hparams, _directions(recipe))
+        check_directions(hparams, self._directions(recipe))
         if decode:
             flags["decode_hparams"] = assignments(decode)
         flags |= self._user_modules()
@@ -484,11 +488,6 @@ class _Planner:
         return self._add(
             f"score {split}", "score", "rerank", flags, folder, output, trained, owner=self._owner(recipe), **more
         )
-
-
-def _directions(recipe: Recipe) -> int:
-    """Returns in how many directions the model of a recipe writes at once."""
-    return directions_of(registry.hparams(recipe.hparams_set))
 
 
 def _run(stage: Stage) -> str:

@@ -184,6 +184,8 @@ def write_report(
         "changes": options.changes(),
         "figures": [figure.to_json() for figure in figures],
         "beside": {name: [figure.to_json() for figure in each] for name, each in (beside or {}).items()},
+        "rows": {name: (rows or {}).get(name, recipe.row) for name in systems},
+        "runs": {name: _runs_of(name, stages) for name in systems},
         "comparisons": compared,
         "notes": list(recipe.notes),
         "commands": [stage.command_line for stage in stages],
@@ -193,6 +195,12 @@ def write_report(
     files.write_text_atomically(folder / "report.json", json.dumps(content, indent=1, ensure_ascii=False) + "\n")
     _draw(recipe, paper, systems, options, folder / "report.png")
     return text + f"\nreport.txt, report.json and report.png are in {folder}\n"
+
+
+def _runs_of(name: str, stages: Sequence[Stage]) -> dict[str, list[str]]:
+    """Returns the paths of the runs that a system's scores are of: seed -> one, or the two of reranking."""
+    scored = [stage for stage in stages if stage.kind == "score" and stage.system == name]
+    return {str(stage.seed): [str(run) for run in stage.runs] for stage in scored}
 
 
 def report_text(recipe: Recipe, paper: Paper, figures: Sequence[Figure], options: Options) -> str:

@@ -11,11 +11,17 @@ is masked, too. d is a head's width, as in the program that the paper extends (`
 In whole sequences the rows of both sides stand in one matrix, the source's before the target's: projections, norms and
 feed-forward sublayers are one product for both.
 
-Legend: B sentences, S source positions, T target positions, R directions (1), K hypotheses, H heads, D the model's
-width, d a head's.
+``BothSides`` is what a layer is asked for, whatever its projections are: ``MixedAttention`` has self-attention's;
+``mixed_dual_context`` and ``synchronous_mixed_attention`` have others.
+
+Legend: B sentences, S source positions, T target positions, R directions (1, or 2 in synchronous decoding), K
+hypotheses of a direction, H heads, D the model's width, d a head's. Where R is 2, what has an axis H or T of the target
+has R before H, [B, R, H, T, d], and the target's rows are B * R * T.
 """
 
 import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any, Self
 
 import tensorflow as tf
 
@@ -23,53 +29,70 @@ from t2t_ext.layers.attention import SelfAttention, StepContext, mask_bias
 from t2t_ext.layers.dropout import dropout
 from t2t_ext.layers.masks import causal_mask, padding_mask
 
-Memory = tuple[tf.Tensor, tf.Tensor]
+Memory = Sequence[tf.Tensor]  # keys and values
+SIDE_NAMES = ("l2r", "r2l")
+# Takes the name of a distribution within its layer, and the distribution.
+Show = Callable[[str, tf.Tensor], None]
 
 
 @dataclasses.dataclass(frozen=True)
 class SideBySide:
-    """Where source and target positions are among the rows [B * S + B * T, ...], and what they may attend to.
+    """Where source and target positions are among the rows [B * S + B * R * T, ...], and what they may attend to.
 
     Attributes:
       source: int32 scalar, S.
-      target: int32 scalar, T.
-      rows: int32 [2], B * S and B * T.
-      source_bias: float32 [B, 1, 1, S], added to logits: 0 at the source's tokens, which every position may see.
+      target: [T], or [R, T] where R is 2; T int32 scalar.
+      rows: int32 [2], B * S and B * R * T.
+      real: bool [B, S], which positions of the source are not padding.
+      mixed: Whether a target position sees the source in the same softmax as its past.
+      source_bias: float32 [B, 1, 1, S], added to logits over the source: 0 at its tokens, which every position may see.
       target_bias: float32 [B, 1, T, S + T], 0 where M of equation 3 is and there is no padding; where a target position
-        sees the target alone, [1, 1, T, T].
+        sees the target alone, [1, 1, T, T]. (R = 2: an axis of 1 more.)
     """
 
     source: tf.Tensor
-    target: tf.Tensor
+    target: list[Any]
     rows: tf.Tensor
+    real: tf.Tensor
+    mixed: bool
     source_bias: tf.Tensor
     target_bias: tf.Tensor
 
     @classmethod
-    def of(cls, inputs: tf.Tensor, targets: tf.Tensor, mixed: bool) -> "SideBySide":
-        """Returns the layout of inputs int32 [B, S] and targets int32 [B, T]."""
-        batch, source, target = tf.shape(inputs)[0], tf.shape(inputs)[1], tf.shape(targets)[1]
-        source_bias, past = mask_bias(padding_mask(inputs)), mask_bias(causal_mask(target))
+    def of(cls, inputs: tf.Tensor, targets: tf.Tensor, mixed: bool, **more: Any) -> Self:
+        """Returns the layout of inputs int32 [B, S] and targets int32 [B, T], or of two directions [B, 2, T]."""
+        mask, shape = padding_mask(inputs), tf.shape(targets)
+        source_bias, past = mask_bias(mask), mask_bias(causal_mask(shape[-1]))
+        two = targets.shape.rank == 3
+        if two:
+            past = past[:, tf.newaxis]
         return cls(
-            source,
-            target,
-            tf.stack([batch * source, batch * target]),
-            source_bias,
-            joint_bias(source_bias, past) if mixed else past,
+            source=tf.shape(inputs)[1],
+            target=[len(SIDE_NAMES), shape[2]] if two else [shape[1]],
+            rows=tf.stack([tf.size(inputs), tf.size(targets)]),
+            real=mask[:, 0, 0],
+            mixed=mixed,
+            source_bias=source_bias,
+            target_bias=joint_bias(source_bias[:, tf.newaxis] if two else source_bias, past) if mixed else past,
+            **more,
         )
 
     def split(self, rows: tf.Tensor) -> list[tf.Tensor]:
-        """Splits rows [B * S + B * T, ...] into the source's and the target's."""
+        """Splits rows [B * S + B * R * T, ...] into the source's and the target's."""
         return tf.split(rows, self.rows, axis=0)
+
+    def seen_by_target(self, of_source: tf.Tensor) -> tf.Tensor:
+        """Returns what is the source's, [B, ...], so that it is broadcast to the target's, [B, ...] or [B, 2, ...]."""
+        return of_source if len(self.target) == 1 else of_source[:, tf.newaxis]
 
 
 @dataclasses.dataclass(frozen=True)
 class MixedStepContext(StepContext):
-    """What the layers must know of one step of the search, with C = (position + 1) * K columns of the hypotheses' past.
+    """What the layers must know of one step of the search, with C columns of the hypotheses' past, K for every step.
 
     Attributes:
       source_bias: float32 [B, 1, 1, 1, S], added to logits over the source alone.
-      joint_bias: float32 [B, 1, 1, K, S + C], added to logits over the source and the past.
+      joint_bias: float32 [B, R, 1, K, S + C], added to logits over the source and the past.
       columns: int32 [2], S and C.
     """
 
@@ -78,36 +101,127 @@ class MixedStepContext(StepContext):
     columns: tf.Tensor
 
     @classmethod
-    def of(
-        cls, position: tf.Tensor, visible: tf.Tensor, parents: tf.Tensor, source_bias: tf.Tensor
-    ) -> "MixedStepContext":
-        """Returns the context of a step; arguments as of ``Seq2Seq.step`` and float32 [B, 1, 1, 1, S]."""
-        bias = mask_bias(visible)[:, :, tf.newaxis]
-        columns = tf.stack([tf.shape(source_bias)[-1], tf.shape(visible)[-1]])
-        return cls(position, visible, None, parents, bias, source_bias, joint_bias(source_bias, bias), columns)
+    def of(cls, context: StepContext, source_bias: tf.Tensor, **more: Any) -> Self:
+        """Returns the context of a step for layers that also read the source, under float32 [B, 1, 1, 1, S]."""
+        return cls(
+            **{field.name: getattr(context, field.name) for field in dataclasses.fields(context)},
+            source_bias=source_bias,
+            joint_bias=joint_bias(source_bias, context.bias),
+            columns=tf.stack([tf.shape(source_bias)[-1], tf.shape(context.bias)[-1]]),
+            **more,
+        )
 
 
-class MixedAttention(SelfAttention):
-    """The projections that source and target share, and all ways of looking through them."""
+class BothSides:
+    """All ways of looking through projections that source and target share; a mixin of layers that have such.
 
-    def source_memory(self, y: tf.Tensor, length: tf.Tensor) -> Memory:
-        """Projects source rows float [B * S, D] to keys and values float [B, 1, H, S, d], once for all steps."""
-        rows = tf.split(self._projected(y, self.key_width, None), [self.key_width, self.value_width], axis=-1)
-        return self.as_memory(*(self._side_by_side(part, [length, self.heads]) for part in rows))
+    The layer has ``heads``, ``scale`` and ``attention_dropout``, the decoder mixers' ``start`` and ``step`` (of a
+    target position to its past alone), and the methods below that raise NotImplementedError.
+    """
 
-    @staticmethod
-    def as_memory(keys: tf.Tensor, values: tf.Tensor) -> Memory:
-        """Turns keys and values float [B, H, S, d] into what steps look at, float [B, 1, H, S, d]."""
-        return keys[:, tf.newaxis], values[:, tf.newaxis]
+    # === What a layer has ===
 
-    def queries(self, y: tf.Tensor, parts: list[int]) -> tf.Tensor:
+    def project_rows(self, y: tf.Tensor, sides: SideBySide) -> list[list[tf.Tensor]]:
+        """Projects rows float [B * S + B * R * T, D] to queries, keys and values, float [B, H, length, d], by side."""
+        raise NotImplementedError
+
+    def project_source(self, y: tf.Tensor, real: tf.Tensor) -> list[tf.Tensor]:
+        """Projects source rows float [B * S, D], of which bool [B, S] are real, to float [B, H, S, d] three times."""
+        raise NotImplementedError
+
+    def queries(self, y: tf.Tensor, parts: list[Any]) -> tf.Tensor:
         """Projects rows float [B * ... * K, D] to queries alone, float [B, ..., H, K, d]; parts = [..., K]."""
-        return self._side_by_side(self._projected(y, 0, self.key_width), [*parts, self.heads])
+        raise NotImplementedError
 
-    def _projected(self, y: tf.Tensor, start: int, end: int | None) -> tf.Tensor:
-        """Projects rows float [N, D] to some of the columns of queries, keys and values side by side."""
-        rows = tf.matmul(y, tf.cast(self.qkv.kernel.value[:, start:end], self.compute_dtype))
-        return rows if self.qkv.bias is None else rows + tf.cast(self.qkv.bias.value[start:end], rows.dtype)
+    def extend(self, y: tf.Tensor, context: StepContext, state: Any) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, Any]:
+        """Projects a new position of every hypothesis, rows float [B * R * K, D].
+
+        Returns:
+          Its queries, the keys and values of all positions with the new ones, float [B, R, H, K or C, d], and the new
+          state, which has them.
+        """
+        raise NotImplementedError
+
+    def joined(self, found: tf.Tensor) -> tf.Tensor:
+        """Projects what all heads have found side by side, float [N, H * d], to the layer's output float [N, D]."""
+        raise NotImplementedError
+
+    @property
+    def found_width(self) -> int:
+        """H * d of the values."""
+        raise NotImplementedError
+
+    def show(self, show: Show | None, name: str, weights: tf.Tensor) -> None:
+        """Passes distributions float [B, H, T, S] on; a layer may give parts of them names of their own."""
+        if show is not None:
+            show(name, weights)
+
+    # === Whole sequences ===
+
+    def mix_rows(
+        self, y: tf.Tensor, sides: SideBySide, with_source: bool, training: bool = False, show: Show | None = None
+    ) -> tuple[tf.Tensor, Memory]:
+        """Attends from both sides' positions to what each may see.
+
+        Args:
+          y: float [B * S + B * R * T, D], the source's rows before the target's.
+          sides: What is where.
+          with_source: Whether the source's positions attend, too; otherwise they are only attended to.
+          training: Whether attention dropout is applied.
+          show: Gets the distributions.
+
+        Returns:
+          float [B * S + B * R * T, D], or [B * R * T, D] without the source, and the source's keys and values float
+          [B, H, S, d].
+        """
+        source, target = self.project_rows(y, sides)
+        query, *memory = source
+        found = []
+        if with_source:
+            of_source, weights = self.look(query, *memory, sides.source_bias, training)
+            self.show(show, "source_self_attention", weights)
+            found.append(self.rows_of(of_source))
+        found.append(self.rows_of(self.look_from_target(target, memory, sides, training, show)))
+        return self.joined(found[0] if len(found) == 1 else tf.concat(found, axis=0)), memory
+
+    def look_from_target(
+        self, target: list[tf.Tensor], memory: Memory, sides: SideBySide, training: bool, show: Show | None
+    ) -> tf.Tensor:
+        """Returns what the target's heads find in the source and the past, or in the past alone, float [B, H, T, d].
+
+        Args:
+          target: Queries, keys and values of the target, float [B, H, T, d].
+          memory: Keys and values of the source, float [B, H, S, d].
+          sides: What is where.
+          training: Whether attention dropout is applied.
+          show: Gets the distributions.
+        """
+        query, *seen = target
+        if sides.mixed:
+            seen = [
+                _behind(sides.seen_by_target(part), of_target) for part, of_target in zip(memory, seen, strict=True)
+            ]
+        found, weights = self.look(query, *seen, sides.target_bias, training)
+        self.show_of_target(show, "mixed_attention" if sides.mixed else "self_attention", weights)
+        return found
+
+    def attend_to_source(
+        self, y: tf.Tensor, memory: Memory, sides: SideBySide, training: bool = False, show: Show | None = None
+    ) -> tf.Tensor:
+        """Attends from the target's rows float [B * R * T, D] to the source alone; arguments as of ``mix_rows``."""
+        keys, values, bias = (sides.seen_by_target(part) for part in (*memory, sides.source_bias))
+        found, weights = self.look(self.queries(y, sides.target), keys, values, bias, training)
+        self.show_of_target(show, "source_attention", weights)
+        return self.joined(self.rows_of(found))
+
+    def show_of_target(self, show: Show | None, name: str, weights: tf.Tensor) -> None:
+        """Passes the target's distributions on, by direction where there are two: [B, H, T, S] or [B, 2, H, T, S]."""
+        if weights.shape.rank == 4:
+            self.show(show, name, weights)
+            return
+        history = "" if name == "source_attention" else "/history"
+        for side, part in zip(SIDE_NAMES, tf.unstack(weights, axis=1), strict=True):
+            self.show(show, f"{name}/{side}{history}", part)
 
     def look(
         self, query: tf.Tensor, keys: tf.Tensor, values: tf.Tensor, bias: tf.Tensor, training: bool = False
@@ -115,68 +229,140 @@ class MixedAttention(SelfAttention):
         """Attends in whole sequences.
 
         Args:
-          query: float [B, H, T, d].
-          keys: float [B, H, S, d].
-          values: float [B, H, S, d].
-          bias: float32, broadcast to [B, H, T, S]; see ``mask_bias``.
+          query: float [..., H, T, d].
+          keys: float [..., H, S, d].
+          values: float [..., H, S, d].
+          bias: float32, broadcast to [..., H, T, S]; see ``mask_bias``.
           training: Whether attention dropout is applied.
 
         Returns:
-          What the heads found, rows float [B * T, H * d] before the output projection, and the distributions float
-          [B, H, T, S] before dropout.
+          What the heads found, float [..., H, T, d], and the distributions float [..., H, T, S] before dropout.
         """
         logits = tf.matmul(query * tf.cast(self.scale, query.dtype), keys, transpose_b=True)
         weights = tf.cast(tf.nn.softmax(tf.cast(logits, tf.float32) + bias), query.dtype)
-        found = tf.matmul(dropout(weights, self.attention_dropout, training), values)
-        return tf.reshape(tf.transpose(found, [0, 2, 1, 3]), [-1, self.value_width]), weights
+        return tf.matmul(dropout(weights, self.attention_dropout, training), values), weights
+
+    def rows_of(self, found: tf.Tensor) -> tf.Tensor:
+        """Puts the heads of float [B, ..., H, T, d] side by side: rows float [B * ... * T, H * d]."""
+        axes = list(range(found.shape.rank))
+        axes[-3], axes[-2] = axes[-2], axes[-3]
+        return tf.reshape(tf.transpose(found, axes), [-1, self.found_width])
+
+    # === Step by step ===
+
+    def mix_source(self, y: tf.Tensor, real: tf.Tensor, bias: tf.Tensor) -> tuple[Memory, tf.Tensor]:
+        """Attends from the source's rows to the source.
+
+        Args:
+          y: float [B * S, D].
+          real: bool [B, S], False at padding.
+          bias: float32 [B, 1, 1, S].
+
+        Returns:
+          The memory that steps look at, see ``source_memory``, and float [B * S, D].
+        """
+        query, keys, values = self.project_source(y, real)
+        return _memory(keys, values), self.joined(self.rows_of(self.look(query, keys, values, bias)[0]))
+
+    def source_memory(self, y: tf.Tensor, real: tf.Tensor) -> Memory:
+        """Projects source rows to keys and values float [B, 1, H, S, d], once for all steps; see ``mix_source``."""
+        return _memory(*self.project_source(y, real)[1:])
 
     def mixed_step(
-        self,
-        y: tf.Tensor,
-        context: MixedStepContext,
-        source: Memory,
-        state: dict[str, dict[str, tf.Tensor]],
-    ) -> tuple[tf.Tensor, tf.Tensor, dict[str, dict[str, tf.Tensor]]]:
+        self, y: tf.Tensor, context: MixedStepContext, source: Memory, state: Any
+    ) -> tuple[tf.Tensor, tf.Tensor, Any]:
         """Attends from one new position of every hypothesis to the source and to its own past, in one softmax.
 
         The source's memory is neither tiled nor joined with the hypotheses': their logits are.
 
         Args:
-          y: float [B * K, D].
+          y: float [B * R * K, D].
           context: The step.
           source: Keys and values float [B, 1, H, S, d], as from ``source_memory``.
           state: As from ``start`` or the step before.
 
         Returns:
-          float [B * K, D], the distributions over the source and the columns of the past float [B, 1, H, K, S + C], and
-          the new state.
+          float [B * R * K, D], the distributions over the source and the columns of the past float [B, R, H, K, S + C],
+          and the new state.
         """
-        query, keys, values = self.project_step(y, list(context.hypotheses))
-        keys = tf.concat([state["memories"]["keys"], keys], axis=3)
-        values = tf.concat([state["memories"]["values"], values], axis=3)
+        query, keys, values, state = self.extend(y, context, state)
         query *= tf.cast(self.scale, query.dtype)
         logits = [tf.matmul(query, part, transpose_b=True) for part in (source[0], keys)]
         weights = tf.nn.softmax(tf.cast(tf.concat(logits, axis=4), tf.float32) + context.joint_bias)
         weights = tf.cast(weights, values.dtype)
         to_source, to_past = tf.split(weights, context.columns, axis=4)
         found = tf.matmul(to_source, source[1]) + tf.matmul(to_past, values)
-        return self.output_rows(found), weights, {"memories": {"keys": keys, "values": values}, "windows": {}}
+        return self.joined(self.rows_of(found)), weights, state
 
     def source_step(self, y: tf.Tensor, context: MixedStepContext, source: Memory) -> tuple[tf.Tensor, tf.Tensor]:
-        """Attends from rows float [B * K, D] to the source alone.
+        """Attends from rows float [B * R * K, D] to the source alone.
 
         Args:
-          y: float [B * K, D].
+          y: float [B * R * K, D].
           context: The step.
           source: Keys and values float [B, 1, H, S, d].
 
         Returns:
-          float [B * K, D] and the distributions float [B, 1, H, K, S].
+          float [B * R * K, D] and the distributions float [B, R, H, K, S].
         """
-        query = self.queries(y, list(context.hypotheses)) * tf.cast(self.scale, self.compute_dtype)
-        logits = tf.cast(tf.matmul(query, source[0], transpose_b=True), tf.float32) + context.source_bias
-        weights = tf.cast(tf.nn.softmax(logits), source[1].dtype)
-        return self.output_rows(tf.matmul(weights, source[1])), weights
+        query = self.queries(y, list(context.hypotheses))
+        found, weights = self.look(query, *source, context.source_bias)
+        return self.joined(self.rows_of(found)), weights
+
+
+class MixedAttention(BothSides, SelfAttention):
+    """Mixed attention; the weights are self-attention's."""
+
+    def project_rows(self, y: tf.Tensor, sides: SideBySide) -> list[list[tf.Tensor]]:
+        """Projects the rows of both sides in one product; see BothSides."""
+        rows = sides.split(self.qkv(y))
+        return [self.heads_of(part, parts) for part, parts in zip(rows, ([sides.source], sides.target), strict=True)]
+
+    def project_source(self, y: tf.Tensor, real: tf.Tensor) -> list[tf.Tensor]:
+        """Projects source rows float [B * S, D] to queries, keys and values; see BothSides."""
+        return self.project_step(y, [tf.shape(real)[1]])
+
+    def source_memory(self, y: tf.Tensor, real: tf.Tensor) -> Memory:
+        """Projects source rows to keys and values, and not to queries; see BothSides."""
+        rows = tf.split(self._projected(y, self.key_width, None), [self.key_width, self.value_width], axis=-1)
+        return _memory(*(self._side_by_side(part, [tf.shape(real)[1], self.heads]) for part in rows))
+
+    def queries(self, y: tf.Tensor, parts: list[Any]) -> tf.Tensor:
+        """Projects rows to queries alone; see BothSides."""
+        return self._side_by_side(self._projected(y, 0, self.key_width), [*parts, self.heads])
+
+    def extend(self, y: tf.Tensor, context: StepContext, state: Any) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, Any]:
+        """Projects a new position of every hypothesis; see BothSides."""
+        query, keys, values = self.project_step(y, list(context.hypotheses))
+        keys = tf.concat([state["memories"]["keys"], keys], axis=3)
+        values = tf.concat([state["memories"]["values"], values], axis=3)
+        return query, keys, values, {"memories": {"keys": keys, "values": values}, "windows": {}}
+
+    def joined(self, found: tf.Tensor) -> tf.Tensor:
+        """Applies the output projection to rows float [N, H * d]."""
+        return self.output_projection(found)
+
+    @property
+    def found_width(self) -> int:
+        """Width of the values, all heads together."""
+        return self.value_width
+
+    def _projected(self, y: tf.Tensor, start: int, end: int | None) -> tf.Tensor:
+        """Projects rows float [N, D] to some of the columns of queries, keys and values side by side."""
+        rows = tf.matmul(y, tf.cast(self.qkv.kernel.value[:, start:end], self.compute_dtype))
+        return rows if self.qkv.bias is None else rows + tf.cast(self.qkv.bias.value[start:end], rows.dtype)
+
+
+def _memory(keys: tf.Tensor, values: tf.Tensor) -> Memory:
+    """Turns keys and values float [B, H, S, d] into what steps look at, float [B, 1, H, S, d]."""
+    return keys[:, tf.newaxis], values[:, tf.newaxis]
+
+
+def _behind(source: tf.Tensor, target: tf.Tensor) -> tf.Tensor:
+    """Puts the target's keys or values float [B, H, T, d] behind the source's; [B, 2, H, T, d] behind [B, 1, ...]."""
+    if target.shape.rank == 5:
+        source = tf.repeat(source, target.shape[1], axis=1)
+    return tf.concat([source, target], axis=-2)
 
 
 def joint_bias(source_bias: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:

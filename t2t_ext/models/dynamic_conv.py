@@ -17,7 +17,10 @@ from t2t_ext.registry import register_model
 
 @register_model("dynamic_conv")
 class DynamicConv(Transformer):
-    """The Transformer with convolutions for self-attention, in both stacks or in one."""
+    """The Transformer with convolutions for self-attention, in both stacks or in one.
+
+    Layers that ``dc_encoder_layers`` and ``dc_decoder_layers`` name have dual contextual modules instead.
+    """
 
     hparams_class = DynamicConvHParams
 
@@ -35,15 +38,19 @@ class DynamicConv(Transformer):
         super().__init__(hparams, **kwargs)
 
     def make_encoder_mixer(self, layer: int) -> Layer:
-        """Returns the convolution, or where only the decoder has them, the mixer of an encoder layer, from 0."""
-        if self.hparams.conv_stacks == "decoder":
+        """Returns the convolution of an encoder layer, counted from 0, or another mixer where it has none.
+
+        That is self-attention where only the decoder has convolutions, and the dual contextual module in layers that
+        ``dc_encoder_layers`` names.
+        """
+        if self.hparams.conv_stacks == "decoder" or layer in self.hparams.dual_encoder_layers:
             return super().make_encoder_mixer(layer)
         taps = self.hparams.encoder_kernels[layer]
         return EncoderConvolution(self.hparams, taps, name="convolution", dtype=self.dtype_policy)
 
     def make_decoder_mixer(self, layer: int) -> Layer:
-        """Returns the convolution, or where only the encoder has them, the mixer of a decoder layer, from 0."""
-        if self.hparams.conv_stacks == "encoder":
+        """Returns the convolution of a decoder layer, counted from 0, or another mixer; as ``make_encoder_mixer``."""
+        if self.hparams.conv_stacks == "encoder" or layer in self.hparams.dual_decoder_layers:
             return super().make_decoder_mixer(layer)
         taps = self.hparams.decoder_kernels[layer]
         return DecoderConvolution(self.hparams, taps, name="convolution", dtype=self.dtype_policy)

@@ -11,8 +11,11 @@ the rest.
 With ``lwc_share_weights=false`` there are two stacks, ``encoder`` and ``decoder``; layer i of the target then reads
 what layer i of the source wrote, with projections of its own (docs/decisions/0016).
 
-Legend: B sentences, S source positions, T target positions, D width, V vocabulary, R directions (1), K hypotheses,
-H heads, d a head's width.
+Layers may have dual contextual modules (``layers/mixed_dual_context.py``); ``synchronous_layer_coordination`` writes in
+both directions (docs/decisions/0026).
+
+Legend: B sentences, S source positions, T target positions, D width, V vocabulary, R directions (1; 2 in
+synchronous_layer_coordination), K hypotheses of a direction, H heads, d a head's width.
 """
 
 from collections.abc import Iterator
@@ -21,15 +24,24 @@ from typing import Any
 import tensorflow as tf
 
 from t2t_ext.errors import UserError
-from t2t_ext.hyperparameters import TransformerHParams
 from t2t_ext.layer_coordination_hyperparameters import LayerCoordinationHParams
-from t2t_ext.layers.attention import SelfAttention, mask_bias
+from t2t_ext.layers.attention import SelfAttention, StepContext, mask_bias
 from t2t_ext.layers.base import Layer
 from t2t_ext.layers.dropout import dropout
+from t2t_ext.layers.dual_context import EncoderDualContext
 from t2t_ext.layers.embeddings import LearnedVectors, TokenEmbedding, sinusoids
 from t2t_ext.layers.feed_forward import FeedForward
 from t2t_ext.layers.masks import padding_mask
-from t2t_ext.layers.mixed_attention import Memory, MixedAttention, MixedStepContext, SideBySide, source_part
+from t2t_ext.layers.mixed_attention import (
+    BothSides,
+    Memory,
+    MixedAttention,
+    MixedStepContext,
+    Show,
+    SideBySide,
+    source_part,
+)
+from t2t_ext.layers.mixed_dual_context import MixedDualContext
 from t2t_ext.layers.sublayer import Frame, final_normalization
 from t2t_ext.models.seq2seq import Seq2Seq, State
 from t2t_ext.models.transformer import EncoderLayer, Record
@@ -45,11 +57,11 @@ class CoordinatedLayer(Layer):
     projections and norm.
     """
 
-    def __init__(self, hparams: LayerCoordinationHParams, **kwargs: object) -> None:
-        """Initialises the layer from the model's hparams."""
+    def __init__(self, hparams: LayerCoordinationHParams, attention: BothSides, **kwargs: object) -> None:
+        """Initialises the layer around its attention, which is named ``attention`` or after its kind."""
         super().__init__(**kwargs)
         self.mixed = hparams.lwc_mixed_attention
-        self.attention = MixedAttention(hparams, name="attention", dtype=self.dtype_policy)
+        self.attention = attention
         self.attention_frame = Frame(hparams, name="attention_frame", dtype=self.dtype_policy)
         self.feed_forward = FeedForward(hparams, name="feed_forward", dtype=self.dtype_policy)
         self.feed_forward_frame = Frame(hparams, name="feed_forward_frame", dtype=self.dtype_policy)
@@ -72,64 +84,37 @@ class CoordinatedLayer(Layer):
         """Transforms both sides.
 
         Args:
-          x: float [B * S + B * T, D], the source's rows before the target's.
+          x: float [B * S + B * R * T, D], the source's rows before the target's.
           sides: What is where.
           with_source: Whether the source is transformed, too; otherwise it is only attended to.
           training: Whether dropout is applied.
           record: Where to put attention distributions.
 
         Returns:
-          float [B * S + B * T, D], or [B * T, D] without the source.
+          float [B * S + B * R * T, D], or [B * R * T, D] without the source.
         """
-        projected = self.attention.qkv(self.attention_frame.before(x))
-        source, target = (
-            self.attention.heads_of(rows, [length])
-            for rows, length in zip(sides.split(projected), (sides.source, sides.target), strict=True)
-        )
-        found = []
-        if with_source:
-            found.append(self._look("source_self_attention", *source, sides.source_bias, training, record))
-        if self.mixed:
-            keys, values = (tf.concat([source[part], target[part]], axis=2) for part in (1, 2))
-            found.append(self._look("mixed_attention", target[0], keys, values, sides.target_bias, training, record))
-        else:
-            found.append(self._look("self_attention", *target, sides.target_bias, training, record))
+        show = None if record is None else self._shown_in(record)
+        y, memory = self.attention.mix_rows(self.attention_frame.before(x), sides, with_source, training, show)
         if not with_source:
             x = sides.split(x)[_TARGET]
-        x = self.attention_frame.after(x, self.attention.output_projection(_joined(found)), training)
+        x = self.attention_frame.after(x, y, training)
         if not self.mixed:
-            x = self._attend_to_source(x, sides, source[1:], with_source, training, record)
+            x = self._attend_to_source(x, sides, memory, with_source, training, show)
         return self._fed_forward(x, training)
 
-    def _look(
-        self,
-        name: str,
-        query: tf.Tensor,
-        keys: tf.Tensor,
-        values: tf.Tensor,
-        bias: tf.Tensor,
-        training: bool,
-        record: Record | None,
-    ) -> tf.Tensor:
-        found, weights = self.attention.look(query, keys, values, bias, training)
-        if record is not None:
+    def _shown_in(self, record: Record) -> Show:
+        def show(name: str, weights: tf.Tensor) -> None:
             record.weights[f"{self.name}/{name}"] = weights
-        return found
+
+        return show
 
     def _attend_to_source(
-        self,
-        x: tf.Tensor,
-        sides: SideBySide,
-        memory: Memory,
-        with_source: bool,
-        training: bool,
-        record: Record | None,
+        self, x: tf.Tensor, sides: SideBySide, memory: Memory, with_source: bool, training: bool, show: Show | None
     ) -> tf.Tensor:
         """Adds what the target's rows find in the source; arguments as of ``call``."""
         rest, x = sides.split(x) if with_source else (None, x)
-        query = self.attention.queries(self.attention_frame.before(x), [sides.target])
-        found = self._look("source_attention", query, *memory, sides.source_bias, training, record)
-        x = self.attention_frame.after(x, self.attention.output_projection(found), training)
+        y = self.attention.attend_to_source(self.attention_frame.before(x), memory, sides, training, show)
+        x = self.attention_frame.after(x, y, training)
         return x if rest is None else tf.concat([rest, x], axis=0)
 
     def _fed_forward(self, x: tf.Tensor, training: bool = False) -> tf.Tensor:
@@ -138,16 +123,14 @@ class CoordinatedLayer(Layer):
 
     # === Step by step ===
 
-    def memory(self, x: tf.Tensor, length: tf.Tensor) -> Memory:
-        """Returns the keys and values of source rows float [B * S, D]: float [B, 1, H, S, d] each."""
-        return self.attention.source_memory(self.attention_frame.before(x), length)
+    def memory(self, x: tf.Tensor, real: tf.Tensor) -> Memory:
+        """Returns keys and values of source rows float [B * S, D], real where bool [B, S]: float [B, 1, H, S, d]."""
+        return self.attention.source_memory(self.attention_frame.before(x), real)
 
-    def encode(self, x: tf.Tensor, length: tf.Tensor, bias: tf.Tensor) -> tuple[Memory, tf.Tensor]:
+    def encode(self, x: tf.Tensor, real: tf.Tensor, bias: tf.Tensor) -> tuple[Memory, tf.Tensor]:
         """Transforms source rows float [B * S, D] under bias float32 [B, 1, 1, S]; returns their memory and output."""
-        query, keys, values = self.attention.project_step(self.attention_frame.before(x), [length])
-        found = self.attention.look(query, keys, values, bias)[0]
-        x = self.attention_frame.after(x, self.attention.output_projection(found))
-        return self.attention.as_memory(keys, values), self._fed_forward(x)
+        memory, y = self.attention.mix_source(self.attention_frame.before(x), real, bias)
+        return memory, self._fed_forward(self.attention_frame.after(x, y))
 
     def step(
         self,
@@ -160,14 +143,15 @@ class CoordinatedLayer(Layer):
         """Transforms one position of every hypothesis.
 
         Args:
-          x: float [B * K, D].
+          x: float [B * R * K, D].
           context: The step.
           source: The layer's memory of the source.
           state: The attention's state.
-          record: Where to put, under the layer's name, how the source is looked at, float [B, 1, H, K, S or more].
+          record: Where to put, under the layer's name, how the source is looked at, float [B, R, H, K, S or more], or
+            with the directions side by side [B, 1, H, R * K, S or more].
 
         Returns:
-          float [B * K, D] and the new state.
+          float [B * R * K, D] and the new state.
         """
         y = self.attention_frame.before(x)
         if self.mixed:
@@ -181,10 +165,6 @@ class CoordinatedLayer(Layer):
         if record is not None:
             record.weights[self.name] = weights
         return self._fed_forward(x), state
-
-
-def _joined(parts: list[tf.Tensor]) -> tf.Tensor:
-    return parts[0] if len(parts) == 1 else tf.concat(parts, axis=0)
 
 
 class Stack(Layer):
@@ -206,6 +186,8 @@ class LayerCoordination(Seq2Seq):
     """One stack of layers for source and target, or two that are aligned layer by layer."""
 
     hparams_class = LayerCoordinationHParams
+    sides_class = SideBySide
+    step_context_class = MixedStepContext
 
     def __init__(self, hparams: LayerCoordinationHParams, **kwargs: Any) -> None:
         """Initialises the model; see Seq2Seq.
@@ -216,8 +198,8 @@ class LayerCoordination(Seq2Seq):
         super().__init__(hparams, **kwargs)
         if not self.joint_vocabulary:
             raise UserError(
-                "layer_coordination embeds source and target with one matrix, which needs one vocabulary for both, but "
-                "this data has two: generate it with --noseparate_vocab, in a data directory of its own."
+                "Layer-wise coordination embeds source and target with one matrix, which needs one vocabulary for "
+                "both, but this data has two: generate it with --noseparate_vocab, in a data directory of its own."
             )
         width, args = hparams.hidden_size, {"dtype": self.dtype_policy}
         embedding = TokenEmbedding(
@@ -233,10 +215,10 @@ class LayerCoordination(Seq2Seq):
         )
         self.sos = LearnedVectors(1, width, name="sos", **args) if hparams.use_sos else None
         count = range(hparams.num_hidden_layers)
-        coordinated = [CoordinatedLayer(hparams, name=f"layer_{i}", **args) for i in count]
+        coordinated = [CoordinatedLayer(hparams, self.make_attention(i), name=f"layer_{i}", **args) for i in count]
         self.encoder = self.decoder = None
         if not hparams.lwc_share_weights:
-            self.encoder = Stack([_source_layer(hparams, i, self.dtype_policy) for i in count], name="encoder", **args)
+            self.encoder = Stack([self._source_layer(i) for i in count], name="encoder", **args)
             self.decoder = Stack(coordinated, name="decoder", **args)
         self.coordinated = coordinated
         self.final_norm = final_normalization(hparams, name="final_norm", **args)
@@ -252,16 +234,41 @@ class LayerCoordination(Seq2Seq):
         if self.final_norm is not None:
             self.final_norm.build((None, self.hparams.hidden_size))
 
+    def make_attention(self, layer: int) -> BothSides:
+        """Returns the attention of a layer of the target, which is also the source's where the weights are shared."""
+        hparams = self.hparams
+        if layer in (hparams.dual_encoder_layers if hparams.lwc_share_weights else hparams.dual_decoder_layers):
+            return MixedDualContext(hparams, name="dual_context", dtype=self.dtype_policy)
+        return MixedAttention(hparams, name="attention", dtype=self.dtype_policy)
+
+    def _source_layer(self, number: int) -> EncoderLayer:
+        """Returns a layer of the source's own stack: a Transformer's encoder layer."""
+        hparams, args = self.hparams, {"dtype": self.dtype_policy}
+        if number in hparams.dual_encoder_layers:
+            mixer = EncoderDualContext(hparams, name="dual_context", **args)
+        else:
+            mixer = SelfAttention(hparams, name="self_attention", **args)
+        return EncoderLayer(hparams, mixer, name=f"layer_{number}", **args)
+
     # === Whole sequences ===
 
+    def embed(self, ids: tf.Tensor, embedding: TokenEmbedding) -> tf.Tensor:
+        """Embeds ids int32 [..., T] as float [..., T, D], without positions and sides."""
+        return embedding(ids)
+
     def _embed(self, ids: tf.Tensor, side: int) -> tf.Tensor:
-        """Embeds ids int32 [B, T] of a side as float [B, T, D], with its positions from 0 and its vector."""
-        x = self.softmax(ids)
+        """Embeds ids int32 [..., T] of a side as float [..., T, D], with its positions from 0 and its vector."""
+        x = self.embed(ids, self.softmax)
+        length = tf.shape(ids)[-1]
         if side == _TARGET and self.sos is not None:
-            first = tf.one_hot(0, tf.shape(ids)[1], dtype=x.dtype)[:, tf.newaxis]
+            first = tf.one_hot(0, length, dtype=x.dtype)[:, tf.newaxis]
             x += first * self.sos.vector(0)
+        return self._placed(x, tf.range(length), side)
+
+    def _placed(self, x: tf.Tensor, positions: tf.Tensor, side: int) -> tf.Tensor:
+        """Adds positions int32 [T], or one for all as [1], and the side's vector to float [..., T, D]."""
         if self.hparams.pos == "timing":
-            signal = sinusoids(tf.range(tf.shape(ids)[1]), self.hparams.hidden_size, self.hparams.pos_encoding)
+            signal = sinusoids(positions, self.hparams.hidden_size, self.hparams.pos_encoding)
             x += tf.cast(signal, x.dtype)
         return x if self.side_embedding is None else x + self.side_embedding.vector(side)
 
@@ -272,12 +279,18 @@ class LayerCoordination(Seq2Seq):
         """Returns the output float [B, T, D] at the target's positions; see Seq2Seq."""
         return self._features(inputs, targets, training)
 
+    def _read(self, targets: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Returns what the target's positions read and what they predict, int32 [B, T] each."""
+        # The first position sees PAD, which embeds as a zero vector; the others see the token before them.
+        return tf.pad(targets, [[0, 0], [1, 0]])[:, :-1], targets
+
     def _features(
         self, inputs: tf.Tensor, targets: tf.Tensor, training: bool = False, record: Record | None = None
     ) -> tf.Tensor:
-        sides = SideBySide.of(inputs, targets, self.hparams.lwc_mixed_attention)
-        # The first position sees PAD, which embeds as a zero vector; the others see the token before them.
-        before = tf.pad(targets, [[0, 0], [1, 0]])[:, :-1]
+        """Returns the output at what ``_read`` says: float [B, T, D], or [B, 2, T, D] of two directions."""
+        inputs = tf.convert_to_tensor(inputs)
+        before, labels = self._read(tf.convert_to_tensor(targets))
+        sides = self.sides_class.of(inputs, labels, self.hparams.lwc_mixed_attention)
         x = tf.concat([self._rows(self._embed(inputs, _SOURCE)), self._rows(self._embed(before, _TARGET))], axis=0)
         x = dropout(x, self.hparams.layer_prepostprocess_dropout, training)
         if self.encoder is None:
@@ -294,7 +307,7 @@ class LayerCoordination(Seq2Seq):
                 x = layer(x, sides=sides, with_source=False, training=training, record=record)
         if self.final_norm is not None:
             x = self.final_norm(x)
-        return tf.reshape(x, [-1, sides.target, self.hparams.hidden_size])
+        return tf.reshape(x, [-1, *sides.target, self.hparams.hidden_size])
 
     def _source_states(
         self, x: tf.Tensor, mask: tf.Tensor, training: bool = False, record: Record | None = None
@@ -303,6 +316,21 @@ class LayerCoordination(Seq2Seq):
         for layer in self.encoder.layers:
             x = layer(x, mask, training=training, record=record)
             yield x
+
+    def source_states(self, inputs: tf.Tensor) -> list[tf.Tensor]:
+        """Returns what each layer makes of the source int32 [B, S] by itself, float [B, S, D] each, without dropout.
+
+        A stack that both sides share makes nothing of it in its last layer, which only reads it: there is none of that.
+        """
+        mask = padding_mask(inputs)
+        x = self._embed(inputs, _SOURCE)
+        if self.encoder is not None:
+            return list(self._source_states(x, mask))
+        states, rows = [], self._rows(x)
+        for layer in self.coordinated[:-1]:
+            rows = layer.encode(rows, mask[:, 0, 0], mask_bias(mask))[1]
+            states.append(tf.reshape(rows, tf.shape(x)))
+        return states or [x]
 
     def softmax_weights(self) -> tuple[tf.Tensor, tf.Tensor | None]:
         """Returns the embedding matrix [V, D]; there is no bias."""
@@ -314,27 +342,29 @@ class LayerCoordination(Seq2Seq):
         ``layer_i/mixed_attention`` is float [B, H, T, S + T]: source positions, then target inputs. Without mixed
         attention there are ``layer_i/self_attention`` [B, H, T, T] and ``layer_i/source_attention`` [B, H, T, S]
         instead. ``layer_i/source_self_attention`` is [B, H, S, S]; a stack that both sides share has none in its last
-        layer, where nothing would read it.
+        layer, where nothing would read it. A dual contextual module has two in place of each, whose names end with
+        ``/local_context`` and ``/global_context``.
         """
         record = Record()
         self._features(inputs, targets, record=record)
-        return {_shown_as(name): weights for name, weights in record.weights.items()}
+        return dict(shown for name, weights in record.weights.items() for shown in _shown_as(name, weights))
 
     # === Step by step ===
 
     def start(self, inputs: tf.Tensor) -> State:
         """Passes inputs int32 [B, S] through the layers once; returns their keys and values of every layer."""
-        mask, length = padding_mask(inputs), tf.shape(inputs)[1]
+        mask = padding_mask(inputs)
+        real = mask[:, 0, 0]
         x = self._embed(inputs, _SOURCE)
         if self.encoder is not None:
             states = self._source_states(x, mask)
-            source = [layer.memory(self._rows(y), length) for layer, y in zip(self.coordinated, states, strict=True)]
+            source = [layer.memory(self._rows(y), real) for layer, y in zip(self.coordinated, states, strict=True)]
         else:
             source, x, bias = [], self._rows(x), mask_bias(mask)
             for layer in self.coordinated[:-1]:
-                memory, x = layer.encode(x, length, bias)
+                memory, x = layer.encode(x, real, bias)
                 source.append(memory)
-            source.append(self.coordinated[-1].memory(x, length))
+            source.append(self.coordinated[-1].memory(x, real))
         return {
             "source_bias": mask_bias(mask)[:, tf.newaxis],
             "source": source,
@@ -351,7 +381,7 @@ class LayerCoordination(Seq2Seq):
         state: State,
     ) -> tuple[tf.Tensor, State]:
         """Feeds ids int32 [B, R, K]; returns logits float32 [B, R, K, V] and the new state; see Seq2Seq."""
-        return self._step(ids, visible, parents, state)
+        return self._step(ids, visible, partner_visible, parents, state)
 
     def step_with_attention(
         self,
@@ -367,7 +397,7 @@ class LayerCoordination(Seq2Seq):
         on the source, divided by its sum: each row adds up to 1, heads that look more at the source count for more.
         """
         record = Record()
-        logits, state = self._step(ids, visible, parents, state, record)
+        logits, state = self._step(ids, visible, partner_visible, parents, state, record)
         weights = tf.reduce_mean(tf.cast(record.weights[self.coordinated[-1].name], tf.float32), axis=2)
         length = tf.shape(state["source_bias"])[-1]
         return logits, tf.reshape(source_part(weights, length), [-1, *ids.shape[1:], length]), state
@@ -376,42 +406,52 @@ class LayerCoordination(Seq2Seq):
         self,
         ids: tf.Tensor,
         visible: tf.Tensor,
+        partner_visible: tf.Tensor | None,
         parents: tf.Tensor,
         state: State,
         record: Record | None = None,
     ) -> tuple[tf.Tensor, State]:
-        context = MixedStepContext.of(state["position"], visible, parents, state["source_bias"])
-        x = self._rows(self._step_input(ids, state["position"]))
+        context = self._step_context(state["position"], visible, partner_visible, parents)
+        x, state = self._step_decoder(self._step_input(ids, state["position"]), context, state, record)
+        return tf.reshape(self.logits(x), [-1, *context.hypotheses, self.target_vocab_size]), state
+
+    def _step_context(
+        self, position: tf.Tensor, visible: tf.Tensor, partner_visible: tf.Tensor | None, parents: tf.Tensor
+    ) -> StepContext:
+        """Returns what is known of a step without the source; arguments as in ``Seq2Seq.step``."""
+        return StepContext(position, visible, partner_visible, parents, mask_bias(visible)[:, :, tf.newaxis])
+
+    def _step_input(self, ids: tf.Tensor, position: tf.Tensor) -> tf.Tensor:
+        """Returns the input float [B, R, K, D] of a step, without positions and sides, for ids int32 [B, R, K]."""
+        x = self.embed(ids, self.softmax)
+        later = tf.cast(position > 0, x.dtype)
+        x *= later  # the first input is a zero vector
+        return x if self.sos is None else x + (1 - later) * self.sos.vector(0)
+
+    def _step_decoder(
+        self, x: tf.Tensor, context: StepContext, state: State, record: Record | None = None
+    ) -> tuple[tf.Tensor, State]:
+        """Passes one position of every hypothesis, float [B, R, K, D], through the layers: float [B * R * K, D]."""
+        x = self._rows(self._placed(x, context.position[tf.newaxis], _TARGET))
+        context = self.step_context_class.of(context, state["source_bias"])
         states = []
         for layer, source, layer_state in zip(self.coordinated, state["source"], state["layers"], strict=True):
             x, new_state = layer.step(x, context, source, layer_state, record)
             states.append(new_state)
         if self.final_norm is not None:
             x = self.final_norm(x)
-        logits = tf.reshape(self.logits(x), [-1, *context.hypotheses, self.target_vocab_size])
-        return logits, {**state, "layers": states, "position": state["position"] + 1}
-
-    def _step_input(self, ids: tf.Tensor, position: tf.Tensor) -> tf.Tensor:
-        """Returns the input float [B, R, K, D] of a step for ids int32 [B, R, K]."""
-        x = self.softmax(ids)
-        later = tf.cast(position > 0, x.dtype)
-        x *= later  # the first input is a zero vector
-        if self.sos is not None:
-            x += (1 - later) * self.sos.vector(0)
-        if self.hparams.pos == "timing":
-            signal = sinusoids(position[tf.newaxis], self.hparams.hidden_size, self.hparams.pos_encoding)
-            x += tf.cast(signal, x.dtype)
-        return x if self.side_embedding is None else x + self.side_embedding.vector(_TARGET)
+        return x, {**state, "layers": states, "position": context.position + 1}
 
 
-def _source_layer(hparams: TransformerHParams, number: int, policy: Any) -> EncoderLayer:
-    """Returns a layer of the source's own stack: a Transformer's encoder layer."""
-    mixer = SelfAttention(hparams, name="self_attention", dtype=policy)
-    return EncoderLayer(hparams, mixer, name=f"layer_{number}", dtype=policy)
-
-
-def _shown_as(name: str) -> str:
-    """Returns the name of a distribution, of the source's own stack as of one that both sides share."""
+def _shown_as(name: str, weights: tf.Tensor) -> Iterator[tuple[str, tf.Tensor]]:
+    """Yields a distribution of the source's own stack under the names of a stack that both sides share."""
     if not name.startswith("encoder/"):
-        return name
-    return name.removeprefix("encoder/").replace("/self_attention", "/source_self_attention")
+        yield name, weights
+        return
+    layer, mixer = name.removeprefix("encoder/").split("/")
+    name = f"{layer}/source_self_attention"
+    if mixer == "self_attention":
+        yield name, weights
+    else:
+        for kind, part in zip(("local_context", "global_context"), tf.split(weights, 2, axis=1), strict=True):
+            yield f"{name}/{kind}", part

@@ -18,7 +18,7 @@ import abc
 import dataclasses
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Self
 
 import keras
 import numpy as np
@@ -109,6 +109,15 @@ class Seq2Seq(keras.Model, abc.ABC):
         self.source_vocab_size = source_vocab_size
         self.target_vocab_size = target_vocab_size
         self.joint_vocabulary = joint_vocabulary
+
+    @classmethod
+    def variant(cls, hparams: HParams) -> type[Self]:
+        """Returns the class of the model that these hparams make: this one, unless a model has several.
+
+        Ask it, not the registered class, for ``directions`` and ``target_sides`` before there is a model.
+        """
+        del hparams
+        return cls
 
     # === Training ===
 

@@ -72,9 +72,8 @@ class SynchronousDecoding:
         tags = tf.constant(_TAGS, targets.dtype)[tf.newaxis, :, tf.newaxis]
         return tf.concat([tf.where(tf.not_equal(first, PAD_ID), tags, PAD_ID), targets], axis=2)
 
-    def _decode(
-        self, targets: tf.Tensor, encoded: EncoderOutput, training: bool = False, record: Record | None = None
-    ) -> tf.Tensor:
+    def _read(self, targets: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Returns what the positions of both directions read and what they predict, int32 [B, 2, T] each."""
         targets = tf.convert_to_tensor(targets)
         if targets.shape.rank != 3 or targets.shape[1] not in (SIDES, None):
             raise UserError(
@@ -83,13 +82,20 @@ class SynchronousDecoding:
                 "on the other's words: give both."
             )
         labels = self.training_labels(targets)
-        batch, length = tf.shape(labels)[0], tf.shape(labels)[2]
+        batch = tf.shape(labels)[0]
         if self.hparams.predict_tag:
             first = tf.zeros([batch, SIDES, 1], labels.dtype)  # PAD embeds as a zero vector
         else:
             tags = tf.constant(_TAGS, labels.dtype)[tf.newaxis, :, tf.newaxis]
             first = tf.broadcast_to(tags, [batch, SIDES, 1])
-        ids = tf.reshape(tf.concat([first, labels[:, :, :-1]], axis=2), [batch * SIDES, length])
+        return tf.concat([first, labels[:, :, :-1]], axis=2), labels
+
+    def _decode(
+        self, targets: tf.Tensor, encoded: EncoderOutput, training: bool = False, record: Record | None = None
+    ) -> tf.Tensor:
+        ids, labels = self._read(targets)
+        batch, length = tf.shape(labels)[0], tf.shape(labels)[2]
+        ids = tf.reshape(ids, [batch * SIDES, length])
         x = self._add_positions(self.embed(ids, self.target_embedding), training)
         x = tf.reshape(x, [batch, SIDES * length, x.shape[-1]])
         x = self.decoder(x, sides_mask(labels), encoded=encoded, training=training, record=record)

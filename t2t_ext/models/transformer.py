@@ -17,6 +17,7 @@ from t2t_ext.hyperparameters import TransformerHParams
 from t2t_ext.layers.attention import SelfAttention, SourceAttention, StepContext, mask_bias
 from t2t_ext.layers.base import Layer, make_initializer
 from t2t_ext.layers.dropout import dropout
+from t2t_ext.layers.dual_context import DecoderDualContext, EncoderDualContext
 from t2t_ext.layers.embeddings import TargetSpaceEmbedding, TokenEmbedding, sinusoids
 from t2t_ext.layers.feature_embedding import FeatureEmbedding
 from t2t_ext.layers.feed_forward import FeedForward
@@ -306,12 +307,14 @@ class Transformer(Seq2Seq):
 
     def make_encoder_mixer(self, layer: int) -> Layer:
         """Returns the mixer of an encoder layer, counted from 0."""
-        del layer
+        if layer in self.hparams.dual_encoder_layers:
+            return EncoderDualContext(self.hparams, name="dual_context", dtype=self.dtype_policy)
         return SelfAttention(self.hparams, name="self_attention", dtype=self.dtype_policy)
 
     def make_decoder_mixer(self, layer: int) -> Layer:
         """Returns the causal mixer of a decoder layer, counted from 0."""
-        del layer
+        if layer in self.hparams.dual_decoder_layers:
+            return DecoderDualContext(self.hparams, name="dual_context", dtype=self.dtype_policy)
         return SelfAttention(self.hparams, name="self_attention", dtype=self.dtype_policy)
 
     def make_source_views(self) -> SourceViews:

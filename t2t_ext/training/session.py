@@ -58,7 +58,7 @@ class Session:
         self.encoders = generated.text_encoders()
         self.schedule = Schedule(hparams, settings.train_steps)
         keras.utils.set_random_seed(seed % 2**32)
-        model_class = registry.model(run.config.model)
+        model_class = registry.model(run.config.model).variant(hparams)
         target_variants.check_model(hparams, model_class.target_sides)
         with strategy.scope():
             self.model = build_model(

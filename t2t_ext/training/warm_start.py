@@ -62,7 +62,8 @@ class WarmStartReport:
         choice = f" ({self.choice})" if self.choice else ""
         lines = [f"warm start from {self.origin}{choice}: {len(self.loaded)} variables loaded as they are"]
         if self.changed:
-            told = ", ".join(f"{name} {before} -> {after}" for name, (before, after) in self.changed.items())
+            shown = {name: [value if value != "" else "''" for value in both] for name, both in self.changed.items()}
+            told = ", ".join(f"{name} {before} -> {after}" for name, (before, after) in shown.items())
             lines.append(f"  hparams of the model that are others than there: {told}")
         lines += [
             f"  {name}: rows of {taken} of {total} pieces taken over, the others are new"

@@ -21,6 +21,14 @@ SETTINGS = {
             "shared_embedding_and_softmax_weights=false,backward_beam_size=2,backward_length_offset=1",
         ),
     },
+    "composed_transformer": {
+        "all_three": ("composed_transformer_test", "sb_lambda=0.8"),
+        "one_direction": (
+            "composed_transformer_test",
+            "synchronous=false,layer_preprocess_sequence=none,layer_postprocess_sequence=dan,num_encoder_layers=3,"
+            "dc_decoder_layers=2,dc_kernel_size=3,source_view=ama,integration=soft_two_attention",
+        ),
+    },
     "dynamic_conv": {
         "dynamic": ("dynamic_conv_test", ""),
         "lightweight_post_norm": (
@@ -38,6 +46,7 @@ SETTINGS = {
             "layer_postprocess_sequence=dan,ffn_activation=swiglu,projection_bias=true,attention_key_channels=8,"
             "attention_value_channels=24,pos_encoding=interleaved",
         ),
+        "dual_context": ("layer_coordination_test", "dc_encoder_layers=1,dc_kernel_size=3"),
     },
     "cross_view_dynamic_conv": {
         "fma_two_attentions": ("cross_view_dynamic_conv_test", "source_view=fma,integration=soft_two_attention"),
@@ -49,6 +58,18 @@ SETTINGS = {
             "layer_preprocess_sequence=n,layer_postprocess_sequence=da,projection_bias=true,num_encoder_layers=3,"
             "attention_key_channels=8,attention_value_channels=24,source_view=ama,ama_query=decoder",
         ),
+    },
+    "dual_context_transformer": {
+        "both_stacks": ("dual_context_test", ""),
+        "four_taps_pre_norm": (
+            "dual_context_test",
+            "layer_preprocess_sequence=n,layer_postprocess_sequence=da,projection_bias=true,num_encoder_layers=3,"
+            "attention_key_channels=8,attention_value_channels=24,dc_encoder_layers=2-3,dc_decoder_layers=1,"
+            "dc_kernel_size=4,dc_even_kernel=left",
+        ),
+    },
+    "synchronous_layer_coordination": {
+        "shared": ("synchronous_layer_coordination_test", "sb_lambda=0.8,sb_lambda_trainable=vector"),
     },
     "synchronous_transformer": {
         "trained_lambda": ("synchronous_transformer_test", "sb_lambda=0.8,sb_lambda_trainable=vector"),

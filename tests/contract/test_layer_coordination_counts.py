@@ -77,6 +77,44 @@ def test_growth_of_layer_coordination(changes, growth):
     assert counted(plain.replace(**changes), 100, 100, True, MODEL) == equations(plain, 100) + growth
 
 
+# A module has (2 f + 4) d^2 more than attention, and vectors: b^r of 2 d, the norm of l_c of 2 d, b_z of d; with biases
+# in the projections, of q, k, v twice instead of q, k, v, output once, another 2 d. Of two stacks both may have them.
+@pytest.mark.parametrize(
+    ("changes", "taps", "modules", "biases"),
+    [
+        ({"dc_encoder_layers": "all"}, 2, 4, False),
+        ({"dc_encoder_layers": "2-3", "dc_kernel_size": 5, "lwc_mixed_attention": False}, 5, 2, False),
+        ({"dc_encoder_layers": "1", "projection_bias": True}, 2, 1, True),
+        ({"lwc_share_weights": False, "dc_encoder_layers": "1-3", "dc_decoder_layers": "4"}, 2, 4, False),
+    ],
+)
+def test_growth_by_dual_contextual_modules(changes, taps, modules, biases):
+    from t2t_ext import registry
+
+    hparams = registry.hparams("layer_coordination_tiny").replace(**changes)
+    d = hparams.hidden_size
+    growth = modules * ((2 * taps + 4) * d**2 + 5 * d + (2 * d if biases else 0))
+    assert counted(hparams, 100, 100, True, MODEL) == equations(hparams, 100) + growth
+
+
+@pytest.mark.parametrize(
+    ("changes", "growth"),
+    [
+        ({}, 0),
+        ({"sb_lambda_trainable": "scalar"}, 4),
+        ({"sb_lambda_trainable": "vector", "sb_layers": "2-3"}, 2 * 128),
+        ({"sb_fusion": "gate"}, 4 * (2 * 128 // 4) ** 2),
+        ({"sb_fusion": "gate", "sb_gate": "model", "lwc_share_weights": False}, 4 * (2 * 128) ** 2),
+    ],
+)
+def test_both_directions_have_the_weights_of_one(changes, growth):
+    """And what Zhou et al. (2019) add to a Transformer: a lambda that is trained, or gates."""
+    from t2t_ext import registry
+
+    hparams = registry.hparams("synchronous_layer_coordination_tiny").replace(**changes)
+    assert counted(hparams, 100, 100, True, f"synchronous_{MODEL}") == equations(hparams, 100) + growth
+
+
 def test_the_big_model_is_as_large_as_the_baseline():
     """14 layers of 12 d^2 are six of 12 d^2 and six of 16 d^2; with the width as printed there is a third less."""
     from t2t_ext import registry

@@ -1,6 +1,7 @@
 """Mixed attention as the search and the alignments read it: its part on the source, as a distribution."""
 
 import numpy as np
+import pytest
 from random_weights import random_arrays
 from test_ensembles_and_alignments import LINES, PAIRS, expected_links, translator_of
 
@@ -23,3 +24,20 @@ def test_coverage_and_alignments_read_the_part_on_the_source(tiny_encoder):
     assert on_source.sum(axis=1).max() < 0.99, "hardly anything is on the past: this would be an ordinary attention"
     expected = expected_links(tiny_encoder, on_source / on_source.sum(axis=1, keepdims=True), source_ids, ids)
     assert translator_of(model, tiny_encoder).align([PAIRS[0]]) == [expected]
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_states_of_the_source_are_what_the_next_layer_reads(shared):
+    """Of one stack layer i + 1 makes its keys of them, of two stacks the target's layer i."""
+    from t2t_ext import registry
+
+    hparams = registry.hparams("layer_coordination_test").replace(num_hidden_layers=3, lwc_share_weights=shared)
+    model = registry.model("layer_coordination")(hparams, source_vocab_size=24, target_vocab_size=24)
+    model.build()
+    model.assign(random_arrays(model, seed=4))
+    inputs = np.array([[5, 9, 7, 1, 0], [6, 1, 0, 0, 0]], np.int32)
+    states, memories = model.source_states(inputs), model.start(inputs)["source"]
+    assert len(states) == (2 if shared else 3)
+    for state, layer, memory in zip(states, model.coordinated[shared:], memories[shared:], strict=True):
+        keys, _ = layer.memory(np.reshape(state, [-1, state.shape[-1]]), inputs != 0)
+        np.testing.assert_allclose(keys, memory[0], rtol=0, atol=1e-5)

@@ -30,6 +30,9 @@ def formula(hparams, source_vocab, target_vocab, joint):
     stacks += hparams.decoder_layers * (2 * attention + feed_forward + 3 * norm)
     if hparams.layer_preprocess_sequence == "n":
         stacks += 2 * norm
+    # Ampomah et al. (2021): a module has this much more than self-attention, with keys and values of width d.
+    modules = len(hparams.dual_encoder_layers) + len(hparams.dual_decoder_layers)
+    stacks += modules * ((2 * hparams.dc_kernel_size + 4) * d * d + (5 + 2 * biases) * d)
     if hparams.shared_embedding_and_softmax_weights:
         tables = target_vocab + (0 if joint else source_vocab)
     else:

@@ -14,6 +14,10 @@ zero vector as the first target input, and for the ablations: without sharing, t
 wrote; without mixed attention, self-attention and attention to the source follow each other, with one norm and one set
 of projections.
 
+Layers may have dual contextual modules (Ampomah et al. 2021, equations 6 to 8) as `docs/decisions/0026` says: every
+attention of a layer is then two, to local contexts and to the states themselves, which W_z joins; the context of a
+side is made of that side alone, centred in the source and of what is before in the target.
+
 Written for reading: one sentence, one head, one query position at a time, the concatenated sequence literally.
 
 `NumpyContextGate` is a Transformer with the context gate as reconstructed: z = sigmoid([a; c] W + b), where a is what
@@ -38,10 +42,23 @@ from numpy_transformer import (
 
 
 @dataclasses.dataclass
+class DualContext:
+    """A dual contextual module: equation 6 with W^r as [f, D, 2 D], two attentions without output projections."""
+
+    taps: np.ndarray
+    taps_bias: np.ndarray
+    norm: Norm
+    to_local: Attention
+    to_states: Attention
+    aggregation: np.ndarray
+    aggregation_bias: np.ndarray
+
+
+@dataclasses.dataclass
 class LayerWeights:
     """One layer: attention, feed-forward, and the norm of either."""
 
-    attention: Attention
+    attention: Attention | DualContext
     attention_norm: Norm
     feed_forward: FeedForward
     feed_forward_norm: Norm
@@ -74,24 +91,59 @@ def weights_of(arrays, hparams):
     def norm(path):
         return Norm(take(f"{path}/scale"), take(f"{path}/bias"))
 
+    def dual_context(path):
+        """The module at a path: its queries of both attentions, keys and values of the second are one matrix."""
+
+        def fused(name, widths):
+            kernel, bias = (take(f"{path}/{name}/{part}") for part in ("kernel", "bias"))
+            edges = np.cumsum(widths)[:-1]
+            biases = [None] * len(widths) if bias is None else np.split(bias, edges)
+            return list(zip(np.split(kernel, edges, axis=1), biases, strict=True))
+
+        key, _, value = sizes
+        local_query, query, keys, values = fused("q_qkv", [key, key, key, value])
+        local_keys, local_values = fused("local_kv", [key, value])
+        taps = take(f"{path}/local/convolution/kernel").reshape([-1, hparams.hidden_size, 2 * hparams.hidden_size])
+
+        def attention(q, k, v):
+            return Attention(q[0], k[0], v[0], None, q[1], k[1], v[1], None)
+
+        return DualContext(
+            taps,
+            take(f"{path}/local/convolution/bias"),
+            norm(f"{path}/local/norm"),
+            attention(local_query, local_keys, local_values),
+            attention(query, keys, values),
+            take(f"{path}/aggregation/kernel"),
+            take(f"{path}/aggregation/bias"),
+        )
+
     def layer(path, attention):
-        edges = np.cumsum(sizes)[:-1]
-        kernels = np.split(take(f"{path}/{attention}/qkv/kernel"), edges, axis=1)
-        bias = take(f"{path}/{attention}/qkv/bias")
-        biases = [None] * 3 if bias is None else np.split(bias, edges)
-        output = [take(f"{path}/{attention}/output/{part}") for part in ("kernel", "bias")]
         inner, inner_bias, outer, outer_bias = (
             take(f"{path}/feed_forward/{part}") for part in ("inner/kernel", "inner/bias", "outer/kernel", "outer/bias")
         )
         gate = gate_bias = None
         if inner.shape[1] == 2 * outer.shape[0]:
             (gate, inner), (gate_bias, inner_bias) = np.split(inner, 2, axis=1), np.split(inner_bias, 2)
+        own_stack = attention == "self_attention"
+        if f"{path}/dual_context/q_qkv/kernel" in arrays:
+            part, frame = dual_context(f"{path}/dual_context"), "dual_context" if own_stack else "attention"
+        else:
+            part, frame = self_attention(path, attention), attention
         return LayerWeights(
-            Attention(*kernels, output[0], *biases, output[1]),
-            norm(f"{path}/{attention}_frame/{which}"),
+            part,
+            norm(f"{path}/{frame}_frame/{which}"),
             FeedForward(inner, inner_bias, outer, outer_bias, gate, gate_bias),
             norm(f"{path}/feed_forward_frame/{which}"),
         )
+
+    def self_attention(path, attention):
+        edges = np.cumsum(sizes)[:-1]
+        kernels = np.split(take(f"{path}/{attention}/qkv/kernel"), edges, axis=1)
+        bias = take(f"{path}/{attention}/qkv/bias")
+        biases = [None] * 3 if bias is None else np.split(bias, edges)
+        output = [take(f"{path}/{attention}/output/{part}") for part in ("kernel", "bias")]
+        return Attention(*kernels, output[0], *biases, output[1])
 
     count = range(hparams.num_hidden_layers)
     if hparams.lwc_share_weights:
@@ -129,16 +181,32 @@ class NumpyLayerCoordination:
         self.scale = depth**-0.5 if hparams.attention_scale == "head" else hparams.hidden_size**-0.5
         self.maps = {}
 
-    def _attend(self, queries, memory, part, allowed, name=None):
-        """softmax(Q K^T scale + M) V for queries [m, D] over [n, D]; `allowed` says where M is 0."""
+    def _attend(self, queries, seen, part, allowed, name):
+        """What queries [m, D] find in states: softmax(Q K^T scale + M) V and the output projection.
 
-        def project(x, kernel, bias):
-            return x @ kernel + (0.0 if bias is None else bias)
+        Args:
+          queries: [m, D].
+          seen: of each side that is looked at, its states [n, D] and where they are real, or None for the target's.
+          part: the projections.
+          allowed: (query, position in the sides behind each other) -> whether M is 0.
+          name: under which the distributions are kept.
+        """
+        states = np.concatenate([rows for rows, _ in seen])
+        if isinstance(part, Attention):
+            return _project(self._find(queries, states, part, allowed, name), part.o, part.o_bias)
+        local = np.concatenate([self._local_context(rows, real, part) for rows, real in seen])
+        found = [
+            self._find(queries, local, part.to_local, allowed, f"{name}/local_context"),
+            self._find(queries, states, part.to_states, allowed, f"{name}/global_context"),
+        ]
+        return np.concatenate(found, axis=1) @ part.aggregation + part.aggregation_bias
 
+    def _find(self, queries, memory, part, allowed, name):
+        """What the heads find, side by side [m, H d]."""
         heads = self.hp.num_heads
-        q = project(queries, part.q, part.q_bias).reshape(len(queries), heads, -1)
-        k = project(memory, part.k, part.k_bias).reshape(len(memory), heads, -1)
-        v = project(memory, part.v, part.v_bias).reshape(len(memory), heads, -1)
+        q = _project(queries, part.q, part.q_bias).reshape(len(queries), heads, -1)
+        k = _project(memory, part.k, part.k_bias).reshape(len(memory), heads, -1)
+        v = _project(memory, part.v, part.v_bias).reshape(len(memory), heads, -1)
         found = np.zeros([len(queries), heads, v.shape[-1]])
         weights = np.zeros([heads, len(queries), len(memory)])
         for h in range(heads):
@@ -146,9 +214,25 @@ class NumpyLayerCoordination:
                 seen = [j for j in range(len(memory)) if allowed(i, j)]
                 weights[h, i, seen] = softmax(np.array([q[i, h] @ k[j, h] * self.scale for j in seen]))
                 found[i, h] = sum(weights[h, i, j] * v[j, h] for j in seen)
-        if name:
-            self.maps[name] = weights
-        return project(found.reshape(len(queries), -1), part.o, part.o_bias)
+        self.maps[name] = weights
+        return found.reshape(len(queries), -1)
+
+    def _local_context(self, r, real, part):
+        """Equation 6 for a side [n, D]; `real` says which positions of the source are words, None is the target."""
+        f = len(part.taps)
+        before = f - 1
+        if real is not None:
+            before = f // 2 if self.hp.dc_even_kernel == "left" else (f - 1) // 2
+        contexts = []
+        for t in range(len(r)):
+            y = part.taps_bias.copy()
+            for tap in range(f):
+                place = t - before + tap
+                if 0 <= place < len(r) and (real is None or real[place]):
+                    y = y + r[place] @ part.taps[tap]
+            a, b = np.split(y, 2)
+            contexts.append(layer_norm((a * sigmoid(b) + r[t])[np.newaxis], part.norm, self.hp.norm_epsilon)[0])
+        return np.stack(contexts)
 
     def _before(self, x, norm):
         return layer_norm(x, norm, self.hp.norm_epsilon) if self.pre_norm else x
@@ -163,26 +247,27 @@ class NumpyLayerCoordination:
     def _source_layer(self, x, layer, source, name):
         norm = layer.attention_norm
         y = self._before(x, norm)
-        y = self._attend(y, y, layer.attention, lambda _, j: source[j] != PAD, f"{name}/source_self_attention")
+        real = [word != PAD for word in source]
+        y = self._attend(y, [(y, real)], layer.attention, lambda _, j: real[j], f"{name}/source_self_attention")
         return self._fed_forward(self._after(x, y, norm), layer)
 
     def _target_layer(self, x, layer, read, source, name):
         """One layer of the target [m, D]; `read` [n, D] is what it reads of the source."""
         n, norm, part = len(source), layer.attention_norm, layer.attention
         below, y = self._before(read, norm), self._before(x, norm)
+        real = [word != PAD for word in source]
         if self.hp.lwc_mixed_attention:
 
             def m_is_zero(i, j):
-                return (j < n and source[j] != PAD) or (j >= n and j <= i + n)
+                return (j < n and real[j]) or (j >= n and j <= i + n)
 
-            y = self._attend(y, np.concatenate([below, y]), part, m_is_zero, f"{name}/mixed_attention")
+            y = self._attend(y, [(below, real), (y, None)], part, m_is_zero, f"{name}/mixed_attention")
             x = self._after(x, y, norm)
         else:
-            y = self._attend(y, y, part, lambda i, j: j <= i, f"{name}/self_attention")
+            y = self._attend(y, [(y, None)], part, lambda i, j: j <= i, f"{name}/self_attention")
             x = self._after(x, y, norm)
-            y = self._attend(
-                self._before(x, norm), below, part, lambda _, j: source[j] != PAD, f"{name}/source_attention"
-            )
+            y = self._before(x, norm)
+            y = self._attend(y, [(below, real)], part, lambda _, j: real[j], f"{name}/source_attention")
             x = self._after(x, y, norm)
         return self._fed_forward(x, layer)
 
@@ -215,6 +300,10 @@ class NumpyLayerCoordination:
             logits.append(self.sentence(list(source), list(target)))
             maps.append(self.maps)
         return np.stack(logits), {name: np.stack([each[name] for each in maps]) for name in maps[0]}
+
+
+def _project(x, kernel, bias):
+    return x @ kernel + (0.0 if bias is None else bias)
 
 
 class NumpyContextGate(NumpyTransformer):

@@ -18,6 +18,11 @@ SETTINGS = {
     "no_side_embedding": "lwc_side_embedding=false",
     "no_positions": "pos=none",
     "sos_and_biases": "use_sos=true,projection_bias=true,ffn_activation=swiglu",
+    "dual_context": "dc_encoder_layers=all",
+    "dual_context_post_norm": f"num_hidden_layers=3,dc_encoder_layers=1+3,dc_kernel_size=3,{POST_NORM}",
+    "dual_context_no_mixed_attention": "lwc_mixed_attention=false,dc_encoder_layers=all,dc_kernel_size=4,"
+    "dc_even_kernel=left,projection_bias=true,attention_key_channels=8,attention_value_channels=24",
+    "dual_context_no_sharing": "lwc_share_weights=false,dc_encoder_layers=2,dc_decoder_layers=all,dc_kernel_size=5",
     "channels": "attention_key_channels=8,attention_value_channels=24,attention_scale=model",
 }
 VOCAB = 13
@@ -63,15 +68,15 @@ def test_layer_coordination(setting):
     model, arrays = make(SETTINGS[setting])
     logits, maps = agree(model, NumpyLayerCoordination(weights_of(arrays, model.hparams), model.hparams))
     shown = {name: weights.numpy() for name, weights in model.attention_weights(INPUTS, TARGETS).items()}
-    last = f"layer_{model.hparams.num_hidden_layers - 1}"
-    unread = {f"{last}/source_self_attention"} if model.hparams.lwc_share_weights else set()
-    assert set(shown) == set(maps) - unread
+    last = f"layer_{model.hparams.num_hidden_layers - 1}/"
+    unread = f"{last}source_self_attention" if model.hparams.lwc_share_weights else "nothing"
+    assert set(shown) == {name for name in maps if not name.startswith(unread)}
     for name, weights in shown.items():
         real = (INPUTS if "source_self" in name else TARGETS) != 0
         for row, rows in enumerate(real):
             np.testing.assert_allclose(weights[row][:, rows], maps[name][row][:, rows], rtol=0, atol=1e-5)
-    mixed = model.hparams.lwc_mixed_attention
-    on_source = maps[f"{last}/mixed_attention" if mixed else f"{last}/source_attention"].mean(axis=1)
+    looking = f"{last}{'mixed_attention' if model.hparams.lwc_mixed_attention else 'source_attention'}"
+    on_source = np.concatenate([weights for name, weights in maps.items() if name.startswith(looking)], axis=1).mean(1)
     on_source = on_source[..., : INPUTS.shape[1]] / on_source[..., : INPUTS.shape[1]].sum(axis=-1, keepdims=True)
     for t, (step_logits, attention) in enumerate(steps_of(model)):
         rows = REAL[:, t]

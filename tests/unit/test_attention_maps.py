@@ -95,6 +95,29 @@ def test_two_directions_read_their_tags_and_each_other(predict_tag):
     assert of["self_attention/r2l/future"].kind == "future"
 
 
+def test_a_dual_contextual_module_has_a_map_of_its_local_heads_and_one_of_its_global_ones():
+    words = attention.sentence_of(model(), SOURCE, [TARGET])
+    source, target = weights(3, 3, heads=4), weights(4, 4, heads=4)
+    found = read({"encoder/layer_1/dual_context": source, "decoder/layer_0/dual_context": target}, words)
+    names = [f"{place}/dual_context/{which}_context" for place in ("encoder/layer_1", "decoder/layer_0")
+             for which in ("local", "global")]  # fmt: skip
+    assert list(found) == names
+    np.testing.assert_array_equal(found[names[0]].weights, source[0, :2])
+    np.testing.assert_array_equal(found[names[3]].weights, target[0, 2:])
+    assert [each.kind for each in found.values()] == ["encoder", "encoder", "self", "self"]
+    assert [each.title for each in found.values()] == [
+        "Local context attention, encoder layer 2",
+        "Global attention, encoder layer 2",
+        "Local context attention, decoder layer 1",
+        "Global attention, decoder layer 1",
+    ]
+    own = found[names[2]]
+    assert own.rows == own.columns == ("<start>", "the", "house", "is")
+    assert own.hidden[0].tolist() == [False, True, True, True]
+    chosen = Choice(kinds=("self",), heads="2").of(list(found.values()))
+    assert [(each.part, heads) for each, heads in chosen] == [("local_context", (1,)), ("global_context", (1,))]
+
+
 def test_a_backward_decoder_is_known_by_what_its_states_wrote():
     words = attention.sentence_of(model(), SOURCE, [TARGET, BACKWARDS])
     found = read(

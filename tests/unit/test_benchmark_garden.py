@@ -60,6 +60,10 @@ CHANGES = {
     ],
     "dynamic_conv": [{}, {"conv_glu": False, "conv_type": "lightweight"}],
     "context_gate_transformer": [{}, {"context_gate": "channel"}],
+    "dual_context_transformer": [
+        {"dc_encoder_layers": "all", "dc_decoder_layers": "2", "dc_kernel_size": 3},
+        {"dc_decoder_layers": "all", "attention_key_channels": 8, "attention_value_channels": 24},
+    ],
 }
 CASES = [(model, changes) for model, several in CHANGES.items() for changes in several]
 
@@ -142,3 +146,36 @@ def test_what_is_measured_has_the_published_sizes(benchmark):
             "num_heads",
         ):
             assert getattr(ours, field) == getattr(named, field), (name, field)
+
+
+def test_table_of_all_models(benchmark):
+    """Rows of a report with the speeds measured beside it; reranking, which is two runs, has none."""
+    made = importlib.import_module("_garden_table")
+    figures = [{"name": "test", "mean": 21.0}, {"name": "parameters", "mean": 2e6}]
+    report = {
+        "recipe": "mine",
+        "figures": [{"name": "parameters", "mean": 3e6}],
+        "beside": {"base": figures, "rerank": figures},
+        "rows": {"base": "Transformer", "rerank": "Rerank", "mine": "Mine"},
+        "comparisons": [
+            {"split": "dev", "label": "BLEU", "systems": {}},
+            {
+                "split": "test",
+                "label": "BLEU",
+                "systems": {
+                    "base": {"score": 21.0, "confidence": 1.25},
+                    "mine": {"score": 22.5, "confidence": None, "difference": 1.5, "p_bootstrap": 0.002},
+                },
+            },
+        ],
+        "commands": ["t2t_ext-datagen --x=1", "t2t_ext-translate-all '--decode_hparams=beam_size=4,alpha=0.6' --y=2"],
+    }
+    speed = {"per_second": {"base": 1000.0, "mine": 500.0}, "ratios": {"base": 1.0, "mine": 0.5}}
+    rows = [made._row(name, report, {"training": speed, "decoding": speed}) for name in made._order(report)]
+    assert [row["name"] for row in rows] == ["base", "rerank", "mine"]
+    assert made._decode_hparams(report) == "beam_size=4,alpha=0.6"
+    assert made.markdown(rows).splitlines()[2:] == [
+        "| Transformer | 2.00M (1.00) | 21.00 ± 1.25 |  | 1,000 (1.00) | 1,000 (1.00) |",
+        "| Rerank | 2.00M (1.00) | - |  | - | - |",
+        "| Mine | 3.00M (1.50) | 22.50 | +1.50 (0.002) | 500 (0.50) | 500 (0.50) |",
+    ]

@@ -176,6 +176,7 @@ def test_hp_flags_are_appended_to_hparams():
         (["--problem"], "--problem needs a value"),
         (["--problem", "--model=x"], "--problem needs a value"),
         (["--describe=1"], "--describe takes no value"),
+        (["--describe_sgv=x"], "unknown flag --describe_sgv. Did you mean 'describe_svg'"),
         (["--train_steps=x"], "--train_steps expects an integer, not 'x'"),
         (["--train_steps=0"], "--train_steps must be at least 1, not 0"),
         (["--max_length_ratio=x"], "--max_length_ratio expects a number, not 'x'"),

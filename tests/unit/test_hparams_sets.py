@@ -74,6 +74,7 @@ IWSLT = {
     "num_heads": 4,
     "num_hidden_layers": 6,
     "optimizer_adam_beta2": 0.98,
+    "learning_rate_constant": 1.0,
     "learning_rate_warmup_steps": 4000,
     "label_smoothing": 0.1,
     "layer_prepostprocess_dropout": 0.1,

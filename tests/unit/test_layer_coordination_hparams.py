@@ -18,11 +18,41 @@ def small(**changes):
         ({"shared_embedding_and_softmax_weights": False}, "one matrix embeds both sides"),
         ({"use_target_space_embedding": True}, "lwc_side_embedding"),
         ({"source_view": "gca"}, "source_view=gca .* own layer"),
+        ({"shared_embedding": True}, "shared_embedding=True: .* one matrix embeds both sides always"),
+        ({"feature_positions": "timing"}, "feature_positions=timing: .* the source is words"),
+        (
+            {"dc_decoder_layers": "all"},
+            "dc_decoder_layers='all': .* dc_encoder_layers names them; .*share_weights=false",
+        ),
+        ({"dc_encoder_layers": "15"}, "dc_encoder_layers='15': .* count from 1 to 14"),
     ],
 )
 def test_what_one_stack_has_no_use_for(changes, message):
     with pytest.raises(UserError, match=message):
         small(**changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"use_sos": True}, "use_sos=true: the first input of a direction is its tag"),
+        ({"dc_encoder_layers": "1"}, "dc_encoder_layers='1': a shared layer is the target's, too"),
+        ({"lwc_share_weights": False, "dc_decoder_layers": "1"}, "dc_decoder_layers='1': a decoder of two directions"),
+        ({"sb_layers": "15"}, "sb_layers='15'"),
+        ({"source_view": "gca"}, "source_view=gca"),
+    ],
+)
+def test_what_has_no_place_in_both_directions(changes, message):
+    with pytest.raises(UserError, match=message):
+        registry.hparams("synchronous_layer_coordination_small").replace(**changes)
+
+
+def test_the_sets_of_both_directions_are_those_of_one():
+    for name in ("small", "base", "tiny", "test"):
+        one, both = (registry.hparams(f"{kind}layer_coordination_{name}") for kind in ("", "synchronous_"))
+        assert {field for field in one.names() if getattr(one, field) != getattr(both, field)} == {"pseudo"}
+        assert (both.pseudo, both.sb_fusion, both.sb_lambda, both.directions) == ("two", "tanh", 0.1, 2)
+        assert both.early_stopping_metric == "bleu"
 
 
 def test_the_sets_are_the_papers():
@@ -54,6 +84,18 @@ def test_trained_as_the_baseline():
         hparams, other = registry.hparams(f"layer_coordination_{ours}"), registry.hparams(baseline)
         different = {name for name in other.names() if getattr(hparams, name) != getattr(other, name)}
         assert different == {"num_hidden_layers", "batch_tokens"}
+
+
+def test_how_high_the_learning_rate_rises():
+    """To Vaswani et al.'s d^-0.5 * warm-up^-0.5, which the paper cites."""
+    from t2t_ext.training.schedules import Schedule
+
+    for name in ("layer_coordination_small", "transformer_iwslt_small", "transformer_big_he2018"):
+        hparams = registry.hparams(name)
+        vaswani = (hparams.hidden_size * hparams.learning_rate_warmup_steps) ** -0.5
+        schedule = Schedule(hparams, 100_000)
+        assert float(schedule(hparams.learning_rate_warmup_steps)) == pytest.approx(vaswani, rel=1e-5), name
+        assert float(schedule(16_000)) == pytest.approx(vaswani / 2, rel=1e-5), name
 
 
 def test_the_context_gate_is_its_baseline_with_gates():

@@ -1,0 +1,102 @@
+"""``t2t_ext-trainer --describe``: a diagram of the model and a table of its variables."""
+
+import argparse
+import pathlib
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from t2t_ext import registry
+from t2t_ext.bin import _flag_groups
+from t2t_ext.bin._flags import start_tensorflow
+from t2t_ext.data.generated import GeneratedData
+from t2t_ext.errors import UserError
+from t2t_ext.hyperparameters import HParams
+from t2t_ext.persistence import files
+from t2t_ext.persistence.run_directory import RunDirectory
+
+
+def describe(args: argparse.Namespace, hparams: HParams) -> None:
+    """Prints the model's diagram and its variables (``--describe``), and draws the diagram (``--describe_svg=FILE``).
+
+    Args:
+      args: The trainer's flags.
+      hparams: The model's.
+
+    Raises:
+      UserError: It is not said which model, the hparams do not fit it, or the file cannot be written.
+    """
+    svg = pathlib.Path(args.describe_svg) if args.describe_svg else None
+    if svg and (svg.is_dir() or not svg.absolute().parent.is_dir()):
+        problem = "is a directory" if svg.is_dir() else f"{svg.absolute().parent} is no directory"
+        raise UserError(f"--describe_svg={svg}: {problem}. Name a file in a directory that is there.")
+    name, arguments = _model_arguments(args)
+    start_tensorflow()
+    model = registry.model(name)(hparams, **arguments)
+    model.build()
+    from t2t_ext.analysis.model_diagram import diagram_of
+
+    diagram = diagram_of(model, name)
+    if svg:
+        from t2t_ext.analysis.diagram_svg import diagram_svg
+
+        files.write_text_atomically(svg, diagram_svg(diagram))
+        print(f"diagram: {svg}")
+    if args.describe:
+        from t2t_ext.analysis.diagram_text import diagram_text
+
+        print(diagram_text(diagram), end="\n\n")
+        rows = model.describe()
+        print_table(
+            [
+                ("variable", "part", "shape", "type", "parameters"),
+                *((r.path, r.part, " x ".join(map(str, r.shape)), r.dtype, f"{r.parameters:,}") for r in rows),
+                ("all", "", "", "", f"{sum(r.parameters for r in rows):,}"),
+            ]
+        )
+
+
+def print_table(rows: Iterable[Sequence[Any]]) -> None:
+    """Prints rows of cells in columns."""
+    cells = [[str(cell) for cell in row] for row in rows]
+    widths = [max(len(row[column]) for row in cells) for column in range(len(cells[0]))]
+    for row in cells:
+        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+def _model_arguments(args: argparse.Namespace) -> tuple[str, dict[str, Any]]:
+    """Returns the model's name and what it is made with besides hparams: of the run, or of a problem."""
+    if args.output_dir and RunDirectory.exists(args.output_dir):
+        stored = RunDirectory.open(args.output_dir)
+        name, sizes = stored.config.model, [encoder.vocab_size for encoder in stored.text_encoders()]
+        joint = len(set(stored.config.vocabularies.values())) == 1
+        feature_size = stored.config.source_feature_size
+    else:
+        if not args.model or not args.problem:
+            raise UserError("--describe needs --model and --problem (for the vocabulary's size), or --output_dir=RUN.")
+        name = args.model
+        sizes, joint = _vocabulary_sizes(args)
+        feature_size = _feature_size(args)
+    return name, {
+        "source_vocab_size": sizes[0],
+        "target_vocab_size": sizes[1],
+        "joint_vocabulary": joint,
+        "source_feature_size": feature_size,
+    }
+
+
+def _vocabulary_sizes(args: argparse.Namespace) -> tuple[list[int], bool]:
+    """Returns the sizes of source and target vocabulary, and whether they are one."""
+    problem = registry.problem(args.problem, **_flag_groups.problem_options(args))
+    if args.data_dir:
+        encoders = GeneratedData.open(problem, args.data_dir).text_encoders()
+        return [encoder.vocab_size for encoder in encoders], encoders[0].sha256 == encoders[1].sha256
+    print(f"No --data_dir: the vocabulary is taken to have {problem.approx_vocab_size:,} subwords.")
+    return [problem.approx_vocab_size] * 2, problem.joint_vocab
+
+
+def _feature_size(args: argparse.Namespace) -> int:
+    """Returns the size of the source's feature vectors as the problem declares it, 0 of text."""
+    from t2t_ext.data.features import Floats
+
+    source = registry.problem(args.problem, **_flag_groups.problem_options(args)).features().get("inputs")
+    return source.depth if isinstance(source, Floats) else 0

@@ -1,0 +1,66 @@
+"""Settings of the Transformer in which all three go together.
+
+Each set is a Transformer's with dual contextual modules in all encoder layers (Ampomah et al. 2021, Enc-DC),
+granularity consistent views of the source with soft integration (Liu et al. 2020), and decoding in both directions
+(Zhou et al. 2019).
+"""
+
+from t2t_ext.composed_hyperparameters import ComposedHParams
+from t2t_ext.hparams.synchronous import (
+    synchronous_transformer_base,
+    synchronous_transformer_big,
+    synchronous_transformer_small,
+    synchronous_transformer_test,
+    synchronous_transformer_tiny,
+)
+from t2t_ext.hparams.transformer import transformer_iwslt_4layer
+from t2t_ext.hyperparameters import TransformerHParams
+from t2t_ext.registry import register_hparams
+
+
+def _with_all_three(hparams: TransformerHParams) -> ComposedHParams:
+    """Returns a Transformer's settings with all three on."""
+    names = set(TransformerHParams.names()) - {"pseudo"}
+    return ComposedHParams().replace(
+        **{name: getattr(hparams, name) for name in names if getattr(hparams, name) != getattr(ComposedHParams, name)},
+        dc_encoder_layers="all",
+        source_view="gca",
+        integration="soft",
+        synchronous=True,
+    )
+
+
+@register_hparams
+def composed_transformer_base() -> ComposedHParams:
+    """6+6 layers of 512/2048, 8 heads, trained as synchronous_transformer_base."""
+    return _with_all_three(synchronous_transformer_base())
+
+
+@register_hparams
+def composed_transformer_big() -> ComposedHParams:
+    """6+6 layers of 1024/4096, 16 heads, trained as synchronous_transformer_big."""
+    return _with_all_three(synchronous_transformer_big())
+
+
+@register_hparams
+def composed_transformer_small() -> ComposedHParams:
+    """6+6 layers of 256/1024, 4 heads, trained as synchronous_transformer_small."""
+    return _with_all_three(synchronous_transformer_small())
+
+
+@register_hparams
+def composed_transformer_tiny() -> ComposedHParams:
+    """2+2 layers of width 128, as synchronous_transformer_tiny."""
+    return _with_all_three(synchronous_transformer_tiny())
+
+
+@register_hparams
+def composed_transformer_iwslt_4layer() -> ComposedHParams:
+    """4+4 layers of 256/1024, 4 heads, trained as transformer_iwslt_4layer, for corpora of the size of IWSLT."""
+    return _with_all_three(transformer_iwslt_4layer())
+
+
+@register_hparams
+def composed_transformer_test() -> ComposedHParams:
+    """2+2 layers of width 16, as synchronous_transformer_test, for tests."""
+    return _with_all_three(synchronous_transformer_test())

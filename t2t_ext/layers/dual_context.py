@@ -1,0 +1,244 @@
+"""The dual contextual module (Ampomah et al. 2021, section 4): a mixer in place of self-attention.
+
+From its input r, at every position t:
+
+    r_hat_t = GLU([f neighbours of r_t] W^r + b^r)                      (equation 6)
+    l_c = LayerNorm(r_hat + r)
+    h_l = FI(r, l_c),  h_g = FI(r, r)                                   (equation 7)
+    z_hat = [h_l; h_g] W_z + b_z                                        (equation 8)
+
+FI is multi-head attention without an output projection, each of the two with projections of its own. The residual sum
+and the norm of equation 9 are the sublayer's frame; of a pre-norm stack, r is what its norm has made of the running
+state, and the norm of equation 9 is left out.
+
+The equation prints f + 1 neighbours for an even f, but W^r has f D rows, and the published numbers of parameters are
+those of f: a module has (2f + 4) D^2 more than self-attention. The encoder's neighbourhood is centred; the decoder's
+ends at the position itself.
+
+Both attentions are computed as one with 2 H heads, the local ones first.
+
+Legend: B sentences, R directions (1), K hypotheses, T positions, D the model's width, H heads, d = D / H, f taps.
+"""
+
+import tensorflow as tf
+
+from t2t_ext.hyperparameters import TransformerHParams
+from t2t_ext.layers.attention import StepContext, attention_weights, merge_heads, split_heads
+from t2t_ext.layers.base import Layer, LayerNormalization, Projection, make_initializer
+from t2t_ext.layers.dropout import dropout
+from t2t_ext.layers.dynamic_convolution import gated_linear_unit
+
+State = dict[str, dict[str, tf.Tensor]]
+
+
+class LocalContext(Layer):
+    """The local context unit: a convolution with a gated linear unit, residual sum and norm (equation 6)."""
+
+    def __init__(self, hparams: TransformerHParams, before: int, **kwargs: object) -> None:
+        """Initialises the unit from the model's hparams.
+
+        Args:
+          hparams: The model's.
+          before: How many of the f positions stand before the position itself; 0 to f - 1.
+          **kwargs: Keras's (name, dtype).
+        """
+        super().__init__(**kwargs)
+        self.width, self.taps, self.before = hparams.hidden_size, hparams.dc_kernel_size, before
+        self.convolution = Projection(
+            2 * self.width,
+            use_bias=True,
+            initializer=make_initializer(hparams.initializer, hparams.initializer_gain),
+            name="convolution",
+            dtype=self.dtype_policy,
+        )
+        self.norm = LayerNormalization(hparams.norm_epsilon, name="norm", dtype=self.dtype_policy)
+
+    def build(self, input_shape: object = None) -> None:
+        """Creates W^r [f D, 2 D], tap after tap from the first position on, b^r [2 D] and the norm."""
+        self.convolution.build((None, self.taps * self.width))
+        self.norm.build((None, self.width))
+
+    def call(self, r: tf.Tensor) -> tf.Tensor:
+        """Returns l_c float [B, T, D] of r float [B, T, D], in which positions that are not there are zero."""
+        shape = tf.shape(r)
+        padded = tf.pad(r, [[0, 0], [self.before, self.taps - 1 - self.before], [0, 0]])
+        taps = [tf.slice(padded, [0, tap, 0], shape) for tap in range(self.taps)]
+        rows = tf.reshape(tf.concat(taps, axis=2), [-1, self.taps * self.width])
+        y = gated_linear_unit(self.convolution.rows(rows))
+        return self.norm(tf.reshape(y, shape) + r)
+
+    def rows(self, past: tf.Tensor, r: tf.Tensor, taps: tf.Tensor) -> tf.Tensor:
+        """Returns l_c rows float [N, D] of one position each, whose neighbours all stand before it.
+
+        Args:
+          past: float [N, (taps - 1) * D], the inputs before it, the oldest first.
+          r: float [N, D], its own.
+          taps: int32 scalar, how many positions there are, at most f; those before the first count as zero.
+        """
+        kernel = self.value(self.convolution.kernel)[(self.taps - taps) * self.width :]
+        y = tf.matmul(tf.concat([past, r], axis=1), kernel)
+        y = tf.ensure_shape(y, [None, 2 * self.width])
+        y = gated_linear_unit(tf.nn.bias_add(y, self.value(self.convolution.bias)))
+        return self.norm(y + r)
+
+
+class DualContext(Layer):
+    """What the modules of both stacks share: the local context unit, two attentions, their aggregation."""
+
+    def __init__(self, hparams: TransformerHParams, before: int, **kwargs: object) -> None:
+        """Initialises the module from the model's hparams; ``before`` as of LocalContext."""
+        super().__init__(**kwargs)
+        self.width, self.taps = hparams.hidden_size, hparams.dc_kernel_size
+        # Of both attentions together.
+        self.heads = 2 * hparams.num_heads
+        self.key_width = hparams.attention_key_channels or self.width
+        self.value_width = hparams.attention_value_channels or self.width
+        scaled_by = self.key_width // hparams.num_heads if hparams.attention_scale == "head" else self.width
+        self.scale = scaled_by**-0.5
+        self.attention_dropout = hparams.attention_dropout
+        args = {
+            "initializer": make_initializer(hparams.initializer, hparams.initializer_gain),
+            "dtype": self.dtype_policy,
+        }
+        biases = {"use_bias": hparams.projection_bias, **args}
+        keys, values = self.key_width, self.value_width
+        self.local = LocalContext(hparams, before, name="local", dtype=self.dtype_policy)
+        # Of r: the local queries, then queries, keys and values of the global attention.
+        self.global_projection = Projection([keys, keys, keys, values], name="q_qkv", **biases)
+        self.local_projection = Projection([keys, values], name="local_kv", **biases)
+        self.aggregation = Projection(self.width, use_bias=True, name="aggregation", **args)
+
+    def build(self, input_shape: object = None) -> None:
+        """Creates the local context unit, the projections of both attentions, W_z [2 D, D] and b_z [D]."""
+        self.local.build(None)
+        self.global_projection.build((None, self.width))
+        self.local_projection.build((None, self.width))
+        self.aggregation.build((None, 2 * self.value_width))
+
+    def _projected(self, r: tf.Tensor, local: tf.Tensor) -> list[tf.Tensor]:
+        """Projects r and l_c, float [..., D], to queries, keys and values of both attentions, float [..., 2 H * d]."""
+        query, keys, values = tf.split(
+            self.global_projection(r), [2 * self.key_width, self.key_width, self.value_width], axis=-1
+        )
+        local_keys, local_values = self.local_projection.split(self.local_projection(local))
+        return [query, tf.concat([local_keys, keys], axis=-1), tf.concat([local_values, values], axis=-1)]
+
+    def _project(self, x: tf.Tensor, neighbours: tf.Tensor) -> list[tf.Tensor]:
+        return [split_heads(part, self.heads) for part in self._projected(x, self.local(neighbours))]
+
+    def _mix(self, x: tf.Tensor, neighbours: tf.Tensor, mask: tf.Tensor, training: bool) -> tf.Tensor:
+        """Mixes r float [B, T, D]; ``neighbours`` is r with zeros at positions that are not there."""
+        query, keys, values = self._project(x, neighbours)
+        weights = dropout(attention_weights(query, keys, mask, self.scale), self.attention_dropout, training)
+        return self.aggregation(merge_heads(tf.matmul(weights, values)))
+
+    def _distributions(self, x: tf.Tensor, neighbours: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+        query, keys, _ = self._project(x, neighbours)
+        return attention_weights(query, keys, mask, self.scale)
+
+
+class EncoderDualContext(DualContext):
+    """The encoder's module: the neighbourhood of an odd size is centred; padding counts as zero."""
+
+    def __init__(self, hparams: TransformerHParams, **kwargs: object) -> None:
+        """Initialises the module from the model's hparams."""
+        f = hparams.dc_kernel_size
+        super().__init__(hparams, before=f // 2 if hparams.dc_even_kernel == "left" else (f - 1) // 2, **kwargs)
+
+    def call(self, x: tf.Tensor, mask: tf.Tensor, training: bool = False) -> tf.Tensor:
+        """Mixes a whole sequence.
+
+        Args:
+          x: float [B, S, D].
+          mask: bool [B, 1, 1, S], False at padding.
+          training: Whether attention dropout is applied.
+
+        Returns:
+          float [B, S, D].
+        """
+        return self._mix(x, self._real(x, mask), mask, training)
+
+    def distributions(self, x: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+        """Returns the attention distributions float [B, 2 H, S, S]: the H local heads, then the H global ones."""
+        return self._distributions(x, self._real(x, mask), mask)
+
+    @staticmethod
+    def _real(x: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+        return x * tf.cast(mask[:, 0, 0, :, tf.newaxis], x.dtype)
+
+
+class DecoderDualContext(DualContext):
+    """The decoder's causal module: a position's neighbours are the f - 1 before it and itself."""
+
+    def __init__(self, hparams: TransformerHParams, **kwargs: object) -> None:
+        """Initialises the module from the model's hparams."""
+        super().__init__(hparams, before=hparams.dc_kernel_size - 1, **kwargs)
+
+    def call(self, x: tf.Tensor, mask: tf.Tensor, training: bool = False) -> tf.Tensor:
+        """Mixes a whole sequence float [B, T, D] under mask bool [1 or B, 1, T, T]."""
+        return self._mix(x, x, mask, training)
+
+    def distributions(self, x: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+        """Returns the attention distributions float [B, 2 H, T, T]: the H local heads, then the H global ones."""
+        return self._distributions(x, x, mask)
+
+    def start(self, batch: tf.Tensor, directions: int) -> State:
+        """Returns the empty decoding state, what all hypotheses have written side by side in columns.
+
+        Keys and values of r and of l_c, float [B, R, 2 H, 0, d], and inputs r float [B, R, 1, 0, D], of which the last
+        f - 1 steps are kept.
+        """
+
+        def empty(heads: int, width: int) -> tf.Tensor:
+            return tf.zeros([batch, directions, heads, 0, width // heads], self.compute_dtype)
+
+        memories = {
+            "keys": empty(self.heads, 2 * self.key_width),
+            "values": empty(self.heads, 2 * self.value_width),
+            "inputs": empty(1, self.width),
+        }
+        return {"memories": memories, "windows": {}}
+
+    def step(self, x: tf.Tensor, context: StepContext, state: State) -> tuple[tf.Tensor, State]:
+        """Mixes one new position of every hypothesis with its own past.
+
+        Args:
+          x: float [B * R * K, D].
+          context: The step.
+          state: As from ``start`` or the step before.
+
+        Returns:
+          float [B * R * K, D] and the new state.
+        """
+        parts = list(context.hypotheses)
+        local, inputs = self._local_step(x, context, state["memories"]["inputs"])
+        query, keys, values = (self._columns(part, parts) for part in self._projected(x, local))
+        keys = tf.concat([state["memories"]["keys"], keys], axis=3)
+        values = tf.concat([state["memories"]["values"], values], axis=3)
+        logits = tf.matmul(query * tf.cast(self.scale, query.dtype), keys, transpose_b=True)
+        weights = tf.cast(tf.nn.softmax(tf.cast(logits, tf.float32) + context.bias), values.dtype)
+        found = tf.transpose(tf.matmul(weights, values), [0, 1, 3, 2, 4])
+        y = self.aggregation(tf.reshape(found, [-1, 2 * self.value_width]))
+        return y, {"memories": {"keys": keys, "values": values, "inputs": inputs}, "windows": {}}
+
+    def _columns(self, rows: tf.Tensor, parts: list[int]) -> tf.Tensor:
+        """Splits rows float [B * R * K, 2 H * d] into columns float [B, R, 2 H, K, d]."""
+        split = tf.reshape(rows, [-1, *parts, self.heads, rows.shape[-1] // self.heads])
+        return tf.transpose(split, [0, 1, 3, 2, 4])
+
+    def _local_step(self, x: tf.Tensor, context: StepContext, inputs: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Returns l_c rows float [B * R * K, D] and the inputs that the next step needs.
+
+        Which columns of ``inputs`` are a hypothesis's own past the ancestry mask says: one of the K of every step.
+        """
+        directions, hypotheses = context.hypotheses
+        steps = tf.shape(inputs)[3] // hypotheses
+        own = tf.cast(context.visible[..., -(self.taps * hypotheses) : -hypotheses], x.dtype)
+        own = tf.reshape(own, [-1, directions, hypotheses, steps, hypotheses])
+        past = tf.reshape(inputs, [-1, directions, steps, hypotheses, self.width])
+        past = tf.transpose(tf.matmul(tf.transpose(own, [0, 1, 3, 2, 4]), past), [0, 1, 3, 2, 4])
+        local = self.local.rows(tf.reshape(past, [tf.shape(x)[0], steps * self.width]), x, steps + 1)
+        new = tf.reshape(x, [-1, directions, 1, hypotheses, self.width])
+        kept = tf.concat([inputs, new], axis=3)
+        # The oldest step is out of the next one's reach.
+        return local, kept[..., -(self.taps - 1) * hypotheses :, :] if self.taps > 1 else inputs

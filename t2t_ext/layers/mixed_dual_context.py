@@ -1,0 +1,117 @@
+"""The dual contextual module in layers that source and target share: Ampomah et al. (2021) in He et al. (2018).
+
+With r what a layer's norm has made of both sides, l_c their local contexts, and mixed attention as in
+``layers/mixed_attention.py``, a target position finds
+
+    h_l = Mixed(r, [l_c of the source; l_c of the past]),  h_g = Mixed(r, [r of the source; r of the past])
+    z_hat = [h_l; h_g] W_z + b_z
+
+with projections of its own for each of the two, and a source position the same in the source alone, which is the
+module of an encoder. One set of weights serves both sides. Where a target position looks at its past and at the source
+in two sublayers, both are this module.
+
+The local context of a side is made of that side alone. The source's neighbourhood is the encoder's: centred, of an even
+size with one position more to the right or left (``dc_even_kernel``), padding being zero. The target's is the
+decoder's: it ends at the position itself. The matrix W^r is one, so the same tap is another distance on either side.
+
+Legend: B sentences, S source positions, T target positions, K hypotheses, H heads, D the model's width, d a head's.
+"""
+
+from typing import Any
+
+import tensorflow as tf
+
+from t2t_ext.hyperparameters import TransformerHParams
+from t2t_ext.layers.attention import StepContext
+from t2t_ext.layers.dual_context import DecoderDualContext, LocalContext
+from t2t_ext.layers.mixed_attention import BothSides, Show, SideBySide
+
+
+class MixedDualContext(BothSides, DecoderDualContext):
+    """The module of a layer for both sides; the weights are a dual contextual module's, by the same names.
+
+    Both attentions are computed as one with 2 H heads, the local ones first: all that a head of mixed attention sees is
+    ``BothSides``'s.
+    """
+
+    def __init__(self, hparams: TransformerHParams, **kwargs: object) -> None:
+        """Initialises the module from the model's hparams."""
+        super().__init__(hparams, **kwargs)
+        f = hparams.dc_kernel_size
+        before = f // 2 if hparams.dc_even_kernel == "left" else (f - 1) // 2
+        self.source_local = _OtherNeighbourhood(hparams, before, self.local, name="local", dtype=self.dtype_policy)
+
+    # === Both sides ===
+
+    def project_rows(self, y: tf.Tensor, sides: SideBySide) -> list[list[tf.Tensor]]:
+        """Projects the rows of both sides in one product each; see BothSides."""
+        source, target = sides.split(y)
+        (length,) = sides.target
+        after = self.local(tf.reshape(target, [-1, length, self.width]))
+        local = tf.concat([self._local_of_source(source, sides.real), tf.reshape(after, [-1, self.width])], axis=0)
+        by_side = zip(*(sides.split(part) for part in self._projected(y, local)), strict=True)
+        return [
+            [self._heads_of(part, [n]) for part in parts]
+            for parts, n in zip(by_side, (sides.source, length), strict=True)
+        ]
+
+    def project_source(self, y: tf.Tensor, real: tf.Tensor) -> list[tf.Tensor]:
+        """Projects source rows float [B * S, D] to queries, keys and values; see BothSides."""
+        projected = self._projected(y, self._local_of_source(y, real))
+        return [self._heads_of(part, [tf.shape(real)[1]]) for part in projected]
+
+    def queries(self, y: tf.Tensor, parts: list[Any]) -> tf.Tensor:
+        """Projects rows to queries of both attentions; see BothSides."""
+        projection, width = self.global_projection, 2 * self.key_width
+        rows = tf.matmul(y, self.value(projection.kernel)[:, :width])
+        if projection.bias is not None:
+            rows += self.value(projection.bias)[:width]
+        return self._heads_of(rows, parts)
+
+    def extend(self, y: tf.Tensor, context: StepContext, state: Any) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, Any]:
+        """Projects a new position of every hypothesis, beside the f - 1 before it; see BothSides."""
+        local, inputs = self._local_step(y, context, state["memories"]["inputs"])
+        parts = list(context.hypotheses)
+        query, keys, values = (self._heads_of(part, parts) for part in self._projected(y, local))
+        keys = tf.concat([state["memories"]["keys"], keys], axis=3)
+        values = tf.concat([state["memories"]["values"], values], axis=3)
+        return query, keys, values, {"memories": {"keys": keys, "values": values, "inputs": inputs}, "windows": {}}
+
+    def joined(self, found: tf.Tensor) -> tf.Tensor:
+        """Returns z_hat of rows [h_l; h_g] float [N, 2 H * d]."""
+        return self.aggregation(found)
+
+    @property
+    def found_width(self) -> int:
+        """Width of the values of both attentions."""
+        return 2 * self.value_width
+
+    def show(self, show: Show | None, name: str, weights: tf.Tensor) -> None:
+        """Passes distributions float [B, 2 H, T, S] on as two: ``NAME/local_context`` and ``NAME/global_context``."""
+        if show is not None:
+            for kind, part in zip(("local_context", "global_context"), tf.split(weights, 2, axis=1), strict=True):
+                show(f"{name}/{kind}", part)
+
+    # === Parts ===
+
+    def _local_of_source(self, rows: tf.Tensor, real: tf.Tensor) -> tf.Tensor:
+        """Returns l_c of source rows float [B * S, D], of which bool [B, S] are real; the same shape."""
+        r = tf.reshape(rows, [-1, tf.shape(real)[1], self.width])
+        return tf.reshape(self.source_local(r * tf.cast(real[..., tf.newaxis], r.dtype)), [-1, self.width])
+
+    def _heads_of(self, rows: tf.Tensor, parts: list[Any]) -> tf.Tensor:
+        """Splits rows float [B * ... * K, 2 H * d] into float [B, ..., 2 H, K, d]; parts = [..., K], one or two."""
+        columns = self._columns(rows, [1, *parts][-2:])
+        return columns if len(parts) == 2 else columns[:, 0]
+
+
+class _OtherNeighbourhood(LocalContext):
+    """A local context unit with another one's weights."""
+
+    def __init__(self, hparams: TransformerHParams, before: int, unit: LocalContext, **kwargs: object) -> None:
+        """Initialises the unit; ``before`` as of LocalContext, ``unit`` is built by its owner."""
+        super().__init__(hparams, before, **kwargs)
+        self.convolution, self.norm = unit.convolution, unit.norm
+
+    def build(self, input_shape: object = None) -> None:
+        """Creates nothing."""

@@ -1,0 +1,134 @@
+"""Synchronous bidirectional attention (Zhou et al. 2019) in a layer that also reads the source (He et al. 2018).
+
+Two targets of a sentence are written at once. A position of a direction attends
+
+* to the source and its own direction's past in one softmax (history: mixed attention), or to its past alone where the
+  source has a sublayer of its own,
+* with the same projections, to what the other direction has written until then (future),
+
+and the two are fused as in ``layers/synchronous_attention.py``. The source is in the history alone: in both it would be
+counted twice. Neither direction changes what the source is.
+
+The layouts are those of the two: in whole sequences the target's rows are [B, 2, T]; in steps the memories of both
+directions are one, column = step * 2K + direction * K + rank.
+
+Legend: B sentences, S source positions, T target positions of a direction, K hypotheses of a direction, C columns of
+both directions, H heads, d a head's width, D the model's.
+"""
+
+import dataclasses
+from typing import Any, Self
+
+import tensorflow as tf
+
+from t2t_ext.layers.attention import mask_bias
+from t2t_ext.layers.mixed_attention import (
+    SIDE_NAMES,
+    Memory,
+    MixedAttention,
+    MixedStepContext,
+    Show,
+    SideBySide,
+    joint_bias,
+)
+from t2t_ext.layers.synchronous_attention import SynchronousAttention, SynchronousStepContext, sides_mask
+
+
+@dataclasses.dataclass(frozen=True)
+class SynchronousSideBySide(SideBySide):
+    """Source and two targets.
+
+    Attributes:
+      future_bias: float32 [B, 2, 1, T, T], 0 at what a position of a direction may see of the other one.
+    """
+
+    future_bias: tf.Tensor
+
+    @classmethod
+    def of(cls, inputs: tf.Tensor, targets: tf.Tensor, mixed: bool, **more: Any) -> Self:
+        """Returns the layout of inputs int32 [B, S] and labels int32 [B, 2, T]."""
+        return super().of(inputs, targets, mixed, future_bias=mask_bias(sides_mask(targets).future), **more)
+
+
+@dataclasses.dataclass(frozen=True)
+class SynchronousMixedContext(MixedStepContext):
+    """What the layers must know of one step of both directions.
+
+    Attributes:
+      sides_bias: float32 [B, 1, 1, 2 * 2 * K, C]; see SynchronousStepContext.
+      history_bias: float32 [B, 1, 1, 2 * K, S + C], over the source and the columns of both directions: 0 at the
+        source's tokens and at the hypotheses' own pasts.
+      future_bias: float32 [B, 1, 1, 2 * K, C], 0 at what hypotheses see of the other direction.
+      sides_columns: int32 [2], S and C.
+    """
+
+    sides_bias: tf.Tensor
+    history_bias: tf.Tensor
+    future_bias: tf.Tensor
+    sides_columns: tf.Tensor
+
+    @classmethod
+    def of(cls, context: SynchronousStepContext, source_bias: tf.Tensor, **more: Any) -> Self:
+        """Returns the context of a step for layers that also read the source, under float32 [B, 1, 1, 1, S]."""
+        history, future = tf.split(context.sides_bias, 2, axis=3)
+        return super().of(
+            context,
+            source_bias,
+            history_bias=joint_bias(source_bias, history),
+            future_bias=future,
+            sides_columns=tf.stack([tf.shape(source_bias)[-1], tf.shape(future)[-1]]),
+            **more,
+        )
+
+
+class SynchronousMixedAttention(MixedAttention, SynchronousAttention):
+    """Mixed attention of two directions that look at each other; the weights are SBAtt's, by the same names."""
+
+    def look_from_target(
+        self,
+        target: list[tf.Tensor],
+        memory: Memory,
+        sides: SynchronousSideBySide,
+        training: bool,
+        show: Show | None,
+    ) -> tf.Tensor:
+        """Returns what the heads find in the history and the future, fused, float [B, 2, H, T, d]; see BothSides."""
+        history = super().look_from_target(target, memory, sides, training, show)
+        query, keys, values = target
+        future, weights = self.look(
+            query, *(tf.reverse(part, [1]) for part in (keys, values)), sides.future_bias, training
+        )
+        if show is not None:
+            for side, part in zip(SIDE_NAMES, tf.unstack(weights, axis=1), strict=True):
+                show(f"self_attention/{side}/future", part)
+        return self.fuse(history, future, training)
+
+    def mixed_step(
+        self, y: tf.Tensor, context: SynchronousMixedContext, source: Memory, state: Any
+    ) -> tuple[tf.Tensor, tf.Tensor, Any]:
+        """Attends from one new position of every hypothesis to the source, its own past and its partner's.
+
+        Args:
+          y: float [B * 2 * K, D].
+          context: The step.
+          source: Keys and values float [B, 1, H, S, d], as from ``source_memory``.
+          state: As from ``start`` or the step before.
+
+        Returns:
+          float [B * 2 * K, D], the distributions of the history float [B, 1, H, 2 * K, S + C], and the new state.
+        """
+        query, keys, values = self.project_step(y, [1, 2 * context.hypotheses[1]])
+        keys = tf.concat([state["memories"]["keys"], keys], axis=3)
+        values = tf.concat([state["memories"]["values"], values], axis=3)
+        query *= tf.cast(self.scale, query.dtype)
+        to_source, to_written = (
+            tf.cast(tf.matmul(query, part, transpose_b=True), tf.float32) for part in (source[0], keys)
+        )
+        weights = tf.nn.softmax(tf.concat([to_source, to_written], axis=4) + context.history_bias)
+        weights = tf.cast(weights, values.dtype)
+        to_source, to_own = tf.split(weights, context.sides_columns, axis=4)
+        to_partner = tf.cast(tf.nn.softmax(to_written + context.future_bias), values.dtype)
+        # Both look at the same values: as rows of one product.
+        own, future = tf.split(tf.matmul(tf.concat([to_own, to_partner], axis=3), values), 2, axis=3)
+        fused = self.fuse(tf.matmul(to_source, source[1]) + own, future)
+        return self.output_rows(fused), weights, {"memories": {"keys": keys, "values": values}, "windows": {}}
