@@ -4,7 +4,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-# Processes that tests run in; each needs up to 6 GB of memory.
+# Processes that tests run in; each needs up to 7 GB of memory.
 WORKERS ?= 2
 
 .PHONY: help setup demo test test-slow lint format clean
@@ -29,7 +29,7 @@ lint: $(READY) ## Style and typing hints of the code.
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-test: lint ## Passes the tests (about 15 minutes on 2 cores).
+test: lint ## Passes the tests (about 20 minutes on 2 cores).
 	$(BIN)/python -m pytest -m "not slow" -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 test-slow: $(READY) ## The tests that take minutes each.

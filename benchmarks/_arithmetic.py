@@ -65,8 +65,20 @@ class Sizes:
         """Projections of the queries and of the memory, and every look at it."""
         return self.rows(queries) + self.rows(memory) + looks * self.looks(queries, memory)
 
+    def is_dual(self, layer: int, *, decoder: bool) -> bool:
+        """Whether a layer, counted from 0, has a dual contextual module."""
+        return layer in (self.hparams.dual_decoder_layers if decoder else self.hparams.dual_encoder_layers)
+
+    def dual(self, positions: float, memory: float, taps: int) -> float:
+        """A dual contextual module: the neighbourhood, projections of both attentions, both looks, aggregation."""
+        d = self.hparams.hidden_size
+        local = positions * taps * d * 2 * d
+        return local + 4 * self.rows(positions) + 2 * self.looks(positions, memory)
+
     def mixer(self, layer: int, positions: float, *, decoder: bool) -> float:
         """What mixes the positions of a stack in a layer, counted from 0."""
+        if self.is_dual(layer, decoder=decoder):
+            return self.dual(positions, positions, self.hparams.dc_kernel_size)
         if not self.convolves:
             return self.attention(positions, positions)
         return positions * self.convolution(layer, decoder=decoder)
@@ -163,7 +175,11 @@ def decoding(hparams: Any, vocab_size: int, source: int, steps: int, beam_size: 
             layers += hparams.num_hidden_layers * own
             continue
         for layer in range(hparams.decoder_layers):
-            if sizes.convolves:
+            if sizes.is_dual(layer, decoder=True):
+                past = min(hparams.dc_kernel_size - 1, step - 1)
+                # The ancestry mask picks a hypothesis's inputs among those of all.
+                own = sizes.dual(1, columns, past + 1) + past * beam_size * hparams.hidden_size
+            elif sizes.convolves:
                 taps = hparams.decoder_kernels[layer]
                 own = sizes.convolution(layer, decoder=True) - hparams.hidden_size * taps
                 own += hparams.hidden_size * beam_size * min(taps, step)
@@ -184,8 +200,11 @@ def decoding_step_in_squares(hparams: Any, model: str) -> float:
     d = hparams.hidden_size
     total = 0.0
     for layer in range(hparams.num_hidden_layers if sizes.coordinated else hparams.decoder_layers):
-        total += sizes.feed_forward + (sizes.convolution(layer, decoder=True) if sizes.convolves else 2 * sizes.rows(1))
-        total += 0 if sizes.coordinated else sizes.rows(1)
+        if not sizes.coordinated and sizes.is_dual(layer, decoder=True):
+            total += sizes.dual(1, 0, hparams.dc_kernel_size)
+        else:
+            total += sizes.convolution(layer, decoder=True) if sizes.convolves else 2 * sizes.rows(1)
+        total += sizes.feed_forward + (0 if sizes.coordinated else sizes.rows(1))
     return total / (d * d)
 
 

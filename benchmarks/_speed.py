@@ -3,13 +3,41 @@
 TensorFlow and the toolkit are imported inside of the functions, so that ``--help`` is quick.
 """
 
+import argparse
 import dataclasses
 import statistics
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import _report
+
 FIRST_TEXT_ID = 9
+
+
+def run(args: argparse.Namespace, measure: Callable[[str, str], Any], show: Callable[[str, Any], None]) -> None:
+    """Measures every part in every precision, prints and stores.
+
+    Args:
+      args: With ``parts`` and ``precision`` (comma-separated), ``out`` and TensorFlow's numbers of threads.
+      measure: (part, precision) -> what was found, ready for JSON.
+      show: Prints (part, what was found).
+    """
+    from t2t_ext.bin._flags import start_tensorflow
+
+    start_tensorflow(args.inter_op_parallelism_threads, args.intra_op_parallelism_threads)
+    import tensorflow as tf
+
+    tf.get_logger().setLevel("ERROR")  # many graphs of one function are meant here
+    stored: dict[str, Any] = {}
+    for precision in args.precision.split(","):
+        for part in args.parts.split(","):
+            print(f"{part} {precision}", flush=True)
+            found = measure(part, precision)
+            show(part, found)
+            stored[f"{part} {precision}"] = found
+    _report.write_report(args.out, _report.report({"configurations": stored}))
+    print(f"written to {args.out}")
 
 
 def sized(model: str, hparams_set: str, precision: str, **changes: Any) -> Any:
@@ -65,8 +93,8 @@ def searcher(model: Any, beam_size: int, num_hypotheses: int, steps: int) -> Cal
     return search
 
 
-def trainer(model: Any, batch: Mapping[str, Any]) -> Callable[[], Any]:
-    """Returns a function that updates the model from the batch."""
+def trainer(model: Any, *batches: Mapping[str, Any]) -> Callable[[], Any]:
+    """Returns a function that updates the model from each of the batches."""
     import tensorflow as tf
 
     from t2t_ext.training.optimizers import make_optimizer
@@ -85,26 +113,30 @@ def trainer(model: Any, batch: Mapping[str, Any]) -> Callable[[], Any]:
         strategy=tf.distribute.get_strategy(),
         random_seed=1,
     )
-    batch = {name: tf.constant(ids) for name, ids in batch.items()}
+    constants = [{name: tf.constant(ids) for name, ids in batch.items()} for batch in batches]
 
     def train() -> Any:
-        return step.run(batch)["loss"].numpy()
+        return [step.run(batch)["loss"].numpy() for batch in constants]
 
     return train
 
 
-def take_turns(work: Mapping[str, Callable[[], Any]], sentences: int, rounds: int) -> dict[str, Any]:
+def take_turns(
+    work: Mapping[str, Callable[[], Any]], amounts: float | Mapping[str, float], rounds: int
+) -> dict[str, Any]:
     """Runs all of them in turns, after two unmeasured rounds each.
 
     Args:
       work: What to measure, by name; the first is what the others are compared with.
-      sentences: That one call works on.
+      amounts: Sentences, or tokens, that one call works on; the same for all, or by name.
       rounds: How many are measured.
 
     Returns:
-      ``seconds`` and ``cpu_seconds`` of every call, ``sentences_per_second`` (medians), and ``ratios`` and
+      ``seconds`` and ``cpu_seconds`` of every call, ``per_second`` (amounts over the median time), and ``ratios`` and
       ``cpu_ratios`` of speeds to the first's.
     """
+    if not isinstance(amounts, Mapping):
+        amounts = dict.fromkeys(work, amounts)
     for call in work.values():
         call(), call()
     seconds: dict[str, list[float]] = {name: [] for name in work}
@@ -116,21 +148,23 @@ def take_turns(work: Mapping[str, Callable[[], Any]], sentences: int, rounds: in
             seconds[name].append(time.perf_counter() - started)
             cpu_seconds[name].append(time.process_time() - cpu_started)
     return {
-        "sentences_per_second": {name: sentences / statistics.median(times) for name, times in seconds.items()},
-        "ratios": ratios(seconds),
-        "cpu_ratios": ratios(cpu_seconds),
+        "per_second": {name: amounts[name] / statistics.median(times) for name, times in seconds.items()},
+        "ratios": ratios(seconds, amounts),
+        "cpu_ratios": ratios(cpu_seconds, amounts),
         "seconds": seconds,
         "cpu_seconds": cpu_seconds,
     }
 
 
-def ratios(seconds: Mapping[str, list[float]]) -> dict[str, float]:
+def ratios(seconds: Mapping[str, list[float]], amounts: Mapping[str, float]) -> dict[str, float]:
     """Returns how fast each is beside the first: the median over the rounds of their ratio in a round.
 
     What slows a whole round down, such as others' work on the machine, is in both times of a ratio.
     """
-    first = next(iter(seconds.values()))
+    base, first = next(iter(seconds.items()))
     return {
-        name: statistics.median(one / other for one, other in zip(first, times, strict=True))
+        name: amounts[name]
+        / amounts[base]
+        * statistics.median(one / other for one, other in zip(first, times, strict=True))
         for name, times in seconds.items()
     }

@@ -3,6 +3,7 @@
     python benchmarks/garden.py                                       # all of them
     python benchmarks/garden.py --models=layer_coordination           # one beside the Transformer, about 3 minutes
     python benchmarks/garden.py --models=cross_view,dynamic_conv --parts=decode --precision=mixed_bfloat16 --rounds=15
+    python benchmarks/garden.py --table=W --tmp_dir=RAW               # trains all of them, some hours, for the table
 
 All have the sizes of ``--hparams_set``, random weights, and as many parameters but for what the model itself adds:
 layer-wise coordination has 14 layers in place of 6+6. They take turns (A B C A B C ...) in many short rounds; a ratio
@@ -15,7 +16,12 @@ decode  Sentences a second of the search of a batch, at equal beam and number of
 "Arithmetic" is the model's multiplications of matrix products over the Transformer's, counted from the sizes; "of what
 follows" is the measured ratio over the one that follows from the arithmetic (its reciprocal). Goals: layer-wise
 coordination at least 0.95 of what follows, in both; cross-view decoding (gca, soft) at least 0.95 of the Transformer's
-speed in training and 0.97 in decoding; dynamic convolution 0.85 in both. The context gate has none.
+speed in training and 0.97 in decoding; dynamic convolution 0.85 in both; dual contextual modules in the encoder or in
+both stacks 0.95 of what follows in training, in the encoder 0.95 of the Transformer's speed in decoding. The others
+have none.
+
+``--table`` makes one table over all models with BLEU: ``recipes/garden_table.toml`` by t2t_ext-experiment, whose flags
+(``--problem``, ``--train_steps``, ``--hparams``, ...) may follow, then the speeds of its runs in turns.
 """
 
 import argparse
@@ -26,6 +32,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import _arithmetic
+import _garden_table
 import _report
 import _speed
 
@@ -40,56 +47,59 @@ class Entry:
     Attributes:
       model: Its registered name.
       changes: What differs from the sizes of ``--hparams_set``.
-      goals: Part -> the ratio it is to reach; of what follows from the arithmetic where ``of_arithmetic``.
-      of_arithmetic: See ``goals``.
+      goals: Part -> the ratio it is to reach.
+      of_arithmetic: Parts whose goal is a part of the ratio that follows from the arithmetic.
     """
 
     model: str
     changes: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     goals: Mapping[str, float] = dataclasses.field(default_factory=dict)
-    of_arithmetic: bool = False
+    of_arithmetic: frozenset[str] = frozenset()
 
 
 ENTRIES = {
     _BASELINE: Entry("transformer"),
     "layer_coordination": Entry(
-        "layer_coordination", {"num_hidden_layers": 14}, {"train": 0.95, "decode": 0.95}, of_arithmetic=True
+        "layer_coordination", {"num_hidden_layers": 14}, {"train": 0.95, "decode": 0.95}, frozenset(_PARTS)
     ),
     "cross_view": Entry(
         "cross_view_transformer", {"source_view": "gca", "integration": "soft"}, {"train": 0.95, "decode": 0.97}
     ),
     "dynamic_conv": Entry("dynamic_conv", {}, {"train": 0.85, "decode": 0.85}),
     "context_gate": Entry("context_gate_transformer"),
+    "enc_dc": Entry(
+        "dual_context_transformer", {"dc_encoder_layers": "all"}, {"train": 0.95, "decode": 0.95}, frozenset({"train"})
+    ),
+    "dec_dc": Entry("dual_context_transformer", {"dc_decoder_layers": "all"}),
+    "full_dc": Entry(
+        "dual_context_transformer",
+        {"dc_encoder_layers": "all", "dc_decoder_layers": "all"},
+        {"train": 0.95},
+        frozenset({"train"}),
+    ),
 }
 
 
 def main() -> None:
     """Measures, prints and stores."""
-    args = _parser().parse_args()
+    args, others = _parser().parse_known_args()
+    if args.table:
+        _garden_table.make(args, others)
+        return
+    if others:
+        raise SystemExit(f"unknown: {' '.join(others)}; flags of t2t_ext-experiment go with --table")
     names = list(dict.fromkeys([_BASELINE, *filter(None, args.models.split(","))]))
     for flag, given, known in (("models", names, ENTRIES), ("parts", args.parts.split(","), _PARTS)):
         unknown = [name for name in given if name not in known]
         if unknown:
             raise SystemExit(f"--{flag}={getattr(args, flag)}: {unknown[0]!r} is none of {', '.join(known)}")
-    from t2t_ext.bin._flags import start_tensorflow
-
-    start_tensorflow(args.inter_op_parallelism_threads, args.intra_op_parallelism_threads)
-    import tensorflow as tf
-
-    tf.get_logger().setLevel("ERROR")  # many graphs of one function are meant here
-    stored: dict[str, Any] = {}
-    for precision in args.precision.split(","):
-        for part in args.parts.split(","):
-            print(f"{part} {precision}", flush=True)
-            found = _measure(part, names, args, precision)
-            _print(part, found)
-            stored[f"{part} {precision}"] = found
-    _report.write_report(args.out, _report.report({"configurations": stored}))
-    print(f"written to {args.out}")
+    _speed.run(args, lambda part, precision: _measure(part, names, args, precision), _print)
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
+    )
     others = [name for name in ENTRIES if name != _BASELINE]
     parser.add_argument("--models", default=",".join(others), help="which of them, beside the Transformer")
     parser.add_argument("--parts", default=",".join(_PARTS), help=f"which of {', '.join(_PARTS)}")
@@ -104,6 +114,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--target_length", type=int, default=16, help="tokens of every target that is trained on")
     parser.add_argument("--parallel_slices", type=int, default=1, help="as the hparam")
     parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--table", type=pathlib.Path, metavar="W", help="make the table of all models in this folder")
+    parser.add_argument("--recipe", default="garden_table", help="of the table's rows")
+    parser.add_argument("--batches", type=int, default=4, help="that a measured round of the table trains on")
+    parser.add_argument("--lines", type=int, default=200, help="that a measured round of the table translates")
     parser.add_argument("--intra_op_parallelism_threads", type=int, default=1)
     parser.add_argument("--inter_op_parallelism_threads", type=int, default=0, help="[TensorFlow's choice]")
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("garden.json"), help="the report")
@@ -164,7 +178,7 @@ def _print(part: str, found: Mapping[str, Any]) -> None:
     """Prints the figures of a part."""
     headings = ("", "parameters", "sentences/s", "ratio", "of CPU time", "arithmetic", "of what follows", "of CPU time")
     rows: list[tuple[Any, ...]] = [headings]
-    for name, rate in found["sentences_per_second"].items():
+    for name, rate in found["per_second"].items():
         columns = ("ratios", "cpu_ratios", "arithmetic", "ratios_of_what_follows", "cpu_ratios_of_what_follows")
         rows.append((name, found["parameters"][name], rate, *(f"{found[column][name]:.3f}" for column in columns)))
     _report.print_table(rows)
@@ -174,7 +188,7 @@ def _print(part: str, found: Mapping[str, Any]) -> None:
     for name in found["ratios"]:
         goal = ENTRIES[name].goals.get(part)
         if goal:
-            ending = "_of_what_follows" if ENTRIES[name].of_arithmetic else ""
+            ending = "_of_what_follows" if part in ENTRIES[name].of_arithmetic else ""
             clock, cpu = (found[f"{kind}{ending}"][name] for kind in ("ratios", "cpu_ratios"))
             what = "of what follows from its arithmetic" if ending else "of the Transformer's speed"
             print(f"{name}: {clock:.3f} ({cpu:.3f} by processor time) {what}; the goal is at least {goal}")

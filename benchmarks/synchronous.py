@@ -41,21 +41,7 @@ _NO_WORK = {"Const", "Placeholder", "Identity", "NoOp", "ReadVariableOp", "Shape
 def main() -> None:
     """Measures, prints and stores."""
     args = _parser().parse_args()
-    from t2t_ext.bin._flags import start_tensorflow
-
-    start_tensorflow(args.inter_op_parallelism_threads, args.intra_op_parallelism_threads)
-    import tensorflow as tf
-
-    tf.get_logger().setLevel("ERROR")  # many graphs of one function are meant here
-    stored: dict[str, Any] = {}
-    for precision in args.precision.split(","):
-        for part in args.parts.split(","):
-            print(f"{part} {precision}", flush=True)
-            found = _MEASURES[part](args, precision)
-            _print(found)
-            stored[f"{part} {precision}"] = found
-    _report.write_report(args.out, _report.report({"configurations": stored}))
-    print(f"written to {args.out}")
+    _speed.run(args, lambda part, precision: _MEASURES[part](args, precision), lambda part, found: _print(found))
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -248,7 +234,7 @@ def _print(found: Mapping[str, Any]) -> None:
         return
     headings = ("", "sentences/s", "ratio", "of processor time", "arithmetic ratio")
     rows: list[tuple[Any, ...]] = [headings if "arithmetic_ratios" in found else headings[:-1]]
-    for name, rate in found["sentences_per_second"].items():
+    for name, rate in found["per_second"].items():
         arithmetic = found.get("arithmetic_ratios", {}).get(name)
         shown = [found["ratios"][name], found["cpu_ratios"][name], *([] if arithmetic is None else [arithmetic])]
         rows.append((name, rate, *(f"{ratio:.3f}" for ratio in shown)))

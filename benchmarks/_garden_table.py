@@ -1,0 +1,184 @@
+"""One table over all models of the garden: parameters, BLEU on the same data and budget, and speeds.
+
+``t2t_ext-experiment`` trains, translates and scores the rows of a recipe and goes on where it was stopped. What the
+runs are is then measured in turns, in this one process: whole training steps on batches of the development set (real
+tokens of the source and of every target, a second), and translating lines of it with the runs' own weights.
+"""
+
+import argparse
+import functools
+import importlib.util
+import json
+import pathlib
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import _report
+import _speed
+
+_SPLIT = "dev"
+
+
+def make(args: argparse.Namespace, others: Sequence[str]) -> None:
+    """Carries out the recipe, measures its runs, and writes ``garden_table.{md,json,png}`` into ``args.table``.
+
+    Args:
+      args: With ``table``, ``recipe``, ``rounds``, ``batches``, ``lines`` and TensorFlow's numbers of threads.
+      others: Flags of t2t_ext-experiment.
+    """
+    from t2t_ext.bin._flags import start_tensorflow
+
+    command = [sys.executable, "-m", "t2t_ext.bin.experiment", f"--recipe={args.recipe}", f"--work_dir={args.table}"]
+    print(" ".join(["t2t_ext-experiment", *command[3:], *others]), flush=True)
+    status = subprocess.run([*command, *others], check=False).returncode
+    if status:
+        raise SystemExit(f"t2t_ext-experiment ended with {status}; the same command goes on where it stopped.")
+    report = json.loads((args.table / args.recipe / "report.json").read_text(encoding="utf-8"))
+    systems = {name: next(iter(report["runs"][name].values())) for name in _order(report)}
+    start_tensorflow(args.inter_op_parallelism_threads, args.intra_op_parallelism_threads)
+    import tensorflow as tf
+
+    tf.get_logger().setLevel("ERROR")  # many graphs of one function are meant here
+    decoding = _decode_hparams(report)
+    alone = {name: pathlib.Path(runs[0]) for name, runs in systems.items() if len(runs) == 1}
+    print(f"Measuring {len(alone)} models in turns", flush=True)
+    speeds = {
+        "training": _training(alone, args.batches, args.rounds),
+        "decoding": _decoding(alone, decoding, args.lines, args.rounds),
+    }
+    rows = [_row(name, report, speeds) for name in systems]
+    text = markdown(rows)
+    content = _report.report({"recipe": args.recipe, "decode_hparams": decoding, "rows": rows, "speeds": speeds})
+    _report.write_report(args.table / "garden_table.json", content | {"commands": report["commands"]})
+    (args.table / "garden_table.md").write_text(text, encoding="utf-8")
+    if importlib.util.find_spec("matplotlib"):
+        _draw(rows, args.table / "garden_table.png")
+    print(f"{text}\ngarden_table.md, .json and .png are in {args.table}")
+
+
+def _order(report: Mapping[str, Any]) -> list[str]:
+    """Returns the systems in the table's order: those beside the recipe, then the recipe itself."""
+    return [*report["beside"], report["recipe"]]
+
+
+def _decode_hparams(report: Mapping[str, Any]) -> str:
+    """Returns how the rows were searched, as the commands say."""
+    for command in report["commands"]:
+        for part in command.split():
+            if part.strip("'").startswith("--decode_hparams="):
+                return part.strip("'").split("=", 1)[1]
+    return ""
+
+
+def _training(runs: Mapping[str, pathlib.Path], count: int, rounds: int) -> dict[str, Any]:
+    """Measures whole training steps of every run's model."""
+    import numpy as np
+
+    from t2t_ext import registry
+    from t2t_ext.data.example_store import ExampleStore
+    from t2t_ext.data.generated import GeneratedData
+    from t2t_ext.models.seq2seq import build_model
+    from t2t_ext.persistence.run_directory import RunDirectory
+    from t2t_ext.training.gradient_norms import fixed_batches
+
+    work, tokens = {}, {}
+    for name, run in runs.items():
+        directory = RunDirectory.open(run)
+        hparams = directory.hparams()
+        model_class = registry.model(directory.config.model).variant(hparams)
+        problem = registry.problem(directory.config.problem, **directory.config.problem_options)
+        store = ExampleStore.load(GeneratedData.open(problem, directory.config.data_dir), _SPLIT)
+        batches = fixed_batches(store, hparams, hparams.batch_size, count, model_class.target_sides)
+        model = build_model(
+            model_class, hparams, *directory.text_encoders(), source_feature_size=store.source_feature_size
+        )
+        work[name] = _speed.trainer(model, *batches)
+        ids = [np.asarray(batch[side]) for batch in batches for side in ("inputs", "targets")]
+        tokens[name] = sum(int(np.count_nonzero(each)) for each in ids)
+    return _speed.take_turns(work, tokens, rounds)
+
+
+def _decoding(runs: Mapping[str, pathlib.Path], decode_hparams: str, count: int, rounds: int) -> dict[str, Any]:
+    """Measures how many lines of the development set every run translates in a second."""
+    from t2t_ext import registry
+    from t2t_ext.data.generated import GeneratedData
+    from t2t_ext.decoding.translator import Translator
+    from t2t_ext.persistence.run_directory import RunDirectory
+
+    work: dict[str, Callable[[], Any]] = {}
+    lines: list[str] = []
+    for name, run in runs.items():
+        if not lines:
+            config = RunDirectory.open(run).config
+            data = GeneratedData.open(registry.problem(config.problem, **config.problem_options), config.data_dir)
+            lines = data.texts(_SPLIT)[0][:count]
+        translator = Translator.load(run, decode_hparams=decode_hparams)
+        work[name] = functools.partial(translator, lines)
+    return _speed.take_turns(work, len(lines), rounds)
+
+
+def _row(name: str, report: Mapping[str, Any], speeds: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """Returns what the table says of a system."""
+    figures = {each["name"]: each for each in report["beside"].get(name, report["figures"])}
+    compared = next((each for each in report["comparisons"] if each["split"] != "dev"), {"systems": {}})
+    tested = compared["systems"].get(name, {})
+    row = {"name": name, "model": report["rows"][name], "parameters": round(figures["parameters"]["mean"])}
+    row |= {"score": tested.get("score"), "confidence": tested.get("confidence"), "label": compared.get("label")}
+    row |= {"difference": tested.get("difference"), "p": tested.get("p_bootstrap")}
+    for kind, found in speeds.items():
+        row[kind] = found["per_second"].get(name)
+        row[f"{kind}_ratio"] = found["ratios"].get(name)
+    return row
+
+
+def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Returns the table in Markdown; the first row is what the others are compared with."""
+    label = rows[0]["label"] or "BLEU"
+    base = rows[0]["parameters"]
+    lines = [
+        f"| | parameters | {label} (95 %) | difference (p) | training, tokens/s | decoding, sentences/s |",
+        "|---|---|---|---|---|---|",
+    ]
+    for row in rows:
+        cells = [row["model"], f"{row['parameters'] / 1e6:.2f}M ({row['parameters'] / base:.2f})"]
+        score = "-" if row["score"] is None else f"{row['score']:.2f}"
+        cells.append(score if row["confidence"] is None else f"{score} ± {row['confidence']:.2f}")
+        cells.append("" if row["difference"] is None else f"{row['difference']:+.2f} ({row['p']:.3f})")
+        for kind in ("training", "decoding"):
+            rate, ratio = row[kind], row[f"{kind}_ratio"]
+            cells.append("-" if rate is None else f"{rate:,.0f} ({ratio:.2f})")
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _draw(rows: Sequence[Mapping[str, Any]], path: pathlib.Path) -> None:
+    """Draws scores with their intervals, and speeds beside the first row's."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    places = range(len(rows))
+    figure, (left, right) = plt.subplots(1, 2, figsize=(11, 1.2 + 0.42 * len(rows)), layout="constrained", sharey=True)
+    scored = [(place, row) for place, row in zip(places, rows, strict=True) if row["score"] is not None]
+    left.errorbar(
+        [row["score"] for _, row in scored],
+        [place for place, _ in scored],
+        xerr=[row["confidence"] or 0.0 for _, row in scored],
+        fmt="o",
+        capsize=3,
+    )
+    left.set(yticks=list(places), yticklabels=[row["model"] for row in rows], xlabel=f"{rows[0]['label']}, 95 %")
+    left.invert_yaxis()
+    for kind, shift in (("training", -0.18), ("decoding", 0.18)):
+        ratios = [row[f"{kind}_ratio"] or 0.0 for row in rows]
+        right.barh([place + shift for place in places], ratios, height=0.34, label=kind)
+    right.axvline(1.0, color="0.4", linewidth=1)
+    right.set(xlabel=f"speed beside {rows[0]['model']}")
+    right.legend(loc="upper center", bbox_to_anchor=(0.5, 1.12), ncols=2, frameon=False)
+    for axis in (left, right):
+        axis.grid(alpha=0.3, axis="x")
+    figure.savefig(path, dpi=120)
+    plt.close(figure)
