@@ -99,5 +99,19 @@ class DynamicConvHParams(TransformerHParams):
                     f"{name}={getattr(self, name)!r} has no effect: with conv_stacks={self.conv_stacks} the {stack} "
                     "has self-attention; leave it out"
                 )
+        if self._convolutions() == 0:
+            yield (
+                f"no layer has a convolution: dc_encoder_layers={self.dc_encoder_layers!r} and dc_decoder_layers="
+                f"{self.dc_decoder_layers!r} put dual contextual modules in the place of all of them "
+                f"(conv_stacks={self.conv_stacks}); name fewer layers, or take --model=dual_context_transformer"
+            )
         if self.hidden_size % self.convolution_heads:
             yield f"hidden_size={self.hidden_size} is not a multiple of conv_heads={self.conv_heads}"
+
+    def _convolutions(self) -> int | None:
+        """In how many layers convolutions stay; None where the layers of the others are not even numbers."""
+        stacks = ("encoder", "decoder") if self.conv_stacks == "both" else (self.conv_stacks,)
+        try:
+            return sum(getattr(self, f"{s}_layers") - len(getattr(self, f"dual_{s}_layers")) for s in stacks)
+        except ValueError:  # what is wrong with them is said elsewhere
+            return None
