@@ -77,12 +77,13 @@ def run(argv: Sequence[str]) -> None:
     start_tensorflow(flags.inter_op_parallelism_threads, flags.intra_op_parallelism_threads)
     from t2t_ext import registry
     from t2t_ext.analysis import divergence_report
-    from t2t_ext.analysis.divergence import stacks_with_modules
+    from t2t_ext.analysis.divergence import check_model, stacks_with_modules
 
     for each, own in zip(runs, hparams, strict=True):
         try:
-            sides = registry.model(each.directory.config.model).variant(own).target_sides
-            stacks_with_modules(own, references is not None, sides)
+            model_class = registry.model(each.directory.config.model).variant(own)
+            stacks_with_modules(own, references is not None, model_class.target_sides)
+            check_model(model_class)
         except UserError as error:
             raise UserError(f"{each.directory.path}: {error}") from error
     notes: list[str] = []

@@ -22,7 +22,7 @@ from t2t_ext.analysis.divergence_report import Divergences
 from t2t_ext.data.special_ids import PAD_ID
 from t2t_ext.errors import UserError
 from t2t_ext.hyperparameters import TransformerHParams
-from t2t_ext.models.transformer import Record
+from t2t_ext.models.transformer import Record, Transformer
 
 HEADS = ("max", "mean", "head")
 _MOST_POSITIONS = 2048  # of a batch, padding included: attention's memory grows with the square of the length
@@ -80,6 +80,20 @@ def module_divergence(weights: tf.Tensor, real: tf.Tensor, heads: str) -> tf.Ten
     local, globally = (joined_heads(part, heads) for part in tf.split(weights, 2, axis=1))
     counted = tf.cast(real, tf.float32)
     return tf.reduce_sum(jensen_shannon(local, globally) * counted, axis=1) / tf.reduce_sum(counted, axis=1)
+
+
+def check_model(model_class: type) -> None:
+    """Checks that a model's modules can be measured.
+
+    Raises:
+      UserError: It has no encoder and decoder of its own, as layer-wise coordination.
+    """
+    if not issubclass(model_class, Transformer):
+        raise UserError(
+            f"{model_class.__name__} has no encoder and decoder whose layers could be told apart: its modules are not "
+            "measured. Divergence is for dual_context_transformer and other relatives of the Transformer; "
+            "t2t_ext-analyze attention shows both attentions of any model."
+        )
 
 
 def stacks_with_modules(hparams: Any, with_targets: bool, target_sides: int = 1) -> list[str]:

@@ -321,16 +321,19 @@ class LayerCoordination(Seq2Seq):
         """Returns what each layer makes of the source int32 [B, S] by itself, float [B, S, D] each, without dropout.
 
         A stack that both sides share makes nothing of it in its last layer, which only reads it: there is none of that.
+        In pre-norm stacks they are running sums, but for the last, which are as the target's last layer reads them.
         """
         mask = padding_mask(inputs)
         x = self._embed(inputs, _SOURCE)
         if self.encoder is not None:
-            return list(self._source_states(x, mask))
-        states, rows = [], self._rows(x)
-        for layer in self.coordinated[:-1]:
-            rows = layer.encode(rows, mask[:, 0, 0], mask_bias(mask))[1]
-            states.append(tf.reshape(rows, tf.shape(x)))
-        return states or [x]
+            states = list(self._source_states(x, mask))
+        else:
+            states, rows = [x], self._rows(x)
+            for layer in self.coordinated[:-1]:
+                rows = layer.encode(rows, mask[:, 0, 0], mask_bias(mask))[1]
+                states.append(tf.reshape(rows, tf.shape(x)))
+            states = states[1:] or states
+        return [*states[:-1], self.coordinated[-1].attention_frame.before(states[-1])]
 
     def softmax_weights(self) -> tuple[tf.Tensor, tf.Tensor | None]:
         """Returns the embedding matrix [V, D]; there is no bias."""

@@ -28,7 +28,7 @@ def test_coverage_and_alignments_read_the_part_on_the_source(tiny_encoder):
 
 @pytest.mark.parametrize("shared", [True, False])
 def test_states_of_the_source_are_what_the_next_layer_reads(shared):
-    """Of one stack layer i + 1 makes its keys of them, of two stacks the target's layer i."""
+    """Of one stack layer i + 1 makes its keys of them, of two stacks the target's layer i; the last are normalised."""
     from t2t_ext import registry
 
     hparams = registry.hparams("layer_coordination_test").replace(num_hidden_layers=3, lwc_share_weights=shared)
@@ -38,6 +38,7 @@ def test_states_of_the_source_are_what_the_next_layer_reads(shared):
     inputs = np.array([[5, 9, 7, 1, 0], [6, 1, 0, 0, 0]], np.int32)
     states, memories = model.source_states(inputs), model.start(inputs)["source"]
     assert len(states) == (2 if shared else 3)
-    for state, layer, memory in zip(states, model.coordinated[shared:], memories[shared:], strict=True):
-        keys, _ = layer.memory(np.reshape(state, [-1, state.shape[-1]]), inputs != 0)
-        np.testing.assert_allclose(keys, memory[0], rtol=0, atol=1e-5)
+    for number, (state, layer) in enumerate(zip(states, model.coordinated[shared:], strict=True), 1):
+        rows = np.reshape(state, [-1, state.shape[-1]])
+        read = layer.attention.source_memory if number == len(states) else layer.memory
+        np.testing.assert_allclose(read(rows, inputs != 0)[0], memories[shared:][number - 1][0], rtol=0, atol=1e-5)

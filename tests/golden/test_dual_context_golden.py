@@ -92,6 +92,37 @@ def test_module_of_the_decoder(f):
         np.testing.assert_allclose(weights[row], maps, rtol=0, atol=1e-5)
 
 
+@pytest.mark.parametrize("decoder", [False, True])
+@pytest.mark.parametrize("blind", [None, "local", "global"])
+def test_attention_dropout_is_of_the_weights_of_both_attentions(decoder, blind):
+    """A module is linear in its weights, so that their dropout keeps the mean; that of l_c or r would not."""
+    import tensorflow as tf
+
+    from t2t_ext.layers.dropout import seed_scope
+
+    hparams = hparams_of(attention_dropout=0.5)
+    layer, _ = layer_of(hparams, decoder=decoder)
+    kernel = layer.aggregation.kernel.numpy()
+    if blind:
+        half = slice(None, WIDTH) if blind == "local" else slice(WIDTH, None)
+        kernel[half] = 0
+        layer.aggregation.kernel.assign(kernel)
+    r = tf.constant(states(1, 6, WIDTH))
+    mask = tf.ones([1, 1, 6, 6], tf.bool) if decoder else tf.ones([1, 1, 1, 6], tf.bool)
+
+    @tf.function
+    def trained(seed):
+        with seed_scope(seed):
+            return layer(r, mask, training=True)
+
+    still = layer(r, mask).numpy()
+    runs = np.stack([trained(tf.constant([seed, 1], tf.int32)).numpy() for seed in range(600)])
+    np.testing.assert_array_equal(runs[3], trained(tf.constant([3, 1], tf.int32)))
+    error = runs.std(axis=0) / len(runs) ** 0.5
+    assert np.median(runs.std(axis=0)) > 0.1 * still.std()
+    assert np.abs((runs.mean(axis=0) - still) / error).max() < 4.5
+
+
 def test_post_norm_layer_ends_with_equation_9():
     """z_f = LayerNorm(z_hat + r), and nothing else of the module is normalised."""
     from t2t_ext.layers.masks import causal_mask

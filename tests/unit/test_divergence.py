@@ -82,8 +82,8 @@ def model():
     return built
 
 
-def test_modules_of_a_model_sentence_by_sentence(model):
-    heads = "head"
+@pytest.mark.parametrize("heads", divergence.HEADS)
+def test_modules_of_a_model_sentence_by_sentence(model, heads):
     found = divergence.measure(model, SOURCES, TARGETS, heads)
     assert {stack: each.layers for stack, each in found.items()} == {"encoder": (0, 1), "decoder": (1,)}
     for number, (source, target) in enumerate(zip(SOURCES, TARGETS, strict=True)):
@@ -114,6 +114,13 @@ def test_stacks_that_can_be_measured():
     ):
         with pytest.raises(UserError, match=message):
             stacks(**arguments)
+
+
+def test_models_that_can_be_measured():
+    for name in ("dual_context_transformer", "cross_view_transformer", "dynamic_conv"):
+        divergence.check_model(registry.model(name))
+    with pytest.raises(UserError, match="LayerCoordination has no encoder and decoder whose layers"):
+        divergence.check_model(registry.model("layer_coordination"))
 
 
 def test_means_and_standard_errors_are_over_sentences():
