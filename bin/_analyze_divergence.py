@@ -79,14 +79,17 @@ def run(argv: Sequence[str]) -> None:
     from t2t_ext.analysis import divergence_report
     from t2t_ext.analysis.divergence import check_model, stacks_with_modules
 
+    notes: list[str] = []
     for each, own in zip(runs, hparams, strict=True):
         try:
             model_class = registry.model(each.directory.config.model).variant(own)
-            stacks_with_modules(own, references is not None, model_class.target_sides)
+            stacks = stacks_with_modules(own, references is not None, model_class.target_sides)
             check_model(model_class)
         except UserError as error:
             raise UserError(f"{each.directory.path}: {error}") from error
-    notes: list[str] = []
+        if own.dual_decoder_layers and "decoder" not in stacks:
+            why = "it writes two sides" if model_class.target_sides > 1 else "give --reference_file, or --split"
+            notes.append(f"{each.label}: the modules of its decoder are not measured: {why}")
     measured = [_measured(flags, each, lines, references, notes) for each, lines in zip(runs, tagged, strict=True)]
     for note in notes:
         _text_lines.warn(note)

@@ -158,7 +158,10 @@ def check_commands(stages: Sequence[Any]) -> None:
             if stage.kind == "score":
                 protocols.protocol(parsed.scoring)
         except UserError as error:
-            raise UserError(f"The command of '{stage.title}' is wrong: {error} ({stage.command_line})") from error
+            raise UserError(
+                f"The command of '{stage.title}' is wrong: {error} It has what --hparams, --train and other flags "
+                f"given here add to the recipe; --dry_run shows it whole: {stage.command_line[:120]} ..."
+            ) from error
 
 
 def list_text(book: Any, pattern: str = "") -> str:

@@ -121,6 +121,8 @@ def _hparams(args: argparse.Namespace) -> tuple[HParams, Any]:
     if args.output_dir and RunDirectory.exists(args.output_dir):
         resolved = setup_run.resolve(train_config(args, ()))
         return resolved.hparams, resolved.config.origins
+    if args.output_dir and (args.describe or args.describe_svg) and not (args.model and args.hparams_set):
+        RunDirectory.open(args.output_dir)  # says what it is instead of a run
     if not args.hparams_set:
         raise UserError("Say which hparams: --hparams_set=NAME (--registry_help lists all), or --output_dir=RUN.")
     resolved = resolve_hparams(args.hparams_set, args.hparams)

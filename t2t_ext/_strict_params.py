@@ -238,13 +238,16 @@ def parse_assignments(text: str, flag: str = "hparams") -> dict[str, str]:
       UserError: No ``=``, an empty name or value, the same name twice; all that is wrong in one message.
     """
     assigned: dict[str, str] = {}
-    problems = []
+    problems, last = [], ""
     for part in re.findall(r"(?:\[[^\]]*\]?|[^,\[])+", text):
         name, equals, value = (piece.strip() for piece in part.partition("="))
         if not part.strip():
             continue
         if not equals:
-            problems.append(f"{name!r} is not an assignment name=value (a value may not contain a comma)")
+            # What a user of other toolkits writes first: dc_encoder_layers=1,3.
+            is_list = re.fullmatch(r"dc_\w+_layers|sb_layers|\w+_sizes", last)
+            listed = f": {last}={assigned[last]}+{name}" if is_list else ""
+            problems.append(f"{name!r} is not an assignment name=value (a value may not contain a comma{listed})")
         elif re.fullmatch(r"\w+\[\d+\]", name):
             problems.append(f"{name}={value}: write the whole list, {name.partition('[')[0]}=[v1,v2]")
         elif not re.fullmatch(r"\w+", name):
@@ -254,7 +257,7 @@ def parse_assignments(text: str, flag: str = "hparams") -> dict[str, str]:
         elif name in assigned:
             problems.append(f"{name} is given twice ({assigned[name]} and {value})")
         else:
-            assigned[name] = value
+            assigned[name], last = value, name
     if problems:
         raise UserError(f"{flag}={text!r}: {_together(problems)}")
     return assigned

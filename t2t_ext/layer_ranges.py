@@ -14,7 +14,7 @@ def layer_numbers(text: str, layers: int) -> frozenset[int]:
       layers: How many there are.
 
     Raises:
-      ValueError: The text is something else, or names a layer that is not there; the message says what is wrong.
+      ValueError: The text is something else, or names a layer that is not there, or one twice; the message says which.
     """
     if text.strip() == "all":
         return frozenset(range(layers))
@@ -28,5 +28,8 @@ def layer_numbers(text: str, layers: int) -> frozenset[int]:
             raise ValueError(f"the range {part.strip()} goes backwards: write {last}-{first}")
         if first < 1 or last > layers:
             raise ValueError(f"{part.strip()} is outside of the {layers} layers, which count from 1 to {layers}")
+        twice = sorted(number + 1 for number in range(first - 1, last) if number in numbers)
+        if twice:
+            raise ValueError(f"layer {twice[0]} is named twice: write every layer once")
         numbers.update(range(first - 1, last))
     return frozenset(numbers)

@@ -120,7 +120,7 @@ class SourceViewHParams(StrictParams):
         if self.integration != "hard":
             yield (
                 f"integration={self.integration} joins another view of the source to the last layer, but source_view "
-                "is last: set source_view, such as gca, or integration=hard"
+                "is last: set source_view, such as gca, or (a Transformer without cross-view decoding) integration=hard"
             )
         if self.source_view_map:
             yield f"source_view_map={self.source_view_map!r} is for source_view=gca and gpa, not last"

@@ -83,7 +83,8 @@ class SynchronousHParams(TransformerHParams):
         if self.dc_decoder_layers:
             yield (
                 f"dc_decoder_layers={self.dc_decoder_layers!r}: a decoder of two directions attends to both of them in "
-                "place of the dual contextual module's two attentions; leave it out, dc_encoder_layers goes with it"
+                "place of the dual contextual module's two attentions; leave it out (dc_encoder_layers goes with it), "
+                "or train one direction (composed_transformer with synchronous=false, dual_context_transformer)"
             )
         if self.sb_fusion == "gate" and self.sb_lambda_trainable != "none":
             yield f"sb_lambda_trainable={self.sb_lambda_trainable}: sb_fusion=gate has no lambda that could be trained"

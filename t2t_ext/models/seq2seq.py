@@ -24,6 +24,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from t2t_ext import registry
 from t2t_ext.errors import UserError
 from t2t_ext.hyperparameters import HParams
 
@@ -90,7 +91,8 @@ class Seq2Seq(keras.Model, abc.ABC):
         if not isinstance(hparams, self.hparams_class):
             raise UserError(
                 f"{type(self).__name__} needs hparams of the family {self.hparams_class.__name__}, "
-                f"got {type(hparams).__name__}: choose an hparams set made for this model."
+                f"got {type(hparams).__name__}: choose an hparams set made for this model"
+                f"{_made_for(self.hparams_class)}."
             )
         if joint_vocabulary is None:
             joint_vocabulary = source_vocab_size == target_vocab_size
@@ -361,3 +363,9 @@ def build_model(
     )
     model.build()
     return model
+
+
+def _made_for(family: type[HParams]) -> str:
+    """Returns which registered sets are of a family, for a message."""
+    names = [name for name in registry.hparams_names() if isinstance(registry.hparams(name), family)]
+    return f", such as {', '.join(names[:4])}" if names else ""

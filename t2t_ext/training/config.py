@@ -17,6 +17,7 @@ EVAL_METRICS = {
 # Those that are none of its translations.
 _WITHOUT_TEXT = ("loss", "nll", "perplexity", "accuracy")
 
+DEFAULT_METRIC = "bleu"
 _METRIC_SETTINGS = ("best_checkpoint_metric", "eval_early_stopping_metric")
 
 DEFAULT_RANDOM_SEED = 1
@@ -54,7 +55,7 @@ class TrainingSettings:
     keep_checkpoint_max: int = 20
     decode_hparams: str = "beam_size=4,alpha=0.6"
     eval_bleu_sentences: int = 0
-    best_checkpoint_metric: str = "bleu"
+    best_checkpoint_metric: str = DEFAULT_METRIC
     eval_early_stopping_metric: str = "loss"
     eval_early_stopping_metric_delta: float = 0.1
     eval_early_stopping_metric_minimize: bool | None = None
@@ -95,8 +96,9 @@ class TrainingSettings:
                     f"{', '.join(EVAL_METRICS)}.{suggest(metric, EVAL_METRICS)}"
                 )
             if metric not in _WITHOUT_TEXT and self.eval_bleu_sentences < 0 and self._uses(name):
+                default = ", the default," if metric == DEFAULT_METRIC else ""
                 raise UserError(
-                    f"--{name}={metric} needs translations, which --eval_bleu_sentences=-1 switches off; use "
+                    f"--{name}={metric}{default} needs translations, which --eval_bleu_sentences=-1 switches off; use "
                     f"--{name}=loss with it."
                 )
             if metric in protocols.dev_labels():

@@ -130,11 +130,26 @@ def warm_start(
     used = {*fresh, *report.unshared.values()}
     report.skipped.update({name: "the new model has no such variable" for name in old if name not in used})
     if not report.loaded and not report.mapped:
-        raise UserError(
+        raise UserError(_nothing_fits(path, old, report))
+    return arrays, report
+
+
+def _nothing_fits(path: pathlib.Path, old: Mapping[str, np.ndarray], report: WarmStartReport) -> str:
+    """Says why no variable of a checkpoint could be taken: other sizes, or another kind of model."""
+    others = [f"{name}: {why}" for name, why in report.skipped.items() if why.startswith("its shape")]
+    if not others:
+        return (
             f"Nothing in {path} fits this model: the checkpoint has {', '.join(sorted(old)[:3])}, ... "
             "Start from a run of the same kind of model, or leave --warm_start_from out."
         )
-    return arrays, report
+    sizes = [
+        f"{name} is {there} there, {here} here" for name, (there, here) in report.changed.items() if type(there) is int
+    ]
+    return (
+        f"Nothing in {path} fits this model: {len(others)} of its {len(old)} variables have the names of this model's, "
+        f"but other shapes ({others[0]}). {'; '.join(sizes[:4]) + '. ' if sizes else ''}"
+        "Give the sizes of that run (--hparams_set, --hparams), or leave --warm_start_from out."
+    )
 
 
 def check_keepable(path: pathlib.Path, hparams: HParams, train_steps: int) -> None:
@@ -256,9 +271,10 @@ def find_checkpoint(origin: str) -> tuple[run_directory.RunDirectory, pathlib.Pa
             run = run_directory.RunDirectory.open(folder)
             wanted = None if folder == path else path
             return run, checkpoints.resolve_checkpoint(folder, wanted)
+    found = "is not" if path.exists() else "does not exist; it should be"
     raise UserError(
-        f"--warm_start_from={origin} is neither a run directory nor a checkpoint in one. The run's subword model is "
-        "needed to know which row of an embedding means which piece: copy the whole run directory."
+        f"--warm_start_from={origin} {found} a run directory or a checkpoint in one. The run's subword model is needed "
+        "to know which row of an embedding means which piece: copy the whole run directory."
     )
 
 

@@ -112,6 +112,7 @@ def test_divergence_of_two_kernel_sizes(command, dual_runs, toy_corpus, tmp_path
     status, _, err = command("divergence", f"--output_dir={dual_runs[0]}", f"--sentence_file={tmp_path}/in.txt")
     assert status == 0, err
     assert "1 of 11 sentences are empty or have more than 200 subwords" in err
+    assert "f=2: the modules of its decoder are not measured: give --reference_file, or --split" in err
     alone = json.loads((dual_runs[0] / "analysis" / "divergence" / "divergence.json").read_text())["runs"][0]["stacks"]
     assert list(alone) == ["encoder"]
     assert alone["encoder"]["E_d"]["mean"] == pytest.approx(content["runs"][0]["stacks"]["encoder"]["E_d"]["mean"])

@@ -18,7 +18,7 @@ def base(overrides):
         ("dc_encoder_layers=all", [1, 2, 3, 4, 5, 6], []),
         ("dc_encoder_layers=1-6,dc_decoder_layers=all,num_decoder_layers=2", [1, 2, 3, 4, 5, 6], [1, 2]),
         ("dc_encoder_layers=1-1", [1], []),
-        ("dc_encoder_layers=1+3-4+3", [1, 3, 4], []),
+        ("dc_encoder_layers=1+3-4", [1, 3, 4], []),
         ("dc_decoder_layers= 2 + 5 - 6", [], [2, 5, 6]),
     ],
 )
@@ -29,8 +29,10 @@ def test_which_layers_have_modules(overrides, encoder, decoder):
 
 
 def test_a_list_in_a_set_may_have_commas():
-    with pytest.raises(UserError, match="'3-4' is not an assignment name=value \\(a value may not contain a comma"):
+    with pytest.raises(UserError, match="may not contain a comma: dc_encoder_layers=1\\+3-4\\)"):
         base("dc_encoder_layers=1,3-4")
+    with pytest.raises(UserError, match="'024' is not an assignment name=value \\(a value may not contain a comma\\)"):
+        base("batch_size=1,024")
     hparams = base("").replace(dc_encoder_layers="1,3-4")
     assert hparams.dual_encoder_layers == {0, 2, 3}
     assert hparams == base("dc_encoder_layers=1+3-4").replace(dc_encoder_layers="1,3-4")
@@ -47,6 +49,8 @@ def test_a_list_in_a_set_may_have_commas():
         ("dc_encoder_layers=every", "'every' is no layer: write all, 1-6, or 1,3-4 (in --hparams: 1+3-4)"),
         ("dc_encoder_layers=1++3", "'' is no layer"),
         ("dc_encoder_layers=all+1", "'all' is no layer"),
+        ("dc_encoder_layers=1+1", "dc_encoder_layers='1+1': layer 1 is named twice: write every layer once"),
+        ("dc_decoder_layers=1-3+2-4", "layer 2 is named twice"),
         ("dc_kernel_size=3", "dc_kernel_size=3 has no effect: no layer has a dual contextual module"),
         ("dc_even_kernel=left", "dc_even_kernel=left has no effect: no layer has a dual contextual module"),
         (

@@ -5,6 +5,7 @@ import pytest
 from random_weights import random_arrays
 
 from t2t_ext import registry
+from t2t_ext.errors import UserError
 from t2t_ext.persistence import checkpoints
 from t2t_ext.persistence.run_directory import RunConfig, RunDirectory
 from t2t_ext.training import warm_start
@@ -75,3 +76,15 @@ def test_between_runs_with_the_same_modules_all_is_taken_over(transformer, tiny_
     name = "decoder/layer_2/dual_context/local/convolution/kernel"
     assert report.skipped == {name: "its shape is [32, 32], here [48, 32]"}
     assert report.new == []
+
+
+def test_other_sizes_are_told(transformer, tiny_encoder):
+    run, _, base = transformer
+    hparams = base.replace(hidden_size=24, filter_size=12)
+    fresh = arrays_of(hparams, tiny_encoder.vocab_size)
+    with pytest.raises(UserError) as told:
+        warm_start.warm_start(fresh, (tiny_encoder, tiny_encoder), {}, str(run.path), hparams)
+    assert "variables have the names of this model's, but other shapes (" in str(told.value)
+    assert f"hidden_size is {base.hidden_size} there, 24 here" in str(told.value)
+    with pytest.raises(UserError, match="does not exist; it should be a run directory or a checkpoint in one"):
+        warm_start.warm_start(fresh, (tiny_encoder, tiny_encoder), {}, f"{run.path.parent}/other", hparams)
