@@ -41,6 +41,8 @@ def curves(systems: Sequence[System], names: Sequence[str]) -> tuple[bytes, byte
             _plain(panel)
         for panel in panels[len(names) :]:
             panel.set_visible(False)
+        for panel in panels[len(names) - columns : len(names)]:
+            panel.tick_params(labelbottom=True)  # of columns whose lowest panel is not there, too
         figure.supxlabel("step", fontsize=9)
         figure.supylabel("gradient norm", fontsize=9)
         _legend(figure, systems)
@@ -96,7 +98,13 @@ def _title(name: str) -> str:
 def _logarithmic(panel: Any) -> None:
     panel.set_yscale("log")
     panel.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
-    panel.yaxis.set_minor_formatter(lambda value, _: "")
+    panel.yaxis.set_minor_formatter(lambda value, _: _minor(value, *panel.get_ylim()))
+
+
+def _minor(value: float, low: float, high: float) -> str:
+    """Labels 2 and 5 of a decade where an axis has hardly more than one: a single 0.1 would be no scale."""
+    digit = round(value / 10 ** math.floor(math.log10(value)))
+    return f"{value:g}" if high < 100 * low and digit in (2, 5) else ""
 
 
 def _plain(panel: Any) -> None:
