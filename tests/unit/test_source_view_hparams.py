@@ -55,7 +55,10 @@ POST_NORM = "layer_preprocess_sequence=none,layer_postprocess_sequence=dan"
     ("overrides", "told"),
     [
         ("source_view=gcaa", "is one of last, gca"),
-        ("integration=soft", "set source_view, such as gca, or integration=hard"),
+        (
+            "integration=soft",
+            "set source_view, such as gca, or (a Transformer without cross-view decoding) integration=hard",
+        ),
         ("source_view=gca,fma=scalar", "fma=scalar is for source_view=fma, not gca"),
         ("source_view=gca,ama_query=decoder", "ama_query=decoder is for source_view=ama, not gca"),
         ("source_view=fma,ama_share_layers=true", "ama_share_layers=True is for source_view=ama, not fma"),
