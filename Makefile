@@ -29,7 +29,7 @@ lint: $(READY) ## Style and typing hints of the code.
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-test: lint ## Passes the tests (about 20 minutes on 2 cores).
+test: lint ## Passes the tests (10 to 20 minutes on 2 cores).
 	$(BIN)/python -m pytest -m "not slow" -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 test-slow: $(READY) ## The tests that take minutes each.
