@@ -1,20 +1,25 @@
 """t2t_ext-analyze divergence: how far local and global attention differ (Ampomah et al. 2021, section 7.2)."""
 
 import argparse
-import pathlib
 import sys
 from collections.abc import Sequence
 from typing import Any
 
 from t2t_ext.bin import _text_lines
-from t2t_ext.bin._analyzed_runs import AnalyzedRun, add_analyzed_run_flags, labelled, open_runs
+from t2t_ext.bin._analyzed_runs import (
+    AnalyzedRun,
+    add_analyzed_run_flags,
+    add_out_dir_flag,
+    labelled,
+    open_runs,
+    output_directory,
+)
 from t2t_ext.bin._flag_groups import add_thread_flags
 from t2t_ext.bin._flags import FlagParser, add_flag, at_least, start_tensorflow
 from t2t_ext.bin._run_text import RunText, shown_progress
 from t2t_ext.errors import UserError
 
 _NAME = "t2t_ext-analyze divergence"
-_DEFAULT_DIR = ("analysis", "divergence")
 _JOINED = {
     "max": "the element-wise maximum over the heads, its rows divided by their sums",
     "mean": "the mean over the heads",
@@ -50,13 +55,7 @@ def build_parser() -> FlagParser:
         "every position the head with the largest weight.",
         choices=tuple(_JOINED),
     )
-    add_flag(
-        parser.group("Output"),
-        "out_dir",
-        "",
-        "Where files are put; where not given, analysis/divergence in the first run.",
-        metavar="DIR",
-    )
+    add_out_dir_flag(parser, "divergence")
     add_thread_flags(parser)
     return parser
 
@@ -98,7 +97,7 @@ def run(argv: Sequence[str]) -> None:
     words += f"{_JOINED[flags.heads]}; means over positions, then over sentences, ± standard error over sentences."
     settings = {"split": flags.split, "sentence_file": flags.sentence_file, "reference_file": flags.reference_file,
                 "sentences": len(sources), "max_subwords": flags.max_subwords, "heads": flags.heads}  # fmt: skip
-    out_dir = pathlib.Path(flags.out_dir or runs[0].directory.path.joinpath(*_DEFAULT_DIR))
+    out_dir = output_directory(flags, runs[0].directory.path, "divergence")
     names = divergence_report.write(out_dir, measured, words, settings, notes)
     print(divergence_report.text(measured, words), flush=True)
     print(f"{', '.join(names[1:])} and the page {out_dir / names[0]}", file=sys.stderr)

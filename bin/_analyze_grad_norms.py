@@ -14,7 +14,6 @@ from t2t_ext.bin._run_text import shown_progress
 from t2t_ext.errors import UserError
 
 _NAME = "t2t_ext-analyze grad_norms"
-_DEFAULT_DIR = ("analysis", "grad_norms")
 _AT_CHECKPOINTS = ("batches", "batch_size", "checkpoint_path", "data_dir", "precision")
 _EXAMPLES = """\
   t2t_ext-analyze grad_norms --output_dir=BASELINE --output_dir=GCA --output_dir=FULL --labels="baseline,hard GCA,full"
@@ -35,13 +34,7 @@ def build_parser() -> FlagParser:
     add_flag(group, "from_step", 0, "Earlier steps are left out.", kind=at_least(0), metavar="N")
     add_flag(group, "to_step", 0, "Later steps are left out; 0 = none.", kind=at_least(0), metavar="N")
     _add_checkpoint_flags(parser)
-    add_flag(
-        parser.group("Output"),
-        "out_dir",
-        "",
-        "Where files are put; where not given, analysis/grad_norms in the first run.",
-        metavar="DIR",
-    )
+    _analyzed_runs.add_out_dir_flag(parser, "grad_norms")
     add_thread_flags(parser)
     return parser
 
@@ -81,7 +74,7 @@ def run(argv: Sequence[str]) -> None:
     directories = _runs(flags)
     labels = _labels(flags, directories)
     _check_modes(flags)
-    out_dir = pathlib.Path(flags.out_dir or directories[0].path.joinpath(*_DEFAULT_DIR))
+    out_dir = _analyzed_runs.output_directory(flags, directories[0].path, "grad_norms")
     from t2t_ext.analysis import gradient_report
 
     notes: list[str] = []

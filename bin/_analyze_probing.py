@@ -9,14 +9,20 @@ from typing import Any
 
 from t2t_ext.bin import _text_lines
 from t2t_ext.bin._analyze_probing_build import BUILD_FLAGS, add_build_flags, build_tasks
-from t2t_ext.bin._analyzed_runs import AnalyzedRun, add_analyzed_run_flags, labelled, open_runs
+from t2t_ext.bin._analyzed_runs import (
+    AnalyzedRun,
+    add_analyzed_run_flags,
+    add_out_dir_flag,
+    labelled,
+    open_runs,
+    output_directory,
+)
 from t2t_ext.bin._flag_groups import add_thread_flags
 from t2t_ext.bin._flags import FlagParser, add_flag, at_least, start_tensorflow
 from t2t_ext.bin._run_text import RunText, shown_progress
 from t2t_ext.errors import UserError
 
 _NAME = "t2t_ext-analyze probing"
-_DEFAULT_DIR = ("analysis", "probing")
 _CACHE_DIR = ("analysis", "probing", "features")
 _STRANGE_SUBWORDS = 6  # a word, on average: words are spelt letter by letter
 _EXAMPLES = """\
@@ -69,13 +75,7 @@ def build_parser() -> FlagParser:
         group, "seeds", 1, "Classifiers of each task, of seeds from --random_seed on.", kind=at_least(1), metavar="N"
     )
     add_build_flags(parser)
-    add_flag(
-        parser.group("Output"),
-        "out_dir",
-        "",
-        "Where files are put; where not given, analysis/probing in the first run.",
-        metavar="DIR",
-    )
+    add_out_dir_flag(parser, "probing")
     add_thread_flags(parser)
     return parser
 
@@ -118,7 +118,7 @@ def run(argv: Sequence[str]) -> None:
     report = _probe(flags, runs, texts, tasks, layer, notes)
     for note in notes[said:]:
         _text_lines.warn(note)
-    out_dir = pathlib.Path(flags.out_dir or runs[0].directory.path.joinpath(*_DEFAULT_DIR))
+    out_dir = output_directory(flags, runs[0].directory.path, "probing")
     names = probing_report.write(out_dir, report, notes)
     print(probing_report.text(report), flush=True)
     print(f"{', '.join(names[1:])} and the page {out_dir / names[0]}", file=sys.stderr)

@@ -44,6 +44,17 @@ def add_analyzed_run_flags(parser: FlagParser, labels: str) -> None:
     add_flag(group, "source_tag", "", "Tag of --train_tags that every sentence begins with.", metavar="<TAG>")
 
 
+def add_out_dir_flag(parser: FlagParser, analysis: str) -> None:
+    """Adds ``--out_dir``, where an analysis of this name puts its files; see ``output_directory``."""
+    words = f"Where files are put; where not given, analysis/{analysis} in the first run."
+    add_flag(parser.group("Output"), "out_dir", "", words, metavar="DIR")
+
+
+def output_directory(flags: argparse.Namespace, first: pathlib.Path, analysis: str) -> pathlib.Path:
+    """Returns where an analysis puts its files: ``--out_dir``, or ``analysis/NAME`` in the first run's directory."""
+    return pathlib.Path(flags.out_dir or first / "analysis" / analysis)
+
+
 def add_run_flags(parser: FlagParser, labels: str) -> argparse._ArgumentGroup:
     """Adds ``--output_dir`` (several), ``--labels`` and ``--t2t_usr_dir``, and returns their group.
 

@@ -74,3 +74,17 @@ def exported(tiny_run, tmp_path_factory):
     assert exporter.main([f"--output_dir={tiny_run.path}", f"--export_dir={export_dir}"]) == 0
     (version,) = export_dir.iterdir()
     return version
+
+
+@pytest.fixture
+def analyze_command(capsys):
+    """t2t_ext-analyze as a function (flags...) -> (status, standard output, standard error)."""
+
+    from t2t_ext.bin import analyze
+
+    def run(*flags):
+        status = analyze.main(list(map(str, flags)))
+        captured = capsys.readouterr()
+        return status, captured.out, captured.err
+
+    return run

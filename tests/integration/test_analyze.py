@@ -8,23 +8,11 @@ import numpy as np
 import pytest
 from random_weights import random_arrays
 
-from t2t_ext.bin import analyze, decoder
+from t2t_ext.bin import decoder
 from t2t_ext.data import text_encoder
 from t2t_ext.persistence import checkpoints, run_directory
 
 SOURCE, REFERENCE = "the old cat sees the lamp .", "die alte Katze sieht die Lampe ."
-
-
-@pytest.fixture
-def command(capsys):
-    """Function (flags...) -> (status, standard output, standard error)."""
-
-    def run(*flags):
-        status = analyze.main(list(map(str, flags)))
-        captured = capsys.readouterr()
-        return status, captured.out, captured.err
-
-    return run
 
 
 @pytest.fixture(scope="module")
@@ -60,9 +48,9 @@ def maps_of(directory):
     return sentence, {(each["kind"], each["layer"], each["head"], each["direction"]): each for each in sentence["maps"]}
 
 
-def test_a_transformer_looks_at_what_it_writes_itself(command, trained_run, tmp_path):
+def test_a_transformer_looks_at_what_it_writes_itself(analyze_command, trained_run, tmp_path):
     flags = ["attention", f"--output_dir={trained_run.directory}", f"--out_dir={tmp_path}/out"]
-    status, out, err = command(*flags, f"--sentence={SOURCE}", "--attention=source,self,encoder", "--layers=2")
+    status, out, err = analyze_command(*flags, f"--sentence={SOURCE}", "--attention=source,self,encoder", "--layers=2")
     assert status == 0, err
     sentence, maps = maps_of(tmp_path / "out")
     written = decoder_says(trained_run, tmp_path)
@@ -82,7 +70,9 @@ def test_a_transformer_looks_at_what_it_writes_itself(command, trained_run, tmp_
         each["file"] for each in maps.values()
     )
     # Other pictures take their place.
-    status, _, err = command(*flags, f"--sentence={SOURCE}", f"--reference={REFERENCE}", "--layers=1", "--heads=all")
+    status, _, err = analyze_command(
+        *flags, f"--sentence={SOURCE}", f"--reference={REFERENCE}", "--layers=1", "--heads=all"
+    )
     assert status == 0, err
     _, maps = maps_of(tmp_path / "out")
     assert set(maps) == {(kind, 1, head, "") for kind in ("source", "self") for head in (1, 2)}
@@ -112,11 +102,11 @@ def decoder_says(trained_run, tmp_path):
         ("transformer", "target_direction=r2l", [("source", "r2l"), ("self", "r2l")]),
     ],
 )  # fmt: skip
-def test_every_kind_of_model(command, make_run, tmp_path, model, overrides, expected, monkeypatch):
+def test_every_kind_of_model(analyze_command, make_run, tmp_path, model, overrides, expected, monkeypatch):
     # Drawing takes longer than all else here; the first test draws.
     monkeypatch.setattr("t2t_ext.analysis.drawing.head_pictures", lambda *_: (b"", b""))
     run = make_run(model, overrides)
-    status, out, err = command(
+    status, out, err = analyze_command(
         "attention", f"--output_dir={run}", f"--sentence={SOURCE}", f"--reference={REFERENCE}", "--layers=1",
         f"--out_dir={tmp_path}",
     )  # fmt: skip
@@ -134,7 +124,7 @@ def test_every_kind_of_model(command, make_run, tmp_path, model, overrides, expe
             assert each["columns"][0] == first["r2l" if side == "l2r" else "l2r"]
 
 
-def test_gradient_norms_of_training(command, trained_run, tmp_path):
+def test_gradient_norms_of_training(analyze_command, trained_run, tmp_path):
     lines = [json.loads(line) for line in (trained_run.directory / "gradient_norms.jsonl").read_text().splitlines()]
     metrics = [json.loads(line) for line in (trained_run.directory / "metrics.jsonl").read_text().splitlines()]
     logged = {record["step"]: record["gradient_norm"] for record in metrics if record["kind"] == "train"}
@@ -150,7 +140,7 @@ def test_gradient_norms_of_training(command, trained_run, tmp_path):
                            each["norms"].items()}} for each in lines
     ]  # fmt: skip
     (other / "gradient_norms.jsonl").write_text("".join(json.dumps(each) + "\n" for each in halved))
-    status, out, err = command(
+    status, out, err = analyze_command(
         "grad_norms", f"--output_dir={trained_run.directory}", other, "--labels=whole,half", "--from_step=20",
         f"--out_dir={tmp_path}/out",
     )  # fmt: skip
@@ -168,7 +158,7 @@ def test_gradient_norms_of_training(command, trained_run, tmp_path):
     assert {path.suffix for path in (tmp_path / "out").iterdir()} == {".html", ".tsv", ".png"}
 
 
-def test_gradient_norms_at_checkpoints(command, trained_run, tmp_path):
+def test_gradient_norms_at_checkpoints(analyze_command, trained_run, tmp_path):
     import tensorflow as tf
 
     from t2t_ext import registry
@@ -179,7 +169,7 @@ def test_gradient_norms_at_checkpoints(command, trained_run, tmp_path):
     from t2t_ext.training.losses import softmax_cross_entropy
 
     flags = ["--split=dev", "--batches=100", "--batch_size=5000", "--checkpoint_path=30", f"--out_dir={tmp_path}"]
-    status, _, err = command("grad_norms", f"--output_dir={trained_run.directory}", *flags)
+    status, _, err = analyze_command("grad_norms", f"--output_dir={trained_run.directory}", *flags)
     assert status == 0, err
     rows = [line.split("\t") for line in (tmp_path / "grad_norms.tsv").read_text().splitlines()]
     found = {row[1]: float(row[rows[0].index("together")]) for row in rows[1:]}
@@ -200,7 +190,7 @@ def test_gradient_norms_at_checkpoints(command, trained_run, tmp_path):
     assert found["encoder/layer_1"] == found["top encoder layer"] == pytest.approx(expected, rel=1e-3)
 
 
-def test_mistakes(command, trained_run, make_run, tmp_path, toy_corpus):
+def test_mistakes(analyze_command, trained_run, make_run, tmp_path, toy_corpus):
     run = trained_run.directory
     look, norms = ("attention", f"--output_dir={run}"), ("grad_norms", f"--output_dir={run}")
     (tmp_path / "two").write_text("a\n\n")
@@ -239,7 +229,7 @@ def test_mistakes(command, trained_run, make_run, tmp_path, toy_corpus):
         ((*norms, foreign.path, "--split=dev"), "different vocabularies"),
         (("grad_norms", f"--output_dir={foreign.path}"), "has no gradient_norms.jsonl"),
     ):
-        status, _, err = command(*flags)
+        status, _, err = analyze_command(*flags)
         assert (status, message in err) == (2, True), f"{flags}: {err}"
 
 
@@ -256,10 +246,10 @@ def test_two_directions_are_refused_before_the_model_is_loaded(make_run, tmp_pat
 
 
 @pytest.mark.slow
-def test_both_directions_write_and_look_at_each_other(command, make_run, tmp_path):
+def test_both_directions_write_and_look_at_each_other(analyze_command, make_run, tmp_path):
     run = make_run("synchronous_transformer", "sb_lambda=0.5")
     flags = ["--decode_hparams=max_length_ratio=1,max_length_offset=3", "--layers=1", "--attention=future"]
-    status, out, err = command(
+    status, out, err = analyze_command(
         "attention", f"--output_dir={run}", f"--sentence={SOURCE}", f"--out_dir={tmp_path}", *flags
     )
     assert status == 0, err

@@ -11,18 +11,6 @@ from t2t_ext.bin import analyze
 from t2t_ext.persistence import checkpoints, run_directory
 
 
-@pytest.fixture
-def command(capsys):
-    """Function (flags...) -> (status, standard output, standard error)."""
-
-    def run(*flags):
-        status = analyze.main(list(map(str, flags)))
-        captured = capsys.readouterr()
-        return status, captured.out, captured.err
-
-    return run
-
-
 @pytest.fixture(scope="module")
 def dual_runs(tiny_run, tiny_encoder, tmp_path_factory):
     """Runs of random weights with dual contextual modules in both stacks, of kernel sizes 2 and 3."""
@@ -62,11 +50,11 @@ def task_dir(toy_corpus, tmp_path_factory):
     return directory / "built"
 
 
-def test_probing_of_two_runs(command, tiny_run, dual_runs, task_dir, tmp_path, monkeypatch):
+def test_probing_of_two_runs(analyze_command, tiny_run, dual_runs, task_dir, tmp_path, monkeypatch):
     flags = [f"--output_dir={tiny_run.path},{dual_runs[0]}", f"--probing_dir={task_dir}", f"--out_dir={tmp_path}",
              "--labels=base,dual", "--epochs=25", "--learning_rate=0.01", "--max_train_sentences=140",
              "--seeds=2"]  # fmt: skip
-    status, out, err = command("probing", *flags)
+    status, out, err = analyze_command("probing", *flags)
     assert status == 0, err
     assert "mean, surface (1 of 2)" in out
     content = json.loads((tmp_path / "probing.json").read_text())
@@ -87,12 +75,12 @@ def test_probing_of_two_runs(command, tiny_run, dual_runs, task_dir, tmp_path, m
     assert np.load(kept[0]).shape == (230, 16)
     # Again: what is on the disk is used, and everything comes out the same.
     monkeypatch.setattr("t2t_ext.decoding.translator.Translator.load", lambda *_: pytest.fail("a model was loaded"))
-    assert command("probing", *flags, "--probing_dir=", f"--tasks={task_dir}/word_content.txt")[0] == 0
+    assert analyze_command("probing", *flags, "--probing_dir=", f"--tasks={task_dir}/word_content.txt")[0] == 0
     assert json.loads((tmp_path / "probing.json").read_text())["tasks"] == content["tasks"][:1]
 
 
-def test_divergence_of_two_kernel_sizes(command, dual_runs, toy_corpus, tmp_path):
-    status, out, err = command(
+def test_divergence_of_two_kernel_sizes(analyze_command, dual_runs, toy_corpus, tmp_path):
+    status, out, err = analyze_command(
         "divergence", f"--output_dir={dual_runs[0]}", dual_runs[1], "--split=dev", "--sentences=10",
         f"--out_dir={tmp_path}/split",
     )  # fmt: skip
@@ -109,7 +97,7 @@ def test_divergence_of_two_kernel_sizes(command, dual_runs, toy_corpus, tmp_path
             assert found["E_d"]["mean"] == pytest.approx(np.mean(means))
             assert found["sentences"] == 10
     (tmp_path / "in.txt").write_text("".join(source + "\n" for source, _ in toy_corpus.dev[:10]) + "\n")
-    status, _, err = command("divergence", f"--output_dir={dual_runs[0]}", f"--sentence_file={tmp_path}/in.txt")
+    status, _, err = analyze_command("divergence", f"--output_dir={dual_runs[0]}", f"--sentence_file={tmp_path}/in.txt")
     assert status == 0, err
     assert "1 of 11 sentences are empty or have more than 200 subwords" in err
     assert "f=2: the modules of its decoder are not measured: give --reference_file, or --split" in err
@@ -118,7 +106,7 @@ def test_divergence_of_two_kernel_sizes(command, dual_runs, toy_corpus, tmp_path
     assert alone["encoder"]["E_d"]["mean"] == pytest.approx(content["runs"][0]["stacks"]["encoder"]["E_d"]["mean"])
 
 
-def test_mistakes(command, tiny_run, dual_runs, task_dir, tmp_path):
+def test_mistakes(analyze_command, tiny_run, dual_runs, task_dir, tmp_path):
     run = f"--output_dir={tiny_run.path}"
     probing, divergence = ("probing", run), ("divergence", run)
     for flags, message in (
@@ -142,5 +130,5 @@ def test_mistakes(command, tiny_run, dual_runs, task_dir, tmp_path):
         ((*divergence, "--split=dev", "--reference_file=x"), "--reference_file goes with --sentence_file"),
         (("divergence", f"--output_dir={dual_runs[0]}", "--split=dev", "--max_subwords=2"), "no sentence has from 1"),
     ):
-        status, _, err = command(*flags)
+        status, _, err = analyze_command(*flags)
         assert (status, message in err) == (2, True), f"{flags}: {err}"
