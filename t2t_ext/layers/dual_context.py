@@ -82,6 +82,12 @@ class LocalContext(Layer):
         return self.norm(y + r)
 
 
+def centred_before(hparams: TransformerHParams) -> int:
+    """Returns how many positions of a neighbourhood of the source stand before its own; see ``dc_even_kernel``."""
+    f = hparams.dc_kernel_size
+    return f // 2 if hparams.dc_even_kernel == "left" else (f - 1) // 2
+
+
 class DualContext(Layer):
     """What the modules of both stacks share: the local context unit, two attentions, their aggregation."""
 
@@ -142,8 +148,7 @@ class EncoderDualContext(DualContext):
 
     def __init__(self, hparams: TransformerHParams, **kwargs: object) -> None:
         """Initialises the module from the model's hparams."""
-        f = hparams.dc_kernel_size
-        super().__init__(hparams, before=f // 2 if hparams.dc_even_kernel == "left" else (f - 1) // 2, **kwargs)
+        super().__init__(hparams, centred_before(hparams), **kwargs)
 
     def call(self, x: tf.Tensor, mask: tf.Tensor, training: bool = False) -> tf.Tensor:
         """Mixes a whole sequence.

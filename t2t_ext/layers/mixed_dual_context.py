@@ -23,7 +23,7 @@ import tensorflow as tf
 
 from t2t_ext.hyperparameters import TransformerHParams
 from t2t_ext.layers.attention import StepContext
-from t2t_ext.layers.dual_context import DecoderDualContext, LocalContext
+from t2t_ext.layers.dual_context import DecoderDualContext, LocalContext, centred_before
 from t2t_ext.layers.mixed_attention import BothSides, Show, SideBySide
 
 
@@ -37,9 +37,8 @@ class MixedDualContext(BothSides, DecoderDualContext):
     def __init__(self, hparams: TransformerHParams, **kwargs: object) -> None:
         """Initialises the module from the model's hparams."""
         super().__init__(hparams, **kwargs)
-        f = hparams.dc_kernel_size
-        before = f // 2 if hparams.dc_even_kernel == "left" else (f - 1) // 2
-        self.source_local = _OtherNeighbourhood(hparams, before, self.local, name="local", dtype=self.dtype_policy)
+        args = {"name": "local", "dtype": self.dtype_policy}
+        self.source_local = _OtherNeighbourhood(hparams, centred_before(hparams), self.local, **args)
 
     # === Both sides ===
 
