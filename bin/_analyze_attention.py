@@ -115,6 +115,7 @@ def run(argv: Sequence[str]) -> None:
     with shown_progress("Looking", len(lines), "sentences") as update:
         for number, (source, reference) in enumerate(zip(lines, references, strict=True), 1):
             looked.append(_look(look, translator, source, reference, flags, number if len(lines) > 1 else 0))
+            choice.of(looked[0].maps)  # refuses what this model has not before the other sentences are translated
             update(number, len(lines))
     about = [
         ("run", str(directory.path)),

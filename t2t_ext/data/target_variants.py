@@ -168,10 +168,10 @@ def check_problem(hparams: Any, problem: Any, data_dir: str | os.PathLike) -> No
       data_dir: Where its data are, for the message.
 
     Raises:
-      UserError: ``pseudo`` needs pseudo references; the message has the two ways out.
+      UserError: ``pseudo`` needs pseudo references; the message has the ways out.
     """
     if hparams.pseudo != "none" and not problem.with_pseudo_references:
-        raise UserError(_no_pseudo_references(hparams.pseudo, problem.data_name, data_dir))
+        raise UserError(_no_pseudo_references(hparams, problem.data_name, data_dir))
 
 
 def check_model(hparams: Any, target_sides: int) -> None:
@@ -264,9 +264,11 @@ def _examples(store: ExampleStore, variants: tuple[Variant, ...], gold_only: boo
     )
 
 
-def _no_pseudo_references(pseudo: str, data_name: str, data_dir: str | os.PathLike) -> str:
+def _no_pseudo_references(hparams: Any, data_name: str, data_dir: str | os.PathLike) -> str:
+    # Of a model in which both directions are a choice, the other choice needs none.
+    one_way = ", or write in one direction: synchronous=false" if getattr(hparams, "synchronous", False) else ""
     return (
-        f"pseudo={pseudo} trains on pseudo references, which {data_name} has not. Either make them with "
+        f"pseudo={hparams.pseudo} trains on pseudo references, which {data_name} has not. Either make them with "
         f"{pseudo_references.command(data_name, data_dir)} and train on --problem={data_name}"
-        f"{pseudo_references.SUFFIX}, or train on references alone: pseudo=none in --hparams."
+        f"{pseudo_references.SUFFIX}, or train on references alone: pseudo=none in --hparams{one_way}."
     )

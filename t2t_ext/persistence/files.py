@@ -275,7 +275,9 @@ def _explained(final: pathlib.Path, temporary: pathlib.Path, needed_bytes: int |
         if error.errno in _NO_SPACE:
             written = _size_of(temporary)
             raise UserError(_full_disk_message(final, needed_bytes, written, _free_bytes(final))) from error
-        if error.errno in _NOT_ALLOWED and _concerns(error, temporary):
+        # A directory of a special file system, such as /proc, is there and yet takes no new names: ENOENT.
+        refused = error.errno == errno.ENOENT and error.filename == str(temporary) and final.parent.is_dir()
+        if refused or (error.errno in _NOT_ALLOWED and _concerns(error, temporary)):
             raise UserError(
                 f"Cannot write {final}: {error.strerror}. Choose a directory that you may write to."
             ) from error

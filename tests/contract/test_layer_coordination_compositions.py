@@ -85,3 +85,27 @@ def test_the_neighbourhoods_of_both_sides():
     for row in range(11):
         first, last = (max(row - 1, 0), min(row + 2, 5)) if row < 6 else (max(row - 3, 6), row)
         assert np.flatnonzero(seen[row]).tolist() == list(range(first, last + 1)), row
+
+
+@pytest.mark.parametrize("blind", [None, "local", "global"])
+def test_attention_dropout_is_of_both_attentions_and_both_sides(blind):
+    """Every row of either side is another one in training, by either attention alone, too."""
+    import numpy as np
+    import tensorflow as tf
+
+    from t2t_ext import registry
+    from t2t_ext.layers.dropout import seed_scope
+    from t2t_ext.layers.mixed_attention import SideBySide
+
+    hparams = registry.hparams("layer_coordination_test").replace(dc_encoder_layers="all", attention_dropout=0.5)
+    module = built(registry.model("layer_coordination"), hparams).coordinated[0].attention
+    kernel = module.aggregation.kernel.numpy()
+    if blind:
+        kernel[slice(None, 16) if blind == "local" else slice(16, None)] = 0
+        module.aggregation.kernel.assign(kernel)
+    sides = SideBySide.of(tf.fill([1, 6], 7), tf.fill([1, 5], 7), mixed=True)
+    rows = np.random.default_rng(1).standard_normal([11, 16]).astype(np.float32)
+    still, _ = module.mix_rows(rows, sides, with_source=True)
+    with seed_scope(np.array([4, 5], np.int32)):
+        trained, _ = module.mix_rows(rows, sides, with_source=True, training=True)
+    assert np.abs(trained - still).max(axis=1).min() > 1e-3

@@ -76,6 +76,12 @@ def test_missing_parent_is_explained(tmp_path):
         files.write_bytes_atomically(tmp_path / "no" / "a", b"x")
 
 
+@pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="Linux only")
+def test_directory_that_takes_no_new_names_is_explained():
+    with pytest.raises(UserError, match=r"Cannot write /proc/a: .* Choose a directory that you may write to"):
+        files.write_bytes_atomically("/proc/a", b"x")
+
+
 def test_directory_appears_whole_and_replaces(tmp_path):
     final = tmp_path / "deep" / "dir"
     for content in (b"1", b"2"):

@@ -259,6 +259,10 @@ def test_pseudo_references_that_are_not_there():
     message = r"--problem={0} .* train on --problem={0}_synchronous, .*pseudo=none".format("translate_ende_cldr_rev")
     with pytest.raises(UserError, match=f"t2t_ext-pseudo-references {message}"):
         target_variants.check_problem(hparams_of(2, "two"), plain, "data")
+    composed = registry.hparams("composed_transformer_tiny")
+    with pytest.raises(UserError, match=r"pseudo=none in --hparams, or write in one direction: synchronous=false\.$"):
+        target_variants.check_problem(composed, plain, "data")
+    target_variants.check_problem(composed.replace(synchronous=False), plain, "data")
     target_variants.check_problem(hparams_of(2, "none"), plain, "data")
     target_variants.check_problem(hparams_of(2, "two"), registry.problem("translate_ende_cldr_synchronous"), "data")
     without = ExampleStore.from_sequences([[5, 1]], [[6, 1]])
