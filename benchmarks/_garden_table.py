@@ -2,7 +2,9 @@
 
 ``t2t_ext-experiment`` trains, translates and scores the rows of a recipe and goes on where it was stopped. What the
 runs are is then measured in turns, in this one process: whole training steps on batches of the development set (real
-tokens of the source and of every target, a second), and translating lines of it with the runs' own weights.
+tokens of the source and of every target, a second), and translating lines of it with the runs' own weights, into as
+many tokens as the source has: how soon a model ends is its quality, not its speed, and one sentence that never ends
+would hold up all.
 """
 
 import argparse
@@ -19,6 +21,13 @@ import _report
 import _speed
 
 _SPLIT = "dev"
+_AS_LONG_AS_THE_SOURCE = {
+    "length_limit": "ratio",
+    "min_length": 0,
+    "min_length_ratio": 1.0,
+    "max_length_ratio": 1.0,
+    "max_length_offset": 1,
+}
 
 
 def make(args: argparse.Namespace, others: Sequence[str]) -> None:
@@ -43,11 +52,13 @@ def make(args: argparse.Namespace, others: Sequence[str]) -> None:
     tf.get_logger().setLevel("ERROR")  # many graphs of one function are meant here
     decoding = _decode_hparams(report)
     alone = {name: pathlib.Path(runs[0]) for name, runs in systems.items() if len(runs) == 1}
-    print(f"Measuring {len(alone)} models in turns", flush=True)
-    speeds = {
-        "training": _training(alone, args.batches, args.rounds),
-        "decoding": _decoding(alone, decoding, args.lines, args.rounds),
-    }
+    speeds = {}
+    for part, measured in (
+        ("training", lambda: _training(alone, args.batches, args.rounds)),
+        ("decoding", lambda: _decoding(alone, decoding, args.lines, args.rounds)),
+    ):
+        print(f"Measuring the {part} of {len(alone)} models in turns", flush=True)
+        speeds[part] = measured()
     rows = [_row(name, report, speeds) for name in systems]
     text = markdown(rows)
     content = _report.report({"recipe": args.recipe, "decode_hparams": decoding, "rows": rows, "speeds": speeds})
@@ -101,20 +112,22 @@ def _training(runs: Mapping[str, pathlib.Path], count: int, rounds: int) -> dict
 
 
 def _decoding(runs: Mapping[str, pathlib.Path], decode_hparams: str, count: int, rounds: int) -> dict[str, Any]:
-    """Measures how many lines of the development set every run translates in a second."""
+    """Measures how many lines of the development set every run translates in a second, all equally long."""
     from t2t_ext import registry
     from t2t_ext.data.generated import GeneratedData
     from t2t_ext.decoding.translator import Translator
+    from t2t_ext.hyperparameters import resolve_decode_hparams
     from t2t_ext.persistence.run_directory import RunDirectory
 
     work: dict[str, Callable[[], Any]] = {}
     lines: list[str] = []
+    equally_long = resolve_decode_hparams(decode_hparams).replace(**_AS_LONG_AS_THE_SOURCE)
     for name, run in runs.items():
         if not lines:
             config = RunDirectory.open(run).config
             data = GeneratedData.open(registry.problem(config.problem, **config.problem_options), config.data_dir)
             lines = data.texts(_SPLIT)[0][:count]
-        translator = Translator.load(run, decode_hparams=decode_hparams)
+        translator = Translator.load(run, decode_hparams=equally_long)
         work[name] = functools.partial(translator, lines)
     return _speed.take_turns(work, len(lines), rounds)
 

@@ -124,7 +124,7 @@ def trainer(model: Any, *batches: Mapping[str, Any]) -> Callable[[], Any]:
 def take_turns(
     work: Mapping[str, Callable[[], Any]], amounts: float | Mapping[str, float], rounds: int
 ) -> dict[str, Any]:
-    """Runs all of them in turns, after two unmeasured rounds each.
+    """Runs all of them in turns, after two unmeasured rounds each; prints how far it is.
 
     Args:
       work: What to measure, by name; the first is what the others are compared with.
@@ -137,11 +137,13 @@ def take_turns(
     """
     if not isinstance(amounts, Mapping):
         amounts = dict.fromkeys(work, amounts)
-    for call in work.values():
+    for number, (name, call) in enumerate(work.items(), 1):
+        print(f"  warming up {name}, {number} of {len(work)}", flush=True)
         call(), call()
     seconds: dict[str, list[float]] = {name: [] for name in work}
     cpu_seconds: dict[str, list[float]] = {name: [] for name in work}
-    for _ in range(rounds):
+    for number in range(1, rounds + 1):
+        print(f"  round {number} of {rounds}", flush=True)
         for name, call in work.items():
             started, cpu_started = time.perf_counter(), time.process_time()
             call()
