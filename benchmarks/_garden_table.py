@@ -52,13 +52,10 @@ def make(args: argparse.Namespace, others: Sequence[str]) -> None:
     tf.get_logger().setLevel("ERROR")  # many graphs of one function are meant here
     decoding = _decode_hparams(report)
     alone = {name: pathlib.Path(runs[0]) for name, runs in systems.items() if len(runs) == 1}
-    speeds = {}
-    for part, measured in (
-        ("training", lambda: _training(alone, args.batches, args.rounds)),
-        ("decoding", lambda: _decoding(alone, decoding, args.lines, args.rounds)),
-    ):
-        print(f"Measuring the {part} of {len(alone)} models in turns", flush=True)
-        speeds[part] = measured()
+    print(f"Measuring the training of {len(alone)} models in turns", flush=True)
+    speeds = {"training": _training(alone, args.batches, args.rounds)}
+    print("Measuring their decoding", flush=True)
+    speeds["decoding"] = _decoding(alone, decoding, args.lines, args.rounds)
     rows = [_row(name, report, speeds) for name in systems]
     text = markdown(rows)
     content = _report.report({"recipe": args.recipe, "decode_hparams": decoding, "rows": rows, "speeds": speeds})

@@ -111,18 +111,18 @@ def run(argv: Sequence[str]) -> None:
     from t2t_ext.decoding.translator import Translator
 
     translator = Translator.load(directory.path, checkpoint, decode_hparams)
-    looked = []
+    looked, total = [], 0
     with shown_progress("Looking", len(lines), "sentences") as update:
         for number, (source, reference) in enumerate(zip(lines, references, strict=True), 1):
             looked.append(_look(look, translator, source, reference, flags, number if len(lines) > 1 else 0))
-            choice.of(looked[0].maps)  # refuses what this model has not before the other sentences are translated
+            # Here already: what this model has not is refused before the other sentences are translated.
+            total += sum(len(heads) for _, heads in choice.of(looked[-1].maps))
             update(number, len(lines))
     about = [
         ("run", str(directory.path)),
         ("model", f"{directory.config.model}, {directory.config.hparams_set}"),
         ("checkpoint", checkpoint.name),
     ]
-    total = sum(len(heads) for each in looked for _, heads in choice.of(each.maps))
     with shown_progress("Drawing", total, "pictures") as update:
         names = attention_report.write(out_dir, looked, choice, about, update)
     for each in looked:
