@@ -5,6 +5,7 @@ has two); gradients of the summed loss divided by that count, slice by slice; su
 the global norm; apply. So N replicas and any number of slices compute what one replica computes on the whole batch.
 """
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -191,7 +192,8 @@ class TrainStep:
                 )
                 for j in range(parallel)
             ]
-            return [tf.add_n(values) for values in zip(*([*grads, sums] for grads, sums in slices), strict=True)]
+            rows = zip(*([*grads, sums] for grads, sums in slices), strict=True)
+            return [functools.reduce(tf.add, values) for values in rows]  # in order, which add_n would not promise
 
         if sequential == 1:
             *gradients, sums = side_by_side(0)
@@ -232,9 +234,9 @@ class TrainStep:
 
         The squares of every variable are summed once for both.
         """
-        halves = [tf.nn.l2_loss(gradient) for gradient in gradients]
-        groups = [tf.add_n([halves[place] for place in places]) for places in self._state.gradient_groups.values()]
-        return tf.sqrt(tf.reduce_sum(tf.stack(halves)) * 2.0), tf.sqrt(tf.stack(groups) * 2.0)
+        halves = tf.stack([tf.nn.l2_loss(gradient) for gradient in gradients])
+        groups = [tf.reduce_sum(tf.gather(halves, places)) for places in self._state.gradient_groups.values()]
+        return tf.sqrt(tf.reduce_sum(halves) * 2.0), tf.sqrt(tf.stack(groups) * 2.0)
 
     def _clipped(self, gradients: dict[str, tf.Tensor], norm: tf.Tensor) -> dict[str, tf.Tensor]:
         limit = self._hparams.clip_grad_norm
@@ -283,20 +285,25 @@ def loss_gradients(
     Returns:
       The gradients, dense and float32, and the sums [loss, nll, correct], float32 [3], not scaled.
     """
-    with tf.GradientTape() as tape:
-        features = model.training_features(batch["inputs"], batch["targets"], training=training)
-        kernel, bias = model.softmax_weights()
-        sums = losses.softmax_cross_entropy(
-            features,
-            kernel,
-            bias,
-            batch["labels"],
-            hparams.label_smoothing,
-            weights=model.label_weights(batch["labels"]),
-            compact=compact,
-        )
-        scaled = sums.loss * scale
-    gradients = tape.gradient(scaled, variables, unconnected_gradients=tf.UnconnectedGradients.ZERO)
+    features = model.training_features(batch["inputs"], batch["targets"], training=training)
+    kernel, bias = model.softmax_weights()
+    sums = losses.softmax_cross_entropy(
+        features,
+        kernel,
+        bias,
+        batch["labels"],
+        hparams.label_smoothing,
+        weights=model.label_weights(batch["labels"]),
+        compact=compact,
+    )
+    gradients = tf.gradients(
+        sums.loss * scale,
+        variables,
+        unconnected_gradients=tf.UnconnectedGradients.ZERO,
+        # In pairs: an AddN of more terms, as a tape makes it, begins with one whose memory nobody else holds at that
+        # moment, so its order hangs on the threads' timing, and with it the last bit of the weights.
+        aggregation_method=tf.AggregationMethod.EXPERIMENTAL_TREE,
+    )
     dense = [tf.cast(tf.convert_to_tensor(gradient), tf.float32) for gradient in gradients]
     return dense, tf.stack([sums.loss, sums.nll, sums.correct])
 

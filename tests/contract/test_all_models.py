@@ -311,6 +311,35 @@ def test_low_precision_is_close_to_float32(case, precision, tolerance):
     assert 0 < error < tolerance
 
 
+# --- gradients ---
+
+
+def test_gradients_are_summed_in_one_order(case):
+    """AddN begins with the first term whose memory nobody else holds at that moment, then takes the others in order.
+
+    So three terms and more have one sum only if the first is always that one: if AddN alone reads it. Otherwise a run
+    that was stopped could end otherwise than one that was not, in the last bits.
+    """
+    import tensorflow as tf
+
+    from t2t_ext.layers import dropout
+    from t2t_ext.training.step import loss_gradients
+
+    model = new_model(case)
+    targets = tf.constant(targets_of(model, TARGETS))
+    batch = {"inputs": tf.constant(INPUTS), "targets": targets, "labels": model.training_labels(targets)}
+
+    @tf.function(autograph=False)
+    def gradients():
+        with dropout.seed_scope(tf.constant([1, 2])):
+            return loss_gradients(model, list(model.named_variables().values()), batch, 1.0, case.hparams())
+
+    operations = gradients.get_concrete_function().graph.get_operations()
+    sums = [op for op in operations if op.type in ("AddN", "AccumulateNV2")]
+    assert sums
+    assert not [op.name for op in sums if len(op.inputs) > 2 and len(op.inputs[0].consumers()) > 1]
+
+
 # --- saving ---
 
 
