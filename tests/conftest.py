@@ -16,6 +16,33 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 import pytest
 
+# Commands set these before they import TensorFlow (the decoder: one thread an operation). In these processes it has its
+# threads already; the programs that later tests start would have others, and so other last bits.
+_THREADS = {
+    name: os.environ.get(name) for name in ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "OMP_NUM_THREADS")
+}
+
+
+def _restore_threads():
+    for name, value in _THREADS.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item):
+    """Undoes what the commands of earlier tests set."""
+    _restore_threads()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_call(item):
+    """Undoes what the commands of this test's fixtures set."""
+    _restore_threads()
+
+
 _WORDS = {
     "the": "die", "red": "rote", "green": "grüne", "old": "alte", "small": "kleine", "new": "neue",
     "cat": "Katze", "lamp": "Lampe", "door": "Tür", "street": "Straße", "city": "Stadt", "flower": "Blume",

@@ -194,18 +194,13 @@ def test_too_many_skipped_steps_stop_with_a_report(data_dir, toy_corpus, tmp_pat
     assert checkpoints.list_checkpoints(run) == []
 
 
-def test_sigterm_saves_and_the_next_call_goes_on(data_dir, tmp_path):
-    """All in processes of their own, as users have them: what other tests did to TensorFlow here has no part in it."""
-    run, undisturbed = tmp_path / "run", tmp_path / "undisturbed"
-    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "2"}
-
-    def command(*given):
-        return [sys.executable, "-m", "t2t_ext.bin.trainer", *given]
-
+def test_sigterm_saves_and_the_next_call_goes_on(data_dir, finished, tmp_path):
+    run = tmp_path / "run"
+    command = [sys.executable, "-m", "t2t_ext.bin.trainer", *flags(data_dir, run, train_steps=100000)]
     log = tmp_path / "log"
     with open(log, "w", encoding="utf-8") as stream:
         process = subprocess.Popen(
-            command(*flags(data_dir, run, train_steps=100000)), stderr=stream, stdout=stream, env=environment
+            command, stderr=stream, stdout=stream, env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "2"}
         )
     deadline = time.monotonic() + 120
     while "step 6:" not in log.read_text() and time.monotonic() < deadline and process.poll() is None:
@@ -217,9 +212,8 @@ def test_sigterm_saves_and_the_next_call_goes_on(data_dir, tmp_path):
     assert reached > 5
     if reached > 24:
         pytest.skip("the machine was too slow to interrupt the run early")
-    subprocess.run(command(f"--output_dir={run}", "--train_steps=24"), env=environment, check=True)
-    subprocess.run(command(*flags(data_dir, undisturbed)), env=environment, check=True)
-    assert_equal_runs(undisturbed, run)
+    assert trainer.main([f"--output_dir={run}", "--train_steps=24"]) == 0
+    assert_equal_runs(finished, run)
 
 
 def test_early_stopping(data_dir, tmp_path, capsys):
