@@ -304,7 +304,8 @@ def loss_gradients(
         # moment, so its order hangs on the threads' timing, and with it the last bit of the weights.
         aggregation_method=tf.AggregationMethod.EXPERIMENTAL_TREE,
     )
-    dense = [tf.cast(tf.convert_to_tensor(gradient), tf.float32) for gradient in gradients]
+    # Identity puts each on the replica's device, where gradients that stem from operations without one are not.
+    dense = [tf.identity(tf.cast(tf.convert_to_tensor(gradient), tf.float32)) for gradient in gradients]
     return dense, tf.stack([sums.loss, sums.nll, sums.correct])
 
 
