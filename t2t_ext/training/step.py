@@ -271,7 +271,7 @@ def loss_gradients(
     training: bool = True,
     compact: bool = True,
 ) -> tuple[list[tf.Tensor], tf.Tensor]:
-    """Computes the gradients of ``scale`` times the summed loss of a batch.
+    """Computes the gradients of ``scale`` times the summed loss of a batch, within a ``tf.function``.
 
     Args:
       model: As of ``TrainStep``.
@@ -284,6 +284,9 @@ def loss_gradients(
 
     Returns:
       The gradients, dense and float32, and the sums [loss, nll, correct], float32 [3], not scaled.
+
+    Raises:
+      RuntimeError: It is called outside of a graph.
     """
     features = model.training_features(batch["inputs"], batch["targets"], training=training)
     kernel, bias = model.softmax_weights()
