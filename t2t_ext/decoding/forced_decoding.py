@@ -18,6 +18,7 @@ from t2t_ext.decoding.directions import refuse_one_side
 from t2t_ext.decoding.length_penalty import length_penalty
 from t2t_ext.errors import UserError
 from t2t_ext.hyperparameters import DecodeHParams
+from t2t_ext.layers.gradients import forward_only
 from t2t_ext.models.ensemble import Ensemble
 from t2t_ext.models.seq2seq import Seq2Seq
 
@@ -228,6 +229,7 @@ class ForcedDecoder(tf.Module):
             return tokens
         return tf.reverse_sequence(tokens, lengths, seq_axis=1)
 
+    @forward_only()
     def _align(
         self,
         source: tf.Tensor,
@@ -257,6 +259,7 @@ class ForcedDecoder(tf.Module):
         attention = _turned_where(attention, lengths, right_to_left)
         return {"alignments": align_words(attention, source_words, target_words)}
 
+    @forward_only()
     def _score(
         self,
         source: tf.Tensor,

@@ -27,6 +27,7 @@ from t2t_ext.decoding.search_options import (
     search_rules,
 )
 from t2t_ext.errors import UserError
+from t2t_ext.layers.gradients import forward_only
 from t2t_ext.layers.masks import words_of_source
 
 _STRINGS = tf.TensorSpec([None], tf.string)
@@ -219,6 +220,7 @@ class GraphTranslator(ForcedDecoder):
             seeds=seeds,
         )
 
+    @forward_only()
     def _search_ids(
         self,
         ids: tf.Tensor,

@@ -10,6 +10,8 @@ from collections.abc import Callable, Sequence
 import keras
 import tensorflow as tf
 
+from t2t_ext.layers.gradients import custom_gradient
+
 Initializer = Callable[..., tf.Tensor]
 
 
@@ -131,7 +133,7 @@ def _normalised(x: tf.Tensor, scale: tf.Tensor, bias: tf.Tensor, epsilon: float,
     sums weighted by ``scale`` are products with a vector.
     """
 
-    @tf.custom_gradient
+    @custom_gradient
     def function(x: tf.Tensor, scale: tf.Tensor, bias: tf.Tensor) -> tuple:
         x32 = tf.cast(x, tf.float32)
         centred = x32 - tf.reduce_mean(x32, axis=-1, keepdims=True)

@@ -20,6 +20,7 @@ from t2t_ext.dynamic_conv_hyperparameters import DynamicConvHParams
 from t2t_ext.layers.attention import StepContext
 from t2t_ext.layers.base import Layer, Projection, make_initializer
 from t2t_ext.layers.dropout import dropout
+from t2t_ext.layers.gradients import custom_gradient
 
 # Positions of a stretch, at most; a stretch is at least as long as a kernel.
 _BLOCK = 64
@@ -41,7 +42,7 @@ def convolve(x: tf.Tensor, weights: tf.Tensor, left: int) -> tf.Tensor:
     heads, width = weights.shape[2], x.shape[2]
     stretches = _Stretches(x.shape[1] or tf.shape(x)[1], heads, weights.shape[3], left)
 
-    @tf.custom_gradient
+    @custom_gradient
     def function(x: tf.Tensor, weights: tf.Tensor) -> tuple:
         seen = stretches.seen(tf.reshape(x, [-1, stretches.length, heads, width // heads]))
         band = stretches.band(weights)
@@ -157,7 +158,7 @@ def _choose(condition: bool | tf.Tensor, yes: Callable[[], tf.Tensor], no: Calla
     return tf.cond(condition, yes, no)
 
 
-@tf.custom_gradient
+@custom_gradient
 def gated_linear_unit(x: tf.Tensor) -> tuple:
     """Returns a * sigmoid(b) float [N, D] of float [N, 2 D] = [a; b] (Dauphin et al. 2017).
 

@@ -78,30 +78,40 @@ class ServedTranslator(tf.Module):
         inputs, targets = (tf.TensorSpec([None], tf.string, name=name) for name in ("inputs", "targets"))
         inputs = getattr(translator, "source_spec", inputs)
         self.serving_default = tf.function(
-            lambda inputs: _pick(translator.translate_batch(inputs), ("outputs", "scores")), input_signature=[inputs]
+            lambda inputs: _pick(translator.translate_batch(inputs), ("outputs", "scores")),
+            input_signature=[inputs],
+            autograph=False,
         )
-        self.nbest = tf.function(lambda inputs: dict(translator.nbest_batch(inputs)), input_signature=[inputs])
+        self.nbest = tf.function(
+            lambda inputs: dict(translator.nbest_batch(inputs)), input_signature=[inputs], autograph=False
+        )
         self.score = _score_function(translator, inputs, targets)
         if getattr(translator, "can_force_prefix", False):
             prefixes = tf.TensorSpec([None], tf.string, name="prefixes")
             self.translate_with_prefix = tf.function(
                 lambda inputs, prefixes: dict(translator.translate_with_prefix_batch(inputs, prefixes)),
                 input_signature=[inputs, prefixes],
+                autograph=False,
             )
         if getattr(translator, "can_constrain", False):
             constraints = tf.TensorSpec([None], tf.string, name="constraints")
             self.translate_with_constraints = tf.function(
                 lambda inputs, constraints: dict(translator.translate_with_constraints_batch(inputs, constraints)),
                 input_signature=[inputs, constraints],
+                autograph=False,
             )
         if getattr(translator, "samples", False):
             seeds = tf.TensorSpec([None], tf.int64, name="seeds")
             self.sample = tf.function(
-                lambda inputs, seeds: dict(translator.sample_batch(inputs, seeds)), input_signature=[inputs, seeds]
+                lambda inputs, seeds: dict(translator.sample_batch(inputs, seeds)),
+                input_signature=[inputs, seeds],
+                autograph=False,
             )
         if getattr(translator, "can_align", False):
             self.align = tf.function(
-                lambda inputs, targets: dict(translator.align_batch(inputs, targets)), input_signature=[inputs, targets]
+                lambda inputs, targets: dict(translator.align_batch(inputs, targets)),
+                input_signature=[inputs, targets],
+                autograph=False,
             )
         text = served_text(translator)
         if text is not None:
@@ -109,6 +119,7 @@ class ServedTranslator(tf.Module):
             self.text_encoders = tf.function(
                 lambda sides: {"files": tf.gather(encoders, tf.cast(tf.not_equal(sides, "source"), tf.int32))},
                 input_signature=[tf.TensorSpec([None], tf.string, name="sides")],
+                autograph=False,
             )
 
 
@@ -118,13 +129,15 @@ def _score_function(translator: Any, inputs: tf.TensorSpec, targets: tf.TensorSp
         return tf.function(
             lambda inputs, targets: _pick(translator.score_batch(inputs, targets), names),
             input_signature=[inputs, targets],
+            autograph=False,
         )
 
     def score(inputs: tf.Tensor, targets: tf.Tensor, partners: tf.Tensor) -> dict[str, tf.Tensor]:
         right_to_left = tf.zeros(tf.shape(targets), tf.bool)
         return _pick(translator.score_sides_batch(inputs, targets, partners, right_to_left), names)
 
-    return tf.function(score, input_signature=[inputs, targets, tf.TensorSpec([None], tf.string, name="partners")])
+    partners = tf.TensorSpec([None], tf.string, name="partners")
+    return tf.function(score, input_signature=[inputs, targets, partners], autograph=False)
 
 
 def served_text(translator: Any) -> ServedText | None:
@@ -187,7 +200,7 @@ def export(
         with _quiet_saving():
             tf.saved_model.save(module, str(temporary), signatures=signatures)
         _check_ops(temporary)
-        _check_outputs(temporary, module, requests[-1])
+        _check_outputs(temporary, translator, requests[-1])
         _write_warmup_requests(temporary, requests)
         if text is not None:
             text.write(temporary)
@@ -264,8 +277,8 @@ def _warmup_requests(translator: Any, text: ServedText | None, lines: Sequence[s
     return [tf.constant(batch, tf.string) for batch in _warmup_batches(lines)]
 
 
-def _check_outputs(directory: pathlib.Path, module: ServedTranslator, inputs: tf.Tensor) -> None:
-    expected = module.serving_default(inputs)
+def _check_outputs(directory: pathlib.Path, translator: Any, inputs: tf.Tensor) -> None:
+    expected = translator.translate_batch(inputs)
     found = tf.saved_model.load(str(directory)).signatures["serving_default"](inputs=inputs)
     for number, (left, right) in enumerate(zip(expected["outputs"].numpy(), found["outputs"].numpy(), strict=True)):
         if left != right:
