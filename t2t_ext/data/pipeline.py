@@ -26,6 +26,8 @@ _PREFETCHED_BATCHES = 8
 _PREFETCHED_FEATURE_BATCHES = 2  # some ten megabytes each
 _NO_EXAMPLE = -1
 _PLAN_FIELDS = [field.name for field in dataclasses.fields(batching.EpochPlan)]
+# Nothing here branches on tensors: AutoGraph would read, rewrite and compile it all for nothing at every start.
+_as_written = tf.autograph.experimental.do_not_convert
 _PLAN_TYPES = [tf.int32, tf.int64, tf.int64, tf.int32, tf.int32, tf.int32]
 
 
@@ -125,16 +127,18 @@ class TrainPipeline:
             raise ValueError(f"replica {replica} of {num_replicas}")
         first_epoch, first_batch = self.planner.locate(first_step)
 
+        @_as_written
         def plan_in_graph(epoch: tf.Tensor) -> list[tf.Tensor]:
             fields = tf.numpy_function(self._plan, [epoch], _PLAN_TYPES, stateful=False)
             for field in fields:
                 field.set_shape([None])
             return [epoch, *fields]
 
+        @_as_written
         def batches(epoch: tf.Tensor, *fields: tf.Tensor) -> tf.data.Dataset:
             begin = tf.where(epoch == first_epoch, tf.constant(first_batch, tf.int64), 0)
             numbers = tf.data.Dataset.range(begin, self.batches_per_epoch)
-            return numbers.map(lambda number: _cut(fields, number, replica, num_replicas, self._slices))
+            return numbers.map(_as_written(lambda number: _cut(fields, number, replica, num_replicas, self._slices)))
 
         # The next epoch is planned while this one is used.
         epochs = tf.data.Dataset.range(first_epoch, np.iinfo(np.int64).max).map(plan_in_graph).prefetch(1)
@@ -177,7 +181,8 @@ def eval_batches(
         fields = [tf.constant(getattr(found, name)) for name in _PLAN_FIELDS]
     numbers = tf.data.Dataset.range(len(found.rows))
     gather = _Gather(store, examples, reverse_targets=hparams.target_direction == "r2l")
-    return _finished(numbers.map(lambda number: _cut(fields, number, 0, 1, 1)), gather, keep_numbers=True)
+    cuts = numbers.map(_as_written(lambda number: _cut(fields, number, 0, 1, 1)))
+    return _finished(cuts, gather, keep_numbers=True)
 
 
 class _Gather:
@@ -282,6 +287,7 @@ def _cut(
 def _finished(cuts: tf.data.Dataset, gather: _Gather, *, keep_numbers: bool) -> tf.data.Dataset:
     """Gathers what ``_cut`` gave and sets the options; elements come in order however they are computed."""
 
+    @_as_written
     def element(numbers: tf.Tensor, input_width: tf.Tensor, target_width: tf.Tensor) -> dict[str, tf.Tensor]:
         batch = gather(numbers, input_width, target_width)
         return {**batch, "index": numbers} if keep_numbers else batch

@@ -456,10 +456,13 @@ def exported(model_name, encoder, directory, **can):
 def test_export(model_name, tiny_encoder, tmp_path):
     """Prefixes and constraints are no matter of the model, and their graphs take as long as all others."""
     import tensorflow as tf
+    from tensorflow.core.protobuf import saved_model_pb2
 
     translator, found, _ = exported(
         model_name, tiny_encoder, tmp_path / "export", can_force_prefix=False, can_constrain=False
     )
+    saved = saved_model_pb2.SavedModel.FromString((tmp_path / "export" / "5" / "saved_model.pb").read_bytes())
+    assert not saved.meta_graphs[0].graph_def.library.registered_gradients, "who translates needs none"
     expected = translator.translate_batch(tf.constant(LINES))
     np.testing.assert_array_equal(found["outputs"].numpy(), expected["outputs"].numpy())
     np.testing.assert_allclose(found["scores"].numpy(), expected["scores"].numpy(), rtol=0, atol=1e-4)

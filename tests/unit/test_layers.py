@@ -1,4 +1,6 @@
-"""Layers: dropout, masks, positions, attention, frames."""
+"""Layers: dropout, gradients, masks, positions, attention, frames."""
+
+import concurrent.futures
 
 import numpy as np
 import pytest
@@ -9,6 +11,7 @@ from t2t_ext.layers import attention, masks
 from t2t_ext.layers.base import LayerNormalization, Projection, make_initializer
 from t2t_ext.layers.dropout import dropout, seed_scope
 from t2t_ext.layers.embeddings import TokenEmbedding, sinusoids
+from t2t_ext.layers.gradients import custom_gradient, forward_only
 from t2t_ext.layers.sublayer import Frame, final_normalization
 
 HPARAMS = TransformerHParams(hidden_size=8, filter_size=16, num_heads=2, num_hidden_layers=1)
@@ -46,6 +49,36 @@ def test_dropout_gradient_goes_through_kept_units_only():
         tape.watch(x)
         y = dropout(x, 0.25, training=True)
     np.testing.assert_array_equal(tape.gradient(y, x), y)
+
+
+def test_gradients_are_left_out_where_nobody_asks_for_them():
+    @custom_gradient
+    def twice(x):
+        return 2 * x, lambda dy: 3 * dy
+
+    def nodes_and_gradient():
+        with tf.Graph().as_default() as graph:
+            x = tf.constant([1.0, 2.0])
+            y = twice(x)
+            kinds = [node.type for node in graph.get_operations()]
+            (gradient,) = tf.gradients(y, x)
+            with tf.compat.v1.Session() as session:
+                return "IdentityN" in kinds, *session.run([y, gradient])
+
+    def check(found, has_node, factor):
+        assert found[0] == has_node
+        np.testing.assert_array_equal(found[1:], [[2, 4], [factor, factor]])
+
+    check(nodes_and_gradient(), True, 3)
+    with forward_only():
+        with forward_only():
+            check(nodes_and_gradient(), False, 2)
+        check(nodes_and_gradient(), False, 2)
+        other = concurrent.futures.ThreadPoolExecutor(1).submit(nodes_and_gradient).result()
+        check(other, True, 3)
+    with pytest.raises(ZeroDivisionError), forward_only():
+        raise ZeroDivisionError
+    check(nodes_and_gradient(), True, 3)
 
 
 def test_dropout_without_training_is_the_identity():
