@@ -31,7 +31,7 @@ _AS_LONG_AS_THE_SOURCE = {
 
 
 def make(args: argparse.Namespace, others: Sequence[str]) -> None:
-    """Carries out the recipe, measures its runs, and writes ``garden_table.{md,json,png}`` into ``args.table``.
+    """Carries out the recipe, measures its runs, and writes ``RECIPE.{md,json,png}`` into ``args.table``.
 
     Args:
       args: With ``table``, ``recipe``, ``rounds``, ``batches``, ``lines`` and TensorFlow's numbers of threads.
@@ -59,11 +59,12 @@ def make(args: argparse.Namespace, others: Sequence[str]) -> None:
     rows = [_row(name, report, speeds) for name in systems]
     text = markdown(rows)
     content = _report.report({"recipe": args.recipe, "decode_hparams": decoding, "rows": rows, "speeds": speeds})
-    _report.write_report(args.table / "garden_table.json", content | {"commands": report["commands"]})
-    (args.table / "garden_table.md").write_text(text, encoding="utf-8")
+    path = args.table / args.recipe  # a folder; the files are beside it
+    _report.write_report(path.with_suffix(".json"), content | {"commands": report["commands"]})
+    path.with_suffix(".md").write_text(text, encoding="utf-8")
     if importlib.util.find_spec("matplotlib"):
-        _draw(rows, args.table / "garden_table.png")
-    print(f"{text}\ngarden_table.md, .json and .png are in {args.table}")
+        _draw(rows, path.with_suffix(".png"))
+    print(f"{text}\n{args.recipe}.md, .json and .png are in {args.table}")
 
 
 def _order(report: Mapping[str, Any]) -> list[str]:

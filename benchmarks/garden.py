@@ -4,6 +4,7 @@
     python benchmarks/garden.py --models=layer_coordination           # one beside the Transformer, about 3 minutes
     python benchmarks/garden.py --models=cross_view,dynamic_conv --parts=decode --precision=mixed_bfloat16 --rounds=15
     python benchmarks/garden.py --table=W --tmp_dir=RAW               # trains all of them, some hours, for the table
+    python benchmarks/garden.py --table=W --recipe=garden_dual_context --tmp_dir=RAW      # another table of recipes/
 
 All have the sizes of ``--hparams_set``, random weights, and as many parameters but for what the model itself adds:
 layer-wise coordination has 14 layers in place of 6+6. They take turns (A B C A B C ...) in many short rounds; a ratio
@@ -21,7 +22,8 @@ both stacks 0.95 of what follows in training, in the encoder 0.95 of the Transfo
 have none.
 
 ``--table`` makes one table over all models with BLEU: ``recipes/garden_table.toml`` by t2t_ext-experiment, whose flags
-(``--problem``, ``--train_steps``, ``--hparams``, ...) may follow, then the speeds of its runs in turns.
+(``--problem``, ``--train_steps``, ``--hparams``, ...) may follow, then the speeds of its runs in turns. ``--recipe``
+names another recipe with rows beside it.
 """
 
 import argparse
