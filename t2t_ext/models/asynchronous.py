@@ -33,6 +33,7 @@ from t2t_ext.decoding.search_state import SearchConfig
 from t2t_ext.hyperparameters import TransformerHParams
 from t2t_ext.layers.attention import SourceAttention, mask_bias
 from t2t_ext.layers.base import Layer
+from t2t_ext.layers.gradients import forward_only
 from t2t_ext.layers.masks import padding_mask, words_of_source
 from t2t_ext.layers.source_views import EncoderOutput
 from t2t_ext.layers.sublayer import Frame
@@ -264,6 +265,8 @@ class AsynchronousTransformer(Transformer):
         """
         return self._write(inputs, encoded.layers, encoded.final, encoded.mask)
 
+    # Traced once for all that call it, whether they ask for gradients or not: what is searched has none.
+    @forward_only()
     def _search_backward(
         self, inputs: tf.Tensor, layers: list[tf.Tensor], final: tf.Tensor, mask: tf.Tensor
     ) -> tf.Tensor:
