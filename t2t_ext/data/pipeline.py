@@ -26,9 +26,9 @@ _PREFETCHED_BATCHES = 8
 _PREFETCHED_FEATURE_BATCHES = 2  # some ten megabytes each
 _NO_EXAMPLE = -1
 _PLAN_FIELDS = [field.name for field in dataclasses.fields(batching.EpochPlan)]
+_PLAN_TYPES = [tf.int32, tf.int64, tf.int64, tf.int32, tf.int32, tf.int32]
 # Nothing here branches on tensors: AutoGraph would read, rewrite and compile it all for nothing at every start.
 _as_written = tf.autograph.experimental.do_not_convert
-_PLAN_TYPES = [tf.int32, tf.int64, tf.int64, tf.int32, tf.int32, tf.int32]
 
 
 class TrainPipeline:

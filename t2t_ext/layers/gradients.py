@@ -5,22 +5,14 @@ the gradient's graph as well, and whoever loads it builds that again. A search, 
 """
 
 import contextlib
+import contextvars
 import functools
-import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import tensorflow as tf
 
-
-class _Scopes(threading.local):
-    """The scopes of one thread: replicas are traced on threads of their own."""
-
-    def __init__(self) -> None:
-        self.forward_only = 0
-
-
-_scopes = _Scopes()
+_forward_only = contextvars.ContextVar("forward_only", default=False)
 
 
 @contextlib.contextmanager
@@ -29,15 +21,17 @@ def forward_only() -> Iterator[None]:
 
     TensorFlow would differentiate such a function op by op: the same gradient, but with more memory.
     """
-    _scopes.forward_only += 1
+    token = _forward_only.set(True)
     try:
         yield
     finally:
-        _scopes.forward_only -= 1
+        _forward_only.reset(token)
 
 
 def custom_gradient(function: Callable[..., tuple[Any, Callable[..., Any]]]) -> Callable[..., Any]:
     """Gives a function the gradient that it returns with its result, as ``tf.custom_gradient``.
+
+    For what runs in training alone, such as dropout, TensorFlow's own is enough.
 
     Args:
       function: Tensors -> the result, and a function of the result's gradient that returns those of the tensors.
@@ -49,6 +43,6 @@ def custom_gradient(function: Callable[..., tuple[Any, Callable[..., Any]]]) -> 
 
     @functools.wraps(function)
     def call(*args: tf.Tensor) -> Any:
-        return function(*args)[0] if _scopes.forward_only else differentiable(*args)
+        return function(*args)[0] if _forward_only.get() else differentiable(*args)
 
     return call

@@ -74,8 +74,8 @@ def test_gradients_are_left_out_where_nobody_asks_for_them():
         with forward_only():
             check(nodes_and_gradient(), False, 2)
         check(nodes_and_gradient(), False, 2)
-        other = concurrent.futures.ThreadPoolExecutor(1).submit(nodes_and_gradient).result()
-        check(other, True, 3)
+        with concurrent.futures.ThreadPoolExecutor(1) as other_thread:
+            check(other_thread.submit(nodes_and_gradient).result(), True, 3)
     with pytest.raises(ZeroDivisionError), forward_only():
         raise ZeroDivisionError
     check(nodes_and_gradient(), True, 3)
