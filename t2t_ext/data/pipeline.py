@@ -138,7 +138,7 @@ class TrainPipeline:
         def batches(epoch: tf.Tensor, *fields: tf.Tensor) -> tf.data.Dataset:
             begin = tf.where(epoch == first_epoch, tf.constant(first_batch, tf.int64), 0)
             numbers = tf.data.Dataset.range(begin, self.batches_per_epoch)
-            return numbers.map(_as_written(lambda number: _cut(fields, number, replica, num_replicas, self._slices)))
+            return numbers.map(lambda number: _cut(fields, number, replica, num_replicas, self._slices))
 
         # The next epoch is planned while this one is used.
         epochs = tf.data.Dataset.range(first_epoch, np.iinfo(np.int64).max).map(plan_in_graph).prefetch(1)
