@@ -86,10 +86,10 @@ def _training(runs: Mapping[str, pathlib.Path], count: int, rounds: int) -> dict
     import numpy as np
 
     from t2t_ext import registry
-    from t2t_ext.data.example_store import ExampleStore
-    from t2t_ext.data.generated import GeneratedData
+    from t2t_ext.data.datasets.example_store import ExampleStore
+    from t2t_ext.data.datasets.generated import GeneratedData
     from t2t_ext.models.seq2seq import build_model
-    from t2t_ext.persistence.run_directory import RunDirectory
+    from t2t_ext.runs.run_directory import RunDirectory
     from t2t_ext.training.gradient_norms import fixed_batches
 
     work, tokens = {}, {}
@@ -112,10 +112,10 @@ def _training(runs: Mapping[str, pathlib.Path], count: int, rounds: int) -> dict
 def _decoding(runs: Mapping[str, pathlib.Path], decode_hparams: str, count: int, rounds: int) -> dict[str, Any]:
     """Measures how many lines of the development set every run translates in a second, all equally long."""
     from t2t_ext import registry
-    from t2t_ext.data.generated import GeneratedData
-    from t2t_ext.decoding.translator import Translator
-    from t2t_ext.hyperparameters import resolve_decode_hparams
-    from t2t_ext.persistence.run_directory import RunDirectory
+    from t2t_ext.config.hyperparameters import resolve_decode_hparams
+    from t2t_ext.data.datasets.generated import GeneratedData
+    from t2t_ext.runs.run_directory import RunDirectory
+    from t2t_ext.translation.translator import Translator
 
     work: dict[str, Callable[[], Any]] = {}
     lines: list[str] = []

@@ -78,8 +78,8 @@ def searcher(model: Any, beam_size: int, num_hypotheses: int, steps: int) -> Cal
     """Returns a function of int32 [B, S] that searches translations of exactly ``steps`` tokens."""
     import tensorflow as tf
 
-    from t2t_ext.decoding.beam_search import beam_search
-    from t2t_ext.decoding.search_state import SearchConfig
+    from t2t_ext.search.beam_search import beam_search
+    from t2t_ext.search.search_state import SearchConfig
 
     config = SearchConfig(
         beam_size=beam_size, num_hypotheses=num_hypotheses, directions=model.directions, banned=(0, 1)

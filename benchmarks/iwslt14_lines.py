@@ -10,9 +10,9 @@ import itertools
 import pathlib
 
 from t2t_ext import registry
-from t2t_ext.data import compression
-from t2t_ext.data.readers import ReadReport, read_lines
-from t2t_ext.data.text_steps import TextSteps
+from t2t_ext.data.corpora import compression
+from t2t_ext.data.corpora.readers import ReadReport, read_lines
+from t2t_ext.data.text.text_steps import TextSteps
 from t2t_ext.problem import TEST
 
 SHOWN = 5

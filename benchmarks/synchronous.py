@@ -85,7 +85,7 @@ def _reranker(args: argparse.Namespace, precision: str) -> Callable[[Any], Any]:
     import numpy as np
     import tensorflow as tf
 
-    from t2t_ext.decoding.forced_decoding import token_log_probs
+    from t2t_ext.translation.forced_decoding import token_log_probs
 
     k = args.rerank_k
     models = [_build(_TRANSFORMER, args, precision) for _ in range(2)]

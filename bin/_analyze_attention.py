@@ -92,10 +92,10 @@ def run(argv: Sequence[str]) -> None:
     # Everything that the user can have got wrong is found before TensorFlow starts and the model is loaded.
     sources, references = _sentences(flags)
     choice = _choice(flags)
-    from t2t_ext.analysis import attention_report
-    from t2t_ext.hyperparameters import TransformerHParams
-    from t2t_ext.persistence import checkpoints
-    from t2t_ext.persistence.run_directory import RunDirectory
+    from t2t_ext.analysis.attention import report as attention_report
+    from t2t_ext.config.hyperparameters import TransformerHParams
+    from t2t_ext.runs import checkpoints
+    from t2t_ext.runs.run_directory import RunDirectory
 
     directory = RunDirectory.open(flags.output_dir)
     directory.require_text(_NAME)
@@ -107,8 +107,8 @@ def run(argv: Sequence[str]) -> None:
     lines = RunText(directory, flags).tagged(sources)
     out_dir = pathlib.Path(flags.out_dir or directory.path.joinpath(*_DEFAULT_DIR))
     start_tensorflow(flags.inter_op_parallelism_threads, flags.intra_op_parallelism_threads)
-    from t2t_ext.analysis.sentences import look
-    from t2t_ext.decoding.translator import Translator
+    from t2t_ext.analysis.attention.sentences import look
+    from t2t_ext.translation.translator import Translator
 
     translator = Translator.load(directory.path, checkpoint, decode_hparams)
     looked, total = [], 0
@@ -165,8 +165,8 @@ def _sentences(flags: argparse.Namespace) -> tuple[list[str], list[str]]:
 
 
 def _choice(flags: argparse.Namespace) -> Any:
-    from t2t_ext.analysis.attention import KINDS
-    from t2t_ext.analysis.attention_report import Choice
+    from t2t_ext.analysis.attention.maps import KINDS
+    from t2t_ext.analysis.attention.report import Choice
 
     kinds = tuple(dict.fromkeys(name.strip() for name in flags.attention.split(",") if name.strip()))
     for kind in kinds:
@@ -177,8 +177,8 @@ def _choice(flags: argparse.Namespace) -> Any:
 
 def _decode_hparams(flags: argparse.Namespace, hparams: Any) -> Any:
     """Returns how the model searches for its own translation, and checks flags against the model's directions."""
-    from t2t_ext.decoding.directions import check_directions, directions_of
-    from t2t_ext.hyperparameters import parse_assignments, resolve_decode_hparams
+    from t2t_ext.config.hyperparameters import parse_assignments, resolve_decode_hparams
+    from t2t_ext.search.directions import check_directions, directions_of
 
     directions = directions_of(hparams)
     if flags.partner and directions == 1:

@@ -75,8 +75,8 @@ def run(argv: Sequence[str]) -> None:
     tagged = [RunText(each.directory, flags).tagged(sources) for each in runs]
     start_tensorflow(flags.inter_op_parallelism_threads, flags.intra_op_parallelism_threads)
     from t2t_ext import registry
-    from t2t_ext.analysis import divergence_report
-    from t2t_ext.analysis.divergence import check_model, stacks_with_modules
+    from t2t_ext.analysis.divergence import report as divergence_report
+    from t2t_ext.analysis.divergence.measure import check_model, stacks_with_modules
 
     notes: list[str] = []
     for each, own in zip(runs, hparams, strict=True):
@@ -137,9 +137,9 @@ def _measured(
     flags: argparse.Namespace, run: AnalyzedRun, lines: list[str], references: list[str] | None, notes: list[str]
 ) -> Any:
     """Loads a run and measures it; sentences that are left out are noted."""
-    from t2t_ext.analysis.divergence import measure
-    from t2t_ext.analysis.divergence_report import Measured
-    from t2t_ext.decoding.translator import Translator
+    from t2t_ext.analysis.divergence.measure import measure
+    from t2t_ext.analysis.divergence.report import Measured
+    from t2t_ext.translation.translator import Translator
 
     translator = Translator.load(run.directory.path, run.checkpoint, "precision=float32")
     sources = _ids(translator.source_encoder, lines)

@@ -75,7 +75,7 @@ def run(argv: Sequence[str]) -> None:
     labels = _labels(flags, directories)
     _check_modes(flags)
     out_dir = _analyzed_runs.output_directory(flags, directories[0].path, "grad_norms")
-    from t2t_ext.analysis import gradient_report
+    from t2t_ext.analysis.gradients import report as gradient_report
 
     notes: list[str] = []
     report = _probed(flags, directories, labels) if flags.split else _logged(flags, directories, labels, notes)
@@ -88,7 +88,7 @@ def run(argv: Sequence[str]) -> None:
 
 def _runs(flags: argparse.Namespace) -> list[Any]:
     """Opens the runs, each given once."""
-    from t2t_ext.persistence.run_directory import RunDirectory
+    from t2t_ext.runs.run_directory import RunDirectory
 
     paths = _analyzed_runs.run_paths(flags, _NAME)
     twice = [str(path) for path, count in collections.Counter(map(_resolved, paths)).items() if count > 1]
@@ -128,8 +128,8 @@ def _check_modes(flags: argparse.Namespace) -> None:
 
 def _logged(flags: argparse.Namespace, directories: Sequence[Any], labels: Sequence[str], notes: list[str]) -> Any:
     """Returns the report of what training logged."""
-    from t2t_ext.analysis import gradient_series
-    from t2t_ext.analysis.gradient_report import Report
+    from t2t_ext.analysis.gradients import series as gradient_series
+    from t2t_ext.analysis.gradients.report import Report
 
     series = [gradient_series.read(each, flags.from_step, flags.to_step) for each in directories]
     for each in series:
@@ -152,8 +152,8 @@ def _logged(flags: argparse.Namespace, directories: Sequence[Any], labels: Seque
 
 def _probed(flags: argparse.Namespace, directories: Sequence[Any], labels: Sequence[str]) -> Any:
     """Returns the report of norms that are computed now."""
-    from t2t_ext.data.generated import GeneratedData
-    from t2t_ext.persistence import checkpoints
+    from t2t_ext.data.datasets.generated import GeneratedData
+    from t2t_ext.runs import checkpoints
 
     paths = _analyzed_runs.checkpoint_paths(flags.checkpoint_path, len(directories))
     chosen = [
@@ -197,11 +197,11 @@ def _computed(
     import numpy as np
 
     from t2t_ext import registry
-    from t2t_ext.analysis import gradient_series
-    from t2t_ext.analysis.gradient_report import Report
-    from t2t_ext.data.example_store import ExampleStore
+    from t2t_ext.analysis.gradients import series as gradient_series
+    from t2t_ext.analysis.gradients.report import Report
+    from t2t_ext.data.datasets.example_store import ExampleStore
     from t2t_ext.models.seq2seq import build_model
-    from t2t_ext.persistence import checkpoints
+    from t2t_ext.runs import checkpoints
     from t2t_ext.training.gradient_norms import fixed_batches, probe
 
     classes = [registry.model(each.config.model).variant(own) for each, own in zip(directories, hparams, strict=True)]

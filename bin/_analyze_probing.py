@@ -109,8 +109,8 @@ def run(argv: Sequence[str]) -> None:
     texts = [RunText(each.directory, flags) for each in runs]
     start_tensorflow(flags.inter_op_parallelism_threads, flags.intra_op_parallelism_threads)
     from t2t_ext import registry
-    from t2t_ext.analysis import probing_report
-    from t2t_ext.analysis.probing_features import check_model
+    from t2t_ext.analysis.probing import report as probing_report
+    from t2t_ext.analysis.probing.features import check_model
 
     for each in runs:
         check_model(registry.model(each.directory.config.model).variant(each.directory.hparams()))
@@ -135,7 +135,7 @@ def _check_classifier(flags: argparse.Namespace) -> None:
 
 
 def _task_paths(flags: argparse.Namespace) -> list[pathlib.Path]:
-    from t2t_ext.analysis.senteval import stem_of, task_files
+    from t2t_ext.analysis.probing.senteval import stem_of, task_files
 
     if bool(flags.tasks) == bool(flags.probing_dir):
         problem = "exclude each other" if flags.tasks else "are both missing: there is nothing to probe with"
@@ -156,7 +156,7 @@ def _task_paths(flags: argparse.Namespace) -> list[pathlib.Path]:
 
 
 def _read_tasks(flags: argparse.Namespace, paths: Sequence[pathlib.Path]) -> list[Any]:
-    from t2t_ext.analysis.senteval import TASKS, read_task
+    from t2t_ext.analysis.probing.senteval import TASKS, read_task
 
     limits = (flags.max_train_sentences, flags.max_valid_sentences, flags.max_test_sentences)
     tasks = [read_task(path, limits, flags.max_characters) for path in paths]
@@ -189,8 +189,8 @@ def _probe(
     notes: list[str],
 ) -> Any:
     """Encodes and classifies, run after run; what a reader should know is added to the notes."""
-    from t2t_ext.analysis.probing import ProbedRun, ProbingReport, TaskResult
-    from t2t_ext.analysis.probing_classifier import ClassifierSettings
+    from t2t_ext.analysis.probing.classifier import ClassifierSettings
+    from t2t_ext.analysis.probing.results import ProbedRun, ProbingReport, TaskResult
 
     names = [field.name for field in dataclasses.fields(ClassifierSettings)]
     settings = ClassifierSettings(**{name: getattr(flags, name) for name in names})
@@ -220,7 +220,7 @@ class _Features:
     """A run's representations, from the disk or computed; the model is loaded when it is needed first."""
 
     def __init__(self, flags: argparse.Namespace, run: AnalyzedRun, text: RunText, layer: int) -> None:
-        from t2t_ext.analysis.probing_features import weights_digest
+        from t2t_ext.analysis.probing.features import weights_digest
 
         self._flags, self._run, self._text, self._layer = flags, run, text, layer
         self._translator: Any = None
@@ -235,8 +235,8 @@ class _Features:
 
     def of(self, task: Any) -> tuple[Any, Any, Any]:
         """Returns the representations of the training, validation and test sentences, float32 [N, D] each."""
-        from t2t_ext.analysis import probing_features
-        from t2t_ext.analysis.senteval import PARTITIONS, digest_of
+        from t2t_ext.analysis.probing import features as probing_features
+        from t2t_ext.analysis.probing.senteval import PARTITIONS, digest_of
 
         lengths = [len(task.partitions[name]) for name in PARTITIONS]
         directory = self._run.directory.path.joinpath(*_CACHE_DIR)
@@ -251,8 +251,8 @@ class _Features:
         return features[:first], features[first:second], features[second:]
 
     def _encoded(self, task: Any, sentences: list[str]) -> Any:
-        from t2t_ext.analysis.probing_features import mean_states
-        from t2t_ext.decoding.translator import Translator
+        from t2t_ext.analysis.probing.features import mean_states
+        from t2t_ext.translation.translator import Translator
 
         if self._translator is None:
             self._translator = Translator.load(self._run.directory.path, self._run.checkpoint, "precision=float32")
@@ -270,7 +270,7 @@ class _Features:
             return mean_states(self._translator.model, ids, self._layer, self._flags.eos, update)
 
     def _joined(self, sentences: list[str]) -> list[str]:
-        from t2t_ext.data.moses_steps import MosesTokenizeNoEscape
+        from t2t_ext.data.text.moses_steps import MosesTokenizeNoEscape
 
         language = getattr(self._text.problem(), "source_language", "") or "en"
         step = MosesTokenizeNoEscape(language.partition("-")[0])
@@ -288,9 +288,9 @@ def _classified(
     """Trains a classifier for each seed."""
     import numpy as np
 
-    from t2t_ext.analysis.probing import Probed
-    from t2t_ext.analysis.probing_classifier import train
-    from t2t_ext.analysis.senteval import TEST, TRAIN, VALID
+    from t2t_ext.analysis.probing.classifier import train
+    from t2t_ext.analysis.probing.results import Probed
+    from t2t_ext.analysis.probing.senteval import TEST, TRAIN, VALID
 
     labels = task.partitions[TRAIN].labels, task.partitions[VALID].labels
     trained = []

@@ -49,7 +49,7 @@ def build_tasks(flags: argparse.Namespace) -> None:
     Raises:
       UserError: A flag is wrong, or the corpus is too small for a task; the other tasks are written.
     """
-    from t2t_ext.analysis import senteval_build, senteval_corpus
+    from t2t_ext.analysis.probing import senteval_build, senteval_corpus
 
     tasks = list(dict.fromkeys(name.strip() for name in flags.build_tasks.split(",") if name.strip()))
     if not tasks:

@@ -115,8 +115,8 @@ def open_runs(flags: argparse.Namespace, command: str) -> list[AnalyzedRun]:
     Raises:
       UserError: There is no run, no checkpoint, the same is given twice, or a run reads no text.
     """
-    from t2t_ext.persistence import checkpoints
-    from t2t_ext.persistence.run_directory import RunDirectory
+    from t2t_ext.runs import checkpoints
+    from t2t_ext.runs.run_directory import RunDirectory
 
     paths = run_paths(flags, command)
     directories = [RunDirectory.open(path) for path in paths]

@@ -8,11 +8,11 @@ from typing import Any
 from t2t_ext import registry
 from t2t_ext.bin import _flag_groups
 from t2t_ext.bin._flags import start_tensorflow
-from t2t_ext.data.generated import GeneratedData
+from t2t_ext.config.hyperparameters import HParams
+from t2t_ext.data.datasets.generated import GeneratedData
 from t2t_ext.errors import UserError
-from t2t_ext.hyperparameters import HParams
-from t2t_ext.persistence import files
-from t2t_ext.persistence.run_directory import RunDirectory
+from t2t_ext.io import files
+from t2t_ext.runs.run_directory import RunDirectory
 
 
 def describe(args: argparse.Namespace, hparams: HParams) -> None:
@@ -33,16 +33,16 @@ def describe(args: argparse.Namespace, hparams: HParams) -> None:
     start_tensorflow()
     model = registry.model(name)(hparams, **arguments)
     model.build()
-    from t2t_ext.analysis.model_diagram import diagram_of
+    from t2t_ext.analysis.diagram.model import diagram_of
 
     diagram = diagram_of(model, name)
     if svg:
-        from t2t_ext.analysis.diagram_svg import diagram_svg
+        from t2t_ext.analysis.diagram.svg import diagram_svg
 
         files.write_text_atomically(svg, diagram_svg(diagram))
         print(f"diagram: {svg}")
     if args.describe:
-        from t2t_ext.analysis.diagram_text import diagram_text
+        from t2t_ext.analysis.diagram.text import diagram_text
 
         print(diagram_text(diagram), end="\n\n")
         rows = model.describe()
@@ -96,7 +96,7 @@ def _vocabulary_sizes(args: argparse.Namespace) -> tuple[list[int], bool]:
 
 def _feature_size(args: argparse.Namespace) -> int:
     """Returns the size of the source's feature vectors as the problem declares it, 0 of text."""
-    from t2t_ext.data.features import Floats
+    from t2t_ext.data.features.types import Floats
 
     source = registry.problem(args.problem, **_flag_groups.problem_options(args)).features().get("inputs")
     return source.depth if isinstance(source, Floats) else 0

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from typing import Any
 
 from t2t_ext.bin._flags import FlagParser, add_flag, at_least
+from t2t_ext.config.problem_options import parse as parse_problem_options
 from t2t_ext.errors import UserError
-from t2t_ext.problem_options import parse as parse_problem_options
 
 PROBLEM_OPTIONS = (
     "train_source",
@@ -405,7 +405,7 @@ def ensemble_weights(args: argparse.Namespace, members: int) -> tuple[float, ...
     Raises:
       UserError: ``--ensemble_weights`` is no list of a positive number for each.
     """
-    from t2t_ext.persistence.chosen_runs import normalized_weights
+    from t2t_ext.runs.chosen_runs import normalized_weights
 
     return normalized_weights(_numbers(args, "ensemble_weights", float) or None, members)
 

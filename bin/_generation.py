@@ -6,9 +6,9 @@ from typing import Any
 
 from t2t_ext import registry
 from t2t_ext.bin._flag_groups import problem_options
-from t2t_ext.data.generate import generate
-from t2t_ext.data.manifest import Manifest, manifest_path
-from t2t_ext.data.pseudo_references import command
+from t2t_ext.data.datasets.manifest import Manifest, manifest_path
+from t2t_ext.data.datasets.pseudo_references import command
+from t2t_ext.data.generation.generate import generate
 
 _TEXT = ("source_steps", "target_steps", "subwords", "num_merges", "vocab_threshold", "bpe_codes", "bpe_vocab")
 _SETTINGS = (*_TEXT, "num_shards", "vocab_size", "vocab_sample_size", "max_tokens", "max_length_ratio", "cleaning")

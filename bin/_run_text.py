@@ -87,13 +87,13 @@ class RunText:
             return _text_lines.read(path)
         if path == _text_lines.STANDARD:
             self._directory.require_text("Standard input")
-        from t2t_ext.data.feature_sources import read_sources
+        from t2t_ext.data.features.sources import read_sources
 
         return _text_lines.TextLines(path, read_sources(path, size))
 
     def split(self, split: str) -> tuple[list, list[list[str]]]:
         """Returns the sources (``FeatureSource``s or lines) and the sets of references of a split of the run's data."""
-        from t2t_ext.data.generated import GeneratedData
+        from t2t_ext.data.datasets.generated import GeneratedData
 
         config = self._directory.config
         try:
@@ -114,7 +114,7 @@ class RunText:
         """
         if self._directory.config.source_feature_size:
             return lines
-        from t2t_ext.data import corpora
+        from t2t_ext.data.corpora import weighting as corpora
 
         tags, default_tag = self._tags
         return corpora.tagged(lines, tags, tag=self._flags.source_tag, default_tag=default_tag)
@@ -190,7 +190,7 @@ def report_cut_lines(translator: Any) -> None:
 @contextlib.contextmanager
 def shown_progress(description: str, total: int, unit: str) -> Iterator[Callable[[int, int], None]]:
     """Shows progress on standard error; yields what the Translator calls with (done, total)."""
-    from t2t_ext.data.progress import progress
+    from t2t_ext.io.progress import progress
 
     done = 0
     with progress(description, total, unit) as advance:

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from t2t_ext.bin import _text_lines
-from t2t_ext.data import compression, markup
+from t2t_ext.data.corpora import markup, raw_files
 from t2t_ext.errors import UserError
 
 _SGML_NAME = re.compile(r"\.(sgm|sgml)(\.\w+)?$", re.I)
@@ -183,7 +183,7 @@ def _is_sgml(path: str) -> bool:
     if os.path.exists(path) and not os.path.isfile(path):
         return False  # a pipe, of which nothing may be read twice
     try:
-        with compression.opened(path) as file:
+        with raw_files.opened(path) as file:
             return _SGML_TEXT.match(file.read(1024).removeprefix(b"\xef\xbb\xbf")) is not None
     except (OSError, UserError):
         return False  # the reader of lines says what is wrong

@@ -7,9 +7,9 @@ import pathlib
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 
-from t2t_ext.data import readers
+from t2t_ext.data.corpora import readers
 from t2t_ext.errors import UserError
-from t2t_ext.persistence import files
+from t2t_ext.io import files
 
 STANDARD = "-"  # stands for standard input or output
 _SHOWN_NUMBERS = 10

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from t2t_ext.bin._flags import FlagParser, add_flag, at_least, run_main
-from t2t_ext.persistence.run_directory import RunDirectory
+from t2t_ext.runs.run_directory import RunDirectory
 
 EXAMPLES = """\
   t2t_ext-avg-all --output_dir=RUN --n=8
@@ -32,7 +32,7 @@ def run(argv: Sequence[str] | None = None) -> None:
     """
     args = build_parser().parse_args(argv)
     directory = RunDirectory.open(args.output_dir)
-    from t2t_ext.training.averaging import average_last
+    from t2t_ext.runs.averaging import average_last
 
     for path, steps in average_last(directory, args.n, rolling=args.rolling):
         print(f"{path}: average of {len(steps)} checkpoints, steps {', '.join(map(str, steps))}")

@@ -9,9 +9,10 @@ from typing import Any
 
 from t2t_ext.bin import _scored_files, _text_lines
 from t2t_ext.bin._flags import FlagParser, add_flag, at_least, run_main
-from t2t_ext.data import readers
+from t2t_ext.data.corpora import readers
 from t2t_ext.errors import UserError
-from t2t_ext.evaluation import length_analysis, protocols, significance
+from t2t_ext.evaluation import protocols
+from t2t_ext.evaluation.comparison import length_analysis, significance
 
 _UNITS = ("words", "subwords", "characters")
 _EXAMPLES = """\
@@ -143,7 +144,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _main(argv: Sequence[str] | None) -> None:
     flags = build_parser().parse_args(argv)
-    from t2t_ext.evaluation import compare, compare_text
+    from t2t_ext.evaluation.comparison import comparison as compare
+    from t2t_ext.evaluation.comparison import text as compare_text
 
     settings = compare.Settings(
         protocols=[name.strip() for name in flags.protocol.split(",")],
@@ -181,7 +183,7 @@ def _main(argv: Sequence[str] | None) -> None:
         text = json.dumps(comparison.as_dict(), ensure_ascii=False, indent=1) + "\n"
         _write(flags.json, text)
     if flags.html:
-        from t2t_ext.evaluation import compare_html
+        from t2t_ext.evaluation.comparison import html as compare_html
 
         _progress("figures")
         _write(flags.html, compare_html.render(comparison))
@@ -206,7 +208,7 @@ def _read(flags: Any, *, tokenized: bool) -> _scored_files.ScoredFiles:
         raise UserError("--source goes with --reference: --split gives the source, too.")
     from t2t_ext.bin._run_text import RunText
     from t2t_ext.evaluation.scorer import references_of
-    from t2t_ext.persistence.run_directory import RunDirectory
+    from t2t_ext.runs.run_directory import RunDirectory
 
     directory = RunDirectory.open(flags.output_dir)
     sources, references = RunText(directory, flags).split(flags.split)
@@ -227,7 +229,7 @@ def _read(flags: Any, *, tokenized: bool) -> _scored_files.ScoredFiles:
 
 def _write_sheet(flags: Any, systems: Any, files: _scored_files.ScoredFiles) -> None:
     """Writes the sheet for people and its key."""
-    from t2t_ext.evaluation.annotation_sheet import make_sheet
+    from t2t_ext.evaluation.comparison.annotation_sheet import make_sheet
 
     if files.source is None:
         raise UserError("--sheet shows the source to whoever counts its words: give --source=FILE.")
@@ -290,7 +292,7 @@ def _source_lengths(flags: Any, source: _scored_files.Text | None) -> list[int] 
         return [len(line) for line in source.lines]
     if not flags.subword_model:
         raise UserError("--length_unit=subwords needs the source's subwords: give --subword_model=FILE.")
-    from t2t_ext.data.text_encoder import SubwordEncoder
+    from t2t_ext.data.text.text_encoder import SubwordEncoder
 
     encoder = SubwordEncoder.from_file(flags.subword_model)
     return [len(ids) for ids in encoder.encode_batch(encoder.prepare(source.lines))]

@@ -27,7 +27,8 @@ from t2t_ext.bin._run_text import (
     shown_progress,
 )
 from t2t_ext.bin._text_lines import STANDARD, one_line
-from t2t_ext.decoding.directions import (
+from t2t_ext.errors import UserError
+from t2t_ext.search.directions import (
     check_directions,
     check_prefixes,
     direction_shares,
@@ -35,7 +36,6 @@ from t2t_ext.decoding.directions import (
     refuse_one_side,
     shown_shares,
 )
-from t2t_ext.errors import UserError
 
 _MODES = ("decode_from_file", "split", "score_file", "decode_interactive")
 _INPUTS = ("decode_from_file", "score_file", "prefix_file", "constraints_file", "decode_reference")
@@ -205,8 +205,8 @@ class _Run:
     """The run that translates, or several; TensorFlow starts and models are loaded when ``translator`` is called."""
 
     def __init__(self, flags: argparse.Namespace) -> None:
-        from t2t_ext.hyperparameters import resolve_decode_hparams
-        from t2t_ext.persistence.chosen_runs import choose_runs
+        from t2t_ext.config.hyperparameters import resolve_decode_hparams
+        from t2t_ext.runs.chosen_runs import choose_runs
 
         self._flags = flags
         self.nbest_file, self.alignment_file = flags.nbest_file, flags.alignment_file
@@ -237,8 +237,8 @@ class _Run:
     def translator(self) -> Any:
         """Returns the Translator of the run or of the ensemble."""
         start_tensorflow(self._flags.inter_op_parallelism_threads, self._flags.intra_op_parallelism_threads)
-        from t2t_ext.decoding.alignment import AlignmentConfig
-        from t2t_ext.decoding.translator import Translator
+        from t2t_ext.translation.alignment import AlignmentConfig
+        from t2t_ext.translation.translator import Translator
 
         translator = Translator.load(
             [each.run.path for each in self._chosen],

@@ -54,10 +54,11 @@ def run(argv: Sequence[str] | None = None) -> None:
         )
     from t2t_ext import registry
     from t2t_ext.bin._generation import generation_settings
-    from t2t_ext.data import doctor_page, doctor_report
-    from t2t_ext.data.doctor import Doctor
-    from t2t_ext.data.settings import GenerationSettings, cleaning_asked
-    from t2t_ext.data.workers import Workers
+    from t2t_ext.data.doctor import page as doctor_page
+    from t2t_ext.data.doctor import report as doctor_report
+    from t2t_ext.data.doctor.diagnosis import Doctor
+    from t2t_ext.data.generation.settings import GenerationSettings, cleaning_asked
+    from t2t_ext.data.generation.workers import Workers
 
     asked_for = registry.problem(name, **_flag_groups.problem_options(args))
     problem = asked_for.base()
@@ -91,8 +92,8 @@ def _pseudo_reference_lines(problem: Any, data_dir: str) -> Iterator[str]:
     """Yields lines about the pseudo references of ``NAME_synchronous``, where data are given."""
     if not problem.with_pseudo_references:
         return
-    from t2t_ext.data import pseudo_references
-    from t2t_ext.data.generated import GeneratedData
+    from t2t_ext.data.datasets import pseudo_references
+    from t2t_ext.data.datasets.generated import GeneratedData
 
     yield ""
     yield "Pseudo references"
@@ -107,9 +108,9 @@ def _pseudo_reference_lines(problem: Any, data_dir: str) -> Iterator[str]:
 
 def _encoders(args: argparse.Namespace, problem: Any) -> tuple[Any, Any, str] | None:
     """Returns the subword models that are given, or those of data that are there, and where they come from."""
-    from t2t_ext.data import vocabulary
-    from t2t_ext.data.generated import GeneratedData
-    from t2t_ext.data.manifest import manifest_path
+    from t2t_ext.data.datasets.generated import GeneratedData
+    from t2t_ext.data.datasets.manifest import manifest_path
+    from t2t_ext.data.generation import vocabulary
 
     reused = vocabulary.reused_vocabulary(args.subword_model, args.vocab_from, problem.was_reversed)
     if reused:

@@ -136,8 +136,8 @@ def check_commands(stages: Sequence[Any]) -> None:
       UserError: A flag, a name or a value is wrong; the stage is named.
     """
     from t2t_ext import registry
+    from t2t_ext.config.hyperparameters import resolve_decode_hparams
     from t2t_ext.evaluation import protocols
-    from t2t_ext.hyperparameters import resolve_decode_hparams, resolve_hparams
 
     for stage in stages:
         module = importlib.import_module(f"t2t_ext.bin.{stage.command.replace('-', '_')}")
@@ -148,7 +148,7 @@ def check_commands(stages: Sequence[Any]) -> None:
 
                 registry.problem(parsed.problem, **problem_options(parsed))
             if stage.kind == "train":
-                resolve_hparams(parsed.hparams_set, parsed.hparams)
+                registry.resolve_hparams(parsed.hparams_set, parsed.hparams)
                 from t2t_ext.bin.trainer import train_config
                 from t2t_ext.training.config import TrainingSettings
 
@@ -251,7 +251,7 @@ def _beams(text: str) -> tuple[int, ...]:
 
 def _assignments(flag: str, text: str) -> Mapping[str, str]:
     """Returns the names and values of a flag; a value may hold commas."""
-    from t2t_ext.problem_options import parse
+    from t2t_ext.config.problem_options import parse
 
     try:
         return parse(text)

@@ -57,10 +57,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _main(flags: argparse.Namespace) -> None:
-    from t2t_ext.decoding.directions import check_directions, directions_of
-    from t2t_ext.hyperparameters import resolve_decode_hparams
-    from t2t_ext.persistence import checkpoints
-    from t2t_ext.persistence.chosen_runs import choose_runs
+    from t2t_ext.config.hyperparameters import resolve_decode_hparams
+    from t2t_ext.runs import checkpoints
+    from t2t_ext.runs.chosen_runs import choose_runs
+    from t2t_ext.search.directions import check_directions, directions_of
     from t2t_ext.serving.versions import check_destination
 
     decode_hparams = resolve_decode_hparams(flags.decode_hparams)
@@ -75,9 +75,9 @@ def _main(flags: argparse.Namespace) -> None:
     check_destination(export_dir, version, overwrite=flags.overwrite)
 
     start_tensorflow()
-    from t2t_ext.decoding.alignment import AlignmentConfig
-    from t2t_ext.decoding.translator import Translator
     from t2t_ext.serving.export import export
+    from t2t_ext.translation.alignment import AlignmentConfig
+    from t2t_ext.translation.translator import Translator
 
     translator = Translator.load(
         [each.run.path for each in chosen],

@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 from t2t_ext.bin import _text_lines
 from t2t_ext.bin._flags import FlagParser, add_flag, run_main
 from t2t_ext.bin._text_lines import STANDARD, one_line
-from t2t_ext.data.text_encoder import SubwordEncoder
+from t2t_ext.data.text.text_encoder import SubwordEncoder
 from t2t_ext.errors import UserError
-from t2t_ext.persistence.run_directory import RunDirectory
+from t2t_ext.runs.run_directory import RunDirectory
 from t2t_ext.serving.served_text import ServedText
 
 _LINES_AT_ONCE = 1000

@@ -8,8 +8,8 @@ from typing import Any
 
 from t2t_ext.bin import _flag_groups, _text_lines
 from t2t_ext.bin._flags import FlagParser, add_flag, at_least, run_main, start_tensorflow
-from t2t_ext.data.pseudo_work import DEFAULT_CHUNK_PAIRS
 from t2t_ext.errors import UserError
+from t2t_ext.pseudo.work import DEFAULT_CHUNK_PAIRS
 
 _EXIT_STATUS = {"SIGINT": 130, "SIGTERM": 143}
 _EXAMPLES = """\
@@ -104,11 +104,11 @@ def run(argv: Sequence[str] | None = None) -> int:
       UserError: A flag is wrong, runs and data do not fit, or what is there was made in another way.
     """
     flags = build_parser().parse_args(argv)
-    from t2t_ext.data.generated import GeneratedData
-    from t2t_ext.decoding.directions import check_directions
-    from t2t_ext.experiments.pseudo_checks import Teachers
-    from t2t_ext.experiments.pseudo_references import PseudoConfig, PseudoDecoding
-    from t2t_ext.hyperparameters import resolve_decode_hparams
+    from t2t_ext.config.hyperparameters import resolve_decode_hparams
+    from t2t_ext.data.datasets.generated import GeneratedData
+    from t2t_ext.pseudo.checks import Teachers
+    from t2t_ext.pseudo.generate import PseudoConfig, PseudoDecoding
+    from t2t_ext.search.directions import check_directions
 
     shard = _shard(flags)
     decode_hparams = resolve_decode_hparams(flags.decode_hparams)

@@ -87,7 +87,7 @@ def _main(flags: argparse.Namespace) -> None:
 
 def _features(path: str) -> Iterator[Any]:
     """Yields the sources of a file of feature vectors, float32 [regions, F] each."""
-    from t2t_ext.data.feature_sources import read_sources
+    from t2t_ext.data.features.sources import read_sources
 
     yield from [source.rows for source in read_sources(path)]
 

@@ -19,8 +19,8 @@ from t2t_ext.bin._run_text import (
     shown_progress,
 )
 from t2t_ext.bin._text_lines import STANDARD, one_line
-from t2t_ext.decoding.rerank import DEFAULT_K, DIRECTIONS, SCORES
 from t2t_ext.errors import UserError
+from t2t_ext.translation.rerank import DEFAULT_K, DIRECTIONS, SCORES
 
 _SYSTEMS = {"l2r": "L2R", "r2l": "R2L", "reranked": "reranked"}
 _EXAMPLES = """\
@@ -166,9 +166,9 @@ def run(argv: Sequence[str] | None = None) -> None:
 
 def _settings(flags: argparse.Namespace) -> tuple[Any, Any]:
     """Returns the RerankConfig and the DecodeHParams of both searches."""
-    from t2t_ext.decoding.directions import check_directions
-    from t2t_ext.decoding.rerank import RerankConfig
-    from t2t_ext.hyperparameters import parse_assignments, resolve_decode_hparams
+    from t2t_ext.config.hyperparameters import parse_assignments, resolve_decode_hparams
+    from t2t_ext.search.directions import check_directions
+    from t2t_ext.translation.rerank import RerankConfig
 
     try:
         weights = tuple(float(weight) for weight in flags.weights.split(","))
@@ -221,8 +221,8 @@ def _checked_output(flags: argparse.Namespace) -> str:
 
 def _chosen_runs(flags: argparse.Namespace) -> Mapping[str, Sequence[Any]]:
     """Returns the runs and checkpoints of both directions, checked."""
-    from t2t_ext.decoding.rerank import check_runs
-    from t2t_ext.persistence.chosen_runs import choose_runs
+    from t2t_ext.runs.chosen_runs import choose_runs
+    from t2t_ext.translation.rerank import check_runs
 
     chosen = {}
     for direction in DIRECTIONS:
@@ -235,8 +235,8 @@ def _chosen_runs(flags: argparse.Namespace) -> Mapping[str, Sequence[Any]]:
 def _reranker(flags: argparse.Namespace, chosen: Mapping[str, Sequence[Any]], config: Any, decode_hparams: Any) -> Any:
     """Starts TensorFlow and loads both runs."""
     start_tensorflow(flags.inter_op_parallelism_threads, flags.intra_op_parallelism_threads)
-    from t2t_ext.decoding.rerank import Reranker
-    from t2t_ext.decoding.translator import Translator
+    from t2t_ext.translation.rerank import Reranker
+    from t2t_ext.translation.translator import Translator
 
     translators = [
         Translator.load([each.run.path for each in runs], [each.checkpoint for each in runs], decode_hparams)
@@ -275,7 +275,7 @@ def _told(
     results: Sequence[Sequence[Any]], references: list[list[str]], text: RunText, reranker: Any, stream: Any
 ) -> dict[str, Any]:
     """Prints where the winners come from and the scores of all three; returns both for the report."""
-    from t2t_ext.decoding import rerank
+    from t2t_ext.translation import rerank
 
     found = rerank.winners(results)
     shares = found.shares()

@@ -6,13 +6,14 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+from t2t_ext import registry
 from t2t_ext.bin import _flag_groups
 from t2t_ext.bin._describe import describe, print_table
 from t2t_ext.bin._flags import FlagParser, run_main, start_tensorflow
-from t2t_ext.data.generated import GeneratedData
+from t2t_ext.config.hyperparameters import HParams
+from t2t_ext.data.datasets.generated import GeneratedData
 from t2t_ext.errors import UserError
-from t2t_ext.hyperparameters import HParams, resolve_hparams
-from t2t_ext.persistence.run_directory import RunDirectory
+from t2t_ext.runs.run_directory import RunDirectory
 from t2t_ext.training import setup_run
 from t2t_ext.training.config import TrainConfig, TrainingSettings
 
@@ -125,7 +126,7 @@ def _hparams(args: argparse.Namespace) -> tuple[HParams, Any]:
         RunDirectory.open(args.output_dir)  # says what it is instead of a run
     if not args.hparams_set:
         raise UserError("Say which hparams: --hparams_set=NAME (--registry_help lists all), or --output_dir=RUN.")
-    resolved = resolve_hparams(args.hparams_set, args.hparams)
+    resolved = registry.resolve_hparams(args.hparams_set, args.hparams)
     return resolved.hparams, resolved.origins
 
 

@@ -120,7 +120,7 @@ def run(argv: Sequence[str] | None = None) -> None:
     if flags.wait_minutes < 0:
         raise UserError(f"--wait_minutes={flags.wait_minutes:g}: it must be at least 0.")
     from t2t_ext.experiments.sweep import Sweep
-    from t2t_ext.persistence.run_directory import RunDirectory
+    from t2t_ext.runs.run_directory import RunDirectory
 
     directory = RunDirectory.open(flags.output_dir)
     sweep = Sweep(directory, _config(flags, directory), say=_say)
@@ -138,11 +138,11 @@ def run(argv: Sequence[str] | None = None) -> None:
 def _config(flags: argparse.Namespace, directory: Any) -> Any:
     """Returns the SweepConfig of the flags; finds everything that the user can have got wrong."""
     from t2t_ext import registry
-    from t2t_ext.decoding.directions import check_directions, directions_of
+    from t2t_ext.config.hyperparameters import resolve_decode_hparams
     from t2t_ext.evaluation import protocols
     from t2t_ext.experiments.scoring import Scoring
     from t2t_ext.experiments.sweep import SweepConfig
-    from t2t_ext.hyperparameters import resolve_decode_hparams
+    from t2t_ext.search.directions import check_directions, directions_of
 
     directory.load_user_code()
     problem = registry.problem(directory.config.problem, **directory.config.problem_options)
@@ -197,7 +197,7 @@ def _say(message: str) -> None:
 
 def _progress(name: str, total: int) -> Any:
     """Returns what the Translator calls with (done, total): a line on standard error now and then, or a bar."""
-    from t2t_ext.data.progress import progress
+    from t2t_ext.io.progress import progress
 
     stack = contextlib.ExitStack()
     advance = stack.enter_context(progress(name, total, "lines", stream=sys.stderr))

@@ -4,7 +4,7 @@ Sizes, dropout and training are those of the synchronous model that it is compar
 this baseline is in ``t2t_ext/models/asynchronous.py``.
 """
 
-from t2t_ext.asynchronous_hyperparameters import AsynchronousHParams
+from t2t_ext.config.asynchronous import AsynchronousHParams
 from t2t_ext.hparams.synchronous import PUBLISHED
 from t2t_ext.registry import register_hparams
 

@@ -5,7 +5,8 @@ granularity consistent views of the source with soft integration (Liu et al. 202
 (Zhou et al. 2019).
 """
 
-from t2t_ext.composed_hyperparameters import ComposedHParams
+from t2t_ext.config.composed import ComposedHParams
+from t2t_ext.config.hyperparameters import TransformerHParams
 from t2t_ext.hparams.synchronous import (
     synchronous_transformer_base,
     synchronous_transformer_big,
@@ -14,7 +15,6 @@ from t2t_ext.hparams.synchronous import (
     synchronous_transformer_tiny,
 )
 from t2t_ext.hparams.transformer import transformer_iwslt_4layer
-from t2t_ext.hyperparameters import TransformerHParams
 from t2t_ext.registry import register_hparams
 
 

@@ -1,8 +1,8 @@
 """Settings of the Transformer with a context gate: He et al. (NeurIPS 2018), section 5.4, after Tu et al. (2017)."""
 
+from t2t_ext.config.hyperparameters import TransformerHParams
+from t2t_ext.config.layer_coordination import ContextGateHParams
 from t2t_ext.hparams.transformer import transformer_iwslt_small, transformer_test
-from t2t_ext.hyperparameters import TransformerHParams
-from t2t_ext.layer_coordination_hyperparameters import ContextGateHParams
 from t2t_ext.registry import register_hparams
 
 

@@ -6,11 +6,11 @@ trained. The paper's DynamicConv has six blocks in both stacks, one less in the 
 baseline to continue from (``num_encoder_layers=6``).
 """
 
-from t2t_ext.dynamic_conv_hyperparameters import DynamicConvHParams
+from t2t_ext.config.dynamic_conv import DynamicConvHParams
+from t2t_ext.config.hyperparameters import TransformerHParams
 from t2t_ext.hparams.dynamic_conv import dynamic_conv_big, dynamic_conv_iwslt, dynamic_conv_test
 from t2t_ext.hparams.transformer import transformer_test
 from t2t_ext.hparams.transformer_papers import transformer_base_liu2020, transformer_big_liu2020
-from t2t_ext.hyperparameters import TransformerHParams
 from t2t_ext.registry import register_hparams
 
 _VIEWS = {"source_view": "gca", "integration": "soft"}

@@ -4,9 +4,9 @@ Each set is the paper's baseline of the same size with modules in all encoder la
 decoder layers (``_dec``) or in both (``_full``), f = 2.
 """
 
+from t2t_ext.config.hyperparameters import TransformerHParams
 from t2t_ext.hparams.transformer import transformer_test
 from t2t_ext.hparams.transformer_papers import transformer_base_ampomah2021, transformer_iwslt_ampomah2021
-from t2t_ext.hyperparameters import TransformerHParams
 from t2t_ext.registry import register_hparams
 
 _ENCODER = {"dc_encoder_layers": "all"}

@@ -6,7 +6,7 @@ page about the paper): post-norm, biases in all projections but the kernels', 7 
 Embeddings and softmax are one matrix where the vocabulary is joint.
 """
 
-from t2t_ext.dynamic_conv_hyperparameters import DynamicConvHParams
+from t2t_ext.config.dynamic_conv import DynamicConvHParams
 from t2t_ext.registry import register_hparams
 
 # What all of the authors' models have.

@@ -7,7 +7,7 @@ of 4,000 steps is that of Vaswani et al. Where the paper trained on 8 GPUs, grad
 device's update as large.
 """
 
-from t2t_ext.layer_coordination_hyperparameters import LayerCoordinationHParams, SynchronousLayerCoordinationHParams
+from t2t_ext.config.layer_coordination import LayerCoordinationHParams, SynchronousLayerCoordinationHParams
 from t2t_ext.registry import register_hparams
 
 

@@ -1,7 +1,7 @@
 """Settings for summaries of articles, whose sources are longer than sentences."""
 
+from t2t_ext.config.hyperparameters import TransformerHParams
 from t2t_ext.hparams.transformer import transformer_base
-from t2t_ext.hyperparameters import TransformerHParams
 from t2t_ext.registry import register_hparams
 
 

@@ -6,8 +6,8 @@ without a suffix have these in a Transformer as tensor2tensor builds it today (p
 those with ``_original`` also have what the authors' program has and the paper does not say.
 """
 
+from t2t_ext.config.synchronous import SynchronousHParams
 from t2t_ext.registry import register_hparams
-from t2t_ext.synchronous_hyperparameters import SynchronousHParams
 
 # What the paper states, and its base sizes; every set of the paper's models begins with it.
 PUBLISHED = {

@@ -4,7 +4,7 @@ Values are those of ``tensor2tensor/models/transformer.py``; each set derives fr
 ``replace`` holds exactly what that set changes.
 """
 
-from t2t_ext.hyperparameters import TransformerHParams
+from t2t_ext.config.hyperparameters import TransformerHParams
 from t2t_ext.registry import register_hparams
 
 

@@ -6,8 +6,8 @@ Where a paper trained on several GPUs, gradient_accumulation_steps makes one dev
 devices as the paper's, set it back.
 """
 
+from t2t_ext.config.hyperparameters import TransformerHParams
 from t2t_ext.hparams.transformer import transformer_base, transformer_base_v1, transformer_big
-from t2t_ext.hyperparameters import TransformerHParams
 from t2t_ext.registry import register_hparams
 
 _PEAK_BASE = "constant*linear_warmup*rsqrt_decay"

@@ -10,11 +10,11 @@ import os
 import pathlib
 from collections.abc import Iterator, Sequence
 
-from t2t_ext.data.cleaning import Cleaning, clean_pairs
-from t2t_ext.data.progress import Advance, progress
-from t2t_ext.data.readers import PairFiles, PairSource, ReadReport
-from t2t_ext.data.text_steps import TextSteps
-from t2t_ext.persistence import files as persistence
+from t2t_ext.data.corpora.readers import PairFiles, PairSource, ReadReport
+from t2t_ext.data.generation.cleaning import Cleaning, clean_pairs
+from t2t_ext.data.text.text_steps import TextSteps
+from t2t_ext.io import files as persistence
+from t2t_ext.io.progress import Advance, progress
 from t2t_ext.problem import DEV, TRAIN
 
 DEV_EVERY = 23

@@ -12,10 +12,10 @@ import pathlib
 import re
 from collections.abc import Callable, Iterator, Sequence
 
-from t2t_ext.data import archives, charsets, compression, formats
-from t2t_ext.data.markup import read_segments
-from t2t_ext.data.readers import PairFiles, PairSource, ReadReport, count_lines
-from t2t_ext.data.segments import SegmentFiles
+from t2t_ext.data.corpora import archives, charsets, compression, formats
+from t2t_ext.data.corpora.markup import read_segments
+from t2t_ext.data.corpora.readers import PairFiles, PairSource, ReadReport, count_lines
+from t2t_ext.data.corpora.segments import SegmentFiles
 from t2t_ext.errors import UserError
 from t2t_ext.problem import TRAIN
 

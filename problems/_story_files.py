@@ -16,8 +16,9 @@ import pathlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-from t2t_ext.data import document_steps, readers
-from t2t_ext.data.readers import INVALID_UTF8, PairFiles, ReadReport
+from t2t_ext.data.corpora import readers
+from t2t_ext.data.corpora.readers import INVALID_UTF8, PairFiles, ReadReport
+from t2t_ext.data.text import document_steps
 from t2t_ext.errors import UserError
 from t2t_ext.problems._tfds_pairs import TfdsDataset, TfdsPairs
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from google.protobuf.message import DecodeError
 
-from t2t_ext.data.readers import INVALID_UTF8, ReadReport
+from t2t_ext.data.corpora.readers import INVALID_UTF8, ReadReport
 from t2t_ext.errors import UserError
 
 INSTALL = "pip install 't2t_ext[wmt]'"

@@ -10,10 +10,10 @@ import pathlib
 import re
 from collections.abc import Iterator, Sequence
 
-from t2t_ext.data import archives, compression, download
-from t2t_ext.data.corpora import TurnedPairs
-from t2t_ext.data.readers import PairFiles, PairSource
-from t2t_ext.data.segments import SegmentFiles
+from t2t_ext.data.corpora import archives, compression, download
+from t2t_ext.data.corpora.readers import PairFiles, PairSource
+from t2t_ext.data.corpora.segments import SegmentFiles
+from t2t_ext.data.corpora.weighting import TurnedPairs
 
 STATMT = "http://www.statmt.org/"
 DATA_STATMT = "http://data.statmt.org/"
@@ -139,7 +139,7 @@ def wanted_corpus(corpus: Corpus, tmp_dir: pathlib.Path, languages: tuple[str, s
         for place in _places(tmp_dir, stem.format(**names), archive_names, foreign):
             choices.append(PairFiles(*(compressed(pathlib.Path(f"{place}.{language}")) for language in languages)))
     if corpus.tmx:
-        from t2t_ext.data.tmx import TmxFile
+        from t2t_ext.data.corpora.tmx import TmxFile
 
         name = corpus.tmx.format(**names)
         choices += [TmxFile(compressed(place), *languages) for place in _places(tmp_dir, name, archive_names, foreign)]

@@ -9,7 +9,7 @@ import pathlib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from t2t_ext.data.readers import PairFiles, ReadReport
+from t2t_ext.data.corpora.readers import PairFiles, ReadReport
 
 _JOINER = re.compile(r"@@ |@@$")
 

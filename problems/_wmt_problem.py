@@ -5,12 +5,13 @@ import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from t2t_ext.data import archives, corpora
-from t2t_ext.data.corpora import CorpusSource
-from t2t_ext.data.readers import PairFiles, PairSource
+from t2t_ext.config.problem_options import chosen
+from t2t_ext.data.corpora import archives
+from t2t_ext.data.corpora import weighting as corpora
+from t2t_ext.data.corpora.readers import PairFiles, PairSource
+from t2t_ext.data.corpora.weighting import CorpusSource
 from t2t_ext.errors import UserError, suggest
 from t2t_ext.problem import DEV, TEST, TRAIN, MixedTranslationProblem
-from t2t_ext.problem_options import chosen
 from t2t_ext.problems import _wmt_files
 from t2t_ext.problems._tfds_pairs import TfdsDataset, TfdsPairs
 from t2t_ext.problems._wmt_files import Corpus, TestSet, Wanted

@@ -13,12 +13,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from t2t_ext import registry
-from t2t_ext.data import feature_sources, readers
-from t2t_ext.data.feature_index import FeatureIndex
-from t2t_ext.data.features import STORAGES, TARGET, Feature, Floats, Lazy, Text
+from t2t_ext.config.problem_options import chosen
+from t2t_ext.data.corpora import readers
+from t2t_ext.data.features import sources as feature_sources
+from t2t_ext.data.features.index import FeatureIndex
+from t2t_ext.data.features.types import STORAGES, TARGET, Feature, Floats, Lazy, Text
 from t2t_ext.errors import UserError
 from t2t_ext.problem import DEV, TEST, TRAIN, Problem, Sample
-from t2t_ext.problem_options import chosen
 
 MISSING_FEATURES, NO_CAPTION = "missing_features", "no_caption"
 TOKENS, RAW = "tokens", "raw"

@@ -14,10 +14,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 from t2t_ext import registry
-from t2t_ext.data.readers import PairSource
+from t2t_ext.config.problem_options import chosen
+from t2t_ext.data.corpora.readers import PairSource
 from t2t_ext.errors import UserError
 from t2t_ext.problem import DEV, TEST, TRAIN, ParallelFilesProblem, Sample
-from t2t_ext.problem_options import chosen
 from t2t_ext.problems import _iwslt_split
 from t2t_ext.problems._ted_files import PlainFiles, TedFiles
 

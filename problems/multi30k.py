@@ -9,8 +9,8 @@ import pathlib
 from collections.abc import Sequence
 
 from t2t_ext import registry
-from t2t_ext.data import download
-from t2t_ext.data.readers import PairFiles
+from t2t_ext.data.corpora import download
+from t2t_ext.data.corpora.readers import PairFiles
 from t2t_ext.problem import DEV, TEST, TRAIN, ParallelFilesProblem
 
 URL = "https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/raw/"

@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from t2t_ext import registry
-from t2t_ext.data.readers import PairSource
+from t2t_ext.config.problem_options import chosen
+from t2t_ext.data.corpora.readers import PairSource
 from t2t_ext.errors import UserError
 from t2t_ext.problem import DEV, TRAIN, ParallelFilesProblem
-from t2t_ext.problem_options import chosen
 from t2t_ext.problems import _ldc_files
 
 LDC, PLAIN = "ldc", "plain"

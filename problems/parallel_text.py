@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 
 from t2t_ext import registry
-from t2t_ext.data import charsets, corpora, formats, readers
-from t2t_ext.data.corpora import CorpusSource
-from t2t_ext.data.readers import PairFiles, PairSource
-from t2t_ext.data.segments import SegmentFiles
+from t2t_ext.data.corpora import charsets, formats, readers
+from t2t_ext.data.corpora import weighting as corpora
+from t2t_ext.data.corpora.readers import PairFiles, PairSource
+from t2t_ext.data.corpora.segments import SegmentFiles
+from t2t_ext.data.corpora.weighting import CorpusSource
 from t2t_ext.errors import UserError, suggest
 from t2t_ext.problem import DEV, TEST, TRAIN, MixedTranslationProblem, Sample
 
@@ -26,8 +27,8 @@ _DEV_SEED = 20180731
 class TranslateParallelText(MixedTranslationProblem):
     """The user's files: line-aligned, tab-separated, TMX, or marked up with segments (SGML, WIT3's XML and tags).
 
-    What a file is, is told by its content (``t2t_ext.data.formats``). Each may be compressed (.gz, .bz2, .xz, .zst) or
-    lie in an archive: ``corpus.tgz:de-en/train.de``.
+    What a file is, is told by its content (``t2t_ext.data.corpora.formats``). Each may be compressed (.gz, .bz2, .xz,
+    .zst) or lie in an archive: ``corpus.tgz:de-en/train.de``.
 
     Options (flags of ``t2t_ext-datagen``, the last two of ``--problem_options``):
       train_source, train_target: Files of the same number of lines each; several pairs of files are separated by

@@ -10,11 +10,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from t2t_ext import registry
-from t2t_ext.data import document_steps, readers
-from t2t_ext.data.readers import PairFiles, PairSource
+from t2t_ext.config.problem_options import chosen
+from t2t_ext.data.corpora import readers
+from t2t_ext.data.corpora.readers import PairFiles, PairSource
+from t2t_ext.data.text import document_steps
 from t2t_ext.errors import UserError
 from t2t_ext.problem import DEV, TEST, TRAIN, ParallelFilesProblem, Sample
-from t2t_ext.problem_options import chosen
 from t2t_ext.problems import _story_files
 from t2t_ext.problems.parallel_text import TranslateParallelText
 

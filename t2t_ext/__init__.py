@@ -14,28 +14,28 @@ from t2t_ext.version import __version__
 
 if TYPE_CHECKING:
     from t2t_ext import registry
-    from t2t_ext.data.generate import generate
-    from t2t_ext.decoding.translator import Translator
+    from t2t_ext.config.hyperparameters import DecodeHParams, HParams, TransformerHParams
+    from t2t_ext.data.generation.generate import generate
     from t2t_ext.errors import UserError
-    from t2t_ext.hyperparameters import DecodeHParams, HParams, TransformerHParams
     from t2t_ext.problem import TranslationProblem
     from t2t_ext.serving.export import export
     from t2t_ext.training.config import TrainConfig
     from t2t_ext.training.loop import train
+    from t2t_ext.translation.translator import Translator
 
 # Keras chooses its backend once, at its first import; a user's keras.json may name another.
 os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 
 _MODULES = {
-    "DecodeHParams": "t2t_ext.hyperparameters",
-    "HParams": "t2t_ext.hyperparameters",
+    "DecodeHParams": "t2t_ext.config.hyperparameters",
+    "HParams": "t2t_ext.config.hyperparameters",
     "TrainConfig": "t2t_ext.training.config",
-    "TransformerHParams": "t2t_ext.hyperparameters",
+    "TransformerHParams": "t2t_ext.config.hyperparameters",
     "TranslationProblem": "t2t_ext.problem",
-    "Translator": "t2t_ext.decoding.translator",
+    "Translator": "t2t_ext.translation.translator",
     "UserError": "t2t_ext.errors",
     "export": "t2t_ext.serving.export",
-    "generate": "t2t_ext.data.generate",
+    "generate": "t2t_ext.data.generation.generate",
     "registry": "t2t_ext.registry",
     "train": "t2t_ext.training.loop",
 }

@@ -2,7 +2,7 @@
 
 A problem declares its features and yields samples of them for a split; samples are
 checked against the declaration. It knows nothing of subwords, shards or models: those
-are made from it by ``t2t_ext.data.generate``. A translation problem of one's own::
+are made from it by ``t2t_ext.data.generation.generate``. A translation problem of one's own::
 
     @registry.register_problem
     class TranslateEndeMine(TranslationProblem):
@@ -20,9 +20,10 @@ import types
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Self
 
-from t2t_ext.data import corpora, readers
-from t2t_ext.data.features import TARGET, Feature, Text, complaint
-from t2t_ext.data.pseudo_references import SUFFIX
+from t2t_ext.data.corpora import readers
+from t2t_ext.data.corpora import weighting as corpora
+from t2t_ext.data.datasets.pseudo_references import SUFFIX
+from t2t_ext.data.features.types import TARGET, Feature, Text, complaint
 from t2t_ext.errors import UserError
 
 TRAIN, DEV, TEST = "train", "dev", "test"
@@ -38,7 +39,7 @@ class Problem:
       joint_vocab: Whether source and target share one subword model.
       max_length_ratio: Training pairs whose longer side has more than this many times the subwords of the shorter are
         dropped (0: none). The default is that of Moses's corpus cleaning.
-      source_steps: Steps of ``t2t_ext.data.text_steps`` that the source text goes through before it is cut into
+      source_steps: Steps of ``t2t_ext.data.text.text_steps`` that the source text goes through before it is cut into
         subwords.
       target_steps: Likewise of the target text.
       subwords: What cuts text into subwords: ``sentencepiece``, or ``subword_nmt`` (byte-pair codes over the words that
@@ -46,7 +47,7 @@ class Problem:
       num_merges: Merge operations of ``subword_nmt``; 0 for ``approx_vocab_size``.
       vocab_threshold: ``subword_nmt`` cuts words further until every subword occurs at least so often (0: no matter).
       vocab_limit: At most so many ids of ``subword_nmt`` on each side; the rarest subwords are left out (0: all stay).
-      cleaning: Which training pairs are left out: names and values of ``t2t_ext.data.cleaning``.
+      cleaning: Which training pairs are left out: names and values of ``t2t_ext.data.generation.cleaning``.
       scoring: The protocol of ``t2t_ext.evaluation.protocols`` that translations are scored by.
       published: Number of pairs by split that the paper, or the corpus's own page, gives.
       tags: Words such as ``<2de>`` that a source may begin with; every one is a subword of its own.
@@ -58,7 +59,7 @@ class Problem:
       base_name: The registered name, which the data files carry.
       was_reversed: Whether this is ``NAME_rev``: the same files, read the other way round.
       with_pseudo_references: Whether this is ``NAME_synchronous``: the same data, and pseudo references beside them
-        (see ``t2t_ext.data.pseudo_references``).
+        (see ``t2t_ext.data.datasets.pseudo_references``).
       reading: What reading a split dropped or changed; a fresh report is put here before every pass.
     """
 

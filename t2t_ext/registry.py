@@ -26,7 +26,10 @@ import types
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from t2t_ext import _user_directory, problem_options
+from t2t_ext.config import problem_options
+from t2t_ext.config import user_directory as _user_directory
+from t2t_ext.config.hyperparameters import HParams, ResolvedHParams
+from t2t_ext.config.strict_params import parse_assignments
 from t2t_ext.errors import UserError, suggest
 
 REVERSED_SUFFIX = "_rev"
@@ -390,6 +393,28 @@ def hparams(name: str) -> Any:
       UserError: No hparams set has this name, or it has values that are not allowed.
     """
     return _hparams.find(name).value()
+
+
+def resolve_hparams(set_name: str, overrides: str = "") -> ResolvedHParams:
+    """Returns an hparams set with overrides.
+
+    Args:
+      set_name: The name of a registered hparams set.
+      overrides: ``--hparams``: ``"a=1,b=x"``.
+
+    Returns:
+      The values and where each comes from.
+
+    Raises:
+      UserError: No such set; an unknown key, a wrong type, the same key twice, an empty value; a value that is not
+        allowed. All that is wrong is in one message.
+    """
+    base = hparams(set_name)
+    if not isinstance(base, HParams):
+        raise UserError(f"The hparams set {set_name!r} returned {type(base).__name__}, not an HParams.")
+    resolved = base.override(overrides, flag="--hparams")
+    given = parse_assignments(overrides, "--hparams")
+    return ResolvedHParams(resolved, {**base.origins(), **dict.fromkeys(given, "flag")})
 
 
 def problem_names() -> list[str]:

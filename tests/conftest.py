@@ -92,7 +92,7 @@ def toy_corpus(tmp_path_factory):
 @pytest.fixture(scope="session")
 def tiny_encoder(toy_corpus):
     """A SentencePiece encoder of the toy corpus, both languages together."""
-    from t2t_ext.data import text_encoder
+    from t2t_ext.data.text import text_encoder
 
     texts = [text for pair in toy_corpus.train for text in pair]
     return text_encoder.train_subword_encoder(texts, vocab_size=340)
@@ -122,8 +122,8 @@ def tiny_model(tiny_encoder):
 @pytest.fixture(scope="session")
 def make_translator(tiny_model, tiny_encoder):
     """Function (decode hparams as keywords) -> a Translator of the tiny model."""
-    from t2t_ext.decoding.translator import Translator
-    from t2t_ext.hyperparameters import DecodeHParams
+    from t2t_ext.config.hyperparameters import DecodeHParams
+    from t2t_ext.translation.translator import Translator
 
     def make(target_direction="l2r", **decode_hparams):
         return Translator(tiny_model, tiny_encoder, tiny_encoder, DecodeHParams(**decode_hparams), target_direction)
@@ -151,7 +151,7 @@ class TrainedRun:
 def trained_run(toy_corpus, tmp_path_factory):
     """A tiny Transformer, trained for 60 steps on the toy corpus, with two checkpoints; tests do not change it."""
     from t2t_ext import registry
-    from t2t_ext.data.generate import generate
+    from t2t_ext.data.generation.generate import generate
     from t2t_ext.training.config import TrainConfig
     from t2t_ext.training.loop import train
 

@@ -16,11 +16,11 @@ def write_sidecar(data_dir, problem, seed=1):
     """
     import numpy as np
 
-    from t2t_ext.data.example_store import ExampleStore
-    from t2t_ext.data.generated import GeneratedData
-    from t2t_ext.data.manifest import manifest_path, shard_name, text_name
-    from t2t_ext.data.pseudo_references import SUFFIX, PseudoManifest, SplitPseudo
-    from t2t_ext.data.sharding import npz_bytes
+    from t2t_ext.data.datasets.example_store import ExampleStore
+    from t2t_ext.data.datasets.generated import GeneratedData
+    from t2t_ext.data.datasets.manifest import manifest_path, shard_name, text_name
+    from t2t_ext.data.datasets.pseudo_references import SUFFIX, PseudoManifest, SplitPseudo
+    from t2t_ext.data.generation.sharding import npz_bytes
 
     generated = GeneratedData.open(problem, data_dir)
     encoder, name, rng = generated.text_encoders()[1], problem.name + SUFFIX, random.Random(seed)

@@ -1,1 +1,1 @@
-"""data of t2t_ext."""
+"""From text to batches: corpora are read, cut into subwords, written as shards and read back as batches."""

@@ -7,7 +7,7 @@ prepare them; one for plain text gets both as people read them. Imports no Tenso
 from collections.abc import Sequence
 from typing import Protocol
 
-from t2t_ext.data.text_encoder import SubwordEncoder
+from t2t_ext.data.text.text_encoder import SubwordEncoder
 from t2t_ext.evaluation import protocols
 from t2t_ext.evaluation.scores import Score
 
@@ -16,7 +16,7 @@ _PREPARED_BEFORE = {"tokenized", "segmented", "sentence_tags"}
 
 
 class Written(Protocol):
-    """A translation, as ``t2t_ext.decoding.translator.Hypothesis``."""
+    """A translation, as ``t2t_ext.translation.translator.Hypothesis``."""
 
     text: str
     prepared: str

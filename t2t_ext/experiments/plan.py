@@ -11,14 +11,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from t2t_ext import registry
-from t2t_ext.data.manifest import manifest_path
-from t2t_ext.data.pseudo_references import SUFFIX
-from t2t_ext.decoding.directions import check_directions, directions_of
+from t2t_ext.config.hyperparameters import resolve_decode_hparams
+from t2t_ext.data.datasets.manifest import manifest_path
+from t2t_ext.data.datasets.pseudo_references import SUFFIX
 from t2t_ext.errors import UserError
 from t2t_ext.experiments.recipes import Recipe, RecipeBook
 from t2t_ext.experiments.score_table import digest
 from t2t_ext.experiments.sweep import folder_name
-from t2t_ext.hyperparameters import resolve_decode_hparams
+from t2t_ext.search.directions import check_directions, directions_of
 
 KINDS = ("data", "pseudo", "train", "average", "score", "compare", "report")
 # Flags that say where and how fast something is computed, not what comes out.

@@ -1,6 +1,5 @@
 """What came out of an experiment: each seed's scores, mean and deviation, and the paper's figure beside them."""
 
-import dataclasses
 import functools
 import json
 import pathlib
@@ -9,47 +8,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from t2t_ext.experiments import tables
+from t2t_ext.experiments.figure import Figure
 from t2t_ext.experiments.plan import Options, Stage
 from t2t_ext.experiments.recipes import Paper, Recipe
 from t2t_ext.experiments.score_table import ScoreRecord
 from t2t_ext.experiments.stages import score_record
-from t2t_ext.persistence import checkpoints, files
-from t2t_ext.persistence.run_directory import package_versions
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Figure:
-    """A quantity of the report.
-
-    Attributes:
-      name: A split, or one of ``recipes.OTHER_FIGURES``.
-      label: What it is, such as ``BLEU_cased``.
-      by_seed: Seed -> value.
-      published: The paper's figure, None where it gives none.
-      signature: What makes the value comparable; empty where there is nothing to say.
-    """
-
-    name: str
-    label: str
-    by_seed: Mapping[int, float]
-    published: float | None
-    signature: str = ""
-
-    @property
-    def mean(self) -> float:
-        """The mean over the seeds."""
-        return statistics.fmean(self.by_seed.values())
-
-    @property
-    def deviation(self) -> float | None:
-        """The sample standard deviation over the seeds; None for a single one."""
-        return statistics.stdev(self.by_seed.values()) if len(self.by_seed) > 1 else None
-
-    def to_json(self) -> dict[str, Any]:
-        """Returns the figure as a JSON object."""
-        values = dataclasses.asdict(self) | {"mean": self.mean, "deviation": self.deviation}
-        values["by_seed"] = {str(seed): value for seed, value in self.by_seed.items()}
-        return values
+from t2t_ext.io import files
+from t2t_ext.runs import checkpoints
+from t2t_ext.runs.run_directory import package_versions
 
 
 def collect(recipe: Recipe, stages: Sequence[Stage]) -> list[Figure]:

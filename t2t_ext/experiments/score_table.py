@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Self
 
 from t2t_ext.errors import UserError
-from t2t_ext.persistence import files
+from t2t_ext.io import files
 
 RECORDS_NAME, TABLE_NAME, PICTURE_NAME = "scores.jsonl", "scores.tsv", "scores.png"
 
@@ -36,7 +36,7 @@ class ScoreRecord:
       scores: Name of each score -> its value.
       signatures: Name of each score -> what makes it comparable.
       confidence: Name of each score -> half the width of its 95 % confidence interval, where one was asked for.
-      directions: Of a model that writes in two directions, what each won: see ``t2t_ext.decoding.directions``.
+      directions: Of a model that writes in two directions, what each won: see ``t2t_ext.search.directions``.
     """
 
     step: int

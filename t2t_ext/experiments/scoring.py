@@ -5,7 +5,7 @@ import functools
 from collections.abc import Sequence
 from typing import Any
 
-from t2t_ext.data.text_encoder import SubwordEncoder
+from t2t_ext.data.text.text_encoder import SubwordEncoder
 from t2t_ext.evaluation import protocols
 from t2t_ext.evaluation.scorer import Scorer
 from t2t_ext.evaluation.scores import Score
@@ -15,7 +15,7 @@ _CASES = {None: "", True: "_uncased", False: "_cased"}
 
 @dataclasses.dataclass(frozen=True)
 class Translation:
-    """A translation, as ``t2t_ext.decoding.translator.Hypothesis``.
+    """A translation, as ``t2t_ext.translation.translator.Hypothesis``.
 
     Attributes:
       text: As people read it.

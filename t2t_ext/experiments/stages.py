@@ -23,8 +23,9 @@ from t2t_ext.experiments.plan import Stage, requirements
 from t2t_ext.experiments.score_table import RECORDS_NAME, ScoreRecord, ScoreTable
 from t2t_ext.experiments.scoring import label_with_case
 from t2t_ext.experiments.sweep import training_is_over
-from t2t_ext.persistence import checkpoints, files
-from t2t_ext.persistence.run_directory import RunDirectory
+from t2t_ext.io import files
+from t2t_ext.runs import checkpoints
+from t2t_ext.runs.run_directory import RunDirectory
 
 Say = Callable[[str], None]
 _INTERRUPTED = (130, 143, -signal.SIGINT, -signal.SIGTERM)

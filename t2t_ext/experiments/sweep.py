@@ -12,18 +12,19 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from t2t_ext.decoding.directions import direction_shares, shown_shares
+from t2t_ext.config.hyperparameters import DecodeHParams
 from t2t_ext.errors import UserError
 from t2t_ext.experiments.score_table import Curves, ScoreRecord, ScoreTable, digest
 from t2t_ext.experiments.scoring import Scoring, Translation
-from t2t_ext.hyperparameters import DecodeHParams
-from t2t_ext.persistence import checkpoints, files
-from t2t_ext.persistence.run_directory import RunDirectory
+from t2t_ext.io import files
+from t2t_ext.runs import checkpoints
+from t2t_ext.runs.run_directory import RunDirectory
+from t2t_ext.search.directions import direction_shares, shown_shares
 from t2t_ext.training.config import TrainingSettings
 from t2t_ext.training.records import stopped_improving
 
 if TYPE_CHECKING:
-    from t2t_ext.decoding.translator import Translator
+    from t2t_ext.translation.translator import Translator
 
 FOLDERS = ("checkpoints", "averaged", "best")
 TRANSLATIONS_FOLDER = "translations"
@@ -251,7 +252,7 @@ class Sweep:
 
     def _load(self, path: pathlib.Path) -> None:
         """Puts a checkpoint's weights into the translator, which the first one makes."""
-        from t2t_ext.decoding.translator import Translator
+        from t2t_ext.translation.translator import Translator
 
         if self._translator is None:
             self._translator = Translator.load(self._run.path, path, self._config.decode_hparams)

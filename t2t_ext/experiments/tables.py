@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from t2t_ext.experiments.plan import Stage
 
 if TYPE_CHECKING:
-    from t2t_ext.experiments.report import Figure
+    from t2t_ext.experiments.figure import Figure
 
 _LEFT, _RIGHT = "left", "right"
 

@@ -1,1 +1,1 @@
-"""layers of t2t_ext."""
+"""Layers: one mechanism a file."""

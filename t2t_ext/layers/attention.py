@@ -12,7 +12,7 @@ import dataclasses
 
 import tensorflow as tf
 
-from t2t_ext.hyperparameters import TransformerHParams
+from t2t_ext.config.hyperparameters import TransformerHParams
 from t2t_ext.layers.base import Layer, Projection, make_initializer
 from t2t_ext.layers.dropout import dropout
 

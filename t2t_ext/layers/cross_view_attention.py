@@ -10,7 +10,7 @@ head's. e_j is the output of encoder layer j, normalised.
 
 import tensorflow as tf
 
-from t2t_ext.hyperparameters import TransformerHParams
+from t2t_ext.config.hyperparameters import TransformerHParams
 from t2t_ext.layers.attention import SourceAttention, attention_weights, mask_bias, merge_heads, split_heads
 from t2t_ext.layers.base import Layer, LayerNormalization
 from t2t_ext.layers.dropout import dropout

@@ -22,7 +22,7 @@ Legend: B sentences, R directions (1), K hypotheses, T positions, D the model's 
 
 import tensorflow as tf
 
-from t2t_ext.hyperparameters import TransformerHParams
+from t2t_ext.config.hyperparameters import TransformerHParams
 from t2t_ext.layers.attention import StepContext, attention_weights, merge_heads, split_heads
 from t2t_ext.layers.base import Layer, LayerNormalization, Projection, make_initializer
 from t2t_ext.layers.dropout import dropout

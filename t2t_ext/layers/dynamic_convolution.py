@@ -16,7 +16,7 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
-from t2t_ext.dynamic_conv_hyperparameters import DynamicConvHParams
+from t2t_ext.config.dynamic_conv import DynamicConvHParams
 from t2t_ext.layers.attention import StepContext
 from t2t_ext.layers.base import Layer, Projection, make_initializer
 from t2t_ext.layers.dropout import dropout

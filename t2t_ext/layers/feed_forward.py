@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
-from t2t_ext.hyperparameters import TransformerHParams
+from t2t_ext.config.hyperparameters import TransformerHParams
 from t2t_ext.layers.base import Layer, Projection, make_initializer
 from t2t_ext.layers.dropout import dropout, relu_dropout
 

@@ -21,7 +21,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from t2t_ext.hyperparameters import TransformerHParams
+from t2t_ext.config.hyperparameters import TransformerHParams
 from t2t_ext.layers.attention import StepContext
 from t2t_ext.layers.dual_context import DecoderDualContext, LocalContext, centred_before
 from t2t_ext.layers.mixed_attention import BothSides, Show, SideBySide

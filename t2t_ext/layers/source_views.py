@@ -13,7 +13,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from t2t_ext.hyperparameters import TransformerHParams
+from t2t_ext.config.hyperparameters import TransformerHParams
 from t2t_ext.layers.attention import SourceAttention
 from t2t_ext.layers.base import Layer, LayerNormalization
 from t2t_ext.layers.cross_view_attention import AdaptiveAttention, TwoAttentions, Weighing

@@ -6,7 +6,7 @@ T2T writes it as two strings: ``n`` normalises, ``d`` drops out, ``a`` adds the 
 
 import tensorflow as tf
 
-from t2t_ext.hyperparameters import TransformerHParams
+from t2t_ext.config.hyperparameters import TransformerHParams
 from t2t_ext.layers.base import Layer, LayerNormalization
 from t2t_ext.layers.dropout import dropout
 

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import keras
 import tensorflow as tf
 
+from t2t_ext.config.synchronous import SynchronousHParams
 from t2t_ext.layers.attention import (
     SelfAttention,
     StepContext,
@@ -31,7 +32,6 @@ from t2t_ext.layers.attention import (
 from t2t_ext.layers.base import Projection
 from t2t_ext.layers.dropout import dropout
 from t2t_ext.layers.masks import causal_mask
-from t2t_ext.synchronous_hyperparameters import SynchronousHParams
 
 SIDES = 2
 ACTIVATIONS = {"linear": tf.identity, "tanh": tf.tanh, "relu": tf.nn.relu}

@@ -26,11 +26,9 @@ from typing import Any
 
 import tensorflow as tf
 
-from t2t_ext.asynchronous_hyperparameters import AsynchronousHParams
-from t2t_ext.data.special_ids import EOS_ID, FIRST_TEXT_ID
-from t2t_ext.decoding.beam_search import MIN_ROWS, at_least_wide, beam_search
-from t2t_ext.decoding.search_state import SearchConfig
-from t2t_ext.hyperparameters import TransformerHParams
+from t2t_ext.config.asynchronous import AsynchronousHParams
+from t2t_ext.config.hyperparameters import TransformerHParams
+from t2t_ext.data.text.special_ids import EOS_ID, FIRST_TEXT_ID
 from t2t_ext.layers.attention import SourceAttention, mask_bias
 from t2t_ext.layers.base import Layer
 from t2t_ext.layers.gradients import forward_only
@@ -40,6 +38,8 @@ from t2t_ext.layers.sublayer import Frame
 from t2t_ext.models.seq2seq import State
 from t2t_ext.models.transformer import Decoder, DecoderLayer, Record, Transformer
 from t2t_ext.registry import register_model
+from t2t_ext.search.beam_search import MIN_ROWS, at_least_wide, beam_search
+from t2t_ext.search.search_state import SearchConfig
 
 SIDES = 2
 # What no search writes: PAD, UNK and the control symbols.

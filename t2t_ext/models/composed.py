@@ -12,12 +12,12 @@ With all three off, it is the Transformer. All names of variables are the Transf
 import functools
 from typing import Any, Self
 
-from t2t_ext.composed_hyperparameters import ComposedHParams
-from t2t_ext.decoding.directions import directions_of
-from t2t_ext.hyperparameters import HParams
+from t2t_ext.config.composed import ComposedHParams
+from t2t_ext.config.hyperparameters import HParams
 from t2t_ext.models.synchronous import SynchronousDecoding
 from t2t_ext.models.transformer import Transformer
 from t2t_ext.registry import register_model
+from t2t_ext.search.directions import directions_of
 
 
 @register_model("composed_transformer")

@@ -23,7 +23,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from t2t_ext.layer_coordination_hyperparameters import ContextGateHParams
+from t2t_ext.config.layer_coordination import ContextGateHParams
 from t2t_ext.layers.attention import StepContext
 from t2t_ext.layers.base import Layer, Projection, make_initializer
 from t2t_ext.models.seq2seq import State

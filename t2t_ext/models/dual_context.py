@@ -7,8 +7,8 @@ and other relatives of the Transformer. The model here is the paper's, under a n
 
 from typing import Any
 
+from t2t_ext.config.hyperparameters import TransformerHParams
 from t2t_ext.errors import UserError
-from t2t_ext.hyperparameters import TransformerHParams
 from t2t_ext.models.transformer import Transformer
 from t2t_ext.registry import register_model
 

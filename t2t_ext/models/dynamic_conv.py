@@ -7,7 +7,7 @@ source stays. ``DynamicConv`` replaces two hooks alone, so that relatives with o
 
 from typing import Any
 
-from t2t_ext.dynamic_conv_hyperparameters import DynamicConvHParams
+from t2t_ext.config.dynamic_conv import DynamicConvHParams
 from t2t_ext.errors import UserError
 from t2t_ext.layers.base import Layer
 from t2t_ext.layers.dynamic_convolution import DecoderConvolution, EncoderConvolution

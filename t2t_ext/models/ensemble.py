@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from t2t_ext.errors import UserError
 from t2t_ext.models.seq2seq import Seq2Seq, State
-from t2t_ext.persistence.chosen_runs import normalized_weights
+from t2t_ext.runs.chosen_runs import normalized_weights
 
 
 def log_mixture(logits: Sequence[tf.Tensor], weights: Sequence[float]) -> tf.Tensor:

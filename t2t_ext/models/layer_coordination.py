@@ -23,8 +23,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from t2t_ext.config.layer_coordination import LayerCoordinationHParams
 from t2t_ext.errors import UserError
-from t2t_ext.layer_coordination_hyperparameters import LayerCoordinationHParams
 from t2t_ext.layers.attention import SelfAttention, StepContext, mask_bias
 from t2t_ext.layers.base import Layer
 from t2t_ext.layers.dropout import dropout

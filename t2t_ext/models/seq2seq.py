@@ -25,8 +25,8 @@ import numpy as np
 import tensorflow as tf
 
 from t2t_ext import registry
+from t2t_ext.config.hyperparameters import HParams
 from t2t_ext.errors import UserError
-from t2t_ext.hyperparameters import HParams
 
 # A decoding state: nested dicts and lists of tensors, opaque to the search.
 State = Any

@@ -14,7 +14,8 @@ vocabulary, K hypotheses of a direction.
 
 import tensorflow as tf
 
-from t2t_ext.data.special_ids import L2R_ID, PAD_ID, R2L_ID
+from t2t_ext.config.synchronous import SynchronousHParams
+from t2t_ext.data.text.special_ids import L2R_ID, PAD_ID, R2L_ID
 from t2t_ext.errors import UserError
 from t2t_ext.layers.base import Layer
 from t2t_ext.layers.source_views import EncoderOutput
@@ -28,7 +29,6 @@ from t2t_ext.layers.synchronous_attention import (
 from t2t_ext.models.seq2seq import State
 from t2t_ext.models.transformer import Record, Transformer
 from t2t_ext.registry import register_model
-from t2t_ext.synchronous_hyperparameters import SynchronousHParams
 
 _TAGS = (L2R_ID, R2L_ID)
 _SIDE_NAMES = ("l2r", "r2l")

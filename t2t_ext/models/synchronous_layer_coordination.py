@@ -13,7 +13,7 @@ Legend: B sentences, S source positions, T target positions of a direction, D wi
 
 import tensorflow as tf
 
-from t2t_ext.layer_coordination_hyperparameters import SynchronousLayerCoordinationHParams
+from t2t_ext.config.layer_coordination import SynchronousLayerCoordinationHParams
 from t2t_ext.layers.mixed_attention import BothSides
 from t2t_ext.layers.synchronous_mixed_attention import (
     SynchronousMixedAttention,

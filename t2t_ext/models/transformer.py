@@ -12,8 +12,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from t2t_ext.config.hyperparameters import TransformerHParams
 from t2t_ext.errors import UserError
-from t2t_ext.hyperparameters import TransformerHParams
 from t2t_ext.layers.attention import SelfAttention, SourceAttention, StepContext, mask_bias
 from t2t_ext.layers.base import Layer, make_initializer
 from t2t_ext.layers.dropout import dropout

@@ -1,1 +1,1 @@
-"""serving of t2t_ext."""
+"""SavedModels for TensorFlow Serving, and clients of its servers."""

@@ -22,7 +22,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from t2t_ext.data.float_files import padded
+from t2t_ext.data.features.float_files import padded
 from t2t_ext.errors import UserError
 from t2t_ext.serving import served_text
 from t2t_ext.serving.protocol import Values

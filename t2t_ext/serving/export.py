@@ -17,7 +17,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from t2t_ext.persistence import files
+from t2t_ext.io import files
 from t2t_ext.serving.served_text import SIDES, SIGNATURE, ServedText
 from t2t_ext.serving.versions import check_destination
 from t2t_ext.version import __version__
@@ -58,7 +58,7 @@ class ServedTranslator(tf.Module):
         there where the model has no attention that can be read so.
       text_encoders: ``sides`` string [N], ``source`` or ``target``, -> ``files`` string [N], the files of the text
         encoders in base64. Only where the graph does not take text as people write it: all other signatures' strings
-        are then segmented texts (``t2t_ext.data.text_encoder``).
+        are then segmented texts (``t2t_ext.data.text.text_encoder``).
     """
 
     def __init__(self, translator: Any) -> None:
@@ -66,8 +66,8 @@ class ServedTranslator(tf.Module):
 
         Args:
           translator: Has the graph functions ``translate_batch``, ``nbest_batch`` and ``score_batch``
-            (``t2t_ext.decoding.translator.Translator``), and ``align_batch`` where ``can_align`` is true; its variables
-            are those of ``translator.model``.
+            (``t2t_ext.translation.translator.Translator``), and ``align_batch`` where ``can_align`` is true; its
+            variables are those of ``translator.model``.
         """
         super().__init__()
         # What is saved with the functions. The model itself is not: of a Keras variable (Keras 3.15) a copy is saved

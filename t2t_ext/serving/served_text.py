@@ -12,7 +12,7 @@ import pathlib
 from collections.abc import Sequence
 from typing import Self
 
-from t2t_ext.data.text_encoder import SubwordEncoder
+from t2t_ext.data.text.text_encoder import SubwordEncoder
 from t2t_ext.errors import UserError
 
 SIGNATURE = "text_encoders"

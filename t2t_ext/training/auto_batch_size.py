@@ -18,8 +18,8 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from t2t_ext.config.hyperparameters import AUTO_BATCH_SIZE
 from t2t_ext.errors import UserError
-from t2t_ext.hyperparameters import AUTO_BATCH_SIZE
 from t2t_ext.training import available_memory, setup_run
 from t2t_ext.training.config import TrainConfig, TrainingSettings
 

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from t2t_ext.data import batching
-from t2t_ext.data.generated import GeneratedData
+from t2t_ext.data.datasets import batching
+from t2t_ext.data.datasets.generated import GeneratedData
 from t2t_ext.errors import UserError
 from t2t_ext.training import available_memory, setup_run, strategies
 from t2t_ext.training.config import TrainConfig

@@ -5,8 +5,8 @@ run keeps them), so evaluation never touches what training continues from, and B
 ``Translator`` as the decoder's.
 
 The loss of a model that learns from two targets of a sentence is that of the same variants as training's, made of the
-dev set's pseudo references (``t2t_ext.data.target_variants``); that of any other model is on references alone, whatever
-else it is trained on, so that it can be compared.
+dev set's pseudo references (``t2t_ext.data.datasets.target_variants``); that of any other model is on references alone,
+whatever else it is trained on, so that it can be compared.
 """
 
 import math
@@ -16,19 +16,19 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from t2t_ext.analysis import attention
-from t2t_ext.analysis.attention import AttentionMap
-from t2t_ext.data import target_variants
-from t2t_ext.data.pipeline import eval_batches
-from t2t_ext.decoding.feature_translator import translator_for
+from t2t_ext.analysis.attention import maps as attention
+from t2t_ext.analysis.attention.maps import AttentionMap
+from t2t_ext.config.hyperparameters import HParams, resolve_decode_hparams
+from t2t_ext.data.datasets import target_variants
+from t2t_ext.data.datasets.pipeline import eval_batches
 from t2t_ext.evaluation import protocols
 from t2t_ext.evaluation.scorer import Scorer
-from t2t_ext.hyperparameters import HParams, resolve_decode_hparams
 from t2t_ext.models.seq2seq import build_model
 from t2t_ext.training import losses
 from t2t_ext.training.config import TrainingSettings
 from t2t_ext.training.monitor import Board
 from t2t_ext.training.records import Record
+from t2t_ext.translation.feature_translator import translator_for
 
 SAMPLES = 5
 _PICTURED_TOKENS = 40  # longer sentences make unreadable attention pictures

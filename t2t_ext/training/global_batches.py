@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from t2t_ext.errors import UserError
-from t2t_ext.persistence import checkpoints
+from t2t_ext.runs import checkpoints
 
 _FACTORS = ("replicas", "batch_size", "gradient_accumulation_steps")
 

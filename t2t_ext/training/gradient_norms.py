@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from t2t_ext.analysis.gradient_groups import groups_of
-from t2t_ext.data import target_variants
-from t2t_ext.data.example_store import ExampleStore
-from t2t_ext.data.pipeline import eval_batches
+from t2t_ext.analysis.gradients.groups import groups_of
+from t2t_ext.config.hyperparameters import HParams
+from t2t_ext.data.datasets import target_variants
+from t2t_ext.data.datasets.example_store import ExampleStore
+from t2t_ext.data.datasets.pipeline import eval_batches
 from t2t_ext.errors import UserError
-from t2t_ext.hyperparameters import HParams
 from t2t_ext.models.seq2seq import Seq2Seq
 from t2t_ext.training.step import loss_gradients
 

@@ -10,16 +10,17 @@ import numpy as np
 import tensorflow as tf
 
 from t2t_ext import registry
-from t2t_ext.data import target_variants
-from t2t_ext.data.example_store import ExampleStore
-from t2t_ext.data.generated import GeneratedData
+from t2t_ext.data.datasets import target_variants
+from t2t_ext.data.datasets.example_store import ExampleStore
+from t2t_ext.data.datasets.generated import GeneratedData
 from t2t_ext.errors import UserError
 from t2t_ext.evaluation import protocols
-from t2t_ext.persistence import checkpoints, files
+from t2t_ext.io import files
+from t2t_ext.io.interruption import Agreement, Interrupted, SignalWatch
+from t2t_ext.runs import checkpoints
 from t2t_ext.training import auto_batch_size, host_memory, out_of_memory, setup_run, skip_report, strategies, warm_start
 from t2t_ext.training.config import TrainConfig
 from t2t_ext.training.evaluate import Evaluator
-from t2t_ext.training.interruption import Agreement, Interrupted, SignalWatch
 from t2t_ext.training.monitor import Board
 from t2t_ext.training.progress import Progress, describe_evaluation, describe_training
 from t2t_ext.training.records import Best, Record, Records, best_of, gradient_norms_record, stopped_improving

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from t2t_ext.data.text_encoder import PAD_ID
+from t2t_ext.data.text.text_encoder import PAD_ID
 
 CHUNK_ROWS = 256
 _ROW_MULTIPLE = 16

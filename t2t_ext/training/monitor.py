@@ -8,11 +8,11 @@ from typing import Any
 
 import tensorflow as tf
 
-from t2t_ext.analysis.attention import AttentionMap
-from t2t_ext.analysis.drawing import attention_picture
+from t2t_ext.analysis.attention.maps import AttentionMap
+from t2t_ext.analysis.attention.pictures import attention_picture
 from t2t_ext.errors import UserError
 from t2t_ext.evaluation import protocols
-from t2t_ext.persistence import files
+from t2t_ext.io import files
 from t2t_ext.training.records import Record
 
 # Metric -> tag, by kind of record.

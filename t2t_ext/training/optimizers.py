@@ -12,7 +12,7 @@ import abc
 
 import tensorflow as tf
 
-from t2t_ext.hyperparameters import HParams
+from t2t_ext.config.hyperparameters import HParams
 from t2t_ext.training import handles
 
 

@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterator
 
 import tensorflow as tf
 
+from t2t_ext.config.hyperparameters import HParams
 from t2t_ext.errors import UserError
-from t2t_ext.hyperparameters import HParams
 
 EVALUATION_ADVICE = (
     'Start again with a smaller batch_size in --decode_hparams (such as "beam_size=4,alpha=0.6,batch_size=8"), or '

@@ -11,7 +11,7 @@ import pathlib
 from collections.abc import Mapping
 from typing import Any
 
-from t2t_ext.persistence import files
+from t2t_ext.io import files
 from t2t_ext.training.config import EVAL_METRICS, TrainingSettings
 
 Record = dict[str, Any]
@@ -78,7 +78,7 @@ def gradient_norms_record(step: int, steps: int, norms: Mapping[str, float], tot
     Args:
       step: The last step that they are of.
       steps: Over how many steps they are means.
-      norms: Part -> norm of the global gradient before clipping; see ``t2t_ext.analysis.gradient_groups``.
+      norms: Part -> norm of the global gradient before clipping; see ``t2t_ext.analysis.gradients.groups``.
       total: The norm over all parts, a mean over the same steps.
     """
     rounded = {name: float(f"{norm:.6g}") for name, norm in {"all": total, **norms}.items()}

@@ -10,8 +10,8 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
+from t2t_ext.config.hyperparameters import HParams
 from t2t_ext.errors import UserError, suggest
-from t2t_ext.hyperparameters import HParams
 
 Factor = Callable[[tf.Tensor, HParams, int], tf.Tensor | float]
 

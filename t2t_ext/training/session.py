@@ -9,14 +9,15 @@ import numpy as np
 import tensorflow as tf
 
 from t2t_ext import registry
-from t2t_ext.data import target_variants
-from t2t_ext.data.example_store import ExampleStore
-from t2t_ext.data.generated import GeneratedData
-from t2t_ext.data.pipeline import TrainPipeline
+from t2t_ext.data.datasets import target_variants
+from t2t_ext.data.datasets.example_store import ExampleStore
+from t2t_ext.data.datasets.generated import GeneratedData
+from t2t_ext.data.datasets.pipeline import TrainPipeline
 from t2t_ext.errors import UserError
+from t2t_ext.io import files
 from t2t_ext.models.seq2seq import build_model
-from t2t_ext.persistence import checkpoints, files
-from t2t_ext.persistence.run_directory import RunDirectory
+from t2t_ext.runs import checkpoints
+from t2t_ext.runs.run_directory import RunDirectory
 from t2t_ext.training import global_batches, warm_start
 from t2t_ext.training.optimizers import make_optimizer
 from t2t_ext.training.schedules import Schedule

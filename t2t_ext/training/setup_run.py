@@ -6,21 +6,22 @@ import os
 import time
 from typing import Any
 
-from t2t_ext import problem_options, registry
-from t2t_ext.data import target_variants
-from t2t_ext.data.generated import GeneratedData
-from t2t_ext.data.manifest import Manifest, manifest_path
-from t2t_ext.decoding.directions import check_directions, directions_of
-from t2t_ext.errors import UserError, suggest
-from t2t_ext.hyperparameters import (
+from t2t_ext import registry
+from t2t_ext.config.hyperparameters import (
     AUTO_BATCH_SIZE,
     HParams,
     parse_assignments,
     resolve_decode_hparams,
-    resolve_hparams,
 )
-from t2t_ext.persistence import checkpoints, files
-from t2t_ext.persistence.run_directory import RunConfig, RunDirectory, check_resumable, class_name
+from t2t_ext.data.datasets import target_variants
+from t2t_ext.data.datasets.generated import GeneratedData
+from t2t_ext.data.datasets.manifest import Manifest, manifest_path
+from t2t_ext.data.generation.settings import differing_options
+from t2t_ext.errors import UserError, suggest
+from t2t_ext.io import files
+from t2t_ext.runs import checkpoints
+from t2t_ext.runs.run_directory import RunConfig, RunDirectory, check_resumable, class_name
+from t2t_ext.search.directions import check_directions, directions_of
 from t2t_ext.training import warm_start
 from t2t_ext.training.config import DEFAULT_RANDOM_SEED, TrainConfig, TrainingSettings
 
@@ -199,7 +200,7 @@ def _wait_for_chief(output_dir: str) -> RunDirectory:
 def _hparams(config: TrainConfig, stored: RunDirectory | None) -> tuple[HParams, dict[str, str], str]:
     """Returns the hparams, where each comes from, and the name of their set."""
     if stored is None or (config.hparams_set and config.hparams_set != stored.config.hparams_set):
-        resolved = resolve_hparams(config.hparams_set, config.hparams)
+        resolved = registry.resolve_hparams(config.hparams_set, config.hparams)
         return resolved.hparams, dict(resolved.origins), config.hparams_set
     # Overrides that are not repeated keep their stored values.
     hparams = stored.hparams().override(config.hparams, flag="--hparams")
@@ -290,7 +291,7 @@ def options_of_data(name: str, options: Any, data_dir: str | os.PathLike) -> dic
     for path in (manifest_path(data_dir, problem.data_name), manifest_path(data_dir, problem.base_name)):
         if path.is_file():
             made_with = Manifest.load(path).problem_options
-            if others := problem_options.differing(problem, made_with):
+            if others := differing_options(problem, made_with):
                 raise UserError(
                     f"The data of {problem.base_name} in {data_dir} were made in another way: {'; '.join(others)}. "
                     f"Leave the options out, which takes those of the data, or give a --data_dir with such data."

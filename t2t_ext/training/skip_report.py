@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from t2t_ext.data.example_store import ExampleStore
-from t2t_ext.data.generated import GeneratedData
+from t2t_ext.data.datasets.example_store import ExampleStore
+from t2t_ext.data.datasets.generated import GeneratedData
 from t2t_ext.training.session import Session
 
 FILE_NAME = "skipped_steps.json"

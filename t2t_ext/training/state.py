@@ -5,8 +5,8 @@ from collections.abc import Mapping
 import numpy as np
 import tensorflow as tf
 
-from t2t_ext.analysis.gradient_groups import groups_of
-from t2t_ext.hyperparameters import HParams
+from t2t_ext.analysis.gradients.groups import groups_of
+from t2t_ext.config.hyperparameters import HParams
 from t2t_ext.training import handles
 from t2t_ext.training.optimizers import Optimizer
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from t2t_ext.data.text_encoder import PAD_ID
-from t2t_ext.hyperparameters import HParams
+from t2t_ext.config.hyperparameters import HParams
+from t2t_ext.data.text.text_encoder import PAD_ID
 from t2t_ext.layers import dropout
 from t2t_ext.layers.masks import real_positions
 from t2t_ext.training import handles, losses

@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from t2t_ext.data.text_encoder import FIRST_TEXT_ID, SubwordEncoder
+from t2t_ext.config.hyperparameters import HParams
+from t2t_ext.data.text.text_encoder import FIRST_TEXT_ID, SubwordEncoder
 from t2t_ext.errors import UserError
-from t2t_ext.hyperparameters import HParams
-from t2t_ext.persistence import checkpoints, run_directory
+from t2t_ext.runs import checkpoints, run_directory
 
 Encoders = tuple[SubwordEncoder, SubwordEncoder]
 SIDES = ("source", "target")

@@ -344,7 +344,7 @@ def test_gradients_are_summed_in_one_order(case):
 
 
 def test_save_and_load(case, model, tmp_path):
-    from t2t_ext.persistence import checkpoints
+    from t2t_ext.runs import checkpoints
 
     arrays = {name: variable.numpy() for name, variable in model.named_variables().items()}
     path = checkpoints.save_checkpoint(tmp_path, 7, arrays)
@@ -427,9 +427,9 @@ def exported(model_name, encoder, directory, **can):
     import tensorflow as tf
 
     from t2t_ext import registry
-    from t2t_ext.decoding.translator import Translator
-    from t2t_ext.hyperparameters import DecodeHParams
+    from t2t_ext.config.hyperparameters import DecodeHParams
     from t2t_ext.serving.export import export
+    from t2t_ext.translation.translator import Translator
 
     case = Case(model_name, next(iter(SETTINGS[model_name])))
     hparams = case.hparams()

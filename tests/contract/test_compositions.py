@@ -29,7 +29,7 @@ RELATIVES = {
 def plain():
     """Hparams of the family with all three off, 3+2 layers of width 16."""
     from t2t_ext import registry
-    from t2t_ext.composed_hyperparameters import ComposedHParams
+    from t2t_ext.config.composed import ComposedHParams
 
     sizes = registry.hparams("synchronous_transformer_test")
     of_interest = ("hidden_size", "filter_size", "num_heads", "num_hidden_layers")
@@ -39,10 +39,10 @@ def plain():
 def convolutions_in_both_directions(changes):
     """Convolutions in the encoder, views, and a decoder of both directions: a class and hparams of two lines each."""
     from t2t_ext import registry
-    from t2t_ext.dynamic_conv_hyperparameters import DynamicConvHParams
+    from t2t_ext.config.dynamic_conv import DynamicConvHParams
+    from t2t_ext.config.synchronous import SynchronousHParams
     from t2t_ext.models.dynamic_conv import DynamicConv
     from t2t_ext.models.synchronous import SynchronousDecoding
-    from t2t_ext.synchronous_hyperparameters import SynchronousHParams
 
     @dataclasses.dataclass(frozen=True, kw_only=True)
     class BothHParams(SynchronousHParams, DynamicConvHParams):
@@ -107,8 +107,8 @@ def test_with_all_three_off_it_is_the_transformer(norms):
 
 def test_its_directions_are_those_of_the_hparams():
     from t2t_ext import registry
-    from t2t_ext.decoding.directions import directions_of
     from t2t_ext.models.composed import ComposedTransformer
+    from t2t_ext.search.directions import directions_of
 
     class Mine(ComposedTransformer):
         """A relative of the user's."""
@@ -123,7 +123,7 @@ def test_its_directions_are_those_of_the_hparams():
 
 
 def test_what_targets_are_made_of_and_what_is_watched_go_with_the_directions():
-    from t2t_ext.composed_hyperparameters import ComposedHParams
+    from t2t_ext.config.composed import ComposedHParams
 
     one, two = plain(), plain().replace(synchronous=True)
     assert (one.pseudo, one.early_stopping_metric) == ("none", "loss")

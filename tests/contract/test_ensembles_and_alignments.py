@@ -31,8 +31,8 @@ def other_model(tiny_model):
 
 
 def translator_of(model, encoder, target_direction="l2r", alignment=None, **decode_hparams):
-    from t2t_ext.decoding.translator import Translator
-    from t2t_ext.hyperparameters import DecodeHParams
+    from t2t_ext.config.hyperparameters import DecodeHParams
+    from t2t_ext.translation.translator import Translator
 
     settings = {"max_length_offset": 8, "max_length_ratio": 1.0, **decode_hparams}
     return Translator(model, encoder, encoder, DecodeHParams(**settings), target_direction, alignment)
@@ -157,7 +157,7 @@ def test_an_ensemble_aligns_with_the_mean_attention(together, tiny_model, other_
 
 
 def test_a_layer_that_is_not_there_is_found_out_early(tiny_model, tiny_encoder):
-    from t2t_ext.decoding.alignment import AlignmentConfig
+    from t2t_ext.translation.alignment import AlignmentConfig
 
     translator = translator_of(tiny_model, tiny_encoder, alignment=AlignmentConfig(layer=7))
     assert not translator.can_align

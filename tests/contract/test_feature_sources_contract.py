@@ -50,7 +50,7 @@ def test_the_transformer_and_its_relatives_read_features():
 @pytest.mark.parametrize("name", ["transformer", "synchronous_transformer", "cross_view_transformer", "dynamic_conv"])
 def test_steps_padding_and_saving(name, tmp_path):
     from t2t_ext import registry
-    from t2t_ext.persistence import checkpoints
+    from t2t_ext.runs import checkpoints
 
     if name not in registry.model_names():
         pytest.skip(f"{name} is not there")
@@ -129,9 +129,9 @@ def test_a_model_of_words_alone_refuses():
 
 def test_texts_are_written_for_arrays(tiny_encoder):
     """Whatever else is in the batch. (Export and server: tests/integration/test_captioning_chain.py.)"""
-    from t2t_ext.decoding.feature_translator import translator_for
+    from t2t_ext.config.hyperparameters import DecodeHParams
     from t2t_ext.errors import UserError
-    from t2t_ext.hyperparameters import DecodeHParams
+    from t2t_ext.translation.feature_translator import translator_for
 
     model = make(vocab=tiny_encoder.vocab_size)
     model.assign(random_arrays(model, seed=1, scale=2.0))
@@ -150,8 +150,8 @@ def test_texts_are_written_for_arrays(tiny_encoder):
 
 
 def test_samples_depend_on_the_features_alone(tiny_encoder):
-    from t2t_ext.decoding.feature_translator import translator_for
-    from t2t_ext.hyperparameters import DecodeHParams
+    from t2t_ext.config.hyperparameters import DecodeHParams
+    from t2t_ext.translation.feature_translator import translator_for
 
     model = make(vocab=tiny_encoder.vocab_size)
     hparams = DecodeHParams(beam_size=1, sampling_method="random", max_length_offset=2)

@@ -27,7 +27,7 @@ EXPECTED = {
 
 
 def diagram(model, title="model"):
-    from t2t_ext.analysis.model_diagram import diagram_of
+    from t2t_ext.analysis.diagram.model import diagram_of
 
     return diagram_of(model, title)
 
@@ -45,7 +45,7 @@ def test_every_parameter_counts_once(case):
 
 @pytest.mark.parametrize("name", EXPECTED)
 def test_text(name):
-    from t2t_ext.analysis.diagram_text import diagram_text
+    from t2t_ext.analysis.diagram.text import diagram_text
 
     setting = next(case.setting for case in CASES if case.model == name)
     text = diagram_text(diagram(model_of(Case(name, setting)), name))
@@ -63,7 +63,7 @@ def test_a_transformer_has_nothing_that_is_marked():
 
 def test_svg_is_valid_and_nothing_lies_outside_or_across(case):
     """Boxes of one depth do not overlap, and text is inside of the picture."""
-    from t2t_ext.analysis.diagram_svg import diagram_svg
+    from t2t_ext.analysis.diagram.svg import diagram_svg
 
     root = ElementTree.fromstring(diagram_svg(diagram(model_of(case), "<a> & 'b'")))
     width, height = float(root.get("width")), float(root.get("height"))
@@ -89,8 +89,8 @@ def test_svg_is_valid_and_nothing_lies_outside_or_across(case):
 def test_parts_of_ones_own_are_named():
     """By the nearest class that is known, and by their own."""
     from t2t_ext import registry
-    from t2t_ext.analysis.diagram_svg import diagram_svg
-    from t2t_ext.analysis.diagram_text import diagram_text
+    from t2t_ext.analysis.diagram.svg import diagram_svg
+    from t2t_ext.analysis.diagram.text import diagram_text
     from t2t_ext.layers.attention import SelfAttention
     from t2t_ext.layers.base import Layer, LayerNormalization
     from t2t_ext.layers.source_views import LastView

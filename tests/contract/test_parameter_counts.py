@@ -58,7 +58,7 @@ def counted(hparams, source_vocab, target_vocab, joint, model="transformer"):
 def transformer_sets():
     """Names of the registered sets of the plain Transformer."""
     from t2t_ext import registry
-    from t2t_ext.hyperparameters import TransformerHParams
+    from t2t_ext.config.hyperparameters import TransformerHParams
 
     sets = {name: registry.hparams(name) for name in registry.hparams_names()}
     return [name for name, one in sets.items() if type(one) is TransformerHParams and one.source_view == "last"]
@@ -75,7 +75,7 @@ def test_counts_by_hand(name):
 
 def test_every_registered_set():
     from t2t_ext import registry
-    from t2t_ext.hyperparameters import HParams
+    from t2t_ext.config.hyperparameters import HParams
 
     names = transformer_sets()
     assert {"transformer_base", "transformer_iwslt_4layer"} <= set(names)

@@ -17,10 +17,10 @@ def test_the_run_has_learnt_something(trained_run):
 def test_the_translator_of_a_run_is_that_of_its_checkpoint(trained_run, toy_corpus):
     """Loading by name gives what building the model by hand and assigning the checkpoint's arrays gives."""
     from t2t_ext import registry
-    from t2t_ext.decoding.translator import Translator
     from t2t_ext.models.seq2seq import build_model
-    from t2t_ext.persistence import checkpoints
-    from t2t_ext.persistence.run_directory import RunDirectory
+    from t2t_ext.runs import checkpoints
+    from t2t_ext.runs.run_directory import RunDirectory
+    from t2t_ext.translation.translator import Translator
 
     lines = [source for source, _ in toy_corpus.dev[:6]]
     decode = "beam_size=3,num_hypotheses=3,max_length_offset=8"
@@ -36,8 +36,8 @@ def test_the_translator_of_a_run_is_that_of_its_checkpoint(trained_run, toy_corp
 
 
 def test_an_older_checkpoint_can_be_named(trained_run, toy_corpus):
-    from t2t_ext.decoding.translator import Translator
-    from t2t_ext.persistence import checkpoints
+    from t2t_ext.runs import checkpoints
+    from t2t_ext.translation.translator import Translator
 
     paths = checkpoints.list_checkpoints(trained_run.directory)
     assert len(paths) == 2

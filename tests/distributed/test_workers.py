@@ -13,7 +13,7 @@ import time
 import numpy as np
 import pytest
 
-from t2t_ext.persistence import checkpoints
+from t2t_ext.runs import checkpoints
 
 STEPS, EVALUATED = 240, 120
 PATIENCE = 240  # seconds for a start on a busy machine
@@ -22,7 +22,7 @@ PATIENCE = 240  # seconds for a start on a busy machine
 @pytest.fixture(scope="module")
 def data_dir(toy_corpus, tmp_path_factory):
     from t2t_ext import registry
-    from t2t_ext.data.generate import generate
+    from t2t_ext.data.generation.generate import generate
 
     directory = tmp_path_factory.mktemp("data")
     files = {name: str(getattr(toy_corpus, name)) for name in

@@ -44,7 +44,7 @@ def test_random_sentences():
     """Attention in eighths: sums are exact and ties are frequent."""
     import tensorflow as tf
 
-    from t2t_ext.decoding import alignment
+    from t2t_ext.translation import alignment
 
     rng = np.random.default_rng(7)
     tables = alignment.piece_tables(Vocabulary())
@@ -77,7 +77,7 @@ def fake_model(layers=3, heads=4, directions=1, seed=0):
     ("layers", "chosen", "expected"), [(3, None, 1), (1, None, 0), (2, None, 0), (3, 0, 0), (3, -1, 2), (12, 10, 10)]
 )
 def test_layers(layers, chosen, expected):
-    from t2t_ext.decoding.alignment import AlignmentConfig, source_attention
+    from t2t_ext.translation.alignment import AlignmentConfig, source_attention
 
     model, weights = fake_model(layers)
     found = source_attention(model, None, None, AlignmentConfig(layer=chosen))
@@ -85,7 +85,7 @@ def test_layers(layers, chosen, expected):
 
 
 def test_heads():
-    from t2t_ext.decoding.alignment import AlignmentConfig, source_attention
+    from t2t_ext.translation.alignment import AlignmentConfig, source_attention
 
     model, weights = fake_model()
     found = source_attention(model, None, None, AlignmentConfig(layer=2, heads=(3, 0)))
@@ -93,7 +93,7 @@ def test_heads():
 
 
 def test_members_are_averaged():
-    from t2t_ext.decoding.alignment import AlignmentConfig, source_attention
+    from t2t_ext.translation.alignment import AlignmentConfig, source_attention
 
     (one, left), (other, right) = fake_model(3, seed=1), fake_model(2, seed=2)
     ensemble = types.SimpleNamespace(members=(one, other), weights=(0.25, 0.75))
@@ -113,7 +113,7 @@ def test_members_are_averaged():
     ],
 )
 def test_errors(model, config, message):
-    from t2t_ext.decoding.alignment import AlignmentConfig, source_attention
+    from t2t_ext.translation.alignment import AlignmentConfig, source_attention
 
     with pytest.raises(UserError, match=message):
         source_attention(fake_model(**model)[0], None, None, AlignmentConfig(**config))

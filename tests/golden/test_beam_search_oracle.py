@@ -15,8 +15,8 @@ def search(toy, limits, *, kind="memories", graph=True, rules=list, strategy=lam
     """
     import tensorflow as tf
 
-    from t2t_ext.decoding.beam_search import SearchConfig
-    from t2t_ext.decoding.beam_search import beam_search as ours
+    from t2t_ext.search.beam_search import SearchConfig
+    from t2t_ext.search.beam_search import beam_search as ours
 
     settings = SearchConfig(directions=toy.directions, **config)
 

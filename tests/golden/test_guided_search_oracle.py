@@ -12,7 +12,7 @@ def make_phrases(phrases, turned_round=(False,)):
     """The phrases (lists of tuples of ids, one list a sentence) as our search takes them."""
     import tensorflow as tf
 
-    from t2t_ext.decoding import lexical_constraints
+    from t2t_ext.search import lexical_constraints
 
     number = max([1, *map(len, phrases)])
     longest = max([1, *(len(phrase) for row in phrases for phrase in row)])
@@ -27,10 +27,10 @@ def search(toy, limits, *, phrases=None, turned_round=(False,), groups=1, streng
     """Runs our search over the toy; returns for every sentence a list of dicts, and the number of unmet phrases."""
     import tensorflow as tf
 
-    from t2t_ext.decoding.beam_search import SearchConfig
-    from t2t_ext.decoding.beam_search import beam_search as ours
-    from t2t_ext.decoding.guided_strategies import ConstrainedBeam, DiverseGroups
-    from t2t_ext.decoding.lexical_constraints import count_unmet
+    from t2t_ext.search.beam_search import SearchConfig
+    from t2t_ext.search.beam_search import beam_search as ours
+    from t2t_ext.search.guided_strategies import ConstrainedBeam, DiverseGroups
+    from t2t_ext.search.lexical_constraints import count_unmet
 
     settings = SearchConfig(directions=toy.directions, **config)
 

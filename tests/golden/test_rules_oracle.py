@@ -27,7 +27,7 @@ class Rules:
         """Ours."""
         import tensorflow as tf
 
-        from t2t_ext.decoding import rules
+        from t2t_ext.search import rules
 
         made = []
         if self.minimum:

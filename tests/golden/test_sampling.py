@@ -17,8 +17,8 @@ def counts_of(logits, banned=(), seed=1, **truncation):
     """How often each token of one distribution comes in many draws."""
     import tensorflow as tf
 
-    from t2t_ext.decoding import random_numbers
-    from t2t_ext.decoding.sampling import Truncation, draw
+    from t2t_ext.search import random_numbers
+    from t2t_ext.search.sampling import Truncation, draw
 
     key = random_numbers.fold(tf.constant(seed, tf.int64), tf.range(DRAWS))
     rows = tf.tile(tf.constant(logits, tf.float32)[tf.newaxis], [DRAWS, 1])
@@ -49,7 +49,7 @@ def test_a_temperature_of_next_to_nothing():
 def test_the_nucleus_is_the_smallest_set():
     import tensorflow as tf
 
-    from t2t_ext.decoding.sampling import _nucleus
+    from t2t_ext.search.sampling import _nucleus
 
     rng = np.random.default_rng(3)
     probabilities = rng.dirichlet(np.full(400, 0.1), size=20).astype(np.float32)
@@ -65,7 +65,7 @@ def test_the_borders_of_the_unit_interval():
     """0 draws the first possible token, the largest number below 1 the last; none draws one of probability 0."""
     import tensorflow as tf
 
-    from t2t_ext.decoding.sampling import _invert
+    from t2t_ext.search.sampling import _invert
 
     weights = np.zeros([6, 300], np.float32)
     weights[:, [5, 130, 131, 270]] = np.random.default_rng(0).random([6, 4]) + 0.1
@@ -78,7 +78,7 @@ def test_the_borders_of_the_unit_interval():
 def test_a_sentences_numbers_do_not_depend_on_its_batch():
     import tensorflow as tf
 
-    from t2t_ext.decoding import random_numbers as numbers
+    from t2t_ext.search import random_numbers as numbers
 
     one = tf.constant([[7, 8, 9, 1]])
     many = tf.constant([[8, 7, 9, 1, 0, 0], [7, 8, 9, 1, 0, 0], [7, 8, 9, 9, 1, 0], [7, 8, 9, 1, 1, 0]])
@@ -90,7 +90,7 @@ def test_a_sentences_numbers_do_not_depend_on_its_batch():
 def test_random_numbers_are_uniform_and_unrelated():
     import tensorflow as tf
 
-    from t2t_ext.decoding import random_numbers as numbers
+    from t2t_ext.search import random_numbers as numbers
 
     keys = numbers.fold(tf.range(200, dtype=tf.int64)[:, tf.newaxis], tf.range(500))
     drawn = np.stack([numbers.uniform(keys, step).numpy() for step in range(2)])
@@ -105,7 +105,7 @@ def sample(toy, limits, keys, chains, rules=list, **truncation):
     """Samples the toy's sentences; returns what `search` returns."""
     import tensorflow as tf
 
-    from t2t_ext.decoding.sampling import Sampling, Truncation
+    from t2t_ext.search.sampling import Sampling, Truncation
 
     def strategy():
         return Sampling(tf.constant(keys, tf.int64), Truncation(**truncation))

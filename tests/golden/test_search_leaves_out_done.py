@@ -6,7 +6,7 @@ import tensorflow as tf
 from numpy_beam_search import beam_search as by_hand
 from toy_step import Toy
 
-from t2t_ext.decoding.beam_search import SearchConfig, beam_search
+from t2t_ext.search.beam_search import SearchConfig, beam_search
 
 SENTENCES = 13
 

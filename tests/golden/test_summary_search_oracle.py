@@ -14,7 +14,7 @@ SPELLINGS = {"before": (range(2, 99, 2), ()), "behind": ((), range(2, 99, 2))}
 
 def word_rule(size, begins, ends, vocab_size, ignored=(), turned=(False,)):
     """Ours, for each direction: one that writes backwards has words begin where they end."""
-    from t2t_ext.decoding.word_ngrams import Boundaries, NoRepeatedWordNgrams
+    from t2t_ext.search.word_ngrams import Boundaries, NoRepeatedWordNgrams
 
     table = {side: np.array([v in tokens for v in range(vocab_size)]) for side, tokens in enumerate((begins, ends))}
     boundaries = Boundaries(*(np.stack([table[side ^ each] for each in turned]) for side in (0, 1)))
@@ -52,7 +52,7 @@ def test_repetitions_are_there_without_the_rule_and_a_long_word_may_come_again()
     def best(with_rule):
         import tensorflow as tf
 
-        from t2t_ext.decoding.rules import MinimumLength
+        from t2t_ext.search.rules import MinimumLength
 
         def ours():
             long = MinimumLength(tf.constant([14] * 4))
@@ -93,7 +93,7 @@ def test_word_ngrams_of_two_directions(spelling):
 
 @pytest.mark.parametrize("stepwise", [False, True])
 def test_a_wide_beam_finds_the_best_of_all_sequences_by_the_summary_penalty(stepwise):
-    from t2t_ext.decoding import rules
+    from t2t_ext.search import rules
 
     limits, source, vocab_size = [4, 3, 1, 2, 4], 3, 4
     toy = Toy(len(limits), vocab_size, seed=vocab_size, source=source)
@@ -120,7 +120,7 @@ def test_a_wide_beam_finds_the_best_of_all_sequences_by_the_summary_penalty(step
 
 @pytest.mark.parametrize(("beam", "wanted", "alpha"), [(4, 4, 0.9), (1, 1, 0.9)])
 def test_the_stepwise_penalty_agrees_with_the_independent_search(beam, wanted, alpha):
-    from t2t_ext.decoding import rules
+    from t2t_ext.search import rules
 
     limits = [12, 1, 7, 12, 3, 9, 2, 12]
     toy = Toy(len(limits), 9, seed=5, eos=0.5, source=4)

@@ -66,9 +66,9 @@ def ours(model, inputs, limits, *, recompute=False, graph=False, rules=lambda id
     """Runs the search; a list for every sentence of dicts, the best hypothesis first."""
     import tensorflow as tf
 
-    from t2t_ext.decoding.beam_search import beam_search
-    from t2t_ext.decoding.recompute import WholePrefixes
-    from t2t_ext.decoding.search_state import SearchConfig
+    from t2t_ext.search.beam_search import beam_search
+    from t2t_ext.search.recompute import WholePrefixes
+    from t2t_ext.search.search_state import SearchConfig
 
     settings = SearchConfig(directions=2, **{"banned": BANNED, **config})
     stepper = WholePrefixes(model, settings) if recompute else model
@@ -241,7 +241,7 @@ def test_greedy_by_pairs():
 
 
 def test_rules():
-    from t2t_ext.decoding.rules import MinimumLength, NoRepeatedNgrams
+    from t2t_ext.search.rules import MinimumLength, NoRepeatedNgrams
 
     made, limits = make(), [9, 6, 9]
     inputs = sources(3, seed=4)
@@ -310,8 +310,8 @@ def checked_against_its_record(made, source, *, atol=2e-4, **settings):
 
 def test_groups_see_frozen_partners():
     """Of each group the K / G best count; G groups begin, and no two steps of a sentence are seen by chance."""
-    from t2t_ext.decoding.guided_strategies import DiverseGroups
-    from t2t_ext.decoding.search_state import SearchConfig
+    from t2t_ext.search.guided_strategies import DiverseGroups
+    from t2t_ext.search.search_state import SearchConfig
 
     config = SearchConfig(beam_size=8, directions=2)
     in_beam = DiverseGroups(2, 1.0).in_beam(8, config)
@@ -333,8 +333,8 @@ def test_groups_see_frozen_partners():
 def test_phrases_are_in_text_order_in_both_directions():
     import tensorflow as tf
 
-    from t2t_ext.decoding.guided_strategies import ConstrainedBeam
-    from t2t_ext.decoding.lexical_constraints import make_phrases
+    from t2t_ext.search.guided_strategies import ConstrainedBeam
+    from t2t_ext.search.lexical_constraints import make_phrases
 
     phrase = (9, 17)
 
@@ -354,7 +354,7 @@ def test_phrases_are_in_text_order_in_both_directions():
 
 
 def test_coverage():
-    from t2t_ext.decoding.rules import CoveragePenalty
+    from t2t_ext.search.rules import CoveragePenalty
 
     def rules(ids):
         return (CoveragePenalty(0.4, ids > 1, 2),)

@@ -33,9 +33,9 @@ class TinyRun:
 def tiny_run(tmp_path_factory, toy_corpus, tiny_encoder, tiny_model, tiny_translator):
     """The tiny model as a run of `translate_parallel_text` on the toy corpus with one checkpoint."""
     from t2t_ext import registry
-    from t2t_ext.data import generate
-    from t2t_ext.data.generated import GeneratedData
-    from t2t_ext.persistence import checkpoints, run_directory
+    from t2t_ext.data.datasets.generated import GeneratedData
+    from t2t_ext.data.generation import generate
+    from t2t_ext.runs import checkpoints, run_directory
 
     directory = tmp_path_factory.mktemp("tiny_run")
     tiny_encoder.save(directory / "subwords.model")

@@ -9,8 +9,8 @@ import pytest
 from random_weights import random_arrays
 
 from t2t_ext.bin import decoder
-from t2t_ext.data import text_encoder
-from t2t_ext.persistence import checkpoints, run_directory
+from t2t_ext.data.text import text_encoder
+from t2t_ext.runs import checkpoints, run_directory
 
 SOURCE, REFERENCE = "the old cat sees the lamp .", "die alte Katze sieht die Lampe ."
 
@@ -104,7 +104,7 @@ def decoder_says(trained_run, tmp_path):
 )  # fmt: skip
 def test_every_kind_of_model(analyze_command, make_run, tmp_path, model, overrides, expected, monkeypatch):
     # Drawing takes longer than all else here; the first test draws.
-    monkeypatch.setattr("t2t_ext.analysis.drawing.head_pictures", lambda *_: (b"", b""))
+    monkeypatch.setattr("t2t_ext.analysis.attention.pictures.head_pictures", lambda *_: (b"", b""))
     run = make_run(model, overrides)
     status, out, err = analyze_command(
         "attention", f"--output_dir={run}", f"--sentence={SOURCE}", f"--reference={REFERENCE}", "--layers=1",
@@ -162,11 +162,11 @@ def test_gradient_norms_at_checkpoints(analyze_command, trained_run, tmp_path):
     import tensorflow as tf
 
     from t2t_ext import registry
-    from t2t_ext.data.example_store import ExampleStore
-    from t2t_ext.data.generated import GeneratedData
-    from t2t_ext.data.pipeline import eval_batches
-    from t2t_ext.decoding.translator import Translator
+    from t2t_ext.data.datasets.example_store import ExampleStore
+    from t2t_ext.data.datasets.generated import GeneratedData
+    from t2t_ext.data.datasets.pipeline import eval_batches
     from t2t_ext.training.losses import softmax_cross_entropy
+    from t2t_ext.translation.translator import Translator
 
     flags = ["--split=dev", "--batches=100", "--batch_size=5000", "--checkpoint_path=30", f"--out_dir={tmp_path}"]
     status, _, err = analyze_command("grad_norms", f"--output_dir={trained_run.directory}", *flags)

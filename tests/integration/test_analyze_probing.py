@@ -8,7 +8,7 @@ import pytest
 from random_weights import random_arrays
 
 from t2t_ext.bin import analyze
-from t2t_ext.persistence import checkpoints, run_directory
+from t2t_ext.runs import checkpoints, run_directory
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +74,7 @@ def test_probing_of_two_runs(analyze_command, tiny_run, dual_runs, task_dir, tmp
     assert sorted(path.name.split("-")[0] for path in kept) == ["bigram_shift", "word_content"]
     assert np.load(kept[0]).shape == (230, 16)
     # Again: what is on the disk is used, and everything comes out the same.
-    monkeypatch.setattr("t2t_ext.decoding.translator.Translator.load", lambda *_: pytest.fail("a model was loaded"))
+    monkeypatch.setattr("t2t_ext.translation.translator.Translator.load", lambda *_: pytest.fail("a model was loaded"))
     assert analyze_command("probing", *flags, "--probing_dir=", f"--tasks={task_dir}/word_content.txt")[0] == 0
     assert json.loads((tmp_path / "probing.json").read_text())["tasks"] == content["tasks"][:1]
 

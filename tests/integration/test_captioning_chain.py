@@ -42,7 +42,7 @@ def decode(place, capsys):
 
 
 def test_training_learns_and_scores(place):
-    from t2t_ext.persistence.run_directory import RunDirectory
+    from t2t_ext.runs.run_directory import RunDirectory
 
     records = [json.loads(line) for line in (place[0] / "run" / "metrics.jsonl").read_text().splitlines()]
     last = [record for record in records if record["kind"] == "eval"][-1]

@@ -5,8 +5,8 @@ from test_two_sided_training import _PICTURE as PICTURE
 from test_two_sided_training import data_dir, no_pictures  # noqa: F401 (fixtures)
 
 from t2t_ext.bin import decoder, rerank, trainer
-from t2t_ext.persistence import checkpoints
-from t2t_ext.persistence.run_directory import RunDirectory
+from t2t_ext.runs import checkpoints
+from t2t_ext.runs.run_directory import RunDirectory
 
 SIZES = "num_encoder_layers=2,num_decoder_layers=1,batch_size=400"
 ONE_WAY = f"{SIZES},synchronous=false,source_view_map=2,dc_decoder_layers=1"

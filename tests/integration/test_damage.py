@@ -6,7 +6,7 @@ import subprocess
 import pytest
 
 from t2t_ext.bin import datagen, trainer
-from t2t_ext.persistence.run_directory import RunDirectory
+from t2t_ext.runs.run_directory import RunDirectory
 
 SIDES = ("train_source", "train_target", "dev_source", "dev_target")
 

@@ -105,7 +105,7 @@ def test_it_says_what_generation_drops(run, flags, tmp_path, capsys):
 
 
 def test_the_same_picture_on_two_processes(run, flags, monkeypatch):
-    from t2t_ext.data import doctor as examining
+    from t2t_ext.data.doctor import diagnosis as examining
 
     one = run(*flags)[1]
     monkeypatch.setattr(examining, "PAIRS_PER_CHUNK", 50)
@@ -140,7 +140,7 @@ def test_lines_that_generation_refuses_are_named(run, flags, tmp_path):
 
 def test_beam_writes_the_same_bytes(flags, tmp_path, monkeypatch):
     pytest.importorskip("apache_beam")
-    from t2t_ext.data import split_writer
+    from t2t_ext.data.generation import split_writer
 
     monkeypatch.setattr(split_writer, "SAMPLES_PER_CHUNK", 20)
     common = ["--problem=translate_parallel_text", *flags[:-1], "--cleaning=duplicates=true", "--num_shards=3"]

@@ -4,7 +4,7 @@ import pytest
 from test_xla import NARROW, assert_every_bucket_compiles
 
 from t2t_ext import registry
-from t2t_ext.data.batching import bucket_boundaries
+from t2t_ext.data.datasets.batching import bucket_boundaries
 
 
 @pytest.mark.slow

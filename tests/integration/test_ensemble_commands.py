@@ -18,8 +18,8 @@ def other_run(tiny_run, tiny_encoder, tmp_path_factory):
 
     from t2t_ext import registry
     from t2t_ext.models.seq2seq import build_model
-    from t2t_ext.persistence import checkpoints
-    from t2t_ext.persistence.run_directory import RunDirectory
+    from t2t_ext.runs import checkpoints
+    from t2t_ext.runs.run_directory import RunDirectory
 
     first = RunDirectory.open(tiny_run.path)
     hparams = first.hparams().replace(num_decoder_layers=1)
@@ -32,7 +32,7 @@ def other_run(tiny_run, tiny_encoder, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def ensemble(tiny_run, other_run):
-    from t2t_ext.decoding.translator import Translator
+    from t2t_ext.translation.translator import Translator
 
     return Translator.load([tiny_run.path, other_run], ensemble_weights=(2, 1))
 

@@ -149,8 +149,8 @@ def test_diverse_groups(make_translator, tiny_translator):
 
 
 def test_groups_that_do_not_share_the_beam():
-    from t2t_ext.decoding.guided_strategies import guided_strategy
-    from t2t_ext.hyperparameters import DecodeHParams, resolve_decode_hparams
+    from t2t_ext.config.hyperparameters import DecodeHParams, resolve_decode_hparams
+    from t2t_ext.search.guided_strategies import guided_strategy
 
     with pytest.raises(UserError, match="beam_size=4 is not a multiple of diverse_groups=3"):
         resolve_decode_hparams("diverse_groups=3")

@@ -46,7 +46,7 @@ def run(corpus):
 
 @pytest.fixture(scope="module")
 def translator(run):
-    from t2t_ext.decoding.translator import Translator
+    from t2t_ext.translation.translator import Translator
 
     return Translator.load(run, decode_hparams="beam_size=2,max_length_ratio=1,max_length_offset=4")
 
@@ -99,7 +99,7 @@ def test_turned_round_the_flags_are_too(corpus, run, capsys):
 def test_shards_hold_what_the_encoder_gives(corpus, run):
     import numpy as np
 
-    from t2t_ext.persistence.run_directory import RunDirectory
+    from t2t_ext.runs.run_directory import RunDirectory
 
     source, _ = RunDirectory.open(run).text_encoders()
     lines = (corpus.directory / "dev.source").read_text(encoding="utf-8").split("\n")[:-1]
@@ -134,7 +134,7 @@ def sentences_of(corpus):
 def test_dev_bleu_is_of_restored_text(run, translator, corpus):
     metrics = [json.loads(line) for line in (run / "metrics.jsonl").read_text().split("\n") if line]
     (bleu,) = [line["bleu"] for line in metrics if "bleu" in line]
-    from t2t_ext.decoding.translator import Translator
+    from t2t_ext.translation.translator import Translator
 
     sources, targets = sentences_of(corpus)
     texts = Translator.load(run, decode_hparams="beam_size=2")(sources)

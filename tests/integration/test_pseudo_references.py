@@ -15,8 +15,8 @@ from test_kills import Server, files_below
 
 from t2t_ext import registry
 from t2t_ext.bin import datagen, decoder, doctor, exporter, pseudo_references, trainer
-from t2t_ext.data.example_store import ExampleStore
-from t2t_ext.data.generated import GeneratedData
+from t2t_ext.data.datasets.example_store import ExampleStore
+from t2t_ext.data.datasets.generated import GeneratedData
 
 NAME = "translate_parallel_text"
 TRAIN, DEV = 60, 7

@@ -6,7 +6,7 @@ import corpus_files
 import pytest
 
 from t2t_ext.bin import datagen
-from t2t_ext.data import download
+from t2t_ext.data.corpora import download
 from t2t_ext.errors import UserError
 from t2t_ext.problems import INDEX
 

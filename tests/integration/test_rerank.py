@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from t2t_ext.bin import rerank
-from t2t_ext.data.text_encoder import EOS_ID, PAD_ID
-from t2t_ext.decoding.rerank import RerankConfig, Reranker, best_of, winners
+from t2t_ext.data.text.text_encoder import EOS_ID, PAD_ID
 from t2t_ext.evaluation import scores
+from t2t_ext.translation.rerank import RerankConfig, Reranker, best_of, winners
 
 LINES = ["the old cat sees the lamp .", "", "the city loves it", "☃ x"]
 K = 4
@@ -23,7 +23,7 @@ def runs(tiny_run, tiny_model, tiny_encoder, tmp_path_factory):
     """Direction -> a run of a tiny model; their translations are of 1 to 20 tokens, and some of them are the same."""
     from random_weights import random_arrays
 
-    from t2t_ext.persistence import checkpoints, run_directory
+    from t2t_ext.runs import checkpoints, run_directory
 
     arrays = random_arrays(tiny_model, seed=13, scale=2.0)
     bias = arrays["decoder/final_norm/bias"]
@@ -44,7 +44,7 @@ def runs(tiny_run, tiny_model, tiny_encoder, tmp_path_factory):
 @pytest.fixture(scope="module")
 def models(runs):
     """Both runs' translators, by direction."""
-    from t2t_ext.decoding.translator import Translator
+    from t2t_ext.translation.translator import Translator
 
     return {
         direction: Translator.load(path, decode_hparams=f"{SEARCH},num_hypotheses={K}")
@@ -205,8 +205,8 @@ def test_mistakes(command, flags, message):
 
 def test_runs_that_do_not_fit(runs, tmp_path, capsys, toy_corpus):
     from t2t_ext import registry
-    from t2t_ext.data import text_encoder
-    from t2t_ext.persistence import checkpoints, run_directory
+    from t2t_ext.data.text import text_encoder
+    from t2t_ext.runs import checkpoints, run_directory
 
     def said(l2r, r2l):
         assert rerank.main([f"--l2r={l2r}", f"--r2l={r2l}", "--split=dev"]) == 2

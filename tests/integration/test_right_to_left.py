@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from t2t_ext.bin import avg_all, decoder, exporter, translate_all
-from t2t_ext.persistence import checkpoints
-from t2t_ext.persistence.run_directory import RunDirectory
+from t2t_ext.runs import checkpoints
+from t2t_ext.runs.run_directory import RunDirectory
 
 LINES = ["the old cat sees the lamp .", "", "the city loves the small flower today ."]
 PAIRS = [("the old cat", "die alte Katze"), ("the lamp  sees", "x \u2603")]
@@ -31,7 +31,7 @@ def run(tiny_run, tiny_model, tmp_path_factory):
 @pytest.fixture(scope="module")
 def backward(run):
     """The Translator of its first checkpoint, which is the tiny model's."""
-    from t2t_ext.decoding.translator import Translator
+    from t2t_ext.translation.translator import Translator
 
     return Translator.load(run, "40")
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from t2t_ext.bin import decoder
-from t2t_ext.decoding import search_options
+from t2t_ext.config.hyperparameters import DecodeHParams, resolve_decode_hparams
 from t2t_ext.errors import UserError
-from t2t_ext.hyperparameters import DecodeHParams, resolve_decode_hparams
+from t2t_ext.search import search_options
 
 LINES = [
     "the old cat sees the lamp .",

@@ -9,8 +9,8 @@ import pytest
 
 from t2t_ext import registry
 from t2t_ext.bin import datagen, decoder, trainer
-from t2t_ext.data import manifest
-from t2t_ext.data.generated import GeneratedData
+from t2t_ext.data.datasets import manifest
+from t2t_ext.data.datasets.generated import GeneratedData
 from t2t_ext.errors import UserError
 
 NAME = "summarize_cnn_dailymail"

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from t2t_ext.bin import datagen, decoder, pseudo_references, trainer
-from t2t_ext.persistence.run_directory import RunDirectory
+from t2t_ext.runs.run_directory import RunDirectory
 
 NAME = "translate_parallel_text"
 HPARAMS = "num_hidden_layers=1,batch_size=800,learning_rate_warmup_steps=20,learning_rate_constant=0.5"

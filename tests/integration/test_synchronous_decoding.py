@@ -49,8 +49,8 @@ def model(tiny_encoder):
 @pytest.fixture(scope="module")
 def make(model, tiny_encoder):
     """Function (decode hparams as keywords) -> a Translator of the model."""
-    from t2t_ext.decoding.translator import Translator
-    from t2t_ext.hyperparameters import DecodeHParams
+    from t2t_ext.config.hyperparameters import DecodeHParams
+    from t2t_ext.translation.translator import Translator
 
     return lambda **hparams: Translator(model, tiny_encoder, tiny_encoder, DecodeHParams(**hparams))
 
@@ -68,7 +68,7 @@ def results(beams):
 @pytest.fixture(scope="module")
 def run(tmp_path_factory, tiny_run, model, tiny_encoder):
     """The model as a run on the tiny run's data, with one checkpoint."""
-    from t2t_ext.persistence import checkpoints, run_directory
+    from t2t_ext.runs import checkpoints, run_directory
 
     config = run_directory.RunDirectory.open(tiny_run.path).config
     config = run_directory.dataclasses.replace(
@@ -279,8 +279,8 @@ def test_mistakes_are_found_before_anything_is_loaded(run, tmp_path, capsys, hpa
 
 
 def test_shares():
-    from t2t_ext.decoding.directions import direction_shares, shown_shares
-    from t2t_ext.decoding.translator import Hypothesis
+    from t2t_ext.search.directions import direction_shares, shown_shares
+    from t2t_ext.translation.translator import Hypothesis
 
     best = [Hypothesis("x", -1.0, length, -1.0, True, (), direction=direction) for direction, length in WON]
     shares = direction_shares(best)

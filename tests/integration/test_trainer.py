@@ -13,8 +13,8 @@ import pytest
 
 from t2t_ext.bin import avg_all, trainer
 from t2t_ext.errors import UserError
-from t2t_ext.persistence import checkpoints
-from t2t_ext.persistence.run_directory import RunDirectory
+from t2t_ext.runs import checkpoints
+from t2t_ext.runs.run_directory import RunDirectory
 from t2t_ext.training.config import TrainConfig
 
 HPARAMS = "num_hidden_layers=1,batch_size=400,learning_rate_warmup_steps=20,learning_rate_constant=0.5"
@@ -24,7 +24,7 @@ HPARAMS = "num_hidden_layers=1,batch_size=400,learning_rate_warmup_steps=20,lear
 def data_dir(toy_corpus, tmp_path_factory):
     """The toy corpus as generated data."""
     from t2t_ext import registry
-    from t2t_ext.data.generate import generate
+    from t2t_ext.data.generation.generate import generate
 
     directory = tmp_path_factory.mktemp("data")
     files = {name: str(getattr(toy_corpus, name)) for name in

@@ -7,7 +7,7 @@ import shutil
 import pytest
 
 from t2t_ext.bin import decoder, translate_all
-from t2t_ext.persistence import checkpoints
+from t2t_ext.runs import checkpoints
 
 FOLDER = "dev.beam2.alpha0.6"
 

@@ -10,8 +10,8 @@ import test_kills
 from pseudo_sidecar import FAILED, write_sidecar
 
 from t2t_ext.bin import decoder, trainer
-from t2t_ext.persistence import checkpoints
-from t2t_ext.persistence.run_directory import RunDirectory
+from t2t_ext.runs import checkpoints
+from t2t_ext.runs.run_directory import RunDirectory
 
 _PICTURE = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
@@ -23,7 +23,7 @@ HPARAMS = "num_hidden_layers=1,batch_size=400,learning_rate_warmup_steps=20,lear
 def data_dir(toy_corpus, tmp_path_factory):
     """The toy corpus as generated data, in two shards, with a sidecar of pseudo references."""
     from t2t_ext import registry
-    from t2t_ext.data.generate import generate
+    from t2t_ext.data.generation.generate import generate
 
     directory = tmp_path_factory.mktemp("data")
     files = {name: str(getattr(toy_corpus, name)) for name in

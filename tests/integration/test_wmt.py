@@ -18,7 +18,7 @@ from wmt_files import PAIRS
 
 from t2t_ext import registry
 from t2t_ext.bin import datagen
-from t2t_ext.data.generated import GeneratedData
+from t2t_ext.data.datasets.generated import GeneratedData
 from t2t_ext.errors import UserError
 from t2t_ext.evaluation.protocols import PROTOCOLS
 from t2t_ext.problems import _wmt_files

@@ -5,9 +5,9 @@ import pytest
 import tensorflow as tf
 
 from t2t_ext import registry
-from t2t_ext.data.batching import bucket_boundaries
-from t2t_ext.data.example_store import ExampleStore
-from t2t_ext.data.pipeline import TrainPipeline
+from t2t_ext.data.datasets.batching import bucket_boundaries
+from t2t_ext.data.datasets.example_store import ExampleStore
+from t2t_ext.data.datasets.pipeline import TrainPipeline
 from t2t_ext.training.optimizers import make_optimizer
 from t2t_ext.training.schedules import Schedule
 from t2t_ext.training.state import TrainingState

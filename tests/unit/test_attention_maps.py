@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from t2t_ext.analysis import attention, drawing
-from t2t_ext.analysis.attention_report import Choice
+from t2t_ext.analysis.attention import maps as attention
+from t2t_ext.analysis.attention import pictures as drawing
+from t2t_ext.analysis.attention.report import Choice
 from t2t_ext.errors import UserError
 
 SOURCE = ["das", "Haus", "</s>"]

@@ -7,11 +7,11 @@ import pytest
 import tensorflow as tf
 
 from t2t_ext import registry
-from t2t_ext.data.generate import generate
-from t2t_ext.data.generated import GeneratedData
+from t2t_ext.config.hyperparameters import HParams
+from t2t_ext.data.datasets.generated import GeneratedData
+from t2t_ext.data.generation.generate import generate
 from t2t_ext.errors import UserError
-from t2t_ext.hyperparameters import HParams
-from t2t_ext.persistence.run_directory import RunDirectory
+from t2t_ext.runs.run_directory import RunDirectory
 from t2t_ext.training import auto_batch_size, available_memory, out_of_memory, setup_run
 from t2t_ext.training.config import TrainConfig
 

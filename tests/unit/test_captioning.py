@@ -7,9 +7,9 @@ import pytest
 from caption_files import SIZE, images, karpathy, table_line, write_coco
 
 from t2t_ext import registry
-from t2t_ext.data.feature_sources import read_sources
-from t2t_ext.data.features import Lazy
-from t2t_ext.data.generate import generate
+from t2t_ext.data.features.sources import read_sources
+from t2t_ext.data.features.types import Lazy
+from t2t_ext.data.generation.generate import generate
 from t2t_ext.errors import UserError
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from t2t_ext.errors import UserError
-from t2t_ext.persistence import checkpoints
+from t2t_ext.runs import checkpoints
 
 ARRAYS = {
     "encoder/layer_0/kernel": np.arange(12, dtype=np.float32).reshape(3, 4) / 7,
@@ -194,7 +194,7 @@ def test_full_disk_keeps_the_older_checkpoint(tmp_path, monkeypatch):
         with pytest.raises(UserError, match=r"model.ckpt-00000002: 1\.6 MB are needed, 1\.0 MB are left"):
             checkpoints.save_checkpoint(tmp_path, 2, model=big)
         # Another process takes the space after we looked: TensorFlow's own failure.
-        monkeypatch.setattr("t2t_ext.persistence.files.require_space", lambda *_: None)
+        monkeypatch.setattr("t2t_ext.io.files.require_space", lambda *_: None)
         with pytest.raises(UserError, match=r"Cannot write .*model.ckpt-00000002"):
             checkpoints.save_checkpoint(tmp_path, 2, model=big)
         assert os.listdir(tmp_path) == [first.name]

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from t2t_ext.errors import UserError
-from t2t_ext.persistence import checkpoints
-from t2t_ext.persistence.chosen_runs import choose_runs, normalized_weights
-from t2t_ext.persistence.run_directory import RunConfig, RunDirectory
+from t2t_ext.runs import checkpoints
+from t2t_ext.runs.chosen_runs import choose_runs, normalized_weights
+from t2t_ext.runs.run_directory import RunConfig, RunDirectory
 
 
 @dataclasses.dataclass(frozen=True)

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from t2t_ext.data import text_checks
-from t2t_ext.data.cleaning import REASONS, Cleaning, Column, clean_pairs, unfit_pairs
-from t2t_ext.data.readers import ReadReport
+from t2t_ext.data.corpora.readers import ReadReport
+from t2t_ext.data.generation import text_checks
+from t2t_ext.data.generation.cleaning import REASONS, Cleaning, Column, clean_pairs, unfit_pairs
 from t2t_ext.errors import UserError
 
 GOOD = ("Das ist ein Satz mit 3 Zahlen", "This is a sentence with 3 numbers")

@@ -15,19 +15,19 @@ from sacrebleu import significance as theirs
 
 from t2t_ext.bin import compare as command
 from t2t_ext.errors import UserError
-from t2t_ext.evaluation import (
-    compare,
-    compare_html,
-    compare_plots,
-    compare_text,
+from t2t_ext.evaluation import protocols
+from t2t_ext.evaluation.comparison import comparison as compare
+from t2t_ext.evaluation.comparison import (
     differing_sentences,
     length_analysis,
-    protocols,
     segment_statistics,
     significance,
     token_accuracy,
     word_frequency,
 )
+from t2t_ext.evaluation.comparison import html as compare_html
+from t2t_ext.evaluation.comparison import plots as compare_plots
+from t2t_ext.evaluation.comparison import text as compare_text
 
 WORDS = ["the", "a", "cat", "dog", "house", "sees", "runs", "big", "small", "red", "on", "under", "and", "he", "it"]
 
@@ -341,7 +341,7 @@ def test_command_reads_sgml_with_several_systems(tmp_path, capsys):
 
 
 def test_command_counts_the_sources_subwords(files, corpus, tmp_path, capsys):
-    from t2t_ext.data.text_encoder import train_subword_encoder
+    from t2t_ext.data.text.text_encoder import train_subword_encoder
 
     encoder = train_subword_encoder(corpus[0], 300)
     encoder.save(tmp_path / "subwords.model")
@@ -484,7 +484,7 @@ def test_directions_of_an_nbest_list(files, nbest, corpus, tmp_path, capsys):
 def test_lines_without_text_are_won_by_no_direction(tmp_path):
     """As the decoder counts them."""
     from t2t_ext.bin import _scored_files
-    from t2t_ext.evaluation import direction_analysis
+    from t2t_ext.evaluation.comparison import direction_analysis
 
     best = [("a b", "l2r", 3), ("", "l2r", 0), ("c", "r2l", 2), ("d", "l2r", 2), ("e", "l2r", 2)]
     rows = [{"hypotheses": [dict(zip(("text", "direction", "length"), each, strict=True))]} for each in best]

@@ -6,11 +6,11 @@ import json
 import pytest
 
 from t2t_ext import registry
-from t2t_ext.data import corpora
-from t2t_ext.data.corpora import CorpusSource, TurnedPairs
-from t2t_ext.data.generate import generate
-from t2t_ext.data.generated import GeneratedData
-from t2t_ext.data.readers import PairFiles, ReadReport
+from t2t_ext.data.corpora import weighting as corpora
+from t2t_ext.data.corpora.readers import PairFiles, ReadReport
+from t2t_ext.data.corpora.weighting import CorpusSource, TurnedPairs
+from t2t_ext.data.datasets.generated import GeneratedData
+from t2t_ext.data.generation.generate import generate
 from t2t_ext.errors import UserError
 
 SIZE = 4000

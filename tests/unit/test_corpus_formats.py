@@ -15,12 +15,12 @@ import pytest
 import zstandard
 
 from t2t_ext import registry
-from t2t_ext.data import archives, charsets, compression, formats
-from t2t_ext.data.markup import read_segments
-from t2t_ext.data.readers import PairFiles, ReadReport, read_lines
-from t2t_ext.data.segments import SegmentFiles
-from t2t_ext.data.tagged_lines import TaggedLineFiles
-from t2t_ext.data.tmx import TmxFile
+from t2t_ext.data.corpora import archives, charsets, compression, formats
+from t2t_ext.data.corpora.markup import read_segments
+from t2t_ext.data.corpora.readers import PairFiles, ReadReport, read_lines
+from t2t_ext.data.corpora.segments import SegmentFiles
+from t2t_ext.data.corpora.tagged_lines import TaggedLineFiles
+from t2t_ext.data.corpora.tmx import TmxFile
 from t2t_ext.errors import UserError
 
 LINES = [f"Zeile {i} äöü".encode() for i in range(2000)]

@@ -10,8 +10,9 @@ import tensorflow as tf
 from random_weights import random_arrays
 
 from t2t_ext import registry
-from t2t_ext.analysis import divergence, divergence_report
-from t2t_ext.analysis.divergence_report import Divergences, Measured
+from t2t_ext.analysis.divergence import measure as divergence
+from t2t_ext.analysis.divergence import report as divergence_report
+from t2t_ext.analysis.divergence.report import Divergences, Measured
 from t2t_ext.errors import UserError
 
 SOURCES = [[20, 21, 22, 23, 1], [24, 25, 1], [26, 1]]

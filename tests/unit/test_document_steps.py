@@ -4,8 +4,8 @@ import pickle
 
 import pytest
 
-from t2t_ext.data import document_steps
-from t2t_ext.data.text_steps import TextSteps, parse_steps
+from t2t_ext.data.text import document_steps
+from t2t_ext.data.text.text_steps import TextSteps, parse_steps
 from t2t_ext.errors import UserError
 
 
@@ -68,7 +68,7 @@ def test_chains_that_cannot_be(steps, message):
 
 
 def test_tags_are_one_subword_each_of_a_new_vocabulary(tmp_path):
-    from t2t_ext.data import sentencepiece_model
+    from t2t_ext.data.text import sentencepiece_model
 
     texts = ["<t> the man won . </t> <t> london lost . </t>"] * 9
     symbols = document_steps.symbols(("sentence_tags",))

@@ -6,8 +6,8 @@ from random_weights import random_arrays
 
 from t2t_ext import registry
 from t2t_ext.errors import UserError
-from t2t_ext.persistence import checkpoints
-from t2t_ext.persistence.run_directory import RunConfig, RunDirectory
+from t2t_ext.runs import checkpoints
+from t2t_ext.runs.run_directory import RunConfig, RunDirectory
 from t2t_ext.training import warm_start
 
 
@@ -25,7 +25,7 @@ def transformer(tmp_path_factory, tiny_encoder):
         problem="translate_parallel_text",
         model="transformer",
         hparams_set="transformer_test",
-        hparams_class="t2t_ext.hyperparameters:TransformerHParams",
+        hparams_class="t2t_ext.config.hyperparameters:TransformerHParams",
         hparams=hparams.to_dict(),
         data_dir="data",
         data_digest="0",

@@ -5,12 +5,12 @@ import itertools
 import numpy as np
 import pytest
 
-from t2t_ext.data import duplicates, regroup, split_writer
-from t2t_ext.data.cleaning import Cleaning, clean_pairs
-from t2t_ext.data.corpora import WeightedSample
-from t2t_ext.data.generate import generate
-from t2t_ext.data.generated import GeneratedData
-from t2t_ext.data.readers import ReadReport
+from t2t_ext.data.corpora.readers import ReadReport
+from t2t_ext.data.corpora.weighting import WeightedSample
+from t2t_ext.data.datasets.generated import GeneratedData
+from t2t_ext.data.generation import duplicates, regroup, split_writer
+from t2t_ext.data.generation.cleaning import Cleaning, clean_pairs
+from t2t_ext.data.generation.generate import generate
 from t2t_ext.errors import UserError
 from t2t_ext.problem import TranslationProblem
 
@@ -143,7 +143,7 @@ def test_what_stands_in_an_evaluation_set_is_dropped(make):
 
 def test_keys_that_share_a_half_are_different(tmp_path):
     """Partitions compare all 128 bits."""
-    from t2t_ext.data import row_files
+    from t2t_ext.data.generation import row_files
 
     (tmp_path / "sorted").mkdir()
     arrays = {

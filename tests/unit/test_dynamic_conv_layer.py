@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from t2t_ext import registry
-from t2t_ext.dynamic_conv_hyperparameters import kernel_sizes
+from t2t_ext.config.dynamic_conv import kernel_sizes
 from t2t_ext.errors import UserError
 
 
@@ -122,10 +122,10 @@ def test_mistakes(overrides, said):
 def test_two_directions_need_attention_in_the_decoder():
     import dataclasses
 
-    from t2t_ext.dynamic_conv_hyperparameters import DynamicConvHParams
+    from t2t_ext.config.dynamic_conv import DynamicConvHParams
+    from t2t_ext.config.synchronous import SynchronousHParams
     from t2t_ext.models.dynamic_conv import DynamicConv
     from t2t_ext.models.synchronous import SynchronousDecoding
-    from t2t_ext.synchronous_hyperparameters import SynchronousHParams
 
     @dataclasses.dataclass(frozen=True, kw_only=True)
     class BothHParams(SynchronousHParams, DynamicConvHParams):

@@ -6,9 +6,9 @@ import types
 import numpy as np
 import pytest
 
-from t2t_ext.data.example_store import ExampleStore
+from t2t_ext.data.datasets.example_store import ExampleStore
 from t2t_ext.errors import UserError
-from t2t_ext.persistence import files
+from t2t_ext.io import files
 
 
 class FakeData:

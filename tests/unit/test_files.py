@@ -11,7 +11,7 @@ import textwrap
 import pytest
 
 from t2t_ext.errors import UserError
-from t2t_ext.persistence import files
+from t2t_ext.io import files
 
 
 def _write_then(act, context):

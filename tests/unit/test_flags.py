@@ -257,13 +257,14 @@ def test_version(capsys):
 
 
 def test_registry_help_needs_no_required_flag_and_lists_the_users_names(tmp_path, capsys, monkeypatch):
-    from t2t_ext import _user_directory, registry
+    from t2t_ext import registry
+    from t2t_ext.config import user_directory as _user_directory
 
     monkeypatch.setattr(_user_directory, "_loaded", [])
     monkeypatch.setattr(registry._hparams, "_entries", dict(registry._hparams._entries))
     monkeypatch.setattr(sys, "path", list(sys.path))
     (tmp_path / "my_registry_help.py").write_text(
-        "from t2t_ext import registry\nfrom t2t_ext.hyperparameters import HParams\n"
+        "from t2t_ext import registry\nfrom t2t_ext.config.hyperparameters import HParams\n"
         "@registry.register_hparams\ndef a_users_set():\n    return HParams()\n"
     )
     parser = trainer_parser()

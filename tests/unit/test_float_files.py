@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from caption_files import SIZE, write_coco
 
-from t2t_ext.data import float_files
-from t2t_ext.data.features import Floats, Lazy, UnusableValue
-from t2t_ext.data.float_files import FloatSequences, FloatWriter
+from t2t_ext.data.features import float_files
+from t2t_ext.data.features.float_files import FloatSequences, FloatWriter
+from t2t_ext.data.features.types import Floats, Lazy, UnusableValue
 from t2t_ext.errors import UserError
 
 
@@ -101,8 +101,8 @@ def test_damaged_files(tmp_path):
 def captions(tmp_path_factory):
     """The data of a tiny COCO."""
     from t2t_ext import registry
-    from t2t_ext.data.generate import generate
-    from t2t_ext.data.generated import GeneratedData
+    from t2t_ext.data.datasets.generated import GeneratedData
+    from t2t_ext.data.generation.generate import generate
 
     directory = tmp_path_factory.mktemp("coco")
     entries = write_coco(directory / "raw")
@@ -114,8 +114,8 @@ def captions(tmp_path_factory):
 def test_batches_hold_the_features_of_their_captions(captions):
     """Of every row of an epoch: its features are those of the image that its caption is of."""
     from t2t_ext import registry
-    from t2t_ext.data.example_store import ExampleStore
-    from t2t_ext.data.pipeline import TrainPipeline, eval_batches
+    from t2t_ext.data.datasets.example_store import ExampleStore
+    from t2t_ext.data.datasets.pipeline import TrainPipeline, eval_batches
 
     entries, data = captions
     store = ExampleStore.load(data, "train")
@@ -143,8 +143,8 @@ def test_batches_hold_the_features_of_their_captions(captions):
 
 def test_a_resumed_run_reads_the_same(captions):
     from t2t_ext import registry
-    from t2t_ext.data.example_store import ExampleStore
-    from t2t_ext.data.pipeline import TrainPipeline
+    from t2t_ext.data.datasets.example_store import ExampleStore
+    from t2t_ext.data.datasets.pipeline import TrainPipeline
 
     hparams = registry.hparams("transformer_test").replace(batch_size=64)
     pipeline = TrainPipeline(ExampleStore.load(captions[1], "train"), hparams, seed=3)
@@ -167,7 +167,7 @@ def test_texts_have_names_and_all_references(captions):
 
 
 def test_the_manifest_of_text_says_nothing_of_floats():
-    from t2t_ext.data.manifest import SplitSummary
+    from t2t_ext.data.datasets.manifest import SplitSummary
 
     text = SplitSummary(read=1, samples=1, tokens={}, longest={}, shards=[])
     assert text.floats == {}

@@ -10,13 +10,14 @@ import pathlib
 import numpy as np
 import pytest
 
-from t2t_ext.data import progress, sharding, split_writer, vocabulary, workspace
-from t2t_ext.data.features import TARGET, Floats, Ids, Text
-from t2t_ext.data.float_files import FloatSequences
-from t2t_ext.data.generate import generate
-from t2t_ext.data.generated import GeneratedData
-from t2t_ext.data.manifest import is_data_file
+from t2t_ext.data.datasets.generated import GeneratedData
+from t2t_ext.data.datasets.manifest import is_data_file
+from t2t_ext.data.features.float_files import FloatSequences
+from t2t_ext.data.features.types import TARGET, Floats, Ids, Text
+from t2t_ext.data.generation import sharding, split_writer, vocabulary, workspace
+from t2t_ext.data.generation.generate import generate
 from t2t_ext.errors import UserError
+from t2t_ext.io import progress
 from t2t_ext.problem import Problem, TranslationProblem
 
 WORDS = ["red", "green", "old", "small", "new", "cat", "lamp", "door", "street", "city", "sees", "finds", "loves"]

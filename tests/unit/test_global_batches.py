@@ -3,7 +3,7 @@
 import pytest
 
 from t2t_ext.errors import UserError
-from t2t_ext.persistence import checkpoints
+from t2t_ext.runs import checkpoints
 from t2t_ext.training import global_batches
 
 BEFORE = {"replicas": 4, "batch_size": 1024, "gradient_accumulation_steps": 1, "pairs": 100, "batches": "abc"}

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from t2t_ext.analysis import gradient_report, gradient_series
-from t2t_ext.analysis.gradient_groups import encoder_layers, group_of, groups_of
+from t2t_ext.analysis.gradients import report as gradient_report
+from t2t_ext.analysis.gradients import series as gradient_series
+from t2t_ext.analysis.gradients.groups import encoder_layers, group_of, groups_of
 from t2t_ext.errors import UserError
 from t2t_ext.training.state import WINDOW_FIELDS, with_all_sums
 

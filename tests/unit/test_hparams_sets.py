@@ -3,7 +3,7 @@
 import pytest
 
 from t2t_ext import registry
-from t2t_ext.hyperparameters import TransformerHParams
+from t2t_ext.config.hyperparameters import TransformerHParams
 
 LEGACY = {"learning_rate_schedule": "legacy"}
 FACTORS = {"learning_rate_schedule": "constant*linear_warmup*rsqrt_decay*rsqrt_hidden_size"}

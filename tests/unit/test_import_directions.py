@@ -14,83 +14,67 @@ ROOT = ENGINE.parent
 GARDEN = ("problems", "hparams", "recipes", "bin")
 HEAVY = ("tensorflow", "keras", "tensorflow_text", "tensorboard")
 
-# A module imports from its own layer and from lower ones.
-LAYERS = (
-    (
-        "errors",
-        "version",
-        "registry",
-        "hyperparameters",
-        "asynchronous_hyperparameters",
-        "composed_hyperparameters",
-        "dual_context_hyperparameters",
-        "dynamic_conv_hyperparameters",
-        "layer_coordination_hyperparameters",
-        "source_view_hyperparameters",
-        "synchronous_hyperparameters",
-        "layer_ranges",
-        "problem_options",
-        "_strict_params",
-        "_replaced_hparams",
-        "_user_directory",
-    ),
-    ("data", "layers", "persistence"),
-    ("problem", "models", "decoding"),
-    ("training", "evaluation", "serving", "analysis"),
-    ("experiments",),
+# Folders (and files at the top) from the ground up: a module imports from its own folder and from those further down,
+# at import time or inside a function. Folders on one line do not import each other.
+FLOORS = (
+    ("errors", "version"),
+    ("io", "config"),
+    ("registry", "reporting"),
+    ("data.text", "data.corpora"),
+    ("data.features",),
+    ("data.datasets",),
+    ("data.generation",),
+    ("data.doctor", "runs", "problem", "layers"),
+    ("search",),
+    ("models",),
+    ("translation",),
+    ("evaluation",),
+    ("evaluation.comparison", "analysis.attention", "analysis.gradients"),
+    ("analysis.diagram", "analysis.divergence", "analysis.probing"),
+    ("training",),
+    ("pseudo", "serving", "experiments"),
     ("problems", "hparams", "recipes"),
     ("bin",),
 )
-# Within a layer, from -> to; what is not here stays apart.
-WITHIN_A_LAYER = {
-    ("data", "persistence"),
-    ("persistence", "data"),
-    ("decoding", "models"),
-    ("models", "decoding"),  # asynchronous_transformer's backward decoder searches before the search
-    ("training", "evaluation"),
-    ("training", "analysis"),
-    ("analysis", "evaluation"),
-    ("serving", "evaluation"),
-}
 
 TENSORFLOW_FREE = (
     "errors",
     "version",
     "registry",
-    "hyperparameters",
-    "asynchronous_hyperparameters",
-    "composed_hyperparameters",
-    "dual_context_hyperparameters",
-    "dynamic_conv_hyperparameters",
-    "layer_coordination_hyperparameters",
-    "source_view_hyperparameters",
-    "synchronous_hyperparameters",
+    "config.hyperparameters",
+    "config.asynchronous",
+    "config.composed",
+    "config.dual_context",
+    "config.dynamic_conv",
+    "config.layer_coordination",
+    "config.source_views",
+    "config.synchronous",
     "problem",
-    "data.text_encoder",
-    "data.readers",
-    "data.generate",
-    "data.generated",
-    "data.example_store",
-    "data.batching",
-    "persistence.files",
-    "persistence.run_directory",
+    "data.text.text_encoder",
+    "data.corpora.readers",
+    "data.generation.generate",
+    "data.datasets.generated",
+    "data.datasets.example_store",
+    "data.datasets.batching",
+    "io.files",
+    "runs.run_directory",
     "training.config",
     "training.records",
-    "analysis.attention_report",
-    "analysis.divergence_report",
-    "analysis.gradient_groups",
-    "analysis.gradient_report",
-    "analysis.probing_report",
-    "analysis.senteval",
-    "analysis.senteval_build",
+    "analysis.attention.report",
+    "analysis.divergence.report",
+    "analysis.gradients.groups",
+    "analysis.gradients.report",
+    "analysis.probing.report",
+    "analysis.probing.senteval",
+    "analysis.probing.senteval_build",
     "experiments.recipes",
     "experiments.plan",
     "experiments.stages",
     "experiments.report",
     "experiments.sweep",
-    "evaluation.compare",
-    "evaluation.compare_html",
-    "evaluation.compare_text",
+    "evaluation.comparison.comparison",
+    "evaluation.comparison.html",
+    "evaluation.comparison.text",
     "evaluation.metrics",
     "evaluation.protocols",
 )
@@ -100,7 +84,7 @@ def module_files():
     """Returns dotted module -> file of everything in t2t_ext, garden included."""
     files = {}
     for base, prefix in ((ENGINE, "t2t_ext"), *((ROOT / name, f"t2t_ext.{name}") for name in GARDEN)):
-        for file in base.rglob("*.py"):
+        for file in base.rglob("*.py"):  # which does not follow the links to the garden's folders
             parts = file.relative_to(base).with_suffix("").parts
             parts = parts[:-1] if parts[-1] == "__init__" else parts
             files[".".join([prefix, *parts])] = file
@@ -139,40 +123,86 @@ def imports(module, *, only_at_import_time):
 
 
 def part(module):
-    """Returns the name in LAYERS that a module belongs to; None for t2t_ext itself and what is not ours."""
-    names = module.split(".")
-    return names[1] if names[0] == "t2t_ext" and len(names) > 1 else None
+    """Returns the name in FLOORS that a module belongs to; None for packages of packages and what is not ours."""
+    names = module.split(".")[1:]
+    known = {name for floor in FLOORS for name in floor}
+    for length in (2, 1):
+        if ".".join(names[:length]) in known:
+            return ".".join(names[:length])
+    return None
 
 
-def layer(name):
-    return next((number for number, names in enumerate(LAYERS) if name in names), None)
+def floor(name):
+    return next(number for number, names in enumerate(FLOORS) if name in names)
 
 
-def test_every_module_belongs_to_a_layer():
-    unknown = {part(module) for module in FILES if module != "t2t_ext" and layer(part(module)) is None}
-    assert not unknown
+GRAPH = {module: imports(module, only_at_import_time=False) & FILES.keys() - {module} for module in FILES}
 
 
-@pytest.mark.parametrize("name", sorted({name for names in LAYERS for name in names}))
+def test_every_module_belongs_to_a_floor():
+    homeless = {module for module in FILES if part(module) is None}
+    assert homeless == {"t2t_ext", "t2t_ext.analysis", "t2t_ext.data"}
+
+
+@pytest.mark.parametrize("name", sorted({name for names in FLOORS for name in names}))
 def test_directions(name):
-    wrong = []
+    upward = []
     for module in FILES:
         if part(module) != name:
             continue
-        for imported in imports(module, only_at_import_time=False):
+        for imported in GRAPH[module]:
             other = part(imported)
-            if other is None or other == name:
-                continue
-            here, there = layer(name), layer(other)
-            same_layer_apart = here == there and here > 0 and (name, other) not in WITHIN_A_LAYER
-            if there is None or there > here or same_layer_apart:
-                wrong.append(f"{module} imports {imported}")
-    assert not wrong
+            if other is not None and other != name and floor(other) >= floor(name):
+                upward.append(f"{module} imports {imported}")
+    assert not upward
+
+
+def test_nothing_below_imports_the_public_names():
+    """``t2t_ext/__init__.py`` names what users import; the toolkit itself imports from where things are."""
+    names = set(t2t_ext.__all__) - {"registry", "__version__"}
+    for module, file in FILES.items():
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and node.module == "t2t_ext":
+                assert not names & {alias.name for alias in node.names}, module
+
+
+def circles(graph):
+    """Returns the strongly connected components of more than one module (Tarjan 1972)."""
+    index, low, stack, found = {}, {}, [], []
+
+    def visit(module):
+        index[module] = low[module] = len(index)
+        stack.append(module)
+        for other in sorted(graph[module]):
+            if other not in index:
+                visit(other)
+            if other in stack:
+                low[module] = min(low[module], low[other])
+        if low[module] == index[module]:
+            component = stack[stack.index(module) :]
+            del stack[stack.index(module) :]
+            if len(component) > 1:
+                found.append(sorted(component))
+
+    for module in graph:
+        if module not in index:
+            visit(module)
+    return found
+
+
+def test_circles_are_found():
+    assert circles({"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": {"a"}}) == [["b", "c"]]
+
+
+def test_no_circle_of_files():
+    assert not circles(GRAPH)
 
 
 def test_search_knows_models_only_through_its_arguments():
-    for module in ("t2t_ext.decoding.beam_search", "t2t_ext.decoding.top_k", "t2t_ext.decoding.length_penalty"):
-        assert not {name for name in imports(module, only_at_import_time=False) if part(name) in ("models", "layers")}
+    for module in FILES:
+        if part(module) != "search":
+            continue
+        assert not {name for name in imports(module, only_at_import_time=False) if part(name) == "models"}
 
 
 def test_commands_are_imported_by_commands_only():

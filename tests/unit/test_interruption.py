@@ -4,8 +4,9 @@ import signal
 
 import pytest
 
-from t2t_ext.training import interruption, strategies
-from t2t_ext.training.interruption import Agreement, SignalWatch
+from t2t_ext.io import interruption
+from t2t_ext.io.interruption import Agreement, SignalWatch
+from t2t_ext.training import strategies
 
 
 class Cluster:

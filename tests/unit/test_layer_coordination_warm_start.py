@@ -5,8 +5,8 @@ import pytest
 from random_weights import random_arrays
 
 from t2t_ext import registry
-from t2t_ext.persistence import checkpoints
-from t2t_ext.persistence.run_directory import RunConfig, RunDirectory
+from t2t_ext.runs import checkpoints
+from t2t_ext.runs.run_directory import RunConfig, RunDirectory
 from t2t_ext.training import warm_start
 
 EMBEDDED = ["embedding/embeddings", "side_embedding/embeddings"]
@@ -26,7 +26,7 @@ def shared(tmp_path_factory, tiny_encoder):
     hparams = registry.hparams("layer_coordination_test")
     config = RunConfig(
         problem="translate_parallel_text", model="layer_coordination", hparams_set="layer_coordination_test",
-        hparams_class="t2t_ext.layer_coordination_hyperparameters:LayerCoordinationHParams", hparams=hparams.to_dict(),
+        hparams_class="t2t_ext.config.layer_coordination:LayerCoordinationHParams", hparams=hparams.to_dict(),
         data_dir="data", data_digest="0", random_seed=1,
     )  # fmt: skip
     run = RunDirectory.create(tmp_path_factory.mktemp("shared") / "run", config, tiny_encoder, tiny_encoder)

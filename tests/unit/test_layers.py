@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from t2t_ext.hyperparameters import TransformerHParams
+from t2t_ext.config.hyperparameters import TransformerHParams
 from t2t_ext.layers import attention, masks
 from t2t_ext.layers.base import LayerNormalization, Projection, make_initializer
 from t2t_ext.layers.dropout import dropout, seed_scope

@@ -9,8 +9,8 @@ def encode(tiny_encoder):
     """Function (lines, limits) -> Phrases as arrays, of a direction that reads on and one that is turned round."""
     import tensorflow as tf
 
-    from t2t_ext.data.graph_text_encoder import GraphSubwordEncoder
-    from t2t_ext.decoding.lexical_constraints import encode_phrases
+    from t2t_ext.data.text.graph_text_encoder import GraphSubwordEncoder
+    from t2t_ext.search.lexical_constraints import encode_phrases
 
     encoder = GraphSubwordEncoder(tiny_encoder.model_bytes)
 
@@ -70,8 +70,8 @@ def test_what_the_vocabulary_cannot_spell_is_set_aside():
     """With the user's own subword model, without byte fallback."""
     import tensorflow as tf
 
-    from t2t_ext.data.text_encoder import UNK_ID
-    from t2t_ext.decoding.lexical_constraints import encode_phrases
+    from t2t_ext.data.text.text_encoder import UNK_ID
+    from t2t_ext.search.lexical_constraints import encode_phrases
 
     found = encode_phrases(
         tf.constant(["a b\tc"]),
@@ -94,7 +94,7 @@ def test_unmet_phrases_are_counted():
     """Against a count in plain Python, over random sequences with many occurrences."""
     import tensorflow as tf
 
-    from t2t_ext.decoding.lexical_constraints import count_unmet, make_phrases
+    from t2t_ext.search.lexical_constraints import count_unmet, make_phrases
 
     rng = np.random.default_rng(1)
     phrases = [[(2,), (2, 3), (3, 2, 2)], [], [(2, 2), (2, 2), (4,)], [(3, 3, 3, 3)]]
@@ -118,7 +118,7 @@ def test_unmet_phrases_are_counted():
 def test_banks_take_turns():
     import tensorflow as tf
 
-    from t2t_ext.decoding.lexical_constraints import take_turns
+    from t2t_ext.search.lexical_constraints import take_turns
 
     log_probs = tf.constant([[[-1.0, -2.0, -3.0, -4.0, -5.0, -1e9, -6.0]]])
     bank = tf.constant([[[0, 0, 0, 2, 2, 3, 1]]])

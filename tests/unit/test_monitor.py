@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from t2t_ext.analysis import attention
-from t2t_ext.analysis.drawing import attention_picture
+from t2t_ext.analysis.attention import maps as attention
+from t2t_ext.analysis.attention.pictures import attention_picture
 from t2t_ext.errors import UserError
 from t2t_ext.training.config import TrainConfig, TrainingSettings
 from t2t_ext.training.monitor import Board

@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from t2t_ext import registry
-from t2t_ext.data import download
+from t2t_ext.data.corpora import download
 from t2t_ext.errors import UserError
 
 CONTENT = bytes(range(256)) * 2000

@@ -5,9 +5,9 @@ import gzip
 import pytest
 
 from t2t_ext import registry
-from t2t_ext.data.generate import generate
-from t2t_ext.data.generated import GeneratedData
-from t2t_ext.data.readers import ReadReport
+from t2t_ext.data.corpora.readers import ReadReport
+from t2t_ext.data.datasets.generated import GeneratedData
+from t2t_ext.data.generation.generate import generate
 from t2t_ext.errors import UserError
 
 
@@ -129,7 +129,9 @@ def test_plain_text_without_its_translation_names_the_flag(lines, tmp_path):
 
 
 def test_a_bad_byte_in_dev_is_found_before_the_vocabulary_is_trained(lines, tmp_path, monkeypatch):
-    monkeypatch.setattr("t2t_ext.data.vocabulary.train_vocabulary", lambda *args, **more: pytest.fail("trained"))
+    monkeypatch.setattr(
+        "t2t_ext.data.generation.vocabulary.train_vocabulary", lambda *args, **more: pytest.fail("trained")
+    )
     (tmp_path / "c").write_bytes(b"good\n\xff\n")
     problem = parallel_text(
         train_source=lines("a", 9), train_target=lines("b", 9), dev_source=tmp_path / "c", dev_target=lines("d", 2)

@@ -6,9 +6,9 @@ import time
 import numpy as np
 import pytest
 
-from t2t_ext.data.example_store import ExampleStore
-from t2t_ext.data.pipeline import TrainPipeline, eval_batches
-from t2t_ext.hyperparameters import HParams
+from t2t_ext.config.hyperparameters import HParams
+from t2t_ext.data.datasets.example_store import ExampleStore
+from t2t_ext.data.datasets.pipeline import TrainPipeline, eval_batches
 
 
 def make_store(count, seed=0):

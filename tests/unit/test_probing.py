@@ -10,8 +10,13 @@ import tensorflow as tf
 from random_weights import random_arrays
 
 from t2t_ext import registry
-from t2t_ext.analysis import probing, probing_classifier, probing_features, probing_report, probing_statistics, senteval
-from t2t_ext.analysis.probing_classifier import Classifier, ClassifierSettings
+from t2t_ext.analysis.probing import classifier as probing_classifier
+from t2t_ext.analysis.probing import features as probing_features
+from t2t_ext.analysis.probing import report as probing_report
+from t2t_ext.analysis.probing import results as probing
+from t2t_ext.analysis.probing import senteval
+from t2t_ext.analysis.probing import statistics as probing_statistics
+from t2t_ext.analysis.probing.classifier import Classifier, ClassifierSettings
 from t2t_ext.errors import UserError
 
 IDS = [[20, 21, 22, 1], [23, 1], [24, 25, 26, 27, 28, 29, 30, 31, 32, 1], [1]]

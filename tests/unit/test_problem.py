@@ -5,8 +5,8 @@ import re
 import numpy as np
 import pytest
 
-from t2t_ext.data.features import Floats, Ids, Text
-from t2t_ext.data.readers import PairFiles
+from t2t_ext.data.corpora.readers import PairFiles
+from t2t_ext.data.features.types import Floats, Ids, Text
 from t2t_ext.errors import UserError
 from t2t_ext.problem import ParallelFilesProblem, Problem, Text2TextProblem, TranslationProblem
 

@@ -12,15 +12,16 @@ import numpy as np
 import pytest
 
 from t2t_ext import registry
-from t2t_ext.data import generate, pseudo_work
-from t2t_ext.data.example_store import ExampleStore
-from t2t_ext.data.generated import GeneratedData
-from t2t_ext.data.manifest import describe_file, manifest_path
-from t2t_ext.data.pseudo_references import SIDES, PseudoManifest, SplitPseudo, table
-from t2t_ext.data.pseudo_work import Chunk, Translations, WorkFolder
-from t2t_ext.data.workspace import publish
+from t2t_ext.data.datasets.example_store import ExampleStore
+from t2t_ext.data.datasets.generated import GeneratedData
+from t2t_ext.data.datasets.manifest import describe_file, manifest_path
+from t2t_ext.data.datasets.pseudo_references import SIDES, PseudoManifest, SplitPseudo, table
+from t2t_ext.data.generation import generate
+from t2t_ext.data.generation.workspace import publish
 from t2t_ext.errors import UserError
-from t2t_ext.experiments.pseudo_references import in_text_order, split_statistics, why_failed
+from t2t_ext.pseudo import work as pseudo_work
+from t2t_ext.pseudo.generate import in_text_order, split_statistics, why_failed
+from t2t_ext.pseudo.work import Chunk, Translations, WorkFolder
 
 NAME = "translate_parallel_text"
 SETTINGS = {

@@ -6,8 +6,8 @@ import threading
 
 import pytest
 
-from t2t_ext.data import readers
-from t2t_ext.data.readers import PairFiles, ReadReport
+from t2t_ext.data.corpora import readers
+from t2t_ext.data.corpora.readers import PairFiles, ReadReport
 from t2t_ext.errors import UserError
 
 

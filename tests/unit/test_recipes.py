@@ -384,7 +384,7 @@ def test_what_comes_before_a_stage_decides_its_key():
 
 @pytest.mark.parametrize("size", ["tiny", "small", "base", "big"])
 def test_systems_of_a_pipeline_differ_in_nothing_but_the_model(size):
-    from t2t_ext.hyperparameters import resolve_hparams
+    from t2t_ext import registry
 
     found = experiment.recipe_book(size=size)
     pipelines = [("synchronous_pipeline_l2r", "synchronous_pipeline_r2l", "synchronous_pipeline")]
@@ -393,7 +393,7 @@ def test_systems_of_a_pipeline_differ_in_nothing_but_the_model(size):
         values = []
         for recipe in map(found.recipe, names):
             hparams = ",".join(f"{name}={value}" for name, value in recipe.hparams.items())
-            values.append(resolve_hparams(recipe.hparams_set, hparams).hparams.to_dict())
+            values.append(registry.resolve_hparams(recipe.hparams_set, hparams).hparams.to_dict())
         of_two_sides = {name for name in values[2] if name not in values[0]}
         assert all(name.startswith("sb_") or name == "predict_tag" for name in of_two_sides)
         for other, differing in ((values[1], {"target_direction"}), (values[2], {"class", "pseudo"})):

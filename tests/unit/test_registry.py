@@ -11,9 +11,10 @@ import pytest
 import t2t_ext.hparams
 import t2t_ext.models
 import t2t_ext.problems
-from t2t_ext import _user_directory, registry
+from t2t_ext import registry
+from t2t_ext.config import user_directory as _user_directory
+from t2t_ext.config.hyperparameters import HParams, TransformerHParams
 from t2t_ext.errors import UserError
-from t2t_ext.hyperparameters import HParams, TransformerHParams
 
 
 @pytest.fixture(autouse=True)
@@ -50,7 +51,7 @@ def write(folder, **files):
 
 A_SET = """
     from t2t_ext import registry
-    from t2t_ext.hyperparameters import HParams
+    from t2t_ext.config.hyperparameters import HParams
 
     @registry.register_hparams
     def {name}():
@@ -300,7 +301,7 @@ def test_user_module_can_subclass_and_add_fields(tmp_path):
         my_model_family="""
             import dataclasses
             from t2t_ext import registry
-            from t2t_ext.hyperparameters import TransformerHParams, hparam
+            from t2t_ext.config.hyperparameters import TransformerHParams, hparam
 
             @dataclasses.dataclass(frozen=True, kw_only=True)
             class WindowHParams(TransformerHParams):

@@ -9,8 +9,8 @@ import sys
 import pytest
 
 from t2t_ext.errors import UserError
-from t2t_ext.persistence import run_directory
-from t2t_ext.persistence.run_directory import RunConfig, RunDirectory
+from t2t_ext.runs import run_directory
+from t2t_ext.runs.run_directory import RunConfig, RunDirectory
 
 
 @dataclasses.dataclass(frozen=True)
@@ -170,7 +170,7 @@ def test_moved_modules_are_taken_from_where_they_are_now(run, tmp_path):
     modules.mkdir()
     (modules / "sets.py").write_text(
         "from t2t_ext import registry\n"
-        "from t2t_ext.hyperparameters import TransformerHParams\n"
+        "from t2t_ext.config.hyperparameters import TransformerHParams\n"
         "@registry.register_hparams\n"
         "def moved_set_of_a_run() -> TransformerHParams:\n"
         "    return registry.hparams('transformer_test')\n"
@@ -179,7 +179,7 @@ def test_moved_modules_are_taken_from_where_they_are_now(run, tmp_path):
         "import sys\n"
         "from t2t_ext import registry\n"
         "from t2t_ext.errors import UserError\n"
-        "from t2t_ext.persistence.run_directory import RunDirectory\n"
+        "from t2t_ext.runs.run_directory import RunDirectory\n"
         "run = RunDirectory.open(sys.argv[1])\n"
         "run = RunDirectory(run.path, run.config.replace(t2t_usr_dir='/is/gone'))\n"
         "try:\n"

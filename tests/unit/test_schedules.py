@@ -5,7 +5,8 @@ import math
 import pytest
 import tensorflow as tf
 
-from t2t_ext import hyperparameters, registry
+from t2t_ext import registry
+from t2t_ext.config import hyperparameters
 from t2t_ext.errors import UserError
 from t2t_ext.training import schedules
 

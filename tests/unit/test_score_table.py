@@ -4,10 +4,10 @@ import json
 
 import pytest
 
+from t2t_ext.config.hyperparameters import DecodeHParams
 from t2t_ext.errors import UserError
 from t2t_ext.experiments.score_table import ScoreRecord, ScoreTable
 from t2t_ext.experiments.sweep import folder_name
-from t2t_ext.hyperparameters import DecodeHParams
 
 
 def record(step, value, **changes):

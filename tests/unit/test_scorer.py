@@ -4,9 +4,9 @@ import dataclasses
 
 import pytest
 
-from t2t_ext.data import text_container
-from t2t_ext.data.text_encoder import SubwordEncoder
-from t2t_ext.data.text_steps import TextSteps
+from t2t_ext.data.text import text_container
+from t2t_ext.data.text.text_encoder import SubwordEncoder
+from t2t_ext.data.text.text_steps import TextSteps
 from t2t_ext.evaluation.scorer import Scorer
 
 

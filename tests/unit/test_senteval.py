@@ -6,7 +6,7 @@ import gzip
 import numpy as np
 import pytest
 
-from t2t_ext.analysis import senteval, senteval_build, senteval_coordination, senteval_corpus
+from t2t_ext.analysis.probing import senteval, senteval_build, senteval_coordination, senteval_corpus
 from t2t_ext.errors import UserError
 
 GOOD = ["tr\tO\tthe cat sees", "tr\tI\tcat the sees", "tr\tO\ta dog", "va\tI\tdog a", "te\tO\tthe cat sees", "te\tI\tx"]

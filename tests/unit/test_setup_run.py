@@ -4,11 +4,11 @@ import pytest
 
 from t2t_ext import registry
 from t2t_ext.bin import trainer
-from t2t_ext.data.generate import generate
-from t2t_ext.data.generated import GeneratedData
+from t2t_ext.data.datasets.generated import GeneratedData
+from t2t_ext.data.generation.generate import generate
 from t2t_ext.errors import UserError
-from t2t_ext.persistence.checkpoints import list_checkpoints
-from t2t_ext.persistence.run_directory import RunDirectory
+from t2t_ext.runs.checkpoints import list_checkpoints
+from t2t_ext.runs.run_directory import RunDirectory
 from t2t_ext.training import setup_run
 from t2t_ext.training.config import TrainConfig
 

@@ -5,8 +5,8 @@ import itertools
 import numpy as np
 import pytest
 
-from t2t_ext.data import batching, shape_classes
-from t2t_ext.hyperparameters import HParams
+from t2t_ext.config.hyperparameters import HParams
+from t2t_ext.data.datasets import batching, shape_classes
 
 
 def cost(classes, inputs, targets, mode, class_cost):

@@ -9,13 +9,14 @@ import zipfile
 
 import pytest
 
-from t2t_ext.data import subword_nmt_model, text_container, vocabulary
-from t2t_ext.data.features import TARGET, Text
-from t2t_ext.data.preparation import TextPreparation
-from t2t_ext.data.subword_nmt_model import SubwordNmtModel
-from t2t_ext.data.text_encoder import CONTROL_SYMBOLS, EOS_ID, FIRST_TEXT_ID, UNK_ID, SubwordEncoder
-from t2t_ext.data.text_steps import TextSteps
-from t2t_ext.data.workers import Workers
+from t2t_ext.data.features.types import TARGET, Text
+from t2t_ext.data.generation import vocabulary
+from t2t_ext.data.generation.preparation import TextPreparation
+from t2t_ext.data.generation.workers import Workers
+from t2t_ext.data.text import subword_nmt_model, text_container
+from t2t_ext.data.text.subword_nmt_model import SubwordNmtModel
+from t2t_ext.data.text.text_encoder import CONTROL_SYMBOLS, EOS_ID, FIRST_TEXT_ID, UNK_ID, SubwordEncoder
+from t2t_ext.data.text.text_steps import TextSteps
 from t2t_ext.errors import UserError
 
 FEATURES = {"inputs": Text(), "targets": Text(side=TARGET)}
@@ -253,7 +254,7 @@ def test_a_file_that_claims_too_much(monkeypatch, prepared):
 def test_the_graph_gives_pythons_ids(joint, toy_corpus):
     import tensorflow as tf
 
-    from t2t_ext.data.graph_text_encoder import graph_encoder
+    from t2t_ext.data.text.graph_text_encoder import graph_encoder
 
     encoder = joint.source
     graph = graph_encoder(encoder, "encoder")
@@ -272,8 +273,8 @@ def test_unknown_subwords_keep_their_place_in_words(joint):
     """Words are counted as they stand in the text, whether their subwords are known or not."""
     import tensorflow as tf
 
-    from t2t_ext.data.graph_text_encoder import graph_encoder
-    from t2t_ext.decoding.alignment import piece_tables, words_of
+    from t2t_ext.data.text.graph_text_encoder import graph_encoder
+    from t2t_ext.translation.alignment import piece_tables, words_of
 
     (text,) = joint.source.segment(["the ☃☃☃ cat☃ lamp"])
     ids = graph_encoder(joint.source, "encoder").encode_marked(tf.constant([text])).to_tensor()

@@ -5,9 +5,9 @@ import pytest
 from random_weights import random_arrays
 
 from t2t_ext import registry
+from t2t_ext.config.layer_ranges import layer_numbers
+from t2t_ext.config.synchronous import SynchronousHParams
 from t2t_ext.errors import UserError
-from t2t_ext.layer_ranges import layer_numbers
-from t2t_ext.synchronous_hyperparameters import SynchronousHParams
 
 INPUTS = np.array([[5, 9, 7, 12, 1], [11, 6, 1, 0, 0]], np.int32)
 TARGETS = np.array([[[8, 8, 5, 1], [6, 1, 0, 0]], [[5, 1, 0, 0], [10, 6, 7, 1]]], np.int32)

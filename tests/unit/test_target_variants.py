@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from t2t_ext import registry
-from t2t_ext.data import target_variants
-from t2t_ext.data.example_store import ExampleStore
-from t2t_ext.data.pipeline import TrainPipeline, eval_batches
+from t2t_ext.config.hyperparameters import HParams
+from t2t_ext.config.synchronous import SynchronousHParams
+from t2t_ext.data.datasets import target_variants
+from t2t_ext.data.datasets.example_store import ExampleStore
+from t2t_ext.data.datasets.pipeline import TrainPipeline, eval_batches
 from t2t_ext.errors import UserError
-from t2t_ext.hyperparameters import HParams
-from t2t_ext.synchronous_hyperparameters import SynchronousHParams
 
 COUNT = 120
 FAILED_L2R, FAILED_R2L = {7, 30}, {30, 99}

@@ -5,8 +5,8 @@ import pickle
 import pytest
 import sentencepiece
 
-from t2t_ext.data import text_encoder
-from t2t_ext.data.text_encoder import EOS_ID, L2R_ID, PAD_ID, R2L_ID, UNK_ID, SubwordEncoder, train_subword_encoder
+from t2t_ext.data.text import text_encoder
+from t2t_ext.data.text.text_encoder import EOS_ID, L2R_ID, PAD_ID, R2L_ID, UNK_ID, SubwordEncoder, train_subword_encoder
 from t2t_ext.errors import UserError
 
 ODD_TEXTS = [
@@ -124,7 +124,7 @@ def test_a_model_with_other_special_ids_is_refused(tmp_path):
 def test_the_encoder_in_the_graph_outlives_training_in_the_same_process(encoder):
     import tensorflow as tf
 
-    from t2t_ext.data.graph_text_encoder import GraphSubwordEncoder
+    from t2t_ext.data.text.graph_text_encoder import GraphSubwordEncoder
 
     graph = GraphSubwordEncoder(encoder.model_bytes)
     encode = tf.function(lambda strings: graph.encode(strings), autograph=False)

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from t2t_ext.data.text_steps import TextSteps, check_steps, parse_steps, step_classes
+from t2t_ext.data.text.text_steps import TextSteps, check_steps, parse_steps, step_classes
 from t2t_ext.errors import UserError
 
 GERMAN = ["Das ist's, „Frau Dr. Müller“!", "E-Mail an a-b: 3.5 % & <mehr> [z.B.] usw.", "", "Und er sagte: Und?"]
@@ -141,7 +141,7 @@ def test_jieba_reads_no_foreign_cache(tmp_path):
     """A dictionary that somebody put into the directory of temporary files must not decide what a word is."""
     (tmp_path / "jieba.cache").write_bytes(marshal.dumps(({"来到北京": 1000000}, 1000000)))
     program = """
-from t2t_ext.data.text_steps import TextSteps
+from t2t_ext.data.text.text_steps import TextSteps
 print(TextSteps(["jieba"], "zh").prepare(["我来到北京清华大学"])[0])
 """
     done = subprocess.run(

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from t2t_ext.decoding.top_k import log_normaliser, top_k_tokens
+from t2t_ext.search.top_k import log_normaliser, top_k_tokens
 
 
 @pytest.mark.parametrize(

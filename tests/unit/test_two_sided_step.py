@@ -6,10 +6,10 @@ import tensorflow as tf
 from random_weights import random_arrays
 
 from t2t_ext import registry
-from t2t_ext.data import target_variants
-from t2t_ext.data.example_store import ExampleStore
-from t2t_ext.data.pipeline import TrainPipeline
-from t2t_ext.data.special_ids import L2R_ID, R2L_ID
+from t2t_ext.data.datasets import target_variants
+from t2t_ext.data.datasets.example_store import ExampleStore
+from t2t_ext.data.datasets.pipeline import TrainPipeline
+from t2t_ext.data.text.special_ids import L2R_ID, R2L_ID
 from t2t_ext.training.losses import smoothing_terms
 from t2t_ext.training.optimizers import make_optimizer
 from t2t_ext.training.schedules import Schedule

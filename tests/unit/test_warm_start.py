@@ -7,10 +7,10 @@ import pytest
 from random_weights import random_arrays
 
 from t2t_ext import registry
-from t2t_ext.data import text_encoder
+from t2t_ext.data.text import text_encoder
 from t2t_ext.errors import UserError
-from t2t_ext.persistence import checkpoints
-from t2t_ext.persistence.run_directory import RunConfig, RunDirectory
+from t2t_ext.runs import checkpoints
+from t2t_ext.runs.run_directory import RunConfig, RunDirectory
 from t2t_ext.training import warm_start
 
 SIDES = {"embedding/embeddings": "source"}
@@ -29,7 +29,7 @@ def origin(tmp_path, tiny_encoder):
         problem="translate_parallel_text",
         model="transformer",
         hparams_set="transformer_test",
-        hparams_class="t2t_ext.hyperparameters:TransformerHParams",
+        hparams_class="t2t_ext.config.hyperparameters:TransformerHParams",
         hparams={},
         data_dir="data",
         data_digest="0",
@@ -150,7 +150,7 @@ def run_of(path, encoder, hparams):
     model.build()
     config = RunConfig(
         problem="translate_parallel_text", model="transformer", hparams_set="transformer_test",
-        hparams_class="t2t_ext.hyperparameters:TransformerHParams", hparams=hparams.to_dict(), data_dir="data",
+        hparams_class="t2t_ext.config.hyperparameters:TransformerHParams", hparams=hparams.to_dict(), data_dir="data",
         data_digest="0", random_seed=1,
     )  # fmt: skip
     run = RunDirectory.create(path, config, encoder, encoder)

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from t2t_ext.data import vocabulary
-from t2t_ext.data.features import TARGET, Text
-from t2t_ext.data.preparation import TextPreparation
-from t2t_ext.data.workers import Workers
+from t2t_ext.data.features.types import TARGET, Text
+from t2t_ext.data.generation import vocabulary
+from t2t_ext.data.generation.preparation import TextPreparation
+from t2t_ext.data.generation.workers import Workers
 
 SENTENCE = "the old lamp paints the flowers here ."
 
@@ -26,7 +26,7 @@ def encoder(request, toy_corpus, tiny_encoder):
 
 @pytest.mark.parametrize("turned", [False, True])
 def test_words_are_those_between_blanks(encoder, turned):
-    from t2t_ext.decoding.word_ngrams import word_boundaries
+    from t2t_ext.search.word_ngrams import word_boundaries
 
     ids = encoder.encode(SENTENCE)
     assert len(ids) > len(SENTENCE.split()) + 3  # several words of several subwords
@@ -42,7 +42,7 @@ def test_words_are_those_between_blanks(encoder, turned):
 
 
 def test_both_directions_side_by_side(tiny_encoder):
-    from t2t_ext.decoding.word_ngrams import word_boundaries
+    from t2t_ext.search.word_ngrams import word_boundaries
 
     begins, ends = word_boundaries(tiny_encoder, (False, True))
     assert begins.shape == ends.shape == (2, tiny_encoder.vocab_size)

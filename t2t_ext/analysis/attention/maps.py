@@ -1,0 +1,280 @@
+"""Attention distributions of one sentence with the words at their rows and columns. Imports no TensorFlow.
+
+Decoders read what they have written: position t has the token before as its input and predicts the token that follows.
+Rows, which look, and columns of the target, which are looked at, are therefore labelled by their *inputs*; what a row
+predicts is kept beside it. The first input is no word: a zero vector (``<start>``), or the tag of a direction.
+
+Legend: H heads, Q rows (queries), K columns (keys).
+"""
+
+import dataclasses
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from t2t_ext.data.text.special_ids import L2R_ID, R2L_ID, SPECIAL_PIECES
+
+START = "<start>"
+TAGS = (SPECIAL_PIECES[L2R_ID], SPECIAL_PIECES[R2L_ID])
+SIDES = ("l2r", "r2l")
+# Kind -> what looks at what.
+KINDS: Mapping[str, str] = {
+    "source": "Source-to-target attention",
+    "self": "Target self-attention",
+    "mixed": "Mixed attention",
+    "future": "Attention to the other direction",
+    "backward": "Attention to the backward decoder's states",
+    "encoder": "Source self-attention",
+}
+# The first half of a dual contextual module's heads, and the second (Ampomah et al. 2021, equation 7).
+DUAL_CONTEXT = "dual_context"
+_DUAL_PARTS: Mapping[str, str] = {"local_context": "Local context attention", "global_context": "Global attention"}
+_LAYER = re.compile(r"layer_(\d+)")
+
+
+@dataclasses.dataclass(frozen=True)
+class Side:
+    """A target, in the order in which it is written.
+
+    Attributes:
+      direction: ``l2r`` or ``r2l``.
+      inputs: What each position reads.
+      predicted: What each position predicts, as many.
+    """
+
+    direction: str
+    inputs: tuple[str, ...]
+    predicted: tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Sentence:
+    """The words at all positions.
+
+    Attributes:
+      source: Of the source.
+      sides: The target, or of a model with two of them both, from left to right and from right to left.
+    """
+
+    source: tuple[str, ...]
+    sides: tuple[Side, ...]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class AttentionMap:
+    """One attention of one layer.
+
+    Attributes:
+      name: As in ``Seq2Seq.attention_weights``.
+      stack: ``encoder``, ``decoder``, ``backward_decoder``; empty where one stack is both.
+      layer: Counted from 0.
+      kind: One of ``KINDS``.
+      part: The sublayer's name; of a dual contextual module ``local_context`` or ``global_context``.
+      side: The direction whose positions look; empty for the source's, and where all is from left to right.
+      weights: float32 [H, Q, K], every row a distribution.
+      rows: Labels of the rows: inputs.
+      predicted: What the rows predict; empty for the source's.
+      columns: Labels of the columns: inputs, but of ``backward`` the tokens that the states wrote.
+      boundary: How many columns are the source's, where the target's stand behind them (``mixed``); else 0.
+    """
+
+    name: str
+    stack: str
+    layer: int
+    kind: str
+    part: str
+    side: str
+    weights: np.ndarray
+    rows: tuple[str, ...]
+    predicted: tuple[str, ...]
+    columns: tuple[str, ...]
+    boundary: int = 0
+
+    @property
+    def heads(self) -> int:
+        """H."""
+        return len(self.weights)
+
+    @property
+    def title(self) -> str:
+        """What is shown, for people: layers count from 1."""
+        stack = self.stack.replace("_", " ")
+        usual = {"source": "source_attention", "self": "self_attention", "encoder": "self_attention"}
+        part = "" if self.part in (usual.get(self.kind, self.part), "source_self_attention") else f" ({self.part})"
+        where = f"{stack} layer {self.layer + 1}" if stack else f"layer {self.layer + 1}"
+        what = f"{KINDS[self.kind]}{part}"
+        if self.part in _DUAL_PARTS:
+            dual = _DUAL_PARTS[self.part]
+            what = dual if self.kind in ("self", "encoder") else f"{what}, {dual.lower()}"
+        return f"{what}, {where}" + (f", {self.side}" if self.side else "")
+
+    @property
+    def hidden(self) -> np.ndarray:
+        """Which columns no row of this place may look at, bool [Q, K]: those of target positions behind it."""
+        later = np.zeros(self.weights.shape[1:], bool)
+        if self.kind in ("self", "future", "mixed"):
+            target = np.arange(self.weights.shape[2]) - self.boundary
+            later = target[np.newaxis] > np.arange(self.weights.shape[1])[:, np.newaxis]
+        return later
+
+    def of_head(self, head: int | None) -> np.ndarray:
+        """Returns the weights float32 [Q, K] of a head, counted from 0, or the mean over all of them (None)."""
+        return self.weights.mean(axis=0) if head is None else self.weights[head]
+
+
+@dataclasses.dataclass(frozen=True)
+class Looked:
+    """A sentence that a model has looked at.
+
+    Attributes:
+      source: As it was given.
+      targets: What was written, a text for each side of the model's target, in text order.
+      given: Whether the user gave the (first) target; else the model wrote it.
+      best: Of a model that writes in two directions and wrote the target itself, the direction that won; else empty.
+      notes: What a reader should know of how it came about.
+      maps: The attention.
+    """
+
+    source: str
+    targets: dict[str, str]
+    given: bool
+    best: str
+    notes: tuple[str, ...]
+    maps: tuple[AttentionMap, ...]
+
+
+def written(pieces: Sequence[str], direction: str, first: Sequence[str] = (START,)) -> Side:
+    """Returns the positions of a target.
+
+    Args:
+      pieces: Its tokens in the order in which they are written, EOS included where it has one.
+      direction: ``l2r`` or ``r2l``.
+      first: What is read before the first of them; of several, each predicts the next one.
+    """
+    tokens = (*first, *pieces)
+    return Side(direction, tokens[:-1], tokens[1:])
+
+
+def sentence_of(model: Any, source: Sequence[str], targets: Sequence[Sequence[str]]) -> Sentence:
+    """Returns the words at a model's positions.
+
+    Args:
+      model: A Seq2Seq: its ``directions`` and hparams say what it reads first.
+      source: Pieces of the source.
+      targets: Pieces of the target, or of both, each in the order in which it is written.
+    """
+    if len(targets) == 1:
+        return Sentence(tuple(source), (written(targets[0], model.hparams.target_direction),))
+    firsts: list[tuple[str, ...]] = [(START,), (START,)]
+    if model.directions == 2:
+        before = (START,) if model.hparams.predict_tag else ()
+        firsts = [(*before, tag) for tag in TAGS]
+    sides = (written(pieces, *rest) for pieces, *rest in zip(targets, SIDES, firsts, strict=True))
+    return Sentence(tuple(source), tuple(sides))
+
+
+def read_maps(weights: Mapping[str, Any], sentence: Sentence) -> list[AttentionMap]:
+    """Gives attention distributions their labels.
+
+    Args:
+      weights: Name -> float [1, H, Q, K], as ``Seq2Seq.attention_weights`` of one sentence. Positions of padding behind
+        a shorter side are left out.
+      sentence: The words.
+
+    Returns:
+      A map for each of them, layer by layer, and two for a dual contextual module: its local heads and its global ones.
+      Distributions over something else than positions are left out.
+    """
+    maps = []
+    alone = [side.direction for side in sentence.sides] == ["l2r"]
+    for name, found in weights.items():
+        parts = name.split("/")
+        place = next((i for i, part in enumerate(parts) if _LAYER.fullmatch(part)), None)
+        values = np.asarray(found).astype(np.float32)
+        if place is None or place + 1 == len(parts) or values.ndim != 4:
+            continue
+        number, (part, *tags) = int(parts[place][len("layer_") :]), parts[place + 1 :]
+        stack, tags = "/".join(parts[:place]), {*tags}
+        side = sentence.sides[-1 if "r2l" in tags else 0]
+        other = sentence.sides[0 if "r2l" in tags else -1]
+        kind = _kind(stack, part, tags)
+        part = next((name for name in _DUAL_PARTS if name in tags), part)
+        columns: Mapping[str, tuple[str, ...]] = {
+            "encoder": sentence.source,
+            "source": sentence.source,
+            "self": side.inputs,
+            "mixed": (*sentence.source, *side.inputs),
+            "future": other.inputs,
+            "backward": other.predicted,
+        }
+        of_source = kind == "encoder"
+        rows = sentence.source if of_source else side.inputs
+        if values.shape[2] < len(rows) or values.shape[3] < len(columns[kind]):
+            continue
+        whole = AttentionMap(
+            name=name,
+            stack=stack,
+            layer=number,
+            kind=kind,
+            part=part,
+            side="" if of_source or alone else side.direction,
+            weights=values[0, :, : len(rows), : len(columns[kind])],
+            rows=rows,
+            predicted=() if of_source else side.predicted,
+            columns=columns[kind],
+            boundary=len(sentence.source) if kind == "mixed" else 0,
+        )
+        maps += _halves(whole) if part == DUAL_CONTEXT else [whole]
+    return maps
+
+
+def _halves(module: AttentionMap) -> list[AttentionMap]:
+    """Returns the attention of a dual contextual module [2 H, Q, K] as two maps of H heads each."""
+    return [
+        dataclasses.replace(module, name=f"{module.name}/{part}", part=part, weights=weights)
+        for part, weights in zip(_DUAL_PARTS, np.split(module.weights, 2), strict=True)
+    ]
+
+
+def _kind(stack: str, part: str, tags: set[str]) -> str:
+    """Returns which of ``KINDS`` a distribution is, by the parts of its name."""
+    if stack == "encoder" or part == "source_self_attention":
+        return "encoder"
+    if part == "mixed_attention":
+        return "mixed"
+    if part == "backward_attention":
+        return "backward"
+    if "future" in tags:
+        return "future"
+    return "self" if part.endswith("self_attention") or part == DUAL_CONTEXT else "source"
+
+
+@dataclasses.dataclass(frozen=True)
+class Link:
+    """What a row looks at most.
+
+    Attributes:
+      row: Its number.
+      columns: Numbers of the columns, strongest first.
+      weights: Their weights.
+    """
+
+    row: int
+    columns: tuple[int, ...]
+    weights: tuple[float, ...]
+
+
+def strongest(weights: np.ndarray, count: int = 3, least: float = 0.01) -> Iterable[Link]:
+    """Yields the strongest links of every row.
+
+    Args:
+      weights: float [Q, K].
+      count: At most so many a row.
+      least: Weaker ones are left out, but for the strongest.
+    """
+    for row, values in enumerate(weights):
+        order = np.argsort(-values, kind="stable")[:count]
+        kept = [int(column) for place, column in enumerate(order) if not place or values[column] >= least]
+        yield Link(row, tuple(kept), tuple(float(values[column]) for column in kept))

@@ -1,0 +1,297 @@
+"""Attention of sentences as files: pictures, one page with all of them, and the weights for machines.
+
+Imports no TensorFlow.
+"""
+
+import dataclasses
+import json
+import pathlib
+import re
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from t2t_ext.analysis.attention import pictures as drawing
+from t2t_ext.analysis.attention.maps import KINDS, AttentionMap, Looked, strongest
+from t2t_ext.config.layer_ranges import layer_numbers
+from t2t_ext.errors import UserError
+from t2t_ext.io import files
+from t2t_ext.reporting import page
+
+PAGE, WEIGHTS = "attention.html", "attention.json"
+MEAN, ALL = "mean", "all"
+_STRONGEST = 3
+_FIGURES = {"source": "2", "self": "3", "mixed": "4"}  # of He et al. (2018)
+
+
+@dataclasses.dataclass(frozen=True)
+class Choice:
+    """Which attention is shown.
+
+    Attributes:
+      kinds: Of ``KINDS``; empty: all but the encoder's, where there are others.
+      layers: ``all``, or numbers and ranges from 1, see ``layer_numbers``.
+      heads: ``mean``, ``all``, or numbers and ranges from 1.
+      direction: Of a model with two sides ``l2r``, ``r2l`` or empty for both.
+    """
+
+    kinds: tuple[str, ...] = ()
+    layers: str = ALL
+    heads: str = MEAN
+    direction: str = ""
+
+    def of(self, maps: Sequence[AttentionMap]) -> list[tuple[AttentionMap, tuple[int | None, ...]]]:
+        """Returns the maps that are chosen with the heads of each, counted from 0 (None: their mean).
+
+        Raises:
+          UserError: The model has no such attention, layer, head or direction.
+        """
+        there = list(dict.fromkeys(each.kind for each in maps))
+        missing = [kind for kind in self.kinds if kind not in there]
+        if missing:
+            raise UserError(
+                f"--attention={missing[0]}: this model has no {KINDS[missing[0]].lower()}; it has: {', '.join(there)}."
+            )
+        wanted = self.kinds or [kind for kind in there if kind != "encoder"] or there
+        sides = {each.side for each in maps} - {""} or {"l2r"}
+        if self.direction and self.direction not in sides:
+            raise UserError(f"--direction={self.direction}: this model writes {' and '.join(sorted(sides))} only.")
+        chosen = []
+        for each in maps:
+            if each.kind in wanted and (not self.direction or each.side in ("", self.direction)):
+                depth = 1 + max(other.layer for other in maps if other.stack == each.stack)
+                if each.layer in _numbers("layers", self.layers, depth):
+                    chosen.append((each, self._heads(each.heads)))
+        if not chosen:
+            raise UserError(f"--layers={self.layers}: these layers have none of: {', '.join(wanted)}.")
+        order = list(KINDS)
+        return sorted(chosen, key=lambda pair: (order.index(pair[0].kind), pair[0].stack, pair[0].side, pair[0].layer))
+
+    def check(self, layers: int, heads: int) -> None:
+        """Checks numbers before a model is loaded.
+
+        Args:
+          layers: How many the deepest stack has.
+          heads: How many a layer has.
+
+        Raises:
+          UserError: There is no such layer or head.
+        """
+        _numbers("layers", self.layers, layers)
+        self._heads(heads)
+
+    def _heads(self, heads: int) -> tuple[int | None, ...]:
+        if self.heads == MEAN:
+            return (None,)
+        return tuple(sorted(_numbers("heads", self.heads, heads)))
+
+
+def _numbers(flag: str, text: str, count: int) -> frozenset[int]:
+    try:
+        numbers = layer_numbers(text, count)
+    except ValueError as error:
+        words = str(error)
+        if flag == "heads":
+            words = words.replace("layers", "heads").replace("no layer", "no head")
+            words = words.replace("write all,", "write mean, all,")
+        raise UserError(f"--{flag}={text}: {re.sub(r' [(]in --hparams: .*?[)]', '', words)}.") from None
+    if not numbers:
+        raise UserError(f"--{flag} names none; give all, or numbers from 1 to {count}.")
+    return numbers
+
+
+@dataclasses.dataclass(frozen=True)
+class Picture:
+    """A drawn attention.
+
+    Attributes:
+      shown: The attention.
+      head: Counted from 0; None: the mean.
+      png: The file's name.
+      svg: The same picture for the page.
+    """
+
+    shown: AttentionMap
+    head: int | None
+    png: str
+    svg: bytes
+
+    @property
+    def label(self) -> str:
+        """The head's name."""
+        return "mean" if self.head is None else f"head {self.head + 1}"
+
+
+def write(
+    directory: files.PathLike,
+    sentences: Sequence[Looked],
+    choice: Choice,
+    about: Sequence[tuple[str, str]],
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> list[str]:
+    """Writes pictures, page and weights into a directory, which is made where it is missing.
+
+    What an earlier call has written there is removed.
+
+    Args:
+      directory: Where to.
+      sentences: What was looked at.
+      choice: What of it is shown.
+      about: Names and values of what the pictures are of, such as the run.
+      progress: Called with (pictures drawn, pictures in all).
+
+    Returns:
+      The names of the files, the page first.
+
+    Raises:
+      UserError: The choice does not fit the model, or the directory cannot be written to.
+    """
+    chosen = [choice.of(looked.maps) for looked in sentences]
+    total = sum(len(heads) for maps in chosen for _, heads in maps)
+    directory = page.made(directory)
+    drawn: list[list[Picture]] = []
+    pictures: dict[str, bytes] = {}
+    for number, maps in enumerate(chosen, 1):
+        drawn.append([])
+        for shown, head in ((shown, head) for shown, heads in maps for head in heads):
+            png, svg = drawing.head_pictures(shown, head)
+            name = _file_name(shown, head, number if len(sentences) > 1 else 0)
+            pictures[name] = png
+            drawn[-1].append(Picture(shown, head, name, svg))
+            progress(len(pictures), total)
+    _remove_earlier(directory, set(pictures))
+    for name, png in pictures.items():
+        files.write_bytes_atomically(directory / name, png)
+    title = f"Attention in {about[0][1]}" if about else "Attention"
+    files.write_text_atomically(directory / PAGE, _page(title, sentences, drawn, about))
+    files.write_text_atomically(directory / WEIGHTS, _json(sentences, drawn, about))
+    return [PAGE, WEIGHTS, *pictures]
+
+
+def _file_name(shown: AttentionMap, head: int | None, sentence: int) -> str:
+    place = re.sub(r"layer_(\d+)", lambda match: f"layer{int(match[1]) + 1}", shown.name).replace("/", ".")
+    of = f"sentence{sentence}." if sentence else ""
+    return f"{of}{place}.{'mean' if head is None else f'head{head + 1}'}.png"
+
+
+def _remove_earlier(directory: pathlib.Path, names: set[str]) -> None:
+    """Removes pictures that an earlier call left, which would be taken for those of these sentences."""
+    try:
+        earlier = json.loads((directory / WEIGHTS).read_text(encoding="utf-8"))["files"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return
+    for name in earlier:
+        if name not in names and pathlib.PurePath(name).name == name and name.endswith(".png"):
+            (directory / name).unlink(missing_ok=True)
+
+
+def _json(sentences: Sequence[Looked], drawn: Sequence[Sequence[Picture]], about: Sequence[tuple[str, str]]) -> str:
+    records = []
+    for looked, pictures in zip(sentences, drawn, strict=True):
+        maps = [
+            {
+                "name": picture.shown.name,
+                "kind": picture.shown.kind,
+                "layer": picture.shown.layer + 1,
+                "head": "mean" if picture.head is None else picture.head + 1,
+                "direction": picture.shown.side,
+                "rows": picture.shown.rows,
+                "predicted": picture.shown.predicted,
+                "columns": picture.shown.columns,
+                "source_columns": picture.shown.boundary,
+                "weights": [[round(float(w), 5) for w in row] for row in picture.shown.of_head(picture.head)],
+                "file": picture.png,
+            }
+            for picture in pictures
+        ]
+        records.append({"source": looked.source, "targets": looked.targets, "given": looked.given, "maps": maps})
+    names = [picture.png for pictures in drawn for picture in pictures]
+    return json.dumps({"about": dict(about), "files": names, "sentences": records}, ensure_ascii=False) + "\n"
+
+
+# === The page ===
+
+
+def _page(
+    title: str, sentences: Sequence[Looked], drawn: Sequence[Sequence[Picture]], about: Sequence[tuple[str, str]]
+) -> str:
+    parts = [
+        page.definitions(about),
+        '<p class="small">A row is a position of the sentence that looks, a column one that is looked at; darker is '
+        "more, and every row adds up to 1. Positions of the target are labelled by the token that they read (left); "
+        "→ says which one they predict: the row of a word shows what was looked at to write the word after it. Grey is "
+        "what a position cannot see.</p>",
+    ]
+    if len(sentences) > 1:
+        links = "".join(f'<li><a href="#s{n}">{page.text(each.source)}</a></li>' for n, each in enumerate(sentences, 1))
+        parts.append(f"<nav><ol>{links}</ol></nav>")
+    for number, (looked, pictures) in enumerate(zip(sentences, drawn, strict=True), 1):
+        parts += _sentence(number, looked, pictures, with_number=len(sentences) > 1)
+    return page.page(title, parts, "t2t_ext-analyze attention")
+
+
+def _sentence(number: int, looked: Looked, pictures: Sequence[Picture], *, with_number: bool) -> Iterable[str]:
+    heading = f"Sentence {number}" if with_number else "Sentence"
+    yield f'<h2 id="s{number}">{heading}</h2>'
+    yield page.definitions(_texts(looked))
+    yield from (page.note(words) for words in looked.notes)
+    yield _index(number, pictures)
+    kind = None
+    for place, picture in enumerate(pictures):
+        if picture.shown.kind != kind:
+            kind = picture.shown.kind
+            figure = f" (as figure {_FIGURES[kind]} of He et al. 2018)" if kind in _FIGURES else ""
+            yield f"<h3>{page.text(KINDS[kind])}{figure}</h3>"
+        yield f'<section id="{_anchor(number, place)}">'
+        described = f"{picture.shown.title}, {picture.label}; the table has the strongest links"
+        yield page.figure(picture.svg, described, f"{picture.shown.title}, {picture.label} · {picture.png}")
+        yield f"<details><summary>Strongest links</summary>{_links(picture)}</details></section>"
+
+
+def _texts(looked: Looked) -> list[tuple[str, str]]:
+    rows = [("source", looked.source)]
+    name = "reference" if looked.given else "translation"
+    for place, (side, words) in enumerate(looked.targets.items()):
+        which = f" {side}" if len(looked.targets) > 1 else ""
+        won = " (the better one)" if side == looked.best else ""
+        rows.append((f"{name if place == 0 or not looked.given else 'other side'}{which}{won}", words))
+    return rows
+
+
+def _anchor(number: int, place: int) -> str:
+    return f"s{number}p{place}"
+
+
+def _index(number: int, pictures: Sequence[Picture]) -> str:
+    """Returns a table of links: a row for each attention, a column for each head, or a line of layers for means."""
+    rows: dict[tuple[str, str], list[str]] = {}
+    for place, picture in enumerate(pictures):
+        shown = picture.shown
+        stack = f"{shown.stack.replace('_', ' ')} " if shown.stack else ""
+        what = f"{KINDS[shown.kind]}, {stack}{shown.side}".rstrip(", ")
+        label = f"layer {shown.layer + 1}" if picture.head is None else str(picture.head + 1)
+        row = "" if picture.head is None else f"layer {shown.layer + 1}, head"
+        if shown.part not in ("source_attention", "self_attention", "mixed_attention", "source_self_attention"):
+            what += f" ({shown.part})"
+        rows.setdefault((what, row), []).append(f'<a href="#{_anchor(number, place)}">{page.text(label)}</a>')
+    cells = "".join(
+        f'<tr><th scope="row">{page.text(f"{what} {row}".strip())}</th>'
+        + "".join(f"<td>{link}</td>" for link in links)
+        + "</tr>"
+        for (what, row), links in rows.items()
+    )
+    return f"<nav><table><tbody>{cells}</tbody></table></nav>"
+
+
+def _links(picture: Picture) -> str:
+    shown = picture.shown
+    with_target = bool(shown.predicted)
+    header = ["input" if with_target else "token", *(["predicts"] if with_target else []), "looks at"]
+    header += [""] * (_STRONGEST - 1)
+    rows: list[list[Any]] = []
+    for link in strongest(shown.of_head(picture.head), _STRONGEST):
+        row = [shown.rows[link.row], *([f"→ {shown.predicted[link.row]}"] if with_target else [])]
+        for column, weight in zip(link.columns, link.weights, strict=True):
+            side = "" if not shown.boundary else ("source " if column < shown.boundary else "target ")
+            row.append(f"{side}{shown.columns[column]} {weight:.2f}")
+        rows.append(row + [""] * (len(header) - len(row)))
+    return page.table(header, rows, kind="words")

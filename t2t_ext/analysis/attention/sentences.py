@@ -1,0 +1,108 @@
+"""What a model looks at in a sentence: as it translates it itself, or as it reads a translation that is given.
+
+Legend: S source positions, T target positions.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from t2t_ext.analysis.attention.maps import SIDES, Looked, read_maps, sentence_of
+from t2t_ext.data.text.special_ids import EOS_ID, PAD_ID
+from t2t_ext.errors import UserError
+from t2t_ext.translation.translator import Hypothesis, Translator
+
+
+def look(translator: Translator, source: str, reference: str = "", partner: str = "", most_pieces: int = 100) -> Looked:
+    """Looks at a sentence.
+
+    Args:
+      translator: Of one run. Of a model that writes in two directions it should search with ``beam_size=2``, one
+        hypothesis a direction, as then each looks at the other all the time, and return both.
+      source: Raw text.
+      reference: Raw text of the target; empty: the model's own translation.
+      partner: Of such a model, what the other direction writes beside the reference; empty: the reference, too.
+      most_pieces: The most subwords of either side that are drawn.
+
+    Raises:
+      UserError: There is nothing to look at, the sentence is too long, or the model shows no attention.
+    """
+    if not source.strip():
+        raise UserError("The sentence is empty: there is nothing to look at. Give one with words.")
+    source_ids = _ids(translator.source_encoder, source)
+    # Before the search: of a long source, the translation takes a while.
+    _check_length(source_ids, "The sentence", source, most_pieces)
+    best, notes = "", []
+    if reference:
+        both = translator.two_sided
+        texts = [reference, partner or reference] if both else [reference]
+        sides = [_ids(translator.target_encoder, text) for text in texts]
+        if both and not partner:
+            notes.append("Both directions are given the same sentence, so each sees what it is about to write itself.")
+        if both or translator.target_direction == "r2l":
+            sides[-1] = sides[-1][-2::-1] + sides[-1][-1:]
+    else:
+        sides, best, notes = _translated(translator, source)
+    for ids in sides:
+        _check_length(ids, "The reference" if reference else "Its translation", reference or source, most_pieces)
+    inputs = np.array([source_ids], np.int32)
+    if translator.model.target_sides == 2 and not translator.two_sided:
+        sides.append(_written_backwards(translator.model, inputs))
+        notes.append("The backward decoder wrote its side by itself, as it does whenever the model translates.")
+    width = max(map(len, sides))
+    targets = np.array([[*ids, *[PAD_ID] * (width - len(ids))] for ids in sides], np.int32)[np.newaxis]
+    weights = translator.model.attention_weights(inputs, targets if len(sides) == 2 else targets[:, 0])
+    encoders = translator.source_encoder, translator.target_encoder
+    words = sentence_of(translator.model, encoders[0].pieces(source_ids), [encoders[1].pieces(ids) for ids in sides])
+    maps = read_maps({name: np.asarray(values) for name, values in weights.items()}, words)
+    if not maps:
+        raise UserError(f"The model {type(translator.model).__name__} has no attention that could be shown.")
+    texts = {}
+    for side, ids in zip(words.sides, sides, strict=True):
+        body = [token for token in ids if token != EOS_ID]
+        texts[side.direction] = translator.target_encoder.restore(
+            [translator.target_encoder.decode(body[::-1] if side.direction == "r2l" else body)]
+        )[0]
+    return Looked(source, texts, bool(reference), best, tuple(notes), tuple(maps))
+
+
+def _ids(encoder: Any, text: str) -> list[int]:
+    """Returns the ids of a raw text, with EOS."""
+    return encoder.encode_batch(encoder.prepare([text]), add_eos=True)[0]
+
+
+def _check_length(ids: list[int], what: str, text: str, most: int) -> None:
+    if len(ids) > most:
+        shown = text if len(text) <= 40 else f"{text[:40]}..."
+        raise UserError(
+            f"{what} is too long for a picture: {len(ids)} subwords, at most {most} (--max_subwords): {shown} Give a "
+            "shorter one, or raise --max_subwords."
+        )
+
+
+def _translated(translator: Translator, source: str) -> tuple[list[list[int]], str, list[str]]:
+    """Returns what the model writes, the ids of one side or of both, which one won, and notes."""
+    (found,) = translator.translate([source])
+    notes = [] if found[0].finished else ["The length limit ended the translation."]
+    if translator.truncated_lines:
+        limit = translator.decode_hparams.max_input_length
+        notes.append(f"The translation is of the first {limit} subwords (max_input_length) alone.")
+    if not translator.two_sided:
+        return [list(found[0].ids)], "", notes
+    by_side: dict[str, Hypothesis] = {}
+    for hypothesis in found:
+        by_side.setdefault(hypothesis.direction, hypothesis)
+    missing = [side for side in SIDES if side not in by_side]
+    sides = {side: list(hypothesis.ids) for side, hypothesis in by_side.items()}
+    for side in missing:
+        ids = list(found[0].ids)
+        ended = ids[-1:] == [EOS_ID]
+        sides[side] = ids[-2::-1] + ids[-1:] if ended else ids[::-1]
+        notes.append(f"The search kept no {side} hypothesis: the best one, turned round, stands in its place.")
+    return [sides[side] for side in SIDES], found[0].direction, notes
+
+
+def _written_backwards(model: Any, inputs: np.ndarray) -> list[int]:
+    """Returns what the backward decoder of an asynchronous model writes for inputs int32 [1, S], from right to left."""
+    ids = np.asarray(model.write_backward(inputs, model.encode(inputs)))[0]
+    return [int(token) for token in ids if token != PAD_ID]

@@ -1,0 +1,1 @@
+"""A model's diagram, as text and as a picture."""

@@ -1,0 +1,371 @@
+"""The diagram of a model as an SVG picture; see ``model_diagram``.
+
+Written by hand: rectangles, lines and text, coloured by paper, with a style for light and for dark backgrounds. Nothing
+measures text; boxes are as wide as an estimate from above says. Inputs are at the top, outputs at the bottom.
+"""
+
+import dataclasses
+import re
+from collections.abc import Iterator, Sequence
+from xml.sax.saxutils import escape
+
+from t2t_ext.analysis.diagram.model import OWN, PAPERS, TRANSFORMER, Diagram, Group, Part, Reading, Stack
+
+_MARGIN = 24
+_TOP = 84  # of the columns
+_GAP = 56  # between columns
+_ARROW = 18  # between boxes
+_PADDING = 12  # inside of a group of layers
+_NARROWEST = 250
+_WIDEST = 300  # of a line that can be broken
+_LANE = 24  # height of what names a lane
+_SPACING = 34  # between the layers in the picture of what is read
+_RADIUS = 11
+_TITLE, _NAME, _SMALL = 17, 13.5, 12  # sizes of letters
+_LETTER = 0.57  # width of a letter, as a part of its size, from above for running text in usual fonts
+
+# Fill and line on white, fill and line on black, by paper.
+_COLOURS = {
+    TRANSFORMER: ("#f2f3f5", "#7a828c", "#2b3036", "#9aa4af"),
+    PAPERS[1]: ("#fde3cf", "#c4661f", "#54301a", "#f0a06a"),
+    PAPERS[2]: ("#d6e9fb", "#1f6fb5", "#17395a", "#74b4ee"),
+    PAPERS[3]: ("#d9f2dd", "#2b8a42", "#1c4727", "#78d08f"),
+    PAPERS[4]: ("#eadffa", "#7a4fc0", "#3b2a5c", "#b797ec"),
+    PAPERS[5]: ("#fbdde6", "#bd3f68", "#562337", "#ee8fae"),
+    PAPERS[6]: ("#fbf0c4", "#98790d", "#4c4016", "#dcc25a"),
+    PAPERS[7]: ("#d3f1f0", "#1b8683", "#174645", "#6bcfcb"),
+    OWN: ("#ffffff", "#444444", "#101010", "#bbbbbb"),
+}
+_SUBSCRIPTS = str.maketrans("0123456789ij", "₀₁₂₃₄₅₆₇₈₉ᵢⱼ")
+
+
+def diagram_svg(diagram: Diagram) -> str:
+    """Returns the diagram as an SVG file, readable at its own size."""
+    picture = _Picture()
+    picture.text(_MARGIN, 34, diagram.title, _TITLE, kind="t b")
+    facts = ", ".join([*diagram.facts, f"{diagram.parameters:,} parameters"])
+    picture.text(_MARGIN, 56, facts, _SMALL)
+    x: float = _MARGIN
+    # The decoder that is searched stands beside what it reads, another one behind it.
+    stacks = sorted(diagram.stacks, key=lambda stack: stack.name == "backward decoder")
+    columns = []
+    read = None
+    for number, stack in enumerate(stacks):
+        if number == 1 and diagram.reading is not None:
+            read = _draw_reading(picture, x, diagram.reading, diagram)
+            x = read.x + read.width + _GAP
+        columns.append(_Column(picture, x, _stack_width(stack)))
+        columns[-1].draw(stack)
+        x += columns[-1].width + _GAP
+    if read is not None:
+        _connect(picture, columns, read)
+    for part in diagram.others:
+        picture.text(_MARGIN, picture.height + 24, f"{part.title}: {part.parameters:,} parameters", _SMALL)
+    _legend(picture, diagram)
+    return picture.file(f"{diagram.title}: {facts}")
+
+
+def _connect(picture: "_Picture", columns: Sequence["_Column"], read: "_Panel") -> None:
+    """Draws what flows from the encoder through the picture of what is read to the decoders."""
+    encoder, decoder, *behind = columns
+    picture.elbow((encoder.right, encoder.beside(read.middle)), (read.x, read.middle))
+    named = ("attention to the source", "two attentions to the source", "mixed attention")
+    to = decoder.of_part(*named, default=decoder.beside(read.middle))
+    picture.elbow((read.x + read.width, read.middle), (decoder.x + _PADDING, to))
+    for column in behind:
+        # What it has written goes back to the decoder that is searched.
+        to = decoder.of_part("attention to the backward states", default=decoder.beside(column.y))
+        picture.elbow((column.x + _PADDING, column.y - 12), (decoder.right - _PADDING, to))
+
+
+def _pretty(text: str) -> str:
+    """Returns a text of the terminal with the signs that a picture can have."""
+    text = re.sub(r"_(\d+|ij?\b)", lambda match: match[1].translate(_SUBSCRIPTS), text)
+    text = re.sub(r"(?<=\d) x (?=[\d])", " × ", text)
+    return text.replace("->", "→").replace("lambda", "λ")
+
+
+def _width(text: str, size: float) -> float:
+    return _LETTER * size * len(_pretty(text))
+
+
+class _Picture:
+    """Elements, and how far they reach."""
+
+    def __init__(self) -> None:
+        self.elements: list[str] = []
+        self.width = self.height = 0.0
+
+    def _reach(self, x: float, y: float) -> None:
+        self.width, self.height = max(self.width, x), max(self.height, y)
+
+    def text(self, x: float, y: float, words: str, size: float, *, kind: str = "t", anchor: str = "start") -> None:
+        """Writes a line; y is its base line."""
+        shown = escape(_pretty(words), {'"': "&quot;"})
+        self.elements.append(
+            f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}" font-size="{size:g}" text-anchor="{anchor}">{shown}</text>'
+        )
+        reach = _width(words, size) * {"start": 1, "middle": 0.5, "end": 0}[anchor]
+        self._reach(x + reach, y + 0.3 * size)
+
+    def box(self, x: float, y: float, width: float, height: float, kind: str, radius: float = 6) -> None:
+        """Draws a rectangle."""
+        self.elements.append(
+            f'<rect class="{kind}" x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}" rx="{radius:g}"/>'
+        )
+        self._reach(x + width, y + height)
+
+    def arrow(self, x0: float, y0: float, x1: float, y1: float, kind: str) -> None:
+        """Draws a line with a head at its end."""
+        self.elements.append(
+            f'<line class="{kind}" x1="{x0:.1f}" y1="{y0:.1f}" x2="{x1:.1f}" y2="{y1:.1f}" marker-end="url(#head)"/>'
+        )
+        self._reach(max(x0, x1), max(y0, y1))
+
+    def elbow(self, start: tuple[float, float], end: tuple[float, float]) -> None:
+        """Draws a line with a head from one point to another, up or down halfway between them."""
+        (x0, y0), (x1, y1) = start, end
+        between = (x0 + x1) / 2
+        self.elements.append(
+            f'<path class="flow" d="M{x0:.1f} {y0:.1f} H{between:.1f} V{y1:.1f} H{x1:.1f}" marker-end="url(#head)"/>'
+        )
+
+    def file(self, described: str) -> str:
+        """Returns the file."""
+        width, height = round(self.width + _MARGIN), round(self.height + _MARGIN)
+        body = "\n".join(self.elements)
+        words = escape(_pretty(described))
+        return (
+            f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
+            f'viewBox="0 0 {width} {height}" role="img">\n<title>{words}</title>\n<style>\n{_style()}</style>\n'
+            '<defs><marker id="head" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" '
+            'orient="auto-start-reverse"><path class="head" d="M0 0.8 L7.5 4 L0 7.2 z"/></marker></defs>\n'
+            f'<rect class="page" width="{width}" height="{height}"/>\n{body}\n</svg>\n'
+        )
+
+
+def _class(paper: str) -> str:
+    return f"p{list(_COLOURS).index(paper)}"
+
+
+def _style() -> str:
+    """Returns the style sheet, light with a dark variant."""
+
+    def colours(page: str, letters: str, faint: str, lines: str, group: str, place: int) -> Iterator[str]:
+        yield f".page {{ fill: {page}; }} .t {{ fill: {letters}; }} .f {{ fill: {faint}; }}"
+        yield f".flow, .read, .join {{ stroke: {lines}; }} .head {{ fill: {lines}; }}"
+        yield f".group {{ fill: {group}; stroke: {lines}; }}"
+        for paper, each in _COLOURS.items():
+            yield f".{_class(paper)} {{ fill: {each[place]}; stroke: {each[place + 1]}; }}"
+
+    light = colours("#ffffff", "#16191d", "#4b535c", "#5d6670", "#fafbfc", 0)
+    dark = colours("#12151a", "#eef1f4", "#b4bdc7", "#a2acb7", "#191e24", 2)
+    return (
+        "text { font-family: system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif; }\n"
+        ".b { font-weight: 600; } rect { stroke-width: 1.2; } .page { stroke: none; }\n"
+        ".group { stroke-width: 1; stroke-dasharray: 5 4; }\n"
+        ".flow, .read, .join { stroke-width: 1.4; fill: none; } .join { stroke-dasharray: 3 4; stroke-width: 1; }\n"
+        + "\n".join(light)
+        + "\n@media (prefers-color-scheme: dark) {\n"
+        + "\n".join(dark)
+        + "\n}\n"
+    )
+
+
+# === Stacks ===
+
+
+def _lines_of(part: Part) -> list[tuple[str, float, str]]:
+    """Returns the lines of a part's box: words, size, kind."""
+    lines = [(part.name, _NAME, "t b")]
+    beside = [words for words in (part.setting, part.shape) if words]
+    if _width("; ".join(beside), _SMALL) <= _WIDEST:
+        beside = ["; ".join(beside)] if beside else []
+    lines += [(words, _SMALL, "t") for long in beside for words in _wrapped(long)]
+    if part.mark:
+        instead = "added" if part.mark == "added" else f"in place of {part.replaces}"
+        lines.append((f"{instead} ({part.paper})", _SMALL, "f"))
+    return lines
+
+
+def _wrapped(words: str) -> Iterator[str]:
+    """Yields lines that are not too wide, broken behind commas."""
+    line = ""
+    for piece in words.split(", "):
+        longer = f"{line}, {piece}" if line else piece
+        if line and _width(longer, _SMALL) > _WIDEST:
+            yield f"{line},"
+            longer = piece
+        line = longer
+    yield line
+
+
+def _stack_width(stack: Stack) -> float:
+    parts = [*stack.before, *(part for group in stack.groups for part in group.parts), *stack.after]
+    lines = [line for part in parts for line in _lines_of(part)]
+    widest = max((_width(words, size) for words, size, _ in lines), default=0)
+    return max(_NARROWEST, widest + 2 * _PADDING + 24)
+
+
+class _Column:
+    """Draws a stack from the top down."""
+
+    def __init__(self, picture: _Picture, x: float, width: float) -> None:
+        self.picture, self.x, self.width, self.y = picture, x, width, float(_TOP)
+        self._middles: dict[str, float] = {}
+        self._groups: list[float] = []
+
+    @property
+    def right(self) -> float:
+        """Its right edge."""
+        return self.x + self.width
+
+    def beside(self, y: float) -> float:
+        """Returns the height of its layers that is nearest to another one."""
+        return min(max(y, min(self._groups) + _PADDING), max(self._groups) - _PADDING) if self._groups else y
+
+    def of_part(self, *names: str, default: float) -> float:
+        """Returns the middle of the first box of one of these names."""
+        return next((self._middles[name] for name in names if name in self._middles), default)
+
+    def draw(self, stack: Stack) -> None:
+        """Draws the stack."""
+        picture, middle = self.picture, self.x + self.width / 2
+        picture.text(middle, self.y + 4, stack.name, _TITLE - 2, kind="t b", anchor="middle")
+        self.y += 14
+        self._lane_names(stack)
+        for part in stack.before:
+            self._arrows(stack)
+            self._part(part, _PADDING)
+        for group in stack.groups:
+            self._arrows(stack)
+            self._group(stack, group)
+        # Of a stack of both sides, what becomes of the source in the last layer is not read.
+        going_on = slice(1, None) if stack.lanes[0] == "source" and len(stack.lanes) > 1 else slice(None)
+        for part in stack.after:
+            self._arrows(stack, going_on)
+            self._part(part, _PADDING)
+        if stack.after and stack.after[-1].name == "softmax":
+            self._arrows(stack, going_on)
+
+    def _lanes(self, stack: Stack) -> Sequence[float]:
+        """Returns where the sequences that go through the stack go."""
+        count, inner = len(stack.lanes), self.width - 2 * _PADDING
+        return [self.x + _PADDING + inner * (2 * lane + 1) / (2 * count) for lane in range(count)]
+
+    def _lane_names(self, stack: Stack) -> None:
+        width = (self.width - 2 * _PADDING - 8 * (len(stack.lanes) - 1)) / len(stack.lanes)
+        for name, middle in zip(stack.lanes, self._lanes(stack), strict=True):
+            self.picture.box(middle - width / 2, self.y, width, _LANE, _class(stack.paper), _LANE / 2)
+            self.picture.text(middle, self.y + 16.5, name, _SMALL, anchor="middle")
+        self.y += _LANE
+
+    def _arrows(self, stack: Stack, which: slice = slice(None)) -> None:
+        for lane in self._lanes(stack)[which]:
+            self.picture.arrow(lane, self.y, lane, self.y + _ARROW - 1, "flow")
+        self.y += _ARROW
+
+    def _part(self, part: Part, inset: float) -> None:
+        lines, x = _lines_of(part), self.x + inset
+        height = 12 + sum(size + 4 for _, size, _ in lines)
+        self.picture.box(x, self.y, self.width - 2 * inset, height, _class(part.paper))
+        y = self.y + 4
+        for words, size, kind in lines:
+            y += size + 4
+            self.picture.text(self.x + self.width / 2, y, words, size, kind=kind, anchor="middle")
+        self._middles.setdefault(part.name, self.y + height / 2)
+        self.y += height
+
+    def _group(self, stack: Stack, group: Group) -> None:
+        place, start = len(self.picture.elements), self.y
+        self.picture.text(self.x + 8, self.y + 16, group.title.replace("-", "–"), _SMALL, kind="f b")
+        if group.count > 1:
+            self.picture.text(self.x + self.width - 8, self.y + 16, f"×{group.count}", _NAME, kind="t b", anchor="end")
+        self.y += 24
+        for number, part in enumerate(group.parts):
+            if number:
+                self._arrows(stack)
+            self._part(part, _PADDING)
+        self.y += _PADDING
+        self._groups += [start, self.y]
+        self.picture.box(self.x, start, self.width, self.y - start, "group", 10)
+        # The frame lies behind what it holds.
+        self.picture.elements.insert(place, self.picture.elements.pop())
+
+
+# === What the decoder reads ===
+
+
+@dataclasses.dataclass(frozen=True)
+class _Panel:
+    """Where the picture of what is read stands, and the middle of its layers."""
+
+    x: float
+    width: float
+    middle: float
+
+
+def _draw_reading(picture: _Picture, x: float, reading: Reading, diagram: Diagram) -> _Panel:
+    """Draws which encoder layers the decoder's layers read."""
+    depths = [stack.depth for stack in diagram.stacks if stack.name == "encoder" or stack.name.endswith("decoder")]
+    part = reading.part
+    lines = [
+        (part.name, _NAME, "t b"),
+        *([(part.setting, _SMALL, "t")] if part.setting not in ("", reading.what) else []),
+        (f"layer i attends to {reading.what}", _SMALL, "t"),
+    ]
+    lines += [(part.shape, _SMALL, "t")] if part.shape else []
+    lines += [(f"in place of {part.replaces} ({part.paper})", _SMALL, "f")] if part.replaces else []
+    if part.parameters:
+        lines.append((f"{part.parameters:,} parameters", _SMALL, "f"))
+    if reading.joined:
+        dashed = any(reading.joined not in layers for layers in reading.layers)
+        lines.append((f"{'dashed: ' if dashed else ''}e_{reading.joined}, joined with each", _SMALL, "f"))
+    width = max(260.0, max(_width(words, size) for words, size, _ in lines) + 2 * _PADDING)
+    place, y = len(picture.elements), float(_TOP + 14)
+    start = y
+    y += 6
+    for words, size, kind in lines:
+        y += size + 4
+        picture.text(x + width / 2, y, words, size, kind=kind, anchor="middle")
+    left, right = x + 56, x + width - 56
+    y += 24
+    picture.text(left, y, "encoder layer", _SMALL, kind="f", anchor="middle")
+    picture.text(right, y, "decoder layer", _SMALL, kind="f", anchor="middle")
+    y += 20
+    bottom = y + _SPACING * (max(depths) - 1)
+    _draw_lines(picture, reading, (left, right), y, _class(part.paper))
+    for number in range(max(depths)):
+        for column, depth in ((left, depths[0]), (right, depths[-1])):
+            if number < depth:
+                at = y + number * _SPACING
+                picture.box(column - 13, at - _RADIUS, 26, 2 * _RADIUS, _class(TRANSFORMER), _RADIUS)
+                picture.text(column, at + 4.3, str(number + 1), _SMALL, anchor="middle")
+    picture.box(x, start, width, bottom + 22 - start, "group", 10)
+    picture.elements.insert(place, picture.elements.pop())
+    return _Panel(x, width, (y + bottom) / 2)
+
+
+def _draw_lines(picture: _Picture, reading: Reading, columns: tuple[float, float], y: float, kind: str) -> None:
+    """Draws the arrows from encoder layers to decoder layers."""
+    start, end = columns[0] + 14, columns[1] - 15
+    for number, layers in enumerate(reading.layers):
+        to = y + number * _SPACING
+        for layer in layers:
+            picture.arrow(start, y + (layer - 1) * _SPACING, end, to, "read")
+        if reading.joined and reading.joined not in layers:
+            picture.arrow(start, y + (reading.joined - 1) * _SPACING, end, to, "join")
+
+
+def _legend(picture: _Picture, diagram: Diagram) -> None:
+    """Names the colours below everything."""
+    x, y = float(_MARGIN), picture.height + 30
+    most = max(picture.width, 600)
+    for paper in diagram.papers:
+        words = f"{paper} (the Transformer)" if paper == TRANSFORMER else paper
+        width = 30 + _width(words, _SMALL) + 18
+        if x > _MARGIN and x + width > most:
+            x, y = float(_MARGIN), y + 24
+        picture.box(x, y - 12, 20, 14, _class(paper), 3)
+        picture.text(x + 28, y, words, _SMALL)
+        x += width

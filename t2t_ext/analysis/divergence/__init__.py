@@ -1,0 +1,1 @@
+"""How far local and global attention are apart in dual contextual modules."""

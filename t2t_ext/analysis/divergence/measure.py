@@ -1,0 +1,204 @@
+"""How far apart local and global attention are in dual contextual modules (Ampomah et al. 2021, section 7.2).
+
+    alpha_g = max([alpha_g^1, ..., alpha_g^H]), alpha_l likewise                         (equation 10)
+    dv^l = JS(alpha_g, alpha_l) = KL(alpha_g || m) / 2 + KL(alpha_l || m) / 2,
+    m = (alpha_g + alpha_l) / 2                                                          (equations 11 and 12)
+    E_d = mean of dv^l over the layers                                                   (equation 13)
+
+Logarithms are natural, so that 0 <= JS <= ln 2. The element-wise maximum of distributions adds up to more than 1: its
+rows are divided by their sums, else dv^l would be no divergence of distributions and have no bound.
+
+Legend: B sentences, H heads, Q positions that look, K positions that are looked at, L layers.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from t2t_ext.analysis.attention.maps import DUAL_CONTEXT
+from t2t_ext.analysis.divergence.report import Divergences
+from t2t_ext.config.hyperparameters import TransformerHParams
+from t2t_ext.data.text.special_ids import PAD_ID
+from t2t_ext.errors import UserError
+from t2t_ext.models.transformer import Record, Transformer
+
+HEADS = ("max", "mean", "head")
+_MOST_POSITIONS = 2048  # of a batch, padding included: attention's memory grows with the square of the length
+_WIDTH_MULTIPLE = 8
+_IDS = tf.TensorSpec([None, None], tf.int32)
+
+
+def jensen_shannon(p: tf.Tensor, q: tf.Tensor) -> tf.Tensor:
+    """Returns the Jensen-Shannon divergence of distributions (equations 11 and 12), in nats.
+
+    Args:
+      p: float32 [..., K], adding up to 1 on the last axis; zeros count nothing.
+      q: The same.
+
+    Returns:
+      float32 [...], from 0 to ln 2.
+    """
+    m = (p + q) / 2
+    total = tf.math.xlogy(p, p) + tf.math.xlogy(q, q) - 2 * tf.math.xlogy(m, m)
+    # Equal distributions may come out below zero by a rounding.
+    return tf.clip_by_value(tf.reduce_sum(total, axis=-1) / 2, 0.0, float(np.log(2)))
+
+
+def joined_heads(weights: tf.Tensor, heads: str) -> tf.Tensor:
+    """Returns one distribution for those of all heads (equation 10).
+
+    Args:
+      weights: float [B, H, Q, K], distributions on the last axis.
+      heads: ``max``: the element-wise maximum, whose rows are divided by their sums; ``mean``: the mean; ``head``: at
+        every position that of the head whose largest weight there is the largest of all.
+
+    Returns:
+      float32 [B, Q, K], distributions on the last axis.
+    """
+    weights = tf.cast(weights, tf.float32)
+    if heads == "head":
+        best = tf.argmax(tf.reduce_max(weights, axis=3), axis=1)
+        joined = tf.gather(tf.transpose(weights, [0, 2, 1, 3]), best, batch_dims=2)
+    else:
+        joined = tf.reduce_max(weights, axis=1) if heads == "max" else tf.reduce_mean(weights, axis=1)
+    return joined / tf.reduce_sum(joined, axis=-1, keepdims=True)
+
+
+def module_divergence(weights: tf.Tensor, real: tf.Tensor, heads: str) -> tf.Tensor:
+    """Returns the divergence between a module's two attentions, the mean over each sentence's positions.
+
+    Args:
+      weights: float [B, 2 H, Q, K], the H local heads, then the H global ones.
+      real: bool [B, Q], False at padding.
+      heads: As of ``joined_heads``.
+
+    Returns:
+      float32 [B].
+    """
+    local, globally = (joined_heads(part, heads) for part in tf.split(weights, 2, axis=1))
+    counted = tf.cast(real, tf.float32)
+    return tf.reduce_sum(jensen_shannon(local, globally) * counted, axis=1) / tf.reduce_sum(counted, axis=1)
+
+
+def check_model(model_class: type) -> None:
+    """Checks that a model's modules can be measured.
+
+    Raises:
+      UserError: It has no encoder and decoder of its own, as layer-wise coordination.
+    """
+    if not issubclass(model_class, Transformer):
+        raise UserError(
+            f"{model_class.__name__} has no encoder and decoder whose layers could be told apart: its modules are not "
+            "measured. Divergence is for dual_context_transformer and other relatives of the Transformer; "
+            "t2t_ext-analyze attention shows both attentions of any model."
+        )
+
+
+def stacks_with_modules(hparams: Any, with_targets: bool, target_sides: int = 1) -> list[str]:
+    """Returns the stacks of a model that have dual contextual modules and can be measured.
+
+    Args:
+      hparams: The model's.
+      with_targets: Whether there are translations, without which a decoder has nothing to read.
+      target_sides: The model's; of a model that writes two sides the encoder alone is measured.
+
+    Raises:
+      UserError: There are none.
+    """
+    encoder = decoder = frozenset()
+    if isinstance(hparams, TransformerHParams):
+        encoder, decoder = hparams.dual_encoder_layers, hparams.dual_decoder_layers
+    if not encoder and not decoder:
+        raise UserError(
+            "it has no dual contextual module, so no local attention that could diverge from a global one. Give runs "
+            "trained with dc_encoder_layers or dc_decoder_layers, such as those of --hparams_set=dual_context_base."
+        )
+    if not encoder and target_sides > 1:
+        raise UserError(
+            "it has dual contextual modules in the decoder alone, and writes two sides of the target, whose decoders "
+            "are not measured. Give runs with dc_encoder_layers, or of a model that writes one."
+        )
+    if not encoder and not with_targets:
+        raise UserError(
+            "it has dual contextual modules in the decoder alone, which reads translations: give "
+            "--reference_file=FILE beside --sentence_file, or --split."
+        )
+    return ["encoder"] * bool(encoder) + ["decoder"] * bool(decoder and with_targets and target_sides == 1)
+
+
+def measure(
+    model: Any,
+    sources: Sequence[Sequence[int]],
+    targets: Sequence[Sequence[int]] | None = None,
+    heads: str = "max",
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> dict[str, Divergences]:
+    """Measures the divergence in every dual contextual module, without dropout.
+
+    Args:
+      model: A Transformer.
+      sources: Ids of the sources, each with EOS.
+      targets: Of their translations, each with EOS, in the order in which the model writes; the decoder is forced
+        through them. None: the encoder alone is measured.
+      heads: As of ``joined_heads``.
+      progress: Called with (sentences done, sentences in all).
+
+    Returns:
+      Stack (``encoder``, ``decoder``) -> its divergences, the sentences in the order given.
+
+    Raises:
+      UserError: The model has no such module.
+    """
+    stacks = stacks_with_modules(model.hparams, targets is not None, model.target_sides)
+    decoder = "decoder" in stacks
+    layers = {
+        "encoder": tuple(sorted(model.hparams.dual_encoder_layers)),
+        "decoder": tuple(sorted(model.hparams.dual_decoder_layers)),
+    }
+
+    @tf.function(input_signature=[_IDS, _IDS], autograph=False)
+    def of_batch(inputs: tf.Tensor, outputs: tf.Tensor) -> dict[str, tf.Tensor]:
+        if decoder:
+            weights = model.attention_weights(inputs, outputs)
+        else:
+            record = Record()
+            model.encode(inputs, record=record)
+            weights = record.weights
+        found = {}
+        for stack in stacks:
+            real = tf.not_equal(inputs if stack == "encoder" else outputs, PAD_ID)
+            each = [
+                module_divergence(weights[f"{stack}/layer_{layer}/{DUAL_CONTEXT}"], real, heads)
+                for layer in layers[stack]
+            ]
+            found[stack] = tf.stack(each, axis=1)
+        return found
+
+    values = {stack: np.zeros([len(sources), len(layers[stack])]) for stack in stacks}
+    read = targets if decoder else [[PAD_ID]] * len(sources)
+    done = 0
+    for batch in _batches([max(map(len, pair)) for pair in zip(sources, read, strict=True)]):
+        found = of_batch(_padded([sources[i] for i in batch]), _padded([read[i] for i in batch]))
+        for stack in stacks:
+            values[stack][batch] = found[stack].numpy()
+        done += len(batch)
+        progress(done, len(sources))
+    return {stack: Divergences(layers[stack], values[stack]) for stack in stacks}
+
+
+def _batches(lengths: Sequence[int]) -> list[np.ndarray]:
+    """Groups sentences of like lengths, longest first."""
+    order, batches, start = np.argsort(-np.asarray(lengths), kind="stable"), [], 0
+    while start < len(order):
+        rows = max(1, _MOST_POSITIONS // int(lengths[order[start]]))
+        batches.append(order[start : start + rows])
+        start += rows
+    return batches
+
+
+def _padded(ids: Sequence[Sequence[int]]) -> np.ndarray:
+    """Returns ids as int32 [B, T], T a multiple of eight: oneDNN compiles every product for each shape."""
+    width = -(-max(map(len, ids)) // _WIDTH_MULTIPLE) * _WIDTH_MULTIPLE
+    return np.array([[*each, *[PAD_ID] * (width - len(each))] for each in ids], np.int32)

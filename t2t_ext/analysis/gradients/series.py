@@ -1,0 +1,156 @@
+"""Gradient norms of systems, to be compared: what runs logged in training, or what was computed at checkpoints.
+
+A *point* is what a mean is taken over: a line of ``RUN/gradient_norms.jsonl`` (a mean over the steps since the line
+before), or a batch. Several runs under one label are one system, such as seeds. Imports no TensorFlow.
+"""
+
+import dataclasses
+import json
+import math
+import pathlib
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from t2t_ext.analysis.gradients.groups import encoder_layers, in_order
+from t2t_ext.errors import UserError
+from t2t_ext.runs.run_directory import RunDirectory
+
+ALL = "all"
+TOP = "top encoder layer"
+
+
+@dataclasses.dataclass(frozen=True)
+class Series:
+    """Gradient norms of a run.
+
+    Attributes:
+      run: Its directory.
+      steps: int [points]; of batches the checkpoint's.
+      norms: Part of the model, or ``all``, -> float [points].
+      damaged: Lines of its file that could not be read.
+    """
+
+    run: pathlib.Path
+    steps: np.ndarray
+    norms: Mapping[str, np.ndarray]
+    damaged: int = 0
+
+    @property
+    def groups(self) -> list[str]:
+        """The parts of the model."""
+        return in_order(name for name in self.norms if name != ALL)
+
+    @property
+    def top(self) -> str:
+        """The highest layer that encodes the source; empty where there is none."""
+        return (encoder_layers(self.groups) or [""])[-1]
+
+    def named(self, name: str) -> str:
+        """Returns the part that a name of the table means in this run: ``TOP`` is its own highest layer."""
+        return self.top if name == TOP else name
+
+
+@dataclasses.dataclass(frozen=True)
+class Mean:
+    """A mean over points, or over runs.
+
+    Attributes:
+      value: The mean.
+      error: Its standard error; NaN of a single one.
+      count: Of how many.
+    """
+
+    value: float
+    error: float
+    count: int
+
+    def __str__(self) -> str:
+        return f"{self.value:.4g}" + ("" if math.isnan(self.error) else f" ± {self.error:.2g}")
+
+
+@dataclasses.dataclass(frozen=True)
+class System:
+    """Runs that are the same but for their seeds.
+
+    Attributes:
+      label: What it is called.
+      series: Of each run.
+    """
+
+    label: str
+    series: tuple[Series, ...]
+
+    @property
+    def groups(self) -> list[str]:
+        """The parts that all its runs have."""
+        first, *others = (each.groups for each in self.series)
+        return [name for name in first if all(name in other for other in others)]
+
+    def mean(self, name: str) -> Mean | None:
+        """Returns the mean norm of a part (a group, ``all`` or ``TOP``), None where the model has none.
+
+        Its standard error is that of the points of one run, or of the means of several.
+        """
+        if any(each.named(name) not in each.norms for each in self.series):
+            return None
+        values = [each.norms[each.named(name)] for each in self.series]
+        points = values[0] if len(values) == 1 else np.array([each.mean() for each in values])
+        error = float(np.std(points, ddof=1) / math.sqrt(len(points))) if len(points) > 1 else math.nan
+        return Mean(float(points.mean()), error, len(points))
+
+    def share(self, name: str) -> float | None:
+        """Returns the mean norm of a part as a share of that of the whole gradient."""
+        part, whole = self.mean(name), self.mean(ALL)
+        return part.value / whole.value if part and whole and whole.value else None
+
+
+def read(run: RunDirectory, from_step: int = 0, to_step: int = 0) -> Series:
+    """Reads what a run logged.
+
+    Args:
+      run: The run.
+      from_step: Earlier points are left out.
+      to_step: Later points are left out; 0: none.
+
+    Raises:
+      UserError: There is nothing between these steps, or nothing at all.
+    """
+    path = run.gradient_norms_path
+    if not path.is_file():
+        raise UserError(
+            f"{run.path} has no {path.name}: it has not logged a step yet, or was trained before gradient norms were "
+            "logged. At its checkpoints they can be computed: --split=dev --batches=20."
+        )
+    points: list[tuple[int, Mapping[str, float]]] = []
+    damaged = 0
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+        try:
+            record = json.loads(line)
+            points.append((int(record["step"]), {name: float(norm) for name, norm in record["norms"].items()}))
+        except (ValueError, KeyError, TypeError, AttributeError):
+            damaged += 1
+    if not points:
+        raise UserError(f"{path} has no line that can be read ({damaged} damaged): compute them with --split=dev.")
+    kept = [point for point in points if point[0] >= from_step and (not to_step or point[0] <= to_step)]
+    if not kept:
+        wanted = f"from step {from_step}" + (f" to {to_step}" if to_step else " on")
+        raise UserError(
+            f"{path} has nothing {wanted}: its {len(points)} lines are of steps {points[0][0]} to {points[-1][0]}. "
+            "Change --from_step and --to_step."
+        )
+    names = [name for name in kept[0][1] if all(name in norms for _, norms in kept)]
+    return Series(
+        run.path,
+        np.array([step for step, _ in kept]),
+        {name: np.array([norms[name] for _, norms in kept]) for name in names},
+        damaged,
+    )
+
+
+def systems(series: Sequence[Series], labels: Sequence[str]) -> list[System]:
+    """Puts series with the same label together, in the order of the labels' first appearance."""
+    found: dict[str, list[Series]] = {}
+    for each, label in zip(series, labels, strict=True):
+        found.setdefault(label, []).append(each)
+    return [System(label, tuple(members)) for label, members in found.items()]

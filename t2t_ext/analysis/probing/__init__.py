@@ -1,0 +1,1 @@
+"""Probing tasks: what an encoder's states know of a sentence."""

@@ -1,0 +1,178 @@
+"""What a frozen encoder makes of sentences: the mean of a layer's states over the sentence's positions.
+
+Ampomah et al. (2021, section 7.1): "the mean of the output representation from the top-level (last) encoding layer".
+
+Legend: B sentences, S source positions, D width, L layers.
+"""
+
+import hashlib
+import json
+import pathlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from t2t_ext.data.text.special_ids import EOS_ID, PAD_ID
+from t2t_ext.errors import UserError
+from t2t_ext.io import files
+from t2t_ext.models.transformer import Transformer
+from t2t_ext.runs import checkpoints
+
+TOP = 0
+_FORMAT = 1  # of the files; another one is another key
+_MOST_POSITIONS = 8192  # of a batch, padding included
+_MOST_ROWS = 512
+_WIDTH_MULTIPLE = 8
+
+Progress = Callable[[int, int], None]
+
+
+def check_model(model_class: type) -> None:
+    """Checks that a model shows what becomes of the source.
+
+    Raises:
+      UserError: It is no relative of the Transformer, and has no method ``source_states``.
+    """
+    if not issubclass(model_class, Transformer) and not hasattr(model_class, "source_states"):
+        raise UserError(
+            f"{model_class.__name__} shows no states of the source. Probing is for transformer and its relatives, and "
+            "for models of your own with a method source_states(inputs) that returns a list of float [B, S, D], one a "
+            "layer."
+        )
+
+
+def source_states(model: Any, inputs: tf.Tensor) -> list[tf.Tensor]:
+    """Returns what each layer makes of the source, from the first to the last, without dropout.
+
+    Of a Transformer's encoder the last are those that the decoder reads, after the stack's normalisation where it has
+    one; of layers below in pre-norm stacks, the running sums. Another model is asked for ``source_states(inputs)``.
+
+    Args:
+      model: As ``check_model`` lets pass.
+      inputs: int32 [B, S].
+
+    Returns:
+      float [B, S, D] each.
+    """
+    if hasattr(model, "source_states"):
+        return list(model.source_states(inputs))
+    encoded = model.encode(inputs)
+    return [*encoded.layers[:-1], encoded.final]
+
+
+def mean_states(
+    model: Any,
+    sentences: Sequence[Sequence[int]],
+    layer: int = TOP,
+    with_eos: bool = True,
+    progress: Progress = lambda done, total: None,
+) -> np.ndarray:
+    """Encodes sentences, each as the mean of its states.
+
+    Args:
+      model: As of ``source_states``.
+      sentences: Ids, each with EOS.
+      layer: Which layer's states, from 1; 0: the last one's.
+      with_eos: Whether the mean is over EOS, too; a sentence of EOS alone has its state in either case.
+      progress: Called with (sentences done, sentences in all).
+
+    Returns:
+      float32 [sentences, D], in the order given.
+
+    Raises:
+      UserError: The model has no such layer.
+    """
+
+    @tf.function(input_signature=[tf.TensorSpec([None, None], tf.int32)], autograph=False)
+    def of_batch(inputs: tf.Tensor) -> tf.Tensor:
+        found = source_states(model, inputs)
+        if layer > len(found):
+            raise UserError(f"--layer={layer}: {type(model).__name__} has {len(found)} layers of source states.")
+        states = tf.cast(found[layer - 1], tf.float32)
+        real = tf.not_equal(inputs, PAD_ID)
+        words = real & tf.not_equal(inputs, EOS_ID)
+        if not with_eos:
+            real = tf.where(tf.reduce_any(words, axis=1, keepdims=True), words, real)
+        counted = tf.cast(real, tf.float32)[:, :, tf.newaxis]
+        return tf.reduce_sum(states * counted, axis=1) / tf.reduce_sum(counted, axis=1)
+
+    features: np.ndarray | None = None
+    done = 0
+    for batch in _batches(sentences):
+        inputs = np.full([len(batch), _width(max(len(sentences[i]) for i in batch))], PAD_ID, np.int32)
+        for row, i in enumerate(batch):
+            inputs[row, : len(sentences[i])] = sentences[i]
+        found = of_batch(inputs).numpy()
+        if features is None:
+            features = np.zeros([len(sentences), found.shape[1]], np.float32)
+        features[batch] = found
+        done += len(batch)
+        progress(done, len(sentences))
+    return np.zeros([0, 0], np.float32) if features is None else features
+
+
+def _width(longest: int) -> int:
+    """Returns the width of a batch: one of few, at most a quarter more, as oneDNN compiles products for each shape."""
+    step = max(_WIDTH_MULTIPLE, 1 << max(0, longest.bit_length() - 3))
+    return -(-longest // step) * step
+
+
+def _batches(sentences: Sequence[Sequence[int]]) -> list[np.ndarray]:
+    """Groups sentences of like lengths, longest first."""
+    lengths = np.array([len(ids) for ids in sentences], np.int64)
+    order, batches, start = np.argsort(-lengths, kind="stable"), [], 0
+    while start < len(order):
+        rows = min(_MOST_ROWS, max(1, _MOST_POSITIONS // int(lengths[order[start]])))
+        batches.append(order[start : start + rows])
+        start += rows
+    return batches
+
+
+# === On the disk ===
+
+
+def cache_path(directory: files.PathLike, name: str, settings: dict[str, Any]) -> pathlib.Path:
+    """Returns where features are kept: a file for each task and whatever decides what they are.
+
+    Args:
+      directory: Where such files are.
+      name: The task's, for people.
+      settings: All that they depend on; JSON values.
+    """
+    text = json.dumps({"format": _FORMAT, **settings}, sort_keys=True, ensure_ascii=False)
+    return pathlib.Path(directory) / f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:20]}.npy"
+
+
+def weights_digest(checkpoint: files.PathLike) -> str:
+    """Returns what tells a checkpoint's weights from all others: a digest of the digests of its files."""
+    digests = {name: each["sha256"] for name, each in checkpoints.read_info(checkpoint).files.items()}
+    return hashlib.sha256(json.dumps(digests, sort_keys=True).encode()).hexdigest()
+
+
+def load(path: pathlib.Path, sentences: int) -> np.ndarray | None:
+    """Returns features float32 [sentences, D] of a file; None where there is none that can be used."""
+    try:
+        features = np.load(path, allow_pickle=False)
+    except (OSError, ValueError, EOFError):
+        return None
+    usable = features.ndim == 2 and len(features) == sentences and features.dtype == np.float32
+    return features if usable else None
+
+
+def save(path: pathlib.Path, features: np.ndarray) -> None:
+    """Writes features to a file, which then is complete or not there.
+
+    Raises:
+      UserError: The disk is full, or the place cannot be written to.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(
+            f"Cannot make the directory {path.parent}: {error.strerror}. Give --nocache_features to keep none."
+        ) from error
+    files.remove_leftovers(path.parent)
+    with files.atomic_file(path, needed_bytes=features.nbytes) as temporary, open(temporary, "wb") as file:
+        np.save(file, features, allow_pickle=False)

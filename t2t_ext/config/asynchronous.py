@@ -1,0 +1,40 @@
+"""Hyper-parameters of asynchronous bidirectional decoding (Zhang et al. 2018)."""
+
+import dataclasses
+from typing import ClassVar
+
+from t2t_ext.config.hyperparameters import TransformerHParams
+from t2t_ext.config.strict_params import hparam
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class AsynchronousHParams(TransformerHParams):
+    """A Transformer with a second decoder, which writes backwards first."""
+
+    # Part of the loss is on pseudo references and on a decoder that is not searched: not a Transformer's.
+    early_stopping_metric: ClassVar[str] = "bleu"
+
+    pseudo: str = hparam(
+        "one",
+        "Targets of the forward and of the backward decoder in training: the reference beside the translation of a "
+        "right-to-left model (one), further pairings of both with that of a left-to-right model (two, six; see "
+        "synchronous_transformer), or the reference for both (none: the forward decoder then sees its own future).",
+        choices=("none", "one", "two", "six"),
+    )
+    forward_loss_weight: float = hparam(
+        0.5,
+        "Share of the forward decoder's loss in the sum of both; the backward decoder's is what is left of 1.",
+        minimum=0,
+        exclusive=True,
+        below=1,
+    )
+    backward_beam_size: int = hparam(
+        1, "Hypotheses of the backward decoder's own search, before the forward one; 1 = greedy.", minimum=1
+    )
+    backward_length_ratio: float = hparam(
+        1.5,
+        "The backward decoder writes at most this x source + backward_length_offset tokens.",
+        unit="tokens per source token",
+        minimum=0,
+    )
+    backward_length_offset: int = hparam(20, "See backward_length_ratio.", unit="tokens", minimum=1)

@@ -1,0 +1,77 @@
+"""Hyper-parameters of dual contextual modules (Ampomah et al. 2021).
+
+Every family with self-attention in an encoder and a decoder of its own has them: ``TransformerHParams`` inherits
+``DualContextHParams``.
+"""
+
+import dataclasses
+from collections.abc import Iterator
+
+from t2t_ext.config.layer_ranges import layer_numbers
+from t2t_ext.config.strict_params import StrictParams, hparam
+
+_STACKS = ("encoder", "decoder")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class DualContextHParams(StrictParams):
+    """Which layers have dual contextual modules in place of self-attention, and how wide a neighbourhood is.
+
+    A family that inherits it has ``encoder_layers`` and ``decoder_layers`` as well.
+    """
+
+    dc_encoder_layers: str = hparam(
+        "",
+        "Encoder layers whose self-attention a dual contextual module replaces: all, or numbers and ranges from 1, "
+        "such as 1-6 or 1,3-4 (in --hparams: 1+3-4), or none.",
+    )
+    dc_decoder_layers: str = hparam("", "The same of the decoder, whose modules see no later positions.")
+    dc_kernel_size: int = hparam(
+        2, "f, neighbouring positions that the convolution of a dual contextual module joins.", minimum=1, maximum=64
+    )
+    dc_even_kernel: str = hparam(
+        "right",
+        "Encoder, even dc_kernel_size: on which side of a position the neighbourhood has one position more (right: f=2 "
+        "joins t and t+1, as TensorFlow's SAME; left: t-1 and t).",
+        choices=("right", "left"),
+    )
+
+    def __post_init__(self) -> None:
+        """Checks all fields; no layers are kept as the empty text, ``none`` is how ``--hparams`` says it."""
+        for stack in _STACKS:
+            if getattr(self, f"dc_{stack}_layers") == "none":
+                object.__setattr__(self, f"dc_{stack}_layers", "")
+        super().__post_init__()
+
+    @property
+    def dual_encoder_layers(self) -> frozenset[int]:
+        """The encoder layers with dual contextual modules, counted from 0."""
+        return layer_numbers(self.dc_encoder_layers, self.encoder_layers)
+
+    @property
+    def dual_decoder_layers(self) -> frozenset[int]:
+        """The decoder layers with dual contextual modules, counted from 0."""
+        return layer_numbers(self.dc_decoder_layers, self.decoder_layers)
+
+    def wrong(self) -> Iterator[str]:
+        """Yields what is wrong with fields taken together."""
+        yield from super().wrong()
+        for stack in _STACKS:
+            name = f"dc_{stack}_layers"
+            try:
+                layer_numbers(getattr(self, name), getattr(self, f"{stack}_layers"))
+            except ValueError as error:
+                yield f"{name}={getattr(self, name)!r}: {error}"
+        if not self.dc_encoder_layers and not self.dc_decoder_layers:
+            defaults = {field.name: field.default for field in dataclasses.fields(self)}
+            for name in ("dc_kernel_size", "dc_even_kernel"):
+                if getattr(self, name) != defaults[name]:
+                    yield (
+                        f"{name}={getattr(self, name)} has no effect: no layer has a dual contextual module; name some "
+                        "in dc_encoder_layers or dc_decoder_layers"
+                    )
+        elif self.dc_even_kernel != "right" and (self.dc_kernel_size % 2 or not self.dc_encoder_layers):
+            yield (
+                f"dc_even_kernel={self.dc_even_kernel} is for encoder layers with an even dc_kernel_size: an odd one "
+                "is centred, and the decoder's ends at the position itself"
+            )

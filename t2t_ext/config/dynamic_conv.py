@@ -1,0 +1,117 @@
+"""Hyper-parameters of lightweight and dynamic convolutions (Wu et al. 2019)."""
+
+import dataclasses
+import re
+from collections.abc import Iterator
+
+from t2t_ext.config.hyperparameters import TransformerHParams
+from t2t_ext.config.strict_params import hparam
+
+_SEPARATORS = r"[,+]"
+_MOST_TAPS = 10_000
+
+
+def kernel_sizes(text: str, layers: int) -> tuple[int, ...]:
+    """Returns the kernel size of each layer of a stack.
+
+    Args:
+      text: Sizes joined by ``,`` or (in ``--hparams``, where a comma ends the value) ``+``, from the first layer on.
+        The last one goes on for the layers that follow; those behind the last layer are not used.
+      layers: How many layers there are.
+
+    Raises:
+      ValueError: The text is something else; the message says what is wrong.
+    """
+    sizes = []
+    for part in re.split(_SEPARATORS, text):
+        if not re.fullmatch(r"\s*\d+\s*", part) or not 1 <= int(part) <= _MOST_TAPS:
+            raise ValueError(
+                f"{part.strip()!r} is no kernel size: write whole numbers from 1 to {_MOST_TAPS}, such as 3,7,15,31 "
+                "(in --hparams: 3+7+15+31)"
+            )
+        sizes.append(int(part))
+    return tuple((sizes + sizes[-1:] * layers)[:layers])
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class DynamicConvHParams(TransformerHParams):
+    """A Transformer with convolutions where it has self-attention."""
+
+    conv_type: str = hparam(
+        "dynamic",
+        "Kernels computed from each position's own input (dynamic, section 4) or learnt, the same at all positions "
+        "(lightweight, section 3).",
+        choices=("dynamic", "lightweight"),
+    )
+    conv_stacks: str = hparam(
+        "both",
+        "Stacks whose self-attention convolutions replace. Decoding in two directions at once needs attention in the "
+        "decoder: encoder.",
+        choices=("both", "encoder", "decoder"),
+    )
+    conv_heads: int = hparam(
+        0,
+        "H, groups of channels with a kernel of their own each; 0 = num_heads, which source attention has.",
+        minimum=0,
+    )
+    encoder_kernel_sizes: str = hparam(
+        "3,7,15,31",
+        "Taps of each encoder layer's kernels, from the first layer on; the last size goes on. Centred. (In --hparams: "
+        "3+7+15+31.)",
+    )
+    decoder_kernel_sizes: str = hparam(
+        "3,7,15,31", "The same of each decoder layer, whose kernels end at the position itself."
+    )
+    conv_glu: bool = hparam(True, "Whether the input projection has a gate (GLU) and twice the width.")
+    weight_softmax: bool = hparam(True, "Whether kernels are normalised by a softmax over their taps.")
+    weight_dropout: float = hparam(0.1, "Dropout of the kernels' normalised weights (DropConnect).", minimum=0, below=1)
+    conv_input_dropout: float = hparam(
+        0.0, "Dropout of a convolution's input, before its input projection.", minimum=0, below=1
+    )
+
+    @property
+    def convolution_heads(self) -> int:
+        """H, with num_heads put in for 0."""
+        return self.conv_heads or self.num_heads
+
+    @property
+    def encoder_kernels(self) -> tuple[int, ...]:
+        """The kernel size of each encoder layer."""
+        return kernel_sizes(self.encoder_kernel_sizes, self.encoder_layers)
+
+    @property
+    def decoder_kernels(self) -> tuple[int, ...]:
+        """The kernel size of each decoder layer."""
+        return kernel_sizes(self.decoder_kernel_sizes, self.decoder_layers)
+
+    def wrong(self) -> Iterator[str]:
+        """Yields what is wrong with fields taken together."""
+        yield from super().wrong()
+        defaults = {field.name: field.default for field in dataclasses.fields(self)}
+        for stack in ("encoder", "decoder"):
+            name = f"{stack}_kernel_sizes"
+            try:
+                kernel_sizes(getattr(self, name), 1)
+            except ValueError as error:
+                yield f"{name}={getattr(self, name)!r}: {error}"
+            if self.conv_stacks not in ("both", stack) and getattr(self, name) != defaults[name]:
+                yield (
+                    f"{name}={getattr(self, name)!r} has no effect: with conv_stacks={self.conv_stacks} the {stack} "
+                    "has self-attention; leave it out"
+                )
+        if self._convolutions() == 0:
+            yield (
+                f"no layer has a convolution: dc_encoder_layers={self.dc_encoder_layers!r} and dc_decoder_layers="
+                f"{self.dc_decoder_layers!r} put dual contextual modules in the place of all of them "
+                f"(conv_stacks={self.conv_stacks}); name fewer layers, or take --model=dual_context_transformer"
+            )
+        if self.hidden_size % self.convolution_heads:
+            yield f"hidden_size={self.hidden_size} is not a multiple of conv_heads={self.conv_heads}"
+
+    def _convolutions(self) -> int | None:
+        """In how many layers convolutions stay; None where the layers of the others are not even numbers."""
+        stacks = ("encoder", "decoder") if self.conv_stacks == "both" else (self.conv_stacks,)
+        try:
+            return sum(getattr(self, f"{s}_layers") - len(getattr(self, f"dual_{s}_layers")) for s in stacks)
+        except ValueError:  # what is wrong with them is said elsewhere
+            return None

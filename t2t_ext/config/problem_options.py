@@ -1,0 +1,75 @@
+"""Options of problems given as text: ``--problem_options="test=paper,layout=plain"``."""
+
+import inspect
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from t2t_ext.errors import UserError, suggest
+
+_ASSIGNMENT_STARTS = re.compile(r",(?=\s*\w+\s*=)")
+_TRUTHS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+
+
+def parse(text: str) -> dict[str, str]:
+    """Splits ``"a=1,b=x,y"`` into names and raw values; a comma belongs to the value unless ``name=`` follows it.
+
+    Raises:
+      UserError: A part is no assignment, has no value, or a name is given twice.
+    """
+    options: dict[str, str] = {}
+    for part in _ASSIGNMENT_STARTS.split(text) if text.strip() else []:
+        name, equals, value = (piece.strip() for piece in part.partition("="))
+        if not equals or not re.fullmatch(r"\w+", name):
+            raise UserError(f"--problem_options={text!r}: {part.strip()!r} is not of the form name=value.")
+        if not value:
+            raise UserError(f"--problem_options={text!r}: {name} has no value; leave it out for its default.")
+        if name in options:
+            raise UserError(f"--problem_options={text!r}: {name} is given twice ({options[name]} and {value}).")
+        options[name] = value
+    return options
+
+
+def converted(problem: str, factory: Callable[..., Any], options: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns options with texts turned into the types that the problem's constructor declares.
+
+    Args:
+      problem: The problem's name, for messages.
+      factory: Its class or factory; its signature names the options and their types.
+      options: Values as given; those that are not text stay as they are.
+
+    Raises:
+      UserError: A text is no value of its option's type.
+    """
+    try:
+        parameters = inspect.signature(factory, eval_str=True).parameters
+    except NameError:  # annotations of a user's class that exist for type checkers only
+        parameters = inspect.signature(factory).parameters
+    result = {}
+    for name, value in options.items():
+        kind = parameters[name].annotation if name in parameters else None
+        result[name] = _converted(problem, name, value, kind) if isinstance(value, str) else value
+    return result
+
+
+def chosen(problem: str, option: str, value: str, allowed: Mapping[str, Any] | tuple[str, ...]) -> str:
+    """Returns the value of an option that must be one of a few.
+
+    Raises:
+      UserError: It is none of them; close ones are suggested.
+    """
+    if value not in allowed:
+        raise UserError(
+            f"{problem} has no {option}={value}.{suggest(value, allowed)} {option} is one of: {', '.join(allowed)}."
+        )
+    return value
+
+
+def _converted(problem: str, name: str, value: str, kind: Any) -> Any:
+    try:
+        if kind is bool:
+            return _TRUTHS[value.lower()]
+        return kind(value) if kind in (int, float) else value
+    except (ValueError, KeyError):
+        wanted = {bool: "true or false", int: "a whole number", float: "a number"}[kind]
+        raise UserError(f"{problem} takes {wanted} as {name}, not {value!r}.") from None

@@ -1,0 +1,172 @@
+"""Hyper-parameters of what each decoder layer sees of the source (cross-view decoding, Liu et al. 2020).
+
+Every family with an encoder of its own has them: ``TransformerHParams`` inherits ``SourceViewHParams``.
+"""
+
+import dataclasses
+import re
+from collections.abc import Iterator
+
+from t2t_ext.config.strict_params import StrictParams, hparam
+
+_ROUTED = ("gca", "gpa")  # every decoder layer reads one encoder layer, which a map may name
+# Options of one view or one integration: field -> (field that it belongs to, the value that it needs).
+_OPTIONS = {
+    "fma": ("source_view", "fma"),
+    "ama_share_layers": ("source_view", "ama"),
+    "ama_query": ("source_view", "ama"),
+    "integration_attention": ("integration", "soft_two_attention"),
+}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SourceViewHParams(StrictParams):
+    """Which encoder layers the decoder's layers attend to, and how.
+
+    A family that inherits it has ``encoder_layers``, ``decoder_layers`` and ``layer_preprocess_sequence`` as well.
+    """
+
+    source_view: str = hparam(
+        "last",
+        "What decoder layer i of M sees of the encoder's layers e_1 to e_N, R_i: e_N (last, as Vaswani et al.), one "
+        "layer from e_N down to e_1 (gca) or up from e_1 to e_N (gpa), e_1 (fga), a linear combination of all that is "
+        "learnt (fma) or one whose weights are computed for each position (ama).",
+        choices=("last", "gca", "gpa", "fga", "fma", "ama"),
+    )
+    source_view_map: str = hparam(
+        "",
+        "gca and gpa: the encoder layers that the decoder's layers see, from the first decoder layer on, counted from "
+        "1, such as 6,5,4,3,2,1 (in --hparams: 6+5+4+3+2+1); empty: evenly spread from one end to the other.",
+    )
+    source_view_norm: str = hparam(
+        "separate",
+        "Pre-norm stacks, whose layers' outputs are not normalised: the stack's last norm is e_N's, and every "
+        "other layer that is seen has one of its own (separate), or it is that of all of them (shared).",
+        choices=("separate", "shared"),
+    )
+    fma: str = hparam(
+        "full",
+        "source_view=fma: a matrix from all layers side by side and a bias for each decoder layer (full), or one "
+        "weight for each encoder layer (scalar); both begin as the mean.",
+        choices=("full", "scalar"),
+    )
+    ama_share_layers: bool = hparam(
+        False, "source_view=ama: whether all decoder layers have the same vectors, one for each encoder layer."
+    )
+    ama_query: str = hparam(
+        "source",
+        "source_view=ama: what the vectors are multiplied with to weigh the layers: each of them at a source position "
+        "(source), or the decoder's state, so that every target position has weights of its own (decoder; slower).",
+        choices=("source", "decoder"),
+    )
+    integration: str = hparam(
+        "hard",
+        "R_i in place of e_N (hard), layer norm of e_N + R_i (soft, equation 7), or layer norm of the sum of two "
+        "attentions, to e_N and to R_i (soft_two_attention).",
+        choices=("hard", "soft", "soft_two_attention"),
+    )
+    integration_attention: str = hparam(
+        "shared",
+        "integration=soft_two_attention: whether both attentions have the same projections (shared) or each its own "
+        "(separate).",
+        choices=("shared", "separate"),
+    )
+
+    @property
+    def viewed_layers(self) -> tuple[int, ...]:
+        """The encoder layer, counted from 0, that R_i is of each decoder layer; () where R_i is made of all layers."""
+        last, decoder_layers = self.encoder_layers - 1, self.decoder_layers
+        if self.source_view in ("fma", "ama"):
+            return ()
+        if self.source_view_map:
+            return _layers_of(self.source_view_map, self.encoder_layers, decoder_layers)
+        if self.source_view in ("last", "fga"):
+            return (last if self.source_view == "last" else 0,) * decoder_layers
+        # From e_1 to e_N in equal steps, halves rounded up; one decoder layer sees the end that it begins with.
+        steps = max(decoder_layers - 1, 1)
+        upwards = [(2 * i * last + steps) // (2 * steps) for i in range(decoder_layers)]
+        if self.source_view == "gpa":
+            return tuple(upwards)
+        return (last,) if decoder_layers == 1 else tuple(reversed(upwards))
+
+    @property
+    def seen_layers(self) -> frozenset[int]:
+        """The encoder layers, counted from 0, that the decoder reads."""
+        if self.source_view in ("fma", "ama"):
+            return frozenset(range(self.encoder_layers))
+        with_last = () if self.integration == "hard" else (self.encoder_layers - 1,)
+        return frozenset((*self.viewed_layers, *with_last))
+
+    def wrong(self) -> Iterator[str]:
+        """Yields what is wrong with fields taken together."""
+        yield from super().wrong()
+        defaults = {field.name: field.default for field in dataclasses.fields(self)}
+        for name, (needed, value) in _OPTIONS.items():
+            if getattr(self, name) != defaults[name] and getattr(self, needed) != value:
+                yield f"{name}={getattr(self, name)} is for {needed}={value}, not {getattr(self, needed)}"
+        if self.source_view == "last":
+            yield from self._wrong_without_views()
+        elif self.encoder_layers == 1:
+            yield f"source_view={self.source_view} needs several encoder layers; of one, every view is source_view=last"
+        else:
+            yield from self._wrong_in_map()
+        if self.source_view_norm != "separate" and self.layer_preprocess_sequence == "none":
+            yield (
+                f"source_view_norm={self.source_view_norm} is for pre-norm stacks: with layer_preprocess_sequence=none "
+                "the layers' outputs are normalised"
+            )
+
+    def _wrong_without_views(self) -> Iterator[str]:
+        if self.integration != "hard":
+            yield (
+                f"integration={self.integration} joins another view of the source to the last layer, but source_view "
+                "is last: set source_view, such as gca, or (a Transformer without cross-view decoding) integration=hard"
+            )
+        if self.source_view_map:
+            yield f"source_view_map={self.source_view_map!r} is for source_view=gca and gpa, not last"
+        if self.source_view_norm != "separate":
+            yield f"source_view_norm={self.source_view_norm} has no effect with source_view=last"
+
+    def _wrong_in_map(self) -> Iterator[str]:
+        if self.source_view_map:
+            if self.source_view not in _ROUTED:
+                yield f"source_view_map={self.source_view_map!r} is for source_view=gca and gpa, not {self.source_view}"
+                return
+            try:
+                layers = self.viewed_layers
+            except ValueError as error:
+                yield f"source_view_map={self.source_view_map!r}: {error}"
+                return
+            wrong_way = sorted(layers, reverse=self.source_view == "gpa")
+            if list(layers) == wrong_way and len(set(layers)) > 1:
+                other = _ROUTED[1 - _ROUTED.index(self.source_view)]
+                direction = "upwards" if other == "gpa" else "downwards"
+                yield f"source_view_map={self.source_view_map!r} goes {direction}, which is source_view={other}"
+        if self.source_view not in _ROUTED or self.integration != "hard":
+            return
+        highest = max(self.viewed_layers)
+        if min(self.viewed_layers) == self.encoder_layers - 1:
+            yield f"source_view={self.source_view}: every decoder layer sees the last layer, which is source_view=last"
+        elif highest < self.encoder_layers - 1:
+            yield (
+                f"source_view={self.source_view} with integration=hard: no decoder layer sees more than encoder layer "
+                f"{highest + 1} of {self.encoder_layers}; name {self.encoder_layers} in source_view_map, or set "
+                "integration=soft"
+            )
+
+
+def _layers_of(text: str, encoder_layers: int, decoder_layers: int) -> tuple[int, ...]:
+    """Returns the layers that a map names, counted from 0.
+
+    Raises:
+      ValueError: It is no list of as many encoder layers as there are decoder layers.
+    """
+    parts = [part.strip() for part in re.split("[,+]", text)]
+    if not all(re.fullmatch(r"\d+", part) for part in parts):
+        raise ValueError("write numbers of encoder layers, such as 6,5,4,3,2,1 (in --hparams: 6+5+4+3+2+1)")
+    if len(parts) != decoder_layers:
+        raise ValueError(f"it names {len(parts)} encoder layers, but there are {decoder_layers} decoder layers")
+    outside = [part for part in parts if not 1 <= int(part) <= encoder_layers]
+    if outside:
+        raise ValueError(f"{outside[0]} is outside of the {encoder_layers} encoder layers, which count from 1")
+    return tuple(int(part) - 1 for part in parts)

@@ -1,0 +1,1 @@
+"""Raw corpora: download, unpack, and read the formats that the world keeps parallel text in."""

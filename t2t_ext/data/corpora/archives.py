@@ -1,0 +1,229 @@
+"""Reads and unpacks .tar (compressed or not) and .zip archives that nobody vouches for.
+
+Nothing leaves the target directory, links and devices are refused, and so are archives with more members or
+more bytes than any corpus has. What is unpacked appears under its name when all of it is there.
+"""
+
+import contextlib
+import dataclasses
+import io
+import json
+import lzma
+import os
+import pathlib
+import re
+import stat
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from typing import BinaryIO
+
+from t2t_ext.data.corpora import compression
+from t2t_ext.errors import UserError, suggest
+from t2t_ext.io import files
+
+PathLike = str | os.PathLike
+ENDINGS = (".tar", ".tgz", ".tbz2", ".txz", ".tar.gz", ".tar.bz2", ".tar.xz", ".tar.zst", ".zip")
+MOST_MEMBERS = 200_000
+MOST_BYTES = 1 << 38
+UNPACKED = ".unpacked"
+_RECORD = ".unpacked_from.json"
+_BLOCK_BYTES = 1 << 20
+_ADDRESS = re.compile(r"(.+?(?:" + "|".join(map(re.escape, sorted(ENDINGS, key=len, reverse=True))) + r")):(.+)", re.S)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Member:
+    """An entry of an archive: its name there, its bytes when unpacked, and what opens it."""
+
+    name: str
+    size: int
+    is_directory: bool
+    open: Callable[[], BinaryIO]
+
+
+def split_address(path: PathLike) -> tuple[str, str]:
+    """Splits ``ARCHIVE:MEMBER``; the member is "" where the path is no such address or is the name of a file."""
+    text = os.fspath(path)
+    match = _ADDRESS.fullmatch(text)
+    if match and not os.path.exists(text):
+        return match[1], match[2]
+    return text, ""
+
+
+def is_archive(path: PathLike) -> bool:
+    """Says whether a file is named like an archive that can be read here."""
+    return os.fspath(path).lower().endswith(ENDINGS)
+
+
+def member_names(path: PathLike) -> list[str]:
+    """Returns the names of the files in an archive, in its order.
+
+    Raises:
+      UserError: The archive is damaged, or has an entry that is refused.
+    """
+    with _members(path) as members:
+        return [member.name for member in members if not member.is_directory]
+
+
+@contextlib.contextmanager
+def opened_member(path: PathLike, name: str) -> Iterator[BinaryIO]:
+    """Opens a file in an archive for reading its bytes (as they lie there, perhaps compressed).
+
+    Raises:
+      UserError: There is no such file in it (similar names are listed), or the archive is damaged.
+    """
+    seen = []
+    with _members(path) as members:
+        for member in members:
+            if not member.is_directory and member.name == name:
+                with member.open() as file:
+                    yield io.BufferedReader(file, _BLOCK_BYTES)  # type: ignore[arg-type]
+                return
+            seen.append(member.name)
+    raise UserError(f"{path} holds no file {name!r}.{suggest(name, seen)} It holds: {_some_of(seen)}.")
+
+
+def unpacked(path: PathLike, directory: PathLike, wanted: Callable[[str], bool] = lambda name: True) -> pathlib.Path:
+    """Unpacks an archive, once: again only where the archive has changed since.
+
+    Args:
+      path: The archive.
+      directory: Where the files go, all of them at once when all are complete; what was there is replaced.
+      wanted: Which files are unpacked, by their names in the archive.
+
+    Returns:
+      The directory.
+
+    Raises:
+      UserError: The archive is damaged or has an entry that is refused, or the disk is full. Nothing is left behind.
+    """
+    directory = pathlib.Path(directory)
+    try:
+        status = os.stat(path)
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror or error}.") from error
+    record = {"name": os.path.basename(path), "bytes": status.st_size, "modified_ns": status.st_mtime_ns}
+    with contextlib.suppress(OSError, ValueError):
+        if json.loads((directory / _RECORD).read_text(encoding="utf-8")) == record:
+            return directory
+    files.remove_leftovers(directory.parent)
+    with files.atomic_directory(directory) as temporary:
+        with _members(path) as members:
+            for member in members:
+                if not member.is_directory and wanted(member.name):
+                    _write(member, temporary / member.name, path)
+        (temporary / _RECORD).write_text(json.dumps(record), encoding="utf-8")
+    return directory
+
+
+def _write(member: _Member, target: pathlib.Path, archive: PathLike) -> None:
+    if target.exists():
+        raise _refusal(archive, member.name, "it is there twice")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError):
+        raise _refusal(archive, member.name, "a file of the archive has the name of its directory") from None
+    left = member.size
+    with member.open() as source, open(target, "xb") as file:
+        while block := source.read(_BLOCK_BYTES):
+            left -= len(block)
+            if left < 0:
+                raise _refusal(archive, member.name, "it is longer than the archive says")
+            file.write(block)
+    if left:
+        raise _refusal(archive, member.name, "it is shorter than the archive says")
+
+
+def _opened(path: PathLike) -> BinaryIO:
+    try:
+        return open(path, "rb")
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror or error}.") from error
+
+
+@contextlib.contextmanager
+def _members(path: PathLike) -> Iterator[Iterator[_Member]]:
+    """Gives the entries of an archive one after the other, each checked; files can be opened while it is their turn."""
+    try:
+        with contextlib.ExitStack() as stack:
+            if zipfile.is_zipfile(path):
+                entries = _zip_entries(stack.enter_context(zipfile.ZipFile(path)), path)
+            else:
+                raw = stack.enter_context(_opened(path))
+                plain = stack.enter_context(compression.decompressed(raw, path))
+                entries = _tar_entries(stack.enter_context(tarfile.open(fileobj=plain, mode="r|")), path)
+            yield _limited(entries, path)
+    except (tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, NotImplementedError) as error:
+        raise UserError(f"{path} is a damaged, incomplete or unknown archive ({error}); get it again.") from error
+
+
+def _tar_entries(archive: tarfile.TarFile, path: PathLike) -> Iterator[_Member]:
+    for entry in archive:
+        if not (entry.isreg() or entry.isdir()) or entry.issparse():
+            kind = "a link" if entry.issym() or entry.islnk() else "neither a plain file nor a directory"
+            raise _refusal(path, entry.name, f"it is {kind}")
+        yield _Member(
+            _checked_name(path, entry.name), entry.size, entry.isdir(), lambda entry=entry: archive.extractfile(entry)
+        )
+
+
+def _zip_entries(archive: zipfile.ZipFile, path: PathLike) -> Iterator[_Member]:
+    for entry in archive.infolist():
+        mode = entry.external_attr >> 16
+        if mode and stat.S_IFMT(mode) not in (0, stat.S_IFREG, stat.S_IFDIR):
+            raise _refusal(path, entry.filename, "it is a link, or neither a file nor a directory")
+        if entry.flag_bits & 1:
+            raise _refusal(path, entry.filename, "it is encrypted; unpack the archive yourself")
+        expansion = entry.file_size / max(1, entry.compress_size)
+        if entry.file_size > compression.MOST_UNCHECKED_BYTES and expansion > compression.MOST_EXPANSION:
+            raise _refusal(path, entry.filename, f"it expands to {expansion:,.0f} times its size, as no text does")
+        yield _Member(
+            _checked_name(path, entry.filename),
+            entry.file_size,
+            entry.is_dir(),
+            lambda entry=entry: archive.open(entry),
+        )
+
+
+def _limited(entries: Iterator[_Member], path: PathLike) -> Iterator[_Member]:
+    """Yields the entries as long as there are not too many and they are not too large together."""
+    total = 0
+    for number, entry in enumerate(entries, 1):
+        total += entry.size
+        if number > MOST_MEMBERS:
+            raise UserError(
+                f"{path} has more than {MOST_MEMBERS:,} members; unpack it yourself, if it is to be trusted."
+            )
+        if total > MOST_BYTES:
+            raise UserError(
+                f"{path} holds more than {files.format_bytes(MOST_BYTES)}; unpack it yourself, if it is to be trusted."
+            )
+        yield entry
+
+
+def _checked_name(archive: PathLike, name: str) -> str:
+    """Returns the name of an entry without ``./`` at its beginning.
+
+    Raises:
+      UserError: It would leave the directory that it is unpacked to.
+    """
+    parts = [part for part in name.replace("\\", "/").split("/") if part not in ("", ".")]
+    if name.startswith(("/", "\\")) or ".." in parts or re.match(r"[A-Za-z]:", name) or "\0" in name:
+        raise _refusal(archive, name, "its path leads out of the directory that it is unpacked to")
+    return "/".join(parts) or "."
+
+
+def _refusal(archive: PathLike, name: str, reason: str) -> UserError:
+    return UserError(f"{archive}: the member {name!r} is refused: {reason}. Nothing was unpacked.")
+
+
+def _some_of(names: list[str], limit: int = 8) -> str:
+    shown = ", ".join(names[:limit]) or "nothing"
+    return shown + (f" and {len(names) - limit:,} more" if len(names) > limit else "")
+
+
+def unpacked_beside(path: PathLike, wanted: Callable[[str], bool] = lambda name: True) -> pathlib.Path:
+    """Unpacks an archive into ``ARCHIVE.unpacked`` beside it; see ``unpacked``."""
+    return unpacked(path, f"{os.fspath(path)}{UNPACKED}", wanted)

@@ -1,0 +1,179 @@
+"""Opens files for reading whatever they are compressed with, and members of archives likewise.
+
+The kind is told by the first bytes, not by the name: plain, gzip, bzip2, xz, Zstandard.
+``corpus.tgz:de-en/train.de`` is the file ``de-en/train.de`` in an archive (``t2t_ext.data.corpora.archives``).
+Nothing is decompressed without bound: what expands more than a thousandfold is refused.
+"""
+
+import bz2
+import contextlib
+import gzip
+import io
+import lzma
+import os
+import pathlib
+import zlib
+from collections.abc import Iterator
+from typing import Any, BinaryIO
+
+from t2t_ext.errors import UserError
+
+PathLike = str | os.PathLike
+SUFFIXES = ("", ".gz", ".bz2", ".xz", ".zst")
+MOST_EXPANSION = 1000
+MOST_UNCHECKED_BYTES = 1 << 28  # that much may come out of however little
+_MAGIC = {b"\x1f\x8b": "gzip", b"BZh": "bzip2", b"\xfd7zXZ\x00": "xz", b"\x28\xb5\x2f\xfd": "Zstandard"}
+_BLOCK_BYTES = 1 << 20
+_ZSTANDARD_INPUT_BYTES = 1 << 11
+_LONGEST_MAGIC = max(map(len, _MAGIC))
+
+
+@contextlib.contextmanager
+def decompressed(raw: BinaryIO, name: PathLike) -> Iterator[BinaryIO]:
+    """Gives the decompressed bytes of a buffered binary file; those of a plain one as they are.
+
+    Args:
+      raw: The file, at its beginning; it need not be seekable.
+      name: What it is called in messages.
+
+    Yields:
+      A buffered binary file, or ``raw`` itself.
+
+    Raises:
+      UserError: The data are damaged, incomplete, or expand beyond all reason.
+    """
+    # Peeked at, not read and rewound: a pipe (`<(zcat file)`) cannot be rewound.
+    head = raw.peek(_LONGEST_MAGIC)[:_LONGEST_MAGIC]  # type: ignore[attr-defined]
+    kind = next((kind for magic, kind in _MAGIC.items() if head.startswith(magic)), "")
+    if not kind:
+        yield raw
+        return
+    counted = _Counted(raw)
+    try:
+        with _decompressor(kind, counted) as stream:
+            yield io.BufferedReader(_Guarded(stream, counted, name), _BLOCK_BYTES)  # type: ignore[arg-type]
+    except (EOFError, gzip.BadGzipFile, zlib.error, lzma.LZMAError, _ZstandardDamage) as error:
+        raise _damage(name, kind, error) from error
+    except OSError as error:
+        if error.errno is not None:  # of the disk; bz2 complains of its data with an OSError without a number
+            raise
+        raise _damage(name, kind, error) from error
+
+
+def with_suffix_of_file(path: PathLike) -> pathlib.Path | None:
+    """Returns the file of this name, or of this name and an ending such as ``.gz``; None where there is none."""
+    for suffix in SUFFIXES:
+        candidate = pathlib.Path(f"{path}{suffix}")
+        if candidate.is_file():
+            return candidate
+    return None
+
+
+class _ZstandardDamage(Exception):
+    """Zstandard data that cannot be decompressed."""
+
+
+def _damage(name: PathLike, kind: str, error: Exception) -> UserError:
+    return UserError(f"{name} is a damaged or incomplete {kind} file ({error}); get it again.")
+
+
+def _decompressor(kind: str, file: Any) -> Any:
+    match kind:
+        case "gzip":
+            return gzip.open(file, "rb")
+        case "bzip2":
+            return bz2.open(file, "rb")
+        case "xz":
+            return lzma.open(file, "rb")
+    return _ZstandardFile(file)
+
+
+class _Counted:
+    """A file that counts the bytes read from it."""
+
+    def __init__(self, raw: BinaryIO) -> None:
+        self._raw = raw
+        self.count = 0
+
+    def read(self, size: int = -1) -> bytes:
+        block = self._raw.read(size)
+        self.count += len(block)
+        return block
+
+    def seekable(self) -> bool:
+        return False
+
+    def readable(self) -> bool:
+        return True
+
+
+class _Guarded(io.RawIOBase):
+    """What comes out of a decompressor, as long as it stays in proportion to what went in."""
+
+    def __init__(self, stream: Any, source: _Counted, name: PathLike) -> None:
+        super().__init__()
+        self._stream, self._source, self._name = stream, source, name
+        self._count = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        block = self._stream.read(len(buffer))
+        self._count += len(block)
+        if self._count > MOST_UNCHECKED_BYTES and self._count > MOST_EXPANSION * self._source.count:
+            raise UserError(
+                f"{self._name} expands to more than {MOST_EXPANSION:,} times its size (over {self._count:,} bytes): "
+                f"no text does. It is not read further; get it again from where it comes from."
+            )
+        buffer[: len(block)] = block
+        return len(block)
+
+
+class _ZstandardFile(io.RawIOBase):
+    """Zstandard frames, one after the other. The library takes a truncated one for whole."""
+
+    def __init__(self, raw: _Counted) -> None:
+        super().__init__()
+        self._raw = raw
+        self._frame: Any = None
+        self._waiting = memoryview(b"")  # decompressed, not yet given
+        self._input = b""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while not self._waiting and self._fill():
+            pass
+        size = min(len(buffer), len(self._waiting))
+        buffer[:size] = self._waiting[:size]
+        self._waiting = self._waiting[size:]
+        return size
+
+    def _fill(self) -> bool:
+        """Decompresses the next block; returns whether there was one.
+
+        Raises:
+          EOFError: The data end within a frame.
+          _ZstandardDamage: They are damaged.
+        """
+        import zstandard
+
+        # In small pieces: what one call may give is up to 32,000 times what it gets.
+        block = self._input or self._raw.read(_ZSTANDARD_INPUT_BYTES)
+        self._input = b""
+        if not block:
+            if self._frame is not None:
+                raise EOFError("it ends within a frame")
+            return False
+        if self._frame is None:
+            self._frame = zstandard.ZstdDecompressor().decompressobj()
+        try:
+            self._waiting = memoryview(self._frame.decompress(block))
+        except zstandard.ZstdError as error:
+            raise _ZstandardDamage(str(error)) from error
+        if self._frame.eof:
+            self._input = self._frame.unused_data
+            self._frame = None
+        return True

@@ -1,0 +1,124 @@
+"""Tells what format the user's files are in, and makes a ``readers.PairSource`` of them.
+
+A file that is there is told by its first bytes, one that is not by its name: translation memories (TMX), marked-up
+segments (WIT3's XML, NIST's and WMT's SGML), WIT3's lines with tags, tab-separated columns, plain lines.
+"""
+
+import os
+import pathlib
+import re
+from collections.abc import Sequence
+
+from t2t_ext.data.corpora import archives, compression, raw_files
+from t2t_ext.data.corpora.readers import PairFiles, PairSource
+from t2t_ext.data.corpora.segments import SegmentFiles
+from t2t_ext.data.corpora.tagged_lines import TaggedLineFiles
+from t2t_ext.data.corpora.tmx import TmxFile
+from t2t_ext.errors import UserError
+
+PLAIN, SEGMENTS, TAGGED_LINES, TMX = "plain", "segments", "tagged lines", "TMX"
+_HEAD_BYTES = 4096
+_COMPRESSIONS = tuple(filter(None, compression.SUFFIXES))
+_BEGINNINGS = (
+    (TMX, re.compile(rb"\s*(?:<\?xml[^>]*>\s*)?(?:<!--.*?-->\s*)*(?:<!doctype\s+tmx|<tmx\b)", re.I | re.S)),
+    (SEGMENTS, re.compile(
+        rb"\s*(?:<\?xml[^>]*>\s*)?(?:<!--.*?-->\s*)*(?:<!doctype[^>\[]*>\s*)?"
+        rb"<(?:!doctype\s+)?(?:mteval|dataset|srcset|refset|tstset|doc|seg)\b", re.I | re.S,
+    )),
+    (TAGGED_LINES, re.compile(rb"\s*(?:<(?:doc|url|talkid|keywords|speaker)\b[^\n]*\n\s*){2}")),
+)  # fmt: skip
+
+
+def format_of(path: compression.PathLike) -> str:
+    """Returns the format of a file: ``PLAIN``, ``SEGMENTS``, ``TAGGED_LINES`` or ``TMX``.
+
+    Raises:
+      UserError: The file cannot be read, or is an archive of several files.
+    """
+    if not os.path.isfile(raw_files.on_disk(path)):  # not there, or a pipe, which can be read only once
+        return _format_by_name(path)
+    archive, member = archives.split_address(path)
+    if archives.is_archive(archive) and not member:
+        names = archives.member_names(archive)
+        raise UserError(
+            f"{path} is an archive; say which file in it is meant: {path}:{names[0] if names else 'FILE'}. It holds "
+            f"{', '.join(names[:10])}{' and more' if len(names) > 10 else ''}."
+        )
+    with raw_files.opened(path) as file:
+        head = _as_single_bytes(file.read(_HEAD_BYTES))
+    if _BEGINNINGS[2][1].match(head) and b"<seg" not in head:
+        return TAGGED_LINES
+    return next((kind for kind, beginning in _BEGINNINGS[:2] if beginning.match(head)), PLAIN)
+
+
+def pair_source(
+    source: pathlib.Path,
+    targets: Sequence[pathlib.Path] = (),
+    *,
+    split: str,
+    languages: tuple[str, str] = ("", ""),
+    separate: bool = False,
+    columns: tuple[int, ...] = (),
+    encodings: tuple[str, ...] = (),
+) -> PairSource:
+    """Returns what reads a source file and its translations.
+
+    Args:
+      source: The source side; of TMX and of tab-separated files, both sides.
+      targets: Translations; several are several references.
+      split: What the flags begin with that name the files, for messages.
+      languages: Source and target language, needed for TMX.
+      separate: Whether each of several translations in marked-up files makes a pair of its own.
+      columns: Of tab-separated files, the columns of source and target, from 1.
+      encodings: Encodings that the files may have beside UTF-8.
+
+    Raises:
+      UserError: The files do not go together, or one cannot be read.
+    """
+    kind = format_of(source)
+    other = next((path for path in targets if format_of(path) != kind), None)
+    if other:
+        raise UserError(
+            f"{source} is {_in_words(kind)}, but {other} is {_in_words(format_of(other))}; both must be of one format."
+        )
+    if kind == TMX:
+        if targets:
+            raise UserError(f"{source} is a translation memory (TMX) and has both sides; leave out --{split}_target.")
+        return TmxFile(source, *languages)
+    if kind != PLAIN and not targets:
+        raise UserError(f"{source} is {_in_words(kind)}; its translation is in another file: --{split}_target=FILE.")
+    if kind == SEGMENTS:
+        return SegmentFiles(source, tuple(targets), encodings, separate=separate)
+    if kind == TAGGED_LINES:
+        if len(targets) > 1:
+            raise UserError(f"{source} has one translation, not {len(targets)}: give one --{split}_target.")
+        return TaggedLineFiles(source, targets[0])
+    if not targets:
+        advice = "" if columns else f" (of line-aligned files, give --{split}_target too)"
+        return PairFiles(source, advice=advice, columns=columns, encodings=encodings)
+    return PairFiles(source, targets[0], tuple(targets[1:]), encodings=encodings)
+
+
+def _format_by_name(path: compression.PathLike) -> str:
+    name = os.fspath(path).lower()
+    for ending in _COMPRESSIONS:
+        name = name.removesuffix(ending)
+    if name.endswith(".tmx"):
+        return TMX
+    if name.endswith((".sgm", ".sgml", ".xml")):
+        return SEGMENTS
+    return TAGGED_LINES if os.path.basename(name).startswith("train.tags.") else PLAIN
+
+
+def _as_single_bytes(head: bytes) -> bytes:
+    """Returns the beginning of a file with UTF-16 and byte order marks out of the way."""
+    if head.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return head[2:].replace(b"\0", b"")
+    return head.removeprefix(b"\xef\xbb\xbf")
+
+
+def _in_words(kind: str) -> str:
+    return {
+        PLAIN: "plain text", SEGMENTS: "marked up with segments (XML or SGML)",
+        TAGGED_LINES: "a training file of WIT3 with tags", TMX: "a translation memory (TMX)",
+    }[kind]  # fmt: skip

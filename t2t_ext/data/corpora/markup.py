@@ -1,0 +1,233 @@
+"""Reads segments out of WIT3's XML and NIST's and WMT's SGML: ``<seg id="1">`` within ``<doc>`` within ``<refset>``.
+
+WMT's XML since 2021 has ``<src>``, ``<ref>`` and ``<hyp>`` within ``<doc>`` instead, all in one file.
+
+Real files are not strict XML: ids without quotes, tags and attributes in any case, bare ``&`` and ``<`` in the text,
+no single root. So this reads markup as browsers do (``html.parser``) but insists on what matters: every segment ends,
+has an id, and no id occurs twice. Entities that a document defines itself are refused.
+"""
+
+import codecs
+import dataclasses
+import html
+import html.parser
+import pathlib
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from t2t_ext.data.corpora import compression, raw_files
+from t2t_ext.data.corpora.charsets import encoding_of
+from t2t_ext.errors import UserError
+
+DUPLICATE = "duplicate_segment"
+MOST_CHARACTERS_OF_SEGMENT = 10_000_000
+MOST_CHARACTERS_OF_TAG = 1_000_000
+_SETS = ("srcset", "refset", "tstset")
+_PARTS = {"src": "srcset", "ref": "refset", "hyp": "tstset"}
+_REFERENCE = re.compile(r"&(#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{0,30});")
+_BLOCK_BYTES = 1 << 16
+# What stands for "&" while html.parser is at work, which would resolve "&copy=1" as HTML does: no text holds it.
+_AMPERSAND = "\0"
+
+
+@dataclasses.dataclass(frozen=True)
+class Segment:
+    """A segment and where it stands.
+
+    Attributes:
+      document: The id of its document ("" for none).
+      system: Who wrote or translated it: ``sysid`` of the document or the set ("" for none).
+      id: Its own id.
+      text: Its text, entities resolved, blanks around it taken away, line ends in it blanks.
+      line: The line that it begins in, from 1.
+      kind: The set that it stands in: ``srcset``, ``refset``, ``tstset`` or "".
+      language: What the set says of the source language, in lower case ("" for nothing): ``chinese``.
+    """
+
+    document: str
+    system: str
+    id: str
+    text: str
+    line: int
+    kind: str
+    language: str
+
+
+def read_segments(
+    path: compression.PathLike, encodings: Sequence[str] = (), *, resolve_entities: bool = True
+) -> Iterator[Segment]:
+    """Yields the segments of a file in order.
+
+    Args:
+      path: An XML or SGML file, compressed or not.
+      encodings: Encodings that the file may have beside UTF-8 where it declares none; see ``encoding_of``.
+      resolve_entities: Whether ``&amp;`` becomes ``&``; some published preparations left such as they were.
+
+    Raises:
+      UserError: The file is damaged, ends in the middle, is not in its encoding, defines entities, has a segment
+        within a segment or without an id. The message names file, line and segment.
+    """
+    encoding = encoding_of(path, encodings)
+    parser = _Parser(path, resolve_entities)
+    decoder = codecs.getincrementaldecoder(encoding)()
+    with raw_files.opened(path) as file:
+        while block := file.read(_BLOCK_BYTES):
+            yield from parser.fed(_decoded(decoder, block, parser, encoding))
+        yield from parser.fed(_decoded(decoder, b"", parser, encoding))
+    yield from parser.ended()
+
+
+def _decoded(decoder: codecs.IncrementalDecoder, block: bytes, parser: "_Parser", encoding: str) -> str:
+    try:
+        return decoder.decode(block, final=not block)
+    except UnicodeDecodeError as error:
+        ahead = error.object[: error.start].count(b"\n")
+        raise parser.error(f"not {encoding.removesuffix('-sig')} as the file begins or declares", ahead) from error
+
+
+class _Parser(html.parser.HTMLParser):
+    """Collects segments; ``fed`` and ``ended`` give those that are complete."""
+
+    def __init__(self, path: compression.PathLike, resolve_entities: bool) -> None:
+        super().__init__(convert_charrefs=False)
+        self._resolve_entities = resolve_entities
+        self._path = pathlib.Path(path)
+        self._complete: list[Segment] = []
+        self._kind = self._set_system = self._document = self._system = self._last_id = ""
+        self._language = ""
+        self._documents = 0
+        self._is_in_document = False
+        self._id: str | None = None  # of the segment that is being read
+        self._line = self._length = 0
+        self._pieces: list[str] = []
+
+    def set_cdata_mode(self, *args: object, **kwargs: object) -> None:
+        """Does nothing: ``<script>`` and ``<title>`` are tags like others here."""
+
+    def fed(self, text: str) -> Iterator[Segment]:
+        """Takes more of the file; yields the segments that are complete with it."""
+        if _AMPERSAND in text:
+            raise self.error("a NUL character, which no text has: the file is damaged, or in another encoding")
+        self._checked(self.feed, text.replace("&", _AMPERSAND))
+        if len(self.rawdata) > MOST_CHARACTERS_OF_TAG:  # read again and again until it ends
+            raise self.error(f"a tag or comment of over {MOST_CHARACTERS_OF_TAG:,} characters: does '>' miss?")
+        complete, self._complete = self._complete, []
+        yield from complete
+
+    def ended(self) -> Iterator[Segment]:
+        """Takes note of the end of the file."""
+        self._checked(self.close)
+        complete, self._complete = self._complete, []
+        yield from complete
+        if self._id is not None:
+            raise self.error("the file ends within a segment: it is incomplete")
+        if self._kind or self._is_in_document:
+            raise self.error(f"the file ends within <{self._kind or 'doc'}>: it is incomplete")
+
+    def _checked(self, step: Callable[..., None], *arguments: str) -> None:
+        try:
+            step(*arguments)
+        except AssertionError as error:  # how html.parser refuses ``<![`` and ``<!DOCTYPE`` with something odd in them
+            raise self.error(f"markup that is none ({error})") from error
+
+    def error(self, what: str, lines_ahead: int = 0) -> UserError:
+        """Returns the error that something is wrong at this place."""
+        line = self.getpos()[0] + lines_ahead
+        segment = self._id if self._id is not None else self._last_id
+        place = f"document {self._document!r}, " if self._document else ""
+        where = f" ({place}{'segment' if self._id is not None else 'after segment'} {segment!r})" if segment else ""
+        return UserError(f"{self._path}, line {line}{where}: {what}.")
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Begins a set, a document or a segment; other tags in a segment are text."""
+        values = {name: _resolved((value or "").replace(_AMPERSAND, "&")).strip() for name, value in attrs}
+        if tag == "seg":
+            self._begin_segment(values)
+        elif self._id is not None:
+            if tag in ("doc", *_SETS):
+                raise self.error(f"<{tag}> before the segment ends")
+            self.handle_data(self.get_starttag_text() or "")
+        elif tag in _SETS:
+            self._kind, self._set_system = tag, _system(values)
+            self._language = values.get("srclang", "").lower()
+        elif tag == "doc":
+            self._documents += 1
+            self._is_in_document = True
+            self._document = values.get("docid") or values.get("id") or f"#{self._documents}"
+            self._system = _system(values) or self._set_system
+        elif tag in _PARTS and self._is_in_document:
+            self._kind, self._system = _PARTS[tag], _system(values)
+            self._language = values.get("lang", "").lower()
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """An empty segment, or text."""
+        self.handle_starttag(tag, attrs)
+        if tag == "seg":
+            self.handle_endtag(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        """Ends what began."""
+        if tag == "seg":
+            if self._id is None:
+                raise self.error("</seg> where no segment began")
+            text = "".join(self._pieces).replace(_AMPERSAND, "&")
+            text = _resolved(text) if self._resolve_entities else text
+            text = " ".join(text.replace("\r\n", "\n").split("\n")) if "\n" in text else text
+            self._complete.append(
+                Segment(
+                    self._document, self._system, self._id, text.strip(" \t\r"), self._line, self._kind, self._language
+                )
+            )
+            self._last_id, self._id, self._pieces = self._id, None, []
+        elif self._id is not None:
+            if tag in ("doc", *_SETS):
+                raise self.error(f"</{tag}> before the segment ends: </seg> is missing")
+            self.handle_data(f"</{tag}>")
+        elif tag == "doc":
+            self._is_in_document = False
+        elif tag in _SETS or (tag in _PARTS and self._is_in_document):
+            self._kind = self._set_system = ""
+
+    def handle_data(self, data: str) -> None:
+        """Adds text to the segment."""
+        if self._id is not None:
+            self._length += len(data)
+            if self._length > MOST_CHARACTERS_OF_SEGMENT:
+                raise self.error(f"the segment has over {MOST_CHARACTERS_OF_SEGMENT:,} characters: does </seg> miss?")
+            self._pieces.append(data)
+
+    def handle_decl(self, decl: str) -> None:
+        """Refuses a document type that defines entities."""
+        if "<!entity" in decl.lower():
+            raise self.error("the document defines entities of its own, which can be made to fill the memory: refused")
+
+    def handle_comment(self, data: str) -> None:
+        """Refuses a definition of an entity that stands alone."""
+        if data.lower().startswith("entity"):
+            self.handle_decl(f"<!{data}")
+
+    def handle_pi(self, data: str) -> None:
+        """Takes what looks like an instruction within a segment for the text that it is."""
+        self.handle_data(f"<?{data}>")
+
+    def unknown_decl(self, data: str) -> None:
+        """Takes a CDATA section for the text that it is."""
+        if data.startswith("CDATA["):
+            self.handle_data(data[6:].replace(_AMPERSAND, "&amp;"))
+
+    def _begin_segment(self, values: Mapping[str, str]) -> None:
+        if self._id is not None:
+            raise self.error("<seg> before the segment ends: </seg> is missing")
+        self._last_id = values.get("id", "")
+        if not self._last_id:
+            raise self.error("a segment without an id")
+        self._id, self._line, self._length = self._last_id, self.getpos()[0], 0
+
+
+def _system(values: Mapping[str, str]) -> str:
+    return values.get("sysid") or values.get("refid") or values.get("translator") or values.get("system") or ""
+
+
+def _resolved(text: str) -> str:
+    """Returns text with its character references and HTML's named entities resolved; what is none stays."""
+    return _REFERENCE.sub(lambda match: html.unescape(match[0]), text) if "&" in text else text

@@ -1,0 +1,39 @@
+"""Opens raw files for reading: plain or compressed, on the disk or in an archive (``corpus.tgz:de-en/train.de``)."""
+
+import contextlib
+import pathlib
+from collections.abc import Iterator
+from typing import BinaryIO
+
+from t2t_ext.data.corpora import archives, compression
+from t2t_ext.errors import UserError
+
+
+@contextlib.contextmanager
+def opened(path: compression.PathLike) -> Iterator[BinaryIO]:
+    """Opens a file, or a member of an archive (``ARCHIVE:MEMBER``), for reading its decompressed bytes.
+
+    Args:
+      path: The file. It may be a pipe.
+
+    Yields:
+      A buffered binary file.
+
+    Raises:
+      UserError: The file cannot be read, its compression is damaged or incomplete, or it expands beyond all reason.
+    """
+    archive, member = archives.split_address(path)
+    try:
+        with contextlib.ExitStack() as stack:
+            if member:
+                raw = stack.enter_context(archives.opened_member(archive, member))
+            else:
+                raw = stack.enter_context(open(path, "rb"))
+            yield stack.enter_context(compression.decompressed(raw, path))
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror or error}.") from error
+
+
+def on_disk(path: compression.PathLike) -> pathlib.Path:
+    """Returns the file that lies on the disk: the path itself, or the archive that it is a member of."""
+    return pathlib.Path(archives.split_address(path)[0])

@@ -1,0 +1,303 @@
+"""Reads lines and pairs of lines from plain, compressed and tab-separated files, byte-exact.
+
+A line ends at LF and nowhere else: U+2028, U+0085 and a CR inside a line are text. One CR
+right before the LF and a byte order mark at the beginning are dropped and counted. What had to
+be dropped or was changed is counted in a ``ReadReport``, together with the place where it
+happened first.
+"""
+
+import codecs
+import collections
+import dataclasses
+import itertools
+import os
+import pathlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Protocol
+
+from t2t_ext.data.corpora import raw_files
+from t2t_ext.data.corpora.charsets import encoding_of
+from t2t_ext.errors import UserError
+
+PathLike = str | os.PathLike
+INVALID_UTF8 = "invalid_utf8"
+WRONG_COLUMNS = "wrong_columns"
+CARRIAGE_RETURNS = "carriage_returns"
+BYTE_ORDER_MARK = "byte_order_mark"
+
+_BLOCK_BYTES = 1 << 20
+
+
+@dataclasses.dataclass
+class ReadReport:
+    """What reading dropped or changed.
+
+    Attributes:
+      strict: Whether a line that cannot be used is an error (dev, test) rather than dropped (train).
+      drops: Number of dropped samples by reason.
+      notes: Number of changed lines by what was done to them; nothing was lost.
+      first: Where each reason occurred first, ``file:line``.
+      explanations: What was wrong there, for reasons of drops.
+      corpora: Weight, tag, pairs and occurrences of every corpus by its name; see ``t2t_ext.data.corpora.weighting``.
+    """
+
+    strict: bool = False
+    drops: collections.Counter = dataclasses.field(default_factory=collections.Counter)
+    notes: collections.Counter = dataclasses.field(default_factory=collections.Counter)
+    first: dict[str, str] = dataclasses.field(default_factory=dict)
+    explanations: dict[str, str] = dataclasses.field(default_factory=dict)
+    corpora: dict[str, dict[str, Any]] = dataclasses.field(default_factory=dict)
+
+    def drop(self, reason: str, path: PathLike, line: int, explanation: str) -> None:
+        """Counts a dropped sample.
+
+        Args:
+          reason: A short key such as ``"invalid_utf8"``.
+          path: The file it stands in.
+          line: Its line, from 1.
+          explanation: What is wrong with it, for the error of a strict report.
+
+        Raises:
+          UserError: The report is strict.
+        """
+        if self.strict:
+            raise UserError(
+                f"{path}, line {line}: {explanation}. Lines of dev and test sets are never dropped; mend it."
+            )
+        self._count(reason, f"{path}:{line}", explanation)
+
+    def drop_item(self, reason: str, item: str, explanation: str) -> None:
+        """Counts a dropped sample that is no line of a file.
+
+        Args:
+          reason: A short key such as ``"missing_features"``.
+          item: What it is called.
+          explanation: What is wrong with it, for the error of a strict report.
+
+        Raises:
+          UserError: The report is strict.
+        """
+        if self.strict:
+            raise UserError(f"{item}: {explanation}. Samples of dev and test sets are never dropped; mend it.")
+        self._count(reason, item, explanation)
+
+    def _count(self, reason: str, where: str, explanation: str) -> None:
+        self.drops[reason] += 1
+        self.first.setdefault(reason, where)
+        self.explanations.setdefault(reason, explanation)
+
+    def note(self, what: str, path: PathLike, line: int) -> None:
+        """Counts a line that was changed without loss."""
+        self.notes[what] += 1
+        self.first.setdefault(what, f"{path}:{line}")
+
+
+class PairSource(Protocol):
+    """Files that hold sentences and their translations, in whatever format."""
+
+    @property
+    def paths(self) -> tuple[pathlib.Path, ...]:
+        """All the files."""
+
+    def count(self) -> int:
+        """Returns the number of pairs, usable or not.
+
+        Raises:
+          UserError: A file cannot be read, or the sides do not belong together.
+        """
+
+    def read(self, report: ReadReport, wanted: Callable[[int], bool] | None = None) -> Iterator[tuple[str, ...]]:
+        """Yields (source, target, further references...) of every pair; see ``read_pairs``."""
+
+
+@dataclasses.dataclass(frozen=True)
+class PairFiles:
+    """Two line-aligned files, or one tab-separated file.
+
+    Attributes:
+      source: Source sentences, one a line; or ``source TAB target`` lines where there is no ``target``.
+      target: Target sentences, one a line, or None.
+      references: Further reference translations, one file each (dev and test sets).
+      advice: What else the user may have meant where a line has not two columns, for messages.
+      columns: Of a tab-separated file, the numbers of the columns that are source and target (and references), from 1;
+        where there are none, the file must have exactly two.
+      encodings: Encodings that the files may have beside UTF-8; see ``charsets.encoding_of``.
+    """
+
+    source: pathlib.Path
+    target: pathlib.Path | None = None
+    references: tuple[pathlib.Path, ...] = ()
+    advice: str = ""
+    columns: tuple[int, ...] = ()
+    encodings: tuple[str, ...] = ()
+
+    @property
+    def paths(self) -> tuple[pathlib.Path, ...]:
+        """All the files that lie on the disk, the source first; of members of an archive, the archive."""
+        return tuple(dict.fromkeys(map(raw_files.on_disk, self.sides)))
+
+    @property
+    def sides(self) -> tuple[pathlib.Path, ...]:
+        """The file of each side, which may be a member of an archive (``ARCHIVE:MEMBER``)."""
+        return (self.source, *([self.target] if self.target else []), *self.references)
+
+    def count(self) -> int:
+        """Returns how many lines the files have; see ``count_pairs``."""
+        return count_pairs(self)
+
+    def read(self, report: ReadReport, wanted: Callable[[int], bool] | None = None) -> Iterator[tuple[str, ...]]:
+        """Yields the columns of every line; see ``read_pairs``."""
+        return read_pairs(self, report, wanted)
+
+
+def read_lines(path: PathLike, report: ReadReport | None = None) -> Iterator[bytes]:
+    """Yields the lines of a plain or gzipped file without their LF (or CR LF).
+
+    Args:
+      path: The file; gzip is recognised by its first bytes, whatever the name.
+      report: Where dropped carriage returns and byte order marks are counted.
+
+    Raises:
+      UserError: The file cannot be read, is UTF-16, or its gzip data are damaged.
+    """
+    with raw_files.opened(path) as file:
+        for number, line in enumerate(file, 1):
+            if number == 1:
+                _refuse_utf16(path, line)
+                if line.startswith(codecs.BOM_UTF8):
+                    line = line.removeprefix(codecs.BOM_UTF8)  # noqa: PLW2901
+                    if report:
+                        report.note(BYTE_ORDER_MARK, path, number)
+            if line.endswith(b"\r\n"):
+                if report:
+                    report.note(CARRIAGE_RETURNS, path, number)
+                yield line[:-2]
+            elif line.endswith(b"\n"):
+                yield line[:-1]
+            else:
+                yield line
+
+
+def count_lines(path: PathLike) -> int:
+    """Returns how many lines ``read_lines`` yields, several times faster."""
+    lines, last = 0, b"\n"
+    with raw_files.opened(path) as file:
+        _refuse_utf16(path, file.peek(2))  # type: ignore[attr-defined]
+        while block := file.read(_BLOCK_BYTES):
+            lines += block.count(b"\n")
+            last = block[-1:]
+    return lines + (last != b"\n")
+
+
+def _refuse_utf16(path: PathLike, head: bytes) -> None:
+    # Its line feeds are two bytes, so that lines would be cut within characters.
+    if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        raise UserError(f"{path} is UTF-16; lines are read as UTF-8. Convert it: iconv -f UTF-16 -t UTF-8.")
+
+
+def count_pairs(files: PairFiles) -> int:
+    """Returns how many lines the files have, which must be the same number.
+
+    Raises:
+      UserError: The files have different numbers of lines; the message names files and numbers.
+    """
+    counts = {path: count_lines(path) for path in files.sides}
+    if len(set(counts.values())) > 1:
+        raise UserError(
+            "These files should be translations line by line, but have different numbers of lines: "
+            + ", ".join(f"{path}: {count}" for path, count in counts.items())
+            + ". Find where they part; a line ends at LF only."
+        )
+    return counts[files.source]
+
+
+def read_pairs(
+    files: PairFiles, report: ReadReport, wanted: Callable[[int], bool] | None = None
+) -> Iterator[tuple[str, ...]]:
+    """Yields (source, target, further references...) of every line.
+
+    Args:
+      files: Aligned files, or one of tab-separated columns.
+      report: Where lines with invalid UTF-8 or a wrong number of columns are counted.
+      wanted: Says of a line number, from 1, whether the line is read; all are by default.
+
+    Raises:
+      UserError: A file cannot be read, the numbers of lines differ, or a line of a strict report is unusable.
+    """
+    columns = [read_lines(path, report) for path in files.sides]
+    rows: Iterator[Sequence[bytes]] = zip(*columns, strict=True)
+    if files.target is None:
+        rows = (line.split(b"\t") for (line,) in rows)
+    decoders = [_decoder(path, files.encodings) for path in files.sides]
+    if files.target is None:
+        decoders *= len(files.columns) or 2
+    for number in itertools.count(1):
+        try:
+            row = next(rows, None)
+        except ValueError as error:  # zip: one of the files has more lines
+            count_pairs(files)
+            raise UserError(f"{files.source} or {files.target} changed while it was read.") from error
+        if row is None:
+            return
+        if wanted and not wanted(number):
+            continue
+        if files.target is None:
+            chosen = _chosen_columns(row, files)
+            if not chosen:
+                report.drop(WRONG_COLUMNS, files.source, number, _wrong_columns(row, files))
+                continue
+            row = chosen
+        try:
+            yield tuple([decode(column) for decode, column in zip(decoders, row, strict=True)])
+        except UnicodeDecodeError:
+            path = _undecodable(row, files, decoders)
+            report.drop(INVALID_UTF8, path, number, "invalid UTF-8" if not files.encodings else "not in its encoding")
+
+
+def require_files(paths: Sequence[PathLike], advice: str) -> None:
+    """Checks that all files are there.
+
+    Args:
+      paths: The files looked for.
+      advice: What the user can do, a sentence.
+
+    Raises:
+      UserError: Lists exactly which are missing.
+    """
+    missing = [str(path) for path in paths if not os.path.isfile(path)]
+    if missing:
+        raise UserError(f"No such file: {', '.join(missing)}. {advice}")
+
+
+_Decode = Callable[[bytes], str]
+
+
+def _decoder(path: pathlib.Path, encodings: Sequence[str]) -> _Decode:
+    """Returns what decodes a line of a file."""
+    encoding = encoding_of(path, encodings) if encodings else "utf-8"
+    return bytes.decode if encoding == "utf-8" else lambda line: line.decode(encoding)
+
+
+def _chosen_columns(row: Sequence[bytes], files: PairFiles) -> Sequence[bytes]:
+    """Returns the columns of a tab-separated line that are wanted; none where it has too few, or not two."""
+    if not files.columns:
+        return row if len(row) == 2 else ()
+    return [row[column - 1] for column in files.columns] if len(row) >= max(files.columns) else ()
+
+
+def _wrong_columns(row: Sequence[bytes], files: PairFiles) -> str:
+    found = f"{len(row)} tab-separated columns"
+    if files.columns:
+        return f"{found} where columns {', '.join(map(str, files.columns))} are wanted{files.advice}"
+    return f"{found} where source TAB target are 2{files.advice}"
+
+
+def _undecodable(row: Sequence[bytes], files: PairFiles, decoders: Sequence[_Decode]) -> pathlib.Path:
+    """Returns the file that the first column that cannot be decoded stands in."""
+    paths = files.sides if files.target else itertools.repeat(files.source)
+    for column, path, decode in zip(row, paths, decoders, strict=False):
+        try:
+            decode(column)
+        except UnicodeDecodeError:
+            return path
+    raise AssertionError("every column can be decoded")

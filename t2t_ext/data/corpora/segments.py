@@ -1,0 +1,160 @@
+"""Source segments and their reference translations, out of marked-up files, aligned by document and segment id."""
+
+import collections
+import dataclasses
+import itertools
+import pathlib
+from collections.abc import Callable, Collection, Iterator, Sequence
+
+from t2t_ext.data.corpora import raw_files
+from t2t_ext.data.corpora.markup import DUPLICATE, Segment, read_segments
+from t2t_ext.data.corpora.readers import ReadReport
+from t2t_ext.errors import UserError
+
+MISALIGNED = "misaligned_segment"
+EXTRA = "extra_segment"
+_Key = tuple[str, str]
+# A file's sets of the first kinds that it has.
+_SOURCE_KINDS, _TARGET_KINDS = (("srcset", ""),), (("refset", ""), ("tstset",))
+
+
+@dataclasses.dataclass(frozen=True)
+class SegmentFiles:
+    """A source file and files of its translations (WIT3's XML, NIST's and WMT's SGML); a ``readers.PairSource``.
+
+    Attributes:
+      source: The source file.
+      targets: Files of translations. A file may hold several, told apart by ``sysid``: each is a reference.
+      encodings: Encodings that they may have beside UTF-8 where they declare none.
+      replacements: Texts replaced in every segment, in order: (old, new).
+      resolve_entities: Whether ``&amp;`` becomes ``&``.
+      references: The number of references that there must be; 0 for however many there are.
+      separate: Whether every translation makes a pair of its own with the source, as in training text.
+    """
+
+    source: pathlib.Path
+    targets: tuple[pathlib.Path, ...]
+    encodings: tuple[str, ...] = ()
+    replacements: tuple[tuple[str, str], ...] = ()
+    resolve_entities: bool = True
+    references: int = 0
+    separate: bool = False
+
+    @property
+    def paths(self) -> tuple[pathlib.Path, ...]:
+        """All the files, the source first."""
+        return tuple(dict.fromkeys(map(raw_files.on_disk, (self.source, *self.targets))))
+
+    def count(self) -> int:
+        """Returns the number of source segments; where ``separate``, times that of translations.
+
+        Raises:
+          UserError: A file is damaged.
+        """
+        kinds = collections.Counter(segment.kind for segment in self._segments(self.source))
+        segments = sum(kinds[kind] for kind in _chosen_kinds(kinds, _SOURCE_KINDS))
+        return segments * (self.translations() if self.separate else 1)
+
+    def translations(self) -> int:
+        """Returns the number of translations of every segment: that of files, and of systems within a file.
+
+        Raises:
+          UserError: A file is damaged.
+        """
+        count = 0
+        for path in self.targets:
+            systems = collections.defaultdict(set)
+            for segment in self._segments(path):
+                systems[segment.kind].add(segment.system)
+            count += len(set().union(*(systems[kind] for kind in _chosen_kinds(systems, _TARGET_KINDS))))
+        return count
+
+    def read(self, report: ReadReport, wanted: Callable[[int], bool] | None = None) -> Iterator[tuple[str, ...]]:
+        """Yields (source, translation, further translations...) of every source segment; see ``separate``.
+
+        Args:
+          report: Where segments without a translation, translations without a source and repeated ids are counted.
+          wanted: Says of the number of what is yielded, from 1, whether it is; all are by default.
+
+        Raises:
+          UserError: A file is damaged or holds no translations, or ids do not match and the report is strict.
+        """
+        source = self._by_id(self.source, report, _SOURCE_KINDS).get("", {})
+        translations = []
+        for path in self.targets:
+            systems = self._by_id(path, report, _TARGET_KINDS, by_system=True)
+            if not systems:
+                raise UserError(f"{path} holds no translations: no <seg> in a <refset> or <doc>.")
+            translations.extend((path, segments) for segments in systems.values())
+        if not source:
+            raise UserError(f"{self.source} holds no source text: no <seg> in a <srcset> or <doc>.")
+        if self.references and len(translations) != self.references:
+            raise UserError(
+                f"{', '.join(map(str, self.targets))}: {len(translations)} translation(s) of every segment, where "
+                f"{self.references} are needed. Several in one file are told apart by the sysid of <doc> or <refset>."
+            )
+        self._check_extra(source, translations, report)
+        groups = [[translation] for translation in translations] if self.separate else [translations]
+        numbers = itertools.count(1)
+        for (key, segment), group in itertools.product(source.items(), groups):
+            number = next(numbers)
+            if wanted and not wanted(number):
+                continue
+            without = next((path for path, segments in group if key not in segments), None)
+            if without:
+                explanation = f"segment {key[1]!r} of document {key[0]!r} has no translation in {without}"
+                report.drop(MISALIGNED, self.source, segment.line, explanation)
+                continue
+            yield (self._text(segment), *(self._text(segments[key]) for _, segments in group))
+
+    def _segments(self, path: pathlib.Path) -> Iterator[Segment]:
+        return read_segments(path, self.encodings, resolve_entities=self.resolve_entities)
+
+    def _by_id(
+        self, path: pathlib.Path, report: ReadReport, kinds: Sequence[Collection[str]], *, by_system: bool = False
+    ) -> dict[str, dict[_Key, Segment]]:
+        """Returns system -> document and segment id -> segment; one system "" unless they are told apart."""
+        found: dict[str, dict[_Key, Segment]] = collections.defaultdict(dict)
+        everything = list(self._segments(path))
+        chosen = _chosen_kinds({segment.kind for segment in everything}, kinds)
+        for segment in everything:
+            if segment.kind not in chosen:
+                continue
+            key = (segment.document, segment.id)
+            segments = found[segment.system if by_system else ""]
+            if key in segments:
+                explanation = (
+                    f"segment {segment.id!r} of document {segment.document!r} is there twice (first in line "
+                    f"{segments[key].line})"
+                )
+                report.drop(DUPLICATE, path, segment.line, explanation)
+                continue
+            segments[key] = segment
+        return found
+
+    def _check_extra(
+        self,
+        source: dict[_Key, Segment],
+        translations: list[tuple[pathlib.Path, dict[_Key, Segment]]],
+        report: ReadReport,
+    ) -> None:
+        for path, segments in translations:
+            for key, segment in segments.items():
+                if key not in source:
+                    explanation = f"segment {key[1]!r} of document {key[0]!r} is not in {self.source}"
+                    report.drop(EXTRA, path, segment.line, explanation)
+
+    def _text(self, segment: Segment) -> str:
+        text = segment.text
+        for old, new in self.replacements:
+            text = text.replace(old, new)
+        return text
+
+
+def _chosen_kinds(there: Collection[str], wanted: Sequence[Collection[str]]) -> Collection[str]:
+    """Returns the kinds of sets of a file that are read: the first of those wanted, but all where it has none of them.
+
+    (WIT3 gives some references as the source of the other direction alone.)
+    """
+    found = ([kind for kind in there if kind in kinds] for kinds in wanted)
+    return next(filter(None, found), list(there))

@@ -1,0 +1,200 @@
+"""Reads translation memories (TMX 1.4) of any size as a stream.
+
+A ``<tu>`` has a ``<tuv xml:lang="de-AT">`` for every language with the text in its ``<seg>``. Markup within the text
+(``<bpt>``, ``<ept>``, ``<ph>``, ``<it>``, ``<ut>``) is the formatting of some program and left out; of ``<hi>`` the
+text is kept. Entities that a file defines itself, which can be made to fill the memory, are refused (``defusedxml``).
+"""
+
+import collections
+import dataclasses
+import pathlib
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+from t2t_ext.data.corpora import raw_files
+from t2t_ext.data.corpora.readers import ReadReport
+from t2t_ext.errors import UserError
+
+NO_TRANSLATION = "no_translation"
+_BLOCK_BYTES = 1 << 18
+_MOST_CHARACTERS_OF_SEGMENT = 10_000_000
+_FORMATTING = ("bpt", "ept", "ph", "it", "ut", "sub")
+_XML_LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
+
+
+@dataclasses.dataclass(frozen=True)
+class TmxFile:
+    """A translation memory; a ``readers.PairSource``.
+
+    Attributes:
+      path: The file, compressed or not.
+      source_language: Tag of the language that is translated from; ``de`` is ``de-AT`` and ``DE_de`` too.
+      target_language: Tag of the language that is translated into.
+    """
+
+    path: pathlib.Path
+    source_language: str
+    target_language: str
+
+    def __post_init__(self) -> None:
+        """Checks that both languages are given.
+
+        Raises:
+          UserError: One is not.
+        """
+        if not self.source_language or not self.target_language:
+            raise UserError(
+                f"{self.path} holds texts in several languages: say which (--source_language=de --target_language=en)."
+            )
+
+    @property
+    def paths(self) -> tuple[pathlib.Path, ...]:
+        """The file."""
+        return (raw_files.on_disk(self.path),)
+
+    def count(self) -> int:
+        """Returns the number of translation units.
+
+        Raises:
+          UserError: The file is damaged, or has no unit in both languages.
+        """
+        units, pairs, seen = 0, 0, collections.Counter()
+        for unit in _units(self.path):
+            units += 1
+            pairs += all(_text(unit, language) is not None for language in (self.source_language, self.target_language))
+            seen.update(unit.texts.keys())
+        if not pairs:
+            tags = ", ".join(tag for tag, _ in seen.most_common(20)) or "none"
+            raise UserError(
+                f"{self.path} has no text in both {self.source_language!r} and {self.target_language!r}; "
+                f"its languages: {tags}."
+            )
+        return units
+
+    def read(self, report: ReadReport, wanted: Callable[[int], bool] | None = None) -> Iterator[tuple[str, ...]]:
+        """Yields (source, target) of every unit that has both; the first of several texts in a language.
+
+        Args:
+          report: Where units that lack a language are counted.
+          wanted: Says of the number of a unit, from 1, whether it is read; all are by default.
+
+        Raises:
+          UserError: The file is damaged; names the line.
+        """
+        for number, unit in enumerate(_units(self.path), 1):
+            if wanted and not wanted(number):
+                continue
+            texts = tuple(_text(unit, language) for language in (self.source_language, self.target_language))
+            if None in texts:
+                missing = self.source_language if texts[0] is None else self.target_language
+                report.drop(NO_TRANSLATION, self.path, unit.line, f"the unit has no text in {missing!r}")
+            else:
+                yield texts
+
+
+class _Unit(NamedTuple):
+    """A translation unit: the line that it begins in, and its texts by language tag in lower case."""
+
+    line: int
+    texts: dict[str, str]
+
+
+def _text(unit: _Unit, language: str) -> str | None:
+    wanted = _normal(language)
+    return next((text for tag, text in unit.texts.items() if tag == wanted or tag.startswith(f"{wanted}-")), None)
+
+
+def _normal(tag: str) -> str:
+    return tag.strip().lower().replace("_", "-")
+
+
+def _units(path: pathlib.Path) -> Iterator[_Unit]:
+    """Yields the translation units as they are read; memory holds one block of the file."""
+    from xml.etree.ElementTree import ParseError
+
+    import defusedxml
+    from defusedxml.ElementTree import XMLParser
+
+    target = _Target(path)
+    parser = XMLParser(target=target)
+    target.line = lambda: parser.parser.CurrentLineNumber
+    try:
+        with raw_files.opened(path) as file:
+            while block := file.read(_BLOCK_BYTES):
+                parser.feed(block)
+                yield from target.taken()
+            parser.close()
+            yield from target.taken()
+    except ParseError as error:
+        place = f"{path}, line {error.position[0]}{target.place()}"
+        raise UserError(f"{place}: damaged or incomplete TMX ({error}).") from error
+    except defusedxml.DefusedXmlException as error:
+        raise UserError(
+            f"{path}, line {target.line()}: the document defines entities of its own or refers to other files, which "
+            f"can be made to fill the memory or to read what it should not: refused."
+        ) from error
+    except (LookupError, ValueError) as error:  # of the parser, about the encoding that the file declares
+        raise UserError(
+            f"{path} declares an encoding that TMX is not read in ({error}); convert it to UTF-8, and its declaration."
+        ) from error
+
+
+class _Target:
+    """Collects units from the parser's events."""
+
+    def __init__(self, path: pathlib.Path) -> None:
+        self._path = path
+        self.line: Callable[[], int] = lambda: 0
+        self._complete: list[_Unit] = []
+        self._began = self._length = self._formatting = self._number = 0
+        self._texts: dict[str, str] = {}
+        self._language = ""
+        self._pieces: list[str] | None = None
+
+    def taken(self) -> list[_Unit]:
+        """Returns the units that are complete and forgets them."""
+        complete, self._complete = self._complete, []
+        return complete
+
+    def place(self) -> str:
+        """Returns which unit is being read, for messages."""
+        return f", unit {self._number:,}" if self._number else ""
+
+    def start(self, tag: str, attributes: dict[str, str]) -> None:
+        """An element begins."""
+        tag = tag.rpartition("}")[2]  # some programs declare a namespace
+        if self._pieces is not None:
+            self._formatting += tag in _FORMATTING
+        elif tag == "tu":
+            self._number += 1
+            self._began, self._texts = self.line(), {}
+        elif tag == "tuv":
+            self._language = _normal(attributes.get(_XML_LANGUAGE) or attributes.get("lang") or "")
+        elif tag == "seg":
+            self._pieces, self._length = [], 0
+
+    def data(self, text: str) -> None:
+        """Text within an element."""
+        if self._pieces is not None and not self._formatting:
+            self._length += len(text)
+            if self._length > _MOST_CHARACTERS_OF_SEGMENT:
+                raise UserError(
+                    f"{self._path}, line {self.line()}{self.place()}: a segment of over "
+                    f"{_MOST_CHARACTERS_OF_SEGMENT:,} characters; no sentence has so many."
+                )
+            self._pieces.append(text)
+
+    def end(self, tag: str) -> None:
+        """An element ends."""
+        tag = tag.rpartition("}")[2]
+        if tag == "seg" and self._pieces is not None:
+            text = " ".join("".join(self._pieces).split("\n")) if self._pieces else ""
+            self._texts.setdefault(self._language, text.strip(" \t\r"))
+            self._pieces, self._formatting = None, 0
+        elif self._pieces is not None:
+            self._formatting -= tag in _FORMATTING
+        elif tag == "tu":
+            self._complete.append(_Unit(self._began, self._texts))
+
+    def close(self) -> Any:
+        """The document ends."""

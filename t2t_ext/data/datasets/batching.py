@@ -1,0 +1,411 @@
+"""Which examples form which batch: a function of lengths, seed and epoch alone, planned with NumPy.
+
+A batch here is a *global* batch: what one update of the weights sees, over all replicas and
+accumulation steps. It is planned as one and cut by rows afterwards, so that four replicas with
+``batch_size=B`` and one with ``batch_size=4B`` see the same batches in the same order.
+
+Examples are put into *blocks* of similar length once for the whole run. All batches of a block have
+one shape (``t2t_ext.data.datasets.shape_classes`` chooses the blocks); every epoch shuffles the examples inside
+each block and then the order of all batches. So batches differ from epoch to epoch but their number
+and sizes do not: step s is batch ``s % batches_per_epoch`` of epoch ``s // batches_per_epoch``, and
+resuming anywhere costs the planning of one epoch.
+
+Legend: N examples in the store, n of them in the plan, m batches an epoch; S and T are the padded
+lengths of a batch's sources and targets, EOS included. This module imports no TensorFlow.
+"""
+
+import dataclasses
+import functools
+import hashlib
+import itertools
+from collections.abc import Mapping
+from typing import Any, Self
+
+import numpy as np
+
+from t2t_ext.data.datasets import shape_classes
+from t2t_ext.errors import UserError
+
+# What a further class of shapes must save to be worth it, in padded positions: this share of the real tokens of all
+# pairs, and at least this share of a batch. See docs/decisions/0010 for what they were chosen by.
+CLASS_SHARE = 0.0003
+CLASS_BATCHES = 1 / 6
+
+_SHUFFLE_EXAMPLES, _SHUFFLE_BATCHES = 0, 1
+
+
+@dataclasses.dataclass(frozen=True)
+class EpochPlan:
+    """The batches of one epoch, in the order in which they are used.
+
+    Attributes:
+      examples: int32 [n], example numbers; a batch is a slice of it.
+      begins: int64 [m], where each batch begins in ``examples``.
+      ends: int64 [m], where it ends.
+      input_widths: int32 [m], padded source length S, tokens.
+      target_widths: int32 [m], padded target length T, tokens.
+      rows: int32 [m], rows of each batch, empty ones included.
+    """
+
+    examples: np.ndarray
+    begins: np.ndarray
+    ends: np.ndarray
+    input_widths: np.ndarray
+    target_widths: np.ndarray
+    rows: np.ndarray
+
+
+@dataclasses.dataclass(frozen=True)
+class _Blocks:
+    """How examples are grouped, the same in every epoch.
+
+    Attributes:
+      examples: int32 [n], example numbers, block by block.
+      block_starts: int64 [number of blocks + 1], over ``examples``.
+      batch_starts: int64 [m + 1], likewise; every block start is among them.
+      rows: int32 [m], rows of each batch.
+      widths: int32 [m] for each side, padded lengths S and T.
+    """
+
+    examples: np.ndarray
+    block_starts: np.ndarray
+    batch_starts: np.ndarray
+    rows: np.ndarray
+    widths: tuple[np.ndarray, np.ndarray]
+
+
+class BatchPlanner:
+    """Plans the batches of every epoch.
+
+    Attributes:
+      batches_per_epoch: Number of batches m of any epoch.
+      num_examples: Number of examples n in the plan.
+      dropped: Why examples are left out -> how many.
+      budget: Most tokens of a global batch, counted as ``batch_tokens`` says.
+    """
+
+    def __init__(
+        self,
+        input_lengths: np.ndarray,
+        target_lengths: np.ndarray,
+        hparams: Any,
+        *,
+        seed: int,
+        num_replicas: int = 1,
+        left_out: Mapping[str, np.ndarray] | None = None,
+        identity: str = "",
+    ) -> None:
+        """Groups the examples; the planning of epochs comes later.
+
+        Args:
+          input_lengths: int [N], tokens of each source, EOS included.
+          target_lengths: int [N], tokens of each target, EOS included; of several targets the longest's.
+          hparams: An ``HParams``; its fields about batches are read.
+          seed: Seed of the order.
+          num_replicas: Replicas that share a global batch. Its budget is ``batch_size`` times
+            ``num_replicas`` times ``gradient_accumulation_steps`` tokens.
+          left_out: Reason -> bool [N], examples that are not used whatever their length, each for one reason.
+          identity: What the numbers of the examples mean, where that is not the pairs; part of the fingerprint.
+
+        Raises:
+          UserError: No example is short enough.
+        """
+        self._lengths = (np.asarray(input_lengths, np.int32), np.asarray(target_lengths, np.int32))
+        self._seed = seed
+        self._num_replicas = num_replicas
+        self._left_out, self._identity = left_out, identity
+        self._mode = hparams.batch_tokens
+        self.budget = hparams.batch_size * num_replicas * hparams.gradient_accumulation_steps
+        kept, self.dropped = select_examples(*self._lengths, hparams, left_out or {})
+        self.num_examples = len(kept)
+        if hparams.batch_shapes == "static":
+            boundaries = bucket_boundaries(hparams)
+            self._blocks = _static_blocks(kept, *self._lengths, boundaries, self.budget, self._mode)
+        else:
+            self._blocks = _dynamic_blocks(kept, *self._lengths, self.budget, self._mode)
+        self.batches_per_epoch = len(self._blocks.rows)
+
+    def with_batches_of(self, hparams: Any) -> Self:
+        """Returns a planner of the same examples for other hparams."""
+        return type(self)(
+            *self._lengths,
+            hparams,
+            seed=self._seed,
+            num_replicas=self._num_replicas,
+            left_out=self._left_out,
+            identity=self._identity,
+        )
+
+    @functools.cached_property
+    def fingerprint(self) -> str:
+        """SHA-256 of which examples form which batches, in hexadecimal; equal ones train alike from any step on."""
+        digest = hashlib.sha256(self._identity.encode())
+        for array in dataclasses.astuple(self._blocks):
+            digest.update(b"none" if array is None else np.ascontiguousarray(array).tobytes())
+        return digest.hexdigest()
+
+    @property
+    def total_tokens(self) -> int:
+        """Tokens of all examples in the plan, without padding, counted as ``batch_tokens`` says."""
+        inputs, targets = (lengths[self._blocks.examples].astype(np.int64) for lengths in self._lengths)
+        return int(tokens_of(inputs, targets, self._mode).sum())
+
+    def shape(self, step: int, target_sides: int = 1) -> str:
+        """Returns the shape of a step's global batch in words, as ``describe_shape``; steps count from 0."""
+        epoch, number = self.locate(step)
+        return describe_shape(self.epoch(epoch), number, target_sides)
+
+    def epoch(self, epoch: int) -> EpochPlan:
+        """Plans one epoch.
+
+        Args:
+          epoch: Number of the epoch, from 0.
+
+        Returns:
+          The plan; the same for the same lengths, hparams, seed and epoch, on any machine.
+        """
+        order = _shuffled_inside(self._blocks.block_starts, self._random(epoch, _SHUFFLE_EXAMPLES, self.num_examples))
+        everything = np.array([0, self.batches_per_epoch])
+        batches = _shuffled_inside(everything, self._random(epoch, _SHUFFLE_BATCHES, self.batches_per_epoch))
+        return _plan(self._blocks, self._blocks.examples[order], batches)
+
+    def locate(self, step: int) -> tuple[int, int]:
+        """Returns the epoch of a step's batch and its number in the epoch; steps count from 0."""
+        return divmod(step, self.batches_per_epoch)
+
+    def fill_rate(self, epoch: int = 0, *, target_sides: int = 1, target_tokens: np.ndarray | None = None) -> float:
+        """Returns real tokens divided by all positions of the batches of an epoch, 0 to 1.
+
+        Args:
+          epoch: Number of the epoch, from 0.
+          target_sides: Targets of an example, each of which is padded to the target length.
+          target_tokens: int [N], tokens of all of an example's targets; by default the lengths of one.
+        """
+        plan, used = self.epoch(epoch), self._blocks.examples
+        inputs, targets = self._lengths
+        tokens = (inputs, targets if target_tokens is None else target_tokens)
+        positions = (plan.rows.astype(np.int64) * (plan.input_widths + target_sides * plan.target_widths)).sum()
+        return sum(int(of_side[used].sum(dtype=np.int64)) for of_side in tokens) / int(positions)
+
+    def _random(self, epoch: int, purpose: int, count: int) -> np.ndarray:
+        """uint64 [count]. Raw words, since NumPy promises that these stay the same from version to version."""
+        sequence = np.random.SeedSequence([self._seed % (1 << 64), epoch, purpose])
+        return np.random.PCG64(sequence).random_raw(count)
+
+
+def describe_shape(plan: EpochPlan, number: int, target_sides: int = 1) -> str:
+    """Returns the shape of a batch in words, such as ``96 rows x 22 + 21 tokens``, ``... 22 + 2 x 21 tokens``."""
+    sides = f"{target_sides} x " if target_sides > 1 else ""
+    return f"{plan.rows[number]} rows x {plan.input_widths[number]} + {sides}{plan.target_widths[number]} tokens"
+
+
+def plan_everything(input_lengths: np.ndarray, target_lengths: np.ndarray, hparams: Any, batch_size: int) -> EpochPlan:
+    """Plans batches for evaluation: by length, every example exactly once, however long.
+
+    Args:
+      input_lengths: int [N], tokens, EOS included.
+      target_lengths: int [N], likewise.
+      hparams: An ``HParams``.
+      batch_size: Most tokens of a batch, counted as ``hparams.batch_tokens`` says; a longer pair is a batch alone.
+
+    Returns:
+      The plan, shortest first. With static shapes, buckets go on beyond ``max_length`` as far as needed.
+
+    Raises:
+      UserError: There are no examples.
+    """
+    lengths = np.asarray(input_lengths, np.int32), np.asarray(target_lengths, np.int32)
+    everything = np.arange(len(lengths[0]), dtype=np.int32)
+    if not len(everything):
+        raise UserError("There is nothing to evaluate: the split is empty. Choose another split, or generate it again.")
+    if hparams.batch_shapes == "static":
+        boundaries = bucket_boundaries(hparams, longest=int(max(lengths[0].max(), lengths[1].max())))
+        blocks = _static_blocks(everything, *lengths, boundaries, batch_size, hparams.batch_tokens)
+    else:
+        blocks = _dynamic_blocks(everything, *lengths, batch_size, hparams.batch_tokens)
+    return _plan(blocks, blocks.examples, np.arange(len(blocks.rows)))
+
+
+def select_examples(
+    input_lengths: np.ndarray, target_lengths: np.ndarray, hparams: Any, left_out: Mapping[str, np.ndarray]
+) -> tuple[np.ndarray, dict[str, int]]:
+    """Chooses the examples that are short enough to train on.
+
+    Args:
+      input_lengths: int [N], tokens.
+      target_lengths: int [N], tokens.
+      hparams: Reads ``max_length``, ``batch_size`` and ``batch_tokens``.
+      left_out: Reason -> bool [N], examples that are not looked at.
+
+    Returns:
+      int32 [n], their numbers, ascending; and reason -> number of those left out (an example counts once).
+
+    Raises:
+      UserError: None is left.
+    """
+    limit = hparams.max_length or hparams.batch_size
+    usable = np.ones(len(input_lengths), bool)
+    for mask in left_out.values():
+        usable &= ~mask
+    long_inputs = usable & (input_lengths > limit)
+    long_targets = usable & ~long_inputs & (target_lengths > limit)
+    # Judged by one replica's share: a pair must fit the memory of one device.
+    long_pairs = (usable & ~(long_inputs | long_targets)) & (
+        tokens_of(input_lengths, target_lengths, hparams.batch_tokens) > hparams.batch_size
+    )
+    dropped = {
+        **{reason: int(mask.sum()) for reason, mask in left_out.items()},
+        f"inputs longer than {limit} tokens": int(long_inputs.sum()),
+        f"targets longer than {limit} tokens": int(long_targets.sum()),
+        f"pair larger than a batch of {hparams.batch_size} tokens": int(long_pairs.sum()),
+    }
+    dropped = {reason: count for reason, count in dropped.items() if count}
+    kept = np.flatnonzero(usable & ~(long_inputs | long_targets | long_pairs)).astype(np.int32)
+    if not len(kept):
+        reasons = ", ".join(f"{count} {reason}" for reason, count in dropped.items())
+        raise UserError(
+            f"None of the {len(input_lengths)} training {'examples' if left_out else 'pairs'} can be used "
+            f"({reasons or 'there are none'}). "
+            "Raise max_length and batch_size in --hparams, or generate other data."
+        )
+    return kept, dropped
+
+
+def tokens_of(inputs: Any, targets: Any, mode: str) -> Any:
+    """Counts the tokens of pairs, or of one row of a batch, as ``batch_tokens`` says.
+
+    Args:
+      inputs: int, any shape; lengths of the sources.
+      targets: int, the same shape.
+      mode: ``max`` (the longer side, as in T2T), ``sum`` (both) or ``target``.
+
+    Returns:
+      int, the same shape.
+    """
+    if mode == "max":
+        return np.maximum(inputs, targets)
+    return targets if mode == "target" else inputs + targets
+
+
+def bucket_boundaries(hparams: Any, longest: int = 0) -> list[int]:
+    """Returns the lengths that static shapes are padded to: T2T's, ``x = max(x + 1, int(x * step))``.
+
+    Args:
+      hparams: An ``HParams``.
+      longest: A length that must fit even if it is more than ``max_length``, tokens.
+    """
+    limit = max(hparams.max_length or hparams.batch_size, longest)
+    boundaries = []
+    length = hparams.min_length_bucket
+    while length < limit:
+        boundaries.append(length)
+        length = max(length + 1, int(length * hparams.length_bucket_step))
+    return [*boundaries, limit]
+
+
+def rows_that_fit(budget: int, tokens: int) -> int:
+    """Returns how many rows of ``tokens`` tokens a batch has: at least 1, else within the budget.
+
+    Rounded down to a multiple of 8 (from 64 rows on) or 4, so that the usual numbers of replicas
+    and slices divide it and the same batches serve any of them.
+    """
+    rows = max(1, budget // int(tokens))
+    multiple = row_multiple(rows)
+    return rows // multiple * multiple
+
+
+def row_multiple(rows: int) -> int:
+    """Returns the number that ``rows_that_fit`` rounds to."""
+    return 8 if rows >= 64 else 4 if rows >= 4 else 2 if rows >= 2 else 1
+
+
+def _static_blocks(
+    kept: np.ndarray, inputs: np.ndarray, targets: np.ndarray, boundaries: list[int], budget: int, mode: str
+) -> _Blocks:
+    """One block for each bucket that has examples; the last batch of a bucket may hold empty rows."""
+    bucket = np.searchsorted(boundaries, np.maximum(inputs, targets)[kept])
+    examples = kept[np.argsort(bucket, kind="stable")]
+    counts = np.bincount(bucket, minlength=len(boundaries))
+    blocks, batches, rows, widths = [0], [], [], []
+    for boundary, count in zip(boundaries, counts, strict=True):
+        if count:
+            fit = rows_that_fit(budget, tokens_of(boundary, boundary, mode))
+            cuts = np.arange(0, count, fit) + blocks[-1]
+            batches.append(cuts)
+            rows += [fit] * len(cuts)
+            widths += [boundary] * len(cuts)
+            blocks.append(blocks[-1] + int(count))
+    widths = np.array(widths, np.int32)
+    return _Blocks(
+        examples,
+        np.array(blocks, np.int64),
+        np.concatenate([*batches, [len(kept)]]).astype(np.int64),
+        np.array(rows, np.int32),
+        (widths, widths),
+    )
+
+
+def _dynamic_blocks(kept: np.ndarray, inputs: np.ndarray, targets: np.ndarray, budget: int, mode: str) -> _Blocks:
+    """One block for each class of shapes; its batches are equally full, the last one may hold empty rows."""
+    lengths = inputs[kept], targets[kept]
+    number = shape_classes.choose(*lengths, mode, _class_cost(lengths, budget, mode))
+    order = np.argsort(number, kind="stable")
+    examples = kept[order]
+    edges = np.concatenate([[0], np.cumsum(np.bincount(number))])
+    batches, rows, widths = [], [], ([], [])
+    for begin, end in itertools.pairwise(map(int, edges)):
+        longest = [int(side[order[begin:end]].max()) for side in lengths]
+        fit = rows_that_fit(budget, tokens_of(*longest, mode))
+        multiple = row_multiple(fit)
+        equal = -(-(end - begin) // -(-(end - begin) // fit))
+        if equal < end - begin:  # one batch alone has a shape of its own in any case
+            equal = -(-equal // multiple) * multiple
+        cuts = np.arange(begin, end, equal)
+        batches.append(cuts)
+        rows += [equal] * len(cuts)
+        for side, width in zip(widths, longest, strict=True):
+            side.extend([width] * len(cuts))
+    return _Blocks(
+        examples,
+        edges.astype(np.int64),
+        np.concatenate([*batches, [len(kept)]]).astype(np.int64),
+        np.array(rows, np.int32),
+        tuple(np.array(side, np.int32) for side in widths),
+    )
+
+
+def _class_cost(lengths: tuple[np.ndarray, np.ndarray], budget: int, mode: str) -> float:
+    """Returns how many padded positions a further class of shapes must save."""
+    real = sum(int(side.sum(dtype=np.int64)) for side in lengths)
+    counted = int(tokens_of(*(side.astype(np.int64) for side in lengths), mode).sum())
+    return max(CLASS_SHARE * real, CLASS_BATCHES * budget * real / max(counted, 1))
+
+
+def _plan(blocks: _Blocks, examples: np.ndarray, batches: np.ndarray) -> EpochPlan:
+    """Makes a plan of the examples in their order of this epoch (int32 [n]) and the order of batches (int64 [m])."""
+    return EpochPlan(
+        examples=examples,
+        begins=blocks.batch_starts[:-1][batches],
+        ends=blocks.batch_starts[1:][batches],
+        input_widths=blocks.widths[0][batches],
+        target_widths=blocks.widths[1][batches],
+        rows=blocks.rows[batches],
+    )
+
+
+def _shuffled_inside(starts: np.ndarray, random: np.ndarray) -> np.ndarray:
+    """int64 [n]: a permutation of positions that stays inside each of the ranges between ``starts``.
+
+    Args:
+      starts: int64 [ranges + 1], from 0 to n.
+      random: uint64 [n], uniform words.
+    """
+    count = len(random)
+    position_bits, range_bits = int(count).bit_length(), len(starts).bit_length()
+    words = random >> np.uint64(range_bits)
+    words &= ~np.uint64((1 << position_bits) - 1)
+    words |= np.arange(count, dtype=np.uint64)
+    numbers = np.repeat(np.arange(len(starts) - 1, dtype=np.uint64), np.diff(starts))
+    words |= numbers << np.uint64(64 - range_bits)
+    words.sort()
+    return (words & np.uint64((1 << position_bits) - 1)).astype(np.int64)

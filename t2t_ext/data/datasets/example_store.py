@@ -1,0 +1,278 @@
+"""All pairs of a split as flat arrays of ids in memory, the form that batches are cut from.
+
+4.5 million pairs of 25 + 25 tokens take 450 MB as 16-bit ids. Reading them at the start of a
+run costs seconds and makes the position in the data a matter of arithmetic: any batch of any
+epoch can be put together without reading what comes before it.
+
+Legend: N examples, L tokens of one side in all.
+"""
+
+import concurrent.futures
+import dataclasses
+import os
+import pathlib
+import zipfile
+import zlib
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol, Self
+
+import numpy as np
+
+from t2t_ext.data.datasets.pseudo_references import SIDES as PSEUDO_SIDES
+from t2t_ext.data.datasets.pseudo_references import PseudoReferences
+from t2t_ext.data.features.float_files import FloatSequences
+from t2t_ext.errors import UserError
+from t2t_ext.io import files
+
+Sequences = tuple[np.ndarray, np.ndarray]  # flat ids and offsets
+
+_SIDES = ("inputs", "targets")
+_UNREADABLE = (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error)
+
+
+class ShardSource(Protocol):
+    """As much of ``GeneratedData`` as reading its shards needs."""
+
+    manifest: Any
+    was_reversed: bool
+
+    def shard_paths(self, split: str) -> list[pathlib.Path]:
+        """Returns the shards of a split in order."""
+
+
+@dataclasses.dataclass(frozen=True)
+class ExampleStore:
+    """The pairs of one split; every sequence ends with EOS.
+
+    Attributes:
+      inputs: uint16 or int32 [L], source ids of all examples, one after the other.
+      input_offsets: int64 [N + 1]; example i is ``inputs[input_offsets[i]:input_offsets[i + 1]]``.
+      targets: uint16 or int32 [L'], target ids likewise.
+      target_offsets: int64 [N + 1].
+      pseudo: Of ``NAME_synchronous``, the pseudo references of the L2R model and of the R2L model, each as flat ids
+        uint16 or int32 and offsets int64 [N + 1]. Both are in text order and end with EOS; a pair without one has the
+        length 0. None where there are none.
+      source_features: Where sources are feature vectors, these, which stay on the disk; ``inputs`` are then their
+        numbers, one for each example. None where sources are ids.
+    """
+
+    inputs: np.ndarray
+    input_offsets: np.ndarray
+    targets: np.ndarray
+    target_offsets: np.ndarray
+    pseudo: tuple[Sequences, Sequences] | None = None
+    source_features: FloatSequences | None = None
+
+    @property
+    def source_feature_size(self) -> int:
+        """Size of the sources' feature vectors; 0 where sources are ids."""
+        return 0 if self.source_features is None else self.source_features.depth
+
+    @property
+    def num_examples(self) -> int:
+        """Number of pairs, N."""
+        return len(self.input_offsets) - 1
+
+    @property
+    def input_lengths(self) -> np.ndarray:
+        """int32 [N], tokens of each source with its EOS, or its feature vectors."""
+        if self.source_features is not None:
+            return self.source_features.lengths[self.inputs]
+        return np.diff(self.input_offsets).astype(np.int32)
+
+    @property
+    def target_lengths(self) -> np.ndarray:
+        """int32 [N], tokens of each target with its EOS."""
+        return np.diff(self.target_offsets).astype(np.int32)
+
+    def example(self, index: int) -> tuple[np.ndarray, np.ndarray]:
+        """Returns source and target ids of one example; of feature vectors, these in the place of source ids."""
+        source = self.inputs[self.input_offsets[index] : self.input_offsets[index + 1]]
+        if self.source_features is not None:
+            source = self.source_features[int(source[0])]
+        return source, self.targets[self.target_offsets[index] : self.target_offsets[index + 1]]
+
+    @property
+    def pseudo_lengths(self) -> np.ndarray:
+        """int32 [2, N], tokens of the pseudo references of the L2R and of the R2L model with EOS; 0: there is none.
+
+        Raises:
+          ValueError: The store has no pseudo references.
+        """
+        if self.pseudo is None:
+            raise ValueError("these examples have no pseudo references")
+        return np.stack([np.diff(offsets).astype(np.int32) for _, offsets in self.pseudo])
+
+    @classmethod
+    def from_sequences(
+        cls,
+        inputs: Sequence[Sequence[int]],
+        targets: Sequence[Sequence[int]],
+        pseudo: tuple[Sequence[Sequence[int]], Sequence[Sequence[int]]] | None = None,
+    ) -> Self:
+        """Makes a store of sequences of ids; EOS must be at their ends already (but of pseudo references that failed).
+
+        Raises:
+          ValueError: The numbers of sequences differ.
+        """
+        sides = (inputs, targets, *(pseudo or ()))
+        if len({len(side) for side in sides}) > 1:
+            raise ValueError(
+                f"{len(inputs)} inputs but {len(targets)} targets"
+                + (f", pseudo references: {len(pseudo[0])} and {len(pseudo[1])}" if pseudo else "")
+            )
+        given, targets, *rest = map(_flattened, sides)
+        return cls(*given, *targets, pseudo=(rest[0], rest[1]) if pseudo else None)
+
+    @classmethod
+    def load(cls, generated: ShardSource, split: str, *, verify: bool = True) -> Self:
+        """Reads all shards of a split, several at a time.
+
+        Args:
+          generated: The finished data of a problem.
+          split: Such as ``train``.
+          verify: Compare each shard's SHA-256 with the manifest's.
+
+        Returns:
+          The store, in the problem's direction (sides swapped for ``NAME_rev``); with pseudo references where the
+          problem is ``NAME_synchronous`` and the split has them.
+
+        Raises:
+          UserError: There is no such split, or a shard is missing or damaged; the message names it.
+        """
+        paths = [pathlib.Path(path) for path in generated.shard_paths(split)]
+        digests = _digests(generated.manifest) if verify else None
+        problem = getattr(generated.manifest, "problem", "")
+        folder = paths[0].parent if paths else "..."
+        reader = _ShardReader(paths, digests, f"t2t_ext-datagen --problem={problem} --data_dir={folder} --overwrite")
+        with concurrent.futures.ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
+            arrays = reader.read(pool)
+            first, second = ("targets", "inputs") if generated.was_reversed else ("inputs", "targets")
+            store = cls(*arrays[first], *arrays[second])
+            if hasattr(generated, "source_features"):
+                # Not summed up anew, but for their size: they may be many gigabytes.
+                store = dataclasses.replace(store, source_features=generated.source_features(split))
+                _check_features(store, folder, reader.repair)
+            sidecar: PseudoReferences | None = getattr(generated, "pseudo", None)
+            if sidecar is None or split not in sidecar.splits:
+                return store
+            return dataclasses.replace(store, pseudo=_load_pseudo(sidecar, split, store.num_examples, verify, pool))
+
+
+def _check_features(store: ExampleStore, folder: Any, repair: str) -> None:
+    """Checks that the numbers of the feature vectors are there.
+
+    Raises:
+      UserError: They do not belong to the shards.
+    """
+    features = store.source_features
+    if features is not None and (
+        len(store.inputs) != store.num_examples or (len(store.inputs) and int(store.inputs.max()) >= len(features))
+    ):
+        raise UserError(
+            f"The shards and the feature files in {folder} do not belong together. Make them again: {repair}"
+        )
+
+
+def _load_pseudo(
+    sidecar: PseudoReferences, split: str, num_examples: int, verify: bool, pool: concurrent.futures.Executor
+) -> tuple[Sequences, Sequences]:
+    """Reads the pseudo references of a split.
+
+    Raises:
+      UserError: A shard is missing or damaged, or they are not as many as the pairs.
+    """
+    digests = _digests(sidecar.manifest) if verify else None
+    arrays = _ShardReader(sidecar.shard_paths(split), digests, sidecar.repair, PSEUDO_SIDES).read(pool)
+    left, right = (arrays[side] for side in PSEUDO_SIDES)
+    if len(left[1]) - 1 != num_examples:
+        raise UserError(
+            f"{sidecar.manifest.problem} in {sidecar.data_dir} has {len(left[1]) - 1:,} pseudo references for the "
+            f"{num_examples:,} pairs of the {split} split. Run: {sidecar.repair}"
+        )
+    return left, right
+
+
+def _digests(manifest: Any) -> dict[str, str]:
+    return {name: entry["sha256"] for name, entry in manifest.files.items()}
+
+
+class _ShardReader:
+    """Reads shards into arrays that are allocated once: lengths first, then the ids into their places."""
+
+    def __init__(
+        self,
+        paths: list[pathlib.Path],
+        digests: Mapping[str, str] | None,
+        repair: str,
+        sides: tuple[str, str] = _SIDES,
+    ) -> None:
+        self._paths = paths
+        self._digests = digests
+        self.repair = repair
+        self._sides = sides
+        self._flat: dict[str, np.ndarray] = {}
+
+    def read(self, pool: concurrent.futures.Executor) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+        """Returns side -> (flat ids, offsets)."""
+        parts = list(pool.map(self._guarded(self._lengths), self._paths))
+        lengths = {side: [part[side][0] for part in parts] for side in self._sides}
+        starts = {side: np.cumsum([0, *(int(array.sum()) for array in lengths[side])]) for side in self._sides}
+        for side in self._sides:
+            wide = any(part[side][1] != np.uint16 for part in parts)
+            self._flat[side] = np.empty(starts[side][-1], np.int32 if wide else np.uint16)
+        places = [{side: slice(*starts[side][i : i + 2]) for side in self._sides} for i in range(len(self._paths))]
+        list(pool.map(self._guarded(self._fill), self._paths, places))
+        return {
+            side: (self._flat[side], _offsets(np.concatenate(lengths[side] or [np.zeros(0, np.int32)])))
+            for side in self._sides
+        }
+
+    def _lengths(self, path: pathlib.Path) -> dict[str, tuple[np.ndarray, np.dtype]]:
+        """Returns side -> (lengths, dtype of the ids), the checksum verified."""
+        if self._digests is not None and files.sha256_of_file(path) != self._digests.get(path.name):
+            raise ValueError("its SHA-256 is not the manifest's")
+        with np.load(path, allow_pickle=False) as shard:
+            result = {}
+            for side in self._sides:
+                with shard.zip.open(f"{side}.npy") as member:
+                    version = np.lib.format.read_magic(member)
+                    read_header = {(1, 0): np.lib.format.read_array_header_1_0}.get(
+                        version, np.lib.format.read_array_header_2_0
+                    )
+                    shape, _, dtype = read_header(member)
+                lengths = shard[f"{side}_lengths"]
+                if shape != (int(lengths.sum()),):
+                    raise ValueError(f"{side} has the shape {shape}, its lengths add up to {lengths.sum()}")
+                result[side] = lengths, dtype
+        counts = [len(result[side][0]) for side in self._sides]
+        if counts[0] != counts[1]:
+            raise ValueError(f"{counts[0]} {self._sides[0]} but {counts[1]} {self._sides[1]}")
+        return result
+
+    def _fill(self, path: pathlib.Path, places: Mapping[str, slice]) -> None:
+        with np.load(path, allow_pickle=False) as shard:
+            for side in self._sides:
+                self._flat[side][places[side]] = shard[side]
+
+    def _guarded(self, function: Any) -> Any:
+        def call(path: pathlib.Path, *rest: Any) -> Any:
+            try:
+                return function(path, *rest)
+            except _UNREADABLE as error:
+                raise UserError(f"The data shard {path} is damaged: {error}. Make it again: {self.repair}") from error
+
+        return call
+
+
+def _flattened(sequences: Sequence[Sequence[int]]) -> Sequences:
+    """Returns sequences of ids as flat ids, of 16 bits where that is enough, and offsets."""
+    flat = np.concatenate([np.asarray(ids, np.int32) for ids in sequences] or [np.zeros(0, np.int32)])
+    small = flat.size == 0 or flat.max() < 1 << 16
+    return flat.astype(np.uint16 if small else np.int32), _offsets([len(ids) for ids in sequences])
+
+
+def _offsets(lengths: Sequence[int] | np.ndarray) -> np.ndarray:
+    offsets = np.zeros(len(lengths) + 1, np.int64)
+    np.cumsum(lengths, out=offsets[1:])
+    return offsets

@@ -1,0 +1,204 @@
+"""Finished data of a problem: what the trainer, the decoder and evaluation read."""
+
+import hashlib
+import os
+import pathlib
+from typing import Protocol, Self
+
+from t2t_ext.data.datasets.manifest import Manifest, SplitSummary, manifest_path
+from t2t_ext.data.datasets.pseudo_references import PseudoReferences
+from t2t_ext.data.features.float_files import FloatSequences
+from t2t_ext.data.features.sources import FeatureSource
+from t2t_ext.data.text.text_encoder import SubwordEncoder
+from t2t_ext.errors import UserError
+
+
+class NamedProblem(Protocol):
+    """As much of a problem as finding its data needs."""
+
+    base_name: str
+    was_reversed: bool
+    with_pseudo_references: bool
+
+    @property
+    def data_name(self) -> str:
+        """The name that the user gives, without ``_synchronous``."""
+
+
+class GeneratedData:
+    """The data files of one problem, seen in the problem's direction.
+
+    Attributes:
+      data_dir: Where the files lie.
+      manifest: What they hold, in the base problem's direction.
+      was_reversed: Whether source and target have changed places (``NAME_rev``).
+      pseudo: The pseudo references of ``NAME_synchronous``; None for any other problem.
+    """
+
+    def __init__(
+        self,
+        data_dir: str | os.PathLike,
+        manifest: Manifest,
+        was_reversed: bool,
+        pseudo: PseudoReferences | None = None,
+    ) -> None:
+        self.data_dir = pathlib.Path(data_dir)
+        self.manifest = manifest
+        self.was_reversed = was_reversed
+        self.pseudo = pseudo
+
+    @classmethod
+    def open(cls, problem: NamedProblem, data_dir: str | os.PathLike) -> Self:
+        """Opens the data of a problem.
+
+        Raises:
+          UserError: They, or the pseudo references of ``NAME_synchronous``, have not been generated, do not belong
+            together, or files are missing; the message says which command to run.
+        """
+        data_dir = pathlib.Path(data_dir).expanduser()
+        name = problem.data_name
+        path, was_reversed = manifest_path(data_dir, problem.base_name), problem.was_reversed
+        if was_reversed and manifest_path(data_dir, name).is_file():
+            # Corpora that depend on the direction: NAME_rev has data of its own.
+            path, was_reversed = manifest_path(data_dir, name), False
+        again = f"t2t_ext-datagen --problem={name} --data_dir={data_dir}"
+        try:
+            manifest = Manifest.load(path)
+        except NotADirectoryError:
+            raise UserError(f"--data_dir={data_dir} is not a directory. Give the one that {again} wrote.") from None
+        except FileNotFoundError:
+            raise UserError(
+                f"There are no data of {name} in {data_dir} (no {path.name}). Run: {again} --tmp_dir=..."
+            ) from None
+        damaged = manifest.damaged_files(data_dir, checksums=False)
+        if damaged:
+            raise UserError(
+                f"Data files of {name} in {data_dir} are missing or have another size: {', '.join(damaged)}. "
+                f"Run: {again} --overwrite"
+            )
+        if was_reversed:
+            _check_reversible(manifest, name, again)
+        data = cls(data_dir, manifest, was_reversed)
+        if problem.with_pseudo_references:
+            data.pseudo = PseudoReferences.open(name, data_dir, data.digest())
+        return data
+
+    @property
+    def source_language(self) -> str:
+        """The language that is translated from, or empty."""
+        return self.manifest.target_language if self.was_reversed else self.manifest.source_language
+
+    @property
+    def target_language(self) -> str:
+        """The language that is translated into, or empty."""
+        return self.manifest.source_language if self.was_reversed else self.manifest.target_language
+
+    @property
+    def splits(self) -> list[str]:
+        """The names of the splits."""
+        return list(self.manifest.splits)
+
+    @property
+    def source_feature_size(self) -> int:
+        """Size of the source's feature vectors; 0 where the source is text."""
+        described = [split.floats["inputs"] for split in self.manifest.splits.values() if "inputs" in split.floats]
+        return described[0]["depth"] if described else 0
+
+    def source_features(self, split: str) -> FloatSequences | None:
+        """Opens the feature vectors of the sources of a split, whose shards hold their numbers; None: they are text.
+
+        Raises:
+          UserError: There is no such split, or a file is damaged.
+        """
+        described = self._split(split).floats.get("inputs")
+        if described is None:
+            return None
+        name = self.manifest.problem
+        repair = f"t2t_ext-datagen --problem={name} --data_dir={self.data_dir} --overwrite"
+        return FloatSequences.open(self.data_dir, described, repair)
+
+    def text_encoders(self) -> tuple[SubwordEncoder, SubwordEncoder]:
+        """Returns the encoders of the source and of the target, the same object where they are joint."""
+        names = [self.manifest.vocab[side]["file"] for side in self._turned("source", "target")]
+        source = self._text_encoder(names[0])
+        return source, source if names[0] == names[1] else self._text_encoder(names[1])
+
+    def shard_paths(self, split: str) -> list[pathlib.Path]:
+        """Returns the shards of a split in order; their arrays are in the base problem's direction.
+
+        Raises:
+          UserError: There is no such split.
+        """
+        return [self.data_dir / name for name in self._split(split).shards]
+
+    def texts(self, split: str) -> tuple[list[str] | list[FeatureSource], list[list[str]]]:
+        """Returns the text of a dev or test split, untouched and complete.
+
+        Returns:
+          The source sentences (or feature vectors with their names, read when they are looked at), and one list of as
+          many sentences for every reference set.
+
+        Raises:
+          UserError: There is no such split, or it is kept as ids only (train).
+        """
+        texts = self._split(split).texts
+        if "inputs" not in texts or "targets" not in texts:
+            raise UserError(
+                f"The {split} split of {self.manifest.problem} has no text files; take one of: "
+                f"{', '.join(name for name, found in self.manifest.splits.items() if found.texts)}."
+            )
+        inputs, targets = self._turned("inputs", "targets")
+        # Of several references, which become sources in NAME_rev, the first is translated.
+        source: list = self._lines(texts[inputs][0])
+        features = self.source_features(split)
+        if features is not None:
+            source = [FeatureSource(name, rows) for name, rows in zip(source, features, strict=True)]
+        return source, [self._lines(name) for name in texts[targets]]
+
+    def digest(self) -> str:
+        """Returns the SHA-256 of the manifest, which holds those of all files: same digest, same data.
+
+        Of ``NAME_synchronous`` it is that of the sidecar's manifest, which holds that of NAME's.
+        """
+        if self.pseudo is not None:
+            return self.pseudo.digest()
+        return hashlib.sha256(manifest_path(self.data_dir, self.manifest.problem).read_bytes()).hexdigest()
+
+    def _turned(self, source: str, target: str) -> tuple[str, str]:
+        return (target, source) if self.was_reversed else (source, target)
+
+    def _split(self, split: str) -> SplitSummary:
+        try:
+            return self.manifest.splits[split]
+        except KeyError:
+            raise UserError(
+                f"{self.manifest.problem} in {self.data_dir} has no {split} split; it has: {', '.join(self.splits)}."
+            ) from None
+
+    def _text_encoder(self, name: str) -> SubwordEncoder:
+        encoder = SubwordEncoder.from_file(self.data_dir / name)
+        if encoder.sha256 != self.manifest.files[name]["sha256"]:
+            raise UserError(
+                f"{self.data_dir / name} is not the subword model that the data were made with; "
+                f"run t2t_ext-datagen with --overwrite."
+            )
+        return encoder
+
+    def _lines(self, name: str) -> list[str]:
+        """Returns the lines of a text file, which end at LF only."""
+        return (self.data_dir / name).read_bytes().decode().split("\n")[:-1]
+
+
+def _check_reversible(manifest: Manifest, name: str, again: str) -> None:
+    """Checks that data can be read the other way round.
+
+    Raises:
+      UserError: Their sources begin with tags, which would stand on the target.
+    """
+    train = manifest.splits.get("train")
+    tags = [corpus["tag"] for corpus in train.corpora.values() if corpus["tag"]] if train else []
+    if tags:
+        raise UserError(
+            f"The sources of {manifest.problem} begin with tags ({', '.join(dict.fromkeys(tags))}), so that its data "
+            f"cannot be read the other way round; {name} needs data of its own. Run: {again} --tmp_dir=... with tags."
+        )

@@ -1,0 +1,198 @@
+"""Pseudo references: what two trained models make of every source of a problem, kept beside its data.
+
+``P_synchronous`` is the problem P with two more targets a pair: the translation of a model that writes left to right
+(``l2r``) and that of one that writes right to left (``r2l``; kept in text order). They are a *sidecar*: P's own data
+stay as they are, and these files stand beside them in the data directory::
+
+    P_synchronous.manifest.json                  names P's data by digest, the models, what failed; written last
+    P_synchronous-train-00000-of-00003.npz       l2r, l2r_lengths, r2l, r2l_lengths: ids with EOS, pairs in P's order
+    P_synchronous-train.l2r.txt                  the same as text, a line for each pair
+
+A pair that a model failed on has the length 0 and an empty line. Shard i holds as many pairs as P's shard i.
+
+Source: Zhou, Zhang and Zong, "Synchronous Bidirectional Neural Machine Translation" (2019), section 3.4.
+"""
+
+import dataclasses
+import hashlib
+import json
+import os
+import pathlib
+from typing import Any, Self
+
+from t2t_ext.data.datasets.manifest import damaged_files, manifest_path, read_manifest
+from t2t_ext.errors import UserError
+
+FORMAT_VERSION = 1
+SUFFIX = "_synchronous"
+SIDES = ("l2r", "r2l")
+SPLITS = ("train", "dev")
+
+
+def command(problem: str, data_dir: str | os.PathLike) -> str:
+    """Returns the command that makes the pseudo references of a problem, given without ``_synchronous``."""
+    return f"t2t_ext-pseudo-references --problem={problem} --l2r=RUN --r2l=RUN --data_dir={data_dir}"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SplitPseudo:
+    """What one split of the sidecar holds.
+
+    Attributes:
+      pairs: Number of pairs, failed ones included.
+      shards: File names, in order.
+      texts: File name by side.
+      failures: By side: reason -> number of pairs without a pseudo reference.
+      statistics: By side: numbers for people, such as mean lengths and BLEU against the gold targets.
+    """
+
+    pairs: int
+    shards: list[str]
+    texts: dict[str, str]
+    failures: dict[str, dict[str, int]]
+    statistics: dict[str, dict[str, Any]]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PseudoManifest:
+    """Describes a finished sidecar. It says nothing of time or machine: same models and data, same bytes.
+
+    Attributes:
+      problem: Its full name, such as ``P_rev_synchronous``.
+      data: ``digest``: SHA-256 of the manifest of P's data.
+      models: By side, one entry for each checkpoint: run, step, digest of the weights.
+      settings: What else the ids depend on: decode hparams, longest pseudo reference and the like.
+      splits: What each split holds.
+      files: Size in bytes and SHA-256 of every file, by name.
+      versions: Versions of the software that made it.
+    """
+
+    format_version: int = FORMAT_VERSION
+    problem: str
+    data: dict[str, Any]
+    models: dict[str, list[dict[str, Any]]]
+    settings: dict[str, Any]
+    splits: dict[str, SplitPseudo]
+    files: dict[str, dict[str, Any]]
+    versions: dict[str, str]
+
+    def to_json(self) -> str:
+        """Returns the manifest as JSON text."""
+        return json.dumps(dataclasses.asdict(self), indent=2, ensure_ascii=False) + "\n"
+
+    @classmethod
+    def load(cls, path: str | os.PathLike) -> Self:
+        """Reads a manifest.
+
+        Raises:
+          UserError: The file is damaged, or a later version of t2t_ext wrote it.
+          FileNotFoundError: There is none.
+        """
+        again = "make the pseudo references again: t2t_ext-pseudo-references --overwrite."
+        return read_manifest(cls, path, FORMAT_VERSION, SplitPseudo, again)
+
+    def damaged_files(self, data_dir: str | os.PathLike, *, checksums: bool = False) -> list[str]:
+        """Returns the names of files that are missing or not as they were written.
+
+        Args:
+          data_dir: Where the files lie.
+          checksums: Whether to compare SHA-256 as well; existence and sizes are always compared.
+        """
+        return damaged_files(self.files, data_dir, checksums=checksums)
+
+
+class PseudoReferences:
+    """A sidecar on the disk.
+
+    Attributes:
+      data_dir: Where its files lie.
+      manifest: What they hold.
+      repair: The command that makes them again.
+    """
+
+    def __init__(self, data_dir: pathlib.Path, manifest: PseudoManifest, repair: str) -> None:
+        self.data_dir, self.manifest, self.repair = data_dir, manifest, repair
+
+    @classmethod
+    def open(cls, problem: str, data_dir: str | os.PathLike, data_digest: str) -> Self:
+        """Opens the pseudo references of a problem.
+
+        Args:
+          problem: The problem's name without ``_synchronous``.
+          data_dir: Where they lie.
+          data_digest: SHA-256 of the manifest of the problem's data as they are now.
+
+        Raises:
+          UserError: There are none, they belong to other data, or files are missing; the message says what to run.
+        """
+        data_dir, again = pathlib.Path(data_dir), command(problem, data_dir)
+        path = manifest_path(data_dir, problem + SUFFIX)
+        try:
+            manifest = PseudoManifest.load(path)
+        except FileNotFoundError:
+            raise UserError(
+                f"There are no pseudo references of {problem} in {data_dir} (no {path.name}). Train a model on "
+                f"{problem} that writes left to right and one with target_direction=r2l, then run: {again}"
+            ) from None
+        made_from = manifest.data.get("digest", "")
+        if made_from != data_digest:
+            raise UserError(
+                f"The data of {problem} in {data_dir} have changed since its pseudo references were made: the manifest "
+                f"had the SHA-256 {made_from[:16]}... then and has {data_digest[:16]}... now. Run: {again} --overwrite"
+            )
+        damaged = manifest.damaged_files(data_dir)
+        if damaged:
+            raise UserError(
+                f"Files of the pseudo references of {problem} in {data_dir} are missing or have another size: "
+                f"{', '.join(damaged)}. Run: {again} --overwrite"
+            )
+        return cls(data_dir, manifest, f"{again} --overwrite")
+
+    @property
+    def splits(self) -> list[str]:
+        """The splits that have pseudo references."""
+        return list(self.manifest.splits)
+
+    def shard_paths(self, split: str) -> list[pathlib.Path]:
+        """Returns the shards of a split in order."""
+        return [self.data_dir / name for name in self.manifest.splits[split].shards]
+
+    def texts(self, split: str) -> tuple[list[str], list[str]]:
+        """Returns the lines of a split: those of the L2R model and those of the R2L model; failed ones are empty."""
+        left, right = (
+            (self.data_dir / self.manifest.splits[split].texts[side]).read_bytes().decode().split("\n")[:-1]
+            for side in SIDES
+        )
+        return left, right
+
+    def digest(self) -> str:
+        """Returns the SHA-256 of the manifest, which holds those of all files and of P's data."""
+        return hashlib.sha256(manifest_path(self.data_dir, self.manifest.problem).read_bytes()).hexdigest()
+
+
+def table(manifest: PseudoManifest) -> list[str]:
+    """Returns lines about the pseudo references for people: a table, then what failed and why."""
+    rows = [("split", "side", "pairs", "made", "BLEU", "tokens", "gold", "identical")]
+    failures = []
+    for name, split in manifest.splits.items():
+        for side in SIDES:
+            found = split.statistics[side]
+            rows.append(
+                (
+                    name,
+                    side,
+                    f"{split.pairs:,}",
+                    f"{found['made']:,}",
+                    f"{found['bleu']:.2f}",
+                    f"{found['mean_length']:.1f}",
+                    f"{found['mean_gold_length']:.1f}",
+                    f"{100 * found['identical_to_gold'] / max(found['made'], 1):.1f}%",
+                )
+            )
+            for reason, count in split.failures[side].items():
+                failures.append(f"{name}, {side}: {count:,} without a pseudo reference: {reason}")
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    lines = ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
+    train = next(iter(manifest.splits.values())).statistics[SIDES[0]]
+    note = f"BLEU against the gold targets ({train['bleu_signature']}) on up to {train['bleu_pairs']:,} pairs a split."
+    return [*lines, *failures, note]

@@ -1,0 +1,274 @@
+"""Which targets an example is made of: references, and pseudo references of two models (the hparam ``pseudo``).
+
+Zhou et al. 2019, sections 3.4 and 4.7: a model that writes from both ends must not see its own future in the other
+side's input, so the targets of an example are a reference and a translation of the source by another model, never the
+same sentence twice. From the N pairs of a split, every *variant* makes N examples; example n is pair ``n % N`` in
+variant ``n // N``. The ids are kept once, whatever the number of variants. This module imports no TensorFlow.
+
+Legend: N pairs, V variants, M = N * V examples.
+"""
+
+import dataclasses
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from t2t_ext.data.datasets import pseudo_references
+from t2t_ext.data.datasets.example_store import ExampleStore
+from t2t_ext.errors import UserError
+
+# Fields of a pair: the reference (gold), and the pseudo references of the L2R and of the R2L model; all in text order.
+GOLD, FROM_L2R, FROM_R2L = "G", "L", "R"
+_NAMES = {
+    GOLD: "reference",
+    FROM_L2R: "pseudo reference of the L2R model",
+    FROM_R2L: "pseudo reference of the R2L model",
+}
+
+Variant = tuple[str, ...]
+# Number of target sides -> pseudo -> the field of every side of each variant. Of two sides, the first is written from
+# left to right, the second from right to left. Two triples and six: section 4.7 of the paper.
+VARIANTS: Mapping[int, Mapping[str, tuple[Variant, ...]]] = {
+    1: {"none": (("G",),), "l2r": (("G",), ("L",)), "both": (("G",), ("L",), ("R",))},
+    2: {
+        "none": (("G", "G"),),
+        "two": (("L", "G"), ("G", "R")),
+        "six": (("G", "R"), ("R", "G"), ("L", "G"), ("G", "L"), ("L", "R"), ("R", "L")),
+        "one": (("G", "R"),),
+    },
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Examples:
+    """The examples of a split, by what their targets are made of.
+
+    Attributes:
+      variants: For each variant the field of every side.
+      num_pairs: N.
+      gold_only: Whether loss is taken on references only (``sb_loss_on_pseudo=false``).
+      input_lengths: int32 [M], tokens of the source, EOS included.
+      target_lengths: int32 [M], tokens of the longer side, EOS included.
+      target_tokens: int32 [M], tokens of all sides together.
+      left_out: Reason -> bool [M], the examples that cannot be used for it; each has one reason at most.
+    """
+
+    variants: tuple[Variant, ...]
+    num_pairs: int
+    gold_only: bool
+    input_lengths: np.ndarray
+    target_lengths: np.ndarray
+    target_tokens: np.ndarray
+    left_out: Mapping[str, np.ndarray]
+
+    @property
+    def sides(self) -> int:
+        """Target sequences of an example."""
+        return len(self.variants[0])
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """The fields that occur, in the order G, L, R."""
+        used = {field for variant in self.variants for field in variant}
+        return tuple(field for field in _NAMES if field in used)
+
+    @property
+    def identity(self) -> str:
+        """What the numbers of the examples mean, for fingerprints; empty where they are the pairs themselves."""
+        if self.variants == VARIANTS[1]["none"]:
+            return ""
+        return " ".join("".join(variant) for variant in self.variants) + (" loss on G" if self.gold_only else "")
+
+    @property
+    def usable(self) -> np.ndarray:
+        """Which examples are not left out, bool [M]."""
+        usable = np.ones(len(self.input_lengths), bool)
+        for mask in self.left_out.values():
+            usable &= ~mask
+        return usable
+
+    @property
+    def dropped(self) -> dict[str, int]:
+        """Why examples are left out -> how many."""
+        return {reason: int(mask.sum()) for reason, mask in self.left_out.items() if mask.any()}
+
+    def sequences(self, store: ExampleStore, number: int) -> tuple[np.ndarray, list[np.ndarray]]:
+        """Returns the source of an example and its targets, in text order, with EOS.
+
+        Args:
+          store: The pairs that the examples were made of.
+          number: Of the example, from 0.
+        """
+        variant, pair = divmod(number, self.num_pairs)
+        targets = []
+        for field in self.variants[variant]:
+            ids, offsets = ids_of(store, field)
+            targets.append(ids[offsets[pair] : offsets[pair + 1]])
+        return store.example(pair)[0], targets
+
+
+def examples_of(store: ExampleStore, hparams: Any, target_sides: int = 1) -> Examples:
+    """Makes the examples of a split.
+
+    Args:
+      store: The pairs, with pseudo references unless ``hparams.pseudo`` is none.
+      hparams: Reads ``pseudo`` and, where the family has it, ``sb_loss_on_pseudo``.
+      target_sides: Of the model.
+
+    Raises:
+      UserError: The model has another number of sides than ``pseudo`` is for, or there are no pseudo references.
+    """
+    variants = variants_of(hparams.pseudo, target_sides)
+    if store.pseudo is None and hparams.pseudo != "none":
+        raise UserError(
+            f"pseudo={hparams.pseudo} needs pseudo references, which this split has not. Make them with "
+            "t2t_ext-pseudo-references, or train on references alone: pseudo=none in --hparams."
+        )
+    gold_only = target_sides == 2 and hparams.pseudo != "none" and not getattr(hparams, "sb_loss_on_pseudo", True)
+    return _examples(store, variants, gold_only)
+
+
+def gold_examples(store: ExampleStore) -> Examples:
+    """Makes an example of every pair, its target the reference, whatever the model is trained on."""
+    return _examples(store, VARIANTS[1]["none"], gold_only=False)
+
+
+def ids_of(store: ExampleStore, field: str) -> tuple[np.ndarray, np.ndarray]:
+    """Returns ids and offsets of a field of all pairs, as ``ExampleStore`` keeps them."""
+    if field == GOLD:
+        return store.targets, store.target_offsets
+    return store.pseudo[0 if field == FROM_L2R else 1]
+
+
+def variants_of(pseudo: str, target_sides: int) -> tuple[Variant, ...]:
+    """Returns for each variant the field of every side.
+
+    Raises:
+      UserError: ``pseudo`` is for models with another number of sides.
+    """
+    known = VARIANTS[target_sides]
+    if pseudo in known:
+        return known[pseudo]
+    one, two = "one target of a sentence", "two targets of a sentence (left to right and right to left)"
+    this, other = (one, two) if target_sides == 1 else (two, one)
+    raise UserError(
+        f"pseudo={pseudo} is for models that learn from {other}; this one learns from {this}. For it, pseudo in "
+        f"--hparams is one of {', '.join(known)}."
+    )
+
+
+def check_problem(hparams: Any, problem: Any, data_dir: str | os.PathLike) -> None:
+    """Checks that a problem has what ``pseudo`` asks for, before anything of the model is known.
+
+    Args:
+      hparams: An ``HParams``.
+      problem: With ``data_name`` and ``with_pseudo_references``.
+      data_dir: Where its data are, for the message.
+
+    Raises:
+      UserError: ``pseudo`` needs pseudo references; the message has the ways out.
+    """
+    if hparams.pseudo != "none" and not problem.with_pseudo_references:
+        raise UserError(_no_pseudo_references(hparams, problem.data_name, data_dir))
+
+
+def check_model(hparams: Any, target_sides: int) -> None:
+    """Checks that a model can be trained on targets as its hparams say.
+
+    Args:
+      hparams: An ``HParams``.
+      target_sides: Of the model.
+
+    Raises:
+      UserError: What contradicts what, and what to change.
+    """
+    variants_of(hparams.pseudo, target_sides)
+    if target_sides == 2 and hparams.target_direction == "r2l":
+        raise UserError(
+            "target_direction=r2l turns the target of a model that writes in one direction. This one learns both: the "
+            "first of its two targets is always from left to right, the second from right to left. Leave "
+            "target_direction out."
+        )
+    if hparams.pseudo == "none" and not getattr(hparams, "sb_loss_on_pseudo", True):
+        raise UserError(
+            "sb_loss_on_pseudo=false takes no loss on pseudo references, but with pseudo=none there are none: both "
+            "targets are the reference. Leave sb_loss_on_pseudo out, or choose another pseudo."
+        )
+
+
+def notes(hparams: Any, target_sides: int, *, has_pseudo: bool) -> list[str]:
+    """Returns what a user should know about the targets before training begins, a line each.
+
+    Args:
+      hparams: An ``HParams``.
+      target_sides: Of the model.
+      has_pseudo: Whether the data have pseudo references.
+    """
+    if target_sides == 2 and hparams.pseudo == "none":
+        return [
+            "WARNING: pseudo=none trains both targets on the reference, so that each side can see its own future in "
+            'the other side\'s input (Zhou et al. 2019, section 3.4: words "see themselves"). Loss, perplexity and '
+            "accuracy come out far too good, those of the dev set as well, and say nothing of the translations, for "
+            "which no side knows the future. Judge by BLEU, or train on pseudo references: "
+            f"t2t_ext-pseudo-references, then --problem=NAME{pseudo_references.SUFFIX} with pseudo=two."
+        ]
+    if has_pseudo and hparams.pseudo == "none":
+        return ["pseudo=none: the problem's pseudo references are not used."]
+    return []
+
+
+def describe(examples: Examples) -> str:
+    """Returns in words what the targets are, empty where an example is a pair and nothing else."""
+    if not examples.identity:
+        return ""
+    sides = (
+        [_NAMES[variant[0]] for variant in examples.variants]
+        if examples.sides == 1
+        else [f"({_NAMES[first]}, {_NAMES[second]} backwards)" for first, second in examples.variants]
+    )
+    loss = "; loss on references only" if examples.gold_only else ""
+    return (
+        f"targets of each of {examples.num_pairs:,} pairs, {len(sides)} example{'s' if len(sides) > 1 else ''}: "
+        f"{', '.join(sides)}{loss}"
+    )
+
+
+def _examples(store: ExampleStore, variants: tuple[Variant, ...], gold_only: bool) -> Examples:
+    num_pairs = store.num_examples
+    lengths = {field: np.diff(ids_of(store, field)[1]).astype(np.int32) for variant in variants for field in variant}
+    of_sides = [np.concatenate([lengths[variant[side]] for variant in variants]) for side in range(len(variants[0]))]
+    left_out: dict[str, np.ndarray] = {}
+    usable = np.ones(num_pairs * len(variants), bool)
+
+    def leave_out(reason: str, mask: np.ndarray) -> None:
+        left_out[reason] = mask & usable
+        usable[:] &= ~mask
+
+    if gold_only:
+        without_gold = np.repeat([GOLD not in variant for variant in variants], num_pairs)
+        leave_out("without a reference (sb_loss_on_pseudo=false)", without_gold)
+    for field in (FROM_L2R, FROM_R2L):
+        if field in lengths:
+            missing = [lengths[field] == 0 if field in variant else np.zeros(num_pairs, bool) for variant in variants]
+            leave_out(f"whose {_NAMES[field]} failed", np.concatenate(missing))
+    return Examples(
+        variants,
+        num_pairs,
+        gold_only,
+        np.tile(store.input_lengths, len(variants)),
+        np.maximum.reduce(of_sides),
+        np.add.reduce(of_sides),
+        left_out,
+    )
+
+
+def _no_pseudo_references(hparams: Any, data_name: str, data_dir: str | os.PathLike) -> str:
+    # Of a model in which both directions are a choice, the other choice needs none.
+    one_way = ", or write in one direction: synchronous=false" if getattr(hparams, "synchronous", False) else ""
+    return (
+        f"pseudo={hparams.pseudo} trains on pseudo references, which {data_name} has not. Either make them with "
+        f"{pseudo_references.command(data_name, data_dir)} and train on --problem={data_name}"
+        f"{pseudo_references.SUFFIX}, or train on references alone: pseudo=none in --hparams{one_way}."
+    )

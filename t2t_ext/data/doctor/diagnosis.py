@@ -1,0 +1,273 @@
+"""Looks at a problem's text before anybody trains on it: what is there, what is odd, what cleaning would leave."""
+
+import collections
+import dataclasses
+import itertools
+import os
+import pathlib
+from collections.abc import Iterator, Mapping, Sequence
+
+from t2t_ext.data.corpora.readers import ReadReport
+from t2t_ext.data.doctor import examination
+from t2t_ext.data.doctor.examination import Examination, ExaminedChunk, Plan
+from t2t_ext.data.features.types import TARGET, Text
+from t2t_ext.data.generation import cleaning as filters
+from t2t_ext.data.generation import duplicates, vocabulary
+from t2t_ext.data.generation.cleaning import Cleaning
+from t2t_ext.data.generation.preparation import TextPreparation
+from t2t_ext.data.generation.settings import DEFAULT_SEED, GeneratesSamples, GenerationSettings
+from t2t_ext.data.generation.sharding import without_tags
+from t2t_ext.data.generation.workers import Workers
+from t2t_ext.data.text.text_encoder import SubwordEncoder
+from t2t_ext.errors import UserError
+from t2t_ext.io.progress import progress as shown_progress
+
+TRAIN = "train"
+PAIRS_PER_CHUNK = 8192
+# A subword model that is trained for the figures only.
+VOCABULARY_SAMPLE = 50_000
+# What the filters are tried with where nothing is said: limits that hardly any translation goes beyond.
+USUAL = Cleaning(
+    encoding=True,
+    min_words=1,
+    max_words=175,
+    max_word_ratio=3.0,
+    identical=True,
+    script=0.5,
+    numbers=True,
+    test_overlap=filters.EITHER,
+    max_subwords=250,
+    duplicates=filters.PAIR,
+)
+
+
+@dataclasses.dataclass
+class SplitDiagnosis:
+    """What one split holds.
+
+    Attributes:
+      examined: The sums over its pairs.
+      reading: What reading dropped or changed, and the corpora.
+      references: Most translations of one source.
+      found_in_train: For dev and test: how many of its different texts occur in train, by ``exact source`` ...
+      different: How many different texts it has, by the same names.
+    """
+
+    examined: Examination
+    reading: ReadReport
+    references: int = 1
+    found_in_train: dict[str, int] = dataclasses.field(default_factory=dict)
+    different: dict[str, int] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass
+class Diagnosis:
+    """The whole picture.
+
+    Attributes:
+      problem: The problem's name.
+      languages: Tags of source and target, or empty.
+      published: Numbers of pairs by split that the paper gives.
+      splits: By name, train first.
+      subword_model: Where the subword models come from, in words.
+      vocab_sizes: Of source and target.
+      cleaning: The filters that were applied in order.
+      asked: Whether these are the problem's or the user's own; else all usual ones.
+      all_filters: The settings that every filter was tried alone with.
+      repeated: Training pairs that repeat an earlier one, by ``pair``, ``source``, ``target``.
+      repeated_example: The first of each.
+    """
+
+    problem: str
+    languages: tuple[str, str]
+    published: Mapping[str, int]
+    splits: dict[str, SplitDiagnosis]
+    subword_model: str
+    vocab_sizes: tuple[int, int]
+    cleaning: Cleaning
+    asked: bool
+    all_filters: Cleaning
+    repeated: dict[str, int] = dataclasses.field(default_factory=dict)
+    repeated_example: dict[str, str] = dataclasses.field(default_factory=dict)
+
+    @property
+    def train(self) -> Examination:
+        """What train holds."""
+        return self.splits[TRAIN].examined
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Doctor:
+    """Examines a problem.
+
+    Attributes:
+      problem: The problem.
+      tmp_dir: Where its raw files are.
+      scratch: An empty directory for some dozen bytes a pair.
+      workers: The processes that work.
+      cleaning: The filters to apply, the problem's own among them.
+      settings: What the user says about the generation.
+      encoders: Subword models of source and target and where they come from, or None to train some.
+      progress: Whether to show how far it is.
+    """
+
+    problem: GeneratesSamples
+    tmp_dir: str | os.PathLike
+    scratch: pathlib.Path
+    workers: Workers
+    cleaning: Cleaning
+    settings: GenerationSettings
+    encoders: tuple[SubwordEncoder, SubwordEncoder, str] | None = None
+    progress: bool = True
+
+    def examine(self) -> Diagnosis:
+        """Returns the whole picture.
+
+        Raises:
+          UserError: The data cannot be read, or there is nothing to train on.
+        """
+        problem = self.problem
+        problem.prepare(self.tmp_dir)
+        names = self._text_features()
+        *encoders, origin = self.encoders or self._trained()
+        plan = self._plan(encoders)
+        diagnosis = Diagnosis(
+            problem=problem.name,
+            languages=plan.languages,
+            published=dict(problem.published),
+            splits={},
+            subword_model=origin,
+            vocab_sizes=tuple(encoder.vocab_size for encoder in encoders),
+            cleaning=plan.cleaning,
+            asked=self.cleaning != Cleaning(),
+            all_filters=plan.all_filters,
+        )
+        held_out: dict[str, dict[str, set[bytes]]] = {}
+        for split in problem.splits:
+            if split != TRAIN:
+                held_out[split] = collections.defaultdict(set)
+                diagnosis.splits[split] = self._split(split, names, plan, held_out[split])
+        plan = self._plan_of_train(plan, list(held_out.values()))
+        diagnosis.splits = {TRAIN: self._split(TRAIN, names, plan, None), **diagnosis.splits}
+        if not diagnosis.train.pairs:
+            drops = dict(diagnosis.splits[TRAIN].reading.drops) or "empty"
+            raise UserError(f"The train split of {problem.base_name} has no pair that can be read ({drops}).")
+        for split, keys in held_out.items():
+            diagnosis.splits[split].different = {name: len(found) for name, found in keys.items()}
+            diagnosis.splits[split].found_in_train = {
+                name: len(found & diagnosis.train.found[name]) for name, found in keys.items()
+            }
+        self._count_duplicates(diagnosis, plan)
+        return diagnosis
+
+    def _plan(self, encoders: Sequence[SubwordEncoder]) -> Plan:
+        """Returns how the evaluation sets are examined; writes the subword models where all processes find them."""
+        models = []
+        for side, encoder in zip(examination.SIDES, encoders, strict=True):
+            path = self.scratch / f"{side}.model"
+            encoder.save(path)
+            models.append((str(path), encoder.sha256))
+        all_filters = USUAL.replace(**self.cleaning.given())
+        ratio = self.settings.max_length_ratio
+        return Plan(
+            languages=(getattr(self.problem, "source_language", ""), getattr(self.problem, "target_language", "")),
+            models=tuple(models),
+            all_filters=all_filters,
+            cleaning=self.cleaning if self.cleaning != Cleaning() else all_filters,
+            max_length_ratio=self.problem.max_length_ratio if ratio is None else ratio,
+        )
+
+    def _plan_of_train(self, plan: Plan, held_out: Sequence[Mapping[str, set[bytes]]]) -> Plan:
+        """Returns how train is examined, given the keys of the evaluation sets: duplicates and overlap as well."""
+        for kind in (filters.PAIR, filters.SOURCE, filters.TARGET):
+            duplicates.prepare_directory(self.scratch / "alone", kind)
+        duplicates.prepare_directory(self.scratch / "in_order", plan.cleaning.duplicates)
+        merged: dict[str, set[bytes]] = {}
+        for keys in held_out:
+            for name, found in keys.items():
+                merged.setdefault(name, set()).update(found)
+        written = duplicates.write_key_sets(self.scratch, merged) if merged else ("", "")
+        return dataclasses.replace(plan, evaluation_keys=written, directory=self.scratch)
+
+    def _text_features(self) -> list[str]:
+        """Returns the names of the source's and the target's text feature."""
+        features = self.problem.features()
+        names = [name for name, feature in features.items() if isinstance(feature, Text)]
+        names.sort(key=lambda name: features[name].side == TARGET)
+        if len(names) < 2:
+            raise UserError(f"{self.problem.base_name} has {len(names)} text feature(s); the doctor looks at pairs.")
+        return names[:2]
+
+    def _split(
+        self, split: str, names: list[str], plan: Plan, held_out: dict[str, set[bytes]] | None
+    ) -> SplitDiagnosis:
+        """Examines a split; puts the keys of its texts into ``held_out`` where it is one to be tested on."""
+        problem = self.problem
+        report = problem.reading = ReadReport()
+        found = SplitDiagnosis(Examination(), report)
+        total = problem.count(split, self.tmp_dir)
+        samples = iter(problem.checked_samples(split, self.tmp_dir))
+
+        def chunks() -> Iterator[ExaminedChunk]:
+            for index in itertools.count():
+                batch = list(itertools.islice(samples, PAIRS_PER_CHUNK))
+                if not batch:
+                    return
+                rows = [[_as_list(sample[name]) for name in names] for sample in batch]
+                sources = list(without_tags([source[0] for source, _ in rows], problem.tags))
+                found.references = max(found.references, *(len(targets) for _, targets in rows))
+                if held_out is not None:
+                    every = [(s, t) for s, (_, targets) in zip(sources, rows, strict=True) for t in targets]
+                    for name, keys in examination.overlap_key_sets(list(zip(*every, strict=True))).items():
+                        held_out[name].update(keys)
+                targets = [targets[0] for _, targets in rows]
+                yield ExaminedChunk(index, index * PAIRS_PER_CHUNK, (sources, targets), plan)
+
+        with shown_progress(f"Examining {split}", total, "pairs", enabled=self.progress) as advance:
+            for examined in self.workers.map(examination.examine, chunks()):
+                found.examined.add(examined)
+                advance(examined.pairs)
+        found.reading = problem.reading
+        return found
+
+    def _count_duplicates(self, diagnosis: Diagnosis, plan: Plan) -> None:
+        train = diagnosis.train
+        sizes = {"chunks": -(-train.pairs // PAIRS_PER_CHUNK), "chunk_size": PAIRS_PER_CHUNK, "workers": self.workers}
+
+        def find(folder: str, kind: str, rows: int) -> duplicates.Found:
+            with shown_progress(f"Finding duplicates ({kind})", rows, "pairs", enabled=self.progress) as advance:
+                return duplicates.find(self.scratch / folder, kind, rows=rows, advance=advance, **sizes)
+
+        for kind in (filters.PAIR, filters.SOURCE, filters.TARGET):
+            found = find("alone", kind, train.pairs)
+            diagnosis.repeated[kind], diagnosis.repeated_example[kind] = found.pairs, found.example
+        kinds = filters.kinds_of_keys(diagnosis.all_filters.duplicates)
+        repeated = duplicates.collect(self.scratch / "alone", kinds, rows=train.pairs, **sizes)
+        train.alone[filters.DUPLICATE] = repeated.pairs
+        if plan.cleaning.duplicates != filters.NO:
+            found = find("in_order", plan.cleaning.duplicates, train.left)
+            train.in_order[filters.DUPLICATE] = found.pairs
+            train.left -= found.pairs
+
+    def _trained(self) -> tuple[SubwordEncoder, SubwordEncoder, str]:
+        """Trains subword models on a sample as the generation would; returns them and what they are."""
+        problem, settings = self.problem, self.settings.resolved(self.problem)
+        problem.reading = ReadReport()
+        total = problem.count(TRAIN, self.tmp_dir)
+        with shown_progress("Reading for the subword model", total, "pairs", enabled=self.progress) as advance:
+            trained = vocabulary.train_vocabulary(
+                vocabulary.with_progress(problem.checked_samples(TRAIN, self.tmp_dir), advance),
+                problem.features(),
+                vocab_size=settings.vocab_size or 0,
+                joint=bool(settings.joint_vocab),
+                sample_size=VOCABULARY_SAMPLE,
+                seed=DEFAULT_SEED if settings.seed is None else settings.seed,
+                workers=self.workers,
+                preparation=TextPreparation.of(problem, self.settings),
+            )
+        used = trained.training["samples_used"]
+        return trained.source, trained.target, f"trained on {used:,} pairs, for these figures only"
+
+
+def _as_list(value: str | list[str]) -> list[str]:
+    return [value] if isinstance(value, str) else value

@@ -1,0 +1,298 @@
+"""What is counted of a parallel text before anybody trains on it, chunk by chunk, in memory that does not grow.
+
+Everything is a sum, so that chunks can be looked at by any number of processes and added up.
+"""
+
+import collections
+import dataclasses
+import functools
+import heapq
+import pathlib
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
+
+import numpy as np
+
+from t2t_ext.data.generation import cleaning as filters
+from t2t_ext.data.generation import duplicates, text_checks
+from t2t_ext.data.generation.cleaning import Cleaning, Column
+from t2t_ext.data.text.special_ids import UNK_ID
+from t2t_ext.data.text.text_encoder import SubwordEncoder
+
+LONGEST_COUNTED = 1000
+SIDES = ("source", "target")
+# Middles of the bins that ratios of target words to source words are counted in, four to an octave, and their bounds.
+RATIOS = 2.0 ** np.arange(-4, 4.01, 0.25)
+_RATIO_BOUNDS = np.sqrt(RATIOS[1:] * RATIOS[:-1])
+# Other scripts are counted together.
+SCRIPTS = (
+    "Latn", "Cyrl", "Grek", "Hani", "Hira", "Kana", "Hang", "Arab", "Hebr", "Deva", "Beng", "Taml", "Thai", "Geor",
+    "Armn", "Ethi",
+)  # fmt: skip
+OTHER_SCRIPT = "other"
+WORST_KEPT = 3
+_BYTE_PIECE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
+# Reasons whose examples are the worst ones instead of the first ones.
+_BY_LENGTH = (filters.TOO_MANY_WORDS, filters.TOO_LONG)
+
+
+@dataclasses.dataclass
+class Side:
+    """Sums over the texts of one side.
+
+    Attributes:
+      lengths: int64 [3, LONGEST_COUNTED + 1], how many texts have so many words, subwords, characters; longer ones are
+        counted in the last column.
+      totals: Sums of words, subwords, characters, letters, and of characters that the subword model does not know
+        (``unknown``); ``texts_with_unknown``; the longest text by ``longest_words``, ``longest_subwords``.
+      scripts: Letters by script.
+    """
+
+    lengths: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros([3, LONGEST_COUNTED + 1], np.int64))
+    totals: collections.Counter = dataclasses.field(default_factory=collections.Counter)
+    longest: dict[str, int] = dataclasses.field(default_factory=lambda: {"words": 0, "subwords": 0})
+    scripts: collections.Counter = dataclasses.field(default_factory=collections.Counter)
+
+    def add(self, other: Self) -> None:
+        """Adds the sums of other texts."""
+        self.lengths += other.lengths
+        self.totals.update(other.totals)
+        self.scripts.update(other.scripts)
+        self.longest = {name: max(value, other.longest[name]) for name, value in self.longest.items()}
+
+
+@dataclasses.dataclass
+class Examination:
+    """Sums over the pairs of a split.
+
+    Attributes:
+      pairs: How many there are.
+      sides: Of source and target.
+      ratios: int64 [bins], pairs by the ratio of target words to source words; see ``RATIOS``.
+      alone: Pairs that every filter would drop if it were the only one, by reason.
+      in_order: Pairs that the filters drop one after the other, by reason.
+      left: Pairs that are left.
+      worst: For each reason the worst or first pairs: (badness, minus the number, what people read).
+      overlap: Pairs of which a text stands in an evaluation set, by ``exact source``, ``normalized pair`` ...
+      found: The keys of evaluation texts that occur here, by the same names.
+    """
+
+    pairs: int = 0
+    sides: tuple[Side, Side] = dataclasses.field(default_factory=lambda: (Side(), Side()))
+    ratios: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(len(RATIOS), np.int64))
+    alone: collections.Counter = dataclasses.field(default_factory=collections.Counter)
+    in_order: collections.Counter = dataclasses.field(default_factory=collections.Counter)
+    left: int = 0
+    worst: dict[str, list[tuple[float, int, str]]] = dataclasses.field(default_factory=dict)
+    overlap: collections.Counter = dataclasses.field(default_factory=collections.Counter)
+    found: dict[str, set[bytes]] = dataclasses.field(default_factory=lambda: collections.defaultdict(set))
+
+    def add(self, other: Self) -> None:
+        """Adds the sums of other pairs."""
+        self.pairs += other.pairs
+        self.left += other.left
+        self.ratios += other.ratios
+        for mine, theirs in zip(self.sides, other.sides, strict=True):
+            mine.add(theirs)
+        for name in ("alone", "in_order", "overlap"):
+            getattr(self, name).update(getattr(other, name))
+        for reason, worst in other.worst.items():
+            self.worst[reason] = heapq.nlargest(WORST_KEPT, [*self.worst.get(reason, []), *worst])
+        for name, keys in other.found.items():
+            self.found[name] |= keys
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Plan:
+    """How chunks are examined.
+
+    Attributes:
+      languages: Tags of source and target, or empty.
+      models: The files of the subword models of source and target, each with the SHA-256 of its content.
+      all_filters: Settings with every filter on, whose effect alone is counted.
+      cleaning: The filters that are applied one after the other.
+      max_length_ratio: The limit of data generation on the ratio of subwords; 0 for none.
+      evaluation_keys: The file with the keys of the texts of dev and test sets by ``exact source``, ``normalized pair``
+        and so on, and its SHA-256; empty: these are not looked for.
+      directory: Where the keys are put by which duplicates are found: in ``alone`` those of all pairs, in ``in_order``
+        those of the pairs that no other filter drops. None: duplicates are not looked for.
+    """
+
+    languages: tuple[str, str]
+    models: tuple[tuple[str, str], tuple[str, str]]
+    all_filters: Cleaning
+    cleaning: Cleaning
+    max_length_ratio: float = 0.0
+    evaluation_keys: tuple[str, str] = ("", "")
+    directory: pathlib.Path | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class ExaminedChunk:
+    """Consecutive pairs to be examined: ``first`` is the number of the first one, from 0; ``texts`` are both sides'."""
+
+    index: int
+    first: int
+    texts: tuple[list[str], list[str]]
+    plan: Plan
+    times: None = None
+
+    @property
+    def directory(self) -> pathlib.Path:
+        """Where all pairs' keys go."""
+        assert self.plan.directory is not None
+        return self.plan.directory / "alone"
+
+
+@dataclasses.dataclass(frozen=True)
+class _Place:
+    """Where the keys of what is left go."""
+
+    index: int
+    first: int
+    times: None
+    directory: pathlib.Path
+
+
+def examine(chunk: ExaminedChunk) -> Examination:
+    """Returns the sums over a chunk, and writes the keys by which duplicates are found."""
+    plan = chunk.plan
+    result = Examination(pairs=len(chunk.texts[0]))
+    columns, subwords = [], []
+    for side, texts in enumerate(chunk.texts):
+        encoder, unknown = _loaded(*plan.models[side])
+        prepared = encoder.prepare(texts)
+        ids = encoder.encode_batch(prepared)
+        columns.append(Column(texts, prepared, plan.languages[side]))
+        subwords.append(np.fromiter(map(len, ids), np.int64, len(ids)))
+        _count_side(result.sides[side], columns[-1], ids, unknown)
+    words = np.stack([filters.word_counts(column.prepared) for column in columns])
+    filled = words.min(0) > 0
+    ratios = words[1][filled] / words[0][filled]
+    result.ratios += np.bincount(np.searchsorted(_RATIO_BOUNDS, ratios), minlength=len(RATIOS))
+    keys = _overlap(chunk, columns, result)
+    _apply_filters(chunk, columns, np.stack(subwords), keys, result)
+    return result
+
+
+@functools.lru_cache(maxsize=2)
+def _loaded(path: str, sha256: str) -> tuple[SubwordEncoder, np.ndarray]:
+    """Loads a subword model once in every process; returns it and its ``unknown_characters``."""
+    del sha256
+    encoder = SubwordEncoder.from_file(path)
+    return encoder, unknown_characters(encoder)
+
+
+@functools.lru_cache(maxsize=1)
+def _loaded_keys(path: str, sha256: str) -> dict[str, frozenset[bytes]]:
+    del sha256
+    return duplicates.read_evaluation_keys(path)
+
+
+def _count_side(side: Side, column: Column, ids: Sequence[Sequence[int]], unknown_of_id: np.ndarray) -> None:
+    words = filters.word_counts(column.prepared)
+    subwords = np.fromiter(map(len, ids), np.int64, len(ids))
+    characters = np.fromiter(map(len, column.texts), np.int64, len(ids))
+    for row, counts in enumerate((words, subwords, characters)):
+        side.lengths[row] += np.bincount(np.minimum(counts, LONGEST_COUNTED), minlength=LONGEST_COUNTED + 1)
+    flat = np.fromiter((number for line in ids for number in line), np.int64, int(subwords.sum()))
+    unknown = unknown_of_id[flat]
+    by_text = np.add.reduceat(np.append(unknown, 0), np.cumsum(subwords) - subwords) * (subwords > 0)
+    side.totals.update(
+        words=int(words.sum()),
+        subwords=int(subwords.sum()),
+        characters=int(characters.sum()),
+        unknown=int(unknown.sum()),
+        texts_with_unknown=int((by_text > 0).sum()),
+    )
+    side.longest = {"words": int(words.max(initial=0)), "subwords": int(subwords.max(initial=0))}
+    side.scripts.update(text_checks.letters_by_script(column.texts, SCRIPTS, OTHER_SCRIPT))
+
+
+def unknown_characters(encoder: SubwordEncoder) -> np.ndarray:
+    """Returns for every id how many characters it says that the model has no subword for: int64 [ids].
+
+    These are UNK, and the first byte of every character that SentencePiece spells in bytes.
+    """
+    table = np.zeros(encoder.vocab_size, np.int64)
+    for number, piece in enumerate(encoder.pieces(range(encoder.vocab_size))):
+        match = _BYTE_PIECE.fullmatch(piece)
+        if match and int(match.group(1), 16) & 0xC0 != 0x80:  # no byte that continues a character
+            table[number] = 1
+    table[UNK_ID] = 1
+    return table
+
+
+def overlap_key_sets(texts: Sequence[Sequence[str]]) -> dict[str, list[bytes]]:
+    """Returns the keys of pairs by what is compared: ``exact source``, ``normalized pair`` and the like."""
+    columns = [Column(side, ()) for side in texts]
+    found = {}
+    for how, keys in (("exact", filters.duplicate_keys), ("normalized", filters.overlap_keys)):
+        for kind in (filters.SOURCE, filters.TARGET, filters.PAIR):
+            found[f"{how} {kind}"] = keys(kind, columns)[kind]
+    return found
+
+
+def _overlap(chunk: ExaminedChunk, columns: Sequence[Column], result: Examination) -> dict[str, frozenset[bytes]]:
+    """Counts what stands in an evaluation set; returns the keys for the filter ``test_overlap``."""
+    if not chunk.plan.evaluation_keys[0]:
+        return {}
+    wanted = _loaded_keys(*chunk.plan.evaluation_keys)
+    for name, keys in overlap_key_sets([column.texts for column in columns]).items():
+        found = [key for key in keys if key in wanted[name]]
+        result.overlap[name] += len(found)
+        result.found[name].update(found)
+    return {kind: wanted[f"normalized {kind}"] for kind in (filters.SOURCE, filters.TARGET, filters.PAIR)}
+
+
+def _apply_filters(
+    chunk: ExaminedChunk,
+    columns: Sequence[Column],
+    subwords: np.ndarray,
+    keys: Mapping[str, frozenset[bytes]],
+    result: Examination,
+) -> None:
+    """Counts what every filter drops alone and in order, and keeps examples."""
+    plan, rows = chunk.plan, result.pairs
+    badness = {
+        **dict.fromkeys(_BY_LENGTH, subwords.max(0)),
+        filters.LENGTH_RATIO: subwords.max(0) / np.maximum(subwords.min(0), 1),
+        filters.WORD_RATIO: subwords.max(0) / np.maximum(subwords.min(0), 1),
+    }
+    for reason, unfit in _unfit(plan, plan.all_filters, columns, subwords, keys):
+        result.alone[reason] += int(unfit.sum())
+        scores = badness.get(reason, np.zeros(rows))
+        chosen = heapq.nlargest(WORST_KEPT, ((float(scores[row]), -int(row)) for row in np.flatnonzero(unfit)))
+        result.worst[reason] = [
+            (score, row - chunk.first, filters.example(chunk.first - row, [column.texts[-row] for column in columns]))
+            for score, row in chosen
+        ]
+    left = np.ones(rows, bool)
+    for reason, unfit in _unfit(plan, plan.cleaning, columns, subwords, keys):
+        result.in_order[reason] += int((left & unfit).sum())
+        left &= ~unfit
+    result.left = int(left.sum())
+    if plan.directory is not None:
+        for kind in (filters.PAIR, filters.SOURCE, filters.TARGET):
+            duplicates.write_keys(chunk, kind, columns, np.arange(rows))
+        if plan.cleaning.duplicates != filters.NO:
+            kept = np.flatnonzero(left)
+            chosen_columns = [Column([column.texts[row] for row in kept], ()) for column in columns]
+            place = _Place(chunk.index, chunk.first, None, plan.directory / "in_order")
+            duplicates.write_keys(place, plan.cleaning.duplicates, chosen_columns, kept)
+
+
+def _unfit(
+    plan: Plan,
+    cleaning: Cleaning,
+    columns: Sequence[Column],
+    subwords: np.ndarray,
+    keys: Mapping[str, frozenset[bytes]],
+) -> Any:
+    """Yields reasons and bool [pairs], those of subwords included, in their order."""
+    yield from filters.unfit_pairs(cleaning, columns, keys)
+    if cleaning.max_subwords:
+        yield filters.TOO_LONG, subwords.max(0) > cleaning.max_subwords
+    if plan.max_length_ratio:
+        yield filters.LENGTH_RATIO, subwords.max(0) > plan.max_length_ratio * subwords.min(0)

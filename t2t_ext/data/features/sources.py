@@ -1,0 +1,185 @@
+"""Sources that are feature vectors instead of text: what they are called, and reading them from files.
+
+Three kinds of files are read:
+
+* ``.npy``: one source [regions, F], or many [sources, regions, F], rows of zeros alone being padding.
+* ``.npz``: one source under the name ``feat``, or a source under every name (its name). A folder of ``NAME.npz`` or
+  ``NAME.npy`` files, one source each, is read likewise.
+* ``.tsv``: six columns image_id, image_w, image_h, num_boxes, boxes, features, the last two being float32 in base64, as
+  https://github.com/peteanderson80/bottom-up-attention publishes them. It may be compressed.
+"""
+
+import base64
+import binascii
+import dataclasses
+import os
+import pathlib
+import re
+import zipfile
+from collections.abc import Iterator
+
+import numpy as np
+
+from t2t_ext.data.corpora import raw_files
+from t2t_ext.data.features.float_files import DAMAGED
+from t2t_ext.data.features.types import UnusableValue
+from t2t_ext.errors import UserError
+
+SUFFIXES = (".npy", ".npz", ".tsv")
+COLUMNS = ("image_id", "image_w", "image_h", "num_boxes", "boxes", "features")
+_SINGLE = "feat"
+_TABLE = re.compile(r"\.tsv(\.\d+)?(\.(gz|bz2|xz|zst))?$")
+_BAD = (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile)
+
+
+@dataclasses.dataclass(frozen=True)
+class FeatureSource:
+    """One source.
+
+    Attributes:
+      name: What it is called, such as an image's number.
+      rows: float [regions, F].
+    """
+
+    name: str
+    rows: np.ndarray
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def read_sources(path: str | os.PathLike, size: int = 0) -> list[FeatureSource]:
+    """Reads all sources of a file or a folder.
+
+    Args:
+      path: What to read.
+      size: F, the numbers that each vector must have; 0: as many as the first has.
+
+    Raises:
+      UserError: It is missing, of no kind that is read, or a source in it cannot be used; the message names it.
+    """
+    path = pathlib.Path(path)
+    found = []
+    for name, rows in _arrays(path):
+        size = size or rows.shape[-1]
+        if rows.ndim != 2 or rows.shape[1] != size or not np.issubdtype(rows.dtype, np.floating):
+            raise UserError(
+                f"{path}: {name} is {rows.dtype} of shape {list(rows.shape)}, but float [regions, "
+                f"{size}] is wanted. Give features of the kind that the model was trained on."
+            )
+        if not np.isfinite(rows).all():
+            raise UserError(f"{path}: {name} has numbers that are not finite. Make its features again.")
+        found.append(FeatureSource(name, np.asarray(rows, np.float32)))
+    if not found:
+        raise UserError(f"{path} holds no source: no array of features.")
+    return found
+
+
+def _arrays(path: pathlib.Path) -> Iterator[tuple[str, np.ndarray]]:
+    """Yields name and array of every source of a file or a folder."""
+    if path.is_dir():
+        files = sorted(each for each in path.iterdir() if each.suffix in (".npy", ".npz"))
+        if not files:
+            raise UserError(f"{path} is a folder without .npz or .npy files. Give one that has a file for each source.")
+        return ((each.stem, read_single(each)) for each in files)
+    if not path.is_file():
+        raise UserError(f"No such file: {path}. Give a file of features ({', '.join(SUFFIXES)}) or a folder of them.")
+    if is_table(path):
+        return _rows_of_table(path)
+    if path.suffix in SUFFIXES:
+        return _arrays_of_numpy(path)
+    raise UserError(
+        f"{path} is no file of features: the run reads feature vectors, not lines of text. Give "
+        f"{', '.join(SUFFIXES)} or a folder of .npz files; docs/captioning.md shows what is in them."
+    )
+
+
+def _rows_of_table(path: pathlib.Path) -> Iterator[tuple[str, np.ndarray]]:
+    with raw_files.opened(path) as file:
+        for number, line in enumerate(file, 1):
+            try:
+                yield parse_row(line)
+            except UnusableValue as error:
+                raise UserError(f"{path}, line {number}: {error.explanation}. Mend it or leave it out.") from error
+
+
+def _arrays_of_numpy(path: pathlib.Path) -> Iterator[tuple[str, np.ndarray]]:
+    if path.suffix == ".npy":
+        yield from _cut(path.stem, read_single(path))
+        return
+    names = names_in(path)
+    for name in names:
+        rows = read_single(path, name)
+        yield from _cut(path.stem if names == [_SINGLE] else name, rows) if len(names) == 1 else [(name, rows)]
+
+
+def _cut(name: str, rows: np.ndarray) -> list[tuple[str, np.ndarray]]:
+    """Returns the sources of an array: itself, or of three axes those along the first, called by their numbers."""
+    if rows.ndim != 3:
+        return [(name, rows)]
+    return [(str(number), _without_padding(each)) for number, each in enumerate(rows, 1)]
+
+
+def is_table(path: pathlib.Path) -> bool:
+    """Says whether a file's name is that of a table of features: ``.tsv``, a part ``.tsv.0``, or one compressed."""
+    return _TABLE.search(path.name) is not None
+
+
+def names_in(path: pathlib.Path) -> list[str]:
+    """Returns the names of the arrays of a ``.npz`` file.
+
+    Raises:
+      UserError: It cannot be read.
+    """
+    try:
+        with np.load(path, allow_pickle=False) as loaded:
+            return list(loaded.files)
+    except _BAD as error:
+        raise UserError(f"{path} cannot be read as NumPy's .npz: {error}.") from error
+
+
+def read_single(path: pathlib.Path, name: str = "") -> np.ndarray:
+    """Returns one array of a ``.npy`` or ``.npz`` file: of that name, else the only one, or the one called ``feat``.
+
+    Raises:
+      UserError: It cannot be read or holds several.
+    """
+    try:
+        loaded = np.load(path, allow_pickle=False)
+        if isinstance(loaded, np.ndarray):
+            return loaded
+        with loaded:
+            chosen = name or (_SINGLE if _SINGLE in loaded.files else loaded.files[0])
+            if len(loaded.files) > 1 and not name and chosen != _SINGLE:
+                raise UserError(f"{path} holds {', '.join(loaded.files)}: call the features {_SINGLE}.")
+            return loaded[chosen]
+    except (*_BAD, IndexError) as error:
+        raise UserError(f"{path} cannot be read as NumPy's {path.suffix}: {error}.") from error
+
+
+def parse_row(line: bytes) -> tuple[str, np.ndarray]:
+    """Returns the name of a table's row and its features float32 [regions, F].
+
+    Raises:
+      UnusableValue: It has not six columns, or they do not hold what they should.
+    """
+    columns = line.rstrip(b"\r\n").split(b"\t")
+    if len(columns) != len(COLUMNS):
+        raise UnusableValue(DAMAGED, f"{len(columns)} tab-separated columns where {', '.join(COLUMNS)} are wanted")
+    name, boxes, features = columns[0].decode("utf-8", errors="replace"), columns[3], columns[5]
+    try:
+        regions = int(boxes)
+        numbers = np.frombuffer(base64.b64decode(features, validate=True), "<f4")
+        if regions < 1 or not numbers.size or numbers.size % regions:
+            raise ValueError(f"{numbers.size} numbers for {regions} regions")
+        return name, numbers.reshape(regions, -1)
+    except (ValueError, binascii.Error) as error:
+        raise UnusableValue(DAMAGED, f"the features of {name} are damaged ({error})") from error
+
+
+def _without_padding(rows: np.ndarray) -> np.ndarray:
+    """Returns an array [regions, F] without the rows of zeros alone at its end."""
+    if rows.ndim != 2:
+        return rows
+    real = np.flatnonzero(np.any(rows != 0, axis=1))
+    return rows[: int(real[-1]) + 1 if len(real) else 0]

@@ -1,0 +1,135 @@
+"""The types of what a sample consists of: text, ids, float arrays."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+SOURCE = "source"
+TARGET = "target"
+STORAGES = ("float32", "float16")
+
+
+class UnusableValue(Exception):
+    """A value that a sample cannot be used with.
+
+    Attributes:
+      reason: A short key by which such samples are counted.
+      explanation: What is wrong.
+    """
+
+    def __init__(self, reason: str, explanation: str) -> None:
+        super().__init__(explanation)
+        self.reason, self.explanation = reason, explanation
+
+
+@dataclasses.dataclass(frozen=True)
+class Lazy:
+    """A value of ``Floats`` that is read when it is needed, and at most once for a key.
+
+    Attributes:
+      key: What it is called, such as an image's number; values of one split with equal keys are equal.
+      read: Returns the array; may raise ``UnusableValue``.
+    """
+
+    key: str
+    read: Callable[[], np.ndarray]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Feature:
+    """The declared type of one named part of every sample."""
+
+    def complaint(self, value: Any) -> str:
+        """Returns what is wrong with a value of this feature, or an empty string."""
+        raise NotImplementedError
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Text(Feature):
+    """A sentence, stored as subword ids that end with EOS.
+
+    Attributes:
+      side: Whose subword model encodes it, ``SOURCE`` or ``TARGET`` (the same one where they are joint).
+      multiple: Whether a value is a non-empty list of equally good texts (reference translations) instead of one. The
+        first is stored as ids; all of a dev or test set go to its text files.
+    """
+
+    side: str = SOURCE
+    multiple: bool = False
+
+    def complaint(self, value: Any) -> str:
+        """Returns what is wrong with a value of this feature, or an empty string."""
+        if not self.multiple:
+            return "" if isinstance(value, str) else f"expected a str, got {_described(value)}"
+        if isinstance(value, list) and value and all(isinstance(text, str) for text in value):
+            return ""
+        return f"expected a non-empty list of str, got {_described(value)}"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Ids(Feature):
+    """Integer ids, stored as they are given.
+
+    Attributes:
+      size: Ids are at least 0 and less than this.
+    """
+
+    size: int
+
+    def complaint(self, value: Any) -> str:
+        """Returns what is wrong with a value of this feature, or an empty string."""
+        array = np.asarray(value)
+        if array.ndim != 1 or (array.size and not np.issubdtype(array.dtype, np.integer)):
+            return f"expected a flat sequence of int, got {_described(value)}"
+        if array.size and (array.min() < 0 or array.max() >= self.size):
+            return f"expected ids from 0 to {self.size - 1}, got {array.min()} to {array.max()}"
+        return ""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Floats(Feature):
+    """A sequence of float vectors, such as the features of an image's regions.
+
+    A value is an array or, so that nothing is read before it is needed, ``Lazy``. Values are kept in files beside the
+    shards (``t2t_ext.data.features.float_files``), in train every different one once.
+
+    Attributes:
+      depth: The length of every vector; a value has the shape [any number, depth].
+      storage: The type in which vectors are kept: ``float32``, or ``float16`` in half the space.
+    """
+
+    depth: int
+    storage: str = "float32"
+
+    def complaint(self, value: Any) -> str:
+        """Returns what is wrong with a value of this feature, or an empty string; of a lazy one nothing is known."""
+        if isinstance(value, Lazy):
+            return ""
+        array = np.asarray(value)
+        if array.ndim != 2 or array.shape[1] != self.depth or not np.issubdtype(array.dtype, np.floating):
+            return f"expected floats of shape [any, {self.depth}], got {array.dtype} of shape {list(array.shape)}"
+        return ""
+
+
+def complaint(declared: dict[str, Feature], sample: Any) -> str:
+    """Returns what is wrong with a sample, by its declaration, or an empty string."""
+    if not isinstance(sample, dict):
+        return f"expected a dict with the features {_names(declared)}, got {_described(sample)}"
+    if sample.keys() != declared.keys():
+        return f"expected the features {_names(declared)}, got {_names(sample)}"
+    for name, feature in declared.items():
+        wrong = feature.complaint(sample[name])
+        if wrong:
+            return f"feature {name!r}: {wrong}"
+    return ""
+
+
+def _names(features: dict[str, Any]) -> str:
+    return ", ".join(sorted(map(str, features))) or "none"
+
+
+def _described(value: Any) -> str:
+    text = repr(value)
+    return f"{type(value).__name__} {text if len(text) <= 60 else text[:57] + '...'}"

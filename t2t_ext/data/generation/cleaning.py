@@ -1,0 +1,303 @@
+"""Which training pairs are left out: named filters, applied in a fixed order, every drop counted by its reason.
+
+The filters in their order, with the settings of ``Cleaning`` that turn them on and the reason that is counted:
+
+  empty           always                      a side is empty or white space
+  encoding        encoding                    see ``text_checks.has_encoding_trouble``
+  too_few_words   min_words                   a side has fewer words
+  too_many_words  max_words                   a side has more words
+  word_ratio      max_word_ratio              the longer side has more than so many times the words of the shorter
+  identical       identical                   both sides are the same text
+  script          script                      too few letters of a side are in the script of its language
+  language        language                    a side reads more like the other side's language
+  numbers         numbers                     the sides do not have the same numbers
+  test_overlap    test_overlap                the text stands in a dev or test set
+  too_long        max_subwords                a side has more subwords (also ``--max_tokens``)
+  length_ratio    (``--max_length_ratio``)    likewise the ratio of subwords
+  duplicate       duplicates                  it has occurred before; the first occurrence that nothing else drops stays
+
+A pair is counted once, by the first reason that holds. Words are what blanks separate in the prepared text (after the
+problem's text steps); everything else looks at the text as it was read. Dev and test sets are never cleaned.
+
+Moses's ``clean-corpus-n.perl`` of 1 to 175 words and a ratio of 1.5, which most published preparations call, is
+``min_words=1,max_words=175,max_word_ratio=1.5``.
+"""
+
+import collections
+import dataclasses
+import hashlib
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+
+from t2t_ext.config.strict_params import StrictParams, hparam, parse_assignments
+from t2t_ext.data.corpora.readers import ReadReport
+from t2t_ext.data.generation import text_checks
+from t2t_ext.errors import UserError
+
+EMPTY, ENCODING = "empty", "encoding"
+TOO_FEW_WORDS, TOO_MANY_WORDS, WORD_RATIO = "too_few_words", "too_many_words", "word_ratio"
+IDENTICAL, SCRIPT, LANGUAGE, NUMBERS = "identical", "script", "language", "numbers"
+TEST_OVERLAP, TOO_LONG, LENGTH_RATIO, DUPLICATE = "test_overlap", "too_long", "length_ratio", "duplicate"
+# In the order in which they are applied.
+REASONS = (
+    EMPTY, ENCODING, TOO_FEW_WORDS, TOO_MANY_WORDS, WORD_RATIO, IDENTICAL, SCRIPT, LANGUAGE, NUMBERS, TEST_OVERLAP,
+    TOO_LONG, LENGTH_RATIO, DUPLICATE,
+)  # fmt: skip
+
+NO, PAIR, SOURCE, TARGET, EITHER = "no", "pair", "source", "target", "either"
+_KINDS = (NO, PAIR, SOURCE, TARGET, EITHER)
+# What "true" stands for where a setting is more than yes or no.
+_MEANING_OF_TRUE: Mapping[str, Any] = {"duplicates": PAIR, "test_overlap": EITHER, "script": 0.5}
+_MEANING_OF_FALSE: Mapping[str, Any] = {"duplicates": NO, "test_overlap": NO, "script": 0.0}
+KEY_BYTES = 16
+_EXAMPLE_CHARACTERS = 60
+_PAIRS_AT_ONCE = 8192
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Cleaning(StrictParams):
+    """The settings of the filters; by default all are off."""
+
+    encoding: bool = hparam(
+        False, "Drop pairs with control characters, U+FFFD, private-use characters or UTF-8 that was read as Latin-1."
+    )
+    min_words: int = hparam(0, "Drop pairs with a side of fewer words (0 = none).", minimum=0)
+    max_words: int = hparam(0, "Drop pairs with a side of more words (0 = none).", minimum=0)
+    max_word_ratio: float = hparam(
+        0.0, "Drop pairs whose longer side has more than so many times the words of the shorter (0 = none).", minimum=0
+    )
+    identical: bool = hparam(False, "Drop pairs whose sides are the same text.")
+    script: float = hparam(
+        0.0,
+        "Drop pairs with a side of which a smaller share of letters is in the script of its language (CLDR's likely "
+        "script; true = 0.5, 0 = none).",
+        minimum=0,
+        maximum=1,
+    )
+    language: bool = hparam(
+        False, "Drop pairs with a side that reads more like the other side's language (py3langid, t2t_ext[language])."
+    )
+    numbers: bool = hparam(False, "Drop pairs whose sides do not have the same numbers, written in digits.")
+    test_overlap: str = hparam(
+        NO,
+        "Drop training pairs whose source, target, either (= true) or both (pair) stand in a dev or test set; letter "
+        "case, punctuation and white space do not matter.",
+        choices=_KINDS,
+    )
+    max_subwords: int = hparam(0, "Drop pairs with a side of more subwords (0 = none).", minimum=0)
+    duplicates: str = hparam(
+        NO,
+        "Drop all but the first of pairs with the same text of both sides (pair = true), of the source, of the target, "
+        "or of either side.",
+        choices=_KINDS,
+    )
+
+    @classmethod
+    def from_settings(cls, settings: Mapping[str, Any], where: str = "cleaning") -> Self:
+        """Returns the cleaning of a problem's declaration, such as ``{"max_words": 175, "duplicates": True}``.
+
+        Raises:
+          UserError: An unknown name or a value that is not allowed; ``where`` begins the message.
+        """
+        values = {name: _with_meaning(name, value) for name, value in settings.items()}
+        try:
+            return cls().replace(**values)
+        except UserError as error:
+            raise UserError(f"{where}: {error}") from None
+
+    @classmethod
+    def parse(cls, text: str, default: Mapping[str, Any]) -> Self:
+        """Returns the cleaning that ``--cleaning=text`` asks for.
+
+        Args:
+          text: ``"max_words=175,duplicates=true"`` changes and adds to the default; ``none`` turns all filters off, and
+            ``"none,max_words=175"`` all but the ones given.
+          default: The problem's own settings.
+
+        Raises:
+          UserError: An unknown name or a value that is not allowed.
+        """
+        first, _, rest = text.partition(",")
+        if first.strip().lower() == "none":
+            default, text = {}, rest
+        assigned = parse_assignments(text, "--cleaning")
+        written = {name: _with_meaning(name, _boolean(raw)) for name, raw in assigned.items()}
+        changes = ",".join(f"{name}={value}" for name, value in written.items())
+        return cls.from_settings(default).override(changes, flag="--cleaning")
+
+    def given(self) -> dict[str, Any]:
+        """Returns the settings that are not off, ready for JSON."""
+        nothing = type(self)()
+        return {name: value for name, value in self.to_dict().items() if getattr(nothing, name, value) != value}
+
+
+class Column(NamedTuple):
+    """One side of some pairs.
+
+    Attributes:
+      texts: As they were read.
+      prepared: After the text steps.
+      language: The tag of their language, or empty.
+    """
+
+    texts: Sequence[str]
+    prepared: Sequence[str]
+    language: str = ""
+
+
+def unfit_pairs(
+    cleaning: Cleaning, columns: Sequence[Column], evaluation_keys: Mapping[str, frozenset[bytes]] | None = None
+) -> Iterator[tuple[str, np.ndarray]]:
+    """Yields the reasons that look at one pair alone, in their order, and which pairs they hold for.
+
+    Args:
+      cleaning: Which filters.
+      columns: Source and target (or any number of texts that belong together).
+      evaluation_keys: The keys of the dev and test sets (``overlap_keys``) for ``test_overlap``, by kind.
+
+    Yields:
+      Reason and bool [pairs]. A pair may be unfit for several reasons.
+    """
+    rows = len(columns[0].texts)
+    sides = columns[:2]
+
+    def any_side(test: Callable[[Column], np.ndarray]) -> np.ndarray:
+        return np.logical_or.reduce([test(column) for column in columns])
+
+    yield EMPTY, any_side(lambda column: _mask((not t or t.isspace() for t in column.texts), rows))
+    if cleaning.encoding:
+        yield ENCODING, any_side(lambda column: text_checks.has_encoding_trouble(column.texts))
+    if cleaning.min_words or cleaning.max_words or cleaning.max_word_ratio:
+        words = np.stack([word_counts(column.prepared) for column in columns])
+        if cleaning.min_words:
+            yield TOO_FEW_WORDS, words.min(0) < cleaning.min_words
+        if cleaning.max_words:
+            yield TOO_MANY_WORDS, words.max(0) > cleaning.max_words
+        if cleaning.max_word_ratio:
+            yield WORD_RATIO, words.max(0) > cleaning.max_word_ratio * words.min(0)
+    if cleaning.identical and len(sides) == 2:
+        yield (
+            IDENTICAL,
+            _mask((a.strip() == b.strip() for a, b in zip(sides[0].texts, sides[1].texts, strict=True)), rows),
+        )
+    if cleaning.script:
+        yield SCRIPT, any_side(lambda c: text_checks.script_share(c.texts, c.language) < cleaning.script)
+    if cleaning.language and len(sides) == 2:
+        yield LANGUAGE, text_checks.reads_like_the_other(*((side.texts, side.language) for side in sides))
+    if cleaning.numbers and len(sides) == 2:
+        found = [map(text_checks.numbers, side.texts) for side in sides]
+        yield NUMBERS, _mask((a != b for a, b in zip(*found, strict=True)), rows)
+    if cleaning.test_overlap != NO and evaluation_keys:
+        keys = overlap_keys(cleaning.test_overlap, columns)
+        yield (
+            TEST_OVERLAP,
+            np.logical_or.reduce(
+                [_mask((key in evaluation_keys[kind] for key in found), rows) for kind, found in keys.items()]
+            ),
+        )
+
+
+def word_counts(texts: Sequence[str]) -> np.ndarray:
+    """Returns how many words, separated by white space, every text has: int32 [texts]."""
+    return np.fromiter((len(text.split()) for text in texts), np.int32, len(texts))
+
+
+def kinds_of_keys(kind: str) -> tuple[str, ...]:
+    """Returns which of the keys ``pair``, ``source`` and ``target`` a setting compares."""
+    return {NO: (), EITHER: (SOURCE, TARGET)}.get(kind, (kind,))
+
+
+def duplicate_keys(kind: str, columns: Sequence[Column]) -> dict[str, list[bytes]]:
+    """Returns 16 bytes of BLAKE2b of every pair (or of one side) by which repetitions are found, by kind of key.
+
+    Args:
+      kind: A value of ``Cleaning.duplicates``.
+      columns: Source and target.
+    """
+    return _keys(kind, [column.texts for column in columns])
+
+
+def overlap_keys(kind: str, columns: Sequence[Column]) -> dict[str, list[bytes]]:
+    """Returns keys like ``duplicate_keys``, for which letter case, punctuation and white space do not matter."""
+    return _keys(kind, [[text_checks.normalized(text) for text in column.texts] for column in columns])
+
+
+def _keys(kind: str, texts: Sequence[Sequence[str]]) -> dict[str, list[bytes]]:
+    chosen = {SOURCE: texts[:1], TARGET: texts[1:2] or texts[:1], PAIR: texts}
+    return {
+        name: [
+            hashlib.blake2b("\0".join(row).encode("utf-8", "surrogatepass"), digest_size=KEY_BYTES).digest()
+            for row in zip(*chosen[name], strict=True)
+        ]
+        for name in kinds_of_keys(kind)
+    }
+
+
+def clean_pairs(
+    pairs: Iterable[Sequence[str]],
+    cleaning: Cleaning,
+    *,
+    languages: Sequence[str] = ("", ""),
+    prepare: Callable[[Sequence[str], Sequence[str]], Sequence[Sequence[str]]] | None = None,
+    report: ReadReport | None = None,
+) -> Iterator[Sequence[str]]:
+    """Passes on the pairs of a stream that the filters leave, for a problem that cleans before it splits its text.
+
+    Keys of what has occurred (about 100 bytes a pair) are kept in memory where duplicates are dropped: for corpora of
+    at most some million pairs. Data generation finds the duplicates of larger ones on disk. Limits in subwords and the
+    overlap with test sets are data generation's as well.
+
+    Args:
+      pairs: Source, target, and perhaps more, which is passed on with them.
+      cleaning: Which filters.
+      languages: Tags of source and target.
+      prepare: From the texts of both sides to those whose words are counted; by default the texts themselves.
+      report: Where drops are counted, with the first of each reason.
+    """
+    seen: dict[str, set[bytes]] = collections.defaultdict(set)
+    number = 0
+    pairs = iter(pairs)
+    while batch := list(itertools.islice(pairs, _PAIRS_AT_ONCE)):
+        texts = [[pair[side] for pair in batch] for side in range(2)]
+        prepared = prepare(*texts) if prepare else texts
+        columns = [Column(*column) for column in zip(texts, prepared, languages, strict=True)]
+        reasons = list(unfit_pairs(cleaning, columns))
+        keys = duplicate_keys(cleaning.duplicates, columns)
+        for row, pair in enumerate(batch):
+            reason = next((reason for reason, unfit in reasons if unfit[row]), "")
+            if not reason:
+                if any(found[row] in seen[kind] for kind, found in keys.items()):
+                    reason = DUPLICATE
+                for kind, found in keys.items():
+                    seen[kind].add(found[row])
+            if not reason:
+                yield pair
+            elif report:
+                report.drops[reason] += 1
+                report.first.setdefault(reason, example(number + row, pair))
+        number += len(batch)
+
+
+def example(index: int, texts: Sequence[str]) -> str:
+    """Returns how a dropped pair is shown: its number from 1 and the beginnings of its texts."""
+    shown = (" ".join(text.split()) for text in texts)
+    cut = (t if len(t) <= _EXAMPLE_CHARACTERS else f"{t[: _EXAMPLE_CHARACTERS - 3]}..." for t in shown)
+    return f"pair {index + 1:,}: {' ||| '.join(cut)}"
+
+
+def _mask(values: Iterable[bool], rows: int) -> np.ndarray:
+    return np.fromiter(values, bool, rows)
+
+
+def _with_meaning(name: str, value: Any) -> Any:
+    """Returns a value with true and false replaced where a setting is more than yes or no."""
+    if isinstance(value, bool):
+        return (_MEANING_OF_TRUE if value else _MEANING_OF_FALSE).get(name, value)
+    return value
+
+
+def _boolean(raw: str) -> Any:
+    return {"true": True, "false": False}.get(raw.lower(), raw)

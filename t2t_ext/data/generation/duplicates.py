@@ -1,0 +1,292 @@
+"""Finds repeated pairs of a corpus of any size, on disk, and what of it stands in the evaluation sets.
+
+Every chunk writes a 128-bit key of each of its pairs that no filter dropped. The keys of some chunks at a time are
+sorted into one file; then the space of keys is cut into partitions, each of which takes its piece of every file and
+finds which keys occur again. The first occurrence in the order of the corpus stays. All steps run on many processes,
+and the result depends neither on their number nor on the sizes of files and partitions.
+
+Two different texts have the same 128 bits of BLAKE2b with a probability below 10^-20 in a thousand million pairs.
+"""
+
+import dataclasses
+import hashlib
+import pathlib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from t2t_ext.data.generation import cleaning as filters
+from t2t_ext.data.generation import row_files
+from t2t_ext.data.generation.cleaning import KEY_BYTES, Cleaning, Column
+from t2t_ext.data.generation.workers import Workers
+from t2t_ext.io.progress import Advance
+
+CHUNKS_PER_FILE = 128
+ROWS_PER_PARTITION = 500_000
+_ALL_KEYS = 1 << 64
+_EVALUATION_FILE = "evaluation.keys"
+
+
+class HasPlace(Protocol):
+    """As much of a chunk as writing its keys needs."""
+
+    index: int
+    first: int
+    times: list[int] | None
+    directory: pathlib.Path
+
+
+@dataclasses.dataclass(frozen=True)
+class Found:
+    """The repetitions of a corpus.
+
+    Attributes:
+      pairs: How many pairs are repetitions, each counted once however often it occurs.
+      example: The first repetition, as people read it; empty where there is none.
+      files: For every ``CHUNKS_PER_FILE`` chunks, the file with the positions of the pairs that are repetitions.
+      rows: int64 [chunks], repetitions of every chunk.
+      samples: int64 [chunks], their occurrences.
+    """
+
+    pairs: int
+    example: str
+    files: Sequence[pathlib.Path]
+    rows: np.ndarray
+    samples: np.ndarray
+
+    def files_of(self, first_chunk: int, last_chunk: int) -> tuple[pathlib.Path, ...]:
+        """Returns the files for the chunks from the first up to, but without, the last."""
+        return tuple(self.files[first_chunk // CHUNKS_PER_FILE : (last_chunk - 1) // CHUNKS_PER_FILE + 1])
+
+
+@dataclasses.dataclass(frozen=True)
+class _Sorting:
+    chunks: tuple[pathlib.Path, ...]
+    path: pathlib.Path
+
+
+@dataclasses.dataclass(frozen=True)
+class _Partition:
+    index: int
+    count: int
+    directory: pathlib.Path
+    files: int
+    path: pathlib.Path
+
+
+@dataclasses.dataclass(frozen=True)
+class _Collecting:
+    repeated: tuple[pathlib.Path, ...]
+    first: int
+    chunk_size: int
+    chunks: int
+    path: pathlib.Path
+
+
+def write_keys(chunk: HasPlace, kind: str, columns: Sequence[Column], rows: np.ndarray) -> None:
+    """Writes the keys of a chunk's rows.
+
+    Args:
+      chunk: The chunk.
+      kind: A value of ``Cleaning.duplicates``.
+      columns: The texts of the rows.
+      rows: int64 [rows], their numbers in the chunk.
+    """
+    times = np.ones(len(rows), np.int32) if chunk.times is None else np.array(chunk.times, np.int32)[rows]
+    for name, keys in filters.duplicate_keys(kind, columns).items():
+        numbers = np.frombuffer(b"".join(keys), np.uint64).reshape(-1, 2)
+        arrays = {"high": numbers[:, 0], "low": numbers[:, 1], "positions": chunk.first + rows, "times": times}
+        row_files.write_arrays(chunk.directory / "keys" / name / f"{chunk.index:06d}", arrays)
+
+
+def prepare_directory(directory: pathlib.Path, duplicates: str) -> None:
+    """Makes the folders that ``write_keys`` and ``find`` write to, for a value of ``Cleaning.duplicates``."""
+    for kind in filters.kinds_of_keys(duplicates):
+        for folder in ("keys", "sorted", "repeated"):
+            (directory / folder / kind).mkdir(parents=True)
+    (directory / "removed").mkdir(parents=True, exist_ok=True)
+
+
+def find(
+    directory: pathlib.Path,
+    duplicates: str,
+    *,
+    chunks: int,
+    chunk_size: int,
+    rows: int,
+    workers: Workers,
+    advance: Advance = lambda amount: None,
+) -> Found:
+    """Finds the repetitions among the keys that ``write_keys`` wrote.
+
+    Args:
+      directory: Where the chunks' keys are; files of several bytes a pair are put beside them.
+      duplicates: Which keys there are, a value of ``Cleaning.duplicates``.
+      chunks: Number of chunks.
+      chunk_size: Samples of every chunk but the last.
+      rows: Pairs that have keys.
+      workers: Where the steps run.
+      advance: Told how many keys have been compared.
+    """
+    kinds = filters.kinds_of_keys(duplicates)
+    examples = []
+    for kind in kinds:
+        for task in _consume(workers, _sort_keys, _sortings(directory, kind, chunks)):
+            for path in task.chunks:
+                path.unlink()
+        partitions = _partitions(directory, kind, chunks, rows)
+        for example in workers.map(_judge, partitions):
+            advance(rows // len(partitions) // len(kinds))
+            examples += [example] if example else []
+        for number in range(_files(chunks)):
+            (directory / "sorted" / kind / f"{number:06d}").unlink()
+    first = min(examples, default=None)
+    example = f"pair {first[0] + 1:,} repeats pair {first[1] + 1:,}" if first else ""
+    return dataclasses.replace(
+        collect(directory, kinds, chunks=chunks, chunk_size=chunk_size, rows=rows, workers=workers), example=example
+    )
+
+
+def collect(
+    directory: pathlib.Path, kinds: Sequence[str], *, chunks: int, chunk_size: int, rows: int, workers: Workers
+) -> Found:
+    """Returns the pairs that repeat another one by any of some kinds of keys, which ``find`` has looked through.
+
+    Args:
+      directory: As for ``find``, likewise the numbers.
+      kinds: Of ``pair``, ``source`` and ``target``.
+      chunks: Number of chunks.
+      chunk_size: Samples of every chunk but the last.
+      rows: Pairs that have keys.
+      workers: Where it runs.
+    """
+    removed = [directory / "removed" / f"{number:06d}" for number in range(_files(chunks))]
+    repeated = tuple(part.path for kind in kinds for part in _partitions(directory, kind, chunks, rows))
+    tasks = (
+        _Collecting(
+            repeated,
+            number * CHUNKS_PER_FILE * chunk_size,
+            chunk_size,
+            min(CHUNKS_PER_FILE, chunks - number * CHUNKS_PER_FILE),
+            path,
+        )
+        for number, path in enumerate(removed)
+    )
+    counts = list(workers.map(_collect, tasks))
+    by_chunk = [np.concatenate([np.zeros(0, np.int64), *(count[i] for count in counts)]) for i in range(2)]
+    return Found(int(by_chunk[0].sum()), "", removed, *by_chunk)
+
+
+def _files(chunks: int) -> int:
+    """Returns how many files of sorted keys there are."""
+    return -(-chunks // CHUNKS_PER_FILE)
+
+
+def _consume(workers: Workers, function: Any, tasks: Sequence[Any]) -> Iterable[Any]:
+    """Runs tasks and yields each when it is done."""
+    for task, _ in zip(tasks, workers.map(function, tasks), strict=True):
+        yield task
+
+
+def _sortings(directory: pathlib.Path, kind: str, chunks: int) -> list[_Sorting]:
+    starts = range(0, chunks, CHUNKS_PER_FILE)
+    return [
+        _Sorting(
+            tuple(directory / "keys" / kind / f"{n:06d}" for n in range(first, min(first + CHUNKS_PER_FILE, chunks))),
+            directory / "sorted" / kind / f"{number:06d}",
+        )
+        for number, first in enumerate(starts)
+    ]
+
+
+def _partitions(directory: pathlib.Path, kind: str, chunks: int, rows: int) -> list[_Partition]:
+    count = max(1, -(-rows // ROWS_PER_PARTITION))
+    return [
+        _Partition(
+            index, count, directory / "sorted" / kind, _files(chunks), directory / "repeated" / kind / f"{index:06d}"
+        )
+        for index in range(count)
+    ]
+
+
+def _sort_keys(task: _Sorting) -> None:
+    """Joins the keys of some chunks into one file, sorted by their first half."""
+    chunks = [row_files.open_arrays(path) for path in task.chunks]
+    arrays = {name: np.concatenate([chunk[name] for chunk in chunks]) for name in chunks[0]}
+    order = np.argsort(arrays["high"], kind="stable")
+    row_files.write_arrays(task.path, {name: array[order] for name, array in arrays.items()})
+
+
+def _judge(task: _Partition) -> tuple[int, int] | None:
+    """Writes the positions of all repetitions in a partition; returns the first and what it repeats."""
+    lowest, highest = (np.uint64(min(_ALL_KEYS * i // task.count, _ALL_KEYS - 1)) for i in (task.index, task.index + 1))
+    parts = []
+    for number in range(task.files):
+        arrays = row_files.open_arrays(task.directory / f"{number:06d}")
+        first = np.searchsorted(arrays["high"], lowest)
+        # The last partition ends with the highest key, all others before the next one's lowest.
+        last = np.searchsorted(arrays["high"], highest, side="right" if task.index == task.count - 1 else "left")
+        parts.append({name: np.array(array[first:last]) for name, array in arrays.items()})
+    keys = {name: np.concatenate([part.pop(name) for part in parts]) for name in list(parts[0])}
+    order = np.lexsort((keys["positions"], keys["low"], keys["high"]))
+    keys = {name: array[order] for name, array in keys.items()}
+    again = np.zeros(len(order), bool)
+    again[1:] = (keys["high"][1:] == keys["high"][:-1]) & (keys["low"][1:] == keys["low"][:-1])
+    runs = np.maximum.accumulate(np.where(again, 0, np.arange(len(order))))  # where the run of equal keys begins
+    positions, firsts = keys["positions"][again], keys["positions"][runs[again]]
+    sorting = np.argsort(positions)
+    row_files.write_arrays(task.path, {"positions": positions[sorting], "times": keys["times"][again][sorting]})
+    return (int(positions[sorting[0]]), int(firsts[sorting[0]])) if len(sorting) else None
+
+
+def _collect(task: _Collecting) -> tuple[np.ndarray, np.ndarray]:
+    """Writes the positions of all repetitions in some chunks; returns how many, and occurrences, in every chunk."""
+    ends = np.array([task.first, task.first + task.chunks * task.chunk_size])
+    positions, times = [np.zeros(0, np.int64)], [np.zeros(0, np.int32)]
+    for path in task.repeated:
+        arrays = row_files.open_arrays(path)
+        first, last = np.searchsorted(arrays["positions"], ends)
+        positions.append(np.array(arrays["positions"][first:last]))
+        times.append(np.array(arrays["times"][first:last]))
+    found, where = np.unique(np.concatenate(positions), return_index=True)
+    row_files.write_arrays(task.path, {"positions": found})
+    chunk = (found - task.first) // task.chunk_size
+    rows = np.bincount(chunk, minlength=task.chunks)
+    samples = np.bincount(chunk, np.concatenate(times)[where], minlength=task.chunks)
+    return rows, samples.astype(np.int64)
+
+
+def write_evaluation_keys(
+    directory: pathlib.Path, cleaning: Cleaning, pairs: Iterable[tuple[str, Sequence[str]]]
+) -> tuple[str, str]:
+    """Writes the keys of dev and test sets for ``test_overlap``.
+
+    Args:
+      directory: Where to.
+      cleaning: Which keys are wanted.
+      pairs: Sources and their translations.
+
+    Returns:
+      The path of the file and its SHA-256.
+    """
+    found: dict[str, set[bytes]] = {kind: set() for kind in filters.kinds_of_keys(cleaning.test_overlap)}
+    for source, targets in pairs:
+        columns = [Column([source] * len(targets), ()), Column(targets, ())]
+        for kind, keys in filters.overlap_keys(cleaning.test_overlap, columns).items():
+            found[kind].update(keys)
+    return write_key_sets(directory, found)
+
+
+def write_key_sets(directory: pathlib.Path, keys: Mapping[str, Iterable[bytes]]) -> tuple[str, str]:
+    """Writes sets of keys by name; returns the path of the file and its SHA-256."""
+    arrays = {name: np.frombuffer(b"".join(sorted(found)), np.uint8) for name, found in keys.items()}
+    path = directory / _EVALUATION_FILE
+    row_files.write_arrays(path, arrays)
+    return str(path), hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def read_evaluation_keys(path: str) -> dict[str, frozenset[bytes]]:
+    """Returns the keys that ``write_key_sets`` wrote, by name."""
+    arrays = row_files.open_arrays(pathlib.Path(path))
+    return {kind: frozenset(key.tobytes() for key in array.reshape(-1, KEY_BYTES)) for kind, array in arrays.items()}

@@ -1,0 +1,443 @@
+"""Makes a problem's data files: text -> subword models -> shuffled shards of ids, and a manifest.
+
+Everything streams, on all cores, and nothing gets its final name before all of it is done.
+What is written depends on the raw data and the settings alone, not on the number of
+processes, the time or the machine.
+"""
+
+import collections
+import contextlib
+import dataclasses
+import errno
+import importlib.metadata
+import os
+import pathlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from t2t_ext import version
+from t2t_ext.data.corpora import weighting as corpora
+from t2t_ext.data.corpora.readers import ReadReport
+from t2t_ext.data.datasets import manifest as manifests
+from t2t_ext.data.datasets import summary
+from t2t_ext.data.datasets.manifest import Manifest, SplitSummary
+from t2t_ext.data.features.types import SOURCE, TARGET, Text
+from t2t_ext.data.generation import cleaning, duplicates, text_checks, vocabulary, workspace
+from t2t_ext.data.generation.beam_workers import BeamWorkers
+from t2t_ext.data.generation.preparation import NO_STEPS, SENTENCEPIECE, TextPreparation
+from t2t_ext.data.generation.settings import (
+    GeneratesSamples,
+    GenerationSettings,
+    cleaning_asked,
+    describe_inputs,
+    differences,
+)
+from t2t_ext.data.generation.sharding import Encoding, without_tags
+from t2t_ext.data.generation.split_writer import SplitWriter, no_usable_sample
+from t2t_ext.data.generation.vocabulary import Vocabulary
+from t2t_ext.data.generation.workers import Workers
+from t2t_ext.errors import UserError
+from t2t_ext.io import files
+from t2t_ext.io.progress import progress as shown_progress
+
+TRAIN = "train"
+LOCAL, BEAM = "local", "beam"
+_PREPARATION = ("source_steps", "target_steps", "subwords", "num_merges", "vocab_threshold", "bpe_codes", "bpe_vocab")
+Say = Callable[[str], None]
+
+
+def generate(
+    problem: GeneratesSamples,
+    data_dir: str | os.PathLike,
+    tmp_dir: str | os.PathLike,
+    *,
+    subword_model: str = "",
+    vocab_from: str = "",
+    overwrite: bool = False,
+    num_processes: int = 0,
+    runner: str = LOCAL,
+    beam_options: str = "",
+    progress: bool = True,
+    say: Say = print,
+    **settings: Any,
+) -> Manifest:
+    """Makes the data files of a problem, unless they are there already.
+
+    Args:
+      problem: The problem; of ``NAME_rev`` the data are those of ``NAME``.
+      data_dir: Where the files go.
+      tmp_dir: Where raw files are looked for and downloaded to.
+      subword_model: A SentencePiece model file to use instead of training one (or two: ``source,target``).
+      vocab_from: A run directory whose subword models are used instead of training any.
+      overwrite: Whether to replace data that are there.
+      num_processes: How many processes encode; 0 for one per core. The result does not depend on it.
+      runner: ``local``: on this machine; ``beam``: as Apache Beam pipelines, ``num_processes`` being theirs to say.
+      beam_options: Flags of Beam's, such as ``--runner=FlinkRunner --flink_master=HOST:8081``.
+      progress: Whether to show progress on standard error.
+      say: Prints a line for the user.
+      **settings: Fields of ``GenerationSettings`` (``seed``, ``num_shards``, ``vocab_size``, ``joint_vocab``, ...).
+        What is not given has its default or, where the data exist, whatever they were made with.
+
+    Returns:
+      The manifest of the data.
+
+    Raises:
+      UserError: The raw data, the settings or the data directory are at fault, or data made with other
+        settings are there. Nothing half-made is left.
+    """
+    asked = GenerationSettings(**settings)
+    asked = asked.turned() if problem.was_reversed else asked
+    reused = vocabulary.reused_vocabulary(subword_model, vocab_from, problem.was_reversed)
+    if reused:
+        _refuse_what_models_say(asked)
+    preparation = TextPreparation.of(problem.base(), asked)
+    generation = _Generation(
+        problem=problem.base(),
+        data_dir=pathlib.Path(data_dir).expanduser(),
+        tmp_dir=pathlib.Path(tmp_dir).expanduser(),
+        settings=asked,
+        preparation=preparation,
+        reused=reused,
+        make_workers=lambda work: _workers(runner, beam_options, num_processes, work),
+        progress=progress,
+        say=say,
+    )
+    return generation.run(overwrite)
+
+
+def _refuse_what_models_say(asked: GenerationSettings) -> None:
+    """Checks that nothing is asked for that the given subword models decide.
+
+    Raises:
+      UserError: Something is.
+    """
+    if asked.vocab_size or asked.joint_vocab is not None:
+        raise UserError(
+            "--vocab_size and --separate_vocab say how to train a subword model, but one is given; leave them out."
+        )
+    prepares = [name for name in _PREPARATION if getattr(asked, name) is not None]
+    if prepares:
+        raise UserError(
+            f"--{prepares[0]} says how text is prepared, but a model is given whose file says that, too; leave it out."
+        )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Generation:
+    """One call of ``generate``."""
+
+    problem: GeneratesSamples
+    data_dir: pathlib.Path
+    tmp_dir: pathlib.Path
+    settings: GenerationSettings
+    preparation: TextPreparation
+    reused: Vocabulary | None
+    make_workers: Callable[[pathlib.Path], Workers | BeamWorkers]
+    progress: bool
+    say: Say
+
+    def run(self, overwrite: bool) -> Manifest:
+        """Returns the manifest of existing data that are as asked for, or of new ones."""
+        existing = None if overwrite else self._existing()
+        if existing:
+            # A killed --overwrite leaves the data that were to be replaced, and what it had made.
+            workspace.remove_abandoned(self.data_dir, self.problem.base_name)
+            return existing
+        with _disk_errors_explained(self.data_dir), contextlib.ExitStack() as stack:
+            work = stack.enter_context(workspace.locked_workspace(self.data_dir, self.problem.base_name, self.say))
+            existing = None if overwrite else self._existing()  # made while this process waited for the lock
+            if existing:
+                return existing
+            workers = stack.enter_context(self.make_workers(work))
+            manifest = self._make(work, workers)
+            workspace.publish(work, self.data_dir, self.problem.base_name)
+        for line in summary.lines(manifest, self.data_dir, self.problem.published):
+            self.say(line)
+        return manifest
+
+    def _existing(self) -> Manifest | None:
+        """Returns the manifest of data that are there and as asked for, or None where there are none.
+
+        Raises:
+          UserError: They are there, but damaged or made in another way.
+        """
+        name = self.problem.base_name
+        try:
+            manifest = Manifest.load(manifests.manifest_path(self.data_dir, name))
+        except FileNotFoundError:
+            return None
+        except NotADirectoryError:
+            raise UserError(f"--data_dir={self.data_dir} is not a directory. Give another one.") from None
+        again = (
+            f"Make them anew with t2t_ext-datagen --problem={name} --data_dir={self.data_dir} ... --overwrite, or give "
+            f"another --data_dir to keep both."
+        )
+        damaged = manifest.damaged_files(self.data_dir, checksums=False)
+        if damaged:
+            raise UserError(
+                f"Data files of {name} in {self.data_dir} are missing or damaged: {', '.join(damaged)}. {again}"
+            )
+        found = differences(manifest, self.problem, self.tmp_dir, self.settings, self.reused)
+        if found:
+            raise UserError(
+                f"The data of {name} in {self.data_dir} were made in another way: {'; '.join(found)}. {again}"
+            )
+        self.say(
+            f"The data of {name} are in {self.data_dir} already, and nothing that was given now differs; nothing to do."
+        )
+        return manifest
+
+    def _make(self, work: pathlib.Path, workers: Workers) -> Manifest:
+        """Writes all files of the set, the manifest last, into the workspace; returns the manifest."""
+        problem, settings = self.problem, self._resolved()
+        filters = self._checked_cleaning()
+        problem.prepare(self.tmp_dir)
+        totals = {split: self._counted(split) for split in problem.splits}
+        inputs = describe_inputs(problem, self.tmp_dir)
+        self._check_evaluation_sets()
+        vocab = self.reused or self._trained_vocabulary(totals[TRAIN], settings, workers)
+        if not self._has_source_text():
+            vocab = dataclasses.replace(vocab, source=vocab.target)  # one file, and nothing that says otherwise
+        described, model_files = _write_models(vocab, work, problem.base_name)
+        encoding = Encoding(
+            features=problem.features(),
+            source_model=model_files["source"],
+            target_model=model_files["target"],
+            training=True,
+            cleaning=filters,
+            languages=_languages(problem),
+            tags=tuple(problem.tags),
+            evaluation_keys=self._evaluation_keys(filters, work),
+            max_tokens=settings.max_tokens or 0,
+            max_length_ratio=settings.max_length_ratio or 0.0,
+            seed=settings.seed or 0,
+        )
+        writer = SplitWriter(
+            directory=work,
+            base_name=problem.base_name,
+            workers=workers,
+            num_shards=settings.num_shards or 0,
+            progress=self.progress,
+        )
+        splits: dict[str, SplitSummary] = {}
+        shards: dict[str, dict[str, Any]] = {}
+        for split in problem.splits:
+            splits[split], written = self._write_split(split, totals[split], writer, encoding)
+            shards.update(written)
+        if encoding.evaluation_keys[0]:
+            os.unlink(encoding.evaluation_keys[0])
+        others = sorted(path for path in work.iterdir() if path.is_file() and path.name not in shards)
+        for path in others:
+            workspace.flush_file(path)
+        manifest = Manifest(
+            problem=problem.base_name,
+            problem_options=dict(problem.options),
+            source_language=getattr(problem, "source_language", ""),
+            target_language=getattr(problem, "target_language", ""),
+            settings=settings.recorded(),
+            inputs=inputs,
+            vocab=described,
+            splits=splits,
+            files={**{path.name: manifests.describe_file(path) for path in others}, **shards},
+            versions=_versions(),
+        )
+        files.write_text_atomically(manifests.manifest_path(work, problem.base_name), manifest.to_json())
+        return manifest
+
+    def _checked_cleaning(self) -> cleaning.Cleaning:
+        """Returns the cleaning; says what of it cannot work before anything is read.
+
+        Raises:
+          UserError: The languages cannot be told apart.
+        """
+        asked = cleaning_asked(self.settings.cleaning, self.problem.cleaning)
+        if not self._has_source_text():
+            compares = [name for name in ("duplicates", "test_overlap") if getattr(asked, name) != cleaning.NO]
+            if compares:
+                raise UserError(
+                    f"--cleaning: {compares[0]} compares pairs of texts, but the source of {self.problem.base_name} is "
+                    "feature vectors, and different sources may well have the same target. Leave it out."
+                )
+        languages = _languages(self.problem)
+        if asked.language:
+            text_checks.require_language_identifier(languages)
+        unknown = [tag or "(not given)" for tag in languages if not text_checks.scripts_of(tag)]
+        if asked.script and unknown:
+            self.say(f"Note: cleaning's script knows no script of the language {', '.join(unknown)}; such text passes.")
+        return asked
+
+    def _has_source_text(self) -> bool:
+        features = self.problem.features().values()
+        return any(isinstance(feature, Text) and feature.side == SOURCE for feature in features)
+
+    def _fit(self) -> Callable[..., np.ndarray] | None:
+        """Returns what says which pairs of the subword model's sample are clean, as far as one pair alone shows it."""
+        filters = cleaning_asked(self.settings.cleaning, self.problem.cleaning)
+        if filters == cleaning.Cleaning():
+            return None
+
+        def fit(*texts: Sequence[str]) -> np.ndarray:
+            """Returns bool [pairs] for raw sources and targets, then both prepared."""
+            texts = tuple(without_tags(column, self.problem.tags) for column in texts)
+            sides = zip(texts[:2], texts[2:], _languages(self.problem), strict=True)
+            columns = [cleaning.Column(*side) for side in sides]
+            reasons = list(cleaning.unfit_pairs(filters, columns))
+            kept = ~np.logical_or.reduce([unfit for _, unfit in reasons])
+            if not kept.any():
+                drops = collections.Counter({reason: int(unfit.sum()) for reason, unfit in reasons if unfit.any()})
+                raise no_usable_sample(self.problem.base_name, TRAIN, drops, self.problem.reading)
+            return kept
+
+        return fit
+
+    def _evaluation_keys(self, filters: cleaning.Cleaning, work: pathlib.Path) -> tuple[str, str]:
+        """Writes the keys of dev and test sets where they are needed; returns the file and its SHA-256, or empty."""
+        if filters.test_overlap == cleaning.NO:
+            return "", ""
+        problem, features = self.problem, self.problem.features()
+        names = [name for name, feature in features.items() if isinstance(feature, Text)]
+        names.sort(key=lambda name: features[name].side == TARGET)
+
+        def pairs() -> Iterator[tuple[str, list[str]]]:
+            for split in problem.splits:
+                if split == TRAIN:
+                    continue
+                problem.reading = ReadReport(strict=True)
+                for sample in problem.checked_samples(split, self.tmp_dir):
+                    values = ([sample[name]] if isinstance(sample[name], str) else sample[name] for name in names)
+                    (source, *_), *targets = values
+                    yield without_tags([source], problem.tags)[0], targets[0] if targets else [source]
+
+        return duplicates.write_evaluation_keys(work, filters, pairs())
+
+    def _resolved(self) -> GenerationSettings:
+        """Returns the settings of the data; where text encoders are given, how they prepare text."""
+        settings = self.settings.resolved(self.problem)
+        if not self.reused:
+            return settings
+        given = settings.as_reused(self.reused)
+        for name in ("source_steps", "target_steps", "subwords"):
+            neutral = getattr(settings, name) in (NO_STEPS, SENTENCEPIECE)
+            if not neutral and getattr(given, name) != getattr(settings, name):
+                self.say(
+                    f"Note: {self.problem.base_name} has {name}={getattr(settings, name)}, but the given model says "
+                    f"{getattr(given, name)}, which counts."
+                )
+        return given
+
+    def _counted(self, split: str) -> int | None:
+        """Returns the number of samples of a split where it is known; finds what is wrong with files early."""
+        total = self.problem.count(split, self.tmp_dir)
+        if total == 0:
+            paths = ", ".join(map(str, self.problem.source_files(split, self.tmp_dir)))
+            raise UserError(f"The {split} split of {self.problem.base_name} is empty{f' ({paths})' if paths else ''}.")
+        return total
+
+    def _check_evaluation_sets(self) -> None:
+        """Reads dev and test sets, so that a line that cannot be used is found before all the work on train."""
+        trained_on = list(self.problem.source_files(TRAIN, self.tmp_dir))
+        for split in self.problem.splits:
+            held_out = trained_on and list(self.problem.source_files(split, self.tmp_dir)) == trained_on
+            if split != TRAIN and not held_out:
+                self.problem.reading = ReadReport(strict=True)
+                collections.deque(self.problem.checked_samples(split, self.tmp_dir), maxlen=0)
+
+    def _training_samples(self) -> Iterator[dict[str, Any]]:
+        """Yields the samples of train; says why there are none."""
+        sample = None
+        for sample in self.problem.checked_samples(TRAIN, self.tmp_dir):
+            yield sample
+        if sample is None:
+            raise no_usable_sample(self.problem.base_name, TRAIN, self.problem.reading.drops, self.problem.reading)
+
+    def _trained_vocabulary(self, total: int | None, settings: GenerationSettings, workers: Workers) -> Vocabulary:
+        problem = self.problem
+        problem.reading = ReadReport()
+        with shown_progress("Reading for the subword model", total, "samples", enabled=self.progress) as advance:
+            trained = vocabulary.train_vocabulary(
+                vocabulary.with_progress(corpora.repeated(self._training_samples()), advance),
+                problem.features(),
+                vocab_size=settings.vocab_size or 0,
+                joint=bool(settings.joint_vocab),
+                sample_size=settings.vocab_sample_size or 0,
+                seed=settings.seed or 0,
+                workers=workers,
+                preparation=self.preparation,
+                fit=self._fit(),
+            )
+        if self.preparation.subwords != SENTENCEPIECE:
+            return trained
+        for side, encoder in (("source", trained.source), ("target", trained.target)):
+            if encoder.vocab_size < (settings.vocab_size or 0) and not (trained.joint and side == "target"):
+                self.say(
+                    f"Note: the corpus is too small for {settings.vocab_size:,} subwords; "
+                    f"the {'joint' if trained.joint else side} model has all {encoder.vocab_size:,} that it gives."
+                )
+        return trained
+
+    def _write_split(
+        self, split: str, total: int | None, writer: SplitWriter, encoding: Encoding
+    ) -> tuple[SplitSummary, dict[str, dict[str, Any]]]:
+        training = split == TRAIN
+        report = ReadReport(strict=not training)
+        self.problem.reading = report
+        samples = self.problem.checked_samples(split, self.tmp_dir)
+        encoding = dataclasses.replace(encoding, training=training)
+        with shown_progress(f"Encoding {split}", total, "samples", enabled=self.progress) as advance:
+            return writer.write(split, samples, encoding, report, advance)
+
+
+def _write_models(
+    vocab: Vocabulary, work: pathlib.Path, base_name: str
+) -> tuple[dict[str, Any], dict[str, tuple[str, str]]]:
+    """Writes the subword models; returns their description and, for each side, path and SHA-256."""
+    described: dict[str, Any] = {"joint": vocab.joint, "training": vocab.training}
+    model_files = {}
+    for side, encoder in (("source", vocab.source), ("target", vocab.target)):
+        name = manifests.vocab_name(base_name, encoder.vocab_size, "" if vocab.one_file else side)
+        encoder.save(work / name)
+        described[side] = {"file": name, "size": encoder.vocab_size, "sha256": encoder.sha256}
+        if not encoder.takes_raw_text:
+            described[side]["text"] = encoder.record()
+        model_files[side] = (str(work / name), encoder.sha256)
+    return described, model_files
+
+
+def _workers(runner: str, beam_options: str, num_processes: int, work: pathlib.Path) -> Workers | BeamWorkers:
+    """Returns what runs the tasks of a generation in a workspace.
+
+    Raises:
+      UserError: Beam is not installed, or options do not go together.
+    """
+    if runner == BEAM:
+        if num_processes:
+            raise UserError("--num_processes is for --runner=local; with Beam, its own options say how many there are.")
+        return BeamWorkers(beam_options, work / "beam")
+    if beam_options:
+        raise UserError("--beam_options needs --runner=beam.")
+    return Workers(num_processes)
+
+
+def _languages(problem: GeneratesSamples) -> tuple[str, str]:
+    return getattr(problem, "source_language", ""), getattr(problem, "target_language", "")
+
+
+def _versions() -> dict[str, str]:
+    packages = ("numpy", "sentencepiece", "sacremoses", "subword-nmt", "jieba", "Babel")
+    return {"t2t_ext": version.__version__, **{name: importlib.metadata.version(name) for name in packages}}
+
+
+@contextlib.contextmanager
+def _disk_errors_explained(data_dir: pathlib.Path) -> Iterator[None]:
+    """Turns a full disk into a UserError."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            raise UserError(
+                f"The disk of --data_dir={data_dir} is full ({error.strerror}); nothing half-made was left. "
+                f"Make room or give another directory, then run the same command again."
+            ) from error
+        raise

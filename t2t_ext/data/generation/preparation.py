@@ -1,0 +1,131 @@
+"""How the text of both sides becomes subwords: what a problem says, and what flags say otherwise."""
+
+import dataclasses
+import os
+from collections.abc import Sequence
+from typing import Any, Protocol, Self
+
+from t2t_ext.data.text import document_steps
+from t2t_ext.data.text.text_steps import check_steps, parse_steps
+from t2t_ext.errors import UserError, suggest
+
+SENTENCEPIECE, SUBWORD_NMT = "sentencepiece", "subword_nmt"
+SUBWORDS = (SENTENCEPIECE, SUBWORD_NMT)
+NO_STEPS = "none"
+
+
+class PreparesText(Protocol):
+    """As much of a problem as this module reads; ``t2t_ext.problem.Problem`` explains the members."""
+
+    base_name: str
+    approx_vocab_size: int
+    source_steps: Sequence[str]
+    target_steps: Sequence[str]
+    subwords: str
+    num_merges: int
+    vocab_threshold: int
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TextPreparation:
+    """What is done to the text of a problem, in the base problem's direction.
+
+    Attributes:
+      source_steps: Names of the steps of ``t2t_ext.data.text.text_steps`` for the source.
+      target_steps: Likewise for the target.
+      source_language: Language tag of the source, or empty.
+      target_language: Likewise of the target.
+      subwords: One of ``SUBWORDS``.
+      num_merges: Merge operations that ``subword_nmt`` learns.
+      vocab_threshold: Subwords that occur less often on their side are cut further; 0: none is.
+      vocab_limit: At most so many ids of ``subword_nmt``, special ones included; the rarest are left out. 0: all stay.
+      bpe_codes: Files of codes that are used instead of learning any: one for both sides, or source and target.
+      bpe_vocab: Files of subwords and counts that belong to the codes, likewise; empty: counted in the training text.
+      tags: Words at the beginning of a source that are never cut.
+    """
+
+    source_steps: tuple[str, ...] = ()
+    target_steps: tuple[str, ...] = ()
+    source_language: str = ""
+    target_language: str = ""
+    subwords: str = SENTENCEPIECE
+    num_merges: int = 0
+    vocab_threshold: int = 0
+    vocab_limit: int = 0
+    bpe_codes: tuple[str, ...] = ()
+    bpe_vocab: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Checks the values.
+
+        Raises:
+          UserError: Steps that cannot be, or settings that do not go with the kind of subwords.
+        """
+        check_steps(self.source_steps, self.source_language, "--source_steps")
+        check_steps(self.target_steps, self.target_language, "--target_steps")
+        check_subwords(self.subwords)
+        if self.subwords == SENTENCEPIECE:
+            for name in ("bpe_codes", "bpe_vocab", "vocab_threshold"):
+                if getattr(self, name):
+                    raise UserError(f"--{name} goes with --subwords={SUBWORD_NMT}, not with {SENTENCEPIECE}.")
+        for name in ("bpe_codes", "bpe_vocab"):
+            if len(getattr(self, name)) > 2:
+                raise UserError(f"--{name} names {len(getattr(self, name))} files; give one, or source,target.")
+        if self.bpe_vocab and not self.bpe_codes:
+            raise UserError("--bpe_vocab belongs to codes that are given; give them, too: --bpe_codes=FILE.")
+
+    @property
+    def symbols(self) -> tuple[str, ...]:
+        """Words that are one subword of SentencePiece each: the tags, and those that steps mark sentences with."""
+        return (*self.tags, *document_steps.symbols(self.source_steps, self.target_steps))
+
+    @classmethod
+    def of(cls, problem: PreparesText, settings: Any) -> Self:
+        """Returns the problem's preparation, with what the user said in its place.
+
+        Args:
+          problem: The base problem.
+          settings: ``GenerationSettings`` as the user gave them, None where nothing was said.
+
+        Raises:
+          UserError: As for a new one.
+        """
+
+        def given(name: str, default: Any) -> Any:
+            value = getattr(settings, name)
+            return default if value is None else value
+
+        def steps(name: str) -> tuple[str, ...]:
+            value = getattr(settings, name)
+            return tuple(getattr(problem, name)) if value is None else parse_steps(value, f"--{name}")
+
+        codes = split_paths(settings.bpe_codes)
+        subwords = given("subwords", SUBWORD_NMT if codes else problem.subwords)
+        of_codes = subwords == SUBWORD_NMT
+        return cls(
+            source_steps=steps("source_steps"),
+            target_steps=steps("target_steps"),
+            source_language=getattr(problem, "source_language", ""),
+            target_language=getattr(problem, "target_language", ""),
+            subwords=subwords,
+            num_merges=given("num_merges", 0) or (problem.num_merges or problem.approx_vocab_size if of_codes else 0),
+            vocab_threshold=given("vocab_threshold", problem.vocab_threshold if of_codes else 0),
+            vocab_limit=(settings.vocab_size or getattr(problem, "vocab_limit", 0)) if of_codes else 0,
+            bpe_codes=codes,
+            bpe_vocab=split_paths(settings.bpe_vocab),
+            tags=tuple(getattr(problem, "tags", ())),
+        )
+
+
+def check_subwords(name: str) -> None:
+    """Raises a UserError if there is no such kind of subwords."""
+    if name not in SUBWORDS:
+        raise UserError(
+            f"--subwords={name}: there is no such kind.{suggest(name, SUBWORDS)} Choose {' or '.join(SUBWORDS)}."
+        )
+
+
+def split_paths(text: str | None) -> tuple[str, ...]:
+    """Returns the files of a flag such as ``--bpe_codes=SOURCE,TARGET``."""
+    return tuple(os.path.expanduser(part.strip()) for part in (text or "").split(",") if part.strip())

@@ -1,0 +1,286 @@
+"""The settings of data generation, and how those of a second call compare with existing data."""
+
+import dataclasses
+import functools
+import os
+import pathlib
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol, Self
+
+from t2t_ext import registry
+from t2t_ext.data.corpora.readers import ReadReport
+from t2t_ext.data.datasets.manifest import Manifest
+from t2t_ext.data.features.types import Feature
+from t2t_ext.data.generation.cleaning import Cleaning
+from t2t_ext.data.generation.preparation import NO_STEPS, SENTENCEPIECE, split_paths
+from t2t_ext.data.generation.vocabulary import Vocabulary
+from t2t_ext.data.text.text_steps import parse_steps
+from t2t_ext.errors import UserError
+from t2t_ext.io import files
+
+DEFAULT_SEED = 429459  # tensor2tensor's
+DEFAULT_VOCAB_SAMPLE_SIZE = 500_000
+# How data were made whose manifest is older than these settings.
+_ALWAYS_BEFORE = {
+    "source_steps": NO_STEPS,
+    "target_steps": NO_STEPS,
+    "subwords": SENTENCEPIECE,
+    "num_merges": 0,
+    "vocab_threshold": 0,
+    "cleaning": {},
+}
+
+
+class GeneratesSamples(Protocol):
+    """As much of a problem as generating its data needs; ``t2t_ext.problem.Problem`` explains the members."""
+
+    base_name: str
+    was_reversed: bool
+    splits: Sequence[str]
+    approx_vocab_size: int
+    joint_vocab: bool
+    max_length_ratio: float
+    source_steps: Sequence[str]
+    target_steps: Sequence[str]
+    subwords: str
+    num_merges: int
+    vocab_threshold: int
+    cleaning: Mapping[str, Any]
+    published: Mapping[str, int]
+    tags: Sequence[str]
+    path_options: Sequence[str]
+    reading: ReadReport
+
+    @property
+    def name(self) -> str: ...  # noqa: D102
+    @property
+    def options(self) -> Mapping[str, Any]: ...  # noqa: D102
+    def base(self) -> Self: ...  # noqa: D102
+    def features(self) -> dict[str, Feature]: ...  # noqa: D102
+    def prepare(self, tmp_dir: str | os.PathLike) -> None: ...  # noqa: D102
+    def source_files(self, split: str, tmp_dir: str | os.PathLike) -> Sequence[pathlib.Path]: ...  # noqa: D102
+    def count(self, split: str, tmp_dir: str | os.PathLike) -> int | None: ...  # noqa: D102
+    def checked_samples(self, split: str, tmp_dir: str | os.PathLike) -> Any: ...  # noqa: D102
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class GenerationSettings:
+    """What the written bytes depend on besides the raw data; None where the user said nothing.
+
+    Attributes:
+      seed: Of the shuffling and of the sample that the subword model is trained on.
+      num_shards: Shards of the train split; 0 for one per 200,000 samples.
+      source_steps: Names of the steps of ``t2t_ext.data.text.text_steps`` for the source, separated by commas,
+        or ``none``.
+      target_steps: Likewise for the target.
+      subwords: What cuts text into subwords: ``sentencepiece`` or ``subword_nmt``.
+      num_merges: Merge operations of ``subword_nmt``.
+      vocab_threshold: ``subword_nmt`` cuts words further until every subword occurs so often.
+      bpe_codes: A file of ``subword_nmt``'s codes, or two, source and target, separated by a comma.
+      bpe_vocab: Files of its vocabulary, likewise.
+      vocab_size: Subwords of a trained model, special ids included.
+      joint_vocab: Whether source and target share one model.
+      vocab_sample_size: At most so many pairs, chosen uniformly, train the subword model.
+      max_tokens: Training texts of more subwords are dropped; 0 for no limit.
+      max_length_ratio: Training pairs whose longer side has more than this many times the subwords of the shorter are
+        dropped; 0 for no limit.
+      cleaning: What ``--cleaning`` says (see ``t2t_ext.data.generation.cleaning``); resolved, all settings that
+        are not off.
+    """
+
+    seed: int | None = None
+    num_shards: int | None = None
+    source_steps: str | None = None
+    target_steps: str | None = None
+    subwords: str | None = None
+    num_merges: int | None = None
+    vocab_threshold: int | None = None
+    bpe_codes: str | None = None
+    bpe_vocab: str | None = None
+    vocab_size: int | None = None
+    joint_vocab: bool | None = None
+    vocab_sample_size: int | None = None
+    max_tokens: int | None = None
+    max_length_ratio: float | None = None
+    cleaning: str | Mapping[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        """Checks the values.
+
+        Raises:
+          UserError: A value is out of range.
+        """
+        at_least = {"seed": 0, "num_shards": 0, "vocab_size": 1, "vocab_sample_size": 1, "max_tokens": 0}
+        at_least |= {"num_merges": 0, "vocab_threshold": 0}
+        for name, least in {**at_least, "max_length_ratio": 0}.items():
+            value = getattr(self, name)
+            if value is not None and value < least:
+                flag = "random_seed" if name == "seed" else name
+                raise UserError(f"--{flag}={value}: at least {least} is needed.")
+        cleaning_asked(self.cleaning, {})
+
+    def resolved(self, problem: GeneratesSamples) -> Self:
+        """Returns the settings with defaults and the problem's own values where the user said nothing."""
+        defaults = {
+            "seed": DEFAULT_SEED,
+            "num_shards": 0,
+            "source_steps": ",".join(problem.source_steps) or NO_STEPS,
+            "target_steps": ",".join(problem.target_steps) or NO_STEPS,
+            "subwords": problem.subwords,
+            "num_merges": problem.num_merges,
+            "vocab_threshold": problem.vocab_threshold,
+            "vocab_size": problem.approx_vocab_size,
+            "joint_vocab": problem.joint_vocab,
+            "vocab_sample_size": DEFAULT_VOCAB_SAMPLE_SIZE,
+            "max_tokens": 0,
+            "max_length_ratio": problem.max_length_ratio,
+        }
+        cleaning = cleaning_asked(self.cleaning, problem.cleaning).given()
+        return type(self)(**{**defaults, **self.given(), "cleaning": cleaning})
+
+    def as_reused(self, vocabulary: Vocabulary) -> Self:
+        """Returns the settings with what given text encoders do, in the place of what the problem would have done."""
+        return dataclasses.replace(
+            self,
+            source_steps=",".join(vocabulary.source.steps.names) or NO_STEPS,
+            target_steps=",".join(vocabulary.target.steps.names) or NO_STEPS,
+            subwords=vocabulary.source.kind,
+            num_merges=0,
+            vocab_threshold=0,
+        )
+
+    def turned(self) -> Self:
+        """Returns the settings with what is said of the source and of the target in each other's place."""
+        return dataclasses.replace(
+            self,
+            source_steps=self.target_steps,
+            target_steps=self.source_steps,
+            bpe_codes=_turned(self.bpe_codes),
+            bpe_vocab=_turned(self.bpe_vocab),
+        )
+
+    def recorded(self) -> dict[str, Any]:
+        """Returns what the user said for the manifest: of files, what they hold."""
+        said = self.given()
+        for name in ("source_steps", "target_steps"):
+            if name in said:
+                said[name] = ",".join(parse_steps(said[name], f"--{name}")) or NO_STEPS
+        for name in ("bpe_codes", "bpe_vocab"):
+            if name in said:
+                said[name] = " ".join(_digest(path, name) for path in split_paths(said[name]))
+        return said
+
+    def given(self) -> dict[str, Any]:
+        """Returns what the user said."""
+        return {name: value for name, value in dataclasses.asdict(self).items() if value is not None}
+
+
+def _turned(paths: str | None) -> str | None:
+    return paths if paths is None else ",".join(reversed(paths.split(",")))
+
+
+def _digest(path: str, flag: str) -> str:
+    try:
+        return f"sha256:{files.sha256_of_file(path)}"
+    except OSError as error:
+        raise UserError(f"--{flag}={path} cannot be read: {error.strerror or error}.") from error
+
+
+def cleaning_asked(asked: str | Mapping[str, Any] | None, default: Mapping[str, Any]) -> Cleaning:
+    """Returns the cleaning that is asked for.
+
+    Args:
+      asked: The text of ``--cleaning``, settings, or None where the user said nothing.
+      default: The problem's own settings.
+
+    Raises:
+      UserError: An unknown name or a value that is not allowed.
+    """
+    if isinstance(asked, str):
+        return Cleaning.parse(asked, default)
+    return Cleaning.from_settings(default if asked is None else asked)
+
+
+def describe_inputs(problem: GeneratesSamples, tmp_dir: str | os.PathLike) -> dict[str, list[dict[str, Any]]]:
+    """Returns name, size in bytes and SHA-256 of the raw files of every split, in order."""
+
+    @functools.cache  # splits may share large files
+    def described(path: pathlib.Path) -> dict[str, Any]:
+        return {"name": path.name, "bytes": path.stat().st_size, "sha256": files.sha256_of_file(path)}
+
+    return {split: [described(path) for path in problem.source_files(split, tmp_dir)] for split in problem.splits}
+
+
+def differences(
+    manifest: Manifest,
+    problem: GeneratesSamples,
+    tmp_dir: str | os.PathLike,
+    settings: GenerationSettings,
+    reused: Vocabulary | None,
+) -> list[str]:
+    """Returns how existing data differ from what is asked for now, one phrase a difference.
+
+    What the user does not say is not compared, nor are raw files that are not there any more.
+    """
+    found = []
+    asked = settings.recorded()
+    if settings.cleaning is not None:
+        asked["cleaning"] = cleaning_asked(settings.cleaning, problem.cleaning).given()
+    for name, value in asked.items():
+        before = manifest.settings.get(name, _ALWAYS_BEFORE.get(name))
+        if before != value:
+            found.append(f"{name} was {_shown(before)}, now {_shown(value)}")
+    found += differing_options(problem, manifest.problem_options)
+    if reused:
+        for side, encoder in (("source", reused.source), ("target", reused.target)):
+            if manifest.vocab[side]["sha256"] != encoder.sha256:
+                found.append(f"another {side} subword model was used")
+    return found + _changed_inputs(manifest, problem, tmp_dir)
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return ",".join(f"{name}={setting}" for name, setting in value.items()) or "none"
+    return str(value)
+
+
+def _changed_inputs(manifest: Manifest, problem: GeneratesSamples, tmp_dir: str | os.PathLike) -> list[str]:
+    changed = []
+    for split in problem.splits:
+        paths = problem.source_files(split, tmp_dir)
+        before = manifest.inputs.get(split, [])
+        if not paths or not all(map(os.path.isfile, paths)):
+            continue
+        if len(paths) != len(before):
+            changed.append(f"{split} was made from {len(before)} files, now {len(paths)} are given")
+            continue
+        for path, old in zip(paths, before, strict=True):
+            if path.stat().st_size != old["bytes"] or files.sha256_of_file(path) != old["sha256"]:
+                changed.append(f"{path} is not the {old['name']} that {split} was made from")
+    return changed
+
+
+def differing_options(problem: Any, made_with: Mapping[str, Any]) -> list[str]:
+    """Returns which options of a problem are not those that its data were made with, one phrase each.
+
+    What was not given then had its default, which is what the attribute of that name is in a problem without options.
+    Options that are not given now are not compared, nor those that say where raw files are.
+
+    Args:
+      problem: The problem, with the options that are given now.
+      made_with: The options that the data were made with.
+    """
+    found = []
+    for name, now in problem.options.items():
+        before = made_with[name] if name in made_with else _default_option(problem, name, type(now))
+        if name not in problem.path_options and before != now:
+            found.append(f"{name} was {'not given' if before is None else repr(before)}, now {now!r}")
+    return found
+
+
+def _default_option(problem: Any, name: str, kind: type) -> Any:
+    try:
+        default = getattr(registry.problem(problem.name), name, None)
+    except (UserError, TypeError):  # not registered, or not made without options
+        return None
+    return default if isinstance(default, kind) else None

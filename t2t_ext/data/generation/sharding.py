@@ -1,0 +1,392 @@
+"""Turns chunks of samples into arrays, and chunks of arrays into shuffled shards.
+
+In three passes, so that a corpus of any size can be shuffled in bounded memory. Every chunk of
+consecutive samples is cleaned, encoded and laid down with its rows in random order. Then groups of
+chunks are sorted by shard, every shard getting an equal part of every chunk (``regroup``). At last each
+shard takes its part of every group and shuffles once more. All passes run on many processes, and what
+they write depends on the seed alone.
+
+A feature ``f`` is two arrays: ``f``, the items of all samples one after the other, and
+``f_lengths`` int32 [samples], how many items each sample has. Of float vectors, a sample's one item
+is the number of its sequence in ``t2t_ext.data.features.float_files``.
+"""
+
+import collections
+import dataclasses
+import functools
+import hashlib
+import io
+import itertools
+import os
+import pathlib
+import secrets
+import zipfile
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from t2t_ext.data.features.types import TARGET, Feature, Floats, Ids, Text
+from t2t_ext.data.generation import cleaning as filters
+from t2t_ext.data.generation import duplicates, row_files
+from t2t_ext.data.generation.cleaning import EMPTY, LENGTH_RATIO, TOO_LONG, Cleaning, Column
+from t2t_ext.data.text.text_encoder import SubwordEncoder
+
+__all__ = ["EMPTY", "LENGTH_RATIO", "TOO_LONG"]  # further names of the drops' reasons
+Arrays = dict[str, np.ndarray]
+
+LENGTHS = "_lengths"
+TIMES = "times of rows"
+POSITIONS = "positions of rows"
+STARTS = "starts of shards"
+# Ids hardly compress further at higher levels, which cost several times as much.
+_COMPRESSION_LEVEL = 3
+_ITEMS_AT_ONCE = 1 << 22
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Encoding:
+    """How samples become arrays, the same for every chunk of a split.
+
+    Attributes:
+      features: The declared features.
+      source_model: The subword model of the source side: path of the file and SHA-256 of its content.
+      target_model: The subword model of the target side, likewise.
+      training: Whether unfit samples are dropped and rows shuffled; dev and test sets are kept as they are.
+      cleaning: Which samples are unfit.
+      languages: Tags of source and target, or empty.
+      tags: Words that may stand in front of a source and are no part of its text.
+      evaluation_keys: The file with the keys of the dev and test sets and its SHA-256; empty where there is none.
+      max_tokens: Longer texts are dropped, in subwords without EOS; 0 for no limit.
+      max_length_ratio: Samples whose longest text has more than this many times the subwords of the shortest are
+        dropped; 0 for no limit.
+      seed: Of the shuffling.
+    """
+
+    features: dict[str, Feature]
+    source_model: tuple[str, str]
+    target_model: tuple[str, str]
+    training: bool
+    cleaning: Cleaning = dataclasses.field(default_factory=Cleaning)
+    languages: tuple[str, str] = ("", "")
+    tags: tuple[str, ...] = ()
+    evaluation_keys: tuple[str, str] = ("", "")
+    max_tokens: int = 0
+    max_length_ratio: float = 0.0
+    seed: int = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class Chunk:
+    """Consecutive samples of a split, to be encoded.
+
+    Attributes:
+      index: Its number, from 0.
+      first: The number of its first sample, from 0.
+      columns: The values of every feature.
+      times: How often every sample occurs, or None: once.
+      directory: Where its arrays are put, in ``rows``, and the keys by which duplicates are found, in ``keys/KIND``.
+      encoding: How.
+    """
+
+    index: int
+    first: int
+    columns: dict[str, list]
+    times: list[int] | None
+    directory: pathlib.Path
+    encoding: Encoding
+
+
+@dataclasses.dataclass(frozen=True)
+class EncodedChunk:
+    """What became of a chunk.
+
+    Attributes:
+      read: Its samples before any was dropped.
+      rows: Different samples that are left.
+      samples: Their occurrences.
+      drops: Number of dropped samples by reason.
+      examples: The first of each reason, as people read it.
+      size: Bytes of its arrays.
+    """
+
+    read: int
+    rows: int
+    samples: int
+    drops: collections.Counter
+    examples: dict[str, str]
+    size: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Shard:
+    """A shard to be written: part ``index`` of ``count`` of every group.
+
+    Attributes:
+      index: Its number, from 0.
+      count: Number of shards.
+      groups: The files of the groups, ``groups / f"{number:06d}"``.
+      number_of_groups: How many there are.
+      features: Names of the features.
+      path: The file to write.
+      seed: Of the shuffling, or None for none.
+    """
+
+    index: int
+    count: int
+    groups: pathlib.Path
+    number_of_groups: int
+    features: tuple[str, ...]
+    path: pathlib.Path
+    seed: int | None
+
+
+def encode_chunk(chunk: Chunk) -> EncodedChunk:
+    """Cleans, encodes and shuffles the samples of a chunk and writes their arrays, and keys to find duplicates by."""
+    encoding = chunk.encoding
+    read = len(next(iter(chunk.columns.values())))
+    texts = _text_columns(chunk)
+    prepared = {name: _encoder_of(encoding, name).prepare(column) for name, column in texts.items()}
+    dropped = _Dropped(read, chunk.first, list(texts.values()))
+    if encoding.training and texts:
+        columns = [
+            Column(
+                *(without_tags(column[name], encoding.tags) for column in (texts, prepared)),
+                _language_of(encoding, name),
+            )
+            for name in texts
+        ]
+        for reason, unfit in filters.unfit_pairs(encoding.cleaning, columns, _evaluation_keys(encoding)):
+            dropped.drop(reason, unfit)
+    kept = dropped.kept()
+    arrays: Arrays = {}
+    for name, values in chunk.columns.items():
+        chosen = _taken(prepared.get(name, values), kept)
+        arrays[name], arrays[name + LENGTHS] = _flatten(encoding, name, chosen)
+    if encoding.training:
+        fit = _fitting_lengths(encoding, arrays, list(texts), kept, dropped)
+        kept = kept[fit]
+        if encoding.cleaning.duplicates != filters.NO and texts:
+            columns = [Column(_taken(values, kept), ()) for values in texts.values()]
+            duplicates.write_keys(chunk, encoding.cleaning.duplicates, columns, kept)
+        order = np.random.default_rng([encoding.seed, 1, chunk.index]).permutation(len(fit))
+        arrays, kept = take_rows(arrays, fit[order]), kept[order]
+        if encoding.cleaning.duplicates != filters.NO:
+            arrays[POSITIONS] = chunk.first + kept.astype(np.int64)
+    times = None if chunk.times is None else np.array(chunk.times, np.int32)[kept]
+    if times is not None:
+        arrays[TIMES] = times
+    return EncodedChunk(
+        read=read,
+        rows=len(kept),
+        samples=len(kept) if times is None else int(times.sum()),
+        drops=dropped.counts,
+        examples=dropped.examples,
+        size=row_files.write_arrays(chunk.directory / "rows" / f"{chunk.index:06d}", arrays),
+    )
+
+
+def write_shard(shard: Shard) -> dict[str, Any]:
+    """Gathers a shard's part of every group, shuffles it (where there is a seed) and writes it.
+
+    Returns:
+      Size in bytes and SHA-256 of the file, as a manifest lists them.
+    """
+    paths = (shard.groups / f"{number:06d}" for number in range(shard.number_of_groups))
+    parts = [_part_of_group(path, shard) for path in paths]
+    arrays = {name: np.concatenate([part.pop(name) for part in parts]) for name in list(parts[0])}
+    del parts
+    if shard.seed is not None:
+        rows = len(arrays[shard.features[0] + LENGTHS])
+        order = np.random.default_rng([shard.seed, 2, shard.count, shard.index]).permutation(rows)
+        arrays = take_rows(arrays, order)
+    content = npz_bytes(arrays)
+    # Somewhere else at first: whatever is in the directory of the shards is published.
+    temporary = shard.groups / f".{shard.path.name}.tmp-{secrets.token_hex(8)}"
+    with open(temporary, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    os.rename(temporary, shard.path)
+    return {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+
+
+def without_tags(texts: Sequence[str], tags: Sequence[str]) -> Sequence[str]:
+    """Returns texts without the tag that some begin with."""
+    if not tags:
+        return texts
+    cut = ((text.partition(" ") if text.startswith("<") else ("", "", text), text) for text in texts)
+    return [rest if word in tags else text for (word, _, rest), text in cut]
+
+
+def take_rows(arrays: Mapping[str, np.ndarray], order: np.ndarray) -> Arrays:
+    """Returns chosen samples in a chosen order.
+
+    Args:
+      arrays: Features as described above.
+      order: int64 [rows], the samples wanted.
+    """
+    taken: Arrays = {}
+    for name in arrays:
+        if name + LENGTHS not in arrays:
+            continue
+        lengths = arrays[name + LENGTHS]
+        new_lengths = lengths[order]
+        starts = (np.cumsum(lengths, dtype=np.int64) - lengths)[order]
+        ends = np.cumsum(new_lengths, dtype=np.int64)
+        items = np.empty([int(ends[-1]) if len(ends) else 0, *arrays[name].shape[1:]], arrays[name].dtype)
+        # Block by block, for the index is four times as large as the items.
+        first = 0
+        while first < len(order):
+            done = int(ends[first] - new_lengths[first])
+            last = max(first + 1, int(np.searchsorted(ends, done + _ITEMS_AT_ONCE, side="right")))
+            sizes = new_lengths[first:last]
+            shifts = starts[first:last] - (ends[first:last] - sizes)
+            index = np.repeat(shifts, sizes) + np.arange(done, int(ends[last - 1]))
+            items[done : done + len(index)] = arrays[name][index]
+            first = last
+        taken[name], taken[name + LENGTHS] = items, new_lengths
+    return taken
+
+
+def npz_bytes(arrays: Mapping[str, np.ndarray]) -> bytes:
+    """Returns a compressed ``.npz`` archive that is a function of the arrays alone (numpy's own holds the time)."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for name, array in arrays.items():
+            entry = zipfile.ZipInfo(f"{name}.npy", date_time=(1980, 1, 1, 0, 0, 0))
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            entry.create_system = 3
+            entry._compresslevel = _COMPRESSION_LEVEL
+            archive.writestr(entry, _npy_bytes(array))
+    return buffer.getvalue()
+
+
+def _npy_bytes(array: np.ndarray) -> memoryview:
+    content = io.BytesIO()
+    np.lib.format.write_array(content, np.ascontiguousarray(array), allow_pickle=False)
+    return content.getbuffer()
+
+
+class _Dropped:
+    """Which samples of a chunk are dropped, why, and the first of each reason."""
+
+    def __init__(self, rows: int, first: int, texts: list[list[str]]) -> None:
+        self.counts: collections.Counter = collections.Counter()
+        self.examples: dict[str, str] = {}
+        self.kept_mask = np.ones(rows, bool)
+        self._first, self._texts = first, texts
+
+    def drop(self, reason: str, unfit: np.ndarray) -> None:
+        """Drops samples (bool [rows]) that are still there."""
+        rows = np.flatnonzero(self.kept_mask & unfit)
+        if len(rows):
+            row = int(rows[0])
+            self.counts[reason] += len(rows)
+            self.examples.setdefault(reason, filters.example(self._first + row, [t[row] for t in self._texts]))
+            self.kept_mask[rows] = False
+
+    def kept(self) -> np.ndarray:
+        """Returns the samples that are left: int64 [kept]."""
+        return np.flatnonzero(self.kept_mask)
+
+
+def _fitting_lengths(
+    encoding: Encoding, arrays: Arrays, texts: Sequence[str], kept: np.ndarray, dropped: _Dropped
+) -> np.ndarray:
+    """Returns which rows of the arrays are within the limits in subwords; counts the others.
+
+    Args:
+      encoding: The limits.
+      arrays: Of the samples ``kept``.
+      texts: Names of the text features.
+      kept: int64 [rows], the rows' numbers in the chunk.
+      dropped: Where they are counted.
+    """
+    if texts:
+        lengths = np.stack([arrays[name + LENGTHS] for name in texts]) - 1  # [texts, rows], without EOS
+
+        def drop(reason: str, unfit: np.ndarray) -> None:
+            in_chunk = np.zeros(len(dropped.kept_mask), bool)
+            in_chunk[kept[unfit]] = True
+            dropped.drop(reason, in_chunk)
+
+        limits = [limit for limit in (encoding.max_tokens, encoding.cleaning.max_subwords) if limit]
+        if limits:
+            drop(TOO_LONG, lengths.max(0) > min(limits))
+        if encoding.max_length_ratio:
+            drop(LENGTH_RATIO, lengths.max(0) > encoding.max_length_ratio * lengths.min(0))
+    return np.flatnonzero(dropped.kept_mask[kept])
+
+
+def _text_columns(chunk: Chunk) -> dict[str, list[str]]:
+    """Returns the texts (the first of several) of every text feature, those of the source side first."""
+    features = chunk.encoding.features
+    named = [(name, feature) for name, feature in features.items() if isinstance(feature, Text)]
+    named.sort(key=lambda item: item[1].side == TARGET)
+    return {
+        name: [value[0] for value in chunk.columns[name]] if feature.multiple else list(chunk.columns[name])
+        for name, feature in named
+    }
+
+
+def _flatten(encoding: Encoding, name: str, values: Sequence[Any]) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the items of all values one after the other, and int32 [samples] how many each has."""
+    match encoding.features[name]:
+        case Text():
+            encoder = _encoder_of(encoding, name)
+            return _flat_ids(encoder.encode_batch(values, add_eos=True), encoder.vocab_size)
+        case Ids(size=size):
+            return _flat_ids(values, size)
+        case Floats():
+            return np.asarray(values, np.int32), np.ones(len(values), np.int32)
+    raise TypeError(f"{type(encoding.features[name]).__name__} is not one of the feature types Text, Ids and Floats")
+
+
+def _flat_ids(lists: Sequence[Sequence[int]], size: int) -> tuple[np.ndarray, np.ndarray]:
+    lengths = np.fromiter(map(len, lists), np.int32, len(lists))
+    dtype = np.uint16 if size <= 1 << 16 else np.int32
+    return np.fromiter(itertools.chain.from_iterable(lists), dtype, int(lengths.sum(dtype=np.int64))), lengths
+
+
+def _taken(values: Sequence[Any], rows: np.ndarray) -> Sequence[Any]:
+    return values if len(rows) == len(values) else [values[row] for row in rows]
+
+
+def _language_of(encoding: Encoding, name: str) -> str:
+    return encoding.languages[encoding.features[name].side == TARGET]
+
+
+def _encoder_of(encoding: Encoding, name: str) -> SubwordEncoder:
+    is_target = encoding.features[name].side == TARGET
+    return _encoder(*(encoding.target_model if is_target else encoding.source_model))
+
+
+@functools.lru_cache(maxsize=2)
+def _encoder(path: str, sha256: str) -> SubwordEncoder:
+    """Loads a subword model once in every process; another model under the same path is another one."""
+    del sha256
+    return SubwordEncoder.from_file(path)
+
+
+def _evaluation_keys(encoding: Encoding) -> dict[str, frozenset[bytes]]:
+    return _read_evaluation_keys(*encoding.evaluation_keys) if encoding.evaluation_keys[0] else {}
+
+
+@functools.lru_cache(maxsize=1)
+def _read_evaluation_keys(path: str, sha256: str) -> dict[str, frozenset[bytes]]:
+    """Loads the keys of the evaluation sets once in every process, by kind."""
+    del sha256
+    return duplicates.read_evaluation_keys(path)
+
+
+def _part_of_group(path: pathlib.Path, shard: Shard) -> Arrays:
+    """Returns a shard's rows of a group."""
+    arrays = row_files.open_arrays(path)
+    first, last = arrays[STARTS][shard.index : shard.index + 2]
+    part: Arrays = {}
+    for name in shard.features:
+        start, stop = arrays[f"{name} {STARTS}"][shard.index : shard.index + 2]
+        part[name] = np.array(arrays[name][start:stop])
+        part[name + LENGTHS] = np.array(arrays[name + LENGTHS][first:last])
+    return part

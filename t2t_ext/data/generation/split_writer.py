@@ -1,0 +1,407 @@
+"""Writes one split: its samples encoded on all cores into shards, and a dev or test set's text beside them."""
+
+import array
+import collections
+import contextlib
+import copy
+import dataclasses
+import functools
+import itertools
+import pathlib
+import shutil
+from collections.abc import Iterable, Iterator
+from typing import Any, BinaryIO, Self
+
+import numpy as np
+
+from t2t_ext.data.corpora.readers import ReadReport
+from t2t_ext.data.datasets import manifest
+from t2t_ext.data.features.float_files import FloatWriter
+from t2t_ext.data.features.types import Floats, Text, UnusableValue
+from t2t_ext.data.generation import cleaning, duplicates, sharding
+from t2t_ext.data.generation import regroup as regrouping
+from t2t_ext.data.generation.regroup import Regrouped
+from t2t_ext.data.generation.sharding import Chunk, EncodedChunk, Encoding, Shard
+from t2t_ext.data.generation.workers import Workers
+from t2t_ext.errors import UserError
+from t2t_ext.io.progress import Advance
+from t2t_ext.io.progress import progress as shown_progress
+
+# Small enough that slow text steps leave no process without work at the end of a small corpus.
+SAMPLES_PER_CHUNK = 8192
+SAMPLES_PER_SHARD = 200_000
+MOST_BYTES_PER_SHARD = 128 << 20
+# What to do where every sample was dropped for one of these reasons.
+_ADVICE = {
+    sharding.LENGTH_RATIO: "Do the lines of both sides belong together? --max_length_ratio=0 takes all.",
+    sharding.TOO_LONG: "Raise --max_tokens, or leave it out.",
+    cleaning.EMPTY: "Every pair has an empty side; check the files.",
+    **dict.fromkeys((cleaning.SCRIPT, cleaning.LANGUAGE), "Are the languages right, or the sides the wrong way round?"),
+}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SplitWriter:
+    """Writes the splits of a problem into a workspace.
+
+    Attributes:
+      directory: The workspace.
+      base_name: The problem's name, which begins the file names.
+      workers: The processes that encode and write.
+      num_shards: Of the train split; 0 for one per ``SAMPLES_PER_SHARD`` samples. Where they would be larger than
+        ``MOST_BYTES_PER_SHARD``, there are more.
+      progress: Whether to show how far it is.
+    """
+
+    directory: pathlib.Path
+    base_name: str
+    workers: Workers
+    num_shards: int
+    progress: bool = False
+
+    def write(
+        self, split: str, samples: Iterable[dict[str, Any]], encoding: Encoding, report: ReadReport, advance: Advance
+    ) -> tuple[manifest.SplitSummary, dict[str, dict[str, Any]]]:
+        """Writes one split.
+
+        Args:
+          split: Its name.
+          samples: Checked samples; one with an attribute ``times`` occurs so often.
+          encoding: How they become arrays; where it is for training, unfit ones are dropped and all are shuffled.
+          report: What the reading of ``samples`` drops or changes; complete once they have been read.
+          advance: Told how many samples have been encoded.
+
+        Returns:
+          What was written, and size and SHA-256 of every shard by file name.
+
+        Raises:
+          UserError: No sample is left; or texts do not fit into files of lines.
+        """
+        scratch = self.directory / f"{split}.chunks"
+        for folder in ("rows", "groups"):
+            (scratch / folder).mkdir(parents=True)
+        if encoding.training:
+            duplicates.prepare_directory(scratch, encoding.cleaning.duplicates)
+        chunks, names, floats = self._encode(split, samples, encoding, report, scratch, advance)
+        drops = chunks.drops + collections.Counter(report.drops)
+        first = {**chunks.examples, **report.first}
+        removed = None
+        if encoding.training and chunks.rows.sum() and encoding.cleaning.duplicates != cleaning.NO:
+            removed = self._without_duplicates(chunks, encoding, scratch)
+            if removed.pairs:
+                drops[cleaning.DUPLICATE], first[cleaning.DUPLICATE] = removed.pairs, removed.example
+        if not chunks.samples.sum():
+            raise no_usable_sample(self.base_name, split, drops, report)
+        count = self._number_of_shards(chunks) if encoding.training else 1
+        groups = self._regroup(chunks, removed, encoding, scratch, count)
+        shards = self._write_shards(split, count, len(groups), encoding, scratch)
+        shutil.rmtree(scratch)
+        summary = manifest.SplitSummary(
+            read=int(chunks.read) + sum(report.drops.values()),
+            samples=sum(group.samples for group in groups),
+            drops={reason: drops[reason] for reason in sorted(drops)},
+            notes=dict(sorted(report.notes.items())),
+            first=dict(sorted(first.items())),
+            tokens={name: sum(group.tokens[name] for group in groups) for name in encoding.features}
+            | {name: described["vectors"] for name, described in floats.items()},
+            longest={name: max(group.longest[name] for group in groups) for name in encoding.features}
+            | {name: described["longest"] for name, described in floats.items()},
+            shards=list(shards),
+            texts=names,
+            corpora=report.corpora,
+            floats=floats,
+        )
+        return summary, shards
+
+    def _encode(
+        self,
+        split: str,
+        samples: Iterable[dict[str, Any]],
+        encoding: Encoding,
+        report: ReadReport,
+        scratch: pathlib.Path,
+        advance: Advance,
+    ) -> tuple["_Chunks", dict[str, list[str]], dict[str, dict[str, Any]]]:
+        """Writes the chunks, float vectors, and the texts of a dev or test set.
+
+        Returns:
+          The chunks, the names of the text files, and the descriptions of the files of vectors.
+        """
+        texts = {} if encoding.training else _text_features(encoding)
+        chunks, floats = _Chunks(), _FloatFiles(self.directory, self.base_name, split, encoding, report)
+        with contextlib.ExitStack() as open_files:
+            lines = _LineFiles(self.directory, self.base_name, split, texts, open_files)
+            samples = floats.kept(samples)
+            for chunk in self.workers.map(sharding.encode_chunk, _chunks(samples, encoding, scratch, lines)):
+                chunks.add(chunk)
+                advance(chunk.read)
+        return chunks, lines.names, floats.close()
+
+    def _without_duplicates(self, chunks: "_Chunks", encoding: Encoding, scratch: pathlib.Path) -> duplicates.Found:
+        """Returns the repetitions, and takes them off the numbers of rows and samples."""
+        rows = int(chunks.rows.sum())
+        with shown_progress("Finding duplicates", rows, "samples", enabled=self.progress) as advance:
+            found = duplicates.find(
+                scratch,
+                encoding.cleaning.duplicates,
+                chunks=len(chunks.rows),
+                chunk_size=SAMPLES_PER_CHUNK,
+                rows=rows,
+                workers=self.workers,
+                advance=advance,
+            )
+        chunks.rows -= found.rows
+        chunks.samples -= found.samples
+        return found
+
+    def _number_of_shards(self, chunks: "_Chunks") -> int:
+        asked = self.num_shards or -(-int(chunks.samples.sum()) // SAMPLES_PER_SHARD)
+        # A shard is read at once, by its writer and by training. No shard is empty, whatever was asked for.
+        return min(max(asked, -(-int(chunks.sizes.sum()) // MOST_BYTES_PER_SHARD)), int(chunks.samples.max()))
+
+    def _regroup(
+        self,
+        chunks: "_Chunks",
+        removed: duplicates.Found | None,
+        encoding: Encoding,
+        scratch: pathlib.Path,
+        shards: int,
+    ) -> list[Regrouped]:
+        """Sorts groups of chunks by shard; removes the chunks."""
+        groups = [
+            regrouping.Group(
+                path=scratch / "groups" / f"{number:06d}",
+                chunks=tuple(scratch / "rows" / f"{chunk:06d}" for chunk in range(first, last)),
+                first_chunk=first,
+                removed=removed.files_of(first, last) if removed else (),
+                shards=shards,
+                features=tuple(encoding.features),
+            )
+            for number, (first, last) in enumerate(_packed(chunks.sizes))
+        ]
+        done = []
+        for group, regrouped in zip(groups, self.workers.map(regrouping.regroup, groups), strict=True):
+            for path in group.chunks:
+                path.unlink()
+            done.append(regrouped)
+        return done
+
+    def _write_shards(
+        self, split: str, count: int, groups: int, encoding: Encoding, scratch: pathlib.Path
+    ) -> dict[str, dict[str, Any]]:
+        names = [manifest.shard_name(self.base_name, split, index, count) for index in range(count)]
+        tasks = (
+            Shard(
+                index=index,
+                count=count,
+                groups=scratch / "groups",
+                number_of_groups=groups,
+                features=tuple(encoding.features),
+                path=self.directory / name,
+                seed=encoding.seed if encoding.training else None,
+            )
+            for index, name in enumerate(names)
+        )
+        written = {}
+        shown = self.progress and encoding.training
+        with shown_progress("Writing shards", count, "shards", enabled=shown) as advance:
+            for name, described in zip(names, self.workers.map(sharding.write_shard, tasks), strict=True):
+                written[name] = described
+                advance(1)
+        return written
+
+
+class _Chunks:
+    """What all chunks hold, in some bytes each.
+
+    Attributes:
+      read: Samples before any was dropped.
+      rows: int64 [chunks], different samples.
+      samples: int64 [chunks], their occurrences.
+      sizes: int64 [chunks], bytes of their arrays.
+      drops: Number of dropped samples by reason.
+      examples: The first of each reason.
+    """
+
+    def __init__(self) -> None:
+        self.read = 0
+        self.drops: collections.Counter = collections.Counter()
+        self.examples: dict[str, str] = {}
+        self._numbers = array.array("q")
+
+    def add(self, chunk: EncodedChunk) -> None:
+        """Notes the next chunk."""
+        self.read += chunk.read
+        self.drops += chunk.drops
+        self.examples = {**chunk.examples, **self.examples}
+        self._numbers.extend((chunk.rows, chunk.samples, chunk.size))
+
+    @functools.cached_property
+    def _table(self) -> np.ndarray:
+        return np.array(self._numbers, np.int64).reshape(-1, 3)
+
+    @functools.cached_property
+    def rows(self) -> np.ndarray:
+        return self._table[:, 0].copy()
+
+    @functools.cached_property
+    def samples(self) -> np.ndarray:
+        return self._table[:, 1].copy()
+
+    @functools.cached_property
+    def sizes(self) -> np.ndarray:
+        return self._table[:, 2].copy()
+
+
+def _packed(sizes: np.ndarray) -> Iterator[tuple[int, int]]:
+    """Yields the first chunk of every group and the one behind its last."""
+    first = total = 0
+    for chunk, size in enumerate(sizes.tolist()):
+        if chunk > first and total + size > regrouping.BYTES_PER_GROUP:
+            yield first, chunk
+            first, total = chunk, 0
+        total += size
+    if len(sizes):
+        yield first, len(sizes)
+
+
+def no_usable_sample(base_name: str, split: str, drops: collections.Counter[str], report: ReadReport) -> UserError:
+    """Returns the error that every sample of a split was dropped.
+
+    Args:
+      base_name: The problem's name.
+      split: The split.
+      drops: Number of dropped samples by reason.
+      report: Where what reading dropped occurred first.
+    """
+    reasons = ", ".join(f"{reason}: {count}" for reason, count in drops.items()) or "there is none"
+    message = f"The {split} split of {base_name} has no usable sample ({reasons})."
+    if not drops:
+        return UserError(message)
+    main, _ = drops.most_common(1)[0]
+    if main in report.explanations:
+        return UserError(f"{message} {report.first[main]}: {report.explanations[main]}.")
+    advice = _ADVICE.get(main, "--cleaning=none takes all." if main in cleaning.REASONS else "")
+    return UserError(f"{message} {advice}" if advice else message)
+
+
+class _Sequence(int):
+    """The number of a sequence of float vectors, and what it is called."""
+
+    name: str
+
+    def __new__(cls, number: int, name: str) -> Self:
+        """Makes a number with a name."""
+        made = super().__new__(cls, number)
+        made.name = name
+        return made
+
+
+class _FloatFiles:
+    """The float vectors of a split's samples, written as the samples go by."""
+
+    def __init__(
+        self, directory: pathlib.Path, base_name: str, split: str, encoding: Encoding, report: ReadReport
+    ) -> None:
+        self._report = report
+        # A row of a dev or test set and its sequence have the same number.
+        self._writers = {
+            name: FloatWriter(directory, base_name, split, name, feature, share=encoding.training)
+            for name, feature in encoding.features.items()
+            if isinstance(feature, Floats)
+        }
+
+    def kept(self, samples: Iterable[dict[str, Any]]) -> Iterable[dict[str, Any]]:
+        """Yields the samples with the numbers of their sequences, those left out whose vectors cannot be used."""
+        return self._numbered(samples) if self._writers else samples
+
+    def _numbered(self, samples: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+        for place, sample in enumerate(samples):
+            numbered = copy.copy(sample)
+            try:
+                for name, writer in self._writers.items():
+                    number = writer.add(sample[name])
+                    numbered[name] = _Sequence(number, writer.names[number])
+            except UnusableValue as error:
+                item = getattr(sample[name], "key", f"sample {place + 1:,}")
+                self._report.drop_item(error.reason, item, error.explanation)
+                continue
+            yield numbered
+
+    def close(self) -> dict[str, dict[str, Any]]:
+        """Ends the files; returns the description of every feature's."""
+        return {name: writer.close() for name, writer in self._writers.items()}
+
+
+class _LineFiles:
+    """The text files of a dev or test set, one sentence a line."""
+
+    def __init__(
+        self,
+        directory: pathlib.Path,
+        base_name: str,
+        split: str,
+        features: dict[str, Text | Floats],
+        open_files: contextlib.ExitStack,
+    ) -> None:
+        self.names: dict[str, list[str]] = {name: [] for name in features}
+        self._directory, self._base_name, self._split = directory, base_name, split
+        self._features, self._open_files = features, open_files
+        self._files: dict[str, list[BinaryIO]] = {}
+
+    def write(self, batch: list[dict[str, Any]]) -> None:
+        """Appends the texts of samples to the files.
+
+        Raises:
+          UserError: A text holds a line feed, or samples have different numbers of references.
+        """
+        for name, feature in self._features.items():
+            if isinstance(feature, Floats):
+                rows = [[sample[name].name] for sample in batch]
+            else:
+                rows = [sample[name] if feature.multiple else [sample[name]] for sample in batch]
+            opened = self._opened(name, len(rows[0]))
+            if any(len(row) != len(opened) for row in rows):
+                raise UserError(
+                    f"Samples of the {self._split} split of {self._base_name} have different numbers of {name}; "
+                    f"every one needs the same number of references."
+                )
+            for number, file in enumerate(opened):
+                column = [row[number] for row in rows]
+                if any("\n" in text for text in column):
+                    raise UserError(
+                        f"A text of feature {name} in the {self._split} split of {self._base_name} holds a line feed; "
+                        f"take it out in samples()."
+                    )
+                file.write("".join(f"{text}\n" for text in column).encode())
+
+    def _opened(self, name: str, count: int) -> list[BinaryIO]:
+        if name not in self._files:
+            self.names[name] = [
+                manifest.text_name(self._base_name, self._split, name, reference) for reference in range(count)
+            ]
+            paths = [self._directory / file for file in self.names[name]]
+            self._files[name] = [self._open_files.enter_context(path.open("wb")) for path in paths]
+        return self._files[name]
+
+
+def _text_features(encoding: Encoding) -> dict[str, Text | Floats]:
+    return {name: feature for name, feature in encoding.features.items() if isinstance(feature, Text | Floats)}
+
+
+def _chunks(
+    samples: Iterable[dict[str, Any]], encoding: Encoding, directory: pathlib.Path, lines: _LineFiles
+) -> Iterator[Chunk]:
+    samples = iter(samples)
+    for index in itertools.count():
+        batch = list(itertools.islice(samples, SAMPLES_PER_CHUNK))
+        if not batch:
+            return
+        lines.write(batch)
+        columns = {
+            name: [int(sample[name]) if isinstance(feature, Floats) else sample[name] for sample in batch]
+            for name, feature in encoding.features.items()
+        }
+        times = [getattr(sample, "times", 1) for sample in batch] if encoding.training else []
+        weighted = times if any(count != 1 for count in times) else None
+        yield Chunk(index, index * SAMPLES_PER_CHUNK, columns, weighted, directory, encoding)

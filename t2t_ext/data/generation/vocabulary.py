@@ -1,0 +1,233 @@
+"""Gets the text encoders of a problem: learnt from a sample of the train split, or reused."""
+
+import dataclasses
+import itertools
+import os
+import pathlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from t2t_ext.data.features.types import SOURCE, TARGET, Feature, Text
+from t2t_ext.data.generation import subword_nmt_vocabulary
+from t2t_ext.data.generation.preparation import SUBWORD_NMT, TextPreparation
+from t2t_ext.data.generation.workers import Workers
+from t2t_ext.data.text import VOCABULARY_NAMES, sentencepiece_model
+from t2t_ext.data.text.sentencepiece_model import SentencePieceModel
+from t2t_ext.data.text.text_encoder import SubwordEncoder
+from t2t_ext.data.text.text_steps import TextSteps
+from t2t_ext.errors import UserError
+
+# Texts that a worker prepares at a time.
+_PREPARED_AT_ONCE = 10_000
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Vocabulary:
+    """The subword models of both sides.
+
+    Attributes:
+      source: Encodes the source.
+      target: Encodes the target.
+      training: How they were trained, or where they were taken from, for the manifest.
+    """
+
+    source: SubwordEncoder
+    target: SubwordEncoder
+    training: dict[str, Any]
+
+    @property
+    def joint(self) -> bool:
+        """Whether the ids mean the same on both sides, so that they can share embeddings."""
+        return self.source.ids_sha256 == self.target.ids_sha256
+
+    @property
+    def one_file(self) -> bool:
+        """Whether one file serves both sides: joint ids, and the same steps in the same language."""
+        return self.source == self.target
+
+
+def reused_vocabulary(subword_model: str, vocab_from: str, was_reversed: bool) -> Vocabulary | None:
+    """Returns the vocabulary that the user wants to reuse, or None where one is to be trained.
+
+    Args:
+      subword_model: A ``.model`` file for both sides, SentencePiece's or one that t2t_ext-datagen wrote, or two, comma
+        separated (source, target); or empty.
+      vocab_from: A run directory whose models are taken; or empty.
+      was_reversed: Whether source and target are those of ``NAME_rev``; the result is in the base problem's direction.
+
+    Raises:
+      UserError: Both are given, or what is given is not there or not usable.
+    """
+    if not subword_model and not vocab_from:
+        return None
+    if subword_model and vocab_from:
+        raise UserError("--subword_model and --vocab_from both say which subword model to use; give one of them.")
+    if subword_model:
+        paths = [os.path.expanduser(path) for path in subword_model.split(",")]
+        if len(paths) > 2:
+            raise UserError(f"--subword_model={subword_model} names {len(paths)} files; give one, or source,target.")
+    else:
+        paths = [os.path.join(os.path.expanduser(vocab_from), name) for name in VOCABULARY_NAMES.values()]
+        if not all(map(os.path.isfile, paths)):
+            raise UserError(
+                f"--vocab_from={vocab_from} is not a run directory: {' and '.join(VOCABULARY_NAMES.values())} are not "
+                f"in it. Give the --output_dir of a trained run, or a model file with --subword_model."
+            )
+    models = [SubwordEncoder.from_file(path) for path in paths]
+    source, target = (models[-1], models[0]) if was_reversed else (models[0], models[-1])
+    return Vocabulary(source=source, target=target, training={"reused": [pathlib.Path(path).name for path in paths]})
+
+
+def train_vocabulary(
+    samples: Iterable[dict[str, Any]],
+    features: dict[str, Feature],
+    *,
+    vocab_size: int,
+    joint: bool,
+    sample_size: int,
+    seed: int,
+    workers: Workers,
+    preparation: TextPreparation | None = None,
+    fit: Callable[[Sequence[str], Sequence[str], Sequence[str], Sequence[str]], np.ndarray] | None = None,
+) -> Vocabulary:
+    """Learns the steps and trains subword models on a uniform sample of the given samples.
+
+    Args:
+      samples: The train split, its texts as they were read.
+      features: Its declaration; all text features are used.
+      vocab_size: Number of ids of each SentencePiece model. A small corpus may give less.
+      joint: Whether both sides share the ids.
+      sample_size: At most so many samples are kept in memory and trained on.
+      seed: Of the choice.
+      workers: Where texts are prepared and separate models are trained at the same time.
+      preparation: How text is prepared and cut; None: no steps, SentencePiece.
+      fit: Says of sources, targets and both as they are prepared which pairs are trained on (bool [pairs]); None: all.
+
+    Raises:
+      UserError: There is no text, or the size is too small.
+    """
+    preparation = preparation or TextPreparation()
+    names = {name: feature for name, feature in features.items() if isinstance(feature, Text)}
+    read, chosen = uniform_sample((tuple(sample[name] for name in names) for sample in samples), sample_size, seed)
+    texts: dict[str, list[str]] = {SOURCE: [], TARGET: []}
+    for number, feature in enumerate(names.values()):
+        for row in chosen:
+            texts[feature.side].extend(row[number] if feature.multiple else (row[number],))
+    raw, steps = dict(texts), {}
+    for side in (SOURCE, TARGET):
+        steps[side], texts[side] = _learn_steps(_steps(preparation, side), texts[side], workers)
+    count = len(chosen)
+    if fit and len(texts[SOURCE]) == len(texts[TARGET]) == count:
+        rows = np.flatnonzero(fit(raw[SOURCE], raw[TARGET], texts[SOURCE], texts[TARGET]))
+        texts, count = {side: [lines[row] for row in rows] for side, lines in texts.items()}, len(rows)
+    used = {side: len(lines) for side, lines in texts.items()}
+    if preparation.subwords == SUBWORD_NMT:
+        subwords = subword_nmt_vocabulary.train(texts, preparation, joint, len(chosen) < read, workers)
+    else:
+        subwords = _sentencepiece_models(texts, vocab_size, joint, preparation.symbols, workers)
+    return Vocabulary(
+        source=SubwordEncoder.make(steps[SOURCE], subwords[SOURCE]),
+        target=SubwordEncoder.make(steps[TARGET], subwords[TARGET]),
+        training={
+            "asked_size": preparation.vocab_limit if preparation.subwords == SUBWORD_NMT else vocab_size,
+            "samples_read": read,
+            "samples_used": count,
+            "texts_used": _texts_used(used, joint),
+        },
+    )
+
+
+def _texts_used(used: dict[str, int], joint: bool) -> dict[str, int]:
+    return {SOURCE: sum(used.values())} if joint else {side: count for side, count in used.items() if count}
+
+
+def _steps(preparation: TextPreparation, side: str) -> TextSteps:
+    names, language = getattr(preparation, f"{side}_steps"), getattr(preparation, f"{side}_language")
+    return TextSteps(names, language, tags=preparation.tags if names or preparation.subwords == SUBWORD_NMT else ())
+
+
+def _learn_steps(steps: TextSteps, texts: list[str], workers: Workers) -> tuple[TextSteps, list[str]]:
+    """Returns the chain with what it has learnt, and the texts that it has prepared."""
+    since = ""
+    for name in steps.unlearnt:
+        texts = _prepared(steps.until(name), texts, since, workers)
+        steps, since = steps.with_learnt(name, steps.learn(name, texts)), name
+    return steps, _prepared(steps, texts, since, workers)
+
+
+def _prepared(steps: TextSteps, texts: list[str], since: str, workers: Workers) -> list[str]:
+    if not steps:
+        return texts
+    starts = range(0, len(texts), _PREPARED_AT_ONCE)
+    tasks = ((steps, texts[start : start + _PREPARED_AT_ONCE], since) for start in starts)
+    return list(itertools.chain.from_iterable(workers.map(_prepare, tasks)))
+
+
+def _prepare(task: tuple[TextSteps, Sequence[str], str]) -> list[str]:
+    steps, texts, since = task
+    return steps.prepare(texts, since=since)
+
+
+def _sentencepiece_models(
+    texts: dict[str, list[str]], vocab_size: int, joint: bool, tags: tuple[str, ...], workers: Workers
+) -> dict[str, SentencePieceModel]:
+    parts = [texts[SOURCE] + texts[TARGET]] if joint else [texts[SOURCE], texts[TARGET]]
+    models = list(workers.map(_train, [(part, vocab_size, tags) for part in parts]))
+    origin = "the new model"
+    return {SOURCE: SentencePieceModel(models[0], origin), TARGET: SentencePieceModel(models[-1], origin)}
+
+
+def uniform_sample(items: Iterable[Any], size: int, seed: int) -> tuple[int, list[Any]]:
+    """Chooses items of a stream, every one with the same probability, in bounded memory.
+
+    Reservoir sampling that draws a random number only when an item is taken: algorithm L of
+    Li 1994, "Reservoir-sampling algorithms of time complexity O(n(1+log(N/n)))".
+
+    Args:
+      items: The stream.
+      size: How many to choose; fewer if there are not so many.
+      seed: Of the choice.
+
+    Returns:
+      How many items there were, and the chosen ones (in no particular order, the same for the same seed).
+    """
+    generator = np.random.default_rng([seed, 0])
+    chosen: list[Any] = []
+    weight = 1.0
+    count = next_taken = 0
+    for count, item in enumerate(items, 1):
+        if count <= size:
+            chosen.append(item)
+            if count < size:
+                continue
+        elif count == next_taken:
+            chosen[int(generator.integers(size))] = item
+        else:
+            continue
+        weight *= np.exp(np.log(1.0 - generator.random()) / size)
+        next_taken = count + _skip(generator, weight)
+    return count, chosen
+
+
+def _skip(generator: np.random.Generator, weight: float) -> int:
+    """Returns how far away the next item to be taken is, at least 1."""
+    if weight >= 1.0:
+        return 1
+    return int(min(np.log(1.0 - generator.random()) / np.log1p(-weight), 1e15)) + 1
+
+
+def _train(job: tuple[list[str], int, tuple[str, ...]]) -> bytes:
+    texts, vocab_size, tags = job
+    return sentencepiece_model.train(texts, vocab_size, tags=tags)
+
+
+def with_progress(samples: Iterable[Any], advance: Any, every: int = 8192) -> Iterator[Any]:
+    """Passes samples on and reports their number now and then."""
+    count = 0
+    for count, sample in enumerate(samples, 1):
+        if count % every == 0:
+            advance(every)
+        yield sample
+    advance(count % every)

@@ -1,0 +1,114 @@
+"""The text encoder inside the TensorFlow graph: strings to ids and back, on any server.
+
+What the graph can do depends on the subwords: a SentencePiece model cuts prepared text itself; subword-nmt's codes it
+does not know, and reads and writes their subwords, separated by blanks. Steps run before and after the graph.
+"""
+
+import hashlib
+from collections.abc import Sequence
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_text as tf_text
+from tensorflow_text.python.ops import sentencepiece_tokenizer
+
+from t2t_ext.data.text.special_ids import EOS_ID, FIRST_TEXT_ID, UNK_ID
+from t2t_ext.data.text.subword_nmt_model import SEPARATOR, SubwordNmtModel
+from t2t_ext.data.text.text_encoder import SubwordEncoder
+
+
+class _LastingModel(tf.saved_model.experimental.TrackableResource):
+    """A SentencePiece model as a resource with a name of its own.
+
+    tensorflow-text's belongs to the kernel that made it and goes when TensorFlow clears its cache of kernels, as
+    ``tf.random.set_seed`` does: whoever trained beside a Translator lost it. This one lasts as long as the process.
+    """
+
+    def __init__(self, model_bytes: bytes) -> None:
+        super().__init__()
+        self._model = model_bytes
+        _ = self.resource_handle  # makes it
+
+    def _create_resource(self) -> tf.Tensor:
+        name = f"sentencepiece_{hashlib.sha256(self._model).hexdigest()}"
+        return sentencepiece_tokenizer.gen_sentencepiece_tokenizer.sentencepiece_op(model=self._model, shared_name=name)
+
+
+class GraphSubwordEncoder(tf.Module):
+    """A SentencePiece model as graph operations; agrees with SubwordEncoder of the same model."""
+
+    def __init__(self, model_bytes: bytes, name: str | None = None) -> None:
+        """Initialises the encoder from a serialised SentencePiece model."""
+        super().__init__(name=name)
+        self._tokenizer = tf_text.SentencepieceTokenizer(model=model_bytes, out_type=tf.int32, add_eos=False)
+        self._tokenizer._model_resource = _LastingModel(model_bytes)
+
+    def encode(self, strings: tf.Tensor, max_length: int | None = None) -> tf.RaggedTensor:
+        """Encodes strings [N] as ragged int32 [N, (T)], at most ``max_length`` subwords each, then EOS."""
+        return _with_eos(self._tokenizer.tokenize(strings)[:, :max_length])
+
+    def encode_marked(self, strings: tf.Tensor, max_length: int | None = None) -> tf.RaggedTensor:
+        """Encodes strings as ``encode``."""
+        return self.encode(strings, max_length)
+
+    def decode(self, ids: tf.RaggedTensor) -> tf.Tensor:
+        """Decodes ragged int32 [N, (T)] without EOS to strings [N]."""
+        return self._tokenizer.detokenize(ids)
+
+
+class GraphTokenEncoder(tf.Module):
+    """A table of subwords as graph operations: strings of subwords that are separated by blanks."""
+
+    def __init__(self, pieces: Sequence[str], name: str | None = None) -> None:
+        """Initialises the encoder.
+
+        Args:
+          pieces: The written form of every id. The special ones stand for no text: in text they are unknown.
+          name: Of the module.
+        """
+        super().__init__(name=name)
+        self._pieces = np.array([piece.encode() for piece in pieces], object)
+        # An attribute, so that a SavedModel that uses it saves it.
+        self._table = tf.lookup.StaticHashTable(
+            tf.lookup.KeyValueTensorInitializer(
+                tf.constant(self._pieces[FIRST_TEXT_ID:], tf.string),
+                tf.range(FIRST_TEXT_ID, len(pieces), dtype=tf.int64),
+            ),
+            default_value=UNK_ID,
+        )
+
+    def encode(self, strings: tf.Tensor, max_length: int | None = None) -> tf.RaggedTensor:
+        """Encodes strings [N] as ragged int32 [N, (T)], at most ``max_length`` subwords each, then EOS."""
+        tokens = self._tokens(strings, max_length)
+        return _with_eos(tokens.with_values(self._ids(tokens.values)))
+
+    def encode_marked(self, strings: tf.Tensor, max_length: int | None = None) -> tf.RaggedTensor:
+        """Encodes strings as ``encode``, but an unknown subword that its word goes on after has the id [vocab_size]."""
+        tokens = self._tokens(strings, max_length)
+        ids = self._ids(tokens.values)
+        goes_on = tf.strings.regex_full_match(tokens.values, f".+{SEPARATOR}")
+        return _with_eos(tokens.with_values(tf.where(goes_on & tf.equal(ids, UNK_ID), len(self._pieces), ids)))
+
+    def decode(self, ids: tf.RaggedTensor) -> tf.Tensor:
+        """Decodes ragged int32 [N, (T)] without EOS to strings [N]."""
+        pieces = ids.with_values(tf.gather(tf.constant(self._pieces, tf.string), ids.values))
+        return tf.strings.reduce_join(pieces, axis=1, separator=" ")
+
+    def _ids(self, tokens: tf.Tensor) -> tf.Tensor:
+        return tf.cast(self._table.lookup(tokens), tf.int32)
+
+    def _tokens(self, strings: tf.Tensor, max_length: int | None) -> tf.RaggedTensor:
+        tokens = tf.strings.split(strings, " ")
+        return tf.ragged.boolean_mask(tokens, tf.not_equal(tokens, ""))[:, :max_length]
+
+
+def graph_encoder(encoder: SubwordEncoder, name: str) -> GraphSubwordEncoder | GraphTokenEncoder:
+    """Returns the graph's part of a text encoder: what it cuts, or the table of its subwords."""
+    if isinstance(encoder.subwords, SubwordNmtModel):
+        return GraphTokenEncoder(encoder.pieces(range(encoder.vocab_size)), name)
+    return GraphSubwordEncoder(encoder.subwords.model, name)
+
+
+def _with_eos(ids: tf.RaggedTensor) -> tf.RaggedTensor:
+    eos = tf.fill([tf.cast(ids.nrows(), tf.int32), 1], EOS_ID)
+    return tf.concat([ids, tf.RaggedTensor.from_tensor(eos)], axis=1)

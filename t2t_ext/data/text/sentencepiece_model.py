@@ -1,0 +1,149 @@
+"""SentencePiece with byte fallback: lossless subwords of any text, which the graph can cut by itself.
+
+Kudo and Richardson 2018, https://aclanthology.org/D18-2012.
+"""
+
+import hashlib
+import io
+import re
+from collections.abc import Iterable, Sequence
+
+import sentencepiece
+
+from t2t_ext.data.text.special_ids import CONTROL_SYMBOLS, EOS_ID, FIRST_TEXT_ID, PAD_ID, UNK_ID
+from t2t_ext.errors import UserError
+
+# Longer training lines (in bytes) are cut, or one runaway line would cost more than the rest of the sample.
+MAX_TRAINING_BYTES = 16384
+_BLANK = "\u2581"  # SentencePiece's sign for a blank
+_BYTE = re.compile(r"<0x([0-9A-F]{2})>")
+
+
+class SentencePieceModel:
+    """One trained SentencePiece model."""
+
+    kind = "sentencepiece"
+
+    def __init__(self, model: bytes, origin: str) -> None:
+        """Reads a serialized model.
+
+        Args:
+          model: The content of a ``.model`` file.
+          origin: Where it came from, for error messages.
+
+        Raises:
+          UserError: Not a SentencePiece model, or one whose PAD or EOS have other ids than ours.
+        """
+        self.model = model
+        try:
+            if not model:  # accepted by SentencePiece until the first use
+                raise RuntimeError("empty")
+            self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
+        except RuntimeError as error:
+            raise UserError(
+                f"{origin} is not a SentencePiece model; give a .model file as t2t_ext-datagen or spm_train write it."
+            ) from error
+        found = (self._processor.pad_id(), self._processor.eos_id(), self._processor.unk_id())
+        if found != (PAD_ID, EOS_ID, UNK_ID):
+            raise UserError(
+                f"{origin} has pad, eos and unk at ids {found}, but {(PAD_ID, EOS_ID, UNK_ID)} are needed; train it "
+                f"with --pad_id={PAD_ID} --eos_id={EOS_ID} --unk_id={UNK_ID} --bos_id=-1."
+            )
+        self._silent = frozenset(i for i in range(self.size) if self._processor.is_control(i))
+
+    @property
+    def size(self) -> int:
+        """The number of ids."""
+        return self._processor.get_piece_size()
+
+    @property
+    def ids_sha256(self) -> str:
+        """The digest of what the ids mean."""
+        return hashlib.sha256(self.model).hexdigest()
+
+    @property
+    def control_ids(self) -> tuple[int, ...]:
+        """Ids of the control symbols; PAD and EOS left out."""
+        return tuple(sorted(self._silent - {PAD_ID, EOS_ID}))
+
+    def encode(self, texts: Sequence[str], add_eos: bool) -> list[list[int]]:
+        """Returns the ids of texts, on the calling thread alone."""
+        return self._processor.encode(list(texts), out_type=int, num_threads=1, add_eos=add_eos)
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Returns the text of ids; control symbols say nothing."""
+        return self._processor.decode([index for index in ids if index not in self._silent])
+
+    def segment(self, text: str) -> str:
+        """Returns what the graph reads: the text itself, which the graph cuts."""
+        return text
+
+    def join(self, written: str) -> str:
+        """Returns the text of what the graph writes: the same."""
+        return written
+
+    def piece(self, index: int) -> str:
+        """Returns the written form of an id, ``▁`` for a blank."""
+        return self._processor.id_to_piece(index)
+
+    def text(self, index: int) -> bytes:
+        """Returns the UTF-8 text that an id stands for inside a line."""
+        piece = self.piece(index)
+        byte = _BYTE.fullmatch(piece)
+        return bytes([int(byte[1], 16)]) if byte else piece.replace(_BLANK, " ").encode()
+
+    def starts_word(self, index: int) -> bool:
+        """Returns whether the id may follow a complete word."""
+        return index == EOS_ID or self.piece(index).startswith(_BLANK)
+
+
+def train(
+    texts: Iterable[str], vocab_size: int, *, character_coverage: float = 0.9999, tags: Sequence[str] = ()
+) -> bytes:
+    """Trains a BPE model; see ``t2t_ext.data.text.text_encoder.train_subword_encoder``."""
+    model = io.BytesIO()
+    try:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=(_cut(text) for text in texts),
+            model_writer=model,
+            model_type="bpe",
+            vocab_size=vocab_size,
+            hard_vocab_limit=False,
+            byte_fallback=True,
+            character_coverage=character_coverage,
+            normalization_rule_name="identity",
+            remove_extra_whitespaces=False,
+            # So a line's first word has the id that it has elsewhere; decoding takes exactly that one blank away.
+            add_dummy_prefix=True,
+            pad_id=PAD_ID,
+            eos_id=EOS_ID,
+            unk_id=UNK_ID,
+            bos_id=-1,
+            control_symbols=list(CONTROL_SYMBOLS),
+            user_defined_symbols=list(tags),
+            max_sentence_length=MAX_TRAINING_BYTES + 4,
+            minloglevel=2,
+        )
+    except RuntimeError as error:
+        raise _explained(error, vocab_size) from error
+    return model.getvalue()
+
+
+def _cut(text: str) -> str:
+    """Returns at most ``MAX_TRAINING_BYTES`` bytes of a text, ending between two characters."""
+    if len(text) * 4 <= MAX_TRAINING_BYTES:
+        return text
+    return text.encode()[:MAX_TRAINING_BYTES].decode(errors="ignore")
+
+
+def _explained(error: RuntimeError, vocab_size: int) -> Exception:
+    """Turns SentencePiece's complaints that a user can answer into UserErrors."""
+    if "sentences_.empty()" in str(error):
+        return UserError("The training text has no characters to learn subwords from; check the train files.")
+    small = re.search(r"smaller than required_chars\. \d+ vs (\d+)", str(error))
+    if small:
+        return UserError(
+            f"vocab_size={vocab_size} is too small: 256 bytes, {FIRST_TEXT_ID} special ids and the corpus's characters "
+            f"need {small.group(1)} ids. Give a vocab_size of at least {small.group(1)}."
+        )
+    return error

@@ -1,0 +1,65 @@
+"""What every step of preparing text is: its place in a chain, what it does, and what it cannot undo."""
+
+import enum
+from collections.abc import Iterable
+from typing import ClassVar
+
+
+class Stage(enum.IntEnum):
+    """The order in which kinds of steps must follow each other; a chain has at most one step of each."""
+
+    SENTENCES = 0
+    UNICODE = 1
+    PUNCTUATION = 2
+    WORDS = 3
+    HYPHENS = 4
+    LENGTH = 5
+    CASE = 6
+
+
+class Step:
+    """One step, for one language. Subclasses are listed in ``step_classes``.
+
+    Class attributes:
+      name: What the user calls it.
+      stage: Its place in a chain.
+      meaning: What it does, for the documentation and the record.
+      loss: What ``restore`` cannot bring back; empty where everything comes back.
+      packages: Libraries whose version decides what it does.
+      learns: Whether it must learn from training text before it can work.
+    """
+
+    name: ClassVar[str]
+    stage: ClassVar[Stage]
+    meaning: ClassVar[str]
+    loss: ClassVar[str] = ""
+    packages: ClassVar[tuple[str, ...]] = ()
+    learns: ClassVar[bool] = False
+
+    def __init__(self, language: str, learnt: bytes | None = None) -> None:
+        """Makes the step.
+
+        Args:
+          language: Two letters such as ``de``, or empty where it is not known.
+          learnt: What ``learn`` returned, of a step that learns.
+        """
+        self.language = language
+        self.learnt = learnt
+
+    @classmethod
+    def complaint(cls, language: str) -> str:
+        """Returns why the step does not go with a language, or an empty string."""
+        del language
+        return ""
+
+    def learn(self, texts: Iterable[str]) -> bytes:
+        """Returns what the step learns from training text, prepared by the steps before it."""
+        raise NotImplementedError
+
+    def prepare(self, text: str) -> str:
+        """Returns the text after the step."""
+        return text
+
+    def restore(self, text: str) -> str:
+        """Returns the text before the step, as far as that is known."""
+        return text

@@ -1,0 +1,245 @@
+"""Byte-pair codes of subword-nmt and a vocabulary: the subwords of the papers, ``th@@ e`` for ``the``.
+
+Sennrich, Haddow and Birch 2016, https://aclanthology.org/P16-1162. Words are what blanks separate. The subwords are
+those that the library itself finds; here they get ids, the words of a corpus are kept in memory, and learning reads
+counted words instead of text.
+"""
+
+import collections
+import contextlib
+import hashlib
+import io
+import itertools
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from t2t_ext.data.text.special_ids import EOS_ID, FIRST_TEXT_ID, PAD_ID, SPECIAL_PIECES, UNK_ID
+from t2t_ext.errors import UserError
+
+SEPARATOR = "@@"
+_JOIN = re.compile(f"(?<=[^ ]){SEPARATOR}(?: |$)")
+# Words whose subwords are remembered; 300,000 words take about 60 MB.
+_MOST_WORDS = 300_000
+
+
+class SubwordNmtModel:
+    """Codes, the table of ids, and which subwords one side may use."""
+
+    kind = "subword_nmt"
+
+    def __init__(
+        self,
+        codes: str,
+        counts: Mapping[str, int],
+        allowed: Iterable[str] | None = None,
+        tags: Sequence[str] = (),
+        origin: str = "the given codes",
+    ) -> None:
+        """Makes a model.
+
+        Args:
+          codes: The content of a codes file.
+          counts: Subword -> how often it occurs in the training text, in the order of the ids from the first id of
+            text on; tags are not among them.
+          allowed: Subwords that are left as they are; others are cut further (subword-nmt's ``--vocabulary``). None:
+            all.
+          tags: Words that are never cut, with the ids before those of the subwords.
+          origin: Where the codes came from, for messages.
+
+        Raises:
+          UserError: They are no codes.
+        """
+        self.codes, self.counts, self.tags = codes, dict(counts), tuple(tags)
+        self.allowed = None if allowed is None else frozenset(allowed)
+        self._bpe = _apply_bpe(codes, self.allowed, origin)
+        self._pieces = [*SPECIAL_PIECES, *self.tags, *self.counts]
+        self._ids = {piece: index for index, piece in enumerate(self._pieces) if index >= FIRST_TEXT_ID}
+        self._words: dict[str, tuple[str, tuple[int, ...]]] = {}
+
+    @property
+    def size(self) -> int:
+        """The number of ids."""
+        return len(self._pieces)
+
+    @property
+    def ids_sha256(self) -> str:
+        """The digest of what the ids mean."""
+        return hashlib.sha256("\n".join([self.kind, *self._pieces]).encode()).hexdigest()
+
+    @property
+    def control_ids(self) -> tuple[int, ...]:
+        """Ids of the control symbols; PAD, EOS and UNK left out."""
+        return tuple(range(UNK_ID + 1, FIRST_TEXT_ID))
+
+    @property
+    def text_pieces(self) -> list[str]:
+        """The subwords and tags, whose ids begin at ``FIRST_TEXT_ID``."""
+        return self._pieces[FIRST_TEXT_ID:]
+
+    def encode(self, texts: Sequence[str], add_eos: bool) -> list[list[int]]:
+        """Returns the ids of texts; what is not in the table is ``UNK_ID``."""
+        end = [EOS_ID] if add_eos else []
+        return [
+            [*itertools.chain.from_iterable(self._word(word)[1] for word in text.split(" ") if word), *end]
+            for text in texts
+        ]
+
+    def segment(self, text: str) -> str:
+        """Returns the subwords, separated by blanks, as ``subword-nmt apply-bpe`` writes them."""
+        return " ".join(self._word(word)[0] for word in text.split(" ") if word)
+
+    def join(self, written: str) -> str:
+        """Returns the words of subwords that are separated by blanks."""
+        return _JOIN.sub("", written)
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Returns the words of ids; control symbols say nothing."""
+        silent = {PAD_ID, EOS_ID, *self.control_ids}
+        return self.join(" ".join(self._pieces[index] for index in ids if index not in silent))
+
+    def piece(self, index: int) -> str:
+        """Returns the written form of an id."""
+        return self._pieces[index]
+
+    def text(self, index: int) -> bytes:
+        """Returns the UTF-8 text that an id stands for inside a line: a blank ends every complete word."""
+        piece = self._pieces[index]
+        joined = _JOIN.sub("", piece)
+        return joined.encode() if joined != piece else f"{piece} ".encode()
+
+    def starts_word(self, index: int) -> bool:
+        """Returns whether the id may follow a complete word: any may, as a subword says itself whether it ends one."""
+        del index
+        return True
+
+    def _word(self, word: str) -> tuple[str, tuple[int, ...]]:
+        """Returns a word's subwords as text and as ids."""
+        found = self._words.get(word)
+        if found is None:
+            if len(self._words) >= _MOST_WORDS:
+                self._words.clear()
+            pieces = [word] if word in self.tags else self._bpe.segment_tokens([word])
+            self._bpe.cache.clear()
+            found = " ".join(pieces), tuple(self._ids.get(piece, UNK_ID) for piece in pieces)
+            self._words[word] = found
+        return found
+
+
+def count_words(texts: Iterable[str]) -> collections.Counter:
+    """Returns how often every word occurs, in the order of their first occurrence."""
+    words: collections.Counter = collections.Counter()
+    for text in texts:
+        words.update(word for word in text.split(" ") if word)
+    return words
+
+
+def learn_codes(words: Mapping[str, int], num_merges: int) -> str:
+    """Learns byte-pair codes, those that ``subword-nmt learn-bpe`` learns from the text.
+
+    Args:
+      words: Word -> how often it occurs, in the order of first occurrence.
+      num_merges: Most merge operations; fewer where no pair of symbols occurs twice any more.
+
+    Returns:
+      The content of the codes file.
+
+    Raises:
+      UserError: There are no words to learn from.
+    """
+    from subword_nmt import learn_bpe
+
+    # A word with white space inside (no-break blanks, where nothing tokenises) could not be read back from a file.
+    counted = [f"{word} {count}" for word, count in words.items() if word.split() == [word]]
+    if not any(len(word) > 1 for word in words):
+        raise UserError(
+            "The training text has no word of two characters to learn byte-pair codes from; check the train files, "
+            "and that words are separated by blanks (Chinese: --source_steps=jieba or characters)."
+        )
+    codes = io.StringIO()
+    with open(os.devnull, "w") as nowhere, contextlib.redirect_stderr(nowhere):  # a progress bar of its own
+        learn_bpe.learn_bpe(counted, codes, num_merges, is_dict=True)
+    return codes.getvalue()
+
+
+def count_subwords(words: Mapping[str, int], codes: str, allowed: Iterable[str] | None = None) -> collections.Counter:
+    """Returns how often every subword occurs in a text with these words."""
+    bpe = _apply_bpe(codes, None if allowed is None else frozenset(allowed), "the codes")
+    counts: collections.Counter = collections.Counter()
+    for word, count in words.items():
+        for piece in bpe.segment_tokens([word]):
+            counts[piece] += count
+        bpe.cache.clear()
+    return counts
+
+
+def by_frequency(counts: Mapping[str, int], most: int = 0) -> dict[str, int]:
+    """Returns the subwords, the most frequent first, equally frequent ones in the order of their characters.
+
+    Args:
+      counts: Subword -> how often it occurs.
+      most: How many are kept; 0 for all.
+    """
+    ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    return dict(ranked[:most] if most else ranked)
+
+
+def read_codes(path: str) -> str:
+    """Reads a file of codes.
+
+    Raises:
+      UserError: It cannot be read, or holds no codes.
+    """
+    codes = _read(path, "--bpe_codes")
+    _apply_bpe(codes, None, f"--bpe_codes={path}")
+    return codes
+
+
+def read_counts(path: str) -> dict[str, int]:
+    """Reads a vocabulary as ``subword-nmt get-vocab`` writes it: ``subword count`` a line.
+
+    Raises:
+      UserError: It cannot be read, or a line is something else.
+    """
+    counts: dict[str, int] = {}
+    for number, line in enumerate(_read(path, "--bpe_vocab").split("\n"), start=1):
+        if not line:
+            continue
+        piece, _, count = line.rstrip("\r").rpartition(" ")
+        if not piece or not count.isdigit():
+            raise UserError(
+                f"--bpe_vocab={path}, line {number}: {line[:60]!r} is not 'subword count'; give the file that "
+                "subword-nmt get-vocab wrote."
+            )
+        counts[piece] = int(count)
+    return counts
+
+
+def _read(path: str, flag: str) -> str:
+    try:
+        with open(path, encoding="utf-8", newline="\n") as file:
+            return file.read()
+    except OSError as error:
+        raise UserError(f"{flag}={path} cannot be read: {error.strerror or error}.") from error
+    except UnicodeDecodeError as error:
+        raise UserError(f"{flag}={path} is not UTF-8 ({error.reason}); is it the right file?") from error
+
+
+def _apply_bpe(codes: str, allowed: frozenset[str] | None, origin: str) -> Any:
+    from subword_nmt.apply_bpe import BPE
+
+    lines = codes.rstrip("\n").split("\n")
+    first = 2 if lines[0].startswith("#version:") else 1
+    for number, line in enumerate(lines[first - 1 :], start=first):
+        if len(line.strip("\r\n ").split(" ")) != 2 and line:
+            raise UserError(
+                f"{origin}, line {number}: {line[:60]!r} is not a pair of symbols; give a file of codes as subword-nmt "
+                "learn-bpe writes it."
+            )
+    if first == 2 and lines[0].strip() not in ("#version: 0.1", "#version: 0.2"):
+        raise UserError(f"{origin} has {lines[0].strip()!r}; codes of versions 0.1 and 0.2 can be used.")
+    if len(lines) < first or not lines[first - 1]:
+        # The library wants a pair; this one occurs nowhere.
+        codes = (f"{lines[0]}\n" if first == 2 else "") + "\u0000 \u0000"
+    return BPE(io.StringIO(codes, newline="\n"), vocab=allowed)

@@ -1,0 +1,132 @@
+"""The file of a text encoder that is more than a SentencePiece model: steps, what they learnt, and subwords.
+
+A zip archive, nothing in it compressed, so that the same content is the same bytes everywhere:
+
+  text.json             the steps by name, the language, what cannot be undone, versions of libraries
+  learnt/truecase       what a step has learnt
+  sentencepiece.model   the subword model, or
+  codes.bpe             subword-nmt's codes,
+  vocabulary.txt        the subwords with their counts in the order of their ids, and
+  allowed.txt           those that this side uses, where that is less
+"""
+
+import io
+import json
+import zipfile
+import zlib
+from typing import Any
+
+from t2t_ext.data.text.sentencepiece_model import SentencePieceModel
+from t2t_ext.data.text.subword_nmt_model import SubwordNmtModel
+from t2t_ext.data.text.text_steps import TextSteps
+from t2t_ext.errors import UserError
+
+FORMAT_VERSION = 1
+Subwords = SentencePieceModel | SubwordNmtModel
+
+_RECORD, _SENTENCEPIECE = "text.json", "sentencepiece.model"
+_CODES, _VOCABULARY, _ALLOWED = "codes.bpe", "vocabulary.txt", "allowed.txt"
+_LEARNT = "learnt/"
+# A text encoder is some megabytes; what claims to be more is no text encoder.
+_MOST_BYTES = 1 << 30
+# What reading something else, or a damaged file, ends in.
+_DAMAGED = (
+    zipfile.BadZipFile,
+    zlib.error,
+    ValueError,
+    KeyError,
+    TypeError,
+    AttributeError,
+    EOFError,
+    ImportError,
+    RuntimeError,
+)
+
+
+def is_container(content: bytes) -> bool:
+    """Returns whether a file is such an archive, going by its first bytes."""
+    return content.startswith(b"PK\x03\x04")
+
+
+def write(steps: TextSteps, subwords: Subwords) -> bytes:
+    """Returns the content of the file: a SentencePiece model as it is where there are no steps, else an archive.
+
+    Raises:
+      ValueError: A step has not learnt yet.
+    """
+    if steps.unlearnt:
+        raise ValueError(f"{', '.join(steps.unlearnt)} must learn from training text first.")
+    if not steps and isinstance(subwords, SentencePieceModel):
+        return subwords.model
+    record = {"format_version": FORMAT_VERSION, **describe(steps, subwords)}
+    members = {_RECORD: (json.dumps(record, indent=2, ensure_ascii=False) + "\n").encode()}
+    members.update({_LEARNT + name: content for name, content in sorted(steps.learnt.items())})
+    if isinstance(subwords, SentencePieceModel):
+        members[_SENTENCEPIECE] = subwords.model
+    else:
+        members[_CODES] = subwords.codes.encode()
+        members[_VOCABULARY] = "".join(f"{piece} {count}\n" for piece, count in subwords.counts.items()).encode()
+        if subwords.allowed is not None:
+            members[_ALLOWED] = "".join(f"{piece}\n" for piece in sorted(subwords.allowed)).encode()
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
+        for name, content in members.items():
+            entry = zipfile.ZipInfo(name, date_time=(1980, 1, 1, 0, 0, 0))
+            entry.create_system = 3
+            archive.writestr(entry, content)
+    return buffer.getvalue()
+
+
+def describe(steps: TextSteps, subwords: Subwords) -> dict[str, Any]:
+    """Returns what is done to text, ready for JSON: for the file itself, the manifest and an exported model."""
+    return {**steps.record(), "subwords": subwords.kind, "vocabulary": subwords.size}
+
+
+def read(content: bytes, origin: str) -> tuple[TextSteps, Subwords]:
+    """Returns the steps and the subword model of a file's content.
+
+    Args:
+      content: Of the file.
+      origin: Its name, for messages.
+
+    Raises:
+      UserError: It is damaged, or a newer version wrote it.
+    """
+    if not is_container(content):
+        return TextSteps(), SentencePieceModel(content, origin)
+    try:
+        members = _members(content)
+        record = json.loads(members[_RECORD])
+        if record["format_version"] > FORMAT_VERSION:
+            raise UserError(
+                f"{origin} has format version {record['format_version']}; this t2t_ext reads up to {FORMAT_VERSION}. "
+                "Install the newer t2t_ext that wrote it."
+            )
+        learnt = {name.removeprefix(_LEARNT): data for name, data in members.items() if name.startswith(_LEARNT)}
+        steps = TextSteps.from_record(record, learnt)
+        if steps.unlearnt:
+            raise KeyError(_LEARNT + steps.unlearnt[0])
+        if record["subwords"] == SentencePieceModel.kind:
+            return steps, SentencePieceModel(members[_SENTENCEPIECE], origin)
+        allowed = members[_ALLOWED].decode().split("\n")[:-1] if _ALLOWED in members else None
+        counts = [line.rpartition(" ") for line in members[_VOCABULARY].decode().split("\n")[:-1]]
+        model = SubwordNmtModel(
+            members[_CODES].decode(),
+            {piece: int(count) for piece, _, count in counts},
+            allowed,
+            steps.tags,
+            f"{_CODES} in {origin}",
+        )
+        return steps, model
+    except _DAMAGED as error:
+        raise UserError(
+            f"{origin} is neither a SentencePiece model nor a text encoder of t2t_ext-datagen ({error}); copy it from "
+            "a backup, or generate the data again."
+        ) from error
+
+
+def _members(content: bytes) -> dict[str, bytes]:
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        if sum(entry.file_size for entry in archive.infolist()) > _MOST_BYTES:
+            raise ValueError("its parts claim to be larger than any text encoder")
+        return {entry.filename: archive.read(entry) for entry in archive.infolist()}

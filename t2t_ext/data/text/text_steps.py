@@ -1,0 +1,314 @@
+"""What is done to text before it is cut into subwords, and undone in what a model writes.
+
+Each step has a name, works on one side's language, and says what of the text it cannot bring
+back. A chain of steps is checked when it is made, learns what it must (the truecaser's words)
+from training text, and writes a record from which it can be made again anywhere.
+
+steps = TextSteps(("moses_tokenize", "lowercase"), "de")
+steps.prepare(["Guten Morgen!"])     # ["guten morgen !"]
+steps.restore(["guten morgen !"])    # ["guten morgen!"]
+"""
+
+import importlib.metadata
+import itertools
+import re
+import unicodedata
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, ClassVar, Self
+
+from t2t_ext.data.text import chinese_steps, document_steps, moses_steps
+from t2t_ext.data.text.step import Stage, Step
+from t2t_ext.errors import UserError, suggest
+
+
+class Nfc(Step):
+    """Unicode's canonical composition."""
+
+    name, stage = "nfc", Stage.UNICODE
+    meaning = "Unicode normalisation form C: one spelling for each composed character"
+    loss = "how composed characters were spelt"
+    _form: ClassVar[str] = "NFC"
+
+    def prepare(self, text: str) -> str:
+        """Returns the text in the normal form."""
+        return unicodedata.normalize(self._form, text)
+
+
+class Nfkc(Nfc):
+    """Unicode's compatibility composition."""
+
+    name = "nfkc"
+    meaning = "Unicode normalisation form KC: also ligatures, full-width and superscript characters become plain ones"
+    loss = "how composed characters were spelt, and compatibility forms such as ﬁ, Ａ and ²"
+    _form = "NFKC"
+
+
+class HyphenSplit(Step):
+    """Moses' aggressive hyphen splitting (``tokenizer.perl -a``), after the words have been found."""
+
+    name, stage = "hyphen_split", Stage.HYPHENS
+    meaning = "a hyphen between letters or digits becomes a word of its own, @-@"
+    loss = "the difference between a hyphen and a word @-@ that the text itself held"
+
+    def prepare(self, text: str) -> str:
+        """Returns ``a @-@ b`` for ``a-b``."""
+        return _HYPHEN.sub(r"\1 @-@ ", text)
+
+    def restore(self, text: str) -> str:
+        """Returns ``a-b`` for ``a @-@ b``."""
+        return text.replace(" @-@ ", "-")
+
+
+class Lowercase(Step):
+    """Lower case."""
+
+    name, stage = "lowercase", Stage.CASE
+    meaning = "all letters in lower case"
+    loss = "the case of every letter: translations are in lower case"
+
+    def prepare(self, text: str) -> str:
+        """Returns the text in lower case."""
+        return text.lower()
+
+
+_HYPHEN = re.compile(r"([^\W_])-(?=[^\W_])")
+
+
+def step_classes() -> dict[str, type[Step]]:
+    """Returns name -> class of every step, in the order of their stages."""
+    classes = [Nfc, Nfkc, HyphenSplit, Lowercase, *moses_steps.STEPS, *chinese_steps.STEPS, *document_steps.STEPS]
+    return {kind.name: kind for kind in sorted(classes, key=lambda kind: kind.stage)}
+
+
+def _key(name: str) -> str:
+    """Returns the key in ``step_classes`` of a step's name: ``first_N_words`` of ``first_400_words``."""
+    return document_steps.FirstWords.name if document_steps.count_in(name) else name
+
+
+def _make(name: str, language: str, learnt: bytes | None) -> Step:
+    """Makes the step of a name that has been checked."""
+    kind = step_classes()[_key(name)]
+    count = document_steps.count_in(name)
+    return kind(language, learnt, count=count) if count else kind(language, learnt)
+
+
+def parse_steps(text: str, flag: str) -> tuple[str, ...]:
+    """Returns the names in a flag's value: separated by commas, ``none`` for no steps.
+
+    Raises:
+      UserError: As ``check_steps``, without a language.
+    """
+    names = tuple(name.strip() for name in text.split(",") if name.strip())
+    names = () if names == ("none",) else names
+    check_steps(names, "", flag)
+    return names
+
+
+def check_steps(names: Sequence[str], language: str, what: str = "The steps") -> None:
+    """Checks that steps exist and make a chain.
+
+    Args:
+      names: Of the steps, first to last.
+      language: That they work on, a tag such as ``zh-Hant``, or empty.
+      what: Where they come from, for messages.
+
+    Raises:
+      UserError: A name is misspelt; two steps exclude each other; a step is at a wrong place, or not for the language.
+    """
+    known = step_classes()
+    shown = f"{what}={','.join(names)}" if what.startswith("-") else f"{what} {','.join(names)}"
+    for name in names:
+        if _key(name) not in known or name == "first_N_words":
+            raise UserError(
+                f"{shown}: there is no step {name!r}.{suggest(name, known)} In order: {', '.join(known)} (N a number "
+                "from 1); or none."
+            )
+    kinds = [known[_key(name)] for name in names]
+    if {Stage.SENTENCES, Stage.LENGTH} <= {kind.stage for kind in kinds}:
+        raise UserError(
+            f"{shown}: sentence_tags and first_N_words exclude each other: every sentence would be cut, not the text."
+        )
+    for (name, before), (next_name, after) in itertools.pairwise(zip(names, kinds, strict=True)):
+        if name == next_name:
+            raise UserError(f"{shown}: {name} is given twice; once is enough.")
+        if before.stage == after.stage:
+            raise UserError(f"{shown}: {name} and {next_name} exclude each other ({_WHY[before.stage]}).")
+        if before.stage > after.stage:
+            in_order = sorted(zip(names, kinds, strict=True), key=lambda pair: pair[1].stage)
+            raise UserError(
+                f"{shown}: {next_name} must come before {name}, {_WHY[after.stage]}. Write "
+                f"{','.join(each for each, _ in in_order)}."
+            )
+    words = any(kind.stage == Stage.WORDS for kind in kinds)
+    for kind in kinds:
+        if (kind.stage == Stage.HYPHENS and not words) or (kind.learns and not words):
+            raise UserError(
+                f"{shown}: {kind.name} needs words separated by blanks; put moses_tokenize before it, or tokenized "
+                "where the text has been tokenised already."
+            )
+        complaint = kind.complaint(base_language(language)) if language else ""
+        if complaint:
+            raise UserError(f"{shown} for the language {language}: {complaint}")
+
+
+_WHY = {
+    Stage.SENTENCES: "since the others work on each sentence",
+    Stage.LENGTH: "since it counts the words that the others have found",
+    Stage.UNICODE: "since it decides what a character is",
+    Stage.PUNCTUATION: "since it works on running text",
+    Stage.WORDS: "since it finds the words",
+    Stage.HYPHENS: "since it divides words",
+    Stage.CASE: "since it decides how letters are written",
+}
+
+
+def base_language(tag: str) -> str:
+    """Returns the language of a tag: ``zh`` of ``zh-Hant`` and ``zh_CN``."""
+    return re.split(r"[-_]", tag)[0].lower()
+
+
+class TextSteps:
+    """A chain of steps for one side.
+
+    Attributes:
+      names: Of the steps, first to last.
+      language: The side's language tag, or empty.
+      tags: Words such as ``<2de>`` that stand at the beginning of a line and that no step touches.
+    """
+
+    def __init__(
+        self,
+        names: Sequence[str] = (),
+        language: str = "",
+        *,
+        tags: Sequence[str] = (),
+        learnt: Mapping[str, bytes] | None = None,
+    ) -> None:
+        """Makes a chain.
+
+        Args:
+          names: Of the steps, first to last.
+          language: Of the text, a tag such as ``de``; empty where it is not known.
+          tags: Words at the beginning of a line that no step touches.
+          learnt: What steps have learnt, by name.
+
+        Raises:
+          UserError: As ``check_steps``, or a tag is no word.
+        """
+        check_steps(names, language)
+        for tag in tags:
+            if not tag or tag.split() != [tag]:
+                raise UserError(f"The tag {tag!r} is not one word; tags are words such as <2de>.")
+        self.names, self.language, self.tags = tuple(names), language, tuple(tags)
+        self._steps = [_make(name, base_language(language), (learnt or {}).get(name)) for name in names]
+        self._by_sentence = any(step.stage == Stage.SENTENCES for step in self._steps)
+        self._tags = re.compile(rf"(?:(?:{'|'.join(map(re.escape, tags))})(?: +|$))+") if tags else None
+
+    def __bool__(self) -> bool:
+        return bool(self._steps)
+
+    @property
+    def learnt(self) -> dict[str, bytes]:
+        """What the steps have learnt, by name."""
+        return {step.name: step.learnt for step in self._steps if step.learnt is not None}
+
+    @property
+    def unlearnt(self) -> tuple[str, ...]:
+        """Names of steps that have yet to learn."""
+        return tuple(step.name for step in self._steps if step.learns and step.learnt is None)
+
+    def until(self, name: str) -> Self:
+        """Returns the chain of the steps before one of them."""
+        return type(self)(self.names[: self.names.index(name)], self.language, tags=self.tags, learnt=self.learnt)
+
+    def with_learnt(self, name: str, learnt: bytes) -> Self:
+        """Returns the chain with what a step has learnt."""
+        return type(self)(self.names, self.language, tags=self.tags, learnt={**self.learnt, name: learnt})
+
+    def learn(self, name: str, texts: Iterable[str]) -> bytes:
+        """Returns what a step learns from texts that the steps before it have prepared."""
+        if self._by_sentence:
+            texts = (sentence for text in texts for sentence in document_steps.sentences(text))
+        return self._steps[self.names.index(name)].learn(texts)
+
+    def prepare(self, texts: Sequence[str], *, sentences: bool = True, since: str = "") -> list[str]:
+        """Returns what the steps make of texts.
+
+        Args:
+          texts: Any strings, a line each.
+          sentences: Whether they begin as sentences do; of phrases the case is not changed by the truecaser.
+          since: The first step to take, of texts that those before it have prepared; empty: the first of all.
+        """
+        steps = self._steps[self.names.index(since) if since else 0 :]
+        steps = [step for step in steps if sentences or not step.learns]
+        if not steps:
+            return list(texts)
+        return [self._apply(text, [step.prepare for step in steps]) for text in texts]
+
+    def restore(self, prepared: Sequence[str]) -> list[str]:
+        """Returns texts for people, from prepared ones."""
+        if not self._steps:
+            return list(prepared)
+        if self._by_sentence:
+            parts = [self._restored(document_steps.sentences(text)) for text in prepared]
+            return [" ".join(filter(None, each)) for each in parts]
+        return self._restored(prepared)
+
+    def _restored(self, prepared: Sequence[str]) -> list[str]:
+        return [self._apply(text, [step.restore for step in reversed(self._steps)]) for text in prepared]
+
+    def record(self) -> dict[str, Any]:
+        """Returns what was done and what cannot be undone, ready for JSON."""
+        packages = sorted({package for step in self._steps for package in step.packages})
+        return {
+            "language": self.language,
+            "steps": [
+                {"name": step.name, "meaning": step.meaning, "not_restored": step.loss or "nothing"}
+                for step in self._steps
+            ],
+            **({"tags": list(self.tags)} if self.tags else {}),
+            "packages": {package: importlib.metadata.version(package) for package in packages},
+        }
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any], learnt: Mapping[str, bytes]) -> Self:
+        """Returns the chain of a record, and warns where a library is installed in another version.
+
+        Raises:
+          UserError: As for a new chain.
+          KeyError: It is no record.
+        """
+        steps = cls(
+            [step["name"] for step in record["steps"]],
+            record["language"],
+            tags=record.get("tags", ()),
+            learnt=learnt,
+        )
+        for package, version in record["packages"].items():
+            installed = importlib.metadata.version(package)
+            if installed != version:
+                warnings.warn(
+                    f"the text was prepared with {package} {version}, but {installed} is installed: words may be cut "
+                    f"otherwise than in training. pip install {package}=={version} makes them equal.",
+                    stacklevel=2,
+                )
+        return steps
+
+    def _apply(self, text: str, functions: Sequence[Callable[[str], str]]) -> str:
+        found = self._tags.match(text) if self._tags else None
+        tags, text = (found[0].split(), text[found.end() :]) if found else ([], text)
+        text = self._through(text, functions)
+        return " ".join([*tags, text]) if text else " ".join(tags)
+
+    def _through(self, text: str, functions: Sequence[Callable[[str], str]]) -> str:
+        """Returns what functions make of a text, or of each of its sentences, one after the other."""
+        if self._by_sentence:
+            return document_steps.sentence_by_sentence(text, lambda sentence: _composed(sentence, functions))
+        return _composed(text, functions)
+
+
+def _composed(text: str, functions: Sequence[Callable[[str], str]]) -> str:
+    for function in functions:
+        text = function(text)
+    return text

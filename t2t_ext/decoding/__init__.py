@@ -1,1 +1,0 @@
-"""decoding of t2t_ext."""

@@ -1,0 +1,321 @@
+"""Compares systems that translated the same text: scores, paired tests and the analyses of the papers, in one object.
+
+    comparison = compare({"base": lines_a, "big": lines_b}, [references], source=source)
+    print(compare_text.render(comparison))
+
+Everything random has a fixed seed: the same files give the same report.
+"""
+
+import dataclasses
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from t2t_ext.errors import UserError
+from t2t_ext.evaluation import protocols, scores
+from t2t_ext.evaluation.comparison import (
+    differing_sentences,
+    direction_analysis,
+    length_analysis,
+    segment_statistics,
+    significance,
+    token_accuracy,
+    word_frequency,
+)
+
+Lines = Sequence[str]
+_LONG_WORDS = 15  # characters a word, blank included, in no language that sets blanks between words
+FORMAT = 1  # of as_dict(), raised where a reader of older files would go wrong
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """What is compared, and how.
+
+    Attributes:
+      protocols: Names of the protocols; the first one with words, not characters, is what the analyses use.
+      language: The target language's code, "" if it is unknown.
+      resamples: Samples of the bootstrap, for intervals and for the paired test; None for 1,000, or fewer where the
+        memory asks for it.
+      trials: Trials of approximate randomisation; None for 10,000, or fewer where the memory asks for it.
+      length_bins: Where bins of source length begin.
+      length_unit: What lengths are counted in, for the report: ``words``, ``subwords`` or ``characters``.
+      sentences: How many differing sentences are shown.
+      end_tokens: How many tokens an end of a sentence has.
+      all_pairs: Whether every system is tested against every other one, and not only against the first.
+    """
+
+    protocols: Sequence[str] = (protocols.DEFAULT, "chrf")
+    language: str = ""
+    resamples: int | None = None
+    trials: int | None = None
+    length_bins: Sequence[int] = length_analysis.DEFAULT_EDGES
+    length_unit: str = "words"
+    sentences: int = 20
+    end_tokens: int = token_accuracy.DEFAULT_TOKENS
+    all_pairs: bool = True
+
+
+@dataclasses.dataclass(frozen=True)
+class ProtocolScores:
+    """The scores of all systems in one metric of a protocol.
+
+    Attributes:
+      protocol: The protocol's name.
+      label: The metric's label.
+      systems: The score by system.
+      tests: Each system against the first; empty for one system.
+      pairs: Each system against every one before it; empty for fewer than three, or where it was not asked for.
+    """
+
+    protocol: str
+    label: str
+    systems: Mapping[str, scores.Score]
+    tests: Sequence[significance.PairedTest]
+    pairs: Sequence[significance.PairedTest] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Comparison:
+    """What is known about some systems.
+
+    Attributes:
+      names: The systems, the baseline first.
+      segments: Number of segments.
+      references: Number of sets of references.
+      settings: How it was computed.
+      analysed: The metric whose tokens and scores the analyses use, as ``protocol label``.
+      scores: Scores and tests.
+      length_of: Whose lengths make the bins: ``source`` or ``reference``.
+      by_length: BLEU and lengths by source length.
+      ends: Accuracy at both ends by system.
+      frequencies_of: Where word frequencies were counted: ``training text`` or ``references``.
+      by_frequency: Buckets of words by system.
+      differing: The sentences that differ most.
+      by_direction: Of systems that write both ways, the sentences that each direction won.
+      sentence_chrf: chrF of each sentence by system.
+      notes: What the reader should know, in sentences.
+    """
+
+    names: Sequence[str]
+    segments: int
+    references: int
+    settings: Settings
+    analysed: str
+    scores: Sequence[ProtocolScores]
+    length_of: str
+    by_length: Sequence[length_analysis.LengthBin]
+    ends: Mapping[str, token_accuracy.EndsAccuracy]
+    frequencies_of: str
+    by_frequency: Mapping[str, Sequence[word_frequency.FrequencyBucket]]
+    differing: Sequence[differing_sentences.DifferingSentence]
+    by_direction: Mapping[str, Sequence[direction_analysis.DirectionPart]]
+    sentence_chrf: Mapping[str, Sequence[float]]
+    notes: Sequence[str]
+
+    def wins(self) -> dict[str, tuple[int, int, int]]:
+        """Returns by system, without the baseline: sentences with higher, lower and equal chrF than the baseline's."""
+        baseline, *others = self.names
+        result = {}
+        for name in others:
+            pairs = list(zip(self.sentence_chrf[name], self.sentence_chrf[baseline], strict=True))
+            better, worse = sum(mine > theirs for mine, theirs in pairs), sum(mine < theirs for mine, theirs in pairs)
+            result[name] = better, worse, len(pairs) - better - worse
+        return result
+
+    def as_dict(self) -> dict[str, Any]:
+        """Returns everything as lists, dictionaries, strings and numbers, for JSON."""
+        result = {"format": FORMAT, **dataclasses.asdict(self), "wins": self.wins()}
+        for name, buckets in self.by_frequency.items():
+            for bucket, values in zip(buckets, result["by_frequency"][name], strict=True):
+                values.update(precision=bucket.precision, recall=bucket.recall, f1=bucket.f1)
+        return result
+
+
+def compare(
+    systems: Mapping[str, Lines],
+    references: Sequence[Lines],
+    *,
+    source: Lines | None = None,
+    source_lengths: Sequence[int] | None = None,
+    train_text: Iterable[str] | None = None,
+    directions: Mapping[str, Sequence[str]] | None = None,
+    settings: Settings | None = None,
+    report: Callable[[str], None] = lambda message: None,
+) -> Comparison:
+    """Compares systems, or analyses one.
+
+    Args:
+      systems: Translations by name, the baseline first; tokenised where the protocols say so.
+      references: One list per set of references, of the same kind.
+      source: The source, for lengths and for the report; without it lengths are those of the first reference.
+      source_lengths: Lengths of the source where they are not the number of its words.
+      train_text: Target side of the training data, as lines of the same kind, for word frequencies.
+      directions: System -> the direction that won each segment (``l2r``, ``r2l``), of those that write both ways.
+      settings: How; by default ``Settings()``.
+      report: Is told what is being computed.
+
+    Returns:
+      The comparison.
+
+    Raises:
+      UserError: No systems, unequal numbers of segments, none at all, protocols that want different kinds of text.
+    """
+    settings = settings or Settings()
+    chosen = protocols.check_names(settings.protocols)
+    _check_segments(systems, references, source)
+    length_analysis.bin_labels(settings.length_bins)
+    settings = _affordable(settings, len(references[0]))
+    made = [
+        (protocol.name, label, segment_statistics.remember(metric))
+        for protocol in chosen
+        for label, metric in protocol.metrics(references, settings.language).items()
+    ]
+    scored = [_scores(*each, systems, settings, report) for each in made]
+    tokens = any(protocol.tokenized and not protocol.any_text for protocol in chosen)
+    analysed, bleu = _metric_of_words(made, tokens, references, settings.language)
+    chrf = _metric_of_characters(made, references)
+    report("lengths, words and sentences")
+    return Comparison(
+        names=list(systems),
+        segments=len(references[0]),
+        references=len(references),
+        settings=settings,
+        analysed=analysed,
+        scores=scored,
+        length_of="reference" if source is None else "source",
+        by_length=_by_length(bleu, systems, references[0] if source is None else source, source_lengths, settings),
+        **_token_analyses(bleu, systems, references, train_text, settings),
+        differing=differing_sentences.differing_sentences(
+            systems, references, chrf=chrf, bleu=bleu, source=source, count=settings.sentences
+        ),
+        by_direction=_by_system(directions or {}, lambda won: direction_analysis.by_direction(bleu, systems, won)),
+        sentence_chrf=_by_system(systems, lambda lines: differing_sentences.sentence_scores(chrf, lines)),
+        notes=[*_notes(systems, chosen), *_source_notes(source, settings.length_unit)],
+    )
+
+
+def _affordable(settings: Settings, segments: int) -> Settings:
+    """Returns settings that say how many samples and trials are drawn."""
+    return dataclasses.replace(
+        settings,
+        resamples=settings.resamples or significance.affordable_resamples(segments),
+        trials=settings.trials or significance.affordable_trials(segments),
+    )
+
+
+def _by_length(
+    bleu: Any, systems: Mapping[str, Lines], lines: Lines, lengths: Sequence[int] | None, settings: Settings
+) -> list[length_analysis.LengthBin]:
+    """Scores the sentences of each length; of the lines in words, where no lengths are given."""
+    lengths = [len(line.split()) for line in lines] if lengths is None else lengths
+    return length_analysis.by_length(bleu, systems, lengths, settings.length_bins)
+
+
+def _token_analyses(
+    bleu: Any,
+    systems: Mapping[str, Lines],
+    references: Sequence[Lines],
+    train_text: Iterable[str] | None,
+    settings: Settings,
+) -> dict[str, Any]:
+    """Returns the fields of a comparison that come from single tokens."""
+    tokens = _by_system(systems, lambda lines: segment_statistics.tokens_of(bleu, lines))
+    expected = [segment_statistics.tokens_of(bleu, lines) for lines in references]
+    seen = word_frequency.count_words(itertools.chain(*expected) if train_text is None else _tokens(bleu, train_text))
+    return {
+        "ends": _by_system(tokens, lambda each: token_accuracy.ends_accuracy(each, expected, settings.end_tokens)),
+        "frequencies_of": "references" if train_text is None else "training text",
+        "by_frequency": _by_system(tokens, lambda each: word_frequency.by_frequency(each, expected, seen)),
+    }
+
+
+def _scores(
+    protocol: str,
+    label: str,
+    metric: Any,
+    systems: Mapping[str, Lines],
+    settings: Settings,
+    report: Callable[[str], None],
+) -> ProtocolScores:
+    report(f"{protocol} {label}: scores")
+    found = {
+        name: dataclasses.replace(scores.score_with(metric, lines, None, settings.resamples or 0), name=label)
+        for name, lines in systems.items()
+    }
+    tests: list[significance.PairedTest] = []
+    every = settings.all_pairs and len(systems) > 2
+    if len(systems) > 1:
+        report(f"{protocol} {label}: paired tests")
+        test = significance.all_pairs if every else significance.paired_tests
+        tests = test(label, metric, systems, resamples=settings.resamples or 0, trials=settings.trials or 0)
+    against_first = tests[: len(systems) - 1]
+    return ProtocolScores(protocol, label, found, against_first, tests if every else ())
+
+
+def _metric_of_words(
+    made: Sequence[tuple[str, str, Any]], tokenized: bool, references: Sequence[Lines], language: str
+) -> tuple[str, Any]:
+    """Returns the first BLEU among the metrics, or one that fits the text, with its name."""
+    for protocol, label, metric in made:
+        if label.startswith("BLEU"):
+            return f"{protocol} {label}", metric
+    fitting = "multi_bleu" if tokenized else protocols.DEFAULT
+    ((label, metric),) = protocols.protocol(fitting).metrics(references, language).items()
+    return f"{fitting} {label}", segment_statistics.remember(metric)
+
+
+def _metric_of_characters(made: Sequence[tuple[str, str, Any]], references: Sequence[Lines]) -> Any:
+    """Returns the first chrF among the metrics, or chrF2."""
+    for _, label, metric in made:
+        if label.startswith("chrF"):
+            return metric
+    return segment_statistics.remember(protocols.protocol("chrf").metrics(references)["chrF2"])
+
+
+def _tokens(metric: Any, lines: Iterable[str]) -> Iterator[list[str]]:
+    return (segment_statistics.tokens_of(metric, [line])[0] for line in lines)
+
+
+def _by_system(systems: Mapping[str, Any], analyse: Callable[[Any], Any]) -> dict[str, Any]:
+    return {name: analyse(each) for name, each in systems.items()}
+
+
+def _check_segments(systems: Mapping[str, Lines], references: Sequence[Lines], source: Lines | None) -> None:
+    if not systems:
+        raise UserError("There is nothing to compare. Give at least one translation.")
+    for lines in systems.values():
+        scores.check_segments(lines, references)
+    if source is not None and len(source) != len(references[0]):
+        raise UserError(
+            f"Unequal numbers of segments: {len(source)} in the source, but {len(references[0])} in the references. "
+            "Check that the files belong together."
+        )
+
+
+def _notes(systems: Mapping[str, Lines], chosen: Sequence[protocols.Protocol]) -> list[str]:
+    notes = []
+    for name, lines in systems.items():
+        doubt = next(filter(None, (protocols.doubt(protocol, lines) for protocol in chosen)), "")
+        if doubt:
+            notes.append(f"{name}: {doubt}")
+        empty = sum(not line.strip() for line in lines)
+        if empty:
+            notes.append(f"{name}: {empty} of {len(lines)} translations are empty.")
+    first, *others = systems
+    notes += [
+        f"{other} and {first} are the same, line for line." for other in others if systems[other] == systems[first]
+    ]
+    return notes
+
+
+def _source_notes(source: Lines | None, unit: str) -> list[str]:
+    if source is None or unit != "words":
+        return []
+    words, characters = sum(len(line.split()) for line in source), sum(map(len, source))
+    if characters <= _LONG_WORDS * words:
+        return []
+    return [
+        f"The source has a blank every {characters / max(1, words):.0f} characters: its lengths in words mean little. "
+        "Count characters or subwords."
+    ]

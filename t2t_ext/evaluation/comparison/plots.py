@@ -1,0 +1,156 @@
+"""The figures of a comparison, as SVG that stands alone.
+
+Colours are those of Okabe and Ito (2008), "Color Universal Design", which people with any colour vision can tell
+apart; systems also differ in markers and hatching. matplotlib is imported here only; no window is opened.
+"""
+
+import io
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from t2t_ext.evaluation.comparison.comparison import Comparison
+from t2t_ext.reporting.figures import COLOURS
+
+_MARKERS = "osD^vPX"
+_HATCHES = ("", "//", "..", "xx", "\\\\", "++", "oo")
+_STYLE = {
+    "svg.fonttype": "none",  # text stays text: whoever opens it has fonts for names in any script
+    "svg.hashsalt": "t2t_ext",
+    "font.size": 10,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.grid.axis": "y",
+    "axes.axisbelow": True,
+    "grid.color": "#d9d9d9",
+    "text.parse_math": False,  # names of systems may have dollar signs
+}
+
+
+def scores(comparison: Comparison, block: int) -> str:
+    """Draws one metric's scores with their confidence intervals; returns SVG."""
+    values = comparison.scores[block]
+
+    def draw(axes: Any) -> None:
+        for place, score in enumerate(values.systems.values()):
+            axes.bar(place, score.value, 0.6, **_bar(place))
+            if score.confidence is not None and score.mean is not None:
+                axes.errorbar(place, score.mean, score.confidence, color="black", capsize=5, linewidth=1.2)
+            axes.annotate(
+                score.format(score.value), (place, 0), (0, 4), textcoords="offset points", ha="center", **_LABEL
+            )
+        axes.set_xticks(range(len(values.systems)), [_short(name) for name in values.systems])
+        axes.set_ylabel(values.label)
+
+    return _figure(draw, width=1.6 + 1.0 * len(values.systems), height=3.2)
+
+
+def bleu_by_length(comparison: Comparison) -> str:
+    """Draws BLEU by source length, with the number of sentences; returns SVG."""
+    return _by_length(comparison, lambda each, name: each.bleu[name], "BLEU", None)
+
+
+def ratio_by_length(comparison: Comparison) -> str:
+    """Draws the length ratio by source length; returns SVG."""
+    return _by_length(comparison, lambda each, name: each.length_ratio[name], "length / reference length", 1.0)
+
+
+def ends(comparison: Comparison) -> str:
+    """Draws the accuracy at the first and last positions; returns SVG."""
+    count = comparison.settings.end_tokens
+
+    def draw(axes: Any) -> None:
+        for place, (name, each) in enumerate(comparison.ends.items()):
+            first = [_nan(value) for value in each.first_by_position]
+            last = [_nan(value) for value in reversed(each.last_by_position)]
+            axes.plot(range(count), first, label=_short(name), **_line(place))
+            axes.plot(range(count + 1, 2 * count + 1), last, **_line(place))
+        labels = [str(place + 1) for place in range(count)] + [str(place - count) for place in range(count)]
+        axes.set_xticks([*range(count), *range(count + 1, 2 * count + 1)], labels)
+        axes.set_xlabel("position from the beginning / from the end")
+        axes.set_ylabel("right tokens (%)")
+        axes.set_ylim(bottom=0)
+
+    return _figure(draw)
+
+
+def f1_by_frequency(comparison: Comparison) -> str:
+    """Draws F1 of words by their frequency; returns SVG."""
+
+    def draw(axes: Any) -> None:
+        count = len(comparison.names)
+        for place, (name, buckets) in enumerate(comparison.by_frequency.items()):
+            left = [bucket + (place - (count - 1) / 2) * 0.8 / count for bucket in range(len(buckets))]
+            axes.bar(left, [bucket.f1 or 0 for bucket in buckets], 0.8 / count, label=_short(name), **_bar(place))
+        axes.set_xticks(range(len(buckets)), [bucket.label for bucket in buckets])
+        axes.set_xlabel(f"occurrences in the {comparison.frequencies_of}")
+        axes.set_ylabel("F1 (%)")
+
+    return _figure(draw)
+
+
+def _by_length(
+    comparison: Comparison, value: Callable[[Any, str], float | None], label: str, line: float | None
+) -> str:
+    bins = comparison.by_length
+
+    def draw(axes: Any) -> None:
+        if line is not None:
+            axes.axhline(line, color="#595959", linewidth=1, linestyle=":")
+        for place, name in enumerate(comparison.names):
+            axes.plot(range(len(bins)), [_nan(value(each, name)) for each in bins], label=_short(name), **_line(place))
+        axes.set_xticks(range(len(bins)), [f"{each.label}\n({each.sentences})" for each in bins])
+        axes.set_xlabel(f"length of the {comparison.length_of} in {comparison.settings.length_unit} (sentences)")
+        axes.set_ylabel(label)
+
+    return _figure(draw)
+
+
+_LABEL = {"color": "black", "bbox": {"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "pad": 1.5}}
+
+
+def _bar(place: int) -> dict[str, Any]:
+    colour = COLOURS[place % len(COLOURS)]
+    return {"color": colour, "edgecolor": "white", "hatch": _HATCHES[place % len(_HATCHES)], "linewidth": 0.5}
+
+
+def _line(place: int) -> dict[str, Any]:
+    marker = _MARKERS[place % len(_MARKERS)]
+    return {"color": COLOURS[place % len(COLOURS)], "marker": marker, "linewidth": 1.6, "markersize": 6}
+
+
+def _nan(value: float | None) -> float:
+    return float("nan") if value is None else value
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= 20 else f"{name[:9]}…{name[-10:]}"
+
+
+def _figure(draw: Callable[[Any], None], width: float = 6.2, height: float = 3.2) -> str:
+    import matplotlib
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+    from matplotlib.figure import Figure
+
+    with matplotlib.rc_context(_STYLE), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph .* missing")  # drawn by the viewer's fonts
+        figure = Figure(figsize=(width, height), layout="constrained")
+        FigureCanvasSVG(figure)
+        axes = figure.add_subplot()
+        draw(axes)
+        if axes.get_legend_handles_labels()[0]:
+            figure.legend(loc="outside upper left", ncols=4, frameon=False)
+        data = io.BytesIO()
+        figure.savefig(data, format="svg", metadata={"Date": None})
+    return data.getvalue().decode("utf-8")
+
+
+def titles(comparison: Comparison) -> Sequence[tuple[str, Callable[[], str]]]:
+    """Returns what the figures show and how they are drawn, but for the scores."""
+    return (
+        (f"BLEU by length of the {comparison.length_of}", lambda: bleu_by_length(comparison)),
+        (f"Length ratio by length of the {comparison.length_of}", lambda: ratio_by_length(comparison)),
+        ("Accuracy of the first and last tokens", lambda: ends(comparison)),
+        ("F1 of words by frequency", lambda: f1_by_frequency(comparison)),
+    )

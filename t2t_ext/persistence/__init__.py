@@ -1,1 +1,0 @@
-"""What outlives a process: atomic files, run directories and checkpoints."""

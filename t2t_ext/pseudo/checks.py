@@ -1,0 +1,182 @@
+"""The two runs that make pseudo references, and whether they fit each other and the data: known before the work."""
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Self
+
+from t2t_ext import registry
+from t2t_ext.config.hyperparameters import DecodeHParams
+from t2t_ext.data.datasets.generated import GeneratedData
+from t2t_ext.data.datasets.pseudo_references import SIDES, SUFFIX
+from t2t_ext.errors import UserError
+from t2t_ext.runs import checkpoints
+from t2t_ext.runs.chosen_runs import ChosenRun, choose_runs
+from t2t_ext.runs.run_directory import RunDirectory
+
+if TYPE_CHECKING:
+    from t2t_ext.translation.translator import Translator
+
+Warn = Callable[[str], None]
+
+_WORDS = {"l2r": "left to right", "r2l": "right to left"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Teachers:
+    """The runs and checkpoints that translate; several of a side are an ensemble.
+
+    Attributes:
+      l2r: Those that write left to right.
+      r2l: Those that write right to left.
+    """
+
+    l2r: tuple[ChosenRun, ...]
+    r2l: tuple[ChosenRun, ...]
+
+    @classmethod
+    def choose(cls, l2r: str, r2l: str, l2r_checkpoint: str, r2l_checkpoint: str, warn: Warn) -> Self:
+        """Finds runs and checkpoints as the decoder's flags ``--output_dir`` and ``--checkpoint_path`` do.
+
+        The runs' own modules are loaded.
+
+        Raises:
+          UserError: One does not exist, those of a side do not fit, or a run writes in the other direction.
+        """
+        runs = {"l2r": _chosen("l2r", l2r, l2r_checkpoint, warn), "r2l": _chosen("r2l", r2l, r2l_checkpoint, warn)}
+        written = {side: _direction(chosen[0].run) for side, chosen in runs.items()}
+        if (written["l2r"], written["r2l"]) == ("r2l", "l2r"):
+            raise UserError(
+                f"--l2r and --r2l are swapped: {l2r} writes right to left (target_direction=r2l), {r2l} left to right. "
+                f"Give --l2r={r2l} --r2l={l2r}."
+            )
+        for side, chosen in runs.items():
+            if written[side] != side:
+                raise UserError(
+                    f"--{side}={chosen[0].run.path} writes {_WORDS[written[side]]} "
+                    f"(target_direction={written[side]}). Give a run that writes {_WORDS[side]}: one that was trained "
+                    f"with target_direction={side}."
+                )
+        return cls(**runs)
+
+    def members(self, side: str) -> tuple[ChosenRun, ...]:
+        """Returns those of a side."""
+        return self.l2r if side == "l2r" else self.r2l
+
+    @property
+    def max_length(self) -> int:
+        """The longest target that the L2R run was trained on, tokens with EOS."""
+        hparams = self.l2r[0].run.config.hparams
+        return hparams.get("max_length") or hparams["batch_size"]
+
+    def described(self) -> dict[str, list[dict[str, Any]]]:
+        """Returns side -> what its translations depend on for each checkpoint, ready for JSON.
+
+        Raises:
+          UserError: A checkpoint is damaged.
+        """
+        return {side: [_described(each) for each in self.members(side)] for side in SIDES}
+
+    def check(self, problem: Any, data: GeneratedData, warn: Warn) -> None:
+        """Checks that the runs translate what the data hold.
+
+        Args:
+          problem: The problem that the data are of.
+          data: Its data.
+          warn: Told of what is odd but possible.
+
+        Raises:
+          UserError: A run was trained on another problem, or its ids mean something else.
+        """
+        encoders = data.text_encoders()
+        for side in SIDES:
+            for run in dict.fromkeys(chosen.run for chosen in self.members(side)):
+                _check_problem(side, run, problem, warn)
+                for name, own, other in zip(("source", "target"), run.text_encoders(), encoders, strict=True):
+                    if own.ids_sha256 != other.ids_sha256:
+                        raise UserError(
+                            f"--{side}={run.path}: the ids of its {name} mean something else than those of the data in "
+                            f"{data.data_dir} (digests {own.ids_sha256[:12]}... and {other.ids_sha256[:12]}...). Train "
+                            f"it on these data, or make them with t2t_ext-datagen --vocab_from={run.path}."
+                        )
+                if run.config.problem == problem.data_name and run.config.data_digest != data.digest():
+                    warn(f"the data in {data.data_dir} are not those that {run.path} (--{side}) was trained on")
+
+    def translator(self, side: str, decode_hparams: DecodeHParams) -> "Translator":
+        """Loads the Translator of a side.
+
+        Raises:
+          UserError: A checkpoint is damaged.
+        """
+        from t2t_ext.translation.translator import Translator
+
+        members = self.members(side)
+        return Translator.load(
+            [each.run.path for each in members], [each.checkpoint for each in members], decode_hparams
+        )
+
+    def check_models(self) -> None:
+        """Checks that each model writes in one direction; imports TensorFlow.
+
+        Raises:
+          UserError: One writes in both directions at once.
+        """
+        for side in SIDES:
+            for chosen in self.members(side):
+                name = chosen.run.config.model
+                if registry.model(name).variant(chosen.run.hparams()).directions != 1:
+                    raise UserError(
+                        f"--{side}={chosen.run.path}: its model ({name}) writes in both directions at once. Give a run "
+                        f"of a model that writes {_WORDS[side]} alone, such as transformer."
+                    )
+
+
+def _chosen(side: str, runs: str, checkpoint: str, warn: Warn) -> tuple[ChosenRun, ...]:
+    if not runs:
+        raise UserError(
+            f"--{side}=RUN is needed: a run, as t2t_ext-trainer wrote it, whose model writes {_WORDS[side]}"
+            + (" (trained with --hparams=target_direction=r2l)." if side == "r2l" else ".")
+        )
+    try:
+        chosen = tuple(choose_runs(runs, checkpoint or None, warn=warn))
+        for each in chosen:
+            each.run.load_user_code()
+        return chosen
+    except UserError as error:
+        raise UserError(f"--{side}={runs}: {error}") from error
+
+
+def _direction(run: RunDirectory) -> str:
+    return run.config.hparams.get("target_direction", "l2r")
+
+
+def _described(chosen: ChosenRun) -> dict[str, Any]:
+    info = checkpoints.read_info(chosen.checkpoint)
+    group = "ema" if "ema" in info.groups else "model"
+    weights = {name: entry["sha256"] for name, entry in info.files.items() if name.startswith(f"{group}.")}
+    return {
+        "run": chosen.run.path.resolve().name,
+        "model": chosen.run.config.model,
+        "step": info.step,
+        "weights": hashlib.sha256(json.dumps(weights, sort_keys=True).encode()).hexdigest(),
+    }
+
+
+def _check_problem(side: str, run: RunDirectory, problem: Any, warn: Warn) -> None:
+    """Checks that a run translates from the problem's source into its target language.
+
+    Raises:
+      UserError: It does not, or nobody knows.
+    """
+    trained_on = run.config.problem.removesuffix(SUFFIX)
+    if trained_on == problem.data_name:
+        return
+    trained = registry.problem(trained_on, **run.config.problem_options)
+    languages = [(getattr(p, "source_language", ""), getattr(p, "target_language", "")) for p in (trained, problem)]
+    if languages[0] != languages[1] or not all(languages[0]):
+        raise UserError(
+            f"--{side}={run.path} was trained on {run.config.problem}, not on {problem.data_name}. Give a run of "
+            f"{problem.data_name}, or the --problem that the run was trained on."
+        )
+    warn(f"{run.path} (--{side}) was trained on {run.config.problem}, not on {problem.data_name}")

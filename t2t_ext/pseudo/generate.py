@@ -1,0 +1,403 @@
+"""Making pseudo references: two trained models translate the training and development data (``P_synchronous``).
+
+Source: Zhou, Zhang and Zong, "Synchronous Bidirectional Neural Machine Translation" (2019), section 3.4: for training,
+the other side of a target is what a model has made of the source, since of a gold target each side would see the other
+side's answer.
+
+This module imports TensorFlow only when something is translated.
+"""
+
+import dataclasses
+import shutil
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from t2t_ext.config.hyperparameters import DecodeHParams
+from t2t_ext.data.datasets import pseudo_references as sidecars
+from t2t_ext.data.datasets.example_store import ExampleStore
+from t2t_ext.data.datasets.generated import GeneratedData
+from t2t_ext.data.datasets.manifest import describe_file, manifest_path
+from t2t_ext.data.datasets.pseudo_references import SIDES, SPLITS, SUFFIX, PseudoManifest, PseudoReferences
+from t2t_ext.data.generation.workspace import publish
+from t2t_ext.errors import UserError
+from t2t_ext.io import files
+from t2t_ext.io.interruption import Interrupted, SignalWatch
+from t2t_ext.io.progress import progress
+from t2t_ext.pseudo import work as pseudo_work
+from t2t_ext.pseudo.checks import Teachers
+from t2t_ext.pseudo.work import DEFAULT_CHUNK_PAIRS, Chunk, Translations, WorkFolder
+from t2t_ext.runs.run_directory import package_versions
+
+if TYPE_CHECKING:
+    from t2t_ext.translation.translator import Hypothesis, Translator
+
+_BLEU_PAIRS = 2000
+# A translation of so many tokens, fewer than one of so many of them different, says the same again and again.
+_LONG_ENOUGH_TO_REPEAT, _MOST_REPETITION = 12, 4
+_BYTES_PER_TOKEN = 8  # ids and text, beside each other in chunks and in the finished files
+# One translation of each source is kept, and it does not depend on its batch.
+_NOT_IN_THE_RESULT = ("batch_size", "num_hypotheses", "return_beams", "write_beam_scores")
+_ALWAYS_NOTED = ("beam_size", "alpha")
+
+Say = Callable[[str], None]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PseudoConfig:
+    """How pseudo references are made.
+
+    Attributes:
+      decode_hparams: How the translations are searched for.
+      max_length: Longer ones, tokens with EOS, count as failed.
+      chunk_pairs: Pairs that are translated before they are kept; what a killed process loses.
+      shard: (i, n), i from 0: this process does the i-th of n parts of the work; (0, 1): all of it.
+      join: Nothing is translated: what is there is joined, and what is missing is an error.
+      overwrite: Whether finished pseudo references, and work done with other models, are replaced.
+    """
+
+    decode_hparams: DecodeHParams
+    max_length: int
+    chunk_pairs: int = DEFAULT_CHUNK_PAIRS
+    shard: tuple[int, int] = (0, 1)
+    join: bool = False
+    overwrite: bool = False
+
+
+class PseudoDecoding:
+    """Makes the pseudo references of a problem, or goes on with making them."""
+
+    def __init__(self, data: GeneratedData, problem: str, teachers: Teachers, config: PseudoConfig, say: Say) -> None:
+        """Prepares the work; nothing is translated or written yet.
+
+        Args:
+          data: The problem's data.
+          problem: Its name, without ``_synchronous``.
+          teachers: The runs that translate.
+          config: What is asked for.
+          say: Told what happens, line by line.
+        """
+        one = config.decode_hparams.replace(num_hypotheses=1, return_beams=False)
+        self._config = dataclasses.replace(config, decode_hparams=one)
+        self._data, self._problem, self._teachers, self._say = data, problem, teachers, say
+        self._signals = SignalWatch()
+        self._stores: dict[str, ExampleStore] = {}
+        self._translators: dict[str, Translator] = {}
+        self._settings = {
+            "data": {"digest": data.digest()},
+            "models": teachers.described(),
+            "settings": {
+                "decode_hparams": _search_settings(config.decode_hparams),
+                "max_length": config.max_length,
+            },
+        }
+
+    def run(self) -> str:
+        """Does this process's part of the work, and joins everything where that is its part, too.
+
+        Returns:
+          The name of the signal that stopped it, or an empty string.
+
+        Raises:
+          UserError: Finished or unfinished pseudo references made in another way are there, a file is damaged, or the
+            disk or the memory is full.
+        """
+        files.remove_leftovers(self._data.data_dir)  # a work folder that was being removed
+        if self._is_finished():
+            return ""
+        sizes = {split: pseudo_work.shard_sizes(self._data, split) for split in SPLITS if split in self._data.splits}
+        # The development set comes first: its BLEU tells whether the rest is worth the hours.
+        pairs = {split: sum(sizes[split]) for split in reversed(SPLITS) if split in sizes}
+        chunks = pseudo_work.plan(pairs, self._config.chunk_pairs)
+        number, count = self._config.shard
+        mine = chunks[number::count]
+        settings = {**self._settings, "chunk_pairs": self._config.chunk_pairs}
+        with WorkFolder.open(self._data, self._problem, settings, self._config.shard, self._config.overwrite) as work:
+            missing = [chunk for chunk in mine if not work.is_done(chunk)]
+            self._say_what_is_there(mine, missing)
+            self._check_space(sum(chunk.pairs for chunk in missing) / max(sum(chunk.pairs for chunk in chunks), 1))
+            if self._config.join and missing:
+                raise UserError(
+                    f"{len(missing):,} of {len(chunks):,} chunks are missing in {work.path} (the first is "
+                    f"{missing[0].name}). Let the machines that have them finish, or copy them there; without --join "
+                    f"they are made here."
+                )
+            with self._signals.watching():
+                try:
+                    self._translate_all(work, missing)
+                except Interrupted:
+                    left = sum(not work.is_done(chunk) for chunk in mine)
+                    self._say(
+                        f"Stopped by {self._signals.received}: {len(mine) - left:,} of {len(mine):,} chunks are kept "
+                        f"in {work.path}. Run the same command again to go on."
+                    )
+                    return self._signals.received
+            if count == 1:
+                self._join(work, chunks, sizes)
+            else:
+                self._say_part_is_done(work, chunks)
+        return ""
+
+    # === What is there ===
+
+    def _is_finished(self) -> bool:
+        """Says whether finished pseudo references are there that need not be made again.
+
+        Raises:
+          UserError: They are there, but damaged or made in another way, and are not to be replaced.
+        """
+        data_dir, name = self._data.data_dir, self._problem + SUFFIX
+        try:
+            manifest = PseudoManifest.load(manifest_path(data_dir, name))
+        except FileNotFoundError:
+            return False
+        except UserError:
+            if self._config.overwrite:
+                return False
+            raise
+        before = {"data": manifest.data, "models": manifest.models, "settings": manifest.settings}
+        different = pseudo_work.differences(before, self._settings)
+        damaged = manifest.damaged_files(data_dir, checksums=self._config.overwrite)
+        if self._config.overwrite and (different or damaged):
+            return False
+        if different:
+            raise UserError(
+                f"The pseudo references of {self._problem} in {data_dir} were made in another way: "
+                f"{'; '.join(different)}. Give --overwrite to replace them, or another --data_dir to keep both."
+            )
+        if damaged:
+            raise UserError(
+                f"Files of the pseudo references of {self._problem} in {data_dir} are missing or have another size: "
+                f"{', '.join(damaged)}. Give --overwrite to make them again."
+            )
+        work = data_dir / f".{name}.decoding"
+        if work.exists():  # killed while it was cleaning up
+            files.remove_directory(work)
+        self._say(f"The pseudo references of {self._problem} are in {data_dir} already; nothing to do.")
+        for line in sidecars.table(manifest):
+            self._say(line)
+        return True
+
+    def _check_space(self, share_missing: float) -> None:
+        """Raises a UserError where the disk has less room than about as much as the files will need.
+
+        Args:
+          share_missing: The share of the chunks that are still to be made, 0 to 1.
+        """
+        splits = [self._data.manifest.splits[split] for split in SPLITS if split in self._data.splits]
+        tokens = sum(max(split.tokens.values()) for split in splits)
+        finished = len(SIDES) * tokens * _BYTES_PER_TOKEN
+        files.require_space(self._data.data_dir / self._problem, int((1 + share_missing) * finished))
+
+    def _say_what_is_there(self, mine: Sequence[Chunk], missing: Sequence[Chunk]) -> None:
+        number, count = self._config.shard
+        pairs, left = (sum(chunk.pairs for chunk in chunks) for chunks in (mine, missing))
+        part = f"part {number + 1} of {count}: " if count > 1 else ""
+        done = f", {pairs - left:,} of them are there already" if left < pairs else ""
+        self._say(f"Pseudo references of {self._problem}, {part}{pairs:,} translations by two models{done}.")
+
+    def _say_part_is_done(self, work: WorkFolder, chunks: Sequence[Chunk]) -> None:
+        number, count = self._config.shard
+        left = sum(not work.is_done(chunk) for chunk in chunks)
+        then = "All parts are there: join them"
+        if left:
+            then = f"{left:,} of {len(chunks):,} chunks of other parts are not in this folder; when they are, join them"
+        self._say(
+            f"Part {number + 1} of {count} is done, in {work.path}. {then} by the same command with --join in place of "
+            f"--shard."
+        )
+
+    # === Translating ===
+
+    def _translate_all(self, work: WorkFolder, missing: Sequence[Chunk]) -> None:
+        """Translates chunks and keeps each.
+
+        Raises:
+          Interrupted: A signal came; what is done is kept.
+        """
+        for side in dict.fromkeys(chunk.side for chunk in missing):
+            self._translators[side] = self._teachers.translator(
+                side, self._config.decode_hparams
+            )  # before hours of work
+        total = sum(chunk.pairs for chunk in missing)
+        with progress("Translating", total, "sentences", stream=sys.stderr) as advance:
+            for chunk in missing:
+                work.save(chunk, self._translated(chunk, advance))
+                if self._signals.received:
+                    raise Interrupted
+                if chunk.split == "dev" and chunk.last == self._store("dev").num_examples:
+                    self._report_dev(work, chunk.side)
+
+    def _translated(self, chunk: Chunk, advance: Callable[[int], None]) -> Translations:
+        """Translates the pairs of a chunk.
+
+        Raises:
+          Interrupted: A signal came meanwhile.
+        """
+        store = self._store(chunk.split)
+        longest = self._config.decode_hparams.max_input_length + 1
+        ids: list[Sequence[int]] = [()] * chunk.pairs
+        texts, failures = [""] * chunk.pairs, [""] * chunk.pairs
+        sources = [store.example(number)[0] for number in range(chunk.first, chunk.last)]
+        for place, source in enumerate(sources):
+            if len(source) <= 1:
+                failures[place] = "empty source"
+            elif len(source) > longest:
+                failures[place] = f"source longer than {longest - 1} tokens"
+        places = [place for place, failure in enumerate(failures) if not failure]
+        advance(chunk.pairs - len(places))
+        done = 0
+
+        def update(now: int, total: int) -> None:
+            nonlocal done
+            advance(now - done)
+            done = now
+
+        with self._signals.abandoning():
+            found = self._translators[chunk.side].translate_ids([sources[place] for place in places], update)
+        for place, hypotheses in zip(places, found, strict=True):
+            failures[place] = why_failed(hypotheses[0], self._config.max_length)
+            if not failures[place]:
+                ids[place], texts[place] = in_text_order(hypotheses[0]), hypotheses[0].text
+        return Translations(ids, texts, failures)
+
+    def _store(self, split: str) -> ExampleStore:
+        if split not in self._stores:
+            self._stores[split] = ExampleStore.load(self._data, split)
+        return self._stores[split]
+
+    def _report_dev(self, work: WorkFolder, side: str) -> None:
+        """Says how good the translations of the development set are, so that a bad model is noticed before hours.
+
+        Of work that is shared, this machine has only a part of them, and says nothing.
+        """
+        store = self._store("dev")
+        chunks = pseudo_work.plan({"dev": store.num_examples}, self._config.chunk_pairs)
+        chunks = [chunk for chunk in chunks if chunk.side == side]
+        if not all(map(work.is_done, chunks)):
+            return
+        made = [ids for chunk in chunks for ids in work.load(chunk).ids]
+        score, pairs = _bleu(store, self._data, lambda number: made[number])
+        self._say(f"dev, {side}: BLEU {score.value:.2f} against the gold targets of {pairs:,} pairs.")
+
+    # === Joining ===
+
+    def _join(self, work: WorkFolder, chunks: Sequence[Chunk], sizes: Mapping[str, Sequence[int]]) -> None:
+        """Makes the finished files of all chunks, checks them by reading them, and puts them beside the data."""
+        name = self._problem + SUFFIX
+        folder = work.path / "finished"
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        splits = {}
+        for split in sizes:
+            of_split = [chunk for chunk in chunks if chunk.split == split]
+            splits[split] = pseudo_work.join(work, of_split, sizes[split], name, split, folder)
+        written = [name for split in splits.values() for name in (*split.shards, *split.texts.values())]
+        manifest = PseudoManifest(
+            problem=name,
+            **self._settings,
+            splits=splits,
+            files={name: describe_file(folder / name) for name in written},
+            versions=package_versions(),
+        )
+        sidecar = PseudoReferences(folder, manifest, sidecars.command(self._problem, self._data.data_dir))
+        data = GeneratedData(self._data.data_dir, self._data.manifest, self._data.was_reversed, sidecar)
+        splits = {
+            split: dataclasses.replace(made, statistics=split_statistics(ExampleStore.load(data, split), data))
+            for split, made in splits.items()
+        }
+        manifest = dataclasses.replace(manifest, splits=splits)
+        files.write_text_atomically(manifest_path(folder, name), manifest.to_json())
+        publish(folder, self._data.data_dir, name)
+        work.remove()
+        for line in sidecars.table(manifest):
+            self._say(line)
+        self._say(f"{name} is in {self._data.data_dir}: train with --problem={name}.")
+
+
+def split_statistics(store: ExampleStore, data: GeneratedData) -> dict[str, dict[str, Any]]:
+    """Returns numbers about the pseudo references of a split, by side.
+
+    Args:
+      store: The pairs with their pseudo references.
+      data: The data that they are of.
+    """
+    found = {}
+    for side, sequences, lengths in zip(SIDES, store.pseudo, store.pseudo_lengths, strict=True):
+        ids, offsets = sequences
+        there = lengths > 0
+        score, pairs = _bleu(store, data, lambda n, ids=ids, at=offsets: ids[at[n] : at[n + 1]])
+        found[side] = {
+            "made": int(there.sum()),
+            "mean_length": _mean(lengths[there]),
+            "mean_gold_length": _mean(store.target_lengths[there]),
+            "identical_to_gold": int(_identical(sequences, (store.targets, store.target_offsets)).sum()),
+            "bleu": round(score.value, 4),
+            "bleu_pairs": pairs,
+            "bleu_signature": score.signature,
+        }
+    return found
+
+
+def _bleu(store: ExampleStore, data: GeneratedData, pseudo: Callable[[int], Sequence[int]]) -> tuple[Any, int]:
+    """Returns BLEU on pairs spread evenly, a failed one counting as an empty translation, and their number."""
+    from t2t_ext.evaluation.scores import corpus_bleu, default_tokenizer
+
+    encoder = data.text_encoders()[1]
+    numbers = np.unique(np.linspace(0, store.num_examples - 1, _BLEU_PAIRS).astype(np.int64)).tolist()
+    made, gold = (
+        encoder.restore([encoder.decode(ids) for ids in sequences])
+        for sequences in ((pseudo(n) for n in numbers), (store.example(n)[1] for n in numbers))
+    )
+    score = corpus_bleu(made, [gold], tokenize=default_tokenizer(data.target_language))
+    return score, len(numbers)
+
+
+def _search_settings(hparams: DecodeHParams) -> dict[str, Any]:
+    """Returns the decode hparams that a translation depends on: the best-known ones, and what is not the default."""
+    default = DecodeHParams().to_dict()
+    return {
+        name: value
+        for name, value in hparams.to_dict().items()
+        if name not in _NOT_IN_THE_RESULT and (name in _ALWAYS_NOTED or value != default[name])
+    }
+
+
+def why_failed(hypothesis: "Hypothesis", max_length: int) -> str:
+    """Returns why a translation is no pseudo reference, or an empty string."""
+    if not hypothesis.finished:
+        return "ended by the length limit"
+    if hypothesis.length <= 1 or not hypothesis.text.strip():
+        return "empty"
+    if hypothesis.length > max_length:
+        return f"longer than {max_length} tokens"
+    if hypothesis.length >= _LONG_ENOUGH_TO_REPEAT and len(set(hypothesis.ids)) * _MOST_REPETITION < hypothesis.length:
+        return "repetition"
+    return ""
+
+
+def in_text_order(hypothesis: "Hypothesis") -> tuple[int, ...]:
+    """Returns the ids of a finished translation in text order, EOS last."""
+    ids = hypothesis.ids
+    return (*ids[-2::-1], ids[-1]) if hypothesis.direction == "r2l" else ids
+
+
+def _identical(one: tuple[np.ndarray, np.ndarray], other: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
+    """Returns which sequences of two sets of flat ids and offsets are the same, bool [N]."""
+    lengths = [np.diff(offsets) for _, offsets in (one, other)]
+    same = (lengths[0] == lengths[1]) & (lengths[0] > 0)
+    rows = np.flatnonzero(same)
+    for first in range(0, len(rows), 1 << 18):
+        block = rows[first : first + (1 << 18)]
+        sizes = lengths[0][block]
+        starts = np.cumsum(sizes) - sizes
+        within = np.arange(int(sizes.sum())) - np.repeat(starts, sizes)
+        tokens = [ids[np.repeat(offsets[block], sizes) + within] for ids, offsets in (one, other)]
+        same[block] = np.logical_and.reduceat(tokens[0] == tokens[1], starts)
+    return same
+
+
+def _mean(lengths: np.ndarray) -> float:
+    return round(float(lengths.mean()), 4) if len(lengths) else 0.0

@@ -1,0 +1,383 @@
+"""The work on pseudo references while it goes on: which chunks there are, which are done, and how they are joined.
+
+A chunk is some thousand pairs of a split, translated by one of the two models. Each is a file of its own, there
+completely or not at all, that says what it was made with. So a process that is killed loses one chunk at most, several
+machines can share the work, and chunks made with other models never get into one set. The work lies in a hidden folder
+of the data directory, ``.P_synchronous.decoding``, until all of it is joined. This module imports no TensorFlow.
+"""
+
+import collections
+import contextlib
+import dataclasses
+import errno
+import fcntl
+import hashlib
+import json
+import os
+import pathlib
+import zipfile
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Self
+
+import numpy as np
+
+from t2t_ext.data.datasets.generated import GeneratedData
+from t2t_ext.data.datasets.manifest import shard_name, text_name
+from t2t_ext.data.datasets.pseudo_references import SIDES, SUFFIX, SplitPseudo
+from t2t_ext.data.generation.sharding import npz_bytes
+from t2t_ext.errors import UserError
+from t2t_ext.io import files
+
+DEFAULT_CHUNK_PAIRS = 2000
+
+_SETTINGS = "settings.json"
+_UNREADABLE = (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error)
+# Of network file systems that know no locks.
+_NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS, errno.EINVAL)
+# What says where a run lies; work goes on when it has moved.
+_FOR_PEOPLE_ONLY = frozenset({"run"})
+
+
+@dataclasses.dataclass(frozen=True)
+class Chunk:
+    """Some pairs of a split for one of the models.
+
+    Attributes:
+      split: Such as ``train``.
+      side: ``l2r`` or ``r2l``.
+      number: Its number among those of the split and side.
+      first: The first pair.
+      last: The one behind its last.
+    """
+
+    split: str
+    side: str
+    number: int
+    first: int
+    last: int
+
+    @property
+    def name(self) -> str:
+        """The name of its file."""
+        return f"{self.split}.{self.side}.{self.number:06d}.npz"
+
+    @property
+    def pairs(self) -> int:
+        """Number of its pairs."""
+        return self.last - self.first
+
+
+@dataclasses.dataclass(frozen=True)
+class Translations:
+    """What a model made of some pairs.
+
+    Attributes:
+      ids: A sequence of ids in text order with EOS for each pair; empty where it failed.
+      texts: The same as text.
+      failures: Why a pair failed; empty where it did not.
+    """
+
+    ids: Sequence[Sequence[int]]
+    texts: Sequence[str]
+    failures: Sequence[str]
+
+
+def plan(pairs: Mapping[str, int], chunk_pairs: int) -> list[Chunk]:
+    """Returns all chunks in the order in which they are made.
+
+    Args:
+      pairs: Number of pairs by split, in order.
+      chunk_pairs: Most pairs of a chunk.
+    """
+    return [
+        Chunk(split, side, number, first, min(first + chunk_pairs, count))
+        for split, count in pairs.items()
+        for side in SIDES
+        for number, first in enumerate(range(0, count, chunk_pairs))
+    ]
+
+
+class WorkFolder:
+    """The folder of the work; made by ``open``.
+
+    Attributes:
+      path: The folder.
+    """
+
+    def __init__(self, path: pathlib.Path, settings: Mapping[str, Any]) -> None:
+        self.path = path
+        self._made_with = np.frombuffer(bytes.fromhex(fingerprint(settings)), np.uint8)
+
+    @classmethod
+    @contextlib.contextmanager
+    def open(
+        cls, data: GeneratedData, problem: str, settings: Mapping[str, Any], shard: tuple[int, int], overwrite: bool
+    ) -> Iterator[Self]:
+        """Opens the work of a problem, or begins it, and keeps others from doing the same part of it meanwhile.
+
+        Args:
+          data: The problem's data; the folder lies beside them.
+          problem: The problem's name without ``_synchronous``.
+          settings: Everything that the ids depend on, ready for JSON.
+          shard: (i, n): this process does the i-th of n parts; of (0, 1) it does everything and joins it.
+          overwrite: Whether work done with other settings is thrown away.
+
+        Raises:
+          UserError: Work done with other settings is there, another process is at it, or the folder cannot be made.
+        """
+        path = data.data_dir / f".{problem}{SUFFIX}.decoding"
+        try:
+            path.mkdir(exist_ok=True)
+            (path / "lock").touch()
+        except OSError as error:
+            raise UserError(f"--data_dir={data.data_dir} cannot be written to: {error.strerror or error}.") from error
+        with contextlib.ExitStack() as stack:
+            whole = shard == (0, 1)
+            stack.enter_context(_locked(path / "lock", fcntl.LOCK_EX if whole else fcntl.LOCK_SH))
+            if not whole:
+                stack.enter_context(_locked(path / f"lock.{shard[0]}-of-{shard[1]}", fcntl.LOCK_EX))
+            files.remove_leftovers(path)
+            _check_settings(path, settings, overwrite)
+            yield cls(path, settings)
+
+    def is_done(self, chunk: Chunk) -> bool:
+        """Says whether a chunk is there.
+
+        Raises:
+          UserError: It is damaged, or was made with other settings (copied from another machine's work).
+        """
+        path = self.path / chunk.name
+        if not path.exists():
+            return False
+        with self._reading(path), np.load(path, allow_pickle=False) as content:
+            made_with, pairs = content["made_with"], len(content["lengths"])
+        if not np.array_equal(made_with, self._made_with):
+            raise UserError(
+                f"{path} was made with other models, settings or data than {_SETTINGS} in its folder says. Remove that "
+                f"file, which is then made again, and see where it came from."
+            )
+        if pairs != chunk.pairs:
+            raise UserError(f"{path} holds {pairs} pairs instead of {chunk.pairs}. Remove that file.")
+        return True
+
+    def save(self, chunk: Chunk, made: Translations) -> None:
+        """Keeps what a model made of a chunk.
+
+        Raises:
+          UserError: The disk is full, or the folder has gone.
+        """
+        flat = np.array([i for ids in made.ids for i in ids], np.int32)
+        reasons = sorted({reason for reason in made.failures if reason})
+        numbers = {"": 0, **{reason: number for number, reason in enumerate(reasons, 1)}}
+        arrays = {
+            "made_with": self._made_with,
+            "ids": flat.astype(np.uint16) if not flat.size or flat.max() < 1 << 16 else flat,
+            "lengths": np.array([len(ids) for ids in made.ids], np.int32),
+            "texts": np.frombuffer("".join(_line(text) for text in made.texts).encode(), np.uint8),
+            "failures": np.array([numbers[reason] for reason in made.failures], np.uint8),
+            "reasons": np.frombuffer("\n".join(reasons).encode(), np.uint8),
+        }
+        files.write_bytes_atomically(self.path / chunk.name, npz_bytes(arrays))
+
+    def load(self, chunk: Chunk) -> Translations:
+        """Returns what a chunk holds; the ids are arrays.
+
+        Raises:
+          UserError: It is missing or damaged.
+        """
+        path = self.path / chunk.name
+        with self._reading(path), np.load(path, allow_pickle=False) as content:
+            ids = np.split(content["ids"], np.cumsum(content["lengths"])[:-1])
+            reasons = ["", *content["reasons"].tobytes().decode().split("\n")]
+            return Translations(
+                ids=ids,
+                texts=content["texts"].tobytes().decode().split("\n")[:-1],
+                failures=[reasons[number] for number in content["failures"]],
+            )
+
+    def remove(self) -> None:
+        """Removes the folder with everything in it."""
+        files.remove_directory(self.path)
+
+    @contextlib.contextmanager
+    def _reading(self, path: pathlib.Path) -> Iterator[None]:
+        try:
+            yield
+        except _UNREADABLE as error:
+            raise UserError(
+                f"{path} is damaged ({error}). Remove that file and run the same command again: it is made again, the "
+                f"others stay."
+            ) from error
+
+
+def fingerprint(settings: Mapping[str, Any]) -> str:
+    """Returns the SHA-256 of what ids depend on; where a run lies does not count."""
+    return hashlib.sha256(json.dumps(_counting(settings), sort_keys=True, ensure_ascii=False).encode()).hexdigest()
+
+
+def differences(before: Any, now: Any, place: str = "") -> list[str]:
+    """Returns what differs between two settings, one phrase each."""
+    if isinstance(before, Mapping) and isinstance(now, Mapping):
+        names = [name for name in {**before, **now} if name not in _FOR_PEOPLE_ONLY]
+        return [
+            phrase
+            for name in names
+            for phrase in differences(before.get(name), now.get(name), f"{place} {name}".strip())
+        ]
+    if isinstance(before, list) and isinstance(now, list) and len(before) == len(now):
+        return [phrase for pair in zip(before, now, strict=True) for phrase in differences(*pair, place)]
+    return [] if before == now else [f"{place} was {_shown(before)}, now {_shown(now)}"]
+
+
+def shard_sizes(data: GeneratedData, split: str) -> list[int]:
+    """Returns the number of pairs of each shard of a split.
+
+    Raises:
+      UserError: There is no such split, or a shard is damaged.
+    """
+    sizes = []
+    for path in data.shard_paths(split):
+        try:
+            with np.load(path, allow_pickle=False) as shard:
+                sizes.append(len(shard["inputs_lengths"]))
+        except _UNREADABLE as error:
+            raise UserError(
+                f"The data shard {path} is damaged: {error}. Make it again: t2t_ext-datagen "
+                f"--problem={data.manifest.problem} --data_dir={data.data_dir} --overwrite"
+            ) from error
+    return sizes
+
+
+def join(
+    work: WorkFolder, chunks: Sequence[Chunk], sizes: Sequence[int], problem: str, split: str, folder: pathlib.Path
+) -> SplitPseudo:
+    """Writes the shards and texts of a split from its chunks.
+
+    Args:
+      work: Holds all chunks.
+      chunks: Those of the split, in order.
+      sizes: Pairs of each shard.
+      problem: The problem's name with ``_synchronous``.
+      split: The split's name.
+      folder: Where the files go.
+
+    Returns:
+      What was written, without statistics.
+
+    Raises:
+      UserError: A chunk is missing or damaged, or the disk is full.
+    """
+    rows = {side: _Rows(work, [chunk for chunk in chunks if chunk.side == side]) for side in SIDES}
+    texts = {side: text_name(problem, split, side) for side in SIDES}
+    shards = [shard_name(problem, split, index, len(sizes)) for index in range(len(sizes))]
+    with contextlib.ExitStack() as stack:
+        paths = {side: stack.enter_context(files.atomic_file(folder / texts[side])) for side in SIDES}
+        streams = {side: stack.enter_context(open(paths[side], "wb")) for side in SIDES}
+        for name, size in zip(shards, sizes, strict=True):
+            arrays = {}
+            for side in SIDES:
+                ids, lines = rows[side].take(size)
+                flat = np.concatenate([np.zeros(0, np.uint16), *ids])  # int32 where any of them is
+                arrays |= {side: flat, f"{side}_lengths": np.array([len(each) for each in ids], np.int32)}
+                streams[side].write("".join(line + "\n" for line in lines).encode())
+            files.write_bytes_atomically(folder / name, npz_bytes(arrays))
+    failures = {side: _by_frequency(rows[side].failures) for side in SIDES}
+    return SplitPseudo(pairs=sum(sizes), shards=shards, texts=texts, failures=failures, statistics={})
+
+
+def _by_frequency(counts: collections.Counter[str]) -> dict[str, int]:
+    return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
+
+
+class _Rows:
+    """The pairs of chunks, one after the other.
+
+    Attributes:
+      failures: Reason -> number of pairs that have been read.
+    """
+
+    def __init__(self, work: WorkFolder, chunks: Sequence[Chunk]) -> None:
+        self._work = work
+        self._chunks = iter(chunks)
+        self._ids: list[Sequence[int]] = []
+        self._texts: list[str] = []
+        self.failures: collections.Counter[str] = collections.Counter()
+
+    def take(self, count: int) -> tuple[list[Sequence[int]], list[str]]:
+        """Returns ids and texts of the next pairs."""
+        while len(self._ids) < count:
+            loaded = self._work.load(next(self._chunks))
+            self._ids.extend(loaded.ids)
+            self._texts.extend(loaded.texts)
+            self.failures.update(filter(None, loaded.failures))
+        ids, texts = self._ids[:count], self._texts[:count]
+        del self._ids[:count], self._texts[:count]
+        return ids, texts
+
+
+def _check_settings(path: pathlib.Path, settings: Mapping[str, Any], overwrite: bool) -> None:
+    """Notes what the work is done with, or checks that it is what is noted already.
+
+    Raises:
+      UserError: The work that is there was done with something else, and is not to be thrown away.
+    """
+    noted = path / _SETTINGS
+    try:
+        before = json.loads(noted.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        before = {} if any(path.glob("*.npz")) else None
+    except ValueError:
+        before = {}
+    if before is not None and fingerprint(before) != fingerprint(settings):
+        found = differences(before, settings) if before else [f"{_SETTINGS} is missing or damaged"]
+        if not overwrite:
+            raise UserError(
+                f"{path} holds unfinished work that was begun in another way: {'; '.join(found)}. Give what was given "
+                f"then to go on with it, or --overwrite to begin anew."
+            )
+        for chunk in path.glob("*.npz"):
+            chunk.unlink()
+        before = None
+    if before is None:
+        files.write_text_atomically(noted, json.dumps(settings, indent=2, ensure_ascii=False) + "\n")
+
+
+@contextlib.contextmanager
+def _locked(path: pathlib.Path, kind: int) -> Iterator[None]:
+    """Holds a lock.
+
+    Raises:
+      UserError: Another process holds it.
+    """
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        try:
+            fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UserError(
+                f"Another process is making these pseudo references (it holds {path}). Wait until it is done, or share "
+                f"the work: --shard=1/2 for one process, --shard=2/2 for the other."
+            ) from None
+        except OSError as error:
+            if error.errno not in _NO_LOCKS:  # then the worst is that the same chunk is made twice
+                raise
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _counting(value: Any) -> Any:
+    """Returns settings without what only people read."""
+    if isinstance(value, Mapping):
+        return {name: _counting(each) for name, each in value.items() if name not in _FOR_PEOPLE_ONLY}
+    return [_counting(each) for each in value] if isinstance(value, list) else value
+
+
+def _shown(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 60 else f"{text[:40]}..."
+
+
+def _line(text: str) -> str:
+    return text.replace("\n", " ") + "\n"  # byte fallback lets a model write LF

@@ -1,0 +1,1 @@
+"""Pages and figures that every report is made of."""

@@ -1,0 +1,1 @@
+"""Run directories: their configuration, checkpoints and averages, and which of them translate."""

@@ -1,0 +1,411 @@
+"""Checkpoints: a directory for each, complete or not there, with a checksum for every file.
+
+    RUN/checkpoints/model.ckpt-00000500/
+      checkpoint.json                              step, sha256 and size of every file, names, shapes, dtypes, metadata
+      model.index, model.data-00000-of-00001       the weights, under the model's stable names
+      ema.index, ...                               their exponential moving average, if kept
+      training.index, ...                          what only training needs: optimizer slots, counters, loss scale
+
+``RUN/best`` and ``RUN/averaged`` hold checkpoints of the same layout, so nothing that was selected or
+averaged gets mixed up with what training continues from. Each group is an ordinary TensorFlow tensor
+bundle: ``tf.train.load_checkpoint(DIRECTORY + "/model")`` reads it without this package.
+
+TensorFlow is imported only by what reads or writes arrays, so that listing and resolving cost nothing.
+"""
+
+import contextlib
+import dataclasses
+import errno
+import json
+import pathlib
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from t2t_ext.errors import UserError, suggest
+from t2t_ext.io import files
+
+FORMAT_VERSION = 1
+GROUPS = ("model", "ema", "training")
+DESCRIPTION_NAME = "checkpoint.json"
+
+_NAME = re.compile(r"model\.ckpt-(\d+)")
+_FOLDERS = {"latest": "checkpoints", "best": "best", "averaged": "averaged"}
+
+Arrays = Mapping[str, Any]
+Warn = Callable[[str], None]
+
+
+class DamagedCheckpointError(UserError):
+    """A checkpoint whose files are missing, unreadable or not what was written."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CheckpointInfo:
+    """What ``checkpoint.json`` says.
+
+    Attributes:
+      path: The checkpoint's directory.
+      step: Number of updates made before it was written.
+      files: Name -> ``{"sha256": str, "bytes": int}`` for every file but the description itself.
+      groups: Group -> variable name -> ``{"shape": list[int], "dtype": str}``.
+      metadata: Whatever the writer added (metrics, where it came from); JSON values.
+    """
+
+    path: pathlib.Path
+    step: int
+    files: dict[str, dict[str, Any]]
+    groups: dict[str, dict[str, dict[str, Any]]]
+    metadata: dict[str, Any]
+
+
+def checkpoint_name(step: int) -> str:
+    """Returns the directory name for a step; eight digits, so that names sort as steps do up to 99,999,999."""
+    return f"model.ckpt-{step:08d}"
+
+
+def checkpoint_step(path: files.PathLike) -> int | None:
+    """Returns the step in a checkpoint's name, with any number of leading zeros; None if it is no such name."""
+    match = _NAME.fullmatch(pathlib.Path(path).name)
+    return int(match[1]) if match else None
+
+
+def save_checkpoint(
+    directory: files.PathLike,
+    step: int,
+    model: Arrays,
+    *,
+    training: Arrays | None = None,
+    ema: Arrays | None = None,
+    metadata: Mapping[str, Any] | None = None,
+) -> pathlib.Path:
+    """Writes a checkpoint; it appears under its name when it is complete and on the disk.
+
+    Args:
+      directory: The folder that holds the checkpoints, such as ``RUN/checkpoints``.
+      step: Number of updates made so far; gives the name.
+      model: Name -> array or tensor, any shape and any numeric or boolean dtype; dtypes are kept.
+      training: Optimizer slots, counters and the like, likewise. None or empty: the group is not written.
+      ema: Moving averages of the weights, likewise.
+      metadata: JSON values kept in ``checkpoint.json``, such as the metrics at this step.
+
+    Returns:
+      The checkpoint's directory.
+
+    Raises:
+      UserError: The disk is full or not writable. Nothing is left behind and older checkpoints are untouched.
+    """
+    import tensorflow as tf
+
+    groups = {"model": model, "ema": ema or {}, "training": training or {}}
+    final = pathlib.Path(directory) / checkpoint_name(step)
+    with tf.device("CPU:0"):
+        tensors = {
+            group: {name: tf.convert_to_tensor(arrays[name]) for name in sorted(arrays)}
+            for group, arrays in groups.items()
+            if arrays
+        }
+    needed = sum(
+        tensor.dtype.size * int(np.prod(tensor.shape)) for group in tensors.values() for tensor in group.values()
+    )
+    with files.atomic_directory(final, needed_bytes=needed + 4096) as temporary:
+        for group, values in tensors.items():
+            _write_bundle(temporary / group, values)
+        description = {
+            "format_version": FORMAT_VERSION,
+            "step": int(step),
+            "files": {
+                path.name: {"sha256": files.sha256_of_file(path), "bytes": path.stat().st_size}
+                for path in sorted(temporary.iterdir())
+            },
+            "groups": {
+                group: {
+                    name: {"shape": tensor.shape.as_list(), "dtype": tensor.dtype.name}
+                    for name, tensor in values.items()
+                }
+                for group, values in tensors.items()
+            },
+            "metadata": dict(metadata or {}),
+        }
+        (temporary / DESCRIPTION_NAME).write_text(json.dumps(description, indent=1) + "\n", encoding="utf-8")
+    return final
+
+
+def read_info(path: files.PathLike) -> CheckpointInfo:
+    """Reads a checkpoint's description, no arrays.
+
+    Raises:
+      DamagedCheckpointError: It is missing or unreadable.
+      UserError: A newer version of this package wrote it.
+    """
+    path = pathlib.Path(path)
+    try:
+        content = json.loads((path / DESCRIPTION_NAME).read_text(encoding="utf-8"))
+        if content["format_version"] > FORMAT_VERSION:
+            raise UserError(
+                f"The checkpoint {path} has format version {content['format_version']}, this t2t_ext reads up to "
+                f"{FORMAT_VERSION}. Install the newer t2t_ext that wrote it."
+            )
+        if checkpoint_step(path) not in (None, content["step"]):
+            raise ValueError(f"its step is {content['step']}")
+        return CheckpointInfo(path=path, **{k: content[k] for k in ("step", "files", "groups", "metadata")})
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise DamagedCheckpointError(f"The checkpoint {path} is damaged: {DESCRIPTION_NAME}: {error!r}.") from error
+
+
+def verify_checkpoint(path: files.PathLike, groups: Iterable[str] = GROUPS) -> CheckpointInfo:
+    """Checks that every file of the given groups is there and is what was written.
+
+    Returns:
+      The checkpoint's description.
+
+    Raises:
+      DamagedCheckpointError: A file is missing or has another size or SHA-256; the message names it.
+    """
+    info = read_info(path)
+    prefixes = tuple(f"{group}." for group in groups)
+    for name, expected in info.files.items():
+        if name.startswith(prefixes):
+            _verify_file(info.path, name, expected)
+    return info
+
+
+def load_arrays(path: files.PathLike, group: str = "model", *, verify: bool = True) -> dict[str, np.ndarray]:
+    """Reads one group of arrays.
+
+    Args:
+      path: The checkpoint's directory.
+      group: ``model``, ``ema`` or ``training``.
+      verify: Compare the checksums first; False for a checkpoint that ``latest`` has just verified.
+
+    Returns:
+      Name -> array with the shape and dtype it was saved with.
+
+    Raises:
+      DamagedCheckpointError: The files are not what was written.
+      UserError: The checkpoint has no such group.
+    """
+    import tensorflow as tf
+
+    info = verify_checkpoint(path, [group]) if verify else read_info(path)
+    if group not in info.groups:
+        raise UserError(f"The checkpoint {info.path} has no group {group!r}; it has {', '.join(info.groups)}.")
+    try:
+        reader = tf.train.load_checkpoint(str(info.path / group))
+        arrays = {name: np.asarray(reader.get_tensor(name)) for name in info.groups[group]}
+    except (tf.errors.OpError, RuntimeError, ValueError) as error:
+        raise DamagedCheckpointError(f"The checkpoint {info.path} is damaged: {group}: {error}") from error
+    for name, array in arrays.items():
+        if list(array.shape) != info.groups[group][name]["shape"]:
+            raise DamagedCheckpointError(f"The checkpoint {info.path} is damaged: {name} has the shape {array.shape}.")
+    return arrays
+
+
+def list_checkpoints(run: files.PathLike) -> list[pathlib.Path]:
+    """Lists checkpoints by step, oldest first.
+
+    Args:
+      run: A run directory (its ``checkpoints`` are listed), or a folder of checkpoints such as ``RUN/best``.
+
+    Returns:
+      Their directories; those that are damaged are among them. Empty if there are none or no such directory.
+    """
+    folder = pathlib.Path(run)
+    if (folder / "checkpoints").is_dir():
+        folder = folder / "checkpoints"
+    if not folder.is_dir():
+        return []
+    found = [entry for entry in folder.iterdir() if checkpoint_step(entry) is not None and entry.is_dir()]
+    return sorted(found, key=checkpoint_step)
+
+
+def latest(run: files.PathLike, warn: Warn | None = None) -> pathlib.Path | None:
+    """Finds the newest checkpoint that is not damaged; all its files are verified.
+
+    Args:
+      run: As for ``list_checkpoints``.
+      warn: Called with one line for every damaged checkpoint that is passed over.
+
+    Returns:
+      Its directory, or None where there is none at all.
+
+    Raises:
+      UserError: There are checkpoints but every one is damaged, or a newer version wrote them.
+    """
+    candidates = list_checkpoints(run)
+    complaints = []
+    for path in reversed(candidates):
+        try:
+            verify_checkpoint(path)
+        except DamagedCheckpointError as error:
+            complaints.append(str(error))
+            if warn is not None:
+                warn(f"{error} Taking the one before it.")
+            continue
+        return path
+    if complaints:
+        raise UserError(
+            f"Every checkpoint in {candidates[0].parent} is damaged ({complaints[0]}). "
+            "Restore one from a backup, or remove them to start again."
+        )
+    return None
+
+
+def prune(run: files.PathLike, keep_max: int, protect: Iterable[files.PathLike] = ()) -> list[pathlib.Path]:
+    """Deletes the oldest checkpoints.
+
+    Args:
+      run: As for ``list_checkpoints``.
+      keep_max: How many stay, not counting the protected ones that are older; 0 or less keeps all.
+      protect: Checkpoints that stay in any case.
+
+    Returns:
+      What was deleted; a kill on the way leaves no damaged checkpoint.
+    """
+    if keep_max <= 0:
+        return []
+    protected = {pathlib.Path(path).resolve() for path in protect}
+    removed = []
+    for path in list_checkpoints(run)[:-keep_max]:
+        if path.resolve() in protected:
+            continue
+        with contextlib.suppress(FileNotFoundError):
+            files.remove_directory(path)
+            removed.append(path)
+    return removed
+
+
+def resolve_checkpoint(
+    run_dir: files.PathLike, checkpoint_path: files.PathLike | None = None, warn: Warn | None = None
+) -> pathlib.Path:
+    """Finds the checkpoint that a user means.
+
+    Args:
+      run_dir: The run directory.
+      checkpoint_path: None or ``"latest"``: the newest of the run. ``"best"``, ``"averaged"``: the newest of those.
+        A step, ``500``. Otherwise a path, or a name in the run: a checkpoint's directory, a file in it, a run
+        directory or a folder of checkpoints (the newest is taken), or T2T's kind of prefix, ``.../model.ckpt-500``,
+        with or without leading zeros.
+      warn: Called with a line for every damaged checkpoint that is passed over.
+
+    Returns:
+      The checkpoint's directory.
+
+    Raises:
+      UserError: There is none; the message lists what exists.
+    """
+    run_dir = pathlib.Path(run_dir)
+    wanted = str(checkpoint_path or "latest")
+    if wanted in _FOLDERS:
+        found = latest(run_dir / _FOLDERS[wanted], warn)
+    elif wanted.isdigit():
+        found = _by_step([run_dir], int(wanted))
+    else:
+        found = _by_path(run_dir, pathlib.Path(wanted), warn)
+    if found is None:
+        raise UserError(_not_found_message(run_dir, wanted))
+    return found
+
+
+def average_arrays(paths: Sequence[files.PathLike], group: str = "model") -> dict[str, np.ndarray]:
+    """Averages the weights of several checkpoints, summed in float64, reading one at a time.
+
+    Args:
+      paths: The checkpoints' directories, at least one.
+      group: Which group of arrays.
+
+    Returns:
+      Name -> mean, in the dtype of the arrays. What is not floating point is taken from the last checkpoint.
+
+    Raises:
+      UserError: No checkpoint was given, or they have different variables.
+      DamagedCheckpointError: One of them is damaged.
+    """
+    if not paths:
+        raise UserError("There are no checkpoints to average.")
+    sums: dict[str, np.ndarray] = {}
+    arrays: dict[str, np.ndarray] = {}
+    for number, path in enumerate(paths):
+        previous, arrays = arrays, load_arrays(path, group)
+        if number and {n: (a.shape, a.dtype) for n, a in arrays.items()} != {
+            n: (a.shape, a.dtype) for n, a in previous.items()
+        }:
+            raise UserError(
+                f"The checkpoints {paths[number - 1]} and {path} have different variables; average one run's."
+            )
+        for name, array in arrays.items():
+            if _is_floating(array):
+                sums[name] = array.astype(np.float64) if number == 0 else sums[name] + array
+    return {name: (sums.pop(name) / len(paths)).astype(a.dtype) if name in sums else a for name, a in arrays.items()}
+
+
+def _is_floating(array: np.ndarray) -> bool:
+    # numpy counts bfloat16 (an extension type of kind "V") to no family.
+    return np.issubdtype(array.dtype, np.floating) or array.dtype.name == "bfloat16"
+
+
+def _write_bundle(prefix: pathlib.Path, tensors: Mapping[str, Any]) -> None:
+    """Writes tensors as ``prefix.index`` and ``prefix.data-...``; a full disk becomes the usual OSError."""
+    import tensorflow as tf
+
+    names = list(tensors)
+    try:
+        with tf.device("CPU:0"):
+            tf.raw_ops.SaveV2(
+                prefix=str(prefix),
+                tensor_names=names,
+                shape_and_slices=[""] * len(names),
+                tensors=[tensors[name] for name in names],
+            )
+    except tf.errors.ResourceExhaustedError as error:
+        raise OSError(errno.ENOSPC, "No space left on device") from error
+
+
+def _verify_file(folder: pathlib.Path, name: str, expected: Mapping[str, Any]) -> None:
+    path = folder / name
+    try:
+        size = path.stat().st_size
+        if size != expected["bytes"]:
+            raise DamagedCheckpointError(
+                f"The checkpoint {folder} is damaged: {name} has {size} bytes instead of {expected['bytes']}."
+            )
+        if files.sha256_of_file(path) != expected["sha256"]:
+            raise DamagedCheckpointError(f"The checkpoint {folder} is damaged: the SHA-256 of {name} does not match.")
+    except OSError as error:
+        raise DamagedCheckpointError(f"The checkpoint {folder} is damaged: {name}: {error.strerror}.") from error
+
+
+def _by_path(run_dir: pathlib.Path, wanted: pathlib.Path, warn: Warn | None) -> pathlib.Path | None:
+    for path in (wanted, run_dir / wanted, run_dir / "checkpoints" / wanted):
+        if (path / DESCRIPTION_NAME).is_file():
+            return path
+        if path.is_dir() and (found := latest(path, warn)):
+            return found
+        if (path.parent / DESCRIPTION_NAME).is_file() and path.name.partition(".")[0] in (*GROUPS, "checkpoint"):
+            return path.parent
+        step = checkpoint_step(path)
+        if step is not None and (found := _by_step([path.parent], step)):
+            return found
+    return None
+
+
+def _by_step(folders: Iterable[pathlib.Path], step: int) -> pathlib.Path | None:
+    found = [path for folder in folders for path in list_checkpoints(folder) if checkpoint_step(path) == step]
+    return found[0] if found else None
+
+
+def _not_found_message(run_dir: pathlib.Path, wanted: str) -> str:
+    existing = {folder: list_checkpoints(run_dir / folder) for folder in _FOLDERS.values()}
+    if not any(existing.values()):
+        return (
+            f"The run {run_dir} has no checkpoint yet. Train it first: t2t_ext-trainer --output_dir={run_dir} ..., "
+            "or wait until the first one is written."
+        )
+    if pathlib.Path(wanted).name == "averaged" and not existing["averaged"]:
+        return f"The run {run_dir} has no averaged checkpoint yet. Make one: t2t_ext-avg-all --output_dir={run_dir}."
+    names = [path.name for paths in existing.values() for path in paths]
+    listed = "; ".join(f"{folder}: {', '.join(p.name for p in paths)}" for folder, paths in existing.items() if paths)
+    close = suggest(pathlib.Path(wanted).name, [*_FOLDERS, *names])
+    return f"There is no checkpoint {wanted!r} of the run {run_dir}.{close} It has {listed}."

@@ -1,0 +1,363 @@
+"""Beam search over one or two directions, inside ``tf.function``.
+
+Live hypotheses and the pool of ended ones are apart, as in T2T: of the 2K best
+continuations of K live hypotheses, those that end (EOS) compete for the pool by penalised
+score, the others go on. Every sentence has its own length limit and its own stop, so its
+result does not depend on what else is in the batch.
+
+The model's caches are never reordered. Keys and values of all hypotheses of a sentence stay
+side by side, column ``step * K + rank``; what is reordered with the beam is a small bool
+matrix, the ancestry, that says which columns are a hypothesis's own past.
+
+With two directions (Zhou et al. 2019) each has K live hypotheses of its own and the pool is
+shared; what a hypothesis sees of the other direction is in ``partners``.
+
+Legend: B sentences, R directions, K live hypotheses of a direction, F places in the pool,
+N hypotheses asked for, T steps, V vocabulary.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from t2t_ext.data.text.text_encoder import EOS_ID, PAD_ID
+from t2t_ext.search.length_penalty import length_penalty
+from t2t_ext.search.partners import Partners, follow_partners, partner_columns, partner_invariants, start_partners
+from t2t_ext.search.rules import Rule, Step
+from t2t_ext.search.search_state import NOT_THERE, UNFINISHED, Candidates, Ended, Live, Result, SearchConfig
+from t2t_ext.search.strategies import BeamStrategy, Continuations
+from t2t_ext.search.top_k import log_normaliser
+
+StepFunction = Callable[..., tuple[tf.Tensor, ...]]
+
+# Products over fewer rows than this may round differently from the same rows of larger products.
+MIN_ROWS = 4
+# How many sentences may be searched together once some are done. Few sizes: oneDNN compiles every product for each
+# number of rows, on each thread.
+_SIZES = np.array(sorted(factor << power for factor in (1, 3) for power in range(20)), np.int32)
+
+
+def at_least_wide(ids: tf.Tensor) -> tf.Tensor:
+    """Pads ids int32 [..., T] with PAD to as many positions as a product needs, int32 [..., max(T, MIN_ROWS)].
+
+    Feature vectors float32 [B, S, F] are padded with vectors of zeros, float32 [B, max(S, MIN_ROWS), F].
+    """
+    vectors = [[0, 0]] if ids.dtype.is_floating else []
+    missing = tf.maximum(MIN_ROWS - tf.shape(ids)[-1 - len(vectors)], 0)
+    paddings = [[0, 0]] * (ids.shape.rank - 1 - len(vectors)) + [[0, missing]] + vectors
+    return tf.pad(ids, paddings, constant_values=PAD_ID)
+
+
+def _start_live(batch: tf.Tensor, strategy: BeamStrategy, config: SearchConfig) -> Live:
+    """Hypotheses without tokens, as many as the strategy begins with in every direction."""
+    shape = [batch, config.directions, config.live]
+    return Live(
+        ids=tf.zeros(shape, tf.int32),
+        log_probs=tf.broadcast_to(tf.constant(strategy.first_log_probs(config)), shape),
+        tokens=tf.zeros([*shape, 0], tf.int32),
+        parents=tf.broadcast_to(tf.range(config.live), shape),
+        ancestry=tf.zeros([*shape, 0], tf.bool),
+    )
+
+
+def _start_ended(batch: tf.Tensor, config: SearchConfig) -> Ended:
+    shape = [batch, config.beam_size]
+    return Ended(
+        ranks=tf.fill(shape, tf.constant(NOT_THERE, tf.float64)),
+        log_probs=tf.fill(shape, NOT_THERE),
+        lengths=tf.zeros(shape, tf.int32),
+        finished=tf.zeros(shape, tf.bool),
+        directions=tf.zeros(shape, tf.int32),
+        tokens=tf.zeros([*shape, 0], tf.int32),
+    )
+
+
+def _visible(live: Live, config: SearchConfig) -> tf.Tensor:
+    """Returns the ancestry with this step's own columns, bool [B, R, K, (T + 1) * K]."""
+    own = tf.one_hot(tf.range(config.live), config.live, True, False)
+    own = tf.broadcast_to(own, [tf.shape(live.ids)[0], config.directions, config.live, config.live])
+    return tf.concat([live.ancestry, own], axis=3)
+
+
+def _extend(tokens: tf.Tensor, parents: tf.Tensor, new: tf.Tensor) -> tf.Tensor:
+    """Appends tokens int32 [B, R, C] to the pasts [B, R, K, T] of their parents; returns [B, R, C, T + 1]."""
+    return tf.concat([tf.gather(tokens, parents, batch_dims=2), new[..., tf.newaxis]], axis=3)
+
+
+def _go_on(
+    candidates: Continuations,
+    chosen: tuple[tf.Tensor, tf.Tensor],
+    live: Live,
+    visible: tf.Tensor,
+    config: SearchConfig,
+) -> Live:
+    """Returns the new live hypotheses, chosen by a strategy."""
+    _, parents, tokens = candidates
+    places, log_probs = chosen
+    if config.directions == 2:
+        # Others attend to what is not there, too: it is a copy of the best.
+        places = tf.where(log_probs > NOT_THERE / 2, places, places[..., :1])
+    parents = tf.gather(parents, places, batch_dims=2)
+    tokens = tf.gather(tokens, places, batch_dims=2)
+    return Live(
+        ids=tokens,
+        log_probs=tf.maximum(log_probs, NOT_THERE),
+        tokens=_extend(live.tokens, parents, tokens),
+        parents=parents,
+        ancestry=tf.gather(visible, parents, batch_dims=2),
+    )
+
+
+def _propose(
+    now: Step, live: Live, states: Sequence[Any], rules: Sequence[Rule], config: SearchConfig
+) -> Continuations:
+    """Returns the strategy's continuations (the first rule) of what all rules allow."""
+    logits = now.logits
+    normaliser = log_normaliser(logits)
+    for rule, state in zip(rules, states, strict=True):
+        logits = rule.adjust(logits, now, state)
+    return rules[0].propose(logits, normaliser, live, now, states[0], config)
+
+
+def _bonus(now: Step, states: Sequence[Any], rules: Sequence[Rule]) -> tf.Tensor | None:
+    """Returns what rules add to the scores of hypotheses that end now, float32 [B, R, K] by parent."""
+    bonuses = [rule.bonus(now, state) for rule, state in zip(rules, states, strict=True)]
+    bonuses = [bonus for bonus in bonuses if bonus is not None]
+    return tf.add_n(bonuses) if bonuses else None
+
+
+def _taken(now: Step, states: Sequence[Any], rules: Sequence[Rule]) -> tf.Tensor | None:
+    """Returns what rules have taken off log-probabilities in all steps, float32 [B, R, K] by parent."""
+    taken = [rule.taken(now, state) for rule, state in zip(rules, states, strict=True)]
+    taken = [each for each in taken if each is not None]
+    return tf.add_n(taken) if taken else None
+
+
+def _rank_candidates(
+    candidates: Continuations,
+    live: Live,
+    new_live: Live,
+    bonus: tf.Tensor | None,
+    taken: tf.Tensor | None,
+    length: tf.Tensor,
+    at_limit: tf.Tensor,
+    config: SearchConfig,
+) -> list[Candidates]:
+    """Returns what asks for a place in the pool: continuations with EOS, and at the limit the live hypotheses."""
+    log_probs, parents, tokens = candidates
+    penalty = length_penalty(length, config.alpha, config.penalty)
+    ending = tf.equal(tokens, EOS_ID) & (log_probs > NOT_THERE / 2)
+    if config.beam_size == 1:
+        ending &= tf.constant([True] + [False] * (tokens.shape[-1] - 1))
+    limited = at_limit[:, tf.newaxis, tf.newaxis] & (new_live.log_probs > NOT_THERE / 2)
+
+    def rank(asks: tf.Tensor, log_probs: tf.Tensor, parents: tf.Tensor, behind: float) -> tf.Tensor:
+        scores = log_probs / penalty
+        if bonus is not None:
+            scores += tf.gather(bonus, parents, batch_dims=2)
+        scores = tf.cast(scores, tf.float64) - behind
+        return tf.where(asks, scores, tf.constant(NOT_THERE, tf.float64))
+
+    def given_back(log_probs: tf.Tensor, parents: tf.Tensor) -> tf.Tensor:
+        return log_probs if taken is None else log_probs + tf.gather(taken, parents, batch_dims=2)
+
+    return [
+        Candidates(
+            rank(ending, log_probs, parents, 0.0),
+            given_back(log_probs, parents),
+            True,
+            _extend(live.tokens, parents, tokens),
+        ),
+        Candidates(
+            rank(limited, new_live.log_probs, new_live.parents, UNFINISHED),
+            given_back(new_live.log_probs, new_live.parents),
+            False,
+            new_live.tokens,
+        ),
+    ]
+
+
+def _invariants(structure: Any, growing: bool = False) -> Any:
+    """Returns the shapes that loop variables keep: all but the batch; memories grow along axis 3."""
+    if isinstance(structure, dict):
+        return {key: _invariants(value, growing or key == "memories") for key, value in structure.items()}
+    if isinstance(structure, list | tuple):
+        parts = [_invariants(value, growing) for value in structure]
+        return type(structure)(*parts) if hasattr(structure, "_fields") else type(structure)(parts)
+    shape = structure.shape.as_list()
+    if shape:
+        shape[0] = None
+    if growing:
+        shape[3] = None
+    return tf.TensorShape(shape)
+
+
+class _Going(NamedTuple):
+    """All that the loop keeps of the sentences that it still searches; every tensor has them on axis 0, but scalars.
+
+    Attributes:
+      places: int32 [B], where each sentence stands in the whole batch.
+      limits: int32 [B].
+      done: bool [B].
+      live: The live hypotheses.
+      ended: The pool.
+      state: The model's.
+      rules: Of each rule, the strategy's first.
+      partners: Of the directions; see partners.
+    """
+
+    places: tf.Tensor
+    limits: tf.Tensor
+    done: tf.Tensor
+    live: Live
+    ended: Ended
+    state: Any
+    rules: tuple[Any, ...]
+    partners: Partners
+
+
+def _going_invariants(going: _Going, config: SearchConfig) -> _Going:
+    fixed = tf.TensorShape([None, config.directions, config.live])
+    pool = tf.TensorShape([None, config.beam_size])
+    each = tf.TensorShape([None])
+    return _Going(
+        places=each,
+        limits=each,
+        done=each,
+        live=Live(fixed, fixed, fixed.concatenate([None]), fixed, fixed.concatenate([None])),
+        ended=Ended(pool, pool, pool, pool, pool, pool.concatenate([None])),
+        state=_invariants(going.state),
+        rules=_invariants(going.rules),
+        partners=partner_invariants(config),
+    )
+
+
+def _count(done: tf.Tensor) -> tf.Tensor:
+    """Returns how many sentences go on, int32 scalar."""
+    return tf.reduce_sum(tf.cast(~done, tf.int32))
+
+
+def _put_aside(ended: Ended, going: _Going) -> Ended:
+    """Returns the pools of all sentences, tokens [B, F, longest], with those of the sentences that were searched."""
+    missing = tf.shape(ended.tokens)[2] - tf.shape(going.ended.tokens)[2]
+    new = going.ended._replace(tokens=tf.pad(going.ended.tokens, [[0, 0], [0, 0], [0, missing]]))
+    rows = going.places[:, tf.newaxis]
+    return Ended(*(tf.tensor_scatter_nd_update(whole, rows, part) for whole, part in zip(ended, new, strict=True)))
+
+
+def _smaller_size(searched: tf.Tensor, least: int) -> tf.Tensor:
+    """Returns the next smaller number of sentences to search together; 0 behind ``least``. int32 scalars."""
+    return tf.where(searched <= least, 0, tf.reduce_max(tf.where(searched > _SIZES, _SIZES, 0)))
+
+
+def _leave_out_done(going: _Going, least: int) -> _Going:
+    """Returns the sentences that are not done, and of the others as few as make up one of the sizes."""
+    needed = tf.maximum(_count(going.done), least)
+    rows = tf.argsort(tf.cast(going.done, tf.int32), stable=True)
+    rows = rows[: tf.reduce_min(tf.where(needed <= _SIZES, _SIZES, tf.shape(rows)[0]))]
+    return tf.nest.map_structure(lambda part: tf.gather(part, rows) if part.shape.rank else part, going)
+
+
+def _scores(ended: Ended, with_bonus: bool, config: SearchConfig) -> tf.Tensor:
+    """Returns the penalised scores float32 [B, N] of ended hypotheses."""
+    scores = ended.log_probs / length_penalty(ended.lengths, config.alpha, config.penalty)
+    if not with_bonus:
+        return scores
+    # Ranks are scores with the bonus, less a multiple of 1e6.
+    bonus = ended.ranks - tf.cast(scores, tf.float64)
+    bonus -= UNFINISHED * tf.round(bonus / UNFINISHED)
+    return scores + tf.where(ended.ranks > NOT_THERE / 2, tf.cast(bonus, tf.float32), 0.0)
+
+
+def beam_search(
+    step: StepFunction,
+    state: Any,
+    limits: tf.Tensor,
+    config: SearchConfig,
+    rules: Sequence[Rule] = (),
+    strategy: BeamStrategy | None = None,
+) -> Result:
+    """Searches the most probable token sequences.
+
+    Sentences that are done are left out of the steps that follow when they are a third or a quarter of those searched.
+
+    Args:
+      step: As Seq2Seq.step: (ids [B, R, K], visible, partner_visible, parents, state) ->
+        (logits float32 [B, R, K, V], state). What it knows of single sentences belongs into the state. Where a rule
+        needs attention, as Seq2Seq.step_with_attention: (logits, attention float32 [B, R, K, S], state).
+      state: The decoding state before the first step: nested dicts, lists and tuples of tensors, scalars or with the
+        sentences on axis 0; those below a key ``memories`` may grow along axis 3 ([B, R, heads, steps * K, depth]).
+      limits: int32 [B], the most tokens (with EOS) that each sentence may get, >= 1.
+      config: The search's constants.
+      rules: What hypotheses must keep to, in the order in which they are asked.
+      strategy: How continuations are chosen; None: the usual beam.
+
+    Returns:
+      The N best hypotheses of every sentence.
+    """
+    strategy = strategy or BeamStrategy()
+    rules = (strategy, *rules)
+    with_attention = any(rule.needs_attention for rule in rules)
+    with_bonus = any(type(rule).bonus is not Rule.bonus for rule in rules)
+    with_taken = any(type(rule).taken is not Rule.taken for rule in rules)
+    batch = tf.shape(limits)[0]
+    longest = tf.reduce_max(limits)
+    least = -(-MIN_ROWS // config.beam_size)
+
+    def extend(length: tf.Tensor, going: _Going) -> tuple[tf.Tensor, _Going]:
+        """Gives every hypothesis one more token."""
+        live = going.live
+        length += 1
+        visible = _visible(live, config)
+        partner_visible = partner_columns(going.partners, visible, config)
+        logits, *attention, state = step(live.ids, visible, partner_visible, live.parents, going.state)
+        now = Step(length, going.limits, live.tokens, live.log_probs, logits, attention[0] if with_attention else None)
+        candidates = _propose(now, live, going.rules, rules, config)
+        new_live = _go_on(candidates, strategy.choose(candidates, config, going.rules[0]), live, visible, config)
+        partners = follow_partners(going.partners, partner_visible, candidates, new_live.parents, strategy, config)
+        states = [
+            rule.update(state, new_live.parents, new_live.ids, now)
+            for rule, state in zip(rules, going.rules, strict=True)
+        ]
+        at_limit = length >= going.limits
+        bonus = _bonus(now, going.rules, rules) if with_bonus else None
+        taken = _taken(now, going.rules, rules) if with_taken else None
+        kinds = _rank_candidates(candidates, live, new_live, bonus, taken, length, at_limit, config)
+        ended = strategy.collect(going.ended, kinds, length, going.done, config, states[0])
+        done = going.done | at_limit | strategy.is_done(ended, new_live, going.limits, config)
+        changed = {"live": new_live, "ended": ended, "state": state, "rules": tuple(states), "partners": partners}
+        return length, going._replace(done=done, **changed)
+
+    def until_many_are_done(length: tf.Tensor, ended: Ended, going: _Going) -> tuple[tf.Tensor, Ended, _Going]:
+        enough = _smaller_size(tf.shape(going.done)[0], least)
+        length, going = tf.while_loop(
+            lambda length, going: _count(going.done) > enough,
+            extend,
+            (length, going),
+            shape_invariants=(tf.TensorShape([]), _going_invariants(going, config)),
+        )
+        return length, _put_aside(ended, going), _leave_out_done(going, least)
+
+    live, pool = _start_live(batch, strategy, config), _start_ended(batch, config)
+    states = tuple(rule.start(batch, config.live) for rule in rules)
+    partners = start_partners(batch, config)
+    going = _Going(tf.range(batch), limits, tf.zeros([batch], tf.bool), live, pool, state, states, partners)
+    ended = pool._replace(tokens=tf.zeros([batch, config.beam_size, longest], tf.int32))
+    shapes = _going_invariants(going, config)
+    _, ended, _ = tf.while_loop(
+        lambda length, ended, going: ~tf.reduce_all(going.done),
+        until_many_are_done,
+        (tf.constant(0), ended, going),
+        shape_invariants=(tf.TensorShape([]), shapes.ended, shapes),
+    )
+    best = strategy.finish(ended, config)
+    return Result(
+        ids=best.tokens[:, :, : tf.reduce_max(best.lengths)],
+        log_probs=best.log_probs,
+        scores=_scores(best, with_bonus or with_taken, config),
+        lengths=best.lengths,
+        finished=best.finished,
+        directions=best.directions,
+    )

@@ -1,0 +1,133 @@
+"""What is particular to models that write in two directions: which searches they can make, which direction won.
+
+Imports no TensorFlow.
+"""
+
+import math
+from collections.abc import Iterable
+from typing import Any, NoReturn, Protocol
+
+from t2t_ext.config.hyperparameters import DecodeHParams
+from t2t_ext.config.synchronous import SynchronousHParams
+from t2t_ext.errors import UserError
+
+NAMES = {"l2r": "left to right", "r2l": "right to left"}
+
+
+def directions_of(hparams: Any) -> int:
+    """Returns in how many directions a model of these hparams writes at once."""
+    return hparams.directions if isinstance(hparams, SynchronousHParams) else 1
+
+
+def check_directions(hparams: DecodeHParams, directions: int) -> None:
+    """Checks that a model of so many directions can be searched as the hparams say.
+
+    Raises:
+      UserError: The beam has no two halves, two directions are to sample, or settings of two directions are given to a
+        model of one.
+    """
+    if directions == 1:
+        given = [f"{name}={getattr(hparams, name)}" for name in hparams.synchronous_fields()]
+        if given:
+            raise UserError(
+                f"{', '.join(given)}: this model writes in one direction, and what hypotheses of two directions see of "
+                "each other means nothing to it. Leave it out, or decode a run of --model=synchronous_transformer."
+            )
+        return
+    if hparams.sampling_method == "random":
+        raise UserError(
+            "sampling_method=random needs a model that writes in one direction: where two directions look at each "
+            "other, a sample of one of them is none of the model's distribution. Use sampling_method=argmax."
+        )
+    if hparams.beam_size % 2:
+        raise UserError(
+            f"beam_size={hparams.beam_size}: this model writes left to right and right to left at once, and each "
+            "direction has half of the beam. Give an even number; beam_size=2 is one hypothesis a direction, the "
+            "greedy search of such a model."
+        )
+    if hparams.sb_decode == "recompute" and hparams.coverage_penalty:
+        raise UserError(
+            f"coverage_penalty={hparams.coverage_penalty:g} reads the attention of each step, which "
+            "sb_decode=recompute does not keep: leave one of them out."
+        )
+
+
+def check_prefixes(directions: int, target_direction: str) -> None:
+    """Checks that a model begins at the beginning, as translations with a given beginning need.
+
+    Args:
+      directions: In how many directions it writes at once.
+      target_direction: In which it writes if that is one, ``l2r`` or ``r2l``.
+
+    Raises:
+      UserError: It does not.
+    """
+    if directions == 1 and target_direction == "l2r":
+        return
+    other = "as well. Leave the prefixes out, or take a run of a model that writes left to right alone."
+    if directions == 1:
+        other = "(target_direction=r2l). Leave the prefixes out, or take a run with target_direction=l2r."
+    raise UserError(f"Prefixes need a model that begins at the beginning: this one writes right to left {other}")
+
+
+def refuse_one_side(what: str, instead: str = "") -> NoReturn:
+    """Refuses to look at one direction alone of a model that writes in two.
+
+    Args:
+      what: What was to be found, such as ``score``.
+      instead: The call that gets the other direction as well; empty where a command's user is told.
+
+    Raises:
+      UserError: Always.
+    """
+    raise UserError(
+        "The model writes left to right and right to left at once, and each direction looks at the other: the "
+        f"{what} of a translation depends on what the other direction writes. Give that as the partner of each "
+        f"translation, in text order: {instead and f'{instead}, or '}a third column in --score_file."
+    )
+
+
+class Written(Protocol):
+    """What is asked of a hypothesis.
+
+    Attributes:
+      direction: ``l2r`` or ``r2l``.
+      length: Tokens with EOS; 0 where there was nothing to translate.
+    """
+
+    direction: str
+    length: int
+
+
+def direction_shares(best: Iterable[Written]) -> dict[str, dict[str, float]]:
+    """Returns what each direction won.
+
+    Args:
+      best: The best hypothesis of each line.
+
+    Returns:
+      For ``l2r`` and ``r2l`` the ``count`` of translations, their ``share`` of all (0 to 1; 0 where there are none) and
+      their ``mean_length`` in tokens with EOS. Lines with nothing to translate do not count.
+    """
+    lengths: dict[str, list[int]] = {name: [] for name in NAMES}
+    for each in best:
+        if each.length:
+            lengths[each.direction].append(each.length)
+    total = sum(map(len, lengths.values()))
+    return {
+        name: {
+            "count": len(found),
+            "share": len(found) / max(total, 1),
+            "mean_length": math.fsum(found) / max(len(found), 1),
+        }
+        for name, found in lengths.items()
+    }
+
+
+def shown_shares(shares: dict[str, dict[str, float]]) -> str:
+    """Returns the shares as a line for people."""
+    parts = [
+        f"{100 * each['share']:.1f}% {NAMES[name]} ({each['count']:,}, {each['mean_length']:.1f} tokens on average)"
+        for name, each in shares.items()
+    ]
+    return f"Directions of the best translations: {', '.join(parts)}"

@@ -1,0 +1,113 @@
+"""Diverse beam search: groups of hypotheses that are kept from going on alike.
+
+Vijayakumar et al. 2018, https://arxiv.org/abs/1610.02424, Algorithm 1 with Hamming diversity: the live hypotheses are
+divided into groups, which choose one after the other at each step; while a group chooses, ``strength`` times the number
+of hypotheses of earlier groups that have just gone on with a token is taken off its log-probability. What is reported
+stays the model's. Endings (EOS) are neither counted nor held back.
+
+Each group has its own share of the pool of ended hypotheses, or one group's would fill it. The N best are the best of
+every group, then the second of every group, and so on; a hypothesis that several groups found counts once. They
+are returned by score, so that the first is the best of all.
+
+Legend: B sentences, R directions, G groups, K live hypotheses of a direction (group after group), E continuations of a
+hypothesis, F places in the pool (group after group).
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from t2t_ext.data.text.text_encoder import EOS_ID
+
+_DEAD = -1e9
+# A repeated hypothesis ranks lower by this: behind all others, before empty places of the pool.
+_REPEATED = 4e8
+
+
+def choose_in_turn(log_probs: tf.Tensor, tokens: tf.Tensor, groups: int, strength: float) -> tf.Tensor:
+    """Lets the groups choose continuations one after the other.
+
+    Args:
+      log_probs: float32 [B, R, K, E], of the hypotheses with each continuation, where E is 2K or the whole vocabulary:
+        at most K of a hypothesis's tokens are held back, so that the 2K best that are left are among them.
+      tokens: int32 [B, R, K, E].
+      groups: G.
+      strength: What one hypothesis of an earlier group takes off.
+
+    Returns:
+      Places int32 [B, R, G, C] in K E, a group's best continuation first, with C = 2K / G or as many as there are.
+    """
+    shape = tf.shape(log_probs)
+    live, each = log_probs.shape[2], log_probs.shape[3]
+    own = live // groups
+    size = own * each
+    grouped = tf.stack([shape[0], shape[1], groups, size])
+    log_probs, tokens = tf.reshape(log_probs, grouped), tf.reshape(tokens, grouped)
+    places, chosen = [], None
+    for group in range(groups):
+        values, ids = log_probs[:, :, group], tokens[:, :, group]
+        if chosen is not None:
+            same = tf.equal(ids[..., tf.newaxis], chosen[:, :, tf.newaxis])
+            values -= strength * tf.reduce_sum(tf.cast(same, tf.float32), axis=-1)
+        _, best = tf.math.top_k(values, min(2 * own, size))
+        ids, values = (tf.gather(part, best, batch_dims=2) for part in (ids, log_probs[:, :, group]))
+        first, values = first_that_go_on(values, ids, own)
+        # Hypotheses that are not there hold back nobody: no token is -1.
+        ids = tf.where(values > _DEAD / 2, tf.gather(ids, first, batch_dims=2), -1)
+        chosen = ids if chosen is None else tf.concat([chosen, ids], axis=2)
+        places.append(best + group * size)
+    return tf.stack(places, axis=2)
+
+
+def first_that_go_on(log_probs: tf.Tensor, tokens: tf.Tensor, count: int) -> tuple[tf.Tensor, tf.Tensor]:
+    """Returns the first continuations that do not end.
+
+    Args:
+      log_probs: float32 [..., C]; below -5e8: it is not there.
+      tokens: int32 [..., C].
+      count: How many.
+
+    Returns:
+      Their places int32 and log-probabilities float32 [..., count], -1e9 where there are fewer.
+    """
+    size = tf.shape(tokens)[-1]
+    going_on = tf.not_equal(tokens, EOS_ID) & (log_probs > _DEAD / 2)
+    _, places = tf.math.top_k(-tf.where(going_on, 0, size) - tf.range(size), count)
+    chosen = tf.where(going_on, log_probs, _DEAD)
+    return places, tf.gather(chosen, places, batch_dims=len(tokens.shape) - 1)
+
+
+def merge_pools(ended: NamedTuple, groups: int, count: int) -> NamedTuple:
+    """Returns the best ``count`` hypotheses of the groups' pools, best first, repeated ones behind all others.
+
+    Args:
+      ended: ``beam_search.Ended``, tensors [B, F, ...].
+      groups: G.
+      count: How many, at most F.
+    """
+    batch, size = tf.shape(ended.ranks)[0], ended.ranks.shape[1]
+    own = size // groups
+
+    def by_place(x: tf.Tensor) -> tf.Tensor:
+        """Puts the groups' best side by side, then their seconds: [B, G F/G, ...] becomes [B, F/G, G, ...]."""
+        split = tf.reshape(x, tf.concat([[batch, groups, own], tf.shape(x)[2:]], axis=0))
+        return tf.transpose(split, [0, 2, 1, *range(3, len(split.shape))])
+
+    _, order = tf.math.top_k(by_place(ended.ranks), groups)
+
+    def in_turn(x: tf.Tensor) -> tf.Tensor:
+        return tf.reshape(tf.gather(by_place(x), order, batch_dims=2), tf.shape(x))
+
+    ended = type(ended)(*map(in_turn, ended))
+    same = tf.reduce_all(tf.equal(ended.tokens[:, :, tf.newaxis], ended.tokens[:, tf.newaxis]), axis=-1)
+    same &= tf.equal(ended.directions[:, :, tf.newaxis], ended.directions[:, tf.newaxis])
+    earlier = tf.constant(np.tri(size, k=-1, dtype=bool))
+    repeated = tf.reduce_any(same & earlier, axis=2)
+    empty = ended.ranks <= _DEAD
+    turn = tf.range(size) + tf.where(repeated, size, 0) + tf.where(empty, 2 * size, 0)
+    _, taken = tf.math.top_k(-turn, count)
+    behind = tf.where(repeated, tf.constant(_REPEATED, tf.float64), tf.zeros([], tf.float64))
+    _, ranked = tf.math.top_k(tf.gather(ended.ranks - behind, taken, batch_dims=1), count)
+    taken = tf.gather(taken, ranked, batch_dims=1)
+    return type(ended)(*(tf.gather(part, taken, batch_dims=1) for part in ended))

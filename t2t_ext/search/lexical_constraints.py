@@ -1,0 +1,254 @@
+"""Lexical constraints: phrases that must appear in a translation, each sentence with its own.
+
+Dynamic beam allocation (Post and Vilar 2018, https://aclanthology.org/N18-1119, in the vectorised form of Hu et al.
+2019, https://aclanthology.org/N19-1090): the next tokens of phrases that are still missing join a hypothesis's
+continuations, and the live hypotheses are divided among banks, by how many tokens of the phrases they have. Only a
+hypothesis that has every phrase may end.
+
+A phrase is there when its tokens stand next to each other. Phrases may overlap ("a b" and "b c" are both in "a b c");
+one that is listed twice must stand at two places. Instead of a trie with a position in it, a hypothesis carries for
+each phrase and each j whether its last j tokens are the phrase's first j (Baeza-Yates and Gonnet 1992, "shift-and"),
+so that broken, overlapping and repeated phrases need no rules of their own.
+
+Legend: B sentences, R directions, K live hypotheses of a direction, H hypotheses or continuations, E continuations of
+a hypothesis that the model proposes, C phrases, P tokens of a phrase, M = K (E + 2C), T tokens.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from t2t_ext.data.text.text_encoder import PAD_ID, UNK_ID
+from t2t_ext.errors import UserError
+
+SEPARATOR = "\t"
+_DEAD = -1e9
+
+
+class Phrases(NamedTuple):
+    """The phrases of every sentence.
+
+    Attributes:
+      tokens: int32 [B, R, C, P], in the order in which a direction produces them, padded with PAD.
+      lengths: int32 [B, C], 0 where a sentence has no further phrase.
+      copies: int32 [B, C], how often the phrase is listed before this one; -1 where there is no phrase.
+      impossible: int32 [B], phrases that no translation can hold, since they are longer than its limit allows or have
+        characters that the vocabulary cannot spell; they are not among the others.
+    """
+
+    tokens: tf.Tensor
+    lengths: tf.Tensor
+    copies: tf.Tensor
+    impossible: tf.Tensor
+
+
+class Progress(NamedTuple):
+    """What hypotheses have of the phrases.
+
+    Attributes:
+      matched: bool [B, R, H, C, P]: at j - 1, whether the last j tokens are the phrase's first j.
+      counts: int32 [B, R, H, C], places at which the phrase occurs.
+    """
+
+    matched: tf.Tensor
+    counts: tf.Tensor
+
+
+def join_phrases(constraints: Sequence[Sequence[str]], lines: int) -> list[str]:
+    """Returns what ``encode_phrases`` reads, "" for lines without phrases.
+
+    Args:
+      constraints: The phrases of every line.
+      lines: How many lines there are.
+
+    Raises:
+      UserError: Not a list for each line, a string instead of a list, or a tab in a phrase.
+    """
+    if isinstance(constraints, str) or len(constraints) != lines:
+        number = "One string" if isinstance(constraints, str) else f"{len(constraints)} lists"
+        raise UserError(f"{number} of constraints for {lines} lines: give a list for each line, [] for none.")
+    joined = []
+    for number, phrases in enumerate(constraints, start=1):
+        if isinstance(phrases, str):
+            raise UserError(f"The constraints of line {number} are one string, {phrases!r}; write [phrase].")
+        stripped = [phrase.strip() for phrase in phrases]
+        if any(SEPARATOR in phrase for phrase in stripped):
+            raise UserError(f"The constraints of line {number} have a tab in a phrase; tabs separate phrases.")
+        joined.append(SEPARATOR.join(filter(None, stripped)))
+    return joined
+
+
+def encode_phrases(
+    lines: tf.Tensor,
+    encode: Callable[[tf.Tensor], tf.RaggedTensor],
+    limits: tf.Tensor,
+    turned_round: tuple[bool, ...],
+) -> Phrases:
+    """Reads the phrases of every sentence.
+
+    Args:
+      lines: string [B], phrases separated by tabs; blanks around them do not count, empty ones do not exist.
+      encode: Strings [N] -> ragged int32 [N, (T)] without EOS.
+      limits: int32 [B], the most tokens (with EOS) of each sentence's translation.
+      turned_round: For each direction, whether it produces a sentence's last token first.
+    """
+    strings = tf.strings.strip(tf.strings.split(lines, SEPARATOR))
+    strings = tf.ragged.boolean_mask(strings, tf.not_equal(strings, ""))
+    ids = strings.with_values(encode(strings.values))
+    spelt = ~tf.reduce_any(tf.equal(ids, UNK_ID), axis=2)
+    possible = spelt & (ids.row_lengths(axis=2) < tf.cast(limits, tf.int64)[:, tf.newaxis])
+    impossible = tf.reduce_sum(tf.cast(~possible, tf.int32), axis=1)
+    ids = tf.ragged.boolean_mask(ids, possible)
+    lengths = tf.cast(ids.row_lengths(axis=2).to_tensor(), tf.int32)
+    # At least one phrase of one token, so that no tensor is empty.
+    tokens = ids.to_tensor()
+    tokens = tf.pad(tokens, [[0, 0]] + [[0, tf.maximum(1 - tf.shape(tokens)[i], 0)] for i in (1, 2)])
+    lengths = tf.pad(lengths, [[0, 0], [0, tf.shape(tokens)[1] - tf.shape(lengths)[1]]])
+    return make_phrases(tokens, lengths, turned_round, impossible)
+
+
+def make_phrases(
+    tokens: tf.Tensor, lengths: tf.Tensor, turned_round: tuple[bool, ...], impossible: tf.Tensor | None = None
+) -> Phrases:
+    """Returns the phrases with tokens int32 [B, C, P] in text order, ``lengths`` int32 [B, C] of them each."""
+    shape = tf.shape(tokens)
+    rows, row_lengths = tf.reshape(tokens, [-1, shape[2]]), tf.reshape(lengths, [-1])
+    backward = tf.reshape(tf.reverse_sequence(rows, row_lengths, seq_axis=1), shape)
+    same = tf.reduce_all(tf.equal(tokens[:, :, tf.newaxis], tokens[:, tf.newaxis]), axis=3)
+    earlier = tf.linalg.band_part(tf.cast(same, tf.int32), -1, 0) - tf.cast(tf.eye(shape[1]), tf.int32)
+    return Phrases(
+        tokens=tf.stack([backward if turned else tokens for turned in turned_round], axis=1),
+        lengths=lengths,
+        copies=tf.where(lengths > 0, tf.reduce_sum(earlier, axis=2), -1),
+        impossible=tf.zeros(shape[:1], tf.int32) if impossible is None else impossible,
+    )
+
+
+def start_progress(phrases: Phrases, live: int) -> Progress:
+    """Returns the progress of K live hypotheses without tokens."""
+    shape = tf.shape(phrases.tokens)
+    matched = tf.zeros([shape[0], shape[1], live, shape[2], shape[3]], tf.bool)
+    return Progress(matched, tf.zeros([shape[0], shape[1], live, shape[2]], tf.int32))
+
+
+def _last(phrases: Phrases) -> tf.Tensor:
+    """Returns which place is a phrase's last, bool [B, 1, 1, C, P]; none is where there is no phrase."""
+    place = tf.one_hot(phrases.lengths - 1, tf.shape(phrases.tokens)[3], True, False, dtype=tf.bool)
+    return place[:, tf.newaxis, tf.newaxis]
+
+
+def advance(phrases: Phrases, progress: Progress, tokens: tf.Tensor) -> Progress:
+    """Returns the progress of hypotheses after one more token each, int32 [B, R, H]."""
+    equal = tf.equal(tokens[..., tf.newaxis, tf.newaxis], phrases.tokens[:, :, tf.newaxis])
+    before = tf.concat([tf.ones_like(progress.matched[..., :1]), progress.matched[..., :-1]], axis=-1)
+    matched = equal & before
+    occurs = tf.reduce_any(matched & _last(phrases), axis=-1)
+    return Progress(matched, progress.counts + tf.cast(occurs, tf.int32))
+
+
+def choose_parents(progress: Progress, parents: tf.Tensor) -> Progress:
+    """Returns the progress of parents int32 [B, R, H]."""
+    return Progress(*(tf.gather(part, parents, batch_dims=2) for part in progress))
+
+
+def missing(phrases: Phrases, progress: Progress) -> tf.Tensor:
+    """Returns which phrases hypotheses do not have yet, bool [B, R, H, C]."""
+    return progress.counts <= phrases.copies[:, tf.newaxis, tf.newaxis]
+
+
+def _begun(phrases: Phrases, progress: Progress) -> tf.Tensor:
+    """Returns how many tokens of each missing phrase a hypothesis ends with (not all), int32 [B, R, H, C]."""
+    places = tf.range(1, tf.shape(phrases.tokens)[3] + 1)
+    begun = tf.reduce_max(tf.where(progress.matched & ~_last(phrases), places, 0), axis=-1)
+    return tf.where(missing(phrases, progress), begun, 0)
+
+
+def banks(phrases: Phrases, progress: Progress) -> tf.Tensor:
+    """Returns how many tokens of the phrases hypotheses have, int32 [B, R, H].
+
+    Those of all phrases that are there, and of the one that is begun and has come farthest.
+    """
+    lengths = phrases.lengths[:, tf.newaxis, tf.newaxis]
+    there = tf.reduce_sum(tf.where(missing(phrases, progress), 0, lengths), axis=-1)
+    return there + tf.reduce_max(_begun(phrases, progress), axis=-1)
+
+
+def next_tokens(phrases: Phrases, progress: Progress) -> tf.Tensor:
+    """Returns what takes hypotheses on to their missing phrases, int32 [B, R, H, 2C]; PAD where nothing does.
+
+    For each phrase its first token, and the one that goes on with what is begun.
+    """
+    begun = tf.transpose(_begun(phrases, progress), [0, 1, 3, 2])
+    further = tf.transpose(tf.gather(phrases.tokens, begun, batch_dims=3), [0, 1, 3, 2])
+    first = tf.broadcast_to(phrases.tokens[:, :, tf.newaxis, :, 0], tf.shape(further))
+    absent = missing(phrases, progress)
+    return tf.concat([tf.where(absent, further, PAD_ID), tf.where(absent, first, PAD_ID)], axis=-1)
+
+
+def wanted_continuations(
+    phrases: Phrases, progress: Progress, logits: tf.Tensor, proposed: tf.Tensor
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Returns what takes hypotheses on to their missing phrases and is not proposed anyway.
+
+    Args:
+      phrases: The phrases.
+      progress: Of the K live hypotheses.
+      logits: float32 [B, R, K, V].
+      proposed: int32 [B, R, K, E], the continuations that the model proposes.
+
+    Returns:
+      Tokens int32 and their logits float32, about -1e9 where there are fewer, both [B, R, K, 2C].
+    """
+    wanted = next_tokens(phrases, progress)
+    repeated = tf.reduce_any(tf.equal(wanted[..., tf.newaxis], proposed[..., tf.newaxis, :]), axis=-1)
+    same = tf.cast(tf.equal(wanted[..., tf.newaxis], wanted[..., tf.newaxis, :]), tf.int32)
+    repeated |= tf.reduce_sum(tf.linalg.band_part(same, -1, 0), axis=-1) > 1
+    values = tf.gather(logits, wanted, batch_dims=3)
+    return wanted, tf.where(repeated | tf.equal(wanted, PAD_ID), _DEAD, values)
+
+
+def take_turns(log_probs: tf.Tensor, bank: tf.Tensor, count: int) -> tf.Tensor:
+    """Returns which continuations are kept.
+
+    The banks take turns, the fullest first, each with its most probable continuation that is left: so every bank gets
+    its share, and what one does not fill goes to the others.
+
+    Args:
+      log_probs: float32 [B, R, M], of the hypotheses with each continuation; below -5e8: it is not there.
+      bank: int32 [B, R, M], the bank that it would be in.
+      count: How many are kept, at most M.
+
+    Returns:
+      Places int32 [B, R, count] in M in the order of choice, those that are not there last.
+    """
+    log_probs, order = tf.math.top_k(log_probs, tf.shape(log_probs)[2])
+    bank = tf.gather(bank, order, batch_dims=2)
+    number = tf.reduce_max(bank) + 1
+    in_bank = tf.one_hot(bank, number, dtype=tf.int32)
+    turns = tf.reduce_sum(tf.cumsum(in_bank, axis=2) * in_bank, axis=-1)
+    turns = tf.where(log_probs > _DEAD / 2, turns * number - bank, tf.int32.max)
+    _, places = tf.math.top_k(-turns, count)
+    return tf.gather(order, places, batch_dims=2)
+
+
+def count_unmet(phrases: Phrases, ids: tf.Tensor, directions: tf.Tensor) -> tf.Tensor:
+    """Returns how many phrases are not in finished hypotheses.
+
+    Args:
+      phrases: The phrases.
+      ids: int32 [B, N, T], the hypotheses' tokens in the order in which they were produced.
+      directions: int32 [B, N].
+
+    Returns:
+      int32 [B, N], the impossible ones included.
+    """
+    tokens = tf.gather(phrases.tokens, directions, batch_dims=1)[:, :, tf.newaxis]  # [B, N, 1, C, P]
+    longest = tf.shape(tokens)[4]
+    padded = tf.pad(ids, [[0, 0], [0, 0], [0, longest]])
+    windows = tf.gather(padded, tf.range(tf.shape(ids)[2])[:, tf.newaxis] + tf.range(longest), axis=2)
+    beyond = ~tf.sequence_mask(phrases.lengths, longest)[:, tf.newaxis, tf.newaxis]
+    occurs = tf.reduce_all(tf.equal(windows[:, :, :, tf.newaxis], tokens) | beyond, axis=4)
+    counts = tf.reduce_sum(tf.cast(occurs, tf.int32), axis=2)
+    unmet = tf.reduce_sum(tf.cast(counts <= phrases.copies[:, tf.newaxis], tf.int32), axis=2)
+    return unmet + phrases.impossible[:, tf.newaxis]

@@ -1,0 +1,110 @@
+"""What hypotheses see of the other direction: the partners of a synchronous search (Zhou et al. 2019, section 3.1).
+
+The search of two directions is defined so: the state of a hypothesis at step t is computed once, with the partner that
+it has at step t, the other direction's live hypothesis of the same rank (or its best). What a hypothesis sees of its
+partner is the partner's own past, step t's own column included. At a rank where nobody is left (tiny vocabularies,
+rules) stands a copy of the direction's best.
+
+With ``freeze`` a partner counts as ended at step t when its continuation with EOS is among the K best continuations of
+its direction. The hypotheses that go on from those that had this partner, and all their descendants, then see for ever
+what was seen at step t.
+
+Legend: B sentences, R = 2 directions, K live hypotheses of a direction, C continuations, T steps.
+"""
+
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from t2t_ext.data.text.text_encoder import EOS_ID
+from t2t_ext.search.search_state import NOT_THERE, SearchConfig
+from t2t_ext.search.strategies import BeamStrategy, Continuations
+
+
+class Frozen(NamedTuple):
+    """What live hypotheses see whose partner has ended.
+
+    Attributes:
+      frozen: bool [B, R, K], whether a hypothesis's partner has ended.
+      columns: bool [B, R, K, T * K], the other direction's columns that it sees; of no meaning where it has not.
+    """
+
+    frozen: tf.Tensor
+    columns: tf.Tensor
+
+
+# The state of the partners: () unless they are frozen.
+Partners = Frozen | tuple[()]
+
+
+def start_partners(batch: tf.Tensor, config: SearchConfig) -> Partners:
+    """Returns the state before the first step."""
+    if not config.freezes:
+        return ()
+    shape = [batch, config.directions, config.live]
+    return Frozen(tf.zeros(shape, tf.bool), tf.zeros([*shape, 0], tf.bool))
+
+
+def partner_invariants(config: SearchConfig) -> Partners:
+    """Returns the shapes that the state keeps in a loop."""
+    if not config.freezes:
+        return ()
+    fixed = tf.TensorShape([None, config.directions, config.live])
+    return Frozen(fixed, fixed.concatenate([None]))
+
+
+def partner_columns(partners: Partners, visible: tf.Tensor, config: SearchConfig) -> tf.Tensor | None:
+    """Returns which of the other direction's columns hypotheses see in this step.
+
+    Args:
+      partners: The state.
+      visible: bool [B, R, K, (T + 1) * K], the columns of a hypothesis's own past with this step's.
+      config: The search's constants.
+
+    Returns:
+      bool [B, R, K, (T + 1) * K]; None where there is one direction.
+    """
+    if config.directions == 1:
+        return None
+    others = tf.reverse(visible, axis=[1])
+    if config.pairing == "best":
+        others = tf.repeat(others[:, :, :1], config.live, axis=2)
+    if isinstance(partners, Frozen):
+        kept = tf.pad(partners.columns, [[0, 0], [0, 0], [0, 0], [0, config.live]])
+        others = tf.where(partners.frozen[..., tf.newaxis], kept, others)
+    return others
+
+
+def follow_partners(
+    partners: Partners,
+    seen: tf.Tensor | None,
+    candidates: Continuations,
+    parents: tf.Tensor,
+    strategy: BeamStrategy,
+    config: SearchConfig,
+) -> Partners:
+    """Returns the state of the next step.
+
+    Args:
+      partners: The state of this step.
+      seen: What ``partner_columns`` returned.
+      candidates: The continuations of this step.
+      parents: int32 [B, R, K], the rank in this step of the hypotheses that go on.
+      strategy: What chose them.
+      config: The search's constants.
+    """
+    if not isinstance(partners, Frozen):
+        return ()
+    ended = tf.reverse(_ended_in_beam(candidates, strategy, config), axis=[1])
+    if config.pairing == "best":
+        ended = ended[:, :, :1]
+    frozen = partners.frozen | ended
+    return Frozen(tf.gather(frozen, parents, batch_dims=2), tf.gather(seen, parents, batch_dims=2))
+
+
+def _ended_in_beam(candidates: Continuations, strategy: BeamStrategy, config: SearchConfig) -> tf.Tensor:
+    """Returns of which hypotheses the continuation with EOS is among the K best of their direction, bool [B, R, K]."""
+    log_probs, parents, tokens = candidates
+    ending = tf.equal(tokens, EOS_ID) & (log_probs > NOT_THERE / 2) & strategy.in_beam(tokens.shape[2], config)
+    of_parent = tf.equal(parents[..., tf.newaxis], tf.range(config.live))
+    return tf.reduce_any(ending[..., tf.newaxis] & of_parent, axis=2)

@@ -1,0 +1,212 @@
+"""Samples from a model's distribution: temperature, the k most probable tokens, the nucleus.
+
+Legend: B sentences, R directions, K live hypotheses of a direction, N rows, V vocabulary.
+"""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from t2t_ext.data.text.text_encoder import EOS_ID
+from t2t_ext.search import random_numbers
+from t2t_ext.search.rules import FORBIDDEN, Step
+from t2t_ext.search.search_state import NOT_THERE, Candidates, Ended, Live, SearchConfig
+from t2t_ext.search.strategies import BeamStrategy, Continuations
+from t2t_ext.search.top_k import top_k_tokens
+
+_BLOCK = 128
+# Of two float32 logits that differ the larger one is certain by far; beyond, quotients would be infinite.
+_LEAST_TEMPERATURE = 1e-25
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Truncation:
+    """How the model's distribution is changed before a token is drawn, in this order.
+
+    Attributes:
+      temperature: Logits are divided by it; less than 1 makes probable tokens more probable.
+      keep_top_k: Only so many most probable tokens are kept (Fan et al. 2018); 0 = all.
+      keep_top_p: Only the nucleus is kept (Holtzman et al. 2020, section 3.1): the fewest most probable tokens that
+        together have at least this share of the probability, and those as probable as the last of them; 1 = all.
+    """
+
+    temperature: float = 1.0
+    keep_top_k: int = 0
+    keep_top_p: float = 1.0
+
+
+def draw(logits: tf.Tensor, numbers: tf.Tensor, truncation: Truncation, banned: Sequence[int] = ()) -> tf.Tensor:
+    """Draws a token of each row's distribution.
+
+    The distribution's inverse is read at a number, which needs only one random number a row.
+
+    Args:
+      logits: float32 [N, V] with V known; -1e9 where a rule forbids a token.
+      numbers: float32 [N], uniform in [0, 1).
+      truncation: See there.
+      banned: Ids that are never drawn.
+
+    Returns:
+      int32 [N].
+    """
+    vocab_size = logits.shape[-1]
+    if 0 < truncation.keep_top_k < vocab_size:
+        logits, ids = top_k_tokens(logits, truncation.keep_top_k, banned)
+    else:
+        ids = None
+        if banned:
+            ban = np.zeros([vocab_size], np.float32)
+            ban[list(banned)] = FORBIDDEN
+            logits += ban
+    probabilities = tf.nn.softmax(logits / max(truncation.temperature, _LEAST_TEMPERATURE))
+    if truncation.keep_top_p < 1.0:
+        probabilities = _nucleus(probabilities, truncation.keep_top_p)
+    places = _invert(probabilities, numbers)
+    return places if ids is None else tf.gather(ids, places, batch_dims=1)
+
+
+def _nucleus(probabilities: tf.Tensor, share: float) -> tf.Tensor:
+    """Returns probabilities float32 [N, V] with 0 for those outside the nucleus.
+
+    The least probability in the nucleus is found by bisection: non-negative floats are ordered as their bits are, so
+    it is exact after 31 steps. Sorting the vocabulary would take three times as long.
+    """
+    bits = tf.bitcast(probabilities, tf.int32)
+    low, high = tf.zeros_like(bits[:, 0]), tf.reduce_max(bits, axis=1)
+
+    def kept(least: tf.Tensor) -> tf.Tensor:
+        return tf.where(bits >= least[:, tf.newaxis], probabilities, 0.0)
+
+    # Rounding: the whole row may sum up to less than a share close to 1.
+    wanted = tf.minimum(share, tf.reduce_sum(probabilities, axis=1))
+
+    def halve(low: tf.Tensor, high: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        middle = low + (high - low + 1) // 2
+        enough = tf.reduce_sum(kept(middle), axis=1) >= wanted
+        return tf.where(enough, middle, low), tf.where(enough, high, middle - 1)
+
+    low, _ = tf.while_loop(lambda low, high: tf.reduce_any(low < high), halve, (low, high))
+    return kept(low)
+
+
+def _invert(weights: tf.Tensor, numbers: tf.Tensor) -> tf.Tensor:
+    """Returns the first place of each row where the running sum of weights exceeds the number's share of the total.
+
+    In two stages, first the block of tokens, then the token in it: the running sum of a whole row is slow.
+
+    Args:
+      weights: float32 [N, V], at least 0, some of them more.
+      numbers: float32 [N] in [0, 1).
+
+    Returns:
+      int32 [N], a place whose weight is not 0.
+    """
+    width = weights.shape[-1]
+    blocks = -(-width // _BLOCK)
+    weights = tf.pad(weights, [[0, 0], [0, blocks * _BLOCK - width]])
+    weights = tf.reshape(weights, [-1, blocks, _BLOCK])
+    sums = tf.cumsum(tf.reduce_sum(weights, axis=2), axis=1)
+    block, before = _first_above(sums, numbers * sums[:, -1])
+    inside = tf.cumsum(tf.gather(weights, block, batch_dims=1), axis=1)
+    place, _ = _first_above(inside, numbers * sums[:, -1] - before)
+    return block * _BLOCK + place
+
+
+def _first_above(sums: tf.Tensor, bound: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Returns the first place int32 [N] of running sums [N, W] above a bound [N], and the sum before it.
+
+    Rounding may put the bound at the last sum or beyond: it is moved just below, so that the place is one where the
+    sum grows.
+    """
+    last = sums[:, -1]
+    bound = tf.clip_by_value(bound, 0.0, last * (1.0 - 2.0**-20))
+    place = tf.reduce_sum(tf.cast(sums <= bound[:, tf.newaxis], tf.int32), axis=1)
+    before = tf.gather(tf.pad(sums, [[0, 0], [1, 0]]), place, batch_dims=1)
+    return place, before
+
+
+class Sampling(BeamStrategy):
+    """Independent samples of each sentence instead of a beam; they come back in the order in which they are drawn.
+
+    Each of the K live hypotheses is a chain of its own from the first token on: it goes on with one token that is drawn
+    from what the rules allow, until that is EOS. Its place in the pool is its number. So the n-th sample is the same
+    however many are asked for. For one direction only.
+    """
+
+    def __init__(self, keys: tf.Tensor, truncation: Truncation) -> None:
+        """Initialises the strategy.
+
+        Args:
+          keys: int64 [B], one for each sentence (``random_numbers.fingerprint``, folded with a seed): what is drawn
+            is a function of it.
+          truncation: What the tokens are drawn from.
+        """
+        self._keys = keys
+        self._truncation = truncation
+
+    def start(self, batch: tf.Tensor, live: int) -> tf.Tensor:
+        """Returns a key for each chain, int64 [B, K]."""
+        del batch
+        return random_numbers.fold(self._keys[:, tf.newaxis], tf.range(live))
+
+    def first_log_probs(self, config: SearchConfig) -> list[float]:
+        """Returns zeros: all chains are there from the beginning."""
+        return [0.0] * config.live
+
+    def propose(
+        self,
+        logits: tf.Tensor,
+        normaliser: tf.Tensor,
+        live: Live,
+        step: Step,
+        state: tf.Tensor,
+        config: SearchConfig,
+    ) -> Continuations:
+        """Returns one continuation of each chain; its log-probability is the model's, whatever it was drawn from."""
+        rows = tf.reshape(logits, [-1, logits.shape[-1]])
+        numbers = tf.reshape(random_numbers.uniform(state, step.length), [-1])
+        tokens = draw(rows, numbers, self._truncation, config.banned)
+        tokens = tf.ensure_shape(tf.reshape(tokens, tf.shape(live.ids)), live.ids.shape)
+        log_probs = tf.gather(step.logits - normaliser, tokens, batch_dims=3) + live.log_probs
+        # A chain with no token left that the rules allow is over.
+        log_probs += tf.where(tf.gather(logits, tokens, batch_dims=3) > FORBIDDEN / 2, 0.0, FORBIDDEN)
+        return log_probs, tf.broadcast_to(tf.range(config.live), tf.shape(tokens)), tokens
+
+    def choose(self, candidates: Continuations, config: SearchConfig, state: Any) -> tuple[tf.Tensor, tf.Tensor]:
+        """Returns every chain; those that ended are not there any more."""
+        del config, state
+        log_probs, places, tokens = candidates
+        return places, tf.where(tf.equal(tokens, EOS_ID), NOT_THERE, log_probs)
+
+    def collect(
+        self,
+        ended: Ended,
+        kinds: Sequence[Candidates],
+        length: tf.Tensor,
+        done: tf.Tensor,
+        config: SearchConfig,
+        state: Any,
+    ) -> Ended:
+        """Puts every chain that ends into its own place."""
+        del config, state
+        ended = ended._replace(tokens=tf.pad(ended.tokens, [[0, 0], [0, 0], [0, 1]]))
+        for kind in kinds:
+            ranks = kind.ranks[:, 0]
+            ends = (ranks > NOT_THERE / 2) & ~done[:, tf.newaxis]
+            ended = Ended(
+                ranks=tf.where(ends, ranks, ended.ranks),
+                log_probs=tf.where(ends, kind.log_probs[:, 0], ended.log_probs),
+                lengths=tf.where(ends, length, ended.lengths),
+                finished=tf.where(ends, kind.finished, ended.finished),
+                directions=ended.directions,
+                tokens=tf.where(ends[..., tf.newaxis], kind.tokens[:, 0], ended.tokens),
+            )
+        return ended
+
+    def is_done(self, ended: Ended, live: Live, limits: tf.Tensor, config: SearchConfig) -> tf.Tensor:
+        """Returns bool [B]: all chains have ended."""
+        del ended, limits, config
+        return tf.reduce_all(live.log_probs < NOT_THERE / 2, axis=[1, 2])

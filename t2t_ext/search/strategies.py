@@ -1,0 +1,147 @@
+"""How a search goes on at each step: which continuations are proposed, chosen and kept. Here: the usual beam.
+
+A strategy is a rule, too: it may have a state and forbid tokens.
+
+Legend: B sentences, R directions, K live hypotheses of a direction, C continuations, F places
+in the pool, N hypotheses asked for, T steps, V vocabulary.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from t2t_ext.data.text.text_encoder import EOS_ID
+from t2t_ext.search.length_penalty import length_penalty
+from t2t_ext.search.rules import Rule, Step
+from t2t_ext.search.search_state import NOT_THERE, Candidates, Ended, Live, SearchConfig
+from t2t_ext.search.top_k import top_k_tokens
+
+# Log-probabilities float32, parents int32 and tokens int32, each [B, R, C].
+Continuations = tuple[tf.Tensor, tf.Tensor, tf.Tensor]
+
+
+class BeamStrategy(Rule):
+    """Beam search; other strategies override what they do otherwise.
+
+    Of the 2K best continuations of K live hypotheses, those that end compete for the pool by penalised score, the
+    others go on.
+    """
+
+    def first_log_probs(self, config: SearchConfig) -> list[float]:
+        """Returns the K live hypotheses' log-probabilities before the first step: one is there."""
+        return [0.0] + [NOT_THERE] * (config.live - 1)
+
+    def propose(
+        self,
+        logits: tf.Tensor,
+        normaliser: tf.Tensor,
+        live: Live,
+        step: Step,
+        state: Any,
+        config: SearchConfig,
+    ) -> Continuations:
+        """Returns the continuations to choose from: the 2K best of each direction, best first.
+
+        Args:
+          logits: float32 [B, R, K, V] after the rules.
+          normaliser: float32 [B, R, K, 1], log-sum-exp of the model's own logits, over the whole vocabulary, so that
+            a hypothesis's score is the model's probability of it.
+          live: The live hypotheses.
+          step: The step.
+          state: The strategy's.
+          config: The search's constants.
+
+        Returns:
+          log-probabilities, parents and tokens, each [B, R, C] with C = 2K, or all there are.
+        """
+        del step, state
+        vocab_size = logits.shape[-1]
+        each = min(2 * config.live, vocab_size)
+        values, ids = top_k_tokens(tf.reshape(logits, [-1, vocab_size]), each, config.banned)
+        values = tf.reshape(values, [-1, config.directions, config.live, each])
+        sums = values - normaliser + live.log_probs[..., tf.newaxis]
+        flat = [-1, config.directions, config.live * each]
+        log_probs, places = tf.math.top_k(tf.reshape(sums, flat), min(2 * config.live, config.live * each))
+        tokens = tf.gather(tf.reshape(ids, flat), places, batch_dims=2)
+        return log_probs, places // each, tokens
+
+    def choose(self, candidates: Continuations, config: SearchConfig, state: Any) -> tuple[tf.Tensor, tf.Tensor]:
+        """Returns which continuations go on: the K best that do not end.
+
+        Returns:
+          places int32 [B, R, K] among the candidates and their log-probabilities float32 [B, R, K], -1e9 and less
+          where nothing goes on.
+        """
+        del state
+        log_probs, _, tokens = candidates
+        going_on = tf.where(tf.equal(tokens, EOS_ID), 2 * NOT_THERE, log_probs)
+        log_probs, places = tf.math.top_k(going_on, config.live)
+        return places, log_probs
+
+    def in_beam(self, count: int, config: SearchConfig) -> np.ndarray:
+        """Returns which of ``count`` continuations of a direction are its K best, bool [C]."""
+        return np.arange(count) < config.live
+
+    def collect(
+        self,
+        ended: Ended,
+        kinds: Sequence[Candidates],
+        length: tf.Tensor,
+        done: tf.Tensor,
+        config: SearchConfig,
+        state: Any,
+    ) -> Ended:
+        """Returns the F best of the pool and the candidates; sentences that are done keep their pool.
+
+        Args:
+          ended: The pool, tokens [B, F, T - 1].
+          kinds: Candidates, all of this length: what ended with EOS, and what the limit ends.
+          length: int32 scalar, T.
+          done: bool [B].
+          config: The search's constants.
+          state: The strategy's, of the next step.
+        """
+        del state
+        batch = tf.shape(done)[0]
+
+        def flat(x: tf.Tensor) -> tf.Tensor:
+            """Puts the directions side by side: [B, R, C, ...] becomes [B, R * C, ...]."""
+            return tf.reshape(x, tf.concat([[batch, -1], tf.shape(x)[3:]], axis=0))
+
+        ranks, log_probs, lengths, finished = [ended.ranks], [ended.log_probs], [ended.lengths], [ended.finished]
+        directions, tokens = [ended.directions], [tf.pad(ended.tokens, [[0, 0], [0, 0], [0, 1]])]
+        for kind in kinds:
+            shape = tf.shape(kind.ranks)
+            closed = done[:, tf.newaxis, tf.newaxis]
+            ranks.append(flat(tf.where(closed, tf.constant(NOT_THERE, tf.float64), kind.ranks)))
+            log_probs.append(flat(kind.log_probs))
+            lengths.append(flat(tf.fill(shape, length)))
+            finished.append(flat(tf.fill(shape, kind.finished)))
+            directions.append(flat(tf.broadcast_to(tf.range(config.directions)[:, tf.newaxis], shape)))
+            tokens.append(flat(kind.tokens))
+        best, places = tf.math.top_k(tf.concat(ranks, axis=1), config.beam_size)
+
+        def pick(parts: list[tf.Tensor]) -> tf.Tensor:
+            return tf.gather(tf.concat(parts, axis=1), places, batch_dims=1)
+
+        return Ended(best, pick(log_probs), pick(lengths), pick(finished), pick(directions), pick(tokens))
+
+    def is_done(self, ended: Ended, live: Live, limits: tf.Tensor, config: SearchConfig) -> tf.Tensor:
+        """Returns bool [B]: no live hypothesis can get among the N best any more.
+
+        A live hypothesis's log-probability can only fall, and the penalty that helps it most is the one of the limit.
+        Rules' bonuses are never more than 0 (they are not looked at here: a coverage penalty of now says nothing, it
+        becomes smaller with every token), so that this bounds the penalised score with them, too.
+        """
+        nth = ended.ranks[:, config.num_hypotheses - 1]
+        if config.beam_size == 1:
+            return nth > NOT_THERE / 2
+        best_live = tf.reduce_max(live.log_probs, axis=[1, 2])
+        bound = best_live / length_penalty(limits, config.alpha, config.penalty)
+        return nth >= tf.cast(bound, tf.float64)
+
+    def finish(self, ended: Ended, config: SearchConfig) -> Ended:
+        """Returns the N best of the pool, best first."""
+        return Ended(*(part[:, : config.num_hypotheses] for part in ended))

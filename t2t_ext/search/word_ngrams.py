@@ -1,0 +1,138 @@
+"""No n-gram of words comes twice, whatever subwords the words are spelt with.
+
+Paulus et al. 2018 (https://arxiv.org/abs/1705.04304), section 2.5, and OpenNMT block n-grams of tokens that are words.
+Of subwords the same rule would forbid a name of three subwords to occur twice.
+
+Legend: B sentences, R directions, K live hypotheses of a direction, T tokens so far, V vocabulary.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from t2t_ext.data.text.text_encoder import EOS_ID, SubwordEncoder
+from t2t_ext.search.rules import Rule, Step, forbid, reorder
+
+
+class Boundaries(NamedTuple):
+    """Where words begin, in the order in which a direction writes.
+
+    Attributes:
+      begins: bool [R, V], whether a word begins with the token, whatever is before it.
+      ends: bool [R, V], whether a word ends with the token, whatever follows.
+    """
+
+    begins: np.ndarray
+    ends: np.ndarray
+
+
+def word_boundaries(encoder: SubwordEncoder, turned_round: Sequence[bool]) -> Boundaries:
+    """Returns where words begin and end.
+
+    SentencePiece marks the first subword of a word in the order of the text, subword-nmt all but the last.
+
+    Args:
+      encoder: The target's.
+      turned_round: Of each direction, whether it writes right to left.
+    """
+    if encoder.cut_by_graph:
+        first = np.array(encoder.word_starts(), bool)
+        first[EOS_ID] = False
+        last = np.zeros_like(first)
+    else:
+        last = np.array([not piece.endswith("@@") for piece in encoder.pieces(range(encoder.vocab_size))], bool)
+        first = np.zeros_like(last)
+    return Boundaries(
+        np.stack([last if turned else first for turned in turned_round]),
+        np.stack([first if turned else last for turned in turned_round]),
+    )
+
+
+class NoRepeatedWordNgrams(Rule):
+    """No n-gram of words comes twice in a hypothesis.
+
+    The last subword of a word is forbidden where the word would complete an n-gram that is there already. A longer word
+    that begins with the same subwords is so, too; a word that is there already may not be spelt by the same subwords
+    any more, but could be by others, which no model does that has seen text cut in one way only.
+    """
+
+    def __init__(self, size: int, boundaries: Boundaries, ignored: Sequence[Sequence[Sequence[int]]] = ()) -> None:
+        """Initialises the rule.
+
+        Args:
+          size: Words of an n-gram, at least 1.
+          boundaries: Where words begin and end.
+          ignored: Words whose n-grams may come again; of each its ids for every direction, in the order in which
+            that writes.
+        """
+        self._size = size
+        self._begins, self._ends = boundaries
+        self._ignored = [np.array(word, np.int32) for word in ignored]
+
+    def start(self, batch: tf.Tensor, live: int) -> dict[str, dict[str, tf.Tensor]]:
+        """Returns, of every place, how many tokens before it are those that the hypothesis ends with: none yet."""
+        return {"memories": {"same": tf.zeros([batch, len(self._begins), live, 0], tf.int32)}}
+
+    def adjust(self, logits: tf.Tensor, step: Step, state: Any) -> tf.Tensor:
+        """Forbids the tokens that would complete an n-gram again."""
+        past = step.length - 1
+
+        def without_repeats() -> tf.Tensor:
+            tokens = step.tokens[..., :past]
+            return forbid(logits, tokens, self._completes(tokens, past, state["memories"]["same"]))
+
+        changed = tf.cond(past >= self._size, without_repeats, lambda: logits)
+        return tf.ensure_shape(changed, logits.shape)
+
+    def update(self, state: Any, parents: tf.Tensor, tokens: tf.Tensor, step: Step) -> Any:
+        """Compares every place with the new token and follows the hypotheses."""
+        same = reorder(state["memories"]["same"], parents)
+        before = reorder(step.tokens[..., : step.length - 1], parents)
+        longer = tf.where(tf.equal(before, tokens[..., tf.newaxis]), same + 1, 0)
+        return {"memories": {"same": tf.pad(longer, [[0, 0], [0, 0], [0, 0], [1, 0]])}}
+
+    def _completes(self, tokens: tf.Tensor, past: tf.Tensor, same: tf.Tensor) -> tf.Tensor:
+        """Returns of which tokens [B, R, K, T] a copy would complete an n-gram of words again, bool."""
+        begins, ends = _of_tokens(self._begins, tokens), _of_tokens(self._ends, tokens)
+        starts = tf.concat([tf.ones_like(begins[..., :1]), begins[..., 1:] | ends[..., :-1]], axis=3)
+        # The last token's word is complete where the same token would begin another one.
+        complete = tf.concat([starts[..., 1:], (begins | ends)[..., -1:]], axis=3)
+        places = tf.range(past)
+        words = tf.cumsum(tf.cast(starts, tf.int32), axis=3)  # up to each place
+        first_of_word = tf.sort(tf.where(starts, places, past), axis=3)
+        first = tf.gather(first_of_word, tf.maximum(words - self._size, 0), batch_dims=3)
+        size = places - first  # tokens of the n-gram before its last one
+        # The hypothesis ends with the same tokens, and the first of them begins a word there, too.
+        begun = tf.gather(starts, tf.minimum(past - size, past - 1), batch_dims=3)
+        begun = tf.where(tf.equal(size, 0), begins | ends[..., -1:], begun)
+        found = complete & (words >= self._size) & (same >= size) & begun
+        if self._ignored:
+            hits = tf.cast(self._is_ignored(tokens, starts, complete), tf.int32)
+            up_to = tf.cumsum(hits, axis=3)
+            found &= tf.equal(up_to, tf.gather(up_to - hits, first, batch_dims=3))
+        return found
+
+    def _is_ignored(self, tokens: tf.Tensor, starts: tf.Tensor, complete: tf.Tensor) -> tf.Tensor:
+        """Returns where a word ends that is ignored, bool [B, R, K, T]."""
+        found = tf.zeros_like(starts)
+        for word in self._ignored:
+            hit = complete
+            for back in range(word.shape[1]):
+                shifted = _shifted(tokens, back)
+                hit &= tf.equal(shifted, word[:, word.shape[1] - 1 - back, np.newaxis, np.newaxis])
+            found |= hit & _shifted(starts, word.shape[1] - 1)
+        return found
+
+
+def _of_tokens(table: np.ndarray, tokens: tf.Tensor) -> tf.Tensor:
+    """Returns the entries of a table [R, V] of tokens [B, R, K, T]."""
+    directions, vocab_size = table.shape
+    offsets = np.arange(directions, dtype=np.int32)[:, np.newaxis, np.newaxis] * vocab_size
+    return tf.gather(tf.constant(table.reshape(-1)), tokens + offsets)
+
+
+def _shifted(values: tf.Tensor, by: int) -> tf.Tensor:
+    """Returns [B, R, K, T] with each value ``by`` places later, zeros at the beginning."""
+    return tf.pad(values, [[0, 0], [0, 0], [0, 0], [by, 0]])[..., : tf.shape(values)[3]] if by else values

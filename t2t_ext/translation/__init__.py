@@ -1,0 +1,1 @@
+"""Strings in, hypotheses out: the translator, scores of given pairs, alignments, reranking."""

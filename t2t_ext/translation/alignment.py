@@ -1,0 +1,219 @@
+"""Word alignments from the attention to the source, inside the TensorFlow graph.
+
+A forced pass over a translation gives the attention of every target position; it is averaged
+over heads, added up from subwords to words, and every target word is aligned to the source
+word that it attends to most. The layer before the last is the one that aligns best in a
+Transformer without alignment training (Garg et al. 2019, section 4.1,
+https://aclanthology.org/D19-1453).
+
+Words are what ASCII white space separates in prepared text (as awk, wc and Moses' tools count them),
+numbered from 0. A piece of a word belongs to that word; a piece of white space alone belongs to the word
+that follows. EOS, PAD and control symbols belong to no word.
+
+Legend: B sentences, S source positions, T target positions, H heads, V vocabulary, W words.
+"""
+
+import dataclasses
+import re
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from t2t_ext.data.text.text_encoder import EOS_ID, PAD_ID, UNK_ID, SubwordEncoder
+from t2t_ext.errors import UserError
+from t2t_ext.layers.mixed_attention import source_part
+
+# A decoder's layers, and those of a stack that source and target share; mixed attention has the source's columns first.
+_LAYER = re.compile(r"(?:decoder/)?layer_(\d+)/(?:source|mixed)_attention")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class AlignmentConfig:
+    """Which attention is read as an alignment.
+
+    Attributes:
+      layer: Decoder layer, counted from 0; negative: from the last one, -1. None: the last but one, or the only one.
+      heads: Heads that are averaged, counted from 0; empty: all.
+    """
+
+    layer: int | None = None
+    heads: tuple[int, ...] = ()
+
+
+# === Attention ===
+
+
+def source_attention(
+    model: Any,
+    inputs: tf.Tensor,
+    targets: tf.Tensor,
+    config: AlignmentConfig,
+    right_to_left: tf.Tensor | None = None,
+) -> tf.Tensor:
+    """Returns the chosen attention to the source; of an ensemble the weighted mean of the members'.
+
+    Args:
+      model: A Seq2Seq or an Ensemble of them.
+      inputs: Source ids int32 [B, S].
+      targets: Target ids int32 [B, T] in the model's direction; of a model of two directions int32 [B, 2, T].
+      config: The layer and the heads.
+      right_to_left: bool [B], which side of a model of two directions it is that looks.
+
+    Returns:
+      float32 [B, T, S]. Row t is the attention of the step that produces token t, whose input is token t - 1. Of mixed
+      attention it is the part on the source, divided by its sum.
+
+    Raises:
+      UserError: The model has no such layer or head, or no attention to the source at all.
+    """
+    members = getattr(model, "members", (model,))
+    weights = model.weights if len(members) > 1 else (1.0,)  # a Keras model's weights are something else
+    return sum(
+        weight * _member_attention(member, inputs, targets, config, right_to_left)
+        for member, weight in zip(members, weights, strict=True)
+    )
+
+
+def _member_attention(
+    model: Any, inputs: tf.Tensor, targets: tf.Tensor, config: AlignmentConfig, right_to_left: tf.Tensor | None
+) -> tf.Tensor:
+    found = model.attention_weights(inputs, targets)
+    if model.directions == 2:
+        names = {name.removesuffix("/l2r") for name in found if name.endswith("/source_attention/l2r")}
+        found = {name: _of_side(found, name, right_to_left) for name in names}
+        # Of the step that predicts the direction's tag there is a row, too, where a model does that.
+        found = {name: weights[:, :, -tf.shape(targets)[2] :] for name, weights in found.items()}
+    layers = {int(match[1]): found[name] for name in found if (match := _LAYER.fullmatch(name))}
+    if not layers:
+        raise UserError(
+            f"The model {type(model).__name__} shows no attention to the source that could be read as an alignment: "
+            "leave the alignments out, or align with a run of --model=transformer."
+        )
+    count = len(layers)
+    layer = max(count - 2, 0) if config.layer is None else config.layer
+    if not -count <= layer < count:
+        raise UserError(
+            f"--alignment_layer={layer}: the decoder has {count} layers; give 0 to {count - 1}, or -1 (the last one) "
+            f"to -{count}."
+        )
+    attention = tf.cast(layers[layer % count], tf.float32)
+    heads = attention.shape[1]
+    wrong = [head for head in config.heads if not 0 <= head < heads]
+    if wrong:
+        raise UserError(f"--alignment_heads: there is no head {wrong[0]}; the layer has heads 0 to {heads - 1}.")
+    if config.heads:
+        attention = tf.gather(attention, config.heads, axis=1)
+    attention = tf.reduce_mean(attention, axis=1)
+    mixed = f"layer_{layer % count}/mixed_attention" in found
+    return source_part(attention, tf.shape(inputs)[1]) if mixed else attention
+
+
+def _of_side(found: dict[str, tf.Tensor], name: str, right_to_left: tf.Tensor) -> tf.Tensor:
+    """Returns the attention float [B, H, T, S] of the side that ``right_to_left`` bool [B] says."""
+    which = right_to_left[:, tf.newaxis, tf.newaxis, tf.newaxis]
+    return tf.where(which, found[f"{name}/r2l"], found[f"{name}/l2r"])
+
+
+# === From pieces to words ===
+
+
+class PieceTables(NamedTuple):
+    """What each piece of a vocabulary holds; arrays [V + 1].
+
+    The last row is for an unknown piece that its word goes on after; see ``GraphTokenEncoder.encode_marked``.
+
+    Attributes:
+      words: int32, runs of characters that are not white space.
+      starts: bool, whether its first character is not white space.
+      ends: bool, whether its last one is not.
+      silent: bool, whether it stands for no text (PAD, EOS, control symbols).
+    """
+
+    words: np.ndarray
+    starts: np.ndarray
+    ends: np.ndarray
+    silent: np.ndarray
+
+
+def piece_tables(encoder: SubwordEncoder) -> PieceTables:
+    """Returns the tables of a text encoder's pieces."""
+    texts = [*encoder.piece_texts(), b"?"]
+    # Part of a word, as white space has pieces of its own in every vocabulary, or the last part.
+    texts[UNK_ID] = b"?" if encoder.cut_by_graph else b"? "
+    for index in (PAD_ID, EOS_ID, *encoder.control_ids):
+        texts[index] = b""
+    return PieceTables(
+        words=np.array([len(text.split()) for text in texts], np.int32),
+        starts=np.array([text[:1].strip() != b"" for text in texts]),
+        ends=np.array([text[-1:].strip() != b"" for text in texts]),
+        silent=np.array([text == b"" for text in texts]),
+    )
+
+
+class Words(NamedTuple):
+    """The words that the pieces of sentences belong to.
+
+    Attributes:
+      first: int32 [B, T], the first word that a piece belongs to.
+      count: int32 [B, T], how many it belongs to: 0 for silent ones, usually 1.
+      total: int32 [B], the sentence's words.
+    """
+
+    first: tf.Tensor
+    count: tf.Tensor
+    total: tf.Tensor
+
+
+def words_of(ids: tf.Tensor, tables: PieceTables) -> Words:
+    """Finds the words of ids int32 [B, T] in text order."""
+    words, silent = tf.gather(tables.words, ids), tf.gather(tables.silent, ids)
+    # The spoken piece before each one, if there is one: it may end in the middle of a word that this one goes on with.
+    columns = tf.range(tf.shape(ids)[1])
+    spoken_first = tf.argsort(tf.where(silent, tf.shape(ids)[1] + columns, columns), axis=1)
+    spoken_before = tf.cumsum(tf.cast(~silent, tf.int32), axis=1, exclusive=True)
+    previous = tf.gather(spoken_first, tf.maximum(spoken_before - 1, 0), batch_dims=1)
+    inside = (spoken_before > 0) & tf.gather(tf.gather(tables.ends, ids), previous, batch_dims=1)
+    continued = tf.cast(inside & tf.gather(tables.starts, ids), tf.int32)
+    begun = words - continued
+    before = tf.cumsum(begun, axis=1, exclusive=True)
+    return Words(
+        first=before - continued,
+        count=tf.where(silent, 0, tf.maximum(words, 1)),  # white space alone: the word that follows
+        total=tf.reduce_sum(begun, axis=1),
+    )
+
+
+def _membership(words: Words) -> tf.Tensor:
+    """Returns which pieces belong to which words, float32 [B, T, W], W >= 1."""
+    numbers = tf.range(tf.maximum(tf.reduce_max(tf.concat([words.total, [1]], axis=0)), 1))
+    first = words.first[..., tf.newaxis]
+    inside = (numbers >= first) & (numbers < first + words.count[..., tf.newaxis])
+    return tf.cast(inside & (numbers < words.total[:, tf.newaxis, tf.newaxis]), tf.float32)
+
+
+# === From attention to links ===
+
+
+def align_words(attention: tf.Tensor, source: Words, target: Words) -> tf.Tensor:
+    """Aligns every target word to the source word that its pieces attend to most.
+
+    The attention of a target word to a source word is the sum over the pieces of both; of equal ones the leftmost
+    source word is taken.
+
+    Args:
+      attention: float32 [B, T, S], rows in text order.
+      source: The words of the S source pieces.
+      target: The words of the T target pieces.
+
+    Returns:
+      string [B], ``source-target`` pairs (Pharaoh format) in the order of the target words: ``0-0 2-1 1-2``. A
+      sentence with a side that has no word gets the empty string.
+    """
+    sums = tf.matmul(_membership(target), tf.matmul(attention, _membership(source)), transpose_a=True)
+    there = tf.sequence_mask(source.total, tf.shape(sums)[2])
+    best = tf.argmax(tf.where(there[:, tf.newaxis], sums, -1.0), axis=2, output_type=tf.int32)
+    numbers = tf.broadcast_to(tf.range(tf.shape(sums)[1]), tf.shape(best))
+    links = tf.strings.join([tf.strings.as_string(best), tf.strings.as_string(numbers)], separator="-")
+    wanted = tf.sequence_mask(tf.where(source.total > 0, target.total, 0), tf.shape(best)[1])
+    return tf.strings.reduce_join(tf.ragged.boolean_mask(links, wanted), axis=1, separator=" ")

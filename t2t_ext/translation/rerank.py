@@ -1,0 +1,269 @@
+"""Rerank-NMT: a left-to-right and a right-to-left model choose together among the translations that both have found.
+
+Liu et al. (2016), Sennrich et al. (2016), and the baseline of Zhou et al. (2019), section 4.3: each model's beam search
+gives a k-best list; every translation of their union is scored by both models, and the one with the highest sum of the
+two log-probabilities wins.
+
+Translations are told apart by their token ids in text order. What a search has scored itself keeps that score; the
+other model's, and those of translations that the length limit cut off before their EOS, are found by forced decoding
+of exactly these tokens and EOS.
+
+Legend: k translations of a list.
+"""
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any
+
+from t2t_ext.data.text.text_encoder import EOS_ID
+from t2t_ext.errors import UserError, suggest
+from t2t_ext.search.directions import directions_of
+
+if TYPE_CHECKING:
+    from t2t_ext.runs.run_directory import RunDirectory
+    from t2t_ext.translation.translator import Hypothesis, Translator
+
+SCORES = ("sum", "penalised")
+DIRECTIONS = ("l2r", "r2l")
+DEFAULT_K = 10  # the paper's
+_BOTH_WAYS = (
+    "it writes in both directions at once, so that the probability of a translation depends on its partner. Reranking "
+    "takes models of one direction each."
+)
+
+Ids = tuple[int, ...]
+# (what is done, how much there is, in which unit) -> a context that yields what a Translator calls with (done, total)
+Progress = Callable[[str, int, str], AbstractContextManager[Callable[[int, int], None]]]
+
+
+@dataclasses.dataclass(frozen=True)
+class RerankConfig:
+    """How translations are chosen.
+
+    Attributes:
+      score: ``sum``: the weighted sum of both log-probabilities; ``penalised``: it is divided by the length penalty of
+        the L2R model's decode hparams.
+      weights: Of the L2R and the R2L model's log-probability, neither negative.
+    """
+
+    score: str = "sum"
+    weights: tuple[float, float] = (1.0, 1.0)
+
+    def __post_init__(self) -> None:
+        """Checks the values.
+
+        Raises:
+          UserError: There is no such score, or a weight is negative or both are 0.
+        """
+        if self.score not in SCORES:
+            raise UserError(f"score={self.score!r}: it is one of {', '.join(SCORES)}.{suggest(self.score, SCORES)}")
+        if len(self.weights) != 2 or not all(0 <= weight < float("inf") for weight in self.weights):
+            shown = ",".join(f"{weight:g}" for weight in self.weights)
+            raise UserError(f"weights={shown}: give two numbers, for the L2R and the R2L model, neither negative.")
+        if not any(self.weights):
+            raise UserError("weights=0,0: at least one of the models must count.")
+
+
+@dataclasses.dataclass(frozen=True)
+class Candidate:
+    """A translation of a line that at least one of the models has found, also as a ``Scorer`` takes it.
+
+    Attributes:
+      text: The translation, restored for people.
+      prepared: As the model wrote it.
+      ids: Its token ids in text order, with EOS; empty for a line without text.
+      log_probs: Direction -> natural logarithm of its probability, EOS included.
+      score: What it is ranked by.
+      ranks: Direction -> its place, from 0, in that model's list; only the lists that have it.
+    """
+
+    text: str
+    prepared: str
+    ids: Ids
+    log_probs: Mapping[str, float]
+    score: float
+    ranks: Mapping[str, int]
+
+    @property
+    def length(self) -> int:
+        """Tokens with EOS."""
+        return len(self.ids)
+
+
+@dataclasses.dataclass(frozen=True)
+class Winners:
+    """Where the chosen translations come from; lines without text do not count.
+
+    Attributes:
+      l2r: Lines whose winner only the L2R list has.
+      r2l: Lines whose winner only the R2L list has.
+      both: Lines whose winner both lists have.
+      union: Mean number of different translations of a line.
+    """
+
+    l2r: int
+    r2l: int
+    both: int
+    union: float
+
+    @property
+    def lines(self) -> int:
+        """Lines with text."""
+        return self.l2r + self.r2l + self.both
+
+    def shares(self) -> dict[str, float]:
+        """Returns the share of each kind of winner."""
+        return {name: getattr(self, name) / max(1, self.lines) for name in ("l2r", "r2l", "both")}
+
+
+def check_runs(l2r: "RunDirectory", r2l: "RunDirectory") -> None:
+    """Checks that two runs can rerank each other's translations, before anything is loaded.
+
+    Raises:
+      UserError: A run writes in another direction than it is given for, or their target ids differ.
+    """
+    for run, direction in ((l2r, "l2r"), (r2l, "r2l")):
+        if directions_of(run.hparams()) != 1:
+            raise UserError(f"--{direction}={run.path}: {_BOTH_WAYS}")
+        written = run.config.hparams.get("target_direction", "l2r")
+        if written != direction:
+            raise UserError(
+                f"--{direction}={run.path} writes {written} (target_direction in its hparams). Give a run that was "
+                f"trained with --hparams=target_direction={direction}."
+            )
+    if l2r.config.vocabularies["target"] != r2l.config.vocabularies["target"]:
+        encoders = [run.text_encoders()[1] for run in (l2r, r2l)]
+        _check_ids(*encoders, f"{l2r.path} and {r2l.path}")
+
+
+class Reranker:
+    """Two translators of opposite directions that choose together.
+
+    Attributes:
+      config: How they choose.
+      l2r: The one that writes left to right.
+      r2l: The other one.
+    """
+
+    def __init__(self, l2r: "Translator", r2l: "Translator", config: RerankConfig | None = None) -> None:
+        """Takes the translators; their decode hparams say how long the lists are.
+
+        Args:
+          l2r: Of a model that writes left to right, or an ensemble.
+          r2l: Of one that writes right to left, with the same target ids.
+          config: How to choose; None: the paper's way.
+
+        Raises:
+          UserError: Directions or target ids do not fit, or the translators draw samples.
+        """
+        self.config = config or RerankConfig()
+        self.l2r, self.r2l = l2r, r2l
+        self._translators = {"l2r": l2r, "r2l": r2l}
+        for direction, translator in self._translators.items():
+            if translator.model.directions != 1:
+                raise UserError(f"The {direction} model: {_BOTH_WAYS}")
+            if translator.target_direction != direction:
+                raise UserError(f"The {direction} model writes {translator.target_direction}: exchange the two models.")
+            if translator.samples:
+                raise UserError("Reranking chooses among the lists of two searches: leave sampling_method=random out.")
+        _check_ids(l2r.target_encoder, r2l.target_encoder, "the two models")
+
+    def rerank(self, lines: Sequence[str], progress: Progress) -> list[list[Candidate]]:
+        """Returns the translations that both models have found of every line, best first.
+
+        Args:
+          lines: Source sentences, raw text.
+          progress: Shows how far each of the four passes is.
+        """
+        found = {}
+        for direction, translator in self._translators.items():
+            with progress(f"Translating {direction}", len(lines), "lines") as update:
+                found[direction] = translator.translate(lines, update)
+        unions = [
+            self._union({direction: found[direction][row] for direction in DIRECTIONS}) for row in range(len(lines))
+        ]
+        for direction, translator in self._translators.items():
+            missing = [[ids for ids, each in union.items() if direction not in each["log_probs"]] for union in unions]
+            wanted = [[_written(ids, direction) for ids in row] for row in missing]
+            with progress(f"Scoring {direction}", sum(map(len, wanted)), "translations") as update:
+                scored = translator.score_ids(lines, wanted, update)
+            for union, row, results in zip(unions, missing, scored, strict=True):
+                for ids, result in zip(row, results, strict=True):
+                    union[ids]["log_probs"][direction] = result.log_prob
+        return [self._ranked(union, found["l2r"][row][0]) for row, union in enumerate(unions)]
+
+    def _union(self, lists: Mapping[str, Sequence["Hypothesis"]]) -> dict[Ids, dict[str, Any]]:
+        """Returns the translations of a line by their ids, with what the searches know of each."""
+        union: dict[Ids, dict[str, Any]] = {}
+        for direction, hypotheses in lists.items():
+            for rank, hypothesis in enumerate(hypotheses):
+                if not hypothesis.length:
+                    continue  # a line without text
+                ids = text_order(hypothesis.ids, direction)
+                each = union.setdefault(ids, {"hypothesis": hypothesis, "log_probs": {}, "ranks": {}})
+                each["ranks"].setdefault(direction, rank)
+                if hypothesis.finished:
+                    each["log_probs"].setdefault(direction, hypothesis.log_prob)
+        return union
+
+    def _ranked(self, union: Mapping[Ids, Mapping[str, Any]], first: "Hypothesis") -> list[Candidate]:
+        """Returns a line's translations, best first; of equal ones the L2R list's come first."""
+        if not union:
+            return [Candidate(first.text, first.prepared, (), dict.fromkeys(DIRECTIONS, 0.0), 0.0, {})]
+        candidates = [
+            Candidate(
+                each["hypothesis"].text,
+                each["hypothesis"].prepared,
+                ids,
+                {direction: each["log_probs"][direction] for direction in DIRECTIONS},
+                self._score(each["log_probs"], len(ids)),
+                each["ranks"],
+            )
+            for ids, each in union.items()
+        ]
+        return sorted(candidates, key=lambda candidate: -candidate.score)
+
+    def _score(self, log_probs: Mapping[str, float], length: int) -> float:
+        weighted = zip(self.config.weights, DIRECTIONS, strict=True)
+        total = sum(weight * log_probs[direction] for weight, direction in weighted)
+        if self.config.score == "sum":
+            return total
+        from t2t_ext.search.length_penalty import length_penalty
+
+        hparams = self._translators["l2r"].decode_hparams
+        return total / float(length_penalty(length, hparams.alpha, hparams.length_penalty))
+
+
+def text_order(ids: Sequence[int], direction: str) -> Ids:
+    """Returns the ids of a hypothesis in text order, with EOS, also where the length limit kept it from ending."""
+    body = [token for token in ids if token != EOS_ID]
+    return (*(reversed(body) if direction == "r2l" else body), EOS_ID)
+
+
+def best_of(candidates: Sequence[Candidate], direction: str) -> Candidate:
+    """Returns what one of the models would have chosen alone, among the translations of a line."""
+    return next((each for each in candidates if each.ranks.get(direction) == 0), candidates[0])
+
+
+def winners(results: Sequence[Sequence[Candidate]]) -> Winners:
+    """Counts where the chosen translations come from."""
+    chosen = [candidates[0].ranks for candidates in results if candidates[0].ids]
+    alone = [sum(set(ranks) == {direction} for ranks in chosen) for direction in DIRECTIONS]
+    found = [len(candidates) for candidates in results if candidates[0].ids]
+    return Winners(*alone, len(chosen) - sum(alone), sum(found) / max(1, len(found)))
+
+
+def _written(ids: Ids, direction: str) -> Ids:
+    """Returns ids in text order as the model of a direction writes them."""
+    return (*reversed(ids[:-1]), ids[-1]) if direction == "r2l" else ids
+
+
+def _check_ids(l2r: Any, r2l: Any, where: str) -> None:
+    digests = [encoder.ids_sha256[:12] for encoder in (l2r, r2l)]
+    if l2r.ids_sha256 != r2l.ids_sha256:
+        raise UserError(
+            f"The target ids of {where} differ (SHA-256 {digests[0]}... and {digests[1]}...): neither "
+            "could score the other's translations. Train both on the same generated data, or on data made with "
+            "t2t_ext-datagen --vocab_from=RUN."
+        )
