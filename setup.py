@@ -52,10 +52,10 @@ setuptools.setup(
         "Topic :: Text Processing :: Linguistic",
     ],
     python_requires=">=3.11,<3.14",  # TensorFlow 2.21 has no wheels for later ones
-    packages=[
-        *setuptools.find_packages(include=["t2t_ext", "t2t_ext.*"]),
-        *(f"t2t_ext.{name}" for name in GARDEN),
-    ],
+    # Links in t2t_ext/ lead to the garden, for editors and type checkers; packages are taken from where they are.
+    packages=sorted(
+        {*setuptools.find_packages(include=["t2t_ext", "t2t_ext.*"]), *(f"t2t_ext.{name}" for name in GARDEN)}
+    ),
     package_dir={"t2t_ext": "t2t_ext", **{f"t2t_ext.{name}": name for name in GARDEN}},
     package_data={"t2t_ext": ["py.typed"], "t2t_ext.recipes": ["*.toml"]},
     install_requires=[

@@ -255,3 +255,11 @@ def test_public_names_are_there():
         assert getattr(t2t_ext, name) is not None
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
         _ = t2t_ext.nonsense
+
+
+def test_unit_tests_mirror_the_packages():
+    """A reader finds the tests of ``t2t_ext/data/text`` in ``tests/unit/data/text``."""
+    here = pathlib.Path(__file__).parent
+    folders = {file.parent.relative_to(here) for file in here.rglob("test_*.py")}
+    strangers = {str(folder) for folder in folders if not (ENGINE / folder).is_dir()}
+    assert strangers <= {"benchmarks"}

@@ -325,7 +325,7 @@ def options(**changes):
 def test_dry_run(capsys):
     flags = ["--recipe=cldr_ende_transformer_tiny", "--work_dir=W", "--dry_run"]
     assert experiment.main(flags) == 0
-    golden = pathlib.Path(__file__).parent.parent / "golden" / "experiment_dry_run.txt"
+    golden = pathlib.Path(__file__).parents[2] / "golden" / "experiment_dry_run.txt"
     assert capsys.readouterr().out == golden.read_text()
 
 

@@ -9,7 +9,7 @@ import sys
 import numpy as np
 import pytest
 
-FOLDER = pathlib.Path(__file__).parents[2] / "benchmarks"
+FOLDER = pathlib.Path(__file__).parents[3] / "benchmarks"
 SOURCE, TARGET, VOCAB, BEAMS, STEPS = 7, 5, 30, 3, 4
 
 

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-FOLDER = pathlib.Path(__file__).parents[2] / "benchmarks"
+FOLDER = pathlib.Path(__file__).parents[3] / "benchmarks"
 
 
 @pytest.fixture(scope="module", autouse=True)
