@@ -112,7 +112,7 @@ def _training(runs: Mapping[str, pathlib.Path], count: int, rounds: int) -> dict
 def _decoding(runs: Mapping[str, pathlib.Path], decode_hparams: str, count: int, rounds: int) -> dict[str, Any]:
     """Measures how many lines of the development set every run translates in a second, all equally long."""
     from t2t_ext import registry
-    from t2t_ext.config.hyperparameters import resolve_decode_hparams
+    from t2t_ext.config.decode import resolve_decode_hparams
     from t2t_ext.data.datasets.generated import GeneratedData
     from t2t_ext.runs.run_directory import RunDirectory
     from t2t_ext.translation.translator import Translator

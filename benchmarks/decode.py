@@ -255,7 +255,7 @@ def _saved_model_worker(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def _batch_size(decode_hparams: str) -> int:
-    from t2t_ext.config.hyperparameters import resolve_decode_hparams
+    from t2t_ext.config.decode import resolve_decode_hparams
 
     return resolve_decode_hparams(decode_hparams).batch_size
 

@@ -177,7 +177,8 @@ def _choice(flags: argparse.Namespace) -> Any:
 
 def _decode_hparams(flags: argparse.Namespace, hparams: Any) -> Any:
     """Returns how the model searches for its own translation, and checks flags against the model's directions."""
-    from t2t_ext.config.hyperparameters import parse_assignments, resolve_decode_hparams
+    from t2t_ext.config.decode import resolve_decode_hparams
+    from t2t_ext.config.hyperparameters import parse_assignments
     from t2t_ext.search.directions import check_directions, directions_of
 
     directions = directions_of(hparams)

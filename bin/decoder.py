@@ -205,7 +205,7 @@ class _Run:
     """The run that translates, or several; TensorFlow starts and models are loaded when ``translator`` is called."""
 
     def __init__(self, flags: argparse.Namespace) -> None:
-        from t2t_ext.config.hyperparameters import resolve_decode_hparams
+        from t2t_ext.config.decode import resolve_decode_hparams
         from t2t_ext.runs.chosen_runs import choose_runs
 
         self._flags = flags

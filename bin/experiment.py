@@ -136,7 +136,7 @@ def check_commands(stages: Sequence[Any]) -> None:
       UserError: A flag, a name or a value is wrong; the stage is named.
     """
     from t2t_ext import registry
-    from t2t_ext.config.hyperparameters import resolve_decode_hparams
+    from t2t_ext.config.decode import resolve_decode_hparams
     from t2t_ext.evaluation import protocols
 
     for stage in stages:

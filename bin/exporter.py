@@ -57,7 +57,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _main(flags: argparse.Namespace) -> None:
-    from t2t_ext.config.hyperparameters import resolve_decode_hparams
+    from t2t_ext.config.decode import resolve_decode_hparams
     from t2t_ext.runs import checkpoints
     from t2t_ext.runs.chosen_runs import choose_runs
     from t2t_ext.search.directions import check_directions, directions_of

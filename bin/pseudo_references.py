@@ -104,7 +104,7 @@ def run(argv: Sequence[str] | None = None) -> int:
       UserError: A flag is wrong, runs and data do not fit, or what is there was made in another way.
     """
     flags = build_parser().parse_args(argv)
-    from t2t_ext.config.hyperparameters import resolve_decode_hparams
+    from t2t_ext.config.decode import resolve_decode_hparams
     from t2t_ext.data.datasets.generated import GeneratedData
     from t2t_ext.pseudo.checks import Teachers
     from t2t_ext.pseudo.generate import PseudoConfig, PseudoDecoding

@@ -166,7 +166,8 @@ def run(argv: Sequence[str] | None = None) -> None:
 
 def _settings(flags: argparse.Namespace) -> tuple[Any, Any]:
     """Returns the RerankConfig and the DecodeHParams of both searches."""
-    from t2t_ext.config.hyperparameters import parse_assignments, resolve_decode_hparams
+    from t2t_ext.config.decode import resolve_decode_hparams
+    from t2t_ext.config.hyperparameters import parse_assignments
     from t2t_ext.search.directions import check_directions
     from t2t_ext.translation.rerank import RerankConfig
 

@@ -138,7 +138,7 @@ def run(argv: Sequence[str] | None = None) -> None:
 def _config(flags: argparse.Namespace, directory: Any) -> Any:
     """Returns the SweepConfig of the flags; finds everything that the user can have got wrong."""
     from t2t_ext import registry
-    from t2t_ext.config.hyperparameters import resolve_decode_hparams
+    from t2t_ext.config.decode import resolve_decode_hparams
     from t2t_ext.evaluation import protocols
     from t2t_ext.experiments.scoring import Scoring
     from t2t_ext.experiments.sweep import SweepConfig

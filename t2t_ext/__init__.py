@@ -14,7 +14,8 @@ from t2t_ext.version import __version__
 
 if TYPE_CHECKING:
     from t2t_ext import registry
-    from t2t_ext.config.hyperparameters import DecodeHParams, HParams, TransformerHParams
+    from t2t_ext.config.decode import DecodeHParams
+    from t2t_ext.config.hyperparameters import HParams, TransformerHParams
     from t2t_ext.data.generation.generate import generate
     from t2t_ext.errors import UserError
     from t2t_ext.problem import TranslationProblem
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 
 _MODULES = {
-    "DecodeHParams": "t2t_ext.config.hyperparameters",
+    "DecodeHParams": "t2t_ext.config.decode",
     "HParams": "t2t_ext.config.hyperparameters",
     "TrainConfig": "t2t_ext.training.config",
     "TransformerHParams": "t2t_ext.config.hyperparameters",

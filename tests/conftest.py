@@ -122,7 +122,7 @@ def tiny_model(tiny_encoder):
 @pytest.fixture(scope="session")
 def make_translator(tiny_model, tiny_encoder):
     """Function (decode hparams as keywords) -> a Translator of the tiny model."""
-    from t2t_ext.config.hyperparameters import DecodeHParams
+    from t2t_ext.config.decode import DecodeHParams
     from t2t_ext.translation.translator import Translator
 
     def make(target_direction="l2r", **decode_hparams):

@@ -16,17 +16,15 @@ Names and values are tensor2tensor's where it has them.
 """
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from t2t_ext.config import replaced_hparams as _replaced_hparams
 from t2t_ext.config.dual_context import DualContextHParams
 from t2t_ext.config.source_views import SourceViewHParams
 from t2t_ext.config.strict_params import Explained, StrictParams, hparam, parse_assignments
-from t2t_ext.errors import UserError
 
 __all__ = [
-    "DecodeHParams",
     "Explained",
     "HParams",
     "ResolvedHParams",
@@ -34,7 +32,6 @@ __all__ = [
     "TransformerHParams",
     "hparam",
     "parse_assignments",
-    "resolve_decode_hparams",
 ]
 
 LEARNING_RATE_FACTORS = (
@@ -50,10 +47,6 @@ LEARNING_RATE_FACTORS = (
 )
 
 AUTO_BATCH_SIZE = -1  # batch_size=auto, until the trainer has probed what fits
-# What keeps lengths in tokens far from the largest int32.
-_MOST_TOKENS = 100_000
-_MOST_PER_TOKEN = 1000
-_SAMPLING_FIELDS = ("sampling_temp", "sampling_keep_top_k", "sampling_keep_top_p", "sampling_seed")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -317,222 +310,6 @@ class TransformerHParams(SourceViewHParams, DualContextHParams, HParams):
             )
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class DecodeHParams(StrictParams):
-    """How translations are searched for (``--decode_hparams``); nothing here changes a model's weights."""
-
-    _replaced: ClassVar[Mapping[str, str]] = _replaced_hparams.DECODE_HPARAMS
-
-    beam_size: int = hparam(4, "Hypotheses kept per sentence; 1 = greedy.", minimum=1)
-    alpha: float = hparam(0.6, "Exponent of the length penalty; 0 = none.", minimum=0, maximum=10)
-    length_penalty: str = hparam(
-        "gnmt",
-        "What a hypothesis's log-probability is divided by: ((5+length)/6)^alpha (gnmt, as T2T) or "
-        "length^alpha (len_power, as fairseq).",
-        choices=("gnmt", "len_power"),
-    )
-    batch_size: int = hparam(32, "Sentences searched at once.", unit="sentences", minimum=1)
-    length_limit: str = hparam(
-        "ratio",
-        "The most tokens of a translation: max_length_ratio x source + max_length_offset (ratio), or source + "
-        "extra_length (extra, as T2T).",
-        choices=("ratio", "extra"),
-    )
-    max_length_ratio: float = hparam(
-        1.5, "See length_limit.", unit="tokens per source token", minimum=0, maximum=_MOST_PER_TOKEN
-    )
-    max_length_offset: int = hparam(20, "See length_limit.", unit="tokens", minimum=1, maximum=_MOST_TOKENS)
-    extra_length: int = hparam(100, "See length_limit.", unit="tokens", minimum=0, maximum=_MOST_TOKENS)
-    max_input_length: int = hparam(
-        1024, "Longer lines are cut, counted and reported.", unit="subwords", minimum=1, maximum=_MOST_TOKENS
-    )
-    num_hypotheses: int = hparam(1, "Translations returned per sentence, best first.", minimum=1)
-    return_beams: bool = hparam(False, "Return all beam_size translations of a sentence, as T2T does.")
-    write_beam_scores: bool = hparam(False, "Write the penalised score beside every translation, as T2T does.")
-    precision: str = hparam(
-        "",
-        'Type of the computations; "" = as the model was trained.',
-        choices=("", "float32", "mixed_bfloat16", "mixed_float16"),
-    )
-    min_length: int = hparam(
-        0, "The fewest tokens of a translation, EOS not counted.", unit="tokens", minimum=0, maximum=_MOST_TOKENS
-    )
-    min_length_ratio: float = hparam(
-        0.0,
-        "The fewest tokens of a translation: this x source.",
-        unit="tokens per source token",
-        minimum=0,
-        maximum=_MOST_PER_TOKEN,
-    )
-    no_repeat_ngram_size: int = hparam(
-        0,
-        "No sequence of so many tokens (no_repeat_ngram_unit) comes twice in a translation; 0 = any may.",
-        unit="tokens",
-        minimum=0,
-        maximum=100,  # the graph grows with it
-    )
-    no_repeat_ngram_unit: str = hparam(
-        "tokens",
-        "What no_repeat_ngram_size counts: subwords (tokens), or words as the model writes them (words).",
-        choices=("tokens", "words"),
-    )
-    no_repeat_ngram_ignore: str = hparam(
-        "",
-        'Words, separated by blanks, with which sequences may come again, such as ". <t> </t>"; with '
-        "no_repeat_ngram_unit=words.",
-    )
-    coverage_penalty: float = hparam(
-        0.0,
-        "Factor (beta) of what is taken off the score of translations by how they look at the source; 0 = nothing is.",
-        minimum=0,
-        maximum=30,  # what the length limit ended ranks lower by 1e6, and that must stay more than any penalty
-    )
-    coverage_kind: str = hparam(
-        "wu",
-        "What coverage_penalty counts: source words that are left without attention (wu: Wu et al. 2016), or attention "
-        "to words that have had it (summary: OpenNMT's).",
-        choices=("wu", "summary"),
-    )
-    stepwise_penalty: bool = hparam(
-        False, "Take coverage_penalty off at every step, not only where translations end; with coverage_kind=summary."
-    )
-    sampling_method: str = hparam(
-        "argmax",
-        "The most probable translations are searched for (argmax), or num_hypotheses are drawn from the model's "
-        "distribution, without beam_size (random).",
-        choices=("argmax", "random"),
-    )
-    sampling_temp: float = hparam(
-        1.0,
-        "Temperature of random: less than 1 draws probable tokens more often.",
-        minimum=0,
-        maximum=1e6,  # forbidden tokens' logits are -1e9: beyond, they would be drawn
-        exclusive=True,
-    )
-    sampling_keep_top_k: int = hparam(
-        -1, "random draws from this many most probable tokens; -1 = from all.", unit="tokens", minimum=-1
-    )
-    sampling_keep_top_p: float = hparam(
-        1.0,
-        "random draws from the fewest most probable tokens that together have this probability; 1 = from all.",
-        minimum=0,
-        maximum=1,
-        exclusive=True,
-    )
-    sampling_seed: int = hparam(
-        0,
-        "What random draws is a function of this and of the source line: the same in every batch and order.",
-        minimum=0,
-        maximum=2**63 - 1,
-    )
-
-    diverse_groups: int = hparam(
-        1, "Groups that the beam is divided into and that are kept from going on alike; 1 = none.", minimum=1
-    )
-    diverse_strength: float = hparam(
-        0.5,
-        "What every hypothesis of an earlier group that goes on with a token takes off its log-probability while a "
-        "group chooses.",
-        minimum=0,
-        maximum=1e6,
-        exclusive=True,
-    )
-
-    sb_pairing: str = hparam(
-        "rank",
-        "Whom a hypothesis of a model of two directions attends to: the other direction's of the same rank (rank) or "
-        "its best (best).",
-        choices=("rank", "best"),
-    )
-    sb_finished_partner: str = hparam(
-        "next_alive",
-        "What it sees once that one has ended: the live one that takes the rank (next_alive), or it and its "
-        "descendants keep what the ended one had (freeze).",
-        choices=("next_alive", "freeze"),
-    )
-    sb_decode: str = hparam(
-        "cached",
-        "cached: the state of a step is computed once, with the partner of that step. recompute: at every step the "
-        "whole prefixes with today's partners, for comparison; slow.",
-        choices=("cached", "recompute"),
-    )
-
-    def wrong(self) -> Iterator[str]:
-        """Yields what is wrong with fields taken together."""
-        if self.sampling_method == "random":
-            yield from self._wrong_in_sampling()
-        else:
-            if self.num_hypotheses > self.beam_size:
-                yield f"num_hypotheses={self.num_hypotheses} is more than beam_size={self.beam_size}"
-            yield from self._unused("sampling_method=random", _SAMPLING_FIELDS)
-        yield from self._wrong_in_groups()
-        yield from self._wrong_in_rules()
-
-    def synchronous_fields(self) -> list[str]:
-        """Returns the names of those fields of models of two directions that are not at their defaults."""
-        fields = [field for field in dataclasses.fields(self) if field.name.startswith("sb_")]
-        return [field.name for field in fields if getattr(self, field.name) != field.default]
-
-    @property
-    def returned(self) -> int:
-        """Translations that are returned of a sentence."""
-        return self.beam_size if self.return_beams else self.num_hypotheses
-
-    def check_constraints(self) -> None:
-        """Checks that translations can be searched for that must hold given phrases.
-
-        Raises:
-          UserError: Another way of searching is asked for that excludes it.
-        """
-        if self.sampling_method == "random":
-            raise UserError(
-                "Constraints need a search, but sampling_method=random draws: leave it out, or the constraints."
-            )
-        if self.diverse_groups > 1:
-            raise UserError(
-                f"Constraints divide the beam, and so does diverse_groups={self.diverse_groups}: leave one of them out."
-            )
-
-    def _wrong_in_sampling(self) -> Iterator[str]:
-        if self.return_beams:
-            yield "return_beams=true returns a beam, which sampling_method=random has not: use num_hypotheses"
-        if self.coverage_penalty:
-            yield (
-                f"coverage_penalty={self.coverage_penalty} ranks the hypotheses of a beam, which "
-                "sampling_method=random has not: leave it out"
-            )
-        if self.sampling_keep_top_k == 0:
-            yield "sampling_keep_top_k=0 leaves no token to draw: at least 1, or -1 for all"
-
-    def _wrong_in_rules(self) -> Iterator[str]:
-        if not self.no_repeat_ngram_size:
-            yield from self._unused("no_repeat_ngram_size", ("no_repeat_ngram_unit", "no_repeat_ngram_ignore"))
-        elif self.no_repeat_ngram_unit != "words":
-            yield from self._unused("no_repeat_ngram_unit=words", ("no_repeat_ngram_ignore",))
-        if not self.coverage_penalty:
-            yield from self._unused("coverage_penalty", ("coverage_kind", "stepwise_penalty"))
-        elif self.stepwise_penalty and self.coverage_kind != "summary":
-            yield (
-                f"stepwise_penalty=true needs coverage_kind=summary: the penalty of {self.coverage_kind} becomes less "
-                "as more of the source is looked at, and a search by it would not know when to stop"
-            )
-
-    def _wrong_in_groups(self) -> Iterator[str]:
-        if self.diverse_groups == 1:
-            yield from self._unused("diverse_groups", ("diverse_strength",))
-        elif self.sampling_method == "random":
-            yield f"diverse_groups={self.diverse_groups} divides a beam, which sampling_method=random has not"
-        elif self.beam_size % self.diverse_groups:
-            yield f"beam_size={self.beam_size} is not a multiple of diverse_groups={self.diverse_groups}"
-
-    def _unused(self, needed: str, names: Sequence[str]) -> Iterator[str]:
-        """Yields which fields of those named are set though they need another one."""
-        defaults = {field.name: field.default for field in dataclasses.fields(self)}
-        for name in names:
-            if getattr(self, name) != defaults[name]:
-                yield f"{name}={getattr(self, name)} has no effect without {needed}"
-
-
 @dataclasses.dataclass(frozen=True)
 class ResolvedHParams:
     """An hparams set with the overrides of a command line.
@@ -548,19 +325,3 @@ class ResolvedHParams:
     def explain(self) -> list[Explained]:
         """Returns a row per field: name, value, origin, help."""
         return self.hparams.explain(self.origins)
-
-
-def resolve_decode_hparams(overrides: str = "", base: DecodeHParams | None = None) -> DecodeHParams:
-    """Returns decoding hyper-parameters with the overrides of ``--decode_hparams``.
-
-    Args:
-      overrides: ``"beam_size=4,alpha=0.6"``.
-      base: The values that are overridden, by default the defaults.
-
-    Returns:
-      The values.
-
-    Raises:
-      UserError: An unknown key, a wrong type, the same key twice, an empty value; a value that is not allowed.
-    """
-    return (base or DecodeHParams()).override(overrides, flag="--decode_hparams")

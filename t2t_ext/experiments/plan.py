@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from t2t_ext import registry
-from t2t_ext.config.hyperparameters import resolve_decode_hparams
+from t2t_ext.config.decode import resolve_decode_hparams
 from t2t_ext.data.datasets.manifest import manifest_path
 from t2t_ext.data.datasets.pseudo_references import SUFFIX
 from t2t_ext.errors import UserError

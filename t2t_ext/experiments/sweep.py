@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from t2t_ext.config.hyperparameters import DecodeHParams
+from t2t_ext.config.decode import DecodeHParams
 from t2t_ext.errors import UserError
 from t2t_ext.experiments.score_table import Curves, ScoreRecord, ScoreTable, digest
 from t2t_ext.experiments.scoring import Scoring, Translation
@@ -339,7 +339,9 @@ def folder_name(text: str, folder: str, hparams: DecodeHParams) -> str:
 
 
 def _search_settings(hparams: DecodeHParams) -> dict[str, Any]:
-    return {name: value for name, value in hparams.to_dict().items() if name not in _NOT_IN_THE_RESULT}
+    # Digests of these name folders: the class is called as it was when the first of them were made.
+    settings = {**hparams.to_dict(), "class": "t2t_ext.hyperparameters:DecodeHParams"}
+    return {name: value for name, value in settings.items() if name not in _NOT_IN_THE_RESULT}
 
 
 def _group(path: pathlib.Path) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Self
 
 from t2t_ext import registry
-from t2t_ext.config.hyperparameters import DecodeHParams
+from t2t_ext.config.decode import DecodeHParams
 from t2t_ext.data.datasets.generated import GeneratedData
 from t2t_ext.data.datasets.pseudo_references import SIDES, SUFFIX
 from t2t_ext.errors import UserError

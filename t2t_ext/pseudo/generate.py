@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from t2t_ext.config.hyperparameters import DecodeHParams
+from t2t_ext.config.decode import DecodeHParams
 from t2t_ext.data.datasets import pseudo_references as sidecars
 from t2t_ext.data.datasets.example_store import ExampleStore
 from t2t_ext.data.datasets.generated import GeneratedData

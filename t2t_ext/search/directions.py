@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable
 from typing import Any, NoReturn, Protocol
 
-from t2t_ext.config.hyperparameters import DecodeHParams
+from t2t_ext.config.decode import DecodeHParams
 from t2t_ext.config.synchronous import SynchronousHParams
 from t2t_ext.errors import UserError
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 import tensorflow as tf
 
-from t2t_ext.config.hyperparameters import DecodeHParams
+from t2t_ext.config.decode import DecodeHParams
 from t2t_ext.data.text.text_encoder import EOS_ID
 from t2t_ext.errors import UserError
 from t2t_ext.search import diverse_groups, lexical_constraints

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from t2t_ext.config.hyperparameters import DecodeHParams
+from t2t_ext.config.decode import DecodeHParams
 from t2t_ext.data.text.graph_text_encoder import GraphSubwordEncoder, GraphTokenEncoder
 from t2t_ext.data.text.text_encoder import EOS_ID, PAD_ID, UNK_ID, SubwordEncoder
 from t2t_ext.layers.masks import words_of_source

@@ -18,7 +18,8 @@ import tensorflow as tf
 
 from t2t_ext.analysis.attention import maps as attention
 from t2t_ext.analysis.attention.maps import AttentionMap
-from t2t_ext.config.hyperparameters import HParams, resolve_decode_hparams
+from t2t_ext.config.decode import resolve_decode_hparams
+from t2t_ext.config.hyperparameters import HParams
 from t2t_ext.data.datasets import target_variants
 from t2t_ext.data.datasets.pipeline import eval_batches
 from t2t_ext.evaluation import protocols

@@ -7,12 +7,8 @@ import time
 from typing import Any
 
 from t2t_ext import registry
-from t2t_ext.config.hyperparameters import (
-    AUTO_BATCH_SIZE,
-    HParams,
-    parse_assignments,
-    resolve_decode_hparams,
-)
+from t2t_ext.config.decode import resolve_decode_hparams
+from t2t_ext.config.hyperparameters import AUTO_BATCH_SIZE, HParams, parse_assignments
 from t2t_ext.data.datasets import target_variants
 from t2t_ext.data.datasets.generated import GeneratedData
 from t2t_ext.data.datasets.manifest import Manifest, manifest_path

@@ -10,7 +10,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from t2t_ext.config.hyperparameters import DecodeHParams
+from t2t_ext.config.decode import DecodeHParams
 from t2t_ext.data.text.graph_text_encoder import graph_encoder
 from t2t_ext.data.text.text_encoder import EOS_ID, PAD_ID, UNK_ID, SubwordEncoder
 from t2t_ext.errors import UserError

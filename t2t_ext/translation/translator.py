@@ -14,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from t2t_ext import registry
-from t2t_ext.config.hyperparameters import DecodeHParams, resolve_decode_hparams
+from t2t_ext.config.decode import DecodeHParams, resolve_decode_hparams
 from t2t_ext.data.text.text_encoder import PAD_ID, SubwordEncoder
 from t2t_ext.errors import UserError
 from t2t_ext.models.ensemble import Ensemble

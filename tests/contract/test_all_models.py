@@ -427,7 +427,7 @@ def exported(model_name, encoder, directory, **can):
     import tensorflow as tf
 
     from t2t_ext import registry
-    from t2t_ext.config.hyperparameters import DecodeHParams
+    from t2t_ext.config.decode import DecodeHParams
     from t2t_ext.serving.export import export
     from t2t_ext.translation.translator import Translator
 

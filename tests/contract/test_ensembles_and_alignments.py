@@ -31,7 +31,7 @@ def other_model(tiny_model):
 
 
 def translator_of(model, encoder, target_direction="l2r", alignment=None, **decode_hparams):
-    from t2t_ext.config.hyperparameters import DecodeHParams
+    from t2t_ext.config.decode import DecodeHParams
     from t2t_ext.translation.translator import Translator
 
     settings = {"max_length_offset": 8, "max_length_ratio": 1.0, **decode_hparams}

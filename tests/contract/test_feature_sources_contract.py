@@ -129,7 +129,7 @@ def test_a_model_of_words_alone_refuses():
 
 def test_texts_are_written_for_arrays(tiny_encoder):
     """Whatever else is in the batch. (Export and server: tests/integration/test_captioning_chain.py.)"""
-    from t2t_ext.config.hyperparameters import DecodeHParams
+    from t2t_ext.config.decode import DecodeHParams
     from t2t_ext.errors import UserError
     from t2t_ext.translation.feature_translator import translator_for
 
@@ -150,7 +150,7 @@ def test_texts_are_written_for_arrays(tiny_encoder):
 
 
 def test_samples_depend_on_the_features_alone(tiny_encoder):
-    from t2t_ext.config.hyperparameters import DecodeHParams
+    from t2t_ext.config.decode import DecodeHParams
     from t2t_ext.translation.feature_translator import translator_for
 
     model = make(vocab=tiny_encoder.vocab_size)

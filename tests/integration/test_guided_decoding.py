@@ -149,7 +149,7 @@ def test_diverse_groups(make_translator, tiny_translator):
 
 
 def test_groups_that_do_not_share_the_beam():
-    from t2t_ext.config.hyperparameters import DecodeHParams, resolve_decode_hparams
+    from t2t_ext.config.decode import DecodeHParams, resolve_decode_hparams
     from t2t_ext.search.guided_strategies import guided_strategy
 
     with pytest.raises(UserError, match="beam_size=4 is not a multiple of diverse_groups=3"):

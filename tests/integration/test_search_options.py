@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from t2t_ext.bin import decoder
-from t2t_ext.config.hyperparameters import DecodeHParams, resolve_decode_hparams
+from t2t_ext.config.decode import DecodeHParams, resolve_decode_hparams
 from t2t_ext.errors import UserError
 from t2t_ext.search import search_options
 

@@ -49,7 +49,7 @@ def model(tiny_encoder):
 @pytest.fixture(scope="module")
 def make(model, tiny_encoder):
     """Function (decode hparams as keywords) -> a Translator of the model."""
-    from t2t_ext.config.hyperparameters import DecodeHParams
+    from t2t_ext.config.decode import DecodeHParams
     from t2t_ext.translation.translator import Translator
 
     return lambda **hparams: Translator(model, tiny_encoder, tiny_encoder, DecodeHParams(**hparams))

@@ -44,6 +44,7 @@ TENSORFLOW_FREE = (
     "config.hyperparameters",
     "config.asynchronous",
     "config.composed",
+    "config.decode",
     "config.dual_context",
     "config.dynamic_conv",
     "config.layer_coordination",

@@ -10,15 +10,14 @@ import pytest
 
 from t2t_ext import registry
 from t2t_ext.config import hyperparameters
+from t2t_ext.config.decode import DecodeHParams, resolve_decode_hparams
 from t2t_ext.config.hyperparameters import (
     AUTO_BATCH_SIZE,
-    DecodeHParams,
     HParams,
     StrictParams,
     TransformerHParams,
     hparam,
     parse_assignments,
-    resolve_decode_hparams,
 )
 from t2t_ext.config.strict_params import help_of
 from t2t_ext.errors import UserError

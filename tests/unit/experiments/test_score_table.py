@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from t2t_ext.config.hyperparameters import DecodeHParams
+from t2t_ext.config.decode import DecodeHParams
 from t2t_ext.errors import UserError
 from t2t_ext.experiments.score_table import ScoreRecord, ScoreTable
 from t2t_ext.experiments.sweep import folder_name
