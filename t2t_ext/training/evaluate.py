@@ -29,7 +29,7 @@ from t2t_ext.training import losses
 from t2t_ext.training.config import TrainingSettings
 from t2t_ext.training.monitor import Board
 from t2t_ext.training.records import Record
-from t2t_ext.translation.feature_translator import translator_for
+from t2t_ext.translation.translator import translator_for
 
 SAMPLES = 5
 _PICTURED_TOKENS = 40  # longer sentences make unreadable attention pictures

@@ -8,19 +8,23 @@ import concurrent.futures
 import dataclasses
 import os
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, NoReturn, Self
 
 import numpy as np
 import tensorflow as tf
 
 from t2t_ext import registry
 from t2t_ext.config.decode import DecodeHParams, resolve_decode_hparams
+from t2t_ext.data.features.float_files import padded
+from t2t_ext.data.features.sources import FeatureSource
 from t2t_ext.data.text.text_encoder import PAD_ID, SubwordEncoder
 from t2t_ext.errors import UserError
+from t2t_ext.layers.masks import real_positions
 from t2t_ext.models.ensemble import Ensemble
 from t2t_ext.models.seq2seq import Seq2Seq, build_model
 from t2t_ext.runs import checkpoints
 from t2t_ext.runs.chosen_runs import ChosenRun, Paths, choose_runs, normalized_weights
+from t2t_ext.search.beam_search import at_least_wide
 from t2t_ext.search.lexical_constraints import SEPARATOR, join_phrases
 from t2t_ext.search.search_options import BLANKS
 from t2t_ext.translation.alignment import AlignmentConfig
@@ -36,6 +40,8 @@ _INFERENCE_PRECISION = {"mixed_bfloat16": "bfloat16", "mixed_float16": "float16"
 _NOT_THERE = -5e8
 
 Progress = Callable[[int, int], None]
+Sources = Sequence[FeatureSource | np.ndarray]
+_FEATURES = tf.TensorSpec([None, None, None], tf.float32)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -153,11 +159,7 @@ class Translator(GraphTranslator):
         models = [_load_model(each, *encoders, decode_hparams.precision) for each in chosen]
         direction = models[0].hparams.target_direction
         model = models[0] if len(models) == 1 else Ensemble(models, weights)
-        kind = cls
-        if model.source_feature_size:
-            from t2t_ext.translation.feature_translator import FeatureTranslator  # which builds upon this module
-
-            kind = FeatureTranslator
+        kind = FeatureTranslator if model.source_feature_size else cls
         translator = kind(model, *encoders, decode_hparams, direction, alignment)
         translator.checkpoint_path = chosen[0].checkpoint
         return translator
@@ -400,9 +402,9 @@ class Translator(GraphTranslator):
 
         def align(batch: np.ndarray) -> None:
             width = max(len(ids[i]) for i in batch)
-            padded = np.array([[*ids[i], *[PAD_ID] * (width - len(ids[i]))] for i in batch], np.int32)
+            rows = np.array([[*ids[i], *[PAD_ID] * (width - len(ids[i]))] for i in batch], np.int32)
             sources = tf.constant([source.graph[flat[i][0]] for i in batch], tf.string)
-            aligned = self.align_ids_batch(sources, tf.constant(padded))
+            aligned = self.align_ids_batch(sources, tf.constant(rows))
             for i, line in zip(batch, aligned["alignments"].numpy(), strict=True):
                 row, n = flat[i]
                 results[row][n] = line.decode()
@@ -430,9 +432,9 @@ class Translator(GraphTranslator):
             chosen = [ids[row][n] for row, n in (flat[i] for i in batch)]
             # Few widths: oneDNN compiles every product for each shape.
             width = -(-max(map(len, chosen)) // _WIDTH_MULTIPLE) * _WIDTH_MULTIPLE
-            padded = np.array([[*each, *[PAD_ID] * (width - len(each))] for each in chosen], np.int32)
+            rows = np.array([[*each, *[PAD_ID] * (width - len(each))] for each in chosen], np.int32)
             sources = self._inputs(source, (flat[i][0] for i in batch))
-            scored = {name: value.numpy() for name, value in self.score_ids_batch(sources, padded).items()}
+            scored = {name: value.numpy() for name, value in self.score_ids_batch(sources, rows).items()}
             for place, i in enumerate(batch):
                 row, n = flat[i]
                 log_probs = scored["token_log_probs"][place, : len(chosen[place])]
@@ -512,6 +514,131 @@ class Translator(GraphTranslator):
             except BaseException:
                 pool.shutdown(cancel_futures=True)
                 raise
+
+
+def translator_for(model: Seq2Seq | Ensemble, *args: Any, **options: Any) -> Translator:
+    """Returns the Translator for a model; arguments as of ``Translator``."""
+    return (FeatureTranslator if model.source_feature_size else Translator)(model, *args, **options)
+
+
+def _of_features(function: Any) -> Any:
+    """Returns a graph function whose first argument is features float32 [B, S, F] instead of strings [B]."""
+    signature = [_FEATURES, *function.input_signature[1:]]
+    return tf.function(function.python_function, input_signature=signature, autograph=False)
+
+
+class FeatureTranslator(Translator):
+    """Writes texts for lists of arrays.
+
+    Wherever ``Translator`` has strings, the sources are ``FeatureSource``s or arrays float [regions, F], in graph
+    functions float32 [B, S, F] whose vectors of zeros alone are padding. A source without regions has nothing to be
+    written of. Word alignments there are none.
+    """
+
+    positions = "feature vectors"
+    translate_batch = _of_features(GraphTranslator.translate_batch)
+    nbest_batch = _of_features(GraphTranslator.nbest_batch)
+    search_batch = _of_features(GraphTranslator.search_batch)
+    search_with_prefix_batch = _of_features(GraphTranslator.search_with_prefix_batch)
+    translate_with_prefix_batch = _of_features(GraphTranslator.translate_with_prefix_batch)
+    search_with_constraints_batch = _of_features(GraphTranslator.search_with_constraints_batch)
+    search_with_constraints_and_prefix_batch = _of_features(GraphTranslator.search_with_constraints_and_prefix_batch)
+    translate_with_constraints_batch = _of_features(GraphTranslator.translate_with_constraints_batch)
+    sample_batch = _of_features(GraphTranslator.sample_batch)
+    score_batch = _of_features(GraphTranslator.score_batch)
+    score_sides_batch = _of_features(GraphTranslator.score_sides_batch)
+    score_ids_batch = _of_features(GraphTranslator.score_ids_batch)
+    score_sides_ids_batch = _of_features(GraphTranslator.score_sides_ids_batch)
+
+    @property
+    def source_spec(self) -> tf.TensorSpec:
+        """What graph functions take as sources, F known."""
+        return tf.TensorSpec([None, None, self.model.source_feature_size], tf.float32, name="inputs")
+
+    def warmup_inputs(self) -> list[np.ndarray]:
+        """Returns sources float32 [B, S, F] to try an exported model on: one, then several with padding."""
+        size = self.model.source_feature_size
+        pattern = np.sin(np.arange(4 * 6 * size, dtype=np.float32)).reshape(4, 6, size)
+        pattern[1, 2:] = 0.0
+        pattern[2] = 0.0
+        return [pattern[:1], pattern]
+
+    def translate(
+        self,
+        lines: Sources,
+        progress: Progress | None = None,
+        *,
+        prefixes: Sequence[str] | None = None,
+        constraints: Sequence[Sequence[str]] | None = None,
+    ) -> list[list[Hypothesis]]:
+        """Returns the ``num_hypotheses`` best texts for every source; as ``Translator.translate``."""
+        return super().translate(lines, progress, prefixes=prefixes, constraints=constraints)
+
+    def translate_ids(self, sources: Sources, progress: Progress | None = None) -> list[list[Hypothesis]]:
+        """Returns what ``translate`` does: there are no ids."""
+        return self.translate(sources, progress)
+
+    def align_hypotheses(self, lines: Any, hypotheses: Any, progress: Any = None) -> NoReturn:
+        """Refuses; see ``check_alignment``."""
+        del lines, hypotheses, progress
+        self._refuse_alignment()
+
+    def check_alignment(self, *, with_partners: bool = False) -> NoReturn:
+        """Refuses.
+
+        Raises:
+          UserError: Always: feature vectors are no words.
+        """
+        del with_partners
+        self._refuse_alignment()
+
+    # === Parts ===
+
+    def _refuse_alignment(self) -> NoReturn:
+        raise UserError(
+            "There is no word alignment with a source of feature vectors, which has no words: leave the alignments "
+            "out. Which regions a word looks at is in the model's attention_weights."
+        )
+
+    def _blank(self, inputs: tf.Tensor) -> tf.Tensor:
+        return ~tf.reduce_any(real_positions(inputs), axis=1)
+
+    def _source_lengths(self, ids: tf.Tensor) -> tf.Tensor:
+        return tf.reduce_sum(tf.cast(real_positions(ids), tf.int32), axis=1)
+
+    def _source_ids(self, lines: tf.Tensor) -> tf.Tensor:
+        """Cuts features float32 [B, S, F] at max_input_length regions and checks F."""
+        features = tf.ensure_shape(lines, [None, None, self.model.source_feature_size])
+        return at_least_wide(features[:, : self.decode_hparams.max_input_length])
+
+    def _marked_source_ids(self, lines: tf.Tensor) -> NoReturn:
+        del lines
+        self._refuse_alignment()
+
+    def _read_sources(self, sources: list) -> _Read:
+        """Checks arrays; what is read are they.
+
+        Raises:
+          UserError: A source is no array of feature vectors of the model's size.
+        """
+        size = self.model.source_feature_size
+        arrays = []
+        for number, source in enumerate(sources, 1):
+            rows = source.rows if isinstance(source, FeatureSource) else source
+            shape = getattr(rows, "shape", None)
+            if shape is None or len(shape) != 2 or shape[1] != size:
+                what = f"{type(rows).__name__} {rows!r:.60}" if shape is None else f"an array of shape {list(shape)}"
+                raise UserError(
+                    f"Source {number} is {what}, but this model reads feature vectors: float [regions, {size}]."
+                )
+            arrays.append(rows)
+        return _Read(arrays, np.array([len(rows) for rows in arrays], np.int64))
+
+    def _inputs(self, source: _Read, numbers: Iterable[int]) -> tf.Tensor:
+        limit = self.decode_hparams.max_input_length
+        arrays = [source.graph[i][:limit] for i in numbers]
+        width = max(map(len, arrays))
+        return tf.constant(padded(arrays, width, self.model.source_feature_size, np.float32))
 
 
 def _load_model(

@@ -131,7 +131,7 @@ def test_texts_are_written_for_arrays(tiny_encoder):
     """Whatever else is in the batch. (Export and server: tests/integration/test_captioning_chain.py.)"""
     from t2t_ext.config.decode import DecodeHParams
     from t2t_ext.errors import UserError
-    from t2t_ext.translation.feature_translator import translator_for
+    from t2t_ext.translation.translator import translator_for
 
     model = make(vocab=tiny_encoder.vocab_size)
     model.assign(random_arrays(model, seed=1, scale=2.0))
@@ -151,7 +151,7 @@ def test_texts_are_written_for_arrays(tiny_encoder):
 
 def test_samples_depend_on_the_features_alone(tiny_encoder):
     from t2t_ext.config.decode import DecodeHParams
-    from t2t_ext.translation.feature_translator import translator_for
+    from t2t_ext.translation.translator import translator_for
 
     model = make(vocab=tiny_encoder.vocab_size)
     hparams = DecodeHParams(beam_size=1, sampling_method="random", max_length_offset=2)
