@@ -54,9 +54,12 @@ def locales_in(name: str) -> tuple[str, str]:
     return source, target
 
 
-@registry.register_problem_family(r"translate_([a-z]{2,3})([a-z]{2,3})_cldr")
 @registry.register_problem_family(
-    r"translate_[a-z]{2,3}(_[a-z]{4})?(_([a-z]{2}|[0-9]{3}))?_[a-z]{2,3}(_[a-z]{4})?(_([a-z]{2}|[0-9]{3}))?_cldr"
+    r"translate_([a-z]{2,3})([a-z]{2,3})_cldr", example="any two languages of CLDR: translate_nlja_cldr"
+)
+@registry.register_problem_family(
+    r"translate_[a-z]{2,3}(_[a-z]{4})?(_([a-z]{2}|[0-9]{3}))?_[a-z]{2,3}(_[a-z]{4})?(_([a-z]{2}|[0-9]{3}))?_cldr",
+    example="any two locales of CLDR: translate_en_zh_hant_cldr, translate_pt_br_es_mx_cldr",
 )
 @registry.register_problem("translate_ende_cldr")
 @registry.register_problem("translate_enes_cldr")

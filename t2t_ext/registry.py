@@ -9,8 +9,8 @@ its own name in snake_case, or under a name that is given::
     @registry.register_hparams("transformer_mine")
     def mine(): return transformer_base().replace(filter_size=4096)
 
-What t2t_ext brings along is found through static indexes (``INDEX`` in
-``t2t_ext.problems``, ``t2t_ext.models`` and ``t2t_ext.hparams``: name -> module), so
+What t2t_ext brings along is read from the decorators in the source files of
+``t2t_ext.problems``, ``t2t_ext.models`` and ``t2t_ext.hparams`` (``t2t_ext.index``), so
 that listing names imports neither the modules nor TensorFlow; a module is imported
 when one of its names is looked up. What users bring along is registered by
 ``load_user_directory``.
@@ -18,8 +18,8 @@ when one of its names is looked up. What users bring along is registered by
 
 import dataclasses
 import difflib
+import functools
 import importlib
-import importlib.util
 import inspect
 import re
 import types
@@ -31,6 +31,7 @@ from t2t_ext.config import user_directory as _user_directory
 from t2t_ext.config.hyperparameters import HParams, ResolvedHParams
 from t2t_ext.config.strict_params import parse_assignments
 from t2t_ext.errors import UserError, suggest
+from t2t_ext.index import Registration, registrations, snake_case
 
 REVERSED_SUFFIX = "_rev"
 SYNCHRONOUS_SUFFIX = "_synchronous"
@@ -62,31 +63,36 @@ class _Entry:
 class _Registry:
     """The objects of one kind, registered or indexed."""
 
-    def __init__(self, kind: str, package: str, hint: str) -> None:
+    def __init__(self, kind: str, package: str, decorator: str, hint: str) -> None:
         """Makes an empty registry.
 
         Args:
           kind: What is registered, in the singular, for messages.
-          package: The package whose ``INDEX`` (and ``FAMILIES``) say which module registers a name.
+          package: The package of t2t_ext whose modules register objects of this kind.
+          decorator: The decorator's name; that of a family's factory ends with ``_family``.
           hint: How a user registers an object of this kind, for messages.
         """
         self.kind = kind
         self._package = package
+        self._decorator = decorator
         self._hint = hint
         self._entries: dict[str, _Entry] = {}
         self._families: dict[str, _Entry] = {}
 
-    def index(self) -> Mapping[str, str]:
-        """Returns the names that t2t_ext itself brings along, with the modules that register them."""
-        return importlib.import_module(self._package).INDEX
+    @functools.cached_property
+    def index(self) -> Mapping[str, Registration]:
+        """The names that t2t_ext itself brings along."""
+        return {each.name: each for each in registrations(self._package) if each.decorator == self._decorator}
 
-    def families(self) -> Mapping[str, str]:
-        """Returns patterns of names that t2t_ext brings along, with the modules that register their factories."""
-        return getattr(importlib.import_module(self._package), "FAMILIES", {})
+    @functools.cached_property
+    def families(self) -> Mapping[str, Registration]:
+        """The patterns of names that t2t_ext itself brings along."""
+        decorator = f"{self._decorator}_family"
+        return {each.name: each for each in registrations(self._package) if each.decorator == decorator}
 
     def names(self) -> list[str]:
         """Returns every name, indexed or registered, sorted."""
-        return sorted({*self.index(), *self._entries})
+        return sorted({*self.index, *self._entries})
 
     def registered(self) -> dict[str, _Entry]:
         """Returns what modules imported so far have registered."""
@@ -142,13 +148,13 @@ class _Registry:
         """
         if name in self._entries:
             return self._entries[name]
-        if name in self.index():
-            importlib.import_module(self.index()[name])
+        if name in self.index:
+            importlib.import_module(self.index[name].module)
             if name in self._entries:
                 return self._entries[name]
-        for pattern, module in self.families().items():
+        for pattern, family in self.families.items():
             if re.fullmatch(pattern, name):
-                importlib.import_module(module)
+                importlib.import_module(family.module)
         for pattern, entry in self._families.items():
             if re.fullmatch(pattern, name):
                 return entry
@@ -169,12 +175,12 @@ class _Registry:
         old = self._entries.get(name)
         if old:
             return "" if _is_reloaded(old, value, place, module) else old.place
-        indexed = self.index().get(name)
-        if indexed and indexed != module:
-            return _place_in_module(indexed, name)
-        for pattern, family_module in self.families().items():
-            if not indexed and family_module != module and re.fullmatch(pattern, name):
-                return f"{_place_in_module(family_module, name)} (as one of the family {pattern!r})"
+        indexed = self.index.get(name)
+        if indexed and indexed.module != module:
+            return indexed.place
+        for pattern, family in self.families.items():
+            if not indexed and family.module != module and re.fullmatch(pattern, name):
+                return f"{family.place} (as one of the family {pattern!r})"
         return ""
 
 
@@ -191,34 +197,22 @@ def _is_reloaded(old: _Entry, value: Any, place: str, module: str) -> bool:
     return old.place == place or (old.module == module == "__main__" and not same_file)
 
 
-def _place_in_module(module: str, name: str) -> str:
-    """Returns ``file:line`` of a registered name in a module of ours, without importing the module."""
-    spec = importlib.util.find_spec(module)
-    if spec is None or spec.origin is None:
-        return module
-    with open(spec.origin, encoding="utf-8") as file:
-        for number, line in enumerate(file, start=1):
-            definition = re.match(r"\s*(?:class|def)\s+(\w+)", line)
-            if f'"{name}"' in line or (definition and snake_case(definition.group(1)) == name):
-                return f"{spec.origin}:{number}"
-    return spec.origin
-
-
-def snake_case(name: str) -> str:
-    """Returns the registered name of a class or function: ``TranslateEndeCldr`` -> ``translate_ende_cldr``."""
-    name = re.sub(r"(.)([A-Z][a-z]+)", r"\1_\2", name)
-    return re.sub(r"([a-z0-9])([A-Z])", r"\1_\2", name).lower()
-
-
 _problems = _Registry(
-    "problem", "t2t_ext.problems", "your own class is registered by @t2t_ext.registry.register_problem in a module"
+    "problem",
+    "t2t_ext.problems",
+    "register_problem",
+    "your own class is registered by @t2t_ext.registry.register_problem in a module",
 )
 _models = _Registry(
-    "model", "t2t_ext.models", "your own class is registered by @t2t_ext.registry.register_model in a module"
+    "model",
+    "t2t_ext.models",
+    "register_model",
+    "your own class is registered by @t2t_ext.registry.register_model in a module",
 )
 _hparams = _Registry(
     "hparams set",
     "t2t_ext.hparams",
+    "register_hparams",
     "your own function is registered by @t2t_ext.registry.register_hparams in a module",
 )
 
@@ -268,17 +262,19 @@ def register_problem(name: Any = None) -> Any:
     return _decorator(_problems, name)
 
 
-def register_problem_family(pattern: str) -> Callable[[Any], Any]:
+def register_problem_family(pattern: str, *, example: str = "") -> Callable[[Any], Any]:
     """Registers a factory of all problems whose whole name matches a regular expression.
 
     The factory is called as a problem class is: ``factory(name=..., was_reversed=..., **options)``.
 
     Args:
-      pattern: The regular expression; a family of t2t_ext's own stands in ``FAMILIES`` of ``t2t_ext.problems`` too.
+      pattern: The regular expression.
+      example: What ``--registry_help`` says of a family of t2t_ext's own, such as one of its names.
 
     Returns:
       A decorator that returns the factory (a class or a function) unchanged.
     """
+    del example  # read from the source
 
     def register(factory: Any) -> Any:
         frame = _caller()
@@ -424,9 +420,9 @@ def problem_names() -> list[str]:
 
 def problem_families() -> dict[str, str]:
     """Returns the patterns of the families of problems, sorted, each with words or the pattern itself to show."""
-    examples = importlib.import_module("t2t_ext.problems").FAMILY_EXAMPLES
-    patterns = sorted({*_problems.families(), *_problems.registered_families()})
-    return {pattern: examples.get(pattern, f"any name of the form {pattern}") for pattern in patterns}
+    examples = {pattern: family.example for pattern, family in _problems.families.items()}
+    patterns = sorted({*examples, *_problems.registered_families()})
+    return {pattern: examples.get(pattern) or f"any name of the form {pattern}" for pattern in patterns}
 
 
 def model_names() -> list[str]:

@@ -5,10 +5,10 @@ import json
 import corpus_files
 import pytest
 
+from t2t_ext import registry
 from t2t_ext.bin import datagen
 from t2t_ext.data.corpora import download
 from t2t_ext.errors import UserError
-from t2t_ext.problems import INDEX
 
 DE_EN_SETS = ("TED.dev2010", "TEDX.dev2012", "TED.tst2010", "TED.tst2011", "TED.tst2012")
 RO_ES_SETS = ("TED.dev2010", "TED.tst2010", "TED.tst2011", "TED.tst2012", "TED.tst2014")
@@ -181,7 +181,7 @@ def test_what_is_missing_is_listed(run, tmp_path, problem, expected):
     assert not (tmp_path / "data").exists() or not list((tmp_path / "data").glob("translate*"))
 
 
-@pytest.mark.parametrize("problem", [name for name in INDEX if "iwslt" in name or "nist" in name])
+@pytest.mark.parametrize("problem", [name for name in registry.problem_names() if "iwslt" in name or "nist" in name])
 def test_every_problem_lists_what_is_missing(run, tmp_path, problem):
     status, manifest, _, error = run(problem)
     assert (status, manifest) == (2, None)

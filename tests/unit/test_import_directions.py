@@ -17,7 +17,7 @@ HEAVY = ("tensorflow", "keras", "tensorflow_text", "tensorboard")
 # Folders (and files at the top) from the ground up: a module imports from its own folder and from those further down,
 # at import time or inside a function. Folders on one line do not import each other.
 FLOORS = (
-    ("errors", "version"),
+    ("errors", "version", "index"),
     ("io", "config"),
     ("registry", "reporting"),
     ("data.text", "data.corpora"),
@@ -40,6 +40,7 @@ FLOORS = (
 TENSORFLOW_FREE = (
     "errors",
     "version",
+    "index",
     "registry",
     "config.hyperparameters",
     "config.asynchronous",

@@ -1,4 +1,4 @@
-"""The registry: names, duplicates, lookups, static indexes, user directories."""
+"""The registry: names, duplicates, lookups, names read from the sources, user directories."""
 
 import importlib
 import inspect
@@ -8,10 +8,7 @@ import textwrap
 
 import pytest
 
-import t2t_ext.hparams
-import t2t_ext.models
-import t2t_ext.problems
-from t2t_ext import registry
+from t2t_ext import index, registry
 from t2t_ext.config import user_directory as _user_directory
 from t2t_ext.config.hyperparameters import HParams, TransformerHParams
 from t2t_ext.errors import UserError
@@ -119,13 +116,6 @@ def test_duplicate_of_an_indexed_name_is_found_without_importing_it():
         registry.register_hparams("transformer_base")(lambda: None)
 
 
-def test_place_of_an_indexed_name_is_its_definition():
-    place = registry._place_in_module("t2t_ext.hparams.transformer", "transformer_tiny")
-    path, _, line = place.rpartition(":")
-    with open(path, encoding="utf-8") as file:
-        assert file.readlines()[int(line) - 1].startswith("def transformer_tiny")
-
-
 def test_name_of_a_family_is_taken():
     with pytest.raises(UserError, match=r"problems/cldr\.py.*family"):
         registry.register_problem("translate_nlde_cldr")(FakeProblem)
@@ -204,35 +194,41 @@ def test_registering_the_same_again_at_the_same_place_is_a_reload():
     assert registry.model("reloaded") is Reloaded
 
 
-# The static indexes.
+# The names that are read from the sources.
 
 
-@pytest.mark.parametrize(
-    ("package", "names"),
-    [
-        (t2t_ext.problems, registry._problems),
-        (t2t_ext.models, registry._models),
-        (t2t_ext.hparams, registry._hparams),
-    ],
-)
-def test_index_is_what_the_decorators_register(package, names):
-    for module in {*package.INDEX.values(), *getattr(package, "FAMILIES", {}).values()}:
-        importlib.import_module(module)
-    registered = {
-        name: entry.module for name, entry in names.registered().items() if entry.module.startswith("t2t_ext.")
-    }
-    of_families = {
-        name: module
-        for name, module in package.INDEX.items()
-        if name not in registered and names.find(name).module == module
-    }
-    assert {**registered, **of_families} == dict(package.INDEX)
-    families = {entry.name: entry.module for entry in names._families.values()}
-    assert families == dict(getattr(package, "FAMILIES", {}))
+@pytest.mark.parametrize("names", [registry._problems, registry._models, registry._hparams])
+def test_what_is_read_from_the_sources_is_what_the_decorators_register(names):
+    for each in (*names.index.values(), *names.families.values()):
+        importlib.import_module(each.module)
+    for read, registered in ((names.index, names.registered()), (names.families, names.registered_families())):
+        ours = {name: (entry.module, entry.place) for name, entry in registered.items() if "t2t_ext." in entry.module}
+        assert {name: (each.module, each.place) for name, each in read.items()} == ours
+        assert ours or read is names.families
 
 
-def test_every_problem_of_the_index_can_be_made():
-    for name in t2t_ext.problems.INDEX:
+def test_names_are_read_from_all_forms_of_a_decorator(tmp_path, monkeypatch):
+    (tmp_path / "some_names").mkdir()
+    (tmp_path / "some_names" / "one.py").write_text(
+        "@register_model\nclass BareName: pass\n\n@registry.register_model()\ndef called(): pass\n\n"
+        "@a.b.register_model('given')\n@other\nclass X: pass\n\n@registry.register_problem_family(r'x+', example='xx')"
+        "\nclass Y: pass\n"
+    )
+    (tmp_path / "some_names" / "two.py").write_text("raise RuntimeError('was imported')  # register_model\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    found = index.registrations("some_names")
+    assert [(each.decorator, each.name, each.example) for each in found] == [
+        ("register_model", "bare_name", ""),
+        ("register_model", "called", ""),
+        ("register_model", "given", ""),
+        ("register_problem_family", "x+", "xx"),
+    ]
+    assert [each.place.rpartition(":")[2] for each in found] == ["1", "4", "7", "11"]
+    assert {each.module for each in found} == {"some_names.one"}
+
+
+def test_every_problem_can_be_made():
+    for name in registry._problems.index:
         made = registry.problem(name)
         assert made.name == name
         if made.reversible:
@@ -242,8 +238,8 @@ def test_every_problem_of_the_index_can_be_made():
                 registry.problem(f"{name}_rev")
 
 
-def test_every_set_of_the_index_is_valid():
-    for name in t2t_ext.hparams.INDEX:
+def test_every_set_is_valid():
+    for name in registry._hparams.index:
         assert isinstance(registry.hparams(name), HParams)
 
 
