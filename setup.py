@@ -57,7 +57,7 @@ setuptools.setup(
         {*setuptools.find_packages(include=["t2t_ext", "t2t_ext.*"]), *(f"t2t_ext.{name}" for name in GARDEN)}
     ),
     package_dir={"t2t_ext": "t2t_ext", **{f"t2t_ext.{name}": name for name in GARDEN}},
-    package_data={"t2t_ext": ["py.typed"], "t2t_ext.recipes": ["*.toml"]},
+    package_data={"t2t_ext": ["py.typed"], "t2t_ext.recipes": ["*.toml"], "t2t_ext.problems": ["*.toml"]},
     install_requires=[
         "tensorflow>=2.21,<2.22",
         "tensorflow-text>=2.21.1,<2.22",  # 2.21.0 fails on import

@@ -6,31 +6,33 @@ beside itself.
 """
 
 import dataclasses
+import functools
 import pathlib
 import re
-from collections.abc import Iterator, Sequence
+import tomllib
+import types
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 from t2t_ext.data.corpora import archives, compression, download
-from t2t_ext.data.corpora.readers import PairFiles, PairSource
+from t2t_ext.data.corpora.readers import PairFiles, PairSource, ReadReport
 from t2t_ext.data.corpora.segments import SegmentFiles
 from t2t_ext.data.corpora.weighting import TurnedPairs
 
-STATMT = "http://www.statmt.org/"
-DATA_STATMT = "http://data.statmt.org/"
+_JOINER = re.compile(r"@@ |@@$")
 _WITH_ENGLISH = re.compile(r"[.-]([a-z]{2})-?en[.-]")
 _TEST_FOLDERS = ("dev", "test-full", "", "test")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Corpus:
-    """A training corpus. In all strings ``{foreign}`` stands for the language that is not English.
+    """A training corpus, an entry of ``wmt_files.toml``.
 
     Attributes:
       name: What weights and tags call it.
-      stems: Names of its files without the language, of which the first that is there is taken; ``{source}`` and
-        ``{target}`` stand for the languages of the direction of translation.
+      stems: Names of its files without the language, of which the first that is there is taken.
       archives: What the files come in, of which the first is the one that is downloaded: an archive, the TMX file, or
-        compressed files of both languages (``{language}``).
+        compressed files of both languages.
       url: Where the first of ``archives`` is, without its name where it is several files.
       sha256: What it must have; empty where nobody has published it.
       tmx: The name of a TMX file that holds the same; empty where there is none.
@@ -52,28 +54,108 @@ class Corpus:
     note: str = ""
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True)
 class TestSet:
-    """A dev or test set.
-
-    Attributes:
-      name: ``newstest2014``.
-      foreign_file: The file of the language that is not English (``{foreign}``), in the archive of all sets.
-      english_file: The English file.
-    """
+    """A dev or test set, called by its name such as ``newstest2014``, which ends with the year."""
 
     name: str
-    foreign_file: str
-    english_file: str
 
     @property
     def is_sgml(self) -> bool:
-        """Whether the files of the archive are SGML."""
-        return self.foreign_file.endswith(".sgm")
+        """Whether its files in the archive of all sets are SGML; up to 2013 they are plain text."""
+        return int(self.name[-4:]) > 2013
+
+    def files(self, foreign: str) -> dict[str, str]:
+        """Returns its files in the archive of all sets, by language, of English and a foreign language."""
+        if self.is_sgml:
+            ends = {foreign: f"-{foreign}en-src.{foreign}.sgm", "en": f"-{foreign}en-ref.en.sgm"}
+        else:
+            ends = {language: f".{language}" for language in (foreign, "en")}
+        return {language: f"dev/{self.name}{end}" for language, end in ends.items()}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Pack:
+    """Files as a paper gives them out, an entry of ``wmt_files.toml``: tokenized already, and some in subwords.
+
+    Subwords are put together again (the model learns its own, or takes the pack's codes with ``--bpe_codes``), and
+    Stanford's ``##AT##-##AT##`` around the hyphens of compounds becomes Moses's ``@-@``, which the detokenizer knows.
+
+    Attributes:
+      train: Name of the training files without the language.
+      tests: Names of the files of dev and test sets, by the sets' names.
+      validation: Name of a dev set that the pack has instead; empty where it has the papers' own.
+      folders: Folders that the files may be in, under ``--tmp_dir``.
+      archive: What they come in.
+      url: Where that is.
+      downloadable: Whether the files themselves are there, each on its own.
+      subwords: Whether words are cut into subwords (``@@``).
+      compounds: Whether hyphens of compounds are written ``##AT##-##AT##``.
+      published: Number of training pairs.
+    """
+
+    train: str
+    tests: Mapping[str, str]
+    folders: Sequence[str]
+    archive: str
+    url: str
+    downloadable: bool = False
+    validation: str = ""
+    subwords: bool = False
+    compounds: bool = False
+    published: int = 0
+
+    def stem(self, split: str, test_set: str) -> str:
+        """Returns the name of a split's files without the language; ``test_set`` is the set that is wanted of it."""
+        if split == "train":
+            return self.train
+        return self.validation if split == "dev" and self.validation else self.tests[test_set]
+
+
+@dataclasses.dataclass(frozen=True)
+class PackFiles:
+    """Files of a pack as words; a ``readers.PairSource``."""
+
+    files: PairFiles
+    pack: Pack
+
+    @property
+    def paths(self) -> tuple[pathlib.Path, ...]:
+        """The two files."""
+        return self.files.paths
+
+    def count(self) -> int:
+        """Returns the number of lines; see ``PairFiles.count``."""
+        return self.files.count()
+
+    def read(self, report: ReadReport, wanted: Callable[[int], bool] | None = None) -> Iterator[tuple[str, ...]]:
+        """Yields the pairs as words."""
+        for row in self.files.read(report, wanted):
+            yield tuple(self._words(text) for text in row)
+
+    def _words(self, text: str) -> str:
+        if self.pack.subwords:
+            text = _JOINER.sub("", text)
+        return text.replace("##AT##-##AT##", "@-@") if self.pack.compounds else text
+
+
+def corpora(*names: str) -> tuple[Corpus, ...]:
+    """Returns training corpora by their names."""
+    return tuple(Corpus(name=name, **_table()["corpora"][name]) for name in names)
+
+
+def packs(**names: str) -> Mapping[str, Pack]:
+    """Returns packs by the layouts that are given for their names."""
+    return types.MappingProxyType({layout: Pack(**_table()["packs"][name]) for layout, name in names.items()})
+
+
+@functools.cache
+def _table() -> dict[str, Any]:
+    return tomllib.loads(pathlib.Path(__file__).with_name("wmt_files.toml").read_text(encoding="utf-8"))
 
 
 # Holds all sets of 2008 to 2018; the archives of the years hold the same ones under other names.
-ALL_SETS = f"{DATA_STATMT}wmt19/translation-task/dev.tgz"
+ALL_SETS = "http://data.statmt.org/wmt19/translation-task/dev.tgz"
 _ALL_SETS_SHA256 = "7a7deccf82ebb05ba508dba5eb21356492224e8f630ec4f992132b029b4b25e7"
 _SET_ARCHIVES = ("dev.tgz", "test-full.tgz", "test.tgz")
 
@@ -158,11 +240,7 @@ def wanted_test_set(test_set: TestSet, tmp_dir: pathlib.Path, languages: tuple[s
       languages: Source and target of the files' pairs, as they are read.
       foreign: The language that is not English.
     """
-    by_language = {
-        foreign: test_set.foreign_file.format(foreign=foreign),
-        "en": test_set.english_file.format(foreign=foreign),
-    }
-    names = [[by_language[language] for language in languages]]
+    names = [[test_set.files(foreign)[language] for language in languages]]
     for folder in _TEST_FOLDERS:
         for pair in _test_names(test_set.name, *languages):
             names.append([str(pathlib.PurePath(folder, name)) for name in pair])

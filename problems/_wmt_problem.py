@@ -14,8 +14,7 @@ from t2t_ext.errors import UserError, suggest
 from t2t_ext.problem import DEV, TEST, TRAIN, MixedTranslationProblem
 from t2t_ext.problems import _wmt_files
 from t2t_ext.problems._tfds_pairs import TfdsDataset, TfdsPairs
-from t2t_ext.problems._wmt_files import Corpus, TestSet, Wanted
-from t2t_ext.problems._wmt_packs import Pack, PackFiles
+from t2t_ext.problems._wmt_files import Corpus, Pack, PackFiles, TestSet, Wanted
 
 AUTO, TFDS, OFFICIAL = "auto", "tfds", "official"
 _COMPOUND_SPLIT, _PLAIN_TOKENS = "multi_bleu_compound_split", "multi_bleu"

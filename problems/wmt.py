@@ -1,8 +1,8 @@
 """WMT's news translation tasks as the papers used them: English-German, -French, -Romanian and Russian-English.
 
-The corpora are statmt.org's (https://www.statmt.org/wmt14/, wmt16, wmt18). docs/corpora.md says where every file is,
-how many pairs it has, and which slips of the papers are put right here. What papers did differently is class attributes
-of the variants.
+The corpora are statmt.org's (https://www.statmt.org/wmt14/, wmt16, wmt18). ``wmt_files.toml`` lists where every file
+is; docs/corpora.md says how many pairs it has, and which slips of the papers are put right here. What papers did
+differently is class attributes of the variants.
 
 Papers: he2018 is Layer-Wise Coordination (He et al., NeurIPS 2018), zhou2019 is SB-NMT (Zhou et al., TACL 2019),
 liu2020 is Layer-Wise Cross-View Decoding (Liu et al. 2020), ampomah2021 is the Dual Contextual module (Ampomah et al.
@@ -15,118 +15,8 @@ from typing import Any
 
 from t2t_ext import registry
 from t2t_ext.problem import DEV, TEST, TRAIN
-from t2t_ext.problems import _wmt_packs
-from t2t_ext.problems._wmt_files import DATA_STATMT, STATMT, Corpus, TestSet
+from t2t_ext.problems._wmt_files import TestSet, corpora, packs
 from t2t_ext.problems._wmt_problem import WmtProblem
-
-_WMT13, _WMT16, _WMT18 = (
-    f"{STATMT}wmt13/",
-    f"{DATA_STATMT}wmt16/translation-task/",
-    f"{DATA_STATMT}wmt18/translation-task/",
-)
-_EUROPARL = Corpus(
-    name="europarl_v7",
-    stems=("training/europarl-v7.{foreign}-en",),
-    archives=("training-parallel-europarl-v7.tgz",),
-    url=f"{_WMT13}training-parallel-europarl-v7.tgz",
-    sha256="0224c7c710c8a063dfd893b0cc0830202d61f4c75c17eb8e31836103d27d96e7",
-    subset="europarl_v7",
-)
-_COMMON_CRAWL = Corpus(
-    name="commoncrawl",
-    stems=("commoncrawl.{foreign}-en",),
-    archives=("training-parallel-commoncrawl.tgz",),
-    url=f"{_WMT13}training-parallel-commoncrawl.tgz",
-    sha256="c7a74e2ea01ac6c920123108627e35278d4ccb5701e15428ffa34de86fa3a9e5",
-    subset="commoncrawl",
-)
-_NEWS_COMMENTARY_9 = Corpus(
-    name="newscommentary_v9",
-    stems=("training/news-commentary-v9.{foreign}-en",),
-    archives=("training-parallel-nc-v9.tgz",),
-    url=f"{STATMT}wmt14/training-parallel-nc-v9.tgz",
-    sha256="cb8953f292298e6877ae433c98912b927cb0766b303f4540512ddd286c748485",
-    subset="newscommentary_v9",
-)
-_UN = Corpus(
-    name="multiun",
-    stems=("un/undoc.2000.{foreign}-en",),
-    archives=("training-parallel-un.tgz",),
-    url=f"{_WMT13}training-parallel-un.tgz",
-    sha256="29141b5c1eba149a94f7a59d3b1a834b2e47fe0f8758d68dcd77a3d3f497ee47",
-    subset="multiun",
-)
-_GIGA = Corpus(
-    name="gigafren",
-    stems=("giga-fren.release2.fixed",),
-    archives=("training-giga-fren.tar",),
-    url=f"{STATMT}wmt10/training-giga-fren.tar",
-    sha256="3ff8319f6919393520559bfbc7ad6a747ec81b3abc7be9993b338d4b017b4d9a",
-    subset="gigafren",
-)
-_EUROPARL_8 = Corpus(
-    name="europarl_v8",
-    # Of Romanian version 8 is version 7.
-    stems=("training-parallel-ep-v8/europarl-v8.{foreign}-en", "europarl-v7.{foreign}-en"),
-    archives=("training-parallel-ep-v8.tgz",),
-    url=f"{_WMT16}training-parallel-ep-v8.tgz",
-    sha256="8917bd3bef3bc894c8519ca1f8a4c7c330aad08a1263655a9d99ee13d532e3c7",
-    subset="europarl_v8_16",
-)
-_SETIMES = Corpus(
-    name="setimes_2",
-    stems=("SETIMES.en-{foreign}", "SETIMES2.en-{foreign}", "SETIMES.{foreign}-en"),
-    archives=("en-{foreign}.tmx.gz", "en-{foreign}.txt.zip"),
-    url="https://object.pouta.csc.fi/OPUS-SETIMES/v2/tmx/en-{foreign}.tmx.gz",
-    sha256="56bfaa2a8c8bdfccb7b50cc926067e2291347d807004e81faab8762ddbf26302",
-    tmx="en-{foreign}.tmx",
-    subset="setimes_2",
-)
-_BACK_TRANSLATIONS = Corpus(
-    name="back_translations",
-    stems=("corpus.bt.{source}-{target}",),
-    archives=("corpus.bt.{source}-{target}.{language}.gz",),
-    url=f"{DATA_STATMT}rsennrich/wmt16_backtranslations/{{source}}-{{target}}/",
-    synthetic=True,
-    note="or leave them out: --problem_options=weights=back_translations:0",
-)
-_PARACRAWL = Corpus(
-    name="paracrawl_v1",
-    stems=("paracrawl-release1.en-{foreign}.zipporah0-dedup-clean",),
-    archives=("paracrawl-release1.en-{foreign}.zipporah0-dedup-clean.tgz",),
-    url="https://s3.amazonaws.com/web-language-models/paracrawl/release1/"
-    "paracrawl-release1.en-{foreign}.zipporah0-dedup-clean.tgz",
-    sha256="d4902407ef462034e88fbf5d8712a11c4b32a6e0e82d3a1b4f42a6f33d94f3c0",
-    subset="paracrawl_v1_ru",
-)
-_NEWS_COMMENTARY_13 = Corpus(
-    name="newscommentary_v13",
-    stems=("training-parallel-nc-v13/news-commentary-v13.{foreign}-en",),
-    archives=("training-parallel-nc-v13.tgz",),
-    url=f"{_WMT18}training-parallel-nc-v13.tgz",
-    sha256="17992b7e919cfb754c60f4e754148bc23b80706ad0ed7b34150831a554b40c91",
-    subset="newscommentary_v13",
-)
-_YANDEX = Corpus(
-    name="yandex",
-    stems=("corpus.en_ru.1m",),
-    archives=("1mcorpus.zip",),
-    url="https://translate.yandex.ru/corpus?lang=en",
-    by_hand=True,
-    note="by hand, after accepting its licence",
-)
-
-
-def _test_set(name: str, *, sgml: bool = True) -> TestSet:
-    """Returns a set by its name; those up to 2013 are plain text."""
-    stems = (f"{name}-{{foreign}}en-src.{{foreign}}.sgm", f"{name}-{{foreign}}en-ref.en.sgm")
-    foreign, english = stems if sgml else (f"{name}.{{foreign}}", f"{name}.en")
-    return TestSet(name=name, foreign_file=f"dev/{foreign}", english_file=f"dev/{english}")
-
-
-_NEWSTEST2012, _NEWSTEST2013 = (_test_set(name, sgml=False) for name in ("newstest2012", "newstest2013"))
-_NEWSTEST2014, _NEWSDEV2016, _NEWSTEST2016 = map(_test_set, ("newstest2014", "newsdev2016", "newstest2016"))
-_NEWSTEST2017, _NEWSTEST2018 = map(_test_set, ("newstest2017", "newstest2018"))
 
 
 def _frozen(**values: Any) -> Mapping[str, Any]:
@@ -146,9 +36,9 @@ class TranslateEndeWmt14(WmtProblem):
     """
 
     source_language, target_language = "en", "de"
-    training_corpora = (_EUROPARL, _COMMON_CRAWL, _NEWS_COMMENTARY_9)
-    test_sets = _frozen(**{DEV: (_NEWSTEST2013,), TEST: (_NEWSTEST2014,)})
-    packs = _frozen(stanford=_wmt_packs.STANFORD, t2t=_wmt_packs.T2T, fairseq=_wmt_packs.fairseq("de"))
+    training_corpora = corpora("europarl_v7", "commoncrawl", "newscommentary_v9")
+    test_sets = _frozen(**{DEV: (TestSet("newstest2013"),), TEST: (TestSet("newstest2014"),)})
+    packs = packs(stanford="stanford", t2t="t2t", fairseq="fairseq_de")
     tfds_name = "wmt14_translate"
     tfds_splits = _frozen(newstest2013="validation", newstest2014="test")
     approx_vocab_size, num_merges = 37_000, 32_000
@@ -165,7 +55,7 @@ class TranslateEndeWmt14He2018(TranslateEndeWmt14):
     BLEU after splitting compounds. The paper says neither how subwords were learnt nor that compounds are split.
     """
 
-    test_sets = _frozen(**{DEV: (_NEWSTEST2012, _NEWSTEST2013), TEST: (_NEWSTEST2014,)})
+    test_sets = _frozen(**{DEV: (TestSet("newstest2012"), TestSet("newstest2013")), TEST: (TestSet("newstest2014"),)})
     default_layout = "stanford"
     approx_vocab_size, num_merges = 40_000, 40_000
     published = _frozen(**{TRAIN: 4_500_000, DEV: 6_003, TEST: 3_003})
@@ -207,9 +97,9 @@ class TranslateEnfrWmt14(WmtProblem):
     """
 
     source_language, target_language = "en", "fr"
-    training_corpora = (_EUROPARL, _COMMON_CRAWL, _UN, _NEWS_COMMENTARY_9, _GIGA)
-    test_sets = _frozen(**{DEV: (_NEWSTEST2012, _NEWSTEST2013), TEST: (_NEWSTEST2014,)})
-    packs = _frozen(fairseq=_wmt_packs.fairseq("fr"))
+    training_corpora = corpora("europarl_v7", "commoncrawl", "multiun", "newscommentary_v9", "gigafren")
+    test_sets = _frozen(**{DEV: (TestSet("newstest2012"), TestSet("newstest2013")), TEST: (TestSet("newstest2014"),)})
+    packs = packs(fairseq="fairseq_fr")
     tfds_name = "wmt14_translate"
     tfds_splits = _frozen(newstest2013="validation", newstest2014="test")
     source_steps = target_steps = ("moses_punctuation", "moses_tokenize", "hyphen_split")
@@ -234,8 +124,8 @@ class TranslateEnroWmt16(WmtProblem):
     """
 
     source_language, target_language = "en", "ro"
-    training_corpora = (_EUROPARL_8, _SETIMES, _BACK_TRANSLATIONS)
-    test_sets = _frozen(**{DEV: (_NEWSDEV2016,), TEST: (_NEWSTEST2016,)})
+    training_corpora = corpora("europarl_v8", "setimes_2", "back_translations")
+    test_sets = _frozen(**{DEV: (TestSet("newsdev2016"),), TEST: (TestSet("newstest2016"),)})
     tfds_name = "wmt16_translate"
     tfds_splits = _frozen(newsdev2016="validation", newstest2016="test")
     approx_vocab_size, num_merges = 36_000, 36_000
@@ -259,8 +149,8 @@ class TranslateRuenWmt18(WmtProblem):
     """
 
     source_language, target_language = "ru", "en"
-    training_corpora = (_PARACRAWL, _COMMON_CRAWL, _NEWS_COMMENTARY_13, _YANDEX)
-    test_sets = _frozen(**{DEV: (_NEWSTEST2017,), TEST: (_NEWSTEST2018,)})
+    training_corpora = corpora("paracrawl_v1", "commoncrawl", "newscommentary_v13", "yandex")
+    test_sets = _frozen(**{DEV: (TestSet("newstest2017"),), TEST: (TestSet("newstest2018"),)})
     approx_vocab_size, num_merges = 52_000, 50_000
     scoring = "multi_bleu_uc"
     published = _frozen(**{TRAIN: 14_000_000, DEV: 3_001, TEST: 3_000})

@@ -22,9 +22,9 @@ from typing import Any, ClassVar, Self
 
 from t2t_ext.data.corpora import readers
 from t2t_ext.data.corpora import weighting as corpora
-from t2t_ext.data.datasets.pseudo_references import SUFFIX
 from t2t_ext.data.features.types import TARGET, Feature, Text, complaint
 from t2t_ext.errors import UserError
+from t2t_ext.registry import SYNCHRONOUS_SUFFIX
 
 TRAIN, DEV, TEST = "train", "dev", "test"
 Sample = dict[str, Any]
@@ -101,7 +101,7 @@ class Problem:
     @property
     def name(self) -> str:
         """The name that the user gives, ``_rev`` and ``_synchronous`` included."""
-        return self.data_name + (SUFFIX if self.with_pseudo_references else "")
+        return self.data_name + (SYNCHRONOUS_SUFFIX if self.with_pseudo_references else "")
 
     @property
     def data_name(self) -> str:

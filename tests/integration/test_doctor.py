@@ -140,9 +140,9 @@ def test_lines_that_generation_refuses_are_named(run, flags, tmp_path):
 
 def test_beam_writes_the_same_bytes(flags, tmp_path, monkeypatch):
     pytest.importorskip("apache_beam")
-    from t2t_ext.data.generation import split_writer
+    from t2t_ext.data.generation import raw_samples
 
-    monkeypatch.setattr(split_writer, "SAMPLES_PER_CHUNK", 20)
+    monkeypatch.setattr(raw_samples, "SAMPLES_PER_CHUNK", 20)
     common = ["--problem=translate_parallel_text", *flags[:-1], "--cleaning=duplicates=true", "--num_shards=3"]
     assert datagen.main([*common, f"--data_dir={tmp_path / 'local'}", "--num_processes=1"]) == 0
     assert datagen.main([*common, f"--data_dir={tmp_path / 'beam'}", "--runner=beam"]) == 0

@@ -147,13 +147,6 @@ def as_sample(row: tuple[str, ...], multiple_references: bool) -> dict[str, Any]
     return weighted
 
 
-def repeated(samples: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Yields every sample as often as it occurs, its occurrences one after the other."""
-    for sample in samples:
-        for _ in range(getattr(sample, "times", 1)):
-            yield sample
-
-
 def checked_tag(tag: str, where: str) -> str:
     """Returns a tag.
 

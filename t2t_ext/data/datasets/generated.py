@@ -3,7 +3,7 @@
 import hashlib
 import os
 import pathlib
-from typing import Protocol, Self
+from typing import Self
 
 from t2t_ext.data.datasets.manifest import Manifest, SplitSummary, manifest_path
 from t2t_ext.data.datasets.pseudo_references import PseudoReferences
@@ -11,18 +11,7 @@ from t2t_ext.data.features.float_files import FloatSequences
 from t2t_ext.data.features.sources import FeatureSource
 from t2t_ext.data.text.text_encoder import SubwordEncoder
 from t2t_ext.errors import UserError
-
-
-class NamedProblem(Protocol):
-    """As much of a problem as finding its data needs."""
-
-    base_name: str
-    was_reversed: bool
-    with_pseudo_references: bool
-
-    @property
-    def data_name(self) -> str:
-        """The name that the user gives, without ``_synchronous``."""
+from t2t_ext.problem import Problem
 
 
 class GeneratedData:
@@ -48,7 +37,7 @@ class GeneratedData:
         self.pseudo = pseudo
 
     @classmethod
-    def open(cls, problem: NamedProblem, data_dir: str | os.PathLike) -> Self:
+    def open(cls, problem: Problem, data_dir: str | os.PathLike) -> Self:
         """Opens the data of a problem.
 
         Raises:

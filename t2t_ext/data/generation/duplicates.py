@@ -12,7 +12,7 @@ import dataclasses
 import hashlib
 import pathlib
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -26,15 +26,6 @@ CHUNKS_PER_FILE = 128
 ROWS_PER_PARTITION = 500_000
 _ALL_KEYS = 1 << 64
 _EVALUATION_FILE = "evaluation.keys"
-
-
-class HasPlace(Protocol):
-    """As much of a chunk as writing its keys needs."""
-
-    index: int
-    first: int
-    times: list[int] | None
-    directory: pathlib.Path
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,20 +75,22 @@ class _Collecting:
     path: pathlib.Path
 
 
-def write_keys(chunk: HasPlace, kind: str, columns: Sequence[Column], rows: np.ndarray) -> None:
-    """Writes the keys of a chunk's rows.
+def write_keys(
+    directory: pathlib.Path, chunk: int, keys: Mapping[str, Sequence[bytes]], positions: np.ndarray, times: np.ndarray
+) -> None:
+    """Writes the keys of a chunk's pairs.
 
     Args:
-      chunk: The chunk.
-      kind: A value of ``Cleaning.duplicates``.
-      columns: The texts of the rows.
-      rows: int64 [rows], their numbers in the chunk.
+      directory: That of all keys; see ``prepare_directory``.
+      chunk: The chunk's number.
+      keys: By kind of key, one a pair (``cleaning.duplicate_keys``).
+      positions: int64 [pairs], the numbers of the pairs in the corpus.
+      times: int32 [pairs], how often each occurs.
     """
-    times = np.ones(len(rows), np.int32) if chunk.times is None else np.array(chunk.times, np.int32)[rows]
-    for name, keys in filters.duplicate_keys(kind, columns).items():
-        numbers = np.frombuffer(b"".join(keys), np.uint64).reshape(-1, 2)
-        arrays = {"high": numbers[:, 0], "low": numbers[:, 1], "positions": chunk.first + rows, "times": times}
-        row_files.write_arrays(chunk.directory / "keys" / name / f"{chunk.index:06d}", arrays)
+    for name, found in keys.items():
+        numbers = np.frombuffer(b"".join(found), np.uint64).reshape(-1, 2)
+        arrays = {"high": numbers[:, 0], "low": numbers[:, 1], "positions": positions, "times": times}
+        row_files.write_arrays(directory / "keys" / name / f"{chunk:06d}", arrays)
 
 
 def prepare_directory(directory: pathlib.Path, duplicates: str) -> None:

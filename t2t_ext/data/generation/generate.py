@@ -18,8 +18,6 @@ from typing import Any
 import numpy as np
 
 from t2t_ext import version
-from t2t_ext.data.corpora import weighting as corpora
-from t2t_ext.data.corpora.readers import ReadReport
 from t2t_ext.data.datasets import manifest as manifests
 from t2t_ext.data.datasets import summary
 from t2t_ext.data.datasets.manifest import Manifest, SplitSummary
@@ -27,8 +25,8 @@ from t2t_ext.data.features.types import SOURCE, TARGET, Text
 from t2t_ext.data.generation import cleaning, duplicates, text_checks, vocabulary, workspace
 from t2t_ext.data.generation.beam_workers import BeamWorkers
 from t2t_ext.data.generation.preparation import NO_STEPS, SENTENCEPIECE, TextPreparation
+from t2t_ext.data.generation.raw_samples import RawSamples
 from t2t_ext.data.generation.settings import (
-    GeneratesSamples,
     GenerationSettings,
     cleaning_asked,
     describe_inputs,
@@ -41,15 +39,15 @@ from t2t_ext.data.generation.workers import Workers
 from t2t_ext.errors import UserError
 from t2t_ext.io import files
 from t2t_ext.io.progress import progress as shown_progress
+from t2t_ext.problem import TRAIN, Problem, Sample
 
-TRAIN = "train"
 LOCAL, BEAM = "local", "beam"
 _PREPARATION = ("source_steps", "target_steps", "subwords", "num_merges", "vocab_threshold", "bpe_codes", "bpe_vocab")
 Say = Callable[[str], None]
 
 
 def generate(
-    problem: GeneratesSamples,
+    problem: Problem,
     data_dir: str | os.PathLike,
     tmp_dir: str | os.PathLike,
     *,
@@ -128,7 +126,7 @@ def _refuse_what_models_say(asked: GenerationSettings) -> None:
 class _Generation:
     """One call of ``generate``."""
 
-    problem: GeneratesSamples
+    problem: Problem
     data_dir: pathlib.Path
     tmp_dir: pathlib.Path
     settings: GenerationSettings
@@ -196,8 +194,11 @@ class _Generation:
         problem.prepare(self.tmp_dir)
         totals = {split: self._counted(split) for split in problem.splits}
         inputs = describe_inputs(problem, self.tmp_dir)
-        self._check_evaluation_sets()
-        vocab = self.reused or self._trained_vocabulary(totals[TRAIN], settings, workers)
+        samples = {
+            split: RawSamples(problem, split, self.tmp_dir, work / f"{split}.samples") for split in problem.splits
+        }
+        self._check_evaluation_sets(samples)
+        vocab = self.reused or self._trained_vocabulary(samples[TRAIN], totals[TRAIN], settings, workers)
         if not self._has_source_text():
             vocab = dataclasses.replace(vocab, source=vocab.target)  # one file, and nothing that says otherwise
         described, model_files = _write_models(vocab, work, problem.base_name)
@@ -209,7 +210,7 @@ class _Generation:
             cleaning=filters,
             languages=_languages(problem),
             tags=tuple(problem.tags),
-            evaluation_keys=self._evaluation_keys(filters, work),
+            evaluation_keys=self._evaluation_keys(filters, samples, work),
             max_tokens=settings.max_tokens or 0,
             max_length_ratio=settings.max_length_ratio or 0.0,
             seed=settings.seed or 0,
@@ -224,7 +225,9 @@ class _Generation:
         splits: dict[str, SplitSummary] = {}
         shards: dict[str, dict[str, Any]] = {}
         for split in problem.splits:
-            splits[split], written = self._write_split(split, totals[split], writer, encoding)
+            described_by = dataclasses.replace(encoding, training=split == TRAIN)
+            with shown_progress(f"Encoding {split}", totals[split], "samples", enabled=self.progress) as advance:
+                splits[split], written = writer.write(split, samples[split], described_by, advance)
             shards.update(written)
         if encoding.evaluation_keys[0]:
             os.unlink(encoding.evaluation_keys[0])
@@ -292,7 +295,9 @@ class _Generation:
 
         return fit
 
-    def _evaluation_keys(self, filters: cleaning.Cleaning, work: pathlib.Path) -> tuple[str, str]:
+    def _evaluation_keys(
+        self, filters: cleaning.Cleaning, samples: dict[str, RawSamples], work: pathlib.Path
+    ) -> tuple[str, str]:
         """Writes the keys of dev and test sets where they are needed; returns the file and its SHA-256, or empty."""
         if filters.test_overlap == cleaning.NO:
             return "", ""
@@ -302,10 +307,7 @@ class _Generation:
 
         def pairs() -> Iterator[tuple[str, list[str]]]:
             for split in problem.splits:
-                if split == TRAIN:
-                    continue
-                problem.reading = ReadReport(strict=True)
-                for sample in problem.checked_samples(split, self.tmp_dir):
+                for sample in samples[split].keep() if split != TRAIN else ():
                     values = ([sample[name]] if isinstance(sample[name], str) else sample[name] for name in names)
                     (source, *_), *targets = values
                     yield without_tags([source], problem.tags)[0], targets[0] if targets else [source]
@@ -335,29 +337,31 @@ class _Generation:
             raise UserError(f"The {split} split of {self.problem.base_name} is empty{f' ({paths})' if paths else ''}.")
         return total
 
-    def _check_evaluation_sets(self) -> None:
+    def _check_evaluation_sets(self, samples: dict[str, RawSamples]) -> None:
         """Reads dev and test sets, so that a line that cannot be used is found before all the work on train."""
         trained_on = list(self.problem.source_files(TRAIN, self.tmp_dir))
         for split in self.problem.splits:
             held_out = trained_on and list(self.problem.source_files(split, self.tmp_dir)) == trained_on
             if split != TRAIN and not held_out:
-                self.problem.reading = ReadReport(strict=True)
-                collections.deque(self.problem.checked_samples(split, self.tmp_dir), maxlen=0)
+                collections.deque(samples[split].keep(), maxlen=0)
 
-    def _training_samples(self) -> Iterator[dict[str, Any]]:
-        """Yields the samples of train; says why there are none."""
-        sample = None
-        for sample in self.problem.checked_samples(TRAIN, self.tmp_dir):
-            yield sample
-        if sample is None:
-            raise no_usable_sample(self.problem.base_name, TRAIN, self.problem.reading.drops, self.problem.reading)
-
-    def _trained_vocabulary(self, total: int | None, settings: GenerationSettings, workers: Workers) -> Vocabulary:
+    def _trained_vocabulary(
+        self, samples: RawSamples, total: int | None, settings: GenerationSettings, workers: Workers
+    ) -> Vocabulary:
+        """Returns the subword models of a sample of the training split, which is kept for its encoding."""
         problem = self.problem
-        problem.reading = ReadReport()
+
+        def training_samples() -> Iterator[Sample]:
+            """Yields the samples; says why there are none."""
+            sample = None
+            for sample in samples.keep():
+                yield sample
+            if sample is None:
+                raise no_usable_sample(problem.base_name, TRAIN, samples.report.drops, samples.report)
+
         with shown_progress("Reading for the subword model", total, "samples", enabled=self.progress) as advance:
             trained = vocabulary.train_vocabulary(
-                vocabulary.with_progress(corpora.repeated(self._training_samples()), advance),
+                vocabulary.with_progress(training_samples(), advance),
                 problem.features(),
                 vocab_size=settings.vocab_size or 0,
                 joint=bool(settings.joint_vocab),
@@ -366,6 +370,7 @@ class _Generation:
                 workers=workers,
                 preparation=self.preparation,
                 fit=self._fit(),
+                keep_prepared=samples.keep_prepared,
             )
         if self.preparation.subwords != SENTENCEPIECE:
             return trained
@@ -376,17 +381,6 @@ class _Generation:
                     f"the {'joint' if trained.joint else side} model has all {encoder.vocab_size:,} that it gives."
                 )
         return trained
-
-    def _write_split(
-        self, split: str, total: int | None, writer: SplitWriter, encoding: Encoding
-    ) -> tuple[SplitSummary, dict[str, dict[str, Any]]]:
-        training = split == TRAIN
-        report = ReadReport(strict=not training)
-        self.problem.reading = report
-        samples = self.problem.checked_samples(split, self.tmp_dir)
-        encoding = dataclasses.replace(encoding, training=training)
-        with shown_progress(f"Encoding {split}", total, "samples", enabled=self.progress) as advance:
-            return writer.write(split, samples, encoding, report, advance)
 
 
 def _write_models(
@@ -420,7 +414,7 @@ def _workers(runner: str, beam_options: str, num_processes: int, work: pathlib.P
     return Workers(num_processes)
 
 
-def _languages(problem: GeneratesSamples) -> tuple[str, str]:
+def _languages(problem: Problem) -> tuple[str, str]:
     return getattr(problem, "source_language", ""), getattr(problem, "target_language", "")
 
 

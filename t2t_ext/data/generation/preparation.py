@@ -2,28 +2,16 @@
 
 import dataclasses
 import os
-from collections.abc import Sequence
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 from t2t_ext.data.text import document_steps
 from t2t_ext.data.text.text_steps import check_steps, parse_steps
 from t2t_ext.errors import UserError, suggest
+from t2t_ext.problem import Problem
 
 SENTENCEPIECE, SUBWORD_NMT = "sentencepiece", "subword_nmt"
 SUBWORDS = (SENTENCEPIECE, SUBWORD_NMT)
 NO_STEPS = "none"
-
-
-class PreparesText(Protocol):
-    """As much of a problem as this module reads; ``t2t_ext.problem.Problem`` explains the members."""
-
-    base_name: str
-    approx_vocab_size: int
-    source_steps: Sequence[str]
-    target_steps: Sequence[str]
-    subwords: str
-    num_merges: int
-    vocab_threshold: int
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -81,7 +69,7 @@ class TextPreparation:
         return (*self.tags, *document_steps.symbols(self.source_steps, self.target_steps))
 
     @classmethod
-    def of(cls, problem: PreparesText, settings: Any) -> Self:
+    def of(cls, problem: Problem, settings: Any) -> Self:
         """Returns the problem's preparation, with what the user said in its place.
 
         Args:
@@ -111,10 +99,10 @@ class TextPreparation:
             subwords=subwords,
             num_merges=given("num_merges", 0) or (problem.num_merges or problem.approx_vocab_size if of_codes else 0),
             vocab_threshold=given("vocab_threshold", problem.vocab_threshold if of_codes else 0),
-            vocab_limit=(settings.vocab_size or getattr(problem, "vocab_limit", 0)) if of_codes else 0,
+            vocab_limit=(settings.vocab_size or problem.vocab_limit) if of_codes else 0,
             bpe_codes=codes,
             bpe_vocab=split_paths(settings.bpe_vocab),
-            tags=tuple(getattr(problem, "tags", ())),
+            tags=tuple(problem.tags),
         )
 
 

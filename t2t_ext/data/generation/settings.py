@@ -4,19 +4,18 @@ import dataclasses
 import functools
 import os
 import pathlib
-from collections.abc import Mapping, Sequence
-from typing import Any, Protocol, Self
+from collections.abc import Mapping
+from typing import Any, Self
 
 from t2t_ext import registry
-from t2t_ext.data.corpora.readers import ReadReport
 from t2t_ext.data.datasets.manifest import Manifest
-from t2t_ext.data.features.types import Feature
 from t2t_ext.data.generation.cleaning import Cleaning
 from t2t_ext.data.generation.preparation import NO_STEPS, SENTENCEPIECE, split_paths
 from t2t_ext.data.generation.vocabulary import Vocabulary
 from t2t_ext.data.text.text_steps import parse_steps
 from t2t_ext.errors import UserError
 from t2t_ext.io import files
+from t2t_ext.problem import Problem
 
 DEFAULT_SEED = 429459  # tensor2tensor's
 DEFAULT_VOCAB_SAMPLE_SIZE = 500_000
@@ -29,38 +28,6 @@ _ALWAYS_BEFORE = {
     "vocab_threshold": 0,
     "cleaning": {},
 }
-
-
-class GeneratesSamples(Protocol):
-    """As much of a problem as generating its data needs; ``t2t_ext.problem.Problem`` explains the members."""
-
-    base_name: str
-    was_reversed: bool
-    splits: Sequence[str]
-    approx_vocab_size: int
-    joint_vocab: bool
-    max_length_ratio: float
-    source_steps: Sequence[str]
-    target_steps: Sequence[str]
-    subwords: str
-    num_merges: int
-    vocab_threshold: int
-    cleaning: Mapping[str, Any]
-    published: Mapping[str, int]
-    tags: Sequence[str]
-    path_options: Sequence[str]
-    reading: ReadReport
-
-    @property
-    def name(self) -> str: ...  # noqa: D102
-    @property
-    def options(self) -> Mapping[str, Any]: ...  # noqa: D102
-    def base(self) -> Self: ...  # noqa: D102
-    def features(self) -> dict[str, Feature]: ...  # noqa: D102
-    def prepare(self, tmp_dir: str | os.PathLike) -> None: ...  # noqa: D102
-    def source_files(self, split: str, tmp_dir: str | os.PathLike) -> Sequence[pathlib.Path]: ...  # noqa: D102
-    def count(self, split: str, tmp_dir: str | os.PathLike) -> int | None: ...  # noqa: D102
-    def checked_samples(self, split: str, tmp_dir: str | os.PathLike) -> Any: ...  # noqa: D102
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -119,7 +86,7 @@ class GenerationSettings:
                 raise UserError(f"--{flag}={value}: at least {least} is needed.")
         cleaning_asked(self.cleaning, {})
 
-    def resolved(self, problem: GeneratesSamples) -> Self:
+    def resolved(self, problem: Problem) -> Self:
         """Returns the settings with defaults and the problem's own values where the user said nothing."""
         defaults = {
             "seed": DEFAULT_SEED,
@@ -201,7 +168,7 @@ def cleaning_asked(asked: str | Mapping[str, Any] | None, default: Mapping[str, 
     return Cleaning.from_settings(default if asked is None else asked)
 
 
-def describe_inputs(problem: GeneratesSamples, tmp_dir: str | os.PathLike) -> dict[str, list[dict[str, Any]]]:
+def describe_inputs(problem: Problem, tmp_dir: str | os.PathLike) -> dict[str, list[dict[str, Any]]]:
     """Returns name, size in bytes and SHA-256 of the raw files of every split, in order."""
 
     @functools.cache  # splits may share large files
@@ -213,7 +180,7 @@ def describe_inputs(problem: GeneratesSamples, tmp_dir: str | os.PathLike) -> di
 
 def differences(
     manifest: Manifest,
-    problem: GeneratesSamples,
+    problem: Problem,
     tmp_dir: str | os.PathLike,
     settings: GenerationSettings,
     reused: Vocabulary | None,
@@ -244,7 +211,7 @@ def _shown(value: Any) -> str:
     return str(value)
 
 
-def _changed_inputs(manifest: Manifest, problem: GeneratesSamples, tmp_dir: str | os.PathLike) -> list[str]:
+def _changed_inputs(manifest: Manifest, problem: Problem, tmp_dir: str | os.PathLike) -> list[str]:
     changed = []
     for split in problem.splits:
         paths = problem.source_files(split, tmp_dir)

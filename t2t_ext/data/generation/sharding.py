@@ -30,7 +30,9 @@ from t2t_ext.data.features.types import TARGET, Feature, Floats, Ids, Text
 from t2t_ext.data.generation import cleaning as filters
 from t2t_ext.data.generation import duplicates, row_files
 from t2t_ext.data.generation.cleaning import EMPTY, LENGTH_RATIO, TOO_LONG, Cleaning, Column
+from t2t_ext.data.generation.raw_samples import load_prepared, load_samples
 from t2t_ext.data.text.text_encoder import SubwordEncoder
+from t2t_ext.problem import Sample
 
 __all__ = ["EMPTY", "LENGTH_RATIO", "TOO_LONG"]  # further names of the drops' reasons
 Arrays = dict[str, np.ndarray]
@@ -83,16 +85,15 @@ class Chunk:
     Attributes:
       index: Its number, from 0.
       first: The number of its first sample, from 0.
-      columns: The values of every feature.
-      times: How often every sample occurs, or None: once.
+      samples: The samples, or the file that ``raw_samples`` keeps them in; one with an attribute ``times`` occurs that
+        often.
       directory: Where its arrays are put, in ``rows``, and the keys by which duplicates are found, in ``keys/KIND``.
       encoding: How.
     """
 
     index: int
     first: int
-    columns: dict[str, list]
-    times: list[int] | None
+    samples: Sequence[Sample] | pathlib.Path
     directory: pathlib.Path
     encoding: Encoding
 
@@ -144,10 +145,14 @@ class Shard:
 def encode_chunk(chunk: Chunk) -> EncodedChunk:
     """Cleans, encodes and shuffles the samples of a chunk and writes their arrays, and keys to find duplicates by."""
     encoding = chunk.encoding
-    read = len(next(iter(chunk.columns.values())))
-    texts = _text_columns(chunk)
-    prepared = {name: _encoder_of(encoding, name).prepare(column) for name, column in texts.items()}
-    dropped = _Dropped(read, chunk.first, list(texts.values()))
+    in_file = isinstance(chunk.samples, pathlib.Path)
+    samples = load_samples(chunk.samples) if in_file else chunk.samples
+    known = load_prepared(chunk.samples) if in_file else {}
+    times = np.fromiter((getattr(each, "times", 1) if encoding.training else 1 for each in samples), np.int32)
+    values = {name: [sample[name] for sample in samples] for name in encoding.features}
+    texts = _text_columns(encoding.features, values)
+    prepared = {name: _prepared(_encoder_of(encoding, name), column, known.get(name)) for name, column in texts.items()}
+    dropped = _Dropped(len(samples), chunk.first, list(texts.values()))
     if encoding.training and texts:
         columns = [
             Column(
@@ -160,26 +165,26 @@ def encode_chunk(chunk: Chunk) -> EncodedChunk:
             dropped.drop(reason, unfit)
     kept = dropped.kept()
     arrays: Arrays = {}
-    for name, values in chunk.columns.items():
-        chosen = _taken(prepared.get(name, values), kept)
+    for name, column in values.items():
+        chosen = _taken(prepared.get(name, column), kept)
         arrays[name], arrays[name + LENGTHS] = _flatten(encoding, name, chosen)
     if encoding.training:
         fit = _fitting_lengths(encoding, arrays, list(texts), kept, dropped)
         kept = kept[fit]
         if encoding.cleaning.duplicates != filters.NO and texts:
-            columns = [Column(_taken(values, kept), ()) for values in texts.values()]
-            duplicates.write_keys(chunk, encoding.cleaning.duplicates, columns, kept)
+            columns = [Column(_taken(column, kept), ()) for column in texts.values()]
+            keys = filters.duplicate_keys(encoding.cleaning.duplicates, columns)
+            duplicates.write_keys(chunk.directory, chunk.index, keys, chunk.first + kept, times[kept])
         order = np.random.default_rng([encoding.seed, 1, chunk.index]).permutation(len(fit))
         arrays, kept = take_rows(arrays, fit[order]), kept[order]
         if encoding.cleaning.duplicates != filters.NO:
             arrays[POSITIONS] = chunk.first + kept.astype(np.int64)
-    times = None if chunk.times is None else np.array(chunk.times, np.int32)[kept]
-    if times is not None:
-        arrays[TIMES] = times
+    if np.any(times != 1):
+        arrays[TIMES] = times[kept]
     return EncodedChunk(
-        read=read,
+        read=len(samples),
         rows=len(kept),
-        samples=len(kept) if times is None else int(times.sum()),
+        samples=int(times[kept].sum()),
         drops=dropped.counts,
         examples=dropped.examples,
         size=row_files.write_arrays(chunk.directory / "rows" / f"{chunk.index:06d}", arrays),
@@ -319,15 +324,19 @@ def _fitting_lengths(
     return np.flatnonzero(dropped.kept_mask[kept])
 
 
-def _text_columns(chunk: Chunk) -> dict[str, list[str]]:
+def _prepared(encoder: SubwordEncoder, texts: Sequence[str], known: Mapping[int, str] | None) -> list[str]:
+    """Returns texts after the text steps, of which some rows may be known already."""
+    if not known:
+        return encoder.prepare(texts)
+    rest = iter(encoder.prepare([text for row, text in enumerate(texts) if row not in known]))
+    return [known[row] if row in known else next(rest) for row in range(len(texts))]
+
+
+def _text_columns(features: Mapping[str, Feature], values: Mapping[str, list]) -> dict[str, list[str]]:
     """Returns the texts (the first of several) of every text feature, those of the source side first."""
-    features = chunk.encoding.features
     named = [(name, feature) for name, feature in features.items() if isinstance(feature, Text)]
     named.sort(key=lambda item: item[1].side == TARGET)
-    return {
-        name: [value[0] for value in chunk.columns[name]] if feature.multiple else list(chunk.columns[name])
-        for name, feature in named
-    }
+    return {name: [value[0] for value in values[name]] if feature.multiple else values[name] for name, feature in named}
 
 
 def _flatten(encoding: Encoding, name: str, values: Sequence[Any]) -> tuple[np.ndarray, np.ndarray]:

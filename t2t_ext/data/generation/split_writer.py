@@ -6,7 +6,6 @@ import contextlib
 import copy
 import dataclasses
 import functools
-import itertools
 import pathlib
 import shutil
 from collections.abc import Iterable, Iterator
@@ -18,17 +17,17 @@ from t2t_ext.data.corpora.readers import ReadReport
 from t2t_ext.data.datasets import manifest
 from t2t_ext.data.features.float_files import FloatWriter
 from t2t_ext.data.features.types import Floats, Text, UnusableValue
-from t2t_ext.data.generation import cleaning, duplicates, sharding
+from t2t_ext.data.generation import cleaning, duplicates, raw_samples, sharding
 from t2t_ext.data.generation import regroup as regrouping
+from t2t_ext.data.generation.raw_samples import RawSamples
 from t2t_ext.data.generation.regroup import Regrouped
 from t2t_ext.data.generation.sharding import Chunk, EncodedChunk, Encoding, Shard
 from t2t_ext.data.generation.workers import Workers
 from t2t_ext.errors import UserError
 from t2t_ext.io.progress import Advance
 from t2t_ext.io.progress import progress as shown_progress
+from t2t_ext.problem import Sample
 
-# Small enough that slow text steps leave no process without work at the end of a small corpus.
-SAMPLES_PER_CHUNK = 8192
 SAMPLES_PER_SHARD = 200_000
 MOST_BYTES_PER_SHARD = 128 << 20
 # What to do where every sample was dropped for one of these reasons.
@@ -60,15 +59,14 @@ class SplitWriter:
     progress: bool = False
 
     def write(
-        self, split: str, samples: Iterable[dict[str, Any]], encoding: Encoding, report: ReadReport, advance: Advance
+        self, split: str, samples: RawSamples, encoding: Encoding, advance: Advance
     ) -> tuple[manifest.SplitSummary, dict[str, dict[str, Any]]]:
         """Writes one split.
 
         Args:
           split: Its name.
-          samples: Checked samples; one with an attribute ``times`` occurs so often.
+          samples: Its samples; one with an attribute ``times`` occurs that often.
           encoding: How they become arrays; where it is for training, unfit ones are dropped and all are shuffled.
-          report: What the reading of ``samples`` drops or changes; complete once they have been read.
           advance: Told how many samples have been encoded.
 
         Returns:
@@ -82,7 +80,8 @@ class SplitWriter:
             (scratch / folder).mkdir(parents=True)
         if encoding.training:
             duplicates.prepare_directory(scratch, encoding.cleaning.duplicates)
-        chunks, names, floats = self._encode(split, samples, encoding, report, scratch, advance)
+        chunks, names, floats = self._encode(split, samples, encoding, scratch, advance)
+        report = samples.report
         drops = chunks.drops + collections.Counter(report.drops)
         first = {**chunks.examples, **report.first}
         removed = None
@@ -114,13 +113,7 @@ class SplitWriter:
         return summary, shards
 
     def _encode(
-        self,
-        split: str,
-        samples: Iterable[dict[str, Any]],
-        encoding: Encoding,
-        report: ReadReport,
-        scratch: pathlib.Path,
-        advance: Advance,
+        self, split: str, samples: RawSamples, encoding: Encoding, scratch: pathlib.Path, advance: Advance
     ) -> tuple["_Chunks", dict[str, list[str]], dict[str, dict[str, Any]]]:
         """Writes the chunks, float vectors, and the texts of a dev or test set.
 
@@ -128,11 +121,21 @@ class SplitWriter:
           The chunks, the names of the text files, and the descriptions of the files of vectors.
         """
         texts = {} if encoding.training else _text_features(encoding)
-        chunks, floats = _Chunks(), _FloatFiles(self.directory, self.base_name, split, encoding, report)
+        chunks, floats = _Chunks(), _FloatFiles(self.directory, self.base_name, split, encoding, samples)
         with contextlib.ExitStack() as open_files:
             lines = _LineFiles(self.directory, self.base_name, split, texts, open_files)
-            samples = floats.kept(samples)
-            for chunk in self.workers.map(sharding.encode_chunk, _chunks(samples, encoding, scratch, lines)):
+
+            def tasks() -> Iterator[Chunk]:
+                # What a training split has in files is read by the processes that encode it.
+                by_file = samples.kept and encoding.training
+                found = samples.files() if by_file else raw_samples.batches(floats.stored(samples))
+                for index, batch in enumerate(found):
+                    if not by_file:
+                        lines.write(batch)
+                    yield Chunk(index, index * raw_samples.SAMPLES_PER_CHUNK, batch, scratch, encoding)
+
+            for index, chunk in enumerate(self.workers.map(sharding.encode_chunk, tasks())):
+                samples.discard(index)
                 chunks.add(chunk)
                 advance(chunk.read)
         return chunks, lines.names, floats.close()
@@ -145,7 +148,7 @@ class SplitWriter:
                 scratch,
                 encoding.cleaning.duplicates,
                 chunks=len(chunks.rows),
-                chunk_size=SAMPLES_PER_CHUNK,
+                chunk_size=raw_samples.SAMPLES_PER_CHUNK,
                 rows=rows,
                 workers=self.workers,
                 advance=advance,
@@ -290,7 +293,7 @@ class _Sequence(int):
 
     name: str
 
-    def __new__(cls, number: int, name: str) -> Self:
+    def __new__(cls, number: int, name: str = "") -> Self:
         """Makes a number with a name."""
         made = super().__new__(cls, number)
         made.name = name
@@ -301,9 +304,9 @@ class _FloatFiles:
     """The float vectors of a split's samples, written as the samples go by."""
 
     def __init__(
-        self, directory: pathlib.Path, base_name: str, split: str, encoding: Encoding, report: ReadReport
+        self, directory: pathlib.Path, base_name: str, split: str, encoding: Encoding, samples: RawSamples
     ) -> None:
-        self._report = report
+        self._samples = samples
         # A row of a dev or test set and its sequence have the same number.
         self._writers = {
             name: FloatWriter(directory, base_name, split, name, feature, share=encoding.training)
@@ -311,11 +314,11 @@ class _FloatFiles:
             if isinstance(feature, Floats)
         }
 
-    def kept(self, samples: Iterable[dict[str, Any]]) -> Iterable[dict[str, Any]]:
-        """Yields the samples with the numbers of their sequences, those left out whose vectors cannot be used."""
-        return self._numbered(samples) if self._writers else samples
-
-    def _numbered(self, samples: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    def stored(self, samples: Iterable[Sample]) -> Iterator[Sample]:
+        """Yields samples with the numbers of their sequences; leaves out those whose vectors cannot be used."""
+        if not self._writers:
+            yield from samples
+            return
         for place, sample in enumerate(samples):
             numbered = copy.copy(sample)
             try:
@@ -324,7 +327,7 @@ class _FloatFiles:
                     numbered[name] = _Sequence(number, writer.names[number])
             except UnusableValue as error:
                 item = getattr(sample[name], "key", f"sample {place + 1:,}")
-                self._report.drop_item(error.reason, item, error.explanation)
+                self._samples.report.drop_item(error.reason, item, error.explanation)
                 continue
             yield numbered
 
@@ -387,21 +390,3 @@ class _LineFiles:
 
 def _text_features(encoding: Encoding) -> dict[str, Text | Floats]:
     return {name: feature for name, feature in encoding.features.items() if isinstance(feature, Text | Floats)}
-
-
-def _chunks(
-    samples: Iterable[dict[str, Any]], encoding: Encoding, directory: pathlib.Path, lines: _LineFiles
-) -> Iterator[Chunk]:
-    samples = iter(samples)
-    for index in itertools.count():
-        batch = list(itertools.islice(samples, SAMPLES_PER_CHUNK))
-        if not batch:
-            return
-        lines.write(batch)
-        columns = {
-            name: [int(sample[name]) if isinstance(feature, Floats) else sample[name] for sample in batch]
-            for name, feature in encoding.features.items()
-        }
-        times = [getattr(sample, "times", 1) for sample in batch] if encoding.training else []
-        weighted = times if any(count != 1 for count in times) else None
-        yield Chunk(index, index * SAMPLES_PER_CHUNK, columns, weighted, directory, encoding)

@@ -4,7 +4,7 @@ import dataclasses
 import itertools
 import os
 import pathlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from t2t_ext.data.text.sentencepiece_model import SentencePieceModel
 from t2t_ext.data.text.text_encoder import SubwordEncoder
 from t2t_ext.data.text.text_steps import TextSteps
 from t2t_ext.errors import UserError
+from t2t_ext.problem import Sample
 
 # Texts that a worker prepares at a time.
 _PREPARED_AT_ONCE = 10_000
@@ -81,7 +82,7 @@ def reused_vocabulary(subword_model: str, vocab_from: str, was_reversed: bool) -
 
 
 def train_vocabulary(
-    samples: Iterable[dict[str, Any]],
+    samples: Iterable[Sample],
     features: dict[str, Feature],
     *,
     vocab_size: int,
@@ -91,11 +92,12 @@ def train_vocabulary(
     workers: Workers,
     preparation: TextPreparation | None = None,
     fit: Callable[[Sequence[str], Sequence[str], Sequence[str], Sequence[str]], np.ndarray] | None = None,
+    keep_prepared: Callable[[Sequence[int], Mapping[str, Sequence[str]]], None] | None = None,
 ) -> Vocabulary:
     """Learns the steps and trains subword models on a uniform sample of the given samples.
 
     Args:
-      samples: The train split, its texts as they were read.
+      samples: The train split, its texts as they were read; one with an attribute ``times`` occurs that often.
       features: Its declaration; all text features are used.
       vocab_size: Number of ids of each SentencePiece model. A small corpus may give less.
       joint: Whether both sides share the ids.
@@ -104,21 +106,27 @@ def train_vocabulary(
       workers: Where texts are prepared and separate models are trained at the same time.
       preparation: How text is prepared and cut; None: no steps, SentencePiece.
       fit: Says of sources, targets and both as they are prepared which pairs are trained on (bool [pairs]); None: all.
+      keep_prepared: Takes what steps made of the chosen samples: their numbers, and prepared texts by feature.
 
     Raises:
       UserError: There is no text, or the size is too small.
     """
     preparation = preparation or TextPreparation()
     names = {name: feature for name, feature in features.items() if isinstance(feature, Text)}
-    read, chosen = uniform_sample((tuple(sample[name] for name in names) for sample in samples), sample_size, seed)
+    read, chosen = uniform_sample(_occurrences(samples, tuple(names)), sample_size, seed)
     texts: dict[str, list[str]] = {SOURCE: [], TARGET: []}
-    for number, feature in enumerate(names.values()):
-        for row in chosen:
-            texts[feature.side].extend(row[number] if feature.multiple else (row[number],))
+    for column, feature in enumerate(names.values()):
+        for _, row in chosen:
+            texts[feature.side].extend(row[column] if feature.multiple else (row[column],))
     raw, steps = dict(texts), {}
     for side in (SOURCE, TARGET):
         steps[side], texts[side] = _learn_steps(_steps(preparation, side), texts[side], workers)
     count = len(chosen)
+    if keep_prepared:
+        # A side whose only text is one feature has a prepared text a sample.
+        columns = {name: texts[each.side] for name, each in names.items() if steps[each.side]}
+        columns = {name: column for name, column in columns.items() if len(column) == count}
+        keep_prepared([number for number, _ in chosen], columns)
     if fit and len(texts[SOURCE]) == len(texts[TARGET]) == count:
         rows = np.flatnonzero(fit(raw[SOURCE], raw[TARGET], texts[SOURCE], texts[TARGET]))
         texts, count = {side: [lines[row] for row in rows] for side, lines in texts.items()}, len(rows)
@@ -137,6 +145,14 @@ def train_vocabulary(
             "texts_used": _texts_used(used, joint),
         },
     )
+
+
+def _occurrences(samples: Iterable[Sample], names: Sequence[str]) -> Iterator[tuple[int, tuple[Any, ...]]]:
+    """Yields the number and the texts of every occurrence of a sample, those of one after the other."""
+    for number, sample in enumerate(samples):
+        row = number, tuple([sample[name] for name in names])
+        for _ in range(getattr(sample, "times", 1)):
+            yield row
 
 
 def _texts_used(used: dict[str, int], joint: bool) -> dict[str, int]:

@@ -8,7 +8,7 @@ import pytest
 from t2t_ext.data.corpora.readers import ReadReport
 from t2t_ext.data.corpora.weighting import WeightedSample
 from t2t_ext.data.datasets.generated import GeneratedData
-from t2t_ext.data.generation import duplicates, regroup, split_writer
+from t2t_ext.data.generation import duplicates, raw_samples, regroup, split_writer
 from t2t_ext.data.generation.cleaning import Cleaning, clean_pairs
 from t2t_ext.data.generation.generate import generate
 from t2t_ext.errors import UserError
@@ -47,7 +47,7 @@ class Repetitive(TranslationProblem):
 @pytest.fixture
 def make(tmp_path, monkeypatch):
     """Function (problem, name, **settings) -> manifest and the decoded train pairs; many small files and partitions."""
-    monkeypatch.setattr(split_writer, "SAMPLES_PER_CHUNK", 23)
+    monkeypatch.setattr(raw_samples, "SAMPLES_PER_CHUNK", 23)
     monkeypatch.setattr(duplicates, "CHUNKS_PER_FILE", 3)
     monkeypatch.setattr(duplicates, "ROWS_PER_PARTITION", 40)
     monkeypatch.setattr(regroup, "BYTES_PER_GROUP", 5000)

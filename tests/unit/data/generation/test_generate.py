@@ -14,8 +14,9 @@ from t2t_ext.data.datasets.generated import GeneratedData
 from t2t_ext.data.datasets.manifest import is_data_file
 from t2t_ext.data.features.float_files import FloatSequences
 from t2t_ext.data.features.types import TARGET, Floats, Ids, Text
-from t2t_ext.data.generation import sharding, split_writer, vocabulary, workspace
+from t2t_ext.data.generation import raw_samples, sharding, vocabulary, workspace
 from t2t_ext.data.generation.generate import generate
+from t2t_ext.data.text import text_steps
 from t2t_ext.errors import UserError
 from t2t_ext.io import progress
 from t2t_ext.problem import Problem, TranslationProblem
@@ -122,7 +123,7 @@ def test_file_names(make, tmp_path):
 
 @pytest.fixture
 def small_chunks(monkeypatch):
-    monkeypatch.setattr(split_writer, "SAMPLES_PER_CHUNK", 37)
+    monkeypatch.setattr(raw_samples, "SAMPLES_PER_CHUNK", 37)
 
 
 @pytest.mark.usefixtures("small_chunks")
@@ -141,6 +142,44 @@ def test_shards_are_of_equal_size(make, tmp_path):
             sizes.append(len(arrays["inputs_lengths"]))
     assert sum(sizes) == 300
     assert max(sizes) - min(sizes) <= 9  # one for each chunk at the most
+
+
+@pytest.mark.usefixtures("small_chunks")
+def test_every_split_is_read_once(make, tmp_path, monkeypatch):
+    passes = collections.Counter()
+    samples = Toy.samples
+
+    def counted(self, split, tmp_dir):
+        passes[split] += 1
+        return samples(self, split, tmp_dir)
+
+    monkeypatch.setattr(Toy, "samples", counted)
+    make(cleaning="test_overlap=true")
+    assert passes == {"train": 1, "dev": 1}
+    make(Toy(), tmp_path / "reused", subword_model=str(tmp_path / "data" / "vocab.toy.350.model"))
+    assert passes == {"train": 2, "dev": 2}
+    assert not list((tmp_path / "data").glob(".*"))
+
+
+@pytest.mark.usefixtures("small_chunks")
+@pytest.mark.parametrize("sample_size", [300, 100])
+def test_text_steps_take_each_text_once(make, tmp_path, monkeypatch, sample_size):
+    prepared = collections.Counter()
+    prepare = text_steps.Lowercase.prepare
+
+    def counted(self, text):
+        prepared[text] += 1
+        return prepare(self, text)
+
+    monkeypatch.setattr(text_steps.Lowercase, "prepare", counted)
+    pairs = [(source.title(), target.title()) for source, target in make_pairs(300, 0)]
+    steps = {"source_steps": "nfkc,lowercase", "target_steps": "lowercase"}
+    make(Toy(train=pairs), vocab_sample_size=sample_size, **steps)
+    training = {text for pair in pairs for text in pair}
+    assert {prepared[text] for text in training} == {1}
+    assert sorted(read_pairs(GeneratedData.open(Toy(), tmp_path / "data"))) == sorted(
+        (source.lower(), target.lower()) for source, target in pairs
+    )
 
 
 def test_no_shard_is_empty(make):

@@ -1,0 +1,127 @@
+"""The samples of a split on their way from the raw files to the shards: read, decoded and checked once.
+
+The first pass that needs them keeps them in scratch files of ``SAMPLES_PER_CHUNK`` samples, which later passes read
+instead of the raw files; of the train split every process opens the files that it encodes. What the text steps made of
+the subword model's sample is kept beside them, since steps such as Moses's tokenizer cost more than all else.
+"""
+
+import itertools
+import os
+import pathlib
+import pickle
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from t2t_ext.data.corpora.readers import ReadReport
+from t2t_ext.data.features.types import Floats
+from t2t_ext.problem import TRAIN, Problem, Sample
+
+# Small enough that slow text steps leave no process without work at the end of a small corpus.
+SAMPLES_PER_CHUNK = 8192
+
+
+class RawSamples:
+    """The samples of a split, in order, as often as they are needed.
+
+    Feature vectors are not kept twice: samples that have some are read from the raw files in every pass.
+
+    Attributes:
+      report: What the last pass over the raw files dropped or changed; complete once they have been read.
+      kept: Whether the samples are in scratch files now.
+    """
+
+    def __init__(self, problem: Problem, split: str, tmp_dir: str | os.PathLike, directory: pathlib.Path) -> None:
+        """Makes the samples; reads nothing yet.
+
+        Args:
+          problem: Whose samples they are.
+          split: One of its splits. A line that cannot be used is an error in all but ``train``.
+          tmp_dir: Where the raw files are.
+          directory: Where the scratch files go; made when it is needed.
+        """
+        self.report = ReadReport()
+        self.kept = False
+        self._problem, self._split, self._tmp_dir, self._directory = problem, split, tmp_dir, directory
+        self._chunks = 0
+        self._can_be_kept = not any(isinstance(feature, Floats) for feature in problem.features().values())
+
+    def __iter__(self) -> Iterator[Sample]:
+        """Yields the samples, from the scratch files where they are kept.
+
+        Raises:
+          UserError: What cannot be used in the raw files.
+        """
+        if self.kept:
+            return itertools.chain.from_iterable(map(load_samples, self.files()))
+        self.report = self._problem.reading = ReadReport(strict=self._split != TRAIN)
+        return self._problem.checked_samples(self._split, self._tmp_dir)
+
+    def keep(self) -> Iterator[Sample]:
+        """Yields the samples and keeps them in scratch files, unless they are there."""
+        if self.kept or not self._can_be_kept:
+            yield from self
+            return
+        self._directory.mkdir(exist_ok=True)
+        self._chunks = 0
+        for batch in batches(self):
+            _dump(batch, self._file(self._chunks))
+            self._chunks += 1
+            yield from batch
+        self.kept = True
+
+    def files(self) -> Iterator[pathlib.Path]:
+        """Yields the scratch files, which ``load_samples`` reads."""
+        return map(self._file, range(self._chunks))
+
+    def keep_prepared(self, numbers: Sequence[int], texts: Mapping[str, Sequence[str]]) -> None:
+        """Keeps what the text steps made of some of the samples.
+
+        Args:
+          numbers: Of the samples, from 0.
+          texts: Their prepared texts by feature.
+        """
+        if not self.kept:
+            return
+        chunks: dict[int, dict[str, dict[int, str]]] = defaultdict(lambda: {name: {} for name in texts})
+        for name, column in texts.items():
+            for number, text in zip(numbers, column, strict=True):
+                chunk, row = divmod(number, SAMPLES_PER_CHUNK)
+                chunks[chunk][name][row] = text
+        for chunk, prepared in chunks.items():
+            _dump(prepared, _prepared_file(self._file(chunk)))
+
+    def discard(self, chunk: int) -> None:
+        """Removes the files of a chunk that is needed no more."""
+        if self.kept:
+            self._file(chunk).unlink(missing_ok=True)
+            _prepared_file(self._file(chunk)).unlink(missing_ok=True)
+
+    def _file(self, chunk: int) -> pathlib.Path:
+        return self._directory / f"{chunk:06d}"
+
+
+def batches(samples: Iterable[Sample]) -> Iterator[list[Sample]]:
+    """Yields the samples of each chunk."""
+    samples = iter(samples)
+    while batch := list(itertools.islice(samples, SAMPLES_PER_CHUNK)):
+        yield batch
+
+
+def load_samples(path: pathlib.Path) -> list[Sample]:
+    """Returns the samples of a scratch file."""
+    return pickle.loads(path.read_bytes())
+
+
+def load_prepared(path: pathlib.Path) -> dict[str, dict[int, str]]:
+    """Returns the prepared texts that are known of the samples of a scratch file, by feature and row."""
+    prepared = _prepared_file(path)
+    return pickle.loads(prepared.read_bytes()) if prepared.exists() else {}
+
+
+def _prepared_file(path: pathlib.Path) -> pathlib.Path:
+    return path.with_name(f"{path.name}.prepared")
+
+
+def _dump(content: Any, path: pathlib.Path) -> None:
+    path.write_bytes(pickle.dumps(content, pickle.HIGHEST_PROTOCOL))
