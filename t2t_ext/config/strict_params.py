@@ -15,6 +15,14 @@ from t2t_ext.errors import UserError, suggest
 from t2t_ext.version import __version__
 
 _CLASS = "class"
+# Where classes of hparams were when runs of earlier versions were made -> where they are.
+_MOVED_MODULES = {
+    "t2t_ext.hyperparameters": "t2t_ext.config.hyperparameters",
+    **{
+        f"t2t_ext.{name}_hyperparameters": f"t2t_ext.config.{name}"
+        for name in ("asynchronous", "composed", "dual_context", "dynamic_conv", "layer_coordination", "synchronous")
+    },
+}
 _NOT_YET_ATTRIBUTED = ""
 _TYPE_NAMES = {int: "an integer", float: "a number", bool: "true or false", str: "a string"}
 
@@ -300,12 +308,19 @@ def _check_class(cls: type[StrictParams]) -> None:
             )
 
 
+def moved_class(stored: str) -> str:
+    """Returns where a stored class, ``module:QualifiedName``, is in this version."""
+    module, _, name = stored.partition(":")
+    return f"{_MOVED_MODULES.get(module, module)}:{name}"
+
+
 def _find_class(stored: str, base: type[StrictParams]) -> type[StrictParams]:
     """Returns the class that a stored name means, which must be ``base`` or a subclass.
 
     Raises:
       UserError: There is none.
     """
+    stored = moved_class(stored)
     module = stored.partition(":")[0]
     if module.split(".")[0] == "t2t_ext":
         try:

@@ -21,6 +21,7 @@ import platform
 from collections.abc import Iterable, Mapping
 from typing import Any, Self
 
+from t2t_ext.config.strict_params import moved_class
 from t2t_ext.data.text import VOCABULARY_NAMES
 from t2t_ext.errors import UserError, suggest
 from t2t_ext.io import files
@@ -28,15 +29,6 @@ from t2t_ext.version import __version__
 
 FORMAT_VERSION = 1
 CONFIG_NAME = "config.json"
-
-# Where classes of hparams were when runs of earlier versions were made -> where they are.
-_MOVED_MODULES = {
-    "t2t_ext.hyperparameters": "t2t_ext.config.hyperparameters",
-    **{
-        f"t2t_ext.{name}_hyperparameters": f"t2t_ext.config.{name}"
-        for name in ("asynchronous", "composed", "dual_context", "dynamic_conv", "layer_coordination", "synchronous")
-    },
-}
 
 # What may change when a run is resumed: it alters neither what an update computes nor which data it sees.
 # Names as ``differences`` reports them; a field's name stands for all that is in it.
@@ -158,8 +150,9 @@ class RunConfig:
                     f"{place} has format version {version}, written by t2t_ext {writer}; this t2t_ext {__version__} "
                     f"reads up to {FORMAT_VERSION}. Install the newer t2t_ext to use this run."
                 )
-            module, _, name = content["hparams_class"].partition(":")
-            content["hparams_class"] = f"{_MOVED_MODULES.get(module, module)}:{name}"
+            content["hparams_class"] = moved_class(content["hparams_class"])
+            if "class" in content["hparams"]:
+                content["hparams"]["class"] = moved_class(content["hparams"]["class"])
             return cls(**content)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise UserError(

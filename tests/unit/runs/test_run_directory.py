@@ -159,7 +159,7 @@ def test_update_stores_what_may_change_only(run):
 
 
 def test_imports_no_tensorflow():
-    program = "import sys; from t2t_ext.persistence import run_directory, checkpoints; run_directory.package_versions()"
+    program = "import sys; from t2t_ext.runs import run_directory, checkpoints; run_directory.package_versions()"
     program += "; sys.exit('tensorflow' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 
@@ -194,3 +194,16 @@ def test_moved_modules_are_taken_from_where_they_are_now(run, tmp_path):
     command = [sys.executable, "-c", program, str(run.path), str(modules)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_classes_of_hparams_that_have_moved(tmp_path):
+    """A run of an earlier version opens, and goes on: nothing differs from what is given now."""
+    from t2t_ext.config.hyperparameters import TransformerHParams
+
+    hparams = TransformerHParams(hidden_size=64)
+    now = make_config(hparams_class=run_directory.class_name(hparams), hparams=hparams.to_dict())
+    assert "t2t_ext.config.hyperparameters" in now.to_json()
+    stored = now.to_json().replace("t2t_ext.config.hyperparameters", "t2t_ext.hyperparameters")
+    opened = run_directory.RunConfig.from_json(stored)
+    assert run_directory.differences(opened, now) == []
+    assert TransformerHParams.from_dict(json.loads(stored)["hparams"]) == hparams
