@@ -4,8 +4,9 @@ import argparse
 from collections.abc import Callable
 from typing import Any
 
-from t2t_ext.bin._flags import FlagParser, add_flag, at_least
+from t2t_ext.bin._flags import FlagParser, add_flag, add_settings, at_least
 from t2t_ext.config.problem_options import parse as parse_problem_options
+from t2t_ext.config.training import TrainConfig, TrainingSettings
 from t2t_ext.errors import UserError
 
 PROBLEM_OPTIONS = (
@@ -44,14 +45,7 @@ GENERATION_FLAGS = (
 
 def add_registry_flags(parser: FlagParser) -> None:
     """Adds ``--t2t_usr_dir`` and ``--registry_help``; both are dealt with by ``parse_args``."""
-    add_flag(
-        parser.group("What"),
-        "t2t_usr_dir",
-        "",
-        "Folder of your own modules (a package or a plain folder): their problems, models and hparams sets are "
-        "registered.",
-        metavar="DIR",
-    )
+    add_settings(parser, TrainConfig, ["t2t_usr_dir"])
     parser.group("Information").add_argument(
         "--registry_help",
         action="store_true",
@@ -60,24 +54,11 @@ def add_registry_flags(parser: FlagParser) -> None:
 
 
 def add_problem_flags(parser: FlagParser) -> None:
-    """Adds ``--problem``, ``--data_dir`` and ``--tmp_dir``."""
+    """Adds ``--problem``, ``--problem_options``, ``--data_dir`` and ``--tmp_dir``."""
+    add_settings(parser, TrainConfig, ["problem", "problem_options", "data_dir"], problem_options="")
     add_flag(
-        parser.group("What"),
-        "problem",
-        "",
-        "What is translated from what; NAME_rev is the other way round. --registry_help lists all.",
-        metavar="NAME",
+        parser.group("Data"), "tmp_dir", "/tmp/t2t_datagen", "Where raw files are, or are downloaded to.", metavar="DIR"
     )
-    add_flag(
-        parser.group("What"),
-        "problem_options",
-        "",
-        'Options of the problem, such as "test=paper,layout=plain"; an option that it does not have lists all.',
-        metavar='"A=x,B=y"',
-    )
-    group = parser.group("Data")
-    add_flag(group, "data_dir", "", "Where generated data is, or is put.", metavar="DIR")
-    add_flag(group, "tmp_dir", "/tmp/t2t_datagen", "Where raw files are, or are downloaded to.", metavar="DIR")
 
 
 def add_data_generation_flags(parser: FlagParser) -> None:
@@ -217,16 +198,7 @@ def problem_options(args: argparse.Namespace) -> dict[str, Any]:
 
 def add_hparams_flags(parser: FlagParser) -> None:
     """Adds ``--model``, ``--hparams_set``, ``--hparams``, and the flags that explain and describe them."""
-    group = parser.group("What")
-    add_flag(group, "model", "", "The model. --registry_help lists all.", metavar="NAME")
-    add_flag(group, "hparams_set", "", "The set of hyper-parameters. --registry_help lists all.", metavar="NAME")
-    add_flag(
-        group,
-        "hparams",
-        "",
-        'Overrides of the set: "name=value,name=value"; --hp_name=value does the same.',
-        metavar='"A=1,B=x"',
-    )
+    add_settings(parser, TrainConfig, ["model", "hparams_set", "hparams"])
     group = parser.group("Information")
     group.add_argument(
         "--explain", action="store_true", help="Print every hyper-parameter with its meaning and origin and exit."
@@ -240,93 +212,11 @@ def add_hparams_flags(parser: FlagParser) -> None:
 
 
 def add_training_flags(parser: FlagParser) -> None:
-    """Adds the flags of a training run, its evaluation included."""
-    group = parser.group("Training")
-    add_flag(group, "output_dir", "", "The run: a new directory, or one to go on with.", metavar="RUN")
-    add_flag(group, "train_steps", 250000, "Training ends after this many steps.", kind=at_least(1), metavar="N")
-    add_flag(group, "generate_data", False, "Generate the data first, where it is not there yet.")
-    add_flag(
-        group,
-        "random_seed",
-        1,
-        "Seed of initial weights, dropout and order of the data.",
-        kind=at_least(0),
-        metavar="N",
-    )
-    add_flag(
-        group, "deterministic", False, "Only operations that give the same bits every time; can be slower on GPUs."
-    )
-    add_flag(
-        group,
-        "warm_start_from",
-        "",
-        "Run (its last checkpoint), or a checkpoint such as RUN/best or RUN/averaged, whose weights are taken to begin "
-        "with.",
-        metavar="RUN",
-    )
-    add_flag(
-        group,
-        "warm_start_optimizer",
-        "reset",
-        "Optimizer, steps and learning rate begin anew (reset), or go on where that checkpoint was (keep).",
-        choices=("reset", "keep"),
-    )
-    add_flag(
-        group, "keep_checkpoint_max", 20, "Checkpoints kept in RUN/checkpoints; 0 = all.", kind=at_least(0), metavar="N"
-    )
-    add_flag(group, "log_step_count_steps", 100, "Steps between lines of the log.", kind=at_least(1), metavar="N")
-    add_flag(
-        group,
-        "max_skipped_steps",
-        20,
-        "Training stops after this many steps in a row whose gradients are not finite.",
-        kind=at_least(1),
-        metavar="N",
-    )
-    add_flag(
-        group, "preempted_exit_code", 143, "Exit status after SIGTERM, for a scheduler.", kind=at_least(1), metavar="N"
-    )
-    _add_evaluation_flags(parser)
-    add_decode_flags(parser)
-
-
-def _add_evaluation_flags(parser: FlagParser) -> None:
-    group = parser.group("Evaluation")
-    add_flag(
-        group,
-        "local_eval_frequency",
-        1000,
-        "Steps between evaluations on the development set; each saves a checkpoint.",
-        kind=at_least(1),
-        metavar="N",
-    )
-    add_flag(
-        group,
-        "eval_bleu_sentences",
-        0,
-        "Sentences of the development set that are translated for BLEU, from the first on; 0 = all, -1 = no BLEU.",
-        kind=at_least(-1),
-        metavar="N",
-    )
-    metrics = "bleu, loss, nll, perplexity, accuracy, or a score such as ROUGE-L, chrF2 or TER"
-    add_flag(group, "best_checkpoint_metric", "bleu", f"Chooses RUN/best: {metrics}.", metavar="NAME")
-    add_flag(group, "eval_early_stopping_metric", "loss", f"What is watched: {metrics}.", metavar="NAME")
-    add_flag(
-        group,
-        "eval_early_stopping_steps",
-        0,
-        "Stop when the metric has not got better for this many steps; 0 = never.",
-        kind=at_least(0),
-        metavar="N",
-    )
-    add_flag(group, "eval_early_stopping_metric_delta", 0.1, "By how much it must get better.", metavar="X")
-    add_flag(
-        group,
-        "eval_early_stopping_metric_minimize",
-        None,
-        "Whether less is better; where not given, known by the metric's name.",
-        kind=bool,
-    )
+    """Adds the flags of a training run, its evaluation and devices included."""
+    names = ["output_dir", "train_steps", "random_seed", "warm_start_from", "warm_start_optimizer"]
+    add_settings(parser, TrainConfig, names)
+    add_flag(parser.group("Training"), "generate_data", False, "Generate the data first if it is not there yet.")
+    add_settings(parser, TrainingSettings, [name for name in TrainingSettings.names() if name not in names])
 
 
 def add_decode_flags(parser: FlagParser) -> None:
@@ -420,32 +310,6 @@ def _numbers(args: argparse.Namespace, name: str, kind: Callable[[str], Any]) ->
         raise UserError(f"--{name}={text!r} is no list of {what}; write --{name}=1,2.") from None
 
 
-def add_machine_flags(parser: FlagParser) -> None:
-    """Adds ``--distribution``, ``--xla_compile`` and ``--tpu``."""
-    group = parser.group("Machine")
-    add_flag(
-        group,
-        "distribution",
-        "auto",
-        "Devices: one; all of this machine (mirrored); those of TF_CONFIG's workers; a TPU; auto = TF_CONFIG's workers "
-        "if it is set, else all GPUs, else the CPU.",
-        choices=("auto", "one_device", "mirrored", "multi_worker_mirrored", "tpu"),
-    )
-    add_flag(
-        group, "xla_compile", False, "Compile the training step with XLA (needs batch_shapes=static in --hparams)."
-    )
-    add_flag(group, "tpu", "", "Name or address of the TPU, for --distribution=tpu.", metavar="ADDRESS")
-    add_flag(
-        group,
-        "worker_timeout",
-        30.0,
-        "Seconds without a sign of life after which another worker of TF_CONFIG is taken for lost: this one then ends "
-        "with status 75, to be started again with all others.",
-        kind=float,
-        metavar="SECONDS",
-    )
-
-
 def add_thread_flags(parser: FlagParser, *, many_batches: bool = False) -> None:
     """Adds the sizes of TensorFlow's thread pools; ``configure_threads`` uses them.
 
@@ -454,7 +318,6 @@ def add_thread_flags(parser: FlagParser, *, many_batches: bool = False) -> None:
       many_batches: Whether the command translates several batches at once, so that one thread an operation is best.
     """
     group = parser.group("Machine")
-    flags = {"kind": at_least(0), "metavar": "N"}
     threads, words = (0, "0 = TensorFlow's choice")
     if many_batches:
         threads, words = (1, "1 is fastest, as several batches are translated at once")
@@ -463,6 +326,14 @@ def add_thread_flags(parser: FlagParser, *, many_batches: bool = False) -> None:
         "inter_op_parallelism_threads",
         0,
         "Operations that run side by side; 0 = TensorFlow's choice.",
-        **flags,
+        kind=at_least(0),
+        metavar="N",
     )
-    add_flag(group, "intra_op_parallelism_threads", threads, f"Threads of one operation; {words}.", **flags)
+    add_flag(
+        group,
+        "intra_op_parallelism_threads",
+        threads,
+        f"Threads of one operation; {words}.",
+        kind=at_least(0),
+        metavar="N",
+    )

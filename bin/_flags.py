@@ -15,16 +15,19 @@ This module and everything before the flags are parsed import no TensorFlow.
 """
 
 import argparse
+import dataclasses
 import os
 import re
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import typing
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
 from t2t_ext import registry
 from t2t_ext.bin import _replaced_flags
+from t2t_ext.config.strict_params import StrictParams, broken_rule
 from t2t_ext.errors import UserError, suggest
 from t2t_ext.version import __version__
 
@@ -136,7 +139,7 @@ class FlagParser(argparse.ArgumentParser):
             text = text[: text.rindex("Examples:")] + self.epilog.rstrip() + "\n"
         return text
 
-    def parse_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> argparse.Namespace:
+    def parse_args(self, args: Iterable[str] | None = None, namespace: Any = None) -> Any:
         """Parses the command line.
 
         Args:
@@ -160,8 +163,8 @@ class FlagParser(argparse.ArgumentParser):
         pairs = [(name, value) for name, value in given if not name.startswith(_HP_PREFIX)]
         if "registry_help" in dict(pairs):
             # Before argparse looks for flags that must be given.
-            if dict(pairs).get("t2t_usr_dir"):
-                registry.load_user_directory(dict(pairs)["t2t_usr_dir"])
+            if usr_dir := dict(pairs).get("t2t_usr_dir"):
+                registry.load_user_directory(usr_dir)
             print(registry_text())
             self.exit()
         result = super().parse_args([f"--{name}" if value is None else f"--{name}={value}" for name, value in pairs])
@@ -271,16 +274,55 @@ def add_flag(
         group.add_argument(f"--{name}", action=_BoolAction, default=default, help=help)
         return
     kind = kind or (str if default is None else type(default))
-    metavar = metavar or ("|".join(map(str, choices)) if choices else {int: "N", float: "X"}.get(kind, "VALUE"))
+    if not metavar:
+        metavar = "|".join(map(str, choices)) if choices else "N" if kind is int else "X" if kind is float else "VALUE"
     group.add_argument(
         f"--{name}",
-        type=_number(kind) if kind in (int, float) else kind,
+        type=_number(kind) if isinstance(kind, type) and kind in (int, float) else kind,
         default=default,
         help=help,
         choices=choices,
         metavar=metavar,
         required=required,
     )
+
+
+def add_settings(parser: FlagParser, settings: type[StrictParams], names: Sequence[str] = (), **defaults: Any) -> None:
+    """Adds a flag for each setting, in the group that its declaration names.
+
+    Args:
+      parser: The command's parser.
+      settings: The class whose fields declare name, type, default, limits, unit and help.
+      names: The fields; by default all that have a group.
+      **defaults: Field -> default, where the command has another one.
+    """
+    for name in names or [field.name for field in dataclasses.fields(settings) if field.metadata.get("group")]:
+        field = settings.__dataclass_fields__[name]
+        declared, unit = field.metadata, field.metadata["unit"]
+        declared_type = settings.type_of(name)
+        types = (declared_type, *typing.get_args(declared_type))
+        kinds = [kind for kind in (bool, int, float) if kind in types]
+        add_flag(
+            parser.group(declared["group"]),
+            declared["flag"] or name,
+            defaults.get(name, field.default),
+            declared["help"],
+            kind=_in_limits(kinds[0], field) if kinds and kinds[0] is not bool else [*kinds, str][0],
+            choices=declared["choices"] or None,
+            metavar=declared["metavar"] or unit.upper() or ("X" if float in kinds else "N" if kinds else None),
+        )
+
+
+def _in_limits(kind: type, field: dataclasses.Field[Any]) -> Callable[[str], Any]:
+    """Returns a flag's type: a number within the limits of a setting."""
+
+    def parse(text: str) -> Any:
+        value = _number(kind)(text)
+        if broken := broken_rule(value, field):
+            raise argparse.ArgumentTypeError(f"{broken}, not {text}")
+        return value
+
+    return parse
 
 
 def at_least(minimum: int) -> Callable[[str], int]:

@@ -150,9 +150,9 @@ def check_commands(stages: Sequence[Any]) -> None:
             if stage.kind == "train":
                 registry.resolve_hparams(parsed.hparams_set, parsed.hparams)
                 from t2t_ext.bin.trainer import train_config
-                from t2t_ext.training.config import TrainingSettings
+                from t2t_ext.training import dev_metrics
 
-                TrainingSettings(**train_config(parsed, ()).given_settings())
+                dev_metrics.check(train_config(parsed, ()))
             if stage.kind in ("score", "pseudo"):
                 resolve_decode_hparams(parsed.decode_hparams)
             if stage.kind == "score":

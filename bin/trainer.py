@@ -1,27 +1,26 @@
-"""``t2t_ext-trainer``: trains a model, or goes on with a run."""
+"""``t2t_ext-trainer``: trains a model, or resumes a run."""
 
 import argparse
 import os
 import sys
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 from t2t_ext import registry
 from t2t_ext.bin import _flag_groups
 from t2t_ext.bin._describe import describe, print_table
 from t2t_ext.bin._flags import FlagParser, run_main, start_tensorflow
 from t2t_ext.config.hyperparameters import HParams
+from t2t_ext.config.training import TrainConfig
 from t2t_ext.data.datasets.generated import GeneratedData
 from t2t_ext.errors import UserError
 from t2t_ext.runs.run_directory import RunDirectory
 from t2t_ext.training import setup_run
-from t2t_ext.training.config import TrainConfig, TrainingSettings
 
 EXAMPLES = """\
   t2t_ext-trainer --problem=translate_ende_cldr --model=transformer --hparams_set=transformer_small
       --hparams="batch_size=2048,learning_rate_warmup_steps=1000" --data_dir=data --output_dir=RUN
       --train_steps=2000 --local_eval_frequency=500 --generate_data
-  t2t_ext-trainer --output_dir=RUN --train_steps=4000     # goes on with what is stored"""
+  t2t_ext-trainer --output_dir=RUN --train_steps=4000     # resumes with what is stored"""
 
 _EXIT_INTERRUPTED = 130  # after SIGINT, as shells have it
 
@@ -30,7 +29,7 @@ def build_parser() -> FlagParser:
     """Returns the parser of the command's flags."""
     parser = FlagParser(
         "t2t_ext-trainer",
-        "Trains a model; started again on the same --output_dir it goes on where it stopped, with what is stored there "
+        "Trains a model; started again on the same --output_dir it resumes where it stopped, with what is stored there "
         "in place of flags that are not given.",
         examples=EXAMPLES,
     )
@@ -39,7 +38,6 @@ def build_parser() -> FlagParser:
     _flag_groups.add_hparams_flags(parser)
     _flag_groups.add_training_flags(parser)
     _flag_groups.add_data_generation_flags(parser)
-    _flag_groups.add_machine_flags(parser)
     _flag_groups.add_thread_flags(parser)
     return parser
 
@@ -48,7 +46,7 @@ def run(argv: Sequence[str] | None = None) -> int:
     """Trains as the flags say; returns the exit status.
 
     Raises:
-      UserError: A flag is missing or wrong, or training cannot go on.
+      UserError: A flag is missing or wrong, or training cannot continue.
     """
     args = build_parser().parse_args(argv)
     if args.explain:
@@ -73,27 +71,16 @@ def run(argv: Sequence[str] | None = None) -> int:
     _start_tensorflow(args, resolved.hparams)
     from t2t_ext.training.loop import train
 
-    result = train(config)
+    result = train(resolved)
     if result.finished:
         return 0
     return _EXIT_INTERRUPTED if result.stop_reason == "SIGINT" else resolved.settings.preempted_exit_code
 
 
 def train_config(args: argparse.Namespace, command: Sequence[str]) -> TrainConfig:
-    """Returns what the flags ask for; flags that were not given are None."""
-
-    def given(name: str) -> Any:
-        return getattr(args, name) if name in args.given else None
-
-    names = ("problem", "model", "hparams_set", "data_dir", "t2t_usr_dir", "random_seed", "warm_start_from",
-             "warm_start_optimizer")  # fmt: skip
-    return TrainConfig(
-        output_dir=args.output_dir,
-        problem_options=_flag_groups.problem_options(args),
-        hparams=args.hparams,
-        train_command=tuple(command),
-        **{name: given(name) for name in (*names, *TrainingSettings.names())},
-    )
+    """Returns what the flags ask for."""
+    given = {name: getattr(args, name) for name in TrainConfig.names() if name in args.given}
+    return TrainConfig(**{**given, "problem_options": _flag_groups.problem_options(args)}, train_command=tuple(command))
 
 
 def _check_data_flags(args: argparse.Namespace) -> None:
@@ -117,7 +104,7 @@ def _start_tensorflow(args: argparse.Namespace, hparams: HParams) -> None:
     start_tensorflow(inter_op, intra_op)
 
 
-def _hparams(args: argparse.Namespace) -> tuple[HParams, Any]:
+def _hparams(args: argparse.Namespace) -> tuple[HParams, Mapping[str, str]]:
     """Returns the hparams that a run with these flags would have, and their origins."""
     if args.output_dir and RunDirectory.exists(args.output_dir):
         resolved = setup_run.resolve(train_config(args, ()))
@@ -126,8 +113,8 @@ def _hparams(args: argparse.Namespace) -> tuple[HParams, Any]:
         RunDirectory.open(args.output_dir)  # says what it is instead of a run
     if not args.hparams_set:
         raise UserError("Say which hparams: --hparams_set=NAME (--registry_help lists all), or --output_dir=RUN.")
-    resolved = registry.resolve_hparams(args.hparams_set, args.hparams)
-    return resolved.hparams, resolved.origins
+    hparams = registry.resolve_hparams(args.hparams_set, args.hparams).hparams
+    return hparams, hparams.origins()
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from t2t_ext import registry
     from t2t_ext.config.decode import DecodeHParams
     from t2t_ext.config.hyperparameters import HParams, TransformerHParams
+    from t2t_ext.config.training import TrainConfig
     from t2t_ext.data.generation.generate import generate
     from t2t_ext.errors import UserError
     from t2t_ext.problem import TranslationProblem
     from t2t_ext.serving.export import export
-    from t2t_ext.training.config import TrainConfig
     from t2t_ext.training.loop import train
     from t2t_ext.translation.translator import Translator
 
@@ -30,7 +30,7 @@ os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 _MODULES = {
     "DecodeHParams": "t2t_ext.config.decode",
     "HParams": "t2t_ext.config.hyperparameters",
-    "TrainConfig": "t2t_ext.training.config",
+    "TrainConfig": "t2t_ext.config.training",
     "TransformerHParams": "t2t_ext.config.hyperparameters",
     "TranslationProblem": "t2t_ext.problem",
     "Translator": "t2t_ext.translation.translator",

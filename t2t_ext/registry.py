@@ -29,7 +29,6 @@ from typing import Any
 from t2t_ext.config import problem_options
 from t2t_ext.config import user_directory as _user_directory
 from t2t_ext.config.hyperparameters import HParams, ResolvedHParams
-from t2t_ext.config.strict_params import parse_assignments
 from t2t_ext.errors import UserError, suggest
 from t2t_ext.index import Registration, registrations, snake_case
 
@@ -409,8 +408,7 @@ def resolve_hparams(set_name: str, overrides: str = "") -> ResolvedHParams:
     if not isinstance(base, HParams):
         raise UserError(f"The hparams set {set_name!r} returned {type(base).__name__}, not an HParams.")
     resolved = base.override(overrides, flag="--hparams")
-    given = parse_assignments(overrides, "--hparams")
-    return ResolvedHParams(resolved, {**base.origins(), **dict.fromkeys(given, "flag")})
+    return ResolvedHParams(resolved, resolved.origins())
 
 
 def problem_names() -> list[str]:
@@ -461,9 +459,9 @@ def load_user_directory(path: str) -> dict[str, list[str]]:
         raise
     if not user_names(directory):
         raise UserError(
-            f"--t2t_usr_dir={path}: its modules ({', '.join(modules)}) register no problem, model or hparams set. "
-            f"Decorate your classes with @registry.register_problem or @registry.register_model, your functions with "
-            f"@registry.register_hparams (from t2t_ext import registry)."
+            f"--t2t_usr_dir={path}: its modules ({', '.join(modules or ())}) register no problem, model or hparams "
+            f"set. Decorate your classes with @registry.register_problem or @registry.register_model, your functions "
+            f"with @registry.register_hparams (from t2t_ext import registry)."
         )
     return user_names(directory)
 

@@ -151,8 +151,8 @@ class TrainedRun:
 def trained_run(toy_corpus, tmp_path_factory):
     """A tiny Transformer, trained for 60 steps on the toy corpus, with two checkpoints; tests do not change it."""
     from t2t_ext import registry
+    from t2t_ext.config.training import TrainConfig
     from t2t_ext.data.generation.generate import generate
-    from t2t_ext.training.config import TrainConfig
     from t2t_ext.training.loop import train
 
     root = tmp_path_factory.mktemp("trained_run")

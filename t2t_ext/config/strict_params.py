@@ -9,7 +9,7 @@ import re
 import types
 import typing
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 
 from t2t_ext.errors import UserError, suggest
 from t2t_ext.version import __version__
@@ -24,7 +24,11 @@ _MOVED_MODULES = {
     },
 }
 _NOT_YET_ATTRIBUTED = ""
-_TYPE_NAMES = {int: "an integer", float: "a number", bool: "true or false", str: "a string"}
+FLAG = "flag"  # the origin of what a command line overrides
+_TYPE_NAMES = {int: "an integer", float: "a number", bool: "true or false", str: "a string", Mapping: "a mapping"}
+
+
+_Params = TypeVar("_Params", bound="StrictParams")
 
 
 class Explained(NamedTuple):
@@ -54,8 +58,13 @@ def hparam(
     below: float | None = None,
     exclusive: bool = False,
     words: Mapping[str, int] | None = None,
+    group: str = "",
+    metavar: str = "",
+    flag: str = "",
 ) -> Any:
-    """Makes a documented and checked field of a ``StrictParams``.
+    """Makes a documented and checked field of a ``StrictParams``: its one declaration.
+
+    Checks, ``--explain``, flags and the tables of the docs are made from it.
 
     Args:
       default: The value where none is given.
@@ -67,13 +76,16 @@ def hparam(
       below: The number must be less than this.
       exclusive: Whether ``minimum`` itself is not allowed.
       words: Words for values of an integer that stand outside the limits, such as ``{"auto": -1}``.
+      group: Of a setting that is a flag, its group in ``--help``.
+      metavar: What stands for the flag's value in ``--help``; by default the unit or the type says it.
+      flag: The flag's name where it is not the field's.
 
     Returns:
       A dataclass field.
     """
     rules = {"choices": tuple(choices), "minimum": minimum, "maximum": maximum, "below": below, "exclusive": exclusive}
-    metadata = types.MappingProxyType({"help": help, "unit": unit, "words": dict(words or {}), **rules})
-    return dataclasses.field(default=default, metadata=metadata)
+    shown = {"help": help, "unit": unit, "group": group, "metavar": metavar, "flag": flag}
+    return dataclasses.field(default=default, metadata={**shown, "words": dict(words or {}), **rules})
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -85,15 +97,18 @@ class StrictParams:
     """
 
     _replaced: ClassVar[Mapping[str, str]] = {}  # names that users know from elsewhere -> what takes their place
+    _prefix: ClassVar[str] = ""  # before a field's name in messages
+    _origins: ClassVar[Mapping[str, str]] = {}  # a dict of each instance's own: field -> where its value is from
 
     def __post_init__(self) -> None:
-        _check_class(type(self))
+        _check_class(type(self))  # type: ignore[arg-type]  # mypy takes the class for its instances
         problems = []
         for field in dataclasses.fields(self):
-            value, problem = _checked(getattr(self, field.name), _type_of(type(self), field.name), field)
+            value, problem = _checked(getattr(self, field.name), self.type_of(field.name), field)
             object.__setattr__(self, field.name, value)
             if problem:
-                problems.append(problem)
+                flag = field.metadata.get("flag") or field.name
+                problems.append(f"{self._prefix}{flag}={value!r}: {field.name} {problem}")
         # Rules between fields assume that each is right by itself.
         problems = problems or list(self.wrong())
         if problems:
@@ -138,16 +153,18 @@ class StrictParams:
                 continue
             words = self.__dataclass_fields__[name].metadata.get("words", {})
             try:
-                changes[name] = words[raw] if raw in words else _parse_value(name, raw, _type_of(type(self), name))
+                changes[name] = words[raw] if raw in words else _parse_value(name, raw, self.type_of(name))
             except ValueError as error:
                 kind = " or ".join(["an integer", *words])
                 problems.append(str(error).replace("an integer", kind))
         if problems:
             raise UserError(f"{flag}: {_together(problems)}")
         try:
-            return self.replace(**changes)
+            copy = self.replace(**changes)
         except UserError as error:
             raise UserError(f"{flag}: {error}") from None
+        object.__setattr__(copy, "_origins", {**self._origins, **dict.fromkeys(changes, FLAG)})
+        return copy
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the class's name and every value, ready for JSON (tuples become lists)."""
@@ -180,6 +197,11 @@ class StrictParams:
         """Returns the names of all fields, in the order of their definition."""
         return tuple(field.name for field in dataclasses.fields(cls))
 
+    @classmethod
+    def type_of(cls, name: str) -> Any:
+        """Returns a field's declared type."""
+        return _hints(cls)[name]  # type: ignore[arg-type]  # likewise
+
     def attributed_to(self, set_name: str) -> Self:
         """Returns a copy in which an hparams set is the origin of all values that nobody put before it."""
         copy = dataclasses.replace(self)
@@ -187,13 +209,13 @@ class StrictParams:
         for field in dataclasses.fields(self):
             known = origins.get(field.name)
             changed = field.name not in origins and getattr(self, field.name) != field.default
-            if known == _NOT_YET_ATTRIBUTED or changed:
+            if known in (_NOT_YET_ATTRIBUTED, FLAG) or changed:  # the set may have overridden another one
                 origins[field.name] = f"set {set_name}"
         object.__setattr__(copy, "_origins", origins)
         return copy
 
     def origins(self) -> dict[str, str]:
-        """Returns where each value comes from: field -> "default", "set NAME", or "replaced" outside any set."""
+        """Returns where each value is from: field -> "default", "set NAME", "flag", or "replaced" outside any set."""
         return {name: self._origins.get(name, "default") or "replaced" for name in self.names()}
 
     def explain(self, origins: Mapping[str, str] | None = None) -> list[Explained]:
@@ -281,10 +303,6 @@ def _hints(cls: type) -> dict[str, Any]:
     return typing.get_type_hints(cls)
 
 
-def _type_of(cls: type, name: str) -> Any:
-    return _hints(cls)[name]
-
-
 @functools.cache
 def _check_class(cls: type[StrictParams]) -> None:
     """Refuses a subclass whose fields would silently be lost.
@@ -295,7 +313,7 @@ def _check_class(cls: type[StrictParams]) -> None:
     names = cls.names()
     for base in cls.__mro__:
         for name in inspect.get_annotations(base):
-            if name not in names and typing.get_origin(_type_of(cls, name)) is not ClassVar:
+            if name not in names and typing.get_origin(cls.type_of(name)) is not ClassVar:
                 raise TypeError(
                     f"{cls.__qualname__}.{name} is no field: decorate {base.__qualname__} with "
                     f"@dataclasses.dataclass(frozen=True, kw_only=True)."
@@ -314,7 +332,7 @@ def moved_class(stored: str) -> str:
     return f"{_MOVED_MODULES.get(module, module)}:{name}"
 
 
-def _find_class(stored: str, base: type[StrictParams]) -> type[StrictParams]:
+def _find_class(stored: str, base: type[_Params]) -> type[_Params]:
     """Returns the class that a stored name means, which must be ``base`` or a subclass.
 
     Raises:
@@ -330,7 +348,8 @@ def _find_class(stored: str, base: type[StrictParams]) -> type[StrictParams]:
                 f"The stored class of hyper-parameters {stored!r} does not exist in t2t_ext {__version__}. It was "
                 f"written by a newer version: update t2t_ext."
             ) from None
-    known, waiting = {}, [base]
+    known: dict[str, type[_Params]] = {}
+    waiting = [base]
     while waiting:
         kind = waiting.pop()
         known[f"{kind.__module__}:{kind.__qualname__}"] = kind
@@ -344,9 +363,11 @@ def _find_class(stored: str, base: type[StrictParams]) -> type[StrictParams]:
 
 
 def _type_name(kind: Any) -> str:
+    if isinstance(kind, types.UnionType):
+        return " or ".join(_type_name(one) for one in typing.get_args(kind) if one is not type(None))
     if typing.get_origin(kind) is tuple:
         return f"a list of {typing.get_args(kind)[0].__name__}"
-    return _TYPE_NAMES.get(kind, str(kind))
+    return _TYPE_NAMES.get(typing.get_origin(kind) or kind, str(kind))
 
 
 def _parse_value(name: str, raw: str, kind: Any) -> Any:
@@ -380,37 +401,42 @@ def _parse_value(name: str, raw: str, kind: Any) -> Any:
     return raw
 
 
-def _checked(value: Any, kind: Any, field: dataclasses.Field) -> tuple[Any, str]:
+def _checked(value: Any, kind: Any, field: dataclasses.Field[Any]) -> tuple[Any, str]:
     """Returns a value in its field's type, and what is wrong with it ("" = nothing)."""
-    shown = f"{field.name}={value!r}"
-    if kind is float and isinstance(value, int) and not isinstance(value, bool):
-        value = float(value)
-    if typing.get_origin(kind) is tuple:
-        inner = typing.get_args(kind)[0]
-        if not isinstance(value, tuple) or not all(type(item) is inner for item in value):
-            return value, f"{shown}: {field.name} is {_type_name(kind)}"
+    kinds = typing.get_args(kind) if isinstance(kind, types.UnionType) else (kind,)
+    if value is None and type(None) in kinds:
         return value, ""
-    if type(value) is not kind:
-        return value, f"{shown}: {field.name} is {_type_name(kind)}"
-    if kind is float and not math.isfinite(value):
-        return value, f"{shown}: {field.name} must be finite"
-    return value, _outside(value, shown, field)
+    if float in kinds and type(value) is int:
+        value = float(value)
+    if not any(_is_a(value, one) for one in kinds):
+        return value, f"is {_type_name(kind)}"
+    if isinstance(value, float) and not math.isfinite(value):
+        return value, "must be finite"
+    return value, broken_rule(value, field)
 
 
-def _outside(value: Any, shown: str, field: dataclasses.Field) -> str:
-    """Returns how a value breaks its field's rules, or ""."""
+def _is_a(value: Any, kind: Any) -> bool:
+    origin = typing.get_origin(kind)
+    if origin is tuple:
+        inner = typing.get_args(kind)[0]
+        return isinstance(value, tuple) and all(type(item) is inner for item in value)
+    return isinstance(value, origin) if origin else type(value) is kind
+
+
+def broken_rule(value: Any, field: dataclasses.Field[Any]) -> str:
+    """Returns which of its field's rules a value breaks, or ""."""
     rules = field.metadata
     choices = rules.get("choices", ())
     if choices and value not in choices:
         listed = ", ".join(choice or '""' for choice in choices)
-        return f"{shown}: {field.name} is one of {listed}"
+        return f"is one of {listed}"
     if not isinstance(value, int | float) or isinstance(value, bool) or value in rules.get("words", {}).values():
         return ""
     minimum, maximum, below = (rules.get(rule) for rule in ("minimum", "maximum", "below"))
     if minimum is not None and (value < minimum or (rules["exclusive"] and value == minimum)):
-        return f"{shown}: {field.name} must be {'more than' if rules['exclusive'] else 'at least'} {minimum}"
+        return f"must be {'more than' if rules['exclusive'] else 'at least'} {minimum:,}"
     if maximum is not None and value > maximum:
-        return f"{shown}: {field.name} must be at most {maximum}"
+        return f"must be at most {maximum:,}"
     if below is not None and value >= below:
-        return f"{shown}: {field.name} must be less than {below}"
+        return f"must be less than {below:,}"
     return ""

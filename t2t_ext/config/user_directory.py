@@ -1,5 +1,6 @@
 """Importing the modules of a user's directory, with errors that name file and line."""
 
+import functools
 import importlib
 import importlib.machinery
 import importlib.util
@@ -76,16 +77,18 @@ def _load_package(path: str, directory: str, children: list[str]) -> list[str]:
     # Processes started by datagen unpickle by module name; they inherit sys.path.
     sys.path.append(os.path.dirname(directory))
     spec = importlib.util.spec_from_file_location(name, init, submodule_search_locations=[directory])
+    assert spec is not None  # as always where a file is given
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     try:
-        _import(path, directory, lambda: spec.loader.exec_module(module))
+        _import(path, directory, functools.partial(spec.loader.exec_module, module))
     except BaseException:
         _forget(name)
         raise
     try:
         for child in children:
-            _import(path, directory, lambda child=child: importlib.import_module(f"{name}.{child}"))
+            _import(path, directory, functools.partial(importlib.import_module, f"{name}.{child}"))
     except BaseException:
         _forget(name)
         raise
@@ -103,7 +106,7 @@ def _load_folder(path: str, directory: str, children: list[str]) -> list[str]:
     importlib.invalidate_caches()
     try:
         for child in children:
-            _import(path, directory, lambda child=child: importlib.import_module(child))
+            _import(path, directory, functools.partial(importlib.import_module, child))
     except BaseException:
         sys.path.remove(directory)
         for child in children:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from t2t_ext.config.decode import DecodeHParams
+from t2t_ext.config.training import TrainingSettings
 from t2t_ext.errors import UserError
 from t2t_ext.experiments.score_table import Curves, ScoreRecord, ScoreTable, digest
 from t2t_ext.experiments.scoring import Scoring, Translation
@@ -20,7 +21,6 @@ from t2t_ext.io import files
 from t2t_ext.runs import checkpoints
 from t2t_ext.runs.run_directory import RunDirectory
 from t2t_ext.search.directions import direction_shares, shown_shares
-from t2t_ext.training.config import TrainingSettings
 from t2t_ext.training.records import stopped_improving
 
 if TYPE_CHECKING:

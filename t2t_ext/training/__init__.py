@@ -1,8 +1,8 @@
-"""Training: ``train(TrainConfig(...))`` trains a model or goes on with a run; the other modules are its parts."""
+"""Training: ``train(TrainConfig(...))`` trains a model or resumes a run; the other modules are its parts."""
 
 from typing import Any
 
-from t2t_ext.training.config import TrainConfig, TrainingSettings
+from t2t_ext.config.training import TrainConfig, TrainingSettings
 
 __all__ = ["TrainConfig", "TrainResult", "TrainingSettings", "train"]
 

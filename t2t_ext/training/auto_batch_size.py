@@ -19,9 +19,9 @@ from collections.abc import Callable
 from typing import Any
 
 from t2t_ext.config.hyperparameters import AUTO_BATCH_SIZE
+from t2t_ext.config.training import TrainConfig, TrainingSettings
 from t2t_ext.errors import UserError
 from t2t_ext.training import available_memory, setup_run
-from t2t_ext.training.config import TrainConfig, TrainingSettings
 
 # Of the memory available when probing begins; the rest is for evaluations, fragmentation and other programs.
 HOST_SHARE = 0.8
@@ -43,12 +43,11 @@ _MODULE = "t2t_ext.training.batch_size_probe"
 Say = Callable[[str], None]
 
 
-def fill_in(config: TrainConfig, run: setup_run.ResolvedRun, say: Say) -> setup_run.ResolvedRun:
+def fill_in(run: setup_run.ResolvedRun, say: Say) -> setup_run.ResolvedRun:
     """Puts a number for ``batch_size=auto``; a run that has one already is returned as it is.
 
     Args:
-      config: What was asked for; the child resolves it again.
-      run: What it was resolved to.
+      run: The resolved run; the child process resolves what was asked for again.
       say: Told how probing goes.
 
     Returns:
@@ -62,7 +61,7 @@ def fill_in(config: TrainConfig, run: setup_run.ResolvedRun, say: Say) -> setup_
     _check_one_machine(run.settings)
     available = available_memory.available_bytes()
     with contextlib.ExitStack() as stack:
-        prober = Prober(config, available and int(available * HOST_SHARE), say)
+        prober = Prober(run.asked, available and int(available * HOST_SHARE), say)
         stack.callback(prober.close)
         say("batch_size=auto: probing what fits, in a process of its own")
         size = largest_that_fits(prober.fits, lambda: prober.most)
@@ -185,8 +184,8 @@ class _Child:
         self._readers = [threading.Thread(target=read, daemon=True) for read in (self._read, self._read_errors)]
         for reader in self._readers:
             reader.start()
-        request = {**dataclasses.asdict(config), "problem_options": dict(config.problem_options or {})}
-        self._send(request | {"parent": os.getpid()})
+        asked = {name: value for name, value in config.given().items() if name != "train_command"}
+        self._send({**asked, "problem_options": dict(config.problem_options or {}), "parent": os.getpid()})
 
     def ask(self, size: int) -> dict[str, Any]:
         """Returns the child's answer about a size; ``{"failure": why}`` if it does not fit.

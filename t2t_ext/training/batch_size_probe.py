@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from t2t_ext.config.training import TrainConfig
 from t2t_ext.data.datasets import batching
 from t2t_ext.data.datasets.generated import GeneratedData
 from t2t_ext.errors import UserError
 from t2t_ext.training import available_memory, setup_run, strategies
-from t2t_ext.training.config import TrainConfig
 from t2t_ext.training.session import Session
 
 _ANY_SIZE = 1 << 20  # tokens; only until the first size is told

@@ -20,13 +20,13 @@ from t2t_ext.analysis.attention import maps as attention
 from t2t_ext.analysis.attention.maps import AttentionMap
 from t2t_ext.config.decode import resolve_decode_hparams
 from t2t_ext.config.hyperparameters import HParams
+from t2t_ext.config.training import TrainingSettings
 from t2t_ext.data.datasets import target_variants
 from t2t_ext.data.datasets.pipeline import eval_batches
 from t2t_ext.evaluation import protocols
 from t2t_ext.evaluation.scorer import Scorer
 from t2t_ext.models.seq2seq import build_model
-from t2t_ext.training import losses
-from t2t_ext.training.config import TrainingSettings
+from t2t_ext.training import dev_metrics, losses
 from t2t_ext.training.monitor import Board
 from t2t_ext.training.records import Record
 from t2t_ext.translation.translator import translator_for
@@ -90,7 +90,7 @@ class Evaluator:
         if limit >= 0:
             self._translator = translator_for(self._model, *encoders, decode_hparams, hparams.target_direction)
             # What is called BLEU must be some BLEU, whatever else translations are scored by.
-            bleu, *others = settings.scored_by(scoring)
+            bleu, *others = dev_metrics.scored_by(settings, scoring)
             self._scorer = Scorer([bleu], self._references, encoders[1], language=target_language)
             self._other_scorer = Scorer(others, self._references, encoders[1], language=target_language)
         self._leaky = self._model.target_sides == 2 and hparams.pseudo == "none"

@@ -10,6 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from t2t_ext import registry
+from t2t_ext.config.training import KEEP, TrainConfig
 from t2t_ext.data.datasets import target_variants
 from t2t_ext.data.datasets.example_store import ExampleStore
 from t2t_ext.data.datasets.generated import GeneratedData
@@ -19,7 +20,6 @@ from t2t_ext.io import files
 from t2t_ext.io.interruption import Agreement, Interrupted, SignalWatch
 from t2t_ext.runs import checkpoints
 from t2t_ext.training import auto_batch_size, host_memory, out_of_memory, setup_run, skip_report, strategies, warm_start
-from t2t_ext.training.config import TrainConfig
 from t2t_ext.training.evaluate import Evaluator
 from t2t_ext.training.monitor import Board
 from t2t_ext.training.progress import Progress, describe_evaluation, describe_training
@@ -50,14 +50,14 @@ class TrainResult:
         return self.stop_reason in ("train_steps", "early_stopping")
 
 
-def train(config: TrainConfig, *, quiet: bool = False) -> TrainResult:
-    """Trains a model, or goes on with a run where it stopped.
+def train(config: TrainConfig | setup_run.ResolvedRun, *, quiet: bool = False) -> TrainResult:
+    """Trains a model, or resumes a run where it stopped.
 
     A run that is killed at any moment and started again computes what it would have computed. SIGTERM and Ctrl-C
     finish the step and save a checkpoint.
 
     Args:
-      config: What is asked for.
+      config: What is asked for, or what ``setup_run.resolve`` made of it.
       quiet: Print nothing.
 
     Returns:
@@ -67,7 +67,8 @@ def train(config: TrainConfig, *, quiet: bool = False) -> TrainResult:
       UserError: A mistake of the user's; nothing half-made is left.
     """
     say = Progress(0, quiet=quiet).line
-    run = auto_batch_size.fill_in(config, setup_run.resolve(config), say)
+    resolved = setup_run.resolve(config) if isinstance(config, TrainConfig) else config
+    run = auto_batch_size.fill_in(resolved, say)
     if run.settings.deterministic:
         tf.config.experimental.enable_op_determinism()
     # Before anything else: workers must meet before TensorFlow is used.
@@ -102,7 +103,7 @@ class _Loop:
         self._session = Session(run, generated, strategy)
         first_weights = setup_run.first_weights(run)
         setup_run.check_first_weights(run)
-        keep = run.config.warm_start_optimizer == warm_start.KEEP
+        keep = run.config.warm_start_optimizer == KEEP
         report = self._session.warm_start(first_weights, keep=keep) if first_weights else None
         self._evaluator = Evaluator(
             registry.model(run.config.model),

@@ -11,8 +11,9 @@ import pathlib
 from collections.abc import Mapping
 from typing import Any
 
+from t2t_ext.config.training import TrainingSettings
 from t2t_ext.io import files
-from t2t_ext.training.config import EVAL_METRICS, TrainingSettings
+from t2t_ext.training.dev_metrics import EVAL_METRICS
 
 Record = dict[str, Any]
 

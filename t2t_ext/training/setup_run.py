@@ -1,4 +1,4 @@
-"""From what the user asked for to a run: configuration, hparams, data, run directory. Imports no TensorFlow."""
+"""Resolves what the user asked for to a run: configuration, hparams, data, run directory. Imports no TensorFlow."""
 
 import dataclasses
 import json
@@ -8,18 +8,19 @@ from typing import Any
 
 from t2t_ext import registry
 from t2t_ext.config.decode import resolve_decode_hparams
-from t2t_ext.config.hyperparameters import AUTO_BATCH_SIZE, HParams, parse_assignments
+from t2t_ext.config.hyperparameters import AUTO_BATCH_SIZE, HParams
+from t2t_ext.config.strict_params import FLAG
+from t2t_ext.config.training import KEEP, RESET, TrainConfig, TrainingSettings
 from t2t_ext.data.datasets import target_variants
 from t2t_ext.data.datasets.generated import GeneratedData
 from t2t_ext.data.datasets.manifest import Manifest, manifest_path
 from t2t_ext.data.generation.settings import differing_options
-from t2t_ext.errors import UserError, suggest
+from t2t_ext.errors import UserError
 from t2t_ext.io import files
 from t2t_ext.runs import checkpoints
 from t2t_ext.runs.run_directory import RunConfig, RunDirectory, check_resumable, class_name
 from t2t_ext.search.directions import check_directions, directions_of
-from t2t_ext.training import warm_start
-from t2t_ext.training.config import DEFAULT_RANDOM_SEED, TrainConfig, TrainingSettings
+from t2t_ext.training import dev_metrics, warm_start
 
 _NEEDED = ("problem", "model", "hparams_set", "data_dir")
 _CHIEF_WAIT_SECONDS = 300.0
@@ -30,6 +31,7 @@ class ResolvedRun:
     """A run's configuration with everything that was not given filled in.
 
     Attributes:
+      asked: What the user asked for.
       config: What is, or will be, stored.
       hparams: The hyper-parameters.
       settings: The settings that may change.
@@ -37,6 +39,7 @@ class ResolvedRun:
       output_dir: The run's path.
     """
 
+    asked: TrainConfig
     config: RunConfig
     hparams: HParams
     settings: TrainingSettings
@@ -68,19 +71,19 @@ def resolve(config: TrainConfig) -> ResolvedRun:
     settings = _settings(config, old, hparams)
     if settings.xla_compile and hparams.batch_shapes != "static":
         raise UserError("--xla_compile needs static shapes: add batch_shapes=static to --hparams.")
-    problem = _given(config.problem, old and old.problem)
+    problem = config.problem or (old.problem if old else "")
     options = dict(config.problem_options or {})
     if old:
         # What is given again must be what is stored; of another problem, the name is what will be refused.
         options = {**old.problem_options, **(options if problem == old.problem else {})}
-    data_dir = os.path.abspath(_given(config.data_dir, old and old.data_dir))
+    data_dir = os.path.abspath(config.data_dir or (old.data_dir if old else ""))
     if not old:
         target_variants.check_problem(hparams, _problem(problem, options), data_dir)
         options = {**options_of_data(problem, options, data_dir), **options}
     new = RunConfig(
         problem=problem,
         problem_options={**_problem(problem, options).options},
-        model=_given(config.model, old and old.model),
+        model=config.model or (old.model if old else ""),
         hparams_set=set_name,
         hparams_class=class_name(hparams),
         hparams=hparams.to_dict(),
@@ -91,8 +94,8 @@ def resolve(config: TrainConfig) -> ResolvedRun:
         t2t_usr_dir=usr_dir,
         warm_start_from=_warm_start_from(config, stored),
         warm_start_optimizer=_warm_start_optimizer(config, stored),
-        random_seed=_given(config.random_seed, old.random_seed if old else DEFAULT_RANDOM_SEED),
-        training=dataclasses.asdict(settings),
+        random_seed=old.random_seed if old and "random_seed" not in config.given() else config.random_seed,
+        training={name: getattr(settings, name) for name in settings.names()},
         train_command=list(config.train_command),
     )
     if new.model not in registry.model_names():
@@ -100,7 +103,7 @@ def resolve(config: TrainConfig) -> ResolvedRun:
     if old:
         check_resumable(old, new, config.output_dir)
         new = dataclasses.replace(new, created=old.created)
-    return ResolvedRun(new, hparams, settings, stored, config.output_dir)
+    return ResolvedRun(config, new, hparams, settings, stored, config.output_dir)
 
 
 def _check_new(config: TrainConfig) -> None:
@@ -134,7 +137,7 @@ def check_first_weights(run: ResolvedRun) -> None:
     origin = first_weights(run)
     if origin:
         _, path = warm_start.find_checkpoint(origin)
-        if run.config.warm_start_optimizer == warm_start.KEEP:
+        if run.config.warm_start_optimizer == KEEP:
             warm_start.check_keepable(path, run.hparams, run.settings.train_steps)
 
 
@@ -200,7 +203,6 @@ def _hparams(config: TrainConfig, stored: RunDirectory | None) -> tuple[HParams,
         return resolved.hparams, dict(resolved.origins), config.hparams_set
     # Overrides that are not repeated keep their stored values.
     hparams = stored.hparams().override(config.hparams, flag="--hparams")
-    given = parse_assignments(config.hparams, "--hparams")
     if hparams.batch_size == AUTO_BATCH_SIZE:
         # What was probed when the run began stays: a resumed run must see the batches that it would have seen.
         origin, number = stored.config.origins.get("batch_size", ""), stored.hparams().batch_size
@@ -211,8 +213,8 @@ def _hparams(config: TrainConfig, stored: RunDirectory | None) -> tuple[HParams,
                 "--output_dir."
             )
         hparams = hparams.replace(batch_size=number)
-        del given["batch_size"]
-    return hparams, {**stored.config.origins, **dict.fromkeys(given, "flag")}, stored.config.hparams_set
+    given = {name: origin for name, origin in hparams.origins().items() if origin == FLAG}
+    return hparams, {**stored.config.origins, **given}, stored.config.hparams_set
 
 
 def _warm_start_from(config: TrainConfig, stored: RunDirectory | None) -> str:
@@ -238,16 +240,11 @@ def _warm_start_optimizer(config: TrainConfig, stored: RunDirectory | None) -> s
     """Returns whether a warm start resets or keeps the optimizer.
 
     Raises:
-      UserError: It is neither, there is no warm start, or the run has begun with the other one.
+      UserError: There is no warm start, or the run has begun with the other one.
     """
-    before = stored.config.warm_start_optimizer if stored else warm_start.RESET
-    given = before if config.warm_start_optimizer is None else config.warm_start_optimizer
-    if given not in (warm_start.RESET, warm_start.KEEP):
-        raise UserError(
-            f"--warm_start_optimizer={given}: it is {warm_start.RESET} or {warm_start.KEEP}."
-            f"{suggest(given, (warm_start.RESET, warm_start.KEEP))}"
-        )
-    if given == warm_start.KEEP and not _warm_start_from(config, stored):
+    before = stored.config.warm_start_optimizer if stored else RESET
+    given = config.given().get("warm_start_optimizer", before)
+    if given == KEEP and not _warm_start_from(config, stored):
         raise UserError(
             f"--warm_start_optimizer={given}: there is no optimizer to keep without --warm_start_from=RUN. (A run that "
             "is there goes on with its own: name it in --output_dir alone.)"
@@ -267,6 +264,7 @@ def _settings(config: TrainConfig, old: RunConfig | None, hparams: HParams) -> T
     if not old and (bleu or hparams.early_stopping_metric != "bleu"):
         known["eval_early_stopping_metric"] = hparams.early_stopping_metric
     settings = TrainingSettings(**{**known, **given})
+    dev_metrics.check(settings)
     decode_hparams = resolve_decode_hparams(settings.decode_hparams)
     if settings.eval_bleu_sentences >= 0:
         check_directions(decode_hparams, directions_of(hparams))
@@ -294,7 +292,3 @@ def options_of_data(name: str, options: Any, data_dir: str | os.PathLike) -> dic
                 )
             return {name: value for name, value in made_with.items() if name not in problem.path_options}
     return {}
-
-
-def _given(value: Any, otherwise: Any) -> Any:
-    return otherwise if value is None else value

@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 
 from t2t_ext.config.hyperparameters import HParams
+from t2t_ext.config.training import KEEP, RESET
 from t2t_ext.data.text.text_encoder import FIRST_TEXT_ID, SubwordEncoder
 from t2t_ext.errors import UserError
 from t2t_ext.runs import checkpoints, run_directory
 
 Encoders = tuple[SubwordEncoder, SubwordEncoder]
 SIDES = ("source", "target")
-RESET, KEEP = "reset", "keep"  # what --warm_start_optimizer may be
 # What is kept of the training state besides the optimizer's slots: how many updates there were.
 _COUNTERS = ("step", "skipped/total")
 _LOSS_SCALE = ("loss_scale/scale", "loss_scale/finite_in_a_row")

@@ -38,8 +38,8 @@ def synchronous_losses(directory):
 def losses(directory, hparams=HPARAMS, model="transformer", steps=STEPS):
     """Trains on 400 pairs made by code and returns a list of values of every measure, one a step."""
     from t2t_ext import registry
+    from t2t_ext.config.training import TrainConfig
     from t2t_ext.data.generation.generate import generate
-    from t2t_ext.training.config import TrainConfig
     from t2t_ext.training.loop import train
 
     directory = pathlib.Path(directory)

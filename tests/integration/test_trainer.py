@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from t2t_ext.bin import avg_all, trainer
+from t2t_ext.config.training import TrainConfig
 from t2t_ext.errors import UserError
 from t2t_ext.runs import checkpoints
 from t2t_ext.runs.run_directory import RunDirectory
-from t2t_ext.training.config import TrainConfig
 
 HPARAMS = "num_hidden_layers=1,batch_size=400,learning_rate_warmup_steps=20,learning_rate_constant=0.5"
 

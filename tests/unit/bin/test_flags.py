@@ -11,8 +11,8 @@ import pytest
 
 from t2t_ext.bin import _flag_groups, _replaced_flags
 from t2t_ext.bin._flags import FlagParser, add_flag, at_least, configure_threads, registry_text, run_main
+from t2t_ext.config.training import TrainingSettings
 from t2t_ext.errors import UserError
-from t2t_ext.training.config import TrainingSettings
 
 COMMANDS = {
     "t2t_ext-trainer": "trainer",
@@ -98,7 +98,6 @@ def trainer_parser():
     _flag_groups.add_hparams_flags(parser)
     _flag_groups.add_training_flags(parser)
     _flag_groups.add_data_generation_flags(parser)
-    _flag_groups.add_machine_flags(parser)
     _flag_groups.add_thread_flags(parser)
     return parser
 
@@ -244,7 +243,13 @@ def test_help(capsys):
             parse(*args)
         assert raised.value.code == 0
     text = capsys.readouterr().out
-    for expected in ("Training:", "--train_steps=N", "[250000]", "--[no]generate_data", "Examples:\n  t2t_ext-trainer"):
+    for expected in (
+        "Training:",
+        "--train_steps=STEPS",
+        "[250000]",
+        "--[no]generate_data",
+        "Examples:\n  t2t_ext-trainer",
+    ):
         assert expected in text
     assert text.index("Information:") > text.index("Machine:")
 
@@ -403,5 +408,4 @@ def test_every_setting_of_a_run_is_a_flag_with_the_same_default():
     args = parse()
     for field in dataclasses.fields(TrainingSettings):
         assert hasattr(args, field.name), field.name
-        if field.name != "decode_hparams":
-            assert getattr(args, field.name) == field.default, field.name
+        assert getattr(args, field.name) == field.default, field.name

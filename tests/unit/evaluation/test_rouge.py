@@ -10,10 +10,11 @@ pytest.importorskip("rouge_score", reason="needs t2t_ext[summarization]")
 from rouge_score import rouge_scorer
 
 from t2t_ext.bin import bleu, compare
+from t2t_ext.config.training import TrainingSettings
 from t2t_ext.errors import UserError
 from t2t_ext.evaluation import protocols, rouge
 from t2t_ext.evaluation.segment_metrics import MeanOfSegments
-from t2t_ext.training.config import TrainingSettings
+from t2t_ext.training import dev_metrics
 
 WORDS = ["the", "a", "man", "men", "runs", "running", "Londoner", "in", "won't", "1,000", ",", ".", "police-men"]
 LABELS = ["ROUGE-1", "ROUGE-2", "ROUGE-L", "ROUGE-Lsum"]
@@ -108,18 +109,18 @@ def test_commands(tmp_path, capsys):
 
 def test_the_dev_set_is_scored_by_what_is_watched(monkeypatch):
     settings = TrainingSettings(best_checkpoint_metric="ROUGE-L")
-    assert settings.scored_by("sacrebleu") == ("sacrebleu", "rouge")
-    assert settings.scored_by("rouge_unicode") == ("sacrebleu", "rouge_unicode")
-    assert TrainingSettings().scored_by("multi_bleu") == ("multi_bleu",)
-    assert TrainingSettings().scored_by("rouge") == ("sacrebleu", "rouge")
+    assert dev_metrics.scored_by(settings, "sacrebleu") == ("sacrebleu", "rouge")
+    assert dev_metrics.scored_by(settings, "rouge_unicode") == ("sacrebleu", "rouge_unicode")
+    assert dev_metrics.scored_by(TrainingSettings(), "multi_bleu") == ("multi_bleu",)
+    assert dev_metrics.scored_by(TrainingSettings(), "rouge") == ("sacrebleu", "rouge")
     watched = TrainingSettings(eval_early_stopping_metric="chrF2", eval_early_stopping_steps=5)
-    assert watched.scored_by("rouge") == ("sacrebleu", "rouge", "chrf")
+    assert dev_metrics.scored_by(watched, "rouge") == ("sacrebleu", "rouge", "chrf")
     with pytest.raises(UserError, match="ROUGE-L needs translations"):
-        TrainingSettings(best_checkpoint_metric="ROUGE-L", eval_bleu_sentences=-1)
+        dev_metrics.check(TrainingSettings(best_checkpoint_metric="ROUGE-L", eval_bleu_sentences=-1))
     with pytest.raises(UserError, match="Did you mean 'ROUGE-L'"):
-        TrainingSettings(best_checkpoint_metric="ROUGE_L")
+        dev_metrics.check(TrainingSettings(best_checkpoint_metric="ROUGE_L"))
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(UserError, match=r"pip install 't2t_ext\[summarization\]'"):
         protocols.protocol("rouge")
     with pytest.raises(UserError, match="summarization"):
-        TrainingSettings(best_checkpoint_metric="ROUGE-2")
+        dev_metrics.check(TrainingSettings(best_checkpoint_metric="ROUGE-2"))

@@ -8,12 +8,12 @@ import tensorflow as tf
 
 from t2t_ext import registry
 from t2t_ext.config.hyperparameters import HParams
+from t2t_ext.config.training import TrainConfig
 from t2t_ext.data.datasets.generated import GeneratedData
 from t2t_ext.data.generation.generate import generate
 from t2t_ext.errors import UserError
 from t2t_ext.runs.run_directory import RunDirectory
 from t2t_ext.training import auto_batch_size, available_memory, out_of_memory, setup_run
-from t2t_ext.training.config import TrainConfig
 
 
 @pytest.fixture(scope="module")
@@ -66,14 +66,14 @@ def test_search_ends_at_the_whole_data():
 def test_several_machines_are_refused(data, tmp_path, distribution):
     config = config_of(data, tmp_path / "run", distribution=distribution)
     with pytest.raises(UserError, match=r"batch_size=auto probes the devices of one machine.*Give a number"):
-        auto_batch_size.fill_in(config, setup_run.resolve(config), print)
+        auto_batch_size.fill_in(setup_run.resolve(config), print)
 
 
 def test_workers_of_the_environment_are_refused(data, tmp_path, monkeypatch):
     monkeypatch.setenv("TF_CONFIG", '{"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 0}}')
     config = config_of(data, tmp_path / "run")
     with pytest.raises(UserError, match="several workers"):
-        auto_batch_size.fill_in(config, setup_run.resolve(config), print)
+        auto_batch_size.fill_in(setup_run.resolve(config), print)
 
 
 def children():
@@ -89,7 +89,7 @@ def _parent(pid):
 def test_probed_size_is_stored_and_stays(data, tmp_path, monkeypatch):
     """With a real child; all of the toy corpus fits."""
     config, before, said = config_of(data, tmp_path / "run"), children(), []
-    run = auto_batch_size.fill_in(config, setup_run.resolve(config), said.append)
+    run = auto_batch_size.fill_in(setup_run.resolve(config), said.append)
     assert children() == before
     size = run.hparams.batch_size
     assert size >= auto_batch_size.FIRST_SIZE
@@ -100,7 +100,7 @@ def test_probed_size_is_stored_and_stays(data, tmp_path, monkeypatch):
     assert RunDirectory.open(tmp_path / "run").hparams().batch_size == size
 
     monkeypatch.setattr(auto_batch_size, "Prober", None)  # a resumed run does not probe
-    again = auto_batch_size.fill_in(config, setup_run.resolve(config), said.append)
+    again = auto_batch_size.fill_in(setup_run.resolve(config), said.append)
     assert again.hparams.batch_size == size
     assert again.config.origins["batch_size"].startswith("auto: probed")
 
@@ -110,7 +110,7 @@ def test_too_little_memory_is_an_error_and_leaves_nothing(data, tmp_path, monkey
     monkeypatch.setattr(available_memory, "available_bytes", lambda: 50_000_000)
     monkeypatch.setattr(auto_batch_size, "FIRST_SIZE", auto_batch_size.SMALLEST_SIZE)
     with pytest.raises(UserError, match=r"not even 64 tokens fit \(it takes more than 0.0 GB\).*smaller model"):
-        auto_batch_size.fill_in(config, setup_run.resolve(config), print)
+        auto_batch_size.fill_in(setup_run.resolve(config), print)
     assert children() == before
     assert not (tmp_path / "run").exists()
 

@@ -1,5 +1,6 @@
 """Records and what is decided from them; TensorBoard files; lines for people."""
 
+import dataclasses
 import io
 import json
 import resource
@@ -10,8 +11,9 @@ import tensorflow as tf
 
 from t2t_ext.analysis.attention import maps as attention
 from t2t_ext.analysis.attention.pictures import attention_picture
+from t2t_ext.config.training import TrainConfig, TrainingSettings
 from t2t_ext.errors import UserError
-from t2t_ext.training.config import TrainConfig, TrainingSettings
+from t2t_ext.training import dev_metrics
 from t2t_ext.training.monitor import Board
 from t2t_ext.training.progress import Progress, describe_evaluation
 from t2t_ext.training.records import Best, Records, best_of, stopped_improving
@@ -93,24 +95,36 @@ def test_early_stopping_can_be_turned_round():
         ({"best_checkpoint_metric": "blue"}, "Did you mean 'bleu'"),
         ({"eval_early_stopping_metric": "approx_bleu_score"}, "loss, nll, perplexity, accuracy, bleu"),
         ({"train_steps": 0}, "at least 1"),
-        ({"train_steps": "10"}, "type int"),
+        ({"train_steps": "10"}, "train_steps is an integer"),
         ({"eval_bleu_sentences": -1}, "switches off"),
-        ({"preempted_exit_code": 0}, "0 would say that the run is finished"),
+        ({"preempted_exit_code": 0}, "at least 1"),
         ({"preempted_exit_code": 256}, "at most 255"),  # the system would make 0 of it
-        ({"worker_timeout": float("nan")}, "at least 1 s"),
-        ({"worker_timeout": float("inf")}, "at most 86,400 s"),
+        ({"worker_timeout": float("nan")}, "must be finite"),
+        ({"worker_timeout": 1e6}, "at most 86,400"),
     ],
 )
 def test_bad_settings_are_explained(settings, message):
     with pytest.raises(UserError, match=message):
-        TrainingSettings(**settings)
+        dev_metrics.check(TrainingSettings(**settings))
 
 
 def test_config_has_every_setting():
     config = TrainConfig(output_dir="RUN", train_steps=7, deterministic=True)
     assert config.given_settings() == {"train_steps": 7, "deterministic": True}
-    everything = dict.fromkeys(TrainingSettings.names(), 1)
-    assert TrainConfig(output_dir="RUN", **everything).given_settings() == everything
+    everything = {name: getattr(config, name) for name in TrainingSettings.names()}
+    given = {name: value for name, value in everything.items() if value is not None}
+    assert TrainConfig(output_dir="RUN", **everything).given_settings() == given
+
+
+def test_config_tells_what_is_given_from_defaults():
+    config = TrainConfig(output_dir="RUN", train_steps=250000, tpu=None)
+    assert config.given() == {"output_dir": "RUN", "train_steps": 250000}
+    assert config.replace(model="transformer").given() == {**config.given(), "model": "transformer"}
+    assert config.tpu == ""
+    # dataclasses.replace passes every field: only what is no default counts as given.
+    copy = dataclasses.replace(config, model="transformer")
+    assert copy == config.replace(model="transformer")
+    assert copy.given() == {"output_dir": "RUN", "model": "transformer"}
 
 
 def points(directory, tag):

@@ -4,13 +4,13 @@ import pytest
 
 from t2t_ext import registry
 from t2t_ext.bin import trainer
+from t2t_ext.config.training import TrainConfig
 from t2t_ext.data.datasets.generated import GeneratedData
 from t2t_ext.data.generation.generate import generate
 from t2t_ext.errors import UserError
 from t2t_ext.runs.checkpoints import list_checkpoints
 from t2t_ext.runs.run_directory import RunDirectory
 from t2t_ext.training import setup_run
-from t2t_ext.training.config import TrainConfig
 
 NEW = {
     "problem": "translate_parallel_text",
@@ -97,7 +97,7 @@ def test_what_a_warm_start_keeps_is_stored_and_may_be_given_again(make, resolve)
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        ({"warm_start_optimizer": "kepp", "warm_start_from": "first"}, "it is reset or keep. Did you mean 'keep'"),
+        ({"warm_start_optimizer": "kepp", "warm_start_from": "first"}, "warm_start_optimizer is one of reset, keep"),
         ({"warm_start_optimizer": "keep"}, "there is no optimizer to keep without --warm_start_from=RUN"),
     ],
 )

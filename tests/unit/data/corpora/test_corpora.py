@@ -168,8 +168,8 @@ def test_tags_stand_on_what_is_the_source(mixed, tmp_path):
 
 
 def test_a_run_does_not_take_other_options_than_its_data(mixed, tmp_path):
+    from t2t_ext.config.training import TrainConfig
     from t2t_ext.training import setup_run
-    from t2t_ext.training.config import TrainConfig
 
     generated(mixed(train_weights="1,3"), tmp_path)
     given = {"problem": "translate_parallel_text", "model": "transformer", "hparams_set": "transformer_tiny"}
@@ -294,8 +294,8 @@ def test_tagged_data_are_not_read_the_other_way_round(mixed, tmp_path):
 
 
 def test_a_new_run_has_the_options_of_its_data(mixed, tmp_path):
+    from t2t_ext.config.training import TrainConfig
     from t2t_ext.training import setup_run
-    from t2t_ext.training.config import TrainConfig
 
     generated(mixed(train_tags=",<2x>", default_tag="<2x>"), tmp_path)
     config = TrainConfig(
@@ -305,6 +305,6 @@ def test_a_new_run_has_the_options_of_its_data(mixed, tmp_path):
     run = setup_run.resolve(config)
     assert run.config.problem_options["train_tags"] == ",<2x>"
     assert setup_run.make_problem(run).default_tag == "<2x>"
-    other = dataclasses.replace(config, problem="translate_parallel_text_rev")
+    other = config.replace(problem="translate_parallel_text_rev")
     with pytest.raises(UserError, match="There are no data of translate_parallel_text_rev"):
         GeneratedData.open(setup_run.make_problem(setup_run.resolve(other)), tmp_path / "data")

@@ -1,0 +1,59 @@
+"""Metrics of the development set that a run can be steered by. This module imports no TensorFlow."""
+
+from t2t_ext.config.training import TrainingSettings
+from t2t_ext.errors import UserError, suggest
+from t2t_ext.evaluation import protocols
+
+# Metrics that a run logs -> whether smaller is better.
+EVAL_METRICS = {
+    **{"loss": True, "nll": True, "perplexity": True, "accuracy": False, "bleu": False},
+    **protocols.dev_labels(),
+}
+_WITHOUT_TRANSLATIONS = ("loss", "nll", "perplexity", "accuracy")
+_BEST, _EARLY_STOPPING = "best_checkpoint_metric", "eval_early_stopping_metric"
+
+
+def check(settings: TrainingSettings) -> None:
+    """Checks that the metrics that choose the best checkpoint and stop the run exist and will be computed.
+
+    Raises:
+      UserError: There is no such metric, it needs a package that is missing, or translations that are switched off.
+    """
+    watched = _watched(settings)
+    for name in (_BEST, _EARLY_STOPPING):
+        metric = getattr(settings, name)
+        if metric not in EVAL_METRICS:
+            raise UserError(
+                f"--{name}={metric}: there is no such metric. Metrics of the dev set are "
+                f"{', '.join(EVAL_METRICS)}.{suggest(metric, EVAL_METRICS)}"
+            )
+        if metric not in _WITHOUT_TRANSLATIONS and settings.eval_bleu_sentences < 0 and name in watched:
+            default = ", the default," if metric == type(settings).__dataclass_fields__[name].default else ""
+            raise UserError(
+                f"--{name}={metric}{default} needs translations, which --eval_bleu_sentences=-1 switches off; use "
+                f"--{name}=loss with it."
+            )
+        if metric in protocols.dev_labels():
+            protocols.protocol(protocols.with_label(metric))  # whether it can be used here
+
+
+def scored_by(settings: TrainingSettings, scoring: str) -> tuple[str, ...]:
+    """Returns the protocols that score the translations of the development set.
+
+    Args:
+      settings: The settings of the run.
+      scoring: The problem's own protocol.
+
+    Returns:
+      One whose main score is a BLEU, and what else the problem and the watched metrics need.
+    """
+    labels = [label for label in _watched(settings).values() if label in protocols.dev_labels()]
+    needed = [protocols.with_label(label, scoring) for label in labels]
+    bleu = scoring if protocols.protocol(scoring).is_bleu else protocols.DEFAULT
+    return tuple(dict.fromkeys((bleu, scoring, *needed)))
+
+
+def _watched(settings: TrainingSettings) -> dict[str, str]:
+    """Returns the settings that name a metric and are in use, and their metrics."""
+    names = (_BEST, _EARLY_STOPPING) if settings.eval_early_stopping_steps > 0 else (_BEST,)
+    return {name: getattr(settings, name) for name in names}
