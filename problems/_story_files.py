@@ -23,7 +23,6 @@ from t2t_ext.errors import UserError
 from t2t_ext.problems._tfds_pairs import TfdsDataset, TfdsPairs
 
 MISSING_STORY, EMPTY_ARTICLE, NO_HIGHLIGHTS = "missing_story", "empty_article", "no_highlights"
-INSTALL = "pip install 't2t_ext[summarization]'"
 
 _HIGHLIGHT = "@highlight"
 # What ends a sentence in See et al.'s preparation; captions and headings without it get a full stop.
@@ -175,7 +174,7 @@ class StoriesDataset(TfdsDataset):
 
     languages: tuple[str, str] = ("article", "highlights")
     name: str = "cnn_dailymail"
-    install: str = INSTALL
+    extra: str = "summarization"
 
     @property
     def config_name(self) -> str:

@@ -5,7 +5,6 @@ They come in the order of its files, which is not that of the corpora: it shuffl
 
 import dataclasses
 import html
-import importlib.util
 import os
 import pathlib
 import re
@@ -16,9 +15,8 @@ from typing import Any
 from google.protobuf.message import DecodeError
 
 from t2t_ext.data.corpora.readers import INVALID_UTF8, ReadReport
-from t2t_ext.errors import UserError
+from t2t_ext.errors import UserError, require_package
 
-INSTALL = "pip install 't2t_ext[wmt]'"
 LINE_FEEDS = "line_feeds"
 # Of the data sets that are put together here; tensorflow-datasets wants one.
 _OWN_VERSION = "1.0.0"
@@ -39,14 +37,14 @@ class TfdsDataset:
       name: ``wmt14_translate``, or ``wmt_translate`` for one that is put together from subsets.
       subsets: Names of subsets by split, of ``wmt_translate``.
       label: What tells it from others that are put together.
-      install: The command that installs what is needed.
+      extra: The extra of t2t_ext that installs what is needed.
     """
 
     languages: tuple[str, str]
     name: str = "wmt_translate"
     subsets: Mapping[str, Sequence[str]] = dataclasses.field(default_factory=dict)
     label: str = ""
-    install: str = INSTALL
+    extra: str = "wmt"
 
     @property
     def config_name(self) -> str:
@@ -80,7 +78,7 @@ class TfdsDataset:
         """
         if self.directory(data_dir):
             return
-        tfds = _imported(f"{self.title} is not in {data_dir} and", otherwise, self.install)
+        tfds = _imported(f"{self.title} is not in {data_dir} and", otherwise, self.extra)
         try:
             builder = self._builder(tfds, data_dir)
             downloads = tfds.download.DownloadConfig(manual_dir=manual_dir)
@@ -157,7 +155,7 @@ class TfdsPairs:
             yield tuple(map(html.unescape, texts)) if self.from_sgml else tuple(texts)
 
     def _package(self) -> Any:
-        return _imported("Its data", "", self.dataset.install)
+        return _imported("Its data", "", self.dataset.extra)
 
     def _all_rows(self) -> Iterator[list[bytes]]:
         """Yields the source and target of every pair of the split."""
@@ -220,14 +218,13 @@ def _damaged(path: os.PathLike) -> UserError:
     return UserError(f"{path} is damaged or incomplete; remove {folder} to have it prepared again.")
 
 
-def _imported(need: str, otherwise: str, install: str) -> Any:
+def _imported(need: str, otherwise: str, extra: str) -> Any:
     """Returns the package.
 
     Raises:
       UserError: It is not installed.
     """
-    if importlib.util.find_spec("tensorflow_datasets") is None:
-        raise UserError(f"{need} needs tensorflow-datasets, which is not installed: {install}. {otherwise}".strip())
+    require_package("tensorflow_datasets", extra, need, otherwise)
     # TensorFlow, which writes the files, says things in between that are nobody's concern here.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     import tensorflow_datasets

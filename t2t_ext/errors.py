@@ -6,6 +6,7 @@ print it on one line without a traceback and exit with status 2.
 """
 
 import difflib
+import importlib.util
 from collections.abc import Iterable
 
 
@@ -34,3 +35,20 @@ def suggest(name: str, candidates: Iterable[str], limit: int = 3) -> str:
     if not close:
         return ""
     return " Did you mean " + " or ".join(repr(match) for match in close) + "?"
+
+
+def require_package(module: str, extra: str, need: str, otherwise: str = "") -> None:
+    """Checks that a package of one of the extras of t2t_ext is installed, without importing it.
+
+    Args:
+      module: What is imported, such as ``jieba``.
+      extra: The extra that installs it, such as ``zh``.
+      need: What needs it, the subject of the sentence.
+      otherwise: A sentence that says what else can be done.
+
+    Raises:
+      UserError: It is not installed.
+    """
+    if importlib.util.find_spec(module) is None:
+        missing = f"{need} needs {module}, which is not installed: pip install 't2t_ext[{extra}]'. {otherwise}"
+        raise UserError(missing.rstrip())

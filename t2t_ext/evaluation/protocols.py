@@ -8,11 +8,10 @@ Nothing heavy is imported before a score is computed.
 """
 
 import dataclasses
-import importlib.util
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from t2t_ext.errors import UserError, suggest
+from t2t_ext.errors import UserError, require_package, suggest
 from t2t_ext.evaluation import scores
 
 References = Sequence[Sequence[str]]
@@ -76,11 +75,8 @@ def protocol(name: str) -> Protocol:
         known = ", ".join(PROTOCOLS)
         raise UserError(f"Unknown scoring protocol {name!r}.{suggest(name, PROTOCOLS)} Choose from: {known}.")
     package, extra = PROTOCOLS[name].needs
-    if package and importlib.util.find_spec(package) is None:
-        raise UserError(
-            f"The scoring protocol {name} needs the package {package}, which is not installed: pip install "
-            f"'t2t_ext[{extra}]'."
-        )
+    if package:
+        require_package(package, extra, f"The scoring protocol {name}")
     return PROTOCOLS[name]
 
 

@@ -23,7 +23,7 @@ from typing import Any, Self
 import numpy as np
 
 from t2t_ext.data.features.float_files import padded
-from t2t_ext.errors import UserError
+from t2t_ext.errors import UserError, require_package
 from t2t_ext.serving import served_text
 from t2t_ext.serving.protocol import Values
 from t2t_ext.serving.served_text import ServedText
@@ -225,6 +225,7 @@ class GrpcClient(Client):
 
     def __init__(self, server: str, servable_name: str, **options: Any) -> None:
         """Opens a channel lazily; see ``Client``."""
+        require_package("grpc", "serving-client", "The gRPC client", "Or speak REST: --rest.")
         import grpc
 
         super().__init__(server, servable_name, **options)

@@ -174,9 +174,7 @@ def test_missing_files_are_listed_with_where_they_come_from(run, tmp_path, probl
 
 
 def test_nothing_there_and_no_tensorflow_datasets(run, tmp_path, monkeypatch):
-    from t2t_ext.problems import _tfds_pairs
-
-    monkeypatch.setattr(_tfds_pairs.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     status, _, error = run("ende_wmt14")
     assert status == 2
     for expected in (

@@ -5,7 +5,6 @@ read from there, in order. So what a runner moves about and keeps in memory are 
 however often a runner does a task again, the same files are written as by ``Workers``.
 """
 
-import importlib.util
 import os
 import pathlib
 import pickle
@@ -15,7 +14,7 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Self
 
-from t2t_ext.errors import UserError
+from t2t_ext.errors import UserError, require_package
 
 DEFAULT_RUNNER = "DirectRunner"
 
@@ -34,8 +33,7 @@ class BeamWorkers:
         Raises:
           UserError: Apache Beam is not installed, or its options are wrong.
         """
-        if importlib.util.find_spec("apache_beam") is None:
-            raise UserError("--runner=beam needs Apache Beam; install it: pip install 't2t_ext[beam]'.")
+        require_package("apache_beam", "beam", "--runner=beam")
         self._flags = _checked_flags(options)
         self._directory = directory
         self._stages = 0

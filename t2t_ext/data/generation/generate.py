@@ -419,8 +419,11 @@ def _languages(problem: Problem) -> tuple[str, str]:
 
 
 def _versions() -> dict[str, str]:
-    packages = ("numpy", "sentencepiece", "sacremoses", "subword-nmt", "jieba", "Babel")
-    return {"t2t_ext": version.__version__, **{name: importlib.metadata.version(name) for name in packages}}
+    versions = {"t2t_ext": version.__version__}
+    for package in ("numpy", "sentencepiece", "sacremoses", "subword-nmt", "jieba", "Babel"):
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):  # jieba comes with an extra
+            versions[package] = importlib.metadata.version(package)
+    return versions
 
 
 @contextlib.contextmanager

@@ -4,7 +4,6 @@ Characters are looked up in tables over all of Unicode, many texts at once.
 """
 
 import functools
-import importlib.util
 import re
 import unicodedata
 from collections.abc import Sequence
@@ -12,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from t2t_ext.errors import UserError
+from t2t_ext.errors import UserError, require_package
 
 _CODE_POINTS = 0x110000
 # Of a text whose language is judged: its characters, and the probability from which on it is certain.
@@ -143,10 +142,7 @@ def require_language_identifier(languages: Sequence[str]) -> None:
     Raises:
       UserError: py3langid is not installed, or the languages of the problem are not known.
     """
-    if importlib.util.find_spec("py3langid") is None:
-        raise UserError(
-            "cleaning's language=true needs py3langid; install it: pip install 't2t_ext[language]' (or leave it out)."
-        )
+    require_package("py3langid", "language", "language=true in --cleaning", "Or leave it out.")
     if not all(languages):
         raise UserError(
             "cleaning's language=true needs to know the languages: give --source_language and --target_language."

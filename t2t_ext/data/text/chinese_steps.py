@@ -52,6 +52,7 @@ class Jieba(Segmented):
     meaning = "Chinese words as jieba cuts them, with its own dictionary and its model of unknown words"
     loss = "blanks next to Chinese characters; punctuation inside foreign words, such as addresses, is set apart"
     packages = ("jieba",)
+    extra = "zh"
 
     @classmethod
     def complaint(cls, language: str) -> str:

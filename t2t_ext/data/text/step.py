@@ -26,6 +26,7 @@ class Step:
       meaning: What it does, for the documentation and the record.
       loss: What ``restore`` cannot bring back; empty where everything comes back.
       packages: Libraries whose version decides what it does.
+      extra: The extra of t2t_ext that installs them; empty where t2t_ext itself does.
       learns: Whether it must learn from training text before it can work.
     """
 
@@ -34,6 +35,7 @@ class Step:
     meaning: ClassVar[str]
     loss: ClassVar[str] = ""
     packages: ClassVar[tuple[str, ...]] = ()
+    extra: ClassVar[str] = ""
     learns: ClassVar[bool] = False
 
     def __init__(self, language: str, learnt: bytes | None = None) -> None:

@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Self
 
 from t2t_ext.data.text import chinese_steps, document_steps, moses_steps
 from t2t_ext.data.text.step import Stage, Step
-from t2t_ext.errors import UserError, suggest
+from t2t_ext.errors import UserError, require_package, suggest
 
 
 class Nfc(Step):
@@ -150,6 +150,8 @@ def check_steps(names: Sequence[str], language: str, what: str = "The steps") ->
         complaint = kind.complaint(base_language(language)) if language else ""
         if complaint:
             raise UserError(f"{shown} for the language {language}: {complaint}")
+        for package in kind.packages if kind.extra else ():
+            require_package(package, kind.extra, f"{shown}: {kind.name}")
 
 
 _WHY = {
