@@ -5,6 +5,7 @@ without TensorFlow do not wait for it.
 """
 
 import dataclasses
+import importlib.util
 import os
 import pathlib
 import random
@@ -41,6 +42,18 @@ def pytest_runtest_setup(item):
 def pytest_runtest_call(item):
     """Undoes what the commands of this test's fixtures set."""
     _restore_threads()
+
+
+@pytest.fixture
+def without_package(monkeypatch):
+    """A function that makes a package look as if it were not installed."""
+    find_spec = importlib.util.find_spec
+
+    def hide(package):
+        hidden = lambda name, *rest: None if name == package else find_spec(name, *rest)  # noqa: E731
+        monkeypatch.setattr("importlib.util.find_spec", hidden)
+
+    return hide
 
 
 _WORDS = {

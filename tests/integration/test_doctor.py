@@ -2,7 +2,6 @@
 
 import gzip
 import json
-import sys
 
 import pytest
 
@@ -168,12 +167,8 @@ def test_mistakes_with_beam(flags, tmp_path, capsys, options, message):
     assert not (tmp_path / "data").exists()
 
 
-def test_without_beam(flags, tmp_path, capsys, monkeypatch):
-    import importlib.util
-
-    monkeypatch.delitem(sys.modules, "apache_beam", raising=False)
-    find_spec = importlib.util.find_spec
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "apache_beam" else find_spec(name))
+def test_without_beam(flags, tmp_path, capsys, without_package):
+    without_package("apache_beam")
     command = ["--problem=translate_parallel_text", *flags[:-1], f"--data_dir={tmp_path / 'data'}", "--runner=beam"]
     assert datagen.main(command) == 2
     assert "pip install 't2t_ext[beam]'" in capsys.readouterr().err

@@ -145,7 +145,7 @@ def test_files_line_by_line(tmp_path, layout, endings, summary, capsys):
 
 
 @pytest.mark.skipif(not importlib.util.find_spec("tensorflow_datasets"), reason="needs t2t_ext[summarization]")
-def test_tensorflow_datasets(tmp_path, monkeypatch, capsys):
+def test_tensorflow_datasets(tmp_path, monkeypatch, capsys, without_package):
     import tensorflow_datasets as tfds
 
     paths = write_stories(tmp_path / "raw")
@@ -158,7 +158,7 @@ def test_tensorflow_datasets(tmp_path, monkeypatch, capsys):
     assert dev == set(map(written, paths["val"]))
     assert "20 samples" in capsys.readouterr().out
     assert (tmp_path / "tensorflow_datasets" / "cnn_dailymail").is_dir()
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    without_package("tensorflow_datasets")
     with pytest.raises(UserError, match=r"t2t_ext\[summarization\].*layout=stories"):
         registry.problem(NAME, tfds_dir=str(tmp_path / "elsewhere")).prepare(tmp_path)
 

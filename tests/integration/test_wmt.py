@@ -173,8 +173,8 @@ def test_missing_files_are_listed_with_where_they_come_from(run, tmp_path, probl
     assert not list((tmp_path / "data").glob("translate*"))
 
 
-def test_nothing_there_and_no_tensorflow_datasets(run, tmp_path, monkeypatch):
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+def test_nothing_there_and_no_tensorflow_datasets(run, tmp_path, without_package):
+    without_package("tensorflow_datasets")
     status, _, error = run("ende_wmt14")
     assert status == 2
     for expected in (

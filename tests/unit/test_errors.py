@@ -28,8 +28,8 @@ def test_a_missing_package_names_its_extra():
     )
 
 
-def test_a_step_whose_package_is_missing(monkeypatch):
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+def test_a_step_whose_package_is_missing(without_package):
+    without_package("jieba")
     with pytest.raises(UserError, match=r"jieba needs jieba, .*pip install 't2t_ext\[zh\]'"):
         TextSteps(["jieba"], "zh")
     TextSteps(["moses_tokenize"], "de")  # its package is not an extra's

@@ -107,7 +107,7 @@ def test_commands(tmp_path, capsys):
     assert scores[3]["tests"][0]["difference"] < -1
 
 
-def test_the_dev_set_is_scored_by_what_is_watched(monkeypatch):
+def test_the_dev_set_is_scored_by_what_is_watched(without_package):
     settings = TrainingSettings(best_checkpoint_metric="ROUGE-L")
     assert dev_metrics.scored_by(settings, "sacrebleu") == ("sacrebleu", "rouge")
     assert dev_metrics.scored_by(settings, "rouge_unicode") == ("sacrebleu", "rouge_unicode")
@@ -119,7 +119,7 @@ def test_the_dev_set_is_scored_by_what_is_watched(monkeypatch):
         dev_metrics.check(TrainingSettings(best_checkpoint_metric="ROUGE-L", eval_bleu_sentences=-1))
     with pytest.raises(UserError, match="Did you mean 'ROUGE-L'"):
         dev_metrics.check(TrainingSettings(best_checkpoint_metric="ROUGE_L"))
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    without_package("rouge_score")
     with pytest.raises(UserError, match=r"pip install 't2t_ext\[summarization\]'"):
         protocols.protocol("rouge")
     with pytest.raises(UserError, match="summarization"):
