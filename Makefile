@@ -7,17 +7,17 @@ READY := $(VENV)/.ready
 # Processes that tests run in; each needs up to 7 GB of memory.
 WORKERS ?= 2
 
-.PHONY: help setup demo test test-slow lint format clean
+.PHONY: help setup demo test test-slow lint types format clean
 
 help: ## Lists the targets.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
-$(READY): setup.py t2t_ext/version.py
+$(READY): pyproject.toml setup.py t2t_ext/version.py
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))' || \
 	  { echo "Python 3.11 to 3.13 is needed, but $(PYTHON) is another; give one: make PYTHON=/path/to/python3.11"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip setuptools wheel
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test,lint]'
 	@touch $@
 
 setup: $(READY) ## Makes the virtual environment .venv and installs t2t_ext into it.
@@ -25,7 +25,10 @@ setup: $(READY) ## Makes the virtual environment .venv and installs t2t_ext into
 demo: $(READY) ## Offline corpus -> training -> BLEU -> export -> three served sentences (under 10 minutes).
 	PATH="$(abspath $(BIN)):$$PATH" examples/demo.sh
 
-lint: $(READY) ## Style and typing hints of the code.
+types: $(READY) ## Types of the code, checked by mypy.
+	$(BIN)/mypy
+
+lint: $(READY) ## Style of the code, by ruff.
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
