@@ -99,7 +99,7 @@ def run(argv: Sequence[str]) -> None:
                 "sentences": len(sources), "max_subwords": flags.max_subwords, "heads": flags.heads}  # fmt: skip
     out_dir = output_directory(flags, runs[0].directory.path, "divergence")
     names = divergence_report.write(out_dir, measured, words, settings, notes)
-    print(divergence_report.text(measured, words), flush=True)
+    print(divergence_report.build(measured, words).text(), flush=True)
     print(f"{', '.join(names[1:])} and the page {out_dir / names[0]}", file=sys.stderr)
 
 

@@ -82,7 +82,7 @@ def run(argv: Sequence[str]) -> None:
     for note in notes:
         _text_lines.warn(note)
     names = gradient_report.write(out_dir, report, notes)
-    print(gradient_report.text(report), flush=True)
+    print(gradient_report.build(report).text(), flush=True)
     print(f"{', '.join(names[1:])} and the page {out_dir / names[0]}", file=sys.stderr)
 
 
@@ -129,7 +129,7 @@ def _check_modes(flags: argparse.Namespace) -> None:
 def _logged(flags: argparse.Namespace, directories: Sequence[Any], labels: Sequence[str], notes: list[str]) -> Any:
     """Returns the report of what training logged."""
     from t2t_ext.analysis.gradients import series as gradient_series
-    from t2t_ext.analysis.gradients.report import Report
+    from t2t_ext.analysis.gradients.report import GradientComparison
 
     series = [gradient_series.read(each, flags.from_step, flags.to_step) for each in directories]
     for each in series:
@@ -144,7 +144,7 @@ def _logged(flags: argparse.Namespace, directories: Sequence[Any], labels: Seque
         f"Norms of the gradient of the loss in training, before clipping, with dropout; logged points of steps {first} "
         f"to {last}, each a mean over the steps since the one before."
     )
-    return Report(gradient_series.systems(series, labels), measured, "logged point", over_steps=True)
+    return GradientComparison(gradient_series.systems(series, labels), measured, "logged point", over_steps=True)
 
 
 # === At checkpoints ===
@@ -198,7 +198,7 @@ def _computed(
 
     from t2t_ext import registry
     from t2t_ext.analysis.gradients import series as gradient_series
-    from t2t_ext.analysis.gradients.report import Report
+    from t2t_ext.analysis.gradients.report import GradientComparison
     from t2t_ext.data.datasets.example_store import ExampleStore
     from t2t_ext.models.seq2seq import build_model
     from t2t_ext.runs import checkpoints
@@ -243,4 +243,4 @@ def _computed(
         f"{flags.precision}; {len(batches)} batches of {flags.split}, the same for all. “Together” is of the gradient "
         "of all of them at once."
     )
-    return Report(gradient_series.systems(series, labels), measured, "batch", together)
+    return GradientComparison(gradient_series.systems(series, labels), measured, "batch", together)

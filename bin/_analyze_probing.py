@@ -120,7 +120,7 @@ def run(argv: Sequence[str]) -> None:
         _text_lines.warn(note)
     out_dir = output_directory(flags, runs[0].directory.path, "probing")
     names = probing_report.write(out_dir, report, notes)
-    print(probing_report.text(report), flush=True)
+    print(probing_report.build(report).text(), flush=True)
     print(f"{', '.join(names[1:])} and the page {out_dir / names[0]}", file=sys.stderr)
 
 

@@ -1,6 +1,5 @@
 """t2t_ext-compare: compares systems that translated the same text."""
 
-import json
 import os
 import pathlib
 import sys
@@ -13,6 +12,7 @@ from t2t_ext.data.corpora import readers
 from t2t_ext.errors import UserError
 from t2t_ext.evaluation import protocols
 from t2t_ext.evaluation.comparison import length_analysis, significance
+from t2t_ext.reporting.report import as_json
 
 _UNITS = ("words", "subwords", "characters")
 _EXAMPLES = """\
@@ -145,7 +145,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _main(argv: Sequence[str] | None) -> None:
     flags = build_parser().parse_args(argv)
     from t2t_ext.evaluation.comparison import comparison as compare
-    from t2t_ext.evaluation.comparison import text as compare_text
+    from t2t_ext.evaluation.comparison.report import build
 
     settings = compare.Settings(
         protocols=[name.strip() for name in flags.protocol.split(",")],
@@ -178,15 +178,13 @@ def _main(argv: Sequence[str] | None) -> None:
         settings=settings,
         report=_progress,
     )
-    print(compare_text.render(comparison))
+    found = build(comparison)
+    print(found.text())
     if flags.json:
-        text = json.dumps(comparison.as_dict(), ensure_ascii=False, indent=1) + "\n"
-        _write(flags.json, text)
+        _write(flags.json, as_json(comparison.as_dict()))
     if flags.html:
-        from t2t_ext.evaluation.comparison import html as compare_html
-
         _progress("figures")
-        _write(flags.html, compare_html.render(comparison))
+        _write(flags.html, found.page())
 
 
 def _read(flags: Any, *, tokenized: bool) -> _scored_files.ScoredFiles:

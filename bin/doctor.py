@@ -54,15 +54,16 @@ def run(argv: Sequence[str] | None = None) -> None:
         )
     from t2t_ext import registry
     from t2t_ext.bin._generation import generation_settings
-    from t2t_ext.data.doctor import page as doctor_page
-    from t2t_ext.data.doctor import report as doctor_report
     from t2t_ext.data.doctor.diagnosis import Doctor
+    from t2t_ext.data.doctor.findings import faults
+    from t2t_ext.data.doctor.report import build, write_report
     from t2t_ext.data.generation.settings import GenerationSettings, cleaning_asked
     from t2t_ext.data.generation.workers import Workers
+    from t2t_ext.reporting.report import directory_for
 
     asked_for = registry.problem(name, **_flag_groups.problem_options(args))
     problem = asked_for.base()
-    report = doctor_page.report_directory(args.report) if args.report else None
+    report = directory_for(args.report, "--report") if args.report else None
     settings = GenerationSettings(**generation_settings(args))
     with contextlib.ExitStack() as stack:
         scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="t2t_ext-doctor-"))
@@ -76,14 +77,13 @@ def run(argv: Sequence[str] | None = None) -> None:
             encoders=_encoders(args, asked_for),
         )
         diagnosis = doctor.examine()
-    for line in doctor_report.lines(diagnosis):
-        print(line.encode("utf-8", "backslashreplace").decode())
+    print(build(diagnosis).text().encode("utf-8", "backslashreplace").decode())
     for line in _pseudo_reference_lines(asked_for, args.data_dir):
         print(line)
     if report:
-        written = doctor_page.write_report(diagnosis, report)
+        written = write_report(diagnosis, report)
         print(f"\nwritten: {', '.join(map(str, written))}")
-    found = list(doctor_report.faults(diagnosis))
+    found = list(faults(diagnosis))
     if found:
         raise UserError(f"The data of {problem.base_name} cannot be used: {'; '.join(found)}.")
 

@@ -261,7 +261,8 @@ def _assignments(flag: str, text: str) -> Mapping[str, str]:
 
 def _carry_out(flags: argparse.Namespace, recipe: Any, book: Any, stages: Sequence[Any], options: Any) -> int:
     """Runs the stages that are asked for and writes the report; returns the exit status."""
-    from t2t_ext.experiments import report
+    from t2t_ext.experiments.report import write_report
+    from t2t_ext.experiments.results import collect
     from t2t_ext.experiments.stages import Interrupted
 
     redo = _redo(flags, stages)
@@ -278,12 +279,12 @@ def _carry_out(flags: argparse.Namespace, recipe: Any, book: Any, stages: Sequen
         return interrupted.exit_status
     if flags.stage not in ("", "report") or flags.until not in ("", "report"):
         return 0
-    figures = report.collect(recipe, stages)
+    figures = collect(recipe, stages)
     if not figures:
         raise UserError("There is nothing to report yet: no translation has been scored. Leave out --stage=report.")
-    beside = {name: report.collect(book.recipe(name), stages) for name in recipe.beside}
+    beside = {name: collect(book.recipe(name), stages) for name in recipe.beside}
     rows = {name: book.recipe(name).row for name in recipe.beside}
-    print(report.write_report(recipe, book.paper(recipe), figures, stages, options, beside, rows), end="")
+    print(write_report(recipe, book.paper(recipe), figures, stages, options, beside, rows), end="")
     return 0
 
 

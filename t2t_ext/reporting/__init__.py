@@ -1,1 +1,1 @@
-"""Pages and figures that every report is made of."""
+"""Reports: tables, figures and words, shown as text, TSV, JSON, or one HTML page."""

@@ -1,17 +1,19 @@
-"""What all figures share: colours, fonts, and files made of them.
+"""What all figures share: colors, fonts, axes, and files made of them.
 
-Figures are made without pyplot: nothing global, no display. matplotlib is imported when something is drawn. Colours are
-those of Okabe and Ito (2008), "Color Universal Design", which people with any colour vision can tell apart.
+Figures are made without pyplot: nothing global, no display. matplotlib is imported when something is drawn. Colors are
+those of Okabe and Ito (2008), "Color Universal Design", which people with any color vision can tell apart; lines also
+differ in markers.
 """
 
 import functools
 import io
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
 
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+_MARKERS = "osD^vPX"
 # The font that matplotlib brings has no Chinese, Japanese or Korean; these, where they are installed, do.
 _MORE_FONTS = (
     "Noto Sans CJK SC", "Noto Sans CJK JP", "Noto Sans SC", "Source Han Sans SC", "WenQuanYi Micro Hei",
@@ -21,8 +23,8 @@ _MORE_FONTS = (
 
 
 @contextmanager
-def new_figure(width: float, height: float, dpi: int) -> Iterator[Any]:
-    """Yields a figure of so many inches, under the settings that all pictures of analyses are drawn with."""
+def new_figure(width: float, height: float, dpi: int = 110) -> Iterator[Any]:
+    """Yields a figure of so many inches, under the settings that all pictures are drawn with."""
     import matplotlib
     from matplotlib.figure import Figure
 
@@ -32,7 +34,7 @@ def new_figure(width: float, height: float, dpi: int) -> Iterator[Any]:
         "svg.hashsalt": "t2t_ext",
         "text.parse_math": False,  # "$" would start a formula
     }
-    with matplotlib.rc_context(style), warnings.catch_warnings():
+    with matplotlib.rc_context(cast(Any, style)), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")  # a box is drawn instead
         yield Figure(figsize=(width, height), dpi=dpi, layout="constrained")
 
@@ -49,5 +51,67 @@ def _fonts() -> list[str]:
 def saved(figure: Any, kind: str) -> bytes:
     """Returns a figure as a file, ``png`` or ``svg``."""
     buffer = io.BytesIO()
-    figure.savefig(buffer, format=kind, metadata={"Date": None} if kind == "svg" else None)
+    figure.savefig(buffer, format=kind, metadata={"Date": None} if kind == "svg" else {"Software": None})
     return buffer.getvalue()
+
+
+def color(place: int) -> str:
+    """Returns the color of the system, run or side at a place, from 0."""
+    return COLORS[place % len(COLORS)]
+
+
+def marker(place: int) -> str:
+    """Returns its marker."""
+    return _MARKERS[place % len(_MARKERS)]
+
+
+def plain(axes: Any) -> None:
+    """Leaves of the frame of an axes the left and the lower edge, and draws faint lines across."""
+    axes.grid(axis="y", color="#d9d9d9", linewidth=0.6)
+    axes.set_axisbelow(True)
+    axes.tick_params(labelsize=8)
+    for edge in ("top", "right"):
+        axes.spines[edge].set_visible(False)
+
+
+def legend(figure: Any, labels: Sequence[str], *more: Any, lines: bool = False, columns: int = 4) -> None:
+    """Puts a legend above a figure.
+
+    Args:
+      figure: The figure.
+      labels: Of what has the colors of the places 0, 1, ...
+      *more: Further handles.
+      lines: Whether they are lines with markers; else areas.
+      columns: How many stand side by side.
+    """
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
+    handles: list[Any] = [
+        Line2D([], [], color=color(place), marker=marker(place), label=short(label))
+        if lines
+        else Patch(color=color(place), label=short(label))
+        for place, label in enumerate(labels)
+    ]
+    figure.legend(handles=[*handles, *more], loc="outside upper left", ncols=columns, frameon=False, fontsize=9)
+
+
+def bars(axes: Any, groups: int, place: int, heights: Sequence[float | None], errors: Any = None) -> None:
+    """Draws the bar of one system in each group; None leaves a gap.
+
+    Args:
+      axes: Where.
+      groups: How many systems stand side by side in a group.
+      place: Which one of them this is, from 0.
+      heights: Of its bar in each group.
+      errors: Half the length of the line at the top of each, or two such lists, down and up; None for no lines.
+    """
+    thick = 0.8 / groups
+    left = [x + (place - (groups - 1) / 2) * thick for x in range(len(heights))]
+    values = [float("nan") if height is None else height for height in heights]
+    axes.bar(left, values, thick, color=color(place), yerr=errors, error_kw={"elinewidth": 1, "capsize": 2})
+
+
+def short(label: str, most: int = 28) -> str:
+    """Returns a label of at most so many characters; of a longer one beginning and end."""
+    return label if len(label) <= most else f"{label[: most // 2 - 1]}…{label[-(most - most // 2) :]}"

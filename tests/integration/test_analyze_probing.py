@@ -87,8 +87,8 @@ def test_divergence_of_two_kernel_sizes(analyze_command, dual_runs, toy_corpus, 
     assert status == 0, err
     content = json.loads((tmp_path / "split" / "divergence.json").read_text())
     assert [run["label"] for run in content["runs"]] == ["f=2", "f=3"]
-    assert "encoder\nrun  f" in out
-    assert "decoder\nrun  f" in out
+    assert "== Encoder\nrun  f" in out
+    assert "== Decoder\nrun  f" in out
     for run in content["runs"]:
         for found in run["stacks"].values():
             means = [layer["mean"] for layer in found["layers"].values()]

@@ -82,7 +82,7 @@ def test_the_whole_picture(run, flags, tmp_path):
     assert "10, 7.30% (first: pair 128 repeats pair 1)" in output
     assert "--cleaning=duplicates=true" in output
     page = (tmp_path / "report" / "report.html").read_text()
-    assert page.count("data:image/png;base64,") == 2
+    assert page.count("data:image/svg+xml;base64,") == 2
     assert "http" not in page
     assert (tmp_path / "report" / "lengths.png").read_bytes().startswith(b"\x89PNG")
 
@@ -117,7 +117,7 @@ def test_the_same_picture_on_two_processes(run, flags, monkeypatch):
         (["--train_source="], "says what to look at"),
         (["--train_source=/no/such/file"], "No such file"),
         (["--cleaning=max_word=3"], "Did you mean"),
-        (["--report=/proc/no/such"], "--report=/proc/no/such cannot be written to"),
+        (["--report=/proc/no/such"], "--report=/proc/no/such: the directory cannot be written to"),
         (["--problem=translate_ende_cldrr"], "Did you mean"),
         (["--cleaning=none,max_words=1"], "no training pair is left"),
     ],
@@ -134,7 +134,7 @@ def test_lines_that_generation_refuses_are_named(run, flags, tmp_path):
     status, output, error = run(*flags)
     assert status == 2
     assert "dev: 1 unusable line(s), invalid_utf8 (first:" in error
-    assert "Must be mended" in output
+    assert "Must be fixed" in output
 
 
 def test_beam_writes_the_same_bytes(flags, tmp_path, monkeypatch):

@@ -77,8 +77,7 @@ TENSORFLOW_FREE = (
     "experiments.report",
     "experiments.sweep",
     "evaluation.comparison.comparison",
-    "evaluation.comparison.html",
-    "evaluation.comparison.text",
+    "evaluation.comparison.report",
     "evaluation.metrics",
     "evaluation.protocols",
 )

@@ -7,19 +7,38 @@ import dataclasses
 import json
 import pathlib
 import re
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 from t2t_ext.analysis.attention import pictures as drawing
 from t2t_ext.analysis.attention.maps import KINDS, AttentionMap, Looked, strongest
 from t2t_ext.config.layer_ranges import layer_numbers
 from t2t_ext.errors import UserError
 from t2t_ext.io import files
-from t2t_ext.reporting import page
+from t2t_ext.reporting import figures
+from t2t_ext.reporting.html import element
+from t2t_ext.reporting.report import (
+    Block,
+    Definitions,
+    Either,
+    Figure,
+    Note,
+    Paragraph,
+    Report,
+    Section,
+    directory_for,
+)
+from t2t_ext.reporting.report import write as write_files
+from t2t_ext.reporting.table import Table, columns
 
 PAGE, WEIGHTS = "attention.html", "attention.json"
 MEAN, ALL = "mean", "all"
 _STRONGEST = 3
+_EXPLAINED = (
+    "A row is a position of the sentence that attends, a column one that is attended to; darker is more, and every row "
+    "adds up to 1. Positions of the target are labeled by the token that they read (left); → says which one they "
+    "predict: the row of a word shows what was attended to when the word after it was predicted. Gray is what a "
+    "position cannot see."
+)
 _FIGURES = {"source": "2", "self": "3", "mixed": "4"}  # of He et al. (2018)
 
 
@@ -147,7 +166,7 @@ def write(
     """
     chosen = [choice.of(looked.maps) for looked in sentences]
     total = sum(len(heads) for maps in chosen for _, heads in maps)
-    directory = page.made(directory)
+    directory = directory_for(directory)
     drawn: list[list[Picture]] = []
     pictures: dict[str, bytes] = {}
     for number, maps in enumerate(chosen, 1):
@@ -159,12 +178,8 @@ def write(
             drawn[-1].append(Picture(shown, head, name, svg))
             progress(len(pictures), total)
     _remove_earlier(directory, set(pictures))
-    for name, png in pictures.items():
-        files.write_bytes_atomically(directory / name, png)
-    title = f"Attention in {about[0][1]}" if about else "Attention"
-    files.write_text_atomically(directory / PAGE, _page(title, sentences, drawn, about))
-    files.write_text_atomically(directory / WEIGHTS, _json(sentences, drawn, about))
-    return [PAGE, WEIGHTS, *pictures]
+    page, weights = _report(sentences, drawn, about).page(), _json(sentences, drawn, about)
+    return write_files(directory, {PAGE: page, WEIGHTS: weights, **pictures})
 
 
 def _file_name(shown: AttentionMap, head: int | None, sentence: int) -> str:
@@ -211,40 +226,29 @@ def _json(sentences: Sequence[Looked], drawn: Sequence[Sequence[Picture]], about
 # === The page ===
 
 
-def _page(
-    title: str, sentences: Sequence[Looked], drawn: Sequence[Sequence[Picture]], about: Sequence[tuple[str, str]]
-) -> str:
-    parts = [
-        page.definitions(about),
-        '<p class="small">A row is a position of the sentence that looks, a column one that is looked at; darker is '
-        "more, and every row adds up to 1. Positions of the target are labelled by the token that they read (left); "
-        "→ says which one they predict: the row of a word shows what was looked at to write the word after it. Grey is "
-        "what a position cannot see.</p>",
-    ]
-    if len(sentences) > 1:
-        links = "".join(f'<li><a href="#s{n}">{page.text(each.source)}</a></li>' for n, each in enumerate(sentences, 1))
-        parts.append(f"<nav><ol>{links}</ol></nav>")
+def _report(
+    sentences: Sequence[Looked], drawn: Sequence[Sequence[Picture]], about: Sequence[tuple[str, str]]
+) -> Report:
+    blocks: list[Block] = [Definitions(about), Paragraph(_EXPLAINED, "small")]
     for number, (looked, pictures) in enumerate(zip(sentences, drawn, strict=True), 1):
-        parts += _sentence(number, looked, pictures, with_number=len(sentences) > 1)
-    return page.page(title, parts, "t2t_ext-analyze attention")
-
-
-def _sentence(number: int, looked: Looked, pictures: Sequence[Picture], *, with_number: bool) -> Iterable[str]:
-    heading = f"Sentence {number}" if with_number else "Sentence"
-    yield f'<h2 id="s{number}">{heading}</h2>'
-    yield page.definitions(_texts(looked))
-    yield from (page.note(words) for words in looked.notes)
-    yield _index(number, pictures)
-    kind = None
-    for place, picture in enumerate(pictures):
-        if picture.shown.kind != kind:
+        title = f"Sentence {number}: {figures.short(looked.source, 60)}" if len(sentences) > 1 else "Sentence"
+        own: list[Block] = [Definitions(_texts(looked)), *map(Note, looked.notes), _index(number, pictures)]
+        for place, picture in enumerate(pictures):
             kind = picture.shown.kind
-            figure = f" (as figure {_FIGURES[kind]} of He et al. 2018)" if kind in _FIGURES else ""
-            yield f"<h3>{page.text(KINDS[kind])}{figure}</h3>"
-        yield f'<section id="{_anchor(number, place)}">'
-        described = f"{picture.shown.title}, {picture.label}; the table has the strongest links"
-        yield page.figure(picture.svg, described, f"{picture.shown.title}, {picture.label} · {picture.png}")
-        yield f"<details><summary>Strongest links</summary>{_links(picture)}</details></section>"
+            if not place or pictures[place - 1].shown.kind != kind:
+                of = f" (as figure {_FIGURES[kind]} of He et al. 2018)" if kind in _FIGURES else ""
+                own.append(Either("", element("h3", KINDS[kind] + of)))
+            described = f"{picture.shown.title}, {picture.label}"
+            figure = Figure(
+                picture.svg,
+                f"{described}; the table has the strongest links",
+                f"{described} · {picture.png}",
+                as_is=True,
+            )
+            links = element("details", element("summary", "Strongest links"), _links(picture).html())
+            own.append(Either("", element("div", figure.html(), links, id=_anchor(number, place))))
+        blocks.append(Section(title, own))
+    return Report(f"Attention in {about[0][1]}" if about else "Attention", blocks, "t2t_ext-analyze attention")
 
 
 def _texts(looked: Looked) -> list[tuple[str, str]]:
@@ -253,7 +257,7 @@ def _texts(looked: Looked) -> list[tuple[str, str]]:
     for place, (side, words) in enumerate(looked.targets.items()):
         which = f" {side}" if len(looked.targets) > 1 else ""
         won = " (the better one)" if side == looked.best else ""
-        rows.append((f"{name if place == 0 or not looked.given else 'other side'}{which}{won}", words))
+        rows.append((f"{name if place == 0 or not looked.given else 'other direction'}{which}{won}", words))
     return rows
 
 
@@ -261,37 +265,36 @@ def _anchor(number: int, place: int) -> str:
     return f"s{number}p{place}"
 
 
-def _index(number: int, pictures: Sequence[Picture]) -> str:
+def _index(number: int, pictures: Sequence[Picture]) -> Either:
     """Returns a table of links: a row for each attention, a column for each head, or a line of layers for means."""
-    rows: dict[tuple[str, str], list[str]] = {}
+    rows: dict[str, list[str]] = {}
     for place, picture in enumerate(pictures):
         shown = picture.shown
         stack = f"{shown.stack.replace('_', ' ')} " if shown.stack else ""
         what = f"{KINDS[shown.kind]}, {stack}{shown.side}".rstrip(", ")
-        label = f"layer {shown.layer + 1}" if picture.head is None else str(picture.head + 1)
-        row = "" if picture.head is None else f"layer {shown.layer + 1}, head"
         if shown.part not in ("source_attention", "self_attention", "mixed_attention", "source_self_attention"):
             what += f" ({shown.part})"
-        rows.setdefault((what, row), []).append(f'<a href="#{_anchor(number, place)}">{page.text(label)}</a>')
-    cells = "".join(
-        f'<tr><th scope="row">{page.text(f"{what} {row}".strip())}</th>'
-        + "".join(f"<td>{link}</td>" for link in links)
-        + "</tr>"
-        for (what, row), links in rows.items()
+        layer = f"layer {shown.layer + 1}"
+        what += "" if picture.head is None else f" {layer}, head"
+        label = layer if picture.head is None else str(picture.head + 1)
+        rows.setdefault(what, []).append(element("a", label, href=f"#{_anchor(number, place)}"))
+    listed = (
+        element("tr", element("th", what, scope="row"), *(element("td", link) for link in links))
+        for what, links in rows.items()
     )
-    return f"<nav><table><tbody>{cells}</tbody></table></nav>"
+    return Either("", element("nav", element("table", element("tbody", *listed)), class_="scroll"))
 
 
-def _links(picture: Picture) -> str:
+def _links(picture: Picture) -> Table:
     shown = picture.shown
     with_target = bool(shown.predicted)
-    header = ["input" if with_target else "token", *(["predicts"] if with_target else []), "looks at"]
-    header += [""] * (_STRONGEST - 1)
-    rows: list[list[Any]] = []
+    headings = ["input" if with_target else "token", *(["predicts"] if with_target else []), "attends to"]
+    headings += [""] * (_STRONGEST - 1)
+    rows: list[list[str]] = []
     for link in strongest(shown.of_head(picture.head), _STRONGEST):
         row = [shown.rows[link.row], *([f"→ {shown.predicted[link.row]}"] if with_target else [])]
         for column, weight in zip(link.columns, link.weights, strict=True):
             side = "" if not shown.boundary else ("source " if column < shown.boundary else "target ")
             row.append(f"{side}{shown.columns[column]} {weight:.2f}")
-        rows.append(row + [""] * (len(header) - len(row)))
-    return page.table(header, rows, kind="words")
+        rows.append(row + [""] * (len(headings) - len(row)))
+    return Table(columns(*headings, words=True), rows)

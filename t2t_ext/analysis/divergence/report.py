@@ -1,21 +1,27 @@
 """The divergence of local and global attention as text, TSV, JSON, a picture and one page. Imports no TensorFlow."""
 
 import dataclasses
-import json
 import math
 import pathlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from t2t_ext.io import files
-from t2t_ext.reporting import page
-from t2t_ext.reporting.figures import COLOURS, new_figure, saved
+from t2t_ext.reporting import figures
+from t2t_ext.reporting.report import Block, Figure, Note, PageOnly, Paragraph, Report, Section, as_json
+from t2t_ext.reporting.report import write as write_files
+from t2t_ext.reporting.table import Column, Table, columns
 
 PAGE, TABLE, NUMBERS, PICTURE = "divergence.html", "divergence.tsv", "divergence.json", "divergence.png"
-_MARKERS = "osD^vPX"
 _OVERALL = "E_d"
+_EXPLAINED = (
+    "Ampomah et al. (2021, equations 10 to 13): the Jensen-Shannon divergence between local and global attention of a "
+    "dual contextual module, with natural logarithms, so that it is between 0 (the same) and ln 2 = "
+    f"{math.log(2):.3f} (nothing in common). {_OVERALL} is the mean over the layers that have a module. Larger values: "
+    "the two attend to different things."
+)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -78,52 +84,54 @@ def _layers(runs: Sequence[Measured], stack: str) -> list[int]:
     return sorted({layer for run in runs if stack in run.stacks for layer in run.stacks[stack].layers})
 
 
-def tables(runs: Sequence[Measured]) -> Iterator[tuple[str, list[str], list[list[str]]]]:
-    """Yields stack, header and rows of the table of each stack, a row for each run, for people."""
+def tables(runs: Sequence[Measured]) -> list[tuple[str, Table]]:
+    """Returns each stack and its table, a row for each run, for people."""
+    found = []
     for stack in _stacks(runs):
         layers = _layers(runs, stack)
-        header = ["run", "f", *(f"layer {layer + 1}" for layer in layers), _OVERALL, "sentences"]
+        headings = [Column("run"), Column("f", hint="Kernel size of the local context")]
+        headings += columns(*(f"layer {layer + 1}" for layer in layers), _OVERALL, format=_shown)
         rows = []
         for run in runs:
             if stack in run.stacks:
-                found = run.stacks[stack]
-                cells = [_shown(found.layer(layer)) for layer in layers]
-                rows.append([run.label, str(run.kernel_size), *cells, _shown(found.overall), str(found.sentences)])
-        yield stack, header, rows
+                own = run.stacks[stack]
+                rows.append([run.label, run.kernel_size, *map(own.layer, layers), own.overall, own.sentences])
+        found.append((stack, Table([*headings, Column("sentences")], rows)))
+    return found
 
 
-def text(runs: Sequence[Measured], measured: str) -> str:
-    """Returns the tables for a terminal."""
-    lines = [measured]
-    for stack, header, rows in tables(runs):
-        cells = [header, *rows]
-        widths = [max(len(row[column]) for row in cells) for column in range(len(header))]
-        lines += ["", stack]
-        for row in cells:
-            first, *others = (
-                cell.rjust(width) if place else cell.ljust(width)
-                for place, (cell, width) in enumerate(zip(row, widths, strict=True))
-            )
-            lines.append("  ".join([first, *others]).rstrip())
-    return "\n".join(lines)
-
-
-def tsv(runs: Sequence[Measured]) -> str:
+def records(runs: Sequence[Measured]) -> Table:
     """Returns a row for each layer of each run, and one for its mean over layers, for machines."""
-    lines = ["\t".join(["run", "kernel_size", "stack", "layer", "divergence", "standard_error", "sentences"])]
-    for run, stack, layer, (value, error), found in _rows(runs):
-        numbers = [f"{value:.6g}", "" if math.isnan(error) else f"{error:.6g}", str(found.sentences)]
-        label = run.label.replace("\t", " ")
-        lines.append("\t".join([label, str(run.kernel_size), stack, layer, *numbers]))
-    return "\n".join(lines) + "\n"
-
-
-def _rows(runs: Sequence[Measured]) -> Iterator[tuple[Measured, str, str, tuple[float, float], Divergences]]:
+    names = ["run", "kernel_size", "stack", "layer", "divergence", "standard_error", "sentences"]
+    rows: list[list[Any]] = []
     for run in runs:
         for stack, found in run.stacks.items():
-            for layer in found.layers:
-                yield run, stack, str(layer + 1), found.layer(layer), found
-            yield run, stack, _OVERALL, found.overall, found
+            values = {str(layer + 1): found.layer(layer) for layer in found.layers}
+            values[_OVERALL] = found.overall
+            for layer, value in values.items():
+                rows.append([run.label, run.kernel_size, stack, layer, *(value or ()), found.sentences])
+    return Table(columns(*names), rows)
+
+
+def build(runs: Sequence[Measured], measured: str, notes: Sequence[str] = (), svg: bytes = b"") -> Report:
+    """Returns the divergences as a report.
+
+    Args:
+      runs: What was measured.
+      measured: Of what, a sentence.
+      notes: What a reader should know in addition, sentences.
+      svg: The picture; none for a terminal.
+    """
+    blocks: list[Block] = [*map(Note, notes), Paragraph(measured), Paragraph(_EXPLAINED, "small")]
+    if svg:
+        caption = (
+            "Left: of each layer. Right: the mean over layers by kernel size. Bars are standard errors over sentences."
+        )
+        blocks.append(Figure(svg, "Divergence by layer and by kernel size; the tables have the numbers", caption))
+    blocks += [Section(stack.capitalize(), [table]) for stack, table in tables(runs)]
+    about = [[run.label, str(run.run), run.checkpoint, str(run.kernel_size)] for run in runs]
+    blocks.append(PageOnly(Table(columns("run", "directory", "checkpoint", "f", words=True), about)))
+    return Report("Divergence of local and global attention", blocks, "t2t_ext-analyze divergence")
 
 
 def write(
@@ -136,7 +144,7 @@ def write(
       runs: What was measured.
       measured: Of what, a sentence.
       settings: What was measured and how, for machines.
-      notes: What a reader should know beside.
+      notes: What a reader should know in addition, sentences.
 
     Returns:
       The names of the files, the page first.
@@ -144,44 +152,19 @@ def write(
     Raises:
       UserError: The directory cannot be written to.
     """
-    directory = page.made(directory)
     png, svg = pictures(runs)
-    caption = (
-        "Left: of each layer. Right: the mean over layers by kernel size. Bars are standard errors over sentences."
-    )
-    parts = [*map(page.note, notes), f"<p>{page.text(measured)}</p>", _explained()]
-    parts.append(page.figure(svg, "Divergence by layer and by kernel size; the tables have the numbers", caption))
-    for stack, header, rows in tables(runs):
-        parts += [f"<h2>{page.text(stack.capitalize())}</h2>", page.table(header, rows)]
-    about = [[run.label, str(run.run), run.checkpoint, str(run.kernel_size)] for run in runs]
-    parts.append(page.table(["run", "directory", "checkpoint", "f"], about, kind="words"))
-    title = "Divergence of local and global attention"
-    files.write_bytes_atomically(directory / PICTURE, png)
-    files.write_text_atomically(directory / TABLE, tsv(runs))
-    files.write_text_atomically(directory / NUMBERS, _json(runs, settings))
-    files.write_text_atomically(directory / PAGE, page.page(title, parts, "t2t_ext-analyze divergence"))
-    return [PAGE, TABLE, NUMBERS, PICTURE]
+    page = build(runs, measured, notes, svg).page()
+    numbers = as_json({"settings": settings, "runs": [_record(run) for run in runs]})
+    return write_files(directory, {PAGE: page, TABLE: records(runs).tsv(), NUMBERS: numbers, PICTURE: png})
 
 
-def _explained() -> str:
-    return (
-        '<p class="small">Ampomah et al. (2021, equations 10 to 13): the Jensen-Shannon divergence between what the '
-        "local and the global attention of a dual contextual module look at, with natural logarithms, so that it is "
-        f"between 0 (the same) and ln 2 = {math.log(2):.3f} (nothing in common). {_OVERALL} is the mean over the "
-        "layers that have a module. Larger values: the two attend to different things.</p>"
-    )
-
-
-def _json(runs: Sequence[Measured], settings: dict[str, Any]) -> str:
-    records = []
-    for run in runs:
-        stacks: dict[str, Any] = {}
-        for stack, found in run.stacks.items():
-            layers = {str(layer + 1): _pair(found.layer(layer)) for layer in found.layers}
-            stacks[stack] = {"layers": layers, _OVERALL: _pair(found.overall), "sentences": found.sentences}
-        record = {"label": run.label, "run": str(run.run), "checkpoint": run.checkpoint}
-        records.append({**record, "kernel_size": run.kernel_size, "stacks": stacks})
-    return json.dumps({"settings": settings, "runs": records}, ensure_ascii=False, indent=1) + "\n"
+def _record(run: Measured) -> dict[str, Any]:
+    stacks: dict[str, Any] = {}
+    for stack, found in run.stacks.items():
+        layers = {str(layer + 1): _pair(found.layer(layer)) for layer in found.layers}
+        stacks[stack] = {"layers": layers, _OVERALL: _pair(found.overall), "sentences": found.sentences}
+    record = {"label": run.label, "run": str(run.run), "checkpoint": run.checkpoint}
+    return {**record, "kernel_size": run.kernel_size, "stacks": stacks}
 
 
 def _pair(found: tuple[float, float] | None) -> dict[str, float | None]:
@@ -189,9 +172,7 @@ def _pair(found: tuple[float, float] | None) -> dict[str, float | None]:
     return {"mean": value, "standard_error": None if math.isnan(error) else error}
 
 
-def _shown(found: tuple[float, float] | None) -> str:
-    if found is None:
-        return ""
+def _shown(found: tuple[float, float]) -> str:
     value, error = found
     return f"{value:.4f}" + ("" if math.isnan(error) else f" ± {error:.4f}")
 
@@ -208,15 +189,13 @@ def pictures(runs: Sequence[Measured]) -> tuple[bytes, bytes]:
     Returns:
       A PNG file, and the same as SVG.
     """
-    from matplotlib.lines import Line2D
-
     stacks = _stacks(runs)
-    with new_figure(8.6, 3.1 * len(stacks) + 0.5, dpi=110) as figure:
+    with figures.new_figure(8.6, 3.1 * len(stacks) + 0.5) as figure:
         for stack, (left, right) in zip(stacks, figure.subplots(len(stacks), 2, squeeze=False), strict=True):
             there = [(place, run) for place, run in enumerate(runs) if stack in run.stacks]
             for place, run in there:
                 found = run.stacks[stack]
-                means = [found.layer(layer) for layer in found.layers]
+                means = [_mean(found.values[:, column]) for column in range(len(found.layers))]
                 _points(left, place, [layer + 1 for layer in found.layers], means, line="-")
             sizes = sorted({run.kernel_size for _, run in there})
             if all([run.kernel_size for _, run in there].count(size) == 1 for size in sizes):
@@ -232,40 +211,16 @@ def pictures(runs: Sequence[Measured]) -> tuple[bytes, bytes]:
             right.set_xlabel("kernel size f", fontsize=9)
             for panel, what in ((left, "by layer"), (right, f"{_OVERALL}, mean over layers")):
                 panel.set_title(f"{stack.capitalize()}: {what}", fontsize=9)
-                _plain(panel)
-        handles = [
-            Line2D([], [], color=_colour(place), marker=_marker(place), label=_short(run.label))
-            for place, run in enumerate(runs)
-        ]
-        figure.legend(handles=handles, loc="outside upper left", ncols=5, frameon=False, fontsize=9)
-        return saved(figure, "png"), saved(figure, "svg")
+                figures.plain(panel)
+                panel.set_ylim(bottom=0)
+        figures.legend(figure, [run.label for run in runs], lines=True, columns=5)
+        return figures.saved(figure, "png"), figures.saved(figure, "svg")
 
 
 def _points(panel: Any, place: int, x: Sequence[float], means: Sequence[tuple[float, float]], line: str) -> None:
     errors = [0.0 if math.isnan(error) else error for _, error in means]
     values = [value for value, _ in means]
     panel.errorbar(
-        x, values, errors, color=_colour(place), marker=_marker(place), markersize=5, linestyle=line, linewidth=1.3,
-        capsize=3,
+        x, values, errors, color=figures.color(place), marker=figures.marker(place), markersize=5, linestyle=line,
+        linewidth=1.3, capsize=3,
     )  # fmt: skip
-
-
-def _plain(panel: Any) -> None:
-    panel.set_ylim(bottom=0)
-    panel.grid(axis="y", color="#d9d9d9", linewidth=0.6)
-    panel.set_axisbelow(True)
-    panel.tick_params(labelsize=8)
-    for edge in ("top", "right"):
-        panel.spines[edge].set_visible(False)
-
-
-def _colour(place: int) -> str:
-    return COLOURS[place % len(COLOURS)]
-
-
-def _marker(place: int) -> str:
-    return _MARKERS[place % len(_MARKERS)]
-
-
-def _short(label: str) -> str:
-    return label if len(label) <= 28 else f"{label[:13]}…{label[-14:]}"

@@ -1,19 +1,28 @@
 """The comparison of gradient norms as text, TSV, pictures and one page."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from t2t_ext.analysis.gradients import plots as gradient_plots
 from t2t_ext.analysis.gradients.groups import encoder_layers, in_order, stack_of
 from t2t_ext.analysis.gradients.series import ALL, TOP, Mean, System
 from t2t_ext.io import files
-from t2t_ext.reporting import page
+from t2t_ext.reporting.report import Block, Figure, Items, Note, PageOnly, Paragraph, Report, Section
+from t2t_ext.reporting.report import write as write_files
+from t2t_ext.reporting.table import Column, Table, columns
 
 PAGE, TABLE, CURVES, BARS = "grad_norms.html", "grad_norms.tsv", "grad_norms_curves.png", "grad_norms_layers.png"
+_WHY = (
+    "Liu et al. (2020, equation 6): where a decoder layer is connected to a lower encoder layer, the gradient reaches "
+    "that layer without passing those above it, and the norm of dLoss/d(parameters of the top encoder layer) becomes "
+    "small compared with the conventional model's. That is the first row of the table. “Of all” is the share of the "
+    "norm of the whole gradient, for models whose gradients differ in size."
+)
 
 
 @dataclasses.dataclass(frozen=True)
-class Report:
+class GradientComparison:
     """What is compared, and how it was measured.
 
     Attributes:
@@ -58,33 +67,30 @@ class Report:
         return mine.value / first.value if mine and first and first.value else None
 
 
-def header(report: Report) -> list[str]:
-    """Returns the header of the table for people."""
-    cells = ["part"]
+def table(report: GradientComparison) -> Table:
+    """Returns the table for people; parts that a system does not have are empty."""
+    first = report.systems[0].label
+    headings = [Column("part")]
     for number, system in enumerate(report.systems):
-        cells += [f"{system.label}: norm", "of all"]
-        cells += [f"{system.label}: together"] if system.label in report.together else []
-        cells += [f"by {report.systems[0].label}"] if number else []
-    return cells
-
-
-def rows(report: Report) -> list[list[str]]:
-    """Returns the rows of the table for people; parts that a system does not have are blank."""
-    found = []
+        headings.append(Column(f"{system.label}: norm", str))
+        headings.append(Column("of all", ".3f", hint="The norm as a share of that of the whole gradient"))
+        if system.label in report.together:
+            headings.append(Column(f"{system.label}: together", ".4g", hint="Of the gradient of all batches at once"))
+        if number:
+            headings.append(Column(f"by {first}", ".3f", hint=f"The norm divided by that of {first}"))
+    rows = []
     for name in report.parts:
-        row = [name]
+        row: list[Any] = [name]
         for number, system in enumerate(report.systems):
-            share, ratio = system.share(name), report.ratio(system, name)
-            row += [_shown(system.mean(name)), "" if share is None else f"{share:.3f}"]
+            row += [system.mean(name), system.share(name)]
             if system.label in report.together:
-                own = system.series[0].named(name)
-                row.append(f"{report.together[system.label][own]:.4g}" if own in report.together[system.label] else "")
-            row += ["" if ratio is None else f"{ratio:.3f}"] if number else []
-        found.append(row)
-    return found
+                row.append(report.together[system.label].get(system.series[0].named(name)))
+            row += [report.ratio(system, name)] if number else []
+        rows.append(row)
+    return Table(headings, rows, top=0 if report.parts[0] == TOP else None)
 
 
-def summary(report: Report) -> list[str]:
+def summary(report: GradientComparison) -> list[str]:
     """Returns a line for each system about its top encoder layer."""
     lines = []
     for number, system in enumerate(report.systems):
@@ -103,44 +109,59 @@ def summary(report: Report) -> list[str]:
     return lines
 
 
-def text(report: Report) -> str:
-    """Returns the comparison for a terminal."""
-    cells = [header(report), *rows(report)]
-    widths = [max(len(row[column]) for row in cells) for column in range(len(cells[0]))]
-    lines = [report.measured, "", *summary(report), ""]
-    for row in cells:
-        first, *others = (
-            cell.ljust(width) if not place else cell.rjust(width)
-            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
-        )
-        lines.append("  ".join([first, *others]).rstrip())
-    return "\n".join(lines)
-
-
-def tsv(report: Report) -> str:
+def records(report: GradientComparison) -> Table:
     """Returns the comparison for machines: a row for each part of each system."""
     names = ["system", "part", "group", "mean", "standard_error", "count", "share_of_all", "ratio_to_first", "together"]
-    lines = ["\t".join(names)]
+    rows = []
     for system in report.systems:
         for name in report.parts:
-            mean = system.mean(name)
-            if mean is None:
-                continue
-            together = report.together.get(system.label, {}).get(system.series[0].named(name))
-            numbers = [mean.value, mean.error, mean.count, system.share(name), report.ratio(system, name), together]
-            cells = ["" if number is None else f"{number:.6g}" for number in numbers]
-            label = system.label.replace("\t", " ")
-            lines.append("\t".join([label, name, system.series[0].named(name), *cells]))
-    return "\n".join(lines) + "\n"
+            mean, group = system.mean(name), system.series[0].named(name)
+            if mean is not None:
+                rows.append([
+                    system.label, name, group, mean.value, mean.error, mean.count, system.share(name),
+                    report.ratio(system, name), report.together.get(system.label, {}).get(group),
+                ])  # fmt: skip
+    return Table(columns(*names), rows)
 
 
-def write(directory: files.PathLike, report: Report, notes: Sequence[str]) -> list[str]:
+def build(report: GradientComparison, notes: Sequence[str] = (), svgs: Mapping[str, bytes] | None = None) -> Report:
+    """Returns the comparison as a report.
+
+    Args:
+      report: The comparison.
+      notes: What a reader should know in addition, sentences.
+      svgs: The pictures by their files' names; none for a terminal.
+    """
+    svgs = svgs or {}
+    blocks: list[Block] = [
+        *map(Note, notes),
+        Paragraph(report.measured),
+        Items(summary(report)),
+        Paragraph(_WHY, "small"),
+    ]
+    if CURVES in svgs:
+        blocks.append(Section("Over the steps", [Figure(svgs[CURVES], "Gradient norms of layers over training steps")]))
+    if BARS in svgs:
+        caption = f"Means over {report.points}; the lines at the tops are standard errors."
+        blocks.append(Section("By layer", [Figure(svgs[BARS], "Mean gradient norm of each layer", caption)]))
+    runs = [
+        [system.label, str(each.run), f"{each.steps[0]} to {each.steps[-1]}", str(len(each.steps))]
+        for system in report.systems
+        for each in system.series
+    ]
+    blocks.append(Section("By part", [table(report)]))
+    blocks.append(PageOnly(Table(columns("system", "run", "steps", report.points, words=True), runs)))
+    title = "Gradient norms: " + " / ".join(system.label for system in report.systems)
+    return Report(title, blocks, "t2t_ext-analyze grad_norms")
+
+
+def write(directory: files.PathLike, report: GradientComparison, notes: Sequence[str]) -> list[str]:
     """Writes page, table and pictures into a directory, which is made where it is missing.
 
     Args:
       directory: Where to.
       report: The comparison.
-      notes: What a reader should know beside.
+      notes: What a reader should know in addition, sentences.
 
     Returns:
       The names of the files, the page first.
@@ -148,57 +169,20 @@ def write(directory: files.PathLike, report: Report, notes: Sequence[str]) -> li
     Raises:
       UserError: The directory cannot be written to.
     """
-    directory = page.made(directory)
-    names, parts = [PAGE, TABLE], [*map(page.note, notes), f"<p>{page.text(report.measured)}</p>", *_summary(report)]
+    drawn: dict[str, tuple[bytes, bytes]] = {}
     layers = [name for stack in report.stacks[:1] for name in stack]
     if report.over_steps and layers:
         tops = {each.top for system in report.systems for each in system.series}
-        png, svg = gradient_plots.curves(report.systems, layers if len(tops) == 1 else [TOP, *layers])
-        files.write_bytes_atomically(directory / CURVES, png)
-        names.append(CURVES)
-        parts += ["<h2>Over the steps</h2>", page.figure(svg, "Gradient norms of layers over steps of training")]
-    else:
-        (directory / CURVES).unlink(missing_ok=True)  # of an earlier call that compared something else
+        drawn[CURVES] = gradient_plots.curves(report.systems, layers if len(tops) == 1 else [TOP, *layers])
     if report.stacks:
-        png, svg = gradient_plots.bars(report.systems, report.stacks)
-        files.write_bytes_atomically(directory / BARS, png)
-        names.append(BARS)
-        caption = f"Means over {report.points}; the lines at the tops are standard errors."
-        parts += ["<h2>By layer</h2>", page.figure(svg, "Mean gradient norm of each layer", caption)]
-    table = page.table(header(report), rows(report), top=0 if report.parts[0] == TOP else None)
-    parts += ["<h2>Table</h2>", table, _runs(report)]
-    title = "Gradient norms: " + " / ".join(system.label for system in report.systems)
-    files.write_text_atomically(directory / TABLE, tsv(report))
-    files.write_text_atomically(directory / PAGE, page.page(title, parts, "t2t_ext-analyze grad_norms"))
-    return names
+        drawn[BARS] = gradient_plots.bars(report.systems, report.stacks)
+    page = build(report, notes, {name: svg for name, (_, svg) in drawn.items()}).page()
+    pictures = {name: drawn[name][0] if name in drawn else None for name in (CURVES, BARS)}
+    return write_files(directory, {PAGE: page, TABLE: records(report).tsv(), **pictures})
 
 
-def _summary(report: Report) -> list[str]:
-    lines = "".join(f"<li>{page.text(line)}</li>" for line in summary(report))
-    return [
-        f"<ul>{lines}</ul>",
-        '<p class="small">Liu et al. (2020, equation 6): where a decoder layer is connected to a lower encoder layer, '
-        "the gradient reaches that layer without passing those above it, and the norm of dLoss/d(parameters of the top "
-        "encoder layer) becomes small beside the conventional model's. That is the row on top of the table. “Of all” "
-        "is the share of the norm of the whole gradient, for models whose gradients differ in size.</p>",
-    ]
-
-
-def _runs(report: Report) -> str:
-    rows = [
-        [system.label, str(each.run), f"{each.steps[0]} to {each.steps[-1]}", str(len(each.steps))]
-        for system in report.systems
-        for each in system.series
-    ]
-    return page.table(["system", "run", "steps", report.points], rows, kind="words")
-
-
-def _count(system: System, mean: Mean, report: Report) -> str:
+def _count(system: System, mean: Mean, report: GradientComparison) -> str:
     """Returns over how many runs or points a mean is."""
     if len(system.series) > 1:
         return f"{len(system.series)} runs"
     return f"{mean.count} {report.point if mean.count == 1 else report.points}"
-
-
-def _shown(mean: Mean | None) -> str:
-    return "" if mean is None else str(mean)

@@ -1,81 +1,94 @@
 """The results of probing tasks as text, TSV, JSON, a picture and one page. Imports no TensorFlow."""
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
 from t2t_ext.analysis.probing.results import Probed, ProbingReport, TaskResult
 from t2t_ext.analysis.probing.senteval import PARTITIONS, TASKS
 from t2t_ext.io import files
-from t2t_ext.reporting import page
-from t2t_ext.reporting.figures import COLOURS, new_figure, saved
+from t2t_ext.reporting import figures
+from t2t_ext.reporting.report import Block, Figure, Note, PageOnly, Paragraph, Report, as_json
+from t2t_ext.reporting.report import write as write_files
+from t2t_ext.reporting.table import Column, Table, columns
 
 PAGE, TABLE, NUMBERS, PICTURE = "probing.html", "probing.tsv", "probing.json", "probing.png"
 _PAPER_TASKS = {name: sum(category == name for _, category in TASKS.values()) for _, name in TASKS.values()}
 
 
-def header(report: ProbingReport) -> list[str]:
-    """Returns the header of the table for people."""
-    cells = ["task", "classes", "majority"]
+def table(report: ProbingReport) -> Table:
+    """Returns the table for people, in percent: the tasks of each category, then their mean."""
+    first, with_seeds = report.labels[0], _seeds(report) > 1
+    headings = [Column("task"), Column("classes"), Column("majority", _percent, hint="Always the commonest class")]
     for number, label in enumerate(report.labels):
-        cells += [label, "95%"]
-        cells += ["sd"] if _seeds(report) > 1 else []
-        cells += [f"- {report.labels[0]}", "p"] if number else []
-    return cells
-
-
-def rows(report: ProbingReport) -> list[list[str]]:
-    """Returns the rows of the table for people, in percent: the tasks of each category, then their mean."""
-    found = []
+        headings += [Column(label, _percent), Column("95%", hint="Wilson's interval, of the choice of test sentences")]
+        headings += [Column("sd", _percent, hint="Standard deviation over seeds")] if with_seeds else []
+        headings += [Column(f"- {first}", _difference), Column("p", _p)] if number else []
+    rows = []
     for category, tasks in report.by_category.items():
         for each in tasks:
-            row = [each.task.name, str(len(each.task.classes)), _percent(each.task.majority)]
-            for label, probed in each.runs.items():
-                row += [_percent(probed.accuracy), "-".join(map(_percent, probed.interval))]
-                row += [_percent(probed.deviation)] if probed.deviation is not None else []
-                compared = each.compared(label)
-                row += [f"{100 * compared[0]:+.2f}", _p(compared[2])] if compared else []
-            found.append(row)
+            row: list[Any] = [each.task.name, len(each.task.classes), each.task.majority]
+            for number, (label, probed) in enumerate(each.runs.items()):
+                row += [probed.accuracy, "-".join(map(_percent, probed.interval))]
+                row += [probed.deviation] if with_seeds else []
+                difference, _, p = each.compared(label) or (None, "", None)
+                row += [difference, p] if number else []
+            rows.append(row)
         of = f" of {_PAPER_TASKS[category]}" if category in _PAPER_TASKS else ""
-        row = [f"mean, {category} ({len(tasks)}{of})", "", ""]
+        row = [f"mean, {category} ({len(tasks)}{of})", None, None]
         for number, label in enumerate(report.labels):
-            row += [_percent(report.mean(category, label)), ""] + [""] * (_seeds(report) > 1)
-            difference = report.mean(category, label) - report.mean(category, report.labels[0])
-            row += [f"{100 * difference:+.2f}", ""] if number else []
-        found.append(row)
-    return found
+            mean = report.mean(category, label)
+            row += [mean, None, *[None] * with_seeds]
+            row += [mean - report.mean(category, first), None] if number else []
+        rows.append(row)
+    return Table(headings, rows, "Accuracy in percent")
 
 
-def text(report: ProbingReport) -> str:
-    """Returns the table for a terminal."""
-    cells = [header(report), *rows(report)]
-    widths = [max(len(row[column]) for row in cells) for column in range(len(cells[0]))]
-    lines = [report.measured, ""]
-    for row in cells:
-        first, *others = (
-            cell.rjust(width) if place else cell.ljust(width)
-            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
-        )
-        lines.append("  ".join([first, *others]).rstrip())
-    return "\n".join(lines)
-
-
-def tsv(report: ProbingReport) -> str:
+def records(report: ProbingReport) -> Table:
     """Returns a row for each run and task, then for each run and category, for machines; accuracies from 0 to 1."""
     names = ["run", "task", "category", "classes", "test_sentences", "majority", "accuracy", "low", "high", "deviation"]
-    lines = ["\t".join([*names, "seeds", "difference", "p", "test"])]
+    names += ["seeds", "difference", "p", "test"]
+    rows: list[list[Any]] = []
     for each in report.tasks:
+        task = each.task
         for label, probed in each.runs.items():
             difference, test, p = each.compared(label) or (None, "", None)
-            numbers = [each.task.majority, probed.accuracy, *probed.interval, probed.deviation]
-            cells = [_clean(label), each.task.stem, each.task.category, str(len(each.task.classes))]
-            cells += [str(each.test_sentences), *map(_number, numbers), str(len(probed.right))]
-            lines.append("\t".join([*cells, _number(difference), _number(p), test]))
+            rows.append([
+                label, task.stem, task.category, len(task.classes), each.test_sentences, task.majority, probed.accuracy,
+                *probed.interval, probed.deviation, len(probed.right), difference, p, test,
+            ])  # fmt: skip
     for category in report.by_category:
         for label in report.labels:
-            mean = _number(report.mean(category, label))
-            lines.append("\t".join([_clean(label), "mean", category, "", "", "", mean, *[""] * 7]))
-    return "\n".join(lines) + "\n"
+            rows.append([label, "mean", category, *[None] * 3, report.mean(category, label), *[None] * 7])
+    return Table(columns(*names), rows)
+
+
+def build(report: ProbingReport, notes: Sequence[str] = (), svg: bytes = b"") -> Report:
+    """Returns the results as a report.
+
+    Args:
+      report: The results.
+      notes: What a reader should know in addition, sentences.
+      svg: The picture; none for a terminal.
+    """
+    blocks: list[Block] = [*map(Note, notes), Paragraph(report.measured), Paragraph(_explained(report), "small")]
+    if svg:
+        caption = "Lines at the tops are 95% intervals; a dashed line is the commonest class."
+        blocks.append(Figure(svg, "Accuracy of each task; the table has the numbers", caption))
+    runs = [[run.label, str(run.run), run.checkpoint, run.about] for run in report.runs]
+    tasks = [
+        [each.task.name, each.task.category, each.task.path.name]
+        + [len(each.task.partitions[name]) for name in PARTITIONS]
+        + [sum(each.task.dropped.values()), _epochs(each)]
+        for each in report.tasks
+    ]
+    names = ("training", "validation", "test", "lines left out", "best epochs")
+    headings = [*columns("task", "category", "file", words=True), *columns(*names)]
+    blocks += [
+        table(report),
+        PageOnly(Table(columns("run", "directory", "checkpoint", "model", words=True), runs)),
+        PageOnly(Table(headings, tasks, "Sentences")),
+    ]
+    return Report("Probing tasks: " + " / ".join(report.labels), blocks, "t2t_ext-analyze probing")
 
 
 def write(directory: files.PathLike, report: ProbingReport, notes: Sequence[str]) -> list[str]:
@@ -84,7 +97,7 @@ def write(directory: files.PathLike, report: ProbingReport, notes: Sequence[str]
     Args:
       directory: Where to.
       report: The results.
-      notes: What a reader should know beside.
+      notes: What a reader should know in addition, sentences.
 
     Returns:
       The names of the files, the page first.
@@ -92,21 +105,9 @@ def write(directory: files.PathLike, report: ProbingReport, notes: Sequence[str]
     Raises:
       UserError: The directory cannot be written to.
     """
-    directory = page.made(directory)
     png, svg = pictures(report)
-    parts = [*map(page.note, notes), f"<p>{page.text(report.measured)}</p>", _explained(report)]
-    caption = "Lines at the tops are 95% intervals; a dashed line is the commonest class."
-    parts.append(page.figure(svg, "Accuracy of each task; the table has the numbers", caption))
-    parts.append(page.table(header(report), rows(report), caption="Accuracy in percent"))
-    about = [[run.label, str(run.run), run.checkpoint, run.about] for run in report.runs]
-    parts.append(page.table(["run", "directory", "checkpoint", "model"], about, kind="words"))
-    parts.append(_tasks(report))
-    title = "Probing tasks: " + " / ".join(report.labels)
-    files.write_bytes_atomically(directory / PICTURE, png)
-    files.write_text_atomically(directory / TABLE, tsv(report))
-    files.write_text_atomically(directory / NUMBERS, _json(report, notes))
-    files.write_text_atomically(directory / PAGE, page.page(title, parts, "t2t_ext-analyze probing"))
-    return [PAGE, TABLE, NUMBERS, PICTURE]
+    page, numbers = build(report, notes, svg).page(), as_json(_content(report, notes))
+    return write_files(directory, {PAGE: page, TABLE: records(report).tsv(), NUMBERS: numbers, PICTURE: png})
 
 
 def _explained(report: ProbingReport) -> str:
@@ -120,24 +121,14 @@ def _explained(report: ProbingReport) -> str:
         words += f" Accuracies are means over {_seeds(report)} classifiers of different seeds, “sd” their deviation."
     if tests:
         words += f" “p” is of the difference to {report.labels[0]}: {', '.join(sorted(tests))}, each task by itself."
-    return f'<p class="small">{page.text(words)}</p>'
-
-
-def _tasks(report: ProbingReport) -> str:
-    cells = [
-        [each.task.name, each.task.category, each.task.path.name, *(str(len(each.task.partitions[name])) for name in
-         PARTITIONS), str(sum(each.task.dropped.values())), _epochs(each)]
-        for each in report.tasks
-    ]  # fmt: skip
-    names = ["task", "category", "file", "training", "validation", "test", "lines left out", "best epochs"]
-    return page.table(names, cells, caption="Sentences")
+    return words
 
 
 def _epochs(each: TaskResult) -> str:
     return "; ".join(", ".join(map(str, probed.best_epochs)) for probed in each.runs.values())
 
 
-def _json(report: ProbingReport, notes: Sequence[str]) -> str:
+def _content(report: ProbingReport, notes: Sequence[str]) -> dict[str, Any]:
     tasks = []
     for each in report.tasks:
         task = each.task
@@ -162,8 +153,7 @@ def _json(report: ProbingReport, notes: Sequence[str]) -> str:
         {"label": run.label, "run": str(run.run), "checkpoint": run.checkpoint, "model": run.about}
         for run in report.runs
     ]
-    content = {"settings": report.settings, "notes": list(notes), "runs": runs, "means": means, "tasks": tasks}
-    return json.dumps(content, ensure_ascii=False, indent=1) + "\n"
+    return {"settings": report.settings, "notes": list(notes), "runs": runs, "means": means, "tasks": tasks}
 
 
 def _record(each: TaskResult, label: str, probed: Probed) -> dict[str, Any]:
@@ -185,20 +175,16 @@ def _seeds(report: ProbingReport) -> int:
     return max((len(probed.right) for each in report.tasks for probed in each.runs.values()), default=1)
 
 
-def _percent(value: float | None) -> str:
-    return "" if value is None else f"{100 * value:.2f}"
+def _percent(value: float) -> str:
+    return f"{100 * value:.2f}"
+
+
+def _difference(value: float) -> str:
+    return f"{100 * value:+.2f}"
 
 
 def _p(value: float) -> str:
     return "<0.001" if value < 0.001 else f"{value:.3f}"
-
-
-def _number(value: float | None) -> str:
-    return "" if value is None else f"{value:.6g}"
-
-
-def _clean(label: str) -> str:
-    return label.replace("\t", " ")
 
 
 # === The picture ===
@@ -214,44 +200,26 @@ def pictures(report: ProbingReport) -> tuple[bytes, bytes]:
       A PNG file, and the same as SVG.
     """
     from matplotlib.lines import Line2D
-    from matplotlib.patches import Patch
 
-    labels, thick = report.labels, 0.8 / len(report.labels)
+    labels = report.labels
     width = 1.4 + sum(max(1.4, len(tasks) * (0.55 + 0.28 * len(labels))) for tasks in report.by_category.values())
-    with new_figure(max(width, 5.2), 3.6, dpi=110) as figure:
+    with figures.new_figure(max(width, 5.2), 3.6) as figure:
         ratios = [max(1.4, len(tasks)) for tasks in report.by_category.values()]
         panels = figure.subplots(1, len(ratios), squeeze=False, sharey=True, width_ratios=ratios)[0]
         for panel, (category, tasks) in zip(panels, report.by_category.items(), strict=True):
             for place, label in enumerate(labels):
                 found = [each.runs[label] for each in tasks]
-                left = [x + (place - (len(labels) - 1) / 2) * thick for x in range(len(tasks))]
-                heights = [100 * each.accuracy for each in found]
-                ends = [[100 * abs(each.interval[side] - each.accuracy) for each in found] for side in (0, 1)]
-                panel.bar(
-                    left, heights, thick, color=_colour(place), yerr=ends, error_kw={"elinewidth": 1, "capsize": 2}
-                )
+                errors = [[100 * abs(each.interval[side] - each.accuracy) for each in found] for side in (0, 1)]
+                figures.bars(panel, len(labels), place, [100 * each.accuracy for each in found], errors)
             for x, each in enumerate(tasks):
                 panel.plot([x - 0.45, x + 0.45], [100 * each.task.majority] * 2, color="black", linestyle=(0, (2, 1)),
                            linewidth=1.1)  # fmt: skip
-            panel.set_xticks(range(len(tasks)), [_short(each.task.name, 12) for each in tasks])
+            panel.set_xticks(range(len(tasks)), [figures.short(each.task.name, 12) for each in tasks])
             panel.set_xlim(-0.6, len(tasks) - 0.4)
             panel.set_ylim(0, 100)
             panel.set_title(category.capitalize(), fontsize=9)
-            panel.grid(axis="y", color="#d9d9d9", linewidth=0.6)
-            panel.set_axisbelow(True)
-            panel.tick_params(labelsize=8)
-            for edge in ("top", "right"):
-                panel.spines[edge].set_visible(False)
+            figures.plain(panel)
         panels[0].set_ylabel("accuracy (%)", fontsize=9)
-        handles = [Patch(color=_colour(place), label=_short(label, 28)) for place, label in enumerate(labels)]
-        handles.append(Line2D([], [], color="black", linestyle=(0, (2, 1)), linewidth=1.1, label="commonest class"))
-        figure.legend(handles=handles, loc="outside upper left", ncols=4, frameon=False, fontsize=9)
-        return saved(figure, "png"), saved(figure, "svg")
-
-
-def _colour(place: int) -> str:
-    return COLOURS[place % len(COLOURS)]
-
-
-def _short(label: str, most: int) -> str:
-    return label if len(label) <= most else f"{label[: most // 2 - 1]}…{label[-(most - most // 2) :]}"
+        commonest = Line2D([], [], color="black", linestyle=(0, (2, 1)), linewidth=1.1, label="commonest class")
+        figures.legend(figure, labels, commonest)
+        return figures.saved(figure, "png"), figures.saved(figure, "svg")

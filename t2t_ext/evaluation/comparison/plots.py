@@ -1,34 +1,16 @@
-"""The figures of a comparison, as SVG that stands alone.
+"""The figures of a comparison, as SVG that stands alone. matplotlib is imported when something is drawn."""
 
-Colours are those of Okabe and Ito (2008), "Color Universal Design", which people with any colour vision can tell
-apart; systems also differ in markers and hatching. matplotlib is imported here only; no window is opened.
-"""
-
-import io
-import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from t2t_ext.evaluation.comparison.comparison import Comparison
-from t2t_ext.reporting.figures import COLOURS
+from t2t_ext.reporting import figures
 
-_MARKERS = "osD^vPX"
 _HATCHES = ("", "//", "..", "xx", "\\\\", "++", "oo")
-_STYLE = {
-    "svg.fonttype": "none",  # text stays text: whoever opens it has fonts for names in any script
-    "svg.hashsalt": "t2t_ext",
-    "font.size": 10,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "axes.grid.axis": "y",
-    "axes.axisbelow": True,
-    "grid.color": "#d9d9d9",
-    "text.parse_math": False,  # names of systems may have dollar signs
-}
+_NAME_LENGTH = 20
 
 
-def scores(comparison: Comparison, block: int) -> str:
+def scores(comparison: Comparison, block: int) -> bytes:
     """Draws one metric's scores with their confidence intervals; returns SVG."""
     values = comparison.scores[block]
 
@@ -43,20 +25,20 @@ def scores(comparison: Comparison, block: int) -> str:
         axes.set_xticks(range(len(values.systems)), [_short(name) for name in values.systems])
         axes.set_ylabel(values.label)
 
-    return _figure(draw, width=1.6 + 1.0 * len(values.systems), height=3.2)
+    return _figure(draw, width=1.6 + 1.0 * len(values.systems))
 
 
-def bleu_by_length(comparison: Comparison) -> str:
+def bleu_by_length(comparison: Comparison) -> bytes:
     """Draws BLEU by source length, with the number of sentences; returns SVG."""
     return _by_length(comparison, lambda each, name: each.bleu[name], "BLEU", None)
 
 
-def ratio_by_length(comparison: Comparison) -> str:
+def ratio_by_length(comparison: Comparison) -> bytes:
     """Draws the length ratio by source length; returns SVG."""
     return _by_length(comparison, lambda each, name: each.length_ratio[name], "length / reference length", 1.0)
 
 
-def ends(comparison: Comparison) -> str:
+def ends(comparison: Comparison) -> bytes:
     """Draws the accuracy at the first and last positions; returns SVG."""
     count = comparison.settings.end_tokens
 
@@ -69,13 +51,13 @@ def ends(comparison: Comparison) -> str:
         labels = [str(place + 1) for place in range(count)] + [str(place - count) for place in range(count)]
         axes.set_xticks([*range(count), *range(count + 1, 2 * count + 1)], labels)
         axes.set_xlabel("position from the beginning / from the end")
-        axes.set_ylabel("right tokens (%)")
+        axes.set_ylabel("correct tokens (%)")
         axes.set_ylim(bottom=0)
 
     return _figure(draw)
 
 
-def f1_by_frequency(comparison: Comparison) -> str:
+def f1_by_frequency(comparison: Comparison) -> bytes:
     """Draws F1 of words by their frequency; returns SVG."""
 
     def draw(axes: Any) -> None:
@@ -92,7 +74,7 @@ def f1_by_frequency(comparison: Comparison) -> str:
 
 def _by_length(
     comparison: Comparison, value: Callable[[Any, str], float | None], label: str, line: float | None
-) -> str:
+) -> bytes:
     bins = comparison.by_length
 
     def draw(axes: Any) -> None:
@@ -111,13 +93,12 @@ _LABEL = {"color": "black", "bbox": {"facecolor": "white", "edgecolor": "none", 
 
 
 def _bar(place: int) -> dict[str, Any]:
-    colour = COLOURS[place % len(COLOURS)]
-    return {"color": colour, "edgecolor": "white", "hatch": _HATCHES[place % len(_HATCHES)], "linewidth": 0.5}
+    hatch = _HATCHES[place % len(_HATCHES)]
+    return {"color": figures.color(place), "edgecolor": "white", "hatch": hatch, "linewidth": 0.5}
 
 
 def _line(place: int) -> dict[str, Any]:
-    marker = _MARKERS[place % len(_MARKERS)]
-    return {"color": COLOURS[place % len(COLOURS)], "marker": marker, "linewidth": 1.6, "markersize": 6}
+    return {"color": figures.color(place), "marker": figures.marker(place), "linewidth": 1.6, "markersize": 6}
 
 
 def _nan(value: float | None) -> float:
@@ -125,32 +106,14 @@ def _nan(value: float | None) -> float:
 
 
 def _short(name: str) -> str:
-    return name if len(name) <= 20 else f"{name[:9]}…{name[-10:]}"
+    return figures.short(name, _NAME_LENGTH)
 
 
-def _figure(draw: Callable[[Any], None], width: float = 6.2, height: float = 3.2) -> str:
-    import matplotlib
-    from matplotlib.backends.backend_svg import FigureCanvasSVG
-    from matplotlib.figure import Figure
-
-    with matplotlib.rc_context(_STYLE), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Glyph .* missing")  # drawn by the viewer's fonts
-        figure = Figure(figsize=(width, height), layout="constrained")
-        FigureCanvasSVG(figure)
+def _figure(draw: Callable[[Any], None], width: float = 6.2, height: float = 3.2) -> bytes:
+    with figures.new_figure(width, height) as figure:
         axes = figure.add_subplot()
         draw(axes)
+        figures.plain(axes)
         if axes.get_legend_handles_labels()[0]:
             figure.legend(loc="outside upper left", ncols=4, frameon=False)
-        data = io.BytesIO()
-        figure.savefig(data, format="svg", metadata={"Date": None})
-    return data.getvalue().decode("utf-8")
-
-
-def titles(comparison: Comparison) -> Sequence[tuple[str, Callable[[], str]]]:
-    """Returns what the figures show and how they are drawn, but for the scores."""
-    return (
-        (f"BLEU by length of the {comparison.length_of}", lambda: bleu_by_length(comparison)),
-        (f"Length ratio by length of the {comparison.length_of}", lambda: ratio_by_length(comparison)),
-        ("Accuracy of the first and last tokens", lambda: ends(comparison)),
-        ("F1 of words by frequency", lambda: f1_by_frequency(comparison)),
-    )
+        return figures.saved(figure, "svg")

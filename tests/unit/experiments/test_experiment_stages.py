@@ -6,7 +6,7 @@ import pytest
 
 from t2t_ext.bin import experiment
 from t2t_ext.errors import UserError
-from t2t_ext.experiments import report
+from t2t_ext.experiments import report, results
 from t2t_ext.experiments.plan import Options, plan
 from t2t_ext.experiments.score_table import ScoreRecord, ScoreTable
 from t2t_ext.experiments.stages import check_unchanged, score_record, state_of
@@ -83,7 +83,7 @@ def test_reranking_is_scored_by_its_report(tmp_path):
     stage.output.write_text(json.dumps(content))
     record = score_record(stage)
     assert (record.scores, record.lines, record.seconds) == ({"BLEU_cased": 12.5}, 100, 4.0)
-    figures = {figure.name: figure for figure in report.collect(BOOK.recipe("cldr_synchronous_rerank"), [stage])}
+    figures = {figure.name: figure for figure in results.collect(BOOK.recipe("cldr_synchronous_rerank"), [stage])}
     assert (figures["test"].mean, figures["sentences_per_second"].mean) == (12.5, 25.0)
     stage.output.write_text("{")
     with pytest.raises(UserError, match="is damaged"):
@@ -103,11 +103,11 @@ def test_a_report_of_beams_puts_systems_side_by_side(tmp_path):
                     lines=10, seconds=2.0, scores={"BLEU_cased": next(values)}, signatures={"BLEU_cased": "nrefs:1"},
                 )
             )  # fmt: skip
-    figures = report.collect(recipe, stages)
-    beside = {name: report.collect(BOOK.recipe(name), stages) for name in recipe.beside}
+    figures = results.collect(recipe, stages)
+    beside = {name: results.collect(BOOK.recipe(name), stages) for name in recipe.beside}
     text = report.write_report(recipe, BOOK.paper(recipe), figures, stages, options, beside)
     assert "NOT the published setting: --beams=2,8" in text
-    lines = [line.split() for line in text.partition("side by side")[2].splitlines()]
+    lines = [line.split() for line in text.partition("Side by side")[2].splitlines()]
     rows = {cells[0]: cells[1:3] for cells in lines if cells and cells[0].startswith("synchronous_pipeline")}
     assert rows == {
         "synchronous_pipeline_l2r": ["28.00", "29.50"], "synchronous_pipeline_r2l": ["27.00", "26.00"],

@@ -154,6 +154,6 @@ def test_report(tmp_path):
     assert "A &lt;note&gt;." in page
     assert page.count("data:image/svg+xml;base64,") == 1
     assert tf.image.decode_png((tmp_path / "new" / "divergence.png").read_bytes()).shape[2] == 4
-    table = divergence_report.text(runs, "Measured so.")
+    table = divergence_report.build(runs, "Measured so.").text()
     (row,) = (line for line in table.splitlines() if line.startswith("f=5"))
     assert row.split() == ["f=5", "5", *["0.2000", "±", "0.0500"] * 2, "2"]  # nothing of layer 1

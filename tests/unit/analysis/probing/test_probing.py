@@ -212,19 +212,19 @@ def test_report(tmp_path):
     assert "A &lt;note&gt;." in page
     assert page.count("data:image/svg+xml;base64,") == 1
     assert tf.image.decode_png((tmp_path / "out" / "probing.png").read_bytes()).shape[2] == 4
-    table = probing_report.text(report).splitlines()
-    assert table[2].split() == ["task", "classes", "majority", "a", "95%", "b", "95%", "-", "a", "p"]
-    assert table[3].split()[:4] == ["SentLen", "2", "50.00", "50.00"]
-    assert table[3].split()[-2:] == ["+25.00", "0.002"]
-    assert table[5].split() == ["mean,", "surface", "(2", "of", "2)", "37.50", "62.50", "+25.00"]
+    table = probing_report.build(report).text().splitlines()
+    assert table[3].split() == ["task", "classes", "majority", "a", "95%", "b", "95%", "-", "a", "p"]
+    assert table[4].split()[:4] == ["SentLen", "2", "50.00", "50.00"]
+    assert table[4].split()[-2:] == ["+25.00", "0.002"]
+    assert table[6].split() == ["mean,", "surface", "(2", "of", "2)", "37.50", "62.50", "+25.00"]
 
 
 def test_report_of_several_seeds(tmp_path):
     tasks = [result(tmp_path, "sentence_length", {"a": 20, "b": 30}, seeds=3)]
     runs = [probing.ProbedRun(label, pathlib.Path(label), "model.ckpt-00000001", "transformer") for label in "ab"]
     report = probing.ProbingReport(runs, tasks, {}, "Measured so.")
-    table = probing_report.text(report).splitlines()
-    assert table[2].split()[5] == "sd"
-    assert table[3].split()[5] == "0.00"
+    table = probing_report.build(report).text().splitlines()
+    assert table[3].split()[5] == "sd"
+    assert table[4].split()[5] == "0.00"
     assert tasks[0].compared("b")[1] == probing_statistics.BOOTSTRAP
     assert tasks[0].compared("a") is None

@@ -25,9 +25,8 @@ from t2t_ext.evaluation.comparison import (
     token_accuracy,
     word_frequency,
 )
-from t2t_ext.evaluation.comparison import html as compare_html
 from t2t_ext.evaluation.comparison import plots as compare_plots
-from t2t_ext.evaluation.comparison import text as compare_text
+from t2t_ext.evaluation.comparison import report as compare_report
 
 WORDS = ["the", "a", "cat", "dog", "house", "sees", "runs", "big", "small", "red", "on", "under", "and", "he", "it"]
 
@@ -233,7 +232,8 @@ class Page(html.parser.HTMLParser):
             self.images.append(values["src"])
         elif tag not in ("meta", "br"):
             self.open.append(tag)
-        assert not set(values) & {"href", "onload", "onerror"}
+        assert values.get("href", "#").startswith("#")
+        assert not set(values) & {"onload", "onerror"}
 
     def handle_endtag(self, tag):
         assert self.open.pop() == tag
@@ -246,13 +246,13 @@ def test_html_is_one_safe_page():
     evil = "<script>alert('x')</script> & \"$q$\" </td> 猫"
     systems = {"<b>A&B</b> $x$": [evil, "a b c"], "猫": ["<img src=x onerror=y>", "a b d"]}
     found = compare.compare(systems, [[evil, "a b c"]], source=[evil, evil], settings=small_settings())
-    text = compare_html.render(found)
-    assert text == compare_html.render(found)
+    text = compare_report.build(found).page()
+    assert text == compare_report.build(found).page()
     page = Page(text)
     assert "script" not in page.tags
     assert page.text.count("alert('x')") == 3  # two sources, one reference; systems' words are cut
     assert "<b>A&B</b> $x$" in page.text
-    assert not re.search(r"(src|href)=\"(?!data:)", text)
+    assert not re.search(r"(src|href)=\"(?!data:|#)", text)
     assert "http" not in text
     assert len(page.images) == len(found.scores) + 4
     for image in page.images:
@@ -267,8 +267,9 @@ def test_colours_are_many_enough(corpus):
     _, reference, systems = corpus
     many = {f"system number {number} with a long name": systems["bad"] for number in range(9)}
     found = compare.compare(many, [reference], settings=small_settings(protocols=("sacrebleu",), resamples=5, trials=5))
-    for _, draw in compare_plots.titles(found):
-        assert draw().count("<svg") == 1
+    for draw in (compare_plots.bleu_by_length, compare_plots.ratio_by_length, compare_plots.ends):
+        assert draw(found).count(b"<svg") == 1
+    assert compare_plots.f1_by_frequency(found).count(b"<svg") == 1
 
 
 def write(folder, name, lines):
@@ -323,7 +324,7 @@ def test_command_with_one_system_and_tokens(files, capsys):
     assert out.startswith("mine: 60 segments, 2 references\n")
     assert "difference" not in out
     assert "lower is better" in out
-    assert "lowest chrF; [words] are not in the reference" in out
+    assert "lowest chrF\n[words] are not in the reference" in out
     assert "length of the reference" in out
 
 
@@ -406,13 +407,14 @@ def test_command_errors(files, corpus, tmp_path, capsys, arguments, message):
 def test_text_without_differences(corpus):
     _, reference, _ = corpus
     same = compare.compare({"a": reference, "b": reference}, [reference], settings=small_settings())
-    text = compare_text.render(same)
+    report = compare_report.build(same)
+    text = report.text()
     assert "none: every sentence has the same chrF in all systems" in text
     assert "+0.00" in text
     unshown = compare.compare({"a": reference, "b": reference}, [reference], settings=small_settings(sentences=0))
-    assert compare_text.render(unshown).endswith("equal in 60")
-    assert "<p>None.</p>" not in compare_html.render(unshown)
-    assert "<p>None.</p>" in compare_html.render(same)
+    assert compare_report.build(unshown).text().endswith("equal in 60")
+    assert "<p>none:" not in compare_report.build(unshown).page()
+    assert "<p>none:" in report.page()
 
 
 # All pairs, directions, and what translates more than lines.
@@ -433,8 +435,9 @@ def test_all_pairs_are_tested(corpus):
     )
     # (Two systems alone have no intervals in their signature.)
     assert dataclasses.replace(block.pairs[2], signature_randomization=alone.signature_randomization) == alone
-    header, rows = compare_text.pairs(block)
-    assert (header, [row[0] for row in rows]) == (["", *systems], list(systems))
+    table = compare_report.pairs(block)
+    rows = table.cells()
+    assert ([column.heading for column in table.columns], [row[0] for row in rows]) == (["", *systems], list(systems))
     assert rows[2][2].startswith(f"{alone.difference:+.2f} ({alone.p_bootstrap:.4f}")
     assert rows[1][3].startswith(f"{-alone.difference:+.2f} (")
     assert [rows[place][place + 1] for place in range(3)] == ["", "", ""]

@@ -1,0 +1,112 @@
+"""Tables that people read and machines take: one object, as text, TSV, JSON and HTML."""
+
+import dataclasses
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from t2t_ext.reporting.html import Html, element, joined
+
+
+@dataclasses.dataclass(frozen=True)
+class Column:
+    """A column of a table.
+
+    Attributes:
+      heading: Its heading.
+      format: How values that are not strings are shown: a format specification as ``.2f``, or a function.
+      words: Whether its cells are words, which are aligned left.
+      hint: Explanation of the heading, a tooltip on a page.
+    """
+
+    heading: str
+    format: str | Callable[[Any], str] = ""
+    words: bool = False
+    hint: str = ""
+
+    def shown(self, value: Any, missing: str = "") -> str:
+        """Writes a cell for people."""
+        if value is None or isinstance(value, str):
+            return missing if value is None else value
+        return self.format(value) if callable(self.format) else format(value, self.format)
+
+
+def columns(*headings: str, format: str | Callable[[Any], str] = "", words: bool = False) -> list[Column]:
+    """Returns columns that are formatted alike."""
+    return [Column(heading, format, words) for heading in headings]
+
+
+@dataclasses.dataclass(frozen=True)
+class Table:
+    """Rows of values under headings.
+
+    Attributes:
+      columns: The columns; the first holds the rows' names.
+      rows: Values of each row: strings, numbers, None for nothing.
+      caption: What it shows; empty for nothing to say.
+      missing: What stands for None.
+      top: Number of the row that stands out on a page; None for none.
+    """
+
+    columns: Sequence[Column]
+    rows: Sequence[Sequence[Any]]
+    caption: str = ""
+    missing: str = ""
+    top: int | None = None
+
+    def cells(self) -> list[list[str]]:
+        """Returns the rows as people read them."""
+        return [
+            [column.shown(value, self.missing) for column, value in zip(self.columns, row, strict=True)]
+            for row in self.rows
+        ]
+
+    def text(self) -> str:
+        """Aligns the table for a terminal: the first column and words left, all else right."""
+        rows = [[column.heading for column in self.columns], *self.cells()]
+        widths = [max(len(row[number]) for row in rows) for number in range(len(self.columns))]
+        left = [number == 0 or column.words for number, column in enumerate(self.columns)]
+        lines = [
+            "  ".join(
+                cell.ljust(width) if to_left else cell.rjust(width)
+                for cell, width, to_left in zip(row, widths, left, strict=True)
+            ).rstrip()
+            for row in rows
+        ]
+        return "\n".join([*filter(None, [self.caption]), *lines])
+
+    def tsv(self) -> str:
+        """Returns headings and rows for machines: numbers to six digits, empty fields for None and NaN."""
+        rows = [[column.heading for column in self.columns], *([_field(value) for value in row] for row in self.rows)]
+        return "".join("\t".join(row) + "\n" for row in rows)
+
+    def json(self) -> list[dict[str, Any]]:
+        """Returns the rows as objects whose keys are the headings."""
+        return [{c.heading: value for c, value in zip(self.columns, row, strict=True)} for row in self.rows]
+
+    def html(self) -> Html:
+        """Returns a table that scrolls inside its frame where the page is narrow."""
+        kinds = ["words" if number and column.words else "" for number, column in enumerate(self.columns)]
+        head = [
+            element("th", column.heading, scope="col", class_=kind, title=column.hint)
+            for column, kind in zip(self.columns, kinds, strict=True)
+        ]
+        body = [
+            element(
+                "tr",
+                element("th", row[0], scope="row"),
+                *(element("td", cell, class_=kind) for cell, kind in zip(row[1:], kinds[1:], strict=True)),
+                class_="top" if number == self.top else "",
+            )
+            for number, row in enumerate(self.cells())
+        ]
+        rows = joined(part for row in body for part in (Html("\n"), row))
+        table = element("table", element("thead", element("tr", *head)), element("tbody", rows))
+        caption = element("p", self.caption, class_="caption") if self.caption else Html()
+        return joined([caption, element("div", table, class_="scroll", tabindex="0")])
+
+
+def _field(value: Any) -> str:
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return ""
+    return f"{value:.6g}" if isinstance(value, float) else str(value).replace("\t", " ").replace("\n", " ")
