@@ -15,14 +15,14 @@ from t2t_ext.data.generation import cleaning as filters
 from t2t_ext.data.generation import duplicates, vocabulary
 from t2t_ext.data.generation.cleaning import Cleaning
 from t2t_ext.data.generation.preparation import TextPreparation
-from t2t_ext.data.generation.settings import DEFAULT_SEED, GeneratesSamples, GenerationSettings
+from t2t_ext.data.generation.settings import DEFAULT_SEED, GenerationSettings
 from t2t_ext.data.generation.sharding import without_tags
 from t2t_ext.data.generation.workers import Workers
 from t2t_ext.data.text.text_encoder import SubwordEncoder
 from t2t_ext.errors import UserError
 from t2t_ext.io.progress import progress as shown_progress
+from t2t_ext.problem import TRAIN, Problem
 
-TRAIN = "train"
 PAIRS_PER_CHUNK = 8192
 # A subword model that is trained for the figures only.
 VOCABULARY_SAMPLE = 50_000
@@ -111,7 +111,7 @@ class Doctor:
       progress: Whether to show how far it is.
     """
 
-    problem: GeneratesSamples
+    problem: Problem
     tmp_dir: str | os.PathLike
     scratch: pathlib.Path
     workers: Workers

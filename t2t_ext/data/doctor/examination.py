@@ -136,23 +136,6 @@ class ExaminedChunk:
     first: int
     texts: tuple[list[str], list[str]]
     plan: Plan
-    times: None = None
-
-    @property
-    def directory(self) -> pathlib.Path:
-        """Where all pairs' keys go."""
-        assert self.plan.directory is not None
-        return self.plan.directory / "alone"
-
-
-@dataclasses.dataclass(frozen=True)
-class _Place:
-    """Where the keys of what is left go."""
-
-    index: int
-    first: int
-    times: None
-    directory: pathlib.Path
 
 
 def examine(chunk: ExaminedChunk) -> Examination:
@@ -275,12 +258,13 @@ def _apply_filters(
     result.left = int(left.sum())
     if plan.directory is not None:
         for kind in (filters.PAIR, filters.SOURCE, filters.TARGET):
-            duplicates.write_keys(chunk, kind, columns, np.arange(rows))
+            positions = chunk.first + np.arange(rows)
+            duplicates.write_keys(plan.directory / "alone", chunk.index, kind, columns, positions)
         if plan.cleaning.duplicates != filters.NO:
             kept = np.flatnonzero(left)
             chosen_columns = [Column([column.texts[row] for row in kept], ()) for column in columns]
-            place = _Place(chunk.index, chunk.first, None, plan.directory / "in_order")
-            duplicates.write_keys(place, plan.cleaning.duplicates, chosen_columns, kept)
+            kind, positions = plan.cleaning.duplicates, chunk.first + kept
+            duplicates.write_keys(plan.directory / "in_order", chunk.index, kind, chosen_columns, positions)
 
 
 def _unfit(

@@ -76,19 +76,26 @@ class _Collecting:
 
 
 def write_keys(
-    directory: pathlib.Path, chunk: int, keys: Mapping[str, Sequence[bytes]], positions: np.ndarray, times: np.ndarray
+    directory: pathlib.Path,
+    chunk: int,
+    kind: str,
+    columns: Sequence[Column],
+    positions: np.ndarray,
+    times: np.ndarray | None = None,
 ) -> None:
     """Writes the keys of a chunk's pairs.
 
     Args:
       directory: That of all keys; see ``prepare_directory``.
       chunk: The chunk's number.
-      keys: By kind of key, one a pair (``cleaning.duplicate_keys``).
+      kind: A value of ``Cleaning.duplicates``.
+      columns: The texts of the pairs.
       positions: int64 [pairs], the numbers of the pairs in the corpus.
-      times: int32 [pairs], how often each occurs.
+      times: int32 [pairs], how often each occurs; None: once.
     """
-    for name, found in keys.items():
-        numbers = np.frombuffer(b"".join(found), np.uint64).reshape(-1, 2)
+    times = np.ones(len(positions), np.int32) if times is None else times
+    for name, keys in filters.duplicate_keys(kind, columns).items():
+        numbers = np.frombuffer(b"".join(keys), np.uint64).reshape(-1, 2)
         arrays = {"high": numbers[:, 0], "low": numbers[:, 1], "positions": positions, "times": times}
         row_files.write_arrays(directory / "keys" / name / f"{chunk:06d}", arrays)
 

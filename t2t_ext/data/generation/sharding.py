@@ -173,8 +173,8 @@ def encode_chunk(chunk: Chunk) -> EncodedChunk:
         kept = kept[fit]
         if encoding.cleaning.duplicates != filters.NO and texts:
             columns = [Column(_taken(column, kept), ()) for column in texts.values()]
-            keys = filters.duplicate_keys(encoding.cleaning.duplicates, columns)
-            duplicates.write_keys(chunk.directory, chunk.index, keys, chunk.first + kept, times[kept])
+            kind = encoding.cleaning.duplicates
+            duplicates.write_keys(chunk.directory, chunk.index, kind, columns, chunk.first + kept, times[kept])
         order = np.random.default_rng([encoding.seed, 1, chunk.index]).permutation(len(fit))
         arrays, kept = take_rows(arrays, fit[order]), kept[order]
         if encoding.cleaning.duplicates != filters.NO:
