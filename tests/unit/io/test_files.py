@@ -105,7 +105,7 @@ def test_failed_directory_leaves_the_old_one(tmp_path):
 def test_killed_writer_leaves_only_leftovers_that_are_found(tmp_path):
     program = textwrap.dedent(f"""
         import os, signal
-        from t2t_ext.persistence import files
+        from t2t_ext.io import files
         with files.atomic_directory({str(tmp_path / "dir")!r}) as temporary:
             (temporary / "x").write_bytes(b"half")
             with files.atomic_file({str(tmp_path / "file")!r}) as name:
