@@ -1,10 +1,12 @@
 """Groups of flags that several commands share. Names and defaults are T2T's where T2T has the flag."""
 
 import argparse
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
 from t2t_ext.bin._flags import FlagParser, add_flag, add_settings, at_least
+from t2t_ext.config.generation import GenerationConfig
 from t2t_ext.config.problem_options import parse as parse_problem_options
 from t2t_ext.config.training import TrainConfig, TrainingSettings
 from t2t_ext.errors import UserError
@@ -22,25 +24,9 @@ PROBLEM_OPTIONS = (
     "source_language",
     "target_language",
 )
-# How data are made, beside the problem's options; without effect on data that are there.
-GENERATION_FLAGS = (
-    "num_shards",
-    "text_steps",
-    "source_steps",
-    "target_steps",
-    "subwords",
-    "num_merges",
-    "vocab_threshold",
-    "bpe_codes",
-    "bpe_vocab",
-    "vocab_size",
-    "separate_vocab",
-    "subword_model",
-    "vocab_from",
-    "max_length_ratio",
-    "cleaning",
-    "num_processes",
-)
+OWN_TEXT = "Your own text (--problem=translate_parallel_text)"
+# Settings of data generation that only t2t_ext-datagen has flags for.
+_DATAGEN_ALONE = ("seed", "vocab_sample_size", "max_tokens", "overwrite", "runner", "beam_options")
 
 
 def add_registry_flags(parser: FlagParser) -> None:
@@ -61,60 +47,54 @@ def add_problem_flags(parser: FlagParser) -> None:
     )
 
 
-def add_data_generation_flags(parser: FlagParser) -> None:
-    """Adds the flags of data generation and those of ``translate_parallel_text``, but for ``--random_seed``."""
-    group = parser.group("Data generation")
-    add_flag(group, "num_shards", 0, "Files of the train split; 0 = by its size.", kind=at_least(0), metavar="N")
+def add_data_generation_flags(parser: FlagParser, *, alone: bool = False) -> None:
+    """Adds the flags of data generation and those of ``translate_parallel_text``.
+
+    Args:
+      parser: The command's parser.
+      alone: Whether generating is all that the command does, so that it has the flags of that alone, too.
+    """
+    parser.group("Data generation")
+    parser.group("Text", 'docs/text.md explains the steps; "none" stands for no steps. By default as the problem says.')
     add_flag(
-        group,
-        "vocab_size",
-        0,
-        "Subwords, special ones included; 0 = as the problem says. Of subword_nmt the rarest are left out.",
-        kind=at_least(0),
-        metavar="N",
-    )
-    add_flag(
-        group,
-        "separate_vocab",
-        None,
-        "Whether source and target have a subword model each; where not given, as the problem says.",
-        kind=bool,
-    )
-    _add_text_flags(parser)
-    add_flag(
-        group,
-        "subword_model",
+        parser.group("Text"),
+        "text_steps",
         "",
-        "SentencePiece model, or one that t2t_ext-datagen made, to use instead of training one; SOURCE,TARGET where "
-        "they have one each.",
-        metavar="FILE",
+        "Steps that prepare both sides, such as moses_tokenize,lowercase.",
+        metavar="A,B",
     )
-    add_flag(group, "vocab_from", "", "Run whose subword model is used.", metavar="RUN")
-    add_flag(
-        group,
-        "max_length_ratio",
-        None,
-        "Training pairs with one side this many times as long as the other are dropped (0 = none); where not given, "
-        "as the problem says.",
-        kind=float,
-        metavar="X",
-    )
-    add_flag(
-        group,
-        "cleaning",
-        "",
-        'Training pairs that are left out, such as "max_words=175,duplicates=true" (names: docs/data.md); changes what '
-        "the problem says; none = nothing is left out.",
-        metavar='"A=1,B=x"',
-    )
-    add_flag(group, "num_processes", 0, "Processes that encode; 0 = one a core.", kind=at_least(0), metavar="N")
+    skipped = () if alone else _DATAGEN_ALONE
+    add_settings(parser, GenerationConfig, [name for name in GenerationConfig.names() if name not in skipped])
     _add_own_text_flags(parser)
+
+
+def generation_settings(args: argparse.Namespace) -> dict[str, Any]:
+    """Returns the fields of ``GenerationConfig`` that the flags say something about."""
+    given = {}
+    alone = hasattr(args, "overwrite")  # elsewhere --random_seed is training's
+    for field in dataclasses.fields(GenerationConfig):
+        if field.name in _DATAGEN_ALONE and not alone:
+            continue
+        flag = field.metadata["flag"] or field.name
+        value = getattr(args, flag) if flag in args.given else None
+        if field.name == "joint_vocab" and value is not None:
+            value = not value  # --separate_vocab
+        if value or (value is not None and field.name in GenerationConfig.zero_counts):
+            given[field.name] = value
+    steps = {"source_steps": args.text_steps, "target_steps": args.text_steps} if args.text_steps else {}
+    return {**steps, **given}
+
+
+def generation_flags(args: argparse.Namespace) -> list[str]:
+    """Returns the flags that were given and only say how data are generated, without those of the problem."""
+    names = {field.metadata["flag"] or field.name for field in dataclasses.fields(GenerationConfig)}
+    return sorted(args.given & {*names, "text_steps"} - {"random_seed"})
 
 
 def _add_own_text_flags(parser: FlagParser) -> None:
     """Adds the flags of ``translate_parallel_text``."""
     group = parser.group(
-        "Your own text (--problem=translate_parallel_text)",
+        OWN_TEXT,
         "Lines of text, or SGML or XML with segments; without *_target, tab-separated files or TMX. Plain or "
         "compressed, or ARCHIVE:MEMBER. A,B: several files; of dev and test targets, several references.",
     )
@@ -138,48 +118,6 @@ def _add_own_text_flags(parser: FlagParser) -> None:
     add_flag(group, "default_tag", "", "The tag of dev and test text and of what is translated later.", metavar="<A>")
     add_flag(group, "source_language", "", "Tag of the source language, such as de.", metavar="TAG")
     add_flag(group, "target_language", "", "Tag of the target language.", metavar="TAG")
-
-
-def _add_text_flags(parser: FlagParser) -> None:
-    """Adds what is done to text before it becomes ids."""
-    group = parser.group(
-        "Text", 'docs/text.md explains the steps; "none" stands for no steps. Where not given, as the problem says.'
-    )
-    steps = "Steps that prepare {}, such as moses_tokenize,lowercase."
-    add_flag(group, "text_steps", "", steps.format("both sides"), metavar="A,B")
-    add_flag(group, "source_steps", "", steps.format("the source"), metavar="A,B")
-    add_flag(group, "target_steps", "", steps.format("the target"), metavar="A,B")
-    add_flag(group, "subwords", "", "What cuts words: sentencepiece or subword_nmt.", metavar="NAME")
-    add_flag(
-        group,
-        "num_merges",
-        0,
-        "Merge operations of subword_nmt; 0 = as the problem says.",
-        kind=at_least(0),
-        metavar="N",
-    )
-    add_flag(
-        group,
-        "vocab_threshold",
-        0,
-        "subword_nmt cuts words further until every subword occurs so often on its side; 0 = no matter.",
-        kind=at_least(0),
-        metavar="N",
-    )
-    add_flag(
-        group,
-        "bpe_codes",
-        "",
-        "Codes of subword-nmt to use instead of learning any; SOURCE,TARGET where they have their own.",
-        metavar="FILE",
-    )
-    add_flag(
-        group,
-        "bpe_vocab",
-        "",
-        "The vocabulary of --bpe_codes, as subword-nmt get-vocab writes it; where not given, counted in train.",
-        metavar="FILE",
-    )
 
 
 def problem_options(args: argparse.Namespace) -> dict[str, Any]:

@@ -23,52 +23,12 @@ def build_parser() -> FlagParser:
     )
     _flag_groups.add_registry_flags(parser)
     _flag_groups.add_problem_flags(parser)
-    _flag_groups.add_data_generation_flags(parser)
-    group = parser.group("Data generation")
-    add_flag(group, "overwrite", False, "Replace data that are there already.")
+    _flag_groups.add_data_generation_flags(parser, alone=True)
     add_flag(
-        group,
-        "random_seed",
-        None,
-        "Seed of the shuffling and of the sample that the subword model is trained on; where not given, 429459.",
-        kind=at_least(0),
-        metavar="N",
-    )
-    add_flag(
-        group,
-        "vocab_sample_size",
-        0,
-        "At most so many pairs, chosen at random, train the subword model; 0 = 500,000.",
-        kind=at_least(0),
-        metavar="N",
-    )
-    add_flag(
-        group,
-        "max_tokens",
-        0,
-        "Training texts of more subwords are dropped; 0 = none (training has its own max_length).",
-        kind=at_least(0),
-        metavar="N",
-    )
-    add_flag(
-        group,
-        "runner",
-        "local",
-        "Where it runs: local = on this machine, --num_processes; beam = as Apache Beam pipelines (docs/data.md).",
-        choices=("local", "beam"),
-    )
-    add_flag(
-        group,
-        "beam_options",
-        "",
-        "Flags of Apache Beam, with --runner=beam; without a --runner among them, the DirectRunner on this machine.",
-        metavar='"--A=1 --B=x"',
-    )
-    add_flag(
-        parser.group("Your own text (--problem=translate_parallel_text)"),
+        parser.group(_flag_groups.OWN_TEXT),
         "dev_lines",
         0,
-        "Without --dev_source, so many lines of the training text are held out instead; 0 = 5%, at most 2,000.",
+        "Without --dev_source, hold out this many lines of the training text instead; 0 = 5%, at most 2,000.",
         kind=at_least(0),
         metavar="N",
     )
@@ -90,7 +50,7 @@ def run(argv: Sequence[str] | None = None) -> None:
     from t2t_ext.bin._generation import generate_from_flags
 
     for name in names:
-        generate_from_flags(args, name, seed=args.random_seed)
+        generate_from_flags(args, name)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

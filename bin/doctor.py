@@ -9,6 +9,7 @@ from typing import Any
 
 from t2t_ext.bin import _flag_groups
 from t2t_ext.bin._flags import FlagParser, add_flag, run_main
+from t2t_ext.config.generation import GenerationConfig
 from t2t_ext.errors import UserError
 
 OWN_TEXT = "translate_parallel_text"
@@ -53,18 +54,17 @@ def run(argv: Sequence[str] | None = None) -> None:
             "all problems."
         )
     from t2t_ext import registry
-    from t2t_ext.bin._generation import generation_settings
     from t2t_ext.data.doctor.diagnosis import Doctor
     from t2t_ext.data.doctor.findings import faults
     from t2t_ext.data.doctor.report import build, write_report
-    from t2t_ext.data.generation.settings import GenerationSettings, cleaning_asked
+    from t2t_ext.data.generation.settings import cleaning_asked
     from t2t_ext.data.generation.workers import Workers
     from t2t_ext.reporting.report import directory_for
 
     asked_for = registry.problem(name, **_flag_groups.problem_options(args))
     problem = asked_for.base()
     report = directory_for(args.report, "--report") if args.report else None
-    settings = GenerationSettings(**generation_settings(args))
+    settings = GenerationConfig(**_flag_groups.generation_settings(args))
     with contextlib.ExitStack() as stack:
         scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="t2t_ext-doctor-"))
         doctor = Doctor(

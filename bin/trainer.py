@@ -85,7 +85,7 @@ def train_config(args: argparse.Namespace, command: Sequence[str]) -> TrainConfi
 
 def _check_data_flags(args: argparse.Namespace) -> None:
     """Refuses flags that only say how data are generated where none are."""
-    without_effect = [f"--{name}" for name in _flag_groups.GENERATION_FLAGS if name in args.given]
+    without_effect = [f"--{name}" for name in _flag_groups.generation_flags(args)]
     if without_effect and not args.generate_data:
         raise UserError(
             f"{', '.join(without_effect)}: only for generating data. Add --generate_data, or leave out what is of no "

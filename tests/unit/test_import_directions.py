@@ -61,6 +61,7 @@ TENSORFLOW_FREE = (
     "data.datasets.batching",
     "io.files",
     "runs.run_directory",
+    "config.generation",
     "config.training",
     "training.dev_metrics",
     "training.records",

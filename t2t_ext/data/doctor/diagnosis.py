@@ -7,6 +7,7 @@ import os
 import pathlib
 from collections.abc import Iterator, Mapping, Sequence
 
+from t2t_ext.config.generation import DEFAULT_SEED, GenerationSettings
 from t2t_ext.data.corpora.readers import ReadReport
 from t2t_ext.data.doctor import examination
 from t2t_ext.data.doctor.examination import Examination, ExaminedChunk, Plan
@@ -15,7 +16,7 @@ from t2t_ext.data.generation import cleaning as filters
 from t2t_ext.data.generation import duplicates, vocabulary
 from t2t_ext.data.generation.cleaning import Cleaning
 from t2t_ext.data.generation.preparation import TextPreparation
-from t2t_ext.data.generation.settings import DEFAULT_SEED, GenerationSettings
+from t2t_ext.data.generation.settings import resolved
 from t2t_ext.data.generation.sharding import without_tags
 from t2t_ext.data.generation.workers import Workers
 from t2t_ext.data.text.text_encoder import SubwordEncoder
@@ -251,7 +252,7 @@ class Doctor:
 
     def _trained(self) -> tuple[SubwordEncoder, SubwordEncoder, str]:
         """Trains subword models on a sample as the generation would; returns them and what they are."""
-        problem, settings = self.problem, self.settings.resolved(self.problem)
+        problem, settings = self.problem, resolved(self.settings, self.problem)
         problem.reading = ReadReport()
         total = problem.count(TRAIN, self.tmp_dir)
         with shown_progress("Reading for the subword model", total, "pairs", enabled=self.progress) as advance:

@@ -9,6 +9,7 @@ import collections
 import contextlib
 import dataclasses
 import errno
+import functools
 import importlib.metadata
 import os
 import pathlib
@@ -18,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from t2t_ext import version
+from t2t_ext.config.generation import BEAM, GenerationConfig, GenerationSettings
 from t2t_ext.data.datasets import manifest as manifests
 from t2t_ext.data.datasets import summary
 from t2t_ext.data.datasets.manifest import Manifest, SplitSummary
@@ -27,10 +29,12 @@ from t2t_ext.data.generation.beam_workers import BeamWorkers
 from t2t_ext.data.generation.preparation import NO_STEPS, SENTENCEPIECE, TextPreparation
 from t2t_ext.data.generation.raw_samples import RawSamples
 from t2t_ext.data.generation.settings import (
-    GenerationSettings,
+    as_reused,
     cleaning_asked,
     describe_inputs,
     differences,
+    recorded,
+    resolved,
 )
 from t2t_ext.data.generation.sharding import Encoding, without_tags
 from t2t_ext.data.generation.split_writer import SplitWriter, no_usable_sample
@@ -41,7 +45,6 @@ from t2t_ext.io import files
 from t2t_ext.io.progress import progress as shown_progress
 from t2t_ext.problem import TRAIN, Problem, Sample
 
-LOCAL, BEAM = "local", "beam"
 _PREPARATION = ("source_steps", "target_steps", "subwords", "num_merges", "vocab_threshold", "bpe_codes", "bpe_vocab")
 Say = Callable[[str], None]
 
@@ -51,12 +54,6 @@ def generate(
     data_dir: str | os.PathLike,
     tmp_dir: str | os.PathLike,
     *,
-    subword_model: str = "",
-    vocab_from: str = "",
-    overwrite: bool = False,
-    num_processes: int = 0,
-    runner: str = LOCAL,
-    beam_options: str = "",
     progress: bool = True,
     say: Say = print,
     **settings: Any,
@@ -67,15 +64,9 @@ def generate(
       problem: The problem; of ``NAME_rev`` the data are those of ``NAME``.
       data_dir: Where the files go.
       tmp_dir: Where raw files are looked for and downloaded to.
-      subword_model: A SentencePiece model file to use instead of training one (or two: ``source,target``).
-      vocab_from: A run directory whose subword models are used instead of training any.
-      overwrite: Whether to replace data that are there.
-      num_processes: How many processes encode; 0 for one per core. The result does not depend on it.
-      runner: ``local``: on this machine; ``beam``: as Apache Beam pipelines, ``num_processes`` being theirs to say.
-      beam_options: Flags of Beam's, such as ``--runner=FlinkRunner --flink_master=HOST:8081``.
       progress: Whether to show progress on standard error.
       say: Prints a line for the user.
-      **settings: Fields of ``GenerationSettings`` (``seed``, ``num_shards``, ``vocab_size``, ``joint_vocab``, ...).
+      **settings: Fields of ``GenerationConfig`` (``vocab_size``, ``joint_vocab``, ``seed``, ``num_processes``, ...).
         What is not given has its default or, where the data exist, whatever they were made with.
 
     Returns:
@@ -85,9 +76,9 @@ def generate(
       UserError: The raw data, the settings or the data directory are at fault, or data made with other
         settings are there. Nothing half-made is left.
     """
-    asked = GenerationSettings(**settings)
+    asked = GenerationConfig(**settings)
     asked = asked.turned() if problem.was_reversed else asked
-    reused = vocabulary.reused_vocabulary(subword_model, vocab_from, problem.was_reversed)
+    reused = vocabulary.reused_vocabulary(asked.subword_model, asked.vocab_from, problem.was_reversed)
     if reused:
         _refuse_what_models_say(asked)
     preparation = TextPreparation.of(problem.base(), asked)
@@ -98,11 +89,11 @@ def generate(
         settings=asked,
         preparation=preparation,
         reused=reused,
-        make_workers=lambda work: _workers(runner, beam_options, num_processes, work),
+        make_workers=functools.partial(_workers, asked),
         progress=progress,
         say=say,
     )
-    return generation.run(overwrite)
+    return generation.run(asked.overwrite)
 
 
 def _refuse_what_models_say(asked: GenerationSettings) -> None:
@@ -239,7 +230,7 @@ class _Generation:
             problem_options=dict(problem.options),
             source_language=getattr(problem, "source_language", ""),
             target_language=getattr(problem, "target_language", ""),
-            settings=settings.recorded(),
+            settings=recorded(settings),
             inputs=inputs,
             vocab=described,
             splits=splits,
@@ -316,10 +307,10 @@ class _Generation:
 
     def _resolved(self) -> GenerationSettings:
         """Returns the settings of the data; where text encoders are given, how they prepare text."""
-        settings = self.settings.resolved(self.problem)
+        settings = resolved(self.settings, self.problem)
         if not self.reused:
             return settings
-        given = settings.as_reused(self.reused)
+        given = as_reused(settings, self.reused)
         for name in ("source_steps", "target_steps", "subwords"):
             neutral = getattr(settings, name) in (NO_STEPS, SENTENCEPIECE)
             if not neutral and getattr(given, name) != getattr(settings, name):
@@ -399,19 +390,19 @@ def _write_models(
     return described, model_files
 
 
-def _workers(runner: str, beam_options: str, num_processes: int, work: pathlib.Path) -> Workers | BeamWorkers:
+def _workers(config: GenerationConfig, work: pathlib.Path) -> Workers | BeamWorkers:
     """Returns what runs the tasks of a generation in a workspace.
 
     Raises:
       UserError: Beam is not installed, or options do not go together.
     """
-    if runner == BEAM:
-        if num_processes:
+    if config.runner == BEAM:
+        if config.num_processes:
             raise UserError("--num_processes is for --runner=local; with Beam, its own options say how many there are.")
-        return BeamWorkers(beam_options, work / "beam")
-    if beam_options:
+        return BeamWorkers(config.beam_options, work / "beam")
+    if config.beam_options:
         raise UserError("--beam_options needs --runner=beam.")
-    return Workers(num_processes)
+    return Workers(config.num_processes)
 
 
 def _languages(problem: Problem) -> tuple[str, str]:

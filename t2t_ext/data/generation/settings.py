@@ -1,13 +1,13 @@
-"""The settings of data generation, and how those of a second call compare with existing data."""
+"""Resolves the settings of data generation, and compares those of a second call with existing data."""
 
-import dataclasses
 import functools
 import os
 import pathlib
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import Any
 
 from t2t_ext import registry
+from t2t_ext.config.generation import DEFAULT_SEED, DEFAULT_VOCAB_SAMPLE_SIZE, GenerationSettings
 from t2t_ext.data.datasets.manifest import Manifest
 from t2t_ext.data.generation.cleaning import Cleaning
 from t2t_ext.data.generation.preparation import NO_STEPS, SENTENCEPIECE, split_paths
@@ -17,8 +17,6 @@ from t2t_ext.errors import UserError
 from t2t_ext.io import files
 from t2t_ext.problem import Problem
 
-DEFAULT_SEED = 429459  # tensor2tensor's
-DEFAULT_VOCAB_SAMPLE_SIZE = 500_000
 # How data were made whose manifest is older than these settings.
 _ALWAYS_BEFORE = {
     "source_steps": NO_STEPS,
@@ -30,120 +28,47 @@ _ALWAYS_BEFORE = {
 }
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class GenerationSettings:
-    """What the written bytes depend on besides the raw data; None where the user said nothing.
-
-    Attributes:
-      seed: Of the shuffling and of the sample that the subword model is trained on.
-      num_shards: Shards of the train split; 0 for one per 200,000 samples.
-      source_steps: Names of the steps of ``t2t_ext.data.text.text_steps`` for the source, separated by commas,
-        or ``none``.
-      target_steps: Likewise for the target.
-      subwords: What cuts text into subwords: ``sentencepiece`` or ``subword_nmt``.
-      num_merges: Merge operations of ``subword_nmt``.
-      vocab_threshold: ``subword_nmt`` cuts words further until every subword occurs so often.
-      bpe_codes: A file of ``subword_nmt``'s codes, or two, source and target, separated by a comma.
-      bpe_vocab: Files of its vocabulary, likewise.
-      vocab_size: Subwords of a trained model, special ids included.
-      joint_vocab: Whether source and target share one model.
-      vocab_sample_size: At most so many pairs, chosen uniformly, train the subword model.
-      max_tokens: Training texts of more subwords are dropped; 0 for no limit.
-      max_length_ratio: Training pairs whose longer side has more than this many times the subwords of the shorter are
-        dropped; 0 for no limit.
-      cleaning: What ``--cleaning`` says (see ``t2t_ext.data.generation.cleaning``); resolved, all settings that
-        are not off.
-    """
-
-    seed: int | None = None
-    num_shards: int | None = None
-    source_steps: str | None = None
-    target_steps: str | None = None
-    subwords: str | None = None
-    num_merges: int | None = None
-    vocab_threshold: int | None = None
-    bpe_codes: str | None = None
-    bpe_vocab: str | None = None
-    vocab_size: int | None = None
-    joint_vocab: bool | None = None
-    vocab_sample_size: int | None = None
-    max_tokens: int | None = None
-    max_length_ratio: float | None = None
-    cleaning: str | Mapping[str, Any] | None = None
-
-    def __post_init__(self) -> None:
-        """Checks the values.
-
-        Raises:
-          UserError: A value is out of range.
-        """
-        at_least = {"seed": 0, "num_shards": 0, "vocab_size": 1, "vocab_sample_size": 1, "max_tokens": 0}
-        at_least |= {"num_merges": 0, "vocab_threshold": 0}
-        for name, least in {**at_least, "max_length_ratio": 0}.items():
-            value = getattr(self, name)
-            if value is not None and value < least:
-                flag = "random_seed" if name == "seed" else name
-                raise UserError(f"--{flag}={value}: at least {least} is needed.")
-        cleaning_asked(self.cleaning, {})
-
-    def resolved(self, problem: Problem) -> Self:
-        """Returns the settings with defaults and the problem's own values where the user said nothing."""
-        defaults = {
-            "seed": DEFAULT_SEED,
-            "num_shards": 0,
-            "source_steps": ",".join(problem.source_steps) or NO_STEPS,
-            "target_steps": ",".join(problem.target_steps) or NO_STEPS,
-            "subwords": problem.subwords,
-            "num_merges": problem.num_merges,
-            "vocab_threshold": problem.vocab_threshold,
-            "vocab_size": problem.approx_vocab_size,
-            "joint_vocab": problem.joint_vocab,
-            "vocab_sample_size": DEFAULT_VOCAB_SAMPLE_SIZE,
-            "max_tokens": 0,
-            "max_length_ratio": problem.max_length_ratio,
-        }
-        cleaning = cleaning_asked(self.cleaning, problem.cleaning).given()
-        return type(self)(**{**defaults, **self.given(), "cleaning": cleaning})
-
-    def as_reused(self, vocabulary: Vocabulary) -> Self:
-        """Returns the settings with what given text encoders do, in the place of what the problem would have done."""
-        return dataclasses.replace(
-            self,
-            source_steps=",".join(vocabulary.source.steps.names) or NO_STEPS,
-            target_steps=",".join(vocabulary.target.steps.names) or NO_STEPS,
-            subwords=vocabulary.source.kind,
-            num_merges=0,
-            vocab_threshold=0,
-        )
-
-    def turned(self) -> Self:
-        """Returns the settings with what is said of the source and of the target in each other's place."""
-        return dataclasses.replace(
-            self,
-            source_steps=self.target_steps,
-            target_steps=self.source_steps,
-            bpe_codes=_turned(self.bpe_codes),
-            bpe_vocab=_turned(self.bpe_vocab),
-        )
-
-    def recorded(self) -> dict[str, Any]:
-        """Returns what the user said for the manifest: of files, what they hold."""
-        said = self.given()
-        for name in ("source_steps", "target_steps"):
-            if name in said:
-                said[name] = ",".join(parse_steps(said[name], f"--{name}")) or NO_STEPS
-        for name in ("bpe_codes", "bpe_vocab"):
-            if name in said:
-                said[name] = " ".join(_digest(path, name) for path in split_paths(said[name]))
-        return said
-
-    def given(self) -> dict[str, Any]:
-        """Returns what the user said."""
-        return {name: value for name, value in dataclasses.asdict(self).items() if value is not None}
+def resolved(asked: GenerationSettings, problem: Problem) -> GenerationSettings:
+    """Returns the settings with defaults and the problem's own values where the user said nothing."""
+    defaults = {
+        "seed": DEFAULT_SEED,
+        "num_shards": 0,
+        "source_steps": ",".join(problem.source_steps) or NO_STEPS,
+        "target_steps": ",".join(problem.target_steps) or NO_STEPS,
+        "subwords": problem.subwords,
+        "num_merges": problem.num_merges,
+        "vocab_threshold": problem.vocab_threshold,
+        "vocab_size": problem.approx_vocab_size,
+        "joint_vocab": problem.joint_vocab,
+        "vocab_sample_size": DEFAULT_VOCAB_SAMPLE_SIZE,
+        "max_tokens": 0,
+        "max_length_ratio": problem.max_length_ratio,
+    }
+    cleaning = cleaning_asked(asked.cleaning, problem.cleaning).given()
+    return GenerationSettings(**{**defaults, **asked.given(), "cleaning": cleaning})
 
 
-def _turned(paths: str | None) -> str | None:
-    return paths if paths is None else ",".join(reversed(paths.split(",")))
+def as_reused(settings: GenerationSettings, vocabulary: Vocabulary) -> GenerationSettings:
+    """Returns the settings with what given text encoders do in place of what the problem would have done."""
+    return settings.replace(
+        source_steps=",".join(vocabulary.source.steps.names) or NO_STEPS,
+        target_steps=",".join(vocabulary.target.steps.names) or NO_STEPS,
+        subwords=vocabulary.source.kind,
+        num_merges=0,
+        vocab_threshold=0,
+    )
+
+
+def recorded(settings: GenerationSettings) -> dict[str, Any]:
+    """Returns what the user said as the manifest stores it: steps by their full names, files by their contents."""
+    said = settings.given()
+    for name in ("source_steps", "target_steps"):
+        if name in said:
+            said[name] = ",".join(parse_steps(said[name], f"--{name}")) or NO_STEPS
+    for name in ("bpe_codes", "bpe_vocab"):
+        if name in said:
+            said[name] = " ".join(_digest(path, name) for path in split_paths(said[name]))
+    return said
 
 
 def _digest(path: str, flag: str) -> str:
@@ -190,7 +115,7 @@ def differences(
     What the user does not say is not compared, nor are raw files that are not there any more.
     """
     found = []
-    asked = settings.recorded()
+    asked = recorded(settings)
     if settings.cleaning is not None:
         asked["cleaning"] = cleaning_asked(settings.cleaning, problem.cleaning).given()
     for name, value in asked.items():
@@ -215,7 +140,7 @@ def _changed_inputs(manifest: Manifest, problem: Problem, tmp_dir: str | os.Path
     changed = []
     for split in problem.splits:
         paths = problem.source_files(split, tmp_dir)
-        before = manifest.inputs.get(split, [])
+        before: list[dict[str, Any]] = manifest.inputs.get(split, [])
         if not paths or not all(map(os.path.isfile, paths)):
             continue
         if len(paths) != len(before):

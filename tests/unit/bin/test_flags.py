@@ -122,7 +122,7 @@ def test_values_and_what_was_given():
 
 
 def test_values_that_look_like_flags_or_are_empty():
-    assert parse("--max_length_ratio", "-1.5").max_length_ratio == -1.5
+    assert parse("--eval_early_stopping_metric_delta", "-1.5").eval_early_stopping_metric_delta == -1.5
     assert parse("--hparams=").hparams == ""
     assert parse("--data_dir=--odd").data_dir == "--odd"
     assert parse("--tmp_dir=a=b").tmp_dir == "a=b"
