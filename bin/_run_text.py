@@ -133,23 +133,20 @@ class RunText:
 
     def scores(self, hypotheses: list[Any], references: list[list[str]], encoder: Any) -> Iterator[Any]:
         """Yields the ``Score``s of the best hypotheses, each when it is known; warns of odd texts."""
-        from t2t_ext.evaluation import protocols, scores
+        from t2t_ext.evaluation import protocols
         from t2t_ext.evaluation.scorer import Scorer
 
         flags, problem = self._flags, self.problem()
-        if flags.tokenize:
-            texts = [hypothesis.text for hypothesis in hypotheses]
-            yield scores.corpus_bleu(texts, references, tokenize=flags.tokenize, n_bootstrap=flags.n_bootstrap)
-            return
         own = getattr(problem, "scoring", protocols.DEFAULT)
         # Edits and n-grams of characters are asked of translations, not of summaries.
         others = () if protocols.protocol(own).needs[0] else ("chrf", "ter")
-        names = _scoring(flags.scoring) or list(dict.fromkeys((own, *others)))
+        names: list[Any] = _scoring(flags.scoring) or list(dict.fromkeys((own, *others)))
+        if flags.tokenize:
+            names = [protocols.bleu_with(flags.tokenize)]
         language = getattr(problem, "target_language", "")
-        for name in names:
-            scorer = Scorer([name], references, encoder, language=language, n_bootstrap=flags.n_bootstrap)
-            found = scorer.scores(hypotheses)
-            for doubt in scorer.doubts:
+        scorer = Scorer(names, references, encoder, language=language, n_bootstrap=flags.n_bootstrap)
+        for found, doubts in scorer.by_protocol(hypotheses):
+            for doubt in doubts:
                 _text_lines.warn(doubt)
             yield from found
 

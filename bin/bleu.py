@@ -4,7 +4,7 @@ import dataclasses
 import itertools
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from t2t_ext.bin import _scored_files, _text_lines
@@ -17,6 +17,7 @@ _VARIANTS = {
     "uncased": (("uncased", True),),
     "cased": (("cased", False),),
 }
+_OTHERS = {"chrf": "chrf", "chrf++": "chrf++", "ter": "ter_uc"}  # metric -> protocol
 _REPLACED_BY_PROTOCOL = ("metrics", "bleu_variant", "tokenize")
 _EXAMPLES = """\
   t2t_ext-bleu --translation=out.txt --reference=ref.txt
@@ -85,20 +86,26 @@ def _main(argv: Sequence[str] | None) -> None:
     flags = build_parser().parse_args(argv)
     if flags.json:
         _text_lines.check_output(flags.json)
-    score_all = _by_protocol(flags) if flags.protocol else _by_metric(flags)
-    # Of an n-best list, the words that the model wrote.
-    tokenized = bool(flags.protocol) and protocols.wants_tokens(_protocols(flags))
+    chosen = _by_protocol(flags) if flags.protocol else _by_metric(flags)
+    # Of an n-best list, the words that the model generated.
+    tokenized = bool(flags.protocol) and protocols.wants_tokens([protocol for _, protocol in chosen])
     files = _scored_files.read([flags.translation], flags.reference.split(","), flags.source, tokenized=tokenized)
     references = [text.lines for text in files.references]
     results = []
     for text in files.translations:
         if len(files.translations) > 1:
             print(f"system {text.system}")
-        for label, score in score_all(text.lines, references):
-            print(_line(label, score))
-            if flags.by_order:
-                print(*_orders(score), sep="\n")
-            results.append({"system": text.system, "label": label, **dataclasses.asdict(score)})
+        for named, protocol in chosen:
+            doubt = protocols.doubt(protocol, text.lines)
+            if doubt:
+                _text_lines.warn(doubt)
+            options = {"language": flags.language, "n_bootstrap": flags.n_bootstrap}
+            for score in protocols.score(protocol, text.lines, references, **options):
+                label = named.format(score.name)
+                print(_line(label, score))
+                if flags.by_order:
+                    print(*_orders(score), sep="\n")
+                results.append({"system": text.system, "label": label, **dataclasses.asdict(score)})
     if flags.json:
         report = {
             "translation": flags.translation,
@@ -109,61 +116,36 @@ def _main(argv: Sequence[str] | None) -> None:
         _text_lines.write(flags.json, [json.dumps(report, ensure_ascii=False, indent=1)])
 
 
-_Scorer = Callable[[Sequence[str], Sequence[Sequence[str]]], list[tuple[str, scores.Score]]]
-
-
-def _by_protocol(flags: Any) -> _Scorer:
-    """Returns what scores by --protocol: a list of (label, score)."""
+def _by_protocol(flags: Any) -> list[tuple[str, protocols.Protocol]]:
+    """Returns what --protocol asks for, each with how its labels are printed."""
     wrong = [f"--{name}" for name in _REPLACED_BY_PROTOCOL if name in flags.given]
     if wrong:
         raise UserError(
             f"--protocol says all that {' and '.join(wrong)} would say. Leave out one or the other; NAME_uc is NAME "
             "with case ignored."
         )
-    chosen = _protocols(flags)
-
-    def score_all(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> list[tuple[str, scores.Score]]:
-        found = []
-        for protocol in chosen:
-            doubt = protocols.doubt(protocol, hypotheses)
-            if doubt:
-                _text_lines.warn(doubt)
-            found += [
-                (f"{protocol.name} {score.name}", score)
-                for score in protocols.score(
-                    protocol, hypotheses, references, language=flags.language, n_bootstrap=flags.n_bootstrap
-                )
-            ]
-        return found
-
-    return score_all
+    chosen = protocols.check_names([name.strip() for name in flags.protocol.split(",")])
+    return [(f"{protocol.name} {{}}", protocol) for protocol in chosen]
 
 
-def _protocols(flags: Any) -> list[protocols.Protocol]:
-    return protocols.check_names([name.strip() for name in flags.protocol.split(",")])
-
-
-def _by_metric(flags: Any) -> _Scorer:
-    """Returns what scores by --metrics, --bleu_variant and --tokenize: a list of (label, score)."""
-    metrics = _metrics(flags.metrics)
+def _by_metric(flags: Any) -> list[tuple[str, protocols.Protocol]]:
+    """Returns what --metrics, --bleu_variant and --tokenize ask for, each with how its labels are printed."""
     tokenize = flags.tokenize or scores.default_tokenizer(flags.language)
-    scores.check_tokenizer(tokenize)
-
-    def score_all(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> list[tuple[str, scores.Score]]:
-        found: list[tuple[str, scores.Score]] = []
-        for metric in metrics:
-            if metric != "bleu":
-                score = _OTHERS[metric](hypotheses, references, n_bootstrap=flags.n_bootstrap)
-                found.append((score.name, score))
-                continue
+    found = []
+    names = [name.strip() for name in flags.metrics.split(",")]
+    for name in names:
+        if name == "bleu":
             for variant, lowercase in _VARIANTS[flags.bleu_variant]:
-                score = scores.corpus_bleu(
-                    hypotheses, references, tokenize=tokenize, lowercase=lowercase, n_bootstrap=flags.n_bootstrap
-                )
-                found.append((f"BLEU_{variant}", score))
-        return found
-
-    return score_all
+                found.append((f"BLEU_{variant}", protocols.bleu_with(tokenize, lowercase=lowercase)))
+        elif name in _OTHERS:
+            found.append(("{}", protocols.protocol(_OTHERS[name])))
+        else:
+            known = ["bleu", *_OTHERS]
+            raise UserError(
+                f"--metrics={flags.metrics}: unknown metric {name!r}.{suggest(name, known)} Choose from: "
+                f"{', '.join(known)}."
+            )
+    return found
 
 
 def _line(label: str, score: scores.Score) -> str:
@@ -196,24 +178,6 @@ def _orders(score: scores.Score) -> list[str]:
 
 def _geometric_mean(values: Sequence[float]) -> float:
     return math.prod(values) ** (1 / len(values))
-
-
-_OTHERS: dict[str, Callable[..., scores.Score]] = {
-    "chrf": scores.corpus_chrf,
-    "chrf++": lambda *texts, **options: scores.corpus_chrf(*texts, word_order=2, **options),
-    "ter": scores.corpus_ter,
-}
-
-
-def _metrics(text: str) -> list[str]:
-    known = ["bleu", *_OTHERS]
-    names = [name.strip() for name in text.split(",")]
-    for name in names:
-        if name not in known:
-            raise UserError(
-                f"--metrics={text}: unknown metric {name!r}.{suggest(name, known)} Choose from: {', '.join(known)}."
-            )
-    return names
 
 
 if __name__ == "__main__":

@@ -169,7 +169,7 @@ def _main(argv: Sequence[str] | None) -> None:
     comparison = compare.compare(
         systems,
         [each.lines for each in files.references],
-        source=files.source and files.source.lines,
+        source=None if files.source is None else files.source.lines,
         source_lengths=_source_lengths(flags, files.source),
         train_text=_train_text(flags.train_text),
         directions={

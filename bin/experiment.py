@@ -119,9 +119,10 @@ def run(argv: Sequence[str] | None = None) -> int:
 
 def recipe_book(own_folder: str = "", size: str = "") -> Any:
     """Returns the book of the garden's recipes and of the user's own folder, in another size where one is given."""
+    import t2t_ext.recipes
     from t2t_ext.experiments.recipes import RecipeBook
 
-    folders = [pathlib.Path(importlib.import_module("t2t_ext.recipes").__file__).parent]
+    folders = [pathlib.Path(t2t_ext.recipes.__path__[0])]
     if own_folder:
         if not pathlib.Path(own_folder).is_dir():
             raise UserError(f"--recipes_dir={own_folder}: there is no such directory. Give the folder of your *.toml.")

@@ -140,7 +140,7 @@ def _config(flags: argparse.Namespace, directory: Any) -> Any:
     from t2t_ext import registry
     from t2t_ext.config.decode import resolve_decode_hparams
     from t2t_ext.evaluation import protocols
-    from t2t_ext.experiments.scoring import Scoring
+    from t2t_ext.evaluation.scorer import Scorer
     from t2t_ext.experiments.sweep import SweepConfig
     from t2t_ext.search.directions import check_directions, directions_of
 
@@ -155,17 +155,18 @@ def _config(flags: argparse.Namespace, directory: Any) -> Any:
     for name in names:
         protocols.protocol(name)  # before texts are read
     name, sources, references = _texts(flags, directory)
-    scoring = Scoring(
+    scorer = Scorer(
         names,
         references,
         directory.text_encoders()[1],
         language=getattr(problem, "target_language", ""),
         n_bootstrap=flags.n_bootstrap,
+        both_cases=True,
     )
     return SweepConfig(
         name=name,
         sources=sources,
-        scoring=scoring,
+        scorer=scorer,
         decode_hparams=decode_hparams,
         checkpoints=flags.checkpoints,
         wait_minutes=flags.wait_minutes,

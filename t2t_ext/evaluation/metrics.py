@@ -115,8 +115,8 @@ class MtevalBleu(BLEU):
         lengths = int(stats[0]), int(stats[1])
         score = BLEU.compute_bleu(counts[:4], totals[:4], *lengths, smooth_method="exp", max_ngram_order=4)
         every = BLEU.compute_bleu(counts, totals, *lengths, smooth_method="exp", max_ngram_order=MTEVAL_ORDERS)
-        score.by_order = list(every.precisions)
-        score.cumulative = [_geometric_mean(every.precisions[: n + 1]) * every.bp for n in range(MTEVAL_ORDERS)]
+        cumulative = [_geometric_mean(every.precisions[: n + 1]) * every.bp for n in range(MTEVAL_ORDERS)]
+        vars(score).update(by_order=list(every.precisions), cumulative=cumulative)
         return score
 
 

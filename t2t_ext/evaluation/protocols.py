@@ -8,7 +8,8 @@ Nothing heavy is imported before a score is computed.
 """
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from t2t_ext.errors import UserError, require_package, suggest
@@ -146,11 +147,24 @@ def score(
     Raises:
       UserError: An unknown name, unequal numbers of segments, or none at all.
     """
-    chosen = _named(protocol)
     scores.check_segments(hypotheses, references)
+    return score_with(_named(protocol).metrics(references, language), hypotheses, n_bootstrap)
+
+
+def score_with(metrics: Mapping[str, Any], hypotheses: Sequence[str], n_bootstrap: int = 0) -> list[scores.Score]:
+    """Scores a corpus with the metrics of a protocol, which have counted their references.
+
+    Args:
+      metrics: As ``Protocol.metrics`` makes them.
+      hypotheses: One translation per segment.
+      n_bootstrap: Number of bootstrap samples for 95 % confidence intervals; 0 for none.
+
+    Returns:
+      A score for each metric, with its label.
+    """
     return [
-        dataclasses.replace(scores.score_with(metric, hypotheses, None, n_bootstrap), name=label)
-        for label, metric in chosen.metrics(references, language).items()
+        dataclasses.replace(scores.score_with(metric, hypotheses, n_bootstrap), name=label)
+        for label, metric in metrics.items()
     ]
 
 
@@ -186,46 +200,38 @@ def _named(choice: Protocol | str) -> Protocol:
     return choice if isinstance(choice, Protocol) else protocol(choice)
 
 
-def _sacrebleu(lowercase: bool) -> _Make:
-    def make(language: str, references: References) -> dict[str, Any]:
-        return _plain_bleu(scores.default_tokenizer(language), lowercase, references)
-
-    return make
+# === The metrics of each; references are counted once, when a metric is made ===
 
 
-def _detok(lowercase: bool) -> _Make:
-    return lambda language, references: _plain_bleu(scores.DEFAULT_TOKENIZER, lowercase, references)
-
-
-def _plain_bleu(tokenize: str, lowercase: bool, references: References) -> dict[str, Any]:
+def _bleu(language: str, references: References, *, lowercase: bool, tokenize: str = "") -> dict[str, Any]:
     from sacrebleu.metrics import BLEU
 
-    return {"BLEU": BLEU(tokenize=tokenize, lowercase=lowercase, force=True, references=references)}
+    tokenize = tokenize or scores.default_tokenizer(language)
+    try:
+        # force: a warning about tokenized-looking hypotheses belongs into no log of ours.
+        return {"BLEU": BLEU(tokenize=tokenize, lowercase=lowercase, force=True, references=references)}
+    except (ImportError, RuntimeError) as error:
+        raise UserError(
+            f"The tokenizer {tokenize!r} cannot be used here: {str(error).strip().splitlines()[0]} "
+            "Install what it needs, or choose another, such as 'char'."
+        ) from error
 
 
-def _multi_bleu(split_compounds: bool) -> Callable[[bool], _Make]:
-    def choose(lowercase: bool) -> _Make:
-        def make(language: str, references: References) -> dict[str, Any]:
-            from t2t_ext.evaluation.metrics import MultiBleu
+def _multi_bleu(
+    language: str, references: References, *, lowercase: bool, split_compounds: bool = False
+) -> dict[str, Any]:
+    from t2t_ext.evaluation.metrics import MultiBleu
 
-            metric = MultiBleu(lowercase=lowercase, split_compounds=split_compounds, references=references)
-            return {"BLEU": metric}
-
-        return make
-
-    return choose
+    return {"BLEU": MultiBleu(lowercase=lowercase, split_compounds=split_compounds, references=references)}
 
 
-def _mteval(lowercase: bool) -> _Make:
-    def make(language: str, references: References) -> dict[str, Any]:
-        from t2t_ext.evaluation import metrics
+def _mteval(language: str, references: References, *, lowercase: bool) -> dict[str, Any]:
+    from t2t_ext.evaluation import metrics
 
-        return {
-            "BLEU": metrics.MtevalBleu(lowercase=lowercase, references=references),
-            "NIST": metrics.Nist(lowercase=lowercase, references=references),
-        }
-
-    return make
+    return {
+        "BLEU": metrics.MtevalBleu(lowercase=lowercase, references=references),
+        "NIST": metrics.Nist(lowercase=lowercase, references=references),
+    }
 
 
 def _t2t_intl(language: str, references: References) -> dict[str, Any]:
@@ -237,37 +243,25 @@ def _t2t_intl(language: str, references: References) -> dict[str, Any]:
     }
 
 
-def _chrf(word_order: int) -> Callable[[bool], _Make]:
-    def choose(lowercase: bool) -> _Make:
-        def make(language: str, references: References) -> dict[str, Any]:
-            from sacrebleu.metrics import CHRF
+def _chrf(language: str, references: References, *, lowercase: bool, word_order: int = 0) -> dict[str, Any]:
+    from sacrebleu.metrics import CHRF
 
-            label = "chrF2++" if word_order else "chrF2"
-            return {label: CHRF(word_order=word_order, lowercase=lowercase, references=references)}
-
-        return make
-
-    return choose
+    label = "chrF2++" if word_order else "chrF2"
+    return {label: CHRF(word_order=word_order, lowercase=lowercase, references=references)}
 
 
-def _ter(lowercase: bool) -> _Make:
-    def make(language: str, references: References) -> dict[str, Any]:
-        from sacrebleu.metrics import TER
+def _ter(language: str, references: References, *, lowercase: bool) -> dict[str, Any]:
+    from sacrebleu.metrics import TER
 
-        asian = language.replace("-", "_").split("_")[0].lower() in ("zh", "ja", "ko")
-        metric = TER(case_sensitive=not lowercase, normalized=asian, asian_support=asian, references=references)
-        return {"TER": metric}
-
-    return make
+    asian = language.replace("-", "_").split("_")[0].lower() in ("zh", "ja", "ko")
+    metric = TER(case_sensitive=not lowercase, normalized=asian, asian_support=asian, references=references)
+    return {"TER": metric}
 
 
-def _rouge(kind: str) -> _Make:
-    def make(language: str, references: References) -> dict[str, Any]:
-        from t2t_ext.evaluation import rouge
+def _rouge(language: str, references: References, *, kind: str) -> dict[str, Any]:
+    from t2t_ext.evaluation import rouge
 
-        return rouge.metrics(kind, references)
-
-    return make
+    return rouge.metrics(kind, references)
 
 
 def _coco(language: str, references: References) -> dict[str, Any]:
@@ -276,64 +270,70 @@ def _coco(language: str, references: References) -> dict[str, Any]:
     return caption_metrics.metrics(references)
 
 
-def _pairs() -> list[Protocol]:
+def bleu_with(tokenize: str, *, lowercase: bool = False) -> Protocol:
+    """Returns the protocol of sacrebleu's BLEU with one of its tokenizers by name.
+
+    Raises:
+      UserError: sacrebleu has no such tokenizer.
+    """
+    scores.check_tokenizer(tokenize)
+    make = functools.partial(_bleu, lowercase=lowercase, tokenize=tokenize)
+    return Protocol("bleu", f"sacrebleu's BLEU, tokenizer {tokenize}", False, lowercase, make, any_text=True)
+
+
+def _listed() -> Iterator[Protocol]:
     tokens, plain = True, False
-    listed: list[tuple[str, str, bool, Callable[[bool], _Make]]] = [
-        ("sacrebleu", "sacrebleu's BLEU, tokenizer by target language (13a, zh, ...)", plain, _sacrebleu),
-        ("multi_bleu", "Moses' multi-bleu.perl on tokens, nothing smoothed", tokens, _multi_bleu(False)),
+    paired: list[tuple[str, str, bool, Callable[..., dict[str, Any]], dict[str, Any]]] = [
+        ("sacrebleu", "sacrebleu's BLEU, tokenizer by target language (13a, zh, ...)", plain, _bleu, {}),
+        ("multi_bleu", "Moses' multi-bleu.perl on tokens, nothing smoothed", tokens, _multi_bleu, {}),
         (
             "multi_bleu_compound_split",
             "multi-bleu.perl after splitting hyphenated words, as get_ende_bleu.sh",
             tokens,
-            _multi_bleu(True),
+            functools.partial(_multi_bleu, split_compounds=True),
+            {},
         ),
-        ("mteval_v13a", "NIST's mteval-v13a: BLEU and NIST", plain, _mteval),
-        ("detok", "BLEU of detokenised text: sacrebleu, tokenizer 13a for every language", plain, _detok),
-        ("chrf", "chrF2: character n-grams", plain, _chrf(0)),
-        ("chrf++", "chrF2++: character n-grams and word n-grams up to 2", plain, _chrf(2)),
-    ]
-    labels = {"mteval_v13a": ("BLEU", "NIST"), "chrf": ("chrF2",), "chrf++": ("chrF2++",)}
-    result = []
-    for name, summary, tokenized, choose in listed:
-        more = {"labels": labels.get(name, ("BLEU",)), "any_text": name.startswith("chrf")}
-        result.append(Protocol(name, f"{summary}; case counts", tokenized, False, choose(False), **more))
-        result.append(Protocol(name + UNCASED, f"{summary}; case ignored", tokenized, True, choose(True), **more))
-    ter = "translation edit rate, Tercom's"
-    more = {"labels": ("TER",), "any_text": True}
-    return [
-        *result,
-        Protocol(
-            "t2t_intl", "tensor2tensor's t2t-bleu, both cases", plain, None, _t2t_intl, ("BLEU_uncased", "BLEU_cased")
+        ("mteval_v13a", "NIST's mteval-v13a: BLEU and NIST", plain, _mteval, {"labels": ("BLEU", "NIST")}),
+        (
+            "detok",
+            "BLEU of detokenized text: sacrebleu, tokenizer 13a for every language",
+            plain,
+            functools.partial(_bleu, tokenize=scores.DEFAULT_TOKENIZER),
+            {},
         ),
-        Protocol("ter", f"{ter}; case counts", plain, False, _ter(False), **more),
-        Protocol("ter" + UNCASED, f"{ter}; case ignored, as Tercom does", plain, True, _ter(True), **more),
-        *_of_summaries(),
-        Protocol(
-            "coco",
-            "CIDEr and ROUGE-L of image captions by pycocoevalcap, as the COCO toolkit counts them",
-            True,
-            None,
-            _coco,
-            ("CIDEr", "COCO-ROUGE-L"),
-            any_text=True,
-            needs=("pycocoevalcap", "captioning"),
+        ("chrf", "chrF2: character n-grams", plain, _chrf, {"labels": ("chrF2",), "any_text": True}),
+        (
+            "chrf++",
+            "chrF2++: character n-grams and word n-grams up to 2",
+            plain,
+            functools.partial(_chrf, word_order=2),
+            {"labels": ("chrF2++",), "any_text": True},
         ),
+        ("ter", "translation edit rate, Tercom's", plain, _ter, {"labels": ("TER",), "any_text": True}),
     ]
+    for name, summary, tokenized, make, more in paired:
+        for ending, words, lowercase in (("", "case counts", False), (UNCASED, "case ignored", True)):
+            own = functools.partial(make, lowercase=lowercase)
+            yield Protocol(name + ending, f"{summary}; {words}", tokenized, lowercase, own, **more)
+    both = ("BLEU_uncased", "BLEU_cased")
+    yield Protocol("t2t_intl", "tensor2tensor's t2t-bleu, both cases", plain, None, _t2t_intl, both)
+    labels = ("ROUGE-1", "ROUGE-2", "ROUGE-L", "ROUGE-Lsum")
+    for name, words, kind in (
+        ("rouge", "English by rouge-score, Porter's stemmer", "english"),
+        ("rouge_unstemmed", "English by rouge-score, nothing stemmed", "english_unstemmed"),
+        ("rouge_unicode", "any language, nothing stemmed", "any_language"),
+    ):
+        make = functools.partial(_rouge, kind=kind)
+        # The model's own text marks its sentences, and rouge-score drops punctuation, attached or not.
+        yield Protocol(
+            name, f"ROUGE-1, 2, L and Lsum of {words}", tokens, None, make, labels, any_text=True,
+            needs=("rouge_score", "summarization"),
+        )  # fmt: skip
+    summary = "CIDEr and ROUGE-L of image captions by pycocoevalcap, as the COCO toolkit counts them"
+    yield Protocol(
+        "coco", summary, tokens, None, _coco, ("CIDEr", "COCO-ROUGE-L"), any_text=True,
+        needs=("pycocoevalcap", "captioning"),
+    )  # fmt: skip
 
 
-def _of_summaries() -> list[Protocol]:
-    # What the model wrote marks its sentences, and rouge-score drops punctuation, attached or not.
-    more = {
-        "labels": ("ROUGE-1", "ROUGE-2", "ROUGE-L", "ROUGE-Lsum"),
-        "any_text": True,
-        "needs": ("rouge_score", "summarization"),
-    }
-    kinds = [
-        ("rouge", "ROUGE-1, 2, L and Lsum of English by rouge-score, Porter's stemmer", "english"),
-        ("rouge_unstemmed", "ROUGE-1, 2, L and Lsum of English by rouge-score, nothing stemmed", "english_unstemmed"),
-        ("rouge_unicode", "ROUGE-1, 2, L and Lsum of any language, nothing stemmed", "any_language"),
-    ]
-    return [Protocol(name, summary, True, None, _rouge(kind), **more) for name, summary, kind in kinds]
-
-
-PROTOCOLS: Mapping[str, Protocol] = {each.name: each for each in _pairs()}
+PROTOCOLS: Mapping[str, Protocol] = {each.name: each for each in _listed()}

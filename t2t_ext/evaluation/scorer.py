@@ -1,29 +1,44 @@
-"""Scores of what a Translator wrote, by protocols, each on the form of the text that it scores.
+"""Scores of the translations of a Translator, by protocols, each on the form of the text that it scores.
 
-A protocol for tokenised text gets the translations as the model wrote them and the references as the target's steps
+A protocol for tokenized text gets the translations as the model generates them and the references as the target's steps
 prepare them; one for plain text gets both as people read them. Imports no TensorFlow.
 """
 
-from collections.abc import Sequence
-from typing import Protocol
+import dataclasses
+from collections.abc import Iterator, Sequence
+from typing import Any, Protocol
 
 from t2t_ext.data.text.text_encoder import SubwordEncoder
-from t2t_ext.evaluation import protocols
+from t2t_ext.evaluation import protocols, scores
 from t2t_ext.evaluation.scores import Score
 
-# Steps for text that is not as people read it: cut into words already, or with its sentences between tags.
+# Steps for text that is not as people read it: tokenized already, or with its sentences between tags.
 _PREPARED_BEFORE = {"tokenized", "segmented", "sentence_tags"}
+_CASES = {None: "", True: "_uncased", False: "_cased"}
 
 
-class Written(Protocol):
+class Translated(Protocol):
     """A translation, as ``t2t_ext.translation.translator.Hypothesis``."""
+
+    @property
+    def text(self) -> str:
+        """The translation as people read it."""
+
+    @property
+    def prepared(self) -> str:
+        """The translation as the model generated it, in the words that the steps of the target text make."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Translation:
+    """A translation that was read from files; see ``Translated``."""
 
     text: str
     prepared: str
 
 
 class Scorer:
-    """Scores translations of the same sentences again and again; the references are prepared once.
+    """Scores translations of the same sentences again and again; the references are prepared and counted once.
 
     Attributes:
       doubts: What is odd about the texts of the last call, a sentence each.
@@ -31,52 +46,87 @@ class Scorer:
 
     def __init__(
         self,
-        names: Sequence[str],
+        names: Sequence[str | protocols.Protocol],
         references: Sequence[Sequence[str]],
         encoder: SubwordEncoder,
         *,
         language: str = "",
         n_bootstrap: int = 0,
+        both_cases: bool = False,
     ) -> None:
-        """Prepares the references.
+        """Notes how to score; the references are prepared when they are first needed.
 
         Args:
-          names: Protocols of ``t2t_ext.evaluation.protocols``.
+          names: Protocols of ``t2t_ext.evaluation.protocols`` or their names.
           references: Raw references, one list for each set.
           encoder: The target's text encoder.
           language: The target language, a tag or empty.
           n_bootstrap: Bootstrap samples of the 95 % confidence intervals; 0 for none.
+          both_cases: Whether each protocol's twin that treats case the other way scores, too. Then names end in
+            ``_cased`` or ``_uncased``; where there are several protocols, theirs come first: ``multi_bleu.BLEU_cased``.
 
         Raises:
           UserError: There is no such protocol.
         """
-        self._protocols = [protocols.protocol(name) for name in names]
-        self._references = {
-            tokenized: references_of(references, encoder, tokenized=tokenized)
-            for tokenized in {False, *(protocol.tokenized for protocol in self._protocols)}
-        }
-        self._language, self._n_bootstrap = language, n_bootstrap
+        self._asked = [protocols.protocol(name) if isinstance(name, str) else name for name in names]
+        chosen = [each for own in self._asked for each in (own, *_other_case(own))] if both_cases else self._asked
+        self._protocols = list({each.name: each for each in chosen}.values())
+        self._references = [list(each) for each in references]
+        self._encoder, self._language, self._n_bootstrap = encoder, language, n_bootstrap
+        self._both_cases = both_cases
+        self._forms: dict[bool, list[list[str]]] = {}
+        self._metrics: dict[str, dict[str, Any]] = {}
         self.doubts: list[str] = []
 
-    def scores(self, hypotheses: Sequence[Written]) -> list[Score]:
+    def settings(self) -> dict[str, Any]:
+        """Returns all that scores depend on besides the translations; JSON values."""
+        return {
+            "protocols": [protocol.name for protocol in self._asked],
+            "references": self._references,
+            "language": self._language,
+            "encoder": self._encoder.sha256,
+            "n_bootstrap": self._n_bootstrap,
+        }
+
+    def scores(self, hypotheses: Sequence[Translated]) -> list[Score]:
         """Returns the scores of all protocols in their order, a protocol's main one first.
 
         Raises:
           UserError: As ``protocols.score``.
         """
-        forms = {
-            False: [hypothesis.text for hypothesis in hypotheses],
-            True: [hypothesis.prepared for hypothesis in hypotheses],
-        }
         self.doubts = []
         found: list[Score] = []
-        for protocol in self._protocols:
-            texts, references = forms[protocol.tokenized], self._references[protocol.tokenized]
-            self.doubts += filter(None, [protocols.doubt(protocol, texts)])
-            found += protocols.score(
-                protocol, texts, references, language=self._language, n_bootstrap=self._n_bootstrap
-            )
+        for own, doubts in self.by_protocol(hypotheses):
+            found += own
+            self.doubts += doubts
         return found
+
+    def by_protocol(self, hypotheses: Sequence[Translated]) -> Iterator[tuple[list[Score], list[str]]]:
+        """Yields the scores of one protocol after the other, each with what is odd about the texts that it scored.
+
+        Raises:
+          UserError: As ``protocols.score``.
+        """
+        for protocol in self._protocols:
+            texts = [each.prepared if protocol.tokenized else each.text for each in hypotheses]
+            doubt = protocols.doubt(protocol, texts) if protocol in self._asked else ""
+            scores.check_segments(texts, self._references)
+            found = protocols.score_with(self._metrics_of(protocol), texts, self._n_bootstrap)
+            yield [self._named(protocol, score) for score in found], [doubt] if doubt else []
+
+    def _metrics_of(self, protocol: protocols.Protocol) -> dict[str, Any]:
+        if protocol.tokenized not in self._forms:
+            prepared = references_of(self._references, self._encoder, tokenized=protocol.tokenized)
+            self._forms[protocol.tokenized] = prepared
+        if protocol.name not in self._metrics:
+            self._metrics[protocol.name] = protocol.metrics(self._forms[protocol.tokenized], self._language)
+        return self._metrics[protocol.name]
+
+    def _named(self, protocol: protocols.Protocol, score: Score) -> Score:
+        if not self._both_cases:
+            return score
+        prefix = f"{protocol.name.removesuffix(protocols.UNCASED)}." if len(self._asked) > 1 else ""
+        return dataclasses.replace(score, name=prefix + label_with_case(protocol.name, score.name))
 
 
 def references_of(references: Sequence[Sequence[str]], encoder: SubwordEncoder, *, tokenized: bool) -> list[list[str]]:
@@ -89,6 +139,18 @@ def references_of(references: Sequence[Sequence[str]], encoder: SubwordEncoder, 
     """
     if tokenized:
         return [encoder.prepare(each) for each in references]
-    # Of such data nobody's plain text are the references but what they restore to.
+    # Such data have no plain references; theirs are restored to some.
     is_plain = not _PREPARED_BEFORE & set(encoder.steps.names)
     return [list(each) if is_plain else encoder.restore(each) for each in references]
+
+
+def label_with_case(protocol: str, label: str) -> str:
+    """Returns the name of a score of a protocol with how the protocol treats case, such as ``BLEU_uncased``."""
+    return label + _CASES[protocols.protocol(protocol).lowercase]
+
+
+def _other_case(protocol: protocols.Protocol) -> list[protocols.Protocol]:
+    """Returns the protocol's twin that treats case the other way, if it has one."""
+    stem = protocol.name.removesuffix(protocols.UNCASED)
+    twins = [name for name in (stem, stem + protocols.UNCASED) if name != protocol.name]
+    return [protocols.PROTOCOLS[name] for name in twins if name in protocols.PROTOCOLS]

@@ -1,6 +1,6 @@
-"""BLEU, chrF and TER of whole corpora, computed by sacrebleu, always with the signature that makes them comparable.
+"""A score of a whole corpus, always with the signature that makes it comparable, and how a metric computes one.
 
-The protocols of papers are in ``t2t_ext.evaluation.protocols``.
+What is computed by which metrics, ``t2t_ext.evaluation.protocols`` says.
 
 BLEU: Papineni et al. (2002). chrF: Popović (2015). TER: Snover et al. (2006). Signatures: Post (2018),
 "A Call for Clarity in Reporting BLEU Scores". Confidence: bootstrap resampling, Koehn (2004).
@@ -9,7 +9,7 @@ This module imports no TensorFlow.
 
 import dataclasses
 import importlib.util
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from t2t_ext.errors import UserError, suggest
@@ -65,7 +65,7 @@ class Score:
     def explanation(self) -> str:
         """What belongs behind the value in a report: confidence, details and the signature."""
         text = ""
-        if self.confidence is not None:
+        if self.confidence is not None and self.mean is not None:
             text += f" (95% confidence: {self.format(self.mean)} ± {self.format(self.confidence)})"
         if "precisions" in self.details:
             details = self.details
@@ -101,96 +101,6 @@ def default_tokenizer(language: str | None) -> str:
     return "char" if code in _UNSEGMENTED else DEFAULT_TOKENIZER
 
 
-def corpus_bleu(
-    hypotheses: Sequence[str],
-    references: Sequence[Sequence[str]],
-    *,
-    tokenize: str = DEFAULT_TOKENIZER,
-    lowercase: bool = False,
-    n_bootstrap: int = 0,
-) -> Score:
-    """Computes the BLEU of a corpus (exponential smoothing of zero counts, as sacrebleu does by default).
-
-    Args:
-      hypotheses: One translation per segment, detokenised unless ``tokenize`` is ``"none"``.
-      references: One list per set of references, each with as many segments as ``hypotheses``.
-      tokenize: sacrebleu's name of the tokenizer; see ``default_tokenizer``.
-      lowercase: Whether case is ignored.
-      n_bootstrap: Number of bootstrap samples for the confidence interval; 0 for none. 1,000 is usual.
-
-    Returns:
-      The score, 0 to 100.
-
-    Raises:
-      UserError: Unequal numbers of segments, none at all, or an unknown or missing tokenizer.
-    """
-    from sacrebleu.metrics import BLEU
-
-    check_segments(hypotheses, references)
-    check_tokenizer(tokenize)
-    # force: a warning about tokenised-looking hypotheses belongs into no log of ours.
-    metric = _make(lambda: BLEU(tokenize=tokenize, lowercase=lowercase, force=True), tokenize)
-    return score_with(metric, hypotheses, references, n_bootstrap)
-
-
-def corpus_chrf(
-    hypotheses: Sequence[str],
-    references: Sequence[Sequence[str]],
-    *,
-    word_order: int = 0,
-    lowercase: bool = False,
-    n_bootstrap: int = 0,
-) -> Score:
-    """Computes the chrF2 of a corpus: the F2 score over character n-grams of orders 1 to 6.
-
-    Args:
-      hypotheses: One translation per segment.
-      references: One list per set of references, each with as many segments as ``hypotheses``.
-      word_order: Highest order of the word n-grams that are counted in as well; 2 gives chrF2++.
-      lowercase: Whether case is ignored.
-      n_bootstrap: Number of bootstrap samples for the confidence interval; 0 for none.
-
-    Returns:
-      The score, 0 to 100.
-
-    Raises:
-      UserError: Unequal numbers of segments, or none at all.
-    """
-    from sacrebleu.metrics import CHRF
-
-    check_segments(hypotheses, references)
-    metric = CHRF(word_order=word_order, lowercase=lowercase)
-    return score_with(metric, hypotheses, references, n_bootstrap)
-
-
-def corpus_ter(
-    hypotheses: Sequence[str],
-    references: Sequence[Sequence[str]],
-    *,
-    lowercase: bool = True,
-    n_bootstrap: int = 0,
-) -> Score:
-    """Computes the translation edit rate of a corpus: edits per 100 words of reference; lower is better.
-
-    Args:
-      hypotheses: One translation per segment.
-      references: One list per set of references, each with as many segments as ``hypotheses``.
-      lowercase: Whether case is ignored, as it is by default in Tercom and sacrebleu.
-      n_bootstrap: Number of bootstrap samples for the confidence interval; 0 for none.
-
-    Returns:
-      The score, from 0 upwards.
-
-    Raises:
-      UserError: Unequal numbers of segments, or none at all.
-    """
-    from sacrebleu.metrics import TER
-
-    check_segments(hypotheses, references)
-    metric = TER(case_sensitive=not lowercase)
-    return score_with(metric, hypotheses, references, n_bootstrap)
-
-
 def check_tokenizer(name: str) -> None:
     """Raises a UserError if sacrebleu has no tokenizer of that name."""
     from sacrebleu.metrics import BLEU
@@ -215,25 +125,12 @@ def check_segments(hypotheses: Sequence[str], references: Sequence[Sequence[str]
         raise UserError("There is nothing to score: 0 translations, 0 references.")
 
 
-def _make(construct: Callable[[], Any], tokenize: str) -> Any:
-    try:
-        return construct()
-    except (ImportError, RuntimeError) as error:
-        raise UserError(
-            f"The tokenizer {tokenize!r} cannot be used here: {str(error).strip().splitlines()[0]} "
-            "Install what it needs, or choose another, such as 'char'."
-        ) from error
-
-
-def score_with(
-    metric: Any, hypotheses: Sequence[str], references: Sequence[Sequence[str]] | None, n_bootstrap: int = 0
-) -> Score:
+def score_with(metric: Any, hypotheses: Sequence[str], n_bootstrap: int = 0) -> Score:
     """Computes a score with a metric of sacrebleu, or one that is made like them.
 
     Args:
-      metric: The metric.
+      metric: The metric, made with its references.
       hypotheses: One translation per segment.
-      references: One list per set of references; None where the metric was made with them.
       n_bootstrap: Number of bootstrap samples for the confidence interval; 0 for none.
 
     Returns:
@@ -244,8 +141,7 @@ def score_with(
     """
     if n_bootstrap < 0 or n_bootstrap == 1:
         raise UserError(f"n_bootstrap={n_bootstrap}: give 0 for no confidence interval, or 2 or more (1000 is usual).")
-    sets = None if references is None else [list(each) for each in references]
-    result = metric.corpus_score(list(hypotheses), sets, n_bootstrap=max(1, n_bootstrap))
+    result = metric.corpus_score(list(hypotheses), None, n_bootstrap=max(1, n_bootstrap))
     confident = n_bootstrap > 1
     return Score(
         name=result.name,

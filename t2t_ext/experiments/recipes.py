@@ -16,7 +16,6 @@ TensorFlow and knows no recipe.
 import dataclasses
 import pathlib
 import tomllib
-import typing
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -122,8 +121,9 @@ class Recipe:
         return not self.beams and (bool(self.beside) or bool({"first_tokens", "last_tokens"} & set(self.published)))
 
 
-_FIELDS = {field.name: field for field in dataclasses.fields(Recipe) if field.name != "name"}
-_KEYS = (*_FIELDS, "extends", "template")
+_EMPTY = Recipe(name="")
+_KEYS = (*(field.name for field in dataclasses.fields(Recipe) if field.name != "name"), "extends", "template")
+_KINDS: Mapping[type, str] = {dict: "a table", list: "a list of strings", str: "a string", int: "a whole number"}
 _OF_THE_RUNS = (
     "problem",
     "problem_options",
@@ -318,16 +318,12 @@ class RecipeBook:
         """
         table.pop("template", None)
         for key, value in table.items():
-            kind = typing.get_origin(_FIELDS[key].type) or _FIELDS[key].type
-            if kind is Sequence:
-                item = int if key in _NUMBERS else str
-                right = isinstance(value, list) and all(type(each) is item for each in value)
-            else:
-                right = isinstance(value, dict if kind is Mapping else kind) and not isinstance(value, bool)
-            if not right:
-                words = {Mapping: "a table", Sequence: "a list of strings", str: "a string", int: "a whole number"}
+            default = getattr(_EMPTY, key)
+            kind = list if isinstance(default, tuple) else type(default)
+            item = int if key in _NUMBERS else str
+            if type(value) is not kind or (kind is list and any(type(each) is not item for each in value)):
                 numbers = "a list of whole numbers" if key in _NUMBERS else ""
-                raise self._wrong(name, f"{key} = {value!r} must be {numbers or words[kind]}")
+                raise self._wrong(name, f"{key} = {value!r} must be {numbers or _KINDS[kind]}")
         missing = [key for key in (*_NEEDED, *(() if table.get("rerank") else _OF_A_RUN)) if not table.get(key)]
         if missing:
             raise self._wrong(name, f"{', '.join(missing)} must be given, here or in what it extends")

@@ -19,9 +19,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from t2t_ext.errors import UserError
+from t2t_ext.evaluation.scorer import label_with_case
 from t2t_ext.experiments.plan import Stage, requirements
 from t2t_ext.experiments.score_table import RECORDS_NAME, ScoreRecord, ScoreTable
-from t2t_ext.experiments.scoring import label_with_case
 from t2t_ext.experiments.sweep import training_is_over
 from t2t_ext.io import files
 from t2t_ext.runs import checkpoints
@@ -195,7 +195,7 @@ def _run(stage: Stage, say: Say) -> tuple[int, str]:
         )
         _write_marker(stage, "begun", pid=process.pid, parent=os.getpid())
         with _handing_on(process) as stopped:
-            for line in process.stdout:
+            for line in process.stdout or ():
                 log.write(line)
                 text = line.decode("utf-8", errors="replace").rstrip()
                 if text:

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from t2t_ext.config.decode import DecodeHParams
 from t2t_ext.config.training import TrainingSettings
 from t2t_ext.errors import UserError
+from t2t_ext.evaluation.scorer import Scorer, Translation
 from t2t_ext.experiments.score_table import Curves, ScoreRecord, ScoreTable, digest
-from t2t_ext.experiments.scoring import Scoring, Translation
 from t2t_ext.io import files
 from t2t_ext.runs import checkpoints
 from t2t_ext.runs.run_directory import RunDirectory
@@ -42,7 +42,7 @@ class SweepConfig:
     Attributes:
       name: Name of the text, such as ``dev``; the folder of the translations begins with it.
       sources: The lines to translate.
-      scoring: How translations are scored, and against what.
+      scorer: How translations are scored, and against what.
       decode_hparams: How they are searched for.
       checkpoints: Folder of the run whose checkpoints are taken: ``checkpoints``, ``averaged`` or ``best``.
       wait_minutes: How long to wait for the next checkpoint of a run that is not over; 0: not at all.
@@ -54,7 +54,7 @@ class SweepConfig:
 
     name: str
     sources: Sequence[str]
-    scoring: Scoring
+    scorer: Scorer
     decode_hparams: DecodeHParams
     checkpoints: str = "checkpoints"
     wait_minutes: float = 0.0
@@ -96,7 +96,7 @@ class Sweep:
         self._translator: Translator | None = None
         self._said_waiting = False
         self._search = digest([_search_settings(config.decode_hparams), list(map(str, config.sources))])
-        self._scoring = digest(config.scoring.settings())
+        self._scoring = digest(config.scorer.settings())
 
     def run(self, progress: Callable[[str, int], "Progress"] | None = None) -> ScoreTable:
         """Translates and scores until all checkpoints are done and no further one is to be waited for.
@@ -160,8 +160,9 @@ class Sweep:
                 self._say(f"{path} is missing or damaged: step {record.step} is translated again")
                 self.table.drop([record.step])
                 continue
-            self.table.add(self._scored(record, texts, prepared))
-            self._say(f"step {record.step}: the translations are scored anew: {self._shown(record.step)}")
+            rescored = self._scored(record, texts, prepared)
+            self.table.add(rescored)
+            self._say(f"step {record.step}: the translations are scored again: {self._shown(rescored)}")
         if self.table.records:
             self._write_table()
 
@@ -175,14 +176,14 @@ class Sweep:
         return [
             path
             for path in found
-            if (step := checkpoints.checkpoint_step(path)) >= config.min_steps
+            if (step := _step(path)) >= config.min_steps
             and (not config.every_steps or step % config.every_steps == 0 or path in last)
         ]
 
     def _next(self) -> pathlib.Path | None:
         """Returns the oldest checkpoint that is to be translated and is not yet."""
         for path in self._candidates():
-            step = checkpoints.checkpoint_step(path)
+            step = _step(path)
             if step in self.damaged:
                 continue
             record = self.table.get(step)
@@ -199,10 +200,10 @@ class Sweep:
 
     def _translate(self, path: pathlib.Path, progress: Callable[[str, int], Progress] | None) -> ScoreRecord | None:
         """Translates with a checkpoint and scores; None where it is gone or damaged."""
-        step = checkpoints.checkpoint_step(path)
+        step = _step(path)
         try:
             weights = _weights_digest(path)
-            self._load(path)
+            translator = self._load(path)
         except UserError as error:
             if not path.is_dir():
                 self.deleted.append(step)
@@ -218,7 +219,7 @@ class Sweep:
             return None
         started = time.monotonic()
         total = len(self._config.sources)
-        found = self._translator.translate(self._config.sources, progress(path.name, total) if progress else None)
+        found = translator.translate(self._config.sources, progress(path.name, total) if progress else None)
         seconds = time.monotonic() - started
         texts = [_one_line(each[0].text) for each in found]
         prepared = [_one_line(each[0].prepared) for each in found]
@@ -226,7 +227,7 @@ class Sweep:
         _write_lines(self.table.folder / name, texts)
         if prepared != texts:
             _write_lines(_prepared_path(self.table.folder / name), prepared)
-        if self._translator.two_sided:
+        if translator.two_sided:
             won = [each[0].direction if each[0].length else "" for each in found]
             _write_lines((self.table.folder / name).with_suffix(".directions.txt"), won)
         record = ScoreRecord(
@@ -240,28 +241,32 @@ class Sweep:
             seconds=round(seconds, 3),
             scores={},
             signatures={},
-            directions=direction_shares(each[0] for each in found) if self._translator.two_sided else {},
+            directions=direction_shares(each[0] for each in found) if translator.two_sided else {},
         )
         record = self._scored(record, texts, prepared)
         self.table.add(record)
         self._write_table()
-        self._say(f"step {step}: {self._shown(step)} ({total:,} lines in {seconds:.1f} s)")
+        self._say(f"step {step}: {self._shown(record)} ({total:,} lines in {seconds:.1f} s)")
         if record.directions:
             self._say(shown_shares(record.directions))
         return record
 
-    def _load(self, path: pathlib.Path) -> None:
-        """Puts a checkpoint's weights into the translator, which the first one makes."""
+    def _load(self, path: pathlib.Path) -> "Translator":
+        """Returns the translator, which the first checkpoint makes, with a checkpoint's weights."""
+        from t2t_ext.models.seq2seq import Seq2Seq
         from t2t_ext.translation.translator import Translator
 
         if self._translator is None:
             self._translator = Translator.load(self._run.path, path, self._config.decode_hparams)
         else:
-            self._translator.model.assign(checkpoints.load_arrays(path, _group(path)))
+            model = self._translator.model
+            assert isinstance(model, Seq2Seq)  # of one run
+            model.assign(checkpoints.load_arrays(path, _group(path)))
+        return self._translator
 
     def _scored(self, record: ScoreRecord, texts: Sequence[str], prepared: Sequence[str]) -> ScoreRecord:
-        found = self._config.scoring.score([Translation(*each) for each in zip(texts, prepared, strict=True)])
-        for doubt in self._config.scoring.doubts:
+        found = self._config.scorer.scores(list(map(Translation, texts, prepared)))
+        for doubt in self._config.scorer.doubts:
             self._say(f"warning: step {record.step}: {doubt}")
         return dataclasses.replace(
             record,
@@ -271,14 +276,15 @@ class Sweep:
             confidence={each.name: round(each.confidence, 4) for each in found if each.confidence is not None},
         )
 
-    def _shown(self, step: int) -> str:
-        record = self.table.get(step)
+    def _shown(self, record: ScoreRecord) -> str:
         best = self.table.best()
         shown = ", ".join(
             f"{name} {value:.2f}" + (f" +-{record.confidence[name]:.2f}" if name in record.confidence else "")
             for name, value in record.scores.items()
         )
-        return shown + (", the best so far" if len(self.table.records) > 1 and best.step == step else "")
+        return shown + (
+            ", the best so far" if best and len(self.table.records) > 1 and best.step == record.step else ""
+        )
 
     def _write_table(self) -> None:
         self.table.write_table()
@@ -313,7 +319,7 @@ def training_is_over(run_path: pathlib.Path) -> bool:
     known = {name: value for name, value in stored.config.training.items() if name in TrainingSettings.names()}
     settings = TrainingSettings(**known)
     found = checkpoints.list_checkpoints(run_path)
-    if found and checkpoints.checkpoint_step(found[-1]) >= settings.train_steps:
+    if found and _step(found[-1]) >= settings.train_steps:
         return True
     evaluations = []
     for line in _read_lines(stored.metrics_path):
@@ -352,6 +358,13 @@ def _weights_digest(path: pathlib.Path) -> str:
     """Returns a digest of the weights that a checkpoint translates with."""
     info, group = checkpoints.read_info(path), _group(path)
     return digest({name: entry["sha256"] for name, entry in info.files.items() if name.startswith(f"{group}.")})
+
+
+def _step(path: pathlib.Path) -> int:
+    """Returns the step of a checkpoint that ``list_checkpoints`` has found."""
+    step = checkpoints.checkpoint_step(path)
+    assert step is not None
+    return step
 
 
 def _prepared_path(path: pathlib.Path) -> pathlib.Path:

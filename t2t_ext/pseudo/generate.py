@@ -343,7 +343,7 @@ def split_statistics(store: ExampleStore, data: GeneratedData) -> dict[str, dict
 
 def _bleu(store: ExampleStore, data: GeneratedData, pseudo: Callable[[int], Sequence[int]]) -> tuple[Any, int]:
     """Returns BLEU on pairs spread evenly, a failed one counting as an empty translation, and their number."""
-    from t2t_ext.evaluation.scores import corpus_bleu, default_tokenizer
+    from t2t_ext.evaluation import protocols
 
     encoder = data.text_encoders()[1]
     numbers = np.unique(np.linspace(0, store.num_examples - 1, _BLEU_PAIRS).astype(np.int64)).tolist()
@@ -351,7 +351,7 @@ def _bleu(store: ExampleStore, data: GeneratedData, pseudo: Callable[[int], Sequ
         encoder.restore([encoder.decode(ids) for ids in sequences])
         for sequences in ((pseudo(n) for n in numbers), (store.example(n)[1] for n in numbers))
     )
-    score = corpus_bleu(made, [gold], tokenize=default_tokenizer(data.target_language))
+    (score,) = protocols.score("sacrebleu", made, [gold], language=data.target_language)
     return score, len(numbers)
 
 

@@ -4,7 +4,7 @@ Imports no TensorFlow.
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, NoReturn, Protocol
 
 from t2t_ext.config.decode import DecodeHParams
@@ -88,15 +88,15 @@ def refuse_one_side(what: str, instead: str = "") -> NoReturn:
 
 
 class Written(Protocol):
-    """What is asked of a hypothesis.
+    """What is asked of a hypothesis."""
 
-    Attributes:
-      direction: ``l2r`` or ``r2l``.
-      length: Tokens with EOS; 0 where there was nothing to translate.
-    """
+    @property
+    def direction(self) -> str:
+        """``l2r`` or ``r2l``."""
 
-    direction: str
-    length: int
+    @property
+    def length(self) -> int:
+        """Tokens with EOS; 0 where there was nothing to translate."""
 
 
 def direction_shares(best: Iterable[Written]) -> dict[str, dict[str, float]]:
@@ -124,7 +124,7 @@ def direction_shares(best: Iterable[Written]) -> dict[str, dict[str, float]]:
     }
 
 
-def shown_shares(shares: dict[str, dict[str, float]]) -> str:
+def shown_shares(shares: Mapping[str, Mapping[str, float]]) -> str:
     """Returns the shares as a line for people."""
     parts = [
         f"{100 * each['share']:.1f}% {NAMES[name]} ({each['count']:,}, {each['mean_length']:.1f} tokens on average)"

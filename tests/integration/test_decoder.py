@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from t2t_ext.bin import _text_lines, decoder
-from t2t_ext.evaluation import scores
+from t2t_ext.evaluation import protocols
 
 LINES = [
     "the old cat sees the lamp .",
@@ -81,7 +81,7 @@ def test_references(decode, tiny_run, tmp_path):
     files = [f"--decode_from_file={source}", f"--decode_to_file={output}"]
     status, out, err = decode(*files, f"--decode_reference={reference},{other}", "--tokenize=char")
     assert status == 0, err
-    expected = scores.corpus_bleu(tiny_run.translator(LINES), [read(reference), LINES], tokenize="char")
+    expected = protocols.score(protocols.bleu_with("char"), tiny_run.translator(LINES), [read(reference), LINES])[0]
     assert out.strip() == str(expected)
     assert "tok:char" in out
     assert "nrefs:2" in out
@@ -94,8 +94,8 @@ def test_split(decode, tiny_run, toy_corpus, tmp_path):
     hypotheses = tiny_run.translator(sources)
     assert read(tmp_path / "dev.txt") == hypotheses
     bleu, chrf, ter = out.strip().split("\n")
-    assert bleu == str(scores.corpus_bleu(hypotheses, [targets]))
-    assert chrf == str(scores.corpus_chrf(hypotheses, [targets]))
+    assert bleu == str(protocols.score("detok", hypotheses, [targets])[0])
+    assert chrf == str(protocols.score("chrf", hypotheses, [targets])[0])
     assert ter.startswith("TER = ")
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from t2t_ext.bin import rerank
 from t2t_ext.data.text.text_encoder import EOS_ID, PAD_ID
-from t2t_ext.evaluation import scores
+from t2t_ext.evaluation import protocols
 from t2t_ext.translation.rerank import RerankConfig, Reranker, best_of, winners
 
 LINES = ["the old cat sees the lamp .", "", "the city loves it", "☃ x"]
@@ -165,7 +165,7 @@ def test_files_scores_and_report(command, models, tmp_path):
     best = {"L2R": "l2r", "R2L": "r2l"}
     for line, (name, key) in zip(shown, {**best, "reranked": "reranked"}.items(), strict=True):
         texts = [best_of(each, key).text if name in best else each[0].text for each in results]
-        bleu = scores.corpus_bleu(texts, [read(reference)])
+        bleu = protocols.score("detok", texts, [read(reference)])[0]
         assert line == f"{name}: {bleu}"
         assert found["scores"][key][0]["value"] == pytest.approx(bleu.value)
 

@@ -171,7 +171,7 @@ def sentence_of(model: Any, source: Sequence[str], targets: Sequence[Sequence[st
     if model.directions == 2:
         before = (START,) if model.hparams.predict_tag else ()
         firsts = [(*before, tag) for tag in TAGS]
-    sides = (written(pieces, *rest) for pieces, *rest in zip(targets, SIDES, firsts, strict=True))
+    sides = map(written, targets, SIDES, firsts)
     return Sentence(tuple(source), tuple(sides))
 
 
@@ -195,8 +195,8 @@ def read_maps(weights: Mapping[str, Any], sentence: Sentence) -> list[AttentionM
         values = np.asarray(found).astype(np.float32)
         if place is None or place + 1 == len(parts) or values.ndim != 4:
             continue
-        number, (part, *tags) = int(parts[place][len("layer_") :]), parts[place + 1 :]
-        stack, tags = "/".join(parts[:place]), {*tags}
+        number, part, tags = int(parts[place].removeprefix("layer_")), parts[place + 1], {*parts[place + 2 :]}
+        stack = "/".join(parts[:place])
         side = sentence.sides[-1 if "r2l" in tags else 0]
         other = sentence.sides[0 if "r2l" in tags else -1]
         kind = _kind(stack, part, tags)

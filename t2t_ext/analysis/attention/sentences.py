@@ -10,6 +10,7 @@ import numpy as np
 from t2t_ext.analysis.attention.maps import SIDES, Looked, read_maps, sentence_of
 from t2t_ext.data.text.special_ids import EOS_ID, PAD_ID
 from t2t_ext.errors import UserError
+from t2t_ext.models.seq2seq import Seq2Seq
 from t2t_ext.translation.translator import Hypothesis, Translator
 
 
@@ -27,6 +28,9 @@ def look(translator: Translator, source: str, reference: str = "", partner: str 
     Raises:
       UserError: There is nothing to look at, the sentence is too long, or the model shows no attention.
     """
+    model = translator.model
+    if not isinstance(model, Seq2Seq):
+        raise UserError("Attention is shown of one run, not of an ensemble. Give one --output_dir.")
     if not source.strip():
         raise UserError("The sentence is empty: there is nothing to look at. Give one with words.")
     source_ids = _ids(translator.source_encoder, source)
@@ -46,24 +50,24 @@ def look(translator: Translator, source: str, reference: str = "", partner: str 
     for ids in sides:
         _check_length(ids, "The reference" if reference else "Its translation", reference or source, most_pieces)
     inputs = np.array([source_ids], np.int32)
-    if translator.model.target_sides == 2 and not translator.two_sided:
-        sides.append(_written_backwards(translator.model, inputs))
+    if model.target_sides == 2 and not translator.two_sided:
+        sides.append(_written_backwards(model, inputs))
         notes.append("The backward decoder wrote its side by itself, as it does whenever the model translates.")
     width = max(map(len, sides))
     targets = np.array([[*ids, *[PAD_ID] * (width - len(ids))] for ids in sides], np.int32)[np.newaxis]
-    weights = translator.model.attention_weights(inputs, targets if len(sides) == 2 else targets[:, 0])
+    weights = model.attention_weights(inputs, targets if len(sides) == 2 else targets[:, 0])
     encoders = translator.source_encoder, translator.target_encoder
-    words = sentence_of(translator.model, encoders[0].pieces(source_ids), [encoders[1].pieces(ids) for ids in sides])
+    words = sentence_of(model, encoders[0].pieces(source_ids), [encoders[1].pieces(ids) for ids in sides])
     maps = read_maps({name: np.asarray(values) for name, values in weights.items()}, words)
     if not maps:
-        raise UserError(f"The model {type(translator.model).__name__} has no attention that could be shown.")
-    texts = {}
+        raise UserError(f"The model {type(model).__name__} has no attention that could be shown.")
+    restored = {}
     for side, ids in zip(words.sides, sides, strict=True):
         body = [token for token in ids if token != EOS_ID]
-        texts[side.direction] = translator.target_encoder.restore(
+        restored[side.direction] = translator.target_encoder.restore(
             [translator.target_encoder.decode(body[::-1] if side.direction == "r2l" else body)]
         )[0]
-    return Looked(source, texts, bool(reference), best, tuple(notes), tuple(maps))
+    return Looked(source, restored, bool(reference), best, tuple(notes), tuple(maps))
 
 
 def _ids(encoder: Any, text: str) -> list[int]:

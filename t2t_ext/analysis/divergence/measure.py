@@ -107,7 +107,8 @@ def stacks_with_modules(hparams: Any, with_targets: bool, target_sides: int = 1)
     Raises:
       UserError: There are none.
     """
-    encoder = decoder = frozenset()
+    encoder: frozenset[int] = frozenset()
+    decoder = encoder
     if isinstance(hparams, TransformerHParams):
         encoder, decoder = hparams.dual_encoder_layers, hparams.dual_decoder_layers
     if not encoder and not decoder:
@@ -177,7 +178,7 @@ def measure(
         return found
 
     values = {stack: np.zeros([len(sources), len(layers[stack])]) for stack in stacks}
-    read = targets if decoder else [[PAD_ID]] * len(sources)
+    read = targets if decoder and targets is not None else [[PAD_ID]] * len(sources)
     done = 0
     for batch in _batches([max(map(len, pair)) for pair in zip(sources, read, strict=True)]):
         found = of_batch(_padded([sources[i] for i in batch]), _padded([read[i] for i in batch]))

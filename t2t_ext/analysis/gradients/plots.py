@@ -62,7 +62,7 @@ def bars(systems: Sequence[System], stacks: Sequence[Sequence[str]]) -> tuple[by
         for panel, stack in zip(figure.subplots(len(stacks), 1, squeeze=False).flat, stacks, strict=True):
             for place, system in enumerate(systems):
                 means = [system.mean(name) for name in stack]
-                heights = [mean and mean.value for mean in means]
+                heights = [None if mean is None else mean.value for mean in means]
                 errors = [0.0 if mean is None or math.isnan(mean.error) else mean.error for mean in means]
                 figures.bars(panel, len(systems), place, heights, errors)
             panel.set_xticks(range(len(stack)), [_title(name) for name in stack], rotation=30 * (len(stack) > 8))

@@ -130,15 +130,15 @@ class Doctor:
         problem = self.problem
         problem.prepare(self.tmp_dir)
         names = self._text_features()
-        *encoders, origin = self.encoders or self._trained()
-        plan = self._plan(encoders)
+        source, target, origin = self.encoders or self._trained()
+        plan = self._plan(source, target)
         diagnosis = Diagnosis(
             problem=problem.name,
             languages=plan.languages,
             published=dict(problem.published),
             splits={},
             subword_model=origin,
-            vocab_sizes=tuple(encoder.vocab_size for encoder in encoders),
+            vocab_sizes=(source.vocab_size, target.vocab_size),
             cleaning=plan.cleaning,
             asked=self.cleaning != Cleaning(),
             all_filters=plan.all_filters,
@@ -161,18 +161,16 @@ class Doctor:
         self._count_duplicates(diagnosis, plan)
         return diagnosis
 
-    def _plan(self, encoders: Sequence[SubwordEncoder]) -> Plan:
+    def _plan(self, source: SubwordEncoder, target: SubwordEncoder) -> Plan:
         """Returns how the evaluation sets are examined; writes the subword models where all processes find them."""
-        models = []
-        for side, encoder in zip(examination.SIDES, encoders, strict=True):
-            path = self.scratch / f"{side}.model"
+        paths = [self.scratch / f"{side}.model" for side in examination.SIDES]
+        for path, encoder in zip(paths, (source, target), strict=True):
             encoder.save(path)
-            models.append((str(path), encoder.sha256))
         all_filters = USUAL.replace(**self.cleaning.given())
         ratio = self.settings.max_length_ratio
         return Plan(
             languages=(getattr(self.problem, "source_language", ""), getattr(self.problem, "target_language", "")),
-            models=tuple(models),
+            models=((str(paths[0]), source.sha256), (str(paths[1]), target.sha256)),
             all_filters=all_filters,
             cleaning=self.cleaning if self.cleaning != Cleaning() else all_filters,
             max_length_ratio=self.problem.max_length_ratio if ratio is None else ratio,
@@ -193,8 +191,8 @@ class Doctor:
     def _text_features(self) -> list[str]:
         """Returns the names of the source's and the target's text feature."""
         features = self.problem.features()
-        names = [name for name, feature in features.items() if isinstance(feature, Text)]
-        names.sort(key=lambda name: features[name].side == TARGET)
+        texts = {name: feature for name, feature in features.items() if isinstance(feature, Text)}
+        names = sorted(texts, key=lambda name: texts[name].side == TARGET)
         if len(names) < 2:
             raise UserError(f"{self.problem.base_name} has {len(names)} text feature(s); the doctor looks at pairs.")
         return names[:2]
@@ -233,17 +231,23 @@ class Doctor:
 
     def _count_duplicates(self, diagnosis: Diagnosis, plan: Plan) -> None:
         train = diagnosis.train
-        sizes = {"chunks": -(-train.pairs // PAIRS_PER_CHUNK), "chunk_size": PAIRS_PER_CHUNK, "workers": self.workers}
+        chunks = -(-train.pairs // PAIRS_PER_CHUNK)
 
         def find(folder: str, kind: str, rows: int) -> duplicates.Found:
             with shown_progress(f"Finding duplicates ({kind})", rows, "pairs", enabled=self.progress) as advance:
-                return duplicates.find(self.scratch / folder, kind, rows=rows, advance=advance, **sizes)
+                return duplicates.find(
+                    self.scratch / folder, kind, chunks=chunks, chunk_size=PAIRS_PER_CHUNK, rows=rows,
+                    workers=self.workers, advance=advance,
+                )  # fmt: skip
 
         for kind in (filters.PAIR, filters.SOURCE, filters.TARGET):
             found = find("alone", kind, train.pairs)
             diagnosis.repeated[kind], diagnosis.repeated_example[kind] = found.pairs, found.example
         kinds = filters.kinds_of_keys(diagnosis.all_filters.duplicates)
-        repeated = duplicates.collect(self.scratch / "alone", kinds, rows=train.pairs, **sizes)
+        repeated = duplicates.collect(
+            self.scratch / "alone", kinds, chunks=chunks, chunk_size=PAIRS_PER_CHUNK, rows=train.pairs,
+            workers=self.workers,
+        )  # fmt: skip
         train.alone[filters.DUPLICATE] = repeated.pairs
         if plan.cleaning.duplicates != filters.NO:
             found = find("in_order", plan.cleaning.duplicates, train.left)

@@ -246,10 +246,10 @@ def _apply_filters(
     for reason, unfit in _unfit(plan, plan.all_filters, columns, subwords, keys):
         result.alone[reason] += int(unfit.sum())
         scores = badness.get(reason, np.zeros(rows))
-        chosen = heapq.nlargest(WORST_KEPT, ((float(scores[row]), -int(row)) for row in np.flatnonzero(unfit)))
+        worst = heapq.nlargest(WORST_KEPT, ((float(scores[row]), -int(row)) for row in np.flatnonzero(unfit)))
         result.worst[reason] = [
             (score, row - chunk.first, filters.example(chunk.first - row, [column.texts[-row] for column in columns]))
-            for score, row in chosen
+            for score, row in worst
         ]
     left = np.ones(rows, bool)
     for reason, unfit in _unfit(plan, plan.cleaning, columns, subwords, keys):
@@ -262,7 +262,7 @@ def _apply_filters(
             duplicates.write_keys(plan.directory / "alone", chunk.index, kind, columns, positions)
         if plan.cleaning.duplicates != filters.NO:
             kept = np.flatnonzero(left)
-            chosen_columns = [Column([column.texts[row] for row in kept], ()) for column in columns]
+            chosen_columns = [Column([column.texts[int(row)] for row in kept], ()) for column in columns]
             kind, positions = plan.cleaning.duplicates, chunk.first + kept
             duplicates.write_keys(plan.directory / "in_order", chunk.index, kind, chosen_columns, positions)
 

@@ -240,7 +240,7 @@ def _scores(
 ) -> ProtocolScores:
     report(f"{protocol} {label}: scores")
     found = {
-        name: dataclasses.replace(scores.score_with(metric, lines, None, settings.resamples or 0), name=label)
+        name: dataclasses.replace(scores.score_with(metric, lines, settings.resamples or 0), name=label)
         for name, lines in systems.items()
     }
     tests: list[significance.PairedTest] = []

@@ -41,8 +41,8 @@ def _scores(comparison: Comparison, number: int) -> Section:
     if tests:
         headings += columns("difference")
         headings += [
-            Column("p (bootstrap)", p_value, hint="Paired bootstrap resampling; * below 0.05"),
-            Column("p (randomization)", p_value, hint="Paired approximate randomization; * below 0.05"),
+            Column("p (bootstrap)", hint="Paired bootstrap resampling; * below 0.05"),
+            Column("p (randomization)", hint="Paired approximate randomization; * below 0.05"),
         ]
     rows: list[list[Any]] = []
     for name, score in block.systems.items():
@@ -53,7 +53,8 @@ def _scores(comparison: Comparison, number: int) -> Section:
         ]
         if name in tests:
             test = tests[name]
-            row += [f"{test.difference:+.{score.decimals}f}", test.p_bootstrap, test.p_randomization]
+            difference = f"{test.difference:+.{score.decimals}f}"
+            row += [difference, p_value(test.p_bootstrap), p_value(test.p_randomization)]
         elif tests:
             row += ["baseline", "", ""]
         rows.append(row)

@@ -8,7 +8,7 @@ import copy
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-Statistics = Sequence[Sequence[float]]
+Statistics = Any  # float [segments, counts], an array or lists
 
 
 def remember(metric: Any) -> Any:

@@ -77,8 +77,8 @@ def paired_tests(
     """
     from sacrebleu import significance
 
-    named = [(name, list(lines)) for name, lines in systems.items()]
-    found = {}
+    named: list[tuple[str, Sequence[str]]] = [(name, list(lines)) for name, lines in systems.items()]
+    found: dict[str, tuple[Any, str]] = {}
     for test, samples in (("bs", resamples), ("ar", trials)):
         run = significance.PairedTest(named, {label: metric}, None, test_type=test, n_samples=samples)
         signatures, columns = run()

@@ -9,7 +9,7 @@ import pytest
 import sacrebleu
 
 from t2t_ext.errors import UserError
-from t2t_ext.evaluation import metrics, protocols, scores
+from t2t_ext.evaluation import metrics, protocols
 
 TOKENS = ["the cat sat on the mat .", "there is a well-known dog .", "Ünd ÄB 0 1 , said he ."]
 FIRST = ["the cat sat on a mat .", "there is a well-known dog here .", "Und äb 0 1 , he said ."]
@@ -294,7 +294,7 @@ def test_protocols_differ_where_they_should():
     assert "tok:13a" in protocols.score("detok", *zh, language="zh")[0].signature
     assert "asian:yes" in protocols.score("ter", *zh, language="zh-TW")[0].signature
     cased = protocols.score("sacrebleu", TOKENS, [FIRST])[0]
-    assert cased == scores.corpus_bleu(TOKENS, [FIRST])
+    assert [cased] == protocols.score(protocols.bleu_with("13a"), TOKENS, [FIRST])
     plain = [name for name, each in protocols.PROTOCOLS.items() if not each.tokenized]
     assert "multi_bleu" not in plain
     assert "mteval_v13a" in plain

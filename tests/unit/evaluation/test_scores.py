@@ -8,7 +8,17 @@ import sacrebleu
 
 from t2t_ext.bin import bleu
 from t2t_ext.errors import UserError
-from t2t_ext.evaluation import scores
+from t2t_ext.evaluation import protocols, scores
+
+
+def bleu_of(hypotheses, references, tokenize="13a", lowercase=False, **options):
+    (score,) = protocols.score(protocols.bleu_with(tokenize, lowercase=lowercase), hypotheses, references, **options)
+    return score
+
+
+def by(name):
+    return lambda *texts: protocols.score(name, *texts)[0]
+
 
 HYPOTHESES = ["The cat sat on the mat .", "hello there, all of you", "Nothing is as it was ."]
 REFERENCES = [["The cat sat on a mat .", "Hello there, all of you", "Nothing is what it was ."]]
@@ -18,7 +28,7 @@ def test_bleu_by_hand():
     hypothesis, reference = "a b c d e f", "a b c d e g h"
     # 5/6, 4/5, 3/4, 2/3 of the n-grams match; the hypothesis is shorter by one word.
     expected = math.exp(sum(map(math.log, (5 / 6, 4 / 5, 3 / 4, 2 / 3))) / 4 + 1 - 7 / 6) * 100
-    score = scores.corpus_bleu([hypothesis], [[reference]])
+    score = bleu_of([hypothesis], [[reference]])
     assert score.value == pytest.approx(expected)
     assert score.details["brevity_penalty"] == pytest.approx(math.exp(1 - 7 / 6))
     assert score.details["counts"] == [5, 4, 3, 2]
@@ -26,18 +36,18 @@ def test_bleu_by_hand():
 
 
 def test_agrees_with_sacrebleu():
-    assert scores.corpus_bleu(HYPOTHESES, REFERENCES).value == sacrebleu.corpus_bleu(HYPOTHESES, REFERENCES).score
-    assert scores.corpus_chrf(HYPOTHESES, REFERENCES).value == sacrebleu.corpus_chrf(HYPOTHESES, REFERENCES).score
-    assert scores.corpus_ter(HYPOTHESES, REFERENCES).value == sacrebleu.corpus_ter(HYPOTHESES, REFERENCES).score
+    assert bleu_of(HYPOTHESES, REFERENCES).value == sacrebleu.corpus_bleu(HYPOTHESES, REFERENCES).score
+    assert by("chrf")(HYPOTHESES, REFERENCES).value == sacrebleu.corpus_chrf(HYPOTHESES, REFERENCES).score
+    assert by("ter_uc")(HYPOTHESES, REFERENCES).value == sacrebleu.corpus_ter(HYPOTHESES, REFERENCES).score
 
 
 @pytest.mark.parametrize(
     ("score", "parts"),
     [
-        (scores.corpus_bleu, ["nrefs:2", "case:mixed", "tok:13a", "smooth:exp"]),
-        (lambda *texts: scores.corpus_bleu(*texts, lowercase=True, tokenize="intl"), ["case:lc", "tok:intl"]),
-        (lambda *texts: scores.corpus_chrf(*texts, word_order=2), ["nc:6", "nw:2"]),
-        (lambda *texts: scores.corpus_ter(*texts, lowercase=False), ["tok:tercom", "case:mixed"]),
+        (bleu_of, ["nrefs:2", "case:mixed", "tok:13a", "smooth:exp"]),
+        (lambda *texts: bleu_of(*texts, lowercase=True, tokenize="intl"), ["case:lc", "tok:intl"]),
+        (by("chrf++"), ["nc:6", "nw:2"]),
+        (by("ter"), ["tok:tercom", "case:mixed"]),
     ],
 )
 def test_signature_and_several_references(score, parts):
@@ -50,24 +60,24 @@ def test_signature_and_several_references(score, parts):
 
 def test_lowercase_and_tokenizers_count():
     texts = ["HELLO you two there"], [["hello you two there"]]
-    assert scores.corpus_bleu(*texts).value < scores.corpus_bleu(*texts, lowercase=True).value == pytest.approx(100)
+    assert bleu_of(*texts).value < bleu_of(*texts, lowercase=True).value == pytest.approx(100)
     chinese = ["我们今天去公园。"], [["我们今天去公园玩。"]]
-    assert scores.corpus_bleu(*chinese, tokenize="zh").value > 50 > scores.corpus_bleu(*chinese).value
+    assert bleu_of(*chinese, tokenize="zh").value > 50 > bleu_of(*chinese).value
 
 
 def test_confidence():
     hypotheses = [f"word{i % 7} in the middle of line {i}" for i in range(60)]
     references = [[f"word{i % 5} in the middle of line {i}" for i in range(60)]]
-    plain = scores.corpus_bleu(hypotheses, references)
-    confident = scores.corpus_bleu(hypotheses, references, n_bootstrap=200)
+    plain = bleu_of(hypotheses, references)
+    confident = bleu_of(hypotheses, references, n_bootstrap=200)
     assert plain.confidence is None
     assert confident.value == plain.value
     assert 0 < confident.confidence < 10
     assert abs(confident.mean - plain.value) < confident.confidence
     assert "bs:200" in confident.signature
-    assert scores.corpus_bleu(hypotheses, references, n_bootstrap=200) == confident
+    assert bleu_of(hypotheses, references, n_bootstrap=200) == confident
     with pytest.raises(UserError, match="n_bootstrap=1"):
-        scores.corpus_bleu(hypotheses, references, n_bootstrap=1)
+        bleu_of(hypotheses, references, n_bootstrap=1)
 
 
 def test_default_tokenizer():
@@ -77,7 +87,7 @@ def test_default_tokenizer():
     assert scores.default_tokenizer("th") == "char"
 
 
-@pytest.mark.parametrize("score", [scores.corpus_bleu, scores.corpus_chrf, scores.corpus_ter])
+@pytest.mark.parametrize("score", [bleu_of, by("chrf"), by("ter_uc")])
 def test_errors_name_both_numbers(score):
     with pytest.raises(UserError, match=r"3 translations, but 2 in the references"):
         score(HYPOTHESES, [REFERENCES[0][:2]])
@@ -91,7 +101,7 @@ def test_errors_name_both_numbers(score):
 
 def test_unknown_tokenizer():
     with pytest.raises(UserError, match="Did you mean 'intl'"):
-        scores.corpus_bleu(HYPOTHESES, REFERENCES, tokenize="itl")
+        bleu_of(HYPOTHESES, REFERENCES, tokenize="itl")
 
 
 def run_bleu(tmp_path, hypotheses, *references, flags=()):
@@ -108,8 +118,8 @@ def test_command(tmp_path, capsys):
     texts = ["\n".join(lines).encode() + b"\n" for lines in (HYPOTHESES, REFERENCES[0])]
     assert run_bleu(tmp_path, *texts, flags=["--metrics=bleu,chrf,ter"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    uncased = scores.corpus_bleu(HYPOTHESES, REFERENCES, lowercase=True)
-    cased = scores.corpus_bleu(HYPOTHESES, REFERENCES)
+    uncased = bleu_of(HYPOTHESES, REFERENCES, lowercase=True)
+    cased = bleu_of(HYPOTHESES, REFERENCES)
     assert lines[0].startswith(f"BLEU_uncased = {uncased.value:6.2f} ")
     assert lines[1].startswith(f"BLEU_cased = {cased.value:6.2f} ")
     assert cased.signature in lines[1]
