@@ -96,10 +96,11 @@ def _training(runs: Mapping[str, pathlib.Path], count: int, rounds: int) -> dict
     for name, run in runs.items():
         directory = RunDirectory.open(run)
         hparams = directory.hparams()
-        model_class = registry.model(directory.config.model).variant(hparams)
+        model_class = registry.model(directory.config.model)
+        target_sides = model_class.sides(hparams).target_sides
         problem = registry.problem(directory.config.problem, **directory.config.problem_options)
         store = ExampleStore.load(GeneratedData.open(problem, directory.config.data_dir), _SPLIT)
-        batches = fixed_batches(store, hparams, hparams.batch_size, count, model_class.target_sides)
+        batches = fixed_batches(store, hparams, hparams.batch_size, count, target_sides)
         model = build_model(
             model_class, hparams, *directory.text_encoders(), source_feature_size=store.source_feature_size
         )

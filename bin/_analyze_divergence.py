@@ -81,13 +81,14 @@ def run(argv: Sequence[str]) -> None:
     notes: list[str] = []
     for each, own in zip(runs, hparams, strict=True):
         try:
-            model_class = registry.model(each.directory.config.model).variant(own)
-            stacks = stacks_with_modules(own, references is not None, model_class.target_sides)
+            model_class = registry.model(each.directory.config.model)
+            target_sides = model_class.sides(own).target_sides
+            stacks = stacks_with_modules(own, references is not None, target_sides)
             check_model(model_class)
         except UserError as error:
             raise UserError(f"{each.directory.path}: {error}") from error
         if own.dual_decoder_layers and "decoder" not in stacks:
-            why = "it writes two sides" if model_class.target_sides > 1 else "give --reference_file, or --split"
+            why = "it writes two sides" if target_sides > 1 else "give --reference_file, or --split"
             notes.append(f"{each.label}: the modules of its decoder are not measured: {why}")
     measured = [_measured(flags, each, lines, references, notes) for each, lines in zip(runs, tagged, strict=True)]
     for note in notes:

@@ -204,11 +204,9 @@ def _computed(
     from t2t_ext.runs import checkpoints
     from t2t_ext.training.gradient_norms import fixed_batches, probe
 
-    classes = [registry.model(each.config.model).variant(own) for each, own in zip(directories, hparams, strict=True)]
-    kinds = {
-        (each.target_sides, own.pseudo if each.target_sides == 2 else "")
-        for each, own in zip(classes, hparams, strict=True)
-    }
+    classes = [registry.model(each.config.model) for each in directories]
+    sides = [each.sides(own).target_sides for each, own in zip(classes, hparams, strict=True)]
+    kinds = {(count, own.pseudo if count == 2 else "") for count, own in zip(sides, hparams, strict=True)}
     if len(kinds) > 1:
         raise UserError(
             "The runs learn from different targets (one of a sentence, or two, or other pseudo references), so that "
@@ -222,7 +220,7 @@ def _computed(
         # Of the same examples in the same batches for all, but written in the run's own direction.
         planned = hparams[0].replace(target_direction=own.target_direction)
         size = flags.batch_size or hparams[0].batch_size
-        batches = fixed_batches(store, planned, size, flags.batches, model_class.target_sides)
+        batches = fixed_batches(store, planned, size, flags.batches, sides[0])
         model = build_model(
             model_class,
             own,

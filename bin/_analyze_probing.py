@@ -113,7 +113,7 @@ def run(argv: Sequence[str]) -> None:
     from t2t_ext.analysis.probing.features import check_model
 
     for each in runs:
-        check_model(registry.model(each.directory.config.model).variant(each.directory.hparams()))
+        check_model(registry.model(each.directory.config.model))
     said = len(notes)
     report = _probe(flags, runs, texts, tasks, layer, notes)
     for note in notes[said:]:

@@ -8,6 +8,7 @@ device's update as large.
 """
 
 from t2t_ext.config.layer_coordination import LayerCoordinationHParams, SynchronousLayerCoordinationHParams
+from t2t_ext.hparams._families import as_family
 from t2t_ext.registry import register_hparams
 
 
@@ -127,8 +128,7 @@ def layer_coordination_small_22_layers() -> LayerCoordinationHParams:
 
 def _in_both_directions(hparams: LayerCoordinationHParams) -> SynchronousLayerCoordinationHParams:
     """Returns settings of layer-wise coordination with what Zhou et al. (2019) take: tanh, lambda 0.1, two triples."""
-    names = set(hparams.names()) - {"pseudo"}
-    return SynchronousLayerCoordinationHParams().replace(**{name: getattr(hparams, name) for name in names})
+    return as_family(hparams, SynchronousLayerCoordinationHParams)
 
 
 @register_hparams

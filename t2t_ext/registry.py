@@ -62,7 +62,7 @@ class _Entry:
 class _Registry:
     """The objects of one kind, registered or indexed."""
 
-    def __init__(self, kind: str, package: str, decorator: str, hint: str) -> None:
+    def __init__(self, kind: str, package: str, decorator: str, hint: str, slot: str = "") -> None:
         """Makes an empty registry.
 
         Args:
@@ -70,7 +70,9 @@ class _Registry:
           package: The package of t2t_ext whose modules register objects of this kind.
           decorator: The decorator's name; that of a family's factory ends with ``_family``.
           hint: How a user registers an object of this kind, for messages.
+          slot: The decorator's first argument, where it has two.
         """
+        self._slot = slot
         self.kind = kind
         self._package = package
         self._decorator = decorator
@@ -81,7 +83,11 @@ class _Registry:
     @functools.cached_property
     def index(self) -> Mapping[str, Registration]:
         """The names that t2t_ext itself brings along."""
-        return {each.name: each for each in registrations(self._package) if each.decorator == self._decorator}
+        return {
+            each.name: each
+            for each in registrations(self._package)
+            if each.decorator == self._decorator and (not self._slot or each.arguments[0] == self._slot)
+        }
 
     @functools.cached_property
     def families(self) -> Mapping[str, Registration]:
@@ -166,8 +172,11 @@ class _Registry:
             names = [known + "".join(end) for known in names]  # the end may be what is misspelt
         return (
             f"Unknown {self.kind} {name!r}.{suggest(name, names)} "
-            f"--registry_help lists all {self.kind}s; {self._hint}, given with --t2t_usr_dir."
+            f"{self._listed(names)}; {self._hint}, given with --t2t_usr_dir."
         )
+
+    def _listed(self, names: list[str]) -> str:
+        return f"Known: {', '.join(names)}" if self._slot else f"--registry_help lists all {self.kind}s"
 
     def _taken_at(self, name: str, value: Any, place: str, module: str) -> str:
         """Returns the place that already has a name, or "" where the name is free."""
@@ -214,6 +223,26 @@ _hparams = _Registry(
     "register_hparams",
     "your own function is registered by @t2t_ext.registry.register_hparams in a module",
 )
+
+# A slot of a model -> what fills it. A mixer is the sublayer in which the positions of a sequence exchange information.
+_LAYERS = {
+    slot: _Registry(
+        kind,
+        "t2t_ext.layers",
+        "register_layer",
+        f'your own class is registered by @t2t_ext.registry.register_layer("{slot}", NAME) in a module',
+        slot,
+    )
+    for slot, kind in {
+        "encoder_mixer": "mixer of an encoder",
+        "decoder_mixer": "mixer of a decoder",
+        "two_way_mixer": "mixer of a decoder of two directions",
+        "shared_mixer": "mixer of layers that source and target share",
+        "source_views": "view of the source",
+        "target_reading": "way of reading targets",
+    }.items()
+}
+_ALL = (_problems, _models, _hparams, *_LAYERS.values())
 
 
 def _caller() -> types.FrameType:
@@ -299,6 +328,23 @@ def register_model(name: Any = None) -> Any:
     return _decorator(_models, name)
 
 
+def register_layer(slot: str, name: str) -> Callable[[Any], Any]:
+    """Registers what fills a slot of a model where hparams ask for it by name; see ``config.variants``.
+
+    Args:
+      slot: ``encoder_mixer``, ``decoder_mixer``, ``two_way_mixer`` (of a decoder of two directions), ``shared_mixer``
+        (of layers that source and target share), ``source_views`` or ``target_reading``.
+      name: The name.
+
+    Returns:
+      A decorator that returns the class unchanged.
+
+    Raises:
+      UserError: The name is taken or is not snake_case, or there is no such slot.
+    """
+    return _decorator(_layers_of(slot), name)
+
+
 def register_hparams(name: Any = None) -> Any:
     """Registers an hparams set: a function without arguments that returns an ``HParams``.
 
@@ -381,6 +427,21 @@ def model(name: str) -> type[Any]:
     return _models.find(name).value
 
 
+def layer(slot: str, name: str) -> type[Any]:
+    """Returns what fills a slot of a model, by its name; imports TensorFlow.
+
+    Raises:
+      UserError: Nothing that fills this slot has this name, or there is no such slot.
+    """
+    return _layers_of(slot).find(name).value
+
+
+def _layers_of(slot: str) -> _Registry:
+    if slot not in _LAYERS:
+        raise UserError(f"Models have no slot {slot!r}.{suggest(slot, _LAYERS)} There are {', '.join(_LAYERS)}.")
+    return _LAYERS[slot]
+
+
 def hparams(name: str) -> Any:
     """Returns an hparams set by its name.
 
@@ -454,7 +515,7 @@ def load_user_directory(path: str) -> dict[str, list[str]]:
         directory, modules = _user_directory.load(path)
     except BaseException:
         # What the modules before the failing one registered would be in the way of a repaired directory.
-        for kind in (_problems, _models, _hparams):
+        for kind in _ALL:
             kind.forget(_user_directory.absolute(path))
         raise
     if not user_names(directory):
@@ -469,7 +530,7 @@ def load_user_directory(path: str) -> dict[str, list[str]]:
 def user_names(directory: str) -> dict[str, list[str]]:
     """Returns what modules under a directory have registered: kind -> sorted names; families by their patterns."""
     found = {}
-    for registry in (_problems, _models, _hparams):
+    for registry in _ALL:
         entries = [*registry.registered().values(), *registry.registered_families().values()]
         names = sorted(entry.name for entry in entries if _is_under(entry.place, directory))
         if names:

@@ -1,7 +1,7 @@
 """Hyper-parameters of asynchronous bidirectional decoding (Zhang et al. 2018)."""
 
 import dataclasses
-from typing import ClassVar
+from collections.abc import Iterator
 
 from t2t_ext.config.hyperparameters import TransformerHParams
 from t2t_ext.config.strict_params import hparam
@@ -10,9 +10,6 @@ from t2t_ext.config.strict_params import hparam
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AsynchronousHParams(TransformerHParams):
     """A Transformer with a second decoder, which writes backwards first."""
-
-    # Part of the loss is on pseudo references and on a decoder that is not searched: not a Transformer's.
-    early_stopping_metric: ClassVar[str] = "bleu"
 
     pseudo: str = hparam(
         "one",
@@ -38,3 +35,22 @@ class AsynchronousHParams(TransformerHParams):
         minimum=0,
     )
     backward_length_offset: int = hparam(20, "See backward_length_ratio.", unit="tokens", minimum=1)
+
+    @property
+    def target_sides(self) -> int:
+        """How many target sequences a training example has: one for each decoder."""
+        return 2
+
+    @property
+    def early_stopping_metric(self) -> str:
+        """Part of the loss is on pseudo references and on a decoder that is not searched: not a Transformer's."""
+        return "bleu"
+
+    def wrong(self) -> Iterator[str]:
+        """Yields what is wrong with fields taken together."""
+        yield from super().wrong()
+        if self.directions > 1:
+            yield (
+                "synchronous=true: the asynchronous Transformer has a decoder for each direction, one after the other; "
+                "leave it out, or take --model=synchronous_transformer"
+            )

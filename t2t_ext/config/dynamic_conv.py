@@ -84,6 +84,12 @@ class DynamicConvHParams(TransformerHParams):
         """The kernel size of each decoder layer."""
         return kernel_sizes(self.decoder_kernel_sizes, self.decoder_layers)
 
+    def mixer(self, stack: str, layer: int) -> str:
+        """Returns what mixes the positions in a layer: convolutions for self-attention; see TransformerVariant."""
+        mixer = super().mixer(stack, layer)
+        has_convolutions = self.conv_stacks in ("both", stack)
+        return "dynamic_convolution" if has_convolutions and mixer == "self_attention" else mixer
+
     def wrong(self) -> Iterator[str]:
         """Yields what is wrong with fields taken together."""
         yield from super().wrong()
@@ -99,19 +105,21 @@ class DynamicConvHParams(TransformerHParams):
                     f"{name}={getattr(self, name)!r} has no effect: with conv_stacks={self.conv_stacks} the {stack} "
                     "has self-attention; leave it out"
                 )
-        if self._convolutions() == 0:
+        if self.directions > 1 and self.conv_stacks != "encoder":
             yield (
-                f"no layer has a convolution: dc_encoder_layers={self.dc_encoder_layers!r} and dc_decoder_layers="
-                f"{self.dc_decoder_layers!r} put dual contextual modules in the place of all of them "
-                f"(conv_stacks={self.conv_stacks}); name fewer layers, or take --model=dual_context_transformer"
+                f"conv_stacks={self.conv_stacks}: a decoder of two directions has no convolutions, since its positions "
+                "see each other by attention; set conv_stacks=encoder"
+            )
+        elif self._has_no_convolution():
+            yield (
+                "no layer has a convolution: others (dc_encoder_layers, dc_decoder_layers) are in the place of all of "
+                f"them (conv_stacks={self.conv_stacks}); name fewer layers, or take --model=transformer"
             )
         if self.hidden_size % self.convolution_heads:
             yield f"hidden_size={self.hidden_size} is not a multiple of conv_heads={self.conv_heads}"
 
-    def _convolutions(self) -> int | None:
-        """In how many layers convolutions stay; None where the layers of the others are not even numbers."""
-        stacks = ("encoder", "decoder") if self.conv_stacks == "both" else (self.conv_stacks,)
+    def _has_no_convolution(self) -> bool:
         try:
-            return sum(getattr(self, f"{s}_layers") - len(getattr(self, f"dual_{s}_layers")) for s in stacks)
-        except ValueError:  # what is wrong with them is said elsewhere
-            return None
+            return "dynamic_convolution" not in self.mixers
+        except ValueError:  # what is wrong with the layers that others have is said elsewhere
+            return False

@@ -17,11 +17,10 @@ Names and values are tensor2tensor's where it has them.
 
 import dataclasses
 from collections.abc import Iterator, Mapping
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from t2t_ext.config import replaced_hparams as _replaced_hparams
-from t2t_ext.config.dual_context import DualContextHParams
-from t2t_ext.config.source_views import SourceViewHParams
+from t2t_ext.config import variants
 from t2t_ext.config.strict_params import Explained, StrictParams, hparam, parse_assignments
 
 __all__ = [
@@ -57,9 +56,6 @@ class HParams(StrictParams):
     """
 
     _replaced: ClassVar[Mapping[str, str]] = _replaced_hparams.HPARAMS
-    # Which metric early stopping watches where no flag says so.
-    early_stopping_metric: ClassVar[str] = "loss"
-
     # Batches.
     batch_size: int = hparam(
         4096,
@@ -179,6 +175,11 @@ class HParams(StrictParams):
         choices=("none", "l2r", "both", "two", "six", "one"),
     )
 
+    @property
+    def early_stopping_metric(self) -> str:
+        """Which metric early stopping watches where no flag says so."""
+        return "loss"
+
     def wrong(self) -> Iterator[str]:
         """Yields what is wrong with fields taken together."""
         factors = [factor.strip() for factor in self.learning_rate_schedule.split("*")]
@@ -190,13 +191,20 @@ class HParams(StrictParams):
             )
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class TransformerHParams(SourceViewHParams, DualContextHParams, HParams):
-    """What a Transformer is made of (Vaswani et al. 2017; field names and strings are T2T's).
+if TYPE_CHECKING:
 
-    What its decoder sees of the source is in ``SourceViewHParams``, which layers have dual contextual modules in
-    ``DualContextHParams``.
-    """
+    class _AllVariants(variants.TransformerVariant):
+        """For the type checker, none: ``hparams.part(...)`` has a variant's own fields."""
+
+else:
+
+    class _AllVariants(*variants.found()):
+        """The fields of every module in ``variants``."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TransformerHParams(_AllVariants, HParams):
+    """What a Transformer is made of (Vaswani et al. 2017; field names and strings are T2T's), with all variants."""
 
     # Sizes.
     hidden_size: int = hparam(512, "Width of the model (d_model).", unit="units", minimum=2)

@@ -1,11 +1,12 @@
-"""Hyper-parameters of layer-wise coordination (He et al. 2018) and of the Transformer with a context gate."""
+"""Hyper-parameters of layer-wise coordination (He et al. 2018)."""
 
 import dataclasses
 from collections.abc import Iterator
 
 from t2t_ext.config.hyperparameters import TransformerHParams
 from t2t_ext.config.strict_params import hparam
-from t2t_ext.config.synchronous import SynchronousHParams
+from t2t_ext.config.variants.dual_context import DualContextFields
+from t2t_ext.config.variants.source_views import SourceViewFields
 
 # Fields of a Transformer that one stack with one matrix has no use for: name -> (the only value, why).
 _FIXED = {
@@ -44,50 +45,48 @@ class LayerCoordinationHParams(TransformerHParams):
         False, "The first target position reads a learned vector (start of sentence) instead of a zero vector."
     )
 
+    def shared_mixer(self, layer: int) -> str:
+        """Returns what mixes the target's positions with the source's in a layer; see TransformerVariant.mixer."""
+        mixer = self.mixer("decoder", layer)
+        return self.mixer("encoder", layer) if self.lwc_share_weights and mixer == "self_attention" else mixer
+
     def wrong(self) -> Iterator[str]:
         """Yields what is wrong with fields taken together."""
         yield from super().wrong()
+        dual_context, views = self.part(DualContextFields), self.part(SourceViewFields)
         for name, (only, why) in _FIXED.items():
             value = getattr(self, name)
             if value != only:
                 yield f"{name}={value}: layer-wise coordination has no such choice, {why}; leave it out"
-        if self.lwc_share_weights and self.dc_decoder_layers:
+        if self.lwc_share_weights and dual_context.dc_decoder_layers:
             yield (
-                f"dc_decoder_layers={self.dc_decoder_layers!r}: layers that source and target share have one module "
-                "for both sides, and dc_encoder_layers names them; leave dc_decoder_layers out, or set "
+                f"dc_decoder_layers={dual_context.dc_decoder_layers!r}: layers that source and target share have one "
+                "module for both sides, and dc_encoder_layers names them; leave dc_decoder_layers out, or set "
                 "lwc_share_weights=false"
             )
-        if self.source_view != "last":
+        if views.source_view != "last":
             yield (
-                f"source_view={self.source_view} chooses among an encoder's layers, but in layer-wise coordination a "
+                f"source_view={views.source_view} chooses among an encoder's layers, but in layer-wise coordination a "
                 "target layer reads the source at its own layer; leave it out, or take cross_view_transformer"
             )
+        if self.directions > 1:
+            yield from self._wrong_in_two_directions(dual_context.dc_encoder_layers)
 
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class SynchronousLayerCoordinationHParams(SynchronousHParams, LayerCoordinationHParams):
-    """Layer-wise coordination that writes in both directions at once; ``sb_layers`` counts num_hidden_layers."""
-
-    def wrong(self) -> Iterator[str]:
-        """Yields what is wrong with fields taken together."""
-        yield from super().wrong()
+    def _wrong_in_two_directions(self, dc_encoder_layers: str) -> Iterator[str]:
         if self.use_sos:
             yield "use_sos=true: the first input of a direction is its tag, a learned vector already; leave it out"
-        if self.lwc_share_weights and self.dc_encoder_layers:
+        if self.lwc_share_weights and dc_encoder_layers:
             yield (
-                f"dc_encoder_layers={self.dc_encoder_layers!r}: a shared layer is the target's, too, which attends to "
+                f"dc_encoder_layers={dc_encoder_layers!r}: a shared layer is the target's, too, which attends to "
                 "both directions in place of the dual contextual module's two attentions; leave it out, or set "
                 "lwc_share_weights=false, where the source's layers are its own"
             )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ContextGateHParams(TransformerHParams):
-    """A Transformer whose decoder weighs what it attends to in the source against what it attends to in its past."""
+class SynchronousLayerCoordinationHParams(LayerCoordinationHParams):
+    """Layer-wise coordination in both directions at once, unless told otherwise; ``sb_layers`` counts its layers."""
 
-    context_gate: str = hparam(
-        "head",
-        "A gate of a decoder layer is one number for as many channels as a head has (head: num_heads numbers) or for "
-        "each channel (channel: hidden_size numbers).",
-        choices=("head", "channel"),
+    synchronous: bool = hparam(
+        True, "The target is generated left to right and right to left at once (Zhou et al. 2019)."
     )

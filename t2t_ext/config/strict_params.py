@@ -20,8 +20,13 @@ _MOVED_MODULES = {
     "t2t_ext.hyperparameters": "t2t_ext.config.hyperparameters",
     **{
         f"t2t_ext.{name}_hyperparameters": f"t2t_ext.config.{name}"
-        for name in ("asynchronous", "composed", "dual_context", "dynamic_conv", "layer_coordination", "synchronous")
+        for name in ("asynchronous", "composed", "dynamic_conv", "layer_coordination", "synchronous")
     },
+}
+# Those that have gone into another class or module since.
+_MOVED_CLASSES = {
+    "t2t_ext.config.composed:ComposedHParams": "t2t_ext.config.hyperparameters:TransformerHParams",
+    "t2t_ext.config.layer_coordination:ContextGateHParams": "t2t_ext.config.context_gate:ContextGateHParams",
 }
 _NOT_YET_ATTRIBUTED = ""
 FLAG = "flag"  # the origin of what a command line overrides
@@ -329,7 +334,8 @@ def _check_class(cls: type[StrictParams]) -> None:
 def moved_class(stored: str) -> str:
     """Returns where a stored class, ``module:QualifiedName``, is in this version."""
     module, _, name = stored.partition(":")
-    return f"{_MOVED_MODULES.get(module, module)}:{name}"
+    stored = f"{_MOVED_MODULES.get(module, module)}:{name}"
+    return _MOVED_CLASSES.get(stored, stored)
 
 
 def _find_class(stored: str, base: type[_Params]) -> type[_Params]:

@@ -9,11 +9,13 @@ mixers (convolutions, synchronous attention, dual context) keep the same methods
 """
 
 import dataclasses
+from typing import Any
 
 import tensorflow as tf
 
+from t2t_ext import registry
 from t2t_ext.config.hyperparameters import TransformerHParams
-from t2t_ext.layers.base import Layer, Projection, make_initializer
+from t2t_ext.layers.base import Mixer, Projection, make_initializer
 from t2t_ext.layers.dropout import dropout
 
 # Added to the logits of masked positions: exp() of it is exactly 0 in float32 beside any real
@@ -85,12 +87,10 @@ def attention_weights(query: tf.Tensor, keys: tf.Tensor, mask: tf.Tensor | None,
     return tf.cast(tf.nn.softmax(logits), query.dtype)
 
 
-class _Attention(Layer):
+class _Attention(Mixer):
     """What self-attention and source attention share: head sizes, scale, output projection."""
 
-    def __init__(
-        self, hparams: TransformerHParams, output_projection: Projection | None = None, **kwargs: object
-    ) -> None:
+    def __init__(self, hparams: TransformerHParams, output_projection: Projection | None = None, **kwargs: Any) -> None:
         """Initialises the layer from the model's hparams, with the output projection of another one if it is given."""
         super().__init__(**kwargs)
         self.heads = hparams.num_heads
@@ -140,10 +140,12 @@ class _Attention(Layer):
         return self.output_projection(tf.reshape(tf.transpose(y, axes), [-1, self.value_width]))
 
 
+@registry.register_layer("encoder_mixer", "self_attention")
+@registry.register_layer("decoder_mixer", "self_attention")
 class SelfAttention(_Attention):
     """Self-attention with fused query, key and value projections; encoder and decoder mixer."""
 
-    def __init__(self, hparams: TransformerHParams, **kwargs: object) -> None:
+    def __init__(self, hparams: TransformerHParams, **kwargs: Any) -> None:
         """Initialises the layer from the model's hparams."""
         super().__init__(hparams, **kwargs)
         self.qkv = Projection([self.key_width, self.key_width, self.value_width], name="qkv", **self.projection_args)
@@ -220,7 +222,7 @@ class SourceAttention(_Attention):
     """Attention of target positions to a view of the encoder, with fused key and value projections."""
 
     def __init__(
-        self, hparams: TransformerHParams, projections_of: "SourceAttention | None" = None, **kwargs: object
+        self, hparams: TransformerHParams, projections_of: "SourceAttention | None" = None, **kwargs: Any
     ) -> None:
         """Initialises the layer from the model's hparams, with the projections of another one if one is given."""
         if projections_of is None:

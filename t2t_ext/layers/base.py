@@ -6,6 +6,7 @@ them in ``build``, so that a variable's path depends on the model's structure al
 
 import math
 from collections.abc import Callable, Sequence
+from typing import Any, Self
 
 import keras
 import tensorflow as tf
@@ -41,6 +42,34 @@ class Layer(keras.layers.Layer):
     def value(self, variable: keras.Variable) -> tf.Tensor:
         """Returns a variable's value in the layer's compute dtype."""
         return tf.cast(variable.value, self.compute_dtype)
+
+
+class Mixer(Layer):
+    """The sublayer in which the positions of a sequence exchange information.
+
+    It works on whole sequences (``call``), in a decoder also step by step (``start``, ``step``); the two agree.
+
+    Attributes:
+      layer_name: What its variables are called in their layer.
+      distributions: Returns the attention distributions of a whole sequence; None of a mixer without attention.
+    """
+
+    layer_name = "self_attention"
+    distributions: Callable[..., tf.Tensor] | None = None
+
+    @classmethod
+    def make(cls, hparams: Any, layer: int, dtype: Any) -> Self:
+        """Returns the mixer of a layer, counted from 0, with a Keras dtype policy."""
+        del layer
+        return cls(hparams, name=cls.layer_name, dtype=dtype)
+
+    def start(self, batch: tf.Tensor, directions: int) -> Any:
+        """Returns the decoding state before the first step."""
+        raise NotImplementedError(f"{type(self).__name__} does not decode.")
+
+    def step(self, x: tf.Tensor, context: Any, state: Any) -> tuple[tf.Tensor, Any]:
+        """Mixes one new position of every hypothesis, float [B * R * K, D]; returns the same and the new state."""
+        raise NotImplementedError(f"{type(self).__name__} does not decode.")
 
 
 class Projection(Layer):

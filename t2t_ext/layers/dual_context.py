@@ -20,11 +20,15 @@ Both attentions are computed as one with 2 H heads, the local ones first.
 Legend: B sentences, R directions (1), K hypotheses, T positions, D the model's width, H heads, d = D / H, f taps.
 """
 
+from typing import Any
+
 import tensorflow as tf
 
+from t2t_ext import registry
 from t2t_ext.config.hyperparameters import TransformerHParams
+from t2t_ext.config.variants.dual_context import DualContextFields
 from t2t_ext.layers.attention import StepContext, attention_weights, merge_heads, split_heads
-from t2t_ext.layers.base import Layer, LayerNormalization, Projection, make_initializer
+from t2t_ext.layers.base import Layer, LayerNormalization, Mixer, Projection, make_initializer
 from t2t_ext.layers.dropout import dropout
 from t2t_ext.layers.dynamic_convolution import gated_linear_unit
 
@@ -34,7 +38,7 @@ State = dict[str, dict[str, tf.Tensor]]
 class LocalContext(Layer):
     """The local context unit: a convolution with a gated linear unit, residual sum and norm (equation 6)."""
 
-    def __init__(self, hparams: TransformerHParams, before: int, **kwargs: object) -> None:
+    def __init__(self, hparams: TransformerHParams, before: int, **kwargs: Any) -> None:
         """Initialises the unit from the model's hparams.
 
         Args:
@@ -43,7 +47,7 @@ class LocalContext(Layer):
           **kwargs: Keras's (name, dtype).
         """
         super().__init__(**kwargs)
-        self.width, self.taps, self.before = hparams.hidden_size, hparams.dc_kernel_size, before
+        self.width, self.taps, self.before = hparams.hidden_size, _taps(hparams), before
         self.convolution = Projection(
             2 * self.width,
             use_bias=True,
@@ -84,17 +88,24 @@ class LocalContext(Layer):
 
 def centred_before(hparams: TransformerHParams) -> int:
     """Returns how many positions of a neighbourhood of the source stand before its own; see ``dc_even_kernel``."""
-    f = hparams.dc_kernel_size
-    return f // 2 if hparams.dc_even_kernel == "left" else (f - 1) // 2
+    fields = hparams.part(DualContextFields)
+    return (fields.dc_kernel_size - (fields.dc_even_kernel != "left")) // 2
 
 
-class DualContext(Layer):
+def _taps(hparams: TransformerHParams) -> int:
+    """Returns f, how many positions a neighborhood has."""
+    return hparams.part(DualContextFields).dc_kernel_size
+
+
+class DualContext(Mixer):
     """What the modules of both stacks share: the local context unit, two attentions, their aggregation."""
 
-    def __init__(self, hparams: TransformerHParams, before: int, **kwargs: object) -> None:
+    layer_name = "dual_context"
+
+    def __init__(self, hparams: TransformerHParams, before: int, **kwargs: Any) -> None:
         """Initialises the module from the model's hparams; ``before`` as of LocalContext."""
         super().__init__(**kwargs)
-        self.width, self.taps = hparams.hidden_size, hparams.dc_kernel_size
+        self.width, self.taps = hparams.hidden_size, _taps(hparams)
         # Of both attentions together.
         self.heads = 2 * hparams.num_heads
         self.key_width = hparams.attention_key_channels or self.width
@@ -143,10 +154,11 @@ class DualContext(Layer):
         return attention_weights(query, keys, mask, self.scale)
 
 
+@registry.register_layer("encoder_mixer", "dual_context")
 class EncoderDualContext(DualContext):
     """The encoder's module: the neighbourhood of an odd size is centred; padding counts as zero."""
 
-    def __init__(self, hparams: TransformerHParams, **kwargs: object) -> None:
+    def __init__(self, hparams: TransformerHParams, **kwargs: Any) -> None:
         """Initialises the module from the model's hparams."""
         super().__init__(hparams, centred_before(hparams), **kwargs)
 
@@ -172,12 +184,13 @@ class EncoderDualContext(DualContext):
         return x * tf.cast(mask[:, 0, 0, :, tf.newaxis], x.dtype)
 
 
+@registry.register_layer("decoder_mixer", "dual_context")
 class DecoderDualContext(DualContext):
     """The decoder's causal module: a position's neighbours are the f - 1 before it and itself."""
 
-    def __init__(self, hparams: TransformerHParams, **kwargs: object) -> None:
+    def __init__(self, hparams: TransformerHParams, **kwargs: Any) -> None:
         """Initialises the module from the model's hparams."""
-        super().__init__(hparams, before=hparams.dc_kernel_size - 1, **kwargs)
+        super().__init__(hparams, before=_taps(hparams) - 1, **kwargs)
 
     def call(self, x: tf.Tensor, mask: tf.Tensor, training: bool = False) -> tf.Tensor:
         """Mixes a whole sequence float [B, T, D] under mask bool [1 or B, 1, T, T]."""

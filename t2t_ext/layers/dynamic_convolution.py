@@ -13,12 +13,14 @@ Legend: B sentences, R directions, K hypotheses of a direction, T positions, D w
 """
 
 from collections.abc import Callable
+from typing import Any, Self
 
 import tensorflow as tf
 
+from t2t_ext import registry
 from t2t_ext.config.dynamic_conv import DynamicConvHParams
 from t2t_ext.layers.attention import StepContext
-from t2t_ext.layers.base import Layer, Projection, make_initializer
+from t2t_ext.layers.base import Mixer, Projection, make_initializer
 from t2t_ext.layers.dropout import dropout
 from t2t_ext.layers.gradients import custom_gradient
 
@@ -175,13 +177,19 @@ def gated_linear_unit(x: tf.Tensor) -> tuple:
     return y, gradients
 
 
-class _Convolution(Layer):
+class _Convolution(Mixer):
     """What the mixers of both stacks share: projections, gate, kernels."""
 
-    # A convolution has no attention distributions to show.
-    distributions = None
+    layer_name = "convolution"
+    stack = ""
 
-    def __init__(self, hparams: DynamicConvHParams, taps: int, **kwargs: object) -> None:
+    @classmethod
+    def make(cls, hparams: DynamicConvHParams, layer: int, dtype: Any) -> Self:
+        """Returns the convolution of a layer, counted from 0, with a Keras dtype policy."""
+        sizes = hparams.encoder_kernels if cls.stack == "encoder" else hparams.decoder_kernels
+        return cls(hparams, sizes[layer], name=cls.layer_name, dtype=dtype)
+
+    def __init__(self, hparams: DynamicConvHParams, taps: int, **kwargs: Any) -> None:
         """Initialises the layer from the model's hparams and its kernels' size."""
         super().__init__(**kwargs)
         self.width, self.heads, self.taps = hparams.hidden_size, hparams.convolution_heads, taps
@@ -236,8 +244,11 @@ class _Convolution(Layer):
         return self.output_projection(convolve(tf.reshape(rows, shape), weights, left))
 
 
+@registry.register_layer("encoder_mixer", "dynamic_convolution")
 class EncoderConvolution(_Convolution):
-    """The encoder's mixer: kernels are centred, of an even number of taps one more is to the right."""
+    """The encoder's mixer: kernels are centered, of an even number of taps one more is to the right."""
+
+    stack = "encoder"
 
     def call(self, x: tf.Tensor, mask: tf.Tensor, training: bool = False) -> tf.Tensor:
         """Mixes a whole sequence.
@@ -253,8 +264,11 @@ class EncoderConvolution(_Convolution):
         return self._mix(x, mask[:, 0, 0], (self.taps - 1) // 2, training)
 
 
+@registry.register_layer("decoder_mixer", "dynamic_convolution")
 class DecoderConvolution(_Convolution):
     """The decoder's causal mixer: kernels end at the position itself."""
+
+    stack = "decoder"
 
     def call(self, x: tf.Tensor, mask: tf.Tensor | None = None, training: bool = False) -> tf.Tensor:
         """Mixes a whole sequence float [B, T, D]; needs no mask, since what follows is out of reach."""

@@ -25,6 +25,7 @@ from typing import Any, Self
 
 import tensorflow as tf
 
+from t2t_ext import registry
 from t2t_ext.layers.attention import SelfAttention, StepContext, mask_bias
 from t2t_ext.layers.dropout import dropout
 from t2t_ext.layers.masks import causal_mask, padding_mask
@@ -310,8 +311,11 @@ class BothSides:
         return self.joined(self.rows_of(found)), weights
 
 
+@registry.register_layer("shared_mixer", "self_attention")
 class MixedAttention(BothSides, SelfAttention):
     """Mixed attention; the weights are self-attention's."""
+
+    layer_name = "attention"
 
     def project_rows(self, y: tf.Tensor, sides: SideBySide) -> list[list[tf.Tensor]]:
         """Projects the rows of both sides in one product; see BothSides."""

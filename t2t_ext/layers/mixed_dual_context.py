@@ -21,12 +21,14 @@ from typing import Any
 
 import tensorflow as tf
 
+from t2t_ext import registry
 from t2t_ext.config.hyperparameters import TransformerHParams
 from t2t_ext.layers.attention import StepContext
 from t2t_ext.layers.dual_context import DecoderDualContext, LocalContext, centred_before
 from t2t_ext.layers.mixed_attention import BothSides, Show, SideBySide
 
 
+@registry.register_layer("shared_mixer", "dual_context")
 class MixedDualContext(BothSides, DecoderDualContext):
     """The module of a layer for both sides; the weights are a dual contextual module's, by the same names.
 
@@ -34,7 +36,7 @@ class MixedDualContext(BothSides, DecoderDualContext):
     ``BothSides``'s.
     """
 
-    def __init__(self, hparams: TransformerHParams, **kwargs: object) -> None:
+    def __init__(self, hparams: TransformerHParams, **kwargs: Any) -> None:
         """Initialises the module from the model's hparams."""
         super().__init__(hparams, **kwargs)
         args = {"name": "local", "dtype": self.dtype_policy}
@@ -107,7 +109,7 @@ class MixedDualContext(BothSides, DecoderDualContext):
 class _OtherNeighbourhood(LocalContext):
     """A local context unit with another one's weights."""
 
-    def __init__(self, hparams: TransformerHParams, before: int, unit: LocalContext, **kwargs: object) -> None:
+    def __init__(self, hparams: TransformerHParams, before: int, unit: LocalContext, **kwargs: Any) -> None:
         """Initialises the unit; ``before`` as of LocalContext, ``unit`` is built by its owner."""
         super().__init__(hparams, before, **kwargs)
         self.convolution, self.norm = unit.convolution, unit.norm

@@ -1,22 +1,19 @@
-"""Which view of the encoder each decoder layer attends to.
+"""Which view of the encoder each decoder layer attends to: the last layer, unless a variant says otherwise.
 
-The Transformer's decoder sees the last encoder layer from everywhere; layer-wise cross-view decoding (Liu et al. 2020,
-section 2.2) gives decoder layer i a view R_i of its own, and joins it to the last layer or puts it in its place.
-
-Legend: B sentences, S source positions, D width, N encoder layers, M decoder layers. e_j is the output of encoder layer
-j, from e_1 to e_N, normalised; R_i what decoder layer i sees of them.
+Legend: B sentences, S source positions, D width, N encoder layers. e_j is the output of encoder layer j, from e_1 to
+e_N, normalized.
 """
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Self
 
 import tensorflow as tf
 
+from t2t_ext import registry
 from t2t_ext.config.hyperparameters import TransformerHParams
 from t2t_ext.layers.attention import SourceAttention
 from t2t_ext.layers.base import Layer, LayerNormalization
-from t2t_ext.layers.cross_view_attention import AdaptiveAttention, TwoAttentions, Weighing
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,52 +34,41 @@ class EncoderOutput:
 
 
 class ViewNormalization(Layer):
-    """Normalises what the decoder sees of a pre-norm encoder, whose layers' outputs are not normalised.
+    """Normalizes what the decoder sees of a pre-norm encoder, whose layers' outputs are not normalized.
 
-    With ``source_view_norm=separate`` every layer that is seen has its own normalisation, but the last one, which has
-    the stack's final one; with ``shared`` the final one is every layer's.
+    Attributes:
+      seen: The encoder layers that have a normalization of their own here, counted from 0.
     """
 
-    def __init__(self, hparams: TransformerHParams, **kwargs: object) -> None:
-        """Initialises the layer from the model's hparams."""
-        super().__init__(**kwargs)
-        self.width = hparams.hidden_size
-        self.seen = sorted(hparams.seen_layers - {hparams.encoder_layers - 1})
-        self.norms = None
-        if hparams.source_view_norm == "separate":
-            args = {"epsilon": hparams.norm_epsilon, "dtype": self.dtype_policy}
-            self.norms = [LayerNormalization(name=f"layer_{j}", **args) for j in self.seen]
+    seen: Sequence[int] = ()
 
-    def build(self, input_shape: object = None) -> None:
-        """Creates the normalisations' weights."""
-        for norm in self.norms or ():
-            norm.build((None, self.width))
-
-    def normalised(
+    def normalized(
         self, states: Sequence[tf.Tensor], final: tf.Tensor, final_norm: LayerNormalization
     ) -> list[tf.Tensor]:
         """Returns ``EncoderOutput.layers``.
 
         Args:
           states: The layers' outputs, float [B, S, D] each.
-          final: The last of them, normalised.
-          final_norm: What it was normalised with.
+          final: The last of them, normalized.
+          final_norm: What it was normalized with.
         """
-        layers = [*states[:-1], final]
-        for j, norm in zip(self.seen, self.norms or [final_norm] * len(self.seen), strict=True):
-            layers[j] = norm(states[j])
-        return layers
-
-
-def view_normalization(hparams: TransformerHParams, **kwargs: object) -> ViewNormalization | None:
-    """Returns what normalises the layers that the decoder sees; None where none has to."""
-    if hparams.source_view == "last" or hparams.layer_preprocess_sequence != "n":
-        return None
-    return ViewNormalization(hparams, **kwargs)
+        raise NotImplementedError
 
 
 class SourceViews(Layer):
     """What a decoder's layers see of the encoder: ``views`` computes it, ``make_attention`` says who looks at it."""
+
+    @classmethod
+    def make(cls, hparams: TransformerHParams, **kwargs: Any) -> Self:
+        """Returns the views that the model's hparams ask for."""
+        del hparams
+        return cls(**kwargs)
+
+    @classmethod
+    def normalization(cls, hparams: TransformerHParams, **kwargs: Any) -> ViewNormalization | None:
+        """Returns what normalizes the encoder's layers that are seen, a part of the encoder; None: nothing does."""
+        del hparams, kwargs
+        return None
 
     def build(self, input_shape: object = None) -> None:
         """Creates nothing, unless a view has weights."""
@@ -100,163 +86,20 @@ class SourceViews(Layer):
         return SourceAttention(hparams, **kwargs)
 
 
+@registry.register_layer("source_views", "last")
 class LastView(SourceViews):
     """Every decoder layer attends to the encoder's final output (Vaswani et al. 2017)."""
 
-    def __init__(self, decoder_layers: int, **kwargs: object) -> None:
-        """Initialises the routing for a number of decoder layers."""
+    def __init__(self, decoder_layers: int, **kwargs: Any) -> None:
+        """Initializes the routing for a number of decoder layers."""
         super().__init__(**kwargs)
         self.decoder_layers = decoder_layers
+
+    @classmethod
+    def make(cls, hparams: TransformerHParams, **kwargs: Any) -> Self:
+        """Returns the views that the model's hparams ask for."""
+        return cls(hparams.decoder_layers, **kwargs)
 
     def views(self, encoded: EncoderOutput) -> list[tf.Tensor]:
         """Returns the view of each decoder layer, float [B, S, D]."""
         return [encoded.final] * self.decoder_layers
-
-
-class Combination(Layer):
-    """Full matching attention: R = [e_1; ...; e_N] W + b, at first the mean of the layers."""
-
-    def __init__(self, hparams: TransformerHParams, **kwargs: object) -> None:
-        """Initialises the layer from the model's hparams."""
-        super().__init__(**kwargs)
-        self.layers, self.width = hparams.encoder_layers, hparams.hidden_size
-
-    def build(self, input_shape: object = None) -> None:
-        """Creates W [N * D, D], N blocks I / N one below the other, and b [D], zeros."""
-
-        def mean(shape: Sequence[int], dtype: str | None = None) -> tf.Tensor:
-            del shape
-            return tf.tile(tf.eye(self.width, dtype=dtype) / self.layers, [self.layers, 1])
-
-        self.matrix = self.add_weight(name="matrix", shape=(self.layers * self.width, self.width), initializer=mean)
-        self.bias = self.add_weight(name="bias", shape=(self.width,), initializer="zeros")
-
-    def call(self, layers: tf.Tensor) -> tf.Tensor:
-        """Combines float [B, S, N * D] to float [B, S, D]."""
-        rows = tf.matmul(tf.reshape(layers, [-1, layers.shape[-1]]), self.value(self.matrix))
-        shape = tf.concat([tf.shape(layers)[:-1], [self.width]], axis=0)
-        return tf.reshape(tf.nn.bias_add(rows, self.value(self.bias)), shape)
-
-
-class ScalarCombination(Layer):
-    """Full matching attention with a number w_j for each layer, R = sum_j w_j e_j, at first the mean."""
-
-    def __init__(self, hparams: TransformerHParams, **kwargs: object) -> None:
-        """Initialises the layer from the model's hparams."""
-        super().__init__(**kwargs)
-        self.layers = hparams.encoder_layers
-
-    def build(self, input_shape: object = None) -> None:
-        """Creates w [N]."""
-        self.weights_of_layers = self.add_weight(
-            name="weights", shape=(self.layers,), initializer=tf.constant_initializer(1.0 / self.layers)
-        )
-
-
-class LayerView(Layer):
-    """The weights of one decoder layer's view, as far as it has any."""
-
-    def __init__(self, hparams: TransformerHParams, **kwargs: object) -> None:
-        """Initialises the parts that the hparams ask for."""
-        super().__init__(**kwargs)
-        self.width = hparams.hidden_size
-        args = {"dtype": self.dtype_policy}
-        self.combination = self.weighing = self.norm = None
-        if hparams.source_view == "fma":
-            kind = Combination if hparams.fma == "full" else ScalarCombination
-            self.combination = kind(hparams, name="combination", **args)
-        if hparams.source_view == "ama" and not hparams.ama_share_layers:
-            self.weighing = Weighing(hparams, name="weighing", **args)
-        if hparams.integration == "soft":
-            self.norm = LayerNormalization(hparams.norm_epsilon, name="norm", **args)
-
-    def build(self, input_shape: object = None) -> None:
-        """Creates their weights."""
-        for part in (self.combination, self.weighing):
-            if part is not None:
-                part.build(None)
-        if self.norm is not None:
-            self.norm.build((None, self.width))
-
-
-class CrossViews(SourceViews):
-    """The views of layer-wise cross-view decoding and their integration (Liu et al. 2020, equations 5 and 7)."""
-
-    def __init__(self, hparams: TransformerHParams, **kwargs: object) -> None:
-        """Initialises the views that the hparams ask for; see ``SourceViewHParams``."""
-        super().__init__(**kwargs)
-        self.viewed_layers = hparams.viewed_layers
-        self.source_view, self.integration = hparams.source_view, hparams.integration
-        self.scalar = hparams.fma == "scalar"
-        self.by_query = hparams.ama_query == "decoder"
-        args = {"dtype": self.dtype_policy}
-        self.layers = [LayerView(hparams, name=f"layer_{i}", **args) for i in range(hparams.decoder_layers)]
-        shared = hparams.source_view == "ama" and hparams.ama_share_layers
-        self.weighing = Weighing(hparams, name="weighing", **args) if shared else None
-
-    def build(self, input_shape: object = None) -> None:
-        """Creates the views' weights."""
-        for layer in self.layers:
-            layer.build(None)
-        if self.weighing is not None:
-            self.weighing.build(None)
-
-    def make_attention(self, hparams: TransformerHParams, layer: int, **kwargs: Any) -> SourceAttention:
-        """Returns the attention of a decoder layer, counted from 0, to its view."""
-        weighing = self._weighing_of(layer) if self.by_query else None
-        if self.integration == "soft_two_attention":
-            return TwoAttentions(hparams, weighing, **kwargs)
-        if self.by_query:
-            return AdaptiveAttention(hparams, weighing, self.layers[layer].norm, **kwargs)
-        return SourceAttention(hparams, **kwargs)
-
-    def views(self, encoded: EncoderOutput) -> list[Any]:
-        """Returns the view of each decoder layer.
-
-        They are float [B, S, D] each: R_i, or LN_i(e_N + R_i); for two attentions the pair of e_N and R_i. In place of
-        an R_i that depends on the decoder's state there are all layers, float [B, N, S, D].
-        """
-        others = self._other_views(encoded.layers)
-        if self.integration == "soft_two_attention":
-            return [(encoded.final, other) for other in others]
-        if self.integration == "hard" or self.by_query:
-            return others
-        return [layer.norm(encoded.final + other) for layer, other in zip(self.layers, others, strict=True)]
-
-    def _weighing_of(self, layer: int) -> Weighing:
-        return self.layers[layer].weighing if self.weighing is None else self.weighing
-
-    def _other_views(self, layers: Sequence[tf.Tensor]) -> list[tf.Tensor]:
-        """Returns R_1 to R_M, float [B, S, D] each, or where queries weigh the layers, these, float [B, N, S, D]."""
-        if self.viewed_layers:
-            return [layers[j] for j in self.viewed_layers]
-        if self.by_query:
-            return [tf.stack(layers, axis=1)] * len(self.layers)
-        if self.source_view == "ama":
-            return self._weighed(layers)
-        if not self.scalar:
-            side_by_side = tf.concat(layers, axis=-1)
-            return [layer.combination(side_by_side) for layer in self.layers]
-        # All decoder layers in one product: the states are read once.
-        weights = tf.stack([self.value(layer.combination.weights_of_layers) for layer in self.layers])
-        combined = tf.matmul(weights, tf.reshape(tf.stack(layers), [len(layers), -1]))
-        return [tf.reshape(part, tf.shape(layers[0])) for part in tf.unstack(combined)]
-
-    def _weighed(self, layers: Sequence[tf.Tensor]) -> list[tf.Tensor]:
-        """Returns the views of adaptive matching attention: R_i = sum_j alpha_ij e_j, alpha_i = softmax_j(v_ij e_j)."""
-        shared = self.weighing is not None
-        vectors = [self.value(self._weighing_of(i).vectors) for i in range(1 if shared else len(self.layers))]
-        of_layers = tf.stack(vectors, axis=2)  # [N, D, M], or [N, D, 1] where all decoder layers have the same
-        rows = [tf.reshape(layer, [-1, layer.shape[-1]]) for layer in layers]
-        scores = tf.stack([tf.matmul(row, of_layers[j]) for j, row in enumerate(rows)], axis=2)
-        alphas = tf.cast(tf.nn.softmax(tf.cast(scores, tf.float32)), rows[0].dtype)  # [B * S, M, N]
-        views = tf.unstack(tf.matmul(alphas, tf.stack(rows, axis=1)), axis=1)
-        views = [tf.reshape(view, tf.shape(layers[0])) for view in views]
-        return views * len(self.layers) if shared else views
-
-
-def make_source_views(hparams: TransformerHParams, **kwargs: object) -> SourceViews:
-    """Returns the views that the hparams ask for."""
-    if hparams.source_view == "last":
-        return LastView(hparams.decoder_layers, **kwargs)
-    return CrossViews(hparams, **kwargs)

@@ -20,7 +20,9 @@ from typing import Any, NamedTuple
 import keras
 import tensorflow as tf
 
-from t2t_ext.config.synchronous import SynchronousHParams
+from t2t_ext import registry
+from t2t_ext.config.hyperparameters import TransformerHParams
+from t2t_ext.config.variants.synchronous import SynchronousFields
 from t2t_ext.layers.attention import (
     SelfAttention,
     StepContext,
@@ -108,6 +110,7 @@ def step_context(
     )
 
 
+@registry.register_layer("two_way_mixer", "self_attention")
 class SidesSelfAttention(SelfAttention):
     """Self-attention of both sides, each to its own past alone; step by step, ``SelfAttention`` does just that."""
 
@@ -141,6 +144,7 @@ class SidesSelfAttention(SelfAttention):
         return attention_weights(query, keys, mask.history, self.scale)[:, tf.newaxis]
 
 
+@registry.register_layer("two_way_mixer", "synchronous")
 class SynchronousAttention(SidesSelfAttention):
     """SBAtt: the mixer of a decoder layer whose two directions look at each other.
 
@@ -148,13 +152,14 @@ class SynchronousAttention(SidesSelfAttention):
     ``sb_fusion=gate`` adds ``gate/kernel``, a lambda that is trained ``lambda``.
     """
 
-    def __init__(self, hparams: SynchronousHParams, **kwargs: object) -> None:
+    def __init__(self, hparams: TransformerHParams, **kwargs: Any) -> None:
         """Initialises the layer from the model's hparams."""
         super().__init__(hparams, **kwargs)
-        self.fusion = hparams.sb_fusion
-        self.start_lambda, self.trainable_lambda = hparams.sb_lambda, hparams.sb_lambda_trainable
-        self.future_dropout = hparams.sb_future_dropout
-        self.gated_heads = hparams.sb_gate == "head"
+        fields = hparams.part(SynchronousFields)
+        self.fusion = fields.sb_fusion
+        self.start_lambda, self.trainable_lambda = fields.sb_lambda, fields.sb_lambda_trainable
+        self.future_dropout = fields.sb_future_dropout
+        self.gated_heads = fields.sb_gate == "head"
         self.gate_width = self.value_width // (self.heads if self.gated_heads else 1)
         self.gate = None
         if self.fusion == "gate":
@@ -247,9 +252,3 @@ class SynchronousAttention(SidesSelfAttention):
         history, future = tf.split(tf.matmul(tf.cast(weights, values.dtype), values), 2, axis=3)
         y = self.output_rows(self.fuse(history, future))
         return y, {"memories": {"keys": keys, "values": values}, "windows": {}}
-
-
-def make_mixer(hparams: SynchronousHParams, layer: int, **kwargs: Any) -> SelfAttention:
-    """Returns the mixer of a decoder layer, counted from 0: SBAtt where ``sb_layers`` says so."""
-    kind = SynchronousAttention if layer in hparams.synchronous_layers else SidesSelfAttention
-    return kind(hparams, **kwargs)

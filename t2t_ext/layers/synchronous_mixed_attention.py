@@ -21,6 +21,7 @@ from typing import Any, Self
 
 import tensorflow as tf
 
+from t2t_ext import registry
 from t2t_ext.layers.attention import mask_bias
 from t2t_ext.layers.mixed_attention import (
     SIDE_NAMES,
@@ -81,6 +82,7 @@ class SynchronousMixedContext(MixedStepContext):
         )
 
 
+@registry.register_layer("shared_mixer", "synchronous")
 class SynchronousMixedAttention(MixedAttention, SynchronousAttention):
     """Mixed attention of two directions that look at each other; the weights are SBAtt's, by the same names."""
 

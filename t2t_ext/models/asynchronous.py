@@ -27,16 +27,17 @@ from typing import Any
 import tensorflow as tf
 
 from t2t_ext.config.asynchronous import AsynchronousHParams
-from t2t_ext.config.hyperparameters import TransformerHParams
+from t2t_ext.config.hyperparameters import HParams, TransformerHParams
 from t2t_ext.data.text.special_ids import EOS_ID, FIRST_TEXT_ID
 from t2t_ext.layers.attention import SourceAttention, mask_bias
-from t2t_ext.layers.base import Layer
+from t2t_ext.layers.base import Mixer
 from t2t_ext.layers.gradients import forward_only
 from t2t_ext.layers.masks import padding_mask, words_of_source
 from t2t_ext.layers.source_views import EncoderOutput
 from t2t_ext.layers.sublayer import Frame
 from t2t_ext.models.seq2seq import State
-from t2t_ext.models.transformer import Decoder, DecoderLayer, Record, Transformer
+from t2t_ext.models.stacked import Record
+from t2t_ext.models.transformer import Decoder, DecoderLayer, Transformer
 from t2t_ext.registry import register_model
 from t2t_ext.search.beam_search import MIN_ROWS, at_least_wide, beam_search
 from t2t_ext.search.search_state import SearchConfig
@@ -68,7 +69,7 @@ class ForwardDecoderLayer(DecoderLayer):
     backward states.
     """
 
-    def __init__(self, hparams: TransformerHParams, mixer: Layer, **kwargs: object) -> None:
+    def __init__(self, hparams: TransformerHParams, mixer: Mixer, **kwargs: Any) -> None:
         """Initialises the layer around a decoder mixer."""
         super().__init__(hparams, mixer, **kwargs)
         self.backward_attention = SourceAttention(hparams, name="backward_attention", dtype=self.dtype_policy)
@@ -83,13 +84,14 @@ class ForwardDecoderLayer(DecoderLayer):
     def attend(
         self,
         x: tf.Tensor,
+        mixed: tf.Tensor,
         view: tuple[tf.Tensor, tf.Tensor],
         source_mask: tuple[tf.Tensor, tf.Tensor],
         training: bool,
         record: Record | None,
     ) -> tf.Tensor:
         """Attends from float [B, T, D] to the source, then to the backward states."""
-        x = super().attend(x, view[0], source_mask[0], training, record)
+        x = super().attend(x, mixed, view[0], source_mask[0], training, record)
         y = self.backward_attention_frame.before(x)
         if record is not None:
             record.weights[f"decoder/{self.name}/backward_attention/future"] = self.backward_attention.distributions(
@@ -101,13 +103,14 @@ class ForwardDecoderLayer(DecoderLayer):
     def attend_step(
         self,
         x: tf.Tensor,
+        mixed: tf.Tensor,
         memory: tuple[Memory, Memory],
         source_bias: tuple[tf.Tensor, tf.Tensor],
         hypotheses: int,
         record: Record | None,
     ) -> tf.Tensor:
         """Attends from rows float [B * K, D] to the source, then to the backward states."""
-        x = super().attend_step(x, memory[0], source_bias[0], hypotheses, record)
+        x = super().attend_step(x, mixed, memory[0], source_bias[0], hypotheses, record)
         y = self.backward_attention_frame.before(x)
         return self.backward_attention_frame.after(
             x, self.backward_attention.step(y, memory[1], source_bias[1], hypotheses)
@@ -145,7 +148,7 @@ class ForwardDecoder(Decoder):
 
 
 @register_model("asynchronous_transformer")
-class AsynchronousTransformer(Transformer):
+class AsynchronousTransformer(Transformer[AsynchronousHParams]):
     """A Transformer with a backward decoder that writes first.
 
     Given targets int32 [B, 2, T], features and logits are those of both decoders on these targets. Given int32 [B, T],
@@ -153,7 +156,7 @@ class AsynchronousTransformer(Transformer):
     decoder's alone. That is how translations are searched and scored.
     """
 
-    hparams_class = AsynchronousHParams
+    hparams_class: type[HParams] = AsynchronousHParams
     target_sides = SIDES
 
     def __init__(self, hparams: AsynchronousHParams, **kwargs: Any) -> None:
@@ -188,28 +191,22 @@ class AsynchronousTransformer(Transformer):
 
     # === Whole sequences ===
 
-    def features(self, inputs: tf.Tensor, targets: tf.Tensor, training: bool = False) -> tf.Tensor:
-        """Returns the outputs of both decoders, or of the forward one; see Seq2Seq.
+    def _features(
+        self, inputs: tf.Tensor, targets: tf.Tensor, training: bool = False, record: Record | None = None
+    ) -> tf.Tensor:
+        """Returns the outputs of both decoders, or of the forward one.
 
         Args:
           inputs: int32 [B, S].
           targets: int32 [B, 2, T], or [B, T] for what the forward decoder says by itself.
           training: Whether dropout is applied.
+          record: Where to put attention distributions.
 
         Returns:
           float [B, 2, T, D]: at [:, 0, t] of side 0 before t and of what the backward decoder was given of side 1 (all
           but the last token), at [:, 1, t] of side 1 before t. Or float [B, T, D].
         """
-        return self._features(tf.convert_to_tensor(targets), self.encode(inputs, training), inputs, training)
-
-    def _features(
-        self,
-        targets: tf.Tensor,
-        encoded: EncoderOutput,
-        inputs: tf.Tensor,
-        training: bool = False,
-        record: Record | None = None,
-    ) -> tf.Tensor:
+        targets, encoded = tf.convert_to_tensor(targets), self.encode(inputs, training, record)
         if targets.shape.rank == 2:
             backward_ids = self.write_backward(inputs, encoded)
             both = self._both_sources(encoded, backward_ids, training, record)
@@ -244,9 +241,7 @@ class AsynchronousTransformer(Transformer):
         ``decoder/layer_i/backward_attention/future``. Those of the backward decoder begin with ``backward_decoder`` and
         end with ``/r2l``.
         """
-        record = Record()
-        self._features(tf.convert_to_tensor(targets), self.encode(inputs, record=record), inputs, record=record)
-        return record.weights
+        return super().attention_weights(inputs, targets)
 
     # === The backward decoder's own search ===
 

@@ -18,16 +18,14 @@ a head has (``context_gate=head``: the 0.01M parameters by which the paper's two
 Legend: B sentences, S source positions, T target positions, D width, H heads, R directions, K hypotheses.
 """
 
-import math
 from typing import Any
 
 import tensorflow as tf
 
-from t2t_ext.config.layer_coordination import ContextGateHParams
-from t2t_ext.layers.attention import StepContext
-from t2t_ext.layers.base import Layer, Projection, make_initializer
-from t2t_ext.models.seq2seq import State
-from t2t_ext.models.transformer import Decoder, DecoderLayer, Record, Transformer
+from t2t_ext.config.context_gate import ContextGateHParams
+from t2t_ext.config.hyperparameters import HParams
+from t2t_ext.layers.base import Layer, Mixer, Projection, make_initializer
+from t2t_ext.models.transformer import Decoder, DecoderLayer, Transformer
 from t2t_ext.registry import register_model
 
 
@@ -59,7 +57,7 @@ class ContextGate(Layer):
 class GatedDecoderLayer(DecoderLayer):
     """A decoder layer with a gate between what its two attentions found."""
 
-    def __init__(self, hparams: ContextGateHParams, mixer: Layer, **kwargs: Any) -> None:
+    def __init__(self, hparams: ContextGateHParams, mixer: Mixer, **kwargs: Any) -> None:
         """Initialises the layer around a decoder mixer."""
         super().__init__(hparams, mixer, **kwargs)
         self.context_gate = ContextGate(hparams, name="context_gate", dtype=self.dtype_policy)
@@ -69,48 +67,12 @@ class GatedDecoderLayer(DecoderLayer):
         super().build(input_shape)
         self.context_gate.build(None)
 
-    def call(
-        self,
-        x: tf.Tensor,
-        mask: tf.Tensor,
-        view: tf.Tensor,
-        source_mask: tf.Tensor,
-        training: bool = False,
-        record: Record | None = None,
+    def join(
+        self, x: tf.Tensor, before: tf.Tensor, mixed: tf.Tensor, found: tf.Tensor, training: bool = False
     ) -> tf.Tensor:
-        """Transforms whole sequences; see DecoderLayer."""
-        y = self.mixer_frame.before(x)
-        if record is not None and self.mixer.distributions is not None:
-            record.weights[f"decoder/{self.name}/{self.mixer.name}"] = self.mixer.distributions(y, mask)
-        target = self.mixer(y, mask, training=training)
-        query = self.source_attention_frame.before(self.mixer_frame.after(x, target, training))
-        if record is not None:
-            record.weights[f"decoder/{self.name}/source_attention"] = self.source_attention.distributions(
-                query, view, source_mask
-            )
-        source = self.source_attention(query, view, source_mask, training=training)
-        x = self.source_attention_frame.after(x, self.context_gate(target, source), training)
-        y = self.feed_forward(self.feed_forward_frame.before(x), training=training)
-        return self.feed_forward_frame.after(x, y, training)
-
-    def step(
-        self,
-        x: tf.Tensor,
-        context: StepContext,
-        memory: tuple[tf.Tensor, tf.Tensor],
-        source_bias: tf.Tensor,
-        state: State,
-        record: Record | None = None,
-    ) -> tuple[tf.Tensor, State]:
-        """Transforms one position of every hypothesis, float [B * R * K, D]; see DecoderLayer."""
-        target, state = self.mixer.step(self.mixer_frame.before(x), context, state)
-        query = self.source_attention_frame.before(self.mixer_frame.after(x, target))
-        arguments = (query, memory, source_bias, math.prod(context.hypotheses))
-        if record is not None:
-            record.weights[self.name] = self.source_attention.step_distributions(*arguments)
-        source = self.source_attention.step(*arguments)
-        x = self.source_attention_frame.after(x, self.context_gate(target, source))
-        return self.feed_forward_frame.after(x, self.feed_forward(self.feed_forward_frame.before(x))), state
+        """Joins the results of both sublayers by the gate, float [..., D] each; see DecoderLayer."""
+        del before
+        return self.source_attention_frame.after(x, self.context_gate(mixed, found), training)
 
 
 class GatedDecoder(Decoder):
@@ -120,10 +82,10 @@ class GatedDecoder(Decoder):
 
 
 @register_model("context_gate_transformer")
-class ContextGateTransformer(Transformer):
+class ContextGateTransformer(Transformer[ContextGateHParams]):
     """The Transformer with a context gate in every decoder layer (He et al. 2018, section 5.4, reconstructed)."""
 
-    hparams_class = ContextGateHParams
+    hparams_class: type[HParams] = ContextGateHParams
 
     def make_decoder(self, name: str, decoder_class: type[Decoder] = GatedDecoder) -> Decoder:
         """Returns a stack of decoder layers with gates."""

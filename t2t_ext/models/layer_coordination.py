@@ -11,8 +11,9 @@ the rest.
 With ``lwc_share_weights=false`` there are two stacks, ``encoder`` and ``decoder``; layer i of the target then reads
 what layer i of the source wrote, with projections of its own (docs/decisions/0016).
 
-Layers may have dual contextual modules (``layers/mixed_dual_context.py``); ``synchronous_layer_coordination`` writes in
-both directions (docs/decisions/0026).
+Layers may have dual contextual modules (``layers/mixed_dual_context.py``). With ``synchronous=true`` there are two
+targets, which attend to each other (``layers/synchronous_mixed_attention.py``); positions begin at 0 in each of the
+three (docs/decisions/0026).
 
 Legend: B sentences, S source positions, T target positions, D width, V vocabulary, R directions (1; 2 in
 synchronous_layer_coordination), K hypotheses of a direction, H heads, d a head's width.
@@ -23,28 +24,28 @@ from typing import Any
 
 import tensorflow as tf
 
+from t2t_ext.config.hyperparameters import HParams
 from t2t_ext.config.layer_coordination import LayerCoordinationHParams
 from t2t_ext.errors import UserError
-from t2t_ext.layers.attention import SelfAttention, StepContext, mask_bias
+from t2t_ext.layers.attention import StepContext, mask_bias
 from t2t_ext.layers.base import Layer
 from t2t_ext.layers.dropout import dropout
-from t2t_ext.layers.dual_context import EncoderDualContext
-from t2t_ext.layers.embeddings import LearnedVectors, TokenEmbedding, sinusoids
+from t2t_ext.layers.embeddings import LearnedVectors, TokenEmbedding
 from t2t_ext.layers.feed_forward import FeedForward
 from t2t_ext.layers.masks import padding_mask
 from t2t_ext.layers.mixed_attention import (
     BothSides,
     Memory,
-    MixedAttention,
     MixedStepContext,
     Show,
     SideBySide,
     source_part,
 )
-from t2t_ext.layers.mixed_dual_context import MixedDualContext
 from t2t_ext.layers.sublayer import Frame, final_normalization
-from t2t_ext.models.seq2seq import Seq2Seq, State
-from t2t_ext.models.transformer import EncoderLayer, Record
+from t2t_ext.layers.synchronous_mixed_attention import SynchronousMixedContext, SynchronousSideBySide
+from t2t_ext.models.seq2seq import State
+from t2t_ext.models.stacked import Record, StackedSeq2Seq
+from t2t_ext.models.transformer import EncoderLayer
 from t2t_ext.registry import register_model
 
 _SOURCE, _TARGET = 0, 1  # rows of the side embedding
@@ -57,7 +58,7 @@ class CoordinatedLayer(Layer):
     projections and norm.
     """
 
-    def __init__(self, hparams: LayerCoordinationHParams, attention: BothSides, **kwargs: object) -> None:
+    def __init__(self, hparams: LayerCoordinationHParams, attention: BothSides, **kwargs: Any) -> None:
         """Initialises the layer around its attention, which is named ``attention`` or after its kind."""
         super().__init__(**kwargs)
         self.mixed = hparams.lwc_mixed_attention
@@ -170,7 +171,7 @@ class CoordinatedLayer(Layer):
 class Stack(Layer):
     """Layers under one name."""
 
-    def __init__(self, layers: list[Layer], **kwargs: object) -> None:
+    def __init__(self, layers: list[Layer], **kwargs: Any) -> None:
         """Initialises the stack of these layers."""
         super().__init__(**kwargs)
         self.layers = layers
@@ -182,12 +183,10 @@ class Stack(Layer):
 
 
 @register_model("layer_coordination")
-class LayerCoordination(Seq2Seq):
+class LayerCoordination(StackedSeq2Seq[LayerCoordinationHParams]):
     """One stack of layers for source and target, or two that are aligned layer by layer."""
 
-    hparams_class = LayerCoordinationHParams
-    sides_class = SideBySide
-    step_context_class = MixedStepContext
+    hparams_class: type[HParams] = LayerCoordinationHParams
 
     def __init__(self, hparams: LayerCoordinationHParams, **kwargs: Any) -> None:
         """Initialises the model; see Seq2Seq.
@@ -236,25 +235,14 @@ class LayerCoordination(Seq2Seq):
 
     def make_attention(self, layer: int) -> BothSides:
         """Returns the attention of a layer of the target, which is also the source's where the weights are shared."""
-        hparams = self.hparams
-        if layer in (hparams.dual_encoder_layers if hparams.lwc_share_weights else hparams.dual_decoder_layers):
-            return MixedDualContext(hparams, name="dual_context", dtype=self.dtype_policy)
-        return MixedAttention(hparams, name="attention", dtype=self.dtype_policy)
+        return self.make_mixer("shared_mixer", self.hparams.shared_mixer(layer), layer)
 
     def _source_layer(self, number: int) -> EncoderLayer:
         """Returns a layer of the source's own stack: a Transformer's encoder layer."""
-        hparams, args = self.hparams, {"dtype": self.dtype_policy}
-        if number in hparams.dual_encoder_layers:
-            mixer = EncoderDualContext(hparams, name="dual_context", **args)
-        else:
-            mixer = SelfAttention(hparams, name="self_attention", **args)
-        return EncoderLayer(hparams, mixer, name=f"layer_{number}", **args)
+        mixer = self.make_mixer("encoder_mixer", self.hparams.mixer("encoder", number), number)
+        return EncoderLayer(self.hparams, mixer, name=f"layer_{number}", dtype=self.dtype_policy)
 
     # === Whole sequences ===
-
-    def embed(self, ids: tf.Tensor, embedding: TokenEmbedding) -> tf.Tensor:
-        """Embeds ids int32 [..., T] as float [..., T, D], without positions and sides."""
-        return embedding(ids)
 
     def _embed(self, ids: tf.Tensor, side: int) -> tf.Tensor:
         """Embeds ids int32 [..., T] of a side as float [..., T, D], with its positions from 0 and its vector."""
@@ -267,30 +255,21 @@ class LayerCoordination(Seq2Seq):
 
     def _placed(self, x: tf.Tensor, positions: tf.Tensor, side: int) -> tf.Tensor:
         """Adds positions int32 [T], or one for all as [1], and the side's vector to float [..., T, D]."""
-        if self.hparams.pos == "timing":
-            signal = sinusoids(positions, self.hparams.hidden_size, self.hparams.pos_encoding)
-            x += tf.cast(signal, x.dtype)
+        x = self.positions_added(x, positions)
         return x if self.side_embedding is None else x + self.side_embedding.vector(side)
 
     def _rows(self, x: tf.Tensor) -> tf.Tensor:
         return tf.reshape(x, [-1, self.hparams.hidden_size])
 
-    def features(self, inputs: tf.Tensor, targets: tf.Tensor, training: bool = False) -> tf.Tensor:
-        """Returns the output float [B, T, D] at the target's positions; see Seq2Seq."""
-        return self._features(inputs, targets, training)
-
-    def _read(self, targets: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns what the target's positions read and what they predict, int32 [B, T] each."""
-        # The first position sees PAD, which embeds as a zero vector; the others see the token before them.
-        return tf.pad(targets, [[0, 0], [1, 0]])[:, :-1], targets
-
     def _features(
         self, inputs: tf.Tensor, targets: tf.Tensor, training: bool = False, record: Record | None = None
     ) -> tf.Tensor:
-        """Returns the output at what ``_read`` says: float [B, T, D], or [B, 2, T, D] of two directions."""
+        """Returns the output at all labels: float [B, T, D], or [B, 2, T, D] of two directions."""
         inputs = tf.convert_to_tensor(inputs)
-        before, labels = self._read(tf.convert_to_tensor(targets))
-        sides = self.sides_class.of(inputs, labels, self.hparams.lwc_mixed_attention)
+        before, labels = self.reading.read(tf.convert_to_tensor(targets))
+        sides = (SideBySide if self.directions == 1 else SynchronousSideBySide).of(
+            inputs, labels, self.hparams.lwc_mixed_attention
+        )
         x = tf.concat([self._rows(self._embed(inputs, _SOURCE)), self._rows(self._embed(before, _TARGET))], axis=0)
         x = dropout(x, self.hparams.layer_prepostprocess_dropout, training)
         if self.encoder is None:
@@ -335,10 +314,6 @@ class LayerCoordination(Seq2Seq):
             states = states[1:] or states
         return [*states[:-1], self.coordinated[-1].attention_frame.before(states[-1])]
 
-    def softmax_weights(self) -> tuple[tf.Tensor, tf.Tensor | None]:
-        """Returns the embedding matrix [V, D]; there is no bias."""
-        return self.softmax.matrix.value, None
-
     def attention_weights(self, inputs: tf.Tensor, targets: tf.Tensor) -> dict[str, tf.Tensor]:
         """Returns every layer's attention distributions.
 
@@ -347,6 +322,11 @@ class LayerCoordination(Seq2Seq):
         instead. ``layer_i/source_self_attention`` is [B, H, S, S]; a stack that both sides share has none in its last
         layer, where nothing would read it. A dual contextual module has two in place of each, whose names end with
         ``/local_context`` and ``/global_context``.
+
+        Of two directions, ``DIRECTION`` (``l2r``, ``r2l``) follows: ``layer_i/mixed_attention/DIRECTION/history`` (or
+        ``layer_i/self_attention/DIRECTION/history``), ``layer_i/source_attention/DIRECTION``, and
+        ``layer_i/self_attention/DIRECTION/future`` [B, H, T, T] is over the other direction's inputs. With
+        ``predict_tag`` there is a position more, before the first.
         """
         record = Record()
         self._features(inputs, targets, record=record)
@@ -368,23 +348,13 @@ class LayerCoordination(Seq2Seq):
                 memory, x = layer.encode(x, real, bias)
                 source.append(memory)
             source.append(self.coordinated[-1].memory(x, real))
-        return {
+        state = {
             "source_bias": mask_bias(mask)[:, tf.newaxis],
             "source": source,
             "layers": [layer.attention.start(tf.shape(inputs)[0], self.directions) for layer in self.coordinated],
             "position": tf.constant(0, tf.int32),
         }
-
-    def step(
-        self,
-        ids: tf.Tensor,
-        visible: tf.Tensor,
-        partner_visible: tf.Tensor | None,
-        parents: tf.Tensor,
-        state: State,
-    ) -> tuple[tf.Tensor, State]:
-        """Feeds ids int32 [B, R, K]; returns logits float32 [B, R, K, V] and the new state; see Seq2Seq."""
-        return self._step(ids, visible, partner_visible, parents, state)
+        return self._before_search(state, tf.shape(inputs)[0])
 
     def step_with_attention(
         self,
@@ -405,38 +375,19 @@ class LayerCoordination(Seq2Seq):
         length = tf.shape(state["source_bias"])[-1]
         return logits, tf.reshape(source_part(weights, length), [-1, *ids.shape[1:], length]), state
 
-    def _step(
-        self,
-        ids: tf.Tensor,
-        visible: tf.Tensor,
-        partner_visible: tf.Tensor | None,
-        parents: tf.Tensor,
-        state: State,
-        record: Record | None = None,
-    ) -> tuple[tf.Tensor, State]:
-        context = self._step_context(state["position"], visible, partner_visible, parents)
-        x, state = self._step_decoder(self._step_input(ids, state["position"]), context, state, record)
-        return tf.reshape(self.logits(x), [-1, *context.hypotheses, self.target_vocab_size]), state
-
-    def _step_context(
-        self, position: tf.Tensor, visible: tf.Tensor, partner_visible: tf.Tensor | None, parents: tf.Tensor
-    ) -> StepContext:
-        """Returns what is known of a step without the source; arguments as in ``Seq2Seq.step``."""
-        return StepContext(position, visible, partner_visible, parents, mask_bias(visible)[:, :, tf.newaxis])
-
     def _step_input(self, ids: tf.Tensor, position: tf.Tensor) -> tf.Tensor:
         """Returns the input float [B, R, K, D] of a step, without positions and sides, for ids int32 [B, R, K]."""
-        x = self.embed(ids, self.softmax)
-        later = tf.cast(position > 0, x.dtype)
-        x *= later  # the first input is a zero vector
-        return x if self.sos is None else x + (1 - later) * self.sos.vector(0)
+        x = super()._step_input(ids, position)
+        return x if self.sos is None else x + (1 - tf.cast(position > 0, x.dtype)) * self.sos.vector(0)
 
     def _step_decoder(
         self, x: tf.Tensor, context: StepContext, state: State, record: Record | None = None
     ) -> tuple[tf.Tensor, State]:
         """Passes one position of every hypothesis, float [B, R, K, D], through the layers: float [B * R * K, D]."""
         x = self._rows(self._placed(x, context.position[tf.newaxis], _TARGET))
-        context = self.step_context_class.of(context, state["source_bias"])
+        context = (MixedStepContext if self.directions == 1 else SynchronousMixedContext).of(
+            context, state["source_bias"]
+        )
         states = []
         for layer, source, layer_state in zip(self.coordinated, state["source"], state["layers"], strict=True):
             x, new_state = layer.step(x, context, source, layer_state, record)

@@ -18,7 +18,7 @@ import abc
 import dataclasses
 import math
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import Any, Generic, NamedTuple, Self, TypeVar
 
 import keras
 import numpy as np
@@ -30,6 +30,20 @@ from t2t_ext.errors import UserError
 
 # A decoding state: nested dicts and lists of tensors, opaque to the search.
 State = Any
+
+H = TypeVar("H", bound=HParams)
+
+
+class Sides(NamedTuple):
+    """What of a model must be known before there is one.
+
+    Attributes:
+      directions: R, in how many directions it generates at once.
+      target_sides: How many target sequences a training example has.
+    """
+
+    directions: int
+    target_sides: int
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,15 +57,15 @@ class VariableRow:
     parameters: int
 
 
-class Seq2Seq(keras.Model, abc.ABC):
+class Seq2Seq(keras.Model, abc.ABC, Generic[H]):
     """A model that gives the next target token's distribution for a source and a target prefix.
 
     Ids are int32; every sentence ends with EOS (1) and is padded with PAD (0).
 
     Attributes:
       hparams_class: The family of hparams that the model needs.
-      directions: R, the directions in which it writes at once.
-      target_sides: How many target sequences a training example has.
+      directions: R, the directions in which it generates at once; of a class, the fewest.
+      target_sides: How many target sequences a training example has; of a class, the fewest.
       takes_source_features: Whether the source may be feature vectors.
     """
 
@@ -62,7 +76,7 @@ class Seq2Seq(keras.Model, abc.ABC):
 
     def __init__(
         self,
-        hparams: HParams,
+        hparams: H,
         *,
         source_vocab_size: int,
         target_vocab_size: int,
@@ -106,20 +120,20 @@ class Seq2Seq(keras.Model, abc.ABC):
                 f"({source_feature_size} numbers each). Choose a model whose encoder stands alone, such as transformer "
                 "or cross_view_transformer."
             )
-        self.hparams = hparams
+        self.hparams: H = hparams
+        self.directions, self.target_sides = self.sides(hparams)
         self.source_feature_size = source_feature_size
         self.source_vocab_size = source_vocab_size
         self.target_vocab_size = target_vocab_size
         self.joint_vocabulary = joint_vocabulary
 
     @classmethod
-    def variant(cls, hparams: HParams) -> type[Self]:
-        """Returns the class of the model that these hparams make: this one, unless a model has several.
-
-        Ask it, not the registered class, for ``directions`` and ``target_sides`` before there is a model.
-        """
-        del hparams
-        return cls
+    def sides(cls, hparams: HParams) -> Sides:
+        """Returns in how many directions a model of these hparams generates, before there is one."""
+        return Sides(
+            max(cls.directions, getattr(hparams, "directions", 1)),
+            max(cls.target_sides, getattr(hparams, "target_sides", 1)),
+        )
 
     # === Training ===
 
@@ -327,7 +341,7 @@ class Seq2Seq(keras.Model, abc.ABC):
         }
 
     @classmethod
-    def from_config(cls, config: dict[str, Any]) -> "Seq2Seq":
+    def from_config(cls, config: dict[str, Any]) -> Self:
         """Returns a model made from ``get_config``'s result, with fresh weights."""
         config = dict(config)
         config["hparams"] = cls.hparams_class.from_dict(config["hparams"])

@@ -1,7 +1,8 @@
 """The Transformer (Vaswani et al. 2017) from named parts that other models replace.
 
-A relative of the Transformer overrides one of ``make_encoder_mixer``, ``make_decoder_mixer``
-or ``make_source_views`` and inherits everything else.
+What mixes the positions in a layer, what the decoder sees of the encoder and how targets are read are looked up by
+the names that the hparams say (``config/variants``, ``registry.register_layer``). A relative of the Transformer with
+something else overrides one of ``make_encoder_mixer``, ``make_decoder_mixer`` or ``make_source_views``.
 
 Legend: B sentences, S source positions, T target positions, D width, R directions,
 K hypotheses of a direction.
@@ -12,34 +13,27 @@ from typing import Any
 
 import tensorflow as tf
 
-from t2t_ext.config.hyperparameters import TransformerHParams
+from t2t_ext import registry
+from t2t_ext.config.hyperparameters import HParams, TransformerHParams
 from t2t_ext.errors import UserError
-from t2t_ext.layers.attention import SelfAttention, SourceAttention, StepContext, mask_bias
-from t2t_ext.layers.base import Layer, make_initializer
+from t2t_ext.layers.attention import SourceAttention, StepContext, mask_bias
+from t2t_ext.layers.base import Layer, Mixer, make_initializer
 from t2t_ext.layers.dropout import dropout
-from t2t_ext.layers.dual_context import DecoderDualContext, EncoderDualContext
-from t2t_ext.layers.embeddings import TargetSpaceEmbedding, TokenEmbedding, sinusoids
+from t2t_ext.layers.embeddings import TargetSpaceEmbedding, TokenEmbedding
 from t2t_ext.layers.feature_embedding import FeatureEmbedding
 from t2t_ext.layers.feed_forward import FeedForward
-from t2t_ext.layers.masks import causal_mask, padding_mask
-from t2t_ext.layers.source_views import EncoderOutput, SourceViews, make_source_views, view_normalization
+from t2t_ext.layers.masks import padding_mask
+from t2t_ext.layers.source_views import EncoderOutput, SourceViews
 from t2t_ext.layers.sublayer import Frame, final_normalization
-from t2t_ext.models.seq2seq import Seq2Seq, State
+from t2t_ext.models.seq2seq import State
+from t2t_ext.models.stacked import Record, StackedSeq2Seq, T
 from t2t_ext.registry import register_model
-
-
-class Record:
-    """Where attention distributions are collected, by name; not a dict, since Keras copies those on a call."""
-
-    def __init__(self) -> None:
-        """Starts an empty record."""
-        self.weights: dict[str, tf.Tensor] = {}
 
 
 class EncoderLayer(Layer):
     """A mixer (self-attention, usually) and a feed-forward sublayer."""
 
-    def __init__(self, hparams: TransformerHParams, mixer: Layer, **kwargs: object) -> None:
+    def __init__(self, hparams: TransformerHParams, mixer: Mixer, **kwargs: Any) -> None:
         """Initialises the layer around a mixer named ``self_attention`` or after its kind."""
         super().__init__(**kwargs)
         self.mixer = mixer
@@ -68,9 +62,9 @@ class DecoderLayer(Layer):
     def __init__(
         self,
         hparams: TransformerHParams,
-        mixer: Layer,
+        mixer: Mixer,
         source_attention: SourceAttention | None = None,
-        **kwargs: object,
+        **kwargs: Any,
     ) -> None:
         """Initialises the layer around a decoder mixer; the attention to the source is the usual one if none is given.
 
@@ -99,8 +93,8 @@ class DecoderLayer(Layer):
         self,
         x: tf.Tensor,
         mask: tf.Tensor,
-        view: tf.Tensor,
-        source_mask: tf.Tensor,
+        view: Any,
+        source_mask: Any,
         training: bool = False,
         record: Record | None = None,
     ) -> tf.Tensor:
@@ -120,57 +114,79 @@ class DecoderLayer(Layer):
         y = self.mixer_frame.before(x)
         if record is not None and self.mixer.distributions is not None:
             record.weights[f"decoder/{self.name}/{self.mixer.name}"] = self.mixer.distributions(y, mask)
-        x = self.mixer_frame.after(x, self.mixer(y, mask, training=training), training)
-        x = self.attend(x, view, source_mask, training, record)
+        x = self.attend(x, self.mixer(y, mask, training=training), view, source_mask, training, record)
         y = self.feed_forward(self.feed_forward_frame.before(x), training=training)
         return self.feed_forward_frame.after(x, y, training)
 
     def attend(
-        self, x: tf.Tensor, view: tf.Tensor, source_mask: tf.Tensor, training: bool, record: Record | None
+        self,
+        x: tf.Tensor,
+        mixed: tf.Tensor,
+        view: Any,
+        source_mask: Any,
+        training: bool,
+        record: Record | None,
     ) -> tf.Tensor:
-        """Attends from float [B, T, D] to the source; arguments as of ``call``."""
-        y = self.source_attention_frame.before(x)
+        """Attends to the source from the layer's input and the mixer's result, float [B, T, D] each; see ``call``."""
+        before = self.mixer_frame.after(x, mixed, training)
+        y = self.source_attention_frame.before(before)
         if record is not None:
             record.weights[f"decoder/{self.name}/source_attention"] = self.source_attention.distributions(
                 y, view, source_mask
             )
         y = self.source_attention(y, view, source_mask, training=training)
-        return self.source_attention_frame.after(x, y, training)
+        return self.join(x, before, mixed, y, training)
+
+    def join(
+        self, x: tf.Tensor, before: tf.Tensor, mixed: tf.Tensor, found: tf.Tensor, training: bool = False
+    ) -> tf.Tensor:
+        """Joins the results of both sublayers, float [..., D] each.
+
+        Args:
+          x: The layer's input.
+          before: The input joined with the mixer's result.
+          mixed: The mixer's result.
+          found: The result of cross-attention.
+          training: Whether dropout is applied.
+        """
+        del x, mixed
+        return self.source_attention_frame.after(before, found, training)
 
     def step(
         self,
         x: tf.Tensor,
         context: StepContext,
-        memory: tuple[tf.Tensor, tf.Tensor],
-        source_bias: tf.Tensor,
+        memory: Any,
+        source_bias: Any,
         state: State,
         record: Record | None = None,
     ) -> tuple[tf.Tensor, State]:
         """Transforms one position of every hypothesis, float [B * R * K, D]; returns it and the mixer's new state."""
-        y, state = self.mixer.step(self.mixer_frame.before(x), context, state)
-        x = self.attend_step(self.mixer_frame.after(x, y), memory, source_bias, math.prod(context.hypotheses), record)
+        mixed, state = self.mixer.step(self.mixer_frame.before(x), context, state)
+        x = self.attend_step(x, mixed, memory, source_bias, math.prod(context.hypotheses), record)
         return self.feed_forward_frame.after(x, self.feed_forward(self.feed_forward_frame.before(x))), state
 
     def attend_step(
         self,
         x: tf.Tensor,
-        memory: tuple[tf.Tensor, tf.Tensor],
-        source_bias: tf.Tensor,
+        mixed: tf.Tensor,
+        memory: Any,
+        source_bias: Any,
         hypotheses: int,
         record: Record | None,
     ) -> tf.Tensor:
-        """Attends from rows float [B * hypotheses, D] to the source; arguments as of ``step``."""
-        y = self.source_attention_frame.before(x)
+        """Attends to the source from rows float [B * hypotheses, D]; arguments as of ``attend`` and ``step``."""
+        before = self.mixer_frame.after(x, mixed)
+        y = self.source_attention_frame.before(before)
         if record is not None:
             record.weights[self.name] = self.source_attention.step_distributions(y, memory, source_bias, hypotheses)
-        y = self.source_attention.step(y, memory, source_bias, hypotheses)
-        return self.source_attention_frame.after(x, y)
+        return self.join(x, before, mixed, self.source_attention.step(y, memory, source_bias, hypotheses))
 
 
 class Encoder(Layer):
     """A stack of encoder layers."""
 
-    def __init__(self, hparams: TransformerHParams, mixers: list[Layer], **kwargs: object) -> None:
+    def __init__(self, hparams: TransformerHParams, mixers: list[Mixer], **kwargs: Any) -> None:
         """Initialises one layer for each mixer."""
         super().__init__(**kwargs)
         self.width = hparams.hidden_size
@@ -178,7 +194,8 @@ class Encoder(Layer):
             EncoderLayer(hparams, mixer, name=f"layer_{i}", dtype=self.dtype_policy) for i, mixer in enumerate(mixers)
         ]
         self.final_norm = final_normalization(hparams, name="final_norm", dtype=self.dtype_policy)
-        self.view_norms = view_normalization(hparams, name="view_norms", dtype=self.dtype_policy)
+        views = registry.layer("source_views", hparams.source_views)
+        self.view_norms = views.normalization(hparams, name="view_norms", dtype=self.dtype_policy)
 
     def build(self, input_shape: object = None) -> None:
         """Creates the layers' weights."""
@@ -199,17 +216,17 @@ class Encoder(Layer):
             states.append(x)
         final = x if self.final_norm is None else self.final_norm(x)
         if self.view_norms is not None:
-            states = self.view_norms.normalised(states, final, self.final_norm)
+            states = self.view_norms.normalized(states, final, self.final_norm)
         return EncoderOutput(states, final, mask)
 
 
 class Decoder(Layer):
     """A stack of decoder layers, whole sequences at once or step by step."""
 
-    layer_class = DecoderLayer
+    layer_class: type[DecoderLayer] = DecoderLayer
 
     def __init__(
-        self, hparams: TransformerHParams, mixers: list[Layer], source_views: SourceViews, **kwargs: object
+        self, hparams: TransformerHParams, mixers: list[Mixer], source_views: SourceViews, **kwargs: Any
     ) -> None:
         """Initialises one layer for each mixer; ``source_views`` says what they attend to."""
         super().__init__(**kwargs)
@@ -273,14 +290,14 @@ class Decoder(Layer):
 
 
 @register_model("transformer")
-class Transformer(Seq2Seq):
+class Transformer(StackedSeq2Seq[T]):
     """The Transformer, pre- or post-norm, with shared or separate embeddings and softmax."""
 
-    hparams_class = TransformerHParams
+    hparams_class: type[HParams] = TransformerHParams
     takes_source_features = True
 
-    def __init__(self, hparams: TransformerHParams, **kwargs: Any) -> None:
-        """Initialises the model; see Seq2Seq."""
+    def __init__(self, hparams: T, **kwargs: Any) -> None:
+        """Initializes the model; see Seq2Seq."""
         super().__init__(hparams, **kwargs)
         policy = self.dtype_policy
         self.source_embedding, self.target_embedding, self.softmax = self._make_embeddings()
@@ -305,21 +322,19 @@ class Transformer(Seq2Seq):
         mixers = [self.make_decoder_mixer(i) for i in range(self.hparams.decoder_layers)]
         return decoder_class(self.hparams, mixers, self.make_source_views(), name=name, dtype=self.dtype_policy)
 
-    def make_encoder_mixer(self, layer: int) -> Layer:
+    def make_encoder_mixer(self, layer: int) -> Mixer:
         """Returns the mixer of an encoder layer, counted from 0."""
-        if layer in self.hparams.dual_encoder_layers:
-            return EncoderDualContext(self.hparams, name="dual_context", dtype=self.dtype_policy)
-        return SelfAttention(self.hparams, name="self_attention", dtype=self.dtype_policy)
+        return self.make_mixer("encoder_mixer", self.hparams.mixer("encoder", layer), layer)
 
-    def make_decoder_mixer(self, layer: int) -> Layer:
+    def make_decoder_mixer(self, layer: int) -> Mixer:
         """Returns the causal mixer of a decoder layer, counted from 0."""
-        if layer in self.hparams.dual_decoder_layers:
-            return DecoderDualContext(self.hparams, name="dual_context", dtype=self.dtype_policy)
-        return SelfAttention(self.hparams, name="self_attention", dtype=self.dtype_policy)
+        slot = "decoder_mixer" if self.directions == 1 else "two_way_mixer"
+        return self.make_mixer(slot, self.hparams.mixer("decoder", layer), layer)
 
     def make_source_views(self) -> SourceViews:
         """Returns the part that gives each decoder layer its view of the encoder."""
-        return make_source_views(self.hparams, name="source_views", dtype=self.dtype_policy)
+        views = registry.layer("source_views", self.hparams.source_views)
+        return views.make(self.hparams, name="source_views", dtype=self.dtype_policy)
 
     # === Construction ===
 
@@ -375,15 +390,10 @@ class Transformer(Seq2Seq):
 
     # === Whole sequences ===
 
-    def embed(self, ids: tf.Tensor, embedding: TokenEmbedding) -> tf.Tensor:
-        """Embeds ids int32 [B, T] as float [B, T, D], without positions."""
-        return embedding(ids)
-
     def _add_positions(self, x: tf.Tensor, training: bool, ordered: bool = True) -> tf.Tensor:
         """Adds positions counted from 0 to float [B, T, D], where there is an order, and applies dropout."""
-        if self.hparams.pos == "timing" and ordered:
-            signal = sinusoids(tf.range(tf.shape(x)[1]), self.hparams.hidden_size, self.hparams.pos_encoding)
-            x += tf.cast(signal, x.dtype)[tf.newaxis]
+        if ordered:
+            x = self.positions_added(x, tf.range(tf.shape(x)[1]))
         return dropout(x, self.hparams.layer_prepostprocess_dropout, training)
 
     def encode(self, inputs: tf.Tensor, training: bool = False, record: Record | None = None) -> EncoderOutput:
@@ -405,43 +415,37 @@ class Transformer(Seq2Seq):
         record: Record | None = None,
         decoder: Decoder | None = None,
     ) -> tf.Tensor:
-        # The first position sees PAD, which embeds as a zero vector; the others see the token before them.
-        x = self.embed(tf.pad(targets, [[0, 0], [1, 0]])[:, :-1], self.target_embedding)
-        x = self._add_positions(x, training)
-        mask = causal_mask(tf.shape(targets)[1])
-        return (decoder or self.decoder)(x, mask, encoded=encoded, training=training, record=record)
+        ids, labels = self.reading.read(targets)
+        x = self._add_positions(self.embed(self.reading.rows(ids), self.target_embedding), training)
+        x = (decoder or self.decoder)(
+            self.reading.side_by_side(x, labels),
+            self.reading.mask(labels),
+            encoded=encoded,
+            training=training,
+            record=record,
+        )
+        return self.reading.apart(x, labels)
 
-    def features(self, inputs: tf.Tensor, targets: tf.Tensor, training: bool = False) -> tf.Tensor:
-        """Returns the decoder's output float [B, T, D]; see Seq2Seq."""
-        return self._decode(targets, self.encode(inputs, training), training)
-
-    def softmax_weights(self) -> tuple[tf.Tensor, tf.Tensor | None]:
-        """Returns the softmax matrix [V, D]; there is no bias."""
-        return self.softmax.matrix.value, None
+    def _features(
+        self, inputs: tf.Tensor, targets: tf.Tensor, training: bool = False, record: Record | None = None
+    ) -> tf.Tensor:
+        return self._decode(targets, self.encode(inputs, training, record), training, record)
 
     def attention_weights(self, inputs: tf.Tensor, targets: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Returns every layer's attention distributions, float [B, H, T, S] each."""
+        """Returns every layer's attention distributions, float [B, H, T, S] each.
+
+        Of two directions, see ``TwoDirections.named``; with ``predict_tag`` there is a position more, before the first.
+        """
         record = Record()
-        self._decode(targets, self.encode(inputs, record=record), record=record)
-        return record.weights
+        self._features(inputs, targets, record=record)
+        return self.reading.named(record.weights)
 
     # === Step by step ===
 
     def start(self, inputs: tf.Tensor) -> State:
         """Encodes inputs int32 [B, S] and returns the state before the first step."""
-        state = self.decoder.start(self.encode(inputs), self.directions)
-        return {**state, "position": tf.constant(0, tf.int32)}
-
-    def step(
-        self,
-        ids: tf.Tensor,
-        visible: tf.Tensor,
-        partner_visible: tf.Tensor | None,
-        parents: tf.Tensor,
-        state: State,
-    ) -> tuple[tf.Tensor, State]:
-        """Feeds ids int32 [B, R, K]; returns logits float32 [B, R, K, V] and the new state; see Seq2Seq."""
-        return self._step(ids, visible, partner_visible, parents, state)
+        state = {**self.decoder.start(self.encode(inputs), self.directions), "position": tf.constant(0, tf.int32)}
+        return self._before_search(state, tf.shape(inputs)[0])
 
     def step_with_attention(
         self,
@@ -458,30 +462,6 @@ class Transformer(Seq2Seq):
         attention = tf.reduce_mean(weights, axis=1)
         return logits, tf.reshape(attention, [-1, *ids.shape[1:], tf.shape(attention)[2]]), state
 
-    def _step(
-        self,
-        ids: tf.Tensor,
-        visible: tf.Tensor,
-        partner_visible: tf.Tensor | None,
-        parents: tf.Tensor,
-        state: State,
-        record: Record | None = None,
-    ) -> tuple[tf.Tensor, State]:
-        context = self._step_context(state["position"], visible, partner_visible, parents)
-        x, state = self._step_decoder(self._step_input(ids, state["position"]), context, state, record)
-        return tf.reshape(self.logits(x), [-1, *context.hypotheses, self.target_vocab_size]), state
-
-    def _step_input(self, ids: tf.Tensor, position: tf.Tensor) -> tf.Tensor:
-        """Returns the input float [B, R, K, D] of a step, without positions, for ids int32 [B, R, K]."""
-        x = self.embed(ids, self.target_embedding)
-        return x * tf.cast(position > 0, x.dtype)  # the first input is a zero vector
-
-    def _step_context(
-        self, position: tf.Tensor, visible: tf.Tensor, partner_visible: tf.Tensor | None, parents: tf.Tensor
-    ) -> StepContext:
-        """Returns what the mixers are told of a step; arguments as in ``Seq2Seq.step``."""
-        return StepContext(position, visible, partner_visible, parents, mask_bias(visible)[:, :, tf.newaxis])
-
     def _step_decoder(
         self,
         x: tf.Tensor,
@@ -492,9 +472,7 @@ class Transformer(Seq2Seq):
     ) -> tuple[tf.Tensor, State]:
         """Decodes one position of every hypothesis, float [B, R, K, D], to rows float [B * R * K, D]."""
         position = context.position
-        if self.hparams.pos == "timing":
-            signal = sinusoids(position[tf.newaxis], self.hparams.hidden_size, self.hparams.pos_encoding)
-            x += tf.cast(signal, x.dtype)
+        x = self.positions_added(x, position[tf.newaxis])
         # Rows from here on: reshaping to and from [B, R, K] around every product would be half of all operations.
         x, state = (decoder or self.decoder).step(tf.reshape(x, [-1, x.shape[-1]]), context, state, record)
         return x, {**state, "position": position + 1}

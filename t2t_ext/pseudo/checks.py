@@ -125,7 +125,7 @@ class Teachers:
         for side in SIDES:
             for chosen in self.members(side):
                 name = chosen.run.config.model
-                if registry.model(name).variant(chosen.run.hparams()).directions != 1:
+                if registry.model(name).sides(chosen.run.hparams()).directions != 1:
                     raise UserError(
                         f"--{side}={chosen.run.path}: its model ({name}) writes in both directions at once. Give a run "
                         f"of a model that writes {_WORDS[side]} alone, such as transformer."

@@ -318,10 +318,14 @@ class RunDirectory:
         Raises:
           UserError: Another setting differs, or the disk is full or not writable.
         """
-        check_resumable(self._config, config, self._path)
+        check_resumable(self.config_now(), config, self._path)
         config = config.replace(vocabularies=self._config.vocabularies)
         files.write_text_atomically(self._path / CONFIG_NAME, config.to_json())
         self._config = config
+
+    def config_now(self) -> RunConfig:
+        """Returns the configuration with the hparams that are new since, whose defaults do what was done before."""
+        return self._config.replace(hparams=self.hparams().to_dict())
 
     def load_user_code(self) -> None:
         """Registers the problems, models and hparams of the run's ``--t2t_usr_dir``, if it has one.

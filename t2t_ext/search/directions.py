@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NoReturn, Protocol
 
 from t2t_ext.config.decode import DecodeHParams
-from t2t_ext.config.synchronous import SynchronousHParams
 from t2t_ext.errors import UserError
 
 NAMES = {"l2r": "left to right", "r2l": "right to left"}
@@ -16,7 +15,7 @@ NAMES = {"l2r": "left to right", "r2l": "right to left"}
 
 def directions_of(hparams: Any) -> int:
     """Returns in how many directions a model of these hparams writes at once."""
-    return hparams.directions if isinstance(hparams, SynchronousHParams) else 1
+    return getattr(hparams, "directions", 1)
 
 
 def check_directions(hparams: DecodeHParams, directions: int) -> None:

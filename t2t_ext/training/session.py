@@ -59,8 +59,9 @@ class Session:
         self.encoders = generated.text_encoders()
         self.schedule = Schedule(hparams, settings.train_steps)
         keras.utils.set_random_seed(seed % 2**32)
-        model_class = registry.model(run.config.model).variant(hparams)
-        target_variants.check_model(hparams, model_class.target_sides)
+        model_class = registry.model(run.config.model)
+        target_sides = model_class.sides(hparams).target_sides
+        target_variants.check_model(hparams, target_sides)
         with strategy.scope():
             self.model = build_model(
                 model_class, hparams, *self.encoders, source_feature_size=generated.source_feature_size
@@ -84,7 +85,7 @@ class Session:
             hparams,
             seed=seed,
             num_replicas=strategy.num_replicas_in_sync,
-            target_sides=model_class.target_sides,
+            target_sides=target_sides,
         )
         self.step = 0
 

@@ -101,7 +101,7 @@ def resolve(config: TrainConfig) -> ResolvedRun:
     if new.model not in registry.model_names():
         registry.model(new.model)  # raises; a model that exists is imported, and TensorFlow with it, only when needed
     if old:
-        check_resumable(old, new, config.output_dir)
+        check_resumable(stored.config_now(), new, config.output_dir)
         new = dataclasses.replace(new, created=old.created)
     return ResolvedRun(config, new, hparams, settings, stored, config.output_dir)
 
@@ -148,7 +148,7 @@ def check_stored(run: ResolvedRun, generated: GeneratedData) -> None:
       UserError: It was made from others.
     """
     if run.stored is not None:
-        check_resumable(run.stored.config, run.config.replace(data_digest=generated.digest()), run.output_dir)
+        check_resumable(run.stored.config_now(), run.config.replace(data_digest=generated.digest()), run.output_dir)
 
 
 def what_workers_share(run: ResolvedRun, generated: GeneratedData) -> str:

@@ -1,7 +1,5 @@
 """Dual context, views of the source and both directions: two or all three at once, and with their relatives."""
 
-import dataclasses
-
 import pytest
 from composition_checks import built, check_every_weight, check_steps, check_what_is_seen
 from test_parameter_counts import counted, formula
@@ -22,39 +20,22 @@ RELATIVES = {
         {"dc_encoder_layers": "1-2", "dc_decoder_layers": "1", **VIEWS, "backward_length_offset": 2},
     ),
     "convolutions_views_dual": ("dynamic_conv", {"conv_stacks": "encoder", "dc_decoder_layers": "all", **VIEWS}),
-    "convolutions_views_synchronous": ("dynamic_conv", {"conv_stacks": "encoder", **VIEWS}),
+    "convolutions_views_synchronous": (
+        "dynamic_conv",
+        {"conv_stacks": "encoder", **VIEWS, "synchronous": True, "sb_lambda": 0.8},
+    ),
+    "context_gate_synchronous": ("context_gate_transformer", {"synchronous": True, "sb_lambda": 0.8}),
 }
 
 
 def plain():
-    """Hparams of the family with all three off, 3+2 layers of width 16."""
+    """Hparams with all three off, 3+2 layers of width 16."""
     from t2t_ext import registry
-    from t2t_ext.config.composed import ComposedHParams
+    from t2t_ext.config.hyperparameters import TransformerHParams
 
     sizes = registry.hparams("synchronous_transformer_test")
     of_interest = ("hidden_size", "filter_size", "num_heads", "num_hidden_layers")
-    return ComposedHParams(**{name: getattr(sizes, name) for name in of_interest}, num_encoder_layers=3)
-
-
-def convolutions_in_both_directions(changes):
-    """Convolutions in the encoder, views, and a decoder of both directions: a class and hparams of two lines each."""
-    from t2t_ext import registry
-    from t2t_ext.config.dynamic_conv import DynamicConvHParams
-    from t2t_ext.config.synchronous import SynchronousHParams
-    from t2t_ext.models.dynamic_conv import DynamicConv
-    from t2t_ext.models.synchronous import SynchronousDecoding
-
-    @dataclasses.dataclass(frozen=True, kw_only=True)
-    class BothHParams(SynchronousHParams, DynamicConvHParams):
-        pass
-
-    class Both(SynchronousDecoding, DynamicConv):
-        hparams_class = BothHParams
-
-    set_ = registry.hparams("dynamic_conv_test")
-    names = set(set_.names()) - {"pseudo"}
-    hparams = BothHParams(**{name: getattr(set_, name) for name in names}, sb_lambda=0.8)
-    return built(Both, hparams.replace(num_encoder_layers=3, **changes))
+    return TransformerHParams(**{name: getattr(sizes, name) for name in of_interest}, num_encoder_layers=3)
 
 
 @pytest.fixture(scope="module", params=[*((name, norm) for name in TOGETHER for norm in ("pre", "post")), *RELATIVES],
@@ -65,8 +46,6 @@ def composed(request):
 
     if request.param in RELATIVES:
         name, changes = RELATIVES[request.param]
-        if request.param == "convolutions_views_synchronous":
-            return convolutions_in_both_directions(changes)
         return built(registry.model(name), registry.hparams(f"{name}_test").replace(num_encoder_layers=3, **changes))
     name, norm = request.param
     changes = {**TOGETHER[name], **(POST_NORM if norm == "post" else {})}
@@ -107,31 +86,31 @@ def test_with_all_three_off_it_is_the_transformer(norms):
 
 def test_its_directions_are_those_of_the_hparams():
     from t2t_ext import registry
-    from t2t_ext.models.composed import ComposedTransformer
+    from t2t_ext.models.transformer import Transformer
     from t2t_ext.search.directions import directions_of
 
-    class Mine(ComposedTransformer):
+    class Mine(Transformer):
         """A relative of the user's."""
 
     for hparams, directions in ((plain(), 1), (plain().replace(synchronous=True), 2)):
         for kind in (registry.model("composed_transformer"), Mine):
-            model, variant = kind(hparams, source_vocab_size=20, target_vocab_size=20), kind.variant(hparams)
-            assert isinstance(model, kind)
-            assert type(model) is variant
-            assert variant.directions == variant.target_sides == directions_of(hparams) == directions
-            assert type(type(model).from_config(model.get_config())) is variant
+            model = kind(hparams, source_vocab_size=20, target_vocab_size=20)
+            assert kind.sides(hparams) == (model.directions, model.target_sides) == (directions, directions)
+            assert directions_of(hparams) == directions
+            again = kind.from_config(model.get_config())
+            assert (type(again), again.directions) == (kind, directions)
 
 
 def test_what_targets_are_made_of_and_what_is_watched_go_with_the_directions():
-    from t2t_ext.config.composed import ComposedHParams
+    from t2t_ext.config.hyperparameters import TransformerHParams
 
     one, two = plain(), plain().replace(synchronous=True)
     assert (one.pseudo, one.early_stopping_metric) == ("none", "loss")
     assert (two.pseudo, two.early_stopping_metric) == ("two", "bleu")
-    assert ComposedHParams(synchronous=True).pseudo == "two"
+    assert TransformerHParams(synchronous=True).pseudo == "two"
     assert two.override("pseudo=six").override("synchronous=false").pseudo == "none"
     assert one.override("synchronous=true,pseudo=none").pseudo == "none"
-    assert ComposedHParams.from_dict(two.replace(pseudo="one").to_dict()).pseudo == "one"
+    assert TransformerHParams.from_dict(two.replace(pseudo="one").to_dict()).pseudo == "one"
 
 
 @pytest.mark.parametrize(

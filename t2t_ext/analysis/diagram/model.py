@@ -18,13 +18,14 @@ import keras
 from t2t_ext.analysis.gradients.groups import group_of
 from t2t_ext.layers.attention import SelfAttention, SourceAttention
 from t2t_ext.layers.cross_view_attention import TwoAttentions
+from t2t_ext.layers.cross_views import CrossViews
 from t2t_ext.layers.dual_context import DualContext
 from t2t_ext.layers.dynamic_convolution import DecoderConvolution, EncoderConvolution
 from t2t_ext.layers.embeddings import LearnedVectors, TargetSpaceEmbedding, TokenEmbedding
 from t2t_ext.layers.feature_embedding import FeatureEmbedding
 from t2t_ext.layers.feed_forward import FeedForward
 from t2t_ext.layers.mixed_attention import MixedAttention
-from t2t_ext.layers.source_views import CrossViews, LastView
+from t2t_ext.layers.source_views import LastView
 from t2t_ext.layers.sublayer import Frame
 from t2t_ext.layers.synchronous_attention import SidesSelfAttention, SynchronousAttention
 from t2t_ext.models.context_gate import ContextGate

@@ -22,7 +22,8 @@ from t2t_ext.analysis.divergence.report import Divergences
 from t2t_ext.config.hyperparameters import TransformerHParams
 from t2t_ext.data.text.special_ids import PAD_ID
 from t2t_ext.errors import UserError
-from t2t_ext.models.transformer import Record, Transformer
+from t2t_ext.models.stacked import Record
+from t2t_ext.models.transformer import Transformer
 
 HEADS = ("max", "mean", "head")
 _MOST_POSITIONS = 2048  # of a batch, padding included: attention's memory grows with the square of the length

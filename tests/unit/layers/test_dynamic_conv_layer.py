@@ -120,25 +120,11 @@ def test_mistakes(overrides, said):
 
 
 def test_two_directions_need_attention_in_the_decoder():
-    import dataclasses
-
-    from t2t_ext.config.dynamic_conv import DynamicConvHParams
-    from t2t_ext.config.synchronous import SynchronousHParams
-    from t2t_ext.models.dynamic_conv import DynamicConv
-    from t2t_ext.models.synchronous import SynchronousDecoding
-
-    @dataclasses.dataclass(frozen=True, kw_only=True)
-    class BothHParams(SynchronousHParams, DynamicConvHParams):
-        pass
-
-    class Both(SynchronousDecoding, DynamicConv):
-        hparams_class = BothHParams
-
-    small = {"hidden_size": 16, "filter_size": 8, "num_heads": 2, "num_hidden_layers": 2}
-    sizes = {"source_vocab_size": 30, "target_vocab_size": 30}
+    hparams = registry.hparams("dynamic_conv_test")
     with pytest.raises(UserError, match="conv_stacks=encoder"):
-        Both(BothHParams().replace(**small), **sizes)
-    model = Both(BothHParams().replace(**small, conv_stacks="encoder"), **sizes)
+        hparams.replace(synchronous=True)
+    hparams = hparams.replace(synchronous=True, conv_stacks="encoder")
+    model = registry.model("dynamic_conv")(hparams, source_vocab_size=30, target_vocab_size=30)
     model.build()
     names = list(model.named_variables())
     assert any("encoder/layer_1/convolution" in name for name in names)

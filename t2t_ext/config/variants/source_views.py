@@ -1,13 +1,11 @@
-"""Hyper-parameters of what each decoder layer sees of the source (cross-view decoding, Liu et al. 2020).
-
-Every family with an encoder of its own has them: ``TransformerHParams`` inherits ``SourceViewHParams``.
-"""
+"""Hyper-parameters of what each decoder layer sees of the source (cross-view decoding, Liu et al. 2020)."""
 
 import dataclasses
 import re
 from collections.abc import Iterator
 
-from t2t_ext.config.strict_params import StrictParams, hparam
+from t2t_ext.config.strict_params import hparam
+from t2t_ext.config.variants import TransformerVariant
 
 _ROUTED = ("gca", "gpa")  # every decoder layer reads one encoder layer, which a map may name
 # Options of one view or one integration: field -> (field that it belongs to, the value that it needs).
@@ -20,11 +18,8 @@ _OPTIONS = {
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class SourceViewHParams(StrictParams):
-    """Which encoder layers the decoder's layers attend to, and how.
-
-    A family that inherits it has ``encoder_layers``, ``decoder_layers`` and ``layer_preprocess_sequence`` as well.
-    """
+class SourceViewFields(TransformerVariant):
+    """Which encoder layers the decoder's layers attend to, and how."""
 
     source_view: str = hparam(
         "last",
@@ -71,6 +66,11 @@ class SourceViewHParams(StrictParams):
         "(separate).",
         choices=("shared", "separate"),
     )
+
+    @property
+    def source_views(self) -> str:
+        """What the decoder's layers see of the encoder; see TransformerVariant."""
+        return super().source_views if self.source_view == "last" else "cross_view"
 
     @property
     def viewed_layers(self) -> tuple[int, ...]:

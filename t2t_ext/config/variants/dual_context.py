@@ -1,24 +1,18 @@
-"""Hyper-parameters of dual contextual modules (Ampomah et al. 2021).
-
-Every family with self-attention in an encoder and a decoder of its own has them: ``TransformerHParams`` inherits
-``DualContextHParams``.
-"""
+"""Hyper-parameters of dual contextual modules (Ampomah et al. 2021)."""
 
 import dataclasses
 from collections.abc import Iterator
 
 from t2t_ext.config.layer_ranges import layer_numbers
-from t2t_ext.config.strict_params import StrictParams, hparam
+from t2t_ext.config.strict_params import hparam
+from t2t_ext.config.variants import TransformerVariant
 
 _STACKS = ("encoder", "decoder")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class DualContextHParams(StrictParams):
-    """Which layers have dual contextual modules in place of self-attention, and how wide a neighbourhood is.
-
-    A family that inherits it has ``encoder_layers`` and ``decoder_layers`` as well.
-    """
+class DualContextFields(TransformerVariant):
+    """Which layers have dual contextual modules in place of self-attention, and how wide a neighborhood is."""
 
     dc_encoder_layers: str = hparam(
         "",
@@ -53,6 +47,11 @@ class DualContextHParams(StrictParams):
         """The decoder layers with dual contextual modules, counted from 0."""
         return layer_numbers(self.dc_decoder_layers, self.decoder_layers)
 
+    def mixer(self, stack: str, layer: int) -> str:
+        """Returns what mixes the positions in a layer: the module in those that are named; see TransformerVariant."""
+        layers = self.dual_encoder_layers if stack == "encoder" else self.dual_decoder_layers
+        return "dual_context" if layer in layers else super().mixer(stack, layer)
+
     def wrong(self) -> Iterator[str]:
         """Yields what is wrong with fields taken together."""
         yield from super().wrong()
@@ -62,6 +61,12 @@ class DualContextHParams(StrictParams):
                 layer_numbers(getattr(self, name), getattr(self, f"{stack}_layers"))
             except ValueError as error:
                 yield f"{name}={getattr(self, name)!r}: {error}"
+        if self.dc_decoder_layers and self.directions == 2:
+            yield (
+                f"dc_decoder_layers={self.dc_decoder_layers!r}: a decoder of two directions attends to both of them in "
+                "place of the dual contextual module's two attentions; leave it out (dc_encoder_layers goes with it), "
+                "or train one direction (synchronous=false)"
+            )
         if not self.dc_encoder_layers and not self.dc_decoder_layers:
             defaults = {field.name: field.default for field in dataclasses.fields(self)}
             for name in ("dc_kernel_size", "dc_even_kernel"):

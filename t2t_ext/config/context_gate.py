@@ -1,0 +1,18 @@
+"""Hyper-parameters of the Transformer with a context gate (He et al. 2018, section 5.4, after Tu et al. 2017)."""
+
+import dataclasses
+
+from t2t_ext.config.hyperparameters import TransformerHParams
+from t2t_ext.config.strict_params import hparam
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ContextGateHParams(TransformerHParams):
+    """A Transformer whose decoder weighs what it attends to in the source against what it attends to in its past."""
+
+    context_gate: str = hparam(
+        "head",
+        "A gate of a decoder layer is one number for as many channels as a head has (head: num_heads numbers) or for "
+        "each channel (channel: hidden_size numbers).",
+        choices=("head", "channel"),
+    )

@@ -1,0 +1,150 @@
+"""Hyper-parameters of synchronous bidirectional decoding (Zhou et al. 2019)."""
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Any, Self
+
+from t2t_ext.config.layer_ranges import layer_numbers
+from t2t_ext.config.strict_params import hparam
+from t2t_ext.config.variants import TransformerVariant
+
+_AUTO = "auto"
+# Target sides of an example -> what pseudo may be; the first is what auto stands for.
+_PSEUDO = {1: ("none", "l2r", "both"), 2: ("two", "one", "six", "none")}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SynchronousFields(TransformerVariant):
+    """Whether the decoder generates in both directions at once, and how they see each other."""
+
+    synchronous: bool = hparam(
+        False, "The decoder generates left to right and right to left at once (Zhou et al. 2019)."
+    )
+    sb_fusion: str = hparam(
+        "tanh",
+        "How the attention to the other direction joins that to a position's own past: past + lambda * future (linear, "
+        "equation 4), past + lambda * tanh or relu of future (equation 5), or gates that are learnt for both "
+        "(equation 6).",
+        choices=("linear", "tanh", "relu", "gate"),
+    )
+    sb_lambda: float = hparam(0.1, "lambda, the weight of the other direction; where it is trained, its start.")
+    sb_lambda_trainable: str = hparam(
+        "none",
+        "Whether each layer learns its lambda: not (none), as one number (scalar), or one for each of its channels "
+        "(vector).",
+        choices=("none", "scalar", "vector"),
+    )
+    sb_gate: str = hparam(
+        "head",
+        "sb_fusion=gate: one matrix a layer that all its heads share (head: twice a head's width, squared), or one for "
+        "all heads side by side (model).",
+        choices=("head", "model"),
+    )
+    sb_layers: str = hparam(
+        "all",
+        "Decoder layers that attend to the other direction: all, or numbers and ranges from 1, such as 1-3 or 1,3-4 "
+        "(in --hparams: 1+3-4).",
+    )
+    sb_future_dropout: float = hparam(
+        0.0, "Dropout of the attention to the other direction, before its activation.", minimum=0, below=1
+    )
+    predict_tag: bool = hparam(
+        False,
+        "The direction's tag is predicted from a zero vector, as the authors' program does, instead of being the "
+        "first input.",
+    )
+    pseudo: str = hparam(
+        _AUTO,
+        "What targets are made of, of a problem NAME_synchronous. With synchronous=true: gold beside the translations "
+        "of a right-to-left and of a left-to-right model (two triples, section 3.4), all pairings (six, section 4.7), "
+        "only the second of the two (one), or gold for both (none: each side's future is then what the other one has "
+        "seen). Else: the references (none), also the pseudo references of a left-to-right model (l2r) or of both "
+        "directions' models (both). auto: two with synchronous=true, else none.",
+        choices=(_AUTO, "none", "l2r", "both", "two", "six", "one"),
+    )
+    sb_loss_on_pseudo: bool = hparam(True, "Whether translations that stand in for a target are trained on, too.")
+
+    def __post_init__(self) -> None:
+        """Puts a value in the place of ``pseudo=auto`` and checks all fields."""
+        if self.pseudo == _AUTO and isinstance(self.synchronous, bool):
+            object.__setattr__(self, "pseudo", _PSEUDO[self.target_sides][0])
+        super().__post_init__()
+
+    @property
+    def directions(self) -> int:
+        """In how many directions a sentence is generated at once."""
+        return 2 if self.synchronous else super().directions
+
+    @property
+    def early_stopping_metric(self) -> str:
+        """Which metric early stopping watches where no flag says so.
+
+        Losses on pseudo references are not those on references, nor comparable with a Transformer's.
+        """
+        return "bleu" if self.synchronous else super().early_stopping_metric
+
+    @property
+    def target_reading(self) -> str:
+        """How targets are read and generated; see TransformerVariant."""
+        return "synchronous" if self.synchronous else super().target_reading
+
+    @property
+    def synchronous_layers(self) -> frozenset[int]:
+        """The decoder layers that attend to the other direction, counted from 0."""
+        return layer_numbers(self.sb_layers, self.decoder_layers)
+
+    def mixer(self, stack: str, layer: int) -> str:
+        """Returns what mixes the positions in a layer; see TransformerVariant."""
+        if self.synchronous and stack == "decoder" and layer in self.synchronous_layers:
+            return "synchronous"
+        return super().mixer(stack, layer)
+
+    def replace(self, **changes: Any) -> Self:
+        """Returns a copy with other values; where ``synchronous`` changes and ``pseudo`` is not given, that is auto.
+
+        Args:
+          **changes: Field -> value.
+
+        Raises:
+          UserError: An unknown field or a value that is not allowed.
+        """
+        if changes.get("synchronous", self.synchronous) != self.synchronous:
+            changes.setdefault("pseudo", _AUTO)
+        return super().replace(**changes)
+
+    def wrong(self) -> Iterator[str]:
+        """Yields what is wrong with fields taken together."""
+        yield from super().wrong()
+        allowed = _PSEUDO[self.target_sides]
+        if self.pseudo not in allowed:
+            yield (
+                f"pseudo={self.pseudo} is not for synchronous={str(self.synchronous).lower()}, with which it is one of "
+                f"{', '.join(allowed)}"
+            )
+        yield from self._wrong_in_both_directions() if self.synchronous else self._wrong_in_one_direction()
+
+    def _wrong_in_one_direction(self) -> Iterator[str]:
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if (field.name.startswith("sb_") or field.name == "predict_tag") and value != field.default:
+                yield (
+                    f"{field.name}={str(value).lower()} is about two directions that see each other, but with "
+                    f"synchronous=false there is one: leave {field.name} out, or set synchronous=true"
+                )
+
+    def _wrong_in_both_directions(self) -> Iterator[str]:
+        try:
+            if not self.synchronous_layers:
+                yield "sb_layers names no layer: without one this is a Transformer"
+        except ValueError as error:
+            yield f"sb_layers={self.sb_layers!r}: {error}"
+        if self.sb_fusion == "gate" and self.sb_lambda_trainable != "none":
+            yield f"sb_lambda_trainable={self.sb_lambda_trainable}: sb_fusion=gate has no lambda that could be trained"
+        if self.sb_fusion == "gate" and self.sb_lambda != type(self).sb_lambda:
+            # The default is what is not given: only a changed value was meant to do something.
+            yield (
+                f"sb_lambda={self.sb_lambda:g}: sb_fusion=gate has no lambda, its gates weigh both attentions; leave "
+                "sb_lambda out, or choose sb_fusion=linear, tanh or relu"
+            )
+        if self.sb_fusion != "gate" and self.sb_gate != "head":
+            yield f"sb_gate={self.sb_gate} is for sb_fusion=gate: sb_fusion={self.sb_fusion} has no gate"

@@ -1,0 +1,136 @@
+"""What models of stacked layers share: embeddings, a softmax, and a way of reading targets.
+
+The way of reading targets (``layers/target_reading.py``) says what positions read and predict, in how many directions.
+
+Legend: B sentences, S source positions, T target positions, D width, V vocabulary, R directions, K hypotheses of a
+direction. With two directions, targets are [B, 2, T] and features [B, 2, T, D].
+"""
+
+import abc
+from typing import Any, TypeVar
+
+import tensorflow as tf
+
+from t2t_ext import registry
+from t2t_ext.config.hyperparameters import TransformerHParams
+from t2t_ext.layers.attention import StepContext
+from t2t_ext.layers.base import Mixer
+from t2t_ext.layers.embeddings import TokenEmbedding, sinusoids
+from t2t_ext.models.seq2seq import Seq2Seq, State
+
+T = TypeVar("T", bound=TransformerHParams)
+
+
+class Record:
+    """Where attention distributions are collected, by name; not a dict, since Keras copies those on a call."""
+
+    def __init__(self) -> None:
+        """Starts an empty record."""
+        self.weights: dict[str, tf.Tensor] = {}
+
+
+class StackedSeq2Seq(Seq2Seq[T]):
+    """A model that embeds tokens, passes them through layers and projects them on the vocabulary.
+
+    A model sets ``target_embedding`` and ``softmax``.
+    """
+
+    target_embedding: TokenEmbedding
+    softmax: TokenEmbedding
+
+    def __init__(self, hparams: T, **kwargs: Any) -> None:
+        """Initializes the model; see Seq2Seq."""
+        super().__init__(hparams, **kwargs)
+        self.reading = registry.layer("target_reading", self.hparams.target_reading)(self.hparams)
+
+    def make_mixer(self, slot: str, name: str, layer: int) -> Mixer:
+        """Returns the mixer of a layer, counted from 0, by its registered name."""
+        return registry.layer(slot, name).make(self.hparams, layer, dtype=self.dtype_policy)
+
+    def embed(self, ids: tf.Tensor, embedding: TokenEmbedding) -> tf.Tensor:
+        """Embeds ids int32 [..., T] as float [..., T, D], without positions."""
+        return embedding(ids)
+
+    def positions_added(self, x: tf.Tensor, positions: tf.Tensor) -> tf.Tensor:
+        """Adds positions int32 [T], or one for all as [1], to float [..., T, D], where the model has positions."""
+        if self.hparams.pos == "timing":
+            signal = sinusoids(positions, self.hparams.hidden_size, self.hparams.pos_encoding)
+            x += tf.cast(signal, x.dtype)
+        return x
+
+    # === Whole sequences ===
+
+    @abc.abstractmethod
+    def _features(
+        self, inputs: tf.Tensor, targets: tf.Tensor, training: bool = False, record: Record | None = None
+    ) -> tf.Tensor:
+        """Returns the output at all positions that predict something, and puts distributions into the record."""
+
+    def features(self, inputs: tf.Tensor, targets: tf.Tensor, training: bool = False) -> tf.Tensor:
+        """Returns the output float [B, T, D] at the targets; see Seq2Seq."""
+        return self.reading.at_targets(self._features(inputs, targets, training))
+
+    def training_features(self, inputs: tf.Tensor, targets: tf.Tensor, training: bool = False) -> tf.Tensor:
+        """Returns the output at the labels, with ``predict_tag`` [B, 2, 1 + T, D]; see Seq2Seq."""
+        if self.directions == 1:
+            return self.features(inputs, targets, training=training)
+        return self._features(inputs, targets, training)
+
+    def training_labels(self, targets: tf.Tensor) -> tf.Tensor:
+        """Returns the targets, with ``predict_tag`` behind their tags [B, 2, 1 + T]; see Seq2Seq."""
+        return self.reading.labels(targets)
+
+    def softmax_weights(self) -> tuple[tf.Tensor, tf.Tensor | None]:
+        """Returns the softmax matrix [V, D]; there is no bias."""
+        return self.softmax.matrix.value, None
+
+    # === Step by step ===
+
+    @abc.abstractmethod
+    def _step_decoder(
+        self, x: tf.Tensor, context: StepContext, state: State, record: Record | None = None
+    ) -> tuple[tf.Tensor, State]:
+        """Passes one position of every hypothesis, float [B, R, K, D], through the layers: float [B * R * K, D]."""
+
+    def step(
+        self,
+        ids: tf.Tensor,
+        visible: tf.Tensor,
+        partner_visible: tf.Tensor | None,
+        parents: tf.Tensor,
+        state: State,
+    ) -> tuple[tf.Tensor, State]:
+        """Feeds ids int32 [B, R, K]; returns logits float32 [B, R, K, V] and the new state; see Seq2Seq."""
+        return self._step(ids, visible, partner_visible, parents, state)
+
+    def _step(
+        self,
+        ids: tf.Tensor,
+        visible: tf.Tensor,
+        partner_visible: tf.Tensor | None,
+        parents: tf.Tensor,
+        state: State,
+        record: Record | None = None,
+    ) -> tuple[tf.Tensor, State]:
+        context = self._step_context(state["position"], visible, partner_visible, parents)
+        x, state = self._step_decoder(self._step_input(ids, state["position"]), context, state, record)
+        return tf.reshape(self.logits(x), [-1, *context.hypotheses, self.target_vocab_size]), state  # [B, R, K, V]
+
+    def _step_input(self, ids: tf.Tensor, position: tf.Tensor) -> tf.Tensor:
+        """Returns the input float [B, R, K, D] of a step, without positions, for ids int32 [B, R, K]."""
+        x = self.embed(self.reading.step_ids(ids, position), self.target_embedding)
+        return x * tf.cast(position > 0, x.dtype) if self.reading.first_is_zero else x
+
+    def _step_context(
+        self, position: tf.Tensor, visible: tf.Tensor, partner_visible: tf.Tensor | None, parents: tf.Tensor
+    ) -> StepContext:
+        """Returns what the layers are told of a step; arguments as in ``Seq2Seq.step``."""
+        return self.reading.step_context(position, visible, partner_visible, parents)
+
+    def _before_search(self, state: State, batch: tf.Tensor) -> State:
+        """Returns a fresh state after the step that comes before the search, where there is one."""
+        context = self.reading.context_before_search(batch, state["position"])
+        if context is None:
+            return state
+        x = tf.zeros([batch, *context.hypotheses, self.hparams.hidden_size], self.compute_dtype)
+        return self._step_decoder(x, context, state)[1]
