@@ -318,7 +318,8 @@ class RunDirectory:
         Raises:
           UserError: Another setting differs, or the disk is full or not writable.
         """
-        check_resumable(self.config_now(), config, self._path)
+        stored = self._config if config.hparams == self._config.hparams else self.config_now()
+        check_resumable(stored, config, self._path)
         config = config.replace(vocabularies=self._config.vocabularies)
         files.write_text_atomically(self._path / CONFIG_NAME, config.to_json())
         self._config = config

@@ -50,7 +50,10 @@ def test_what_has_no_place_in_both_directions(changes, message):
 def test_the_sets_of_both_directions_are_those_of_one():
     for name in ("small", "base", "tiny", "test"):
         one, both = (registry.hparams(f"{kind}layer_coordination_{name}") for kind in ("", "synchronous_"))
-        assert {field for field in one.names() if getattr(one, field) != getattr(both, field)} == {"pseudo"}
+        assert {field for field in one.names() if getattr(one, field) != getattr(both, field)} == {
+            "pseudo",
+            "synchronous",
+        }
         assert (both.pseudo, both.sb_fusion, both.sb_lambda, both.directions) == ("two", "tanh", 0.1, 2)
         assert both.early_stopping_metric == "bleu"
 

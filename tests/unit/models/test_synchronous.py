@@ -119,7 +119,8 @@ def test_without_the_other_side_it_is_a_transformer():
         sb_fusion="linear", sb_lambda=0.0, predict_tag=True
     )
     model = built(registry.model("synchronous_transformer"), hparams)
-    transformer = built(registry.model("transformer"), hparams)
+    one_direction = registry.hparams("synchronous_transformer_test").replace(synchronous=False)
+    transformer = built(registry.model("transformer"), one_direction)
     logits = model.logits(model.training_features(INPUTS, TARGETS)).numpy()
     labels = np.asarray(model.training_labels(TARGETS))
     for side in (0, 1):
