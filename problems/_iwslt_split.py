@@ -56,7 +56,7 @@ def make(directory: pathlib.Path, pair: tuple[str, str], text: PairSource) -> No
 
 def files(directory: pathlib.Path, pair: tuple[str, str], split: str) -> PairFiles:
     """Returns the two files of train or dev."""
-    return PairFiles(*(directory / f"{_STEMS[split]}.{language}" for language in pair))
+    return PairFiles.aligned(directory / f"{_STEMS[split]}.{language}" for language in pair)
 
 
 def add_drops(directory: pathlib.Path, report: ReadReport) -> None:
@@ -82,7 +82,7 @@ def _counted(pairs: Iterator[tuple[str, ...]], advance: Advance) -> Iterator[tup
         advance(1)
 
 
-def _write(directory: pathlib.Path, pair: tuple[str, str], pairs: Iterator[tuple[str, ...]]) -> int:
+def _write(directory: pathlib.Path, pair: tuple[str, str], pairs: Iterator[Sequence[str]]) -> int:
     """Writes the pairs to the files of train and, every 23rd, of dev; returns how many there are."""
     number = 0
     with contextlib.ExitStack() as stack:

@@ -146,7 +146,8 @@ def _marked_up_set(folder: pathlib.Path, references: int) -> SegmentFiles | None
     Raises:
       UserError: There are several sources, or a file is damaged.
     """
-    sources, targets = [], []
+    sources: list[pathlib.Path] = []
+    targets: list[pathlib.Path] = []
     for path in _files(folder):
         if path.name.lower().removesuffix(".gz").endswith(_MARKUP) and formats.format_of(path) == formats.SEGMENTS:
             first = next(read_segments(path, ENCODINGS), None)
@@ -200,7 +201,9 @@ def _side_and_key(path: pathlib.Path) -> tuple[str, str]:
     name = path.name
     for ending in _COMPRESSIONS:
         name = name.removesuffix(ending)
-    side, pieces, folders = "", [], []
+    side = ""
+    pieces: list[str] = []
+    folders: list[str] = []
     for piece in name.split("."):
         if not side and pieces and piece.lower() in _ENDINGS:
             side = _ENDINGS[piece.lower()]

@@ -211,5 +211,5 @@ def find_folder(tmp_dir: pathlib.Path, names: Sequence[str]) -> pathlib.Path | N
 @functools.lru_cache(maxsize=4)
 def holds_stories(folder: str | os.PathLike) -> bool:
     """Says whether a folder has any story file."""
-    with os.scandir(folder) as entries:
+    with os.scandir(os.fspath(folder)) as entries:
         return any(entry.name.endswith(".story") for entry in entries)

@@ -37,7 +37,7 @@ class PlainFiles:
 
     def sources(self, split: str) -> tuple[PairSource, ...]:
         """Returns the two files of a split, whether they are there or not."""
-        return (PairFiles(*(self._path(split, language) for language in self.pair)),)
+        return (PairFiles.aligned(self._path(split, language) for language in self.pair),)
 
     def prepare(self, problem: str, advice: str) -> None:
         """Downloads what is missing, where it can be.

@@ -116,7 +116,7 @@ class Pack:
 class PackFiles:
     """Files of a pack as words; a ``readers.PairSource``."""
 
-    files: PairFiles
+    files: PairSource
     pack: Pack
 
     @property
@@ -219,7 +219,7 @@ def wanted_corpus(corpus: Corpus, tmp_dir: pathlib.Path, languages: tuple[str, s
     choices: list[PairSource] = []
     for stem in corpus.stems:
         for place in _places(tmp_dir, stem.format(**names), archive_names, foreign):
-            choices.append(PairFiles(*(compressed(pathlib.Path(f"{place}.{language}")) for language in languages)))
+            choices.append(PairFiles.aligned(compressed(pathlib.Path(f"{place}.{language}")) for language in languages))
     if corpus.tmx:
         from t2t_ext.data.corpora.tmx import TmxFile
 
@@ -245,8 +245,8 @@ def wanted_test_set(test_set: TestSet, tmp_dir: pathlib.Path, languages: tuple[s
         for pair in _test_names(test_set.name, *languages):
             names.append([str(pathlib.PurePath(folder, name)) for name in pair])
     choices: list[PairSource] = []
-    for pair in names:
-        for places in zip(*(_places(tmp_dir, name, _SET_ARCHIVES, foreign) for name in pair), strict=True):
+    for sides in names:
+        for places in zip(*(_places(tmp_dir, name, _SET_ARCHIVES, foreign) for name in sides), strict=True):
             choices.append(_paired(*map(compressed, places)))
     archive = Download(ALL_SETS, _SET_ARCHIVES[0], _ALL_SETS_SHA256)
     return Wanted(choices, _SET_ARCHIVES, ALL_SETS, (archive,))

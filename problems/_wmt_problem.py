@@ -53,7 +53,8 @@ class WmtProblem(MixedTranslationProblem):
     tfds_name: ClassVar[str] = ""
     tfds_splits: ClassVar[Mapping[str, str]] = {}
 
-    source_steps = target_steps = ("moses_tokenize",)
+    source_steps: Sequence[str] = ("moses_tokenize",)
+    target_steps: Sequence[str] = ("moses_tokenize",)
     subwords = "subword_nmt"
     path_options = ("tfds_dir", "download")  # neither changes what is read
 
@@ -88,7 +89,7 @@ class WmtProblem(MixedTranslationProblem):
             tags=[self._tag_of.get(corpus.name, "") for corpus in used],
             depends_on_direction=any(corpus.synthetic for corpus in used),
         )
-        given = {"layout": layout, "weights": weights, "tags": tags, "default_tag": default_tag}
+        given: dict[str, Any] = {"layout": layout, "weights": weights, "tags": tags, "default_tag": default_tag}
         given |= {"download": download, "tfds_dir": tfds_dir}
         self._options = {option: value for option, value in given.items() if value}
         self.layout = chosen(
@@ -322,7 +323,7 @@ class WmtProblem(MixedTranslationProblem):
     def _pack_choices(self, stem: str, tmp_dir: pathlib.Path, pack: Pack) -> Wanted:
         folders = [*(tmp_dir / each for each in pack.folders), tmp_dir / f"{pack.archive}{archives.UNPACKED}"]
         choices = [
-            PairFiles(*(_wmt_files.compressed(folder / f"{stem}.{language}") for language in self._languages))
+            PairFiles.aligned(_wmt_files.compressed(folder / f"{stem}.{language}") for language in self._languages)
             for folder in folders
         ]
         names = [f"{stem}.{language}" for language in self._languages] if pack.downloadable else []

@@ -162,12 +162,12 @@ def inventory(source: CldrLocale, target: CldrLocale) -> dict[str, list[Key]]:
         keys[kind] = []
         own: set[str] = set()
         for key in _candidates()[kind]:
-            names = source.name(kind, key), target.name(kind, key)
-            if None in names or names[0] in own:
+            name, translation = source.name(kind, key), target.name(kind, key)
+            if name is None or translation is None or name in own:
                 continue
-            if forwards.setdefault(names[0], names[1]) == names[1] and (
-                backwards.setdefault(names[1], names[0]) == names[0]
+            if forwards.setdefault(name, translation) == translation and (
+                backwards.setdefault(translation, name) == name
             ):
-                own.add(names[0])
+                own.add(name)
                 keys[kind].append(key)
     return keys

@@ -10,7 +10,7 @@ import decimal
 import functools
 import re
 from collections.abc import Mapping, Sequence
-from typing import Self
+from typing import Literal, Self
 
 import babel
 from babel import dates, lists, localedata, numbers
@@ -18,6 +18,7 @@ from babel.core import get_global
 
 from t2t_ext.errors import UserError, suggest
 
+Period = Literal["year", "month", "week", "day", "hour", "minute", "second"]
 # Code point of the digit zero; CLDR's default systems, where Babel substitutes the symbols but not the digits.
 _ZEROS = {
     "adlm": 0x1E950,
@@ -140,7 +141,7 @@ class CldrLocale:
     def compact(self, mantissa: str, power: int) -> str:
         """Returns a large number in words where the locale has them ("12.5 million")."""
         # Where a locale has no long form, CLDR inherits the short one.
-        length = "long" if self._locale.compact_decimal_formats.get("long") else "short"
+        length: Literal["long", "short"] = "long" if self._locale.compact_decimal_formats.get("long") else "short"
         return self._typed(
             numbers.format_compact_decimal(
                 decimal.Decimal(mantissa).scaleb(power),
@@ -170,7 +171,7 @@ class CldrLocale:
         """Returns an amount with the currency's name, in the plural that goes with it."""
         return self._currency(amount, currency, "name")
 
-    def _currency(self, amount: str, currency: str, form: str) -> str:
+    def _currency(self, amount: str, currency: str, form: Literal["name", "standard"]) -> str:
         digits = numbers.get_currency_precision(currency)
         value = decimal.Decimal(amount).quantize(decimal.Decimal(1).scaleb(-digits))
         text = numbers.format_currency(
@@ -209,7 +210,7 @@ class CldrLocale:
             return None
         return self._typed(dates.format_interval(start, end, skeleton, fuzzy=False, locale=self._locale))
 
-    def relative(self, number: int, period: str, direction: int) -> str:
+    def relative(self, number: int, period: Period, direction: int) -> str:
         """Returns a time before or after now ("in 3 days")."""
         seconds = datetime.timedelta(seconds=direction * number * _SECONDS[period])
         return self._typed(
@@ -220,7 +221,7 @@ class CldrLocale:
 
     # Glue.
 
-    def listing(self, style: str, items: Sequence[str]) -> str:
+    def listing(self, style: Literal["standard", "or"], items: Sequence[str]) -> str:
         """Returns a list in words: ``standard`` ("and") or ``or``."""
         text = lists.format_list(items, style, self._locale)
         return self._typed(_euphonic(self.language, text[: -len(items[-1])], items[-1]))

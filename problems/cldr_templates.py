@@ -15,15 +15,15 @@ from t2t_ext.problems.cldr_locale import CldrLocale
 
 
 class Piece(Protocol):
-    """A part of a template, or a whole one.
+    """A part of a template, or a whole one."""
 
-    Attributes:
-      name: What it is made of; equal names are equal pieces.
-      kinds: The kinds of the atoms that it takes, in order.
-    """
+    @property
+    def name(self) -> str:
+        """What it is made of; equal names are equal pieces."""
 
-    name: str
-    kinds: Sequence[str]
+    @property
+    def kinds(self) -> Sequence[str]:
+        """The kinds of the atoms that it takes, in order."""
 
     def text(self, voice: "Voice", keys: Sequence[Key]) -> str | None:
         """Returns what a locale says for atoms with these keys; None where it cannot."""

@@ -57,7 +57,8 @@ class IwsltProblem(ParallelFilesProblem):
     resolve_entities: ClassVar[bool] = True
     published_tests: ClassVar[Mapping[str, int]] = {}
 
-    source_steps = target_steps = ("moses_tokenize",)
+    source_steps: Sequence[str] = ("moses_tokenize",)
+    target_steps: Sequence[str] = ("moses_tokenize",)
     subwords = "subword_nmt"
     scoring = "multi_bleu"
 

@@ -61,7 +61,8 @@ class TranslateZhenNist(ParallelFilesProblem):
     splits = (TRAIN, DEV, "mt03", "mt04", "mt05", "mt06")
     multiple_references = True
     joint_vocab = False
-    source_steps, target_steps = ("jieba",), ("moses_tokenize", "lowercase")
+    source_steps: Sequence[str] = ("jieba",)
+    target_steps: Sequence[str] = ("moses_tokenize", "lowercase")
     subwords = "subword_nmt"
     approx_vocab_size = num_merges = vocab_limit = 30_000
     scoring = "multi_bleu_uc"

@@ -82,7 +82,7 @@ class TranslateParallelText(MixedTranslationProblem):
             target_language=target_language,
             tags=tags,
         )
-        given = {
+        given: dict[str, Any] = {
             "train_source": train_source,
             "train_target": train_target,
             "dev_source": dev_source,
@@ -155,9 +155,11 @@ class TranslateParallelText(MixedTranslationProblem):
         for files in self._files[TRAIN]:
             if is_dev and isinstance(files, CorpusSource):
                 files = dataclasses.replace(files, weight=1.0)  # noqa: PLW2901 - every held-out line once
-            for row in files.read(
-                self.reading, lambda number, before=lines_before: (before + number in held_out) == is_dev
-            ):
+
+            def wanted(number: int, before: int = lines_before) -> bool:
+                return (before + number in held_out) == is_dev
+
+            for row in files.read(self.reading, wanted):
                 if is_dev and not all(map(str.strip, row)):
                     self.reading.drops["empty"] += 1
                     continue
@@ -197,9 +199,9 @@ class TranslateParallelText(MixedTranslationProblem):
         return tuple(zip(sources, targets, strict=True))
 
     def _pair_source(self, split: str, source: pathlib.Path, *targets: pathlib.Path) -> PairSource:
-        languages = tuple(self._options.get(f"{side}_language", "") for side in ("source", "target"))
+        languages = [self._options.get(f"{side}_language", "") for side in ("source", "target")]
         return formats.pair_source(
-            source, targets, split=split, languages=languages, separate=split == TRAIN,
+            source, targets, split=split, languages=(languages[0], languages[1]), separate=split == TRAIN,
             columns=self._columns, encodings=self._encodings,
         )  # fmt: skip
 

@@ -119,10 +119,10 @@ class SummarizeCnnDailymail(ParallelFilesProblem):
             chosen(self.base_name, "publishers", each.strip(), _FOLDERS)
             for each in (publishers or ",".join(_FOLDERS)).split(",")
         )
-        words = "tokenized" if self.tokenized else "moses_tokenize"
-        beginning = (f"first_{source_words}_words",) if source_words else ()
-        self.source_steps = (words, *beginning, "lowercase")
-        self.target_steps = (document_steps.SENTENCE_TAGS, words, "lowercase")
+        tokenizer = "tokenized" if self.tokenized else "moses_tokenize"
+        beginning: tuple[str, ...] = (f"first_{source_words}_words",) if source_words else ()
+        self.source_steps = (tokenizer, *beginning, "lowercase")
+        self.target_steps = (document_steps.SENTENCE_TAGS, tokenizer, "lowercase")
 
     @property
     def options(self) -> Mapping[str, Any]:
@@ -163,7 +163,7 @@ class SummarizeCnnDailymail(ParallelFilesProblem):
             found = {name: folder for name, folder in folders.items() if folder}
             return (_story_files.Stories(list_path=self._list(place, split), folders=found, tokenized=self.tokenized),)
         sides = [place / f"{_NAMES[split]}.{ending}" for ending in _ENDINGS[self.layout]]
-        return (_story_files.SummaryFiles(PairFiles(*sides)),)
+        return (_story_files.SummaryFiles(PairFiles.aligned(sides)),)
 
     def samples(self, split: str, tmp_dir: str | os.PathLike) -> Iterator[Sample]:
         """Yields the pairs of a split; those of train are cut."""

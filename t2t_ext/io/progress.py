@@ -4,16 +4,13 @@ import contextlib
 import sys
 import time
 from collections.abc import Callable, Iterator
-from typing import Protocol, TextIO
+from typing import TextIO
 
 SECONDS_BETWEEN_LINES = 10.0
 
 
-class Advance(Protocol):
-    """Called with how much has been done since the last call."""
-
-    def __call__(self, amount: int) -> None:
-        """Notes progress."""
+# Called with how much has been done since the last call.
+Advance = Callable[[int], None]
 
 
 @contextlib.contextmanager
@@ -68,7 +65,7 @@ def _bar(description: str, total: int | None, unit: str, stream: TextIO) -> Iter
         yield advance
 
 
-def _plain_lines(description: str, total: int | None, unit: str, stream: TextIO) -> Callable[[int], None]:
+def _plain_lines(description: str, total: int | None, unit: str, stream: TextIO) -> Advance:
     started = last = time.monotonic()
     done = 0
 

@@ -8,6 +8,7 @@ This module imports TensorFlow only when something is translated.
 """
 
 import dataclasses
+import functools
 import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -21,6 +22,7 @@ from t2t_ext.data.datasets.example_store import ExampleStore
 from t2t_ext.data.datasets.generated import GeneratedData
 from t2t_ext.data.datasets.manifest import describe_file, manifest_path
 from t2t_ext.data.datasets.pseudo_references import SIDES, SPLITS, SUFFIX, PseudoManifest, PseudoReferences
+from t2t_ext.data.datasets.target_variants import FROM_L2R, FROM_R2L, ids_of
 from t2t_ext.data.generation.workspace import publish
 from t2t_ext.errors import UserError
 from t2t_ext.io import files
@@ -85,7 +87,7 @@ class PseudoDecoding:
         self._signals = SignalWatch()
         self._stores: dict[str, ExampleStore] = {}
         self._translators: dict[str, Translator] = {}
-        self._settings = {
+        self._settings: dict[str, dict[str, Any]] = {
             "data": {"digest": data.digest()},
             "models": teachers.described(),
             "settings": {
@@ -256,7 +258,7 @@ class PseudoDecoding:
             done = now
 
         with self._signals.abandoning():
-            found = self._translators[chunk.side].translate_ids([sources[place] for place in places], update)
+            found = self._translators[chunk.side].translate_ids([sources[place].tolist() for place in places], update)
         for place, hypotheses in zip(places, found, strict=True):
             failures[place] = why_failed(hypotheses[0], self._config.max_length)
             if not failures[place]:
@@ -297,7 +299,9 @@ class PseudoDecoding:
         written = [name for split in splits.values() for name in (*split.shards, *split.texts.values())]
         manifest = PseudoManifest(
             problem=name,
-            **self._settings,
+            data=self._settings["data"],
+            models=self._settings["models"],
+            settings=self._settings["settings"],
             splits=splits,
             files={name: describe_file(folder / name) for name in written},
             versions=package_versions(),
@@ -325,10 +329,11 @@ def split_statistics(store: ExampleStore, data: GeneratedData) -> dict[str, dict
       data: The data that they are of.
     """
     found = {}
-    for side, sequences, lengths in zip(SIDES, store.pseudo, store.pseudo_lengths, strict=True):
-        ids, offsets = sequences
+    for side, field in zip(SIDES, (FROM_L2R, FROM_R2L), strict=True):
+        sequences = ids, offsets = ids_of(store, field)
+        lengths = np.diff(offsets)
         there = lengths > 0
-        score, pairs = _bleu(store, data, lambda n, ids=ids, at=offsets: ids[at[n] : at[n + 1]])
+        score, pairs = _bleu(store, data, functools.partial(_sequence, ids, offsets))
         found[side] = {
             "made": int(there.sum()),
             "mean_length": _mean(lengths[there]),
@@ -341,7 +346,13 @@ def split_statistics(store: ExampleStore, data: GeneratedData) -> dict[str, dict
     return found
 
 
-def _bleu(store: ExampleStore, data: GeneratedData, pseudo: Callable[[int], Sequence[int]]) -> tuple[Any, int]:
+def _sequence(ids: np.ndarray, offsets: np.ndarray, number: int) -> np.ndarray:
+    return ids[offsets[number] : offsets[number + 1]]
+
+
+def _bleu(
+    store: ExampleStore, data: GeneratedData, pseudo: Callable[[int], Sequence[int] | np.ndarray]
+) -> tuple[Any, int]:
     """Returns BLEU on pairs spread evenly, a failed one counting as an empty translation, and their number."""
     from t2t_ext.evaluation import protocols
 

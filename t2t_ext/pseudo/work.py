@@ -78,7 +78,7 @@ class Translations:
       failures: Why a pair failed; empty where it did not.
     """
 
-    ids: Sequence[Sequence[int]]
+    ids: Sequence[Sequence[int] | np.ndarray]
     texts: Sequence[str]
     failures: Sequence[str]
 
@@ -275,7 +275,7 @@ def join(
         paths = {side: stack.enter_context(files.atomic_file(folder / texts[side])) for side in SIDES}
         streams = {side: stack.enter_context(open(paths[side], "wb")) for side in SIDES}
         for name, size in zip(shards, sizes, strict=True):
-            arrays = {}
+            arrays: dict[str, np.ndarray] = {}
             for side in SIDES:
                 ids, lines = rows[side].take(size)
                 flat = np.concatenate([np.zeros(0, np.uint16), *ids])  # int32 where any of them is
@@ -300,11 +300,11 @@ class _Rows:
     def __init__(self, work: WorkFolder, chunks: Sequence[Chunk]) -> None:
         self._work = work
         self._chunks = iter(chunks)
-        self._ids: list[Sequence[int]] = []
+        self._ids: list[Sequence[int] | np.ndarray] = []
         self._texts: list[str] = []
         self.failures: collections.Counter[str] = collections.Counter()
 
-    def take(self, count: int) -> tuple[list[Sequence[int]], list[str]]:
+    def take(self, count: int) -> tuple[list[Sequence[int] | np.ndarray], list[str]]:
         """Returns ids and texts of the next pairs."""
         while len(self._ids) < count:
             loaded = self._work.load(next(self._chunks))

@@ -6,6 +6,7 @@ more bytes than any corpus has. What is unpacked appears under its name when all
 
 import contextlib
 import dataclasses
+import functools
 import io
 import json
 import lzma
@@ -17,7 +18,7 @@ import tarfile
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
-from typing import BinaryIO
+from typing import IO, BinaryIO
 
 from t2t_ext.data.corpora import compression
 from t2t_ext.errors import UserError, suggest
@@ -40,7 +41,7 @@ class _Member:
     name: str
     size: int
     is_directory: bool
-    open: Callable[[], BinaryIO]
+    open: Callable[[], IO[bytes]]
 
 
 def split_address(path: PathLike) -> tuple[str, str]:
@@ -79,7 +80,8 @@ def opened_member(path: PathLike, name: str) -> Iterator[BinaryIO]:
         for member in members:
             if not member.is_directory and member.name == name:
                 with member.open() as file:
-                    yield io.BufferedReader(file, _BLOCK_BYTES)  # type: ignore[arg-type]
+                    # What both libraries return can read into a buffer; IO[bytes] does not say so.
+                    yield io.BufferedReader(file, _BLOCK_BYTES)  # type: ignore[type-var]
                 return
             seen.append(member.name)
     raise UserError(f"{path} holds no file {name!r}.{suggest(name, seen)} It holds: {_some_of(seen)}.")
@@ -165,8 +167,15 @@ def _tar_entries(archive: tarfile.TarFile, path: PathLike) -> Iterator[_Member]:
             kind = "a link" if entry.issym() or entry.islnk() else "neither a plain file nor a directory"
             raise _refusal(path, entry.name, f"it is {kind}")
         yield _Member(
-            _checked_name(path, entry.name), entry.size, entry.isdir(), lambda entry=entry: archive.extractfile(entry)
+            _checked_name(path, entry.name), entry.size, entry.isdir(), functools.partial(_extracted, archive, entry)
         )
+
+
+def _extracted(archive: tarfile.TarFile, entry: tarfile.TarInfo) -> IO[bytes]:
+    file = archive.extractfile(entry)
+    if file is None:
+        raise tarfile.TarError(f"{entry.name} has no content")
+    return file
 
 
 def _zip_entries(archive: zipfile.ZipFile, path: PathLike) -> Iterator[_Member]:
@@ -183,7 +192,7 @@ def _zip_entries(archive: zipfile.ZipFile, path: PathLike) -> Iterator[_Member]:
             _checked_name(path, entry.filename),
             entry.file_size,
             entry.is_dir(),
-            lambda entry=entry: archive.open(entry),
+            functools.partial(archive.open, entry),
         )
 
 

@@ -51,7 +51,7 @@ def decompressed(raw: BinaryIO, name: PathLike) -> Iterator[BinaryIO]:
     counted = _Counted(raw)
     try:
         with _decompressor(kind, counted) as stream:
-            yield io.BufferedReader(_Guarded(stream, counted, name), _BLOCK_BYTES)  # type: ignore[arg-type]
+            yield io.BufferedReader(_Guarded(stream, counted, name), _BLOCK_BYTES)
     except (EOFError, gzip.BadGzipFile, zlib.error, lzma.LZMAError, _ZstandardDamage) as error:
         raise _damage(name, kind, error) from error
     except OSError as error:

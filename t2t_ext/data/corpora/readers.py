@@ -12,8 +12,8 @@ import dataclasses
 import itertools
 import os
 import pathlib
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Protocol, Self
 
 from t2t_ext.data.corpora import raw_files
 from t2t_ext.data.corpora.charsets import encoding_of
@@ -130,6 +130,12 @@ class PairFiles:
     advice: str = ""
     columns: tuple[int, ...] = ()
     encodings: tuple[str, ...] = ()
+
+    @classmethod
+    def aligned(cls, sides: Iterable[pathlib.Path]) -> Self:
+        """Returns files that are aligned line by line: source, target, and further references."""
+        source, target, *references = sides
+        return cls(source, target, tuple(references))
 
     @property
     def paths(self) -> tuple[pathlib.Path, ...]:

@@ -80,7 +80,7 @@ class SegmentFiles:
           UserError: A file is damaged or holds no translations, or ids do not match and the report is strict.
         """
         source = self._by_id(self.source, report, _SOURCE_KINDS).get("", {})
-        translations = []
+        translations: list[tuple[pathlib.Path, dict[_Key, Segment]]] = []
         for path in self.targets:
             systems = self._by_id(path, report, _TARGET_KINDS, by_system=True)
             if not systems:

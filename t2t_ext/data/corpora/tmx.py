@@ -58,7 +58,8 @@ class TmxFile:
         Raises:
           UserError: The file is damaged, or has no unit in both languages.
         """
-        units, pairs, seen = 0, 0, collections.Counter()
+        units, pairs = 0, 0
+        seen: collections.Counter[str] = collections.Counter()
         for unit in _units(self.path):
             units += 1
             pairs += all(_text(unit, language) is not None for language in (self.source_language, self.target_language))
@@ -84,12 +85,12 @@ class TmxFile:
         for number, unit in enumerate(_units(self.path), 1):
             if wanted and not wanted(number):
                 continue
-            texts = tuple(_text(unit, language) for language in (self.source_language, self.target_language))
-            if None in texts:
-                missing = self.source_language if texts[0] is None else self.target_language
+            source, target = _text(unit, self.source_language), _text(unit, self.target_language)
+            if source is None or target is None:
+                missing = self.source_language if source is None else self.target_language
                 report.drop(NO_TRANSLATION, self.path, unit.line, f"the unit has no text in {missing!r}")
             else:
-                yield texts
+                yield source, target
 
 
 class _Unit(NamedTuple):

@@ -140,7 +140,7 @@ def as_sample(row: tuple[str, ...], multiple_references: bool) -> dict[str, Any]
     """
     source, *targets = row
     sample = {"inputs": source, "targets": targets if multiple_references else targets[0]}
-    if getattr(row, "times", 1) == 1:
+    if not isinstance(row, WeightedPair):
         return sample
     weighted = WeightedSample(sample)
     weighted.times = row.times

@@ -326,7 +326,9 @@ def _static_blocks(
     bucket = np.searchsorted(boundaries, np.maximum(inputs, targets)[kept])
     examples = kept[np.argsort(bucket, kind="stable")]
     counts = np.bincount(bucket, minlength=len(boundaries))
-    blocks, batches, rows, widths = [0], [], [], []
+    blocks, batches = [0], []
+    rows: list[int] = []
+    widths: list[int] = []
     for boundary, count in zip(boundaries, counts, strict=True):
         if count:
             fit = rows_that_fit(budget, tokens_of(boundary, boundary, mode))
@@ -335,13 +337,13 @@ def _static_blocks(
             rows += [fit] * len(cuts)
             widths += [boundary] * len(cuts)
             blocks.append(blocks[-1] + int(count))
-    widths = np.array(widths, np.int32)
+    width = np.array(widths, np.int32)
     return _Blocks(
         examples,
         np.array(blocks, np.int64),
         np.concatenate([*batches, [len(kept)]]).astype(np.int64),
         np.array(rows, np.int32),
-        (widths, widths),
+        (width, width),
     )
 
 
@@ -352,9 +354,11 @@ def _dynamic_blocks(kept: np.ndarray, inputs: np.ndarray, targets: np.ndarray, b
     order = np.argsort(number, kind="stable")
     examples = kept[order]
     edges = np.concatenate([[0], np.cumsum(np.bincount(number))])
-    batches, rows, widths = [], [], ([], [])
+    batches = []
+    rows: list[int] = []
+    widths: tuple[list[int], list[int]] = ([], [])
     for begin, end in itertools.pairwise(map(int, edges)):
-        longest = [int(side[order[begin:end]].max()) for side in lengths]
+        longest = int(lengths[0][order[begin:end]].max()), int(lengths[1][order[begin:end]].max())
         fit = rows_that_fit(budget, tokens_of(*longest, mode))
         multiple = row_multiple(fit)
         equal = -(-(end - begin) // -(-(end - begin) // fit))
@@ -370,14 +374,14 @@ def _dynamic_blocks(kept: np.ndarray, inputs: np.ndarray, targets: np.ndarray, b
         edges.astype(np.int64),
         np.concatenate([*batches, [len(kept)]]).astype(np.int64),
         np.array(rows, np.int32),
-        tuple(np.array(side, np.int32) for side in widths),
+        (np.array(widths[0], np.int32), np.array(widths[1], np.int32)),
     )
 
 
 def _class_cost(lengths: tuple[np.ndarray, np.ndarray], budget: int, mode: str) -> float:
     """Returns how many padded positions a further class of shapes must save."""
     real = sum(int(side.sum(dtype=np.int64)) for side in lengths)
-    counted = int(tokens_of(*(side.astype(np.int64) for side in lengths), mode).sum())
+    counted = int(tokens_of(lengths[0].astype(np.int64), lengths[1].astype(np.int64), mode).sum())
     return max(CLASS_SHARE * real, CLASS_BATCHES * budget * real / max(counted, 1))
 
 

@@ -14,10 +14,11 @@ import pathlib
 import zipfile
 import zlib
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 import numpy as np
 
+from t2t_ext.data.datasets.generated import GeneratedData
 from t2t_ext.data.datasets.pseudo_references import SIDES as PSEUDO_SIDES
 from t2t_ext.data.datasets.pseudo_references import PseudoReferences
 from t2t_ext.data.features.float_files import FloatSequences
@@ -28,16 +29,6 @@ Sequences = tuple[np.ndarray, np.ndarray]  # flat ids and offsets
 
 _SIDES = ("inputs", "targets")
 _UNREADABLE = (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error)
-
-
-class ShardSource(Protocol):
-    """As much of ``GeneratedData`` as reading its shards needs."""
-
-    manifest: Any
-    was_reversed: bool
-
-    def shard_paths(self, split: str) -> list[pathlib.Path]:
-        """Returns the shards of a split in order."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -121,11 +112,11 @@ class ExampleStore:
                 f"{len(inputs)} inputs but {len(targets)} targets"
                 + (f", pseudo references: {len(pseudo[0])} and {len(pseudo[1])}" if pseudo else "")
             )
-        given, targets, *rest = map(_flattened, sides)
-        return cls(*given, *targets, pseudo=(rest[0], rest[1]) if pseudo else None)
+        given, wanted, *rest = map(_flattened, sides)
+        return cls(*given, *wanted, pseudo=(rest[0], rest[1]) if pseudo else None)
 
     @classmethod
-    def load(cls, generated: ShardSource, split: str, *, verify: bool = True) -> Self:
+    def load(cls, generated: GeneratedData, split: str, *, verify: bool = True) -> Self:
         """Reads all shards of a split, several at a time.
 
         Args:

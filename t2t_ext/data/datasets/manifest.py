@@ -89,7 +89,7 @@ class Manifest:
       source_language: The base problem's source language, or empty.
       target_language: The base problem's target language, or empty.
       settings: Every setting of the generation, resolved.
-      inputs: Size in bytes and SHA-256 of every raw file that was read, by path.
+      inputs: Name, size in bytes and SHA-256 of every raw file that was read, by split.
       vocab: Files (``source`` and ``target``, the same name where joint), sizes, and how the models were trained.
       splits: What each split holds.
       files: Size in bytes and SHA-256 of every file of the set, by name.
@@ -102,7 +102,7 @@ class Manifest:
     source_language: str
     target_language: str
     settings: dict[str, Any]
-    inputs: dict[str, dict[str, Any]]
+    inputs: dict[str, list[dict[str, Any]]]
     vocab: dict[str, Any]
     splits: dict[str, SplitSummary]
     files: dict[str, dict[str, Any]]

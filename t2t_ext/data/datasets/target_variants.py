@@ -139,6 +139,8 @@ def ids_of(store: ExampleStore, field: str) -> tuple[np.ndarray, np.ndarray]:
     """Returns ids and offsets of a field of all pairs, as ``ExampleStore`` keeps them."""
     if field == GOLD:
         return store.targets, store.target_offsets
+    if store.pseudo is None:
+        raise ValueError(f"{field}: the pairs have no pseudo references")
     return store.pseudo[0 if field == FROM_L2R else 1]
 
 

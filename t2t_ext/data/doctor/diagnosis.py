@@ -11,7 +11,7 @@ from t2t_ext.config.generation import DEFAULT_SEED, GenerationSettings
 from t2t_ext.data.corpora.readers import ReadReport
 from t2t_ext.data.doctor import examination
 from t2t_ext.data.doctor.examination import Examination, ExaminedChunk, Plan
-from t2t_ext.data.features.types import TARGET, Text
+from t2t_ext.data.features.types import text_features
 from t2t_ext.data.generation import cleaning as filters
 from t2t_ext.data.generation import duplicates, vocabulary
 from t2t_ext.data.generation.cleaning import Cleaning
@@ -190,9 +190,7 @@ class Doctor:
 
     def _text_features(self) -> list[str]:
         """Returns the names of the source's and the target's text feature."""
-        features = self.problem.features()
-        texts = {name: feature for name, feature in features.items() if isinstance(feature, Text)}
-        names = sorted(texts, key=lambda name: texts[name].side == TARGET)
+        names = list(text_features(self.problem.features()))
         if len(names) < 2:
             raise UserError(f"{self.problem.base_name} has {len(names)} text feature(s); the doctor looks at pairs.")
         return names[:2]

@@ -127,20 +127,20 @@ class FloatWriter:
             self._files.append(name)
             self._file = open(self._directory / name, "wb")  # noqa: SIM115 - closed by _end_file
             self._vectors = 0
-            self._write_header()
+            self._write_header(self._file)
         self._file.write(array.tobytes())
         self._vectors += len(array)
         self._lengths.append(len(array))
 
-    def _write_header(self) -> None:
+    def _write_header(self, file: BinaryIO) -> None:
         # NumPy leaves room for the first axis to grow, so that the header can be written again in its place.
         header = {"descr": self._dtype.str, "fortran_order": False, "shape": (self._vectors, self._kind.depth)}
-        np.lib.format.write_array_header_1_0(self._file, header)
+        np.lib.format.write_array_header_1_0(file, header)
 
     def _end_file(self) -> None:
         if self._file is not None:
             self._file.seek(0)
-            self._write_header()
+            self._write_header(self._file)
             self._file.close()
             self._file = None
 

@@ -1,7 +1,7 @@
 """The types of what a sample consists of: text, ids, float arrays."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -111,6 +111,12 @@ class Floats(Feature):
         if array.ndim != 2 or array.shape[1] != self.depth or not np.issubdtype(array.dtype, np.floating):
             return f"expected floats of shape [any, {self.depth}], got {array.dtype} of shape {list(array.shape)}"
         return ""
+
+
+def text_features(features: Mapping[str, Feature]) -> dict[str, Text]:
+    """Returns the text features, those of the source side first."""
+    texts = [(name, feature) for name, feature in features.items() if isinstance(feature, Text)]
+    return dict(sorted(texts, key=lambda item: item[1].side == TARGET))
 
 
 def complaint(declared: dict[str, Feature], sample: Any) -> str:

@@ -23,9 +23,8 @@ from t2t_ext.config.generation import BEAM, GenerationConfig, GenerationSettings
 from t2t_ext.data.datasets import manifest as manifests
 from t2t_ext.data.datasets import summary
 from t2t_ext.data.datasets.manifest import Manifest, SplitSummary
-from t2t_ext.data.features.types import SOURCE, TARGET, Text
+from t2t_ext.data.features.types import SOURCE, text_features
 from t2t_ext.data.generation import cleaning, duplicates, text_checks, vocabulary, workspace
-from t2t_ext.data.generation.beam_workers import BeamWorkers
 from t2t_ext.data.generation.preparation import NO_STEPS, SENTENCEPIECE, TextPreparation
 from t2t_ext.data.generation.raw_samples import RawSamples
 from t2t_ext.data.generation.settings import (
@@ -39,7 +38,7 @@ from t2t_ext.data.generation.settings import (
 from t2t_ext.data.generation.sharding import Encoding, without_tags
 from t2t_ext.data.generation.split_writer import SplitWriter, no_usable_sample
 from t2t_ext.data.generation.vocabulary import Vocabulary
-from t2t_ext.data.generation.workers import Workers
+from t2t_ext.data.generation.workers import BeamWorkers, Workers
 from t2t_ext.errors import UserError
 from t2t_ext.io import files
 from t2t_ext.io.progress import progress as shown_progress
@@ -123,7 +122,7 @@ class _Generation:
     settings: GenerationSettings
     preparation: TextPreparation
     reused: Vocabulary | None
-    make_workers: Callable[[pathlib.Path], Workers | BeamWorkers]
+    make_workers: Callable[[pathlib.Path], Workers]
     progress: bool
     say: Say
 
@@ -263,8 +262,7 @@ class _Generation:
         return asked
 
     def _has_source_text(self) -> bool:
-        features = self.problem.features().values()
-        return any(isinstance(feature, Text) and feature.side == SOURCE for feature in features)
+        return any(feature.side == SOURCE for feature in text_features(self.problem.features()).values())
 
     def _fit(self) -> Callable[..., np.ndarray] | None:
         """Returns what says which pairs of the subword model's sample are clean, as far as one pair alone shows it."""
@@ -292,9 +290,7 @@ class _Generation:
         """Writes the keys of dev and test sets where they are needed; returns the file and its SHA-256, or empty."""
         if filters.test_overlap == cleaning.NO:
             return "", ""
-        problem, features = self.problem, self.problem.features()
-        names = [name for name, feature in features.items() if isinstance(feature, Text)]
-        names.sort(key=lambda name: features[name].side == TARGET)
+        problem, names = self.problem, list(text_features(self.problem.features()))
 
         def pairs() -> Iterator[tuple[str, list[str]]]:
             for split in problem.splits:
@@ -390,7 +386,7 @@ def _write_models(
     return described, model_files
 
 
-def _workers(config: GenerationConfig, work: pathlib.Path) -> Workers | BeamWorkers:
+def _workers(config: GenerationConfig, work: pathlib.Path) -> Workers:
     """Returns what runs the tasks of a generation in a workspace.
 
     Raises:

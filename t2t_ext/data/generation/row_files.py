@@ -35,7 +35,7 @@ def write_arrays(path: pathlib.Path, arrays: Mapping[str, np.ndarray]) -> int:
     with open(temporary, "wb") as file:
         file.write(len(header).to_bytes(_LENGTH_BYTES, "little") + header)
         for array in arrays.values():
-            file.write(memoryview(np.ascontiguousarray(array)).cast("B") if array.size else b"")
+            file.write(np.ascontiguousarray(array).data.cast("B") if array.size else b"")
             file.write(b"\0" * (-array.nbytes % _ALIGNMENT))
         size = file.tell()
     os.replace(temporary, path)

@@ -119,7 +119,7 @@ def differences(
     if settings.cleaning is not None:
         asked["cleaning"] = cleaning_asked(settings.cleaning, problem.cleaning).given()
     for name, value in asked.items():
-        before = manifest.settings.get(name, _ALWAYS_BEFORE.get(name))
+        before: Any = manifest.settings.get(name, _ALWAYS_BEFORE.get(name))
         if before != value:
             found.append(f"{name} was {_shown(before)}, now {_shown(value)}")
     found += differing_options(problem, manifest.problem_options)

@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from t2t_ext.data.features.types import TARGET, Feature, Floats, Ids, Text
+from t2t_ext.data.features.types import TARGET, Feature, Floats, Ids, Text, text_features
 from t2t_ext.data.generation import cleaning as filters
 from t2t_ext.data.generation import duplicates, row_files
 from t2t_ext.data.generation.cleaning import EMPTY, LENGTH_RATIO, TOO_LONG, Cleaning, Column
@@ -93,7 +93,7 @@ class Chunk:
 
     index: int
     first: int
-    samples: Sequence[Sample] | pathlib.Path
+    samples: list[Sample] | pathlib.Path
     directory: pathlib.Path
     encoding: Encoding
 
@@ -145,21 +145,27 @@ class Shard:
 def encode_chunk(chunk: Chunk) -> EncodedChunk:
     """Cleans, encodes and shuffles the samples of a chunk and writes their arrays, and keys to find duplicates by."""
     encoding = chunk.encoding
-    in_file = isinstance(chunk.samples, pathlib.Path)
-    samples = load_samples(chunk.samples) if in_file else chunk.samples
-    known = load_prepared(chunk.samples) if in_file else {}
+    if isinstance(chunk.samples, pathlib.Path):
+        samples, known = load_samples(chunk.samples), load_prepared(chunk.samples)
+    else:
+        samples, known = chunk.samples, {}
     times = np.fromiter((getattr(each, "times", 1) if encoding.training else 1 for each in samples), np.int32)
     values = {name: [sample[name] for sample in samples] for name in encoding.features}
-    texts = _text_columns(encoding.features, values)
-    prepared = {name: _prepared(_encoder_of(encoding, name), column, known.get(name)) for name, column in texts.items()}
+    features = text_features(encoding.features)
+    # Of several texts, the first.
+    texts = {name: [v[0] for v in values[name]] if each.multiple else values[name] for name, each in features.items()}
+    prepared = {
+        name: _prepared(_encoder_of(encoding, each), texts[name], known.get(name)) for name, each in features.items()
+    }
     dropped = _Dropped(len(samples), chunk.first, list(texts.values()))
     if encoding.training and texts:
         columns = [
             Column(
-                *(without_tags(column[name], encoding.tags) for column in (texts, prepared)),
-                _language_of(encoding, name),
+                without_tags(texts[name], encoding.tags),
+                without_tags(prepared[name], encoding.tags),
+                encoding.languages[feature.side == TARGET],
             )
-            for name in texts
+            for name, feature in features.items()
         ]
         for reason, unfit in filters.unfit_pairs(encoding.cleaning, columns, _evaluation_keys(encoding)):
             dropped.drop(reason, unfit)
@@ -262,8 +268,7 @@ def npz_bytes(arrays: Mapping[str, np.ndarray]) -> bytes:
             entry = zipfile.ZipInfo(f"{name}.npy", date_time=(1980, 1, 1, 0, 0, 0))
             entry.compress_type = zipfile.ZIP_DEFLATED
             entry.create_system = 3
-            entry._compresslevel = _COMPRESSION_LEVEL
-            archive.writestr(entry, _npy_bytes(array))
+            archive.writestr(entry, _npy_bytes(array), compresslevel=_COMPRESSION_LEVEL)
     return buffer.getvalue()
 
 
@@ -332,18 +337,11 @@ def _prepared(encoder: SubwordEncoder, texts: Sequence[str], known: Mapping[int,
     return [known[row] if row in known else next(rest) for row in range(len(texts))]
 
 
-def _text_columns(features: Mapping[str, Feature], values: Mapping[str, list]) -> dict[str, list[str]]:
-    """Returns the texts (the first of several) of every text feature, those of the source side first."""
-    named = [(name, feature) for name, feature in features.items() if isinstance(feature, Text)]
-    named.sort(key=lambda item: item[1].side == TARGET)
-    return {name: [value[0] for value in values[name]] if feature.multiple else values[name] for name, feature in named}
-
-
 def _flatten(encoding: Encoding, name: str, values: Sequence[Any]) -> tuple[np.ndarray, np.ndarray]:
     """Returns the items of all values one after the other, and int32 [samples] how many each has."""
     match encoding.features[name]:
-        case Text():
-            encoder = _encoder_of(encoding, name)
+        case Text() as feature:
+            encoder = _encoder_of(encoding, feature)
             return _flat_ids(encoder.encode_batch(values, add_eos=True), encoder.vocab_size)
         case Ids(size=size):
             return _flat_ids(values, size)
@@ -362,13 +360,8 @@ def _taken(values: Sequence[Any], rows: np.ndarray) -> Sequence[Any]:
     return values if len(rows) == len(values) else [values[row] for row in rows]
 
 
-def _language_of(encoding: Encoding, name: str) -> str:
-    return encoding.languages[encoding.features[name].side == TARGET]
-
-
-def _encoder_of(encoding: Encoding, name: str) -> SubwordEncoder:
-    is_target = encoding.features[name].side == TARGET
-    return _encoder(*(encoding.target_model if is_target else encoding.source_model))
+def _encoder_of(encoding: Encoding, feature: Text) -> SubwordEncoder:
+    return _encoder(*(encoding.target_model if feature.side == TARGET else encoding.source_model))
 
 
 @functools.lru_cache(maxsize=2)

@@ -127,11 +127,12 @@ class SplitWriter:
 
             def tasks() -> Iterator[Chunk]:
                 # What a training split has in files is read by the processes that encode it.
-                by_file = samples.kept and encoding.training
-                found = samples.files() if by_file else raw_samples.batches(floats.stored(samples))
-                for index, batch in enumerate(found):
-                    if not by_file:
-                        lines.write(batch)
+                if samples.kept and encoding.training:
+                    for index, path in enumerate(samples.files()):
+                        yield Chunk(index, index * raw_samples.SAMPLES_PER_CHUNK, path, scratch, encoding)
+                    return
+                for index, batch in enumerate(raw_samples.batches(floats.stored(samples))):
+                    lines.write(batch)
                     yield Chunk(index, index * raw_samples.SAMPLES_PER_CHUNK, batch, scratch, encoding)
 
             for index, chunk in enumerate(self.workers.map(sharding.encode_chunk, tasks())):

@@ -87,21 +87,22 @@ def _learn(job: tuple[Counts, int]) -> str:
 
 def _seen(
     words: Mapping[str, Counts], codes: Mapping[str, str], preparation: TextPreparation
-) -> tuple[dict[str, collections.Counter], dict[str, list[str] | None]]:
+) -> tuple[dict[str, collections.Counter[str]], dict[str, list[str] | None]]:
     """Returns the counts of the subwords of each side, and those that it may use (None: all)."""
     files = [subword_nmt_model.read_counts(path) for path in preparation.bpe_vocab]
-    seen, allowed = {}, {}
+    seen: dict[str, collections.Counter[str]] = {}
+    allowed: dict[str, list[str] | None] = {}
     for side in _SIDES:
+        chosen: list[str] | None = None
         if files:
             counts = collections.Counter(files[0] if side == SOURCE else files[-1])
         else:
             counts = subword_nmt_model.count_subwords(words[side], codes[side])
-        allowed[side] = None
         if preparation.vocab_threshold:
-            allowed[side] = [piece for piece, count in counts.items() if count >= preparation.vocab_threshold]
+            chosen = [piece for piece, count in counts.items() if count >= preparation.vocab_threshold]
             if not files:
-                counts = subword_nmt_model.count_subwords(words[side], codes[side], allowed[side])
-        seen[side] = counts
+                counts = subword_nmt_model.count_subwords(words[side], codes[side], chosen)
+        seen[side], allowed[side] = counts, chosen
     return seen, allowed
 
 

@@ -15,6 +15,7 @@ from t2t_ext.data.generation.preparation import SUBWORD_NMT, TextPreparation
 from t2t_ext.data.generation.workers import Workers
 from t2t_ext.data.text import VOCABULARY_NAMES, sentencepiece_model
 from t2t_ext.data.text.sentencepiece_model import SentencePieceModel
+from t2t_ext.data.text.text_container import Subwords
 from t2t_ext.data.text.text_encoder import SubwordEncoder
 from t2t_ext.data.text.text_steps import TextSteps
 from t2t_ext.errors import UserError
@@ -131,6 +132,7 @@ def train_vocabulary(
         rows = np.flatnonzero(fit(raw[SOURCE], raw[TARGET], texts[SOURCE], texts[TARGET]))
         texts, count = {side: [lines[row] for row in rows] for side, lines in texts.items()}, len(rows)
     used = {side: len(lines) for side, lines in texts.items()}
+    subwords: Mapping[str, Subwords]
     if preparation.subwords == SUBWORD_NMT:
         subwords = subword_nmt_vocabulary.train(texts, preparation, joint, len(chosen) < read, workers)
     else:

@@ -30,9 +30,9 @@ class Step:
       learns: Whether it must learn from training text before it can work.
     """
 
-    name: ClassVar[str]
+    name: str
     stage: ClassVar[Stage]
-    meaning: ClassVar[str]
+    meaning: str
     loss: ClassVar[str] = ""
     packages: ClassVar[tuple[str, ...]] = ()
     extra: ClassVar[str] = ""

@@ -15,7 +15,7 @@ import re
 import unicodedata
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 
 from t2t_ext.data.text import chinese_steps, document_steps, moses_steps
 from t2t_ext.data.text.step import Stage, Step
@@ -28,7 +28,7 @@ class Nfc(Step):
     name, stage = "nfc", Stage.UNICODE
     meaning = "Unicode normalisation form C: one spelling for each composed character"
     loss = "how composed characters were spelt"
-    _form: ClassVar[str] = "NFC"
+    _form: ClassVar[Literal["NFC", "NFKC"]] = "NFC"
 
     def prepare(self, text: str) -> str:
         """Returns the text in the normal form."""
@@ -77,7 +77,15 @@ _HYPHEN = re.compile(r"([^\W_])-(?=[^\W_])")
 
 def step_classes() -> dict[str, type[Step]]:
     """Returns name -> class of every step, in the order of their stages."""
-    classes = [Nfc, Nfkc, HyphenSplit, Lowercase, *moses_steps.STEPS, *chinese_steps.STEPS, *document_steps.STEPS]
+    classes: list[type[Step]] = [
+        Nfc,
+        Nfkc,
+        HyphenSplit,
+        Lowercase,
+        *moses_steps.STEPS,
+        *chinese_steps.STEPS,
+        *document_steps.STEPS,
+    ]
     return {kind.name: kind for kind in sorted(classes, key=lambda kind: kind.stage)}
 
 
@@ -88,9 +96,10 @@ def _key(name: str) -> str:
 
 def _make(name: str, language: str, learnt: bytes | None) -> Step:
     """Makes the step of a name that has been checked."""
-    kind = step_classes()[_key(name)]
     count = document_steps.count_in(name)
-    return kind(language, learnt, count=count) if count else kind(language, learnt)
+    if count:
+        return document_steps.FirstWords(language, learnt, count=count)
+    return step_classes()[name](language, learnt)
 
 
 def parse_steps(text: str, flag: str) -> tuple[str, ...]:
