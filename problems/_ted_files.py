@@ -8,8 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from t2t_ext.data.corpora import archives, compression, download
 from t2t_ext.data.corpora.readers import PairFiles, PairSource
-from t2t_ext.data.corpora.segments import SegmentFiles
-from t2t_ext.data.corpora.tagged_lines import TaggedLineFiles
+from t2t_ext.data.corpora.segments import SegmentFiles, TaggedLineFiles
 from t2t_ext.errors import UserError
 from t2t_ext.problem import TRAIN
 

@@ -16,7 +16,7 @@ from t2t_ext import registry
 from t2t_ext.config.problem_options import chosen
 from t2t_ext.data.corpora import readers
 from t2t_ext.data.features import sources as feature_sources
-from t2t_ext.data.features.index import FeatureIndex
+from t2t_ext.data.features.sources import FeatureIndex
 from t2t_ext.data.features.types import STORAGES, TARGET, Feature, Floats, Lazy, Text
 from t2t_ext.errors import UserError
 from t2t_ext.problem import DEV, TEST, TRAIN, Problem, Sample

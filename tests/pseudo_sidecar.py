@@ -20,7 +20,7 @@ def write_sidecar(data_dir, problem, seed=1):
     from t2t_ext.data.datasets.generated import GeneratedData
     from t2t_ext.data.datasets.manifest import manifest_path, shard_name, text_name
     from t2t_ext.data.datasets.pseudo_references import SUFFIX, PseudoManifest, SplitPseudo
-    from t2t_ext.data.generation.sharding import npz_bytes
+    from t2t_ext.data.generation.shards import npz_bytes
 
     generated = GeneratedData.open(problem, data_dir)
     encoder, name, rng = generated.text_encoders()[1], problem.name + SUFFIX, random.Random(seed)

@@ -25,7 +25,7 @@ import numpy as np
 from t2t_ext.data.datasets.generated import GeneratedData
 from t2t_ext.data.datasets.manifest import shard_name, text_name
 from t2t_ext.data.datasets.pseudo_references import SIDES, SUFFIX, SplitPseudo
-from t2t_ext.data.generation.sharding import npz_bytes
+from t2t_ext.data.generation.shards import npz_bytes
 from t2t_ext.errors import UserError
 from t2t_ext.io import files
 

@@ -11,8 +11,7 @@ from collections.abc import Sequence
 
 from t2t_ext.data.corpora import archives, compression, raw_files
 from t2t_ext.data.corpora.readers import PairFiles, PairSource
-from t2t_ext.data.corpora.segments import SegmentFiles
-from t2t_ext.data.corpora.tagged_lines import TaggedLineFiles
+from t2t_ext.data.corpora.segments import SegmentFiles, TaggedLineFiles
 from t2t_ext.data.corpora.tmx import TmxFile
 from t2t_ext.errors import UserError
 

@@ -15,9 +15,9 @@ from t2t_ext.data.features.types import text_features
 from t2t_ext.data.generation import cleaning as filters
 from t2t_ext.data.generation import duplicates, vocabulary
 from t2t_ext.data.generation.cleaning import Cleaning
+from t2t_ext.data.generation.encoding import without_tags
 from t2t_ext.data.generation.preparation import TextPreparation
 from t2t_ext.data.generation.settings import resolved
-from t2t_ext.data.generation.sharding import without_tags
 from t2t_ext.data.generation.workers import Workers
 from t2t_ext.data.text.text_encoder import SubwordEncoder
 from t2t_ext.errors import UserError

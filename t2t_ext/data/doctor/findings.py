@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from t2t_ext.data.datasets import summary
+from t2t_ext.data.datasets import manifest
 from t2t_ext.data.doctor.diagnosis import TRAIN, Diagnosis
 from t2t_ext.data.doctor.examination import SIDES
 from t2t_ext.data.generation import cleaning as filters
@@ -84,7 +84,7 @@ def findings(diagnosis: Diagnosis) -> Iterator[str]:
     for reason, count in train.alone.items():
         if count > _SHARE_OF_NOTE * train.pairs and reason not in (filters.DUPLICATE, filters.TEST_OVERLAP):
             yield (
-                f"{percent(count, train.pairs)} of the training pairs: {summary.REASONS.get(reason, reason)}"
+                f"{percent(count, train.pairs)} of the training pairs: {manifest.REASONS.get(reason, reason)}"
                 f"{_advice(reason, diagnosis)}"
             )
     repeated = diagnosis.repeated.get(filters.PAIR, 0)

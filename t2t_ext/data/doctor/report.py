@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from t2t_ext.data.datasets import summary
+from t2t_ext.data.datasets import manifest
 from t2t_ext.data.doctor.diagnosis import TRAIN, Diagnosis, SplitDiagnosis
 from t2t_ext.data.doctor.examination import LONGEST_COUNTED, RATIOS, SIDES, Side
 from t2t_ext.data.doctor.findings import faults, filter_rows, findings, percent, quantiles
@@ -137,17 +137,17 @@ def record(diagnosis: Diagnosis) -> dict[str, Any]:
 def _split(name: str, split: SplitDiagnosis, published: Mapping[str, int]) -> Iterator[str]:
     references = f", {split.references} references" if split.references > 1 else ""
     count = split.examined.pairs
-    yield f"{name}: {count:,}{references}{summary.beside_published(count, published.get(name))}"
+    yield f"{name}: {count:,}{references}{manifest.beside_published(count, published.get(name))}"
     for corpus, counted in split.reading.corpora.items():
-        yield f"  {summary.corpus_line(corpus, counted)}"
+        yield f"  {manifest.corpus_line(corpus, counted)}"
     for what, counts in (("left out while reading", split.reading.drops), ("changed", split.reading.notes)):
         for reason, number in counts.items():
-            words = summary.REASONS.get(reason, reason)
+            words = manifest.REASONS.get(reason, reason)
             yield f"  {what}: {number:,}, {words} (first: {split.reading.first.get(reason, '?')})"
     if name != TRAIN:
         for reason, number in split.examined.alone.items():
             if number and reason in (filters.EMPTY, filters.ENCODING, filters.IDENTICAL, filters.SCRIPT):
-                yield f"  {number:,}: {summary.REASONS.get(reason, reason)}"
+                yield f"  {number:,}: {manifest.REASONS.get(reason, reason)}"
 
 
 def _sides(sides: Sequence[Side]) -> Table:

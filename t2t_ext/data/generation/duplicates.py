@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from t2t_ext.data.generation import cleaning as filters
-from t2t_ext.data.generation import row_files
 from t2t_ext.data.generation.cleaning import KEY_BYTES, Cleaning, Column
+from t2t_ext.data.generation.shards import open_arrays, write_arrays
 from t2t_ext.data.generation.workers import Workers
 from t2t_ext.io.progress import Advance
 
@@ -97,7 +97,7 @@ def write_keys(
     for name, keys in filters.duplicate_keys(kind, columns).items():
         numbers = np.frombuffer(b"".join(keys), np.uint64).reshape(-1, 2)
         arrays = {"high": numbers[:, 0], "low": numbers[:, 1], "positions": positions, "times": times}
-        row_files.write_arrays(directory / "keys" / name / f"{chunk:06d}", arrays)
+        write_arrays(directory / "keys" / name / f"{chunk:06d}", arrays)
 
 
 def prepare_directory(directory: pathlib.Path, duplicates: str) -> None:
@@ -212,10 +212,10 @@ def _partitions(directory: pathlib.Path, kind: str, chunks: int, rows: int) -> l
 
 def _sort_keys(task: _Sorting) -> None:
     """Joins the keys of some chunks into one file, sorted by their first half."""
-    chunks = [row_files.open_arrays(path) for path in task.chunks]
+    chunks = [open_arrays(path) for path in task.chunks]
     arrays = {name: np.concatenate([chunk[name] for chunk in chunks]) for name in chunks[0]}
     order = np.argsort(arrays["high"], kind="stable")
-    row_files.write_arrays(task.path, {name: array[order] for name, array in arrays.items()})
+    write_arrays(task.path, {name: array[order] for name, array in arrays.items()})
 
 
 def _judge(task: _Partition) -> tuple[int, int] | None:
@@ -223,7 +223,7 @@ def _judge(task: _Partition) -> tuple[int, int] | None:
     lowest, highest = (np.uint64(min(_ALL_KEYS * i // task.count, _ALL_KEYS - 1)) for i in (task.index, task.index + 1))
     parts = []
     for number in range(task.files):
-        arrays = row_files.open_arrays(task.directory / f"{number:06d}")
+        arrays = open_arrays(task.directory / f"{number:06d}")
         first = np.searchsorted(arrays["high"], lowest)
         # The last partition ends with the highest key, all others before the next one's lowest.
         last = np.searchsorted(arrays["high"], highest, side="right" if task.index == task.count - 1 else "left")
@@ -236,7 +236,7 @@ def _judge(task: _Partition) -> tuple[int, int] | None:
     runs = np.maximum.accumulate(np.where(again, 0, np.arange(len(order))))  # where the run of equal keys begins
     positions, firsts = keys["positions"][again], keys["positions"][runs[again]]
     sorting = np.argsort(positions)
-    row_files.write_arrays(task.path, {"positions": positions[sorting], "times": keys["times"][again][sorting]})
+    write_arrays(task.path, {"positions": positions[sorting], "times": keys["times"][again][sorting]})
     return (int(positions[sorting[0]]), int(firsts[sorting[0]])) if len(sorting) else None
 
 
@@ -245,12 +245,12 @@ def _collect(task: _Collecting) -> tuple[np.ndarray, np.ndarray]:
     ends = np.array([task.first, task.first + task.chunks * task.chunk_size])
     positions, times = [np.zeros(0, np.int64)], [np.zeros(0, np.int32)]
     for path in task.repeated:
-        arrays = row_files.open_arrays(path)
+        arrays = open_arrays(path)
         first, last = np.searchsorted(arrays["positions"], ends)
         positions.append(np.array(arrays["positions"][first:last]))
         times.append(np.array(arrays["times"][first:last]))
     found, where = np.unique(np.concatenate(positions), return_index=True)
-    row_files.write_arrays(task.path, {"positions": found})
+    write_arrays(task.path, {"positions": found})
     chunk = (found - task.first) // task.chunk_size
     rows = np.bincount(chunk, minlength=task.chunks)
     samples = np.bincount(chunk, np.concatenate(times)[where], minlength=task.chunks)
@@ -282,11 +282,11 @@ def write_key_sets(directory: pathlib.Path, keys: Mapping[str, Iterable[bytes]])
     """Writes sets of keys by name; returns the path of the file and its SHA-256."""
     arrays = {name: np.frombuffer(b"".join(sorted(found)), np.uint8) for name, found in keys.items()}
     path = directory / _EVALUATION_FILE
-    row_files.write_arrays(path, arrays)
+    write_arrays(path, arrays)
     return str(path), hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def read_evaluation_keys(path: str) -> dict[str, frozenset[bytes]]:
     """Returns the keys that ``write_key_sets`` wrote, by name."""
-    arrays = row_files.open_arrays(pathlib.Path(path))
+    arrays = open_arrays(pathlib.Path(path))
     return {kind: frozenset(key.tobytes() for key in array.reshape(-1, KEY_BYTES)) for kind, array in arrays.items()}

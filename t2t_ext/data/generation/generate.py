@@ -21,10 +21,10 @@ import numpy as np
 from t2t_ext import version
 from t2t_ext.config.generation import BEAM, GenerationConfig, GenerationSettings
 from t2t_ext.data.datasets import manifest as manifests
-from t2t_ext.data.datasets import summary
 from t2t_ext.data.datasets.manifest import Manifest, SplitSummary
 from t2t_ext.data.features.types import SOURCE, text_features
 from t2t_ext.data.generation import cleaning, duplicates, text_checks, vocabulary, workspace
+from t2t_ext.data.generation.encoding import Encoding, without_tags
 from t2t_ext.data.generation.preparation import NO_STEPS, SENTENCEPIECE, TextPreparation
 from t2t_ext.data.generation.raw_samples import RawSamples
 from t2t_ext.data.generation.settings import (
@@ -35,7 +35,6 @@ from t2t_ext.data.generation.settings import (
     recorded,
     resolved,
 )
-from t2t_ext.data.generation.sharding import Encoding, without_tags
 from t2t_ext.data.generation.split_writer import SplitWriter, no_usable_sample
 from t2t_ext.data.generation.vocabulary import Vocabulary
 from t2t_ext.data.generation.workers import BeamWorkers, Workers
@@ -141,7 +140,7 @@ class _Generation:
             workers = stack.enter_context(self.make_workers(work))
             manifest = self._make(work, workers)
             workspace.publish(work, self.data_dir, self.problem.base_name)
-        for line in summary.lines(manifest, self.data_dir, self.problem.published):
+        for line in manifests.summary_lines(manifest, self.data_dir, self.problem.published):
             self.say(line)
         return manifest
 

@@ -17,11 +17,11 @@ from t2t_ext.data.corpora.readers import ReadReport
 from t2t_ext.data.datasets import manifest
 from t2t_ext.data.features.float_files import FloatWriter
 from t2t_ext.data.features.types import Floats, Text, UnusableValue
-from t2t_ext.data.generation import cleaning, duplicates, raw_samples, sharding
-from t2t_ext.data.generation import regroup as regrouping
+from t2t_ext.data.generation import cleaning, duplicates, raw_samples
+from t2t_ext.data.generation import shards as shard_files
+from t2t_ext.data.generation.encoding import Chunk, EncodedChunk, Encoding, encode_chunk
 from t2t_ext.data.generation.raw_samples import RawSamples
-from t2t_ext.data.generation.regroup import Regrouped
-from t2t_ext.data.generation.sharding import Chunk, EncodedChunk, Encoding, Shard
+from t2t_ext.data.generation.shards import Group, Regrouped, Shard, regroup, write_shard
 from t2t_ext.data.generation.workers import Workers
 from t2t_ext.errors import UserError
 from t2t_ext.io.progress import Advance
@@ -32,8 +32,8 @@ SAMPLES_PER_SHARD = 200_000
 MOST_BYTES_PER_SHARD = 128 << 20
 # What to do where every sample was dropped for one of these reasons.
 _ADVICE = {
-    sharding.LENGTH_RATIO: "Do the lines of both sides belong together? --max_length_ratio=0 takes all.",
-    sharding.TOO_LONG: "Raise --max_tokens, or leave it out.",
+    cleaning.LENGTH_RATIO: "Do the lines of both sides belong together? --max_length_ratio=0 takes all.",
+    cleaning.TOO_LONG: "Raise --max_tokens, or leave it out.",
     cleaning.EMPTY: "Every pair has an empty side; check the files.",
     **dict.fromkeys((cleaning.SCRIPT, cleaning.LANGUAGE), "Are the languages right, or the sides the wrong way round?"),
 }
@@ -135,7 +135,7 @@ class SplitWriter:
                     lines.write(batch)
                     yield Chunk(index, index * raw_samples.SAMPLES_PER_CHUNK, batch, scratch, encoding)
 
-            for index, chunk in enumerate(self.workers.map(sharding.encode_chunk, tasks())):
+            for index, chunk in enumerate(self.workers.map(encode_chunk, tasks())):
                 samples.discard(index)
                 chunks.add(chunk)
                 advance(chunk.read)
@@ -173,7 +173,7 @@ class SplitWriter:
     ) -> list[Regrouped]:
         """Sorts groups of chunks by shard; removes the chunks."""
         groups = [
-            regrouping.Group(
+            Group(
                 path=scratch / "groups" / f"{number:06d}",
                 chunks=tuple(scratch / "rows" / f"{chunk:06d}" for chunk in range(first, last)),
                 first_chunk=first,
@@ -184,7 +184,7 @@ class SplitWriter:
             for number, (first, last) in enumerate(_packed(chunks.sizes))
         ]
         done = []
-        for group, regrouped in zip(groups, self.workers.map(regrouping.regroup, groups), strict=True):
+        for group, regrouped in zip(groups, self.workers.map(regroup, groups), strict=True):
             for path in group.chunks:
                 path.unlink()
             done.append(regrouped)
@@ -209,7 +209,7 @@ class SplitWriter:
         written = {}
         shown = self.progress and encoding.training
         with shown_progress("Writing shards", count, "shards", enabled=shown) as advance:
-            for name, described in zip(names, self.workers.map(sharding.write_shard, tasks), strict=True):
+            for name, described in zip(names, self.workers.map(write_shard, tasks), strict=True):
                 written[name] = described
                 advance(1)
         return written
@@ -261,7 +261,7 @@ def _packed(sizes: np.ndarray) -> Iterator[tuple[int, int]]:
     """Yields the first chunk of every group and the one behind its last."""
     first = total = 0
     for chunk, size in enumerate(sizes.tolist()):
-        if chunk > first and total + size > regrouping.BYTES_PER_GROUP:
+        if chunk > first and total + size > shard_files.BYTES_PER_GROUP:
             yield first, chunk
             first, total = chunk, 0
         total += size

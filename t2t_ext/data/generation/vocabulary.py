@@ -1,5 +1,6 @@
 """Gets the text encoders of a problem: learnt from a sample of the train split, or reused."""
 
+import collections
 import dataclasses
 import itertools
 import os
@@ -10,17 +11,20 @@ from typing import Any
 import numpy as np
 
 from t2t_ext.data.features.types import SOURCE, TARGET, Feature, Text
-from t2t_ext.data.generation import subword_nmt_vocabulary
 from t2t_ext.data.generation.preparation import SUBWORD_NMT, TextPreparation
 from t2t_ext.data.generation.workers import Workers
-from t2t_ext.data.text import VOCABULARY_NAMES, sentencepiece_model
+from t2t_ext.data.text import VOCABULARY_NAMES, sentencepiece_model, subword_nmt_model
 from t2t_ext.data.text.sentencepiece_model import SentencePieceModel
+from t2t_ext.data.text.special_ids import FIRST_TEXT_ID
+from t2t_ext.data.text.subword_nmt_model import SEPARATOR, SubwordNmtModel
 from t2t_ext.data.text.text_container import Subwords
 from t2t_ext.data.text.text_encoder import SubwordEncoder
 from t2t_ext.data.text.text_steps import TextSteps
 from t2t_ext.errors import UserError
 from t2t_ext.problem import Sample
 
+_SIDES = (SOURCE, TARGET)
+Counts = Mapping[str, int]
 # Texts that a worker prepares at a time.
 _PREPARED_AT_ONCE = 10_000
 
@@ -134,7 +138,7 @@ def train_vocabulary(
     used = {side: len(lines) for side, lines in texts.items()}
     subwords: Mapping[str, Subwords]
     if preparation.subwords == SUBWORD_NMT:
-        subwords = subword_nmt_vocabulary.train(texts, preparation, joint, len(chosen) < read, workers)
+        subwords = _subword_nmt_models(texts, preparation, joint, len(chosen) < read, workers)
     else:
         subwords = _sentencepiece_models(texts, vocab_size, joint, preparation.symbols, workers)
     return Vocabulary(
@@ -192,7 +196,7 @@ def _sentencepiece_models(
     texts: dict[str, list[str]], vocab_size: int, joint: bool, tags: tuple[str, ...], workers: Workers
 ) -> dict[str, SentencePieceModel]:
     parts = [texts[SOURCE] + texts[TARGET]] if joint else [texts[SOURCE], texts[TARGET]]
-    models = list(workers.map(_train, [(part, vocab_size, tags) for part in parts]))
+    models = list(workers.map(_train_sentencepiece, [(part, vocab_size, tags) for part in parts]))
     origin = "the new model"
     return {SOURCE: SentencePieceModel(models[0], origin), TARGET: SentencePieceModel(models[-1], origin)}
 
@@ -236,7 +240,7 @@ def _skip(generator: np.random.Generator, weight: float) -> int:
     return int(min(np.log(1.0 - generator.random()) / np.log1p(-weight), 1e15)) + 1
 
 
-def _train(job: tuple[list[str], int, tuple[str, ...]]) -> bytes:
+def _train_sentencepiece(job: tuple[list[str], int, tuple[str, ...]]) -> bytes:
     texts, vocab_size, tags = job
     return sentencepiece_model.train(texts, vocab_size, tags=tags)
 
@@ -249,3 +253,102 @@ def with_progress(samples: Iterable[Any], advance: Any, every: int = 8192) -> It
             advance(every)
         yield sample
     advance(count % every)
+
+
+def _subword_nmt_models(
+    texts: Mapping[str, list[str]], preparation: TextPreparation, joint: bool, sampled: bool, workers: Workers
+) -> dict[str, SubwordNmtModel]:
+    """Returns the model of each side.
+
+    Args:
+      texts: Side -> prepared texts.
+      preparation: How many merges, thresholds, limits; or files to take codes and vocabularies from.
+      joint: Whether both sides share codes and ids.
+      sampled: Whether there is more training text than these texts: then all subwords that the codes can give get
+        ids, whether they occur here or not.
+      workers: Where separate codes are learnt at the same time.
+
+    Raises:
+      UserError: There are no words, a file cannot be used, or the limit leaves no room for subwords.
+    """
+    limit = preparation.vocab_limit
+    room = limit - FIRST_TEXT_ID - len(preparation.tags)
+    if limit and room < 1:
+        raise UserError(f"--vocab_size={limit} is too small: {limit - room} ids are special ones.")
+    tags = frozenset(preparation.tags)
+    words = {side: subword_nmt_model.count_words(texts[side]) for side in _SIDES}
+    for counter in words.values():
+        for tag in tags:
+            counter.pop(tag, None)
+    codes = _codes(words, preparation, joint, workers)
+    seen, allowed = _count_subwords(words, codes, preparation)
+    if sampled and not preparation.bpe_vocab:
+        for side in _SIDES:
+            others = [] if not joint else words[TARGET if side == SOURCE else SOURCE]
+            _add_unseen(seen[side], codes[side], itertools.chain(words[side], others))
+    for counter in seen.values():
+        for tag in tags:
+            counter.pop(tag, None)  # in a vocabulary that was given
+    if joint:
+        together = collections.Counter(seen[SOURCE])
+        together.update(seen[TARGET])
+        seen = dict.fromkeys(_SIDES, together)
+    return {
+        side: SubwordNmtModel(
+            codes[side],
+            subword_nmt_model.by_frequency(seen[side], room if limit else 0),
+            allowed[side],
+            preparation.tags,
+        )
+        for side in _SIDES
+    }
+
+
+def _codes(words: Mapping[str, Counts], preparation: TextPreparation, joint: bool, workers: Workers) -> dict[str, str]:
+    if preparation.bpe_codes:
+        files = [subword_nmt_model.read_codes(path) for path in preparation.bpe_codes]
+        return {SOURCE: files[0], TARGET: files[-1]}
+    if joint:
+        together = collections.Counter(words[SOURCE])
+        together.update(words[TARGET])
+        return dict.fromkeys(_SIDES, _learn_codes((together, preparation.num_merges)))
+    learnt = workers.map(_learn_codes, [(words[side], preparation.num_merges) for side in _SIDES])
+    return dict(zip(_SIDES, learnt, strict=True))
+
+
+def _learn_codes(job: tuple[Counts, int]) -> str:
+    return subword_nmt_model.learn_codes(*job)
+
+
+def _count_subwords(
+    words: Mapping[str, Counts], codes: Mapping[str, str], preparation: TextPreparation
+) -> tuple[dict[str, collections.Counter[str]], dict[str, list[str] | None]]:
+    """Returns the counts of the subwords of each side, and those that it may use (None: all)."""
+    files = [subword_nmt_model.read_counts(path) for path in preparation.bpe_vocab]
+    seen: dict[str, collections.Counter[str]] = {}
+    allowed: dict[str, list[str] | None] = {}
+    for side in _SIDES:
+        chosen: list[str] | None = None
+        if files:
+            counts = collections.Counter(files[0] if side == SOURCE else files[-1])
+        else:
+            counts = subword_nmt_model.count_subwords(words[side], codes[side])
+        if preparation.vocab_threshold:
+            chosen = [piece for piece, count in counts.items() if count >= preparation.vocab_threshold]
+            if not files:
+                counts = subword_nmt_model.count_subwords(words[side], codes[side], chosen)
+        seen[side], allowed[side] = counts, chosen
+    return seen, allowed
+
+
+def _add_unseen(counts: collections.Counter, codes: str, words: Iterable[str]) -> None:
+    """Adds, with a count of 0, the characters of words and the symbols of codes, inside words and at their end."""
+    characters = sorted(set(itertools.chain.from_iterable(words)))
+    for character in characters:
+        counts.update({character: 0, character + SEPARATOR: 0})
+    for line in codes.rstrip("\n").split("\n"):
+        if line.startswith("#version:"):
+            continue
+        symbol = line.replace(" ", "").rstrip("\r")
+        ends = symbol.endswith("</w>")
+        counts.update({symbol.removesuffix("</w>") if ends else symbol + SEPARATOR: 0})

@@ -18,8 +18,7 @@ from t2t_ext import registry
 from t2t_ext.data.corpora import archives, charsets, compression, formats
 from t2t_ext.data.corpora.markup import read_segments
 from t2t_ext.data.corpora.readers import PairFiles, ReadReport, read_lines
-from t2t_ext.data.corpora.segments import SegmentFiles
-from t2t_ext.data.corpora.tagged_lines import TaggedLineFiles
+from t2t_ext.data.corpora.segments import SegmentFiles, TaggedLineFiles
 from t2t_ext.data.corpora.tmx import TmxFile
 from t2t_ext.errors import UserError
 

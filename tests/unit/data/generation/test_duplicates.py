@@ -8,7 +8,7 @@ import pytest
 from t2t_ext.data.corpora.readers import ReadReport
 from t2t_ext.data.corpora.weighting import WeightedSample
 from t2t_ext.data.datasets.generated import GeneratedData
-from t2t_ext.data.generation import duplicates, raw_samples, regroup, split_writer
+from t2t_ext.data.generation import duplicates, raw_samples, shards, split_writer
 from t2t_ext.data.generation.cleaning import Cleaning, clean_pairs
 from t2t_ext.data.generation.generate import generate
 from t2t_ext.errors import UserError
@@ -50,7 +50,7 @@ def make(tmp_path, monkeypatch):
     monkeypatch.setattr(raw_samples, "SAMPLES_PER_CHUNK", 23)
     monkeypatch.setattr(duplicates, "CHUNKS_PER_FILE", 3)
     monkeypatch.setattr(duplicates, "ROWS_PER_PARTITION", 40)
-    monkeypatch.setattr(regroup, "BYTES_PER_GROUP", 5000)
+    monkeypatch.setattr(shards, "BYTES_PER_GROUP", 5000)
 
     def call(problem, name="data", **settings):
         directory = tmp_path / name
@@ -112,7 +112,7 @@ def test_neither_processes_nor_sizes_matter(make, tmp_path, monkeypatch):
     make(problem, "two", cleaning="duplicates=true", num_processes=2)
     monkeypatch.setattr(duplicates, "CHUNKS_PER_FILE", 64)
     monkeypatch.setattr(duplicates, "ROWS_PER_PARTITION", 1000)
-    monkeypatch.setattr(regroup, "BYTES_PER_GROUP", 1 << 20)
+    monkeypatch.setattr(shards, "BYTES_PER_GROUP", 1 << 20)
     make(problem, "large", cleaning="duplicates=true")
     contents = [
         {path.name: path.read_bytes() for path in (tmp_path / name).iterdir()} for name in ("one", "two", "large")
@@ -143,7 +143,7 @@ def test_what_stands_in_an_evaluation_set_is_dropped(make):
 
 def test_keys_that_share_a_half_are_different(tmp_path):
     """Partitions compare all 128 bits."""
-    from t2t_ext.data.generation import row_files
+    from t2t_ext.data.generation import shards
 
     (tmp_path / "sorted").mkdir()
     arrays = {
@@ -152,12 +152,12 @@ def test_keys_that_share_a_half_are_different(tmp_path):
         "positions": np.array([0, 1, 2, 4, 3]),
         "times": np.ones(5, np.int32),
     }
-    row_files.write_arrays(tmp_path / "sorted" / "000000", arrays)
+    shards.write_arrays(tmp_path / "sorted" / "000000", arrays)
     found = []
     for part in range(3):
         path = tmp_path / f"repeated{part}"
         duplicates._judge(duplicates._Partition(part, 3, tmp_path / "sorted", 1, path))
-        found += row_files.open_arrays(path)["positions"].tolist()
+        found += shards.open_arrays(path)["positions"].tolist()
     assert found == [2, 4]
 
 

@@ -14,7 +14,7 @@ from t2t_ext.data.datasets.generated import GeneratedData
 from t2t_ext.data.datasets.manifest import is_data_file
 from t2t_ext.data.features.float_files import FloatSequences
 from t2t_ext.data.features.types import TARGET, Floats, Ids, Text
-from t2t_ext.data.generation import raw_samples, sharding, vocabulary, workspace
+from t2t_ext.data.generation import cleaning, raw_samples, shards, vocabulary, workspace
 from t2t_ext.data.generation.generate import generate
 from t2t_ext.data.text import text_steps
 from t2t_ext.errors import UserError
@@ -198,7 +198,7 @@ def test_drops_in_training_only(make, tmp_path):
     bad = [("", "a"), ("a", " \t"), ("", ""), ("cat " * 40, "lamp " * 40), ("cat", "lamp " * 10)]
     manifest = make(Toy(train=bad[:3] + pairs + bad[3:], dev=bad + pairs[:3]), max_tokens=30, max_length_ratio=5.0)
     train, dev = manifest.splits["train"], manifest.splits["dev"]
-    assert train.drops == {sharding.EMPTY: 3, sharding.TOO_LONG: 1, sharding.LENGTH_RATIO: 1}
+    assert train.drops == {cleaning.EMPTY: 3, cleaning.TOO_LONG: 1, cleaning.LENGTH_RATIO: 1}
     assert (train.read, train.samples) == (105, 100)
     assert (dev.read, dev.samples, dev.drops) == (8, 8, {})
     data = GeneratedData.open(Toy(), tmp_path / "data")
@@ -210,7 +210,7 @@ def test_drops_in_training_only(make, tmp_path):
 def test_limits_can_be_switched_off(make):
     pairs = [*make_pairs(100, 0), ("cat", "lamp " * 300)]
     assert make(Toy(train=pairs), max_length_ratio=0.0).splits["train"].drops == {}
-    assert make(Toy(train=pairs), overwrite=True).splits["train"].drops == {sharding.LENGTH_RATIO: 1}
+    assert make(Toy(train=pairs), overwrite=True).splits["train"].drops == {cleaning.LENGTH_RATIO: 1}
 
 
 def test_a_second_call_does_nothing(make, tmp_path, said):
@@ -269,7 +269,7 @@ def test_a_full_disk_is_explained(make, tmp_path, monkeypatch):
     def full(arrays):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(sharding, "npz_bytes", full)
+    monkeypatch.setattr(shards, "npz_bytes", full)
     with pytest.raises(UserError, match=r"The disk of --data_dir=.* is full"):
         make()
     assert contents(tmp_path / "data") == {}

@@ -1,26 +1,14 @@
-"""Turns chunks of samples into arrays, and chunks of arrays into shuffled shards.
+"""Turns chunks of samples into arrays: cleaned, after the text steps, as subword ids, the rows in random order.
 
-In three passes, so that a corpus of any size can be shuffled in bounded memory. Every chunk of
-consecutive samples is cleaned, encoded and laid down with its rows in random order. Then groups of
-chunks are sorted by shard, every shard getting an equal part of every chunk (``regroup``). At last each
-shard takes its part of every group and shuffles once more. All passes run on many processes, and what
-they write depends on the seed alone.
-
-A feature ``f`` is two arrays: ``f``, the items of all samples one after the other, and
-``f_lengths`` int32 [samples], how many items each sample has. Of float vectors, a sample's one item
-is the number of its sequence in ``t2t_ext.data.features.float_files``.
+Runs on many processes; what it writes depends on the seed alone. ``shards`` says what the arrays are and what becomes
+of them.
 """
 
 import collections
 import dataclasses
 import functools
-import hashlib
-import io
 import itertools
-import os
 import pathlib
-import secrets
-import zipfile
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -28,22 +16,12 @@ import numpy as np
 
 from t2t_ext.data.features.types import TARGET, Feature, Floats, Ids, Text, text_features
 from t2t_ext.data.generation import cleaning as filters
-from t2t_ext.data.generation import duplicates, row_files
-from t2t_ext.data.generation.cleaning import EMPTY, LENGTH_RATIO, TOO_LONG, Cleaning, Column
+from t2t_ext.data.generation import duplicates
+from t2t_ext.data.generation.cleaning import LENGTH_RATIO, TOO_LONG, Cleaning, Column
 from t2t_ext.data.generation.raw_samples import load_prepared, load_samples
+from t2t_ext.data.generation.shards import LENGTHS, POSITIONS, TIMES, Arrays, take_rows, write_arrays
 from t2t_ext.data.text.text_encoder import SubwordEncoder
 from t2t_ext.problem import Sample
-
-__all__ = ["EMPTY", "LENGTH_RATIO", "TOO_LONG"]  # further names of the drops' reasons
-Arrays = dict[str, np.ndarray]
-
-LENGTHS = "_lengths"
-TIMES = "times of rows"
-POSITIONS = "positions of rows"
-STARTS = "starts of shards"
-# Ids hardly compress further at higher levels, which cost several times as much.
-_COMPRESSION_LEVEL = 3
-_ITEMS_AT_ONCE = 1 << 22
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -119,29 +97,6 @@ class EncodedChunk:
     size: int
 
 
-@dataclasses.dataclass(frozen=True)
-class Shard:
-    """A shard to be written: part ``index`` of ``count`` of every group.
-
-    Attributes:
-      index: Its number, from 0.
-      count: Number of shards.
-      groups: The files of the groups, ``groups / f"{number:06d}"``.
-      number_of_groups: How many there are.
-      features: Names of the features.
-      path: The file to write.
-      seed: Of the shuffling, or None for none.
-    """
-
-    index: int
-    count: int
-    groups: pathlib.Path
-    number_of_groups: int
-    features: tuple[str, ...]
-    path: pathlib.Path
-    seed: int | None
-
-
 def encode_chunk(chunk: Chunk) -> EncodedChunk:
     """Cleans, encodes and shuffles the samples of a chunk and writes their arrays, and keys to find duplicates by."""
     encoding = chunk.encoding
@@ -193,33 +148,8 @@ def encode_chunk(chunk: Chunk) -> EncodedChunk:
         samples=int(times[kept].sum()),
         drops=dropped.counts,
         examples=dropped.examples,
-        size=row_files.write_arrays(chunk.directory / "rows" / f"{chunk.index:06d}", arrays),
+        size=write_arrays(chunk.directory / "rows" / f"{chunk.index:06d}", arrays),
     )
-
-
-def write_shard(shard: Shard) -> dict[str, Any]:
-    """Gathers a shard's part of every group, shuffles it (where there is a seed) and writes it.
-
-    Returns:
-      Size in bytes and SHA-256 of the file, as a manifest lists them.
-    """
-    paths = (shard.groups / f"{number:06d}" for number in range(shard.number_of_groups))
-    parts = [_part_of_group(path, shard) for path in paths]
-    arrays = {name: np.concatenate([part.pop(name) for part in parts]) for name in list(parts[0])}
-    del parts
-    if shard.seed is not None:
-        rows = len(arrays[shard.features[0] + LENGTHS])
-        order = np.random.default_rng([shard.seed, 2, shard.count, shard.index]).permutation(rows)
-        arrays = take_rows(arrays, order)
-    content = npz_bytes(arrays)
-    # Somewhere else at first: whatever is in the directory of the shards is published.
-    temporary = shard.groups / f".{shard.path.name}.tmp-{secrets.token_hex(8)}"
-    with open(temporary, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    os.rename(temporary, shard.path)
-    return {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
 
 
 def without_tags(texts: Sequence[str], tags: Sequence[str]) -> Sequence[str]:
@@ -228,54 +158,6 @@ def without_tags(texts: Sequence[str], tags: Sequence[str]) -> Sequence[str]:
         return texts
     cut = ((text.partition(" ") if text.startswith("<") else ("", "", text), text) for text in texts)
     return [rest if word in tags else text for (word, _, rest), text in cut]
-
-
-def take_rows(arrays: Mapping[str, np.ndarray], order: np.ndarray) -> Arrays:
-    """Returns chosen samples in a chosen order.
-
-    Args:
-      arrays: Features as described above.
-      order: int64 [rows], the samples wanted.
-    """
-    taken: Arrays = {}
-    for name in arrays:
-        if name + LENGTHS not in arrays:
-            continue
-        lengths = arrays[name + LENGTHS]
-        new_lengths = lengths[order]
-        starts = (np.cumsum(lengths, dtype=np.int64) - lengths)[order]
-        ends = np.cumsum(new_lengths, dtype=np.int64)
-        items = np.empty([int(ends[-1]) if len(ends) else 0, *arrays[name].shape[1:]], arrays[name].dtype)
-        # Block by block, for the index is four times as large as the items.
-        first = 0
-        while first < len(order):
-            done = int(ends[first] - new_lengths[first])
-            last = max(first + 1, int(np.searchsorted(ends, done + _ITEMS_AT_ONCE, side="right")))
-            sizes = new_lengths[first:last]
-            shifts = starts[first:last] - (ends[first:last] - sizes)
-            index = np.repeat(shifts, sizes) + np.arange(done, int(ends[last - 1]))
-            items[done : done + len(index)] = arrays[name][index]
-            first = last
-        taken[name], taken[name + LENGTHS] = items, new_lengths
-    return taken
-
-
-def npz_bytes(arrays: Mapping[str, np.ndarray]) -> bytes:
-    """Returns a compressed ``.npz`` archive that is a function of the arrays alone (numpy's own holds the time)."""
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w") as archive:
-        for name, array in arrays.items():
-            entry = zipfile.ZipInfo(f"{name}.npy", date_time=(1980, 1, 1, 0, 0, 0))
-            entry.compress_type = zipfile.ZIP_DEFLATED
-            entry.create_system = 3
-            archive.writestr(entry, _npy_bytes(array), compresslevel=_COMPRESSION_LEVEL)
-    return buffer.getvalue()
-
-
-def _npy_bytes(array: np.ndarray) -> memoryview:
-    content = io.BytesIO()
-    np.lib.format.write_array(content, np.ascontiguousarray(array), allow_pickle=False)
-    return content.getbuffer()
 
 
 class _Dropped:
@@ -380,15 +262,3 @@ def _read_evaluation_keys(path: str, sha256: str) -> dict[str, frozenset[bytes]]
     """Loads the keys of the evaluation sets once in every process, by kind."""
     del sha256
     return duplicates.read_evaluation_keys(path)
-
-
-def _part_of_group(path: pathlib.Path, shard: Shard) -> Arrays:
-    """Returns a shard's rows of a group."""
-    arrays = row_files.open_arrays(path)
-    first, last = arrays[STARTS][shard.index : shard.index + 2]
-    part: Arrays = {}
-    for name in shard.features:
-        start, stop = arrays[f"{name} {STARTS}"][shard.index : shard.index + 2]
-        part[name] = np.array(arrays[name][start:stop])
-        part[name + LENGTHS] = np.array(arrays[name + LENGTHS][first:last])
-    return part
