@@ -109,11 +109,16 @@ class _Attention(Mixer):
             output_projection = Projection(self.width, name="output", **self.projection_args)
         self.output_projection = output_projection
 
+    def weights_of(self, query: tf.Tensor, keys: tf.Tensor, bias: tf.Tensor | None) -> tf.Tensor:
+        """Returns what the values are multiplied by, float [..., H, T, S], under a bias float32 of the logits."""
+        logits = tf.cast(tf.matmul(query * tf.cast(self.scale, query.dtype), keys, transpose_b=True), tf.float32)
+        return tf.cast(tf.nn.softmax(logits if bias is None else logits + bias), query.dtype)
+
     def attend(
         self, query: tf.Tensor, keys: tf.Tensor, values: tf.Tensor, mask: tf.Tensor | None, training: bool
     ) -> tf.Tensor:
         """Attends with float [..., H, T, d] queries and projects to float [..., T, D]."""
-        weights = attention_weights(query, keys, mask, self.scale)
+        weights = self.weights_of(query, keys, None if mask is None else mask_bias(mask))  # [..., H, T, S]
         weights = dropout(weights, self.attention_dropout, training)
         return self.output_projection(merge_heads(tf.matmul(weights, values)))
 
@@ -129,9 +134,7 @@ class _Attention(Mixer):
 
     def _attend_step(self, query: tf.Tensor, keys: tf.Tensor, values: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
         """Attends with float [B, ..., H, K, d] under a bias float32 and projects to rows float [B * ... * K, D]."""
-        logits = tf.matmul(query * tf.cast(self.scale, query.dtype), keys, transpose_b=True)
-        weights = tf.cast(tf.nn.softmax(tf.cast(logits, tf.float32) + bias), values.dtype)
-        return self.output_rows(tf.matmul(weights, values))
+        return self.output_rows(tf.matmul(self.weights_of(query, keys, bias), values))
 
     def output_rows(self, y: tf.Tensor) -> tf.Tensor:
         """Projects what the heads of a step found, float [B, ..., H, K, d], to rows float [B * ... * K, D]."""
