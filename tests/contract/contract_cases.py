@@ -82,6 +82,7 @@ SETTINGS = {
     },
     "transformer": {
         "pre_norm": ("transformer_test", ""),
+        "talking_heads": ("transformer_test", "talking_heads=both"),
         "post_norm": (
             "transformer_test",
             "layer_preprocess_sequence=none,layer_postprocess_sequence=dan,ffn_activation=swiglu,projection_bias=true,"

@@ -1,0 +1,32 @@
+"""Hyper-parameters of talking-heads attention (Shazeer et al. 2020)."""
+
+import dataclasses
+from collections.abc import Iterator
+
+from t2t_ext.config.strict_params import hparam
+from t2t_ext.config.variants import TransformerVariant
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TalkingHeadsFields(TransformerVariant):
+    """In which stacks the heads of self-attention talk to each other."""
+
+    talking_heads: str = hparam(
+        "none",
+        "Stacks in whose self-attention learned matrices mix the heads, once before and once after the softmax.",
+        choices=("none", "encoder", "decoder", "both"),
+    )
+
+    def mixer(self, stack: str, layer: int) -> str:
+        """Returns what mixes the positions in a layer: talking heads for self-attention; see TransformerVariant."""
+        mixer = super().mixer(stack, layer)
+        return "talking_heads" if mixer == "self_attention" and self.talking_heads in ("both", stack) else mixer
+
+    def wrong(self) -> Iterator[str]:
+        """Yields what is wrong with fields taken together."""
+        yield from super().wrong()
+        if self.directions > 1 and self.talking_heads in ("decoder", "both"):
+            yield (
+                f"talking_heads={self.talking_heads}: a decoder of two directions has synchronous attention in the "
+                "place of self-attention; set talking_heads=encoder, or train one direction (synchronous=false)"
+            )

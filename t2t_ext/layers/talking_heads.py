@@ -1,0 +1,51 @@
+"""Talking-heads attention (Shazeer, Lan, Cheng, Ding & Hou 2020, arXiv 2003.02436), in place of self-attention.
+
+With the logits J_h = Q_h K_h^T of the heads h = 1 to H, and matrices P_l and P_w [H, H]:
+
+    L_g = sum_h J_h P_l[h, g],  W = softmax(L + mask),  U_g = sum_h W_h P_w[h, g],  O_g = U_g V_g
+
+The paper's three numbers of heads are one here, and J is scaled as in other attention. Both matrices begin as the
+identity, as attention whose heads do not talk: its weights, which have the same names, are what a run can start from.
+
+Legend: H heads, T query positions, S key positions, d a head's width; B sentences.
+"""
+
+from typing import Any
+
+import tensorflow as tf
+
+from t2t_ext import registry
+from t2t_ext.layers.attention import SelfAttention, mask_bias
+
+
+@registry.register_layer("encoder_mixer", "talking_heads")
+@registry.register_layer("decoder_mixer", "talking_heads")
+class TalkingHeads(SelfAttention):
+    """Self-attention whose heads are mixed before and after the softmax."""
+
+    def build(self, input_shape: Any = None) -> None:
+        """Creates the projections, P_l and P_w."""
+        super().build(input_shape)
+        self.mix_logits, self.mix_weights = (
+            self.add_weight(name=name, shape=(self.heads, self.heads), initializer="identity")
+            for name in ("mix_logits", "mix_weights")
+        )
+
+    def weights_of(self, query: tf.Tensor, keys: tf.Tensor, bias: tf.Tensor | None) -> tf.Tensor:
+        """Returns U float [..., H, T, S]; see SelfAttention. Its rows need not add up to 1."""
+        return _mixed(self._softmax(query, keys, bias), self.mix_weights.value)
+
+    def distributions(self, x: tf.Tensor, mask: tf.Tensor | None) -> tf.Tensor:
+        """Returns the attention distributions W float [B, H, T, T] for float [B, T, D]."""
+        query, keys, _ = self.project(x)
+        return self._softmax(query, keys, None if mask is None else mask_bias(mask))
+
+    def _softmax(self, query: tf.Tensor, keys: tf.Tensor, bias: tf.Tensor | None) -> tf.Tensor:
+        logits = tf.matmul(query * tf.cast(self.scale, query.dtype), keys, transpose_b=True)  # [..., H, T, S]
+        logits = _mixed(tf.cast(logits, tf.float32), self.mix_logits.value)
+        return tf.cast(tf.nn.softmax(logits if bias is None else logits + bias), query.dtype)
+
+
+def _mixed(x: tf.Tensor, matrix: tf.Tensor) -> tf.Tensor:
+    """Mixes the heads of float [..., H, T, S] by a matrix [H, H]."""
+    return tf.einsum("...hts,hg->...gts", x, tf.cast(matrix, x.dtype))
