@@ -146,7 +146,10 @@ def _row(name: str, report: Mapping[str, Any], speeds: Mapping[str, Mapping[str,
 
 
 def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Returns the table in Markdown; the first row is what the others are compared with."""
+    """Returns the table in Markdown; brackets hold quotients of the figures shown, by the first row's.
+
+    The JSON file beside it has the medians of the ratios within rounds, too.
+    """
     label = rows[0]["label"] or "BLEU"
     base = rows[0]["parameters"]
     lines = [
@@ -159,8 +162,8 @@ def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
         cells.append(score if row["confidence"] is None else f"{score} ± {row['confidence']:.2f}")
         cells.append("" if row["difference"] is None else f"{row['difference']:+.2f} ({row['p']:.3f})")
         for kind in ("training", "decoding"):
-            rate, ratio = row[kind], row[f"{kind}_ratio"]
-            cells.append("-" if rate is None else f"{rate:,.0f} ({ratio:.2f})")
+            rate = row[kind]
+            cells.append("-" if rate is None else f"{rate:,.0f} ({rate / rows[0][kind]:.2f})")
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 

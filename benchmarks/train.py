@@ -1,7 +1,7 @@
 """How fast ``t2t_ext-trainer`` trains: tokens/s, pairs/s, the wait for the first update, peak memory.
 
     python benchmarks/train.py                                               # an offline corpus, about 4 minutes
-    python benchmarks/train.py --data_dir=D --tmp_dir=T                      # Multi30k de-en, as docs/results.md
+    python benchmarks/train.py --data_dir=D --tmp_dir=T                      # Multi30k, as docs/results/multi30k.md
     python benchmarks/train.py --precision=float32,mixed_bfloat16 --rounds=3 # ratios of configurations in one run
     python benchmarks/train.py --compare=train.json --out=after.json         # ratios against a stored report
     python benchmarks/train.py --device=gpu --precision=mixed_bfloat16 --batch_size=16384
