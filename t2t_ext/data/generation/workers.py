@@ -6,7 +6,6 @@ Processes are spawned, never forked: the calling process may hold TensorFlow's t
 import collections
 import concurrent.futures.process
 import contextlib
-import importlib.util
 import multiprocessing
 import multiprocessing.connection
 import os
@@ -20,7 +19,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Self
 
-from t2t_ext.errors import UserError
+from t2t_ext.errors import UserError, require_package
 
 # Enough that no process waits for its next task, few enough that tasks do not pile up in memory.
 TASKS_IN_FLIGHT_PER_PROCESS = 3
@@ -133,8 +132,7 @@ class BeamWorkers(Workers):
         Raises:
           UserError: Apache Beam is not installed, or its options are wrong.
         """
-        if importlib.util.find_spec("apache_beam") is None:
-            raise UserError("--runner=beam needs Apache Beam; install it: pip install 't2t_ext[beam]'.")
+        require_package("apache_beam", "beam", "--runner=beam")
         self._flags = _checked_flags(options)
         self._directory = directory
         self._stages = 0
