@@ -20,20 +20,28 @@ import os
 import re
 import shutil
 import sys
-import tempfile
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NoReturn
+
+from absl import flags
+from absl.flags import argparse_flags
 
 from t2t_ext import registry
 from t2t_ext.bin import _replaced_flags
 from t2t_ext.config.strict_params import StrictParams, broken_rule
 from t2t_ext.errors import UserError, suggest
+from t2t_ext.io import chatter, log
 from t2t_ext.version import __version__
 
 _TRUE = ("true", "t", "1", "yes")
 _FALSE = ("false", "f", "0", "no")
 _HP_PREFIX = "hp_"
+_LOGGING = (
+    "absl's flags. --flagfile=FILE: read flags from a file, one a line. --verbosity=N: log errors (-2), warnings (-1), "
+    "messages (0, the default) or more (1). --log_dir=DIR: also write the log to a file there, unless --logtostderr is "
+    "given."
+)
 
 
 class _Formatter(argparse.HelpFormatter):
@@ -68,8 +76,8 @@ class _BoolAction(argparse.Action):
         setattr(namespace, self.dest, values.lower() in _TRUE)
 
 
-class FlagParser(argparse.ArgumentParser):
-    """An argparse parser that takes flags as T2T's commands do.
+class FlagParser(argparse_flags.ArgumentParser):
+    """An argparse parser that takes flags as T2T's commands do, absl's for logging and ``--flagfile`` among them.
 
     Values are written ``--name=value`` or ``--name value``; booleans ``--name``, ``--noname`` or ``--name=true``.
     ``--help`` and ``--version`` print and exit with 0. Wrong flags raise ``UserError``. The result of ``parse_args``
@@ -92,6 +100,7 @@ class FlagParser(argparse.ArgumentParser):
             formatter_class=_Formatter,
             allow_abbrev=False,
             add_help=False,
+            inherited_absl_flags=_absl_flags(),
         )
         self._replaced = _replaced_flags.replaced_flags(command)
         self._arguments = ""
@@ -100,6 +109,7 @@ class FlagParser(argparse.ArgumentParser):
         self._information.add_argument(
             "--version", action="version", version=f"{command} {__version__}", help="Print the version and exit."
         )
+        self.add_argument_group("Logging", _LOGGING)
 
     def group(self, title: str, description: str | None = None) -> argparse._ArgumentGroup:
         """Returns the group of flags with this title, making it where it is not there yet."""
@@ -132,7 +142,8 @@ class FlagParser(argparse.ArgumentParser):
 
     def format_help(self) -> str:
         """Returns the text of ``--help``, information last."""
-        self._action_groups.sort(key=lambda group: group is self._information)
+        last = ("Logging", "Information")
+        self._action_groups.sort(key=lambda group: last.index(group.title) if group.title in last else -1)
         text = super().format_help()
         if self.epilog:
             # The formatter would fold the lines of the examples.
@@ -154,6 +165,10 @@ class FlagParser(argparse.ArgumentParser):
           UserError: Unknown flags, flags of T2T that are answered, or wrong values.
         """
         args = sys.argv[1:] if args is None else list(args)
+        try:
+            args = flags.FLAGS.read_flags_from_files(args, force_gnu=True)
+        except flags.Error as error:
+            raise UserError(f"--flagfile: {error}") from None
         if "--help" in args or "-h" in args:
             self.print_help()
             self.exit()
@@ -167,7 +182,11 @@ class FlagParser(argparse.ArgumentParser):
                 registry.load_user_directory(usr_dir)
             print(registry_text())
             self.exit()
+        for name in log.FLAG_NAMES:
+            flags.FLAGS[name].unparse()  # what an earlier call in this process was given
         result = super().parse_args([f"--{name}" if value is None else f"--{name}={value}" for name, value in pairs])
+        flags.FLAGS.mark_as_parsed()
+        log.configure(self.prog)
         result.given = frozenset(name for name, _ in pairs)
         if self._arguments:
             setattr(result, self._arguments, arguments)
@@ -200,6 +219,7 @@ class FlagParser(argparse.ArgumentParser):
             arg = args[position]
             position += 1
             name, equals, value = arg.lstrip("-").partition("=")
+            name = "verbosity" if name == "v" else name  # as absl has it
             if not _is_flag(arg) and self._arguments:
                 yield "", arg
                 continue
@@ -240,6 +260,14 @@ class FlagParser(argparse.ArgumentParser):
             if candidate in self._replaced:
                 return f"--{name} is no flag of {self.prog}: {self._replaced[candidate]}"
         return f"unknown flag --{name}.{suggest(name, self.names())}"
+
+
+def _absl_flags() -> flags.FlagValues:
+    """Returns absl's flags for logging alone: other libraries' flags are not the commands'."""
+    values = flags.FlagValues()
+    for name in log.FLAG_NAMES:
+        values[name] = flags.FLAGS[name]
+    return values
 
 
 def _is_flag(arg: str) -> bool:
@@ -399,28 +427,14 @@ def configure_threads(inter_op: int, intra_op: int) -> None:
 
 
 def start_tensorflow(inter_op: int = 0, intra_op: int = 0) -> None:
-    """Sets thread pools and imports TensorFlow without the notes that it prints before its log level counts.
+    """Sets thread pools and imports TensorFlow without its notes about itself.
 
     Args:
       inter_op: As ``configure_threads``.
       intra_op: As ``configure_threads``.
     """
     configure_threads(inter_op, intra_op)
-    sys.stderr.flush()
-    real_stderr = os.dup(2)
-    with tempfile.TemporaryFile() as notes:
-        os.dup2(notes.fileno(), 2)
-        try:
-            import tensorflow as tf
-
-            tf.config.list_physical_devices()  # so that a machine without GPU is complained about here
-        except BaseException:
-            notes.seek(0)
-            os.write(real_stderr, notes.read())
-            raise
-        finally:
-            os.dup2(real_stderr, 2)
-            os.close(real_stderr)
+    chatter.import_tensorflow()
 
 
 def run_main(main: Callable[[], int | None]) -> int:
@@ -441,7 +455,7 @@ def run_main(main: Callable[[], int | None]) -> int:
         return status or 0
     except UserError as error:
         sys.stdout.flush()
-        print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
+        log.error(" ".join(str(error).split()))
         return error.exit_status
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)

@@ -23,18 +23,11 @@ _NO_SESSION = "it was a setting of TensorFlow 1's sessions; " + _LEAVE
 _SCORES_ALL = "t2t_ext-translate-all translates and scores every checkpoint, with curves for TensorBoard."
 _PROFILE = "TensorBoard's profiler (tensorboard --logdir=RUN) can watch a running trainer."
 
-# absl's flags, which every T2T command has.
+# absl's flags for help.
 _ABSL = {
-    "alsologtostderr": "messages always go to stderr; " + _LEAVE,
-    "flagfile": "write the flags on the command line.",
     "helpfull": "use --help.",
     "helpshort": "use --help.",
     "helpxml": "use --help.",
-    "log_dir": "redirect stderr to a file.",
-    "logtostderr": "messages always go to stderr; " + _LEAVE,
-    "stderrthreshold": "use the environment variable TF_CPP_MIN_LOG_LEVEL.",
-    "v": "use the environment variable TF_CPP_MIN_LOG_LEVEL.",
-    "verbosity": "use the environment variable TF_CPP_MIN_LOG_LEVEL.",
 }
 
 # utils/flags.py and t2t_trainer.py: the trainer's, which decoder, exporter and eval take too.

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from t2t_ext.data.corpora import readers
 from t2t_ext.errors import UserError
-from t2t_ext.io import files
+from t2t_ext.io import files, log
 
 STANDARD = "-"  # stands for standard input or output
 _SHOWN_NUMBERS = 10
@@ -124,8 +124,8 @@ def typed_lines() -> Iterator[str]:
 
 
 def warn(message: str) -> None:
-    """Prints a warning on standard error."""
-    print(f"warning: {message}", file=sys.stderr, flush=True)
+    """Logs a warning."""
+    log.warning(message)
 
 
 def _split(data: bytes, report: readers.ReadReport) -> list[bytes]:

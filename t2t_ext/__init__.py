@@ -41,6 +41,8 @@ _MODULES = {
     "train": "t2t_ext.training.loop",
 }
 
+_NEED_TENSORFLOW = ("Translator", "export", "train")
+
 __all__ = [
     "DecodeHParams",
     "HParams",
@@ -61,6 +63,8 @@ def __getattr__(name: str) -> Any:
     """Imports a public name when it is first used."""
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name in _NEED_TENSORFLOW:
+        importlib.import_module("t2t_ext.io.chatter").import_tensorflow()
     module = importlib.import_module(_MODULES[name])
     value = module if module.__name__ == f"{__name__}.{name}" else getattr(module, name)
     globals()[name] = value

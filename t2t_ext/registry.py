@@ -31,6 +31,7 @@ from t2t_ext.config import user_directory as _user_directory
 from t2t_ext.config.hyperparameters import HParams, ResolvedHParams
 from t2t_ext.errors import UserError, suggest
 from t2t_ext.index import Registration, registrations, snake_case
+from t2t_ext.io import chatter
 
 REVERSED_SUFFIX = "_rev"
 SYNCHRONOUS_SUFFIX = "_synchronous"
@@ -512,7 +513,8 @@ def load_user_directory(path: str) -> dict[str, list[str]]:
         registers anything.
     """
     try:
-        directory, modules = _user_directory.load(path)
+        with chatter.left_out():  # its modules may import TensorFlow
+            directory, modules = _user_directory.load(path)
     except BaseException:
         # What the modules before the failing one registered would be in the way of a repaired directory.
         for kind in _ALL:

@@ -256,6 +256,18 @@ def help_of(field: dataclasses.Field) -> str:
     return text + (f" In {unit}." if unit else "") + (f" One of: {', '.join(choices)}." if choices else "")
 
 
+def limits_of(field: dataclasses.Field[Any]) -> str:
+    """Returns a field's limits in words, or ""."""
+    rules = field.metadata
+    limits = [
+        rules["minimum"] is not None and f"{'more than' if rules['exclusive'] else 'at least'} {rules['minimum']:,}",
+        rules["maximum"] is not None and f"at most {rules['maximum']:,}",
+        rules["below"] is not None and f"less than {rules['below']:,}",
+    ]
+    text = ", ".join(limit for limit in limits if limit)
+    return f"{text[0].upper()}{text[1:]}." if text else ""
+
+
 def parse_assignments(text: str, flag: str = "hparams") -> dict[str, str]:
     """Splits ``"a=1,b=x,c=[1,2]"`` into names and raw values.
 

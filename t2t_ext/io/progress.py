@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TextIO
 
+from t2t_ext.io import log
+
 SECONDS_BETWEEN_LINES = 10.0
 
 
@@ -30,7 +32,7 @@ def progress(
       The function to call with every amount done.
     """
     stream = stream or sys.stderr
-    if not enabled:
+    if not enabled or not log.shows_info():
         yield lambda amount: None
     elif stream.isatty():
         with _bar(description, total, unit, stream) as advance:
@@ -65,7 +67,7 @@ def _bar(description: str, total: int | None, unit: str, stream: TextIO) -> Iter
         yield advance
 
 
-def _plain_lines(description: str, total: int | None, unit: str, stream: TextIO) -> Advance:
+def _plain_lines(description: str, total: int | None, unit: str, stream: TextIO) -> Callable[[int], None]:
     started = last = time.monotonic()
     done = 0
 
@@ -78,6 +80,9 @@ def _plain_lines(description: str, total: int | None, unit: str, stream: TextIO)
         last = now
         rate = done / (now - started)
         of_total = f" of {total:,} {unit}, {max(total - done, 0) / rate:,.0f} s left" if total else f" {unit}"
-        print(f"{description}: {done:,}{of_total} ({rate:,.0f} {unit}/s)", file=stream, flush=True)
+        log.info(
+            f"{description}: {done:,}{of_total} ({rate:,.0f} {unit}/s)",
+            lambda text: print(text, file=stream, flush=True),
+        )
 
     return advance

@@ -4,6 +4,7 @@ import sys
 from typing import TextIO
 
 from t2t_ext.evaluation import protocols
+from t2t_ext.io import log
 from t2t_ext.training.records import Record
 
 
@@ -20,13 +21,14 @@ class Progress:
         """
         self._total = total_steps
         self._quiet = quiet
-        self._stream = stream or sys.stderr
+        self._stream = stream
         self._bar = None
         self._task = None
 
     def start(self, step: int) -> None:
         """Shows the bar at a step, on a terminal."""
-        if self._quiet or not self._stream.isatty():
+        stream = self._stream or sys.stderr
+        if self._quiet or not stream.isatty():
             return
         from rich import console, progress
 
@@ -36,7 +38,7 @@ class Progress:
             progress.TaskProgressColumn(),
             progress.TimeRemainingColumn(),
             progress.TextColumn("{task.fields[note]}"),
-            console=console.Console(file=self._stream),
+            console=console.Console(file=stream),
             speed_estimate_period=120,
             refresh_per_second=2,
         )
@@ -55,12 +57,14 @@ class Progress:
 
     def line(self, text: str) -> None:
         """Prints a line."""
-        if self._quiet:
-            return
+        if not self._quiet:
+            log.info(text, self._write)
+
+    def _write(self, text: str) -> None:
         if self._bar is not None:
             self._bar.console.print(text, markup=False, highlight=False)
         else:
-            print(text, file=self._stream, flush=True)
+            print(text, file=self._stream or sys.stderr, flush=True)
 
     def stop(self) -> None:
         """Takes the bar away."""

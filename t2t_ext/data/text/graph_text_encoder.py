@@ -15,6 +15,7 @@ from tensorflow_text.python.ops import sentencepiece_tokenizer
 from t2t_ext.data.text.special_ids import EOS_ID, FIRST_TEXT_ID, UNK_ID
 from t2t_ext.data.text.subword_nmt_model import SEPARATOR, SubwordNmtModel
 from t2t_ext.data.text.text_encoder import SubwordEncoder
+from t2t_ext.io import chatter
 
 
 class _LastingModel(tf.saved_model.experimental.TrackableResource):
@@ -40,8 +41,9 @@ class GraphSubwordEncoder(tf.Module):
     def __init__(self, model_bytes: bytes, name: str | None = None) -> None:
         """Initialises the encoder from a serialised SentencePiece model."""
         super().__init__(name=name)
-        self._tokenizer = tf_text.SentencepieceTokenizer(model=model_bytes, out_type=tf.int32, add_eos=False)
-        self._tokenizer._model_resource = _LastingModel(model_bytes)
+        with chatter.left_out():
+            self._tokenizer = tf_text.SentencepieceTokenizer(model=model_bytes, out_type=tf.int32, add_eos=False)
+            self._tokenizer._model_resource = _LastingModel(model_bytes)
 
     def encode(self, strings: tf.Tensor, max_length: int | None = None) -> tf.RaggedTensor:
         """Encodes strings [N] as ragged int32 [N, (T)], at most ``max_length`` subwords each, then EOS."""

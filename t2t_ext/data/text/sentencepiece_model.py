@@ -16,6 +16,7 @@ from t2t_ext.errors import UserError
 # Longer training lines (in bytes) are cut, or one runaway line would cost more than the rest of the sample.
 MAX_TRAINING_BYTES = 16384
 _BLANK = "\u2581"  # SentencePiece's sign for a blank
+sentencepiece.set_min_log_level(1)  # warnings
 _BYTE = re.compile(r"<0x([0-9A-F]{2})>")
 
 

@@ -1,0 +1,71 @@
+"""Writes the tables of docs/settings.md from the settings' declarations: ``python docs/make_tables.py [--check]``."""
+
+import dataclasses
+import pathlib
+import re
+import sys
+
+from t2t_ext.config.decode import DecodeHParams
+from t2t_ext.config.generation import GenerationConfig
+from t2t_ext.config.hyperparameters import HParams, TransformerHParams
+from t2t_ext.config.strict_params import StrictParams, help_of, limits_of
+from t2t_ext.config.training import TrainConfig
+from t2t_ext.data.generation.cleaning import Cleaning
+
+PAGE = pathlib.Path(__file__).parent / "settings.md"
+# Marker -> the class, and the class whose fields have a table of their own.
+TABLES: dict[str, tuple[type[StrictParams], type[StrictParams] | None]] = {
+    "training": (TrainConfig, None),
+    "generation": (GenerationConfig, None),
+    "cleaning": (Cleaning, None),
+    "decoding": (DecodeHParams, None),
+    "hparams": (HParams, None),
+    "transformer": (TransformerHParams, HParams),
+}
+
+
+def table(settings: type[StrictParams], without: type[StrictParams] | None = None) -> str:
+    """Returns a Markdown table: name, default, meaning with unit, choices and limits.
+
+    Args:
+      settings: The class that declares the settings.
+      without: A class whose fields are left out.
+    """
+    lines = ["| name | default | meaning |", "|---|---|---|"]
+    fields = [field for field in dataclasses.fields(settings) if not without or field.name not in without.names()]
+    flags = [field for field in fields if field.metadata["group"]]
+    for field in flags or fields:
+        name = field.metadata["flag"] or field.name
+        shown = "" if field.default is None else field.default
+        shown = str(shown).lower() if isinstance(shown, bool) else shown
+        meaning = " ".join(filter(None, [help_of(field), limits_of(field)]))
+        lines.append(f"| `{name}` | {f'`{shown}`' if shown != '' else ''} | {_escaped(meaning)} |")
+    return "\n".join(lines)
+
+
+def _escaped(text: str) -> str:
+    return re.sub(r"([|<>*_])", r"\\\1", text)
+
+
+def page(text: str) -> str:
+    """Returns the page with every table between its markers made anew."""
+    for marker, (settings, without) in TABLES.items():
+        begin, end = f"<!-- {marker} -->", f"<!-- end of {marker} -->"
+        head, _, rest = text.partition(begin)
+        _, _, tail = rest.partition(end)
+        text = f"{head}{begin}\n{table(settings, without)}\n{end}{tail}"
+    return text
+
+
+def main() -> int:
+    """Writes the page, or with --check says whether it is as the declarations are; returns the exit status."""
+    before = PAGE.read_text(encoding="utf-8")
+    after = page(before)
+    if "--check" in sys.argv:
+        return int(before != after)
+    PAGE.write_text(after, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,61 @@
+"""Keeps notes of C++ libraries about themselves off standard error; their errors and warnings are passed on."""
+
+import contextlib
+import ctypes
+import os
+import pathlib
+import re
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+
+# Lines that a user can do nothing about.
+_CHATTER = re.compile(
+    rb"All log messages before absl::InitializeLog"
+    rb"|^I\d{4} \d\d:\d\d"  # INFO of absl
+    rb"|^\d{4}-\d\d-\d\d [^ ]+ I "  # INFO of TensorFlow's older logging
+    rb"|LOG\(INFO\)"  # sentencepiece
+    rb"|failed call to cuInit"  # there is no GPU
+    rb"|Unable to register cu\w+ factory|computation placer already registered"  # libraries that are linked twice
+    rb"|oneDNN supports DT_\w+ only on"
+)
+_lock = threading.RLock()  # there is one standard error
+# Says once in a process, at the first operation of such a type, that oneDNN does not have it.
+_ONEDNN_NOTE = "_ZN10tensorflow26DataTypeUnsupportedWarningERKNS_8DataTypeE"
+_DT_INT64 = 9
+
+
+@contextlib.contextmanager
+def left_out() -> Iterator[None]:
+    """Holds back what is written to standard error meanwhile, then passes on what is no chatter."""
+    with _lock, tempfile.TemporaryFile() as held:
+        sys.stderr.flush()
+        try:
+            real = os.dup(2)
+        except OSError:  # there is no standard error
+            yield
+            return
+        os.dup2(held.fileno(), 2)
+        try:
+            yield
+        finally:
+            sys.stderr.flush()
+            os.dup2(real, 2)
+            held.seek(0)
+            for line in held:
+                if not _CHATTER.search(line):
+                    os.write(real, line)
+            os.close(real)
+
+
+def import_tensorflow() -> None:
+    """Imports TensorFlow and looks for its devices, without its notes about versions, CPUs and missing GPUs."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
+    with left_out():
+        import tensorflow as tf
+
+        tf.config.list_physical_devices()
+        with contextlib.suppress(OSError, AttributeError):  # another build of TensorFlow
+            library = ctypes.CDLL(str(pathlib.Path(tf.__file__).parent / "libtensorflow_framework.so.2"))
+            library[_ONEDNN_NOTE](ctypes.byref(ctypes.c_int(_DT_INT64)))

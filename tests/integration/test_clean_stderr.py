@@ -1,0 +1,44 @@
+"""Users see what the commands say, not what C++ libraries say about themselves."""
+
+import os
+import re
+import subprocess
+import sys
+
+MODEL = """\
+import tensorflow as tf
+from t2t_ext import registry
+from t2t_ext.config.hyperparameters import HParams
+
+@registry.register_hparams
+def set_of_a_module_with_tensorflow():
+    return HParams()
+"""
+
+
+def run(*arguments, **environment):
+    """Returns the standard error of Python in a process of its own, which must succeed."""
+    quiet = {name: value for name, value in os.environ.items() if name != "TF_CPP_MIN_LOG_LEVEL"}
+    done = subprocess.run(
+        [sys.executable, *arguments], env={**quiet, **environment}, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stderr
+
+
+def test_a_command(tiny_run, tmp_path):
+    (tmp_path / "in.txt").write_text("ein Satz\nnoch einer\n")
+    flags = [f"--output_dir={tiny_run.path}", f"--decode_from_file={tmp_path / 'in.txt'}"]
+    told = run("-m", "t2t_ext.bin.decoder", *flags, f"--decode_to_file={tmp_path / 'out.txt'}")
+    assert re.fullmatch(r"Translated 2 lines in .* -> .*out\.txt\n", told)
+
+
+def test_python(tiny_run):
+    code = f"from t2t_ext import Translator; print(Translator.load({str(tiny_run.path)!r})(['ein Satz']))"
+    assert run("-c", code) == ""
+
+
+def test_a_users_module_that_imports_tensorflow(tmp_path):
+    (tmp_path / "my_model_with_tensorflow.py").write_text(MODEL)
+    flags = [f"--t2t_usr_dir={tmp_path}", "--hparams_set=set_of_a_module_with_tensorflow", "--explain"]
+    assert run("-m", "t2t_ext.bin.trainer", *flags) == ""
