@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 # Processes that tests run in; each needs up to 7 GB of memory.
 WORKERS ?= 2
 
-.PHONY: help setup demo test test-slow lint types format clean
+.PHONY: help setup demo test test-slow lint types format docs clean
 
 help: ## Lists the targets.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -41,6 +41,10 @@ test-slow: $(READY) ## The tests that take minutes each.
 format: $(READY) ## Formats the code.
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+docs: $(READY) ## The pages of docs/ as HTML, in build/docs.
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]'
+	$(BIN)/sphinx-build -W --keep-going -q -b html docs build/docs
 
 clean: ## Removes the virtual environment and what the demo made.
 	rm -rf $(VENV) demo build dist *.egg-info

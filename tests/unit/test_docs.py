@@ -76,7 +76,7 @@ def test_paths_and_modules_exist(name):
 
 def test_every_page_is_in_the_index():
     index = {target.partition("#")[0] for target in LINK.findall(text_of("docs/README.md"))}
-    assert {path.name for path in (ROOT / "docs").glob("*.md")} - {"README.md"} <= index
+    assert {path.name for path in (ROOT / "docs").glob("*.md")} - {"README.md", "index.md"} <= index
     records = set(LINK.findall(text_of("docs/decisions/README.md")))
     assert {path.name for path in (ROOT / "docs" / "decisions").glob("0*.md")} == records
 
@@ -96,6 +96,11 @@ def test_the_map_has_every_folder():
     parts = {path.parent.relative_to(engine).parts for path in engine.rglob("__init__.py")} - {()}
     folders = {"/".join(each) for each in parts if len(each) == 1 or each[0] == "data"}
     assert folders - {"data"} <= shown
+
+
+def test_the_web_pages_have_every_page():
+    listed = text_of("docs/index.md").split()
+    assert {path.stem for path in (ROOT / "docs").glob("*.md")} - {"index"} <= set(listed)
 
 
 def test_example_shell_scripts_parse():
