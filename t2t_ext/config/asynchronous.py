@@ -46,9 +46,9 @@ class AsynchronousHParams(TransformerHParams):
         """Part of the loss is on pseudo references and on a decoder that is not searched: not a Transformer's."""
         return "bleu"
 
-    def wrong(self) -> Iterator[str]:
-        """Yields what is wrong with fields taken together."""
-        yield from super().wrong()
+    def validate(self) -> Iterator[str]:
+        """Yields contradictions between fields."""
+        yield from super().validate()
         if self.directions > 1:
             yield (
                 "synchronous=true: the asynchronous Transformer has a decoder for each direction, one after the other; "

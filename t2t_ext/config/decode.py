@@ -154,16 +154,16 @@ class DecodeHParams(StrictParams):
         choices=("cached", "recompute"),
     )
 
-    def wrong(self) -> Iterator[str]:
-        """Yields what is wrong with fields taken together."""
+    def validate(self) -> Iterator[str]:
+        """Yields contradictions between fields."""
         if self.sampling_method == "random":
-            yield from self._wrong_in_sampling()
+            yield from self._validate_sampling()
         else:
             if self.num_hypotheses > self.beam_size:
                 yield f"num_hypotheses={self.num_hypotheses} is more than beam_size={self.beam_size}"
             yield from self._unused("sampling_method=random", _SAMPLING_FIELDS)
-        yield from self._wrong_in_groups()
-        yield from self._wrong_in_rules()
+        yield from self._validate_groups()
+        yield from self._validate_rules()
 
     def synchronous_fields(self) -> list[str]:
         """Returns the names of those fields of models of two directions that are not at their defaults."""
@@ -190,7 +190,7 @@ class DecodeHParams(StrictParams):
                 f"Constraints divide the beam, and so does diverse_groups={self.diverse_groups}: leave one of them out."
             )
 
-    def _wrong_in_sampling(self) -> Iterator[str]:
+    def _validate_sampling(self) -> Iterator[str]:
         if self.return_beams:
             yield "return_beams=true returns a beam, which sampling_method=random has not: use num_hypotheses"
         if self.coverage_penalty:
@@ -201,7 +201,7 @@ class DecodeHParams(StrictParams):
         if self.sampling_keep_top_k == 0:
             yield "sampling_keep_top_k=0 leaves no token to draw: at least 1, or -1 for all"
 
-    def _wrong_in_rules(self) -> Iterator[str]:
+    def _validate_rules(self) -> Iterator[str]:
         if not self.no_repeat_ngram_size:
             yield from self._unused("no_repeat_ngram_size", ("no_repeat_ngram_unit", "no_repeat_ngram_ignore"))
         elif self.no_repeat_ngram_unit != "words":
@@ -214,7 +214,7 @@ class DecodeHParams(StrictParams):
                 "as more of the source is looked at, and a search by it would not know when to stop"
             )
 
-    def _wrong_in_groups(self) -> Iterator[str]:
+    def _validate_groups(self) -> Iterator[str]:
         if self.diverse_groups == 1:
             yield from self._unused("diverse_groups", ("diverse_strength",))
         elif self.sampling_method == "random":

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 
 from t2t_ext.config.hyperparameters import TransformerHParams
-from t2t_ext.config.strict_params import hparam
+from t2t_ext.config.strict_params import NumberList, hparam
 
 _SEPARATORS = r"[,+]"
 _MOST_TAPS = 10_000
@@ -54,12 +54,12 @@ class DynamicConvHParams(TransformerHParams):
         "H, groups of channels with a kernel of their own each; 0 = num_heads, which source attention has.",
         minimum=0,
     )
-    encoder_kernel_sizes: str = hparam(
+    encoder_kernel_sizes: NumberList = hparam(
         "3,7,15,31",
         "Taps of each encoder layer's kernels, from the first layer on; the last size goes on. Centred. (In --hparams: "
         "3+7+15+31.)",
     )
-    decoder_kernel_sizes: str = hparam(
+    decoder_kernel_sizes: NumberList = hparam(
         "3,7,15,31", "The same of each decoder layer, whose kernels end at the position itself."
     )
     conv_glu: bool = hparam(True, "Whether the input projection has a gate (GLU) and twice the width.")
@@ -90,9 +90,9 @@ class DynamicConvHParams(TransformerHParams):
         has_convolutions = self.conv_stacks in ("both", stack)
         return "dynamic_convolution" if has_convolutions and mixer == "self_attention" else mixer
 
-    def wrong(self) -> Iterator[str]:
-        """Yields what is wrong with fields taken together."""
-        yield from super().wrong()
+    def validate(self) -> Iterator[str]:
+        """Yields contradictions between fields."""
+        yield from super().validate()
         defaults = {field.name: field.default for field in dataclasses.fields(self)}
         for stack in ("encoder", "decoder"):
             name = f"{stack}_kernel_sizes"

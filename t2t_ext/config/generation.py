@@ -107,7 +107,7 @@ class GenerationSettings(StrictParams):
         metavar='"A=1,B=x"',
     )
 
-    def wrong(self) -> Iterator[str]:
+    def validate(self) -> Iterator[str]:
         """Yields sizes of 0, which only flags take, for what the user says nothing about."""
         for name in ("vocab_size", "vocab_sample_size"):
             if getattr(self, name) == 0:

@@ -8,8 +8,8 @@ its own subclasses ``TransformerHParams``::
     class MyHParams(TransformerHParams):
         window: int = hparam(5, "Positions that a head sees to its left.", unit="tokens", minimum=1)
 
-        def wrong(self) -> Iterator[str]:
-            yield from super().wrong()
+        def validate(self) -> Iterator[str]:
+            yield from super().validate()
             if self.window > self.max_length: yield "window is more than max_length"
 
 Names and values are tensor2tensor's where it has them.
@@ -180,8 +180,8 @@ class HParams(StrictParams):
         """Which metric early stopping watches where no flag says so."""
         return "loss"
 
-    def wrong(self) -> Iterator[str]:
-        """Yields what is wrong with fields taken together."""
+    def validate(self) -> Iterator[str]:
+        """Yields contradictions between fields."""
         factors = [factor.strip() for factor in self.learning_rate_schedule.split("*")]
         unknown = [factor for factor in factors if factor not in LEARNING_RATE_FACTORS]
         if unknown:
@@ -300,9 +300,9 @@ class TransformerHParams(_AllVariants, HParams):
         """Layers of the decoder, with num_hidden_layers put in for 0."""
         return self.num_decoder_layers or self.num_hidden_layers
 
-    def wrong(self) -> Iterator[str]:
-        """Yields what is wrong with fields taken together."""
-        yield from super().wrong()
+    def validate(self) -> Iterator[str]:
+        """Yields contradictions between fields."""
+        yield from super().validate()
         for name in ("hidden_size", "attention_key_channels", "attention_value_channels"):
             width = getattr(self, name)
             if width % self.num_heads:

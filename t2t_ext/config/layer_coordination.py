@@ -50,9 +50,9 @@ class LayerCoordinationHParams(TransformerHParams):
         mixer = self.mixer("decoder", layer)
         return self.mixer("encoder", layer) if self.lwc_share_weights and mixer == "self_attention" else mixer
 
-    def wrong(self) -> Iterator[str]:
-        """Yields what is wrong with fields taken together."""
-        yield from super().wrong()
+    def validate(self) -> Iterator[str]:
+        """Yields contradictions between fields."""
+        yield from super().validate()
         dual_context, views = self.part(DualContextFields), self.part(SourceViewFields)
         for name, (only, why) in _FIXED.items():
             value = getattr(self, name)
@@ -70,9 +70,9 @@ class LayerCoordinationHParams(TransformerHParams):
                 "target layer reads the source at its own layer; leave it out, or take cross_view_transformer"
             )
         if self.directions > 1:
-            yield from self._wrong_in_two_directions(dual_context.dc_encoder_layers)
+            yield from self._validate_two_directions(dual_context.dc_encoder_layers)
 
-    def _wrong_in_two_directions(self, dc_encoder_layers: str) -> Iterator[str]:
+    def _validate_two_directions(self, dc_encoder_layers: str) -> Iterator[str]:
         if self.use_sos:
             yield "use_sos=true: the first input of a direction is its tag, a learned vector already; leave it out"
         if self.lwc_share_weights and dc_encoder_layers:

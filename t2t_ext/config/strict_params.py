@@ -8,8 +8,8 @@ import math
 import re
 import types
 import typing
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, ClassVar, NamedTuple, Self, TypeVar
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Annotated, Any, ClassVar, NamedTuple, Self, TypeVar
 
 from t2t_ext.errors import UserError, suggest
 from t2t_ext.version import __version__
@@ -33,6 +33,8 @@ FLAG = "flag"  # the origin of what a command line overrides
 _TYPE_NAMES = {int: "an integer", float: "a number", bool: "true or false", str: "a string", Mapping: "a mapping"}
 
 
+# The type of a field that is a list in a string: "1,3-4", or in a command line, where a comma ends a value, "1+3-4".
+NumberList = Annotated[str, "+"]
 _Params = TypeVar("_Params", bound="StrictParams")
 
 
@@ -115,13 +117,13 @@ class StrictParams:
                 flag = field.metadata.get("flag") or field.name
                 problems.append(f"{self._prefix}{flag}={value!r}: {field.name} {problem}")
         # Rules between fields assume that each is right by itself.
-        problems = problems or list(self.wrong())
+        problems = problems or list(self.validate())
         if problems:
             raise UserError(_together(problems))
         object.__setattr__(self, "_origins", {})
 
-    def wrong(self) -> Iterator[str]:
-        """Yields what is wrong with fields taken together; subclasses add to it."""
+    def validate(self) -> Iterator[str]:
+        """Yields contradictions between fields; subclasses add to them."""
         yield from ()
 
     def replace(self, **changes: Any) -> Self:
@@ -152,7 +154,7 @@ class StrictParams:
             all that is wrong in one message.
         """
         changes, problems = {}, []
-        for name, raw in parse_assignments(text, flag).items():
+        for name, raw in parse_assignments(text, flag, self._lists()).items():
             if name not in self.names():
                 problems.append(self._unknown(name))
                 continue
@@ -201,6 +203,11 @@ class StrictParams:
     def names(cls) -> tuple[str, ...]:
         """Returns the names of all fields, in the order of their definition."""
         return tuple(field.name for field in dataclasses.fields(cls))
+
+    @classmethod
+    def _lists(cls) -> list[str]:
+        """Returns the names of the fields that are a ``NumberList``."""
+        return [name for name, kind in typing.get_type_hints(cls, include_extras=True).items() if kind == NumberList]
 
     @classmethod
     def type_of(cls, name: str) -> Any:
@@ -268,18 +275,19 @@ def limits_of(field: dataclasses.Field[Any]) -> str:
     return f"{text[0].upper()}{text[1:]}." if text else ""
 
 
-def parse_assignments(text: str, flag: str = "hparams") -> dict[str, str]:
+def parse_assignments(text: str, flag: str = "hparams", lists: Collection[str] = ()) -> dict[str, str]:
     """Splits ``"a=1,b=x,c=[1,2]"`` into names and raw values.
 
-    The grammar is T2T's: assignments separated by commas, blanks around names, values and commas allowed, lists in
+    The grammar is T2T's: assignments separated by commas, whitespace around names, values and commas allowed, lists in
     brackets; a scalar holds neither comma nor bracket.
 
     Args:
       text: The assignments; empty = none.
       flag: The flag that they come from, for messages.
+      lists: Names whose values are lists joined by ``+``, for a hint where commas were written.
 
     Returns:
-      Name -> raw value, blanks around it removed.
+      Name -> raw value without whitespace around it.
 
     Raises:
       UserError: No ``=``, an empty name or value, the same name twice; all that is wrong in one message.
@@ -291,9 +299,8 @@ def parse_assignments(text: str, flag: str = "hparams") -> dict[str, str]:
         if not part.strip():
             continue
         if not equals:
-            # What a user of other toolkits writes first: dc_encoder_layers=1,3.
-            is_list = re.fullmatch(r"dc_\w+_layers|sb_layers|\w+_sizes", last)
-            listed = f": {last}={assigned[last]}+{name}" if is_list else ""
+            # What users of other toolkits write first: dc_encoder_layers=1,3.
+            listed = f": {last}={assigned[last]}+{name}" if last in lists else ""
             problems.append(f"{name!r} is not an assignment name=value (a value may not contain a comma{listed})")
         elif re.fullmatch(r"\w+\[\d+\]", name):
             problems.append(f"{name}={value}: write the whole list, {name.partition('[')[0]}=[v1,v2]")
@@ -329,6 +336,8 @@ def _check_class(cls: type[StrictParams]) -> None:
     """
     names = cls.names()
     for base in cls.__mro__:
+        if "wrong" in base.__dict__:
+            raise TypeError(f"{base.__qualname__}.wrong() is called validate() now: rename it, or it checks nothing.")
         for name in inspect.get_annotations(base):
             if name not in names and typing.get_origin(cls.type_of(name)) is not ClassVar:
                 raise TypeError(

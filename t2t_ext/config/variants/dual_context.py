@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Iterator
 
 from t2t_ext.config.layer_ranges import layer_numbers
-from t2t_ext.config.strict_params import hparam
+from t2t_ext.config.strict_params import NumberList, hparam
 from t2t_ext.config.variants import TransformerVariant
 
 _STACKS = ("encoder", "decoder")
@@ -14,12 +14,12 @@ _STACKS = ("encoder", "decoder")
 class DualContextFields(TransformerVariant):
     """Which layers have dual contextual modules in place of self-attention, and how wide a neighborhood is."""
 
-    dc_encoder_layers: str = hparam(
+    dc_encoder_layers: NumberList = hparam(
         "",
         "Encoder layers whose self-attention a dual contextual module replaces: all, or numbers and ranges from 1, "
         "such as 1-6 or 1,3-4 (in --hparams: 1+3-4), or none.",
     )
-    dc_decoder_layers: str = hparam("", "The same of the decoder, whose modules see no later positions.")
+    dc_decoder_layers: NumberList = hparam("", "The same of the decoder, whose modules see no later positions.")
     dc_kernel_size: int = hparam(
         2, "f, neighbouring positions that the convolution of a dual contextual module joins.", minimum=1, maximum=64
     )
@@ -52,9 +52,9 @@ class DualContextFields(TransformerVariant):
         layers = self.dual_encoder_layers if stack == "encoder" else self.dual_decoder_layers
         return "dual_context" if layer in layers else super().mixer(stack, layer)
 
-    def wrong(self) -> Iterator[str]:
-        """Yields what is wrong with fields taken together."""
-        yield from super().wrong()
+    def validate(self) -> Iterator[str]:
+        """Yields contradictions between fields."""
+        yield from super().validate()
         for stack in _STACKS:
             name = f"dc_{stack}_layers"
             try:

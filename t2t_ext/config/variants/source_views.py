@@ -97,26 +97,26 @@ class SourceViewFields(TransformerVariant):
         with_last = () if self.integration == "hard" else (self.encoder_layers - 1,)
         return frozenset((*self.viewed_layers, *with_last))
 
-    def wrong(self) -> Iterator[str]:
-        """Yields what is wrong with fields taken together."""
-        yield from super().wrong()
+    def validate(self) -> Iterator[str]:
+        """Yields contradictions between fields."""
+        yield from super().validate()
         defaults = {field.name: field.default for field in dataclasses.fields(self)}
         for name, (needed, value) in _OPTIONS.items():
             if getattr(self, name) != defaults[name] and getattr(self, needed) != value:
                 yield f"{name}={getattr(self, name)} is for {needed}={value}, not {getattr(self, needed)}"
         if self.source_view == "last":
-            yield from self._wrong_without_views()
+            yield from self._validate_without_views()
         elif self.encoder_layers == 1:
             yield f"source_view={self.source_view} needs several encoder layers; of one, every view is source_view=last"
         else:
-            yield from self._wrong_in_map()
+            yield from self._validate_map()
         if self.source_view_norm != "separate" and self.layer_preprocess_sequence == "none":
             yield (
                 f"source_view_norm={self.source_view_norm} is for pre-norm stacks: with layer_preprocess_sequence=none "
                 "the layers' outputs are normalised"
             )
 
-    def _wrong_without_views(self) -> Iterator[str]:
+    def _validate_without_views(self) -> Iterator[str]:
         if self.integration != "hard":
             yield (
                 f"integration={self.integration} joins another view of the source to the last layer, but source_view "
@@ -127,7 +127,7 @@ class SourceViewFields(TransformerVariant):
         if self.source_view_norm != "separate":
             yield f"source_view_norm={self.source_view_norm} has no effect with source_view=last"
 
-    def _wrong_in_map(self) -> Iterator[str]:
+    def _validate_map(self) -> Iterator[str]:
         if self.source_view_map:
             if self.source_view not in _ROUTED:
                 yield f"source_view_map={self.source_view_map!r} is for source_view=gca and gpa, not {self.source_view}"

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any, Self
 
 from t2t_ext.config.layer_ranges import layer_numbers
-from t2t_ext.config.strict_params import hparam
+from t2t_ext.config.strict_params import NumberList, hparam
 from t2t_ext.config.variants import TransformerVariant
 
 _AUTO = "auto"
@@ -40,7 +40,7 @@ class SynchronousFields(TransformerVariant):
         "all heads side by side (model).",
         choices=("head", "model"),
     )
-    sb_layers: str = hparam(
+    sb_layers: NumberList = hparam(
         "all",
         "Decoder layers that attend to the other direction: all, or numbers and ranges from 1, such as 1-3 or 1,3-4 "
         "(in --hparams: 1+3-4).",
@@ -112,18 +112,18 @@ class SynchronousFields(TransformerVariant):
             changes.setdefault("pseudo", _AUTO)
         return super().replace(**changes)
 
-    def wrong(self) -> Iterator[str]:
-        """Yields what is wrong with fields taken together."""
-        yield from super().wrong()
+    def validate(self) -> Iterator[str]:
+        """Yields contradictions between fields."""
+        yield from super().validate()
         allowed = _PSEUDO[self.target_sides]
         if self.pseudo not in allowed:
             yield (
                 f"pseudo={self.pseudo} is not for synchronous={str(self.synchronous).lower()}, with which it is one of "
                 f"{', '.join(allowed)}"
             )
-        yield from self._wrong_in_both_directions() if self.synchronous else self._wrong_in_one_direction()
+        yield from self._validate_both_directions() if self.synchronous else self._validate_one_direction()
 
-    def _wrong_in_one_direction(self) -> Iterator[str]:
+    def _validate_one_direction(self) -> Iterator[str]:
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
             if (field.name.startswith("sb_") or field.name == "predict_tag") and value != field.default:
@@ -132,7 +132,7 @@ class SynchronousFields(TransformerVariant):
                     f"synchronous=false there is one: leave {field.name} out, or set synchronous=true"
                 )
 
-    def _wrong_in_both_directions(self) -> Iterator[str]:
+    def _validate_both_directions(self) -> Iterator[str]:
         try:
             if not self.synchronous_layers:
                 yield "sb_layers names no layer: without one this is a Transformer"

@@ -22,9 +22,9 @@ class TalkingHeadsFields(TransformerVariant):
         mixer = super().mixer(stack, layer)
         return "talking_heads" if mixer == "self_attention" and self.talking_heads in ("both", stack) else mixer
 
-    def wrong(self) -> Iterator[str]:
-        """Yields what is wrong with fields taken together."""
-        yield from super().wrong()
+    def validate(self) -> Iterator[str]:
+        """Yields contradictions between fields."""
+        yield from super().validate()
         if self.directions > 1 and self.talking_heads in ("decoder", "both"):
             yield (
                 f"talking_heads={self.talking_heads}: a decoder of two directions has synchronous attention in the "

@@ -260,8 +260,8 @@ def test_subclass_adds_fields_and_rules():
     class Window(TransformerHParams):
         window: int = hparam(5, "Window.", unit="tokens", minimum=1)
 
-        def wrong(self):
-            yield from super().wrong()
+        def validate(self):
+            yield from super().validate()
             if self.window > self.hidden_size:
                 yield "window is wider than hidden_size"
 
@@ -289,3 +289,13 @@ def test_learning_rate_factors_are_those_that_exist():
     source = (pathlib.Path(hyperparameters.__file__).parents[1] / "training" / "schedules.py").read_text()
     for factor in hyperparameters.LEARNING_RATE_FACTORS:
         assert f'"{factor}":' in source
+
+
+def test_a_check_under_its_old_name_is_refused():
+    @dataclasses.dataclass(frozen=True, kw_only=True)
+    class OldHParams(HParams):
+        def wrong(self):
+            yield "never asked"
+
+    with pytest.raises(TypeError, match=r"OldHParams\.wrong\(\) is called validate\(\) now"):
+        OldHParams()
