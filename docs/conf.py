@@ -1,7 +1,7 @@
 """How Sphinx makes web pages of this folder: ``make docs``."""
 
 project = "t2t_ext"
-copyright = "The t2t_ext authors"  # noqa: A001 -- Sphinx's name
+copyright = "The t2t_ext authors"
 root_doc = "index"
 extensions = ["myst_parser"]
 html_theme = "furo"
