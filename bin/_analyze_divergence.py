@@ -3,28 +3,17 @@
 import argparse
 import sys
 from collections.abc import Sequence
-from typing import Any
 
+from t2t_ext.analysis.runs import AnalyzedRun, labeled, open_runs
 from t2t_ext.bin import _text_lines
-from t2t_ext.bin._analyzed_runs import (
-    AnalyzedRun,
-    add_analyzed_run_flags,
-    add_out_dir_flag,
-    labelled,
-    open_runs,
-    output_directory,
-)
+from t2t_ext.bin._analyzed_runs import add_analyzed_run_flags, add_out_dir_flag, given_runs, output_directory
 from t2t_ext.bin._flag_groups import add_thread_flags
 from t2t_ext.bin._flags import FlagParser, add_flag, at_least, start_tensorflow
 from t2t_ext.bin._run_text import RunText, shown_progress
 from t2t_ext.errors import UserError
 
 _NAME = "t2t_ext-analyze divergence"
-_JOINED = {
-    "max": "the element-wise maximum over the heads, its rows divided by their sums",
-    "mean": "the mean over the heads",
-    "head": "at every position the head with the largest weight",
-}
+_HEADS = ("max", "mean", "head")
 _EXAMPLES = """\
   t2t_ext-analyze divergence --output_dir=F2,F3,F5,F8 --split=test --sentences=500
   t2t_ext-analyze divergence --output_dir=ENC,FULL --sentence_file=in.txt --reference_file=ref.txt
@@ -53,7 +42,7 @@ def build_parser() -> FlagParser:
         "max",
         "What stands for all heads of an attention: their element-wise maximum, made to add up to 1; their mean; or at "
         "every position the head with the largest weight.",
-        choices=tuple(_JOINED),
+        choices=_HEADS,
     )
     add_out_dir_flag(parser, "divergence")
     add_thread_flags(parser)
@@ -67,37 +56,32 @@ def run(argv: Sequence[str]) -> None:
       UserError: A flag is wrong, or a run has no dual contextual modules.
     """
     flags = build_parser().parse_args(argv)
-    # Everything that the user can have got wrong is found before models are loaded.
-    runs = open_runs(flags, _NAME)
-    hparams = [each.directory.hparams() for each in runs]
-    runs = labelled(runs, flags.labels, [f"f={getattr(each, 'dc_kernel_size', 0)}" for each in hparams])
+    # All mistakes of the user are found before models are loaded.
+    runs = open_runs(given_runs(flags), _NAME, flags.checkpoint_path, _text_lines.warn)
+    for each in runs:
+        each.directory.require_text(_NAME)
+    kernels = [f"f={getattr(each.directory.hparams(), 'dc_kernel_size', 0)}" for each in runs]
+    runs = labeled(runs, flags.labels, kernels)
     sources, references = _text(flags, runs[0])
     tagged = [RunText(each.directory, flags).tagged(sources) for each in runs]
     start_tensorflow(flags.inter_op_parallelism_threads, flags.intra_op_parallelism_threads)
-    from t2t_ext import registry
     from t2t_ext.analysis.divergence import report as divergence_report
-    from t2t_ext.analysis.divergence.measure import check_model, stacks_with_modules
+    from t2t_ext.analysis.divergence.runs import JOINED, check_runs, measure_run
 
-    notes: list[str] = []
-    for each, own in zip(runs, hparams, strict=True):
-        try:
-            model_class = registry.model(each.directory.config.model)
-            target_sides = model_class.sides(own).target_sides
-            stacks = stacks_with_modules(own, references is not None, target_sides)
-            check_model(model_class)
-        except UserError as error:
-            raise UserError(f"{each.directory.path}: {error}") from error
-        if own.dual_decoder_layers and "decoder" not in stacks:
-            why = "it writes two sides" if target_sides > 1 else "give --reference_file, or --split"
-            notes.append(f"{each.label}: the modules of its decoder are not measured: {why}")
-    measured = [_measured(flags, each, lines, references, notes) for each, lines in zip(runs, tagged, strict=True)]
+    notes = check_runs(runs, references is not None)
+    measured = []
+    for each, lines in zip(runs, tagged, strict=True):
+        with shown_progress(each.label, len(lines), "sentences") as update:
+            found, more = measure_run(each, lines, references, flags.heads, flags.max_subwords, update)
+        measured.append(found)
+        notes += more
     for note in notes:
         _text_lines.warn(note)
     where = f"the {flags.split} split" if flags.split else flags.sentence_file
     words = f"Divergence of local and global attention, in nats, on {len(sources)} sentences of {where}: "
-    words += f"{_JOINED[flags.heads]}; means over positions, then over sentences, ± standard error over sentences."
-    settings = {"split": flags.split, "sentence_file": flags.sentence_file, "reference_file": flags.reference_file,
-                "sentences": len(sources), "max_subwords": flags.max_subwords, "heads": flags.heads}  # fmt: skip
+    words += f"{JOINED[flags.heads]}; means over positions, then over sentences, ± standard error over sentences."
+    settings = {name: getattr(flags, name) for name in ("split", "sentence_file", "reference_file")}
+    settings |= {"sentences": len(sources), "max_subwords": flags.max_subwords, "heads": flags.heads}
     out_dir = output_directory(flags, runs[0].directory.path, "divergence")
     names = divergence_report.write(out_dir, measured, words, settings, notes)
     print(divergence_report.build(measured, words).text(), flush=True)
@@ -132,41 +116,3 @@ def _text(flags: argparse.Namespace, first: AnalyzedRun) -> tuple[list[str], lis
     if not any(line.strip() for line in sources):
         raise UserError(f"{flags.sentence_file or flags.split} is empty: there is nothing to measure on.")
     return sources, references
-
-
-def _measured(
-    flags: argparse.Namespace, run: AnalyzedRun, lines: list[str], references: list[str] | None, notes: list[str]
-) -> Any:
-    """Loads a run and measures it; sentences that are left out are noted."""
-    from t2t_ext.analysis.divergence.measure import measure
-    from t2t_ext.analysis.divergence.report import Measured
-    from t2t_ext.translation.translator import Translator
-
-    translator = Translator.load(run.directory.path, run.checkpoint, "precision=float32")
-    sources = _ids(translator.source_encoder, lines)
-    targets = None if references is None else _ids(translator.target_encoder, references)
-    if targets is not None and translator.target_direction == "r2l":
-        targets = [ids[-2::-1] + ids[-1:] for ids in targets]
-    sides = [sources] if targets is None else [sources, targets]
-    # Two ids: a word and EOS.
-    kept = [i for i, ids in enumerate(zip(*sides, strict=True)) if all(1 < len(each) <= flags.max_subwords
-            for each in ids)]  # fmt: skip
-    if not kept:
-        raise UserError(
-            f"{run.directory.path}: no sentence has from 1 to {flags.max_subwords} subwords (--max_subwords) on every "
-            "side: there is nothing to measure on."
-        )
-    if len(kept) < len(lines):
-        notes.append(
-            f"{run.label}: {len(lines) - len(kept)} of {len(lines)} sentences are empty or have more than "
-            f"{flags.max_subwords} subwords on a side and are left out"
-        )
-    with shown_progress(run.label, len(kept), "sentences") as update:
-        chosen = None if targets is None else [targets[i] for i in kept]
-        stacks = measure(translator.model, [sources[i] for i in kept], chosen, flags.heads, update)
-    hparams = translator.model.hparams
-    return Measured(run.label, run.directory.path, run.checkpoint.name, hparams.dc_kernel_size, stacks)
-
-
-def _ids(encoder: Any, lines: list[str]) -> list[list[int]]:
-    return encoder.encode_batch(encoder.prepare(lines), add_eos=True)

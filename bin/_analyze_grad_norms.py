@@ -1,16 +1,16 @@
 """t2t_ext-analyze grad_norms: gradient norms of the layers of runs (Liu et al. 2020, section 2.2.2, equation 6)."""
 
 import argparse
-import collections
-import pathlib
 import sys
 from collections.abc import Sequence
 from typing import Any
 
+from t2t_ext.analysis.runs import AnalyzedRun, check_vocabularies, labeled, open_runs
 from t2t_ext.bin import _analyzed_runs, _text_lines
+from t2t_ext.bin._analyzed_runs import given_runs
 from t2t_ext.bin._flag_groups import add_thread_flags
 from t2t_ext.bin._flags import FlagParser, add_flag, at_least, start_tensorflow
-from t2t_ext.bin._run_text import shown_progress
+from t2t_ext.bin._run_text import RunText, shown_progress
 from t2t_ext.errors import UserError
 
 _NAME = "t2t_ext-analyze grad_norms"
@@ -70,47 +70,21 @@ def run(argv: Sequence[str]) -> None:
       UserError: A flag is wrong, a run has no gradient norms, or runs cannot be compared.
     """
     flags = build_parser().parse_args(argv)
-    # Everything that the user can have got wrong is found before TensorFlow starts and models are loaded.
-    directories = _runs(flags)
-    labels = _labels(flags, directories)
     _check_modes(flags)
-    out_dir = _analyzed_runs.output_directory(flags, directories[0].path, "grad_norms")
+    checkpoint_path = flags.checkpoint_path if flags.split else None
+    runs = labeled(open_runs(given_runs(flags), _NAME, checkpoint_path, _text_lines.warn), flags.labels, shared=True)
+    out_dir = _analyzed_runs.output_directory(flags, runs[0].directory.path, "grad_norms")
     from t2t_ext.analysis.gradients import report as gradient_report
 
-    notes: list[str] = []
-    report = _probed(flags, directories, labels) if flags.split else _logged(flags, directories, labels, notes)
+    if flags.split:
+        report, notes = _at_checkpoints(flags, runs), []
+    else:
+        report, notes = gradient_report.logged(runs, flags.from_step, flags.to_step)
     for note in notes:
         _text_lines.warn(note)
     names = gradient_report.write(out_dir, report, notes)
     print(gradient_report.build(report).text(), flush=True)
     print(f"{', '.join(names[1:])} and the page {out_dir / names[0]}", file=sys.stderr)
-
-
-def _runs(flags: argparse.Namespace) -> list[Any]:
-    """Opens the runs, each given once."""
-    from t2t_ext.runs.run_directory import RunDirectory
-
-    paths = _analyzed_runs.run_paths(flags, _NAME)
-    twice = [str(path) for path, count in collections.Counter(map(_resolved, paths)).items() if count > 1]
-    if twice:
-        raise UserError(f"{twice[0]} is given twice: a run compared with itself tells nothing.")
-    return [RunDirectory.open(path) for path in paths]
-
-
-def _resolved(path: str) -> pathlib.Path:
-    return pathlib.Path(path).resolve()
-
-
-def _labels(flags: argparse.Namespace, directories: Sequence[Any]) -> list[str]:
-    if flags.labels:
-        labels = [label.strip() for label in flags.labels.split(",")]
-        if len(labels) != len(directories) or not all(labels):
-            raise UserError(
-                f"--labels={flags.labels} has {len(labels)} labels for {len(directories)} runs: give one for each."
-            )
-        return labels
-    names = [_resolved(each.path).name for each in directories]
-    return names if len(set(names)) == len(names) else [str(each.path) for each in directories]
 
 
 def _check_modes(flags: argparse.Namespace) -> None:
@@ -126,119 +100,16 @@ def _check_modes(flags: argparse.Namespace) -> None:
         raise UserError(f"{given[0]} chooses among what training logged; with --split, give --checkpoint_path.")
 
 
-def _logged(flags: argparse.Namespace, directories: Sequence[Any], labels: Sequence[str], notes: list[str]) -> Any:
-    """Returns the report of what training logged."""
-    from t2t_ext.analysis.gradients import series as gradient_series
-    from t2t_ext.analysis.gradients.report import GradientComparison
-
-    series = [gradient_series.read(each, flags.from_step, flags.to_step) for each in directories]
-    for each in series:
-        if each.damaged:
-            notes.append(f"{each.damaged} lines of {each.run}/gradient_norms.jsonl cannot be read and are left out")
-    first, last = min(int(each.steps[0]) for each in series), max(int(each.steps[-1]) for each in series)
-    if len({(int(each.steps[0]), int(each.steps[-1])) for each in series}) > 1:
-        notes.append(
-            "the runs logged different steps, so their means are of different steps: give --from_step, --to_step"
-        )
-    measured = (
-        f"Norms of the gradient of the loss in training, before clipping, with dropout; logged points of steps {first} "
-        f"to {last}, each a mean over the steps since the one before."
-    )
-    return GradientComparison(gradient_series.systems(series, labels), measured, "logged point", over_steps=True)
-
-
-# === At checkpoints ===
-
-
-def _probed(flags: argparse.Namespace, directories: Sequence[Any], labels: Sequence[str]) -> Any:
+def _at_checkpoints(flags: argparse.Namespace, runs: Sequence[AnalyzedRun]) -> Any:
     """Returns the report of norms that are computed now."""
-    from t2t_ext.data.datasets.generated import GeneratedData
-    from t2t_ext.runs import checkpoints
-
-    paths = _analyzed_runs.checkpoint_paths(flags.checkpoint_path, len(directories))
-    chosen = [
-        checkpoints.resolve_checkpoint(each.path, path or None, warn=_text_lines.warn)
-        for each, path in zip(directories, paths, strict=True)
-    ]
-    hparams = [each.hparams() for each in directories]
-    first = directories[0]
-    for each in directories[1:]:
-        if each.config.vocabularies != first.config.vocabularies:
-            raise UserError(
-                f"The runs {first.path} and {each.path} have different vocabularies: a batch of the one means nothing "
-                "to the other, so their gradients cannot be compared on the same batches. What they logged in training "
-                "can: leave --split out."
-            )
-    data = GeneratedData.open(_problem(first), flags.data_dir or first.config.data_dir)
-    if data.digest() != first.config.data_digest:
-        _text_lines.warn(f"the data in {data.data_dir} are not those that {first.path} was trained on")
+    check_vocabularies(runs)
+    data = RunText(runs[0].directory, flags).data()
     if flags.split not in data.splits:
         data.shard_paths(flags.split)  # says which splits there are
     start_tensorflow(flags.inter_op_parallelism_threads, flags.intra_op_parallelism_threads)
-    return _computed(flags, directories, labels, chosen, hparams, data)
+    from t2t_ext.analysis.checkpoint_gradients import compare
 
-
-def _problem(directory: Any) -> Any:
-    from t2t_ext import registry
-
-    directory.load_user_code()
-    return registry.problem(directory.config.problem, **directory.config.problem_options)
-
-
-def _computed(
-    flags: argparse.Namespace,
-    directories: Sequence[Any],
-    labels: Sequence[str],
-    chosen: Sequence[pathlib.Path],
-    hparams: Sequence[Any],
-    data: Any,
-) -> Any:
-    """Loads one model after the other and computes its norms."""
-    import numpy as np
-
-    from t2t_ext import registry
-    from t2t_ext.analysis.gradients import series as gradient_series
-    from t2t_ext.analysis.gradients.report import GradientComparison
-    from t2t_ext.data.datasets.example_store import ExampleStore
-    from t2t_ext.models.seq2seq import build_model
-    from t2t_ext.runs import checkpoints
-    from t2t_ext.training.gradient_norms import fixed_batches, probe
-
-    classes = [registry.model(each.config.model) for each in directories]
-    sides = [each.sides(own).target_sides for each, own in zip(classes, hparams, strict=True)]
-    kinds = {(count, own.pseudo if count == 2 else "") for count, own in zip(sides, hparams, strict=True)}
-    if len(kinds) > 1:
-        raise UserError(
-            "The runs learn from different targets (one of a sentence, or two, or other pseudo references), so that "
-            "there are no batches that all of them could read. Compare what they logged in training: leave --split out."
-        )
-    store = ExampleStore.load(data, flags.split)
-    series, together, losses = [], {}, []
-    for directory, model_class, own, checkpoint, label in zip(
-        directories, classes, hparams, chosen, labels, strict=True
-    ):
-        # Of the same examples in the same batches for all, but written in the run's own direction.
-        planned = hparams[0].replace(target_direction=own.target_direction)
-        size = flags.batch_size or hparams[0].batch_size
-        batches = fixed_batches(store, planned, size, flags.batches, sides[0])
-        model = build_model(
-            model_class,
-            own,
-            *directory.text_encoders(),
-            source_feature_size=store.source_feature_size,
-            dtype=flags.precision,
-        )
-        model.assign(checkpoints.load_arrays(checkpoint, "model"))
-        with shown_progress(label, len(batches), "batches") as update:
-            found = probe(model, own, batches, update)
-        step = checkpoints.checkpoint_step(checkpoint)
-        series.append(gradient_series.Series(directory.path, np.full(len(batches), step), dict(found.of_batches)))
-        if list(labels).count(label) == 1:
-            together[label] = dict(found.together)
-        losses.append(f"{label} step {step}, loss {found.loss:.4f}")
-    measured = (
-        f"Norms of the gradient of the mean loss of a batch at a checkpoint ({'; '.join(losses)}), without dropout, in "
-        f"{flags.precision}; {len(batches)} batches of {flags.split}, the same for all. “Together” is of the gradient "
-        "of all of them at once."
-    )
-    return GradientComparison(gradient_series.systems(series, labels), measured, "batch", together)
+    return compare(
+        runs, data, flags.split, batches=flags.batches, batch_size=flags.batch_size, precision=flags.precision,
+        progress=shown_progress,
+    )  # fmt: skip

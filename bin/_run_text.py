@@ -91,8 +91,8 @@ class RunText:
 
         return _text_lines.TextLines(path, read_sources(path, size))
 
-    def split(self, split: str) -> tuple[list, list[list[str]]]:
-        """Returns the sources (``FeatureSource``s or lines) and the sets of references of a split of the run's data."""
+    def data(self) -> Any:
+        """Returns the run's ``GeneratedData``, those of ``--data_dir`` where that is given."""
         from t2t_ext.data.datasets.generated import GeneratedData
 
         config = self._directory.config
@@ -103,8 +103,12 @@ class RunText:
                 raise
             raise UserError(f"{error} If the data have moved, give --data_dir=DIR.") from error
         if data.digest() != config.data_digest:
-            _text_lines.warn(f"the data in {data.data_dir} are not those that the run was trained on")
-        return data.texts(split)
+            _text_lines.warn(f"the data in {data.data_dir} are not those that {self._directory.path} was trained on")
+        return data
+
+    def split(self, split: str) -> tuple[list, list[list[str]]]:
+        """Returns the sources (``FeatureSource``s or lines) and the sets of references of a split of the run's data."""
+        return self.data().texts(split)
 
     def tagged(self, lines: list[str]) -> list[str]:
         """Returns lines with the tag of the corpus that they are to be translated as, where the data have tags.

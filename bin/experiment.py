@@ -1,7 +1,6 @@
 """t2t_ext-experiment: a published result as one command."""
 
 import argparse
-import fnmatch
 import importlib
 import pathlib
 import sys
@@ -9,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from t2t_ext.bin._flags import FlagParser, add_flag, at_least, run_main
-from t2t_ext.errors import UserError, suggest
+from t2t_ext.errors import UserError
 
 _REDO = ("data", "pseudo", "train", "average", "score", "compare")
 _EXAMPLES = """\
@@ -92,6 +91,8 @@ def run(argv: Sequence[str] | None = None) -> int:
     flags = build_parser().parse_args(argv)
     book = recipe_book(flags.recipes_dir, flags.size)
     if flags.list:
+        from t2t_ext.experiments.listing import list_text
+
         print(list_text(book, flags.recipe))
         return 0
     if not flags.recipe:
@@ -111,7 +112,10 @@ def run(argv: Sequence[str] | None = None) -> int:
     stages = plan(recipe, book, options)
     check_commands(stages)
     if flags.dry_run:
-        wanted = _wanted(flags, stages) if flags.until else stages
+        from t2t_ext.experiments.conduct import wanted_stages
+        from t2t_ext.experiments.listing import dry_run_text
+
+        wanted = wanted_stages(stages, until=flags.until)
         print(dry_run_text(recipe, book, stages, options, wanted))
         return 0
     return _carry_out(flags, recipe, book, stages, options)
@@ -163,48 +167,6 @@ def check_commands(stages: Sequence[Any]) -> None:
                 f"The command of '{stage.title}' is wrong: {error} It has what --hparams, --train and other flags "
                 f"given here add to the recipe; --dry_run shows it whole: {stage.command_line[:120]} ..."
             ) from error
-
-
-def list_text(book: Any, pattern: str = "") -> str:
-    """Returns the table of the recipes: name, where it stands in its paper, figures, and what keeps it from running."""
-    names = [name for name in book.names() if fnmatch.fnmatch(name, pattern or "*")]
-    if not names:
-        raise UserError(f"--recipe={pattern}: no recipe has such a name.{suggest(pattern, book.names())}")
-    rows = []
-    for name in names:
-        recipe = book.recipe(name)
-        figures = ", ".join(f"{key} {_shown(value)}" for key, value in recipe.published.items()) or "-"
-        rows.append((recipe.paper, name, f"{recipe.table}: {recipe.row}", figures, "; ".join(book.missing(recipe))))
-    lines = []
-    widths = [max(len(row[column]) for row in rows) for column in range(4)]
-    for paper in [key for key in book.papers if key in {row[0] for row in rows}]:
-        lines += [book.papers[paper].citation]
-        for _, name, place, figures, missing in (row for row in rows if row[0] == paper):
-            line = f"  {name.ljust(widths[1])}  {place.ljust(widths[2])}  {figures.ljust(widths[3])}  "
-            lines.append((line + (f"({missing})" if missing else "")).rstrip())
-        lines.append("")
-    runnable = sum(not row[4] for row in rows)
-    lines.append(f"{len(rows)} recipes, {runnable} of which run in this version.")
-    return "\n".join(lines)
-
-
-def dry_run_text(recipe: Any, book: Any, stages: Sequence[Any], options: Any, wanted: Sequence[Any]) -> str:
-    """Returns the commands of the wanted stages with what they are for, ready for a shell."""
-    from t2t_ext.experiments.stages import state_of
-
-    paper = book.paper(recipe)
-    lines = [f"# {recipe.name}: {paper.short}, {recipe.table}, {recipe.row}", f"# {paper.citation}"]
-    lines += [f"# published: {key} {_shown(value)}" for key, value in recipe.published.items()]
-    lines += [f"# hardware: {recipe.hardware}"] if recipe.hardware else []
-    lines += [f"# note: {note}" for note in recipe.notes]
-    lines += [f"# NOT the published setting: {', '.join(options.changes())}"] if options.changes() else []
-    for number, stage in enumerate(stages, start=1):
-        if stage not in wanted:
-            continue
-        state = state_of(stage)
-        word = {"to do": "", "begun": " (begun)", "done": " (done)", "changed": " (made with other settings)"}
-        lines += ["", f"# {number}/{len(stages)} {stage.title}{word[state.word]}", stage.command_line]
-    return "\n".join(lines)
 
 
 def _options(flags: argparse.Namespace, recipe: Any) -> Any:
@@ -262,99 +224,24 @@ def _assignments(flag: str, text: str) -> Mapping[str, str]:
 
 def _carry_out(flags: argparse.Namespace, recipe: Any, book: Any, stages: Sequence[Any], options: Any) -> int:
     """Runs the stages that are asked for and writes the report; returns the exit status."""
-    from t2t_ext.experiments.report import write_report
-    from t2t_ext.experiments.results import collect
+    from t2t_ext.experiments import conduct
     from t2t_ext.experiments.stages import Interrupted
 
-    redo = _redo(flags, stages)
-    wanted = _wanted(flags, stages)
+    redo = conduct.redo_kinds(flags.redo, stages)
+    wanted = conduct.wanted_stages(stages, flags.stage, flags.until)
     _say(f"{recipe.name}: {book.paper(recipe).short}, {recipe.table}, {recipe.row}; in {options.work_dir}")
     for change in options.changes():
         _say(f"NOT the published setting: {change}")
     if recipe.hardware:
         _say(f"the paper's hardware: {recipe.hardware}")
     try:
-        _run_stages(stages, wanted, redo)
+        conduct.run_stages(stages, wanted, redo, _say)
     except Interrupted as interrupted:
-        print("interrupted: the same command goes on from here", file=sys.stderr)
+        print("interrupted: the same command resumes here", file=sys.stderr)
         return interrupted.exit_status
-    if flags.stage not in ("", "report") or flags.until not in ("", "report"):
-        return 0
-    figures = collect(recipe, stages)
-    if not figures:
-        raise UserError("There is nothing to report yet: no translation has been scored. Leave out --stage=report.")
-    beside = {name: collect(book.recipe(name), stages) for name in recipe.beside}
-    rows = {name: book.recipe(name).row for name in recipe.beside}
-    print(write_report(recipe, book.paper(recipe), figures, stages, options, beside, rows), end="")
+    if flags.stage in ("", "report") and flags.until in ("", "report"):
+        print(conduct.report_text(recipe, book, stages, options), end="")
     return 0
-
-
-def _run_stages(stages: Sequence[Any], wanted: Sequence[Any], redo: Sequence[str]) -> None:
-    from t2t_ext.experiments.stages import is_redone, run_stage
-
-    ran: set[pathlib.Path] = set()
-    for number, stage in enumerate(stages, start=1):
-        if stage not in wanted:
-            continue
-        # Averages and scores of a run that was trained just now cannot be those that are there.
-        again = stage.kind in ("average", "score", "compare") and any(need.marker in ran for need in stage.needs)
-        if run_stage(stage, f"{number}/{len(stages)}", _say, redo=is_redone(stage, redo), again=again):
-            ran |= set() if stage.kind == "data" else {stage.marker}
-
-
-def _redo(flags: argparse.Namespace, stages: Sequence[Any]) -> list[str]:
-    """Returns the kinds of stages that are made anew.
-
-    Raises:
-      UserError: There is no such kind, or data or runs were made with other settings and are not among them.
-    """
-    from t2t_ext.experiments.stages import check_unchanged, is_redone
-
-    redo = [name.strip() for name in flags.redo.split(",") if name.strip()]
-    for name in redo:
-        if name not in _REDO:
-            raise UserError(
-                f"--redo={flags.redo}: {name!r} is no stage.{suggest(name, _REDO)} It is {', '.join(_REDO)}."
-            )
-    for name in redo:
-        of_others = sorted({stage.owner for stage in stages if stage.kind == name and stage.owner})
-        if of_others and not any(is_redone(stage, [name]) for stage in stages):
-            raise UserError(
-                f"--redo={name}: this recipe has none of its own; it takes what belongs to {' and '.join(of_others)}. "
-                f"Make that anew by t2t_ext-experiment --recipe={of_others[0]} --redo={name}."
-            )
-    check_unchanged(stages, redo)
-    return redo
-
-
-def _wanted(flags: argparse.Namespace, stages: Sequence[Any]) -> list[Any]:
-    """Returns the stages that ``--stage`` and ``--until`` ask for.
-
-    Raises:
-      UserError: Both are given, or what comes before ``--stage`` is not done.
-    """
-    from t2t_ext.experiments.plan import KINDS, requirements
-    from t2t_ext.experiments.stages import state_of
-
-    if flags.stage and flags.until:
-        raise UserError("--stage and --until exclude each other: give one of them.")
-    if not flags.stage:
-        last = KINDS.index(flags.until or "report")
-        # What these need may be of a later kind: pseudo references are made by runs.
-        needed = requirements([stage for stage in stages if KINDS.index(stage.kind) <= last])
-        return [stage for stage in stages if stage in needed]
-    chosen = [stage for stage in stages if stage.kind == flags.stage]
-    for stage in requirements(chosen or stages):
-        if stage not in chosen and state_of(stage).word != "done":
-            raise UserError(
-                f"--stage={flags.stage}: '{stage.title}' comes before it and is not done. Leave out --stage, or run "
-                "that one first."
-            )
-    return chosen
-
-
-def _shown(value: float) -> str:
-    return f"{value / 1e6:g}M" if value >= 1e6 else f"{value:.2f}"
 
 
 def _say(message: str) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 from t2t_ext import registry
 from t2t_ext.config.decode import resolve_decode_hparams
+from t2t_ext.config.hyperparameters import HParams
 from t2t_ext.data.datasets.manifest import manifest_path
 from t2t_ext.data.datasets.pseudo_references import SUFFIX
 from t2t_ext.errors import UserError
@@ -413,10 +414,11 @@ class _Planner:
         options = self._options
         known = registry.hparams(recipe.hparams_set)
         every = bool(self._main.rerank) or recipe.name == self._runs_of(self._main).name
-        names = {field.name for field in dataclasses.fields(known)}
-        names -= set() if recipe.pseudo_references else {"pseudo"}  # nothing to choose from where there are none
         hparams = {**recipe.hparams}
-        hparams |= {name: value for name, value in options.hparams.items() if every or name in names}
+        for name, value in options.hparams.items():
+            # Without pseudo references there is nothing to choose from.
+            if every or (_takes(known, {**hparams, name: value}) and (recipe.pseudo_references or name != "pseudo")):
+                hparams[name] = value
         if options.scale != 1 and "learning_rate_warmup_steps" not in options.hparams:
             warm_up = recipe.hparams.get("learning_rate_warmup_steps") or known.learning_rate_warmup_steps
             if warm_up:
@@ -488,6 +490,15 @@ class _Planner:
         return self._add(
             f"score {split}", "score", "rerank", flags, folder, output, trained, owner=self._owner(recipe), **more
         )
+
+
+def _takes(hparams: HParams, changes: Mapping[str, Any]) -> bool:
+    """Says whether hparams can be changed so."""
+    try:
+        hparams.override(assignments(changes))
+    except UserError:
+        return False
+    return True
 
 
 def _run(stage: Stage) -> str:

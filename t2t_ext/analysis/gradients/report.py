@@ -5,8 +5,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from t2t_ext.analysis.gradients import plots as gradient_plots
+from t2t_ext.analysis.gradients import series as gradient_series
 from t2t_ext.analysis.gradients.groups import encoder_layers, in_order, stack_of
 from t2t_ext.analysis.gradients.series import ALL, TOP, Mean, System
+from t2t_ext.analysis.runs import AnalyzedRun
 from t2t_ext.io import files
 from t2t_ext.reporting.report import Block, Figure, Items, Note, PageOnly, Paragraph, Report, Section
 from t2t_ext.reporting.report import write as write_files
@@ -65,6 +67,40 @@ class GradientComparison:
         """Returns the mean norm of a part divided by the first system's."""
         mine, first = system.mean(name), self.systems[0].mean(name)
         return mine.value / first.value if mine and first and first.value else None
+
+
+def logged(runs: Sequence[AnalyzedRun], from_step: int = 0, to_step: int = 0) -> tuple[GradientComparison, list[str]]:
+    """Compares the norms that training logged.
+
+    Args:
+      runs: The runs; those with one label are one system.
+      from_step: Earlier points are left out.
+      to_step: Later points are left out; 0: none.
+
+    Returns:
+      The comparison, and notes on it.
+
+    Raises:
+      UserError: A run logged nothing between these steps.
+    """
+    series = [gradient_series.read(each.directory, from_step, to_step) for each in runs]
+    notes = [
+        f"{each.damaged} lines of {each.run}/gradient_norms.jsonl cannot be read and are left out"
+        for each in series
+        if each.damaged
+    ]
+    ends = {(int(each.steps[0]), int(each.steps[-1])) for each in series}
+    if len(ends) > 1:
+        notes.append(
+            "the runs logged different steps, so their means are of different steps: give --from_step, --to_step"
+        )
+    first, last = min(start for start, _ in ends), max(end for _, end in ends)
+    measured = (
+        f"Norms of the gradient of the loss in training, before clipping, with dropout; logged points of steps {first} "
+        f"to {last}, each a mean over the steps since the one before."
+    )
+    systems = gradient_series.systems(series, [each.label for each in runs])
+    return GradientComparison(systems, measured, "logged point", over_steps=True), notes
 
 
 def table(report: GradientComparison) -> Table:

@@ -1,0 +1,109 @@
+"""The divergence of local and global attention in several runs, on the same sentences."""
+
+from collections.abc import Callable, Sequence
+
+from t2t_ext import registry
+from t2t_ext.analysis.divergence.measure import check_model, measure, stacks_with_modules
+from t2t_ext.analysis.divergence.report import Measured
+from t2t_ext.analysis.runs import AnalyzedRun
+from t2t_ext.config.hyperparameters import TransformerHParams
+from t2t_ext.data.text.text_encoder import SubwordEncoder
+from t2t_ext.errors import UserError
+from t2t_ext.models.seq2seq import Seq2Seq
+from t2t_ext.translation.translator import Translator
+
+# Value of --heads -> its words in reports.
+JOINED = {
+    "max": "the element-wise maximum over the heads, its rows divided by their sums",
+    "mean": "the mean over the heads",
+    "head": "at every position the head with the largest weight",
+}
+
+
+def check_runs(runs: Sequence[AnalyzedRun], with_references: bool) -> list[str]:
+    """Checks that runs have modules that can be measured, before their models are loaded.
+
+    Args:
+      runs: The runs.
+      with_references: Whether there are translations, which decoders read.
+
+    Returns:
+      Notes on what is not measured.
+
+    Raises:
+      UserError: A run has no such module.
+    """
+    notes = []
+    for run in runs:
+        hparams = run.directory.hparams()
+        try:
+            model_class = registry.model(run.directory.config.model)
+            target_sides = model_class.sides(hparams).target_sides
+            stacks = stacks_with_modules(hparams, with_references, target_sides)
+            check_model(model_class)
+        except UserError as error:
+            raise UserError(f"{run.directory.path}: {error}") from error
+        if hparams.dual_decoder_layers and "decoder" not in stacks:
+            why = "the model has two sides" if target_sides > 1 else "give --reference_file, or --split"
+            notes.append(f"{run.label}: the modules of its decoder are not measured: {why}")
+    return notes
+
+
+def measure_run(
+    run: AnalyzedRun,
+    lines: Sequence[str],
+    references: Sequence[str] | None,
+    heads: str,
+    max_subwords: int,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> tuple[Measured, list[str]]:
+    """Loads a run and measures it.
+
+    Args:
+      run: The run.
+      lines: Sources.
+      references: Their translations; None: the encoder alone is measured.
+      heads: A key of ``JOINED``.
+      max_subwords: Sentences with more on either side are left out, as are empty ones.
+      progress: Called with (sentences done, sentences in all).
+
+    Returns:
+      The divergences, and notes on what was left out.
+
+    Raises:
+      UserError: No sentence is left, or the model has no such module.
+    """
+    translator = Translator.load(run.directory.path, run.checkpoint, "precision=float32")
+    model = translator.model
+    assert isinstance(model, Seq2Seq)  # of one run
+    sides = [_ids(translator.source_encoder, lines)]
+    if references is not None:
+        targets = _ids(translator.target_encoder, references)
+        backward = translator.target_direction == "r2l"
+        sides.append([ids[-2::-1] + ids[-1:] if backward else ids for ids in targets])
+    # Two ids: a word and EOS.
+    kept = [
+        number
+        for number, ids in enumerate(zip(*sides, strict=True))
+        if all(1 < len(each) <= max_subwords for each in ids)
+    ]
+    if not kept:
+        raise UserError(
+            f"{run.directory.path}: no sentence has from 1 to {max_subwords} subwords (--max_subwords) on every side: "
+            "there is nothing to measure on."
+        )
+    notes = []
+    if len(kept) < len(lines):
+        notes.append(
+            f"{run.label}: {len(lines) - len(kept)} of {len(lines)} sentences are empty or have more than "
+            f"{max_subwords} subwords on a side and are left out"
+        )
+    sources, *targets_kept = ([side[number] for number in kept] for side in sides)
+    stacks = measure(model, sources, targets_kept[0] if targets_kept else None, heads, progress)
+    hparams = model.hparams
+    assert isinstance(hparams, TransformerHParams)
+    return Measured(run.label, run.directory.path, run.checkpoint.name, hparams.dc_kernel_size, stacks), notes
+
+
+def _ids(encoder: SubwordEncoder, lines: Sequence[str]) -> list[list[int]]:
+    return encoder.encode_batch(encoder.prepare(lines), add_eos=True)

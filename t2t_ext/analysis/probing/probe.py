@@ -1,0 +1,193 @@
+"""Probing tasks on the encoders of several runs: representations, classifiers, results."""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+import numpy as np
+
+from t2t_ext import registry
+from t2t_ext.analysis.probing import features as probing_features
+from t2t_ext.analysis.probing.classifier import ClassifierSettings, train
+from t2t_ext.analysis.probing.results import Probed, ProbedRun, ProbingReport, TaskResult
+from t2t_ext.analysis.probing.senteval import PARTITIONS, TEST, TRAIN, VALID, ProbingTask, digest_of
+from t2t_ext.analysis.runs import AnalyzedRun
+from t2t_ext.data.text.moses_steps import MosesTokenizeNoEscape
+from t2t_ext.translation.translator import Translator
+
+_CACHE_DIR = ("analysis", "probing", "features")
+_STRANGE_SUBWORDS = 6  # a word, on average: words are spelled letter by letter
+
+Progress = Callable[[str, int, str], AbstractContextManager[Callable[[int, int], None]]]
+Features = tuple[np.ndarray, np.ndarray, np.ndarray]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ProbingSettings:
+    """How runs are probed.
+
+    Attributes:
+      classifier: How a classifier is trained.
+      layer: Number of the encoder's layer, from 1; 0: the top one.
+      eos: Whether the mean is over the end-of-sentence symbol, too.
+      detokenize: Whether tokens are joined as Moses' detokenizer does.
+      cache_features: Whether representations are kept in the run.
+      source_tag: Tag that every sentence begins with.
+      seeds: The seeds, a classifier of each task for each of them.
+    """
+
+    classifier: ClassifierSettings
+    layer: int = 0
+    eos: bool = True
+    detokenize: bool = False
+    cache_features: bool = True
+    source_tag: str = ""
+    seeds: Sequence[int] = (1,)
+
+    def describe(self) -> str:
+        """Returns what is measured, a sentence."""
+        which, own = "top layer" if not self.layer else f"layer {self.layer}", self.classifier
+        return (
+            f"Accuracy in percent of a two-layer classifier on the mean of the states of the frozen encoder's {which} "
+            f"(EOS {'included' if self.eos else 'left out'}{', detokenized text' if self.detokenize else ''}); "
+            f"{own.hidden_size or 'D'} hidden units, L2 {own.l2:g}, RMSProp {own.learning_rate:g}, batches of "
+            f"{own.batch_size}, at most {own.epochs} epochs, patience {own.patience}."
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class ProbedText:
+    """How a run's sentences are prepared.
+
+    Attributes:
+      tagged: Puts the run's tag before every sentence, where its data have tags.
+      language: Its source language; empty: unknown.
+    """
+
+    tagged: Callable[[list[str]], list[str]]
+    language: str
+
+
+def probe(
+    runs: Sequence[AnalyzedRun],
+    texts: Sequence[ProbedText],
+    tasks: Sequence[ProbingTask],
+    settings: ProbingSettings,
+    *,
+    content: dict[str, Any],
+    note: Callable[[str], None],
+    progress: Progress,
+) -> ProbingReport:
+    """Encodes and classifies, run after run.
+
+    Args:
+      runs: The runs.
+      texts: How the sentences of each are prepared.
+      tasks: The tasks.
+      settings: How.
+      content: The settings for machines.
+      note: Told what a reader should know.
+      progress: Takes a description, a number and its unit; the context's value is called with (done, in all).
+
+    Returns:
+      The results.
+
+    Raises:
+      UserError: A model has no states to probe, or no such layer.
+    """
+    for run in runs:
+        probing_features.check_model(registry.model(run.directory.config.model))
+    found: dict[str, dict[str, Probed]] = {task.stem: {} for task in tasks}
+    about = []
+    for run, text in zip(runs, texts, strict=True):
+        encoder = _Encoder(run, text, settings, note, progress)
+        for task in tasks:
+            found[task.stem][run.label] = _classified(run.label, task, encoder.features(task), settings, note, progress)
+        config = run.directory.config
+        about.append(
+            ProbedRun(run.label, run.directory.path, run.checkpoint.name, f"{config.model}, {config.hparams_set}")
+        )
+    results = [TaskResult(task, found[task.stem]) for task in tasks]
+    return ProbingReport(about, results, content, settings.describe())
+
+
+class _Encoder:
+    """A run's representations, from the disk or computed; the model is loaded when it is needed first."""
+
+    def __init__(
+        self,
+        run: AnalyzedRun,
+        text: ProbedText,
+        settings: ProbingSettings,
+        note: Callable[[str], None],
+        progress: Progress,
+    ) -> None:
+        self._run, self._text, self._settings, self._note, self._progress = run, text, settings, note, progress
+        self._translator: Translator | None = None
+        self._key = {
+            "weights": probing_features.weights_digest(run.checkpoint),
+            "vocabulary": run.directory.config.vocabularies["source"],
+            "layer": settings.layer,
+            "eos": settings.eos,
+            "detokenize": settings.detokenize,
+            "source_tag": settings.source_tag,
+        }
+
+    def features(self, task: ProbingTask) -> Features:
+        """Returns the representations of the training, validation and test sentences, float32 [N, D] each."""
+        lengths = [len(task.partitions[name]) for name in PARTITIONS]
+        directory = self._run.directory.path.joinpath(*_CACHE_DIR)
+        path = probing_features.cache_path(directory, task.stem, {**self._key, "sentences": digest_of(task)})
+        features = probing_features.load(path, sum(lengths)) if self._settings.cache_features else None
+        if features is None:
+            sentences = [sentence for name in PARTITIONS for sentence in task.partitions[name].sentences]
+            features = self._encoded(task, sentences)
+            if self._settings.cache_features:
+                probing_features.save(path, features)
+        first, second = lengths[0], lengths[0] + lengths[1]
+        return features[:first], features[first:second], features[second:]
+
+    def _encoded(self, task: ProbingTask, sentences: list[str]) -> np.ndarray:
+        if self._translator is None:
+            self._translator = Translator.load(self._run.directory.path, self._run.checkpoint, "precision=float32")
+        encoder = self._translator.source_encoder
+        if self._settings.detokenize:
+            step = MosesTokenizeNoEscape((self._text.language or "en").partition("-")[0])
+            sentences = [step.restore(sentence) for sentence in sentences]
+        ids = encoder.encode_batch(encoder.prepare(self._text.tagged(sentences)), add_eos=True)
+        a_word = sum(map(len, ids)) / max(1, sum(len(sentence.split()) for sentence in sentences))
+        if a_word > _STRANGE_SUBWORDS:
+            self._note(
+                f"{self._run.label}, {task.name}: {a_word:.1f} subwords a word: the run's vocabulary is hardly for "
+                "these sentences, which takes long and says little"
+            )
+        with self._progress(f"{self._run.label}, {task.name}: encoding", len(ids), "sentences") as update:
+            return probing_features.mean_states(
+                self._translator.model, ids, self._settings.layer, self._settings.eos, update
+            )
+
+
+def _classified(
+    label: str,
+    task: ProbingTask,
+    features: Features,
+    settings: ProbingSettings,
+    note: Callable[[str], None],
+    progress: Progress,
+) -> Probed:
+    """Trains a classifier for each seed."""
+    labels = task.partitions[TRAIN].labels, task.partitions[VALID].labels
+    trained = []
+    for seed in settings.seeds:
+        name = f"{label}, {task.name}" + (f", seed {seed}" if len(settings.seeds) > 1 else "")
+        with progress(f"{name}: training", settings.classifier.epochs, "epochs") as update:
+            trained.append(train(features, labels, len(task.classes), settings.classifier, seed, update))
+    constant = sum(len(np.unique(each.predicted)) == 1 for each in trained)
+    if constant:
+        note(
+            f"{label}, {task.name}: {constant} of {len(trained)} classifiers say the same class of all test sentences: "
+            "they have learned nothing from the representations, or these hardly differ"
+        )
+    right = np.stack([each.predicted == task.partitions[TEST].labels for each in trained])
+    return Probed(right, [each.validation for each in trained], [each.best_epoch for each in trained])

@@ -1,0 +1,103 @@
+"""Carries out a plan: the stages that are asked for, then the report."""
+
+import pathlib
+from collections.abc import Sequence
+
+from t2t_ext.errors import UserError, suggest
+from t2t_ext.experiments.plan import KINDS, Options, Stage, requirements
+from t2t_ext.experiments.recipes import Recipe, RecipeBook
+from t2t_ext.experiments.report import write_report
+from t2t_ext.experiments.results import collect
+from t2t_ext.experiments.stages import Say, check_unchanged, is_redone, run_stage, state_of
+
+REDONE = tuple(kind for kind in KINDS if kind != "report")  # kinds of stages that can be made anew
+
+
+def redo_kinds(text: str, stages: Sequence[Stage]) -> list[str]:
+    """Returns the kinds of stages that are made anew.
+
+    Args:
+      text: Their names, separated by commas.
+      stages: The plan.
+
+    Raises:
+      UserError: There is no such kind, or data or runs were made with other settings and are not among them.
+    """
+    redo = [name.strip() for name in text.split(",") if name.strip()]
+    for name in redo:
+        if name not in REDONE:
+            raise UserError(f"--redo={text}: {name!r} is no stage.{suggest(name, REDONE)} It is {', '.join(REDONE)}.")
+    for name in redo:
+        of_others = sorted({stage.owner for stage in stages if stage.kind == name and stage.owner})
+        if of_others and not any(is_redone(stage, [name]) for stage in stages):
+            raise UserError(
+                f"--redo={name}: this recipe has none of its own; it takes what belongs to {' and '.join(of_others)}. "
+                f"Make that anew by t2t_ext-experiment --recipe={of_others[0]} --redo={name}."
+            )
+    check_unchanged(stages, redo)
+    return redo
+
+
+def wanted_stages(stages: Sequence[Stage], stage: str = "", until: str = "") -> list[Stage]:
+    """Returns the stages that ``--stage`` and ``--until`` ask for.
+
+    Args:
+      stages: The plan.
+      stage: The one kind that is wanted; empty: all.
+      until: The last kind that is wanted; empty: all.
+
+    Raises:
+      UserError: Both are given, or what comes before ``stage`` is not done.
+    """
+    if stage and until:
+        raise UserError("--stage and --until exclude each other: give one of them.")
+    if not stage:
+        last = KINDS.index(until or "report")
+        # What these need may be of a later kind: pseudo references are made by runs.
+        needed = requirements([each for each in stages if KINDS.index(each.kind) <= last])
+        return [each for each in stages if each in needed]
+    chosen = [each for each in stages if each.kind == stage]
+    for each in requirements(chosen or stages):
+        if each not in chosen and state_of(each).word != "done":
+            raise UserError(
+                f"--stage={stage}: '{each.title}' comes before it and is not done. Leave out --stage, or run that one "
+                "first."
+            )
+    return chosen
+
+
+def run_stages(stages: Sequence[Stage], wanted: Sequence[Stage], redo: Sequence[str], say: Say) -> None:
+    """Runs the wanted stages of a plan that are not done.
+
+    Args:
+      stages: The plan.
+      wanted: Which of them.
+      redo: Kinds that are made anew.
+      say: Told what happens, line by line.
+
+    Raises:
+      UserError: A command failed.
+      Interrupted: SIGTERM or Ctrl-C came.
+    """
+    ran: set[pathlib.Path] = set()
+    for number, stage in enumerate(stages, start=1):
+        if stage not in wanted:
+            continue
+        # Averages and scores of a run that was trained just now cannot be those that are there.
+        again = stage.kind in ("average", "score", "compare") and any(need.marker in ran for need in stage.needs)
+        if run_stage(stage, f"{number}/{len(stages)}", say, redo=is_redone(stage, redo), again=again):
+            ran |= set() if stage.kind == "data" else {stage.marker}
+
+
+def report_text(recipe: Recipe, book: RecipeBook, stages: Sequence[Stage], options: Options) -> str:
+    """Writes the report of the stages that are done; returns its text.
+
+    Raises:
+      UserError: Nothing has been scored.
+    """
+    figures = collect(recipe, stages)
+    if not figures:
+        raise UserError("There is nothing to report yet: no translation has been scored. Leave out --stage=report.")
+    beside = {name: collect(book.recipe(name), stages) for name in recipe.beside}
+    rows = {name: book.recipe(name).row for name in recipe.beside}
+    return write_report(recipe, book.paper(recipe), figures, stages, options, beside, rows)
