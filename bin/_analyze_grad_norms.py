@@ -76,8 +76,9 @@ def run(argv: Sequence[str]) -> None:
     out_dir = _analyzed_runs.output_directory(flags, runs[0].directory.path, "grad_norms")
     from t2t_ext.analysis.gradients import report as gradient_report
 
+    notes: list[str] = []
     if flags.split:
-        report, notes = _at_checkpoints(flags, runs), []
+        report = _at_checkpoints(flags, runs)
     else:
         report, notes = gradient_report.logged(runs, flags.from_step, flags.to_step)
     for note in notes:

@@ -101,7 +101,8 @@ def _pseudo_reference_lines(problem: Any, data_dir: str) -> Iterator[str]:
         yield "--data_dir=DIR says where they are."
         return
     try:
-        yield from pseudo_references.table(GeneratedData.open(problem, data_dir).pseudo.manifest)
+        pseudo = GeneratedData.open(problem, data_dir).pseudo
+        yield from pseudo_references.table(pseudo.manifest) if pseudo else ()
     except UserError as error:
         yield str(error)  # the corpus can be looked at all the same
 

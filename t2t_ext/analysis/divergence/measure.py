@@ -19,7 +19,6 @@ import tensorflow as tf
 
 from t2t_ext.analysis.attention.maps import DUAL_CONTEXT
 from t2t_ext.analysis.divergence.report import Divergences
-from t2t_ext.config.hyperparameters import TransformerHParams
 from t2t_ext.data.text.special_ids import PAD_ID
 from t2t_ext.errors import UserError
 from t2t_ext.models.stacked import Record
@@ -108,10 +107,7 @@ def stacks_with_modules(hparams: Any, with_targets: bool, target_sides: int = 1)
     Raises:
       UserError: There are none.
     """
-    encoder: frozenset[int] = frozenset()
-    decoder = encoder
-    if isinstance(hparams, TransformerHParams):
-        encoder, decoder = hparams.dual_encoder_layers, hparams.dual_decoder_layers
+    encoder, decoder = (getattr(hparams, f"dual_{stack}_layers", ()) for stack in ("encoder", "decoder"))
     if not encoder and not decoder:
         raise UserError(
             "it has no dual contextual module, so no local attention that could diverge from a global one. Give runs "

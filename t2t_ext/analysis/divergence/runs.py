@@ -6,7 +6,6 @@ from t2t_ext import registry
 from t2t_ext.analysis.divergence.measure import check_model, measure, stacks_with_modules
 from t2t_ext.analysis.divergence.report import Measured
 from t2t_ext.analysis.runs import AnalyzedRun
-from t2t_ext.config.hyperparameters import TransformerHParams
 from t2t_ext.data.text.text_encoder import SubwordEncoder
 from t2t_ext.errors import UserError
 from t2t_ext.models.seq2seq import Seq2Seq
@@ -43,7 +42,7 @@ def check_runs(runs: Sequence[AnalyzedRun], with_references: bool) -> list[str]:
             check_model(model_class)
         except UserError as error:
             raise UserError(f"{run.directory.path}: {error}") from error
-        if hparams.dual_decoder_layers and "decoder" not in stacks:
+        if getattr(hparams, "dual_decoder_layers", ()) and "decoder" not in stacks:
             why = "the model has two sides" if target_sides > 1 else "give --reference_file, or --split"
             notes.append(f"{run.label}: the modules of its decoder are not measured: {why}")
     return notes
@@ -100,9 +99,8 @@ def measure_run(
         )
     sources, *targets_kept = ([side[number] for number in kept] for side in sides)
     stacks = measure(model, sources, targets_kept[0] if targets_kept else None, heads, progress)
-    hparams = model.hparams
-    assert isinstance(hparams, TransformerHParams)
-    return Measured(run.label, run.directory.path, run.checkpoint.name, hparams.dc_kernel_size, stacks), notes
+    kernel_size = run.directory.hparams().dc_kernel_size
+    return Measured(run.label, run.directory.path, run.checkpoint.name, kernel_size, stacks), notes
 
 
 def _ids(encoder: SubwordEncoder, lines: Sequence[str]) -> list[list[int]]:
