@@ -1,9 +1,10 @@
-"""Writes the tables of docs/settings.md from the settings' declarations: ``python docs/make_tables.py [--check]``."""
+"""Writes the lists of docs/settings.md from the settings' declarations: ``python docs/make_tables.py [--check]``."""
 
 import dataclasses
 import pathlib
 import re
 import sys
+import textwrap
 
 from t2t_ext.config.decode import DecodeHParams
 from t2t_ext.config.generation import GenerationConfig
@@ -13,7 +14,7 @@ from t2t_ext.config.training import TrainConfig
 from t2t_ext.data.generation.cleaning import Cleaning
 
 PAGE = pathlib.Path(__file__).parent / "settings.md"
-# Marker -> the class, and the class whose fields have a table of their own.
+# Marker -> the class, and the class whose fields have a list of their own.
 TABLES: dict[str, tuple[type[StrictParams], type[StrictParams] | None]] = {
     "training": (TrainConfig, None),
     "generation": (GenerationConfig, None),
@@ -24,14 +25,14 @@ TABLES: dict[str, tuple[type[StrictParams], type[StrictParams] | None]] = {
 }
 
 
-def table(settings: type[StrictParams], without: type[StrictParams] | None = None) -> str:
-    """Returns a Markdown table: name, default, meaning with unit, choices and limits.
+def listing(settings: type[StrictParams], without: type[StrictParams] | None = None) -> str:
+    """Returns a Markdown list: name, default, meaning with unit, choices and limits.
 
     Args:
       settings: The class that declares the settings.
       without: A class whose fields are left out.
     """
-    lines = ["| name | default | meaning |", "|---|---|---|"]
+    lines = []
     fields = [field for field in dataclasses.fields(settings) if not without or field.name not in without.names()]
     flags = [field for field in fields if field.metadata["group"]]
     for field in flags or fields:
@@ -39,21 +40,22 @@ def table(settings: type[StrictParams], without: type[StrictParams] | None = Non
         shown = "" if field.default is None else field.default
         shown = str(shown).lower() if isinstance(shown, bool) else shown
         meaning = " ".join(filter(None, [help_of(field), limits_of(field)]))
-        lines.append(f"| `{name}` | {f'`{shown}`' if shown != '' else ''} | {_escaped(meaning)} |")
+        item = f"* `{name}`{f' (`{shown}`)' if shown != '' else ''}: {_escaped(meaning)}"
+        lines += textwrap.wrap(item, 150, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
     return "\n".join(lines)
 
 
 def _escaped(text: str) -> str:
-    return re.sub(r"([|<>*_])", r"\\\1", text)
+    return re.sub(r"([<>*_])", r"\\\1", text)
 
 
 def page(text: str) -> str:
-    """Returns the page with every table between its markers made anew."""
+    """Returns the page with every list between its markers made anew."""
     for marker, (settings, without) in TABLES.items():
         begin, end = f"<!-- {marker} -->", f"<!-- end of {marker} -->"
         head, _, rest = text.partition(begin)
         _, _, tail = rest.partition(end)
-        text = f"{head}{begin}\n{table(settings, without)}\n{end}{tail}"
+        text = f"{head}{begin}\n{listing(settings, without)}\n{end}{tail}"
     return text
 
 

@@ -31,4 +31,4 @@ def test_every_setting_is_there_with_its_help(make_tables):
         for field in dataclasses.fields(settings):
             assert field.metadata["help"], field.name
             if field.name != "train_command":
-                assert f"| `{field.metadata['flag'] or field.name}` |" in text
+                assert f"* `{field.metadata['flag'] or field.name}`" in text
