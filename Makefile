@@ -6,6 +6,9 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 # Processes that tests run in; each needs up to 7 GB of memory.
 WORKERS ?= 2
+PYTEST = $(BIN)/python -m pytest -m "not slow" -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+# Unit tests are measured (`make test COVERAGE=` does not); of the others, much runs in processes of their own.
+COVERAGE ?= --cov --cov-report=
 
 .PHONY: help setup demo test test-slow lint types format docs clean
 
@@ -33,7 +36,8 @@ lint: $(READY) ## Style of the code, by ruff.
 	$(BIN)/ruff format --check .
 
 test: lint ## Passes the tests (10 to 20 minutes on 2 cores).
-	$(BIN)/python -m pytest -m "not slow" -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+	$(PYTEST) tests/unit $(COVERAGE)
+	$(PYTEST) --ignore=tests/unit
 
 test-slow: $(READY) ## The tests that take minutes each.
 	$(BIN)/python -m pytest -m slow
