@@ -104,7 +104,10 @@ class GraphTokenEncoder(tf.Module):
         return tf.ragged.boolean_mask(tokens, tf.not_equal(tokens, ""))[:, :max_length]
 
 
-def graph_encoder(encoder: SubwordEncoder, name: str) -> GraphSubwordEncoder | GraphTokenEncoder:
+GraphEncoder = GraphSubwordEncoder | GraphTokenEncoder
+
+
+def graph_encoder(encoder: SubwordEncoder, name: str) -> GraphEncoder:
     """Returns the graph's part of a text encoder: what it cuts, or the table of its subwords."""
     if isinstance(encoder.subwords, SubwordNmtModel):
         return GraphTokenEncoder(encoder.pieces(range(encoder.vocab_size)), name)

@@ -1,0 +1,61 @@
+"""Batches of sentences of similar lengths, several at a time on threads."""
+
+import concurrent.futures
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+# A batch of long sentences holds fewer of them: attention's memory grows with the square of the length.
+_MAX_BATCH_POSITIONS = 16384
+
+Progress = Callable[[int, int], None]
+
+
+def similar_lengths(lengths: Sequence[int], batch_size: int, apart: Sequence[bool] | None = None) -> list[np.ndarray]:
+    """Groups sentences of similar lengths, longest first, so that the last batches are the quick ones.
+
+    Args:
+      lengths: The length of every sentence.
+      batch_size: The most sentences in a batch.
+      apart: Which sentences share no batch with the others, and come first.
+
+    Returns:
+      The numbers of each batch's sentences, int64.
+    """
+    widths = np.asarray(lengths, np.int64)
+    if apart is not None:
+        kinds = [np.flatnonzero(apart), np.flatnonzero(~np.asarray(apart, bool))]
+        return [kind[batch] for kind in kinds for batch in similar_lengths(widths[kind], batch_size)]
+    order = np.argsort(-widths, kind="stable")
+    batches, start = [], 0
+    while start < len(order):
+        longest = max(1, int(widths[order[start]]))
+        rows = min(batch_size, max(1, _MAX_BATCH_POSITIONS // longest))
+        batches.append(order[start : start + rows])
+        start += rows
+    return batches
+
+
+def run_batches(
+    function: Callable[[np.ndarray], None], batches: Sequence[np.ndarray], threads: int, progress: Progress | None
+) -> None:
+    """Runs a function on every batch, as many at a time as there are threads; the first error ends it.
+
+    Args:
+      function: Takes the numbers of a batch's sentences.
+      batches: As from ``similar_lengths``.
+      threads: How many.
+      progress: Called with (sentences done, sentences in all) after every batch.
+    """
+    done, total = 0, sum(map(len, batches))
+    with concurrent.futures.ThreadPoolExecutor(threads) as pool:
+        futures = {pool.submit(function, batch): len(batch) for batch in batches}
+        try:
+            for future in concurrent.futures.as_completed(futures):
+                future.result()
+                done += futures[future]
+                if progress is not None:
+                    progress(done, total)
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise

@@ -1,0 +1,207 @@
+"""Codecs: texts or feature vectors as the model reads them, on the host and inside the graph.
+
+The host encodes a list once; the ids decide which sentences share a batch and are what the search gets. An exported
+graph encodes the same strings by itself: both give the same ids.
+
+Legend: B sentences, S source positions, T target positions, F size of a feature vector.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from t2t_ext.data.features.float_files import padded
+from t2t_ext.data.features.sources import FeatureSource
+from t2t_ext.data.text.graph_text_encoder import GraphEncoder, graph_encoder
+from t2t_ext.data.text.subword_nmt_model import SEPARATOR
+from t2t_ext.data.text.text_encoder import EOS_ID, PAD_ID, UNK_ID, SubwordEncoder
+from t2t_ext.errors import UserError
+from t2t_ext.layers.masks import real_positions
+
+IDS = tf.TensorSpec([None, None], tf.int32)
+# The whitespace that ``tf.strings.strip`` removes.
+_ASCII_WHITESPACE = " \t\n\v\f\r"
+
+
+class Encoded(NamedTuple):
+    """Sentences as the model reads them, at most as long as the codec's limit.
+
+    Attributes:
+      rows: Ids with EOS of each, or its feature vectors [regions, F].
+      lengths: int64 [sentences], subwords without EOS, or regions, before any is truncated.
+      empty: bool [sentences], whether there is nothing to translate.
+    """
+
+    rows: list[Any]
+    lengths: np.ndarray
+    empty: np.ndarray
+
+
+class TextCodec:
+    """Text of one side as ids.
+
+    Attributes:
+      encoder: The text encoder.
+      limit: The most subwords of a text; the rest is truncated.
+      graph: The graph's part of the encoder.
+      spec: What ``encode`` takes.
+      ids_spec: What it gives.
+      unit: What ``limit`` counts.
+    """
+
+    unit = "subwords"
+    ids_spec = IDS
+
+    def __init__(
+        self,
+        encoder: SubwordEncoder,
+        limit: int,
+        name: str,
+        graph: GraphEncoder | None = None,
+    ) -> None:
+        """Makes a codec.
+
+        Args:
+          encoder: The text encoder.
+          limit: The most subwords of a text.
+          name: Of the tensors that ``encode`` takes.
+          graph: The graph's part of an encoder with the same ids; None: it is made.
+        """
+        self.encoder, self.limit = encoder, limit
+        self.spec = tf.TensorSpec([None], tf.string, name=name)
+        self.graph = graph or graph_encoder(encoder, f"{name}_encoder")
+
+    # === On the host ===
+
+    def read(self, texts: Sequence[str], *, marked: bool = False) -> Encoded:
+        """Encodes raw texts; ``marked`` as of ``GraphTokenEncoder.encode_marked``."""
+        prepared = self.encoder.prepare(texts)
+        segmented = self.encoder.segment(prepared)
+        ids = self.encoder.encode_batch(prepared)
+        if marked and not self.encoder.cut_by_graph:
+            ids = [self._marked(*each) for each in zip(segmented, ids, strict=True)]
+        return Encoded(
+            [[*each[: self.limit], EOS_ID] for each in ids],
+            np.array([len(each) for each in ids], np.int64),
+            np.array([not text.strip(_ASCII_WHITESPACE) for text in segmented], bool),
+        )
+
+    def read_ids(self, ids: Sequence[Sequence[int]]) -> Encoded:
+        """Takes sentences that are kept as ids with EOS; none is truncated."""
+        return Encoded(
+            list(ids),
+            np.array([len(each) for each in ids], np.int64),
+            np.array([not any(token not in (PAD_ID, EOS_ID) for token in each) for each in ids], bool),
+        )
+
+    def batch(self, rows: Iterable[Sequence[int]], multiple: int = 1) -> tf.Tensor:
+        """Pads ids to a multiple of so many positions, int32 [B, T]."""
+        rows = list(rows)
+        width = -(-max(map(len, rows)) // multiple) * multiple
+        ids = np.full([len(rows), width], PAD_ID, np.int32)
+        for row, each in zip(ids, rows, strict=True):
+            row[: len(each)] = each
+        return tf.constant(ids)
+
+    def _marked(self, segmented: str, ids: list[int]) -> list[int]:
+        pieces = filter(None, segmented.split(" "))
+        return [
+            self.encoder.vocab_size if index == UNK_ID and piece.endswith(SEPARATOR) and piece != SEPARATOR else index
+            for piece, index in zip(pieces, ids, strict=True)
+        ]
+
+    # === Inside the graph ===
+
+    def encode(self, strings: tf.Tensor, *, marked: bool = False) -> tf.Tensor:
+        """Encodes segmented texts, strings [B], as int32 [B, T] with EOS, padded with PAD."""
+        encode = self.graph.encode_marked if marked else self.graph.encode
+        return encode(strings, self.limit).to_tensor()
+
+    def empty(self, strings: tf.Tensor) -> tf.Tensor:
+        """Returns which of strings [B] have nothing to translate, since no character is visible: bool [B]."""
+        return tf.equal(tf.strings.length(tf.strings.strip(strings)), 0)
+
+    def unmarked(self, ids: tf.Tensor) -> tf.Tensor:
+        """Returns ids without the marks of ``GraphTokenEncoder.encode_marked``."""
+        return ids if self.encoder.cut_by_graph else tf.where(ids >= self.encoder.vocab_size, UNK_ID, ids)
+
+    def trial_batches(self, lines: Sequence[str]) -> list[tf.Tensor]:
+        """Returns what ``encode`` takes of raw lines, to try an exported model on: the first, then all together."""
+        segmented = self.encoder.segment(self.encoder.prepare(lines))
+        return [tf.constant(batch, tf.string) for batch in (segmented[:1], segmented)[: len(segmented)]]
+
+
+class FeatureCodec:
+    """Sources of feature vectors: ``FeatureSource``s, or arrays float [regions, F].
+
+    Attributes:
+      size: F.
+      limit: The most regions of a source; the rest is truncated.
+      spec: What ``encode`` takes: float32 [B, S, F], where vectors of zeros alone are padding.
+      ids_spec: What it gives.
+      unit: What ``limit`` counts.
+    """
+
+    unit = "feature vectors"
+
+    def __init__(self, size: int, limit: int, name: str) -> None:
+        """Makes a codec; ``name`` is that of the tensors that ``encode`` takes."""
+        self.size, self.limit = size, limit
+        self.spec = tf.TensorSpec([None, None, size], tf.float32, name=name)
+        self.ids_spec = tf.TensorSpec([None, None, size], tf.float32)
+
+    # === On the host ===
+
+    def read(self, sources: Sequence[FeatureSource | np.ndarray], *, marked: bool = False) -> Encoded:
+        """Checks sources; there is nothing to mark.
+
+        Raises:
+          UserError: A source is no array of feature vectors of the model's size.
+        """
+        del marked
+        arrays = []
+        for number, source in enumerate(sources, 1):
+            rows = source.rows if isinstance(source, FeatureSource) else source
+            shape = getattr(rows, "shape", None)
+            if shape is None or len(shape) != 2 or shape[1] != self.size:
+                what = f"{type(rows).__name__} {rows!r:.60}" if shape is None else f"an array of shape {list(shape)}"
+                raise UserError(
+                    f"Source {number} is {what}, but this model reads feature vectors: float [regions, {self.size}]."
+                )
+            arrays.append(rows)
+        rows = [array[: self.limit] for array in arrays]
+        return Encoded(
+            rows,
+            np.array([len(array) for array in arrays], np.int64),
+            np.array([not np.any(array) for array in rows], bool),
+        )
+
+    def read_ids(self, sources: Sequence[FeatureSource | np.ndarray]) -> Encoded:
+        """Does what ``read`` does: there are no ids."""
+        return self.read(sources)
+
+    def batch(self, rows: Iterable[np.ndarray]) -> tf.Tensor:
+        """Pads feature vectors, float32 [B, S, F]."""
+        rows = list(rows)
+        return tf.constant(padded(rows, max(map(len, rows)), self.size, np.float32))
+
+    # === Inside the graph ===
+
+    def encode(self, features: tf.Tensor, *, marked: bool = False) -> tf.Tensor:
+        """Truncates features float32 [B, S, F]."""
+        del marked
+        return features[:, : self.limit]
+
+    def empty(self, features: tf.Tensor) -> tf.Tensor:
+        """Returns which sources float32 [B, S, F] have no region: bool [B]."""
+        return ~tf.reduce_any(real_positions(features), axis=1)
+
+    def trial_batches(self, lines: Sequence[str]) -> list[tf.Tensor]:
+        """Returns sources float32 [B, S, F] to try an exported model on: one, then several with padding."""
+        del lines
+        pattern = np.sin(np.arange(4 * 6 * self.size, dtype=np.float32)).reshape(4, 6, self.size)
+        pattern[1, 2:] = 0.0
+        pattern[2] = 0.0
+        return [tf.constant(pattern[:1]), tf.constant(pattern)]
