@@ -31,7 +31,7 @@ def average_last(run: RunDirectory, count: int, *, rolling: bool = False) -> lis
 
 
 def _average(run: RunDirectory, paths: Sequence[pathlib.Path]) -> tuple[pathlib.Path, list[int]]:
-    steps = [checkpoints.checkpoint_step(path) for path in paths]
+    steps = [checkpoints.read_info(path).step for path in paths]
     arrays = checkpoints.average_arrays(paths)
     path = checkpoints.save_checkpoint(run.averaged_dir, steps[-1], arrays, metadata={"averaged_steps": steps})
     return path, steps

@@ -217,8 +217,8 @@ def list_checkpoints(run: files.PathLike) -> list[pathlib.Path]:
         folder = folder / "checkpoints"
     if not folder.is_dir():
         return []
-    found = [entry for entry in folder.iterdir() if checkpoint_step(entry) is not None and entry.is_dir()]
-    return sorted(found, key=checkpoint_step)
+    found = [(checkpoint_step(entry), entry) for entry in folder.iterdir() if entry.is_dir()]
+    return [entry for step, entry in sorted(found, key=lambda each: each[0] or 0) if step is not None]
 
 
 def latest(run: files.PathLike, warn: Warn | None = None) -> pathlib.Path | None:

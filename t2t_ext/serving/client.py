@@ -161,8 +161,9 @@ class Client(abc.ABC):
         return list(texts) if text is None else text.to_graph(side, texts)
 
     def _sources_to_graph(self, sources: Sources) -> Values:
-        if isinstance(sources[0], str):
-            return self._to_graph("source", sources)
+        texts = [source for source in sources if isinstance(source, str)]
+        if texts:
+            return self._to_graph("source", texts)
         arrays = [np.asarray(source, np.float32) for source in sources]
         shapes = {array.shape[1:] for array in arrays}
         if len(shapes) > 1 or any(array.ndim != 2 for array in arrays):

@@ -12,15 +12,20 @@ import contextlib
 import json
 import os
 import pathlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
 from t2t_ext.io import files
+from t2t_ext.serving import protocol
 from t2t_ext.serving.served_text import SIDES, SIGNATURE, ServedText
 from t2t_ext.serving.versions import check_destination
+from t2t_ext.translation.codec import TextCodec
 from t2t_ext.version import __version__
+
+if TYPE_CHECKING:
+    from t2t_ext.translation.translator import Translator
 
 DESCRIPTION_NAME = "export.json"
 WARMUP_NAME = os.path.join("assets.extra", "tf_serving_warmup_requests")
@@ -61,95 +66,87 @@ class ServedTranslator(tf.Module):
         are then segmented texts (``t2t_ext.data.text.text_encoder``).
     """
 
-    def __init__(self, translator: Any) -> None:
-        """Wraps a translator.
-
-        Args:
-          translator: Has the graph functions ``translate_batch``, ``nbest_batch`` and ``score_batch``
-            (``t2t_ext.translation.translator.Translator``), and ``align_batch`` where ``can_align`` is true; its
-            variables are those of ``translator.model``.
-        """
+    def __init__(self, translator: "Translator") -> None:
+        """Wraps a translator; the variables are those of its model."""
         super().__init__()
         # What is saved with the functions. The model itself is not: of a Keras variable (Keras 3.15) a copy is saved
         # that no function reads, and loaders outside Python restore only the copy.
-        self.modules = [part for part in vars(translator).values() if isinstance(part, tf.Module)]
+        self.modules = [codec.graph for codec in (translator.source, translator.target) if isinstance(codec, TextCodec)]
         self.weights = list(translator.model.named_variables().values())
 
-        inputs, targets = (tf.TensorSpec([None], tf.string, name=name) for name in ("inputs", "targets"))
-        inputs = getattr(translator, "source_spec", inputs)
-        self.serving_default = tf.function(
-            lambda inputs: _pick(translator.translate_batch(inputs), ("outputs", "scores")),
-            input_signature=[inputs],
-            autograph=False,
+        search, hparams = translator.search_batch, translator.decode_hparams
+        inputs = translator.source.spec
+        targets, partners, prefixes, constraints, sides = (
+            tf.TensorSpec([None], tf.string, name=name)
+            for name in ("targets", "partners", "prefixes", "constraints", "sides")
         )
-        self.nbest = tf.function(
-            lambda inputs: dict(translator.nbest_batch(inputs)), input_signature=[inputs], autograph=False
+        self.serving_default = _signature(lambda inputs: _best(search(inputs, num_hypotheses=1)), inputs)
+        kept = hparams.num_hypotheses if translator.samples else hparams.beam_size
+        self.nbest = _signature(
+            lambda inputs: _pick(
+                search(inputs, num_hypotheses=kept), ("outputs", "scores", "log_probs", "lengths", "finished")
+            ),
+            inputs,
         )
-        self.score = _score_function(translator, inputs, targets)
-        if getattr(translator, "can_force_prefix", False):
-            prefixes = tf.TensorSpec([None], tf.string, name="prefixes")
-            self.translate_with_prefix = tf.function(
-                lambda inputs, prefixes: dict(translator.translate_with_prefix_batch(inputs, prefixes)),
-                input_signature=[inputs, prefixes],
-                autograph=False,
+        names = ("scores", "log_probs", "lengths")
+        if translator.two_sided:
+            self.score = _signature(
+                lambda inputs, targets, partners: _pick(translator.score_batch(inputs, targets, partners), names),
+                *(inputs, targets, partners),
             )
-        if getattr(translator, "can_constrain", False):
-            constraints = tf.TensorSpec([None], tf.string, name="constraints")
-            self.translate_with_constraints = tf.function(
-                lambda inputs, constraints: dict(translator.translate_with_constraints_batch(inputs, constraints)),
-                input_signature=[inputs, constraints],
-                autograph=False,
+        else:
+            self.score = _signature(
+                lambda inputs, targets: _pick(translator.score_batch(inputs, targets), names), inputs, targets
             )
-        if getattr(translator, "samples", False):
-            seeds = tf.TensorSpec([None], tf.int64, name="seeds")
-            self.sample = tf.function(
-                lambda inputs, seeds: dict(translator.sample_batch(inputs, seeds)),
-                input_signature=[inputs, seeds],
-                autograph=False,
+        if translator.can_force_prefix:
+            self.translate_with_prefix = _signature(
+                lambda inputs, prefixes: _best(search(inputs, num_hypotheses=1, prefixes=prefixes)), inputs, prefixes
             )
-        if getattr(translator, "can_align", False):
-            self.align = tf.function(
-                lambda inputs, targets: dict(translator.align_batch(inputs, targets)),
-                input_signature=[inputs, targets],
-                autograph=False,
+        if translator.can_constrain:
+            self.translate_with_constraints = _signature(
+                lambda inputs, constraints: _best(
+                    search(inputs, num_hypotheses=1, constraints=constraints), "unmet_constraints"
+                ),
+                *(inputs, constraints),
+            )
+        if translator.samples:
+            self.sample = _signature(
+                lambda inputs, seeds: _best(search(inputs, num_hypotheses=1, seeds=seeds), "log_probs"),
+                *(inputs, tf.TensorSpec([None], tf.int64, name="seeds")),
+            )
+        if translator.can_align:
+            self.align = _signature(
+                lambda inputs, targets: dict(translator.align_batch(inputs, targets)), inputs, targets
             )
         text = served_text(translator)
         if text is not None:
             encoders = text.wire()
-            self.text_encoders = tf.function(
-                lambda sides: {"files": tf.gather(encoders, tf.cast(tf.not_equal(sides, "source"), tf.int32))},
-                input_signature=[tf.TensorSpec([None], tf.string, name="sides")],
-                autograph=False,
+            self.text_encoders = _signature(
+                lambda sides: {"files": tf.gather(encoders, tf.cast(tf.not_equal(sides, "source"), tf.int32))}, sides
             )
 
 
-def _score_function(translator: Any, inputs: tf.TensorSpec, targets: tf.TensorSpec) -> Any:
-    names = ("scores", "log_probs", "lengths")
-    if not getattr(translator, "two_sided", False):
-        return tf.function(
-            lambda inputs, targets: _pick(translator.score_batch(inputs, targets), names),
-            input_signature=[inputs, targets],
-            autograph=False,
-        )
-
-    def score(inputs: tf.Tensor, targets: tf.Tensor, partners: tf.Tensor) -> dict[str, tf.Tensor]:
-        right_to_left = tf.zeros(tf.shape(targets), tf.bool)
-        return _pick(translator.score_sides_batch(inputs, targets, partners, right_to_left), names)
-
-    partners = tf.TensorSpec([None], tf.string, name="partners")
-    return tf.function(score, input_signature=[inputs, targets, partners], autograph=False)
+def _signature(function: Callable[..., dict[str, tf.Tensor]], *specs: tf.TensorSpec) -> Any:
+    return tf.function(function, input_signature=specs, autograph=False)
 
 
-def served_text(translator: Any) -> ServedText | None:
+def _pick(results: Mapping[str, tf.Tensor], names: Iterable[str]) -> dict[str, tf.Tensor]:
+    return {name: results[name] for name in names}
+
+
+def _best(found: Mapping[str, tf.Tensor], *more: str) -> dict[str, tf.Tensor]:
+    """Returns ``outputs``, ``scores`` and more [N] of the only hypotheses of a search [N, 1]."""
+    return {name: found[name][:, 0] for name in ("outputs", "scores", *more)}
+
+
+def served_text(translator: "Translator") -> ServedText | None:
     """Returns the text encoders of a translator whose graph does not take text as people write it, else None."""
-    encoders = [getattr(translator, f"{side}_encoder", None) for side in ("source", "target")]
-    if any(encoder is None for encoder in encoders) or all(encoder.takes_raw_text for encoder in encoders):
-        return None
-    return ServedText(*encoders)
+    encoders = (translator.source_encoder, translator.target_encoder)
+    return None if all(encoder.takes_raw_text for encoder in encoders) else ServedText(*encoders)
 
 
 def export(
-    translator: Any,
+    translator: "Translator",
     export_dir: files.PathLike,
     *,
     version: int = 1,
@@ -162,7 +159,7 @@ def export(
     The SavedModel is loaded again and compared with the translator on the warm-up lines before it gets its name.
 
     Args:
-      translator: As for ``ServedTranslator``.
+      translator: What is exported.
       export_dir: TF Serving's model base path; made where it is missing.
       version: Name of the sub-directory, a positive integer such as the checkpoint's step. TF Serving serves the
         highest.
@@ -195,12 +192,12 @@ def export(
     description = {"t2t_ext": __version__, "tensorflow": tf.__version__, **(made_from or {})}
     if text is not None:
         description["text"] = {side: text.side(side).record() for side in SIDES}
-    requests = _warmup_requests(translator, text, warmup_lines)
+    requests = translator.source.trial_batches(warmup_lines)
     with files.atomic_directory(final) as temporary:
         with _quiet_saving():
             tf.saved_model.save(module, str(temporary), signatures=signatures)
         _check_ops(temporary)
-        _check_outputs(temporary, translator, requests[-1])
+        _check_outputs(temporary, module, requests[-1])
         _write_warmup_requests(temporary, requests)
         if text is not None:
             text.write(temporary)
@@ -240,10 +237,6 @@ def signature_tensors(directory: files.PathLike, signature: str = "serving_defau
     return {name: info.name for group in (definition.inputs, definition.outputs) for name, info in group.items()}
 
 
-def _pick(results: Mapping[str, tf.Tensor], names: Iterable[str]) -> dict[str, tf.Tensor]:
-    return {name: results[name] for name in names}
-
-
 def _all_nodes(graph: Any) -> Iterator[Any]:
     yield from graph.node
     for function in graph.library.function:
@@ -269,16 +262,8 @@ def _check_ops(directory: pathlib.Path) -> None:
         )
 
 
-def _warmup_requests(translator: Any, text: ServedText | None, lines: Sequence[str]) -> list[tf.Tensor]:
-    """Returns the sources of the warm-up requests as the graph takes them: first one, then several."""
-    if hasattr(translator, "warmup_inputs"):
-        return [tf.constant(sources) for sources in translator.warmup_inputs()]
-    lines = list(lines) if text is None else text.to_graph("source", lines)
-    return [tf.constant(batch, tf.string) for batch in _warmup_batches(lines)]
-
-
-def _check_outputs(directory: pathlib.Path, translator: Any, inputs: tf.Tensor) -> None:
-    expected = translator.translate_batch(inputs)
+def _check_outputs(directory: pathlib.Path, module: ServedTranslator, inputs: tf.Tensor) -> None:
+    expected = module.serving_default(inputs)
     found = tf.saved_model.load(str(directory)).signatures["serving_default"](inputs=inputs)
     for number, (left, right) in enumerate(zip(expected["outputs"].numpy(), found["outputs"].numpy(), strict=True)):
         if left != right:
@@ -288,24 +273,15 @@ def _check_outputs(directory: pathlib.Path, translator: Any, inputs: tf.Tensor) 
 
 def _write_warmup_requests(directory: pathlib.Path, requests: Sequence[tf.Tensor]) -> None:
     """Writes requests, as TF Serving replays them when it loads a model (a TFRecord of PredictionLog)."""
-    from tensorflow_serving.apis import model_pb2, predict_pb2, prediction_log_pb2
-
     path = directory / WARMUP_NAME
     path.parent.mkdir(parents=True, exist_ok=True)
     with tf.io.TFRecordWriter(str(path)) as writer:
         for sources in requests:
-            request = predict_pb2.PredictRequest(
-                model_spec=model_pb2.ModelSpec(name="t2t_ext", signature_name="serving_default"),
-                inputs={"inputs": tf.make_tensor_proto(sources.numpy(), dtype=sources.dtype)},
-            )
-            log = prediction_log_pb2.PredictionLog(predict_log=prediction_log_pb2.PredictLog(request=request))
-            writer.write(log.SerializeToString())
-
-
-def _warmup_batches(lines: Sequence[str]) -> Iterable[list[str]]:
-    yield [lines[0]]
-    if len(lines) > 1:
-        yield list(lines)
+            values = sources.numpy()
+            if sources.dtype == tf.string:
+                values = [text.decode() for text in values]
+            request = protocol.predict_request("t2t_ext", "serving_default", {"inputs": values})
+            writer.write(protocol.prediction_log(request))
 
 
 @contextlib.contextmanager

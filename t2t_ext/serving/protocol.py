@@ -1,9 +1,11 @@
-"""The part of TF Serving's Predict protocol that the client speaks, without importing TensorFlow.
+"""The part of TF Serving's Predict protocol that clients and warm-up requests need, without importing TensorFlow.
 
-The classes in ``tensorflow_serving.apis`` import all of TensorFlow (seconds, hundreds of MB) for the sake of
-``TensorProto``. The wire format knows only field numbers, so these few messages, whose numbers and types are those of
-``tensorflow_serving/apis/{predict,model}.proto`` and ``tensorflow/core/framework/{tensor,tensor_shape}.proto``, are the
-same on the wire. They live in a descriptor pool of their own and do not disturb TensorFlow's, should both be loaded.
+The classes of tensorflow-serving-api import all of TensorFlow (seconds, hundreds of MB) for the sake of
+``TensorProto``, and are one more dependency that must fit TensorFlow's version. The wire format knows only field
+numbers, so these few messages, whose numbers and types are those of
+``tensorflow_serving/apis/{predict,model,prediction_log}.proto`` and
+``tensorflow/core/framework/{tensor,tensor_shape}.proto``, are the same on the wire. They live in a descriptor pool of
+their own and do not disturb TensorFlow's, should both be loaded. Tests compare them with tensorflow-serving-api's.
 """
 
 import math
@@ -40,6 +42,8 @@ _MESSAGES: dict[str, dict[str, tuple[int, str]]] = {
     "ModelSpec": {"name": (1, "string"), "version": (2, "Version"), "signature_name": (3, "string")},
     "NamedTensor": {"key": (1, "string"), "value": (2, "Tensor")},  # what a map's entry is on the wire
     "PredictRequest": {"model_spec": (1, "ModelSpec"), "inputs": (2, "*NamedTensor"), "output_filter": (3, "*string")},
+    "PredictLog": {"request": (1, "PredictRequest")},
+    "PredictionLog": {"predict_log": (6, "PredictLog")},
     "PredictResponse": {"outputs": (1, "*NamedTensor"), "model_spec": (2, "ModelSpec")},
 }
 
@@ -47,7 +51,7 @@ _MESSAGES: dict[str, dict[str, tuple[int, str]]] = {
 def predict_request(
     servable_name: str, signature_name: str, inputs: Mapping[str, Values], version: int | None = None
 ) -> bytes:
-    """Returns a serialised PredictRequest.
+    """Returns a serialized PredictRequest.
 
     Args:
       servable_name: The model's name on the server.
@@ -73,8 +77,15 @@ def predict_request(
     return request.SerializeToString()
 
 
+def prediction_log(request: bytes) -> bytes:
+    """Returns the serialized PredictionLog of a serialized PredictRequest, as a warm-up file holds them."""
+    log = _CLASSES["PredictionLog"]()
+    log.predict_log.request.MergeFromString(request)
+    return log.SerializeToString()
+
+
 def parse_predict_response(data: bytes) -> dict[str, list]:
-    """Returns the tensors of a serialised PredictResponse as (nested) lists of str, float or int."""
+    """Returns the tensors of a serialized PredictResponse as (nested) lists of str, float or int."""
     response = _CLASSES["PredictResponse"].FromString(data)
     return {entry.key: _to_list(entry.value) for entry in response.outputs}
 

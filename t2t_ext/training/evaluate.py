@@ -29,7 +29,7 @@ from t2t_ext.models.seq2seq import build_model
 from t2t_ext.training import dev_metrics, losses
 from t2t_ext.training.monitor import Board
 from t2t_ext.training.records import Record
-from t2t_ext.translation.translator import translator_for
+from t2t_ext.translation.translator import Translator
 
 SAMPLES = 5
 _PICTURED_TOKENS = 40  # longer sentences make unreadable attention pictures
@@ -86,9 +86,9 @@ class Evaluator:
         if limit > 0:
             self._sources = self._sources[:limit]
             self._references = [reference[:limit] for reference in self._references]
-        self._translator = None
+        self._translator: Translator | None = None
         if limit >= 0:
-            self._translator = translator_for(self._model, *encoders, decode_hparams, hparams.target_direction)
+            self._translator = Translator(self._model, *encoders, decode_hparams, hparams.target_direction)
             # What is called BLEU must be some BLEU, whatever else translations are scored by.
             bleu, *others = dev_metrics.scored_by(settings, scoring)
             self._scorer = Scorer([bleu], self._references, encoders[1], language=target_language)

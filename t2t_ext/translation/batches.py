@@ -11,7 +11,9 @@ _MAX_BATCH_POSITIONS = 16384
 Progress = Callable[[int, int], None]
 
 
-def similar_lengths(lengths: Sequence[int], batch_size: int, apart: Sequence[bool] | None = None) -> list[np.ndarray]:
+def similar_lengths(
+    lengths: Sequence[int] | np.ndarray, batch_size: int, apart: Sequence[bool] | None = None
+) -> list[np.ndarray]:
     """Groups sentences of similar lengths, longest first, so that the last batches are the quick ones.
 
     Args:

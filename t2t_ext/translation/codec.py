@@ -161,7 +161,7 @@ class FeatureCodec:
           UserError: A source is no array of feature vectors of the model's size.
         """
         del marked
-        arrays = []
+        arrays: list[np.ndarray] = []
         for number, source in enumerate(sources, 1):
             rows = source.rows if isinstance(source, FeatureSource) else source
             shape = getattr(rows, "shape", None)
@@ -171,11 +171,11 @@ class FeatureCodec:
                     f"Source {number} is {what}, but this model reads feature vectors: float [regions, {self.size}]."
                 )
             arrays.append(rows)
-        rows = [array[: self.limit] for array in arrays]
+        kept = [array[: self.limit] for array in arrays]
         return Encoded(
-            rows,
+            kept,
             np.array([len(array) for array in arrays], np.int64),
-            np.array([not np.any(array) for array in rows], bool),
+            np.array([not np.any(array) for array in kept], bool),
         )
 
     def read_ids(self, sources: Sequence[FeatureSource | np.ndarray]) -> Encoded:

@@ -79,12 +79,12 @@ class ForcedDecoder:
 
         Args:
           sources: Ids int32 [B, S] with EOS, padded with PAD, or features float32 [B, S, F].
-          targets: Ids int32 [B, T] in text order, with EOS, padded with PAD.
+          targets: Ids int32 [B, T] in text order, padded with PAD; without EOS, what the length limit ended.
           partners: For a model of two directions, and only for one, what the other direction generates, likewise.
-          right_to_left: Then bool [B], whether the targets are what is generated right to left.
+          right_to_left: Then bool [B], whether the targets are what is generated right to left; None: none is.
 
         Returns:
-          ``log_probs`` float32 [B], ``lengths`` int32 [B] (tokens with EOS), ``scores`` float32 [B], log-probability
+          ``log_probs`` float32 [B], ``lengths`` int32 [B] (tokens, EOS among them), ``scores`` float32 [B], log-probability
           over length penalty, and ``token_log_probs`` float32 [B, T] in text order, 0 after the end.
 
         Raises:
@@ -123,8 +123,7 @@ class ForcedDecoder:
     ) -> dict[str, tf.Tensor]:
         """Aligns the words of translations with those of the source.
 
-        Arguments are those of ``score``, targets with or without EOS; ids may hold the marks of
-        ``GraphTokenEncoder.encode_marked``.
+        Arguments are those of ``score``; ids may hold the marks of ``GraphTokenEncoder.encode_marked``.
 
         Returns:
           ``alignments`` string [B], ``source-target`` pairs of words in the order of the target words; see
@@ -178,6 +177,8 @@ class ForcedDecoder:
             right_to_left = tf.fill(tf.shape(lengths), self._target_direction == "r2l")
             return Given(_reversed_where(targets, lengths, right_to_left), lengths, right_to_left, None)
         self._check_two_sided()
+        if right_to_left is None:
+            right_to_left = tf.zeros(tf.shape(lengths), tf.bool)
         width = tf.maximum(tf.shape(targets)[1], tf.shape(partners)[1])
         own, other = (tf.pad(side, [[0, 0], [0, width - tf.shape(side)[1]]]) for side in (targets, partners))
         which = right_to_left[:, tf.newaxis]
@@ -187,8 +188,8 @@ class ForcedDecoder:
 
     @forward_only()
     def _score(self, sources: tf.Tensor, given: Given) -> dict[str, tf.Tensor]:
-        """Scores translations that end in EOS; ``token_log_probs`` are in the order of generation."""
-        lengths = given.lengths + 1
+        """Scores translations, EOS included; ``token_log_probs`` are in the order of generation."""
+        lengths = tf.reduce_sum(tf.cast(tf.not_equal(given.ids, PAD_ID), tf.int32), axis=1)
         which = None if given.both is None else given.right_to_left
         by_token = token_log_probs(self._model, at_least_wide(sources), given.ids, lengths, given.both, which)
         log_probs = tf.reduce_sum(by_token, axis=1)

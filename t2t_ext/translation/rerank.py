@@ -133,8 +133,7 @@ def check_runs(l2r: "RunDirectory", r2l: "RunDirectory") -> None:
                 f"trained with --hparams=target_direction={direction}."
             )
     if l2r.config.vocabularies["target"] != r2l.config.vocabularies["target"]:
-        encoders = [run.text_encoders()[1] for run in (l2r, r2l)]
-        _check_ids(*encoders, f"{l2r.path} and {r2l.path}")
+        _check_ids(l2r.text_encoders()[1], r2l.text_encoders()[1], f"{l2r.path} and {r2l.path}")
 
 
 class Reranker:
@@ -249,9 +248,9 @@ def best_of(candidates: Sequence[Candidate], direction: str) -> Candidate:
 def winners(results: Sequence[Sequence[Candidate]]) -> Winners:
     """Counts where the chosen translations come from."""
     chosen = [candidates[0].ranks for candidates in results if candidates[0].ids]
-    alone = [sum(set(ranks) == {direction} for ranks in chosen) for direction in DIRECTIONS]
+    l2r, r2l = (sum(set(ranks) == {direction} for ranks in chosen) for direction in DIRECTIONS)
     found = [len(candidates) for candidates in results if candidates[0].ids]
-    return Winners(*alone, len(chosen) - sum(alone), sum(found) / max(1, len(found)))
+    return Winners(l2r, r2l, len(chosen) - l2r - r2l, sum(found) / max(1, len(found)))
 
 
 def _written(ids: Ids, direction: str) -> Ids:

@@ -6,6 +6,8 @@ cannot disagree.
 Legend: B sentences, S source positions, T target positions, N hypotheses of a sentence.
 """
 
+from typing import Any
+
 import tensorflow as tf
 
 from t2t_ext.config.decode import DecodeHParams
@@ -105,7 +107,7 @@ class Searcher:
             seeds = tf.pad(seeds, missing)
         rules = search_rules(hparams, sources, self._reversed_directions(), self._target.encoder, beginnings)
         strategy = sampling_strategy(hparams, sources, seeds) or guided_strategy(hparams, directions, phrases)
-        stepper = WholePrefixes(self._model, config) if hparams.sb_decode == "recompute" else self._model
+        stepper: Any = WholePrefixes(self._model, config) if hparams.sb_decode == "recompute" else self._model
         step = stepper.step_with_attention if any(rule.needs_attention for rule in rules) else stepper.step
         found = beam_search(step, stepper.start(sources), limits, config, rules, strategy)
         unmet = {}

@@ -19,7 +19,7 @@ class Traced:
         self._function, self._specs = function, dict(specs)
         self._traces: dict[tuple[Any, ...], tf.types.experimental.PolymorphicFunction] = {}
 
-    def of(self, *names: str, **settings: Any) -> Callable[..., dict[str, tf.Tensor]]:
+    def of(self, *names: str, **settings: Any) -> tf.types.experimental.PolymorphicFunction:
         """Returns the graph function of these tensors, in the order of the specs, with settings that are no tensors.
 
         Its ``get_concrete_function()`` traces without running.

@@ -230,9 +230,7 @@ class Translator:
         )
         return results
 
-    def translate_ids(
-        self, sources: Sequence[Sequence[int]] | Sources, progress: Progress | None = None
-    ) -> list[list[Hypothesis]]:
+    def translate_ids(self, sources: Sequence[Any], progress: Progress | None = None) -> list[list[Hypothesis]]:
         """Returns what ``translate`` does for sources that are kept as ids with EOS; none is truncated.
 
         Sources of feature vectors have no ids: they are what ``translate`` takes.
@@ -340,7 +338,7 @@ class Translator:
 
         Args:
           lines: Source sentences.
-          ids: For each of them token ids in the model's direction with EOS, as ``Hypothesis.ids``; none empty.
+          ids: For each of them token ids in the model's direction, as ``Hypothesis.ids``; none empty.
           progress: Called with (translations done, translations in all) after every batch.
         """
         results: dict[tuple[int, int], PairScore] = {}

@@ -131,11 +131,11 @@ def test_texts_are_written_for_arrays(tiny_encoder):
     """Whatever else is in the batch. (Export and server: tests/integration/test_captioning_chain.py.)"""
     from t2t_ext.config.decode import DecodeHParams
     from t2t_ext.errors import UserError
-    from t2t_ext.translation.translator import translator_for
+    from t2t_ext.translation.translator import Translator
 
     model = make(vocab=tiny_encoder.vocab_size)
     model.assign(random_arrays(model, seed=1, scale=2.0))
-    translator = translator_for(model, tiny_encoder, tiny_encoder, DecodeHParams(beam_size=3, max_length_offset=6))
+    translator = Translator(model, tiny_encoder, tiny_encoder, DecodeHParams(beam_size=3, max_length_offset=6))
     arrays = [rows[np.any(rows != 0, axis=1)] for rows in sources()] + [np.zeros([0, SIZE], np.float32)]
     found = translator.translate(arrays)
     assert any(each[0].text for each in found)
@@ -151,11 +151,11 @@ def test_texts_are_written_for_arrays(tiny_encoder):
 
 def test_samples_depend_on_the_features_alone(tiny_encoder):
     from t2t_ext.config.decode import DecodeHParams
-    from t2t_ext.translation.translator import translator_for
+    from t2t_ext.translation.translator import Translator
 
     model = make(vocab=tiny_encoder.vocab_size)
     hparams = DecodeHParams(beam_size=1, sampling_method="random", max_length_offset=2)
-    translator = translator_for(model, tiny_encoder, tiny_encoder, hparams)
+    translator = Translator(model, tiny_encoder, tiny_encoder, hparams)
     arrays = [rows[np.any(rows != 0, axis=1)] for rows in sources()]
     together = [found[0].ids for found in translator.translate(arrays)]
     apart = [translator.translate([each])[0][0].ids for each in reversed(arrays)]

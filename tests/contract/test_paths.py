@@ -73,15 +73,15 @@ def test_repeated_lines_and_calls_agree(nbest, lines, translated):
 def test_graph_functions_agree_with_the_translator(nbest, lines, translated):
     import tensorflow as tf
 
-    best = nbest.translate_batch(tf.constant(lines))
-    many = nbest.nbest_batch(tf.constant(lines))
+    best = nbest.search_batch(tf.constant(lines), num_hypotheses=1)
+    many = nbest.search_batch(tf.constant(lines))
     texts = np.vectorize(bytes.decode)(many["outputs"].numpy())
     for row, hypotheses in enumerate(translated):
-        assert best["scores"].numpy()[row] == pytest.approx(hypotheses[0].score, abs=TIE)
+        assert best["scores"].numpy()[row, 0] == pytest.approx(hypotheses[0].score, abs=TIE)
         assert many["scores"].numpy()[row] == pytest.approx([h.score for h in hypotheses], abs=TIE)
         assert many["lengths"].numpy()[row].tolist() == [h.length for h in hypotheses]
         assert texts[row].tolist() == [h.text for h in hypotheses]
-        assert best["outputs"].numpy()[row].decode() == hypotheses[0].text
+        assert best["outputs"].numpy()[row, 0].decode() == hypotheses[0].text
 
 
 def test_hypotheses_are_sorted_distinct_and_penalised(translated, lines):
@@ -126,19 +126,17 @@ def test_other_limits_hold(make_translator, lines, tiny_encoder, options):
 
 @pytest.mark.parametrize("penalty", [{}, {"length_penalty": "len_power", "alpha": 1.0}])
 def test_the_score_of_a_translation_is_its_forced_score(make_translator, lines, penalty):
-    """By the very ids that the search chose; a text may be cut into other subwords."""
-    import tensorflow as tf
-
+    """By the very ids that the search chose; a text may be tokenized into other subwords."""
     translator = make_translator(beam_size=4, num_hypotheses=2, **penalty)
     checked = 0
     for line, hypotheses in zip(lines, translator.translate(lines), strict=True):
         for h in hypotheses:
             if not line or not h.finished:
                 continue
-            forced = translator.score_ids_batch(tf.constant([line]), tf.constant([list(h.ids)], tf.int32))
-            assert forced["log_probs"].numpy()[0] == pytest.approx(h.log_prob, abs=TIE)
-            assert forced["scores"].numpy()[0] == pytest.approx(h.score, abs=TIE)
-            assert forced["lengths"].numpy()[0] == h.length
+            ((forced,),) = translator.score_ids([line], [[h.ids]])
+            assert forced.log_prob == pytest.approx(h.log_prob, abs=TIE)
+            assert forced.score == pytest.approx(h.score, abs=TIE)
+            assert forced.length == h.length
             checked += 1
     assert checked > 10
 

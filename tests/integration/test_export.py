@@ -95,28 +95,35 @@ def test_only_ops_that_servers_know(exported):
     assert {"While", "StatelessWhile"} & set(ops), "the functions' bodies were not walked"
 
 
-def fake_translator(function):
+def fake_translator(function, tiny_encoder):
     """A translator whose "model" is a function of string tensors."""
     import tensorflow as tf
 
-    def translate(inputs):
-        outputs = tf.ensure_shape(function(inputs), [None])
-        return {"outputs": outputs, "scores": tf.zeros(tf.shape(outputs))}
+    from t2t_ext.translation.translator import Translator
 
-    def score(inputs, targets):
-        scores = tf.zeros(tf.shape(inputs))
-        return {"scores": scores, "log_probs": scores, "lengths": tf.cast(scores, tf.int32)}
+    class Fake(Translator):
+        can_force_prefix = can_constrain = can_align = False
 
-    model = types.SimpleNamespace(named_variables=dict)
-    return types.SimpleNamespace(translate_batch=translate, nbest_batch=translate, score_batch=score, model=model)
+        def search_batch(self, inputs, *, num_hypotheses):
+            outputs = tf.ensure_shape(function(inputs), [None])[:, tf.newaxis]
+            scores = tf.zeros(tf.shape(outputs))
+            names = ("scores", "log_probs", "lengths", "finished")
+            return {"outputs": outputs, **dict.fromkeys(names, scores)}
+
+        def score_batch(self, inputs, targets):
+            scores = tf.zeros(tf.shape(inputs))
+            return {"scores": scores, "log_probs": scores, "lengths": tf.cast(scores, tf.int32)}
+
+    model = types.SimpleNamespace(named_variables=dict, source_feature_size=0, directions=1)
+    return Fake(model, tiny_encoder, tiny_encoder)
 
 
-def test_python_in_the_graph_is_refused(tmp_path):
+def test_python_in_the_graph_is_refused(tmp_path, tiny_encoder):
     import tensorflow as tf
 
     from t2t_ext.serving.export import export
 
-    translator = fake_translator(lambda inputs: tf.numpy_function(lambda x: x, [inputs], tf.string))
+    translator = fake_translator(lambda inputs: tf.numpy_function(lambda x: x, [inputs], tf.string), tiny_encoder)
     with pytest.raises(ValueError, match="PyFunc"):
         export(translator, tmp_path / "model")
     assert list((tmp_path / "model").iterdir()) == []
@@ -179,7 +186,7 @@ def test_loads_through_the_c_api_from_ctypes(exported, tiny_run):
     assert run_loader(command) == tiny_run.translator(LINES)
 
 
-def test_versions(tmp_path):
+def test_versions(tmp_path, tiny_encoder):
     import tensorflow as tf
 
     from t2t_ext.serving.export import export
@@ -188,7 +195,7 @@ def test_versions(tmp_path):
         model = tf.saved_model.load(str(path))
         return model.signatures["serving_default"](inputs=tf.constant([line]))["outputs"].numpy()[0]
 
-    upper, lower = (fake_translator(function) for function in (tf.strings.upper, tf.strings.lower))
+    upper, lower = (fake_translator(function, tiny_encoder) for function in (tf.strings.upper, tf.strings.lower))
     first = export(upper, tmp_path, made_from={"step": 7})
     assert first == tmp_path / "1"
     assert json.loads((first / "export.json").read_text())["step"] == 7
@@ -201,12 +208,12 @@ def test_versions(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["1", "2"]
 
 
-def test_a_failed_export_leaves_what_was_there(tmp_path, monkeypatch):
+def test_a_failed_export_leaves_what_was_there(tmp_path, tiny_encoder, monkeypatch):
     import tensorflow as tf
 
     from t2t_ext.serving import export
 
-    export.export(fake_translator(tf.strings.upper), tmp_path)
+    export.export(fake_translator(tf.strings.upper, tiny_encoder), tmp_path)
     before = (tmp_path / "1" / "saved_model.pb").read_bytes()
 
     def fail(*arguments):
@@ -215,7 +222,7 @@ def test_a_failed_export_leaves_what_was_there(tmp_path, monkeypatch):
     monkeypatch.setattr(export, "_write_warmup_requests", fail)
     for version in (1, 2):
         with pytest.raises(RuntimeError, match="no"):
-            export.export(fake_translator(tf.strings.lower), tmp_path, version=version, overwrite=True)
+            export.export(fake_translator(tf.strings.lower, tiny_encoder), tmp_path, version=version, overwrite=True)
     assert [path.name for path in tmp_path.iterdir()] == ["1"]
     assert (tmp_path / "1" / "saved_model.pb").read_bytes() == before
 

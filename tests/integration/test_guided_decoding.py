@@ -59,7 +59,7 @@ def test_lines_without_phrases_are_as_ever(translated, tiny_translator):
     # In one batch with others, too.
     import tensorflow as tf
 
-    found = tiny_translator.search_with_constraints_batch(tf.constant(LINES), tf.constant(["Katze", "", "", "Tür"]))
+    found = tiny_translator.search_batch(tf.constant(LINES), constraints=tf.constant(["Katze", "", "", "Tür"]))
     assert found["outputs"].numpy()[1, 0].decode() == expected[1][0].text
     assert found["scores"].numpy()[1, 0] == pytest.approx(expected[1][0].score, abs=1e-4)
 
@@ -144,8 +144,8 @@ def test_diverse_groups(make_translator, tiny_translator):
         scores = [each.score for each in row]
         assert scores == sorted(scores, reverse=True)
         if line:
-            (scored,) = [usual.score_ids_batch([line], [row[0].ids])["log_probs"].numpy()[0]]
-            assert scored == pytest.approx(row[0].log_prob, abs=1e-3)
+            ((scored,),) = usual.score_ids([line], [[row[0].ids]])
+            assert scored.log_prob == pytest.approx(row[0].log_prob, abs=1e-3)
 
 
 def test_groups_that_do_not_share_the_beam():

@@ -26,9 +26,8 @@ def checked_log_probs(translator, lines, results):
     for line, hypotheses in zip(lines, results, strict=True):
         for hypothesis in hypotheses:
             if hypothesis.length:
-                ids = np.array([hypothesis.ids], np.int32)
-                scored = translator.score_ids_batch(np.array([line]), ids)["log_probs"].numpy()[0]
-                assert hypothesis.log_prob == pytest.approx(scored, abs=2e-3)
+                ((scored,),) = translator.score_ids([line], [[hypothesis.ids]])
+                assert hypothesis.log_prob == pytest.approx(scored.log_prob, abs=2e-3)
 
 
 def test_minimum_length_and_ngrams(make_translator):

@@ -169,7 +169,7 @@ def test_scores_of_ids_are_those_of_the_whole_sequences(scorer, model):
     lines, right_to_left = LINES[:2], np.array([True, False])
     found = scorer.score_sides_ids_batch(tf.constant(lines), both, right_to_left)
     logits = np.concatenate(
-        [model(scorer._source_ids(tf.constant([line])), both[i : i + 1]) for i, line in enumerate(lines)]
+        [model(scorer.source.encode(tf.constant([line])), both[i : i + 1]) for i, line in enumerate(lines)]
     )
     log_probs = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
     for i, side in enumerate([1, 0]):
