@@ -4,11 +4,14 @@ import argparse
 import contextlib
 import functools
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from t2t_ext.bin import _text_lines
 from t2t_ext.bin._flags import FlagParser, add_flag, at_least
 from t2t_ext.errors import UserError
+
+if TYPE_CHECKING:
+    from t2t_ext.translation.translator import Translator
 
 
 def add_score_flags(parser: FlagParser) -> None:
@@ -180,12 +183,12 @@ def read_references(paths: str, source: _text_lines.TextLines) -> list[list[str]
     return [reference.lines for reference in references]
 
 
-def report_cut_lines(translator: Any) -> None:
-    """Warns of the lines that the last call of a Translator cut."""
+def report_truncated_lines(translator: "Translator") -> None:
+    """Warns of the lines that the last call of a Translator truncated."""
     if translator.truncated_lines:
         limit = translator.decode_hparams.max_input_length
         lines = _text_lines.count_lines(translator.truncated_line_numbers)
-        _text_lines.warn(f"cut at max_input_length={limit} {translator.positions}: {lines}")
+        _text_lines.warn(f"truncated to max_input_length={limit} {translator.source.unit}: {lines}")
 
 
 @contextlib.contextmanager

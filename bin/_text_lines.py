@@ -6,6 +6,7 @@ import os
 import pathlib
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 from t2t_ext.data.corpora import readers
 from t2t_ext.errors import UserError
@@ -21,13 +22,13 @@ class TextLines:
 
     Attributes:
       name: The file, or ``standard input``.
-      lines: Its lines, without LF or CR LF.
+      lines: Its lines, without LF or CR LF; or its sources of feature vectors.
       invalid: Numbers (from 1) of the lines that are not UTF-8; U+FFFD stands for what cannot be decoded.
       carriage_returns: Number of lines that ended in CR LF.
     """
 
     name: str
-    lines: list[str]
+    lines: list[Any]
     invalid: tuple[int, ...] = ()
     carriage_returns: int = 0
 

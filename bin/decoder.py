@@ -2,11 +2,10 @@
 
 import argparse
 import itertools
-import json
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from t2t_ext.bin import _text_lines
 from t2t_ext.bin._flag_groups import (
@@ -23,10 +22,10 @@ from t2t_ext.bin._run_text import (
     add_score_flags,
     check_scoring,
     read_references,
-    report_cut_lines,
+    report_truncated_lines,
     shown_progress,
 )
-from t2t_ext.bin._text_lines import STANDARD, one_line
+from t2t_ext.bin._text_lines import STANDARD
 from t2t_ext.errors import UserError
 from t2t_ext.search.directions import (
     check_directions,
@@ -36,6 +35,9 @@ from t2t_ext.search.directions import (
     refuse_one_side,
     shown_shares,
 )
+
+if TYPE_CHECKING:
+    from t2t_ext.translation.translator import Translator
 
 _MODES = ("decode_from_file", "split", "score_file", "decode_interactive")
 _INPUTS = ("decode_from_file", "score_file", "prefix_file", "constraints_file", "decode_reference")
@@ -145,17 +147,17 @@ def _main(argv: Sequence[str] | None) -> None:
     if mode == "decode_interactive":
         _interactive(run)
     elif mode == "score_file":
-        _score_pairs(run, flags.score_file, flags.decode_to_file or STANDARD)
-    elif mode == "split":
-        sources, references = run.text.split(flags.split)
-        sources = run.text.tagged(sources)
-        guides = _guides(flags, "split", sources)
-        _translate(run, sources, references, flags.decode_to_file, guides)
+        _score_pairs(run, flags)
     else:
-        source = run.text.read(flags.decode_from_file)
-        references = read_references(flags.decode_reference, source)
-        output = flags.decode_to_file or run.default_output(flags.decode_from_file)
-        _translate(run, run.text.tagged(source.lines), references, output, _guides(flags, source.name, source.lines))
+        if mode == "split":
+            name, output = "split", flags.decode_to_file
+            lines, references = run.text.split(flags.split)
+        else:
+            source = run.text.read(flags.decode_from_file)
+            name, lines = source.name, source.lines
+            references = read_references(flags.decode_reference, source)
+            output = flags.decode_to_file or run.default_output(flags.decode_from_file)
+        _translate(run, flags, run.text.tagged(lines), references, output, _guides(flags, name, lines))
 
 
 def _mode(flags: argparse.Namespace) -> str:
@@ -207,16 +209,16 @@ class _Run:
     def __init__(self, flags: argparse.Namespace) -> None:
         from t2t_ext.config.decode import resolve_decode_hparams
         from t2t_ext.runs.chosen_runs import choose_runs
+        from t2t_ext.translation import outputs
 
         self._flags = flags
-        self.nbest_file, self.alignment_file = flags.nbest_file, flags.alignment_file
         self.decode_hparams = resolve_decode_hparams(flags.decode_hparams)
         if flags.constraints_file:
             self.decode_hparams.check_constraints()
-        self._written = self.decode_hparams.beam_size if self.decode_hparams.return_beams else 0
-        self._written = self._written or self.decode_hparams.num_hypotheses
-        if flags.nbest_file and self._written == 1 and self.decode_hparams.sampling_method == "argmax":
-            self.decode_hparams = self.decode_hparams.replace(num_hypotheses=self.decode_hparams.beam_size)
+        self.written = outputs.lines_written(self.decode_hparams)
+        self._search = self.decode_hparams
+        if flags.nbest_file and self.written == 1 and self._search.sampling_method == "argmax":
+            self._search = self._search.replace(num_hypotheses=self._search.beam_size)
         self._chosen = choose_runs(flags.output_dir, flags.checkpoint_path or None, warn=_text_lines.warn)
         self._weights = ensemble_weights(flags, len(self._chosen))
         self._alignment = alignment_settings(flags)
@@ -234,55 +236,31 @@ class _Run:
                 if getattr(flags, name):
                     self._directory.require_text(f"--{name}")
 
-    def translator(self) -> Any:
+    def translator(self) -> "Translator":
         """Returns the Translator of the run or of the ensemble."""
         start_tensorflow(self._flags.inter_op_parallelism_threads, self._flags.intra_op_parallelism_threads)
         from t2t_ext.translation.alignment import AlignmentConfig
         from t2t_ext.translation.translator import Translator
 
-        translator = Translator.load(
-            [each.run.path for each in self._chosen],
-            [each.checkpoint for each in self._chosen],
-            self.decode_hparams,
+        translator = Translator.of_runs(
+            self._chosen,
+            self._search,
             ensemble_weights=self._weights,
             alignment=AlignmentConfig(**self._alignment),
         )
-        if self.alignment_file:
+        if self._flags.alignment_file:
             translator.check_alignment(with_partners=bool(self._flags.score_file))
         return translator
 
     def default_output(self, source: str) -> str:
         """Returns the name of the output file, made as T2T makes it."""
+        from t2t_ext.translation import outputs
+
         if source == STANDARD:
             return STANDARD
-        config, hparams = self._directory.config, self.decode_hparams
-        search = f"beam{hparams.beam_size}.alpha{hparams.alpha}"
-        if hparams.sampling_method == "random":
-            search = f"sample{hparams.sampling_seed}.temp{hparams.sampling_temp}"
-        settings = f"{config.model}.{config.hparams_set}.{config.problem}.{search}"
-        if len(self._chosen) > 1:
-            settings += f".ensemble{len(self._chosen)}"
-        path = f"{source.rstrip('/')}.{settings}.decodes"
+        path = outputs.output_name(source, self._directory.config, self._search, len(self._chosen))
         _text_lines.check_output(path)
         return path
-
-    def output_line(self, hypotheses: Sequence[Any]) -> str:
-        """Returns the line of the output file for the hypotheses of a line, as the decode hparams say."""
-        if not hypotheses[0].length:
-            return ""  # nothing was there to translate: an empty line stays one, also among n-best lists
-        with_scores = self.decode_hparams.write_beam_scores
-        if self._written == 1 and not with_scores:
-            return one_line(hypotheses[0].text)
-        columns: list[str] = []
-        for hypothesis in hypotheses[: self._written]:
-            columns.append(one_line(hypothesis.text, tabs=False))
-            columns.extend([f"{hypothesis.score:.4f}"] if with_scores else [])
-        return "\t".join(columns)
-
-    def alignment_lines(self, alignments: Sequence[Sequence[str]]) -> Iterator[str]:
-        """Yields the lines of the alignment file: those of the hypotheses that the output file has."""
-        for lines in alignments:
-            yield from lines[: self._written]
 
 
 def _parallel(path: str, source: str, lines: list[str], what: str) -> list[str] | None:
@@ -307,122 +285,91 @@ def _guides(flags: argparse.Namespace, source: str, lines: list[str]) -> dict[st
     }
 
 
-def _translate(run: _Run, lines: list[str], references: list[list[str]], output: str, guides: dict[str, Any]) -> None:
+def _translate(
+    run: _Run,
+    flags: argparse.Namespace,
+    lines: list[Any],
+    references: list[list[str]],
+    output: str,
+    guides: dict[str, Any],
+) -> None:
     """Translates lines, writes the translations where asked, and prints scores where there are references."""
+    from t2t_ext.translation import outputs
+
     translator = run.translator()
     started = time.monotonic()
     with shown_progress("Translating", len(lines), "lines") as update:
         results = translator.translate(lines, update, **guides)
     seconds = time.monotonic() - started
-    report_cut_lines(translator)
-    if translator.unmet_prefix_line_numbers:
-        unmet = _text_lines.count_lines(translator.unmet_prefix_line_numbers)
-        _text_lines.warn(
-            f"the length limit or a character outside the vocabulary left only a part of the prefix: {unmet}"
-        )
-    if translator.unmet_constraint_line_numbers:
-        unmet = _text_lines.count_lines(translator.unmet_constraint_line_numbers)
-        _text_lines.warn(f"--constraints_file: not all phrases are in the translation, up to the length limit: {unmet}")
-    alignments: list[list[str]] = [[]] * len(lines)
-    if run.alignment_file:
+    report_truncated_lines(translator)
+    for numbers, what in (
+        (
+            translator.unmet_prefix_line_numbers,
+            "the length limit or a character outside the vocabulary left only a part of the prefix",
+        ),
+        (
+            translator.unmet_constraint_line_numbers,
+            "--constraints_file: not all phrases are in the translation, up to the length limit",
+        ),
+    ):
+        if numbers:
+            _text_lines.warn(f"{what}: {_text_lines.count_lines(numbers)}")
+    alignments: list[list[str]] = []
+    if flags.alignment_file:
         with shown_progress("Aligning", len(lines), "lines") as update:
             alignments = translator.align_hypotheses(lines, results, update)
-        _text_lines.write(run.alignment_file, run.alignment_lines(alignments))
-    if run.nbest_file:
-        with_direction = itertools.repeat(translator.two_sided)
-        numbers = range(1, len(lines) + 1)
-        _text_lines.write(run.nbest_file, map(_json_line, numbers, lines, results, alignments, with_direction))
+        written = itertools.chain.from_iterable(each[: run.written] for each in alignments)
+        _text_lines.write(flags.alignment_file, written)
+    if flags.nbest_file:
+        no_alignments = itertools.repeat(itertools.repeat(None))
+        records = (
+            [
+                outputs.hypothesis_record(hypothesis, alignment, with_direction=translator.two_sided)
+                for hypothesis, alignment in zip(hypotheses, aligned, strict=False)
+            ]
+            for hypotheses, aligned in zip(results, alignments or no_alignments, strict=False)
+        )
+        _text_lines.write(flags.nbest_file, outputs.nbest_lines(lines, records))
     if output:
-        _text_lines.write(output, map(run.output_line, results))
+        _text_lines.write(output, (outputs.output_line(hypotheses, run.decode_hparams) for hypotheses in results))
     where = f" -> {output}" if output not in ("", STANDARD) else ""
     rate = len(lines) / max(seconds, 1e-3)
     print(f"Translated {len(lines):,} lines in {seconds:.1f} s ({rate:,.1f} lines/s){where}", file=sys.stderr)
+    best = [hypotheses[0] for hypotheses in results]
     if translator.two_sided:
-        print(shown_shares(direction_shares(hypotheses[0] for hypotheses in results)), file=sys.stderr)
+        print(shown_shares(direction_shares(best)), file=sys.stderr)
     if references:
-        for score in run.text.scores([hypotheses[0] for hypotheses in results], references, translator.target_encoder):
+        for score in run.text.scores(best, references, translator.target_encoder):
             print(score, file=sys.stderr if output == STANDARD else sys.stdout, flush=True)
 
 
-def _json_line(
-    number: int, source: Any, hypotheses: Sequence[Any], alignments: Sequence[str], with_direction: bool
-) -> str:
-    """Returns the hypotheses of a line as JSON, with their alignments where there are any."""
-    record = {
-        "line": number,
-        "source": str(source),
-        "hypotheses": [
-            {
-                "text": hypothesis.text,
-                **({} if hypothesis.prepared == hypothesis.text else {"prepared": hypothesis.prepared}),
-                "log_prob": hypothesis.log_prob,
-                "length": hypothesis.length,
-                "score": hypothesis.score,
-                "finished": hypothesis.finished,
-                **({"direction": hypothesis.direction} if with_direction else {}),
-            }
-            for hypothesis in hypotheses
-        ],
-    }
-    for hypothesis, alignment in zip(record["hypotheses"], alignments, strict=False):  # no alignment, or one each
-        hypothesis["alignment"] = alignment
-    for entry, hypothesis in zip(record["hypotheses"], hypotheses, strict=True):
-        if hypothesis.unmet_constraints is not None:
-            entry["unmet_constraints"] = hypothesis.unmet_constraints
-    return json.dumps(record, ensure_ascii=False)
+def _score_pairs(run: _Run, flags: argparse.Namespace) -> None:
+    """Writes ``log-probability TAB tokens TAB penalized score`` for each pair of lines."""
+    from t2t_ext.translation import outputs
 
-
-def _score_pairs(run: _Run, path: str, output: str) -> None:
-    """Writes ``log-probability TAB tokens TAB penalised score`` for each pair of lines."""
-    sources, targets, sides = _pairs_file(path, run.directions)
+    read = _text_lines.read(flags.score_file)
+    sources, targets, sides = outputs.parse_pairs(read.name, read.lines, run.directions)
     pairs = list(zip(run.text.tagged(sources), targets, strict=True))
     translator = run.translator()
     with shown_progress("Scoring", len(pairs), "pairs") as update:
         results = translator.score(pairs, update, **sides)
-    report_cut_lines(translator)
-    if run.alignment_file:
+    report_truncated_lines(translator)
+    if flags.alignment_file:
         with shown_progress("Aligning", len(pairs), "pairs") as update:
             alignments = translator.align(pairs, update, **sides)
-        _text_lines.write(run.alignment_file, alignments)
-    _text_lines.write(output, (f"{row.log_prob:.6f}\t{row.length}\t{row.score:.6f}" for row in results))
-
-
-def _pairs_file(path: str, directions: int) -> tuple[list[str], list[str], dict[str, list[str]]]:
-    """Reads ``--score_file`` for models of so many directions.
-
-    Returns:
-      Sources, translations, and what else ``Translator.score`` needs: partners, and in which direction each translation
-      is written.
-    """
-    source = _text_lines.read(path)
-    rows = [line.split("\t") for line in source.lines]
-    allowed, wanted = {2}, "'source TAB target' are 2"
-    if directions == 2:
-        allowed = {3, 4}
-        wanted = (
-            "'source TAB target TAB partner' are 3 (and l2r or r2l may follow): this model writes in both directions "
-            "at once, and each looks at the other, so that a score needs what the other direction writes beside the "
-            "target: its partner, in text order"
-        )
-    for number, row in enumerate(rows, start=1):
-        if len(row) not in allowed:
-            raise UserError(f"{source.name}, line {number}: {len(row)} tab-separated columns where {wanted}.")
-        if len(row) == 4 and row[3] not in ("l2r", "r2l"):
-            raise UserError(
-                f"{source.name}, line {number}: {row[3]!r} is no direction in which a target is written: l2r or r2l."
-            )
-    sides = {}
-    if directions == 2:
-        sides = {"partners": [row[2] for row in rows], "directions": [[*row, "l2r"][3] for row in rows]}
-    return [row[0] for row in rows], [row[1] for row in rows], sides
+        _text_lines.write(flags.alignment_file, alignments)
+    scores = (f"{row.log_prob:.6f}\t{row.length}\t{row.score:.6f}" for row in results)
+    _text_lines.write(flags.decode_to_file or STANDARD, scores)
 
 
 def _interactive(run: _Run) -> None:
     """Translates lines as they come: the best, or all that ``return_beams`` or ``num_hypotheses`` ask for."""
+    from t2t_ext.translation.outputs import one_line
+
     translator = run.translator()
     for line in _text_lines.typed_lines():
         (hypotheses,) = translator.translate(run.text.tagged([line]))
-        report_cut_lines(translator)
+        report_truncated_lines(translator)
         if len(hypotheses) == 1 and not run.decode_hparams.write_beam_scores:
             _text_lines.write(STANDARD, [one_line(hypotheses[0].text)])
         else:

@@ -79,12 +79,8 @@ def _main(flags: argparse.Namespace) -> None:
     from t2t_ext.translation.alignment import AlignmentConfig
     from t2t_ext.translation.translator import Translator
 
-    translator = Translator.load(
-        [each.run.path for each in chosen],
-        [each.checkpoint for each in chosen],
-        decode_hparams,
-        ensemble_weights=weights,
-        alignment=AlignmentConfig(**alignment),
+    translator = Translator.of_runs(
+        chosen, decode_hparams, ensemble_weights=weights, alignment=AlignmentConfig(**alignment)
     )
     if {"alignment_layer", "alignment_heads"} & set(flags.given):
         translator.check_alignment()

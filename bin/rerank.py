@@ -5,7 +5,7 @@ import json
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from t2t_ext.bin import _text_lines
 from t2t_ext.bin._flag_groups import add_decode_flags, add_thread_flags
@@ -15,12 +15,15 @@ from t2t_ext.bin._run_text import (
     add_score_flags,
     check_scoring,
     read_references,
-    report_cut_lines,
+    report_truncated_lines,
     shown_progress,
 )
-from t2t_ext.bin._text_lines import STANDARD, one_line
+from t2t_ext.bin._text_lines import STANDARD
 from t2t_ext.errors import UserError
 from t2t_ext.translation.rerank import DEFAULT_K, DIRECTIONS, SCORES
+
+if TYPE_CHECKING:
+    from t2t_ext.translation.rerank import Candidate
 
 _SYSTEMS = {"l2r": "L2R", "r2l": "R2L", "reranked": "reranked"}
 _EXAMPLES = """\
@@ -143,7 +146,7 @@ def run(argv: Sequence[str] | None = None) -> None:
     started = time.monotonic()
     results = reranker.rerank(lines, shown_progress)
     seconds = time.monotonic() - started
-    report_cut_lines(reranker.l2r)
+    report_truncated_lines(reranker.l2r)
     _write(flags, output, lines, results)
     where = f" -> {output}" if output not in ("", STANDARD) else ""
     rate = len(lines) / max(seconds, 1e-3)
@@ -172,10 +175,10 @@ def _settings(flags: argparse.Namespace) -> tuple[Any, Any]:
     from t2t_ext.translation.rerank import RerankConfig
 
     try:
-        weights = tuple(float(weight) for weight in flags.weights.split(","))
+        l2r, r2l = (float(weight) for weight in flags.weights.split(","))
     except ValueError:
         raise UserError(f"--weights={flags.weights}: give two numbers, as --weights=1,0.5.") from None
-    config = RerankConfig(flags.score, weights)
+    config = RerankConfig(flags.score, (l2r, r2l))
     hparams = resolve_decode_hparams(flags.decode_hparams)
     for name in ("num_hypotheses", "return_beams", "write_beam_scores"):
         if getattr(hparams, name) != getattr(type(hparams)(), name):
@@ -239,37 +242,20 @@ def _reranker(flags: argparse.Namespace, chosen: Mapping[str, Sequence[Any]], co
     from t2t_ext.translation.rerank import Reranker
     from t2t_ext.translation.translator import Translator
 
-    translators = [
-        Translator.load([each.run.path for each in runs], [each.checkpoint for each in runs], decode_hparams)
-        for runs in (chosen[direction] for direction in DIRECTIONS)
-    ]
-    return Reranker(*translators, config)
+    l2r, r2l = (Translator.of_runs(chosen[direction], decode_hparams) for direction in DIRECTIONS)
+    return Reranker(l2r, r2l, config)
 
 
-def _write(flags: argparse.Namespace, output: str, lines: Sequence[str], results: Sequence[Sequence[Any]]) -> None:
+def _write(
+    flags: argparse.Namespace, output: str, lines: Sequence[Any], results: Sequence[Sequence["Candidate"]]
+) -> None:
+    from t2t_ext.translation import outputs
+
     if flags.nbest_file:
-        _text_lines.write(flags.nbest_file, map(_json_line, range(1, len(lines) + 1), lines, results))
+        records = ([candidate.record() for candidate in candidates] for candidates in results)
+        _text_lines.write(flags.nbest_file, outputs.nbest_lines(lines, records))
     if output:
-        _text_lines.write(output, (one_line(candidates[0].text) for candidates in results))
-
-
-def _json_line(number: int, source: Any, candidates: Sequence[Any]) -> str:
-    record = {
-        "line": number,
-        "source": str(source),
-        "hypotheses": [
-            {
-                "text": each.text,
-                **({} if each.prepared == each.text else {"prepared": each.prepared}),
-                "score": each.score,
-                "log_probs": dict(each.log_probs),
-                "length": each.length,
-                "lists": {direction: rank + 1 for direction, rank in each.ranks.items()},
-            }
-            for each in candidates
-        ],
-    }
-    return json.dumps(record, ensure_ascii=False)
+        _text_lines.write(output, (outputs.one_line(candidates[0].text) for candidates in results))
 
 
 def _told(

@@ -111,10 +111,7 @@ class Teachers:
         """
         from t2t_ext.translation.translator import Translator
 
-        members = self.members(side)
-        return Translator.load(
-            [each.run.path for each in members], [each.checkpoint for each in members], decode_hparams
-        )
+        return Translator.of_runs(self.members(side), decode_hparams)
 
     def check_models(self) -> None:
         """Checks that each model writes in one direction; imports TensorFlow.

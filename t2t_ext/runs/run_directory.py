@@ -19,13 +19,16 @@ import json
 import pathlib
 import platform
 from collections.abc import Iterable, Mapping
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from t2t_ext.config.strict_params import moved_class
 from t2t_ext.data.text import VOCABULARY_NAMES
 from t2t_ext.errors import UserError, suggest
 from t2t_ext.io import files
 from t2t_ext.version import __version__
+
+if TYPE_CHECKING:
+    from t2t_ext.data.text.text_encoder import SubwordEncoder
 
 FORMAT_VERSION = 1
 CONFIG_NAME = "config.json"
@@ -222,6 +225,8 @@ class RunDirectory:
         """Takes a directory that is known to be a run; use ``create`` or ``open``."""
         self._path = path
         self._config = config
+        self._hparams: Any = None
+        self._encoders: tuple[SubwordEncoder, SubwordEncoder] | None = None
 
     @classmethod
     def create(cls, path: files.PathLike, config: RunConfig, source_encoder: Any, target_encoder: Any) -> Self:
@@ -322,7 +327,7 @@ class RunDirectory:
         check_resumable(stored, config, self._path)
         config = config.replace(vocabularies=self._config.vocabularies)
         files.write_text_atomically(self._path / CONFIG_NAME, config.to_json())
-        self._config = config
+        self._config, self._hparams = config, None
 
     def config_now(self) -> RunConfig:
         """Returns the configuration with the hparams that are new since, whose defaults do what was done before."""
@@ -346,11 +351,13 @@ class RunDirectory:
             registry.load_user_directory(stored)
 
     def hparams(self) -> Any:
-        """Returns the run's ``HParams``, of the class they were saved from.
+        """Returns the run's ``HParams``, of the class they were saved from; they are read once.
 
         Raises:
           UserError: The class, or one of its fields, does not exist in this version.
         """
+        if self._hparams is not None:
+            return self._hparams
         self.load_user_code()
         module, _, name = self._config.hparams_class.partition(":")
         try:
@@ -362,7 +369,8 @@ class RunDirectory:
                 f"The hparams of the run {self._path} are of the class {self._config.hparams_class}, which cannot be "
                 f"found ({error}). If it is your own, it must be in --t2t_usr_dir={self._config.t2t_usr_dir or '...'}."
             ) from error
-        return found.from_dict(self._config.hparams)
+        self._hparams = found.from_dict(self._config.hparams)
+        return self._hparams
 
     def require_text(self, command: str) -> None:
         """Checks that the run reads text.
@@ -379,14 +387,16 @@ class RunDirectory:
                 f"{self._config.source_feature_size} numbers each). Use t2t_ext-decoder or t2t_ext-exporter with it."
             )
 
-    def text_encoders(self) -> tuple[Any, Any]:
-        """Returns the source's and the target's ``SubwordEncoder``; one object for both if they are the same model."""
+    def text_encoders(self) -> tuple["SubwordEncoder", "SubwordEncoder"]:
+        """Returns the source's and the target's text encoder, which are read once; one object for the same model."""
         from t2t_ext.data.text.text_encoder import SubwordEncoder
 
-        source = SubwordEncoder.from_file(self._path / VOCABULARY_NAMES["source"])
-        if self._config.vocabularies["source"] == self._config.vocabularies["target"]:
-            return source, source
-        return source, SubwordEncoder.from_file(self._path / VOCABULARY_NAMES["target"])
+        if self._encoders is None:
+            source = target = SubwordEncoder.from_file(self._path / VOCABULARY_NAMES["source"])
+            if self._config.vocabularies["source"] != self._config.vocabularies["target"]:
+                target = SubwordEncoder.from_file(self._path / VOCABULARY_NAMES["target"])
+            self._encoders = source, target
+        return self._encoders
 
     def _check_vocabularies(self) -> None:
         for side, name in VOCABULARY_NAMES.items():

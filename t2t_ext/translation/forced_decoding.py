@@ -84,8 +84,8 @@ class ForcedDecoder:
           right_to_left: Then bool [B], whether the targets are what is generated right to left; None: none is.
 
         Returns:
-          ``log_probs`` float32 [B], ``lengths`` int32 [B] (tokens, EOS among them), ``scores`` float32 [B], log-probability
-          over length penalty, and ``token_log_probs`` float32 [B, T] in text order, 0 after the end.
+          ``log_probs`` float32 [B], ``lengths`` int32 [B] (tokens, EOS among them), ``scores`` float32 [B]
+          (log-probability over length penalty) and ``token_log_probs`` float32 [B, T] in text order, 0 after the end.
 
         Raises:
           UserError: The model generates in two directions and there are no partners, or the other way round.

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from t2t_ext.data.text.text_encoder import EOS_ID
 from t2t_ext.errors import UserError, suggest
 from t2t_ext.search.directions import directions_of
+from t2t_ext.translation.outputs import text_record
 
 if TYPE_CHECKING:
     from t2t_ext.runs.run_directory import RunDirectory
@@ -89,6 +90,16 @@ class Candidate:
     def length(self) -> int:
         """Tokens with EOS."""
         return len(self.ids)
+
+    def record(self) -> dict[str, Any]:
+        """Returns it as an n-best list has it, places counted from 1; JSON values."""
+        return {
+            **text_record(self),
+            "score": self.score,
+            "log_probs": dict(self.log_probs),
+            "length": self.length,
+            "lists": {direction: rank + 1 for direction, rank in self.ranks.items()},
+        }
 
 
 @dataclasses.dataclass(frozen=True)
