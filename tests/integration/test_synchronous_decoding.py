@@ -209,9 +209,9 @@ def test_prefixes_are_refused(make):
 
 
 def test_one_direction_has_no_partners(tiny_translator, make_translator):
-    with pytest.raises(UserError, match="writes in one direction"):
+    with pytest.raises(UserError, match="generates in one direction"):
         tiny_translator.score([("the", "die")], partners=["die"])
-    with pytest.raises(UserError, match=r"sb_pairing=best, sb_decode=recompute: .* writes in one direction"):
+    with pytest.raises(UserError, match=r"sb_pairing=best, sb_decode=recompute: .* generates in one direction"):
         make_translator(sb_pairing="best", sb_decode="recompute")(LINES)
 
 
