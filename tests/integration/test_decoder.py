@@ -69,7 +69,7 @@ def test_bad_bytes_and_long_lines(decode, tiny_run, tmp_path):
     assert len(read(output)) == 4
     assert read(output)[0] == tiny_run.translator(["the \ufffd cat"])[0]
     assert "not UTF-8: 2 lines (1, 3)" in err
-    assert "cut at max_input_length=20 subwords: 1 line (2)" in err
+    assert "truncated to max_input_length=20 subwords: 1 line (2)" in err
     assert "CR LF" in err
 
 
