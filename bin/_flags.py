@@ -16,7 +16,9 @@ This module and everything before the flags are parsed import no TensorFlow.
 
 import argparse
 import dataclasses
+import functools
 import os
+import pathlib
 import re
 import shutil
 import sys
@@ -28,7 +30,7 @@ from absl import flags
 from absl.flags import argparse_flags
 
 from t2t_ext import registry
-from t2t_ext.bin import _replaced_flags
+from t2t_ext.config.replaced import answers
 from t2t_ext.config.strict_params import StrictParams, broken_rule
 from t2t_ext.errors import UserError, suggest
 from t2t_ext.io import chatter, log
@@ -42,6 +44,17 @@ _LOGGING = (
     "messages (0, the default) or more (1). --log_dir=DIR: also write the log to a file there, unless --logtostderr is "
     "given."
 )
+
+
+_REPLACED_FLAGS = pathlib.Path(__file__).with_name("replaced_flags.toml")
+# Tables of T2T's flags, where they are not one of the command's name; later ones count more.
+_TABLES = {
+    "t2t_ext-decoder": ("trainer", "reads_a_run", "decoder"),
+    "t2t_ext-exporter": ("trainer", "reads_a_run", "exporter"),
+    **dict.fromkeys(
+        [f"t2t_ext-{name}" for name in ("compare", "prepare", "experiment", "rerank", "analyze")], ("registry_help",)
+    ),
+}
 
 
 class _Formatter(argparse.HelpFormatter):
@@ -102,7 +115,6 @@ class FlagParser(argparse_flags.ArgumentParser):
             add_help=False,
             inherited_absl_flags=_absl_flags(),
         )
-        self._replaced = _replaced_flags.replaced_flags(command)
         self._arguments = ""
         self._information = self.add_argument_group("Information")
         self._information.add_argument("--help", "-h", action="help", help="Print this and exit.")
@@ -131,6 +143,13 @@ class FlagParser(argparse_flags.ArgumentParser):
         self._arguments = name
         self.usage = f"{self.prog} --flag=value ... {metavar} ..."
         self.add_argument_group("Arguments", f"{metavar}: {help}")
+
+    @functools.cached_property
+    def _replaced(self) -> Mapping[str, str]:
+        """T2T's flags of this command: name -> what takes their place."""
+        tables = answers(_REPLACED_FLAGS)
+        chosen = ["absl", *_TABLES.get(self.prog, [self.prog.removeprefix("t2t_ext-")])]
+        return {name: answer for table in chosen for name, answer in tables.get(table, {}).items()}
 
     def names(self) -> list[str]:
         """Returns the names of all flags, without dashes."""

@@ -1,10 +1,9 @@
 """How translations are searched for: ``DecodeHParams``, the settings of ``--decode_hparams``."""
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
-from t2t_ext.config import replaced_hparams as _replaced_hparams
 from t2t_ext.config.strict_params import StrictParams, hparam
 from t2t_ext.errors import UserError
 
@@ -18,7 +17,7 @@ _SAMPLING_FIELDS = ("sampling_temp", "sampling_keep_top_k", "sampling_keep_top_p
 class DecodeHParams(StrictParams):
     """How translations are searched for (``--decode_hparams``); nothing here changes a model's weights."""
 
-    _replaced: ClassVar[Mapping[str, str]] = _replaced_hparams.DECODE_HPARAMS
+    _replaced: ClassVar[str] = "decode_hparams"
 
     beam_size: int = hparam(4, "Hypotheses kept per sentence; 1 = greedy.", minimum=1)
     alpha: float = hparam(0.6, "Exponent of the length penalty; 0 = none.", minimum=0, maximum=10)

@@ -19,7 +19,6 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, ClassVar
 
-from t2t_ext.config import replaced_hparams as _replaced_hparams
 from t2t_ext.config import variants
 from t2t_ext.config.strict_params import Explained, StrictParams, hparam, parse_assignments
 
@@ -55,7 +54,7 @@ class HParams(StrictParams):
     Every field is documented by its ``hparam(...)``; ``explain()`` prints them.
     """
 
-    _replaced: ClassVar[Mapping[str, str]] = _replaced_hparams.HPARAMS
+    _replaced: ClassVar[str] = "hparams"
     # Batches.
     batch_size: int = hparam(
         4096,

@@ -11,6 +11,7 @@ import typing
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, NamedTuple, Self, TypeVar
 
+from t2t_ext.config.replaced import HPARAMS, answers
 from t2t_ext.errors import UserError, suggest
 from t2t_ext.version import __version__
 
@@ -103,7 +104,7 @@ class StrictParams:
     one ``UserError`` with all that is wrong.
     """
 
-    _replaced: ClassVar[Mapping[str, str]] = {}  # names that users know from elsewhere -> what takes their place
+    _replaced: ClassVar[str] = ""  # table of replaced_hparams.toml with names that users know from elsewhere
     _prefix: ClassVar[str] = ""  # before a field's name in messages
     _origins: ClassVar[Mapping[str, str]] = {}  # a dict of each instance's own: field -> where its value is from
 
@@ -249,8 +250,9 @@ class StrictParams:
 
     @classmethod
     def _unknown(cls, name: str) -> str:
-        if name in cls._replaced:
-            return f"{name!r} is not here: {cls._replaced[name]}"
+        known = answers(HPARAMS).get(cls._replaced, {})
+        if name in known:
+            return f"{name!r} is not here: {known[name]}"
         listed = f"Known: {', '.join(cls.names())}" if len(cls.names()) <= 40 else "--explain prints every key"
         return f"unknown key {name!r}.{suggest(name, cls.names())} {listed}"
 

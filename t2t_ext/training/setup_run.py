@@ -100,7 +100,7 @@ def resolve(config: TrainConfig) -> ResolvedRun:
     )
     if new.model not in registry.model_names():
         registry.model(new.model)  # raises; a model that exists is imported, and TensorFlow with it, only when needed
-    if old:
+    if old and stored:
         check_resumable(stored.config_now(), new, config.output_dir)
         new = dataclasses.replace(new, created=old.created)
     return ResolvedRun(config, new, hparams, settings, stored, config.output_dir)

@@ -3,13 +3,15 @@
 import dataclasses
 import importlib
 import os
+import pathlib
 import re
 import subprocess
 import sys
+import tomllib
 
 import pytest
 
-from t2t_ext.bin import _flag_groups, _replaced_flags
+from t2t_ext.bin import _flag_groups
 from t2t_ext.bin._flags import FlagParser, add_flag, at_least, configure_threads, registry_text, run_main
 from t2t_ext.config.training import TrainingSettings
 from t2t_ext.errors import UserError
@@ -336,9 +338,17 @@ def test_every_flag_of_tensor2tensor_is_taken_or_answered(command):
 
 def test_answers_are_sentences():
     for command in COMMANDS:
-        for name, text in _replaced_flags.replaced_flags(command).items():
+        for name, text in FlagParser(command, "")._replaced.items():
             assert text.endswith("."), name
             assert "\n" not in text, name
+
+
+def test_tables_are_installed():
+    root = pathlib.Path(__file__).parents[3]
+    packages = tomllib.loads((root / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"]
+    for folder in ("bin", "problems", "recipes", "t2t_ext/config"):
+        assert list((root / folder).glob("*.toml")), folder
+        assert "*.toml" in packages[f"t2t_ext.{pathlib.Path(folder).name}"]
 
 
 @pytest.mark.parametrize("command", COMMANDS)
