@@ -26,7 +26,7 @@ def build_parser() -> FlagParser:
         "t2t_ext-pseudo-references",
         "Translates the training and development data of a problem with a run that writes left to right and one that "
         "writes right to left, and puts the translations beside the data: the problem NAME_synchronous. Killed and "
-        "started again, it goes on where it was.",
+        "started again, it resumes.",
         examples=_EXAMPLES,
     )
     _flag_groups.add_registry_flags(parser)
@@ -101,7 +101,7 @@ def run(argv: Sequence[str] | None = None) -> int:
     """Makes pseudo references as the flags say; returns the exit status.
 
     Raises:
-      UserError: A flag is wrong, runs and data do not fit, or what is there was made in another way.
+      UserError: A flag is invalid, runs and data do not fit, or what is there was made in another way.
     """
     flags = build_parser().parse_args(argv)
     from t2t_ext.config.decode import resolve_decode_hparams
@@ -115,7 +115,7 @@ def run(argv: Sequence[str] | None = None) -> int:
     if decode_hparams.sampling_method != "argmax":
         raise UserError("--decode_hparams: sampling_method=random draws another translation each time; leave it out.")
     check_directions(decode_hparams, 1)
-    # Everything that the user can have got wrong is found before TensorFlow starts.
+    # All mistakes of the user are found before TensorFlow starts.
     teachers = Teachers.choose(
         flags.l2r,
         flags.r2l,

@@ -1,6 +1,6 @@
 """Articles and their highlights in the forms in which CNN/Daily Mail is given out, as pairs of texts.
 
-The target has each sentence between ``<t>`` and ``</t>``, whatever the form has instead.
+The target has each sentence between ``<t>`` and ``</t>``, also where the files have another form.
 
 * ``Stories``: the ``.story`` files of https://cs.nyu.edu/~kcho/DMQA/ (Hermann et al. 2015), which split has which by
   lists of their URLs (See et al. 2017, https://github.com/abisee/cnn-dailymail).
@@ -42,7 +42,7 @@ def tagged_summary(text: str) -> str:
 
 
 def first_words(summary: str, count: int) -> str:
-    """Returns the first words of a summary, tags not counted; a sentence that is cut is closed."""
+    """Returns the first words of a summary, tags not counted; a sentence that is truncated is closed."""
     if not document_steps.is_tagged(summary):
         return document_steps.FirstWords("", count=count).prepare(summary)
     kept, left = [], count
@@ -60,7 +60,7 @@ def parse_story(lines: Iterable[str], *, tokenized: bool = False) -> tuple[str, 
 
     Args:
       lines: The file's: the article's, and behind each ``@highlight`` a sentence of the summary.
-      tokenized: Whether words stand between blanks, so that a full stop that is added does, too.
+      tokenized: Whether spaces separate words and punctuation, so that a full stop that is added does, too.
     """
     article: list[str] = []
     highlights: list[str] = []
@@ -94,7 +94,7 @@ class Stories:
 
     @property
     def paths(self) -> tuple[pathlib.Path, ...]:
-        """The list: the stories are too many to look at one by one."""
+        """The list: the stories are too many to check one by one."""
         return (self.list_path,)
 
     def count(self) -> int:

@@ -83,7 +83,7 @@ class TfdsDataset:
             builder = self._builder(tfds, data_dir)
             downloads = tfds.download.DownloadConfig(manual_dir=manual_dir)
             builder.download_and_prepare(download_config=downloads)
-        except Exception as error:  # it raises whatever its downloads, checks and parsers raise
+        except Exception as error:  # any error of its downloads, checks and parsers
             reason = " ".join(str(error).split()) or type(error).__name__
             raise UserError(
                 f"tensorflow-datasets could not prepare {self.title} in {data_dir}: {reason[:500]} {otherwise}"
@@ -135,7 +135,7 @@ class TfdsPairs:
         return self._reader(self._package()).info.splits[self.split].num_examples
 
     def read(self, report: ReadReport, wanted: Callable[[int], bool] | None = None) -> Iterator[tuple[str, ...]]:
-        """Yields the pairs; line feeds within a sentence (TMX has some) become blanks and are counted.
+        """Yields the pairs; line feeds within a sentence (TMX has some) become spaces and are counted.
 
         Raises:
           UserError: The data set has not been prepared, or a file of it is damaged.
@@ -182,7 +182,7 @@ class TfdsPairs:
             raise UserError(f"{name} has not been prepared in {self.data_dir}.")
         try:
             builder = tfds.builder_from_directory(directory)
-        except Exception as error:  # whatever a damaged description makes it raise
+        except Exception as error:  # any error of a damaged description
             raise UserError(f"{directory} is damaged ({error}); remove it to have {name} prepared again.") from error
         if self.split not in builder.info.splits:
             raise UserError(
@@ -225,7 +225,7 @@ def _imported(need: str, otherwise: str, extra: str) -> Any:
       UserError: It is not installed.
     """
     require_package("tensorflow_datasets", extra, need, otherwise)
-    # TensorFlow, which writes the files, says things in between that are nobody's concern here.
+    # TensorFlow, which writes the files, prints messages that do not concern the user.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     import tensorflow_datasets
 

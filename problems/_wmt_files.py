@@ -34,11 +34,11 @@ class Corpus:
       archives: What the files come in, of which the first is the one that is downloaded: an archive, the TMX file, or
         compressed files of both languages.
       url: Where the first of ``archives`` is, without its name where it is several files.
-      sha256: What it must have; empty where nobody has published it.
+      sha256: What it must have; empty where it is not published.
       tmx: The name of a TMX file that holds the same; empty where there is none.
       subset: What tensorflow-datasets calls it; empty where it has it not, or only after work by hand.
       synthetic: Whether one side was made by a machine, the source of the direction that is translated.
-      by_hand: Whether nobody but the user can get it.
+      by_hand: Whether only the user can get it.
       note: What else the user has to know to get it.
     """
 
@@ -89,7 +89,7 @@ class Pack:
       archive: What they come in.
       url: Where that is.
       downloadable: Whether the files themselves are there, each on its own.
-      subwords: Whether words are cut into subwords (``@@``).
+      subwords: Whether words are split into subwords (``@@``).
       compounds: Whether hyphens of compounds are written ``##AT##-##AT##``.
       published: Number of training pairs.
     """

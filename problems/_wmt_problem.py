@@ -100,11 +100,6 @@ class WmtProblem(MixedTranslationProblem):
         self._check_mixing()
         self._set_preparation()
 
-    @property
-    def options(self) -> Mapping[str, Any]:
-        """The options that were given."""
-        return self._options
-
     def prepare(self, tmp_dir: str | os.PathLike) -> None:
         """Unpacks archives, has tensorflow-datasets get what it gets, and checks that all files are there.
 
@@ -116,7 +111,7 @@ class WmtProblem(MixedTranslationProblem):
         if layout in self.packs:
             problem._prepare_pack(place, self.packs[layout])
             return
-        # What is wanted is looked for anew after every step, which may have brought it.
+        # Files are looked for again after every step, which may have brought them.
         read = [*problem._wanted(problem._by_files(layout), place), *problem._all_sets(place)]
         _wmt_files.unpack_archives(read, place, problem._foreign)
         if "download" in self._options:

@@ -153,7 +153,7 @@ class CaptioningProblem(Problem):
         return self._indices[paths]
 
     def _check_size(self, image: Image, index: FeatureIndex) -> None:
-        """Looks at the first image; if that one is damaged, generating will say so."""
+        """Reads the first image; if it is damaged, generation will report it."""
         try:
             rows = index.reader(image.name)()
         except feature_sources.UnusableValue:
@@ -189,7 +189,7 @@ class CaptionCoco(CaptioningProblem):
         not given, ``cocobu_att``, ``trainval_36`` or ``trainval`` in ``--tmp_dir``.
       feature_size: Numbers of a feature vector, 2048 where not given.
       storage: The type in which features are kept: ``float16`` (the default; 18 GB) or ``float32``.
-      text: ``tokens``: captions in lower case without punctuation, as Karpathy cut them (the default); ``raw``.
+      text: ``tokens``: captions in lower case without punctuation, as Karpathy tokenized them (the default); ``raw``.
       missing: Images of dev and test without features: ``refuse`` (the default) or ``drop``.
     """
 
@@ -220,11 +220,6 @@ class CaptionCoco(CaptioningProblem):
         self._options = {
             option: value for (option, value), default in zip(given.items(), defaults, strict=True) if value != default
         }
-
-    @property
-    def options(self) -> Mapping[str, Any]:
-        """The options that were given."""
-        return self._options
 
     def source_files(self, split: str, tmp_dir: str | os.PathLike) -> Sequence[pathlib.Path]:
         """Returns the data set and the tables of features, the same for all splits."""
@@ -341,11 +336,6 @@ class CaptionFeatures(CaptioningProblem):
         self._options |= {"storage": storage} if storage != "float32" else {}
         self._options |= {"missing": missing} if missing != REFUSE else {}
 
-    @property
-    def options(self) -> Mapping[str, Any]:
-        """The options that were given."""
-        return self._options
-
     def prepare(self, tmp_dir: str | os.PathLike) -> None:
         """Checks that everything is there; see ``CaptioningProblem``."""
         missing = [option for option in (TRAIN, DEV) if not self._files[option]]
@@ -377,7 +367,7 @@ class CaptionFeatures(CaptioningProblem):
         for number, line in enumerate(readers.read_lines(path), 1):
             name, tab, text = line.decode("utf-8", errors="replace").partition("\t")
             if not tab or not name.strip():
-                raise UserError(f"{path}, line {number}: not 'name TAB text'. Mend it.")
+                raise UserError(f"{path}, line {number}: not 'name TAB text'. Correct it.")
             texts = found.setdefault(name.strip(), [])
             texts += [" ".join(text.split())] if text.strip() else []
         if not found:

@@ -38,9 +38,9 @@ def locales_in(name: str) -> tuple[str, str]:
     body = name.removeprefix(_PREFIX).removesuffix(_SUFFIX)
     if "_" in body:
         parts = body.split("_")
-        readings = [("_".join(parts[:cut]), "_".join(parts[cut:])) for cut in range(len(parts) - 1, 0, -1)]
+        readings = [("_".join(parts[:place]), "_".join(parts[place:])) for place in range(len(parts) - 1, 0, -1)]
     else:
-        readings = [(body[:cut], body[cut:]) for cut in range(2, len(body) - 1)]
+        readings = [(body[:place], body[place:]) for place in range(2, len(body) - 1)]
     known = {identifier.casefold() for identifier in localedata.locale_identifiers()}
     possible = [reading for reading in readings if known.issuperset(reading)]
     if len(possible) > 1 and "_" not in body:

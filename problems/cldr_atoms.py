@@ -17,7 +17,7 @@ from t2t_ext.problems.cldr_locale import CldrLocale
 Key = str | int
 Atom = tuple[str, Key]
 
-# Kinds that share a dictionary: one source name has one target name, and the other way round, in all of them.
+# Kinds that share a dictionary: in all of them, source names and target names correspond one to one.
 _ONE_DICTIONARY = ("territory", "language", "currency", "city", "zone", "weekday", "month")
 # A script is only ever named in brackets after a language ("Serbian (Latin)"), so it may look like a language.
 _NAMED = (*_ONE_DICTIONARY, "script")
@@ -89,7 +89,7 @@ def _open_kinds() -> Mapping[str, Sequence[Key]]:
         "decimal": _decimals(),
         "amount": _amounts(),
         "percent": [*map(str, range(1, 100)), *(f"{number}.5" for number in range(0, 100, 3)), "100"],
-        # Two significant digits, so that no locale's "12.5 million" is rounded, whatever its powers of ten are.
+        # Two significant digits, so that no locale's "12.5 million" is rounded, in any powers of ten.
         "mantissa": [
             *map(str, range(2, 100)),
             *map(str, range(100, 1000, 50)),

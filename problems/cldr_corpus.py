@@ -45,7 +45,7 @@ def digest(*parts: str | Key) -> bytes:
 
 
 def split_of(template: str, keys: Sequence[Key]) -> str:
-    """Returns the split that a composition belongs to, whatever the locales."""
+    """Returns the split that a composition belongs to, in all locales."""
     place = int.from_bytes(digest("split", template, *keys)[:8]) % 1000
     return "test" if place < _HELD_OUT else "dev" if place < 2 * _HELD_OUT else "train"
 

@@ -11,7 +11,7 @@ says what its paper prints and which slips of it are put right here. docs/corpor
 import os
 import pathlib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from t2t_ext import registry
 from t2t_ext.config.problem_options import chosen
@@ -89,11 +89,6 @@ class IwsltProblem(ParallelFilesProblem):
             self.source_steps = self.target_steps = _ALREADY_TOKENIZED
         base = self.base()
         self._pair = (base.source_language, base.target_language)
-
-    @property
-    def options(self) -> Mapping[str, Any]:
-        """The options that were given."""
-        return self._options
 
     def prepare(self, tmp_dir: str | os.PathLike) -> None:
         """Gets and unpacks what is missing and can be got, and checks that all files are there.

@@ -7,7 +7,6 @@ MT03 to MT06 as tests with four references each; nothing of it is free. docs/cor
 import os
 import pathlib
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from t2t_ext import registry
 from t2t_ext.config.problem_options import chosen
@@ -17,7 +16,7 @@ from t2t_ext.problem import DEV, TRAIN, ParallelFilesProblem
 from t2t_ext.problems import _ldc_files
 
 LDC, PLAIN = "ldc", "plain"
-# What the seven corpora are, for whoever looks for them.
+# The titles of the seven corpora.
 CORPORA = {
     "LDC2000T50": "Hong Kong Hansards Parallel Text",
     "LDC2002T01": "Multiple-Translation Chinese, part 1",
@@ -46,14 +45,14 @@ _SEGMENTERS: Mapping[str, tuple[str, ...]] = {
 class TranslateZhenNist(ParallelFilesProblem):
     """Chinese to English, 2.0M pairs; dev is MT02, tests are mt03 to mt06, four references each.
 
-    Both sides have a vocabulary of their own: 30,000 merges each, cut to the 30,000 most frequent subwords; English is
-    lower-cased, as the scores do not tell case (``multi_bleu_uc``). The paper cut Chinese into words with Stanford's
+    Both sides have a vocabulary of their own: 30,000 merges each, limited to the 30,000 most frequent subwords. English
+    is lower-cased, as the scores ignore case (``multi_bleu_uc``). The paper segments Chinese into words with Stanford's
     segmenter, a Java program: give files that it has segmented (``words=segmented``), or let jieba do it.
 
     Options:
       layout: ``ldc``: folders or archives named after the corpora (``LDC2002T01``) and the evaluation sets (``mt03``).
         ``plain``: ``train.zh``, ``train.en``, ``mt02.zh``, ``mt02.en0`` to ``mt02.en3``, and so on.
-      words: How Chinese becomes words: ``jieba``, ``characters``, or ``segmented`` where blanks are between them.
+      words: How Chinese becomes words: ``jieba``, ``characters``, or ``segmented`` where spaces separate them.
       corpora: Of the layout ``ldc``, catalogue numbers to take instead of all seven, separated by commas.
     """
 
@@ -101,11 +100,6 @@ class TranslateZhenNist(ParallelFilesProblem):
         )
         self.words = chosen(self.base_name, "words", words or "jieba", _SEGMENTERS)
         self.source_steps = _SEGMENTERS[self.words]
-
-    @property
-    def options(self) -> Mapping[str, Any]:
-        """The options that were given."""
-        return self._options
 
     def prepare(self, tmp_dir: str | os.PathLike) -> None:
         """Unpacks archives and checks that everything is there.

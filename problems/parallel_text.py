@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import os
 import pathlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -98,7 +98,7 @@ class TranslateParallelText(MixedTranslationProblem):
             "columns": columns,
             "encodings": encodings,
         }
-        self._options = {option: value for option, value in given.items() if value}
+        self._options: dict[str, Any] = {option: value for option, value in given.items() if value}
         if dev_lines < 0 or (dev_lines and dev_source):
             raise UserError(
                 f"--dev_lines={dev_lines}: give a positive number of lines to hold out of the training text, or "
@@ -109,11 +109,6 @@ class TranslateParallelText(MixedTranslationProblem):
         self._named = {split: self._paired(split) for split in (TRAIN, DEV, TEST)}
         self.splits = (TRAIN, DEV, TEST) if self._named[TEST] else (TRAIN, DEV)
         self._counts: dict[PairSource, int] = {}
-
-    @property
-    def options(self) -> Mapping[str, Any]:
-        """The options that were given."""
-        return self._options
 
     def prepare(self, tmp_dir: str | os.PathLike) -> None:
         """Checks that all files are there.
@@ -174,7 +169,7 @@ class TranslateParallelText(MixedTranslationProblem):
 
     @functools.cached_property
     def _files(self) -> dict[str, tuple[PairSource, ...]]:
-        """The files of every split; looks at the beginnings of those that are there, so not before they are needed."""
+        """The files of every split; reads the beginnings of those that are there, so only when they are needed."""
         return {
             split: self._as_corpora(split, [self._pair_source(split, *paths) for paths in named])
             for split, named in self._named.items()

@@ -6,7 +6,7 @@ Hermann et al. 2015 (https://arxiv.org/abs/1506.03340) collected the articles wi
 
 import os
 import pathlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from t2t_ext import registry
@@ -32,10 +32,11 @@ _FOLDERS = {
 }
 
 
-def _cut(samples: Iterator[Sample], source_words: int, target_words: int) -> Iterator[Sample]:
+def _truncated(samples: Iterator[Sample], source_words: int, target_words: int) -> Iterator[Sample]:
     """Yields training samples of which neither side is longer than is learnt from.
 
-    The source is cut by a step, too, when its words have been found; they are at least as many as blanks make.
+    The source is truncated by a step, too, when its words have been found; they are at least as many as whitespace
+    separates.
     """
     beginning = document_steps.FirstWords("", count=source_words) if source_words else None
     for sample in samples:
@@ -43,8 +44,8 @@ def _cut(samples: Iterator[Sample], source_words: int, target_words: int) -> Ite
         sample["inputs"] = beginning.prepare(source) if beginning else source
         if target_words:
             texts = [summary] if isinstance(summary, str) else summary
-            cut = [_story_files.first_words(text, target_words) for text in texts]
-            sample["targets"] = cut[0] if isinstance(summary, str) else cut
+            shortened = [_story_files.first_words(text, target_words) for text in texts]
+            sample["targets"] = shortened[0] if isinstance(summary, str) else shortened
         yield sample
 
 
@@ -58,8 +59,8 @@ def _checked_words(source_words: int, target_words: int) -> None:
 class SummarizeCnnDailymail(ParallelFilesProblem):
     """CNN/Daily Mail: 287,226 articles with highlights of 3.75 sentences; dev 13,368, test 11,490.
 
-    Articles are lower-cased and cut after 400 words, summaries that are trained on after 100; those of dev and test
-    sets are whole. What is written is scored by ROUGE.
+    Articles are lower-cased and truncated after 400 words, summaries that are trained on after 100; those of dev and
+    test sets are whole. Generated summaries are scored by ROUGE.
 
     Options:
       layout: ``tfds``: tensorflow-datasets' ``cnn_dailymail``. ``stories``: the published story files in
@@ -124,11 +125,6 @@ class SummarizeCnnDailymail(ParallelFilesProblem):
         self.source_steps = (tokenizer, *beginning, "lowercase")
         self.target_steps = (document_steps.SENTENCE_TAGS, tokenizer, "lowercase")
 
-    @property
-    def options(self) -> Mapping[str, Any]:
-        """The options that were given."""
-        return self._options
-
     def prepare(self, tmp_dir: str | os.PathLike) -> None:
         """Has tensorflow-datasets prepare its data set, or checks that the files are there.
 
@@ -166,9 +162,9 @@ class SummarizeCnnDailymail(ParallelFilesProblem):
         return (_story_files.SummaryFiles(PairFiles.aligned(sides)),)
 
     def samples(self, split: str, tmp_dir: str | os.PathLike) -> Iterator[Sample]:
-        """Yields the pairs of a split; those of train are cut."""
+        """Yields the pairs of a split; those of train are truncated."""
         found = super().samples(split, tmp_dir)
-        return _cut(found, self.source_words, self.target_words) if split == TRAIN else found
+        return _truncated(found, self.source_words, self.target_words) if split == TRAIN else found
 
     def _tfds_dir(self, place: pathlib.Path) -> pathlib.Path:
         given = self._options.get("tfds_dir")
@@ -199,7 +195,7 @@ class SummarizeCnnDailymail(ParallelFilesProblem):
 
 @registry.register_problem
 class SummarizeText(TranslateParallelText):
-    """The user's texts and summaries: line-aligned, tab-separated, or whatever ``translate_parallel_text`` reads.
+    """The user's texts and summaries: line-aligned, tab-separated, or any format of ``translate_parallel_text``.
 
     Sentences of a summary may be marked, by ``<t>`` and ``</t>``, ``<s>`` and ``</s>`` or ``<q>`` in between: the model
     learns where they end, users do not see the marks, and ROUGE-Lsum is computed of them.
@@ -257,9 +253,9 @@ class SummarizeText(TranslateParallelText):
         self.scoring = "rouge" if target_language.lower()[:2] in ("", "en") else "rouge_unicode"
 
     def samples(self, split: str, tmp_dir: str | os.PathLike) -> Iterator[Sample]:
-        """Yields the pairs of a split, sentences of summaries between ``<t>`` and ``</t>``; those of train are cut."""
+        """Yields the pairs of a split, summaries' sentences between ``<t>`` and ``</t>``; truncates those of train."""
         found = map(_with_tagged_summary, super().samples(split, tmp_dir))
-        return _cut(found, self.source_words, self.target_words) if split == TRAIN else found
+        return _truncated(found, self.source_words, self.target_words) if split == TRAIN else found
 
 
 def _with_tagged_summary(sample: Sample) -> Sample:

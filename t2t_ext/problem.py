@@ -1,4 +1,4 @@
-"""What a dataset must say about itself, whatever it is made of.
+"""Declares a dataset: its features, its splits and how they are read.
 
 A problem declares its features and yields samples of them for a split; samples are
 checked against the declaration. It knows nothing of subwords, shards or models: those
@@ -39,13 +39,13 @@ class Problem:
       joint_vocab: Whether source and target share one subword model.
       max_length_ratio: Training pairs whose longer side has more than this many times the subwords of the shorter are
         dropped (0: none). The default is that of Moses's corpus cleaning.
-      source_steps: Steps of ``t2t_ext.data.text.text_steps`` that the source text goes through before it is cut into
+      source_steps: Steps of ``t2t_ext.data.text.text_steps`` that prepare the source text before it is segmented into
         subwords.
       target_steps: Likewise of the target text.
-      subwords: What cuts text into subwords: ``sentencepiece``, or ``subword_nmt`` (byte-pair codes over the words that
+      subwords: The kind of subword model: ``sentencepiece``, or ``subword_nmt`` (byte-pair codes over the words that
         the steps give).
       num_merges: Merge operations of ``subword_nmt``; 0 for ``approx_vocab_size``.
-      vocab_threshold: ``subword_nmt`` cuts words further until every subword occurs at least so often (0: no matter).
+      vocab_threshold: ``subword_nmt`` splits words further until every subword occurs at least so often (0: no limit).
       vocab_limit: At most so many ids of ``subword_nmt`` on each side; the rarest subwords are left out (0: all stay).
       cleaning: Which training pairs are left out: names and values of ``t2t_ext.data.generation.cleaning``.
       scoring: The protocol of ``t2t_ext.evaluation.protocols`` that translations are scored by.
@@ -57,7 +57,7 @@ class Problem:
 
     Attributes:
       base_name: The registered name, which the data files carry.
-      was_reversed: Whether this is ``NAME_rev``: the same files, read the other way round.
+      was_reversed: Whether this is ``NAME_rev``: the same files, read in the other direction.
       with_pseudo_references: Whether this is ``NAME_synchronous``: the same data, and pseudo references beside them
         (see ``t2t_ext.data.datasets.pseudo_references``).
       reading: What reading a split dropped or changed; a fresh report is put here before every pass.
@@ -81,6 +81,7 @@ class Problem:
     path_options: Sequence[str] = ()
     reversible: ClassVar[bool] = False
     with_pseudo_references: bool = False
+    _options: Mapping[str, Any] = types.MappingProxyType({})
 
     def __init__(self, *, name: str | None = None, was_reversed: bool = False) -> None:
         """Makes a problem; reads nothing yet.
@@ -90,11 +91,11 @@ class Problem:
           was_reversed: Whether source and target change places.
 
         Raises:
-          UserError: A problem that cannot be turned round was asked to be.
+          UserError: The problem cannot be reversed.
         """
         self.base_name = name or re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", type(self).__name__).lower()
         if was_reversed and not self.reversible:
-            raise UserError(f"{self.base_name} is not a translation problem and cannot be turned round.")
+            raise UserError(f"{self.base_name} is not a translation problem and cannot be reversed.")
         self.was_reversed = was_reversed
         self.reading = readers.ReadReport()
 
@@ -111,7 +112,7 @@ class Problem:
     @property
     def options(self) -> Mapping[str, Any]:
         """The constructor's further arguments that were given, ready for JSON."""
-        return {}
+        return self._options
 
     def base(self) -> Self:
         """Returns the problem that the data files are made from: itself, or the one that this is the reverse of."""
@@ -151,11 +152,11 @@ class Problem:
         """
         declared = self.features()
         for number, sample in enumerate(self.samples(split, tmp_dir), 1):
-            wrong = complaint(declared, sample)
-            if wrong:
+            error = complaint(declared, sample)
+            if error:
                 raise UserError(
-                    f"Sample {number} of {self.base_name}'s {split} split does not match its declaration: {wrong}. "
-                    f"Mend features() or samples() of {type(self).__name__}."
+                    f"Sample {number} of {self.base_name}'s {split} split does not match its declaration: {error}. "
+                    f"Correct features() or samples() of {type(self).__name__}."
                 )
             yield sample
 

@@ -2,7 +2,7 @@
 
 Everything is written under a temporary name in the same directory, flushed to
 the disk and then renamed, so that neither a killed process nor a full disk nor
-a power cut leaves a half-written file under the final name. What a killed
+a power failure leaves a half-written file under the final name. What a killed
 process leaves behind are temporary names, which ``remove_leftovers`` finds.
 
 A full disk, a missing permission and the like become a ``UserError`` that names
@@ -149,7 +149,7 @@ def remove_leftovers(directory: PathLike, *, sole_writer: bool = False) -> list[
 
     Args:
       directory: Where to look (not below it). It may be missing.
-      sole_writer: Nobody else can be writing here now, as in a run directory; then what processes on
+      sole_writer: No other process can be writing here now, as in a run directory; then what processes on
         other machines left is removed as well. Otherwise only what dead processes of this machine left.
 
     Returns:
@@ -170,7 +170,7 @@ def remove_leftovers(directory: PathLike, *, sole_writer: bool = False) -> list[
 
 
 def remove_directory(path: PathLike) -> None:
-    """Deletes a directory; it is renamed first, so that nobody ever sees half of it under its name."""
+    """Deletes a directory; it is renamed first, so that no process ever sees half of it under its name."""
     path = pathlib.Path(path)
     aside = _temporary_beside(path)
     try:
@@ -198,7 +198,7 @@ def format_bytes(count: int) -> str:
 
 
 def fsync_directory(directory: PathLike) -> None:
-    """Makes names created or renamed in a directory survive a power cut, on file systems that can."""
+    """Makes names created or renamed in a directory survive a power failure, on file systems that can."""
     descriptor = os.open(directory, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -268,7 +268,7 @@ def _fsync_tree(directory: pathlib.Path) -> None:
 
 @contextlib.contextmanager
 def _explained(final: pathlib.Path, temporary: pathlib.Path, needed_bytes: int | None) -> Iterator[None]:
-    """Turns errors of the operating system that the user can mend into ``UserError``."""
+    """Turns errors of the operating system that the user can correct into ``UserError``."""
     try:
         yield
     except OSError as error:

@@ -164,7 +164,7 @@ def _check_problem(side: str, run: RunDirectory, problem: Any, warn: Warn) -> No
     """Checks that a run translates from the problem's source into its target language.
 
     Raises:
-      UserError: It does not, or nobody knows.
+      UserError: It does not, or that is unknown.
     """
     trained_on = run.config.problem.removesuffix(SUFFIX)
     if trained_on == problem.data_name:

@@ -69,7 +69,7 @@ class PseudoConfig:
 
 
 class PseudoDecoding:
-    """Makes the pseudo references of a problem, or goes on with making them."""
+    """Makes the pseudo references of a problem, or resumes making them."""
 
     def __init__(self, data: GeneratedData, problem: str, teachers: Teachers, config: PseudoConfig, say: Say) -> None:
         """Prepares the work; nothing is translated or written yet.
@@ -133,7 +133,7 @@ class PseudoDecoding:
                     left = sum(not work.is_done(chunk) for chunk in mine)
                     self._say(
                         f"Stopped by {self._signals.received}: {len(mine) - left:,} of {len(mine):,} chunks are kept "
-                        f"in {work.path}. Run the same command again to go on."
+                        f"in {work.path}. Run the same command again to resume."
                     )
                     return self._signals.received
             if count == 1:

@@ -1,4 +1,4 @@
-"""The work on pseudo references while it goes on: which chunks there are, which are done, and how they are joined.
+"""Unfinished pseudo references: which chunks there are, which are done, and how they are joined.
 
 A chunk is some thousand pairs of a split, translated by one of the two models. Each is a file of its own, there
 completely or not at all, that says what it was made with. So a process that is killed loses one chunk at most, several
@@ -35,7 +35,7 @@ _SETTINGS = "settings.json"
 _UNREADABLE = (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error)
 # Of network file systems that know no locks.
 _NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS, errno.EINVAL)
-# What says where a run lies; work goes on when it has moved.
+# These say where a run lies; work is resumed when it has moved.
 _FOR_PEOPLE_ONLY = frozenset({"run"})
 
 
@@ -70,7 +70,7 @@ class Chunk:
 
 @dataclasses.dataclass(frozen=True)
 class Translations:
-    """What a model made of some pairs.
+    """The translations of some pairs by a model.
 
     Attributes:
       ids: A sequence of ids in text order with EOS for each pair; empty where it failed.
@@ -162,7 +162,7 @@ class WorkFolder:
         return True
 
     def save(self, chunk: Chunk, made: Translations) -> None:
-        """Keeps what a model made of a chunk.
+        """Keeps the translations of a chunk.
 
         Raises:
           UserError: The disk is full, or the folder has gone.
@@ -334,7 +334,7 @@ def _check_settings(path: pathlib.Path, settings: Mapping[str, Any], overwrite: 
         if not overwrite:
             raise UserError(
                 f"{path} holds unfinished work that was begun in another way: {'; '.join(found)}. Give what was given "
-                f"then to go on with it, or --overwrite to begin anew."
+                f"then to resume it, or --overwrite to begin again."
             )
         for chunk in path.glob("*.npz"):
             chunk.unlink()

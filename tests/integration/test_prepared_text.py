@@ -232,7 +232,7 @@ def test_another_run_with_the_same_text(corpus, run, tmp_path):
     [
         (["--text_steps=moses_tokenise"], "Did you mean 'moses_tokenize'"),
         (["--source_steps=lowercase,moses_tokenize"], "moses_tokenize must come before lowercase"),
-        (["--target_steps=jieba"], "jieba cuts Chinese only"),
+        (["--target_steps=jieba"], "jieba is for Chinese only"),
         (["--subwords=bpe"], "--subwords=bpe: there is no such kind"),
         (["--bpe_codes=nowhere"], "--bpe_codes=nowhere cannot be read"),
         (["--vocab_threshold=5"], "--vocab_threshold goes with --subwords=subword_nmt"),

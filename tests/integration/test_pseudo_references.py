@@ -184,7 +184,7 @@ def test_signals_end_it_with_a_word_how_to_go_on(runs, copy, number, status):
     assert process.wait(timeout=60) == status
     said = process.stdout.read()
     assert f"Stopped by {number.name}: " in said
-    assert "Run the same command again to go on" in said
+    assert "Run the same command again to resume" in said
     assert [path for path in work.iterdir() if ".tmp-" in path.name] == []
 
 

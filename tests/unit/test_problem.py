@@ -50,7 +50,7 @@ def test_reversed():
     base = problem.base()
     assert (base.name, base.source_language, base.was_reversed) == ("translate_ende_toy", "en", False)
     assert base.base() is base
-    with pytest.raises(UserError, match="cannot be turned round"):
+    with pytest.raises(UserError, match="cannot be reversed"):
         Text2TextProblem(was_reversed=True)
 
 

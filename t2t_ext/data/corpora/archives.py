@@ -1,4 +1,4 @@
-"""Reads and unpacks .tar (compressed or not) and .zip archives that nobody vouches for.
+"""Reads and unpacks .tar (compressed or not) and .zip archives from untrusted sources.
 
 Nothing leaves the target directory, links and devices are refused, and so are archives with more members or
 more bytes than any corpus has. What is unpacked appears under its name when all of it is there.

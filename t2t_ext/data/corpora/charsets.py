@@ -74,7 +74,7 @@ def is_known(encoding: str) -> bool:
 
 
 class _Score:
-    """The share of frequent characters in what an encoding makes of a text."""
+    """The share of frequent characters of a text as an encoding decodes it."""
 
     def __init__(self, encoding: str) -> None:
         self._frequent = _frequent_characters(encoding)

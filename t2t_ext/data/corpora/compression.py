@@ -1,4 +1,4 @@
-"""Opens files for reading whatever they are compressed with, and members of archives likewise.
+"""Opens files for reading, compressed or not, and members of archives likewise.
 
 The kind is told by the first bytes, not by the name: plain, gzip, bzip2, xz, Zstandard.
 ``corpus.tgz:de-en/train.de`` is the file ``de-en/train.de`` in an archive (``t2t_ext.data.corpora.archives``).

@@ -22,14 +22,14 @@ _RANGE_NOT_SATISFIABLE = 416
 def fetch(url: str, path: str | os.PathLike, sha256: str | None = None, *, show_progress: bool = True) -> pathlib.Path:
     """Returns a file that has the given checksum, downloading it where it is not there yet.
 
-    A download that was interrupted goes on where it stopped. Where no checksum is known in advance, that of the first
+    A download that was interrupted is resumed. Where no checksum is known in advance, that of the first
     download is written beside the file (``FILE.sha256``), and the file must have it from then on; a file that the user
     put there without one is taken as it is.
 
     Args:
       url: Where it is.
       path: Where it goes; its directory is created.
-      sha256: What its content must have, hexadecimal; None where nobody has published it.
+      sha256: What its content must have, hexadecimal; None where it is not published.
       show_progress: Whether to show a progress bar or lines.
 
     Raises:
@@ -85,7 +85,7 @@ def _check(path: pathlib.Path, url: str, sha256: str | None) -> None:
 
 
 def _download(url: str, part: pathlib.Path, show_progress: bool) -> None:
-    """Downloads to a file, going on where an earlier attempt stopped.
+    """Downloads to a file; resumes an earlier attempt.
 
     Raises:
       OSError: It failed at every attempt, or for a reason that will not go away.

@@ -38,7 +38,7 @@ class Segment:
       document: The id of its document ("" for none).
       system: Who wrote or translated it: ``sysid`` of the document or the set ("" for none).
       id: Its own id.
-      text: Its text, entities resolved, blanks around it taken away, line ends in it blanks.
+      text: Its text, entities resolved, without whitespace around it, line ends in it replaced by spaces.
       line: The line that it begins in, from 1.
       kind: The set that it stands in: ``srcset``, ``refset``, ``tstset`` or "".
       language: What the set says of the source language, in lower case ("" for nothing): ``chinese``.
@@ -131,7 +131,7 @@ class _Parser(html.parser.HTMLParser):
             raise self.error(f"markup that is none ({error})") from error
 
     def error(self, what: str, lines_ahead: int = 0) -> UserError:
-        """Returns the error that something is wrong at this place."""
+        """Returns the error for this place."""
         line = self.getpos()[0] + lines_ahead
         segment = self._id if self._id is not None else self._last_id
         place = f"document {self._document!r}, " if self._document else ""

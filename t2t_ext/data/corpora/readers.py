@@ -37,7 +37,7 @@ class ReadReport:
       drops: Number of dropped samples by reason.
       notes: Number of changed lines by what was done to them; nothing was lost.
       first: Where each reason occurred first, ``file:line``.
-      explanations: What was wrong there, for reasons of drops.
+      explanations: The error there, for reasons of drops.
       corpora: Weight, tag, pairs and occurrences of every corpus by its name; see ``t2t_ext.data.corpora.weighting``.
     """
 
@@ -55,14 +55,14 @@ class ReadReport:
           reason: A short key such as ``"invalid_utf8"``.
           path: The file it stands in.
           line: Its line, from 1.
-          explanation: What is wrong with it, for the error of a strict report.
+          explanation: Its error, for the error of a strict report.
 
         Raises:
           UserError: The report is strict.
         """
         if self.strict:
             raise UserError(
-                f"{path}, line {line}: {explanation}. Lines of dev and test sets are never dropped; mend it."
+                f"{path}, line {line}: {explanation}. Lines of dev and test sets are never dropped; correct it."
             )
         self._count(reason, f"{path}:{line}", explanation)
 
@@ -72,13 +72,13 @@ class ReadReport:
         Args:
           reason: A short key such as ``"missing_features"``.
           item: What it is called.
-          explanation: What is wrong with it, for the error of a strict report.
+          explanation: Its error, for the error of a strict report.
 
         Raises:
           UserError: The report is strict.
         """
         if self.strict:
-            raise UserError(f"{item}: {explanation}. Samples of dev and test sets are never dropped; mend it.")
+            raise UserError(f"{item}: {explanation}. Samples of dev and test sets are never dropped; correct it.")
         self._count(reason, item, explanation)
 
     def _count(self, reason: str, where: str, explanation: str) -> None:
@@ -93,7 +93,7 @@ class ReadReport:
 
 
 class PairSource(Protocol):
-    """Files that hold sentences and their translations, in whatever format."""
+    """Files that hold sentences and their translations, in any format."""
 
     @property
     def paths(self) -> tuple[pathlib.Path, ...]:
@@ -160,7 +160,7 @@ def read_lines(path: PathLike, report: ReadReport | None = None) -> Iterator[byt
     """Yields the lines of a plain or gzipped file without their LF (or CR LF).
 
     Args:
-      path: The file; gzip is recognised by its first bytes, whatever the name.
+      path: The file; its compression is recognized by its first bytes, not by its name.
       report: Where dropped carriage returns and byte order marks are counted.
 
     Raises:
@@ -196,7 +196,7 @@ def count_lines(path: PathLike) -> int:
 
 
 def _refuse_utf16(path: PathLike, head: bytes) -> None:
-    # Its line feeds are two bytes, so that lines would be cut within characters.
+    # Its line feeds are two bytes, so that lines would be split within characters.
     if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         raise UserError(f"{path} is UTF-16; lines are read as UTF-8. Convert it: iconv -f UTF-16 -t UTF-8.")
 

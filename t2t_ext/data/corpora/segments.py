@@ -234,7 +234,7 @@ class TaggedLineFiles:
         )
         return UserError(
             f"These files are not translations line by line: without the lines of tags, {places} stand beside each "
-            f"other. One of them is incomplete or of another release; get both anew."
+            f"other. One of them is incomplete or of another release; get both again."
         )
 
 

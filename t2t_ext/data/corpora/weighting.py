@@ -60,7 +60,7 @@ class CorpusSource:
         return tuple(path for files in self.files for path in files.paths)
 
     def count(self) -> int:
-        """Returns the number of pairs of the files, whatever the weight; see ``PairSource.count``."""
+        """Returns the number of pairs of the files, not counting the weight; see ``PairSource.count``."""
         return sum(files.count() for files in self.files)
 
     def read(self, report: ReadReport, wanted: Callable[[int], bool] | None = None) -> Iterator[tuple[str, ...]]:

@@ -1,7 +1,7 @@
 """Which examples form which batch: a function of lengths, seed and epoch alone, planned with NumPy.
 
 A batch here is a *global* batch: what one update of the weights sees, over all replicas and
-accumulation steps. It is planned as one and cut by rows afterwards, so that four replicas with
+accumulation steps. It is planned as one and split by rows afterwards, so that four replicas with
 ``batch_size=B`` and one with ``batch_size=4B`` see the same batches in the same order.
 
 Examples are put into *blocks* of similar length once for the whole run. All batches of a block have
@@ -104,7 +104,7 @@ class BatchPlanner:
           seed: Seed of the order.
           num_replicas: Replicas that share a global batch. Its budget is ``batch_size`` times
             ``num_replicas`` times ``gradient_accumulation_steps`` tokens.
-          left_out: Reason -> bool [N], examples that are not used whatever their length, each for one reason.
+          left_out: Reason -> bool [N], examples that are not used at any length, each for one reason.
           identity: What the numbers of the examples mean, where that is not the pairs; part of the fingerprint.
 
         Raises:
@@ -209,7 +209,7 @@ def plan_everything(input_lengths: np.ndarray, target_lengths: np.ndarray, hpara
       batch_size: Most tokens of a batch, counted as ``hparams.batch_tokens`` says; a longer pair is a batch alone.
 
     Returns:
-      The plan, shortest first. With static shapes, buckets go on beyond ``max_length`` as far as needed.
+      The plan, shortest first. With static shapes, buckets continue beyond ``max_length`` as far as needed.
 
     Raises:
       UserError: There are no examples.
@@ -235,7 +235,7 @@ def select_examples(
       input_lengths: int [N], tokens.
       target_lengths: int [N], tokens.
       hparams: Reads ``max_length``, ``batch_size`` and ``batch_tokens``.
-      left_out: Reason -> bool [N], examples that are not looked at.
+      left_out: Reason -> bool [N], examples that are left out already.
 
     Returns:
       int32 [n], their numbers, ascending; and reason -> number of those left out (an example counts once).

@@ -1,4 +1,4 @@
-"""All pairs of a split as flat arrays of ids in memory, the form that batches are cut from.
+"""All pairs of a split as flat arrays of ids in memory, the form that batches are taken from.
 
 4.5 million pairs of 25 + 25 tokens take 450 MB as 16-bit ids. Reading them at the start of a
 run costs seconds and makes the position in the data a matter of arithmetic: any batch of any

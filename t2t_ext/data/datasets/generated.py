@@ -124,7 +124,7 @@ class GeneratedData:
         """Returns the text of a dev or test split, untouched and complete.
 
         Returns:
-          The source sentences (or feature vectors with their names, read when they are looked at), and one list of as
+          The source sentences (or feature vectors with their names, read when they are used), and one list of as
           many sentences for every reference set.
 
         Raises:
@@ -179,7 +179,7 @@ class GeneratedData:
 
 
 def _check_reversible(manifest: Manifest, name: str, again: str) -> None:
-    """Checks that data can be read the other way round.
+    """Checks that data can be read in the other direction.
 
     Raises:
       UserError: Their sources begin with tags, which would stand on the target.
@@ -189,5 +189,6 @@ def _check_reversible(manifest: Manifest, name: str, again: str) -> None:
     if tags:
         raise UserError(
             f"The sources of {manifest.problem} begin with tags ({', '.join(dict.fromkeys(tags))}), so that its data "
-            f"cannot be read the other way round; {name} needs data of its own. Run: {again} --tmp_dir=... with tags."
+            f"cannot be read in the other direction; {name} needs data of its own. Run: {again} --tmp_dir=... with "
+            f"tags."
         )

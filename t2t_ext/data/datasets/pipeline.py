@@ -1,11 +1,11 @@
 """From pairs in memory to padded batches, in TensorFlow's graph.
 
 Python is asked once an epoch, ahead of time, for the plan of the epoch's batches
-(``t2t_ext.data.datasets.batching``); cutting, gathering and padding run in ``tf.data`` without it.
+(``t2t_ext.data.datasets.batching``); splitting, gathering and padding run in ``tf.data`` without it.
 A pipeline can start at any step: nothing before that step is read or made.
 
 Where a model learns from two targets of a sentence, or from pseudo references, the examples that the plan speaks of are
-those of ``t2t_ext.data.datasets.target_variants``; ids are in memory once, whatever the number of variants.
+those of ``t2t_ext.data.datasets.target_variants``; ids are in memory once for all variants.
 
 Legend: N pairs; rows R, source length S and target length T of a batch.
 """
@@ -111,13 +111,13 @@ class TrainPipeline:
         Args:
           first_step: The step whose batch comes first; steps count from 0.
           replica: Which part, from 0.
-          num_replicas: Into how many parts batches are cut; by default as many as the pipeline was made for.
+          num_replicas: Into how many parts batches are split; by default as many as the pipeline was made for.
             It does not change the global batches: with 1, all of them come out whole.
 
         Returns:
           An endless dataset of ``{"inputs": int32 [R, S], "targets": int32 [R, T]}``; where sources are feature
           vectors of size F, ``inputs`` is float32 [R, S, F], zeros being padding; of two targets a sentence,
-          ``targets`` is int32 [R, 2, T], the second turned round before its EOS, and where loss is not taken of all
+          ``targets`` is int32 [R, 2, T], the second reversed before its EOS, and where loss is not taken of all
           of them, ``labels`` is the same with PAD in the others' place. Element i is rows
           ``[replica * R, (replica + 1) * R)`` of the global batch ``first_step + i``. R is a multiple of
           ``gradient_accumulation_steps * parallel_slices``; rows of only PAD (0) make up for what is missing.
@@ -251,7 +251,7 @@ class _Gather:
 
 
 def _padded(ids: tf.Tensor, offsets: tf.Tensor, numbers: tf.Tensor, width: tf.Tensor, *, reverse: bool) -> tf.Tensor:
-    """int32 [R, width]: the sequences with these numbers, padded by 0; turned round before their EOS if ``reverse``."""
+    """int32 [R, width]: the sequences with these numbers, padded by 0; reversed before their EOS if ``reverse``."""
     rows = tf.maximum(numbers, 0)
     begins = tf.gather(offsets, rows)
     lengths = tf.where(numbers < 0, 0, tf.cast(tf.gather(offsets, rows + 1) - begins, tf.int32))[:, tf.newaxis]

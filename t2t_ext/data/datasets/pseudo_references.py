@@ -1,4 +1,4 @@
-"""Pseudo references: what two trained models make of every source of a problem, kept beside its data.
+"""Pseudo references: the translations of every source of a problem by two trained models, kept beside its data.
 
 ``P_synchronous`` is the problem P with two more targets a pair: the translation of a model that writes left to right
 (``l2r``) and that of one that writes right to left (``r2l``; kept in text order). They are a *sidecar*: P's own data

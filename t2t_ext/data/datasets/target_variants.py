@@ -3,7 +3,7 @@
 Zhou et al. 2019, sections 3.4 and 4.7: a model that writes from both ends must not see its own future in the other
 side's input, so the targets of an example are a reference and a translation of the source by another model, never the
 same sentence twice. From the N pairs of a split, every *variant* makes N examples; example n is pair ``n % N`` in
-variant ``n // N``. The ids are kept once, whatever the number of variants. This module imports no TensorFlow.
+variant ``n // N``. The ids are kept once for all variants. This module imports no TensorFlow.
 
 Legend: N pairs, V variants, M = N * V examples.
 """
@@ -131,7 +131,7 @@ def examples_of(store: ExampleStore, hparams: Any, target_sides: int = 1) -> Exa
 
 
 def gold_examples(store: ExampleStore) -> Examples:
-    """Makes an example of every pair, its target the reference, whatever the model is trained on."""
+    """Makes an example of every pair, its target the reference, also where the model is trained on others."""
     return _examples(store, VARIANTS[1]["none"], gold_only=False)
 
 

@@ -106,9 +106,9 @@ class FloatWriter:
 
     def _checked(self, array: np.ndarray) -> np.ndarray:
         """Returns the array in the type in which it is kept."""
-        wrong = self._kind.complaint(array)
-        if wrong:
-            raise UnusableValue(DAMAGED, wrong)
+        error = self._kind.complaint(array)
+        if error:
+            raise UnusableValue(DAMAGED, error)
         if not np.isfinite(array).all():
             raise UnusableValue(DAMAGED, "a number is not finite")
         with np.errstate(over="ignore"):
@@ -202,7 +202,7 @@ class FloatSequences(Sequence[np.ndarray]):
     @overload
     def __getitem__(self, index: slice) -> list[np.ndarray]: ...
     def __getitem__(self, index: int | slice) -> np.ndarray | list[np.ndarray]:
-        """Returns the vectors [length, F] of a sequence as they are kept, read where they are looked at."""
+        """Returns the vectors [length, F] of a sequence as they are kept, read when they are used."""
         if isinstance(index, slice):
             return [self[i] for i in range(*index.indices(len(self)))]
         if not -len(self) <= index < len(self):

@@ -106,7 +106,7 @@ def _rows_of_table(path: pathlib.Path) -> Iterator[tuple[str, np.ndarray]]:
             try:
                 yield parse_row(line)
             except UnusableValue as error:
-                raise UserError(f"{path}, line {number}: {error.explanation}. Mend it or leave it out.") from error
+                raise UserError(f"{path}, line {number}: {error.explanation}. Correct it or leave it out.") from error
 
 
 def _arrays_of_numpy(path: pathlib.Path) -> Iterator[tuple[str, np.ndarray]]:

@@ -16,7 +16,7 @@ class UnusableValue(Exception):
 
     Attributes:
       reason: A short key by which such samples are counted.
-      explanation: What is wrong.
+      explanation: The error, for people.
     """
 
     def __init__(self, reason: str, explanation: str) -> None:
@@ -42,7 +42,7 @@ class Feature:
     """The declared type of one named part of every sample."""
 
     def complaint(self, value: Any) -> str:
-        """Returns what is wrong with a value of this feature, or an empty string."""
+        """Returns the error of a value of this feature, or an empty string."""
         raise NotImplementedError
 
 
@@ -60,7 +60,7 @@ class Text(Feature):
     multiple: bool = False
 
     def complaint(self, value: Any) -> str:
-        """Returns what is wrong with a value of this feature, or an empty string."""
+        """Returns the error of a value of this feature, or an empty string."""
         if not self.multiple:
             return "" if isinstance(value, str) else f"expected a str, got {_described(value)}"
         if isinstance(value, list) and value and all(isinstance(text, str) for text in value):
@@ -79,7 +79,7 @@ class Ids(Feature):
     size: int
 
     def complaint(self, value: Any) -> str:
-        """Returns what is wrong with a value of this feature, or an empty string."""
+        """Returns the error of a value of this feature, or an empty string."""
         array = np.asarray(value)
         if array.ndim != 1 or (array.size and not np.issubdtype(array.dtype, np.integer)):
             return f"expected a flat sequence of int, got {_described(value)}"
@@ -104,7 +104,7 @@ class Floats(Feature):
     storage: str = "float32"
 
     def complaint(self, value: Any) -> str:
-        """Returns what is wrong with a value of this feature, or an empty string; of a lazy one nothing is known."""
+        """Returns the error of a value of this feature, or an empty string; a lazy one is not checked."""
         if isinstance(value, Lazy):
             return ""
         array = np.asarray(value)
@@ -120,15 +120,15 @@ def text_features(features: Mapping[str, Feature]) -> dict[str, Text]:
 
 
 def complaint(declared: dict[str, Feature], sample: Any) -> str:
-    """Returns what is wrong with a sample, by its declaration, or an empty string."""
+    """Returns how a sample differs from its declaration, or an empty string."""
     if not isinstance(sample, dict):
         return f"expected a dict with the features {_names(declared)}, got {_described(sample)}"
     if sample.keys() != declared.keys():
         return f"expected the features {_names(declared)}, got {_names(sample)}"
     for name, feature in declared.items():
-        wrong = feature.complaint(sample[name])
-        if wrong:
-            return f"feature {name!r}: {wrong}"
+        error = feature.complaint(sample[name])
+        if error:
+            return f"feature {name!r}: {error}"
     return ""
 
 

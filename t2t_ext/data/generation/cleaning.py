@@ -2,7 +2,7 @@
 
 The filters in their order, with the settings of ``Cleaning`` that turn them on and the reason that is counted:
 
-  empty           always                      a side is empty or white space
+  empty           always                      a side is empty or whitespace
   encoding        encoding                    see ``text_checks.has_encoding_trouble``
   too_few_words   min_words                   a side has fewer words
   too_many_words  max_words                   a side has more words
@@ -16,8 +16,8 @@ The filters in their order, with the settings of ``Cleaning`` that turn them on 
   length_ratio    (``--max_length_ratio``)    likewise the ratio of subwords
   duplicate       duplicates                  it has occurred before; the first occurrence that nothing else drops stays
 
-A pair is counted once, by the first reason that holds. Words are what blanks separate in the prepared text (after the
-problem's text steps); everything else looks at the text as it was read. Dev and test sets are never cleaned.
+A pair is counted once, by the first reason that holds. Words are separated by whitespace in the prepared text (after
+the problem's text steps); all other filters read the text as it was. Dev and test sets are never cleaned.
 
 Moses's ``clean-corpus-n.perl`` of 1 to 175 words and a ratio of 1.5, which most published preparations call, is
 ``min_words=1,max_words=175,max_word_ratio=1.5``.
@@ -84,7 +84,7 @@ class Cleaning(StrictParams):
     test_overlap: str = hparam(
         NO,
         "Drop training pairs whose source, target, either (= true) or both (pair) stand in a dev or test set; letter "
-        "case, punctuation and white space do not matter.",
+        "case, punctuation and whitespace do not matter.",
         choices=_KINDS,
     )
     max_subwords: int = hparam(0, "Drop pairs with a side of more subwords (0 = none).", minimum=0)
@@ -151,7 +151,7 @@ class Column(NamedTuple):
 def unfit_pairs(
     cleaning: Cleaning, columns: Sequence[Column], evaluation_keys: Mapping[str, frozenset[bytes]] | None = None
 ) -> Iterator[tuple[str, np.ndarray]]:
-    """Yields the reasons that look at one pair alone, in their order, and which pairs they hold for.
+    """Yields the reasons that depend on one pair alone, in their order, and which pairs they hold for.
 
     Args:
       cleaning: Which filters.
@@ -201,7 +201,7 @@ def unfit_pairs(
 
 
 def word_counts(texts: Sequence[str]) -> np.ndarray:
-    """Returns how many words, separated by white space, every text has: int32 [texts]."""
+    """Returns how many words, separated by whitespace, every text has: int32 [texts]."""
     return np.fromiter((len(text.split()) for text in texts), np.int32, len(texts))
 
 
@@ -221,7 +221,7 @@ def duplicate_keys(kind: str, columns: Sequence[Column]) -> dict[str, list[bytes
 
 
 def overlap_keys(kind: str, columns: Sequence[Column]) -> dict[str, list[bytes]]:
-    """Returns keys like ``duplicate_keys``, for which letter case, punctuation and white space do not matter."""
+    """Returns keys like ``duplicate_keys``, for which letter case, punctuation and whitespace do not matter."""
     return _keys(kind, [[text_checks.normalized(text) for text in column.texts] for column in columns])
 
 
@@ -284,8 +284,8 @@ def clean_pairs(
 def example(index: int, texts: Sequence[str]) -> str:
     """Returns how a dropped pair is shown: its number from 1 and the beginnings of its texts."""
     shown = (" ".join(text.split()) for text in texts)
-    cut = (t if len(t) <= _EXAMPLE_CHARACTERS else f"{t[: _EXAMPLE_CHARACTERS - 3]}..." for t in shown)
-    return f"pair {index + 1:,}: {' ||| '.join(cut)}"
+    shortened = (t if len(t) <= _EXAMPLE_CHARACTERS else f"{t[: _EXAMPLE_CHARACTERS - 3]}..." for t in shown)
+    return f"pair {index + 1:,}: {' ||| '.join(shortened)}"
 
 
 def _mask(values: Iterable[bool], rows: int) -> np.ndarray:

@@ -1,7 +1,7 @@
 """Finds repeated pairs of a corpus of any size, on disk, and what of it stands in the evaluation sets.
 
 Every chunk writes a 128-bit key of each of its pairs that no filter dropped. The keys of some chunks at a time are
-sorted into one file; then the space of keys is cut into partitions, each of which takes its piece of every file and
+sorted into one file; then the space of keys is split into partitions, each of which takes its piece of every file and
 finds which keys occur again. The first occurrence in the order of the corpus stays. All steps run on many processes,
 and the result depends neither on their number nor on the sizes of files and partitions.
 

@@ -156,8 +156,8 @@ def without_tags(texts: Sequence[str], tags: Sequence[str]) -> Sequence[str]:
     """Returns texts without the tag that some begin with."""
     if not tags:
         return texts
-    cut = ((text.partition(" ") if text.startswith("<") else ("", "", text), text) for text in texts)
-    return [rest if word in tags else text for (word, _, rest), text in cut]
+    parts = ((text.partition(" ") if text.startswith("<") else ("", "", text), text) for text in texts)
+    return [rest if word in tags else text for (word, _, rest), text in parts]
 
 
 class _Dropped:

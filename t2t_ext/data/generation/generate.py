@@ -65,7 +65,7 @@ def generate(
       progress: Whether to show progress on standard error.
       say: Prints a line for the user.
       **settings: Fields of ``GenerationConfig`` (``vocab_size``, ``joint_vocab``, ``seed``, ``num_processes``, ...).
-        What is not given has its default or, where the data exist, whatever they were made with.
+        What is not given has its default or, where the data exist, the value that they were made with.
 
     Returns:
       The manifest of the data.
@@ -158,8 +158,8 @@ class _Generation:
         except NotADirectoryError:
             raise UserError(f"--data_dir={self.data_dir} is not a directory. Give another one.") from None
         again = (
-            f"Make them anew with t2t_ext-datagen --problem={name} --data_dir={self.data_dir} ... --overwrite, or give "
-            f"another --data_dir to keep both."
+            f"Make them again with t2t_ext-datagen --problem={name} --data_dir={self.data_dir} ... --overwrite, or "
+            f"give another --data_dir to keep both."
         )
         damaged = manifest.damaged_files(self.data_dir, checksums=False)
         if damaged:
@@ -316,7 +316,7 @@ class _Generation:
         return given
 
     def _counted(self, split: str) -> int | None:
-        """Returns the number of samples of a split where it is known; finds what is wrong with files early."""
+        """Returns the number of samples of a split where it is known; finds errors of files early."""
         total = self.problem.count(split, self.tmp_dir)
         if total == 0:
             paths = ", ".join(map(str, self.problem.source_files(split, self.tmp_dir)))

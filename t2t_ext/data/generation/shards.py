@@ -152,7 +152,7 @@ def write_shard(shard: Shard) -> dict[str, Any]:
         order = np.random.default_rng([shard.seed, 2, shard.count, shard.index]).permutation(rows)
         arrays = take_rows(arrays, order)
     content = npz_bytes(arrays)
-    # Somewhere else at first: whatever is in the directory of the shards is published.
+    # Somewhere else at first: every file in the directory of the shards is published.
     temporary = shard.groups / f".{shard.path.name}.tmp-{secrets.token_hex(8)}"
     with open(temporary, "wb") as file:
         file.write(content)
@@ -252,7 +252,7 @@ def write_arrays(path: pathlib.Path, arrays: Mapping[str, np.ndarray]) -> int:
 
 
 def open_arrays(path: pathlib.Path) -> dict[str, np.ndarray]:
-    """Returns the arrays of a file, read-only; what is not looked at is not read."""
+    """Returns the arrays of a file, read-only; an array that is not used is not read."""
     with open(path, "rb") as file:
         content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)  # several times as fast as numpy's memmap
     first = _LENGTH_BYTES + int.from_bytes(content[:_LENGTH_BYTES], "little")

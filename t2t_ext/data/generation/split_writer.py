@@ -35,7 +35,7 @@ _ADVICE = {
     cleaning.LENGTH_RATIO: "Do the lines of both sides belong together? --max_length_ratio=0 takes all.",
     cleaning.TOO_LONG: "Raise --max_tokens, or leave it out.",
     cleaning.EMPTY: "Every pair has an empty side; check the files.",
-    **dict.fromkeys((cleaning.SCRIPT, cleaning.LANGUAGE), "Are the languages right, or the sides the wrong way round?"),
+    **dict.fromkeys((cleaning.SCRIPT, cleaning.LANGUAGE), "Are the languages right, or are source and target swapped?"),
 }
 
 
@@ -160,7 +160,7 @@ class SplitWriter:
 
     def _number_of_shards(self, chunks: "_Chunks") -> int:
         asked = self.num_shards or -(-int(chunks.samples.sum()) // SAMPLES_PER_SHARD)
-        # A shard is read at once, by its writer and by training. No shard is empty, whatever was asked for.
+        # A shard is read at once, by its writer and by training. No shard is empty.
         return min(max(asked, -(-int(chunks.sizes.sum()) // MOST_BYTES_PER_SHARD)), int(chunks.samples.max()))
 
     def _regroup(

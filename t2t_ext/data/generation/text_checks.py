@@ -106,9 +106,9 @@ def numbers(text: str) -> list[str]:
 
 
 def normalized(text: str) -> str:
-    """Returns a text without what may differ in another edition of it: letter case, punctuation, white space.
+    """Returns a text without what may differ in another edition of it: letter case, punctuation, whitespace.
 
-    NFKC, case-folded, letters and digits only; the text without white space at its ends where it has none of these.
+    NFKC, case-folded, letters and digits only; the text without whitespace at its ends where it has none of these.
     """
     return _NOT_WORDS.sub("", unicodedata.normalize("NFKC", text).casefold()) or text.strip()
 
@@ -116,7 +116,7 @@ def normalized(text: str) -> str:
 def reads_like_the_other(source: tuple[Sequence[str], str], target: tuple[Sequence[str], str]) -> np.ndarray:
     """Says of which pairs a side reads more like the language of the other side: bool [pairs].
 
-    An identifier of languages (py3langid) that may answer these two only looks at every side; a side that is certainly
+    An identifier of languages (py3langid) that may answer these two only reads every side; a side that is certainly
     the other language makes the pair unfit. Texts of fewer than 20 characters are too short to say. Languages of the
     same code, and those that it does not know, are never told apart.
 

@@ -1,4 +1,4 @@
-"""Gets the text encoders of a problem: learnt from a sample of the train split, or reused."""
+"""Gets the text encoders of a problem: learned from a sample of the train split, or reused."""
 
 import collections
 import dataclasses
@@ -109,7 +109,7 @@ def train_vocabulary(
       sample_size: At most so many samples are kept in memory and trained on.
       seed: Of the choice.
       workers: Where texts are prepared and separate models are trained at the same time.
-      preparation: How text is prepared and cut; None: no steps, SentencePiece.
+      preparation: How text is prepared and segmented; None: no steps, SentencePiece.
       fit: Says of sources, targets and both as they are prepared which pairs are trained on (bool [pairs]); None: all.
       keep_prepared: Takes what steps made of the chosen samples: their numbers, and prepared texts by feature.
 
@@ -171,7 +171,7 @@ def _steps(preparation: TextPreparation, side: str) -> TextSteps:
 
 
 def _learn_steps(steps: TextSteps, texts: list[str], workers: Workers) -> tuple[TextSteps, list[str]]:
-    """Returns the chain with what it has learnt, and the texts that it has prepared."""
+    """Returns the chain with what it has learned, and the texts that it has prepared."""
     since = ""
     for name in steps.unlearnt:
         texts = _prepared(steps.until(name), texts, since, workers)

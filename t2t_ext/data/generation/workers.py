@@ -100,7 +100,7 @@ class Workers:
 
 
 def _start_process() -> None:
-    """Prepares a worker: Ctrl-C is the parent's to handle, and nobody outlives a parent that was killed."""
+    """Prepares a worker: Ctrl-C is the parent's to handle, and no worker outlives a parent that was killed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
 

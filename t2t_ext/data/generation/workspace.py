@@ -1,7 +1,7 @@
 """Where a set of data files is made before it gets its final names, all together.
 
 Everything is written into a hidden directory inside the data directory. When it is complete,
-the files are renamed into the data directory, the manifest last, so that whoever finds a
+the files are renamed into the data directory, the manifest last, so that a reader who finds a
 manifest finds the whole set. A killed process leaves the hidden directory and perhaps files
 without a manifest; the next one removes both. A lock lets one process at a time work on a problem's data.
 """
@@ -55,7 +55,7 @@ def locked_workspace(data_dir: pathlib.Path, base_name: str, say: Callable[[str]
 
 
 def remove_abandoned(data_dir: pathlib.Path, base_name: str) -> bool:
-    """Removes what a killed process left, unless somebody is at work there now; says whether there was anything."""
+    """Removes what a killed process left, unless a process is at work there now; returns whether there was anything."""
     path = _workspace_path(data_dir, base_name)
     try:
         descriptor = os.open(path, os.O_RDONLY)
@@ -102,7 +102,7 @@ def remove_data_files(data_dir: pathlib.Path, base_name: str) -> int:
 
 
 def flush_file(path: pathlib.Path) -> None:
-    """Makes a file's content survive a power cut."""
+    """Makes a file's content survive a power failure."""
     with open(path, "rb") as file:
         os.fsync(file.fileno())
 
@@ -112,7 +112,7 @@ def _workspace_path(data_dir: pathlib.Path, base_name: str) -> pathlib.Path:
 
 
 def _lock(path: pathlib.Path, say: Callable[[str], None]) -> int:
-    """Creates and locks a directory, waiting for whoever holds it; returns the descriptor that holds the lock."""
+    """Creates and locks a directory, waiting for the process that holds it; returns the locked descriptor."""
     told = False
     while True:
         path.mkdir(parents=True, exist_ok=True)  # the one who was waited for may have removed an empty data_dir
@@ -124,7 +124,7 @@ def _lock(path: pathlib.Path, say: Callable[[str], None]) -> int:
                 say(f"Another process is generating these data (it holds {path}); waiting until it is done.")
                 told = True
             fcntl.flock(descriptor, fcntl.LOCK_EX)
-        # Whoever held it may have removed it: then the lock is on a directory without a name.
+        # The process that held it may have removed it: then the lock is on a directory without a name.
         with contextlib.suppress(FileNotFoundError):
             if os.path.samestat(os.fstat(descriptor), os.stat(path)):
                 return descriptor

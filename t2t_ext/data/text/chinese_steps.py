@@ -1,4 +1,4 @@
-"""Words of languages that are written without blanks: by jieba, by characters, or as the text has them."""
+"""Words of languages that are written without spaces: by jieba, by characters, or as the text has them."""
 
 import functools
 import logging
@@ -7,31 +7,31 @@ from typing import Any
 
 from t2t_ext.data.text.step import Stage, Step
 
-# Han, kana, Hangul and their punctuation, full-width forms included: between them stands no blank.
+# Han, kana, Hangul and their punctuation, full-width forms included: no space stands between them.
 _WIDE = (
     "\u2e80-\u2fdf\u3000-\u30ff\u3100-\u31ff\u3200-\u4dbf\u4e00-\u9fff\uf900-\ufaff\ufe30-\ufe4f\uff00-\uffef"
     "\U00020000-\U0003ffff"
 )
 _WIDE_CHARACTER = re.compile(f"([{_WIDE}])")
-_BLANK_AT_WIDE = re.compile(f"(?<=[{_WIDE}]) +| +(?=[{_WIDE}])")
+_SPACE_AT_WIDE = re.compile(f"(?<=[{_WIDE}]) +| +(?=[{_WIDE}])")
 _MARK_IN_NUMBER = re.compile(r"(?<=\d) ([,.:/-]) (?=\d)")
 _CHINESE = ("zh", "cmn", "yue", "wuu", "lzh", "nan")
 
 
 class Segmented(Step):
-    """Text whose words are separated by blanks already, by whatever segmenter (the papers' is Stanford's)."""
+    """Text whose words are separated by spaces already, by whatever segmenter (the papers' is Stanford's)."""
 
     name, stage = "segmented", Stage.WORDS
     meaning = "the text's words are separated by blanks already; translations are joined"
     loss = "blanks next to Chinese characters that belonged to the text"
 
     def prepare(self, text: str) -> str:
-        """Returns the text with single blanks."""
+        """Returns the text with single spaces."""
         return " ".join(text.split())
 
     def restore(self, text: str) -> str:
-        """Returns the text without blanks next to Chinese characters and inside numbers, such as 3,250 and 00:40."""
-        return _MARK_IN_NUMBER.sub(r"\1", _BLANK_AT_WIDE.sub("", text))
+        """Returns the text without spaces next to Chinese characters and inside numbers, such as 3,250 and 00:40."""
+        return _MARK_IN_NUMBER.sub(r"\1", _SPACE_AT_WIDE.sub("", text))
 
 
 class Characters(Segmented):
@@ -41,7 +41,7 @@ class Characters(Segmented):
     meaning = "every Chinese character is a word; words of other scripts stay as they are"
 
     def prepare(self, text: str) -> str:
-        """Returns the text with blanks around every wide character."""
+        """Returns the text with spaces around every wide character."""
         return " ".join(_WIDE_CHARACTER.sub(r" \1 ", text).split())
 
 
@@ -59,10 +59,10 @@ class Jieba(Segmented):
         """Returns why the step does not go with a language."""
         if language in _CHINESE:
             return ""
-        return "jieba cuts Chinese only; moses_tokenize is for languages with blanks, characters for others without."
+        return "jieba is for Chinese only; moses_tokenize is for languages with spaces, characters for others without."
 
     def prepare(self, text: str) -> str:
-        """Returns the words, separated by blanks."""
+        """Returns the words, separated by spaces."""
         return " ".join(word for word in _segmenter().cut(text) if not word.isspace())
 
 
@@ -71,7 +71,7 @@ def _segmenter() -> Any:
     """Returns jieba's segmenter with the dictionary of the package.
 
     It is not initialised by jieba's own function, which would read and write a cache in the directory for temporary
-    files, where anybody may have put another dictionary.
+    files, where another user may have put another dictionary.
     """
     import jieba
 

@@ -41,7 +41,7 @@ class FirstWords(Step):
         Args:
           language: See ``Step``.
           learnt: Nothing is.
-          count: How many words are kept, as blanks separate them when the steps before have cut the text.
+          count: How many words are kept, separated by whitespace after the steps before.
         """
         super().__init__(language, learnt)
         self.name = f"first_{count}_words"

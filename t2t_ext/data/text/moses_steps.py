@@ -81,7 +81,7 @@ class MosesTokenize(Step):
     _escape = True
 
     def prepare(self, text: str) -> str:
-        """Returns the words, separated by blanks."""
+        """Returns the words, separated by spaces."""
         words = _tokenizer(self.language or "en").tokenize(text, return_str=True, escape=self._escape)
         # tokenizer.perl since 2017, unlike sacremoses: the last word of a line is no abbreviation.
         return _LAST_PERIOD.sub(" .", words)
@@ -106,7 +106,7 @@ class Tokenized(MosesTokenize):
     meaning = "the text is Moses' words already, separated by blanks, escaped or not"
 
     def prepare(self, text: str) -> str:
-        """Returns the text with single blanks."""
+        """Returns the text with single spaces."""
         return " ".join(text.split())
 
     def restore(self, text: str) -> str:
@@ -115,7 +115,7 @@ class Tokenized(MosesTokenize):
 
 
 class Truecase(Step):
-    """``truecase.perl``, undone by ``detruecase.perl``: words in their usual case; learnt from training text."""
+    """``truecase.perl``, undone by ``detruecase.perl``: words in their usual case; learned from training text."""
 
     name, stage = "truecase", Stage.CASE
     meaning = "words in the case that they have most often in the training text, where it is not their own choice"
@@ -165,7 +165,7 @@ class Truecase(Step):
                 "best": {word.lower(): word for word in content["best"]},
                 "known": frozenset(content["known"]),
             }
-            self._truecaser = truecaser  # whole, as other threads may look at it
+            self._truecaser = truecaser  # complete, as other threads may read it
         return self._truecaser
 
     def __getstate__(self) -> dict[str, Any]:

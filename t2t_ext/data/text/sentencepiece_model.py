@@ -1,4 +1,4 @@
-"""SentencePiece with byte fallback: lossless subwords of any text, which the graph can cut by itself.
+"""SentencePiece with byte fallback: lossless subwords of any text, which the graph can segment by itself.
 
 Kudo and Richardson 2018, https://aclanthology.org/D18-2012.
 """
@@ -13,9 +13,9 @@ import sentencepiece
 from t2t_ext.data.text.special_ids import CONTROL_SYMBOLS, EOS_ID, FIRST_TEXT_ID, PAD_ID, UNK_ID
 from t2t_ext.errors import UserError
 
-# Longer training lines (in bytes) are cut, or one runaway line would cost more than the rest of the sample.
+# Longer training lines (in bytes) are truncated, or one runaway line would cost more than the rest of the sample.
 MAX_TRAINING_BYTES = 16384
-_BLANK = "\u2581"  # SentencePiece's sign for a blank
+_SPACE = "\u2581"  # SentencePiece's sign for a space
 sentencepiece.set_min_log_level(1)  # warnings
 _BYTE = re.compile(r"<0x([0-9A-F]{2})>")
 
@@ -76,7 +76,7 @@ class SentencePieceModel:
         return self._processor.decode([index for index in ids if index not in self._silent])
 
     def segment(self, text: str) -> str:
-        """Returns what the graph reads: the text itself, which the graph cuts."""
+        """Returns what the graph reads: the text itself, which the graph segments."""
         return text
 
     def join(self, written: str) -> str:
@@ -84,18 +84,18 @@ class SentencePieceModel:
         return written
 
     def piece(self, index: int) -> str:
-        """Returns the written form of an id, ``▁`` for a blank."""
+        """Returns the written form of an id, ``▁`` for a space."""
         return self._processor.id_to_piece(index)
 
     def text(self, index: int) -> bytes:
         """Returns the UTF-8 text that an id stands for inside a line."""
         piece = self.piece(index)
         byte = _BYTE.fullmatch(piece)
-        return bytes([int(byte[1], 16)]) if byte else piece.replace(_BLANK, " ").encode()
+        return bytes([int(byte[1], 16)]) if byte else piece.replace(_SPACE, " ").encode()
 
     def starts_word(self, index: int) -> bool:
         """Returns whether the id may follow a complete word."""
-        return index == EOS_ID or self.piece(index).startswith(_BLANK)
+        return index == EOS_ID or self.piece(index).startswith(_SPACE)
 
 
 def train(
@@ -114,7 +114,7 @@ def train(
             character_coverage=character_coverage,
             normalization_rule_name="identity",
             remove_extra_whitespaces=False,
-            # So a line's first word has the id that it has elsewhere; decoding takes exactly that one blank away.
+            # So a line's first word has the id that it has elsewhere; decoding removes exactly that one space.
             add_dummy_prefix=True,
             pad_id=PAD_ID,
             eos_id=EOS_ID,

@@ -1,6 +1,6 @@
 """Byte-pair codes of subword-nmt and a vocabulary: the subwords of the papers, ``th@@ e`` for ``the``.
 
-Sennrich, Haddow and Birch 2016, https://aclanthology.org/P16-1162. Words are what blanks separate. The subwords are
+Sennrich, Haddow and Birch 2016, https://aclanthology.org/P16-1162. Words are separated by whitespace. The subwords are
 those that the library itself finds; here they get ids, the words of a corpus are kept in memory, and learning reads
 counted words instead of text.
 """
@@ -43,9 +43,9 @@ class SubwordNmtModel:
           codes: The content of a codes file.
           counts: Subword -> how often it occurs in the training text, in the order of the ids from the first id of
             text on; tags are not among them.
-          allowed: Subwords that are left as they are; others are cut further (subword-nmt's ``--vocabulary``). None:
+          allowed: Subwords that are left as they are; others are split further (subword-nmt's ``--vocabulary``). None:
             all.
-          tags: Words that are never cut, with the ids before those of the subwords.
+          tags: Words that are never segmented, with the ids before those of the subwords.
           origin: Where the codes came from, for messages.
 
         Raises:
@@ -87,11 +87,11 @@ class SubwordNmtModel:
         ]
 
     def segment(self, text: str) -> str:
-        """Returns the subwords, separated by blanks, as ``subword-nmt apply-bpe`` writes them."""
+        """Returns the subwords, separated by spaces, as ``subword-nmt apply-bpe`` writes them."""
         return " ".join(self._word(word)[0] for word in text.split(" ") if word)
 
     def join(self, written: str) -> str:
-        """Returns the words of subwords that are separated by blanks."""
+        """Returns the words of subwords that are separated by spaces."""
         return _JOIN.sub("", written)
 
     def decode(self, ids: Sequence[int]) -> str:
@@ -104,7 +104,7 @@ class SubwordNmtModel:
         return self._pieces[index]
 
     def text(self, index: int) -> bytes:
-        """Returns the UTF-8 text that an id stands for inside a line: a blank ends every complete word."""
+        """Returns the UTF-8 text that an id stands for inside a line: a space ends every complete word."""
         piece = self._pieces[index]
         joined = _JOIN.sub("", piece)
         return joined.encode() if joined != piece else f"{piece} ".encode()
@@ -150,12 +150,12 @@ def learn_codes(words: Mapping[str, int], num_merges: int) -> str:
     """
     from subword_nmt import learn_bpe
 
-    # A word with white space inside (no-break blanks, where nothing tokenises) could not be read back from a file.
+    # A word with whitespace inside (no-break spaces, where nothing tokenizes) could not be read back from a file.
     counted = [f"{word} {count}" for word, count in words.items() if word.split() == [word]]
     if not any(len(word) > 1 for word in words):
         raise UserError(
             "The training text has no word of two characters to learn byte-pair codes from; check the train files, "
-            "and that words are separated by blanks (Chinese: --source_steps=jieba or characters)."
+            "and that words are separated by spaces (Chinese: --source_steps=jieba or characters)."
         )
     codes = io.StringIO()
     with open(os.devnull, "w") as nowhere, contextlib.redirect_stderr(nowhere):  # a progress bar of its own

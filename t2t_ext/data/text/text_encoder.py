@@ -4,14 +4,14 @@ Between people and the model a text has three forms::
 
     raw         Das ist's!                 what files hold and people read
     prepared    das ist &apos;s !          after the steps (the same text where there are none)
-    segmented   das i@@ st &apos;s !       what the graph reads and writes: subwords where the graph cannot cut
-                                           (subword-nmt), the prepared text where it can (SentencePiece)
+    segmented   das i@@ st &apos;s !       what the graph reads and writes: subwords where the graph cannot
+                                           segment (subword-nmt), else the prepared text (SentencePiece)
 
 ``prepare`` and ``restore`` lead from the first form to the second and back, ``segment`` and ``join`` from the second to
 the third, ``encode_batch`` and ``decode`` between the second and ids. Without steps and with SentencePiece all three
-forms are the same, and every character that a line can hold comes back, blanks at either end and unusual line
-separators included, because characters outside the vocabulary are spelt as UTF-8 bytes. The one exception is U+2581,
-SentencePiece's own sign for a blank, which comes back as a blank. The ids 0 to 10 mean the same in every model trained
+forms are the same, and every character that a line can hold comes back, spaces at either end and unusual line
+separators included, because characters outside the vocabulary are spelled as UTF-8 bytes. The one exception is U+2581,
+SentencePiece's own sign for a space, which comes back as a space. The ids 0 to 10 mean the same in every model trained
 here.
 
 Sources: Sennrich et al. 2016 (BPE), https://aclanthology.org/P16-1162; Kudo and
@@ -56,13 +56,13 @@ __all__ = [
 class SubwordEncoder:
     """The text encoder of one side: steps and a subword model.
 
-    Encoding never yields ``PAD_ID``, ``EOS_ID`` or a control symbol; whoever writes
-    sentences appends ``EOS_ID``.
+    Encoding never yields ``PAD_ID``, ``EOS_ID`` or a control symbol; the
+    caller appends ``EOS_ID`` to sentences.
 
     Attributes:
       model_bytes: The content of its file.
       steps: What prepares and restores text.
-      subwords: What cuts it.
+      subwords: The subword model, which segments it.
     """
 
     def __init__(self, model_bytes: bytes, origin: str = "the given bytes") -> None:
@@ -80,7 +80,7 @@ class SubwordEncoder:
 
     @classmethod
     def make(cls, steps: TextSteps, subwords: text_container.Subwords) -> "SubwordEncoder":
-        """Returns the encoder of steps that have learnt and a subword model."""
+        """Returns the encoder of steps that have been trained and a subword model."""
         return cls(text_container.write(steps, subwords))
 
     @classmethod
@@ -123,12 +123,12 @@ class SubwordEncoder:
 
     @property
     def kind(self) -> str:
-        """What cuts words: ``sentencepiece`` or ``subword_nmt``."""
+        """The kind of subword model: ``sentencepiece`` or ``subword_nmt``."""
         return self.subwords.kind
 
     @property
     def cut_by_graph(self) -> bool:
-        """Whether the graph can cut prepared text by itself; if not, it reads and writes subwords."""
+        """Whether the graph segments prepared text by itself; if not, it reads and writes subwords."""
         return not isinstance(self.subwords, SubwordNmtModel)
 
     @property
@@ -197,11 +197,11 @@ class SubwordEncoder:
         return self.subwords.decode(spoken)
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
-        """Returns the written form of every id, for tables and pictures: ``▁`` for a blank, or ``@@`` for none."""
+        """Returns the written form of every id, for tables and pictures: ``▁`` for a space, or ``@@`` for none."""
         return [self.subwords.piece(int(index)) for index in ids]
 
     def piece_texts(self) -> list[bytes]:
-        """Returns the UTF-8 text of every id inside a line, blanks between words included; [vocab_size]."""
+        """Returns the UTF-8 text of every id inside a line, spaces between words included; [vocab_size]."""
         return [self.subwords.text(index) for index in range(self.vocab_size)]
 
     def word_starts(self) -> list[bool]:
@@ -232,8 +232,8 @@ def train_subword_encoder(
       vocab_size: The number of ids, bytes and special ids included. A corpus with too few
         different words gives a smaller model: compare ``vocab_size`` of the result.
       character_coverage: The share of the running characters that get an id of their own;
-        rarer ones are spelt in bytes, so that a few odd characters do not eat the vocabulary.
-      tags: Words that get an id each and are never cut.
+        rarer ones are spelled in bytes, so that a few odd characters do not fill the vocabulary.
+      tags: Words that get an id each and are never segmented.
 
     Returns:
       The encoder.

@@ -1,7 +1,7 @@
-"""What is done to text before it is cut into subwords, and undone in what a model writes.
+"""Prepares text before it is segmented into subwords, and restores text from what a model generates.
 
-Each step has a name, works on one side's language, and says what of the text it cannot bring
-back. A chain of steps is checked when it is made, learns what it must (the truecaser's words)
+Each step has a name, works on one side's language, and says what of the text it cannot
+restore. A chain of steps is checked when it is made, learns what it must (the truecaser's words)
 from training text, and writes a record from which it can be made again anywhere.
 
 steps = TextSteps(("moses_tokenize", "lowercase"), "de")
@@ -136,7 +136,8 @@ def check_steps(names: Sequence[str], language: str, what: str = "The steps") ->
     kinds = [known[_key(name)] for name in names]
     if {Stage.SENTENCES, Stage.LENGTH} <= {kind.stage for kind in kinds}:
         raise UserError(
-            f"{shown}: sentence_tags and first_N_words exclude each other: every sentence would be cut, not the text."
+            f"{shown}: sentence_tags and first_N_words exclude each other: each sentence would be truncated instead of "
+            f"the text."
         )
     for (name, before), (next_name, after) in itertools.pairwise(zip(names, kinds, strict=True)):
         if name == next_name:
@@ -153,8 +154,8 @@ def check_steps(names: Sequence[str], language: str, what: str = "The steps") ->
     for kind in kinds:
         if (kind.stage == Stage.HYPHENS and not words) or (kind.learns and not words):
             raise UserError(
-                f"{shown}: {kind.name} needs words separated by blanks; put moses_tokenize before it, or tokenized "
-                "where the text has been tokenised already."
+                f"{shown}: {kind.name} needs words separated by spaces; put moses_tokenize before it, or tokenized "
+                "where the text has been tokenized already."
             )
         complaint = kind.complaint(base_language(language)) if language else ""
         if complaint:
@@ -221,7 +222,7 @@ class TextSteps:
 
     @property
     def learnt(self) -> dict[str, bytes]:
-        """What the steps have learnt, by name."""
+        """What the steps have learned, by name."""
         return {step.name: step.learnt for step in self._steps if step.learnt is not None}
 
     @property
@@ -234,7 +235,7 @@ class TextSteps:
         return type(self)(self.names[: self.names.index(name)], self.language, tags=self.tags, learnt=self.learnt)
 
     def with_learnt(self, name: str, learnt: bytes) -> Self:
-        """Returns the chain with what a step has learnt."""
+        """Returns the chain with what a step has learned."""
         return type(self)(self.names, self.language, tags=self.tags, learnt={**self.learnt, name: learnt})
 
     def learn(self, name: str, texts: Iterable[str]) -> bytes:
@@ -244,7 +245,7 @@ class TextSteps:
         return self._steps[self.names.index(name)].learn(texts)
 
     def prepare(self, texts: Sequence[str], *, sentences: bool = True, since: str = "") -> list[str]:
-        """Returns what the steps make of texts.
+        """Returns texts after the steps.
 
         Args:
           texts: Any strings, a line each.
@@ -300,8 +301,8 @@ class TextSteps:
             installed = importlib.metadata.version(package)
             if installed != version:
                 warnings.warn(
-                    f"the text was prepared with {package} {version}, but {installed} is installed: words may be cut "
-                    f"otherwise than in training. pip install {package}=={version} makes them equal.",
+                    f"the text was prepared with {package} {version}, but {installed} is installed: words may be "
+                    f"split otherwise than in training. pip install {package}=={version} makes them equal.",
                     stacklevel=2,
                 )
         return steps
@@ -313,7 +314,7 @@ class TextSteps:
         return " ".join([*tags, text]) if text else " ".join(tags)
 
     def _through(self, text: str, functions: Sequence[Callable[[str], str]]) -> str:
-        """Returns what functions make of a text, or of each of its sentences, one after the other."""
+        """Returns a text, or each of its sentences, after functions that are applied one after the other."""
         if self._by_sentence:
             return document_steps.sentence_by_sentence(text, lambda sentence: _composed(sentence, functions))
         return _composed(text, functions)

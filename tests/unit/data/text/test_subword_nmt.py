@@ -302,7 +302,7 @@ def test_words_are_forgotten_in_time(joint, monkeypatch):
         ({"subwords": "sentencepiece", "bpe_codes": ("x",)}, "goes with --subwords=subword_nmt"),
         ({"bpe_vocab": ("x",)}, "give them, too"),
         ({"bpe_codes": ("a", "b", "c")}, "names 3 files"),
-        ({"source_steps": ("jieba",), "source_language": "en"}, "jieba cuts Chinese only"),
+        ({"source_steps": ("jieba",), "source_language": "en"}, "jieba is for Chinese only"),
     ],
 )
 def test_wrong_preparations(values, message):

@@ -109,7 +109,7 @@ def test_tags_are_left_alone():
         (["moses_tokenize", "lowercase", "truecase"], "", "lowercase and truecase exclude"),
         (["truecase"], "", "truecase needs words"),
         (["nfc", "hyphen_split"], "", "hyphen_split needs words"),
-        (["jieba"], "de", "for the language de: jieba cuts Chinese only"),
+        (["jieba"], "de", "for the language de: jieba is for Chinese only"),
     ],
 )  # fmt: skip
 def test_wrong_steps(names, language, message):
