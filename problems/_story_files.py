@@ -17,7 +17,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from t2t_ext.data.corpora import readers
-from t2t_ext.data.corpora.readers import INVALID_UTF8, PairFiles, ReadReport
+from t2t_ext.data.corpora.readers import INVALID_UTF8, ChangedPairs, ReadReport
 from t2t_ext.data.text import document_steps
 from t2t_ext.errors import UserError
 from t2t_ext.problems._tfds_pairs import TfdsDataset, TfdsPairs
@@ -147,25 +147,12 @@ class Stories:
                 yield number, publisher, url
 
 
-@dataclasses.dataclass(frozen=True)
-class SummaryFiles:
-    """Line-aligned files of articles and summaries; a ``readers.PairSource``."""
+class SummaryFiles(ChangedPairs):
+    """Line-aligned files of articles and summaries, the sentences of summaries between ``<t>`` and ``</t>``."""
 
-    files: PairFiles
-
-    @property
-    def paths(self) -> tuple[pathlib.Path, ...]:
-        """The two files."""
-        return self.files.paths
-
-    def count(self) -> int:
-        """Returns the number of lines; see ``PairFiles.count``."""
-        return self.files.count()
-
-    def read(self, report: ReadReport, wanted: Callable[[int], bool] | None = None) -> Iterator[tuple[str, ...]]:
-        """Yields the pairs, the sentences of summaries between ``<t>`` and ``</t>`` where any marks are."""
-        for source, *summaries in self.files.read(report, wanted):
-            yield source, *map(tagged_summary, summaries)
+    def change(self, pair: tuple[str, ...]) -> tuple[str, ...]:
+        """Returns the article and its summaries; one without marks stays as it is."""
+        return pair[0], *map(tagged_summary, pair[1:])
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -191,15 +178,7 @@ class TfdsStories(TfdsPairs):
         Raises:
           UserError: The data set has not been prepared, or a file of it is damaged.
         """
-        place = f"{self.dataset.title} {self.split}"
-        for number, row in enumerate(self._all_rows(), 1):
-            if wanted and not wanted(number):
-                continue
-            try:
-                article, highlights = (text.decode() for text in row)
-            except UnicodeDecodeError:
-                report.drop(INVALID_UTF8, place, number, "invalid UTF-8")
-                continue
+        for _, (article, highlights) in self._decoded(report, wanted):
             yield " ".join(article.split("\n")), document_steps.tagged(filter(str.strip, highlights.split("\n")))
 
 

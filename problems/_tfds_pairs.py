@@ -140,19 +140,25 @@ class TfdsPairs:
         Raises:
           UserError: The data set has not been prepared, or a file of it is damaged.
         """
-        place = f"{self.dataset.title} {self.split}"
+        for number, texts in self._decoded(report, wanted):
+            if any("\n" in text for text in texts):
+                report.note(LINE_FEEDS, self._place, number)
+                texts = [text.replace("\n", " ") for text in texts]  # noqa: PLW2901
+            yield tuple(map(html.unescape, texts)) if self.from_sgml else tuple(texts)
+
+    @property
+    def _place(self) -> str:
+        return f"{self.dataset.title} {self.split}"
+
+    def _decoded(self, report: ReadReport, wanted: Callable[[int], bool] | None) -> Iterator[tuple[int, list[str]]]:
+        """Yields number and texts of the pairs that are wanted and valid UTF-8."""
         for number, row in enumerate(self._all_rows(), 1):
             if wanted and not wanted(number):
                 continue
             try:
-                texts = [text.decode() for text in row]
+                yield number, [text.decode() for text in row]
             except UnicodeDecodeError:
-                report.drop(INVALID_UTF8, place, number, "invalid UTF-8")
-                continue
-            if any("\n" in text for text in texts):
-                report.note(LINE_FEEDS, place, number)
-                texts = [text.replace("\n", " ") for text in texts]
-            yield tuple(map(html.unescape, texts)) if self.from_sgml else tuple(texts)
+                report.drop(INVALID_UTF8, self._place, number, "invalid UTF-8")
 
     def _package(self) -> Any:
         return _imported("Its data", "", self.dataset.extra)

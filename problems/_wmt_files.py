@@ -11,13 +11,13 @@ import pathlib
 import re
 import tomllib
 import types
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from t2t_ext.data.corpora import archives, compression, download
-from t2t_ext.data.corpora.readers import PairFiles, PairSource, ReadReport
+from t2t_ext.data.corpora.readers import ChangedPairs, PairFiles, PairSource
 from t2t_ext.data.corpora.segments import SegmentFiles
-from t2t_ext.data.corpora.weighting import TurnedPairs
+from t2t_ext.data.corpora.weighting import ReversedPairs
 
 _JOINER = re.compile(r"@@ |@@$")
 _WITH_ENGLISH = re.compile(r"[.-]([a-z]{2})-?en[.-]")
@@ -113,25 +113,14 @@ class Pack:
 
 
 @dataclasses.dataclass(frozen=True)
-class PackFiles:
-    """Files of a pack as words; a ``readers.PairSource``."""
+class PackFiles(ChangedPairs):
+    """Files of a pack as words."""
 
-    files: PairSource
     pack: Pack
 
-    @property
-    def paths(self) -> tuple[pathlib.Path, ...]:
-        """The two files."""
-        return self.files.paths
-
-    def count(self) -> int:
-        """Returns the number of lines; see ``PairFiles.count``."""
-        return self.files.count()
-
-    def read(self, report: ReadReport, wanted: Callable[[int], bool] | None = None) -> Iterator[tuple[str, ...]]:
-        """Yields the pairs as words."""
-        for row in self.files.read(report, wanted):
-            yield tuple(self._words(text) for text in row)
+    def change(self, pair: tuple[str, ...]) -> tuple[str, ...]:
+        """Returns a pair as words."""
+        return tuple(map(self._words, pair))
 
     def _words(self, text: str) -> str:
         if self.pack.subwords:
@@ -313,7 +302,7 @@ def _paired(source: pathlib.Path, target: pathlib.Path) -> PairSource:
     if ".sgm" not in source.name:
         return PairFiles(source, target)
     if "-ref." in source.name:
-        return TurnedPairs(SegmentFiles(target, (source,)))
+        return ReversedPairs(SegmentFiles(target, (source,)))
     return SegmentFiles(source, (target,))
 
 

@@ -203,7 +203,7 @@ class TranslateParallelText(MixedTranslationProblem):
     def _as_corpora(self, split: str, pairs: Sequence[PairSource]) -> tuple[PairSource, ...]:
         """Returns the files of a split with their weights and tags, from the source to the target of this problem."""
         if self.turned:
-            pairs = [corpora.TurnedPairs(files) for files in pairs]
+            pairs = [corpora.ReversedPairs(files) for files in pairs]
         if split != TRAIN:
             if not self.default_tag:
                 return tuple(pairs)

@@ -54,6 +54,8 @@ class Problem:
       default_tag: The tag that a text without one is translated with; empty for none.
       path_options: Names of options that say where raw files are or come from; what counts is what the files hold.
       reversible: Whether ``NAME_rev`` exists.
+      source_language: The language of the source, a tag such as ``de`` or ``zh-Hant``; empty if unknown or none.
+      target_language: The language of the target, likewise.
 
     Attributes:
       base_name: The registered name, which the data files carry.
@@ -80,6 +82,8 @@ class Problem:
     default_tag: str = ""
     path_options: Sequence[str] = ()
     reversible: ClassVar[bool] = False
+    source_language: str = ""
+    target_language: str = ""
     with_pseudo_references: bool = False
     _options: Mapping[str, Any] = types.MappingProxyType({})
 
@@ -108,6 +112,11 @@ class Problem:
     def data_name(self) -> str:
         """The name without ``_synchronous``: that of the data, which pseudo references only stand beside."""
         return self.base_name + ("_rev" if self.was_reversed else "")
+
+    @property
+    def languages(self) -> tuple[str, str]:
+        """The tags of source and target, empty where they are unknown."""
+        return self.source_language, self.target_language
 
     @property
     def options(self) -> Mapping[str, Any]:
@@ -180,16 +189,10 @@ class Text2TextProblem(Problem):
 class TranslationProblem(Text2TextProblem):
     """Text in one language and its translation.
 
-    Attributes:
-      source_language: The language that is translated from, a tag such as ``de`` or ``zh-Hant``; empty if unknown.
-      target_language: The language that is translated into.
-
-    Both are class attributes or constructor arguments in the base problem's direction;
-    in ``NAME_rev`` they have changed places.
+    The languages are class attributes or constructor arguments in the base problem's direction; in ``NAME_rev`` they
+    have changed places.
     """
 
-    source_language: str = ""
-    target_language: str = ""
     reversible = True
 
     def __init__(

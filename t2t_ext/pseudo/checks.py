@@ -170,7 +170,7 @@ def _check_problem(side: str, run: RunDirectory, problem: Any, warn: Warn) -> No
     if trained_on == problem.data_name:
         return
     trained = registry.problem(trained_on, **run.config.problem_options)
-    languages = [(getattr(p, "source_language", ""), getattr(p, "target_language", "")) for p in (trained, problem)]
+    languages = [each.languages for each in (trained, problem)]
     if languages[0] != languages[1] or not all(languages[0]):
         raise UserError(
             f"--{side}={run.path} was trained on {run.config.problem}, not on {problem.data_name}. Give a run of "

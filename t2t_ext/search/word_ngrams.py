@@ -37,7 +37,7 @@ def word_boundaries(encoder: SubwordEncoder, turned_round: Sequence[bool]) -> Bo
       encoder: The target's.
       turned_round: Of each direction, whether it writes right to left.
     """
-    if encoder.cut_by_graph:
+    if encoder.segmented_by_graph:
         first = np.array(encoder.word_starts(), bool)
         first[EOS_ID] = False
         last = np.zeros_like(first)

@@ -140,7 +140,7 @@ def piece_tables(encoder: SubwordEncoder) -> PieceTables:
     """Returns the tables of a text encoder's pieces."""
     texts = [*encoder.piece_texts(), b"?"]
     # Part of a word, as white space has pieces of its own in every vocabulary, or the last part.
-    texts[UNK_ID] = b"?" if encoder.cut_by_graph else b"? "
+    texts[UNK_ID] = b"?" if encoder.segmented_by_graph else b"? "
     for index in (PAD_ID, EOS_ID, *encoder.control_ids):
         texts[index] = b""
     return PieceTables(

@@ -80,7 +80,7 @@ class TextCodec:
         prepared = self.encoder.prepare(texts)
         segmented = self.encoder.segment(prepared)
         ids = self.encoder.encode_batch(prepared)
-        if marked and not self.encoder.cut_by_graph:
+        if marked and not self.encoder.segmented_by_graph:
             ids = [self._marked(*each) for each in zip(segmented, ids, strict=True)]
         return Encoded(
             [[*each[: self.limit], EOS_ID] for each in ids],
@@ -125,7 +125,7 @@ class TextCodec:
 
     def unmarked(self, ids: tf.Tensor) -> tf.Tensor:
         """Returns ids without the marks of ``GraphTokenEncoder.encode_marked``."""
-        return ids if self.encoder.cut_by_graph else tf.where(ids >= self.encoder.vocab_size, UNK_ID, ids)
+        return ids if self.encoder.segmented_by_graph else tf.where(ids >= self.encoder.vocab_size, UNK_ID, ids)
 
     def trial_batches(self, lines: Sequence[str]) -> list[tf.Tensor]:
         """Returns what ``encode`` takes of raw lines, to try an exported model on: the first, then all together."""

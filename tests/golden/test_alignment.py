@@ -17,7 +17,7 @@ SILENT = (0, 1, 3)
 class Vocabulary:
     vocab_size = len(PIECES)
     control_ids = (3,)
-    cut_by_graph = True
+    segmented_by_graph = True
 
     def piece_texts(self):
         return [surface(piece, False) for piece in PIECES]

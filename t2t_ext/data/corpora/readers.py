@@ -156,6 +156,34 @@ class PairFiles:
         return read_pairs(self, report, wanted)
 
 
+@dataclasses.dataclass(frozen=True)
+class ChangedPairs:
+    """Pairs that are changed one by one as they are read; a ``PairSource``. A subclass says how.
+
+    Attributes:
+      files: Where they are read from.
+    """
+
+    files: PairSource
+
+    @property
+    def paths(self) -> tuple[pathlib.Path, ...]:
+        """All the files."""
+        return self.files.paths
+
+    def count(self) -> int:
+        """Returns the number of pairs."""
+        return self.files.count()
+
+    def read(self, report: ReadReport, wanted: Callable[[int], bool] | None = None) -> Iterator[tuple[str, ...]]:
+        """Yields the changed pairs."""
+        return map(self.change, self.files.read(report, wanted))
+
+    def change(self, pair: tuple[str, ...]) -> tuple[str, ...]:
+        """Returns a changed pair."""
+        raise NotImplementedError
+
+
 def read_lines(path: PathLike, report: ReadReport | None = None) -> Iterator[bytes]:
     """Yields the lines of a plain or gzipped file without their LF (or CR LF).
 

@@ -17,7 +17,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from t2t_ext.data.corpora.readers import PairSource, ReadReport
+from t2t_ext.data.corpora.readers import ChangedPairs, PairSource, ReadReport
 from t2t_ext.errors import UserError, suggest
 
 PAIRS, OCCURRENCES = "pairs", "occurrences"
@@ -93,25 +93,12 @@ class CorpusSource:
         return weighted
 
 
-@dataclasses.dataclass(frozen=True)
-class TurnedPairs:
-    """Pairs of which source and target change places; a ``PairSource``. Of several references the first remains."""
+class ReversedPairs(ChangedPairs):
+    """Pairs of which source and target change places. Of several references the first remains."""
 
-    files: PairSource
-
-    @property
-    def paths(self) -> tuple[pathlib.Path, ...]:
-        """All the files."""
-        return self.files.paths
-
-    def count(self) -> int:
-        """Returns the number of pairs."""
-        return self.files.count()
-
-    def read(self, report: ReadReport, wanted: Callable[[int], bool] | None = None) -> Iterator[tuple[str, ...]]:
-        """Yields (target, source) of every pair."""
-        for source, target, *_ in self.files.read(report, wanted):
-            yield target, source
+    def change(self, pair: tuple[str, ...]) -> tuple[str, ...]:
+        """Returns (target, source)."""
+        return pair[1], pair[0]
 
 
 def occurrences(weight: float, texts: Sequence[str]) -> int:

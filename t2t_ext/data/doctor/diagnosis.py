@@ -169,7 +169,7 @@ class Doctor:
         all_filters = USUAL.replace(**self.cleaning.given())
         ratio = self.settings.max_length_ratio
         return Plan(
-            languages=(getattr(self.problem, "source_language", ""), getattr(self.problem, "target_language", "")),
+            languages=self.problem.languages,
             models=((str(paths[0]), source.sha256), (str(paths[1]), target.sha256)),
             all_filters=all_filters,
             cleaning=self.cleaning if self.cleaning != Cleaning() else all_filters,

@@ -197,7 +197,7 @@ class _Generation:
             target_model=model_files["target"],
             training=True,
             cleaning=filters,
-            languages=_languages(problem),
+            languages=problem.languages,
             tags=tuple(problem.tags),
             evaluation_keys=self._evaluation_keys(filters, samples, work),
             max_tokens=settings.max_tokens or 0,
@@ -226,8 +226,8 @@ class _Generation:
         manifest = Manifest(
             problem=problem.base_name,
             problem_options=dict(problem.options),
-            source_language=getattr(problem, "source_language", ""),
-            target_language=getattr(problem, "target_language", ""),
+            source_language=problem.source_language,
+            target_language=problem.target_language,
             settings=recorded(settings),
             inputs=inputs,
             vocab=described,
@@ -252,7 +252,7 @@ class _Generation:
                     f"--cleaning: {compares[0]} compares pairs of texts, but the source of {self.problem.base_name} is "
                     "feature vectors, and different sources may well have the same target. Leave it out."
                 )
-        languages = _languages(self.problem)
+        languages = self.problem.languages
         if asked.language:
             text_checks.require_language_identifier(languages)
         unknown = [tag or "(not given)" for tag in languages if not text_checks.scripts_of(tag)]
@@ -272,7 +272,7 @@ class _Generation:
         def fit(*texts: Sequence[str]) -> np.ndarray:
             """Returns bool [pairs] for raw sources and targets, then both prepared."""
             texts = tuple(without_tags(column, self.problem.tags) for column in texts)
-            sides = zip(texts[:2], texts[2:], _languages(self.problem), strict=True)
+            sides = zip(texts[:2], texts[2:], self.problem.languages, strict=True)
             columns = [cleaning.Column(*side) for side in sides]
             reasons = list(cleaning.unfit_pairs(filters, columns))
             kept = ~np.logical_or.reduce([unfit for _, unfit in reasons])
@@ -398,10 +398,6 @@ def _workers(config: GenerationConfig, work: pathlib.Path) -> Workers:
     if config.beam_options:
         raise UserError("--beam_options needs --runner=beam.")
     return Workers(config.num_processes)
-
-
-def _languages(problem: Problem) -> tuple[str, str]:
-    return getattr(problem, "source_language", ""), getattr(problem, "target_language", "")
 
 
 def _versions() -> dict[str, str]:

@@ -94,8 +94,8 @@ class TextPreparation:
         return cls(
             source_steps=steps("source_steps"),
             target_steps=steps("target_steps"),
-            source_language=getattr(problem, "source_language", ""),
-            target_language=getattr(problem, "target_language", ""),
+            source_language=problem.source_language,
+            target_language=problem.target_language,
             subwords=subwords,
             num_merges=given("num_merges", 0) or (problem.num_merges or problem.approx_vocab_size if of_codes else 0),
             vocab_threshold=given("vocab_threshold", problem.vocab_threshold if of_codes else 0),

@@ -127,14 +127,14 @@ class SubwordEncoder:
         return self.subwords.kind
 
     @property
-    def cut_by_graph(self) -> bool:
+    def segmented_by_graph(self) -> bool:
         """Whether the graph segments prepared text by itself; if not, it reads and writes subwords."""
         return not isinstance(self.subwords, SubwordNmtModel)
 
     @property
     def takes_raw_text(self) -> bool:
         """Whether raw, prepared and segmented text are the same."""
-        return self.cut_by_graph and not self.steps
+        return self.segmented_by_graph and not self.steps
 
     def record(self) -> dict[str, Any]:
         """Returns what is done to text and what of it cannot be undone, ready for JSON."""
@@ -158,11 +158,11 @@ class SubwordEncoder:
 
     def segment(self, prepared: Sequence[str]) -> list[str]:
         """Returns prepared texts as the graph reads them."""
-        return list(prepared) if self.cut_by_graph else [self.subwords.segment(text) for text in prepared]
+        return list(prepared) if self.segmented_by_graph else [self.subwords.segment(text) for text in prepared]
 
     def join(self, segmented: Sequence[str]) -> list[str]:
         """Returns prepared texts, from what the graph writes."""
-        return list(segmented) if self.cut_by_graph else [self.subwords.join(text) for text in segmented]
+        return list(segmented) if self.segmented_by_graph else [self.subwords.join(text) for text in segmented]
 
     # === From prepared text to ids and back ===
 

@@ -8,7 +8,7 @@ import pytest
 from t2t_ext import registry
 from t2t_ext.data.corpora import weighting as corpora
 from t2t_ext.data.corpora.readers import PairFiles, ReadReport
-from t2t_ext.data.corpora.weighting import CorpusSource, TurnedPairs
+from t2t_ext.data.corpora.weighting import CorpusSource, ReversedPairs
 from t2t_ext.data.datasets.generated import GeneratedData
 from t2t_ext.data.generation.generate import generate
 from t2t_ext.errors import UserError
@@ -46,7 +46,7 @@ def test_a_weight_is_how_often_a_pair_occurs_on_average(files, weight):
 def test_which_pairs_occur_depends_on_the_pairs_alone(files):
     rows, _ = occurring(files, 0.5)
     assert occurring(files, 0.5)[0] == rows
-    assert [(target, source) for source, target in occurring(TurnedPairs(files), 0.5)[0]] == rows
+    assert [(target, source) for source, target in occurring(ReversedPairs(files), 0.5)[0]] == rows
     more = set(occurring(files, 0.7)[0])
     assert set(rows) < more  # a larger weight never takes pairs away
     assert len({number // 100 for number in (int(source.split()[1]) for source, _ in rows)}) == SIZE // 100
@@ -54,7 +54,7 @@ def test_which_pairs_occur_depends_on_the_pairs_alone(files):
 
 def test_tags_stand_before_the_source_whichever_side_that_is(files):
     assert occurring(files, 1, tag="<web>")[0][7] == ("<web> de 7", "en 7")
-    assert occurring(TurnedPairs(files), 1, tag="<web>")[0][7] == ("<web> en 7", "de 7")
+    assert occurring(ReversedPairs(files), 1, tag="<web>")[0][7] == ("<web> en 7", "de 7")
 
 
 def test_lines_are_numbered_through_the_files_of_a_corpus(files):

@@ -58,7 +58,7 @@ def test_a_chain_comes_back_from_its_record():
         ("first_4_words,moses_tokenize", "Write moses_tokenize,first_4_words"),
         ("first_4_words,first_5_words", "exclude each other"),
         ("first_4_words,first_4_words", "given twice"),
-        ("sentence_tags,first_4_words", "not the text"),
+        ("sentence_tags,first_4_words", "instead of the text"),
         ("lowercase,sentence_tags", "Write sentence_tags,lowercase"),
     ],
 )
