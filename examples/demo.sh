@@ -12,7 +12,7 @@ say() { printf '\n=== %s\n' "$*"; }
 say "1. Data: names, dates, times, measures and money in English and German, from CLDR"
 t2t_ext-datagen --problem=translate_ende_cldr --data_dir="$dir/data" --tmp_dir="$dir/tmp"
 
-say "2. Training a small Transformer for $steps steps (run again to go on where it was stopped)"
+say "2. Training a small Transformer for $steps steps (run again to resume)"
 t2t_ext-trainer --problem=translate_ende_cldr --model=transformer --hparams_set=transformer_small \
   --hparams="batch_size=2048,learning_rate_constant=0.7,learning_rate_warmup_steps=200" \
   --data_dir="$dir/data" --output_dir="$dir/run" \

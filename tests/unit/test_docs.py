@@ -22,6 +22,8 @@ LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 # Paths in code spans: a folder of the repository, then at least one more part.
 PATH = re.compile(r"`((?:t2t_ext|problems|hparams|recipes|bin|tests|docs|benchmarks|examples)/[\w./-]*)`")
 MODULE = re.compile(r"`(t2t_ext(?:\.\w+)+)(?:\(.*?\))?`")
+FILE = re.compile(r"`([\w/]+\.py)`")
+SOURCES = ("t2t_ext", "problems", "hparams", "recipes", "bin", "benchmarks", "docs", "tests", "examples")
 FOLDERS = ("", "t2t_ext")  # what a path in a page may be relative to
 
 
@@ -71,6 +73,11 @@ def test_paths_and_modules_exist(name):
                 if rest and not re.search(rf"\b{rest[0]}\b", file.read_text(encoding="utf-8")):
                     missing.append(module)
                 break
+    # Files by their last parts, such as `search/rules.py`.
+    files = ["/" + str(path.relative_to(ROOT)) for folder in SOURCES for path in (ROOT / folder).rglob("*.py")]
+    for file in set(FILE.findall(text)):
+        if file.split("/")[0] not in SOURCES and not any(path.endswith(f"/{file}") for path in files):
+            missing.append(file)
     assert not missing
 
 
