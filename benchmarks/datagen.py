@@ -1,4 +1,4 @@
-"""How fast ``t2t_ext-datagen`` turns text into shards: pairs/s, CPU time, peak memory, on a generated corpus.
+"""Measures the throughput of ``t2t_ext-datagen``: pairs/s, CPU time, peak memory, on a generated corpus.
 
     python benchmarks/datagen.py                               # 300,000 pairs, about a minute
     python benchmarks/datagen.py --pairs=5000000 --compare_pairs=300000 --out=datagen.json

@@ -25,9 +25,9 @@ def build_parser() -> FlagParser:
     """Returns the command's flags."""
     parser = FlagParser(
         "t2t_ext-pseudo-references",
-        "Translates the training and development data of a problem with a run that writes left to right and one that "
-        "writes right to left, and puts the translations beside the data: the problem NAME_synchronous. Killed and "
-        "started again, it resumes.",
+        "Translates the training and development data of a problem with a run that generates left to right (L2R) and "
+        "one that generates right to left (R2L), and puts the translations beside the data: the problem "
+        "NAME_synchronous. Killed and started again, it resumes.",
         examples=_EXAMPLES,
     )
     _flag_groups.add_registry_flags(parser)
@@ -51,7 +51,7 @@ def build_parser() -> FlagParser:
 def _add_run_flags(parser: FlagParser) -> None:
     group = parser.group("Models")
     several = "A,B: several, which translate together as an ensemble."
-    add_flag(group, "l2r", "", f"The run that writes left to right. {several}", metavar="RUN[,RUN]")
+    add_flag(group, "l2r", "", f"The run that generates left to right. {several}", metavar="RUN[,RUN]")
     add_flag(group, "r2l", "", f"The run with target_direction=r2l. {several}", metavar="RUN[,RUN]")
     add_flag(
         group,

@@ -1,1 +1,1 @@
-"""The garden's problems: what can be translated from what, one file a corpus or a family of them."""
+"""The garden's problems, one file a corpus or a family of corpora."""

@@ -59,7 +59,7 @@ def parse_story(lines: Iterable[str], *, tokenized: bool = False) -> tuple[str, 
     """Returns the article and the highlights of a story file.
 
     Args:
-      lines: The file's: the article's, and behind each ``@highlight`` a sentence of the summary.
+      lines: The file's: the article's, and after each ``@highlight`` a sentence of the summary.
       tokenized: Whether spaces separate words and punctuation, so that a full stop that is added does, too.
     """
     article: list[str] = []

@@ -1,4 +1,4 @@
-"""Where the raw files of the IWSLT problems are, and what they are called."""
+"""Finds the raw files of the IWSLT problems."""
 
 import dataclasses
 import os
@@ -169,7 +169,7 @@ class TedFiles:
 
     @property
     def _wanted(self) -> re.Pattern[str]:
-        """What the names of files and archives look like that are of use."""
+        """The pattern of the names of files and archives that are needed."""
         orders, languages = "|".join(self._orders), "|".join(self.pair)
         packed = "|".join(map(re.escape, (*self._orders, *self.releases)))
         compressed, packing = ("|".join(map(re.escape, some)) for some in (compression.SUFFIXES, archives.ENDINGS))

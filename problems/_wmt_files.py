@@ -1,4 +1,4 @@
-"""Where the files of WMT's corpora and test sets are, in the layouts in which statmt.org and others give them out.
+"""Finds the files of WMT's corpora and test sets, in the layouts in which statmt.org and others publish them.
 
 Files are looked for under ``--tmp_dir`` by the names that they have in their archives, such as
 ``training/europarl-v7.de-en.de``, and without their folder, plain or compressed; an archive that lies there is unpacked

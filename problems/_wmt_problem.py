@@ -1,4 +1,4 @@
-"""The class of WMT's problems: which files a layout is read from, and what is done to its text."""
+"""The class of WMT's problems: the files of each layout, and how its text is prepared."""
 
 import os
 import pathlib

@@ -1,4 +1,4 @@
-"""The atoms of the offline corpus: what its phrases are made of.
+"""The atoms of the offline corpus, which its phrases are composed of.
 
 An atom is a kind and a key: ``("territory", "RO")``, ``("day", 5)``, ``("count", "12500")``. Atoms that have a name of
 their own in CLDR (territories, languages, ...) are taken where both locales name them; the others (numbers, days,

@@ -1,4 +1,4 @@
-"""What one locale says: names, numbers, dates and glue, all of it from CLDR through Babel.
+"""The texts of one locale: names, numbers, dates and glue, all of it from CLDR through Babel.
 
 No-break, narrow and thin spaces become plain ones, as they are typed, and soft hyphens go; ASCII digits become the
 locale's own where its default numbering system is another. A method returns None where the locale does not say the

@@ -19,7 +19,7 @@ class Piece(Protocol):
 
     @property
     def name(self) -> str:
-        """What it is made of; equal names are equal pieces."""
+        """Its composition in words; equal names are equal pieces."""
 
     @property
     def kinds(self) -> Sequence[str]:

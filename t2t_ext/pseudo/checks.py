@@ -1,4 +1,4 @@
-"""The two runs that make pseudo references, and whether they fit each other and the data: known before the work."""
+"""Chooses the two runs that make pseudo references; checks that they fit each other and the data, before the work."""
 
 import dataclasses
 import hashlib
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 from t2t_ext import registry
 from t2t_ext.config.decode import DecodeHParams
 from t2t_ext.data.datasets.generated import GeneratedData
-from t2t_ext.data.datasets.pseudo_references import SIDES, SUFFIX
+from t2t_ext.data.datasets.pseudo_references import DIRECTIONS, SUFFIX
 from t2t_ext.errors import UserError
 from t2t_ext.runs import checkpoints
 from t2t_ext.runs.chosen_runs import ChosenRun, choose_runs
@@ -25,11 +25,11 @@ _WORDS = {"l2r": "left to right", "r2l": "right to left"}
 
 @dataclasses.dataclass(frozen=True)
 class Teachers:
-    """The runs and checkpoints that translate; several of a side are an ensemble.
+    """The runs and checkpoints that translate; several of a direction are an ensemble.
 
     Attributes:
-      l2r: Those that write left to right.
-      r2l: Those that write right to left.
+      l2r: Those that generate left to right (L2R).
+      r2l: Those that generate right to left (R2L).
     """
 
     l2r: tuple[ChosenRun, ...]
@@ -42,27 +42,27 @@ class Teachers:
         The runs' own modules are loaded.
 
         Raises:
-          UserError: One does not exist, those of a side do not fit, or a run writes in the other direction.
+          UserError: One does not exist, those of a direction do not fit, or a run writes in the other direction.
         """
         runs = {"l2r": _chosen("l2r", l2r, l2r_checkpoint, warn), "r2l": _chosen("r2l", r2l, r2l_checkpoint, warn)}
-        written = {side: _direction(chosen[0].run) for side, chosen in runs.items()}
-        if (written["l2r"], written["r2l"]) == ("r2l", "l2r"):
+        found = {direction: _direction(chosen[0].run) for direction, chosen in runs.items()}
+        if (found["l2r"], found["r2l"]) == ("r2l", "l2r"):
             raise UserError(
-                f"--l2r and --r2l are swapped: {l2r} writes right to left (target_direction=r2l), {r2l} left to right. "
-                f"Give --l2r={r2l} --r2l={l2r}."
+                f"--l2r and --r2l are swapped: {l2r} generates right to left (target_direction=r2l), {r2l} left to "
+                f"right. Give --l2r={r2l} --r2l={l2r}."
             )
-        for side, chosen in runs.items():
-            if written[side] != side:
+        for direction, chosen in runs.items():
+            if found[direction] != direction:
                 raise UserError(
-                    f"--{side}={chosen[0].run.path} writes {_WORDS[written[side]]} "
-                    f"(target_direction={written[side]}). Give a run that writes {_WORDS[side]}: one that was trained "
-                    f"with target_direction={side}."
+                    f"--{direction}={chosen[0].run.path} generates {_WORDS[found[direction]]} "
+                    f"(target_direction={found[direction]}). Give a run that generates {_WORDS[direction]}: one that "
+                    f"was trained with target_direction={direction}."
                 )
         return cls(**runs)
 
-    def members(self, side: str) -> tuple[ChosenRun, ...]:
-        """Returns those of a side."""
-        return self.l2r if side == "l2r" else self.r2l
+    def members(self, direction: str) -> tuple[ChosenRun, ...]:
+        """Returns those of a direction."""
+        return self.l2r if direction == "l2r" else self.r2l
 
     @property
     def max_length(self) -> int:
@@ -71,12 +71,12 @@ class Teachers:
         return hparams.get("max_length") or hparams["batch_size"]
 
     def described(self) -> dict[str, list[dict[str, Any]]]:
-        """Returns side -> what its translations depend on for each checkpoint, ready for JSON.
+        """Returns direction -> what its translations depend on for each checkpoint, ready for JSON.
 
         Raises:
           UserError: A checkpoint is damaged.
         """
-        return {side: [_described(each) for each in self.members(side)] for side in SIDES}
+        return {direction: [_described(each) for each in self.members(direction)] for direction in DIRECTIONS}
 
     def check(self, problem: Any, data: GeneratedData, warn: Warn) -> None:
         """Checks that the runs translate what the data hold.
@@ -90,28 +90,29 @@ class Teachers:
           UserError: A run was trained on another problem, or its ids mean something else.
         """
         encoders = data.text_encoders()
-        for side in SIDES:
-            for run in dict.fromkeys(chosen.run for chosen in self.members(side)):
-                _check_problem(side, run, problem, warn)
+        for direction in DIRECTIONS:
+            for run in dict.fromkeys(chosen.run for chosen in self.members(direction)):
+                _check_problem(direction, run, problem, warn)
                 for name, own, other in zip(("source", "target"), run.text_encoders(), encoders, strict=True):
                     if own.ids_sha256 != other.ids_sha256:
                         raise UserError(
-                            f"--{side}={run.path}: the ids of its {name} mean something else than those of the data in "
-                            f"{data.data_dir} (digests {own.ids_sha256[:12]}... and {other.ids_sha256[:12]}...). Train "
-                            f"it on these data, or make them with t2t_ext-datagen --vocab_from={run.path}."
+                            f"--{direction}={run.path}: the ids of its {name} mean something else than those of the "
+                            f"data in {data.data_dir} (digests {own.ids_sha256[:12]}... and "
+                            f"{other.ids_sha256[:12]}...). Train it on these data, or "
+                            f"make them with t2t_ext-datagen --vocab_from={run.path}."
                         )
                 if run.config.problem == problem.data_name and run.config.data_digest != data.digest():
-                    warn(f"the data in {data.data_dir} are not those that {run.path} (--{side}) was trained on")
+                    warn(f"the data in {data.data_dir} are not those that {run.path} (--{direction}) was trained on")
 
-    def translator(self, side: str, decode_hparams: DecodeHParams) -> "Translator":
-        """Loads the Translator of a side.
+    def translator(self, direction: str, decode_hparams: DecodeHParams) -> "Translator":
+        """Loads the Translator of a direction.
 
         Raises:
           UserError: A checkpoint is damaged.
         """
         from t2t_ext.translation.translator import Translator
 
-        return Translator.of_runs(self.members(side), decode_hparams)
+        return Translator.of_runs(self.members(direction), decode_hparams)
 
     def check_models(self) -> None:
         """Checks that each model writes in one direction; imports TensorFlow.
@@ -119,21 +120,21 @@ class Teachers:
         Raises:
           UserError: One writes in both directions at once.
         """
-        for side in SIDES:
-            for chosen in self.members(side):
+        for direction in DIRECTIONS:
+            for chosen in self.members(direction):
                 name = chosen.run.config.model
                 if registry.model(name).sides(chosen.run.hparams()).directions != 1:
                     raise UserError(
-                        f"--{side}={chosen.run.path}: its model ({name}) writes in both directions at once. Give a run "
-                        f"of a model that writes {_WORDS[side]} alone, such as transformer."
+                        f"--{direction}={chosen.run.path}: its model ({name}) generates in both directions at once. "
+                        f"Give a run of a model that generates {_WORDS[direction]} alone, such as transformer."
                     )
 
 
-def _chosen(side: str, runs: str, checkpoint: str, warn: Warn) -> tuple[ChosenRun, ...]:
+def _chosen(direction: str, runs: str, checkpoint: str, warn: Warn) -> tuple[ChosenRun, ...]:
     if not runs:
         raise UserError(
-            f"--{side}=RUN is needed: a run, as t2t_ext-trainer wrote it, whose model writes {_WORDS[side]}"
-            + (" (trained with --hparams=target_direction=r2l)." if side == "r2l" else ".")
+            f"--{direction}=RUN is needed: a run of t2t_ext-trainer whose model generates {_WORDS[direction]}"
+            + (" (trained with --hparams=target_direction=r2l)." if direction == "r2l" else ".")
         )
     try:
         chosen = tuple(choose_runs(runs, checkpoint or None, warn=warn))
@@ -141,7 +142,7 @@ def _chosen(side: str, runs: str, checkpoint: str, warn: Warn) -> tuple[ChosenRu
             each.run.load_user_code()
         return chosen
     except UserError as error:
-        raise UserError(f"--{side}={runs}: {error}") from error
+        raise UserError(f"--{direction}={runs}: {error}") from error
 
 
 def _direction(run: RunDirectory) -> str:
@@ -160,7 +161,7 @@ def _described(chosen: ChosenRun) -> dict[str, Any]:
     }
 
 
-def _check_problem(side: str, run: RunDirectory, problem: Any, warn: Warn) -> None:
+def _check_problem(direction: str, run: RunDirectory, problem: Any, warn: Warn) -> None:
     """Checks that a run translates from the problem's source into its target language.
 
     Raises:
@@ -173,7 +174,7 @@ def _check_problem(side: str, run: RunDirectory, problem: Any, warn: Warn) -> No
     languages = [each.languages for each in (trained, problem)]
     if languages[0] != languages[1] or not all(languages[0]):
         raise UserError(
-            f"--{side}={run.path} was trained on {run.config.problem}, not on {problem.data_name}. Give a run of "
+            f"--{direction}={run.path} was trained on {run.config.problem}, not on {problem.data_name}. Give a run of "
             f"{problem.data_name}, or the --problem that the run was trained on."
         )
-    warn(f"{run.path} (--{side}) was trained on {run.config.problem}, not on {problem.data_name}")
+    warn(f"{run.path} (--{direction}) was trained on {run.config.problem}, not on {problem.data_name}")

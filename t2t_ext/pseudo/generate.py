@@ -1,8 +1,8 @@
 """Making pseudo references: two trained models translate the training and development data (``P_synchronous``).
 
 Source: Zhou, Zhang and Zong, "Synchronous Bidirectional Neural Machine Translation" (2019), section 3.4: for training,
-the other side of a target is what a model has made of the source, since of a gold target each side would see the other
-side's answer.
+the other direction of a target is a model's translation of the source, since of a gold target each direction would see
+the other's answer.
 
 This module imports TensorFlow only when something is translated.
 """
@@ -21,7 +21,7 @@ from t2t_ext.data.datasets import pseudo_references as sidecars
 from t2t_ext.data.datasets.example_store import ExampleStore
 from t2t_ext.data.datasets.generated import GeneratedData
 from t2t_ext.data.datasets.manifest import describe_file, manifest_path
-from t2t_ext.data.datasets.pseudo_references import SIDES, SPLITS, SUFFIX, PseudoManifest, PseudoReferences
+from t2t_ext.data.datasets.pseudo_references import DIRECTIONS, SPLITS, SUFFIX, PseudoManifest, PseudoReferences
 from t2t_ext.data.datasets.target_variants import FROM_L2R, FROM_R2L, ids_of
 from t2t_ext.data.generation.workspace import publish
 from t2t_ext.errors import UserError
@@ -190,7 +190,7 @@ class PseudoDecoding:
         """
         splits = [self._data.manifest.splits[split] for split in SPLITS if split in self._data.splits]
         tokens = sum(max(split.tokens.values()) for split in splits)
-        finished = len(SIDES) * tokens * _BYTES_PER_TOKEN
+        finished = len(DIRECTIONS) * tokens * _BYTES_PER_TOKEN
         files.require_space(self._data.data_dir / self._problem, int((1 + share_missing) * finished))
 
     def _say_what_is_there(self, mine: Sequence[Chunk], missing: Sequence[Chunk]) -> None:
@@ -219,9 +219,9 @@ class PseudoDecoding:
         Raises:
           Interrupted: A signal came; what is done is kept.
         """
-        for side in dict.fromkeys(chunk.side for chunk in missing):
-            self._translators[side] = self._teachers.translator(
-                side, self._config.decode_hparams
+        for direction in dict.fromkeys(chunk.direction for chunk in missing):
+            self._translators[direction] = self._teachers.translator(
+                direction, self._config.decode_hparams
             )  # before hours of work
         total = sum(chunk.pairs for chunk in missing)
         with progress("Translating", total, "sentences", stream=sys.stderr) as advance:
@@ -230,7 +230,7 @@ class PseudoDecoding:
                 if self._signals.received:
                     raise Interrupted
                 if chunk.split == "dev" and chunk.last == self._store("dev").num_examples:
-                    self._report_dev(work, chunk.side)
+                    self._report_dev(work, chunk.direction)
 
     def _translated(self, chunk: Chunk, advance: Callable[[int], None]) -> Translations:
         """Translates the pairs of a chunk.
@@ -258,7 +258,9 @@ class PseudoDecoding:
             done = now
 
         with self._signals.abandoning():
-            found = self._translators[chunk.side].translate_ids([sources[place].tolist() for place in places], update)
+            found = self._translators[chunk.direction].translate_ids(
+                [sources[place].tolist() for place in places], update
+            )
         for place, hypotheses in zip(places, found, strict=True):
             failures[place] = why_failed(hypotheses[0], self._config.max_length)
             if not failures[place]:
@@ -270,19 +272,19 @@ class PseudoDecoding:
             self._stores[split] = ExampleStore.load(self._data, split)
         return self._stores[split]
 
-    def _report_dev(self, work: WorkFolder, side: str) -> None:
+    def _report_dev(self, work: WorkFolder, direction: str) -> None:
         """Says how good the translations of the development set are, so that a bad model is noticed before hours.
 
         Of work that is shared, this machine has only a part of them, and says nothing.
         """
         store = self._store("dev")
         chunks = pseudo_work.plan({"dev": store.num_examples}, self._config.chunk_pairs)
-        chunks = [chunk for chunk in chunks if chunk.side == side]
+        chunks = [chunk for chunk in chunks if chunk.direction == direction]
         if not all(map(work.is_done, chunks)):
             return
         made = [ids for chunk in chunks for ids in work.load(chunk).ids]
         score, pairs = _bleu(store, self._data, lambda number: made[number])
-        self._say(f"dev, {side}: BLEU {score.value:.2f} against the gold targets of {pairs:,} pairs.")
+        self._say(f"dev, {direction}: BLEU {score.value:.2f} against the gold targets of {pairs:,} pairs.")
 
     # === Joining ===
 
@@ -322,19 +324,19 @@ class PseudoDecoding:
 
 
 def split_statistics(store: ExampleStore, data: GeneratedData) -> dict[str, dict[str, Any]]:
-    """Returns numbers about the pseudo references of a split, by side.
+    """Returns numbers about the pseudo references of a split, by direction.
 
     Args:
       store: The pairs with their pseudo references.
       data: The data that they are of.
     """
     found = {}
-    for side, field in zip(SIDES, (FROM_L2R, FROM_R2L), strict=True):
+    for direction, field in zip(DIRECTIONS, (FROM_L2R, FROM_R2L), strict=True):
         sequences = ids, offsets = ids_of(store, field)
         lengths = np.diff(offsets)
         there = lengths > 0
         score, pairs = _bleu(store, data, functools.partial(_sequence, ids, offsets))
-        found[side] = {
+        found[direction] = {
             "made": int(there.sum()),
             "mean_length": _mean(lengths[there]),
             "mean_gold_length": _mean(store.target_lengths[there]),

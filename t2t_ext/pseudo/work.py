@@ -24,7 +24,7 @@ import numpy as np
 
 from t2t_ext.data.datasets.generated import GeneratedData
 from t2t_ext.data.datasets.manifest import shard_name, text_name
-from t2t_ext.data.datasets.pseudo_references import SIDES, SUFFIX, SplitPseudo
+from t2t_ext.data.datasets.pseudo_references import DIRECTIONS, SUFFIX, SplitPseudo
 from t2t_ext.data.generation.shards import npz_bytes
 from t2t_ext.errors import UserError
 from t2t_ext.io import files
@@ -45,14 +45,14 @@ class Chunk:
 
     Attributes:
       split: Such as ``train``.
-      side: ``l2r`` or ``r2l``.
-      number: Its number among those of the split and side.
+      direction: ``l2r`` or ``r2l``.
+      number: Its number among those of the split and direction.
       first: The first pair.
-      last: The one behind its last.
+      last: The one after its last.
     """
 
     split: str
-    side: str
+    direction: str
     number: int
     first: int
     last: int
@@ -60,7 +60,7 @@ class Chunk:
     @property
     def name(self) -> str:
         """The name of its file."""
-        return f"{self.split}.{self.side}.{self.number:06d}.npz"
+        return f"{self.split}.{self.direction}.{self.number:06d}.npz"
 
     @property
     def pairs(self) -> int:
@@ -91,9 +91,9 @@ def plan(pairs: Mapping[str, int], chunk_pairs: int) -> list[Chunk]:
       chunk_pairs: Most pairs of a chunk.
     """
     return [
-        Chunk(split, side, number, first, min(first + chunk_pairs, count))
+        Chunk(split, direction, number, first, min(first + chunk_pairs, count))
         for split, count in pairs.items()
-        for side in SIDES
+        for direction in DIRECTIONS
         for number, first in enumerate(range(0, count, chunk_pairs))
     ]
 
@@ -268,21 +268,25 @@ def join(
     Raises:
       UserError: A chunk is missing or damaged, or the disk is full.
     """
-    rows = {side: _Rows(work, [chunk for chunk in chunks if chunk.side == side]) for side in SIDES}
-    texts = {side: text_name(problem, split, side) for side in SIDES}
+    rows = {
+        direction: _Rows(work, [chunk for chunk in chunks if chunk.direction == direction]) for direction in DIRECTIONS
+    }
+    texts = {direction: text_name(problem, split, direction) for direction in DIRECTIONS}
     shards = [shard_name(problem, split, index, len(sizes)) for index in range(len(sizes))]
     with contextlib.ExitStack() as stack:
-        paths = {side: stack.enter_context(files.atomic_file(folder / texts[side])) for side in SIDES}
-        streams = {side: stack.enter_context(open(paths[side], "wb")) for side in SIDES}
+        paths = {
+            direction: stack.enter_context(files.atomic_file(folder / texts[direction])) for direction in DIRECTIONS
+        }
+        streams = {each: stack.enter_context(open(path, "wb")) for each, path in paths.items()}
         for name, size in zip(shards, sizes, strict=True):
             arrays: dict[str, np.ndarray] = {}
-            for side in SIDES:
-                ids, lines = rows[side].take(size)
+            for direction in DIRECTIONS:
+                ids, lines = rows[direction].take(size)
                 flat = np.concatenate([np.zeros(0, np.uint16), *ids])  # int32 where any of them is
-                arrays |= {side: flat, f"{side}_lengths": np.array([len(each) for each in ids], np.int32)}
-                streams[side].write("".join(line + "\n" for line in lines).encode())
+                arrays |= {direction: flat, f"{direction}_lengths": np.array([len(each) for each in ids], np.int32)}
+                streams[direction].write("".join(line + "\n" for line in lines).encode())
             files.write_bytes_atomically(folder / name, npz_bytes(arrays))
-    failures = {side: _by_frequency(rows[side].failures) for side in SIDES}
+    failures = {direction: _by_frequency(rows[direction].failures) for direction in DIRECTIONS}
     return SplitPseudo(pairs=sum(sizes), shards=shards, texts=texts, failures=failures, statistics={})
 
 

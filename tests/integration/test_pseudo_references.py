@@ -192,7 +192,10 @@ def test_signals_end_it_with_a_word_how_to_go_on(runs, copy, number, status):
     ("change", "expected"),
     [
         (["--l2r=R2L", "--r2l=L2R"], r"--l2r and --r2l are swapped: .*Give --l2r=.*l2r --r2l=.*r2l\."),
-        (["--r2l=L2R"], r"--r2l=.*l2r writes left to right \(target_direction=l2r\)\. Give a run that writes right to"),
+        (
+            ["--r2l=L2R"],
+            r"--r2l=.*l2r generates left to right \(target_direction=l2r\)\. Give a run that generates right to",
+        ),
         (["--r2l="], r"--r2l=RUN is needed: .*--hparams=target_direction=r2l"),
         (["--l2r=L2R/nothing"], r"--l2r=.*There is no run directory"),
         (["--problem=translate_parallel_text_rev"], r"was trained on translate_parallel_text, not on .*_rev"),

@@ -108,7 +108,7 @@ class _Counted:
 
 
 class _Guarded(io.RawIOBase):
-    """What comes out of a decompressor, as long as it stays in proportion to what went in."""
+    """Reads a decompressor, as long as its output stays in proportion to its input."""
 
     def __init__(self, stream: Any, source: _Counted, name: PathLike) -> None:
         super().__init__()

@@ -30,7 +30,7 @@ _BLOCK_BYTES = 1 << 20
 
 @dataclasses.dataclass
 class ReadReport:
-    """What reading dropped or changed.
+    """Counts what reading dropped or changed.
 
     Attributes:
       strict: Whether a line that cannot be used is an error (dev, test) rather than dropped (train).

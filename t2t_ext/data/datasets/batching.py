@@ -1,4 +1,4 @@
-"""Which examples form which batch: a function of lengths, seed and epoch alone, planned with NumPy.
+"""Plans which examples form which batch: a function of lengths, seed and epoch alone, with NumPy.
 
 A batch here is a *global* batch: what one update of the weights sees, over all replicas and
 accumulation steps. It is planned as one and split by rows afterwards, so that four replicas with

@@ -19,8 +19,7 @@ from typing import Any, Self
 import numpy as np
 
 from t2t_ext.data.datasets.generated import GeneratedData
-from t2t_ext.data.datasets.pseudo_references import SIDES as PSEUDO_SIDES
-from t2t_ext.data.datasets.pseudo_references import PseudoReferences
+from t2t_ext.data.datasets.pseudo_references import DIRECTIONS, PseudoReferences
 from t2t_ext.data.features.float_files import FloatSequences
 from t2t_ext.errors import UserError
 from t2t_ext.io import files
@@ -174,8 +173,8 @@ def _load_pseudo(
       UserError: A shard is missing or damaged, or they are not as many as the pairs.
     """
     digests = _digests(sidecar.manifest) if verify else None
-    arrays = _ShardReader(sidecar.shard_paths(split), digests, sidecar.repair, PSEUDO_SIDES).read(pool)
-    left, right = (arrays[side] for side in PSEUDO_SIDES)
+    arrays = _ShardReader(sidecar.shard_paths(split), digests, sidecar.repair, DIRECTIONS).read(pool)
+    left, right = (arrays[direction] for direction in DIRECTIONS)
     if len(left[1]) - 1 != num_examples:
         raise UserError(
             f"{sidecar.manifest.problem} in {sidecar.data_dir} has {len(left[1]) - 1:,} pseudo references for the "

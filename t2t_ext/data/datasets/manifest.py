@@ -1,4 +1,4 @@
-"""The manifest of generated data: what is there, what it was made from, and what was dropped."""
+"""The manifest of generated data: its contents, its inputs and settings, and drops; and their summary for people."""
 
 import dataclasses
 import json
@@ -244,7 +244,7 @@ def summary_lines(
 
 
 def beside_published(count: int, published: int | None) -> str:
-    """Returns what to print behind a number of pairs: the published one, and by how much they differ."""
+    """Returns what to print after a number of pairs: the published one, and by how much they differ."""
     if not published:
         return ""
     if count == published:

@@ -1,7 +1,7 @@
 """Pseudo references: the translations of every source of a problem by two trained models, kept beside its data.
 
-``P_synchronous`` is the problem P with two more targets a pair: the translation of a model that writes left to right
-(``l2r``) and that of one that writes right to left (``r2l``; kept in text order). They are a *sidecar*: P's own data
+``P_synchronous`` is the problem P with two more targets a pair: the translation of a model that generates left to right
+(``l2r``) and that of one that generates right to left (``r2l``; kept in text order). They are a *sidecar*: P's own data
 stay as they are, and these files stand beside them in the data directory::
 
     P_synchronous.manifest.json                  names P's data by digest, the models, what failed; written last
@@ -25,7 +25,7 @@ from t2t_ext.errors import UserError
 
 FORMAT_VERSION = 1
 SUFFIX = "_synchronous"
-SIDES = ("l2r", "r2l")
+DIRECTIONS = ("l2r", "r2l")
 SPLITS = ("train", "dev")
 
 
@@ -41,9 +41,9 @@ class SplitPseudo:
     Attributes:
       pairs: Number of pairs, failed ones included.
       shards: File names, in order.
-      texts: File name by side.
-      failures: By side: reason -> number of pairs without a pseudo reference.
-      statistics: By side: numbers for people, such as mean lengths and BLEU against the gold targets.
+      texts: File name by direction.
+      failures: By direction: reason -> number of pairs without a pseudo reference.
+      statistics: By direction: numbers for people, such as mean lengths and BLEU against the gold targets.
     """
 
     pairs: int
@@ -60,7 +60,7 @@ class PseudoManifest:
     Attributes:
       problem: Its full name, such as ``P_rev_synchronous``.
       data: ``digest``: SHA-256 of the manifest of P's data.
-      models: By side, one entry for each checkpoint: run, step, digest of the weights.
+      models: By direction, one entry for each checkpoint: run, step, digest of the weights.
       settings: What else the ids depend on: decode hparams, longest pseudo reference and the like.
       splits: What each split holds.
       files: Size in bytes and SHA-256 of every file, by name.
@@ -132,7 +132,7 @@ class PseudoReferences:
         except FileNotFoundError:
             raise UserError(
                 f"There are no pseudo references of {problem} in {data_dir} (no {path.name}). Train a model on "
-                f"{problem} that writes left to right and one with target_direction=r2l, then run: {again}"
+                f"{problem} that generates left to right and one with target_direction=r2l, then run: {again}"
             ) from None
         made_from = manifest.data.get("digest", "")
         if made_from != data_digest:
@@ -160,8 +160,8 @@ class PseudoReferences:
     def texts(self, split: str) -> tuple[list[str], list[str]]:
         """Returns the lines of a split: those of the L2R model and those of the R2L model; failed ones are empty."""
         left, right = (
-            (self.data_dir / self.manifest.splits[split].texts[side]).read_bytes().decode().split("\n")[:-1]
-            for side in SIDES
+            (self.data_dir / self.manifest.splits[split].texts[direction]).read_bytes().decode().split("\n")[:-1]
+            for direction in DIRECTIONS
         )
         return left, right
 
@@ -172,15 +172,15 @@ class PseudoReferences:
 
 def table(manifest: PseudoManifest) -> list[str]:
     """Returns lines about the pseudo references for people: a table, then what failed and why."""
-    rows = [("split", "side", "pairs", "made", "BLEU", "tokens", "gold", "identical")]
+    rows = [("split", "direction", "pairs", "made", "BLEU", "tokens", "gold", "identical")]
     failures = []
     for name, split in manifest.splits.items():
-        for side in SIDES:
-            found = split.statistics[side]
+        for direction in DIRECTIONS:
+            found = split.statistics[direction]
             rows.append(
                 (
                     name,
-                    side,
+                    direction,
                     f"{split.pairs:,}",
                     f"{found['made']:,}",
                     f"{found['bleu']:.2f}",
@@ -189,10 +189,10 @@ def table(manifest: PseudoManifest) -> list[str]:
                     f"{100 * found['identical_to_gold'] / max(found['made'], 1):.1f}%",
                 )
             )
-            for reason, count in split.failures[side].items():
-                failures.append(f"{name}, {side}: {count:,} without a pseudo reference: {reason}")
+            for reason, count in split.failures[direction].items():
+                failures.append(f"{name}, {direction}: {count:,} without a pseudo reference: {reason}")
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     lines = ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
-    train = next(iter(manifest.splits.values())).statistics[SIDES[0]]
+    train = next(iter(manifest.splits.values())).statistics[DIRECTIONS[0]]
     note = f"BLEU against the gold targets ({train['bleu_signature']}) on up to {train['bleu_pairs']:,} pairs a split."
     return [*lines, *failures, note]

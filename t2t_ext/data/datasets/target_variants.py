@@ -1,4 +1,4 @@
-"""Which targets an example is made of: references, and pseudo references of two models (the hparam ``pseudo``).
+"""Chooses the targets of examples: references, and pseudo references of two models (the hparam ``pseudo``).
 
 Zhou et al. 2019, sections 3.4 and 4.7: a model that writes from both ends must not see its own future in the other
 side's input, so the targets of an example are a reference and a translation of the source by another model, never the
@@ -43,7 +43,7 @@ VARIANTS: Mapping[int, Mapping[str, tuple[Variant, ...]]] = {
 
 @dataclasses.dataclass(frozen=True)
 class Examples:
-    """The examples of a split, by what their targets are made of.
+    """The examples of a split, by the sources of their targets.
 
     Attributes:
       variants: For each variant the field of every side.

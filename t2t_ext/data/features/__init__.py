@@ -1,1 +1,1 @@
-"""The types of what a sample consists of, and sequences of float vectors in files of their own."""
+"""Types of features of samples, and sequences of float vectors in files of their own."""

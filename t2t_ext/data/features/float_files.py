@@ -230,7 +230,7 @@ class FloatSequences(Sequence[np.ndarray]):
 
 
 def padded(arrays: Sequence[np.ndarray | None], width: int, depth: int, dtype: np.typing.DTypeLike) -> np.ndarray:
-    """Returns arrays [S_i, F] side by side, [number of arrays, width, F], zeros behind them and where there is none."""
+    """Returns arrays [S_i, F] side by side, [number of arrays, width, F], zeros after them and where there is none."""
     together = np.zeros([len(arrays), width, depth], dtype)
     for row, array in enumerate(arrays):
         if array is not None:

@@ -1,4 +1,4 @@
-"""The types of what a sample consists of: text, ids, float arrays."""
+"""Types of features of samples: text, ids, float arrays."""
 
 import dataclasses
 from collections.abc import Callable, Mapping

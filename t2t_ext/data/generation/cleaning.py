@@ -1,4 +1,4 @@
-"""Which training pairs are left out: named filters, applied in a fixed order, every drop counted by its reason.
+"""Drops training pairs by named filters, applied in a fixed order; every drop is counted by its reason.
 
 The filters in their order, with the settings of ``Cleaning`` that turn them on and the reason that is counted:
 

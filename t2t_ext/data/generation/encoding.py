@@ -78,7 +78,7 @@ class Chunk:
 
 @dataclasses.dataclass(frozen=True)
 class EncodedChunk:
-    """What became of a chunk.
+    """The result of encoding a chunk.
 
     Attributes:
       read: Its samples before any was dropped.
@@ -161,7 +161,7 @@ def without_tags(texts: Sequence[str], tags: Sequence[str]) -> Sequence[str]:
 
 
 class _Dropped:
-    """Which samples of a chunk are dropped, why, and the first of each reason."""
+    """Drops of a chunk: which samples, by reason, and the first of each reason."""
 
     def __init__(self, rows: int, first: int, texts: list[list[str]]) -> None:
         self.counts: collections.Counter = collections.Counter()

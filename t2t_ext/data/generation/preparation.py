@@ -1,4 +1,4 @@
-"""How the text of both sides becomes subwords: what a problem says, and what flags say otherwise."""
+"""The preparation of text into subwords: the values of a problem, replaced by flags that are given."""
 
 import dataclasses
 import os

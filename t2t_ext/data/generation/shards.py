@@ -63,7 +63,7 @@ class Group:
 
 @dataclasses.dataclass(frozen=True)
 class Regrouped:
-    """What a group holds: samples, and items and the most items of one sample by feature."""
+    """The contents of a group: samples, and items and the most items of one sample by feature."""
 
     samples: int
     tokens: dict[str, int]

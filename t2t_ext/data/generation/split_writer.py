@@ -216,7 +216,7 @@ class SplitWriter:
 
 
 class _Chunks:
-    """What all chunks hold, in some bytes each.
+    """The sizes and drops of all chunks, in some bytes each.
 
     Attributes:
       read: Samples before any was dropped.
@@ -258,7 +258,7 @@ class _Chunks:
 
 
 def _packed(sizes: np.ndarray) -> Iterator[tuple[int, int]]:
-    """Yields the first chunk of every group and the one behind its last."""
+    """Yields the first chunk of every group and the one after its last."""
     first = total = 0
     for chunk, size in enumerate(sizes.tolist()):
         if chunk > first and total + size > shard_files.BYTES_PER_GROUP:
@@ -302,7 +302,7 @@ class _Sequence(int):
 
 
 class _FloatFiles:
-    """The float vectors of a split's samples, written as the samples go by."""
+    """The float vectors of a split's samples, written as the samples are read."""
 
     def __init__(
         self, directory: pathlib.Path, base_name: str, split: str, encoding: Encoding, samples: RawSamples

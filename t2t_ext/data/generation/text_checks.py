@@ -1,4 +1,4 @@
-"""What can be said of texts one by one without a model: scripts, encoding trouble, numbers, language of two.
+"""Checks texts one by one without a model: scripts, damaged encodings, numbers, which of two languages.
 
 Characters are looked up in tables over all of Unicode, many texts at once.
 """
@@ -36,7 +36,7 @@ _USUAL = re.compile(
     "[\u00a0-\u017f\u0370-\u04ff\u1e00-\u1eff\u2000-\u206f\u20a0-\u20bf\u2100-\u214f\u3000-\u9fff\uac00-\ud7a3"
     "\ufeff\uff00-\uffef\U0001f300-\U0001faff]"
 )
-# A quotation mark behind such a letter, with no letter behind it, may as well be one („Ä“); not so behind Â and Ã.
+# A quotation mark after such a letter, with no letter after it, may as well be one („Ä“); not so after Â and Ã.
 _CLOSING = "\u201c\u201d\u2019\u00bb\u203a\u2026"
 _COMMON_LEADS = "\u00c2\u00c3\u00e2"
 _NUMBER = re.compile(r"\d+(?:[.,'\u2019\u00a0\u202f]\d+)*")

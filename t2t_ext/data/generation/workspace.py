@@ -1,4 +1,4 @@
-"""Where a set of data files is made before it gets its final names, all together.
+"""The directory in which a set of data files is made before all get their final names together.
 
 Everything is written into a hidden directory inside the data directory. When it is complete,
 the files are renamed into the data directory, the manifest last, so that a reader who finds a

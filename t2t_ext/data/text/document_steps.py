@@ -18,7 +18,7 @@ _FIRST_WORDS = re.compile(r"first_([1-9]\d*)_words")
 
 
 class SentenceTags(Step):
-    """Sentences between ``<t>`` and ``</t>``; the steps behind it see each sentence by itself.
+    """Keeps sentences between ``<t>`` and ``</t>`` apart; the steps after it see each sentence by itself.
 
     A text without tags is one sentence that stays without them.
     """
@@ -29,7 +29,7 @@ class SentenceTags(Step):
 
 
 class FirstWords(Step):
-    """The first words of a text."""
+    """Truncates a text to its first words."""
 
     name, stage = "first_N_words", Stage.LENGTH
     meaning = "the first N words"

@@ -60,7 +60,7 @@ class MosesPunctuation(Step):
 
 
 class PlainApostrophes(Step):
-    """The one replacement that the usual recipe for IWSLT makes in its test sets."""
+    """Replaces apostrophes as the usual recipe for IWSLT does in its test sets."""
 
     name, stage = "plain_apostrophes", Stage.PUNCTUATION
     meaning = "typographic apostrophes (U+2019) become plain ones, which Moses' rules for contractions know"

@@ -1,4 +1,4 @@
-"""What every step of preparing text is: its place in a chain, what it does, and what it cannot undo."""
+"""The base class of text steps: its place in a chain, what it prepares, and what it cannot restore."""
 
 import enum
 from collections.abc import Iterable
@@ -23,8 +23,9 @@ class Step:
     Class attributes:
       name: What the user calls it.
       stage: Its place in a chain.
-      meaning: What it does, for the documentation and the record.
-      loss: What ``restore`` cannot bring back; empty where everything comes back.
+      meaning: Its effect, for the documentation and the record. The record is in the files of subword models: other
+        words here make other bytes there.
+      loss: What ``restore`` cannot restore, for the same; empty where nothing is lost.
       packages: Libraries whose version decides what it does.
       extra: The extra of t2t_ext that installs them; empty where t2t_ext itself does.
       learns: Whether it must learn from training text before it can work.

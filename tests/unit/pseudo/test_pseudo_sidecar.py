@@ -15,7 +15,7 @@ from t2t_ext import registry
 from t2t_ext.data.datasets.example_store import ExampleStore
 from t2t_ext.data.datasets.generated import GeneratedData
 from t2t_ext.data.datasets.manifest import describe_file, manifest_path
-from t2t_ext.data.datasets.pseudo_references import SIDES, PseudoManifest, SplitPseudo, table
+from t2t_ext.data.datasets.pseudo_references import DIRECTIONS, PseudoManifest, SplitPseudo, table
 from t2t_ext.data.generation import generate
 from t2t_ext.data.generation.workspace import publish
 from t2t_ext.errors import UserError
@@ -60,10 +60,10 @@ def translations(chunk, first_id=3):
     """Made-up translations of a chunk, every seventh pair failed; a function of side and number of the pair."""
     ids, texts, failures = [], [], []
     for n in range(chunk.first, chunk.last):
-        length = (n * 5 + len(chunk.split) + (chunk.side == "r2l")) % 9
+        length = (n * 5 + len(chunk.split) + (chunk.direction == "r2l")) % 9
         failed = n % 7 == 3
         ids.append([] if failed else [first_id + (n * 31 + i) % 290 for i in range(length)] + [1])
-        texts.append("" if failed else f"{chunk.split} {chunk.side} {n}")
+        texts.append("" if failed else f"{chunk.split} {chunk.direction} {n}")
         failures.append(("empty", "repetition")[n % 2] if failed else "")
     return Translations(ids, texts, failures)
 
@@ -107,13 +107,13 @@ def sequences(flat, offsets):
 
 def test_plan_covers_every_pair_of_both_sides_once():
     chunks = pseudo_work.plan({"dev": 5, "train": 9}, 4)
-    assert [(c.split, c.side, c.first, c.last) for c in chunks[:4]] == [
+    assert [(c.split, c.direction, c.first, c.last) for c in chunks[:4]] == [
         ("dev", "l2r", 0, 4), ("dev", "l2r", 4, 5), ("dev", "r2l", 0, 4), ("dev", "r2l", 4, 5),
     ]  # fmt: skip
     assert len({chunk.name for chunk in chunks}) == len(chunks) == 10
-    covered = sorted((c.split, c.side, n) for c in chunks for n in range(c.first, c.last))
+    covered = sorted((c.split, c.direction, n) for c in chunks for n in range(c.first, c.last))
     assert covered == sorted(
-        (s, side, n) for s, count in (("dev", 5), ("train", 9)) for side in SIDES for n in range(count)
+        (s, side, n) for s, count in (("dev", 5), ("train", 9)) for side in DIRECTIONS for n in range(count)
     )
     assert pseudo_work.plan({"dev": 0}, 4) == []
 
@@ -207,7 +207,7 @@ def test_pseudo_references_stand_in_the_order_of_the_pairs(data):
     for split, count in PAIRS.items():
         store = ExampleStore.load(found, split)
         assert store.num_examples == count
-        expected = [translations(Chunk(split, side, 0, 0, count)) for side in SIDES]
+        expected = [translations(Chunk(split, side, 0, 0, count)) for side in DIRECTIONS]
         assert [sequences(*each) for each in store.pseudo] == [list(made.ids) for made in expected]
         assert store.pseudo_lengths.tolist() == [[len(ids) for ids in made.ids] for made in expected]
         assert found.pseudo.texts(split) == tuple(list(made.texts) for made in expected)
@@ -300,7 +300,7 @@ def test_table_for_people():
         statistics={"l2r": numbers, "r2l": numbers},
     )  # fmt: skip
     lines = table(types.SimpleNamespace(splits={"train": split}))
-    assert lines[0].split() == ["split", "side", "pairs", "made", "BLEU", "tokens", "gold", "identical"]
+    assert lines[0].split() == ["split", "direction", "pairs", "made", "BLEU", "tokens", "gold", "identical"]
     assert lines[1].split() == ["train", "l2r", "1,000", "900", "31.23", "20.2", "21.0", "10.0%"]
     assert lines[3] == "train, l2r: 100 without a pseudo reference: empty"
 
