@@ -6,27 +6,15 @@ from collections.abc import Callable
 from typing import Any
 
 from t2t_ext.bin._flags import FlagParser, add_flag, add_settings, at_least
+from t2t_ext.config import own_text
 from t2t_ext.config.generation import GenerationConfig
+from t2t_ext.config.own_text import OwnTextOptions
 from t2t_ext.config.problem_options import parse as parse_problem_options
 from t2t_ext.config.training import TrainConfig, TrainingSettings
 from t2t_ext.errors import UserError
 
-PROBLEM_OPTIONS = (
-    "train_source",
-    "train_target",
-    "dev_source",
-    "dev_target",
-    "test_source",
-    "test_target",
-    "train_weights",
-    "train_tags",
-    "default_tag",
-    "source_language",
-    "target_language",
-)
-OWN_TEXT = "Your own text (--problem=translate_parallel_text)"
-# Settings of data generation that only t2t_ext-datagen has flags for.
-_DATAGEN_ALONE = ("seed", "vocab_sample_size", "max_tokens", "overwrite", "runner", "beam_options")
+# Settings and options that only t2t_ext-datagen has flags for.
+_DATAGEN_ALONE = ("seed", "vocab_sample_size", "max_tokens", "overwrite", "runner", "beam_options", "dev_lines")
 
 
 def add_registry_flags(parser: FlagParser) -> None:
@@ -65,7 +53,13 @@ def add_data_generation_flags(parser: FlagParser, *, alone: bool = False) -> Non
     )
     skipped = () if alone else _DATAGEN_ALONE
     add_settings(parser, GenerationConfig, [name for name in GenerationConfig.names() if name not in skipped])
-    _add_own_text_flags(parser)
+    parser.group(
+        own_text.GROUP,
+        "Lines of text, or SGML or XML with segments; without *_target, tab-separated files or TMX. Plain or "
+        "compressed, or ARCHIVE:MEMBER. A,B: several files; of dev and test targets, several references.",
+    )
+    options = [field.name for field in dataclasses.fields(OwnTextOptions) if field.metadata["group"]]
+    add_settings(parser, OwnTextOptions, [name for name in options if name not in skipped])
 
 
 def generation_settings(args: argparse.Namespace) -> dict[str, Any]:
@@ -91,42 +85,13 @@ def generation_flags(args: argparse.Namespace) -> list[str]:
     return sorted(args.given & {*names, "text_steps"} - {"random_seed"})
 
 
-def _add_own_text_flags(parser: FlagParser) -> None:
-    """Adds the flags of ``translate_parallel_text``."""
-    group = parser.group(
-        OWN_TEXT,
-        "Lines of text, or SGML or XML with segments; without *_target, tab-separated files or TMX. Plain or "
-        "compressed, or ARCHIVE:MEMBER. A,B: several files; of dev and test targets, several references.",
-    )
-    for split, words in (("train", "Training"), ("dev", "Development"), ("test", "Test")):
-        add_flag(group, f"{split}_source", "", f"{words} text in the source language.", metavar="FILE")
-        add_flag(group, f"{split}_target", "", f"{words} text in the target language.", metavar="FILE")
-    add_flag(
-        group,
-        "train_weights",
-        "",
-        "How often the pairs of each training file occur, fractions included; 0 leaves a file out.",
-        metavar="1,0.5,...",
-    )
-    add_flag(
-        group,
-        "train_tags",
-        "",
-        "What the source of each training file begins with: <2de>,<2fr>; NAME_rev then has data of its own.",
-        metavar="<A>,<B>,...",
-    )
-    add_flag(group, "default_tag", "", "The tag of dev and test text and of what is translated later.", metavar="<A>")
-    add_flag(group, "source_language", "", "Tag of the source language, such as de.", metavar="TAG")
-    add_flag(group, "target_language", "", "Tag of the target language.", metavar="TAG")
-
-
 def problem_options(args: argparse.Namespace) -> dict[str, Any]:
     """Returns the options for ``registry.problem(args.problem, **options)`` that were given as flags.
 
     Raises:
       UserError: ``--problem_options`` is malformed, or names an option that has a flag of its own given too.
     """
-    named = {name: getattr(args, name) for name in PROBLEM_OPTIONS if name in args.given}
+    named = {name: getattr(args, name) for name in OwnTextOptions.names() if name in args.given}
     options = parse_problem_options(args.problem_options)
     twice = sorted(set(named) & set(options))
     if twice:

@@ -20,10 +20,7 @@ def generate_from_flags(args: argparse.Namespace, problem_name: str) -> Manifest
     Raises:
       UserError: As ``registry.problem`` and ``generate``.
     """
-    options = problem_options(args)
-    if "dev_lines" in args.given:
-        options["dev_lines"] = args.dev_lines
-    problem = registry.problem(problem_name, **options)
+    problem = registry.problem(problem_name, **problem_options(args))
     manifest = generate(problem, args.data_dir, args.tmp_dir, **generation_settings(args))
     sidecar = manifest_path(pathlib.Path(args.data_dir).expanduser(), problem.name)
     if problem.with_pseudo_references and not sidecar.exists():

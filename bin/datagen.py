@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from t2t_ext.bin import _flag_groups
-from t2t_ext.bin._flags import FlagParser, add_flag, at_least, run_main
+from t2t_ext.bin._flags import FlagParser, run_main
 from t2t_ext.errors import UserError
 
 EXAMPLES = """\
@@ -24,14 +24,6 @@ def build_parser() -> FlagParser:
     _flag_groups.add_registry_flags(parser)
     _flag_groups.add_problem_flags(parser)
     _flag_groups.add_data_generation_flags(parser, alone=True)
-    add_flag(
-        parser.group(_flag_groups.OWN_TEXT),
-        "dev_lines",
-        0,
-        "Without --dev_source, hold out this many lines of the training text instead; 0 = 5%, at most 2,000.",
-        kind=at_least(0),
-        metavar="N",
-    )
     return parser
 
 

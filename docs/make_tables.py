@@ -9,6 +9,7 @@ import textwrap
 from t2t_ext.config.decode import DecodeHParams
 from t2t_ext.config.generation import GenerationConfig
 from t2t_ext.config.hyperparameters import HParams, TransformerHParams
+from t2t_ext.config.own_text import OwnTextOptions
 from t2t_ext.config.strict_params import StrictParams, help_of, limits_of
 from t2t_ext.config.training import TrainConfig
 from t2t_ext.data.generation.cleaning import Cleaning
@@ -19,6 +20,7 @@ TABLES: dict[str, tuple[type[StrictParams], type[StrictParams] | None]] = {
     "training": (TrainConfig, None),
     "generation": (GenerationConfig, None),
     "cleaning": (Cleaning, None),
+    "own text": (OwnTextOptions, None),
     "decoding": (DecodeHParams, None),
     "hparams": (HParams, None),
     "transformer": (TransformerHParams, HParams),
@@ -34,8 +36,9 @@ def listing(settings: type[StrictParams], without: type[StrictParams] | None = N
     """
     lines = []
     fields = [field for field in dataclasses.fields(settings) if not without or field.name not in without.names()]
-    flags = [field for field in fields if field.metadata["group"]]
-    for field in flags or fields:
+    for field in fields:
+        if field.name == "train_command":  # the command's own
+            continue
         name = field.metadata["flag"] or field.name
         shown = "" if field.default is None else field.default
         shown = str(shown).lower() if isinstance(shown, bool) else shown

@@ -5,11 +5,12 @@ import functools
 import os
 import pathlib
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from t2t_ext import registry
+from t2t_ext.config.own_text import OwnTextOptions
 from t2t_ext.data.corpora import charsets, formats, readers
 from t2t_ext.data.corpora import weighting as corpora
 from t2t_ext.data.corpora.readers import PairFiles, PairSource
@@ -30,82 +31,40 @@ class TranslateParallelText(MixedTranslationProblem):
     What a file is, is told by its content (``t2t_ext.data.corpora.formats``). Each may be compressed (.gz, .bz2, .xz,
     .zst) or lie in an archive: ``corpus.tgz:de-en/train.de``.
 
-    Options (flags of ``t2t_ext-datagen``, the last two of ``--problem_options``):
-      train_source, train_target: Files of the same number of lines each; several pairs of files are separated by
-        commas. Without ``train_target`` the sources are tab-separated files of source and target.
-      dev_source, dev_target: Likewise, but one source; several targets are several reference translations.
-      test_source, test_target: Likewise.
-      dev_lines: Without ``dev_source``, so many lines of the training text, chosen at random with a fixed seed, become
-        the dev set and are not trained on; 0 for 5%, but at most 2,000. A training line that repeats a held-out line
-        word for word stays: take duplicates out first.
-      train_weights: How often the pairs of each training file occur, ``1,0.5``; 0 leaves the file out.
-      train_tags: What the source of each training file begins with, ``<2de>,<2fr>``; nothing for an empty one. Data of
-        ``NAME_rev`` are then their own, with the tags on the side that is translated from there.
-      default_tag: The tag of dev and test files and of what is translated later; held-out lines have their file's.
-      source_language, target_language: Tags such as ``de``, noted with the data.
-      columns: Of tab-separated files, the columns of source and target, from 1: ``columns=2,4``.
-      encodings: Encodings that files may have beside UTF-8: ``encodings=gb18030,big5hkscs``.
+    Options are the fields of ``OwnTextOptions``. Several pairs of training files are separated by commas; several dev
+    or test targets are several reference translations. Without a target, the source is a tab-separated file or TMX.
     """
 
     path_options = ("train_source", "train_target", "dev_source", "dev_target", "test_source", "test_target")
 
-    def __init__(
-        self,
-        *,
-        name: str | None = None,
-        was_reversed: bool = False,
-        train_source: str = "",
-        train_target: str = "",
-        dev_source: str = "",
-        dev_target: str = "",
-        test_source: str = "",
-        test_target: str = "",
-        dev_lines: int = 0,
-        train_weights: str = "",
-        train_tags: str = "",
-        default_tag: str = "",
-        source_language: str = "",
-        target_language: str = "",
-        columns: str = "",
-        encodings: str = "",
-    ) -> None:
+    options_class: ClassVar[type[OwnTextOptions]] = OwnTextOptions
+
+    def __init__(self, *, name: str | None = None, was_reversed: bool = False, **options: Any) -> None:
         """Makes the problem; reads nothing yet. Without any files it can find data that were generated before.
 
+        Args:
+          name: As for any problem.
+          was_reversed: Likewise.
+          **options: Fields of ``options_class``.
+
         Raises:
-          UserError: The options do not go together.
+          UserError: A value is not allowed, or the options do not go together.
         """
-        tags = [corpora.checked_tag(tag.strip(), "--train_tags") for tag in train_tags.split(",")]
+        given = self.options_class(**options)
         super().__init__(
             name=name,
             was_reversed=was_reversed,
-            source_language=source_language,
-            target_language=target_language,
-            tags=tags,
+            source_language=given.source_language,
+            target_language=given.target_language,
+            tags=[corpora.checked_tag(tag.strip(), "--train_tags") for tag in given.train_tags.split(",")],
         )
-        given: dict[str, Any] = {
-            "train_source": train_source,
-            "train_target": train_target,
-            "dev_source": dev_source,
-            "dev_target": dev_target,
-            "test_source": test_source,
-            "test_target": test_target,
-            "dev_lines": dev_lines,
-            "train_weights": train_weights,
-            "train_tags": train_tags,
-            "default_tag": default_tag,
-            "source_language": source_language,
-            "target_language": target_language,
-            "columns": columns,
-            "encodings": encodings,
+        self._options: dict[str, Any] = {
+            field.name: getattr(given, field.name)
+            for field in dataclasses.fields(given)
+            if getattr(given, field.name) != field.default
         }
-        self._options: dict[str, Any] = {option: value for option, value in given.items() if value}
-        if dev_lines < 0 or (dev_lines and dev_source):
-            raise UserError(
-                f"--dev_lines={dev_lines}: give a positive number of lines to hold out of the training text, or "
-                f"--dev_source and no --dev_lines."
-            )
-        self.default_tag = self._checked_default_tag(default_tag)
-        self._columns, self._encodings = _column_numbers(columns), _known_encodings(encodings)
+        self.default_tag = self._checked_default_tag(given.default_tag)
+        self._columns, self._encodings = _column_numbers(given.columns), _known_encodings(given.encodings)
         self._named = {split: self._paired(split) for split in (TRAIN, DEV, TEST)}
         self.splits = (TRAIN, DEV, TEST) if self._named[TEST] else (TRAIN, DEV)
         self._counts: dict[PairSource, int] = {}

@@ -4,13 +4,16 @@ Hermann et al. 2015 (https://arxiv.org/abs/1506.03340) collected the articles wi
 (https://aclanthology.org/P17-1099) made summaries of them without replacing names, and read 400 words of an article.
 """
 
+import dataclasses
 import os
 import pathlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from t2t_ext import registry
+from t2t_ext.config.own_text import OwnTextOptions
 from t2t_ext.config.problem_options import chosen
+from t2t_ext.config.strict_params import hparam
 from t2t_ext.data.corpora import readers
 from t2t_ext.data.corpora.readers import PairFiles, PairSource
 from t2t_ext.data.text import document_steps
@@ -193,6 +196,14 @@ class SummarizeCnnDailymail(ParallelFilesProblem):
         )
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SummaryTextOptions(OwnTextOptions):
+    """Options of ``summarize_text``: those of ``translate_parallel_text``, and how much of a text is read."""
+
+    source_words: int = hparam(SOURCE_WORDS, "How many words of a text are read; 0 = all.")
+    target_words: int = hparam(TARGET_WORDS, "How many words of a summary are trained on; 0 = all.")
+
+
 @registry.register_problem
 class SummarizeText(TranslateParallelText):
     """The user's texts and summaries: line-aligned, tab-separated, or any format of ``translate_parallel_text``.
@@ -200,57 +211,33 @@ class SummarizeText(TranslateParallelText):
     Sentences of a summary may be marked, by ``<t>`` and ``</t>``, ``<s>`` and ``</s>`` or ``<q>`` in between: the model
     learns where they end, users do not see the marks, and ROUGE-Lsum is computed of them.
 
-    Options: those of ``translate_parallel_text`` (``--train_source`` and so on), and in ``--problem_options``:
-      source_words: How many words of a text are read; 0: all.
-      target_words: How many words of a summary are trained on; 0: all.
+    Options are the fields of ``SummaryTextOptions``, those of ``translate_parallel_text`` among them.
     """
 
     reversible = False
     max_length_ratio = 0.0
     approx_vocab_size = 32768
 
-    def __init__(
-        self,
-        *,
-        name: str | None = None,
-        was_reversed: bool = False,
-        train_source: str = "",
-        train_target: str = "",
-        dev_source: str = "",
-        dev_target: str = "",
-        test_source: str = "",
-        test_target: str = "",
-        dev_lines: int = 0,
-        train_weights: str = "",
-        train_tags: str = "",
-        default_tag: str = "",
-        source_language: str = "",
-        target_language: str = "",
-        columns: str = "",
-        encodings: str = "",
-        source_words: int = SOURCE_WORDS,
-        target_words: int = TARGET_WORDS,
-    ) -> None:
+    options_class = SummaryTextOptions
+
+    def __init__(self, *, name: str | None = None, was_reversed: bool = False, **options: Any) -> None:
         """Makes the problem; reads nothing yet. Without any files it can find data that were generated before.
 
+        Args:
+          name: As for any problem.
+          was_reversed: Likewise.
+          **options: Fields of ``options_class``.
+
         Raises:
-          UserError: The options do not go together.
+          UserError: A value is not allowed, or the options do not go together.
         """
-        _checked_words(source_words, target_words)
-        super().__init__(
-            name=name, was_reversed=was_reversed, train_source=train_source, train_target=train_target,
-            dev_source=dev_source, dev_target=dev_target, test_source=test_source, test_target=test_target,
-            dev_lines=dev_lines, train_weights=train_weights, train_tags=train_tags, default_tag=default_tag,
-            source_language=source_language, target_language=target_language, columns=columns, encodings=encodings,
-        )  # fmt: skip
-        self.source_words, self.target_words = source_words, target_words
-        if source_words != SOURCE_WORDS:
-            self._options["source_words"] = source_words
-        if target_words != TARGET_WORDS:
-            self._options["target_words"] = target_words
-        self.source_steps = (f"first_{source_words}_words",) if source_words else ()
+        given = self.options_class(**options)
+        _checked_words(given.source_words, given.target_words)
+        super().__init__(name=name, was_reversed=was_reversed, **options)
+        self.source_words, self.target_words = given.source_words, given.target_words
+        self.source_steps = (f"first_{self.source_words}_words",) if self.source_words else ()
         self.target_steps = (document_steps.SENTENCE_TAGS,)
-        self.scoring = "rouge" if target_language.lower()[:2] in ("", "en") else "rouge_unicode"
+        self.scoring = "rouge" if given.target_language.lower()[:2] in ("", "en") else "rouge_unicode"
 
     def samples(self, split: str, tmp_dir: str | os.PathLike) -> Iterator[Sample]:
         """Yields the pairs of a split, summaries' sentences between ``<t>`` and ``</t>``; truncates those of train."""

@@ -402,18 +402,10 @@ def problem(name: str, **options: Any) -> Any:
         right = base.removesuffix(SYNCHRONOUS_SUFFIX) + REVERSED_SUFFIX + SYNCHRONOUS_SUFFIX
         raise UserError(f"Unknown problem {name!r}. Did you mean {right!r}? {REVERSED_SUFFIX} stands first.")
     factory = _problems.find(base).value
-    accepted = inspect.signature(factory).parameters
-    if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in accepted.values()):
-        unknown = [option for option in options if option not in accepted]
-        if unknown:
-            own = sorted(set(accepted) - {"self", "name", "was_reversed"})
-            raise UserError(
-                f"The problem {base!r} does not take {', '.join(unknown)}.{suggest(unknown[0], own)} "
-                f"Its options: {', '.join(own) or 'none'}."
-            )
+    converted = problem_options.checked(base, factory, options)
     if base != name and not getattr(factory, "reversible", True):
         raise UserError(f"The problem {base!r} is not a translation problem, so {name!r} does not exist. Use {base!r}.")
-    made = factory(name=base, was_reversed=was_reversed, **problem_options.converted(base, factory, options))
+    made = factory(name=base, was_reversed=was_reversed, **converted)
     if plain != name:
         made.with_pseudo_references = True
     return made

@@ -8,6 +8,7 @@ from typing import Any
 from t2t_ext.errors import UserError, suggest
 
 _ASSIGNMENT_STARTS = re.compile(r",(?=\s*\w+\s*=)")
+_NO_OPTIONS = ("self", "name", "was_reversed")
 _TRUTHS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 
 
@@ -30,26 +31,43 @@ def parse(text: str) -> dict[str, str]:
     return options
 
 
-def converted(problem: str, factory: Callable[..., Any], options: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns options with texts turned into the types that the problem's constructor declares.
+def checked(problem: str, factory: Callable[..., Any], options: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the options of a problem, with texts turned into the types that it declares.
 
     Args:
       problem: The problem's name, for messages.
-      factory: Its class or factory; its signature names the options and their types.
+      factory: Its class or factory. Fields of its ``options_class``, or the parameters of its signature, declare the
+        options and their types.
       options: Values as given; those that are not text stay as they are.
 
     Raises:
-      UserError: A text is no value of its option's type.
+      UserError: The problem has no such option, or a text is no value of its option's type.
     """
+    kinds = _declared(factory)
+    unknown = [name for name in options if kinds is not None and name not in kinds]
+    if kinds is not None and unknown:
+        raise UserError(
+            f"The problem {problem!r} does not take {', '.join(unknown)}.{suggest(unknown[0], sorted(kinds))} "
+            f"Its options: {', '.join(sorted(kinds)) or 'none'}."
+        )
+    return {
+        name: _converted(problem, name, value, (kinds or {}).get(name)) if isinstance(value, str) else value
+        for name, value in options.items()
+    }
+
+
+def _declared(factory: Callable[..., Any]) -> dict[str, Any] | None:
+    """Returns the options that a problem declares, name -> type; None if it takes any."""
+    options_class = getattr(factory, "options_class", None)
+    if options_class is not None:
+        return {name: options_class.type_of(name) for name in options_class.names()}
     try:
         parameters = inspect.signature(factory, eval_str=True).parameters
     except NameError:  # annotations of a user's class that exist for type checkers only
         parameters = inspect.signature(factory).parameters
-    result = {}
-    for name, value in options.items():
-        kind = parameters[name].annotation if name in parameters else None
-        result[name] = _converted(problem, name, value, kind) if isinstance(value, str) else value
-    return result
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
+        return None
+    return {name: each.annotation for name, each in parameters.items() if name not in _NO_OPTIONS}
 
 
 def chosen(problem: str, option: str, value: str, allowed: Mapping[str, Any] | tuple[str, ...]) -> str:

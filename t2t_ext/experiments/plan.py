@@ -16,8 +16,8 @@ from t2t_ext.config.hyperparameters import HParams
 from t2t_ext.data.datasets.manifest import manifest_path
 from t2t_ext.data.datasets.pseudo_references import SUFFIX
 from t2t_ext.errors import UserError
-from t2t_ext.evaluation.score_table import digest
 from t2t_ext.experiments.recipes import Recipe, RecipeBook
+from t2t_ext.experiments.score_table import digest
 from t2t_ext.experiments.sweep import folder_name
 from t2t_ext.search.directions import check_directions, directions_of
 

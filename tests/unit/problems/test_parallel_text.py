@@ -160,7 +160,7 @@ def test_all_missing_files_are_listed(lines, tmp_path):
         ({"train_target": "b"}, "--train_target is given without --train_source"),
         ({"train_source": "a,b", "train_target": "c"}, r"names 2 file\(s\) and --train_target 1"),
         ({"test_source": "a,b", "test_target": "c"}, r"--test_source names 2"),
-        ({"train_source": "a", "dev_source": "b", "dev_lines": 5}, "no --dev_lines"),
+        ({"train_source": "a", "dev_source": "b", "dev_lines": 5}, "leave it or --dev_source out"),
     ],
 )
 def test_options_that_do_not_go_together(options, message):
