@@ -16,8 +16,8 @@ from t2t_ext.config.hyperparameters import HParams
 from t2t_ext.data.datasets.manifest import manifest_path
 from t2t_ext.data.datasets.pseudo_references import SUFFIX
 from t2t_ext.errors import UserError
-from t2t_ext.experiments.recipes import Recipe, RecipeBook
-from t2t_ext.experiments.score_table import digest
+from t2t_ext.evaluation.score_table import digest
+from t2t_ext.experiments.recipes import BOTH, Recipe, RecipeBook
 from t2t_ext.experiments.sweep import folder_name
 from t2t_ext.search.directions import check_directions, directions_of
 
@@ -73,7 +73,7 @@ class Options:
         found += [f"--scale={self.scale:g}"] if self.scale != 1 else []
         found += [f"--train_steps={self.train_steps}"] if self.train_steps else []
         for name in ("hparams", "train", "datagen", "problem_options", "decode"):
-            counted = {k: v for k, v in getattr(self, name).items() if k not in _NOT_IN_THE_RESULT}
+            counted = _counted(getattr(self, name))
             if counted:
                 flag = "decode_hparams" if name == "decode" else name
                 found.append(f"--{flag}={assignments(counted)}")
@@ -154,7 +154,7 @@ class Stage:
 
     def counted_flags(self) -> dict[str, str]:
         """Returns the flags that determine the result."""
-        return {name: _text(value) for name, value in self.flags.items() if name not in _NOT_IN_THE_RESULT}
+        return _counted(self.flags)
 
 
 def plan(recipe: Recipe, book: RecipeBook, options: Options) -> list[Stage]:
@@ -235,7 +235,7 @@ class _Planner:
     def add_system(self, recipe: Recipe, seed: int) -> None:
         """Adds all that it takes to score the splits of a recipe with a seed."""
         if recipe.rerank:
-            for direction in ("l2r", "r2l"):
+            for direction in BOTH:
                 self._trained(self._book.recipe(recipe.rerank[direction]), seed)
         else:
             self._trained(recipe, seed)
@@ -312,21 +312,16 @@ class _Planner:
         options = self._options
         folder = options.work_dir / "data"
         flags = {**self._problem_flags(recipe), **recipe.datagen, **options.datagen, **self._user_modules()}
-        counted = {name: _text(value) for name, value in flags.items() if name not in _NOT_IN_THE_RESULT}
+        counted = _counted(flags)
         # NAME and NAME_rev are usually made from the same files; other options are other data, beside those.
         base = registry.problem(self._problem(recipe)).base_name
         name = base if set(counted) == {"problem"} else f"{base}.{digest({**counted, 'problem': base})[:6]}"
         output = folder / name
         flags["data_dir"] = str(output)
         flags["tmp_dir"] = options.tmp_dir or str(options.work_dir / "tmp")
+        key = digest({**counted, "problem": base})
         stage = Stage(
-            name=f"data {name}",
-            kind="data",
-            command="datagen",
-            flags=flags,
-            folder=folder,
-            output=output,
-            key=digest({**counted, "problem": base}),
+            name=f"data {name}", kind="data", command="datagen", flags=flags, folder=folder, output=output, key=key
         )
         return self.stages.setdefault(stage.marker, stage)
 
@@ -344,7 +339,7 @@ class _Planner:
         flags = {
             **self._problem_flags(recipe),
             **_both_runs([_run(stage) for stage in trained], teachers),
-            **{name: value for name, value in recipe.pseudo_references.items() if name not in ("l2r", "r2l")},
+            **_without_directions(recipe.pseudo_references),
             **self._user_modules(),
             "data_dir": str(data.output),
             "overwrite": True,  # only what was made with other models; whether that may be lost, check_unchanged says
@@ -367,7 +362,7 @@ class _Planner:
                 f"of both directions, {names['l2r']} and {names['r2l']}, and what is changed holds for all runs. Leave "
                 "target_direction out."
             )
-        return [self._book.recipe(names[direction]) for direction in ("l2r", "r2l")]
+        return [self._book.recipe(names[direction]) for direction in BOTH]
 
     def _trained(self, recipe: Recipe, seed: int) -> Stage:
         """Adds the run of a recipe's seed and all that comes before it; returns the stage whose weights count."""
@@ -479,13 +474,12 @@ class _Planner:
             **_both_runs([_run(stage) for stage in trained], parts),
             "split": split,
             "scoring": self._scoring(recipe),
-            **{name: value for name, value in recipe.rerank.items() if name not in ("l2r", "r2l")},
+            **_without_directions(recipe.rerank),
             **({"decode_hparams": assignments(decode)} if decode else {}),
             **self._user_modules(),
         }
         folder = run_folder(self._runs_of(recipe).name, self._options, seed)
-        counted = {name: _text(value) for name, value in flags.items() if name not in _NOT_IN_THE_RESULT}
-        output = folder / f"rerank.{split}.{digest(counted)[:6]}.json"
+        output = folder / f"rerank.{split}.{digest(_counted(flags))[:6]}.json"
         flags |= {"nbest_file": str(output.with_suffix(".jsonl")), "report_file": str(output)}
         return self._add(
             f"score {split}", "score", "rerank", flags, folder, output, trained, owner=self._owner(recipe), **more
@@ -508,7 +502,7 @@ def _run(stage: Stage) -> str:
 
 def _both_runs(runs: Sequence[str], recipes: Sequence[Recipe]) -> dict[str, str]:
     """Returns the flags that name two runs and their checkpoints."""
-    flags = dict(zip(("l2r", "r2l"), runs, strict=True))
+    flags = dict(zip(BOTH, runs, strict=True))
     if recipes[0].checkpoint != "latest":
         flags["checkpoint_path"] = recipes[0].checkpoint
     return flags
@@ -517,6 +511,16 @@ def _both_runs(runs: Sequence[str], recipes: Sequence[Recipe]) -> dict[str, str]
 def _translations(stage: Stage) -> pathlib.Path:
     """Returns what t2t_ext-compare reads of a scoring stage."""
     return stage.output.with_suffix(".jsonl") if stage.command == "rerank" else stage.output
+
+
+def _without_directions(flags: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the further flags of a table that names two recipes."""
+    return {name: value for name, value in flags.items() if name not in BOTH}
+
+
+def _counted(flags: Mapping[str, Any]) -> dict[str, str]:
+    """Returns the flags that determine a result, as text."""
+    return {name: _text(value) for name, value in flags.items() if name not in _NOT_IN_THE_RESULT}
 
 
 def _text(value: Any) -> str:

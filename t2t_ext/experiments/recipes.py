@@ -143,7 +143,7 @@ _OF_THE_RUNS = (
 _NEEDED = ("paper", "table", "row", "problem", "scoring")
 _OF_A_RUN = ("model", "hparams_set", "train")  # needed, but by a recipe that reranks what others translate
 _NUMBERS = ("beams",)  # lists of whole numbers; the others are lists of strings
-_BOTH = ("l2r", "r2l")
+BOTH = ("l2r", "r2l")  # directions
 _SIZE = "{size}"
 
 
@@ -216,8 +216,8 @@ class RecipeBook:
         both = getattr(recipe, key)
         if not both:
             return
-        others = [self.recipe(both[direction]) for direction in _BOTH]
-        for direction, other in zip(_BOTH, others, strict=True):
+        others = [self.recipe(both[direction]) for direction in BOTH]
+        for direction, other in zip(BOTH, others, strict=True):
             written = other.hparams.get("target_direction", "l2r")
             if written != direction or other.rerank:
                 raise self._wrong(recipe.name, f"{key}.{direction} = {other.name!r} has no run that writes {direction}")
@@ -361,7 +361,7 @@ class RecipeBook:
         name = recipe.name
         for key in ("pseudo_references", "rerank"):
             both = getattr(recipe, key)
-            if both and not all(isinstance(both.get(direction), str) for direction in _BOTH):
+            if both and not all(isinstance(both.get(direction), str) for direction in BOTH):
                 raise self._wrong(name, f"{key} needs l2r = 'RECIPE' and r2l = 'RECIPE'")
         if recipe.rerank and (recipe.pseudo_references or recipe.warm_start or recipe.beams):
             raise self._wrong(name, "rerank has no run of its own: leave out pseudo_references, warm_start and beams")
@@ -396,5 +396,5 @@ def _others(recipe: Recipe) -> list[tuple[str, str]]:
     found = [("warm_start", recipe.warm_start)] if recipe.warm_start else []
     for key in ("pseudo_references", "rerank"):
         both = getattr(recipe, key)
-        found += [(f"{key}.{direction}", both[direction]) for direction in _BOTH if both]
+        found += [(f"{key}.{direction}", both[direction]) for direction in BOTH if both]
     return found

@@ -16,6 +16,8 @@ from typing import Any, Self
 
 from t2t_ext.errors import UserError
 from t2t_ext.io import files
+from t2t_ext.reporting import figures
+from t2t_ext.reporting.table import Table, columns
 
 RECORDS_NAME, TABLE_NAME, PICTURE_NAME = "scores.jsonl", "scores.tsv", "scores.png"
 
@@ -122,32 +124,31 @@ class ScoreTable:
     def write_table(self) -> pathlib.Path:
         """Writes ``scores.tsv``; returns its path."""
         names = score_names(self.records)
-        rows = [["step", *names, "lines", "seconds", "translations"]]
-        rows += [
-            [str(r.step), *(f"{r.scores[n]:.2f}" if n in r.scores else "" for n in names), str(r.lines),
-             f"{r.seconds:.1f}", r.translations]
+        rows = [
+            [r.step, *(f"{r.scores[n]:.2f}" if n in r.scores else None for n in names), r.lines, f"{r.seconds:.1f}",
+             r.translations]
             for r in self.records
         ]  # fmt: skip
         path = self.folder / TABLE_NAME
-        files.write_text_atomically(path, "".join("\t".join(row) + "\n" for row in rows))
+        table = Table(columns("step", *names, "lines", "seconds", "translations"), rows)
+        files.write_text_atomically(path, table.tsv())
         return path
 
     def write_picture(self, title: str) -> pathlib.Path:
         """Draws ``scores.png``, score over step; returns its path."""
-        from matplotlib import figure
-
-        drawing = figure.Figure(figsize=(7, 4.5), dpi=100, layout="constrained")
-        axis = drawing.subplots()
-        for name in score_names(self.records):
-            points = [(r.step, r.scores[name]) for r in self.records if name in r.scores]
-            axis.plot(*zip(*points, strict=True), marker="o", markersize=4, label=name)
-        axis.set(xlabel="step", ylabel="score")
-        axis.set_title(title.replace("$", r"\$"), fontsize=9)
-        axis.grid(alpha=0.3)
-        axis.legend()
-        path = self.folder / PICTURE_NAME
-        with files.atomic_file(path) as temporary:
-            drawing.savefig(temporary, format="png")
+        names = score_names(self.records)
+        with figures.new_figure(7, 4.5) as figure:
+            axes = figure.subplots()
+            for place, name in enumerate(names):
+                points = [(r.step, r.scores[name]) for r in self.records if name in r.scores]
+                line = {"color": figures.color(place), "marker": figures.marker(place), "markersize": 4}
+                axes.plot(*zip(*points, strict=True), **line)
+            axes.set(xlabel="step", ylabel="score")
+            axes.set_title(title, fontsize=9)
+            figures.plain(axes)
+            figures.legend(figure, names, lines=True)
+            path = self.folder / PICTURE_NAME
+            files.write_bytes_atomically(path, figures.saved(figure, "png"))
         return path
 
     def _write(self) -> None:
