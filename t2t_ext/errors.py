@@ -50,5 +50,5 @@ def require_package(module: str, extra: str, need: str, otherwise: str = "") -> 
       UserError: It is not installed.
     """
     if importlib.util.find_spec(module) is None:
-        missing = f"{need} needs {module}, which is not installed: pip install 't2t_ext[{extra}]'. {otherwise}"
-        raise UserError(missing.rstrip())
+        install = f"pip install 't2t_ext[{extra}]'"
+        raise UserError(f"{need} needs the package {module}, which is not installed: {install}. {otherwise}".rstrip())

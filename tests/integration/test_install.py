@@ -30,7 +30,7 @@ def run(commands, command, folder, **variables):
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     environment |= {"PATH": f"{commands}:{environment['PATH']}", **variables}
     return subprocess.run(
-        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=900, check=False
+        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=1500, check=False
     )
 
 

@@ -24,13 +24,14 @@ def test_a_missing_package_names_its_extra():
     with pytest.raises(UserError) as raised:
         require_package("no_such_module", "zh", "--text_steps=jieba", "Or leave it out.")
     assert str(raised.value) == (
-        "--text_steps=jieba needs no_such_module, which is not installed: pip install 't2t_ext[zh]'. Or leave it out."
+        "--text_steps=jieba needs the package no_such_module, which is not installed: pip install 't2t_ext[zh]'. "
+        "Or leave it out."
     )
 
 
 def test_a_step_whose_package_is_missing(without_package):
     without_package("jieba")
-    with pytest.raises(UserError, match=r"jieba needs jieba, .*pip install 't2t_ext\[zh\]'"):
+    with pytest.raises(UserError, match=r"the step needs the package jieba, .*pip install 't2t_ext\[zh\]'"):
         TextSteps(["jieba"], "zh")
     TextSteps(["moses_tokenize"], "de")  # its package is not an extra's
 

@@ -161,7 +161,7 @@ def check_steps(names: Sequence[str], language: str, what: str = "The steps") ->
         if complaint:
             raise UserError(f"{shown} for the language {language}: {complaint}")
         for package in kind.packages if kind.extra else ():
-            require_package(package, kind.extra, f"{shown}: {kind.name}")
+            require_package(package, kind.extra, f"{shown}: the step")
 
 
 _WHY = {
