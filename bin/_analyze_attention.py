@@ -6,10 +6,10 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from t2t_ext.bin import _text_lines
 from t2t_ext.bin._flag_groups import add_decode_flags, add_thread_flags
 from t2t_ext.bin._flags import FlagParser, add_flag, at_least, start_tensorflow
 from t2t_ext.bin._run_text import RunText, shown_progress
+from t2t_ext.data.corpora import text_lines
 from t2t_ext.errors import UserError, suggest
 
 _NAME = "t2t_ext-analyze attention"
@@ -99,7 +99,7 @@ def run(argv: Sequence[str]) -> None:
 
     directory = RunDirectory.open(flags.output_dir)
     directory.require_text(_NAME)
-    checkpoint = checkpoints.resolve_checkpoint(directory.path, flags.checkpoint_path or None, warn=_text_lines.warn)
+    checkpoint = checkpoints.resolve_checkpoint(directory.path, flags.checkpoint_path or None, warn=text_lines.warn)
     hparams = directory.hparams()
     decode_hparams = _decode_hparams(flags, hparams)
     if isinstance(hparams, TransformerHParams):
@@ -140,12 +140,12 @@ def _sentences(flags: argparse.Namespace) -> tuple[list[str], list[str]]:
         for name in ("reference", "partner"):
             if getattr(flags, name):
                 raise UserError(f"--{name} goes with --sentence; for a file give --reference_file=FILE.")
-        source = _text_lines.read(flags.sentence_file)
+        source = text_lines.read(flags.sentence_file)
         if not source.lines:
             raise UserError(f"{source.name} is empty: there is nothing to look at.")
         references = [""] * len(source.lines)
         if flags.reference_file:
-            found = _text_lines.read(flags.reference_file)
+            found = text_lines.read(flags.reference_file)
             if len(found.lines) != len(source.lines):
                 raise UserError(
                     f"Unequal numbers of lines: {len(source.lines)} in {source.name}, {len(found.lines)} in "

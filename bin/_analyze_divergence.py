@@ -5,11 +5,11 @@ import sys
 from collections.abc import Sequence
 
 from t2t_ext.analysis.runs import AnalyzedRun, labeled, open_runs
-from t2t_ext.bin import _text_lines
 from t2t_ext.bin._analyzed_runs import add_analyzed_run_flags, add_out_dir_flag, given_runs, output_directory
 from t2t_ext.bin._flag_groups import add_thread_flags
 from t2t_ext.bin._flags import FlagParser, add_flag, at_least, start_tensorflow
 from t2t_ext.bin._run_text import RunText, shown_progress
+from t2t_ext.data.corpora import text_lines
 from t2t_ext.errors import UserError
 
 _NAME = "t2t_ext-analyze divergence"
@@ -57,7 +57,7 @@ def run(argv: Sequence[str]) -> None:
     """
     flags = build_parser().parse_args(argv)
     # All mistakes of the user are found before models are loaded.
-    runs = open_runs(given_runs(flags), _NAME, flags.checkpoint_path, _text_lines.warn)
+    runs = open_runs(given_runs(flags), _NAME, flags.checkpoint_path, text_lines.warn)
     for each in runs:
         each.directory.require_text(_NAME)
     kernels = [f"f={getattr(each.directory.hparams(), 'dc_kernel_size', 0)}" for each in runs]
@@ -76,7 +76,7 @@ def run(argv: Sequence[str]) -> None:
         measured.append(found)
         notes += more
     for note in notes:
-        _text_lines.warn(note)
+        text_lines.warn(note)
     where = f"the {flags.split} split" if flags.split else flags.sentence_file
     words = f"Divergence of local and global attention, in nats, on {len(sources)} sentences of {where}: "
     words += f"{JOINED[flags.heads]}; means over positions, then over sentences, ± standard error over sentences."
@@ -101,10 +101,10 @@ def _text(flags: argparse.Namespace, first: AnalyzedRun) -> tuple[list[str], lis
     else:
         if "data_dir" in flags.given:
             raise UserError("--data_dir goes with --split=NAME: a file needs no data.")
-        source = _text_lines.read(flags.sentence_file)
+        source = text_lines.read(flags.sentence_file)
         sources, references = source.lines, None
         if flags.reference_file:
-            found = _text_lines.read(flags.reference_file)
+            found = text_lines.read(flags.reference_file)
             if len(found.lines) != len(sources):
                 raise UserError(
                     f"Unequal numbers of lines: {len(sources)} in {source.name}, {len(found.lines)} in {found.name}. "

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from t2t_ext.analysis.runs import AnalyzedRun, check_vocabularies, labeled, open_runs
-from t2t_ext.bin import _analyzed_runs, _text_lines
+from t2t_ext.bin import _analyzed_runs
 from t2t_ext.bin._analyzed_runs import given_runs
 from t2t_ext.bin._flag_groups import add_thread_flags
 from t2t_ext.bin._flags import FlagParser, add_flag, at_least, start_tensorflow
 from t2t_ext.bin._run_text import RunText, shown_progress
+from t2t_ext.data.corpora import text_lines
 from t2t_ext.errors import UserError
 
 _NAME = "t2t_ext-analyze grad_norms"
@@ -72,7 +73,7 @@ def run(argv: Sequence[str]) -> None:
     flags = build_parser().parse_args(argv)
     _check_modes(flags)
     checkpoint_path = flags.checkpoint_path if flags.split else None
-    runs = labeled(open_runs(given_runs(flags), _NAME, checkpoint_path, _text_lines.warn), flags.labels, shared=True)
+    runs = labeled(open_runs(given_runs(flags), _NAME, checkpoint_path, text_lines.warn), flags.labels, shared=True)
     out_dir = _analyzed_runs.output_directory(flags, runs[0].directory.path, "grad_norms")
     from t2t_ext.analysis.gradients import report as gradient_report
 
@@ -82,7 +83,7 @@ def run(argv: Sequence[str]) -> None:
     else:
         report, notes = gradient_report.logged(runs, flags.from_step, flags.to_step)
     for note in notes:
-        _text_lines.warn(note)
+        text_lines.warn(note)
     names = gradient_report.write(out_dir, report, notes)
     print(gradient_report.build(report).text(), flush=True)
     print(f"{', '.join(names[1:])} and the page {out_dir / names[0]}", file=sys.stderr)

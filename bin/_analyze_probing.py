@@ -8,12 +8,12 @@ from dataclasses import fields
 from typing import Any
 
 from t2t_ext.analysis.runs import AnalyzedRun, labeled, open_runs
-from t2t_ext.bin import _text_lines
 from t2t_ext.bin._analyze_probing_build import BUILD_FLAGS, add_build_flags, build_tasks
 from t2t_ext.bin._analyzed_runs import add_analyzed_run_flags, add_out_dir_flag, given_runs, output_directory
 from t2t_ext.bin._flag_groups import add_thread_flags
 from t2t_ext.bin._flags import FlagParser, add_flag, at_least, start_tensorflow
 from t2t_ext.bin._run_text import RunText, shown_progress
+from t2t_ext.data.corpora import text_lines
 from t2t_ext.errors import UserError
 
 _NAME = "t2t_ext-analyze probing"
@@ -92,7 +92,7 @@ def run(argv: Sequence[str]) -> None:
     # All mistakes of the user are found before models are loaded.
     _check_classifier(flags)
     paths = _task_paths(flags)
-    runs = open_runs(given_runs(flags), _NAME, flags.checkpoint_path, _text_lines.warn)
+    runs = open_runs(given_runs(flags), _NAME, flags.checkpoint_path, text_lines.warn)
     for each in runs:
         each.directory.require_text(_NAME)
     runs = labeled(runs, flags.labels)
@@ -102,7 +102,7 @@ def run(argv: Sequence[str]) -> None:
 
     def note(words: str) -> None:
         notes.append(words)
-        _text_lines.warn(words)
+        text_lines.warn(words)
 
     for task in tasks:
         for words in task.notes():

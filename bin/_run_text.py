@@ -6,8 +6,8 @@ import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from t2t_ext.bin import _text_lines
 from t2t_ext.bin._flags import FlagParser, add_flag, at_least
+from t2t_ext.data.corpora import text_lines
 from t2t_ext.errors import UserError
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class RunText:
         """Takes a ``RunDirectory`` and the command's flags."""
         self._directory, self._flags = directory, flags
 
-    def read(self, path: str) -> _text_lines.TextLines:
+    def read(self, path: str) -> text_lines.TextLines:
         """Reads the lines of a file; of a run that reads feature vectors, the ``FeatureSource``s of a file or a folder.
 
         Raises:
@@ -87,12 +87,12 @@ class RunText:
         """
         size = self._directory.config.source_feature_size
         if not size:
-            return _text_lines.read(path)
-        if path == _text_lines.STANDARD:
+            return text_lines.read(path)
+        if path == text_lines.STANDARD:
             self._directory.require_text("Standard input")
         from t2t_ext.data.features.sources import read_sources
 
-        return _text_lines.TextLines(path, read_sources(path, size))
+        return text_lines.TextLines(path, read_sources(path, size))
 
     def data(self) -> Any:
         """Returns the run's ``GeneratedData``, those of ``--data_dir`` where that is given."""
@@ -106,7 +106,7 @@ class RunText:
                 raise
             raise UserError(f"{error} If the data have moved, give --data_dir=DIR.") from error
         if data.digest() != config.data_digest:
-            _text_lines.warn(f"the data in {data.data_dir} are not those that {self._directory.path} was trained on")
+            text_lines.warn(f"the data in {data.data_dir} are not those that {self._directory.path} was trained on")
         return data
 
     def split(self, split: str) -> tuple[list, list[list[str]]]:
@@ -134,7 +134,7 @@ class RunText:
         except UserError as error:
             if self._flags.source_tag:
                 raise
-            _text_lines.warn(f"the run's problem cannot be made, so no line gets a tag: {error}")
+            text_lines.warn(f"the run's problem cannot be made, so no line gets a tag: {error}")
             return (), ""
         return problem.tags, problem.default_tag
 
@@ -154,7 +154,7 @@ class RunText:
         scorer = Scorer(names, references, encoder, language=language, n_bootstrap=flags.n_bootstrap)
         for found, doubts in scorer.by_protocol(hypotheses):
             for doubt in doubts:
-                _text_lines.warn(doubt)
+                text_lines.warn(doubt)
             yield from found
 
     def problem(self) -> Any:
@@ -165,13 +165,13 @@ class RunText:
         return registry.problem(self._directory.config.problem, **self._directory.config.problem_options)
 
 
-def read_references(paths: str, source: _text_lines.TextLines) -> list[list[str]]:
+def read_references(paths: str, source: text_lines.TextLines) -> list[list[str]]:
     """Reads ``--decode_reference``; as many lines as the source in each file.
 
     Raises:
       UserError: A file cannot be read or has another number of lines, or there is nothing to score.
     """
-    references = [_text_lines.read(path) for path in paths.split(",")] if paths else []
+    references = [text_lines.read(path) for path in paths.split(",")] if paths else []
     for reference in references:
         if len(reference.lines) != len(source.lines):
             raise UserError(
@@ -187,8 +187,8 @@ def report_truncated_lines(translator: "Translator") -> None:
     """Warns of the lines that the last call of a Translator truncated."""
     if translator.truncated_lines:
         limit = translator.decode_hparams.max_input_length
-        lines = _text_lines.count_lines(translator.truncated_line_numbers)
-        _text_lines.warn(f"truncated to max_input_length={limit} {translator.source.unit}: {lines}")
+        lines = text_lines.count_lines(translator.truncated_line_numbers)
+        text_lines.warn(f"truncated to max_input_length={limit} {translator.source.unit}: {lines}")
 
 
 @contextlib.contextmanager

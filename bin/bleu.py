@@ -7,10 +7,10 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from t2t_ext.bin import _scored_files, _text_lines
 from t2t_ext.bin._flags import FlagParser, add_flag, run_main
+from t2t_ext.data.corpora import text_lines
 from t2t_ext.errors import UserError, suggest
-from t2t_ext.evaluation import protocols, scores
+from t2t_ext.evaluation import protocols, scored_files, scores
 
 _VARIANTS = {
     "both": (("uncased", True), ("cased", False)),
@@ -85,11 +85,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _main(argv: Sequence[str] | None) -> None:
     flags = build_parser().parse_args(argv)
     if flags.json:
-        _text_lines.check_output(flags.json)
+        text_lines.check_output(flags.json)
     chosen = _by_protocol(flags) if flags.protocol else _by_metric(flags)
     # Of an n-best list, the words that the model generated.
     tokenized = bool(flags.protocol) and protocols.wants_tokens([protocol for _, protocol in chosen])
-    files = _scored_files.read([flags.translation], flags.reference.split(","), flags.source, tokenized=tokenized)
+    files = scored_files.read([flags.translation], flags.reference.split(","), flags.source, tokenized=tokenized)
     references = [text.lines for text in files.references]
     results = []
     for text in files.translations:
@@ -98,7 +98,7 @@ def _main(argv: Sequence[str] | None) -> None:
         for named, protocol in chosen:
             doubt = protocols.doubt(protocol, text.lines)
             if doubt:
-                _text_lines.warn(doubt)
+                text_lines.warn(doubt)
             options = {"language": flags.language, "n_bootstrap": flags.n_bootstrap}
             for score in protocols.score(protocol, text.lines, references, **options):
                 label = named.format(score.name)
@@ -113,7 +113,7 @@ def _main(argv: Sequence[str] | None) -> None:
             "segments": len(references[0]),
             "scores": results,
         }
-        _text_lines.write(flags.json, [json.dumps(report, ensure_ascii=False, indent=1)])
+        text_lines.write(flags.json, [json.dumps(report, ensure_ascii=False, indent=1)])
 
 
 def _by_protocol(flags: Any) -> list[tuple[str, protocols.Protocol]]:

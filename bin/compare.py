@@ -1,16 +1,13 @@
 """t2t_ext-compare: compares systems that translated the same text."""
 
-import os
-import pathlib
 import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from t2t_ext.bin import _scored_files, _text_lines
 from t2t_ext.bin._flags import FlagParser, add_flag, at_least, run_main
-from t2t_ext.data.corpora import readers
+from t2t_ext.data.corpora import readers, text_lines
 from t2t_ext.errors import UserError
-from t2t_ext.evaluation import protocols
+from t2t_ext.evaluation import protocols, scored_files
 from t2t_ext.evaluation.comparison import length_analysis, significance
 from t2t_ext.reporting.report import as_json
 
@@ -160,20 +157,21 @@ def _main(argv: Sequence[str] | None) -> None:
     chosen = protocols.check_names(settings.protocols)
     length_analysis.bin_labels(settings.length_bins)
     for path in filter(None, (flags.json, flags.html, flags.sheet)):
-        _text_lines.check_output(path)
-    _check_files(flags.translations)
+        text_lines.check_output(path)
+    scored_files.check_given_once(flags.translations)
     files = _read(flags, tokenized=protocols.wants_tokens(chosen))
-    systems = dict(zip(_names(files, flags.names), (each.lines for each in files.translations), strict=True))
+    names = scored_files.system_names(files.translations, flags.names)
+    systems = {name: text.lines for name, text in zip(names, files.translations, strict=True)}
     if flags.sheet:
         _write_sheet(flags, systems, files)
     comparison = compare.compare(
         systems,
         [each.lines for each in files.references],
         source=None if files.source is None else files.source.lines,
-        source_lengths=_source_lengths(flags, files.source),
+        source_lengths=scored_files.source_lengths(files.source, flags.length_unit, flags.subword_model),
         train_text=_train_text(flags.train_text),
         directions={
-            name: text.directions for name, text in zip(systems, files.translations, strict=True) if text.directions
+            name: text.directions for name, text in zip(names, files.translations, strict=True) if text.directions
         },
         settings=settings,
         report=_progress,
@@ -187,7 +185,7 @@ def _main(argv: Sequence[str] | None) -> None:
         _write(flags.html, found.page())
 
 
-def _read(flags: Any, *, tokenized: bool) -> _scored_files.ScoredFiles:
+def _read(flags: Any, *, tokenized: bool) -> scored_files.ScoredFiles:
     """Reads translations, references and source: files, or a split of a run's data."""
     if bool(flags.output_dir) != bool(flags.split):
         raise UserError(
@@ -201,7 +199,7 @@ def _read(flags: Any, *, tokenized: bool) -> _scored_files.ScoredFiles:
     if flags.data_dir and not flags.split:
         raise UserError("--data_dir goes with --split.")
     if not flags.split:
-        return _scored_files.read(flags.translations, flags.reference.split(","), flags.source, tokenized=tokenized)
+        return scored_files.read(flags.translations, flags.reference.split(","), flags.source, tokenized=tokenized)
     if flags.source:
         raise UserError("--source goes with --reference: --split gives the source, too.")
     from t2t_ext.bin._run_text import RunText
@@ -210,22 +208,12 @@ def _read(flags: Any, *, tokenized: bool) -> _scored_files.ScoredFiles:
 
     directory = RunDirectory.open(flags.output_dir)
     sources, references = RunText(directory, flags).split(flags.split)
-    sources = [str(source) for source in sources]
     references = references_of(references, directory.text_encoders()[1], tokenized=tokenized)
-    translations = _scored_files.read_translations(flags.translations, tokenized=tokenized)
-    for text in translations:
-        if len(text.lines) != len(sources):
-            raise UserError(
-                f"Unequal numbers of lines: {len(sources)} in {flags.split} of {flags.output_dir}'s data, "
-                f"{len(text.lines)} in {text.name}. Give translations of that split."
-            )
-    name = f"{flags.split} of {flags.output_dir}"
-    return _scored_files.ScoredFiles(
-        translations, [_scored_files.Text(name, "", each) for each in references], _scored_files.Text(name, "", sources)
-    )
+    name = f"{flags.split} of {flags.output_dir}'s data"
+    return scored_files.read_beside(flags.translations, list(map(str, sources)), references, name, tokenized=tokenized)
 
 
-def _write_sheet(flags: Any, systems: Any, files: _scored_files.ScoredFiles) -> None:
+def _write_sheet(flags: Any, systems: Any, files: scored_files.ScoredFiles) -> None:
     """Writes the sheet for people and its key."""
     from t2t_ext.evaluation.comparison.annotation_sheet import make_sheet
 
@@ -238,62 +226,11 @@ def _write_sheet(flags: Any, systems: Any, files: _scored_files.ScoredFiles) -> 
     _write(f"{flags.sheet}.key.csv", key)
 
 
-def _check_files(paths: Sequence[str]) -> None:
-    """Raises a UserError unless there are translations, each given once."""
-    if not paths:
-        raise UserError("No translations are given. Write their files behind the flags: --reference=R A.txt B.txt")
-    seen: dict[str, str] = {}
-    for path in paths:
-        real = os.path.realpath(path)
-        if real in seen:
-            raise UserError(
-                f"{path} is the same file as {seen[real]}, given before. A system compared with itself tells nothing."
-            )
-        seen[real] = path
-
-
-def _names(files: _scored_files.ScoredFiles, text: str) -> list[str]:
-    """Returns the systems' names: those given, or ids in SGML files, or file names, or whole paths where those agree.
-
-    Raises:
-      UserError: The names given do not fit.
-    """
-    count = len(files.translations)
-    if text:
-        names = [name.strip() for name in text.split(",")]
-        if len(names) != count or len(set(names)) < count or not all(names):
-            raise UserError(
-                f"--names={text} has {len(names)} names for {count} translations. Give each of them a name of its own."
-            )
-        return names
-    names = [each.system or pathlib.PurePath(each.name).name.split(".")[0] for each in files.translations]
-    return names if len(set(names)) == count and all(names) else [each.name for each in files.translations]
-
-
 def _bins(text: str) -> list[int]:
     try:
         return [int(edge) for edge in text.split(",")]
     except ValueError:
         raise UserError(f"--length_bins={text}: give whole numbers, as 10,20,30,40,50.") from None
-
-
-def _source_lengths(flags: Any, source: _scored_files.Text | None) -> list[int] | None:
-    """Returns the lengths of the source in the unit asked for; None for words."""
-    unit = flags.length_unit
-    if flags.subword_model and unit != "subwords":
-        raise UserError("--subword_model is used with --length_unit=subwords only. Give both, or leave it out.")
-    if unit == "words":
-        return None
-    if source is None:
-        raise UserError(f"--length_unit={unit} counts the source's {unit}: give --source=FILE.")
-    if unit == "characters":
-        return [len(line) for line in source.lines]
-    if not flags.subword_model:
-        raise UserError("--length_unit=subwords needs the source's subwords: give --subword_model=FILE.")
-    from t2t_ext.data.text.text_encoder import SubwordEncoder
-
-    encoder = SubwordEncoder.from_file(flags.subword_model)
-    return [len(ids) for ids in encoder.encode_batch(encoder.prepare(source.lines))]
 
 
 def _train_text(path: str) -> Iterator[str] | None:
@@ -305,7 +242,7 @@ def _train_text(path: str) -> Iterator[str] | None:
 
 
 def _write(path: str, text: str) -> None:
-    _text_lines.write(path, [text.removesuffix("\n")])
+    text_lines.write(path, [text.removesuffix("\n")])
 
 
 def _progress(message: str) -> None:

@@ -7,7 +7,6 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from t2t_ext.bin import _text_lines
 from t2t_ext.bin._flag_groups import (
     add_alignment_flags,
     add_decode_flags,
@@ -25,7 +24,8 @@ from t2t_ext.bin._run_text import (
     report_truncated_lines,
     shown_progress,
 )
-from t2t_ext.bin._text_lines import STANDARD
+from t2t_ext.data.corpora import text_lines
+from t2t_ext.data.corpora.text_lines import STANDARD
 from t2t_ext.errors import UserError
 from t2t_ext.search.directions import (
     check_directions,
@@ -194,7 +194,7 @@ def _check_files(flags: argparse.Namespace) -> None:
     """Checks that outputs can be written, none over another, and that standard input is read once."""
     outputs = [path for path in (flags.decode_to_file, flags.nbest_file, flags.alignment_file) if path]
     for path in outputs:
-        _text_lines.check_output(path)
+        text_lines.check_output(path)
     twice = [path for path in outputs if outputs.count(path) > 1]
     if twice:
         raise UserError(f"{twice[0]} is given for two outputs: give each of them a file of its own.")
@@ -219,7 +219,7 @@ class _Run:
         self._search = self.decode_hparams
         if flags.nbest_file and self.written == 1 and self._search.sampling_method == "argmax":
             self._search = self._search.replace(num_hypotheses=self._search.beam_size)
-        self._chosen = choose_runs(flags.output_dir, flags.checkpoint_path or None, warn=_text_lines.warn)
+        self._chosen = choose_runs(flags.output_dir, flags.checkpoint_path or None, warn=text_lines.warn)
         self._weights = ensemble_weights(flags, len(self._chosen))
         self._alignment = alignment_settings(flags)
         self._directory = self._chosen[0].run
@@ -259,7 +259,7 @@ class _Run:
         if source == STANDARD:
             return STANDARD
         path = outputs.output_name(source, self._directory.config, self._search, len(self._chosen))
-        _text_lines.check_output(path)
+        text_lines.check_output(path)
         return path
 
 
@@ -267,7 +267,7 @@ def _parallel(path: str, source: str, lines: list[str], what: str) -> list[str] 
     """Reads a file that has a line for each line of the input; None where the path is empty."""
     if not path:
         return None
-    found = _text_lines.read(path)
+    found = text_lines.read(path)
     if len(found.lines) != len(lines):
         raise UserError(
             f"Unequal numbers of lines: {len(lines)} in {source}, {len(found.lines)} {what} in {found.name}. Give a "
@@ -313,13 +313,13 @@ def _translate(
         ),
     ):
         if numbers:
-            _text_lines.warn(f"{what}: {_text_lines.count_lines(numbers)}")
+            text_lines.warn(f"{what}: {text_lines.count_lines(numbers)}")
     alignments: list[list[str]] = []
     if flags.alignment_file:
         with shown_progress("Aligning", len(lines), "lines") as update:
             alignments = translator.align_hypotheses(lines, results, update)
         written = itertools.chain.from_iterable(each[: run.written] for each in alignments)
-        _text_lines.write(flags.alignment_file, written)
+        text_lines.write(flags.alignment_file, written)
     if flags.nbest_file:
         no_alignments = itertools.repeat(itertools.repeat(None))
         records = (
@@ -329,9 +329,9 @@ def _translate(
             ]
             for hypotheses, aligned in zip(results, alignments or no_alignments, strict=False)
         )
-        _text_lines.write(flags.nbest_file, outputs.nbest_lines(lines, records))
+        text_lines.write(flags.nbest_file, outputs.nbest_lines(lines, records))
     if output:
-        _text_lines.write(output, (outputs.output_line(hypotheses, run.decode_hparams) for hypotheses in results))
+        text_lines.write(output, (outputs.output_line(hypotheses, run.decode_hparams) for hypotheses in results))
     where = f" -> {output}" if output not in ("", STANDARD) else ""
     rate = len(lines) / max(seconds, 1e-3)
     print(f"Translated {len(lines):,} lines in {seconds:.1f} s ({rate:,.1f} lines/s){where}", file=sys.stderr)
@@ -347,7 +347,7 @@ def _score_pairs(run: _Run, flags: argparse.Namespace) -> None:
     """Writes ``log-probability TAB tokens TAB penalized score`` for each pair of lines."""
     from t2t_ext.translation import outputs
 
-    read = _text_lines.read(flags.score_file)
+    read = text_lines.read(flags.score_file)
     sources, targets, sides = outputs.parse_pairs(read.name, read.lines, run.directions)
     pairs = list(zip(run.text.tagged(sources), targets, strict=True))
     translator = run.translator()
@@ -357,9 +357,9 @@ def _score_pairs(run: _Run, flags: argparse.Namespace) -> None:
     if flags.alignment_file:
         with shown_progress("Aligning", len(pairs), "pairs") as update:
             alignments = translator.align(pairs, update, **sides)
-        _text_lines.write(flags.alignment_file, alignments)
+        text_lines.write(flags.alignment_file, alignments)
     scores = (f"{row.log_prob:.6f}\t{row.length}\t{row.score:.6f}" for row in results)
-    _text_lines.write(flags.decode_to_file or STANDARD, scores)
+    text_lines.write(flags.decode_to_file or STANDARD, scores)
 
 
 def _interactive(run: _Run) -> None:
@@ -367,13 +367,13 @@ def _interactive(run: _Run) -> None:
     from t2t_ext.translation.outputs import one_line
 
     translator = run.translator()
-    for line in _text_lines.typed_lines():
+    for line in text_lines.typed_lines():
         (hypotheses,) = translator.translate(run.text.tagged([line]))
         report_truncated_lines(translator)
         if len(hypotheses) == 1 and not run.decode_hparams.write_beam_scores:
-            _text_lines.write(STANDARD, [one_line(hypotheses[0].text)])
+            text_lines.write(STANDARD, [one_line(hypotheses[0].text)])
         else:
-            _text_lines.write(STANDARD, (f"{each.score:.4f}\t{one_line(each.text)}" for each in hypotheses))
+            text_lines.write(STANDARD, (f"{each.score:.4f}\t{one_line(each.text)}" for each in hypotheses))
 
 
 if __name__ == "__main__":

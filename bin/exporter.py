@@ -12,7 +12,7 @@ from t2t_ext.bin._flag_groups import (
     ensemble_weights,
 )
 from t2t_ext.bin._flags import FlagParser, add_flag, at_least, run_main, start_tensorflow
-from t2t_ext.bin._text_lines import warn
+from t2t_ext.data.corpora.text_lines import warn
 from t2t_ext.errors import UserError
 
 _EXAMPLES = """\

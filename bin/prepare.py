@@ -5,9 +5,9 @@ import itertools
 import os
 from collections.abc import Callable, Sequence
 
-from t2t_ext.bin import _text_lines
 from t2t_ext.bin._flags import FlagParser, add_flag, run_main
-from t2t_ext.bin._text_lines import STANDARD, one_line
+from t2t_ext.data.corpora import text_lines
+from t2t_ext.data.corpora.text_lines import STANDARD, one_line
 from t2t_ext.data.text.text_encoder import SubwordEncoder
 from t2t_ext.errors import UserError
 from t2t_ext.runs.run_directory import RunDirectory
@@ -58,11 +58,11 @@ def _main(flags: argparse.Namespace) -> None:
         raise UserError("--words is a place to stop when text is prepared; --restore takes words and subwords alike.")
     encoder = _encoder(flags)
     if flags.describe:
-        _text_lines.write(STANDARD, _description(encoder))
+        text_lines.write(STANDARD, _description(encoder))
         return
-    _text_lines.check_output(flags.output)
-    lines = _text_lines.read(flags.input).lines
-    _text_lines.write(flags.output, map(one_line, _in_parts(_function(flags, encoder), lines)))
+    text_lines.check_output(flags.output)
+    lines = text_lines.read(flags.input).lines
+    text_lines.write(flags.output, map(one_line, _in_parts(_function(flags, encoder), lines)))
 
 
 def _encoder(flags: argparse.Namespace) -> SubwordEncoder:

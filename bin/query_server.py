@@ -6,9 +6,9 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from t2t_ext.bin import _text_lines
 from t2t_ext.bin._flags import FlagParser, add_flag, at_least, run_main
-from t2t_ext.bin._text_lines import STANDARD, one_line
+from t2t_ext.data.corpora import text_lines
+from t2t_ext.data.corpora.text_lines import STANDARD, one_line
 from t2t_ext.errors import UserError
 from t2t_ext.serving.client import DEFAULT_TIMEOUT_SECS, Client, Translation, make_client
 
@@ -74,13 +74,13 @@ def _main(flags: argparse.Namespace) -> None:
         elif flags.inputs_once:
             _answer(client, [flags.inputs_once], flags.nbest, flags.align)
         elif sys.stdin.isatty():
-            for line in _text_lines.typed_lines():
+            for line in text_lines.typed_lines():
                 try:
                     _answer(client, [line], flags.nbest, flags.align)
                 except UserError as error:  # the next line may do better
                     print(f"error: {error}", file=sys.stderr)
         else:
-            lines = iter(_text_lines.read(STANDARD).lines)
+            lines = iter(text_lines.read(STANDARD).lines)
             while batch := list(itertools.islice(lines, flags.batch_size)):
                 _answer(client, batch, flags.nbest, flags.align)
 
@@ -100,7 +100,7 @@ def _answer(client: Client, lines: list[Any], nbest: bool, align: bool) -> None:
         sources = [line for line, rows in zip(lines, found, strict=True) for _ in rows]
         alignments = client.align([(source, row.text) for source, row in zip(sources, rows, strict=True)])
     columns = zip(rows, alignments or itertools.repeat(None), strict=False)
-    _text_lines.write(STANDARD, (_line(row, nbest, alignment) for row, alignment in columns))
+    text_lines.write(STANDARD, (_line(row, nbest, alignment) for row, alignment in columns))
 
 
 def _line(translation: Translation, with_score: bool, alignment: str | None) -> str:

@@ -7,7 +7,6 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from t2t_ext.bin import _text_lines
 from t2t_ext.bin._flag_groups import add_decode_flags, add_thread_flags
 from t2t_ext.bin._flags import FlagParser, add_flag, at_least, run_main, start_tensorflow
 from t2t_ext.bin._run_text import (
@@ -18,7 +17,8 @@ from t2t_ext.bin._run_text import (
     report_truncated_lines,
     shown_progress,
 )
-from t2t_ext.bin._text_lines import STANDARD
+from t2t_ext.data.corpora import text_lines
+from t2t_ext.data.corpora.text_lines import STANDARD
 from t2t_ext.errors import UserError
 from t2t_ext.translation.rerank import DEFAULT_K, DIRECTIONS, SCORES
 
@@ -164,7 +164,7 @@ def run(argv: Sequence[str] | None = None) -> None:
         **_told(results, references, text, reranker, sys.stderr if output == STANDARD else sys.stdout),
     }
     if flags.report_file:
-        _text_lines.write(flags.report_file, [json.dumps(report, ensure_ascii=False, indent=1)])
+        text_lines.write(flags.report_file, [json.dumps(report, ensure_ascii=False, indent=1)])
 
 
 def _settings(flags: argparse.Namespace) -> tuple[Any, Any]:
@@ -213,7 +213,7 @@ def _checked_output(flags: argparse.Namespace) -> str:
         output = STANDARD if flags.decode_from_file == STANDARD else f"{flags.decode_from_file}.reranked"
     outputs = [path for path in (output, flags.nbest_file, flags.report_file) if path]
     for path in outputs:
-        _text_lines.check_output(path)
+        text_lines.check_output(path)
     if len(set(outputs)) < len(outputs):
         raise UserError("Two outputs have the same name: give each of them a file of its own.")
     if STANDARD in (flags.nbest_file, flags.report_file):
@@ -231,7 +231,7 @@ def _chosen_runs(flags: argparse.Namespace) -> Mapping[str, Sequence[Any]]:
     chosen = {}
     for direction in DIRECTIONS:
         checkpoint = getattr(flags, f"{direction}_checkpoint_path") or flags.checkpoint_path or None
-        chosen[direction] = choose_runs(getattr(flags, direction), checkpoint, warn=_text_lines.warn)
+        chosen[direction] = choose_runs(getattr(flags, direction), checkpoint, warn=text_lines.warn)
     check_runs(*(chosen[direction][0].run for direction in DIRECTIONS))
     return chosen
 
@@ -253,9 +253,9 @@ def _write(
 
     if flags.nbest_file:
         records = ([candidate.record() for candidate in candidates] for candidates in results)
-        _text_lines.write(flags.nbest_file, outputs.nbest_lines(lines, records))
+        text_lines.write(flags.nbest_file, outputs.nbest_lines(lines, records))
     if output:
-        _text_lines.write(output, (outputs.one_line(candidates[0].text) for candidates in results))
+        text_lines.write(output, (outputs.one_line(candidates[0].text) for candidates in results))
 
 
 def _told(

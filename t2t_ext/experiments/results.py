@@ -8,9 +8,9 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from t2t_ext.evaluation.score_table import ScoreRecord
 from t2t_ext.experiments.plan import Stage
 from t2t_ext.experiments.recipes import Recipe
-from t2t_ext.experiments.score_table import ScoreRecord
 from t2t_ext.experiments.stages import score_record
 from t2t_ext.runs import checkpoints
 

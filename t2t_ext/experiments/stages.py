@@ -19,9 +19,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from t2t_ext.errors import UserError
+from t2t_ext.evaluation.score_table import RECORDS_NAME, ScoreRecord, ScoreTable
 from t2t_ext.evaluation.scorer import label_with_case
 from t2t_ext.experiments.plan import Stage, requirements
-from t2t_ext.experiments.score_table import RECORDS_NAME, ScoreRecord, ScoreTable
 from t2t_ext.experiments.sweep import training_is_over
 from t2t_ext.io import files
 from t2t_ext.runs import checkpoints

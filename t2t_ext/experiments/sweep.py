@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from t2t_ext.config.decode import DecodeHParams
 from t2t_ext.config.training import TrainingSettings
 from t2t_ext.errors import UserError
+from t2t_ext.evaluation.score_table import Curves, ScoreRecord, ScoreTable, digest
 from t2t_ext.evaluation.scorer import Scorer, Translation
-from t2t_ext.experiments.score_table import Curves, ScoreRecord, ScoreTable, digest
 from t2t_ext.io import files
 from t2t_ext.runs import checkpoints
 from t2t_ext.runs.run_directory import RunDirectory

@@ -8,7 +8,8 @@ import sys
 
 import pytest
 
-from t2t_ext.bin import _text_lines, decoder
+from t2t_ext.bin import decoder
+from t2t_ext.data.corpora import text_lines
 from t2t_ext.evaluation import protocols
 
 LINES = [
@@ -208,8 +209,8 @@ def test_errors(decode, tmp_path, flags, message):
 
 
 def test_an_output_never_breaks_its_line():
-    assert _text_lines.one_line("a\nb\tc") == "a b\tc"
-    assert _text_lines.one_line("a\nb\tc", tabs=False) == "a b c"
+    assert text_lines.one_line("a\nb\tc") == "a b\tc"
+    assert text_lines.one_line("a\nb\tc", tabs=False) == "a b c"
 
 
 def test_help_needs_no_tensorflow():

@@ -81,6 +81,8 @@ TENSORFLOW_FREE = (
     "experiments.conduct",
     "experiments.listing",
     "experiments.sweep",
+    "evaluation.scored_files",
+    "evaluation.score_table",
     "evaluation.comparison.comparison",
     "evaluation.comparison.report",
     "evaluation.metrics",

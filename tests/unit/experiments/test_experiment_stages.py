@@ -6,9 +6,9 @@ import pytest
 
 from t2t_ext.bin import experiment
 from t2t_ext.errors import UserError
+from t2t_ext.evaluation.score_table import ScoreRecord, ScoreTable
 from t2t_ext.experiments import report, results
 from t2t_ext.experiments.plan import Options, plan
-from t2t_ext.experiments.score_table import ScoreRecord, ScoreTable
 from t2t_ext.experiments.stages import check_unchanged, score_record, state_of
 
 BOOK = experiment.recipe_book()

@@ -4,9 +4,9 @@ import json
 import pathlib
 
 from t2t_ext.bin import experiment
+from t2t_ext.evaluation.score_table import ScoreRecord, ScoreTable
 from t2t_ext.experiments import report, results
 from t2t_ext.experiments.plan import Options, Stage, plan
-from t2t_ext.experiments.score_table import ScoreRecord, ScoreTable
 
 BOOK = experiment.recipe_book()
 

@@ -486,14 +486,14 @@ def test_directions_of_an_nbest_list(files, nbest, corpus, tmp_path, capsys):
 
 def test_lines_without_text_are_won_by_no_direction(tmp_path):
     """As the decoder counts them."""
-    from t2t_ext.bin import _scored_files
+    from t2t_ext.evaluation import scored_files
     from t2t_ext.evaluation.comparison import direction_analysis
 
     best = [("a b", "l2r", 3), ("", "l2r", 0), ("c", "r2l", 2), ("d", "l2r", 2), ("e", "l2r", 2)]
     rows = [{"hypotheses": [dict(zip(("text", "direction", "length"), each, strict=True))]} for each in best]
     path = tmp_path / "sb.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    (text,) = _scored_files.read_translations([str(path)])
+    (text,) = scored_files.read_translations([str(path)])
     assert text.directions == ["l2r", "", "r2l", "l2r", "l2r"]
     bleu = sacrebleu.BLEU(references=[["a b", "", "c", "d", "e"]])
     parts = direction_analysis.by_direction(bleu, {"sb": text.lines}, text.directions)
@@ -501,7 +501,7 @@ def test_lines_without_text_are_won_by_no_direction(tmp_path):
 
 
 def test_folder_of_translations(files, corpus, tmp_path, capsys):
-    from t2t_ext.experiments.score_table import ScoreRecord, ScoreTable
+    from t2t_ext.evaluation.score_table import ScoreRecord, ScoreTable
 
     _, _, systems = corpus
     table = ScoreTable(tmp_path / "test.beam4.alpha0.6")

@@ -12,8 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from t2t_ext.bin import _text_lines
-from t2t_ext.data.corpora import markup, raw_files
+from t2t_ext.data.corpora import markup, raw_files, text_lines
 from t2t_ext.errors import UserError
 
 _SGML_NAME = re.compile(r"\.(sgm|sgml)(\.\w+)?$", re.I)
@@ -87,6 +86,36 @@ def read(
     return ScoredFiles(every[split[1] :], every[split[0] : split[1]], every[0] if sources else None)
 
 
+def read_beside(
+    translations: Sequence[str],
+    sources: Sequence[str],
+    references: Sequence[Sequence[str]],
+    name: str,
+    *,
+    tokenized: bool = False,
+) -> ScoredFiles:
+    """Reads translations of a split whose sources and references are known.
+
+    Args:
+      translations: Files, as of ``read``.
+      sources: The sources.
+      references: One list per set of references, in the form that is scored.
+      name: Of the split, for messages.
+      tokenized: As of ``read``.
+
+    Raises:
+      UserError: As ``read``.
+    """
+    texts = read_translations(translations, tokenized=tokenized)
+    for text in texts:
+        if len(text.lines) != len(sources):
+            raise UserError(
+                f"Unequal numbers of lines: {len(sources)} in {name}, {len(text.lines)} in {text.name}. Give "
+                "translations of that split."
+            )
+    return ScoredFiles(texts, [Text(name, "", each) for each in references], Text(name, "", sources))
+
+
 def read_translations(paths: Sequence[str], *, tokenized: bool = False) -> list[Text]:
     """Reads translations in any of the forms that ``read`` takes, one text for each system.
 
@@ -104,10 +133,69 @@ def read_translations(paths: Sequence[str], *, tokenized: bool = False) -> list[
     return systems
 
 
+def check_given_once(paths: Sequence[str]) -> None:
+    """Raises a UserError unless there are translations, each given once."""
+    if not paths:
+        raise UserError("No translations are given. Write their files after the flags: --reference=R A.txt B.txt")
+    seen: dict[str, str] = {}
+    for path in paths:
+        real = os.path.realpath(path)
+        if real in seen:
+            raise UserError(
+                f"{path} is the same file as {seen[real]}, given before. A system compared with itself tells nothing."
+            )
+        seen[real] = path
+
+
+def system_names(translations: Sequence[Text], given: str) -> list[str]:
+    """Returns the systems' names: those given, or ids in SGML files, or file names, or whole paths where those agree.
+
+    Raises:
+      UserError: The names given do not fit.
+    """
+    count = len(translations)
+    if given:
+        names = [name.strip() for name in given.split(",")]
+        if len(names) != count or len(set(names)) < count or not all(names):
+            raise UserError(
+                f"--names={given} has {len(names)} names for {count} translations. Give each of them a name of its own."
+            )
+        return names
+    names = [each.system or pathlib.PurePath(each.name).name.split(".")[0] for each in translations]
+    return names if len(set(names)) == count and all(names) else [each.name for each in translations]
+
+
+def source_lengths(source: Text | None, unit: str, subword_model: str = "") -> list[int] | None:
+    """Returns the lengths of the source; None for words, or where they are not asked for.
+
+    Args:
+      source: The source.
+      unit: ``words``, ``characters`` or ``subwords``.
+      subword_model: File of the model of these.
+
+    Raises:
+      UserError: Something is missing, or not used.
+    """
+    if subword_model and unit != "subwords":
+        raise UserError("--subword_model is used with --length_unit=subwords only. Give both, or leave it out.")
+    if unit == "words":
+        return None
+    if source is None:
+        raise UserError(f"--length_unit={unit} counts the source's {unit}: give --source=FILE.")
+    if unit == "characters":
+        return [len(line) for line in source.lines]
+    if not subword_model:
+        raise UserError("--length_unit=subwords needs the source's subwords: give --subword_model=FILE.")
+    from t2t_ext.data.text.text_encoder import SubwordEncoder
+
+    encoder = SubwordEncoder.from_file(subword_model)
+    return [len(ids) for ids in encoder.encode_batch(encoder.prepare(source.lines))]
+
+
 def _read_nbest(path: str, tokenized: bool) -> Text:
     """Reads the best of each line of an n-best list as t2t_ext-decoder and t2t_ext-rerank write it."""
     best: list[Mapping[str, Any]] = []
-    for number, line in enumerate(_text_lines.read(path).lines, start=1):
+    for number, line in enumerate(text_lines.read(path).lines, start=1):
         try:
             hypothesis = json.loads(line)["hypotheses"][0]
             best.append({"text": hypothesis["text"], **hypothesis})
@@ -119,13 +207,13 @@ def _read_nbest(path: str, tokenized: bool) -> Text:
     texts = [each.get("prepared", each["text"]) if tokenized else each["text"] for each in best]
     directions = [each.get("direction", "") if each.get("length", 1) else "" for each in best]
     both = any(directions) and set(directions) <= {"l2r", "r2l", ""}
-    lines = [_text_lines.one_line(text) for text in texts]
+    lines = [text_lines.one_line(text) for text in texts]
     return _not_empty(Text(path, "", lines, directions=directions if both else None))
 
 
 def _read_folder(folder: pathlib.Path, tokenized: bool) -> Text:
     """Reads the translations of the last checkpoint in a folder of t2t_ext-translate-all."""
-    from t2t_ext.experiments.score_table import RECORDS_NAME, ScoreTable
+    from t2t_ext.evaluation.score_table import RECORDS_NAME, ScoreTable
 
     if not (folder / RECORDS_NAME).exists():
         raise UserError(f"{folder} is no folder of t2t_ext-translate-all: it has no {RECORDS_NAME}. Give a file.")
@@ -135,8 +223,8 @@ def _read_folder(folder: pathlib.Path, tokenized: bool) -> Text:
     path = folder / records[-1].translations
     prepared = path.with_suffix(".prepared.txt")
     won = path.with_suffix(".directions.txt")
-    lines = _text_lines.read(str(prepared if tokenized and prepared.exists() else path)).lines
-    directions = _text_lines.read(str(won)).lines if won.exists() else None
+    lines = text_lines.read(str(prepared if tokenized and prepared.exists() else path)).lines
+    directions = text_lines.read(str(won)).lines if won.exists() else None
     return _not_empty(Text(str(folder), "", lines, directions=directions))
 
 
@@ -150,7 +238,7 @@ def _check_names(paths: Sequence[str], flag: str) -> None:
 
 def _read_file(path: str, kind: str) -> list[Text]:
     if not _is_sgml(path):
-        return [_not_empty(Text(path, "", _text_lines.read(path).lines))]
+        return [_not_empty(Text(path, "", text_lines.read(path).lines))]
     systems: dict[str, dict[_Key, str]] = {}
     for segment in markup.read_segments(path):
         if segment.kind not in (kind, ""):
@@ -176,7 +264,7 @@ def _read_file(path: str, kind: str) -> list[Text]:
 
 
 def _is_sgml(path: str) -> bool:
-    if path == _text_lines.STANDARD:
+    if path == text_lines.STANDARD:
         return False
     if _SGML_NAME.search(path):
         return True

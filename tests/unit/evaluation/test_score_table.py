@@ -6,7 +6,7 @@ import pytest
 
 from t2t_ext.config.decode import DecodeHParams
 from t2t_ext.errors import UserError
-from t2t_ext.experiments.score_table import ScoreRecord, ScoreTable
+from t2t_ext.evaluation.score_table import ScoreRecord, ScoreTable
 from t2t_ext.experiments.sweep import folder_name
 
 
