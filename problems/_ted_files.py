@@ -155,9 +155,7 @@ class TedFiles:
             for name, paths in self._found().items():
                 if archives.is_archive(name):
                     for path in paths:
-                        archives.unpacked_beside(
-                            path, lambda member: bool(self._wanted.fullmatch(member.split("/")[-1]))
-                        )
+                        archives.unpacked_beside(path, self._is_wanted)
 
     def _is_wanted(self, member: str) -> bool:
         return bool(self._wanted.fullmatch(member.rsplit("/", 1)[-1]))

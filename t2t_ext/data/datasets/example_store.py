@@ -82,17 +82,6 @@ class ExampleStore:
             source = self.source_features[int(source[0])]
         return source, self.targets[self.target_offsets[index] : self.target_offsets[index + 1]]
 
-    @property
-    def pseudo_lengths(self) -> np.ndarray:
-        """int32 [2, N], tokens of the pseudo references of the L2R and of the R2L model with EOS; 0: there is none.
-
-        Raises:
-          ValueError: The store has no pseudo references.
-        """
-        if self.pseudo is None:
-            raise ValueError("these examples have no pseudo references")
-        return np.stack([np.diff(offsets).astype(np.int32) for _, offsets in self.pseudo])
-
     @classmethod
     def from_sequences(
         cls,
@@ -132,18 +121,17 @@ class ExampleStore:
         """
         paths = [pathlib.Path(path) for path in generated.shard_paths(split)]
         digests = _digests(generated.manifest) if verify else None
-        problem = getattr(generated.manifest, "problem", "")
         folder = paths[0].parent if paths else "..."
-        reader = _ShardReader(paths, digests, f"t2t_ext-datagen --problem={problem} --data_dir={folder} --overwrite")
+        repair = f"t2t_ext-datagen --problem={generated.manifest.problem} --data_dir={folder} --overwrite"
+        reader = _ShardReader(paths, digests, repair)
         with concurrent.futures.ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
             arrays = reader.read(pool)
             first, second = ("targets", "inputs") if generated.was_reversed else ("inputs", "targets")
             store = cls(*arrays[first], *arrays[second])
-            if hasattr(generated, "source_features"):
-                # Not summed up anew, but for their size: they may be many gigabytes.
-                store = dataclasses.replace(store, source_features=generated.source_features(split))
-                _check_features(store, folder, reader.repair)
-            sidecar: PseudoReferences | None = getattr(generated, "pseudo", None)
+            # Their checksums are not computed again: they may be many gigabytes.
+            store = dataclasses.replace(store, source_features=generated.source_features(split))
+            _check_features(store, folder, repair)
+            sidecar = generated.pseudo
             if sidecar is None or split not in sidecar.splits:
                 return store
             return dataclasses.replace(store, pseudo=_load_pseudo(sidecar, split, store.num_examples, verify, pool))

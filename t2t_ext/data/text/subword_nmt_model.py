@@ -73,11 +73,6 @@ class SubwordNmtModel:
         """Ids of the control symbols; PAD, EOS and UNK left out."""
         return tuple(range(UNK_ID + 1, FIRST_TEXT_ID))
 
-    @property
-    def text_pieces(self) -> list[str]:
-        """The subwords and tags, whose ids begin at ``FIRST_TEXT_ID``."""
-        return self._pieces[FIRST_TEXT_ID:]
-
     def encode(self, texts: Sequence[str], add_eos: bool) -> list[list[int]]:
         """Returns the ids of texts; what is not in the table is ``UNK_ID``."""
         end = [EOS_ID] if add_eos else []

@@ -14,6 +14,8 @@ from t2t_ext.io import files
 class FakeData:
     """As much of GeneratedData as loading needs, over shards written here."""
 
+    pseudo = None
+
     def __init__(self, folder, shards, was_reversed=False, dtype=np.uint16):
         self.was_reversed = was_reversed
         self.paths = []
@@ -32,6 +34,9 @@ class FakeData:
     def shard_paths(self, split):
         assert split == "train"
         return self.paths
+
+    def source_features(self, split):
+        return None
 
 
 SHARDS = [[([5, 6, 1], [7, 1])], [], [([8, 1], [9, 10, 11, 1]), ([1], [12, 1])]]
