@@ -2,7 +2,6 @@
 
 import argparse
 import pathlib
-import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,6 +10,7 @@ from t2t_ext.bin._flags import FlagParser, add_flag, at_least, start_tensorflow
 from t2t_ext.bin._run_text import RunText, shown_progress
 from t2t_ext.data.corpora import text_lines
 from t2t_ext.errors import UserError, suggest
+from t2t_ext.io import log
 
 _NAME = "t2t_ext-analyze attention"
 _DEFAULT_DIR = ("analysis", "attention")
@@ -128,7 +128,7 @@ def run(argv: Sequence[str]) -> None:
     for each in looked:
         for side, text in each.targets.items():
             print(f"{side}: {text}" if len(each.targets) > 1 else text)
-    print(f"{total} pictures, {names[1]} and the page {out_dir / names[0]}", file=sys.stderr)
+    log.info(f"{total} pictures, {names[1]} and the page {out_dir / names[0]}")
 
 
 def _sentences(flags: argparse.Namespace) -> tuple[list[str], list[str]]:

@@ -1,7 +1,6 @@
 """t2t_ext-analyze divergence: how far local and global attention differ (Ampomah et al. 2021, section 7.2)."""
 
 import argparse
-import sys
 from collections.abc import Sequence
 
 from t2t_ext.analysis.runs import AnalyzedRun, labeled, open_runs
@@ -11,6 +10,7 @@ from t2t_ext.bin._flags import FlagParser, add_flag, at_least, start_tensorflow
 from t2t_ext.bin._run_text import RunText, shown_progress
 from t2t_ext.data.corpora import text_lines
 from t2t_ext.errors import UserError
+from t2t_ext.io import log
 
 _NAME = "t2t_ext-analyze divergence"
 _HEADS = ("max", "mean", "head")
@@ -85,7 +85,7 @@ def run(argv: Sequence[str]) -> None:
     out_dir = output_directory(flags, runs[0].directory.path, "divergence")
     names = divergence_report.write(out_dir, measured, words, settings, notes)
     print(divergence_report.build(measured, words).text(), flush=True)
-    print(f"{', '.join(names[1:])} and the page {out_dir / names[0]}", file=sys.stderr)
+    log.info(f"{', '.join(names[1:])} and the page {out_dir / names[0]}")
 
 
 def _text(flags: argparse.Namespace, first: AnalyzedRun) -> tuple[list[str], list[str] | None]:

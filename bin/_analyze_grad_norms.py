@@ -1,7 +1,6 @@
 """t2t_ext-analyze grad_norms: gradient norms of the layers of runs (Liu et al. 2020, section 2.2.2, equation 6)."""
 
 import argparse
-import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,6 +12,7 @@ from t2t_ext.bin._flags import FlagParser, add_flag, at_least, start_tensorflow
 from t2t_ext.bin._run_text import RunText, shown_progress
 from t2t_ext.data.corpora import text_lines
 from t2t_ext.errors import UserError
+from t2t_ext.io import log
 
 _NAME = "t2t_ext-analyze grad_norms"
 _AT_CHECKPOINTS = ("batches", "batch_size", "checkpoint_path", "data_dir", "precision")
@@ -86,7 +86,7 @@ def run(argv: Sequence[str]) -> None:
         text_lines.warn(note)
     names = gradient_report.write(out_dir, report, notes)
     print(gradient_report.build(report).text(), flush=True)
-    print(f"{', '.join(names[1:])} and the page {out_dir / names[0]}", file=sys.stderr)
+    log.info(f"{', '.join(names[1:])} and the page {out_dir / names[0]}")
 
 
 def _check_modes(flags: argparse.Namespace) -> None:

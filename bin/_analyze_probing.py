@@ -2,7 +2,6 @@
 
 import argparse
 import pathlib
-import sys
 from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any
@@ -15,6 +14,7 @@ from t2t_ext.bin._flags import FlagParser, add_flag, at_least, start_tensorflow
 from t2t_ext.bin._run_text import RunText, shown_progress
 from t2t_ext.data.corpora import text_lines
 from t2t_ext.errors import UserError
+from t2t_ext.io import log
 
 _NAME = "t2t_ext-analyze probing"
 _EXAMPLES = """\
@@ -137,7 +137,7 @@ def run(argv: Sequence[str]) -> None:
     out_dir = output_directory(flags, runs[0].directory.path, "probing")
     names = probing_report.write(out_dir, report, notes)
     print(probing_report.build(report).text(), flush=True)
-    print(f"{', '.join(names[1:])} and the page {out_dir / names[0]}", file=sys.stderr)
+    log.info(f"{', '.join(names[1:])} and the page {out_dir / names[0]}")
 
 
 def _language(text: RunText) -> str:

@@ -2,10 +2,10 @@
 
 import argparse
 import pathlib
-import sys
 
 from t2t_ext.bin._flags import FlagParser, add_flag, at_least
 from t2t_ext.errors import UserError
+from t2t_ext.io import log
 
 BUILD_FLAGS = ("build_tasks", "build_sizes", "build_words", "build_first_rank", "pos_file")
 
@@ -73,7 +73,7 @@ def build_tasks(flags: argparse.Namespace) -> None:
         raise UserError(f"Cannot make the directory {out_dir}: {error.strerror}. Choose another --out_dir.") from error
     corpus = senteval_corpus.read_corpus(flags.build_from)
     left_out = "".join(f"; {count:,} left out, {reason}" for reason, count in corpus.left_out.items())
-    print(f"{corpus.path}: {corpus.lines:,} lines, {len(corpus.sentences):,} sentences{left_out}", file=sys.stderr)
+    log.info(f"{corpus.path}: {corpus.lines:,} lines, {len(corpus.sentences):,} sentences{left_out}")
     failed = []
     for task in tasks:
         try:

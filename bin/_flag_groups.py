@@ -18,7 +18,7 @@ _DATAGEN_ALONE = ("seed", "vocab_sample_size", "max_tokens", "overwrite", "runne
 
 
 def add_registry_flags(parser: FlagParser) -> None:
-    """Adds ``--t2t_usr_dir`` and ``--registry_help``; both are dealt with by ``parse_args``."""
+    """Adds ``--t2t_usr_dir`` and ``--registry_help``; ``parse_args`` handles both."""
     add_settings(parser, TrainConfig, ["t2t_usr_dir"])
     parser.group("Information").add_argument(
         "--registry_help",

@@ -270,7 +270,7 @@ class FlagParser(argparse_flags.ArgumentParser):
             raise UserError(f"{text}{'' if text.endswith('?') else '.'} {self.prog} --help lists all flags.")
 
     def _complaint(self, name: str, has_value: str) -> str:
-        """Returns what is wrong with a flag that is written ``--name=value``, or ""."""
+        """Returns why a flag ``--name=value`` is refused, or ""."""
         known = f"--{name}" in self._option_string_actions
         if known or (name.startswith(_HP_PREFIX) and "--hparams" in self._option_string_actions):
             return "" if has_value else f"--{name} needs a value: --{name}=VALUE"
@@ -420,7 +420,7 @@ def registry_text() -> str:
             lines.append(f"    {name}{'  (--t2t_usr_dir)' if (kind, name) in own else ''}")
         if kind == "problem":
             lines.extend(f"  {words}" for words in registry.problem_families().values())
-            lines.append(f"  any translation problem the other way round: NAME{registry.REVERSED_SUFFIX}")
+            lines.append(f"  any translation problem in the other direction: NAME{registry.REVERSED_SUFFIX}")
             lines.append(
                 f"  any translation problem with pseudo references (t2t_ext-pseudo-references): "
                 f"NAME{registry.SYNCHRONOUS_SUFFIX}, NAME{registry.REVERSED_SUFFIX}{registry.SYNCHRONOUS_SUFFIX}"
@@ -457,7 +457,7 @@ def start_tensorflow(inter_op: int = 0, intra_op: int = 0) -> None:
 
 
 def run_main(main: Callable[[], int | None]) -> int:
-    """Runs a command and turns what may go wrong into an exit status.
+    """Runs a command and turns its errors into an exit status.
 
     Args:
       main: The command; parses its flags itself.

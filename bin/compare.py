@@ -1,6 +1,5 @@
 """t2t_ext-compare: compares systems that translated the same text."""
 
-import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -9,6 +8,7 @@ from t2t_ext.data.corpora import readers, text_lines
 from t2t_ext.errors import UserError
 from t2t_ext.evaluation import protocols, scored_files
 from t2t_ext.evaluation.comparison import length_analysis, significance
+from t2t_ext.io import log
 from t2t_ext.reporting.report import as_json
 
 _UNITS = ("words", "subwords", "characters")
@@ -246,7 +246,7 @@ def _write(path: str, text: str) -> None:
 
 
 def _progress(message: str) -> None:
-    print(f"{message} ...", file=sys.stderr, flush=True)
+    log.info(f"{message} ...")
 
 
 if __name__ == "__main__":

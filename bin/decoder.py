@@ -27,6 +27,7 @@ from t2t_ext.bin._run_text import (
 from t2t_ext.data.corpora import text_lines
 from t2t_ext.data.corpora.text_lines import STANDARD
 from t2t_ext.errors import UserError
+from t2t_ext.io import log
 from t2t_ext.search.directions import (
     check_directions,
     check_prefixes,
@@ -334,10 +335,10 @@ def _translate(
         text_lines.write(output, (outputs.output_line(hypotheses, run.decode_hparams) for hypotheses in results))
     where = f" -> {output}" if output not in ("", STANDARD) else ""
     rate = len(lines) / max(seconds, 1e-3)
-    print(f"Translated {len(lines):,} lines in {seconds:.1f} s ({rate:,.1f} lines/s){where}", file=sys.stderr)
+    log.info(f"Translated {len(lines):,} lines in {seconds:.1f} s ({rate:,.1f} lines/s){where}")
     best = [hypotheses[0] for hypotheses in results]
     if translator.two_sided:
-        print(shown_shares(direction_shares(best)), file=sys.stderr)
+        log.info(shown_shares(direction_shares(best)))
     if references:
         for score in run.text.scores(best, references, translator.target_encoder):
             print(score, file=sys.stderr if output == STANDARD else sys.stdout, flush=True)

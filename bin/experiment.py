@@ -3,12 +3,12 @@
 import argparse
 import importlib
 import pathlib
-import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from t2t_ext.bin._flags import FlagParser, add_flag, at_least, run_main
 from t2t_ext.errors import UserError
+from t2t_ext.io import log
 
 _REDO = ("data", "pseudo", "train", "average", "score", "compare")
 _EXAMPLES = """\
@@ -237,7 +237,7 @@ def _carry_out(flags: argparse.Namespace, recipe: Any, book: Any, stages: Sequen
     try:
         conduct.run_stages(stages, wanted, redo, _say)
     except Interrupted as interrupted:
-        print("interrupted: the same command resumes here", file=sys.stderr)
+        log.info("interrupted: the same command resumes here")
         return interrupted.exit_status
     if flags.stage in ("", "report") and flags.until in ("", "report"):
         print(conduct.report_text(recipe, book, stages, options), end="")

@@ -10,6 +10,7 @@ from t2t_ext.bin._flags import FlagParser, add_flag, at_least, run_main
 from t2t_ext.data.corpora import text_lines
 from t2t_ext.data.corpora.text_lines import STANDARD, one_line
 from t2t_ext.errors import UserError
+from t2t_ext.io import log
 from t2t_ext.serving.client import DEFAULT_TIMEOUT_SECS, Client, Translation, make_client
 
 _EXAMPLES = """\
@@ -78,7 +79,7 @@ def _main(flags: argparse.Namespace) -> None:
                 try:
                     _answer(client, [line], flags.nbest, flags.align)
                 except UserError as error:  # the next line may do better
-                    print(f"error: {error}", file=sys.stderr)
+                    log.error(str(error))
         else:
             lines = iter(text_lines.read(STANDARD).lines)
             while batch := list(itertools.islice(lines, flags.batch_size)):

@@ -20,6 +20,7 @@ from t2t_ext.bin._run_text import (
 from t2t_ext.data.corpora import text_lines
 from t2t_ext.data.corpora.text_lines import STANDARD
 from t2t_ext.errors import UserError
+from t2t_ext.io import log
 from t2t_ext.translation.rerank import DEFAULT_K, DIRECTIONS, SCORES
 
 if TYPE_CHECKING:
@@ -150,7 +151,7 @@ def run(argv: Sequence[str] | None = None) -> None:
     _write(flags, output, lines, results)
     where = f" -> {output}" if output not in ("", STANDARD) else ""
     rate = len(lines) / max(seconds, 1e-3)
-    print(f"Reranked {len(lines):,} lines in {seconds:.1f} s ({rate:,.1f} lines/s){where}", file=sys.stderr)
+    log.info(f"Reranked {len(lines):,} lines in {seconds:.1f} s ({rate:,.1f} lines/s){where}")
     report = {
         "l2r": flags.l2r,
         "r2l": flags.r2l,

@@ -88,7 +88,7 @@ def _check_data_flags(args: argparse.Namespace) -> None:
     without_effect = [f"--{name}" for name in _flag_groups.generation_flags(args)]
     if without_effect and not args.generate_data:
         raise UserError(
-            f"{', '.join(without_effect)}: only for generating data. Add --generate_data, or leave out what is of no "
+            f"{', '.join(without_effect)}: only for generating data. Add --generate_data, or leave out what has no "
             f"effect without it."
         )
 

@@ -29,7 +29,7 @@ def suggest(name: str, candidates: Iterable[str], limit: int = 3) -> str:
       limit: How many names are suggested at the most.
 
     Returns:
-      ``" Did you mean 'a' or 'b'?"`` with a leading blank, or an empty string when nothing is close.
+      ``" Did you mean 'a' or 'b'?"`` with a leading space, or an empty string when nothing is close.
     """
     close = difflib.get_close_matches(name, list(candidates), n=limit, cutoff=0.6)
     if not close:

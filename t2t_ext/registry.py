@@ -37,7 +37,7 @@ REVERSED_SUFFIX = "_rev"
 SYNCHRONOUS_SUFFIX = "_synchronous"
 # What may follow the name of a translation problem, in this order -> what it means.
 LOOK_UP_SUFFIXES = {
-    REVERSED_SUFFIX: "the same data read the other way round",
+    REVERSED_SUFFIX: "the same data in the other direction",
     SYNCHRONOUS_SUFFIX: "the same data with pseudo references beside them",
 }
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
@@ -385,8 +385,8 @@ def problem(name: str, **options: Any) -> Any:
     """Returns a problem by its name.
 
     Args:
-      name: A registered name, a name of a family, or either followed by ``_rev``, the translation problem the other
-        way round, by ``_synchronous``, the problem with pseudo references, or by ``_rev_synchronous``.
+      name: A registered name, a name of a family, or either followed by ``_rev``, the translation problem in the
+        other direction, by ``_synchronous``, the problem with pseudo references, or by ``_rev_synchronous``.
       **options: Options of the problem's constructor, such as ``train_source`` of ``translate_parallel_text``; texts
         become numbers or truth values where the constructor declares such.
 
@@ -394,7 +394,7 @@ def problem(name: str, **options: Any) -> Any:
       The ``Problem``.
 
     Raises:
-      UserError: No such problem; the problem cannot be turned round; or it does not take one of the options.
+      UserError: No such problem; the problem has no other direction; or it does not take one of the options.
     """
     plain = name.removesuffix(SYNCHRONOUS_SUFFIX)
     was_reversed, base = plain.endswith(REVERSED_SUFFIX), plain.removesuffix(REVERSED_SUFFIX)

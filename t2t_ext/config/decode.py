@@ -23,7 +23,7 @@ class DecodeHParams(StrictParams):
     alpha: float = hparam(0.6, "Exponent of the length penalty; 0 = none.", minimum=0, maximum=10)
     length_penalty: str = hparam(
         "gnmt",
-        "What a hypothesis's log-probability is divided by: ((5+length)/6)^alpha (gnmt, as T2T) or "
+        "Divisor of a hypothesis's log-probability: ((5+length)/6)^alpha (gnmt, as T2T) or "
         "length^alpha (len_power, as fairseq).",
         choices=("gnmt", "len_power"),
     )
@@ -40,11 +40,13 @@ class DecodeHParams(StrictParams):
     max_length_offset: int = hparam(20, "See length_limit.", unit="tokens", minimum=1, maximum=_MOST_TOKENS)
     extra_length: int = hparam(100, "See length_limit.", unit="tokens", minimum=0, maximum=_MOST_TOKENS)
     max_input_length: int = hparam(
-        1024, "Longer lines are cut, counted and reported.", unit="subwords", minimum=1, maximum=_MOST_TOKENS
+        1024, "Longer lines are truncated, counted and reported.", unit="subwords", minimum=1, maximum=_MOST_TOKENS
     )
     num_hypotheses: int = hparam(1, "Translations returned per sentence, best first.", minimum=1)
     return_beams: bool = hparam(False, "Return all beam_size translations of a sentence, as T2T does.")
-    write_beam_scores: bool = hparam(False, "Write the penalised score beside every translation, as T2T does.")
+    write_beam_scores: bool = hparam(
+        False, "Write the score with the length penalty beside every translation, as T2T does."
+    )
     precision: str = hparam(
         "",
         'Type of the computations; "" = as the model was trained.',
@@ -62,35 +64,35 @@ class DecodeHParams(StrictParams):
     )
     no_repeat_ngram_size: int = hparam(
         0,
-        "No sequence of so many tokens (no_repeat_ngram_unit) comes twice in a translation; 0 = any may.",
+        "No sequence of this many tokens (no_repeat_ngram_unit) occurs twice in a translation; 0 = any may.",
         unit="tokens",
         minimum=0,
         maximum=100,  # the graph grows with it
     )
     no_repeat_ngram_unit: str = hparam(
         "tokens",
-        "What no_repeat_ngram_size counts: subwords (tokens), or words as the model writes them (words).",
+        "Unit of no_repeat_ngram_size: subwords (tokens), or words of the segmented text (words).",
         choices=("tokens", "words"),
     )
     no_repeat_ngram_ignore: str = hparam(
         "",
-        'Words, separated by blanks, with which sequences may come again, such as ". <t> </t>"; with '
+        'Words, separated by spaces, with which sequences may occur again, such as ". <t> </t>"; with '
         "no_repeat_ngram_unit=words.",
     )
     coverage_penalty: float = hparam(
         0.0,
-        "Factor (beta) of what is taken off the score of translations by how they look at the source; 0 = nothing is.",
+        "Factor (beta) of the penalty on scores for how translations attend to the source; 0 = none.",
         minimum=0,
-        maximum=30,  # what the length limit ended ranks lower by 1e6, and that must stay more than any penalty
+        maximum=30,  # unfinished hypotheses rank lower by 1e6, which must stay more than any penalty
     )
     coverage_kind: str = hparam(
         "wu",
-        "What coverage_penalty counts: source words that are left without attention (wu: Wu et al. 2016), or attention "
-        "to words that have had it (summary: OpenNMT's).",
+        "What coverage_penalty counts: source words that get too little attention (wu: Wu et al. 2016), or attention "
+        "to words that have had enough (summary: OpenNMT's).",
         choices=("wu", "summary"),
     )
     stepwise_penalty: bool = hparam(
-        False, "Take coverage_penalty off at every step, not only where translations end; with coverage_kind=summary."
+        False, "Apply coverage_penalty at every step, not only to finished hypotheses; with coverage_kind=summary."
     )
     sampling_method: str = hparam(
         "argmax",
@@ -117,18 +119,19 @@ class DecodeHParams(StrictParams):
     )
     sampling_seed: int = hparam(
         0,
-        "What random draws is a function of this and of the source line: the same in every batch and order.",
+        "Seed of random: samples are a function of it and of the source line, the same in every batch and order.",
         minimum=0,
         maximum=2**63 - 1,
     )
 
     diverse_groups: int = hparam(
-        1, "Groups that the beam is divided into and that are kept from going on alike; 1 = none.", minimum=1
+        1,
+        "Number of groups that the beam is divided into and that are kept from continuing alike; 1 = no groups.",
+        minimum=1,
     )
     diverse_strength: float = hparam(
         0.5,
-        "What every hypothesis of an earlier group that goes on with a token takes off its log-probability while a "
-        "group chooses.",
+        "Penalty on the log-probability of a token for every hypothesis of an earlier group that continues with it.",
         minimum=0,
         maximum=1e6,
         exclusive=True,
@@ -136,14 +139,14 @@ class DecodeHParams(StrictParams):
 
     sb_pairing: str = hparam(
         "rank",
-        "Whom a hypothesis of a model of two directions attends to: the other direction's of the same rank (rank) or "
-        "its best (best).",
+        "Partner that a hypothesis of a model of two directions attends to: the other direction's of the same rank "
+        "(rank), or its best (best).",
         choices=("rank", "best"),
     )
     sb_finished_partner: str = hparam(
         "next_alive",
-        "What it sees once that one has ended: the live one that takes the rank (next_alive), or it and its "
-        "descendants keep what the ended one had (freeze).",
+        "What it sees once its partner is finished: the live hypothesis that takes the rank (next_alive), or what the "
+        "finished one had (freeze).",
         choices=("next_alive", "freeze"),
     )
     sb_decode: str = hparam(

@@ -88,12 +88,12 @@ class HParams(StrictParams):
     )
     gradient_accumulation_steps: int = hparam(
         1,
-        "Slices of batch_size tokens, computed one after the other, that make one update: as one batch so many times "
+        "Slices of batch_size tokens, computed one after the other, that make one update: as one batch that many times "
         "as large, in the memory of one slice.",
         minimum=1,
     )
     parallel_slices: int = hparam(
-        1, "Slices into which a replica's batch is cut, computed side by side on a CPU: same mathematics.", minimum=1
+        1, "Slices of a replica's batch that are computed side by side on a CPU; same mathematics.", minimum=1
     )
 
     # Loss.
@@ -163,12 +163,12 @@ class HParams(StrictParams):
     )
     target_direction: str = hparam(
         "l2r",
-        "Direction in which targets are produced; what comes out is always turned left to right.",
+        "Direction in which targets are generated; output is always in reading order.",
         choices=("l2r", "r2l"),
     )
     pseudo: str = hparam(
         "none",
-        "What targets are made of, of a problem NAME_synchronous: the references (none); for models with one target "
+        "Targets of a problem NAME_synchronous: the references (none); for models with one target "
         "sequence also the pseudo references of a left-to-right model (l2r) or of both directions' models (both), as "
         "examples of their own; for models with two, the pairs two, six or one of docs/training.md.",
         choices=("none", "l2r", "both", "two", "six", "one"),

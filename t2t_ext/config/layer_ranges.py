@@ -1,4 +1,4 @@
-"""Which layers of a stack a setting names: ``all``, ``1-6``, ``1,3-4``."""
+"""Reads which layers of a stack a setting names: ``all``, ``1-6``, ``1,3-4``."""
 
 import re
 

@@ -40,7 +40,7 @@ class OwnTextOptions(StrictParams):
     train_tags: str = hparam(
         "",
         "First word of the source of each training file, such as <2de>,<2fr>; NAME_rev then has data of its own, with "
-        "the tags on the side that is translated from there.",
+        "the tags on what is its source.",
         group=GROUP,
         metavar="<A>,<B>,...",
     )

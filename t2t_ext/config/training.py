@@ -21,7 +21,7 @@ class TrainingSettings(StrictParams):
 
     train_steps: int = hparam(
         250000,
-        "Number of updates after which training ends; linear_decay and single_cycle_cos_decay end there.",
+        "Number of updates after which training stops; linear_decay and single_cycle_cos_decay reach their end there.",
         unit="steps",
         minimum=1,
         group="Training",
@@ -105,7 +105,7 @@ class TrainingSettings(StrictParams):
     )
     worker_timeout: float = hparam(
         30.0,
-        "Time without a sign of life after which another worker of TF_CONFIG counts as lost: this one then ends with "
+        "Time without a sign of life after which another worker of TF_CONFIG counts as lost: this one then exits with "
         "status 75, to be started again with all others.",
         unit="seconds",
         minimum=1,

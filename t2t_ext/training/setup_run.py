@@ -132,7 +132,7 @@ def check_first_weights(run: ResolvedRun) -> None:
     """Checks, without reading arrays, that the checkpoint of the first weights is there and can be used as asked.
 
     Raises:
-      UserError: It is not, or cannot be gone on with.
+      UserError: It is not, or cannot be continued.
     """
     origin = first_weights(run)
     if origin:
@@ -159,7 +159,7 @@ def what_workers_share(run: ResolvedRun, generated: GeneratedData) -> str:
 
 
 def open_run(run: ResolvedRun, generated: GeneratedData, *, is_chief: bool = True) -> RunDirectory:
-    """Makes the run directory, or goes on with the one that is there.
+    """Makes the run directory, or opens the one that is there.
 
     Args:
       run: The resolved run.
@@ -209,7 +209,7 @@ def _hparams(config: TrainConfig, stored: RunDirectory | None) -> tuple[HParams,
         if not origin.startswith("auto"):
             raise UserError(
                 f"--hparams: batch_size=auto, but the run {config.output_dir} was made with batch_size={number} "
-                f"(origin: {origin or 'unknown'}). Leave batch_size out to go on with it, or choose another "
+                f"(origin: {origin or 'unknown'}). Leave batch_size out to resume it, or choose another "
                 "--output_dir."
             )
         hparams = hparams.replace(batch_size=number)
@@ -229,9 +229,9 @@ def _warm_start_from(config: TrainConfig, stored: RunDirectory | None) -> str:
     given = os.path.abspath(config.warm_start_from)
     if stored and given != before and checkpoints.list_checkpoints(stored.path):
         raise UserError(
-            f"--warm_start_from={config.warm_start_from}: the run {config.output_dir} has checkpoints already and goes "
-            f"on from the last one; it began with {before or 'fresh weights'}. Leave --warm_start_from out, or choose "
-            f"another --output_dir."
+            f"--warm_start_from={config.warm_start_from}: the run {config.output_dir} has checkpoints already and "
+            f"resumes from the last one; it began with {before or 'fresh weights'}. Leave --warm_start_from out, or "
+            f"choose another --output_dir."
         )
     return given
 
@@ -247,12 +247,12 @@ def _warm_start_optimizer(config: TrainConfig, stored: RunDirectory | None) -> s
     if given == KEEP and not _warm_start_from(config, stored):
         raise UserError(
             f"--warm_start_optimizer={given}: there is no optimizer to keep without --warm_start_from=RUN. (A run that "
-            "is there goes on with its own: name it in --output_dir alone.)"
+            "is there continues with its own: name it in --output_dir alone.)"
         )
     if stored and given != before and checkpoints.list_checkpoints(stored.path):
         raise UserError(
             f"--warm_start_optimizer={given}: the run {config.output_dir} has checkpoints already; it began with "
-            f"{before} and goes on from the last one. Leave the flag out, or choose another --output_dir."
+            f"{before} and resumes from the last one. Leave the flag out, or choose another --output_dir."
         )
     return given
 
