@@ -4,11 +4,14 @@ The fixtures import the toolkit only when a test asks for them, so that tests of
 without TensorFlow do not wait for it.
 """
 
+import ctypes
 import dataclasses
+import gc
 import importlib.util
 import os
 import pathlib
 import random
+import sys
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 os.environ.setdefault("TF_NUM_INTRAOP_THREADS", "2")
@@ -54,6 +57,50 @@ def without_package(monkeypatch):
         monkeypatch.setattr("importlib.util.find_spec", hidden)
 
     return hide
+
+
+# Bytes by which the process may grow before memory is given back.
+_GROWTH = 200 << 20
+_memory = {"after": 0, "frozen": False}
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item, nextitem):
+    """Gives memory back after the last test of a file, when its fixtures are gone, and after tests that took much."""
+    last = nextitem is None or nextitem.path != item.path
+    if "keras" not in sys.modules or not (last or _resident() > _memory["after"] + _GROWTH):
+        return
+    if last:
+        _forget_gradients()
+    gc.collect()
+    if not _memory["frozen"]:
+        # The million objects of TensorFlow's modules stay: the collector need not look at them again and again.
+        gc.freeze()
+        gc.set_threshold(10_000, 20, 20)
+        _memory["frozen"] = True
+    if sys.platform == "linux":
+        ctypes.CDLL(None).malloc_trim(0)
+    _memory["after"] = _resident()
+
+
+def _forget_gradients():
+    """Forgets the gradients that functions of the tests' graphs gave: each holds its graph, and TensorFlow all of them.
+
+    Only who differentiates a graph that was made in an earlier file would miss them.
+    """
+    from tensorflow.python.framework import ops
+
+    registered = ops.gradient_registry._registry
+    for name in [name for name in registered if name.startswith("CustomGradient-")]:
+        del registered[name]
+
+
+def _resident():
+    """Memory of this process, bytes; 0 where the system does not say."""
+    try:
+        return int(pathlib.Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:
+        return 0
 
 
 _WORDS = {
