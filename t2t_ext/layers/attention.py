@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from t2t_ext import registry
 from t2t_ext.config.hyperparameters import TransformerHParams
-from t2t_ext.layers.base import Mixer, Projection, make_initializer
+from t2t_ext.layers.base import Layer, Mixer, Projection, make_initializer
 from t2t_ext.layers.dropout import dropout
 
 # Added to the logits of masked positions: exp() of it is exactly 0 in float32 beside any real
@@ -87,7 +87,7 @@ def attention_weights(query: tf.Tensor, keys: tf.Tensor, mask: tf.Tensor | None,
     return tf.cast(tf.nn.softmax(logits), query.dtype)
 
 
-class _Attention(Mixer):
+class _Attention(Layer):
     """What self-attention and source attention share: head sizes, scale, output projection."""
 
     def __init__(self, hparams: TransformerHParams, output_projection: Projection | None = None, **kwargs: Any) -> None:
@@ -145,7 +145,7 @@ class _Attention(Mixer):
 
 @registry.register_layer("encoder_mixer", "self_attention")
 @registry.register_layer("decoder_mixer", "self_attention")
-class SelfAttention(_Attention):
+class SelfAttention(_Attention, Mixer):
     """Self-attention with fused query, key and value projections; encoder and decoder mixer."""
 
     def __init__(self, hparams: TransformerHParams, **kwargs: Any) -> None:
@@ -162,12 +162,12 @@ class SelfAttention(_Attention):
         """Projects float [..., T, D] to queries, keys and values, each float [..., H, T, d]."""
         return [split_heads(part, self.heads) for part in self.qkv.split(self.qkv(x))]
 
-    def call(self, x: tf.Tensor, mask: tf.Tensor | None, training: bool = False) -> tf.Tensor:
+    def call(self, x: tf.Tensor, mask: Any, training: bool = False) -> tf.Tensor:
         """Mixes a whole sequence.
 
         Args:
           x: float [B, T, D].
-          mask: bool, broadcast to [B, H, T, T].
+          mask: bool, broadcast to [B, H, T, T], or None; a relative may want something else.
           training: Whether attention dropout is applied.
 
         Returns:
@@ -176,7 +176,7 @@ class SelfAttention(_Attention):
         query, keys, values = self.project(x)
         return self.attend(query, keys, values, mask, training)
 
-    def distributions(self, x: tf.Tensor, mask: tf.Tensor | None) -> tf.Tensor:
+    def distributions(self, x: tf.Tensor, mask: Any) -> tf.Tensor:
         """Returns the attention distributions float [B, H, T, T] for float [B, T, D]."""
         query, keys, _ = self.project(x)
         return attention_weights(query, keys, mask, self.scale)
@@ -200,13 +200,13 @@ class SelfAttention(_Attention):
         return [self._side_by_side(part, [*parts, self.heads]) for part in self.qkv.split(x)]
 
     def step(
-        self, x: tf.Tensor, context: StepContext, state: dict[str, dict[str, tf.Tensor]]
+        self, x: tf.Tensor, context: Any, state: dict[str, dict[str, tf.Tensor]]
     ) -> tuple[tf.Tensor, dict[str, dict[str, tf.Tensor]]]:
         """Mixes one new position of every hypothesis with its own past.
 
         Args:
           x: float [B * R * K, D].
-          context: The step.
+          context: The step, a StepContext.
           state: As from ``start`` or the step before.
 
         Returns:

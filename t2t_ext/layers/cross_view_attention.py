@@ -8,9 +8,12 @@ Legend: B sentences, N encoder layers, S source positions, T target positions, H
 head's. e_j is the output of encoder layer j, normalised.
 """
 
+from typing import Any
+
 import tensorflow as tf
 
 from t2t_ext.config.hyperparameters import TransformerHParams
+from t2t_ext.config.variants.source_views import SourceViewFields
 from t2t_ext.layers.attention import SourceAttention, attention_weights, mask_bias, merge_heads, split_heads
 from t2t_ext.layers.base import Layer, LayerNormalization
 from t2t_ext.layers.dropout import dropout
@@ -22,7 +25,7 @@ class Weighing(Layer):
     The vectors begin as zeros, so that at first all layers weigh the same.
     """
 
-    def __init__(self, hparams: TransformerHParams, **kwargs: object) -> None:
+    def __init__(self, hparams: TransformerHParams, **kwargs: Any) -> None:
         """Initialises the layer from the model's hparams."""
         super().__init__(**kwargs)
         self.shape = (hparams.encoder_layers, hparams.hidden_size)
@@ -50,7 +53,7 @@ class AdaptiveAttention(SourceAttention):
         weighing: Weighing,
         norm: LayerNormalization | None = None,
         projections_of: SourceAttention | None = None,
-        **kwargs: object,
+        **kwargs: Any,
     ) -> None:
         """Initialises the layer.
 
@@ -170,7 +173,7 @@ class TwoAttentions(SourceAttention):
     A view is the pair of both, and so is a memory. Of the distributions of both attentions, the mean is given.
     """
 
-    def __init__(self, hparams: TransformerHParams, weighing: Weighing | None = None, **kwargs: object) -> None:
+    def __init__(self, hparams: TransformerHParams, weighing: Weighing | None = None, **kwargs: Any) -> None:
         """Initialises the layer.
 
         Args:
@@ -180,8 +183,8 @@ class TwoAttentions(SourceAttention):
           **kwargs: Keras's (name, dtype).
         """
         super().__init__(hparams, **kwargs)
-        args = {
-            "projections_of": self if hparams.integration_attention == "shared" else None,
+        args: dict[str, Any] = {
+            "projections_of": self if hparams.part(SourceViewFields).integration_attention == "shared" else None,
             "name": "view",
             "dtype": self.dtype_policy,
         }

@@ -108,7 +108,9 @@ class LayerView(Layer):
         self.width = hparams.hidden_size
         args = {"dtype": self.dtype_policy}
         fields = hparams.part(SourceViewFields)
-        self.combination = self.weighing = self.norm = None
+        self.combination: Any = None
+        self.weighing: Weighing | None = None
+        self.norm: LayerNormalization | None = None
         if fields.source_view == "fma":
             kind = Combination if fields.fma == "full" else ScalarCombination
             self.combination = kind(hparams, name="combination", **args)
@@ -124,6 +126,10 @@ class LayerView(Layer):
                 part.build(None)
         if self.norm is not None:
             self.norm.build((None, self.width))
+
+    def integrated(self, final: tf.Tensor, other: tf.Tensor) -> tf.Tensor:
+        """Returns LN_i(e_N + R_i) where the integration is soft, else R_i, float [B, S, D]."""
+        return other if self.norm is None else self.norm(final + other)
 
 
 @registry.register_layer("source_views", "cross_view")
@@ -165,7 +171,7 @@ class CrossViews(SourceViews):
         weighing = self._weighing_of(layer) if self.by_query else None
         if self.integration == "soft_two_attention":
             return TwoAttentions(hparams, weighing, **kwargs)
-        if self.by_query:
+        if weighing is not None:
             return AdaptiveAttention(hparams, weighing, self.layers[layer].norm, **kwargs)
         return SourceAttention(hparams, **kwargs)
 
@@ -178,12 +184,15 @@ class CrossViews(SourceViews):
         others = self._other_views(encoded.layers)
         if self.integration == "soft_two_attention":
             return [(encoded.final, other) for other in others]
-        if self.integration == "hard" or self.by_query:
+        if self.by_query:
             return others
-        return [layer.norm(encoded.final + other) for layer, other in zip(self.layers, others, strict=True)]
+        return [layer.integrated(encoded.final, other) for layer, other in zip(self.layers, others, strict=True)]
 
     def _weighing_of(self, layer: int) -> Weighing:
-        return self.layers[layer].weighing if self.weighing is None else self.weighing
+        weighing = self.weighing or self.layers[layer].weighing
+        if weighing is None:
+            raise ValueError(f"source_view={self.source_view} has no weights for each encoder layer.")
+        return weighing
 
     def _other_views(self, layers: Sequence[tf.Tensor]) -> list[tf.Tensor]:
         """Returns R_1 to R_M, float [B, S, D] each, or where queries weigh the layers, these, float [B, N, S, D]."""

@@ -206,7 +206,7 @@ class _Convolution(Mixer):
     def build(self, input_shape: object = None) -> None:
         """Creates the projections, and the kernels [H, k] where they are not dynamic."""
         self.input_projection.build((None, self.width))
-        if self.dynamic:
+        if self.kernels is not None:
             self.kernels.build((None, self.width))
         else:
             self.shared_kernels = self.add_weight(
@@ -221,7 +221,7 @@ class _Convolution(Mixer):
 
     def _weights(self, rows: tf.Tensor) -> tf.Tensor:
         """Returns the kernels float [N or 1, H, k] of inputs float [N, D], normalised in float32."""
-        if self.dynamic:
+        if self.kernels is not None:
             logits = tf.reshape(self.kernels.rows(rows), [-1, self.heads, self.taps])
         else:
             logits = self.shared_kernels.value[tf.newaxis]

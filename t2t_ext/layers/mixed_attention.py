@@ -27,6 +27,7 @@ import tensorflow as tf
 
 from t2t_ext import registry
 from t2t_ext.layers.attention import SelfAttention, StepContext, mask_bias
+from t2t_ext.layers.base import Mixer
 from t2t_ext.layers.dropout import dropout
 from t2t_ext.layers.masks import causal_mask, padding_mask
 
@@ -102,8 +103,8 @@ class MixedStepContext(StepContext):
     columns: tf.Tensor
 
     @classmethod
-    def of(cls, context: StepContext, source_bias: tf.Tensor, **more: Any) -> Self:
-        """Returns the context of a step for layers that also read the source, under float32 [B, 1, 1, 1, S]."""
+    def of(cls, context: Any, source_bias: tf.Tensor, **more: Any) -> Self:
+        """Returns a StepContext for layers that also read the source, under float32 [B, 1, 1, 1, S]."""
         return cls(
             **{field.name: getattr(context, field.name) for field in dataclasses.fields(context)},
             source_bias=source_bias,
@@ -113,12 +114,16 @@ class MixedStepContext(StepContext):
         )
 
 
-class BothSides:
-    """All ways of looking through projections that source and target share; a mixin of layers that have such.
+class BothSides(Mixer):
+    """All ways of looking through projections that source and target share; a mixin of mixers that have such.
 
     The layer has ``heads``, ``scale`` and ``attention_dropout``, the decoder mixers' ``start`` and ``step`` (of a
     target position to its past alone), and the methods below that raise NotImplementedError.
     """
+
+    heads: int
+    scale: float
+    attention_dropout: float
 
     # === What a layer has ===
 
@@ -176,24 +181,24 @@ class BothSides:
           [B, H, S, d].
         """
         source, target = self.project_rows(y, sides)
-        query, *memory = source
+        query, *memory = source  # each float [B, H, S, d]
         found = []
         if with_source:
-            of_source, weights = self.look(query, *memory, sides.source_bias, training)
+            of_source, weights = self.look(query, memory[0], memory[1], sides.source_bias, training)
             self.show(show, "source_self_attention", weights)
             found.append(self.rows_of(of_source))
         found.append(self.rows_of(self.look_from_target(target, memory, sides, training, show)))
         return self.joined(found[0] if len(found) == 1 else tf.concat(found, axis=0)), memory
 
     def look_from_target(
-        self, target: list[tf.Tensor], memory: Memory, sides: SideBySide, training: bool, show: Show | None
+        self, target: list[tf.Tensor], memory: Memory, sides: Any, training: bool, show: Show | None
     ) -> tf.Tensor:
         """Returns what the target's heads find in the source and the past, or in the past alone, float [B, H, T, d].
 
         Args:
           target: Queries, keys and values of the target, float [B, H, T, d].
           memory: Keys and values of the source, float [B, H, S, d].
-          sides: What is where.
+          sides: What is where, a SideBySide.
           training: Whether attention dropout is applied.
           show: Gets the distributions.
         """
@@ -202,7 +207,7 @@ class BothSides:
             seen = [
                 _behind(sides.seen_by_target(part), of_target) for part, of_target in zip(memory, seen, strict=True)
             ]
-        found, weights = self.look(query, *seen, sides.target_bias, training)
+        found, weights = self.look(query, seen[0], seen[1], sides.target_bias, training)
         self.show_of_target(show, "mixed_attention" if sides.mixed else "self_attention", weights)
         return found
 
@@ -269,16 +274,14 @@ class BothSides:
         """Projects source rows to keys and values float [B, 1, H, S, d], once for all steps; see ``mix_source``."""
         return _memory(*self.project_source(y, real)[1:])
 
-    def mixed_step(
-        self, y: tf.Tensor, context: MixedStepContext, source: Memory, state: Any
-    ) -> tuple[tf.Tensor, tf.Tensor, Any]:
+    def mixed_step(self, y: tf.Tensor, context: Any, source: Memory, state: Any) -> tuple[tf.Tensor, tf.Tensor, Any]:
         """Attends from one new position of every hypothesis to the source and to its own past, in one softmax.
 
         The source's memory is neither tiled nor joined with the hypotheses': their logits are.
 
         Args:
           y: float [B * R * K, D].
-          context: The step.
+          context: The step, a MixedStepContext.
           source: Keys and values float [B, 1, H, S, d], as from ``source_memory``.
           state: As from ``start`` or the step before.
 
@@ -307,7 +310,7 @@ class BothSides:
           float [B * R * K, D] and the distributions float [B, R, H, K, S].
         """
         query = self.queries(y, list(context.hypotheses))
-        found, weights = self.look(query, *source, context.source_bias)
+        found, weights = self.look(query, source[0], source[1], context.source_bias)
         return self.joined(self.rows_of(found)), weights
 
 

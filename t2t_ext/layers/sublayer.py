@@ -55,6 +55,6 @@ class Frame(Layer):
                 y = dropout(y, self.rate, training)
             elif step == "a":
                 y = x + y
-            elif step == "n":
+            elif step == "n" and self.post_norm is not None:
                 y = self.post_norm(y)
         return y

@@ -132,13 +132,14 @@ class SidesSelfAttention(SelfAttention):
         """Returns what the heads found, float [B, 2, H, T, d]."""
         return self.look(query, keys, values, mask.history, training)
 
-    def call(self, x: tf.Tensor, mask: SidesMask, training: bool = False) -> tf.Tensor:
-        """Mixes whole sequences, float [B, 2 * T, D]."""
-        y = merge_heads(self.mix(*self.project_sides(x), mask, training))
+    def call(self, x: tf.Tensor, mask: Any, training: bool = False) -> tf.Tensor:
+        """Mixes whole sequences, float [B, 2 * T, D], under a SidesMask."""
+        query, keys, values = self.project_sides(x)  # [B, 2, H, T, d]
+        y = merge_heads(self.mix(query, keys, values, mask, training))  # [B, 2, T, H * d]
         shape = tf.shape(x)
         return self.output_projection(tf.reshape(y, [shape[0], shape[1], y.shape[-1]]))
 
-    def distributions(self, x: tf.Tensor, mask: SidesMask) -> tf.Tensor:
+    def distributions(self, x: tf.Tensor, mask: Any) -> tf.Tensor:
         """Returns the attention distributions float [B, 1, 2, H, T, T]: history of both sides."""
         query, keys, _ = self.project_sides(x)
         return attention_weights(query, keys, mask.history, self.scale)[:, tf.newaxis]
@@ -217,7 +218,7 @@ class SynchronousAttention(SidesSelfAttention):
         future = self.look(query, tf.reverse(keys, [1]), tf.reverse(values, [1]), mask.future, training)
         return self.fuse(history, future, training)
 
-    def distributions(self, x: tf.Tensor, mask: SidesMask) -> tf.Tensor:
+    def distributions(self, x: tf.Tensor, mask: Any) -> tf.Tensor:
         """Returns the attention distributions float [B, 2, 2, H, T, T]: history, then future of both sides."""
         query, keys, _ = self.project_sides(x)
         history = attention_weights(query, keys, mask.history, self.scale)
@@ -231,12 +232,12 @@ class SynchronousAttention(SidesSelfAttention):
             raise ValueError(f"Synchronous attention is between two directions, not {directions}.")
         return super().start(batch, 1)
 
-    def step(self, x: tf.Tensor, context: SynchronousStepContext, state: MemoryState) -> tuple[tf.Tensor, MemoryState]:
+    def step(self, x: tf.Tensor, context: Any, state: MemoryState) -> tuple[tf.Tensor, MemoryState]:
         """Mixes one new position of every hypothesis with its own past and its partner's.
 
         Args:
           x: float [B * 2 * K, D].
-          context: The step.
+          context: The step, a SynchronousStepContext.
           state: As from ``start`` or the step before.
 
         Returns:

@@ -32,7 +32,7 @@ from t2t_ext.layers.mixed_attention import (
     SideBySide,
     joint_bias,
 )
-from t2t_ext.layers.synchronous_attention import SynchronousAttention, SynchronousStepContext, sides_mask
+from t2t_ext.layers.synchronous_attention import SynchronousAttention, sides_mask
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,8 +69,8 @@ class SynchronousMixedContext(MixedStepContext):
     sides_columns: tf.Tensor
 
     @classmethod
-    def of(cls, context: SynchronousStepContext, source_bias: tf.Tensor, **more: Any) -> Self:
-        """Returns the context of a step for layers that also read the source, under float32 [B, 1, 1, 1, S]."""
+    def of(cls, context: Any, source_bias: tf.Tensor, **more: Any) -> Self:
+        """Returns a SynchronousStepContext for layers that also read the source, under float32 [B, 1, 1, 1, S]."""
         history, future = tf.split(context.sides_bias, 2, axis=3)
         return super().of(
             context,
@@ -90,29 +90,26 @@ class SynchronousMixedAttention(MixedAttention, SynchronousAttention):
         self,
         target: list[tf.Tensor],
         memory: Memory,
-        sides: SynchronousSideBySide,
+        sides: Any,
         training: bool,
         show: Show | None,
     ) -> tf.Tensor:
         """Returns what the heads find in the history and the future, fused, float [B, 2, H, T, d]; see BothSides."""
         history = super().look_from_target(target, memory, sides, training, show)
         query, keys, values = target
-        future, weights = self.look(
-            query, *(tf.reverse(part, [1]) for part in (keys, values)), sides.future_bias, training
-        )
+        keys, values = tf.reverse(keys, [1]), tf.reverse(values, [1])  # the other direction's, [B, 2, H, T, d]
+        future, weights = self.look(query, keys, values, sides.future_bias, training)
         if show is not None:
             for side, part in zip(SIDE_NAMES, tf.unstack(weights, axis=1), strict=True):
                 show(f"self_attention/{side}/future", part)
         return self.fuse(history, future, training)
 
-    def mixed_step(
-        self, y: tf.Tensor, context: SynchronousMixedContext, source: Memory, state: Any
-    ) -> tuple[tf.Tensor, tf.Tensor, Any]:
+    def mixed_step(self, y: tf.Tensor, context: Any, source: Memory, state: Any) -> tuple[tf.Tensor, tf.Tensor, Any]:
         """Attends from one new position of every hypothesis to the source, its own past and its partner's.
 
         Args:
           y: float [B * 2 * K, D].
-          context: The step.
+          context: The step, a SynchronousMixedContext.
           source: Keys and values float [B, 1, H, S, d], as from ``source_memory``.
           state: As from ``start`` or the step before.
 

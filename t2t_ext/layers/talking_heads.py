@@ -35,7 +35,7 @@ class TalkingHeads(SelfAttention):
         """Returns U float [..., H, T, S]; see SelfAttention. Its rows need not add up to 1."""
         return _mixed(self._softmax(query, keys, bias), self.mix_weights.value)
 
-    def distributions(self, x: tf.Tensor, mask: tf.Tensor | None) -> tf.Tensor:
+    def distributions(self, x: tf.Tensor, mask: Any) -> tf.Tensor:
         """Returns the attention distributions W float [B, H, T, T] for float [B, T, D]."""
         query, keys, _ = self.project(x)
         return self._softmax(query, keys, None if mask is None else mask_bias(mask))

@@ -126,18 +126,18 @@ class ForwardDecoder(Decoder):
         self,
         x: tf.Tensor,
         mask: tf.Tensor,
-        encoded: BothSources,
+        encoded: Any,
         training: bool = False,
         record: Record | None = None,
     ) -> tf.Tensor:
-        """Decodes float [B, T, D] under mask bool [1, 1, T, T]."""
+        """Decodes float [B, T, D] under mask bool [1, 1, T, T]; ``encoded`` is BothSources."""
         masks = (encoded.mask, encoded.backward_mask)
         for layer, view in zip(self.layers, self.source_views.views(encoded), strict=True):
             x = layer(x, mask, view=(view, encoded.backward), source_mask=masks, training=training, record=record)
         return x if self.final_norm is None else self.final_norm(x)
 
-    def start(self, encoded: BothSources, directions: int) -> State:
-        """Returns the state before the first step, with memories of the source and of the backward states."""
+    def start(self, encoded: Any, directions: int) -> State:
+        """Returns the state before the first step, with memories of both of BothSources."""
         state = super().start(encoded, directions)
         memories = [layer.backward_attention.memory(encoded.backward) for layer in self.layers]
         return {
@@ -218,8 +218,8 @@ class AsynchronousTransformer(Transformer[AsynchronousHParams]):
         self, encoded: EncoderOutput, ids: tf.Tensor, training: bool = False, record: Record | None = None
     ) -> BothSources:
         """Adds the states of the backward decoder as it writes ids int32 [B, U]."""
-        own = None if record is None else Record()
-        states = self._decode(ids, encoded, training, own, decoder=self.backward_decoder)
+        own = Record()
+        states = self._decode(ids, encoded, training, record and own, decoder=self.backward_decoder)
         if record is not None:
             record.weights.update({f"backward_{name}/r2l": weights for name, weights in own.weights.items()})
         return BothSources(encoded.layers, encoded.final, encoded.mask, states, padding_mask(ids))

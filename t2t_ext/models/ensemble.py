@@ -93,7 +93,7 @@ class Ensemble:
 
     def logits(self, features: tuple[tf.Tensor, ...]) -> tf.Tensor:
         """Returns the log-probabilities float32 [..., V] of the members' features float [..., D_i]."""
-        logits = (member.logits(part) for member, part in zip(self.members, features, strict=True))
+        logits = [member.logits(part) for member, part in zip(self.members, features, strict=True)]
         return log_mixture(logits, self.weights)
 
     def __call__(self, inputs: tf.Tensor, targets: tf.Tensor, training: bool = False) -> tf.Tensor:

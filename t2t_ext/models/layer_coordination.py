@@ -69,7 +69,8 @@ class CoordinatedLayer(Layer):
 
     def build(self, input_shape: object = None) -> None:
         """Creates the sublayers' weights."""
-        for layer in (self.attention_frame, self.attention, self.feed_forward_frame, self.feed_forward):
+        parts: tuple[Layer, ...] = (self.attention_frame, self.attention, self.feed_forward_frame, self.feed_forward)
+        for layer in parts:
             layer.build(None)
 
     # === Whole sequences ===
@@ -215,7 +216,8 @@ class LayerCoordination(StackedSeq2Seq[LayerCoordinationHParams]):
         self.sos = LearnedVectors(1, width, name="sos", **args) if hparams.use_sos else None
         count = range(hparams.num_hidden_layers)
         coordinated = [CoordinatedLayer(hparams, self.make_attention(i), name=f"layer_{i}", **args) for i in count]
-        self.encoder = self.decoder = None
+        self.encoder: Stack | None = None
+        self.decoder: Stack | None = None
         if not hparams.lwc_share_weights:
             self.encoder = Stack([self._source_layer(i) for i in count], name="encoder", **args)
             self.decoder = Stack(coordinated, name="decoder", **args)
@@ -233,8 +235,8 @@ class LayerCoordination(StackedSeq2Seq[LayerCoordinationHParams]):
         if self.final_norm is not None:
             self.final_norm.build((None, self.hparams.hidden_size))
 
-    def make_attention(self, layer: int) -> BothSides:
-        """Returns the attention of a layer of the target, which is also the source's where the weights are shared."""
+    def make_attention(self, layer: int) -> Any:
+        """Returns the BothSides of a layer of the target, which is also the source's where the weights are shared."""
         return self.make_mixer("shared_mixer", self.hparams.shared_mixer(layer), layer)
 
     def _source_layer(self, number: int) -> EncoderLayer:
@@ -292,7 +294,7 @@ class LayerCoordination(StackedSeq2Seq[LayerCoordinationHParams]):
         self, x: tf.Tensor, mask: tf.Tensor, training: bool = False, record: Record | None = None
     ) -> Iterator[tf.Tensor]:
         """Yields what each layer of the source's own stack makes of float [B, S, D]."""
-        for layer in self.encoder.layers:
+        for layer in self.encoder.layers if self.encoder else ():
             x = layer(x, mask, training=training, record=record)
             yield x
 
@@ -385,9 +387,8 @@ class LayerCoordination(StackedSeq2Seq[LayerCoordinationHParams]):
     ) -> tuple[tf.Tensor, State]:
         """Passes one position of every hypothesis, float [B, R, K, D], through the layers: float [B * R * K, D]."""
         x = self._rows(self._placed(x, context.position[tf.newaxis], _TARGET))
-        context = (MixedStepContext if self.directions == 1 else SynchronousMixedContext).of(
-            context, state["source_bias"]
-        )
+        kind: type[MixedStepContext] = MixedStepContext if self.directions == 1 else SynchronousMixedContext
+        context = kind.of(context, state["source_bias"])
         states = []
         for layer, source, layer_state in zip(self.coordinated, state["source"], state["layers"], strict=True):
             x, new_state = layer.step(x, context, source, layer_state, record)

@@ -257,16 +257,16 @@ class Decoder(Layer):
         self,
         x: tf.Tensor,
         mask: tf.Tensor,
-        encoded: EncoderOutput,
+        encoded: Any,
         training: bool = False,
         record: Record | None = None,
     ) -> tf.Tensor:
-        """Decodes float [B, T, D] under mask bool [1 or B, 1, T, T]."""
+        """Decodes float [B, T, D] under mask bool [1 or B, 1, T, T]; ``encoded`` is an EncoderOutput."""
         for layer, view in zip(self.layers, self.source_views.views(encoded), strict=True):
             x = layer(x, mask, view, encoded.mask, training=training, record=record)
         return x if self.final_norm is None else self.final_norm(x)
 
-    def start(self, encoded: EncoderOutput, directions: int) -> State:
+    def start(self, encoded: Any, directions: int) -> State:
         """Returns the state before the first step: source memories once, empty memories of the target."""
         batch = tf.shape(encoded.mask)[0]
         views = self.source_views.views(encoded)
@@ -301,7 +301,7 @@ class Transformer(StackedSeq2Seq[T]):
         super().__init__(hparams, **kwargs)
         policy = self.dtype_policy
         self.source_embedding, self.target_embedding, self.softmax = self._make_embeddings()
-        self.source_features = self._make_feature_embedding()
+        self.source_features: Any = self._make_feature_embedding()  # in place of a source embedding
         self.target_space = (
             TargetSpaceEmbedding(hparams.hidden_size, hparams.target_space_id, name="target_space", dtype=policy)
             if hparams.use_target_space_embedding
@@ -398,7 +398,7 @@ class Transformer(StackedSeq2Seq[T]):
 
     def encode(self, inputs: tf.Tensor, training: bool = False, record: Record | None = None) -> EncoderOutput:
         """Encodes inputs int32 [B, S], or feature vectors float [B, S, F]."""
-        if self.source_features is None:
+        if self.source_embedding is not None:
             x, ordered = self.embed(inputs, self.source_embedding), True
         else:
             x, ordered = self.source_features(inputs), self.hparams.feature_positions == "timing"

@@ -110,10 +110,8 @@ def _go_on(
     )
 
 
-def _propose(
-    now: Step, live: Live, states: Sequence[Any], rules: Sequence[Rule], config: SearchConfig
-) -> Continuations:
-    """Returns the strategy's continuations (the first rule) of what all rules allow."""
+def _propose(now: Step, live: Live, states: Sequence[Any], rules: Sequence[Any], config: SearchConfig) -> Continuations:
+    """Returns the continuations of the strategy, which is the first rule, of what all rules allow."""
     logits = now.logits
     normaliser = log_normaliser(logits)
     for rule, state in zip(rules, states, strict=True):

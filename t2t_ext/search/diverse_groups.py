@@ -13,12 +13,11 @@ Legend: B sentences, R directions, G groups, K live hypotheses of a direction (g
 hypothesis, F places in the pool (group after group).
 """
 
-from typing import NamedTuple
-
 import numpy as np
 import tensorflow as tf
 
 from t2t_ext.data.text.text_encoder import EOS_ID
+from t2t_ext.search.search_state import Ended
 
 _DEAD = -1e9
 # A repeated hypothesis ranks lower by this: behind all others, before empty places of the pool.
@@ -78,7 +77,7 @@ def first_that_go_on(log_probs: tf.Tensor, tokens: tf.Tensor, count: int) -> tup
     return places, tf.gather(chosen, places, batch_dims=len(tokens.shape) - 1)
 
 
-def merge_pools(ended: NamedTuple, groups: int, count: int) -> NamedTuple:
+def merge_pools(ended: Ended, groups: int, count: int) -> Ended:
     """Returns the best ``count`` hypotheses of the groups' pools, best first, repeated ones behind all others.
 
     Args:

@@ -69,9 +69,9 @@ def join_phrases(constraints: Sequence[Sequence[str]], lines: int) -> list[str]:
         number = "One string" if isinstance(constraints, str) else f"{len(constraints)} lists"
         raise UserError(f"{number} of constraints for {lines} lines: give a list for each line, [] for none.")
     joined = []
-    for number, phrases in enumerate(constraints, start=1):
+    for line, phrases in enumerate(constraints, start=1):
         if isinstance(phrases, str):
-            raise UserError(f"The constraints of line {number} are one string, {phrases!r}; write [phrase].")
+            raise UserError(f"The constraints of line {line} are one string, {phrases!r}; write [phrase].")
         stripped = [phrase.strip() for phrase in phrases]
         if any(SEPARATOR in phrase for phrase in stripped):
             raise UserError(f"The constraints of line {number} have a tab in a phrase; tabs separate phrases.")

@@ -180,6 +180,9 @@ class _Child:
             env=environment,
             text=True,
         )
+        if not (self._process.stdin and self._process.stdout and self._process.stderr):
+            raise AssertionError("a process with pipes has no pipes")
+        self._stdin, self._stdout, self._stderr = self._process.stdin, self._process.stdout, self._process.stderr
         self._lines: queue.Queue[str] = queue.Queue()
         self._readers = [threading.Thread(target=read, daemon=True) for read in (self._read, self._read_errors)]
         for reader in self._readers:
@@ -217,22 +220,22 @@ class _Child:
         for reader in self._readers:
             reader.join()
         with contextlib.suppress(OSError):  # what could not be sent any more
-            self._process.stdin.close()
-        self._process.stdout.close()
-        self._process.stderr.close()
+            self._stdin.close()
+        self._stdout.close()
+        self._stderr.close()
 
     def _send(self, message: Any) -> None:
         with contextlib.suppress(BrokenPipeError):  # how it ended is found when it is asked
-            self._process.stdin.write(json.dumps(message) + "\n")
-            self._process.stdin.flush()
+            self._stdin.write(json.dumps(message) + "\n")
+            self._stdin.flush()
 
     def _read(self) -> None:
-        for line in self._process.stdout:
+        for line in self._stdout:
             self._lines.put(line)
         self._lines.put("")
 
     def _read_errors(self) -> None:
-        self._errors.extend(self._process.stderr)
+        self._errors.extend(self._stderr)
 
     def _ended(self) -> dict[str, Any]:
         """Says why the process ended: for memory, or raises."""

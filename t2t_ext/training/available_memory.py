@@ -42,7 +42,8 @@ def resident_bytes(pid: int) -> tuple[int, int]:
         lines = pathlib.Path(f"/proc/{pid}/status").read_text().splitlines()
         fields = dict(line.split(":", 1) for line in lines if ":" in line)
         if "VmRSS" in fields:
-            return tuple(int(fields[name].split()[0]) * 1024 for name in ("VmRSS", "VmHWM"))
+            now, peak = (int(fields[name].split()[0]) * 1024 for name in ("VmRSS", "VmHWM"))
+            return now, peak
     return 0, 0
 
 

@@ -46,7 +46,7 @@ class Evaluator:
         *,
         encoders: tuple[Any, Any],
         store: Any,
-        texts: tuple[list[str], list[list[str]]],
+        texts: tuple[list[Any], list[list[str]]],
         target_language: str = "",
         scoring: str = protocols.DEFAULT,
     ) -> None:
@@ -58,7 +58,7 @@ class Evaluator:
           settings: Reads decode_hparams and eval_bleu_sentences.
           encoders: Source and target encoder.
           store: ExampleStore of the dev split.
-          texts: Source sentences of the dev set, and one list of references for each reference set.
+          texts: Source sentences, or FeatureSources, of the dev set, and one list of references for each reference set.
           target_language: Chooses sacrebleu's tokenizer.
           scoring: The protocol of ``t2t_ext.evaluation.protocols`` that translations are scored by; where that is no
             BLEU, sacrebleu's is computed, too.

@@ -221,7 +221,7 @@ class _Loop:
         applied = max(window["steps"] - window["skipped"], 1.0)
         labels = max(window["labels"], 1.0)
         real = window["source_tokens"] + window["target_tokens"]
-        record = {
+        record: Record = {
             "kind": "train",
             "step": session.step,
             "loss": window["loss"] / labels,
@@ -302,8 +302,8 @@ class _Loop:
             with contextlib.suppress(Interrupted):
                 self._evaluate_here()
                 stops = bool(self._early_stop())
-        stops, interrupted = self._workers.sum([stops, bool(self._signals.received)])
-        if stops:
+        stopped, interrupted = self._workers.sum([stops, bool(self._signals.received)])
+        if stopped:
             return "early_stopping"
         return (self._signals.received or "SIGTERM") if interrupted else ""
 

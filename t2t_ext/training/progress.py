@@ -1,7 +1,7 @@
 """What a person sees of a run: a progress bar on a terminal, plain lines elsewhere. Imports no TensorFlow."""
 
 import sys
-from typing import TextIO
+from typing import Any, TextIO
 
 from t2t_ext.evaluation import protocols
 from t2t_ext.io import log
@@ -22,7 +22,7 @@ class Progress:
         self._total = total_steps
         self._quiet = quiet
         self._stream = stream
-        self._bar = None
+        self._bar: Any = None  # a rich Progress; rich is imported where a bar is shown
         self._task = None
 
     def start(self, step: int) -> None:
@@ -70,7 +70,7 @@ class Progress:
         """Takes the bar away."""
         if self._bar is not None:
             self._bar.stop()
-            self._bar = None
+        self._bar = None
 
 
 def describe_training(record: Record) -> str:

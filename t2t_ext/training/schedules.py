@@ -28,8 +28,19 @@ def _rsqrt_decay(step: tf.Tensor, hparams: HParams, train_steps: int) -> tf.Tens
     return tf.math.rsqrt(tf.maximum(step, _warmup(hparams)))
 
 
+def _width(hparams: HParams) -> int:
+    """Returns the width of the model."""
+    width = getattr(hparams, "hidden_size", None)
+    if width is None:
+        raise UserError(
+            f"learning_rate_schedule={hparams.learning_rate_schedule!r} depends on hidden_size, which "
+            f"{type(hparams).__name__} does not have: choose another schedule."
+        )
+    return width
+
+
 def _rsqrt_hidden_size(step: tf.Tensor, hparams: HParams, train_steps: int) -> float:
-    return hparams.hidden_size**-0.5
+    return _width(hparams) ** -0.5
 
 
 def _single_cycle_cos_decay(step: tf.Tensor, hparams: HParams, train_steps: int) -> tf.Tensor:
@@ -57,7 +68,7 @@ def _exp_decay(step: tf.Tensor, hparams: HParams, train_steps: int) -> tf.Tensor
 
 
 def _legacy(step: tf.Tensor, hparams: HParams, train_steps: int) -> tf.Tensor:
-    noam = 5000.0 * hparams.hidden_size**-0.5 * tf.minimum(step * _warmup(hparams) ** -1.5, tf.math.rsqrt(step))
+    noam = 5000.0 * _width(hparams) ** -0.5 * tf.minimum(step * _warmup(hparams) ** -1.5, tf.math.rsqrt(step))
     correction = 0.002 if "adam" in hparams.optimizer else 1.0
     return noam * correction * hparams.learning_rate
 

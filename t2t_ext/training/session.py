@@ -219,7 +219,8 @@ class Session:
 def _common_checkpoint(run: pathlib.Path, workers: Workers, say: Say) -> pathlib.Path | None:
     """Returns the newest good checkpoint that the chief finds, verified by every worker; None if it finds none."""
     path = checkpoints.latest(run, warn=say) if workers.is_chief else None
-    step = int(workers.of_chief(checkpoints.checkpoint_step(path) if path else -1))
+    own = checkpoints.checkpoint_step(path) if path else None
+    step = int(workers.of_chief(-1 if own is None else own))
     if step < 0:
         return None
     path = path or run / "checkpoints" / checkpoints.checkpoint_name(step)

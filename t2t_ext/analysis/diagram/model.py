@@ -532,7 +532,7 @@ class _Walk:
             )
             setting = "the embedding's matrix" if shared else ""
             shape = f"{model.softmax.width} x {model.softmax.vocab_size:,}"
-            parts.append(self._embedding("softmax", setting=setting, shape=shape))
+            parts.append(self._part(model.softmax, _Place("softmax", model), setting=setting, shape=shape))
         return tuple(parts)
 
     def _facts(self) -> tuple[str, ...]:
