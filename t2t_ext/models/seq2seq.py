@@ -24,7 +24,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from t2t_ext import registry
+from t2t_ext import compat, registry
 from t2t_ext.config.hyperparameters import HParams
 from t2t_ext.errors import UserError
 
@@ -310,11 +310,7 @@ class Seq2Seq(keras.Model, abc.ABC, Generic[H]):
 
     def describe(self) -> list[VariableRow]:
         """Returns a row for every variable, in the order of the model's parts."""
-        owners = {
-            id(variable): type(layer).__name__
-            for layer in self._flatten_layers()
-            for variable in layer._trainable_variables
-        }
+        owners = compat.owners_of_variables(self)
         return [
             VariableRow(
                 path=variable.path.split("/", 1)[1],

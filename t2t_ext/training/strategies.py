@@ -7,10 +7,8 @@ import threading
 from typing import Any
 
 import tensorflow as tf
-from tensorflow.compiler.xla.tsl.protobuf import coordination_config_pb2
-from tensorflow.python.distribute import multi_worker_util
-from tensorflow.python.eager import context as eager_context
 
+from t2t_ext import compat
 from t2t_ext.errors import UserError, suggest
 
 _JOIN_SECONDS = 300  # for all workers to be started
@@ -130,7 +128,8 @@ def _worker_addresses(config: dict[str, Any]) -> list[str]:
 
 def _multi_worker_strategy(worker_timeout: float) -> tf.distribute.Strategy:
     addresses = _worker_addresses(_tf_config())
-    _configure_heartbeats(worker_timeout)
+    spec = tf.distribute.cluster_resolver.TFConfigClusterResolver().cluster_spec()
+    compat.configure_workers(spec, join_seconds=_JOIN_SECONDS, timeout_seconds=worker_timeout)
     try:
         strategy = tf.distribute.MultiWorkerMirroredStrategy()
     except (tf.errors.OpError, RuntimeError) as error:
@@ -144,22 +143,6 @@ def _multi_worker_strategy(worker_timeout: float) -> tf.distribute.Strategy:
         # The coordination service has put a handler in its place that only takes a note.
         signal.signal(signal.SIGTERM, handler)
     return strategy
-
-
-def _configure_heartbeats(worker_timeout: float) -> None:
-    """Sets how long TensorFlow's workers wait for each other; as the strategy does itself, with other times."""
-    spec = tf.distribute.cluster_resolver.TFConfigClusterResolver().cluster_spec()
-    eager_context.context().configure_coordination_service(
-        service_type="standalone",
-        service_leader=multi_worker_util.coordination_leader(spec),
-        cluster_register_timeout_in_ms=1000 * _JOIN_SECONDS,
-        heartbeat_timeout_in_ms=int(1000 * worker_timeout),
-        coordinated_jobs=[
-            coordination_config_pb2.CoordinatedJob(name=job, num_tasks=spec.num_tasks(job))
-            for job in ("chief", "worker")
-            if job in spec.jobs
-        ],
-    )
 
 
 def _tpu_strategy(tpu: str) -> tf.distribute.Strategy:

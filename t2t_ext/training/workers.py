@@ -15,8 +15,8 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 
 import tensorflow as tf
-from tensorflow.python.eager import context as eager_context
 
+from t2t_ext import compat
 from t2t_ext.errors import UserError
 from t2t_ext.training import strategies
 
@@ -154,7 +154,7 @@ class Workers:
         """Asks a worker's server for a sign of life; returns what is wrong, or an empty string."""
         milliseconds = int(1000 * max(min(5.0, self._timeout / 3), 0.5))
         try:
-            eager_context.context().check_collective_ops_peer_health(peer, timeout_in_ms=milliseconds)
+            compat.check_peer(peer, milliseconds)
         except tf.errors.FailedPreconditionError:
             return "it was started again alone"
         except tf.errors.OpError as error:
@@ -165,7 +165,7 @@ class Workers:
         """Breaks off collective operations; ends the process if the main thread does not."""
         self._lost = why
         with contextlib.suppress(tf.errors.OpError):
-            eager_context.context().abort_collective_ops(tf.errors.UNAVAILABLE, why)
+            compat.abort_collective_operations(why)
         if self._done.wait(GRACE_SECONDS):
             return
         sys.stdout.flush()
@@ -203,7 +203,7 @@ class Workers:
         self._done.set()
         # A worker that is lost now has done its part.
         with contextlib.suppress(tf.errors.OpError):
-            eager_context.context().wait_at_barrier("t2t_ext/end", int(1000 * _LEAVE_SECONDS))
+            compat.wait_at_barrier("t2t_ext/end", int(1000 * _LEAVE_SECONDS))
 
 
 def _first_line(error: BaseException) -> str:

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 import numpy as np
 import tensorflow as tf
 import tensorflow_text as tf_text
-from tensorflow_text.python.ops import sentencepiece_tokenizer
 
+from t2t_ext import compat
 from t2t_ext.data.text.special_ids import EOS_ID, FIRST_TEXT_ID, UNK_ID
 from t2t_ext.data.text.subword_nmt_model import SEPARATOR, SubwordNmtModel
 from t2t_ext.data.text.text_encoder import SubwordEncoder
@@ -32,7 +32,7 @@ class _LastingModel(tf.saved_model.experimental.TrackableResource):
 
     def _create_resource(self) -> tf.Tensor:
         name = f"sentencepiece_{hashlib.sha256(self._model).hexdigest()}"
-        return sentencepiece_tokenizer.gen_sentencepiece_tokenizer.sentencepiece_op(model=self._model, shared_name=name)
+        return compat.sentencepiece_resource(self._model, name)
 
 
 class GraphSubwordEncoder(tf.Module):
