@@ -67,7 +67,7 @@ def _add_run_flags(parser: FlagParser) -> None:
         "That of --l2r, where it is another one, as the decoder takes it.",
         metavar="DIR[,DIR]",
     )
-    add_flag(group, "r2l_checkpoint_path", "", "That of --r2l, likewise.", metavar="DIR[,DIR]")
+    add_flag(group, "r2l_checkpoint_path", "", "The same for --r2l.", metavar="DIR[,DIR]")
 
 
 def _add_work_flags(parser: FlagParser) -> None:

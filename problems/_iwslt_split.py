@@ -1,6 +1,6 @@
-"""IWSLT14 German-English as widely prepared: clean the tokenised training text, then every 23rd line is dev.
+"""IWSLT14 German-English as widely prepared: clean the tokenized training text, then every 23rd line is dev.
 
-The text is tokenised to be counted only: what is kept is the raw text, which the problem's steps prepare once more.
+The text is tokenized to be counted only: what is kept is the raw text, which the problem's steps prepare once more.
 The result lies in a directory of its own below ``--tmp_dir`` and is made again where a raw file has changed.
 """
 
@@ -98,7 +98,7 @@ def _write(directory: pathlib.Path, pair: tuple[str, str], pairs: Iterator[Seque
 
 
 def _made_from(text: PairSource) -> dict:
-    """Returns what the split depends on: the raw files, told by size and time, the settings and the tokeniser."""
+    """Returns what the split depends on: the size and time of the raw files, the settings and the tokenizer."""
     status = [os.stat(path) for path in text.paths]
     return {
         "files": [[path.name, s.st_size, s.st_mtime_ns] for path, s in zip(text.paths, status, strict=True)],

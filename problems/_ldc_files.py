@@ -125,7 +125,7 @@ def evaluation_set(directory: pathlib.Path, name: str, number: str, references: 
     Args:
       directory: Where it is.
       name: Such as ``mt03``.
-      number: Its number in the catalogue, another name of the folder.
+      number: Its number in the catalog, another name of the folder.
       references: How many translations it must have.
     """
     for alias in _ALIASES[name]:

@@ -1,4 +1,4 @@
-"""Articles and their highlights in the forms in which CNN/Daily Mail is given out, as pairs of texts.
+"""Articles and their highlights in the forms in which CNN/Daily Mail is published, as pairs of texts.
 
 The target has each sentence between ``<t>`` and ``</t>``, also where the files have another form.
 
@@ -85,7 +85,7 @@ class Stories:
     Attributes:
       list_path: The file of the split's URLs, one a line.
       folders: Where the stories of each publisher are.
-      tokenized: Whether they are tokenised already.
+      tokenized: Whether they are tokenized already.
     """
 
     list_path: pathlib.Path

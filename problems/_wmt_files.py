@@ -78,7 +78,7 @@ class TestSet:
 class Pack:
     """Files as a paper gives them out, an entry of ``wmt_files.toml``: tokenized already, and some in subwords.
 
-    Subwords are put together again (the model learns its own, or takes the pack's codes with ``--bpe_codes``), and
+    Subwords are joined to words (the model learns its own, or takes the pack's codes with ``--bpe_codes``), and
     Stanford's ``##AT##-##AT##`` around the hyphens of compounds becomes Moses's ``@-@``, which the detokenizer knows.
 
     Attributes:
@@ -165,7 +165,7 @@ class Wanted:
     Attributes:
       choices: What serves, the best first; each a source of pairs.
       archives: The archives that hold them.
-      url: Where they are to be had.
+      url: Where they can be downloaded.
       downloads: What to download; nothing where it must be done by hand.
       note: See ``Corpus``.
     """
@@ -185,7 +185,7 @@ class Wanted:
         return self.found() or self.choices[0]
 
     def missing(self) -> str:
-        """Returns what is missing and where it is to be had, for a message; empty where nothing is."""
+        """Returns what is missing and where to get it, for a message; empty where nothing is."""
         if self.found():
             return ""
         usual = " and ".join(str(path) for path in self.choices[0].paths if not path.is_file())

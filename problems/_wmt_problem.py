@@ -36,7 +36,7 @@ class WmtProblem(MixedTranslationProblem):
     Options:
       layout: ``official``: statmt.org's files or archives under ``--tmp_dir``. ``tfds``: tensorflow-datasets downloads
         and prepares them, but for dev and test sets that lie there (it would shuffle them). ``auto``: ``official``
-        where a training file or archive is there, else ``tfds``. Or one of ``packs``, whose text is tokenised, so
+        where a training file or archive is there, else ``tfds``. Or one of ``packs``, whose text is tokenized, so
         that nothing more is done to it.
       weights: How often the pairs of a corpus occur, ``NAME:2,NAME:0.5``; a corpus of weight 0 is not needed at all.
       tags: What the source of a corpus begins with, ``NAME:<bt>``; ``names`` for the names of all corpora.

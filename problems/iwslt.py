@@ -43,7 +43,7 @@ class IwsltProblem(ParallelFilesProblem):
     Options:
       test: A key of ``test_sets``.
       layout: ``wit3``: WIT3's archive or the files in it. ``plain``: ``train``, ``valid`` and ``test``, each with the
-        endings of the languages, one sentence a line, tokenised (and lower-cased) already, as the widely used
+        endings of the languages, one sentence a line, tokenized (and lower-cased) already, as the widely used
         preparation leaves them before its BPE; nothing is done to them. ``stanford``: Stanford's files of 2015.
       train: Of the layout ``plain``, what the training files are called instead of ``train``.
     """
@@ -265,10 +265,10 @@ class Iwslt15Problem(IwsltProblem):
 
 @registry.register_problem
 class TranslateEnviIwslt15(Iwslt15Problem):
-    """English to Vietnamese, Stanford's tokenised files (Luong and Manning 2015): dev tst2012, test tst2013; cased.
+    """English to Vietnamese, Stanford's tokenized files (Luong and Manning 2015): dev tst2012, test tst2013; cased.
 
     21,000 joint merges and sacrebleu as in Ampomah et al. 2021. ``layout=wit3`` reads WIT3's archive instead, whose
-    text is not tokenised.
+    text is not tokenized.
     """
 
     source_language, target_language = "en", "vi"

@@ -53,7 +53,7 @@ class TranslateZhenNist(ParallelFilesProblem):
       layout: ``ldc``: folders or archives named after the corpora (``LDC2002T01``) and the evaluation sets (``mt03``).
         ``plain``: ``train.zh``, ``train.en``, ``mt02.zh``, ``mt02.en0`` to ``mt02.en3``, and so on.
       words: How Chinese becomes words: ``jieba``, ``characters``, or ``segmented`` where spaces separate them.
-      corpora: Of the layout ``ldc``, catalogue numbers to take instead of all seven, separated by commas.
+      corpora: Of the layout ``ldc``, catalog numbers to take instead of all seven, separated by commas.
     """
 
     source_language, target_language = "zh", "en"

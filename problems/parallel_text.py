@@ -28,8 +28,8 @@ _DEV_SEED = 20180731
 class TranslateParallelText(MixedTranslationProblem):
     """The user's files: line-aligned, tab-separated, TMX, or marked up with segments (SGML, WIT3's XML and tags).
 
-    What a file is, is told by its content (``t2t_ext.data.corpora.formats``). Each may be compressed (.gz, .bz2, .xz,
-    .zst) or lie in an archive: ``corpus.tgz:de-en/train.de``.
+    The format of a file is recognized by its content (``t2t_ext.data.corpora.formats``). Each may be compressed (.gz,
+    .bz2, .xz, .zst) or lie in an archive: ``corpus.tgz:de-en/train.de``.
 
     Options are the fields of ``OwnTextOptions``. Several pairs of training files are separated by commas; several dev
     or test targets are several reference translations. Without a target, the source is a tab-separated file or TMX.

@@ -36,7 +36,7 @@ _FOLDERS = {
 
 
 def _truncated(samples: Iterator[Sample], source_words: int, target_words: int) -> Iterator[Sample]:
-    """Yields training samples of which neither side is longer than is learnt from.
+    """Yields training samples truncated to the lengths that are trained on.
 
     The source is truncated by a step, too, when its words have been found; they are at least as many as whitespace
     separates.
@@ -69,9 +69,9 @@ class SummarizeCnnDailymail(ParallelFilesProblem):
       layout: ``tfds``: tensorflow-datasets' ``cnn_dailymail``. ``stories``: the published story files in
         ``cnn/stories`` and ``dailymail/stories`` and the lists ``all_train.txt``, ``all_val.txt`` and ``all_test.txt``
         of their URLs, there or in ``url_lists``. ``opennmt``: ``train.txt.src``, ``train.txt.tgt.tagged`` and likewise
-        ``val`` and ``test``, tokenised. ``plain``: ``train.source``, ``train.target`` and likewise ``val`` and
+        ``val`` and ``test``, tokenized. ``plain``: ``train.source``, ``train.target`` and likewise ``val`` and
         ``test``. Sentences may be between ``<t>`` and ``</t>`` or ``<s>`` and ``</s>``, or ``<q>`` between them.
-      tokenized: Whether the text is tokenised already, of the layouts ``stories`` and ``plain``.
+      tokenized: Whether the text is tokenized already, of the layouts ``stories`` and ``plain``.
       publishers: Of the layout ``stories``, ``cnn`` or ``dailymail`` instead of both.
       source_words: How many words of an article are read; 0: all.
       target_words: How many words of a summary are trained on; 0: all.

@@ -32,7 +32,7 @@ _CLEANING_175 = _frozen(min_words=1, max_words=175, max_word_ratio=1.5)
 class TranslateEndeWmt14(WmtProblem):
     """English to German, WMT14: Europarl v7, Common Crawl, News Commentary v9; 32,000 merges, some 37,000 subwords.
 
-    Scored by tokenised BLEU after splitting compounds, as tensor2tensor's get_ende_bleu.sh. Dev is newstest2013.
+    Scored by tokenized BLEU after splitting compounds, as tensor2tensor's get_ende_bleu.sh. Dev is newstest2013.
     """
 
     source_language, target_language = "en", "de"
@@ -51,8 +51,8 @@ class TranslateEndeWmt14(WmtProblem):
 class TranslateEndeWmt14He2018(TranslateEndeWmt14):
     """He et al. 2018: Stanford's files (``layout=stanford``), dev newstest2012 and newstest2013, BPE of 40,000.
 
-    The files are tokenised with ``##AT##-##AT##`` between the parts of compounds, so plain tokenised BLEU on them is
-    BLEU after splitting compounds. The paper says neither how subwords were learnt nor that compounds are split.
+    The files are tokenized with ``##AT##-##AT##`` between the parts of compounds, so plain tokenized BLEU on them is
+    BLEU after splitting compounds. The paper says neither how subwords were learned nor that compounds are split.
     """
 
     test_sets = _frozen(**{DEV: (TestSet("newstest2012"), TestSet("newstest2013")), TEST: (TestSet("newstest2014"),)})
@@ -63,7 +63,7 @@ class TranslateEndeWmt14He2018(TranslateEndeWmt14):
 
 @registry.register_problem
 class TranslateEndeWmt14Zhou2019(TranslateEndeWmt14):
-    """Zhou et al. 2019: the pack of tensor2tensor (``layout=t2t``), 32,000 merges, shared; cased tokenised BLEU.
+    """Zhou et al. 2019: the pack of tensor2tensor (``layout=t2t``), 32,000 merges, shared; cased tokenized BLEU.
 
     The pack is called WMT14 in papers, but its News Commentary is version 11, of 2016.
     """
@@ -80,7 +80,7 @@ class TranslateEndeWmt14Liu2020(TranslateEndeWmt14):
 
 @registry.register_problem
 class TranslateEndeWmt14Ampomah2021(TranslateEndeWmt14):
-    """Ampomah et al. 2021: BPE of 32,000, shared; cased BLEU of mteval-v13a on detokenised text.
+    """Ampomah et al. 2021: BPE of 32,000, shared; cased BLEU of mteval-v13a on detokenized text.
 
     The paper calls it "4-gram case-sensitive NIST BLEU": BLEU by NIST's script, not the NIST score.
     """
@@ -93,7 +93,7 @@ class TranslateEndeWmt14Ampomah2021(TranslateEndeWmt14):
 class TranslateEnfrWmt14(WmtProblem):
     """English to French, WMT14: Europarl v7, Common Crawl, UN, News Commentary v9, 10^9; 36M after cleaning of 41M.
 
-    fairseq's recipe: punctuation normalised, hyphens split off, BPE of 40,000, at most 175 words, a ratio of 1.5.
+    fairseq's recipe: punctuation normalized, hyphens split off, BPE of 40,000, at most 175 words, a ratio of 1.5.
     """
 
     source_language, target_language = "en", "fr"
@@ -116,7 +116,7 @@ class TranslateEnfrWmt14Liu2020(TranslateEnfrWmt14):
 
 @registry.register_problem
 class TranslateEnroWmt16(WmtProblem):
-    """English to Romanian, WMT16: Europarl v8, SETIMES 2 and back-translations; detokenised BLEU.
+    """English to Romanian, WMT16: Europarl v8, SETIMES 2 and back-translations; detokenized BLEU.
 
     The back-translations are Sennrich et al.'s (http://data.statmt.org/rsennrich/wmt16_backtranslations/): of
     ``translate_enro_wmt16`` Romanian news with machine-made English, of ``translate_enro_wmt16_rev`` English news with
@@ -145,7 +145,7 @@ class TranslateEnroWmt16He2018(TranslateEnroWmt16):
 class TranslateRuenWmt18(WmtProblem):
     """Russian to English, WMT18: ParaCrawl, Common Crawl, News Commentary v13, Yandex; without UN and Wiki Headlines.
 
-    50,000 merges, some 52,000 subwords; uncased tokenised BLEU. Dev is newstest2017, test newstest2018.
+    50,000 merges, some 52,000 subwords; uncased tokenized BLEU. Dev is newstest2017, test newstest2018.
     """
 
     source_language, target_language = "ru", "en"

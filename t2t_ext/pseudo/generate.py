@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from t2t_ext.translation.translator import Hypothesis, Translator
 
 _BLEU_PAIRS = 2000
-# A translation of so many tokens, fewer than one of so many of them different, says the same again and again.
+# A translation of at least so many tokens repeats itself where fewer than one in this many are different.
 _LONG_ENOUGH_TO_REPEAT, _MOST_REPETITION = 12, 4
 _BYTES_PER_TOKEN = 8  # ids and text, beside each other in chunks and in the finished files
 # One translation of each source is kept, and it does not depend on its batch.

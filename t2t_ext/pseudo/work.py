@@ -1,9 +1,10 @@
 """Unfinished pseudo references: which chunks there are, which are done, and how they are joined.
 
 A chunk is some thousand pairs of a split, translated by one of the two models. Each is a file of its own, there
-completely or not at all, that says what it was made with. So a process that is killed loses one chunk at most, several
-machines can share the work, and chunks made with other models never get into one set. The work lies in a hidden folder
-of the data directory, ``.P_synchronous.decoding``, until all of it is joined. This module imports no TensorFlow.
+completely or not at all, that records the settings it was made with. So a process that is killed loses one chunk at
+most, several machines can share the work, and chunks of other models never get into one set. The work lies in a
+hidden folder of the data directory, ``.P_synchronous.decoding``, until all of it is joined. This module imports no
+TensorFlow.
 """
 
 import collections

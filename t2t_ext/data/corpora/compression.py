@@ -1,6 +1,6 @@
 """Opens files for reading, compressed or not, and members of archives likewise.
 
-The kind is told by the first bytes, not by the name: plain, gzip, bzip2, xz, Zstandard.
+The kind is recognized by the first bytes, not by the name: plain, gzip, bzip2, xz, Zstandard.
 ``corpus.tgz:de-en/train.de`` is the file ``de-en/train.de`` in an archive (``t2t_ext.data.corpora.archives``).
 Nothing is decompressed without bound: what expands more than a thousandfold is refused.
 """

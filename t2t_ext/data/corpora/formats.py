@@ -1,7 +1,7 @@
 """Tells what format the user's files are in, and makes a ``readers.PairSource`` of them.
 
-A file that is there is told by its first bytes, one that is not by its name: translation memories (TMX), marked-up
-segments (WIT3's XML, NIST's and WMT's SGML), WIT3's lines with tags, tab-separated columns, plain lines.
+A file that exists is recognized by its first bytes, one that does not by its name: translation memories (TMX),
+marked-up segments (WIT3's XML, NIST's and WMT's SGML), WIT3's lines with tags, tab-separated columns, plain lines.
 """
 
 import os

@@ -181,7 +181,7 @@ class _Target:
             if self._length > _MOST_CHARACTERS_OF_SEGMENT:
                 raise UserError(
                     f"{self._path}, line {self.line()}{self.place()}: a segment of over "
-                    f"{_MOST_CHARACTERS_OF_SEGMENT:,} characters; no sentence has so many."
+                    f"{_MOST_CHARACTERS_OF_SEGMENT:,} characters; no sentence is that long."
                 )
             self._pieces.append(text)
 

@@ -6,7 +6,7 @@ The filters in their order, with the settings of ``Cleaning`` that turn them on 
   encoding        encoding                    see ``text_checks.has_encoding_trouble``
   too_few_words   min_words                   a side has fewer words
   too_many_words  max_words                   a side has more words
-  word_ratio      max_word_ratio              the longer side has more than so many times the words of the shorter
+  word_ratio      max_word_ratio              the longer side has more than this many times the words of the shorter
   identical       identical                   both sides are the same text
   script          script                      too few letters of a side are in the script of its language
   language        language                    a side reads more like the other side's language
@@ -67,7 +67,9 @@ class Cleaning(StrictParams):
     min_words: int = hparam(0, "Drop pairs with a side of fewer words (0 = none).", minimum=0)
     max_words: int = hparam(0, "Drop pairs with a side of more words (0 = none).", minimum=0)
     max_word_ratio: float = hparam(
-        0.0, "Drop pairs whose longer side has more than so many times the words of the shorter (0 = none).", minimum=0
+        0.0,
+        "Drop pairs whose longer side has more than this many times the words of the shorter (0 = none).",
+        minimum=0,
     )
     identical: bool = hparam(False, "Drop pairs whose sides are the same text.")
     script: float = hparam(

@@ -71,8 +71,8 @@ def generate(
       The manifest of the data.
 
     Raises:
-      UserError: The raw data, the settings or the data directory are at fault, or data made with other
-        settings are there. Nothing half-made is left.
+      UserError: The raw data, the settings or the data directory are invalid, or data made with other
+        settings are there. Nothing incomplete is left.
     """
     asked = GenerationConfig(**settings)
     asked = asked.turned() if problem.was_reversed else asked
@@ -239,7 +239,7 @@ class _Generation:
         return manifest
 
     def _checked_cleaning(self) -> cleaning.Cleaning:
-        """Returns the cleaning; says what of it cannot work before anything is read.
+        """Returns the cleaning; checks it before anything is read.
 
         Raises:
           UserError: The languages cannot be told apart.
@@ -416,7 +416,7 @@ def _disk_errors_explained(data_dir: pathlib.Path) -> Iterator[None]:
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
             raise UserError(
-                f"The disk of --data_dir={data_dir} is full ({error.strerror}); nothing half-made was left. "
+                f"The disk of --data_dir={data_dir} is full ({error.strerror}); nothing incomplete was left. "
                 f"Make room or give another directory, then run the same command again."
             ) from error
         raise

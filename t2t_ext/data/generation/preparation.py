@@ -26,7 +26,7 @@ class TextPreparation:
       subwords: One of ``SUBWORDS``.
       num_merges: Merge operations that ``subword_nmt`` learns.
       vocab_threshold: Subwords that occur less often on their side are split further; 0: none is.
-      vocab_limit: At most so many ids of ``subword_nmt``, special ones included; the rarest are left out. 0: all stay.
+      vocab_limit: The most ids of ``subword_nmt``, special ones included; the rarest are left out. 0: all stay.
       bpe_codes: Files of codes that are used instead of learning any: one for both sides, or source and target.
       bpe_vocab: Files of subwords and counts that belong to the codes, likewise; empty: counted in the training text.
       tags: Words at the beginning of a source that are never segmented.
@@ -74,7 +74,7 @@ class TextPreparation:
 
         Args:
           problem: The base problem.
-          settings: ``GenerationSettings`` as the user gave them, None where nothing was said.
+          settings: ``GenerationSettings`` as the user gave them, None for those that were not given.
 
         Raises:
           UserError: As for a new one.

@@ -106,7 +106,7 @@ def train_vocabulary(
       features: Its declaration; all text features are used.
       vocab_size: Number of ids of each SentencePiece model. A small corpus may give less.
       joint: Whether both sides share the ids.
-      sample_size: At most so many samples are kept in memory and trained on.
+      sample_size: The most samples that are kept in memory and trained on.
       seed: Of the choice.
       workers: Where texts are prepared and separate models are trained at the same time.
       preparation: How text is prepared and segmented; None: no steps, SentencePiece.
@@ -173,9 +173,9 @@ def _steps(preparation: TextPreparation, side: str) -> TextSteps:
 def _learn_steps(steps: TextSteps, texts: list[str], workers: Workers) -> tuple[TextSteps, list[str]]:
     """Returns the chain with what it has learned, and the texts that it has prepared."""
     since = ""
-    for name in steps.unlearnt:
+    for name in steps.unlearned:
         texts = _prepared(steps.until(name), texts, since, workers)
-        steps, since = steps.with_learnt(name, steps.learn(name, texts)), name
+        steps, since = steps.with_learned(name, steps.learn(name, texts)), name
     return steps, _prepared(steps, texts, since, workers)
 
 
@@ -209,7 +209,7 @@ def uniform_sample(items: Iterable[Any], size: int, seed: int) -> tuple[int, lis
 
     Args:
       items: The stream.
-      size: How many to choose; fewer if there are not so many.
+      size: How many to choose; fewer if there are fewer.
       seed: Of the choice.
 
     Returns:
@@ -266,7 +266,7 @@ def _subword_nmt_models(
       joint: Whether both sides share codes and ids.
       sampled: Whether there is more training text than these texts: then all subwords that the codes can give get
         ids, whether they occur here or not.
-      workers: Where separate codes are learnt at the same time.
+      workers: Where separate codes are learned at the same time.
 
     Raises:
       UserError: There are no words, a file cannot be used, or the limit leaves no room for subwords.
@@ -312,8 +312,8 @@ def _codes(words: Mapping[str, Counts], preparation: TextPreparation, joint: boo
         together = collections.Counter(words[SOURCE])
         together.update(words[TARGET])
         return dict.fromkeys(_SIDES, _learn_codes((together, preparation.num_merges)))
-    learnt = workers.map(_learn_codes, [(words[side], preparation.num_merges) for side in _SIDES])
-    return dict(zip(_SIDES, learnt, strict=True))
+    learned = workers.map(_learn_codes, [(words[side], preparation.num_merges) for side in _SIDES])
+    return dict(zip(_SIDES, learned, strict=True))
 
 
 def _learn_codes(job: tuple[Counts, int]) -> str:

@@ -43,7 +43,7 @@ class Workers:
         """Makes a pool; starts nothing yet.
 
         Args:
-          num_processes: At the most so many processes; 0 for one per core.
+          num_processes: The most processes; 0 for one per core.
         """
         self.num_processes = num_processes or available_cores()
         self._pool: concurrent.futures.ProcessPoolExecutor | None = None

@@ -70,7 +70,7 @@ class Jieba(Segmented):
 def _segmenter() -> Any:
     """Returns jieba's segmenter with the dictionary of the package.
 
-    It is not initialised by jieba's own function, which would read and write a cache in the directory for temporary
+    It is not initialized by jieba's own function, which would read and write a cache in the directory for temporary
     files, where another user may have put another dictionary.
     """
     import jieba

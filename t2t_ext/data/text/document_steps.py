@@ -35,15 +35,15 @@ class FirstWords(Step):
     meaning = "the first N words"
     loss = "what is behind them"
 
-    def __init__(self, language: str, learnt: bytes | None = None, *, count: int) -> None:
+    def __init__(self, language: str, learned: bytes | None = None, *, count: int) -> None:
         """Makes the step.
 
         Args:
           language: See ``Step``.
-          learnt: Nothing is.
+          learned: Nothing is.
           count: How many words are kept, separated by whitespace after the steps before.
         """
-        super().__init__(language, learnt)
+        super().__init__(language, learned)
         self.name = f"first_{count}_words"
         self.meaning = f"the first {count:,} words"
         self._beginning = re.compile(rf"\s*\S+(?:\s+\S+){{{count - 1}}}(?=\s)")

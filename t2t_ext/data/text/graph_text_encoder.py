@@ -39,7 +39,7 @@ class GraphSubwordEncoder(tf.Module):
     """A SentencePiece model as graph operations; agrees with SubwordEncoder of the same model."""
 
     def __init__(self, model_bytes: bytes, name: str | None = None) -> None:
-        """Initialises the encoder from a serialised SentencePiece model."""
+        """Initializes the encoder from a serialized SentencePiece model."""
         super().__init__(name=name)
         with chatter.left_out():
             self._tokenizer = tf_text.SentencepieceTokenizer(model=model_bytes, out_type=tf.int32, add_eos=False)
@@ -62,7 +62,7 @@ class GraphTokenEncoder(tf.Module):
     """A table of subwords as graph operations: strings of subwords that are separated by blanks."""
 
     def __init__(self, pieces: Sequence[str], name: str | None = None) -> None:
-        """Initialises the encoder.
+        """Initializes the encoder.
 
         Args:
           pieces: The written form of every id. The special ones stand for no text: in text they are unknown.

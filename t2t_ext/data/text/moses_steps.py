@@ -55,7 +55,7 @@ class MosesPunctuation(Step):
     packages = _PACKAGES
 
     def prepare(self, text: str) -> str:
-        """Returns the text with normalised punctuation."""
+        """Returns the text with normalized punctuation."""
         return _punctuation(self.language or "en").normalize(text)
 
 
@@ -123,9 +123,9 @@ class Truecase(Step):
     packages = _PACKAGES
     learns = True
 
-    def __init__(self, language: str, learnt: bytes | None = None) -> None:
+    def __init__(self, language: str, learned: bytes | None = None) -> None:
         """Makes the step; see ``Step``."""
-        super().__init__(language, learnt)
+        super().__init__(language, learned)
         self._truecaser: Any = None
 
     def learn(self, texts: Iterable[str]) -> bytes:
@@ -157,9 +157,9 @@ class Truecase(Step):
         if self._truecaser is None:
             import sacremoses
 
-            if self.learnt is None:
-                raise ValueError("The truecaser has not learnt anything yet.")
-            content = json.loads(self.learnt)
+            if self.learned is None:
+                raise ValueError("The truecaser has not learned anything yet.")
+            content = json.loads(self.learned)
             truecaser = sacremoses.MosesTruecaser()
             truecaser.model = {
                 "best": {word.lower(): word for word in content["best"]},

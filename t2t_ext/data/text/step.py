@@ -39,15 +39,15 @@ class Step:
     extra: ClassVar[str] = ""
     learns: ClassVar[bool] = False
 
-    def __init__(self, language: str, learnt: bytes | None = None) -> None:
+    def __init__(self, language: str, learned: bytes | None = None) -> None:
         """Makes the step.
 
         Args:
           language: Two letters such as ``de``, or empty where it is not known.
-          learnt: What ``learn`` returned, of a step that learns.
+          learned: What ``learn`` returned, of a step that learns.
         """
         self.language = language
-        self.learnt = learnt
+        self.learned = learned
 
     @classmethod
     def complaint(cls, language: str) -> str:

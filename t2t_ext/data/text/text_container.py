@@ -1,9 +1,9 @@
-"""The file of a text encoder that is more than a SentencePiece model: steps, what they learnt, and subwords.
+"""The file of a text encoder that is more than a SentencePiece model: steps, what they learned, and subwords.
 
 A zip archive, nothing in it compressed, so that the same content is the same bytes everywhere:
 
   text.json             the steps by name, the language, what cannot be undone, versions of libraries
-  learnt/truecase       what a step has learnt
+  learnt/truecase       what a step has learned
   sentencepiece.model   the subword model, or
   codes.bpe             subword-nmt's codes,
   vocabulary.txt        the subwords with their counts in the order of their ids, and
@@ -52,15 +52,15 @@ def write(steps: TextSteps, subwords: Subwords) -> bytes:
     """Returns the content of the file: a SentencePiece model as it is where there are no steps, else an archive.
 
     Raises:
-      ValueError: A step has not learnt yet.
+      ValueError: A step has not learned yet.
     """
-    if steps.unlearnt:
-        raise ValueError(f"{', '.join(steps.unlearnt)} must learn from training text first.")
+    if steps.unlearned:
+        raise ValueError(f"{', '.join(steps.unlearned)} must learn from training text first.")
     if not steps and isinstance(subwords, SentencePieceModel):
         return subwords.model
     record = {"format_version": FORMAT_VERSION, **describe(steps, subwords)}
     members = {_RECORD: (json.dumps(record, indent=2, ensure_ascii=False) + "\n").encode()}
-    members.update({_LEARNT + name: content for name, content in sorted(steps.learnt.items())})
+    members.update({_LEARNT + name: content for name, content in sorted(steps.learned.items())})
     if isinstance(subwords, SentencePieceModel):
         members[_SENTENCEPIECE] = subwords.model
     else:
@@ -102,10 +102,10 @@ def read(content: bytes, origin: str) -> tuple[TextSteps, Subwords]:
                 f"{origin} has format version {record['format_version']}; this t2t_ext reads up to {FORMAT_VERSION}. "
                 "Install the newer t2t_ext that wrote it."
             )
-        learnt = {name.removeprefix(_LEARNT): data for name, data in members.items() if name.startswith(_LEARNT)}
-        steps = TextSteps.from_record(record, learnt)
-        if steps.unlearnt:
-            raise KeyError(_LEARNT + steps.unlearnt[0])
+        learned = {name.removeprefix(_LEARNT): data for name, data in members.items() if name.startswith(_LEARNT)}
+        steps = TextSteps.from_record(record, learned)
+        if steps.unlearned:
+            raise KeyError(_LEARNT + steps.unlearned[0])
         if record["subwords"] == SentencePieceModel.kind:
             return steps, SentencePieceModel(members[_SENTENCEPIECE], origin)
         allowed = members[_ALLOWED].decode().split("\n")[:-1] if _ALLOWED in members else None

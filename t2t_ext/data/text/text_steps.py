@@ -94,12 +94,12 @@ def _key(name: str) -> str:
     return document_steps.FirstWords.name if document_steps.count_in(name) else name
 
 
-def _make(name: str, language: str, learnt: bytes | None) -> Step:
+def _make(name: str, language: str, learned: bytes | None) -> Step:
     """Makes the step of a name that has been checked."""
     count = document_steps.count_in(name)
     if count:
-        return document_steps.FirstWords(language, learnt, count=count)
-    return step_classes()[name](language, learnt)
+        return document_steps.FirstWords(language, learned, count=count)
+    return step_classes()[name](language, learned)
 
 
 def parse_steps(text: str, flag: str) -> tuple[str, ...]:
@@ -195,7 +195,7 @@ class TextSteps:
         language: str = "",
         *,
         tags: Sequence[str] = (),
-        learnt: Mapping[str, bytes] | None = None,
+        learned: Mapping[str, bytes] | None = None,
     ) -> None:
         """Makes a chain.
 
@@ -203,7 +203,7 @@ class TextSteps:
           names: Of the steps, first to last.
           language: Of the text, a tag such as ``de``; empty where it is not known.
           tags: Words at the beginning of a line that no step touches.
-          learnt: What steps have learnt, by name.
+          learned: What steps have learned, by name.
 
         Raises:
           UserError: As ``check_steps``, or a tag is no word.
@@ -213,7 +213,7 @@ class TextSteps:
             if not tag or tag.split() != [tag]:
                 raise UserError(f"The tag {tag!r} is not one word; tags are words such as <2de>.")
         self.names, self.language, self.tags = tuple(names), language, tuple(tags)
-        self._steps = [_make(name, base_language(language), (learnt or {}).get(name)) for name in names]
+        self._steps = [_make(name, base_language(language), (learned or {}).get(name)) for name in names]
         self._by_sentence = any(step.stage == Stage.SENTENCES for step in self._steps)
         self._tags = re.compile(rf"(?:(?:{'|'.join(map(re.escape, tags))})(?: +|$))+") if tags else None
 
@@ -221,22 +221,22 @@ class TextSteps:
         return bool(self._steps)
 
     @property
-    def learnt(self) -> dict[str, bytes]:
+    def learned(self) -> dict[str, bytes]:
         """What the steps have learned, by name."""
-        return {step.name: step.learnt for step in self._steps if step.learnt is not None}
+        return {step.name: step.learned for step in self._steps if step.learned is not None}
 
     @property
-    def unlearnt(self) -> tuple[str, ...]:
+    def unlearned(self) -> tuple[str, ...]:
         """Names of steps that have yet to learn."""
-        return tuple(step.name for step in self._steps if step.learns and step.learnt is None)
+        return tuple(step.name for step in self._steps if step.learns and step.learned is None)
 
     def until(self, name: str) -> Self:
         """Returns the chain of the steps before one of them."""
-        return type(self)(self.names[: self.names.index(name)], self.language, tags=self.tags, learnt=self.learnt)
+        return type(self)(self.names[: self.names.index(name)], self.language, tags=self.tags, learned=self.learned)
 
-    def with_learnt(self, name: str, learnt: bytes) -> Self:
+    def with_learned(self, name: str, learned: bytes) -> Self:
         """Returns the chain with what a step has learned."""
-        return type(self)(self.names, self.language, tags=self.tags, learnt={**self.learnt, name: learnt})
+        return type(self)(self.names, self.language, tags=self.tags, learned={**self.learned, name: learned})
 
     def learn(self, name: str, texts: Iterable[str]) -> bytes:
         """Returns what a step learns from texts that the steps before it have prepared."""
@@ -284,7 +284,7 @@ class TextSteps:
         }
 
     @classmethod
-    def from_record(cls, record: Mapping[str, Any], learnt: Mapping[str, bytes]) -> Self:
+    def from_record(cls, record: Mapping[str, Any], learned: Mapping[str, bytes]) -> Self:
         """Returns the chain of a record, and warns where a library is installed in another version.
 
         Raises:
@@ -295,7 +295,7 @@ class TextSteps:
             [step["name"] for step in record["steps"]],
             record["language"],
             tags=record.get("tags", ()),
-            learnt=learnt,
+            learned=learned,
         )
         for package, version in record["packages"].items():
             installed = importlib.metadata.version(package)

@@ -33,7 +33,7 @@ def test_a_truecaser_learns_from_sentences():
     steps = TextSteps(("sentence_tags", "moses_tokenize", "truecase"), "en")
     texts = ["<t> The man saw the dog . </t> <t> The dog saw London . </t>"] * 3
     tokens = steps.until("truecase").prepare(texts)
-    steps = steps.with_learnt("truecase", steps.learn("truecase", tokens))
+    steps = steps.with_learned("truecase", steps.learn("truecase", tokens))
     assert steps.prepare(["<t> The dog . </t> <t> The man in London . </t>"]) == [
         "<t> the dog . </t> <t> the man in London . </t>"
     ]

@@ -15,8 +15,8 @@ GERMAN = ["Das ist's, „Frau Dr. Müller“!", "E-Mail an a-b: 3.5 % & <mehr> [
 
 def run(names, texts, language="de", **options):
     steps = TextSteps(names, language, **options)
-    for name in steps.unlearnt:
-        steps = steps.with_learnt(name, steps.learn(name, steps.until(name).prepare(texts)))
+    for name in steps.unlearned:
+        steps = steps.with_learned(name, steps.learn(name, steps.until(name).prepare(texts)))
     return steps, steps.prepare(texts)
 
 
@@ -67,12 +67,12 @@ def test_the_last_word_is_no_abbreviation(language):
     assert found[3].endswith("etc .")
 
 
-def test_truecase_is_learnt_and_written_down():
+def test_truecase_is_learned_and_written_down():
     texts = ["Wir sehen das Haus .", "Da ist das Haus , wir sehen es .", "Das sehen wir ."]
     steps, found = run(["tokenized", "truecase"], texts)
     assert found == ["wir sehen das Haus .", "Da ist das Haus , wir sehen es .", "das sehen wir ."]
     assert steps.restore(found) == ["Wir sehen das Haus.", "Da ist das Haus, wir sehen es.", "Das sehen wir."]
-    again = TextSteps.from_record(steps.record(), steps.learnt)
+    again = TextSteps.from_record(steps.record(), steps.learned)
     assert again.prepare(texts) == pickle.loads(pickle.dumps(steps)).prepare(texts) == found
     # A phrase does not begin a sentence, so its case is its own.
     assert steps.prepare(["Das Haus"], sentences=False) == ["Das Haus"]
@@ -82,7 +82,7 @@ def test_truecase_is_moses():
     """What train-truecaser.perl and truecase.perl do: counted but for first words; after a full stop a sentence."""
     steps, found = run(["tokenized", "truecase"], ["a Big dog . Big dogs bark", "the big dog and the big cat"])
     assert found[0] == "a Big dog . big dogs bark"
-    assert "best" in steps.learnt["truecase"].decode()
+    assert "best" in steps.learned["truecase"].decode()
 
 
 def test_a_truecaser_needs_text():
