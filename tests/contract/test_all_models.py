@@ -40,15 +40,18 @@ def test_every_registered_model_has_a_case():
 )
 def test_step_by_step_equals_all_at_once(case, precision, beams, tolerance):
     model, steps = model_of(case, precision), 6
-    for logits, past in drive(model, INPUTS, steps=steps, beams=beams, seed=5):
-        batch, directions, _, length = past.shape
-        # The token behind the past is not seen by its own logits: any will do. Padded, for kernels of few shapes.
-        behind = [[0, 0], [0, 0], [0, 0], [0, steps - 1 - length]]
-        targets = np.concatenate([past, np.full([batch, directions, beams, 1], 7, np.int32)], axis=3)
-        targets = np.pad(targets, behind)
-        targets = targets.swapaxes(1, 2).reshape([batch * beams, *[directions] * (directions > 1), steps])
-        whole = logits_of(model, np.repeat(INPUTS, beams, axis=0), targets)
-        expected = whole[..., length, :].reshape([batch, beams, directions, VOCAB]).swapaxes(1, 2)
+    driven = list(drive(model, INPUTS, steps=steps, beams=beams, seed=5))
+    batch, directions, _, _ = driven[0][1].shape
+    # The token behind the past is not seen by its own logits: any will do. All pasts at once, of one length.
+    width = [[0, 0], [0, 0], [0, 0]]
+    pasts = [np.pad(past, [*width, [0, 1]], constant_values=7) for _, past in driven]
+    targets = np.stack([np.pad(past, [*width, [0, steps - past.shape[-1]]]) for past in pasts])
+    targets = targets.swapaxes(2, 3).reshape([-1, *[directions] * (directions > 1), steps])
+    whole = logits_of(model, np.tile(np.repeat(INPUTS, beams, axis=0), [steps, 1]), targets)
+    whole = whole.reshape([steps, batch, beams, directions, steps, VOCAB]).swapaxes(2, 3)
+    for length, (logits, past) in enumerate(driven):
+        assert past.shape[-1] == length
+        expected = whole[length, ..., length, :]
         scale = np.abs(expected).max() if precision != "float32" else 1.0
         np.testing.assert_allclose(logits, expected, rtol=0, atol=tolerance * scale, err_msg=f"step {length}")
 
