@@ -7,10 +7,11 @@ from typing import Any
 
 from t2t_ext.bin._flag_groups import add_decode_flags, add_thread_flags
 from t2t_ext.bin._flags import FlagParser, add_flag, at_least, start_tensorflow
-from t2t_ext.bin._run_text import RunText, shown_progress
+from t2t_ext.bin._run_text import run_texts
 from t2t_ext.data.corpora import text_lines
 from t2t_ext.errors import UserError, suggest
 from t2t_ext.io import log
+from t2t_ext.io.progress import running_total
 
 _NAME = "t2t_ext-analyze attention"
 _DEFAULT_DIR = ("analysis", "attention")
@@ -99,12 +100,12 @@ def run(argv: Sequence[str]) -> None:
 
     directory = RunDirectory.open(flags.output_dir)
     directory.require_text(_NAME)
-    checkpoint = checkpoints.resolve_checkpoint(directory.path, flags.checkpoint_path or None, warn=text_lines.warn)
+    checkpoint = checkpoints.resolve_checkpoint(directory.path, flags.checkpoint_path or None, warn=log.warning)
     hparams = directory.hparams()
     decode_hparams = _decode_hparams(flags, hparams)
     if isinstance(hparams, TransformerHParams):
         choice.check(max(hparams.encoder_layers, hparams.decoder_layers), hparams.num_heads)
-    lines = RunText(directory, flags).tagged(sources)
+    lines = run_texts(directory, flags).tagged(sources)
     out_dir = pathlib.Path(flags.out_dir or directory.path.joinpath(*_DEFAULT_DIR))
     start_tensorflow(flags.inter_op_parallelism_threads, flags.intra_op_parallelism_threads)
     from t2t_ext.analysis.attention.sentences import look
@@ -112,7 +113,7 @@ def run(argv: Sequence[str]) -> None:
 
     translator = Translator.load(directory.path, checkpoint, decode_hparams)
     looked, total = [], 0
-    with shown_progress("Looking", len(lines), "sentences") as update:
+    with running_total("Looking", len(lines), "sentences") as update:
         for number, (source, reference) in enumerate(zip(lines, references, strict=True), 1):
             looked.append(_look(look, translator, source, reference, flags, number if len(lines) > 1 else 0))
             # Here already: what this model has not is refused before the other sentences are translated.
@@ -123,7 +124,7 @@ def run(argv: Sequence[str]) -> None:
         ("model", f"{directory.config.model}, {directory.config.hparams_set}"),
         ("checkpoint", checkpoint.name),
     ]
-    with shown_progress("Drawing", total, "pictures") as update:
+    with running_total("Drawing", total, "pictures") as update:
         names = attention_report.write(out_dir, looked, choice, about, update)
     for each in looked:
         for side, text in each.targets.items():

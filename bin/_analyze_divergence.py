@@ -7,10 +7,11 @@ from t2t_ext.analysis.runs import AnalyzedRun, labeled, open_runs
 from t2t_ext.bin._analyzed_runs import add_analyzed_run_flags, add_out_dir_flag, given_runs, output_directory
 from t2t_ext.bin._flag_groups import add_thread_flags
 from t2t_ext.bin._flags import FlagParser, add_flag, at_least, start_tensorflow
-from t2t_ext.bin._run_text import RunText, shown_progress
+from t2t_ext.bin._run_text import run_texts
 from t2t_ext.data.corpora import text_lines
 from t2t_ext.errors import UserError
 from t2t_ext.io import log
+from t2t_ext.io.progress import running_total
 
 _NAME = "t2t_ext-analyze divergence"
 _HEADS = ("max", "mean", "head")
@@ -57,13 +58,13 @@ def run(argv: Sequence[str]) -> None:
     """
     flags = build_parser().parse_args(argv)
     # All mistakes of the user are found before models are loaded.
-    runs = open_runs(given_runs(flags), _NAME, flags.checkpoint_path, text_lines.warn)
+    runs = open_runs(given_runs(flags), _NAME, flags.checkpoint_path, log.warning)
     for each in runs:
         each.directory.require_text(_NAME)
     kernels = [f"f={getattr(each.directory.hparams(), 'dc_kernel_size', 0)}" for each in runs]
     runs = labeled(runs, flags.labels, kernels)
     sources, references = _text(flags, runs[0])
-    tagged = [RunText(each.directory, flags).tagged(sources) for each in runs]
+    tagged = [run_texts(each.directory, flags).tagged(sources) for each in runs]
     start_tensorflow(flags.inter_op_parallelism_threads, flags.intra_op_parallelism_threads)
     from t2t_ext.analysis.divergence import report as divergence_report
     from t2t_ext.analysis.divergence.runs import JOINED, check_runs, measure_run
@@ -71,12 +72,12 @@ def run(argv: Sequence[str]) -> None:
     notes = check_runs(runs, references is not None)
     measured = []
     for each, lines in zip(runs, tagged, strict=True):
-        with shown_progress(each.label, len(lines), "sentences") as update:
+        with running_total(each.label, len(lines), "sentences") as update:
             found, more = measure_run(each, lines, references, flags.heads, flags.max_subwords, update)
         measured.append(found)
         notes += more
     for note in notes:
-        text_lines.warn(note)
+        log.warning(note)
     where = f"the {flags.split} split" if flags.split else flags.sentence_file
     words = f"Divergence of local and global attention, in nats, on {len(sources)} sentences of {where}: "
     words += f"{JOINED[flags.heads]}; means over positions, then over sentences, ± standard error over sentences."
@@ -96,7 +97,7 @@ def _text(flags: argparse.Namespace, first: AnalyzedRun) -> tuple[list[str], lis
     if flags.split:
         if flags.reference_file:
             raise UserError("--reference_file goes with --sentence_file; a split has references of its own.")
-        sources, sets = RunText(first.directory, flags).split(flags.split)
+        sources, sets = run_texts(first.directory, flags).split(flags.split)
         references = sets[0]
     else:
         if "data_dir" in flags.given:

@@ -9,10 +9,10 @@ from t2t_ext.bin import _analyzed_runs
 from t2t_ext.bin._analyzed_runs import given_runs
 from t2t_ext.bin._flag_groups import add_thread_flags
 from t2t_ext.bin._flags import FlagParser, add_flag, at_least, start_tensorflow
-from t2t_ext.bin._run_text import RunText, shown_progress
-from t2t_ext.data.corpora import text_lines
+from t2t_ext.bin._run_text import run_texts
 from t2t_ext.errors import UserError
 from t2t_ext.io import log
+from t2t_ext.io.progress import running_total
 
 _NAME = "t2t_ext-analyze grad_norms"
 _AT_CHECKPOINTS = ("batches", "batch_size", "checkpoint_path", "data_dir", "precision")
@@ -73,7 +73,7 @@ def run(argv: Sequence[str]) -> None:
     flags = build_parser().parse_args(argv)
     _check_modes(flags)
     checkpoint_path = flags.checkpoint_path if flags.split else None
-    runs = labeled(open_runs(given_runs(flags), _NAME, checkpoint_path, text_lines.warn), flags.labels, shared=True)
+    runs = labeled(open_runs(given_runs(flags), _NAME, checkpoint_path, log.warning), flags.labels, shared=True)
     out_dir = _analyzed_runs.output_directory(flags, runs[0].directory.path, "grad_norms")
     from t2t_ext.analysis.gradients import report as gradient_report
 
@@ -83,7 +83,7 @@ def run(argv: Sequence[str]) -> None:
     else:
         report, notes = gradient_report.logged(runs, flags.from_step, flags.to_step)
     for note in notes:
-        text_lines.warn(note)
+        log.warning(note)
     names = gradient_report.write(out_dir, report, notes)
     print(gradient_report.build(report).text(), flush=True)
     log.info(f"{', '.join(names[1:])} and the page {out_dir / names[0]}")
@@ -105,7 +105,7 @@ def _check_modes(flags: argparse.Namespace) -> None:
 def _at_checkpoints(flags: argparse.Namespace, runs: Sequence[AnalyzedRun]) -> Any:
     """Returns the report of norms that are computed now."""
     check_vocabularies(runs)
-    data = RunText(runs[0].directory, flags).data()
+    data = run_texts(runs[0].directory, flags).data()
     if flags.split not in data.splits:
         data.shard_paths(flags.split)  # says which splits there are
     start_tensorflow(flags.inter_op_parallelism_threads, flags.intra_op_parallelism_threads)
@@ -113,5 +113,5 @@ def _at_checkpoints(flags: argparse.Namespace, runs: Sequence[AnalyzedRun]) -> A
 
     return compare(
         runs, data, flags.split, batches=flags.batches, batch_size=flags.batch_size, precision=flags.precision,
-        progress=shown_progress,
+        progress=running_total,
     )  # fmt: skip

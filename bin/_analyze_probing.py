@@ -11,10 +11,10 @@ from t2t_ext.bin._analyze_probing_build import BUILD_FLAGS, add_build_flags, bui
 from t2t_ext.bin._analyzed_runs import add_analyzed_run_flags, add_out_dir_flag, given_runs, output_directory
 from t2t_ext.bin._flag_groups import add_thread_flags
 from t2t_ext.bin._flags import FlagParser, add_flag, at_least, start_tensorflow
-from t2t_ext.bin._run_text import RunText, shown_progress
-from t2t_ext.data.corpora import text_lines
+from t2t_ext.bin._run_text import run_texts
 from t2t_ext.errors import UserError
 from t2t_ext.io import log
+from t2t_ext.io.progress import running_total
 
 _NAME = "t2t_ext-analyze probing"
 _EXAMPLES = """\
@@ -92,7 +92,7 @@ def run(argv: Sequence[str]) -> None:
     # All mistakes of the user are found before models are loaded.
     _check_classifier(flags)
     paths = _task_paths(flags)
-    runs = open_runs(given_runs(flags), _NAME, flags.checkpoint_path, text_lines.warn)
+    runs = open_runs(given_runs(flags), _NAME, flags.checkpoint_path, log.warning)
     for each in runs:
         each.directory.require_text(_NAME)
     runs = labeled(runs, flags.labels)
@@ -102,12 +102,12 @@ def run(argv: Sequence[str]) -> None:
 
     def note(words: str) -> None:
         notes.append(words)
-        text_lines.warn(words)
+        log.warning(words)
 
     for task in tasks:
         for words in task.notes():
             note(words)
-    texts = [RunText(each.directory, flags) for each in runs]
+    texts = [run_texts(each.directory, flags) for each in runs]
     start_tensorflow(flags.inter_op_parallelism_threads, flags.intra_op_parallelism_threads)
     from t2t_ext.analysis.probing import report as probing_report
     from t2t_ext.analysis.probing.classifier import ClassifierSettings
@@ -127,21 +127,17 @@ def run(argv: Sequence[str]) -> None:
     limits = ("max_train_sentences", "max_valid_sentences", "max_test_sentences", "max_characters")
     report = probe(
         runs,
-        [ProbedText(text.tagged, _language(text) if flags.detokenize else "") for text in texts],
+        [ProbedText(text.tagged, text.source_language() if flags.detokenize else "") for text in texts],
         tasks,
         settings,
         content={name: getattr(flags, name) for name in (*kept, *limits)},
         note=note,
-        progress=shown_progress,
+        progress=running_total,
     )
     out_dir = output_directory(flags, runs[0].directory.path, "probing")
     names = probing_report.write(out_dir, report, notes)
     print(probing_report.build(report).text(), flush=True)
     log.info(f"{', '.join(names[1:])} and the page {out_dir / names[0]}")
-
-
-def _language(text: RunText) -> str:
-    return getattr(text.problem(), "source_language", "")
 
 
 # === What is probed ===

@@ -11,6 +11,7 @@ from t2t_ext.bin._flags import FlagParser, add_flag, run_main
 from t2t_ext.data.corpora import text_lines
 from t2t_ext.errors import UserError, suggest
 from t2t_ext.evaluation import protocols, scored_files, scores
+from t2t_ext.io import log
 
 _VARIANTS = {
     "both": (("uncased", True), ("cased", False)),
@@ -98,7 +99,7 @@ def _main(argv: Sequence[str] | None) -> None:
         for named, protocol in chosen:
             doubt = protocols.doubt(protocol, text.lines)
             if doubt:
-                text_lines.warn(doubt)
+                log.warning(doubt)
             options = {"language": flags.language, "n_bootstrap": flags.n_bootstrap}
             for score in protocols.score(protocol, text.lines, references, **options):
                 label = named.format(score.name)

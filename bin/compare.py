@@ -202,12 +202,12 @@ def _read(flags: Any, *, tokenized: bool) -> scored_files.ScoredFiles:
         return scored_files.read(flags.translations, flags.reference.split(","), flags.source, tokenized=tokenized)
     if flags.source:
         raise UserError("--source goes with --reference: --split gives the source, too.")
-    from t2t_ext.bin._run_text import RunText
+    from t2t_ext.bin._run_text import run_texts
     from t2t_ext.evaluation.scorer import references_of
     from t2t_ext.runs.run_directory import RunDirectory
 
     directory = RunDirectory.open(flags.output_dir)
-    sources, references = RunText(directory, flags).split(flags.split)
+    sources, references = run_texts(directory, flags).split(flags.split)
     references = references_of(references, directory.text_encoders()[1], tokenized=tokenized)
     name = f"{flags.split} of {flags.output_dir}'s data"
     return scored_files.read_beside(flags.translations, list(map(str, sources)), references, name, tokenized=tokenized)

@@ -17,17 +17,16 @@ from t2t_ext.bin._flag_groups import (
 )
 from t2t_ext.bin._flags import FlagParser, add_flag, run_main, start_tensorflow
 from t2t_ext.bin._run_text import (
-    RunText,
     add_score_flags,
     check_scoring,
-    read_references,
     report_truncated_lines,
-    shown_progress,
+    run_texts,
 )
 from t2t_ext.data.corpora import text_lines
-from t2t_ext.data.corpora.text_lines import STANDARD
+from t2t_ext.data.corpora.text_lines import STANDARD, one_line
 from t2t_ext.errors import UserError
 from t2t_ext.io import log
+from t2t_ext.io.progress import running_total
 from t2t_ext.search.directions import (
     check_directions,
     check_prefixes,
@@ -154,6 +153,8 @@ def _main(argv: Sequence[str] | None) -> None:
             name, output = "split", flags.decode_to_file
             lines, references = run.text.split(flags.split)
         else:
+            from t2t_ext.evaluation.run_texts import read_references
+
             source = run.text.read(flags.decode_from_file)
             name, lines = source.name, source.lines
             references = read_references(flags.decode_reference, source)
@@ -220,7 +221,7 @@ class _Run:
         self._search = self.decode_hparams
         if flags.nbest_file and self.written == 1 and self._search.sampling_method == "argmax":
             self._search = self._search.replace(num_hypotheses=self._search.beam_size)
-        self._chosen = choose_runs(flags.output_dir, flags.checkpoint_path or None, warn=text_lines.warn)
+        self._chosen = choose_runs(flags.output_dir, flags.checkpoint_path or None, warn=log.warning)
         self._weights = ensemble_weights(flags, len(self._chosen))
         self._alignment = alignment_settings(flags)
         self._directory = self._chosen[0].run
@@ -231,7 +232,7 @@ class _Run:
             check_prefixes(self.directions, hparams.target_direction)
         if flags.alignment_file and self.directions == 2 and not flags.score_file:
             refuse_one_side("alignment")
-        self.text = RunText(self._directory, flags)
+        self.text = run_texts(self._directory, flags)
         if self._directory.config.source_feature_size:
             for name in ("score_file", "decode_interactive", "alignment_file", "source_tag"):
                 if getattr(flags, name):
@@ -299,7 +300,7 @@ def _translate(
 
     translator = run.translator()
     started = time.monotonic()
-    with shown_progress("Translating", len(lines), "lines") as update:
+    with running_total("Translating", len(lines), "lines") as update:
         results = translator.translate(lines, update, **guides)
     seconds = time.monotonic() - started
     report_truncated_lines(translator)
@@ -314,10 +315,10 @@ def _translate(
         ),
     ):
         if numbers:
-            text_lines.warn(f"{what}: {text_lines.count_lines(numbers)}")
+            log.warning(f"{what}: {text_lines.count_lines(numbers)}")
     alignments: list[list[str]] = []
     if flags.alignment_file:
-        with shown_progress("Aligning", len(lines), "lines") as update:
+        with running_total("Aligning", len(lines), "lines") as update:
             alignments = translator.align_hypotheses(lines, results, update)
         written = itertools.chain.from_iterable(each[: run.written] for each in alignments)
         text_lines.write(flags.alignment_file, written)
@@ -352,11 +353,11 @@ def _score_pairs(run: _Run, flags: argparse.Namespace) -> None:
     sources, targets, sides = outputs.parse_pairs(read.name, read.lines, run.directions)
     pairs = list(zip(run.text.tagged(sources), targets, strict=True))
     translator = run.translator()
-    with shown_progress("Scoring", len(pairs), "pairs") as update:
+    with running_total("Scoring", len(pairs), "pairs") as update:
         results = translator.score(pairs, update, **sides)
     report_truncated_lines(translator)
     if flags.alignment_file:
-        with shown_progress("Aligning", len(pairs), "pairs") as update:
+        with running_total("Aligning", len(pairs), "pairs") as update:
             alignments = translator.align(pairs, update, **sides)
         text_lines.write(flags.alignment_file, alignments)
     scores = (f"{row.log_prob:.6f}\t{row.length}\t{row.score:.6f}" for row in results)
@@ -365,8 +366,6 @@ def _score_pairs(run: _Run, flags: argparse.Namespace) -> None:
 
 def _interactive(run: _Run) -> None:
     """Translates lines as they come: the best, or all that ``return_beams`` or ``num_hypotheses`` ask for."""
-    from t2t_ext.translation.outputs import one_line
-
     translator = run.translator()
     for line in text_lines.typed_lines():
         (hypotheses,) = translator.translate(run.text.tagged([line]))

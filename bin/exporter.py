@@ -12,8 +12,8 @@ from t2t_ext.bin._flag_groups import (
     ensemble_weights,
 )
 from t2t_ext.bin._flags import FlagParser, add_flag, at_least, run_main, start_tensorflow
-from t2t_ext.data.corpora.text_lines import warn
 from t2t_ext.errors import UserError
+from t2t_ext.io import log
 
 _EXAMPLES = """\
   t2t_ext-exporter --output_dir=RUN --export_dir=EXPORT
@@ -64,7 +64,7 @@ def _main(flags: argparse.Namespace) -> None:
     from t2t_ext.serving.versions import check_destination
 
     decode_hparams = resolve_decode_hparams(flags.decode_hparams)
-    chosen = choose_runs(flags.output_dir, flags.checkpoint_path or None, warn=warn)
+    chosen = choose_runs(flags.output_dir, flags.checkpoint_path or None, warn=log.warning)
     check_directions(decode_hparams, directions_of(chosen[0].run.hparams()))
     weights, alignment = ensemble_weights(flags, len(chosen)), alignment_settings(flags)
     if not flags.export_dir and len({each.run.path for each in chosen}) > 1:

@@ -8,8 +8,8 @@ from typing import Any
 
 from t2t_ext.bin import _flag_groups
 from t2t_ext.bin._flags import FlagParser, add_flag, at_least, run_main, start_tensorflow
-from t2t_ext.data.corpora import text_lines
 from t2t_ext.errors import UserError
+from t2t_ext.io import log
 from t2t_ext.pseudo.work import DEFAULT_CHUNK_PAIRS
 
 _EXIT_STATUS = {"SIGINT": 130, "SIGTERM": 143}
@@ -122,12 +122,12 @@ def run(argv: Sequence[str] | None = None) -> int:
         flags.r2l,
         flags.l2r_checkpoint_path or flags.checkpoint_path,
         flags.r2l_checkpoint_path or flags.checkpoint_path,
-        text_lines.warn,
+        log.warning,
     )
     data_dir = pathlib.Path(flags.data_dir).expanduser()
     problem = _problem(flags, data_dir)
     data = GeneratedData.open(problem, data_dir)
-    teachers.check(problem, data, text_lines.warn)
+    teachers.check(problem, data, log.warning)
     config = PseudoConfig(
         decode_hparams=decode_hparams,
         max_length=flags.max_length or teachers.max_length,

@@ -10,20 +10,20 @@ from typing import TYPE_CHECKING, Any
 from t2t_ext.bin._flag_groups import add_decode_flags, add_thread_flags
 from t2t_ext.bin._flags import FlagParser, add_flag, at_least, run_main, start_tensorflow
 from t2t_ext.bin._run_text import (
-    RunText,
     add_score_flags,
     check_scoring,
-    read_references,
     report_truncated_lines,
-    shown_progress,
+    run_texts,
 )
 from t2t_ext.data.corpora import text_lines
-from t2t_ext.data.corpora.text_lines import STANDARD
+from t2t_ext.data.corpora.text_lines import STANDARD, one_line
 from t2t_ext.errors import UserError
 from t2t_ext.io import log
+from t2t_ext.io.progress import running_total
 from t2t_ext.translation.rerank import DEFAULT_K, DIRECTIONS, SCORES
 
 if TYPE_CHECKING:
+    from t2t_ext.evaluation.run_texts import RunTexts
     from t2t_ext.translation.rerank import Candidate
 
 _SYSTEMS = {"l2r": "L2R", "r2l": "R2L", "reranked": "reranked"}
@@ -136,16 +136,18 @@ def run(argv: Sequence[str] | None = None) -> None:
     config, decode_hparams = _settings(flags)
     output = _checked_output(flags)
     chosen = _chosen_runs(flags)
-    text = RunText(chosen["l2r"][0].run, flags)
+    text = run_texts(chosen["l2r"][0].run, flags)
     if flags.split:
         sources, references = text.split(flags.split)
     else:
+        from t2t_ext.evaluation.run_texts import read_references
+
         source = text.read(flags.decode_from_file)
         sources, references = source.lines, read_references(flags.decode_reference, source)
     lines = text.tagged(sources)
     reranker = _reranker(flags, chosen, config, decode_hparams)
     started = time.monotonic()
-    results = reranker.rerank(lines, shown_progress)
+    results = reranker.rerank(lines, running_total)
     seconds = time.monotonic() - started
     report_truncated_lines(reranker.l2r)
     _write(flags, output, lines, results)
@@ -232,7 +234,7 @@ def _chosen_runs(flags: argparse.Namespace) -> Mapping[str, Sequence[Any]]:
     chosen = {}
     for direction in DIRECTIONS:
         checkpoint = getattr(flags, f"{direction}_checkpoint_path") or flags.checkpoint_path or None
-        chosen[direction] = choose_runs(getattr(flags, direction), checkpoint, warn=text_lines.warn)
+        chosen[direction] = choose_runs(getattr(flags, direction), checkpoint, warn=log.warning)
     check_runs(*(chosen[direction][0].run for direction in DIRECTIONS))
     return chosen
 
@@ -256,11 +258,11 @@ def _write(
         records = ([candidate.record() for candidate in candidates] for candidates in results)
         text_lines.write(flags.nbest_file, outputs.nbest_lines(lines, records))
     if output:
-        text_lines.write(output, (outputs.one_line(candidates[0].text) for candidates in results))
+        text_lines.write(output, (one_line(candidates[0].text) for candidates in results))
 
 
 def _told(
-    results: Sequence[Sequence[Any]], references: list[list[str]], text: RunText, reranker: Any, stream: Any
+    results: Sequence[Sequence[Any]], references: list[list[str]], text: "RunTexts", reranker: Any, stream: Any
 ) -> dict[str, Any]:
     """Prints where the winners come from and the scores of all three; returns both for the report."""
     from t2t_ext.translation import rerank

@@ -1,16 +1,18 @@
 """t2t_ext-translate-all: translates with every checkpoint of a run as it appears, and scores each."""
 
 import argparse
-import contextlib
 import pathlib
-import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from t2t_ext.bin._flag_groups import add_decode_flags, add_thread_flags
 from t2t_ext.bin._flags import FlagParser, add_flag, at_least, run_main, start_tensorflow
-from t2t_ext.bin._run_text import RunText, read_references
+from t2t_ext.bin._run_text import run_texts
 from t2t_ext.errors import UserError
+from t2t_ext.io.progress import running_total
+
+if TYPE_CHECKING:
+    from t2t_ext.evaluation.run_texts import RunTexts
 
 _FOLDERS = ("checkpoints", "averaged", "best")
 _EXAMPLES = """\
@@ -125,7 +127,7 @@ def run(argv: Sequence[str] | None = None) -> None:
     directory = RunDirectory.open(flags.output_dir)
     sweep = Sweep(directory, _config(flags, directory), say=_say)
     start_tensorflow(flags.inter_op_parallelism_threads, flags.intra_op_parallelism_threads)
-    table = sweep.run(_progress)
+    table = sweep.run(running_total)
     best = table.best()
     if best is not None:
         print(f"{table.folder}: translations, scores.tsv, scores.jsonl, scores.png")
@@ -137,24 +139,23 @@ def run(argv: Sequence[str] | None = None) -> None:
 
 def _config(flags: argparse.Namespace, directory: Any) -> Any:
     """Returns the SweepConfig of the flags; finds everything that the user can have got wrong."""
-    from t2t_ext import registry
     from t2t_ext.config.decode import resolve_decode_hparams
     from t2t_ext.evaluation import protocols
     from t2t_ext.evaluation.scorer import Scorer
     from t2t_ext.experiments.sweep import SweepConfig
     from t2t_ext.search.directions import check_directions, directions_of
 
-    directory.load_user_code()
-    problem = registry.problem(directory.config.problem, **directory.config.problem_options)
+    texts = run_texts(directory, flags)
+    problem = texts.problem
     decode_hparams = resolve_decode_hparams(flags.decode_hparams)
     check_directions(decode_hparams, directions_of(directory.hparams()))
     if flags.translations_dir and not pathlib.Path(flags.translations_dir).parent.is_dir():
         parent = pathlib.Path(flags.translations_dir).parent
         raise UserError(f"--translations_dir={flags.translations_dir}: there is no directory {parent}.")
-    names = [name.strip() for name in (flags.scoring or problem.scoring).split(",") if name.strip()]
+    names = protocols.names_in(flags.scoring or problem.scoring)
     for name in names:
         protocols.protocol(name)  # before texts are read
-    name, sources, references = _texts(flags, directory)
+    name, sources, references = _texts(flags, texts)
     scorer = Scorer(
         names,
         references,
@@ -177,7 +178,7 @@ def _config(flags: argparse.Namespace, directory: Any) -> Any:
     )
 
 
-def _texts(flags: argparse.Namespace, directory: Any) -> tuple[str, list[str], list[list[str]]]:
+def _texts(flags: argparse.Namespace, texts: "RunTexts") -> tuple[str, list[str], list[list[str]]]:
     """Returns the name of the text, its lines and the sets of references."""
     if flags.decode_from_file and flags.split:
         raise UserError("--decode_from_file and --split exclude each other: give one of them.")
@@ -186,32 +187,16 @@ def _texts(flags: argparse.Namespace, directory: Any) -> tuple[str, list[str], l
     if flags.decode_from_file:
         if flags.data_dir:
             raise UserError("--data_dir goes with --split, not --decode_from_file.")
-        source = RunText(directory, flags).read(flags.decode_from_file)
+        from t2t_ext.evaluation.run_texts import read_references
+
+        source = texts.read(flags.decode_from_file)
         return pathlib.Path(flags.decode_from_file).name, source.lines, read_references(flags.decode_reference, source)
     split = flags.split or "dev"
-    return split, *RunText(directory, flags).split(split)
+    return split, *texts.split(split)
 
 
 def _say(message: str) -> None:
     print(message, flush=True)
-
-
-def _progress(name: str, total: int) -> Any:
-    """Returns what the Translator calls with (done, total): a line on standard error now and then, or a bar."""
-    from t2t_ext.io.progress import progress
-
-    stack = contextlib.ExitStack()
-    advance = stack.enter_context(progress(name, total, "lines", stream=sys.stderr))
-    before = 0
-
-    def update(done: int, total: int) -> None:
-        nonlocal before
-        advance(done - before)
-        before = done
-        if done >= total:
-            stack.close()
-
-    return update
 
 
 if __name__ == "__main__":

@@ -66,6 +66,11 @@ class Protocol:
         return self._make(language, [list(each) for each in references])
 
 
+def names_in(text: str) -> list[str]:
+    """Returns the names of protocols that commas separate, as ``--scoring`` gives them."""
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
 def protocol(name: str) -> Protocol:
     """Returns the protocol of a name.
 

@@ -10,10 +10,12 @@ import json
 import pathlib
 import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 from t2t_ext.config.decode import DecodeHParams
 from t2t_ext.config.training import TrainingSettings
+from t2t_ext.data.corpora import text_lines
 from t2t_ext.errors import UserError
 from t2t_ext.evaluation.score_table import Curves, ScoreRecord, ScoreTable, digest
 from t2t_ext.evaluation.scorer import Scorer, Translation
@@ -32,7 +34,8 @@ TRANSLATIONS_FOLDER = "translations"
 _SECONDS_BETWEEN_LOOKS = 5.0
 _NOT_IN_THE_RESULT = ("batch_size",)  # a translation does not depend on its batch
 Say = Callable[[str], None]
-Progress = Callable[[int, int], None]
+# (what is done, how much there is, in which unit) -> a context that yields what a Translator calls with (done, total)
+Progress = Callable[[str, int, str], AbstractContextManager[Callable[[int, int], None]]]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -98,11 +101,11 @@ class Sweep:
         self._search = digest([_search_settings(config.decode_hparams), list(map(str, config.sources))])
         self._scoring = digest(config.scorer.settings())
 
-    def run(self, progress: Callable[[str, int], "Progress"] | None = None) -> ScoreTable:
+    def run(self, progress: Progress | None = None) -> ScoreTable:
         """Translates and scores until all checkpoints are done and no further one is to be waited for.
 
         Args:
-          progress: Called with the checkpoint's name and the number of lines; returns what the Translator calls.
+          progress: Shows how far each checkpoint's translations are, such as ``io.progress.running_total``.
 
         Returns:
           The scores.
@@ -198,7 +201,7 @@ class Sweep:
                 return path
         return None
 
-    def _translate(self, path: pathlib.Path, progress: Callable[[str, int], Progress] | None) -> ScoreRecord | None:
+    def _translate(self, path: pathlib.Path, progress: Progress | None) -> ScoreRecord | None:
         """Translates with a checkpoint and scores; None where it is gone or damaged."""
         step = _step(path)
         try:
@@ -219,10 +222,11 @@ class Sweep:
             return None
         started = time.monotonic()
         total = len(self._config.sources)
-        found = translator.translate(self._config.sources, progress(path.name, total) if progress else None)
+        with progress(path.name, total, "lines") if progress else contextlib.nullcontext() as update:
+            found = translator.translate(self._config.sources, update)
         seconds = time.monotonic() - started
-        texts = [_one_line(each[0].text) for each in found]
-        prepared = [_one_line(each[0].prepared) for each in found]
+        texts = [text_lines.one_line(each[0].text) for each in found]
+        prepared = [text_lines.one_line(each[0].prepared) for each in found]
         name = f"{path.name}.txt"
         _write_lines(self.table.folder / name, texts)
         if prepared != texts:
@@ -369,10 +373,6 @@ def _step(path: pathlib.Path) -> int:
 
 def _prepared_path(path: pathlib.Path) -> pathlib.Path:
     return path.with_suffix(".prepared.txt")
-
-
-def _one_line(text: str) -> str:
-    return text.replace("\n", " ")  # byte fallback lets a model write LF
 
 
 def _write_lines(path: pathlib.Path, lines: Sequence[str]) -> None:

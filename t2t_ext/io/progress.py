@@ -42,6 +42,25 @@ def progress(
 
 
 @contextlib.contextmanager
+def running_total(description: str, total: int, unit: str) -> Iterator[Callable[[int, int], None]]:
+    """Shows progress on standard error to callers that count themselves.
+
+    Yields:
+      The function to call with (done so far, total), as a Translator does.
+    """
+    before = 0
+    with progress(description, total, unit) as advance:
+
+        def update(done: int, total: int) -> None:
+            nonlocal before
+            del total
+            advance(done - before)
+            before = done
+
+        yield update
+
+
+@contextlib.contextmanager
 def _bar(description: str, total: int | None, unit: str, stream: TextIO) -> Iterator[Advance]:
     import rich.console
     import rich.progress as bars

@@ -5,19 +5,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from t2t_ext.config.decode import DecodeHParams
+from t2t_ext.data.corpora.text_lines import one_line
 from t2t_ext.errors import UserError
 from t2t_ext.translation.hypothesis import Hypothesis
-
-
-def one_line(text: str, *, tabs: bool = True) -> str:
-    """Returns a text that is one line of a file: byte fallback lets a model generate LF.
-
-    Args:
-      text: Any text.
-      tabs: Whether tabs may stay; in tab-separated columns they may not.
-    """
-    text = text.replace("\n", " ")
-    return text if tabs else text.replace("\t", " ")
 
 
 def lines_written(hparams: DecodeHParams) -> int:

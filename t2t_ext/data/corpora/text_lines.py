@@ -35,9 +35,11 @@ class TextLines:
     def report(self) -> None:
         """Prints on standard error what was changed in reading."""
         if self.invalid:
-            warn(f"{self.name}: not UTF-8: {count_lines(self.invalid)}; U+FFFD stands for what cannot be decoded")
+            log.warning(
+                f"{self.name}: not UTF-8: {count_lines(self.invalid)}; U+FFFD stands for what cannot be decoded"
+            )
         if self.carriage_returns:
-            warn(f"{self.name}: the CR of CR LF was dropped at the end of {self.carriage_returns} line(s)")
+            log.warning(f"{self.name}: the CR of CR LF was dropped at the end of {self.carriage_returns} line(s)")
 
 
 def read(path: str) -> TextLines:
@@ -122,11 +124,6 @@ def typed_lines() -> Iterator[str]:
             if line == "q":
                 return
             yield line
-
-
-def warn(message: str) -> None:
-    """Logs a warning."""
-    log.warning(message)
 
 
 def _split(data: bytes, report: readers.ReadReport) -> list[bytes]:

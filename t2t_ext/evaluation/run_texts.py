@@ -1,0 +1,149 @@
+"""The texts that a run translates, and the scores of its translations. Imports no TensorFlow."""
+
+import functools
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from t2t_ext import registry
+from t2t_ext.data.corpora import text_lines
+from t2t_ext.data.corpora import weighting as corpora
+from t2t_ext.data.datasets.generated import GeneratedData
+from t2t_ext.errors import UserError
+from t2t_ext.evaluation import protocols
+from t2t_ext.evaluation.scorer import Scorer, Translated
+from t2t_ext.evaluation.scores import Score
+from t2t_ext.io import log
+from t2t_ext.runs.run_directory import RunDirectory
+
+if TYPE_CHECKING:
+    from t2t_ext.data.text.text_encoder import SubwordEncoder
+
+
+class RunTexts:
+    """The texts that a run translates, and how its translations are scored."""
+
+    def __init__(
+        self,
+        run: RunDirectory,
+        *,
+        data_dir: str = "",
+        source_tag: str = "",
+        scoring: str = "",
+        tokenize: str = "",
+        n_bootstrap: int = 0,
+    ) -> None:
+        """Reads nothing yet.
+
+        Args:
+          run: The run.
+          data_dir: The run's data, where they have moved since training.
+          source_tag: The tag that every source begins with; "" for the data's default tag.
+          scoring: Names of protocols, separated by commas; "" for the problem's own and, of translations, chrf and ter.
+          tokenize: The tokenizer of sacrebleu's BLEU, which then is the only score.
+          n_bootstrap: Bootstrap samples of the 95% confidence intervals; 0 for none.
+        """
+        self._run, self._data_dir, self._source_tag = run, data_dir, source_tag
+        self._scoring, self._tokenize, self._n_bootstrap = scoring, tokenize, n_bootstrap
+
+    @functools.cached_property
+    def problem(self) -> Any:
+        """The problem that the run was trained on."""
+        self._run.load_user_code()
+        return registry.problem(self._run.config.problem, **self._run.config.problem_options)
+
+    def source_language(self) -> str:
+        """Returns the language of the source, "" where the problem does not say."""
+        return getattr(self.problem, "source_language", "")
+
+    def read(self, path: str) -> text_lines.TextLines:
+        """Reads the lines of a file; where the run reads feature vectors, the sources of a file or a folder.
+
+        Raises:
+          UserError: It cannot be read, or holds something else.
+        """
+        size = self._run.config.source_feature_size
+        if not size:
+            return text_lines.read(path)
+        if path == text_lines.STANDARD:
+            self._run.require_text("Standard input")
+        from t2t_ext.data.features.sources import read_sources
+
+        return text_lines.TextLines(path, read_sources(path, size))
+
+    def data(self) -> GeneratedData:
+        """Opens the run's data; warns where they are not those that it was trained on.
+
+        Raises:
+          UserError: They are missing or damaged.
+        """
+        config = self._run.config
+        try:
+            data = GeneratedData.open(self.problem, self._data_dir or config.data_dir)
+        except UserError as error:
+            if self._data_dir:
+                raise
+            raise UserError(f"{error} If the data have moved, give --data_dir=DIR.") from error
+        if data.digest() != config.data_digest:
+            log.warning(f"the data in {data.data_dir} are not those that {self._run.path} was trained on")
+        return data
+
+    def split(self, split: str) -> tuple[list, list[list[str]]]:
+        """Returns the sources (``FeatureSource``s or lines) and the sets of references of a split of the run's data."""
+        return self.data().texts(split)
+
+    def tagged(self, lines: list[Any]) -> list[Any]:
+        """Returns lines with the tag of the corpus that they are to be translated as, where the data have tags.
+
+        Raises:
+          UserError: The data have no such tag as ``source_tag``.
+        """
+        if self._run.config.source_feature_size:
+            return lines
+        tags, default_tag = self._tags
+        return corpora.tagged(lines, tags, tag=self._source_tag, default_tag=default_tag)
+
+    @functools.cached_property
+    def _tags(self) -> tuple[Sequence[str], str]:
+        """The tags that sources may begin with, and the one of text that has none."""
+        try:
+            return self.problem.tags, self.problem.default_tag
+        except UserError as error:
+            if self._source_tag:
+                raise
+            log.warning(f"the run's problem cannot be made, so no line gets a tag: {error}")
+            return (), ""
+
+    def scores(
+        self, hypotheses: Sequence[Translated], references: Sequence[Sequence[str]], encoder: "SubwordEncoder"
+    ) -> Iterator[Score]:
+        """Yields the scores of the best hypotheses, each when it is known; warns of odd texts."""
+        own = getattr(self.problem, "scoring", protocols.DEFAULT)
+        # Edits and n-grams of characters are asked of translations, not of summaries.
+        others = () if protocols.protocol(own).needs[0] else ("chrf", "ter")
+        names: list[Any] = protocols.names_in(self._scoring) or list(dict.fromkeys((own, *others)))
+        if self._tokenize:
+            names = [protocols.bleu_with(self._tokenize)]
+        language = getattr(self.problem, "target_language", "")
+        scorer = Scorer(names, references, encoder, language=language, n_bootstrap=self._n_bootstrap)
+        for found, doubts in scorer.by_protocol(hypotheses):
+            for doubt in doubts:
+                log.warning(doubt)
+            yield from found
+
+
+def read_references(paths: str, source: text_lines.TextLines) -> list[list[str]]:
+    """Reads files of references (separated by commas), as many lines as the source in each.
+
+    Raises:
+      UserError: A file cannot be read or has another number of lines, or there is nothing to score.
+    """
+    references = [text_lines.read(path) for path in paths.split(",")] if paths else []
+    for reference in references:
+        if len(reference.lines) != len(source.lines):
+            raise UserError(
+                f"Unequal numbers of lines: {len(source.lines)} in {source.name}, {len(reference.lines)} in "
+                f"{reference.name}. The reference must have one line for each line of the input."
+            )
+    if references and not source.lines:
+        raise UserError(f"{source.name} is empty: there is nothing to score.")
+    return [reference.lines for reference in references]
