@@ -78,7 +78,7 @@ def test_what_is_done_is_not_done_again(run, capsys):
     assert command(run, "--scoring=chrf") == 0
     out = capsys.readouterr().out
     assert " lines in " not in out
-    assert out.count("scored anew") == 2
+    assert out.count("scored again") == 2
     assert all(set(record["scores"]) == {"chrF2_cased", "chrF2_uncased"} for record in records(run))
     assert set(curve(run)) == {"chrF2_cased", "chrF2_uncased"}
     assert set(curve(run)["chrF2_cased"]) == {30, 60}
