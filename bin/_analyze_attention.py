@@ -1,4 +1,4 @@
-"""t2t_ext-analyze attention: what a model looks at as it writes a sentence (He et al. 2018, section 5.3)."""
+"""t2t_ext-analyze attention: the attention of a model in a sentence (He et al. 2018, section 5.3)."""
 
 import argparse
 import pathlib
@@ -30,7 +30,7 @@ def build_parser() -> FlagParser:
         examples=_EXAMPLES,
     )
     group = parser.group("What")
-    add_flag(group, "output_dir", "", "The run, as t2t_ext-trainer wrote it.", metavar="RUN", required=True)
+    add_flag(group, "output_dir", "", "The run's directory.", metavar="RUN", required=True)
     add_flag(group, "checkpoint_path", "", "Checkpoint in it, best or averaged; by default the latest.", metavar="DIR")
     add_flag(
         group, "t2t_usr_dir", "", "The folder of the run's own modules, where it has moved since training.",
@@ -43,8 +43,8 @@ def build_parser() -> FlagParser:
         group,
         "partner",
         "",
-        "Of a model that writes in two directions: what the right-to-left side writes beside --reference, in text "
-        "order; where not given, the same.",
+        "Of a model with two directions: the right-to-left target beside --reference, in text order; by default the "
+        "same.",
         metavar="TEXT",
     )
     add_flag(group, "sentence_file", "", "Several sentences, one a line.", metavar="FILE")
@@ -63,8 +63,8 @@ def build_parser() -> FlagParser:
         group,
         "attention",
         "",
-        "source (source-to-target), self (of the target), mixed, future (of two directions), backward (to a backward "
-        "decoder), encoder; where not given, all but the last.",
+        "source (cross-attention), self (decoder self-attention), mixed, future (of two directions), backward (to a "
+        "backward decoder), encoder; by default all but the last.",
         metavar="NAME[,NAME]",
     )
     add_flag(group, "layers", "all", "Layers, from 1.", metavar="all|1,3-4")
@@ -73,7 +73,7 @@ def build_parser() -> FlagParser:
         group,
         "direction",
         "",
-        "Of a model with two sides of the target, the one that looks; where not given, both.",
+        "Of a model with two directions, the one whose attention is shown; by default both.",
         choices=("l2r", "r2l"),
     )
     group = parser.group("Output")
@@ -87,10 +87,10 @@ def run(argv: Sequence[str]) -> None:
     """Carries out the analysis.
 
     Raises:
-      UserError: A flag is wrong, or the run has no such attention.
+      UserError: A flag is invalid, or the run has no such attention.
     """
     flags = build_parser().parse_args(argv)
-    # Everything that the user can have got wrong is found before TensorFlow starts and the model is loaded.
+    # All mistakes of the user are found before TensorFlow starts and the model is loaded.
     sources, references = _sentences(flags)
     choice = _choice(flags)
     from t2t_ext.analysis.attention import report as attention_report
@@ -113,7 +113,7 @@ def run(argv: Sequence[str]) -> None:
 
     translator = Translator.load(directory.path, checkpoint, decode_hparams)
     looked, total = [], 0
-    with running_total("Looking", len(lines), "sentences") as update:
+    with running_total("Attention", len(lines), "sentences") as update:
         for number, (source, reference) in enumerate(zip(lines, references, strict=True), 1):
             looked.append(_look(look, translator, source, reference, flags, number if len(lines) > 1 else 0))
             # Here already: what this model has not is refused before the other sentences are translated.
@@ -135,7 +135,7 @@ def run(argv: Sequence[str]) -> None:
 def _sentences(flags: argparse.Namespace) -> tuple[list[str], list[str]]:
     """Returns the sources and their references, empty ones for the model's own translations."""
     if bool("sentence" in flags.given) == bool(flags.sentence_file):
-        problem = "exclude each other" if flags.sentence_file else "are both missing: there is nothing to look at"
+        problem = "exclude each other" if flags.sentence_file else "are both missing"
         raise UserError(f"--sentence and --sentence_file {problem}; give one of them.")
     if flags.sentence_file:
         for name in ("reference", "partner"):
@@ -143,7 +143,7 @@ def _sentences(flags: argparse.Namespace) -> tuple[list[str], list[str]]:
                 raise UserError(f"--{name} goes with --sentence; for a file give --reference_file=FILE.")
         source = text_lines.read(flags.sentence_file)
         if not source.lines:
-            raise UserError(f"{source.name} is empty: there is nothing to look at.")
+            raise UserError(f"{source.name} is empty.")
         references = [""] * len(source.lines)
         if flags.reference_file:
             found = text_lines.read(flags.reference_file)
@@ -157,11 +157,11 @@ def _sentences(flags: argparse.Namespace) -> tuple[list[str], list[str]]:
     if flags.reference_file:
         raise UserError("--reference_file goes with --sentence_file; of one sentence give --reference=TEXT.")
     if not flags.sentence.strip():
-        raise UserError("--sentence is empty: there is nothing to look at. Give one with words.")
+        raise UserError("--sentence is empty. Give one with words.")
     if "reference" in flags.given and not flags.reference.strip():
         raise UserError("--reference is empty. Leave it out to see the model's own translation.")
     if flags.partner and not flags.reference:
-        raise UserError("--partner goes with --reference: without one the model writes both sides itself.")
+        raise UserError("--partner goes with --reference: without one the model generates both targets itself.")
     return [flags.sentence], [flags.reference]
 
 
@@ -184,13 +184,13 @@ def _decode_hparams(flags: argparse.Namespace, hparams: Any) -> Any:
 
     directions = directions_of(hparams)
     if flags.partner and directions == 1:
-        raise UserError("--partner is for models that write in two directions at once; this one writes in one.")
+        raise UserError("--partner is for models with two directions; this one has one.")
     decode_hparams = resolve_decode_hparams(flags.decode_hparams)
     if directions == 2:
         if parse_assignments(flags.decode_hparams, "--decode_hparams").get("beam_size", "2") != "2":
             raise UserError(
-                f"--decode_hparams: beam_size={decode_hparams.beam_size}. This model writes in two directions that "
-                "look at each other; with more than one hypothesis a direction, whom they look at changes from step to "
+                f"--decode_hparams: beam_size={decode_hparams.beam_size}. This model has two directions that "
+                "attend to each other; with more than one hypothesis a direction, the partner changes from step to "
                 "step, and no picture could show it. Leave it out; it is 2 here."
             )
         decode_hparams = decode_hparams.replace(beam_size=2, num_hypotheses=2)

@@ -47,7 +47,7 @@ def build_parser() -> FlagParser:
     add_flag(group, "eos", True, "Whether the mean is over the end-of-sentence symbol, too.")
     add_flag(
         group, "detokenize", False,
-        "Join the tokens as Moses' detokenizer does, for runs that learnt from running text.",
+        "Join the tokens as Moses' detokenizer does, for runs that learned from running text.",
     )  # fmt: skip
     add_flag(group, "cache_features", True, "Keep representations in RUN/analysis/probing/features for later calls.")
     group = parser.group("Classifier")
@@ -55,7 +55,7 @@ def build_parser() -> FlagParser:
         group, "hidden_size", 0, "Hidden units; 0 = as many as the encoder's width.", kind=at_least(0), metavar="N"
     )
     add_flag(group, "learning_rate", 2.5e-4, "Of RMSProp.", metavar="X")
-    add_flag(group, "l2", 1e-4, "L2 regularisation of the hidden layer's weights.", metavar="X")
+    add_flag(group, "l2", 1e-4, "L2 regularization of the hidden layer's weights.", metavar="X")
     add_flag(group, "batch_size", 64, "Sentences of an update.", kind=at_least(1), metavar="N")
     add_flag(group, "epochs", 100, "The most.", kind=at_least(1), metavar="N")
     add_flag(

@@ -1,4 +1,4 @@
-"""t2t_ext-analyze probing --build_from: probing tasks from a tokenised corpus (Conneau et al. 2018)."""
+"""t2t_ext-analyze probing --build_from: probing tasks from a tokenized corpus (Conneau et al. 2018)."""
 
 import argparse
 import pathlib

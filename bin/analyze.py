@@ -9,9 +9,9 @@ from t2t_ext.errors import UserError, suggest
 
 # Name -> module of t2t_ext.bin with ``build_parser`` and ``run``, and what it shows.
 ANALYSES: Mapping[str, tuple[str, str]] = {
-    "attention": ("_analyze_attention", "what every position of a sentence looks at: pictures, tables, one page"),
+    "attention": ("_analyze_attention", "attention in a sentence: pictures, tables, one page"),
     "grad_norms": ("_analyze_grad_norms", "gradient norms of the layers of runs, in training or at a checkpoint"),
-    "probing": ("_analyze_probing", "what the encoder's states know of a sentence: SentEval's ten probing tasks"),
+    "probing": ("_analyze_probing", "what the encoder's states say of a sentence: SentEval's ten probing tasks"),
     "divergence": ("_analyze_divergence", "how far local and global attention of dual contextual modules differ"),
 }
 _EXAMPLES = """\
@@ -29,7 +29,7 @@ def build_parser(analysis: str = "") -> FlagParser:
         return importlib.import_module(f"t2t_ext.bin.{ANALYSES[analysis][0]}").build_parser()
     listed = "; ".join(f"{name}: {words}" for name, (_, words) in ANALYSES.items())
     parser = FlagParser("t2t_ext-analyze", f"Shows what a trained model does inside. {listed}.", examples=_EXAMPLES)
-    parser.take_arguments("analysis", f"what to analyse: {', '.join(ANALYSES)}", metavar="ANALYSIS")
+    parser.take_arguments("analysis", f"what to analyze: {', '.join(ANALYSES)}", metavar="ANALYSIS")
     parser.usage = "t2t_ext-analyze ANALYSIS --flag=value ..."  # the analysis comes first
     return parser
 

@@ -24,7 +24,7 @@ _EXAMPLES = """\
   t2t_ext-bleu --translation=out.txt --reference=ref.txt
   t2t_ext-bleu --translation=out.txt --reference=ref0.txt,ref1.txt --metrics=bleu,chrf,ter --n_bootstrap=1000
   t2t_ext-bleu --translation=out.txt --reference=ref.txt --language=zh
-  t2t_ext-bleu --translation=out.tok --reference=ref.tok --protocol=multi_bleu             # tokenised text
+  t2t_ext-bleu --translation=out.tok --reference=ref.tok --protocol=multi_bleu             # tokenized text
   t2t_ext-bleu --translation=out.txt --reference=ref.txt --protocol=t2t_intl               # as tensor2tensor's t2t-bleu
   t2t_ext-bleu --translation=tst.sgm --reference=ref.sgm --source=src.sgm --protocol=mteval_v13a --by_order
 """

@@ -100,7 +100,7 @@ def _add_score_flags(parser: FlagParser) -> None:
         group,
         "n_trials",
         None,
-        f"Trials of approximate randomisation; by default {significance.DEFAULT_TRIALS}, fewer for huge files.",
+        f"Trials of approximate randomization; by default {significance.DEFAULT_TRIALS}, fewer for huge files.",
         kind=at_least(1),
         metavar="N",
     )

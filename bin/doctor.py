@@ -1,4 +1,4 @@
-"""``t2t_ext-doctor``: the whole picture of a parallel text, before anybody trains on it."""
+"""``t2t_ext-doctor``: a report on a parallel text before training on it."""
 
 import argparse
 import contextlib
@@ -23,7 +23,7 @@ def build_parser() -> FlagParser:
     """Returns the parser of the command's flags."""
     parser = FlagParser(
         "t2t_ext-doctor",
-        "Looks at a problem's text: counts, lengths, unknown characters, scripts, repetitions, overlap of test with "
+        "Examines a problem's text: counts, lengths, unknown characters, scripts, repetitions, overlap of test with "
         "train, and what every filter of --cleaning would drop. Changes nothing.",
         examples=EXAMPLES,
     )
@@ -44,13 +44,13 @@ def run(argv: Sequence[str] | None = None) -> None:
     """Examines the problem that the flags name.
 
     Raises:
-      UserError: A flag is wrong, or the data cannot be used.
+      UserError: A flag is invalid, or the data cannot be used.
     """
     args = build_parser().parse_args(argv)
     name = args.problem or (OWN_TEXT if args.train_source else "")
     if not name:
         raise UserError(
-            "--problem=NAME, or --train_source=FILE --train_target=FILE, says what to look at; --registry_help lists "
+            "--problem=NAME, or --train_source=FILE --train_target=FILE, says what to examine; --registry_help lists "
             "all problems."
         )
     from t2t_ext import registry
@@ -104,7 +104,7 @@ def _pseudo_reference_lines(problem: Any, data_dir: str) -> Iterator[str]:
         pseudo = GeneratedData.open(problem, data_dir).pseudo
         yield from pseudo_references.table(pseudo.manifest) if pseudo else ()
     except UserError as error:
-        yield str(error)  # the corpus can be looked at all the same
+        yield str(error)  # the corpus is reported all the same
 
 
 def _encoders(args: argparse.Namespace, problem: Any) -> tuple[Any, Any, str] | None:
@@ -117,7 +117,7 @@ def _encoders(args: argparse.Namespace, problem: Any) -> tuple[Any, Any, str] | 
     if reused:
         return reused.source, reused.target, args.subword_model or args.vocab_from
     if args.data_dir and manifest_path(pathlib.Path(args.data_dir).expanduser(), problem.base_name).exists():
-        data = GeneratedData.open(problem.base(), args.data_dir)  # the doctor looks at the base problem
+        data = GeneratedData.open(problem.base(), args.data_dir)  # the doctor examines the base problem
         return *data.text_encoders(), f"that of the data in {args.data_dir}"
     return None
 

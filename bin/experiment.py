@@ -25,7 +25,7 @@ def build_parser() -> FlagParser:
     parser = FlagParser(
         "t2t_ext-experiment",
         "Makes a published result: data, training with each seed, averaging, decoding, scoring as the paper does, and "
-        "a report with the paper's figure. Started again, it goes on where it stopped.",
+        "a report with the paper's figure. Started again, it resumes where it stopped.",
         examples=_EXAMPLES,
     )
     group = parser.group("What")
@@ -47,7 +47,7 @@ def build_parser() -> FlagParser:
     add_flag(group, "until", "", "Stop after this stage.", choices=(*_REDO, "report"))
     add_flag(group, "stage", "", "Only this stage, of every seed; what comes before it must be done.",
              choices=(*_REDO, "report"))  # fmt: skip
-    add_flag(group, "redo", "", "Stages whose results are removed and made anew.", metavar="STAGE[,STAGE]")
+    add_flag(group, "redo", "", "Stages whose results are removed and made again.", metavar="STAGE[,STAGE]")
     group = parser.group(
         "Other settings", "With any of these the result is not that of the published setting, and the report says so."
     )
@@ -86,7 +86,7 @@ def run(argv: Sequence[str] | None = None) -> int:
     """Carries out the experiment; returns the exit status.
 
     Raises:
-      UserError: A flag or a recipe is wrong, something is missing, or a stage failed.
+      UserError: A flag or a recipe is invalid, something is missing, or a stage failed.
     """
     flags = build_parser().parse_args(argv)
     book = recipe_book(flags.recipes_dir, flags.size)
@@ -135,10 +135,10 @@ def recipe_book(own_folder: str = "", size: str = "") -> Any:
 
 
 def check_commands(stages: Sequence[Any]) -> None:
-    """Finds what the commands of a plan would refuse, before the first of them works for days.
+    """Checks the commands of a plan before the first of them works for days.
 
     Raises:
-      UserError: A flag, a name or a value is wrong; the stage is named.
+      UserError: A flag, a name or a value is invalid; the stage is named.
     """
     from t2t_ext import registry
     from t2t_ext.config.decode import resolve_decode_hparams
@@ -164,7 +164,7 @@ def check_commands(stages: Sequence[Any]) -> None:
                 protocols.protocol(parsed.scoring)
         except UserError as error:
             raise UserError(
-                f"The command of '{stage.title}' is wrong: {error} It has what --hparams, --train and other flags "
+                f"The command of '{stage.title}' is invalid: {error} It has what --hparams, --train and other flags "
                 f"given here add to the recipe; --dry_run shows it whole: {stage.command_line[:120]} ..."
             ) from error
 

@@ -31,8 +31,8 @@ MTEVAL_ORDERS = 9  # as many as mteval-v13a shows
 
 # Perl compares bytes where a script does not ask for characters: its \s and lc know ASCII only.
 _COMPOUND = re.compile(rb"([^ \t\n\r\f\v])-([^ \t\n\r\f\v])")
-_ASCII_BLANKS = " \t\n\r\f\v"
-_OTHER_BLANKS = re.compile(r"[^\S \t\n\r\f\v]")
+_ASCII_WHITESPACE = " \t\n\r\f\v"
+_OTHER_WHITESPACE = re.compile(r"[^\S \t\n\r\f\v]")
 _ASCII_LOWER = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
 
 
@@ -48,10 +48,10 @@ class OwnBleuSignature(BLEUSignature):
 
 
 class MultiBleu(BLEU):
-    """BLEU of tokenised text as multi-bleu.perl counts it.
+    """BLEU of tokenized text as multi-bleu.perl counts it.
 
-    Words stand between ASCII blanks, of several references the closest length counts (the shorter of two that are
-    equally close), nothing is smoothed: without a single matching 4-gram the score is 0. Lower-casing (``-lc``)
+    Words are separated by ASCII whitespace; of several references the closest length counts (the shorter of two equally
+    close ones), nothing is smoothed: without a single matching 4-gram the score is 0. Lower-casing (``-lc``)
     concerns A to Z only, since the script reads bytes.
     """
 
@@ -73,7 +73,7 @@ class MultiBleu(BLEU):
         """
         self._split_compounds = split_compounds
         self.case_signature = ASCII_CASE
-        # Before references are counted: of the tokens that are kept none may hold a blank that str.split() splits at.
+        # Before references are counted: no token that is kept may hold whitespace that str.split() splits at.
         super().__init__(lowercase=lowercase, force=True, tokenize="none", smooth_method="none", references=references)
         self.tokenizer_signature = "none+compounds" if split_compounds else "none"
 
@@ -83,7 +83,7 @@ class MultiBleu(BLEU):
         if self.lowercase:
             sent = ascii_lower(sent)
         # U+00A0 and its kin belong to words there, but Python splits at them.
-        return _OTHER_BLANKS.sub("\ue000", sent).strip(_ASCII_BLANKS)
+        return _OTHER_WHITESPACE.sub("\ue000", sent).strip(_ASCII_WHITESPACE)
 
 
 class MtevalBleu(BLEU):
@@ -123,7 +123,7 @@ class MtevalBleu(BLEU):
 class T2TBleu(BLEU):
     """BLEU as tensor2tensor's t2t-bleu computes it from plain text.
 
-    Its tokenizer cuts off punctuation that does not stand between decimal digits, and all symbols; sacrebleu's
+    Its tokenizer separates punctuation that does not stand between decimal digits, and all symbols; sacrebleu's
     ``intl`` differs in digits that are not decimal (``½``). A count of 0 matches is halved again and again
     (1/2, 1/4, ... of a match), and orders without any n-gram are left out of the mean of logarithms, where other
     tools say 0.
@@ -318,7 +318,7 @@ def ascii_lower(text: str) -> str:
 
 
 def t2t_tokenize(text: str) -> str:
-    """Tokenises as tensor2tensor's t2t-bleu does; returns the tokens between blanks."""
+    """Tokenizes as tensor2tensor's t2t-bleu does; returns tokens separated by spaces."""
     text = _NONDIGIT_PUNCTUATION.sub(r"\1 \2 ", text)
     text = _PUNCTUATION_NONDIGIT.sub(r" \1 \2", text)
     return " ".join(_SYMBOL.sub(r" \1 ", text).split())

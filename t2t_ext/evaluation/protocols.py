@@ -1,4 +1,4 @@
-"""How papers score, by name: what a protocol takes (plain text or tokens), how it tokenises, and whether case counts.
+"""How papers score, by name: what a protocol takes (plain text or tokens), how it tokenizes, and whether case counts.
 
     for score in protocols.score("multi_bleu", hypotheses, [references], n_bootstrap=1000):
         print(score)
@@ -19,7 +19,7 @@ References = Sequence[Sequence[str]]
 _Make = Callable[[str, References], dict[str, Any]]
 UNCASED = "_uc"
 DEFAULT = "sacrebleu"
-_JUDGED = 10  # so many lines that end in a full stop tell whether a text is tokenised
+_JUDGED = 10  # so many lines that end in a full stop tell whether a text is tokenized
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,11 +29,11 @@ class Protocol:
     Attributes:
       name: The name that flags and ``Problem.scoring`` take.
       summary: What it is, in one line.
-      tokenized: Whether it scores tokenised text, words between blanks, as the model's text preparation left it;
+      tokenized: Whether it scores tokenized text, words separated by spaces, as the model's text preparation makes it;
         otherwise plain text as people read it.
       lowercase: Whether case is ignored; None where both are reported, or there is no choice.
       labels: The labels of its metrics, the main one first.
-      any_text: Whether it may score tokenised and plain text; the form that ``tokenized`` says is taken where both are
+      any_text: Whether it may score tokenized and plain text; the form that ``tokenized`` says is taken where both are
         at hand.
       needs: The package that must be installed, and the extra of t2t_ext that installs it; empty for none.
     """
@@ -102,7 +102,7 @@ def check_names(names: Sequence[str]) -> list[Protocol]:
     kinds = {each.tokenized: each.name for each in chosen if not each.any_text}
     if len(kinds) > 1:
         raise UserError(
-            f"The protocol {kinds[True]} scores tokenised text and {kinds[False]} plain text; the same files cannot be "
+            f"The protocol {kinds[True]} scores tokenized text and {kinds[False]} plain text; the same files cannot be "
             "both. Score them with a command each."
         )
     return chosen
@@ -141,7 +141,7 @@ def score(
 
     Args:
       protocol: The protocol or its name.
-      hypotheses: One translation per segment: tokenised where ``Protocol.tokenized``, plain otherwise.
+      hypotheses: One translation per segment: tokenized where ``Protocol.tokenized``, plain otherwise.
       references: One list per set of references, of the same kind, each with as many segments.
       language: The target language's code, such as ``"zh"``; only some protocols ask for it.
       n_bootstrap: Number of bootstrap samples for 95 % confidence intervals; 0 for none. 1,000 is usual.
@@ -190,13 +190,13 @@ def doubt(protocol: Protocol | str, hypotheses: Sequence[str]) -> str:
     apart = sum(line.endswith(" .") for line in ends)
     if chosen.tokenized and apart < len(ends) / 2:
         return (
-            f"{len(ends) - apart} lines end in a full stop that is part of a word, but {chosen.name} scores tokenised "
-            "text. Tokenise both sides, or choose a protocol for plain text, such as sacrebleu."
+            f"{len(ends) - apart} lines end in a full stop that is part of a word, but {chosen.name} scores tokenized "
+            "text. Tokenize both sides, or choose a protocol for plain text, such as sacrebleu."
         )
     if not chosen.tokenized and apart > len(ends) / 2:
         return (
-            f"{apart} lines end in a full stop that stands alone, but {chosen.name} scores plain text. Detokenise "
-            "both sides, or choose a protocol for tokenised text, such as multi_bleu."
+            f"{apart} lines end in a full stop that stands alone, but {chosen.name} scores plain text. Detokenize "
+            "both sides, or choose a protocol for tokenized text, such as multi_bleu."
         )
     return ""
 

@@ -27,7 +27,7 @@ ENGLISH, ENGLISH_UNSTEMMED, ANY_LANGUAGE = "english", "english_unstemmed", "any_
 _MARKS = re.compile(r"\s*(?:</?[ts]>|<q>|\n)\s*")
 # What stands in texts that have gone through Moses' tokenizer; rouge-score would take the letters for words.
 _ENTITY = re.compile(r"&(?:amp|apos|quot|lt|gt|#124|#91|#93);")
-# Scripts without blanks between words: every character is a word.
+# Scripts without whitespace between words: every character is a word.
 _WORD = regex.compile(
     r"[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Thai}\p{Script=Lao}\p{Script=Khmer}"
     r"\p{Script=Myanmar}\p{Script=Tibetan}]\p{M}*|[\p{L}\p{N}][\p{L}\p{N}\p{M}]*",
@@ -37,7 +37,7 @@ _REMEMBERED = 1 << 16
 
 
 class Words:
-    """Cuts texts into words, for ``RougeScorer``; texts of several metrics are cut once."""
+    """Splits texts into words, for ``RougeScorer``; texts of several metrics are split once."""
 
     def __init__(self, kind: str) -> None:
         """Makes the cutter.
@@ -45,7 +45,7 @@ class Words:
         Args:
           kind: ``ENGLISH``: rouge-score's own (a to z and digits) with Porter's stemmer, as ``ROUGE-1.5.5.pl -m``;
             ``ENGLISH_UNSTEMMED``: without it; ``ANY_LANGUAGE``: letters and digits of every script, single
-            characters where a script has no blanks, nothing stemmed.
+            characters where a script has no whitespace, nothing stemmed.
         """
         self._kind = kind
         self._stemmer = _Stemmer() if kind == ENGLISH else None

@@ -1,4 +1,4 @@
-"""What the checkpoints of a run scored: JSON lines, a table, a picture and curves for TensorBoard.
+"""The scores of a run's checkpoints: JSON lines, a table, a picture and curves for TensorBoard.
 
     FOLDER/scores.jsonl          one record a checkpoint, added when it is complete; everything else is made from it
     FOLDER/scores.tsv            the same as a table
@@ -24,7 +24,7 @@ RECORDS_NAME, TABLE_NAME, PICTURE_NAME = "scores.jsonl", "scores.tsv", "scores.p
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ScoreRecord:
-    """What a checkpoint scored.
+    """The scores of a checkpoint.
 
     Attributes:
       step: The checkpoint's step.
@@ -38,7 +38,7 @@ class ScoreRecord:
       scores: Name of each score -> its value.
       signatures: Name of each score -> what makes it comparable.
       confidence: Name of each score -> half the width of its 95 % confidence interval, where one was asked for.
-      directions: Of a model that writes in two directions, what each won: see ``t2t_ext.search.directions``.
+      directions: Of a model that generates in two directions, the share of each: see ``t2t_ext.search.directions``.
     """
 
     step: int
@@ -160,7 +160,7 @@ class Curves:
     """TensorBoard's curves of the scores, in a directory of their own."""
 
     def __init__(self, directory: pathlib.Path, records: Iterable[ScoreRecord]) -> None:
-        """Writes the curves of what is there already anew, so that they hold exactly the records."""
+        """Rewrites the curves, so that they hold exactly the records."""
         import tensorflow as tf
 
         for path in sorted(directory.glob("events.out.tfevents.*")):

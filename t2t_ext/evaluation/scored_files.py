@@ -30,8 +30,8 @@ class Text:
       system: The system's id in an SGML file, "" for none and for plain files.
       lines: The segments.
       keys: Document and segment id of each, None for a plain file.
-      directions: The direction that won each, ``l2r`` or ``r2l``, of a model that writes both ways ("" where there was
-        nothing to translate); else None.
+      directions: The direction that won each, ``l2r`` or ``r2l``, of a model with both directions ("" where
+        there was nothing to translate); else None.
     """
 
     name: str
@@ -65,7 +65,7 @@ def read(
       translations: Files, or ``-`` for standard input.
       references: Files.
       source: A file, or "".
-      tokenized: Whether the words that a model wrote are wanted, where a list or folder has both these and the text.
+      tokenized: Whether the tokens of the model are wanted, where a list or folder has both these and the text.
 
     Returns:
       The texts.
@@ -274,7 +274,7 @@ def _is_sgml(path: str) -> bool:
         with raw_files.opened(path) as file:
             return _SGML_TEXT.match(file.read(1024).removeprefix(b"\xef\xbb\xbf")) is not None
     except (OSError, UserError):
-        return False  # the reader of lines says what is wrong
+        return False  # the reader of lines explains it
 
 
 def _not_empty(text: Text) -> Text:

@@ -16,7 +16,7 @@ from t2t_ext.errors import UserError, suggest
 
 DEFAULT_TOKENIZER = "13a"
 _MECAB_PACKAGES = {"ja": "MeCab", "ko": "mecab_ko"}
-# Written without blanks between words: n-grams of anything but characters mean nothing without a segmenter.
+# Languages without whitespace between words: n-grams of anything but characters mean nothing without a segmenter.
 _UNSEGMENTED = ("ja", "ko", "th", "lo", "km", "my", "bo", "dz")
 
 
@@ -28,7 +28,7 @@ class Score:
       name: ``"BLEU"``, ``"chrF2"``, ``"chrF2++"``, ``"TER"`` or ``"NIST"``.
       value: The score, 0 to 100 (TER may exceed 100; NIST is in bits). Higher is better, but for TER.
       signature: sacrebleu's signature: everything that the value depends on besides the texts.
-      details: What the value was computed from; for BLEU the n-gram ``precisions`` (per cent), ``counts``,
+      details: What the value was computed from; for BLEU the n-gram ``precisions`` (percent), ``counts``,
         ``totals``, ``brevity_penalty``, ``hypothesis_length`` and ``reference_length`` (tokens), for TER the number
         of ``edits`` and the average ``reference_length``; for NIST the bits ``by_order`` (1 to 9), the
         ``length_penalty`` and both lengths; mteval's BLEU has the precisions ``by_order`` and ``cumulative`` as well.
@@ -91,7 +91,7 @@ def default_tokenizer(language: str | None) -> str:
 
     Returns:
       ``zh`` for Chinese; for Japanese and Korean sacrebleu's MeCab tokenizers where their packages are installed;
-      ``char`` for them otherwise and for other scripts without blanks between words; ``13a`` for all else.
+      ``char`` for them otherwise and for other scripts without whitespace between words; ``13a`` for all else.
     """
     code = (language or "").replace("-", "_").split("_")[0].lower()
     if code == "zh":

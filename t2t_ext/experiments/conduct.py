@@ -10,11 +10,11 @@ from t2t_ext.experiments.report import write_report
 from t2t_ext.experiments.results import collect
 from t2t_ext.experiments.stages import Say, check_unchanged, is_redone, run_stage, state_of
 
-REDONE = tuple(kind for kind in KINDS if kind != "report")  # kinds of stages that can be made anew
+REDONE = tuple(kind for kind in KINDS if kind != "report")  # kinds of stages that can be made again
 
 
 def redo_kinds(text: str, stages: Sequence[Stage]) -> list[str]:
-    """Returns the kinds of stages that are made anew.
+    """Returns the kinds of stages that are made again.
 
     Args:
       text: Their names, separated by commas.
@@ -32,7 +32,7 @@ def redo_kinds(text: str, stages: Sequence[Stage]) -> list[str]:
         if of_others and not any(is_redone(stage, [name]) for stage in stages):
             raise UserError(
                 f"--redo={name}: this recipe has none of its own; it takes what belongs to {' and '.join(of_others)}. "
-                f"Make that anew by t2t_ext-experiment --recipe={of_others[0]} --redo={name}."
+                f"Make that again by t2t_ext-experiment --recipe={of_others[0]} --redo={name}."
             )
     check_unchanged(stages, redo)
     return redo
@@ -72,7 +72,7 @@ def run_stages(stages: Sequence[Stage], wanted: Sequence[Stage], redo: Sequence[
     Args:
       stages: The plan.
       wanted: Which of them.
-      redo: Kinds that are made anew.
+      redo: Kinds that are made again.
       say: Told what happens, line by line.
 
     Raises:

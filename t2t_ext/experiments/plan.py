@@ -244,7 +244,7 @@ class _Planner:
                 self._scored(recipe, seed, split, beam)
 
     def add_comparison(self, systems: Sequence[Recipe], seed: int, split: str) -> None:
-        """Adds the comparison of what systems made of a split, where all of them translate it."""
+        """Adds the comparison of systems on a split, where all of them translate it."""
         scored = [self._scored(system, seed, split) for system in systems if split in system.splits]
         folder = run_folder(self._main.name, self._options, seed)
         flags = {
@@ -351,10 +351,10 @@ class _Planner:
         )
 
     def _of_both_directions(self, names: Mapping[str, Any]) -> list[Recipe]:
-        """Returns the recipes whose runs write left to right and right to left.
+        """Returns the recipes whose runs generate left to right and right to left.
 
         Raises:
-          UserError: The user has all runs write in one direction.
+          UserError: The user has all runs generate in one direction.
         """
         if "target_direction" in self._options.hparams:
             raise UserError(
@@ -421,11 +421,11 @@ class _Planner:
         return hparams
 
     def _directions(self, recipe: Recipe) -> int:
-        """Returns in how many directions the model of a recipe writes at once."""
+        """Returns in how many directions the model of a recipe generates at once."""
         return directions_of(registry.hparams(recipe.hparams_set).override(assignments(self._hparams(recipe))))
 
     def _decode(self, recipe: Recipe) -> dict[str, str]:
-        """Returns the user's decode hparams, without those of two directions where the model writes in one."""
+        """Returns the user's decode hparams, without those of two directions where the model generates in one."""
         two_sided = not recipe.rerank and self._directions(recipe) == 2
         return {name: value for name, value in self._options.decode.items() if two_sided or not name.startswith("sb_")}
 

@@ -58,7 +58,7 @@ class Recipe:
       published: Split -> the paper's score, and ``SPLIT LABEL`` -> a further score of a protocol that has several, as
         ``test ROUGE-2``; also ``average`` of the scored splits, ``parameters``, ``train_steps_per_second``,
         ``sentences_per_second``, and ``first_tokens`` and ``last_tokens``, the accuracy of the four tokens at both
-        ends, per cent.
+        ends, percent.
       problem: Registered name of the problem.
       problem_options: Its options.
       datagen: Further flags of t2t_ext-datagen.
@@ -80,7 +80,7 @@ class Recipe:
       splits: Splits that are translated and scored.
       scoring: Name of the scoring protocol.
       warm_start: Recipe whose run of the same seed gives the first weights.
-      same_runs_as: Recipe whose runs this row shows; nothing but the report is made anew.
+      same_runs_as: Recipe whose runs this row shows; nothing but the report is made again.
       hardware: What the paper trained on.
       needs: What else it takes that is not in this version.
       notes: What the paper leaves open, and its slips, with what is taken instead.
@@ -117,7 +117,7 @@ class Recipe:
 
     @property
     def analysed(self) -> bool:
-        """Whether its translations are analysed, and compared with those of the recipes beside it."""
+        """Whether its translations are analyzed, and compared with those of the recipes beside it."""
         return not self.beams and (bool(self.beside) or bool({"first_tokens", "last_tokens"} & set(self.published)))
 
 
@@ -163,7 +163,7 @@ class RecipeBook:
           size: In place of the ``size`` of every recipe that has one; empty: theirs.
 
         Raises:
-          UserError: A folder has none, a file is not TOML, a name is defined twice, or a recipe is wrong.
+          UserError: A folder has none, a file is not TOML, a name is defined twice, or a recipe is invalid.
         """
         self.papers: dict[str, Paper] = {}
         self.coming: dict[str, set[str]] = {"models": set(), "hparams_sets": set(), "problems": set()}
@@ -186,7 +186,7 @@ class RecipeBook:
         """Returns a recipe with what it inherits, checked.
 
         Raises:
-          UserError: There is none of this name, or it is wrong; the message says what and where.
+          UserError: There is none of this name, or it is invalid; the message says what and where.
         """
         if name not in self.names():
             raise UserError(f"There is no recipe {name!r}.{suggest(name, self.names())} --list shows all.")
@@ -195,10 +195,10 @@ class RecipeBook:
             other = self.recipe(recipe.same_runs_as)
             for field in _OF_THE_RUNS:
                 if getattr(recipe, field) != getattr(other, field):
-                    raise self._wrong(name, f"same_runs_as = {other.name!r}, but {field} differs")
+                    raise self._error(name, f"same_runs_as = {other.name!r}, but {field} differs")
         for key, needed in _others(recipe):
             if needed in (name, *self._being_checked):
-                raise self._wrong(name, f"{key} = {needed!r} needs this recipe itself")
+                raise self._error(name, f"{key} = {needed!r} needs this recipe itself")
             self._being_checked.append(name)
             try:
                 other = self.recipe(needed)
@@ -206,23 +206,23 @@ class RecipeBook:
                 self._being_checked.pop()
             data = [(each.problem, each.problem_options, each.datagen) for each in (recipe, other)]
             if data[0] != data[1]:
-                raise self._wrong(name, f"{key} = {other.name!r} is trained on other data")
+                raise self._error(name, f"{key} = {other.name!r} is trained on other data")
         for key in ("pseudo_references", "rerank"):
             self._check_directions(recipe, key)
         return recipe
 
     def _check_directions(self, recipe: Recipe, key: str) -> None:
-        """Raises what is wrong with the two recipes that a recipe takes translations from."""
+        """Checks the two recipes that a recipe takes translations from."""
         both = getattr(recipe, key)
         if not both:
             return
         others = [self.recipe(both[direction]) for direction in BOTH]
         for direction, other in zip(BOTH, others, strict=True):
-            written = other.hparams.get("target_direction", "l2r")
-            if written != direction or other.rerank:
-                raise self._wrong(recipe.name, f"{key}.{direction} = {other.name!r} has no run that writes {direction}")
+            direction_of = other.hparams.get("target_direction", "l2r")
+            if direction_of != direction or other.rerank:
+                raise self._error(recipe.name, f"{key}.{direction} = {other.name!r} has no {direction} run")
         if others[0].checkpoint != others[1].checkpoint:
-            raise self._wrong(recipe.name, f"{key}: {others[0].name!r} and {others[1].name!r} differ in checkpoint")
+            raise self._error(recipe.name, f"{key}: {others[0].name!r} and {others[1].name!r} differ in checkpoint")
 
     def missing(self, recipe: Recipe) -> list[str]:
         """Returns what a recipe takes that is not in this version, in words; empty for one that can be run."""
@@ -235,7 +235,7 @@ class RecipeBook:
                 continue
             if name not in self.coming[kind]:
                 close = suggest(name, [*known, *self.coming[kind]])
-                raise self._wrong(recipe.name, f"{kind.removesuffix('s')} = {name!r} is unknown.{close}")
+                raise self._error(recipe.name, f"{kind.removesuffix('s')} = {name!r} is unknown.{close}")
             found.append(f"{words} {name} is not in this version")
         if recipe.problem in self.coming["problems"]:
             found.append(f"problem {recipe.problem} is not in this version")
@@ -270,7 +270,7 @@ class RecipeBook:
                 self._tables[name], self._places[name] = table, path
                 unknown = [key for key in table if key not in _KEYS]
                 if unknown:
-                    raise self._wrong(
+                    raise self._error(
                         name, f"unknown key {unknown[0]!r}.{suggest(unknown[0], _KEYS)} Known: {', '.join(_KEYS)}"
                     )
 
@@ -296,9 +296,9 @@ class RecipeBook:
         if not parent:
             return table
         if parent not in self._tables:
-            raise self._wrong(name, f"extends = {parent!r}, which is not there.{suggest(parent, self._tables)}")
+            raise self._error(name, f"extends = {parent!r}, which is not there.{suggest(parent, self._tables)}")
         if parent in below or len(below) > _MOST_DEEP:
-            raise self._wrong(name, f"extends itself: {' -> '.join([*below, name, parent])}")
+            raise self._error(name, f"extends itself: {' -> '.join([*below, name, parent])}")
         inherited = self._merged(parent, [*below, name])
         merged = {key: value for key, value in inherited.items() if key not in _NOT_INHERITED}
         for key, value in table.items():
@@ -314,7 +314,7 @@ class RecipeBook:
         """Returns a merged table as a recipe.
 
         Raises:
-          UserError: Something is missing, of a wrong type or not allowed.
+          UserError: Something is missing, of another type or not allowed.
         """
         table.pop("template", None)
         for key, value in table.items():
@@ -323,10 +323,10 @@ class RecipeBook:
             item = int if key in _NUMBERS else str
             if type(value) is not kind or (kind is list and any(type(each) is not item for each in value)):
                 numbers = "a list of whole numbers" if key in _NUMBERS else ""
-                raise self._wrong(name, f"{key} = {value!r} must be {numbers or _KINDS[kind]}")
+                raise self._error(name, f"{key} = {value!r} must be {numbers or _KINDS[kind]}")
         missing = [key for key in (*_NEEDED, *(() if table.get("rerank") else _OF_A_RUN)) if not table.get(key)]
         if missing:
-            raise self._wrong(name, f"{', '.join(missing)} must be given, here or in what it extends")
+            raise self._error(name, f"{', '.join(missing)} must be given, here or in what it extends")
         if _SIZE in table.get("hparams_set", ""):
             table["size"] = self._size or table.get("size", "")
             table["hparams_set"] = table["hparams_set"].replace(_SIZE, table["size"])
@@ -337,57 +337,58 @@ class RecipeBook:
         return recipe
 
     def _check_values(self, recipe: Recipe) -> None:
-        """Raises what is wrong with a recipe's values taken together."""
+        """Checks a recipe's values together."""
         name = recipe.name
         if recipe.paper not in self.papers:
             close = suggest(recipe.paper, self.papers)
-            raise self._wrong(name, f"paper = {recipe.paper!r} is not among [papers].{close}")
+            raise self._error(name, f"paper = {recipe.paper!r} is not among [papers].{close}")
         if recipe.checkpoint not in CHECKPOINTS:
-            raise self._wrong(name, f"checkpoint = {recipe.checkpoint!r} must be one of {', '.join(CHECKPOINTS)}")
+            raise self._error(name, f"checkpoint = {recipe.checkpoint!r} must be one of {', '.join(CHECKPOINTS)}")
         if (recipe.checkpoint == "averaged") != (recipe.average > 0):
-            raise self._wrong(name, f"checkpoint = {recipe.checkpoint!r} does not go with average = {recipe.average}")
+            raise self._error(name, f"checkpoint = {recipe.checkpoint!r} does not go with average = {recipe.average}")
         if "train_steps" not in recipe.train and not recipe.rerank:
-            raise self._wrong(name, "train needs train_steps")
+            raise self._error(name, "train needs train_steps")
         kept = recipe.train.get("keep_checkpoint_max", 20)
         if 0 < kept < recipe.average:
-            raise self._wrong(
+            raise self._error(
                 name, f"average = {recipe.average} needs train.keep_checkpoint_max of as many, not {kept}"
             )
         if not recipe.splits or recipe.seeds < 1 or recipe.average < 0:
-            raise self._wrong(name, "splits must not be empty, seeds at least 1, average at least 0")
+            raise self._error(name, "splits must not be empty, seeds at least 1, average at least 0")
 
     def _check_pipeline(self, recipe: Recipe) -> None:
-        """Raises what is wrong with how a recipe is put together of others."""
+        """Checks how a recipe is composed of others."""
         name = recipe.name
         for key in ("pseudo_references", "rerank"):
             both = getattr(recipe, key)
             if both and not all(isinstance(both.get(direction), str) for direction in BOTH):
-                raise self._wrong(name, f"{key} needs l2r = 'RECIPE' and r2l = 'RECIPE'")
+                raise self._error(name, f"{key} needs l2r = 'RECIPE' and r2l = 'RECIPE'")
         if recipe.rerank and (recipe.pseudo_references or recipe.warm_start or recipe.beams):
-            raise self._wrong(name, "rerank has no run of its own: leave out pseudo_references, warm_start and beams")
+            raise self._error(name, "rerank has no run of its own: leave out pseudo_references, warm_start and beams")
         if any(beam < 1 for beam in recipe.beams):
-            raise self._wrong(name, f"beams = {recipe.beams!r} must be numbers from 1 on")
+            raise self._error(name, f"beams = {recipe.beams!r} must be numbers from 1 on")
         for other in recipe.beside:
             if other not in self.names():
-                raise self._wrong(name, f"beside: there is no recipe {other!r}.{suggest(other, self.names())}")
+                raise self._error(name, f"beside: there is no recipe {other!r}.{suggest(other, self.names())}")
 
     def _check_figures(self, recipe: Recipe) -> None:
-        """Raises what is wrong with the published figures."""
+        """Checks the published figures."""
         scored = protocols.PROTOCOLS.get(recipe.scoring)
         further = scored.labels[1:] if scored and scored.lowercase is None else ()
         known = (*recipe.splits, *(f"{split} {label}" for split in recipe.splits for label in further), *OTHER_FIGURES)
         if "average" in recipe.published and len([split for split in recipe.splits if split != "dev"]) < 2:
-            raise self._wrong(recipe.name, "published.average needs several test sets in splits")
+            raise self._error(recipe.name, "published.average needs several test sets in splits")
         for figure, value in recipe.published.items():
             if figure not in known:
                 close = f"{', '.join(OTHER_FIGURES)}.{suggest(figure, known)}"
-                raise self._wrong(
+                raise self._error(
                     recipe.name, f"published.{figure} is neither a split that is scored nor one of {close}"
                 )
             if not isinstance(value, int | float) or isinstance(value, bool):
-                raise self._wrong(recipe.name, f"published.{figure} = {value!r} must be a number")
+                raise self._error(recipe.name, f"published.{figure} = {value!r} must be a number")
 
-    def _wrong(self, name: str, what: str) -> UserError:
+    def _error(self, name: str, what: str) -> UserError:
+        """Returns the error of a recipe, with its file."""
         return UserError(f"{self._places[name]}, [{name}]: {what}.".replace("..", "."))
 
 

@@ -139,7 +139,7 @@ def _more(stages: Sequence[Stage]) -> list[Block]:
         record = score_record(stage) if stage.kind == "score" else None
         if record is not None and record.directions:
             shown = ", ".join(f"{name} {100 * found['share']:.1f}%" for name, found in record.directions.items())
-            lines.append(f"{stage.label}, seed {stage.seed}: {stage.system} was written {shown}")
+            lines.append(f"{stage.label}, seed {stage.seed}: {stage.system} was generated {shown}")
         if stage.command == "rerank" and stage.output.exists():
             shares = json.loads(stage.output.read_text(encoding="utf-8"))["winners"]
             shown = ", ".join(f"{name} {100 * share:.1f}%" for name, share in shares.items())

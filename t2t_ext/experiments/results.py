@@ -115,7 +115,7 @@ def _other_figures(
         if seconds:
             sentences[seed] = sum(record.lines for record in records) / seconds
     rows = (
-        ("parameters", "numbers that are learnt", parameters),
+        ("parameters", "numbers that are learned", parameters),
         ("train_steps_per_second", "steps/s of training", steps),
         ("sentences_per_second", "sentences/s of decoding", sentences),
     )

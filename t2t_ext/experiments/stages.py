@@ -1,7 +1,7 @@
 """Carries out the stages of an experiment: commands in processes of their own, each begun, logged and noted as done.
 
 A stage is done when its marker says so, was written for the same settings, and its output is there. A stage that was
-cut off is begun again; the commands themselves go on where they stopped.
+interrupted is begun again; the commands themselves resume where they stopped.
 """
 
 import contextlib
@@ -52,7 +52,7 @@ class State:
     """How far a stage is.
 
     Attributes:
-      word: ``done``, ``to do``, ``begun`` (cut off, goes on) or ``changed`` (made with other settings).
+      word: ``done``, ``to do``, ``begun`` (interrupted, resumes) or ``changed`` (made with other settings).
       differences: What differs, in words, where it is ``changed``.
     """
 
@@ -73,7 +73,7 @@ def state_of(stage: Stage) -> State:
         return State("changed", tuple(_differences(marker["flags"], stage.counted_flags())) or ("a stage before it",))
     newer = [need.title for need in stage.needs if _done_at(need) > marker["time"]]
     if marker["status"] == "done" and newer:
-        return State("changed", tuple(f"'{title}' was made anew since" for title in newer))
+        return State("changed", tuple(f"'{title}' was made again since" for title in newer))
     if marker["status"] == "done" and _is_complete(stage):
         return State("done")
     return State("begun")
@@ -90,7 +90,7 @@ def check_unchanged(stages: Sequence[Stage], redo: Sequence[str]) -> None:
 
     Args:
       stages: The plan.
-      redo: Kinds of stages that the user wants made anew.
+      redo: Kinds of stages that the user wants made again.
 
     Raises:
       UserError: A stage of such a kind was made with other settings.
@@ -104,20 +104,20 @@ def check_unchanged(stages: Sequence[Stage], redo: Sequence[str]) -> None:
             if stage.owner:
                 how = f"by t2t_ext-experiment --recipe={stage.owner} --redo={stage.kind}"
             raise UserError(
-                f"{stage.output} ({stage.title}) was made with other settings: {'; '.join(state.differences)}. Go on "
-                f"with the settings that it was made with, choose another --work_dir, or have it removed and made anew "
+                f"{stage.output} ({stage.title}) was made with other settings: {'; '.join(state.differences)}. Keep "
+                f"the settings that it was made with, choose another --work_dir, or have it removed and made again "
                 f"{how}."
             )
         renewed = [need for need in requirements(stage.needs) if need.kind != "data" and is_redone(need, redo)]
         if renewed:
             raise UserError(
-                f"{stage.output} ({stage.title}) was made from what --redo={','.join(redo)} makes anew "
+                f"{stage.output} ({stage.title}) was made from what --redo={','.join(redo)} makes again "
                 f"({renewed[0].title}). Add {stage.kind} to --redo, or choose another --work_dir."
             )
 
 
 def is_redone(stage: Stage, redo: Sequence[str]) -> bool:
-    """Says whether the user wants a stage's result removed and made anew; those of other recipes are left alone."""
+    """Says whether the user wants a stage's result removed and made again; those of other recipes are left alone."""
     return stage.kind in redo and not stage.owner
 
 
@@ -128,7 +128,7 @@ def run_stage(stage: Stage, number: str, say: Say, *, redo: bool = False, again:
       stage: The stage.
       number: Such as ``3/12``, for messages.
       say: Told what happens, line by line.
-      redo: Remove what is there and make it anew.
+      redo: Remove what is there and make it again.
       again: Run it even if it is done, as what comes before it has been run; what is there stays.
 
     Returns:
@@ -144,7 +144,7 @@ def run_stage(stage: Stage, number: str, say: Say, *, redo: bool = False, again:
         say(f"{title}: done already")
         return False
     if state.word == "changed" and not redo:
-        say(f"{title}: the settings have changed ({'; '.join(state.differences)}); made anew")
+        say(f"{title}: the settings have changed ({'; '.join(state.differences)}); made again")
     _end_orphan(stage, say)
     if redo or (state.word == "changed" and stage.kind in _DEAR):
         _remove(stage)
@@ -152,7 +152,7 @@ def run_stage(stage: Stage, number: str, say: Say, *, redo: bool = False, again:
         stage.folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UserError(f"Cannot make {stage.folder}: {error.strerror}. Choose another --work_dir.") from error
-    say(f"{title}{': goes on' if state.word == 'begun' else ''}\n    {stage.command_line}")
+    say(f"{title}{': resumes' if state.word == 'begun' else ''}\n    {stage.command_line}")
     started = time.monotonic()
     _check_ending(stage, *_run(stage, say))
     _write_marker(stage, "done", seconds=round(time.monotonic() - started, 1))
@@ -167,7 +167,7 @@ def _check_ending(stage: Stage, status: int, last: str) -> None:
         why = f"{status} (killed, perhaps for lack of memory)" if status == -signal.SIGKILL else status
         what = last.removeprefix("error: ") or "it printed nothing."
         raise UserError(
-            f"The stage '{stage.title}' failed with status {why}: {what} Its output is in {stage.log}. Put right what "
+            f"The stage '{stage.title}' failed with status {why}: {what} Its output is in {stage.log}. Fix what "
             "it says, then run the same command again: what is done stays done."
         )
     if not _is_complete(stage):
@@ -213,8 +213,8 @@ def _explained(stage: Stage) -> Iterator[None]:
         yield
     except OSError as error:
         raise UserError(
-            f"Cannot go on with the stage '{stage.title}': {error.strerror} ({error.filename or stage.log}). Put it "
-            "right, then run the same command again: what is done stays done."
+            f"Cannot continue the stage '{stage.title}': {error.strerror} ({error.filename or stage.log}). Fix it, "
+            "then run the same command again: what is done stays done."
         ) from error
 
 
@@ -320,16 +320,16 @@ def _reranked(stage: Stage) -> ScoreRecord | None:
     except FileNotFoundError:
         return None
     except (ValueError, KeyError, TypeError) as error:
-        raise UserError(f"{stage.output} is damaged ({error}). Remove it: it is then made anew.") from error
+        raise UserError(f"{stage.output} is damaged ({error}). Remove it: it is then made again.") from error
 
 
 def _remove(stage: Stage) -> None:
-    """Removes what a stage made, so that it is made anew."""
+    """Removes what a stage made, so that it is made again."""
     stage.marker.unlink(missing_ok=True)
     if stage.output.is_dir():
         files.remove_directory(stage.output)
     elif stage.kind == "pseudo":
-        stage.output.unlink(missing_ok=True)  # the manifest: the files that are left without it are written anew
+        stage.output.unlink(missing_ok=True)  # the manifest: the files that are left without it are written again
 
 
 def _end_orphan(stage: Stage, say: Say) -> None:

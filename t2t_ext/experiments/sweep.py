@@ -1,7 +1,7 @@
 """Every checkpoint of a run translated and scored as it appears (T2T's t2t-translate-all and t2t-bleu in one).
 
 The model is loaded once; each checkpoint's weights are put into it in turn. What is scored stays scored: a sweep that
-is stopped and started again goes on with what is missing.
+is stopped and started again resumes with what is missing.
 """
 
 import contextlib
@@ -319,7 +319,7 @@ class Sweep:
 
 def training_is_over(run_path: pathlib.Path) -> bool:
     """Says whether a run has made all its steps, or was stopped early, so that no checkpoint is to come."""
-    stored = RunDirectory.open(run_path)  # opened anew: a run that goes on may be given more steps
+    stored = RunDirectory.open(run_path)  # opened again: a run that is resumed may be given more steps
     known = {name: value for name, value in stored.config.training.items() if name in TrainingSettings.names()}
     settings = TrainingSettings(**known)
     found = checkpoints.list_checkpoints(run_path)

@@ -219,7 +219,7 @@ def test_mistakes(analyze_command, trained_run, make_run, tmp_path, toy_corpus):
         ),
         ((*look, f"--sentence={SOURCE}", "--max_subwords=3"), "too long for a picture"),
         ((*look, "--sentence=x", "--partner=y"), "--partner goes with --reference"),
-        ((*look, "--sentence=x", "--reference=y", "--direction=r2l"), "writes l2r only"),
+        ((*look, "--sentence=x", "--reference=y", "--direction=r2l"), "generates l2r only"),
         ((*norms, run), "is given twice"),
         ((*norms, "--labels=a,b"), "2 labels for 1 runs"),
         ((*norms, "--from_step=61"), "lines are of steps 10 to 60"),

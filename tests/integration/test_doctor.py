@@ -114,7 +114,7 @@ def test_the_same_picture_on_two_processes(run, flags, monkeypatch):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (["--train_source="], "says what to look at"),
+        (["--train_source="], "says what to examine"),
         (["--train_source=/no/such/file"], "No such file"),
         (["--cleaning=max_word=3"], "Did you mean"),
         (["--report=/proc/no/such"], "--report=/proc/no/such: the directory cannot be written to"),

@@ -121,13 +121,13 @@ def test_interrupted_killed_and_resumed(flags, tmp_path):
     wait_for(lambda: any((work / "seed2" / "run" / "checkpoints").glob("model.ckpt-*")), process)
     process.kill()
     out = process.communicate(timeout=120)[0]
-    assert "[2/7] train, seed 1: goes on" in out
+    assert "[2/7] train, seed 1: resumes" in out
     assert "data translate_parallel_text" in out
     process = start(flags)
     out = process.communicate(timeout=240)[0]
     assert process.returncode == 0, out
     assert "[2/7] train, seed 1: done already" in out
-    assert "[5/7] train, seed 2: goes on" in out
+    assert "[5/7] train, seed 2: resumes" in out
     report = json.loads((work / "report.json").read_text())
     assert (work / "report.txt").read_text() in out
     assert (work / "report.png").read_bytes().startswith(b"\x89PNG")
@@ -170,7 +170,7 @@ def test_the_pipeline_of_the_offline_corpus(tmp_path):
     process = start(flags)
     out = process.communicate(timeout=3000)[0]
     assert process.returncode == 0, out
-    assert "train, seed 1 of cldr_synchronous_l2r: goes on" in out
+    assert "train, seed 1 of cldr_synchronous_l2r: resumes" in out
     assert out.count("t2t_ext-trainer ") == 3
     assert all(any((run / "averaged").iterdir()) for run in runs)
     report = json.loads((tmp_path / "cldr_synchronous" / "report.json").read_text())

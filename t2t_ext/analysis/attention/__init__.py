@@ -1,1 +1,1 @@
-"""What a model attends to in a sentence."""
+"""The attention of a model in a sentence: maps, pictures, reports."""

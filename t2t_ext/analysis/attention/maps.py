@@ -1,8 +1,8 @@
 """Attention distributions of one sentence with the words at their rows and columns. Imports no TensorFlow.
 
-Decoders read what they have written: position t has the token before as its input and predicts the token that follows.
-Rows, which look, and columns of the target, which are looked at, are therefore labelled by their *inputs*; what a row
-predicts is kept beside it. The first input is no word: a zero vector (``<start>``), or the tag of a direction.
+Decoders are autoregressive: position t has the token before as its input and predicts the token that follows.
+Rows (queries) and the target's columns (keys) are therefore labeled by their *inputs*; what a row predicts is kept
+beside it. The first input is no word: a zero vector (``<start>``), or the tag of a direction.
 
 Legend: H heads, Q rows (queries), K columns (keys).
 """
@@ -19,14 +19,14 @@ from t2t_ext.data.text.special_ids import L2R_ID, R2L_ID, SPECIAL_PIECES
 START = "<start>"
 TAGS = (SPECIAL_PIECES[L2R_ID], SPECIAL_PIECES[R2L_ID])
 SIDES = ("l2r", "r2l")
-# Kind -> what looks at what.
+# Kind -> its name for people.
 KINDS: Mapping[str, str] = {
-    "source": "Source-to-target attention",
-    "self": "Target self-attention",
+    "source": "Cross-attention",
+    "self": "Decoder self-attention",
     "mixed": "Mixed attention",
     "future": "Attention to the other direction",
     "backward": "Attention to the backward decoder's states",
-    "encoder": "Source self-attention",
+    "encoder": "Encoder self-attention",
 }
 # The first half of a dual contextual module's heads, and the second (Ampomah et al. 2021, equation 7).
 DUAL_CONTEXT = "dual_context"
@@ -36,12 +36,12 @@ _LAYER = re.compile(r"layer_(\d+)")
 
 @dataclasses.dataclass(frozen=True)
 class Side:
-    """A target, in the order in which it is written.
+    """A target, in the order in which it is generated.
 
     Attributes:
       direction: ``l2r`` or ``r2l``.
-      inputs: What each position reads.
-      predicted: What each position predicts, as many.
+      inputs: Input of each position.
+      predicted: Prediction of each position, as many.
     """
 
     direction: str
@@ -55,7 +55,7 @@ class Sentence:
 
     Attributes:
       source: Of the source.
-      sides: The target, or of a model with two of them both, from left to right and from right to left.
+      sides: The target; of a model with two directions both, left-to-right first.
     """
 
     source: tuple[str, ...]
@@ -72,11 +72,11 @@ class AttentionMap:
       layer: Counted from 0.
       kind: One of ``KINDS``.
       part: The sublayer's name; of a dual contextual module ``local_context`` or ``global_context``.
-      side: The direction whose positions look; empty for the source's, and where all is from left to right.
+      side: The direction of the rows; empty for the source's, and where all is left-to-right.
       weights: float32 [H, Q, K], every row a distribution.
       rows: Labels of the rows: inputs.
       predicted: What the rows predict; empty for the source's.
-      columns: Labels of the columns: inputs, but of ``backward`` the tokens that the states wrote.
+      columns: Labels of the columns: inputs, but of ``backward`` the tokens that the states generated.
       boundary: How many columns are the source's, where the target's stand behind them (``mixed``); else 0.
     """
 
@@ -112,7 +112,7 @@ class AttentionMap:
 
     @property
     def hidden(self) -> np.ndarray:
-        """Which columns no row of this place may look at, bool [Q, K]: those of target positions behind it."""
+        """Columns that a row cannot attend to, bool [Q, K]: those of later target positions."""
         later = np.zeros(self.weights.shape[1:], bool)
         if self.kind in ("self", "future", "mixed"):
             target = np.arange(self.weights.shape[2]) - self.boundary
@@ -126,14 +126,14 @@ class AttentionMap:
 
 @dataclasses.dataclass(frozen=True)
 class Looked:
-    """A sentence that a model has looked at.
+    """A sentence with a model's attention.
 
     Attributes:
       source: As it was given.
-      targets: What was written, a text for each side of the model's target, in text order.
-      given: Whether the user gave the (first) target; else the model wrote it.
-      best: Of a model that writes in two directions and wrote the target itself, the direction that won; else empty.
-      notes: What a reader should know of how it came about.
+      targets: The targets, a text for each direction, in text order.
+      given: Whether the user gave the (first) target; else it is the model's translation.
+      best: Of a model's own translation in two directions, the direction that won; else empty.
+      notes: Notes for the reader.
       maps: The attention.
     """
 
@@ -145,11 +145,11 @@ class Looked:
     maps: tuple[AttentionMap, ...]
 
 
-def written(pieces: Sequence[str], direction: str, first: Sequence[str] = (START,)) -> Side:
+def generated(pieces: Sequence[str], direction: str, first: Sequence[str] = (START,)) -> Side:
     """Returns the positions of a target.
 
     Args:
-      pieces: Its tokens in the order in which they are written, EOS included where it has one.
+      pieces: Its tokens in the order in which they are generated, EOS included where it has one.
       direction: ``l2r`` or ``r2l``.
       first: What is read before the first of them; of several, each predicts the next one.
     """
@@ -161,17 +161,17 @@ def sentence_of(model: Any, source: Sequence[str], targets: Sequence[Sequence[st
     """Returns the words at a model's positions.
 
     Args:
-      model: A Seq2Seq: its ``directions`` and hparams say what it reads first.
+      model: A Seq2Seq: its ``directions`` and hparams say what its first inputs are.
       source: Pieces of the source.
-      targets: Pieces of the target, or of both, each in the order in which it is written.
+      targets: Pieces of the target, or of both, each in the order in which it is generated.
     """
     if len(targets) == 1:
-        return Sentence(tuple(source), (written(targets[0], model.hparams.target_direction),))
+        return Sentence(tuple(source), (generated(targets[0], model.hparams.target_direction),))
     firsts: list[tuple[str, ...]] = [(START,), (START,)]
     if model.directions == 2:
         before = (START,) if model.hparams.predict_tag else ()
         firsts = [(*before, tag) for tag in TAGS]
-    sides = map(written, targets, SIDES, firsts)
+    sides = map(generated, targets, SIDES, firsts)
     return Sentence(tuple(source), tuple(sides))
 
 
@@ -253,7 +253,7 @@ def _kind(stack: str, part: str, tags: set[str]) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Link:
-    """What a row looks at most.
+    """The strongest links of a row.
 
     Attributes:
       row: Its number.

@@ -71,9 +71,9 @@ def _heat_map(
     """Draws weights float [Q, K] on an axis; returns the image."""
     import matplotlib
 
-    colours = matplotlib.colormaps["Blues"].with_extremes(bad=_HIDDEN)
+    colors = matplotlib.colormaps["Blues"].with_extremes(bad=_HIDDEN)
     masked = np.ma.masked_array(weights, shown.hidden)
-    image = axis.imshow(masked, cmap=colours, vmin=0.0, vmax=most, aspect="auto", interpolation="nearest")
+    image = axis.imshow(masked, cmap=colors, vmin=0.0, vmax=most, aspect="auto", interpolation="nearest")
     axis.set_xticks(range(len(shown.columns)), shown.columns, rotation=90)
     axis.set_yticks(range(len(shown.rows)), shown.rows if left else [""] * len(shown.rows))
     axis.tick_params(labelsize=font, length=2)

@@ -50,7 +50,7 @@ class Choice:
       kinds: Of ``KINDS``; empty: all but the encoder's, where there are others.
       layers: ``all``, or numbers and ranges from 1, see ``layer_numbers``.
       heads: ``mean``, ``all``, or numbers and ranges from 1.
-      direction: Of a model with two sides ``l2r``, ``r2l`` or empty for both.
+      direction: Of a model with two directions ``l2r``, ``r2l`` or empty for both.
     """
 
     kinds: tuple[str, ...] = ()
@@ -73,7 +73,7 @@ class Choice:
         wanted = self.kinds or [kind for kind in there if kind != "encoder"] or there
         sides = {each.side for each in maps} - {""} or {"l2r"}
         if self.direction and self.direction not in sides:
-            raise UserError(f"--direction={self.direction}: this model writes {' and '.join(sorted(sides))} only.")
+            raise UserError(f"--direction={self.direction}: this model generates {' and '.join(sorted(sides))} only.")
         chosen = []
         for each in maps:
             if each.kind in wanted and (not self.direction or each.side in ("", self.direction)):
@@ -149,12 +149,12 @@ def write(
 ) -> list[str]:
     """Writes pictures, page and weights into a directory, which is made where it is missing.
 
-    What an earlier call has written there is removed.
+    The files of an earlier call are removed.
 
     Args:
       directory: Where to.
-      sentences: What was looked at.
-      choice: What of it is shown.
+      sentences: The sentences with their attention.
+      choice: Which attention is shown.
       about: Names and values of what the pictures are of, such as the run.
       progress: Called with (pictures drawn, pictures in all).
 

@@ -1,4 +1,4 @@
-"""What a model looks at in a sentence: as it translates it itself, or as it reads a translation that is given.
+"""The attention of a model in a sentence: of its own translation, or of one that is given (teacher forcing).
 
 Legend: S source positions, T target positions.
 """
@@ -15,24 +15,24 @@ from t2t_ext.translation.translator import Hypothesis, Translator
 
 
 def look(translator: Translator, source: str, reference: str = "", partner: str = "", most_pieces: int = 100) -> Looked:
-    """Looks at a sentence.
+    """Computes the attention in a sentence.
 
     Args:
-      translator: Of one run. Of a model that writes in two directions it should search with ``beam_size=2``, one
-        hypothesis a direction, as then each looks at the other all the time, and return both.
+      translator: Of one run. Of a model with two directions it should search with ``beam_size=2``, one
+        hypothesis a direction, as then each attends to the same other one all the time, and return both.
       source: Raw text.
       reference: Raw text of the target; empty: the model's own translation.
-      partner: Of such a model, what the other direction writes beside the reference; empty: the reference, too.
-      most_pieces: The most subwords of either side that are drawn.
+      partner: Of such a model, the target of the other direction; empty: the reference, too.
+      most_pieces: The most subwords of source and target that are drawn.
 
     Raises:
-      UserError: There is nothing to look at, the sentence is too long, or the model shows no attention.
+      UserError: The sentence is empty or too long, or the model has no attention that can be shown.
     """
     model = translator.model
     if not isinstance(model, Seq2Seq):
         raise UserError("Attention is shown of one run, not of an ensemble. Give one --output_dir.")
     if not source.strip():
-        raise UserError("The sentence is empty: there is nothing to look at. Give one with words.")
+        raise UserError("The sentence is empty: there is no attention to show. Give one with words.")
     source_ids = _ids(translator.source_encoder, source)
     # Before the search: of a long source, the translation takes a while.
     _check_length(source_ids, "The sentence", source, most_pieces)
@@ -42,7 +42,7 @@ def look(translator: Translator, source: str, reference: str = "", partner: str 
         texts = [reference, partner or reference] if both else [reference]
         sides = [_ids(translator.target_encoder, text) for text in texts]
         if both and not partner:
-            notes.append("Both directions are given the same sentence, so each sees what it is about to write itself.")
+            notes.append("Both directions are given the same sentence, so each sees what it is about to predict.")
         if both or translator.target_direction == "r2l":
             sides[-1] = sides[-1][-2::-1] + sides[-1][-1:]
     else:
@@ -52,7 +52,7 @@ def look(translator: Translator, source: str, reference: str = "", partner: str 
     inputs = np.array([source_ids], np.int32)
     if model.target_sides == 2 and not translator.two_sided:
         sides.append(_written_backwards(model, inputs))
-        notes.append("The backward decoder wrote its side by itself, as it does whenever the model translates.")
+        notes.append("The backward decoder generated its target itself, as it does whenever the model translates.")
     width = max(map(len, sides))
     targets = np.array([[*ids, *[PAD_ID] * (width - len(ids))] for ids in sides], np.int32)[np.newaxis]
     weights = model.attention_weights(inputs, targets if len(sides) == 2 else targets[:, 0])
@@ -85,7 +85,7 @@ def _check_length(ids: list[int], what: str, text: str, most: int) -> None:
 
 
 def _translated(translator: Translator, source: str) -> tuple[list[list[int]], str, list[str]]:
-    """Returns what the model writes, the ids of one side or of both, which one won, and notes."""
+    """Translates; returns the ids of one direction or of both, which one won, and notes."""
     (found,) = translator.translate([source])
     notes = [] if found[0].finished else ["The length limit ended the translation."]
     if translator.truncated_lines:
@@ -102,11 +102,11 @@ def _translated(translator: Translator, source: str) -> tuple[list[list[int]], s
         ids = list(found[0].ids)
         ended = ids[-1:] == [EOS_ID]
         sides[side] = ids[-2::-1] + ids[-1:] if ended else ids[::-1]
-        notes.append(f"The search kept no {side} hypothesis: the best one, turned round, stands in its place.")
+        notes.append(f"The search kept no {side} hypothesis: the best one, reversed, is shown in its place.")
     return [sides[side] for side in SIDES], found[0].direction, notes
 
 
 def _written_backwards(model: Any, inputs: np.ndarray) -> list[int]:
-    """Returns what the backward decoder of an asynchronous model writes for inputs int32 [1, S], from right to left."""
+    """Returns the target of an asynchronous model's backward decoder for inputs int32 [1, S], right-to-left."""
     ids = np.asarray(model.write_backward(inputs, model.encode(inputs)))[0]
     return [int(token) for token in ids if token != PAD_ID]

@@ -8,7 +8,7 @@
 Logarithms are natural, so that 0 <= JS <= ln 2. The element-wise maximum of distributions adds up to more than 1: its
 rows are divided by their sums, else dv^l would be no divergence of distributions and have no bound.
 
-Legend: B sentences, H heads, Q positions that look, K positions that are looked at, L layers.
+Legend: B sentences, H heads, Q queries, K keys, L layers.
 """
 
 from collections.abc import Callable, Sequence
@@ -102,7 +102,7 @@ def stacks_with_modules(hparams: Any, with_targets: bool, target_sides: int = 1)
     Args:
       hparams: The model's.
       with_targets: Whether there are translations, without which a decoder has nothing to read.
-      target_sides: The model's; of a model that writes two sides the encoder alone is measured.
+      target_sides: The model's; of a model with two targets the encoder alone is measured.
 
     Raises:
       UserError: There are none.
@@ -115,8 +115,8 @@ def stacks_with_modules(hparams: Any, with_targets: bool, target_sides: int = 1)
         )
     if not encoder and target_sides > 1:
         raise UserError(
-            "it has dual contextual modules in the decoder alone, and writes two sides of the target, whose decoders "
-            "are not measured. Give runs with dc_encoder_layers, or of a model that writes one."
+            "it has dual contextual modules in the decoder alone, and generates two targets, whose decoders "
+            "are not measured. Give runs with dc_encoder_layers, or of a model with one."
         )
     if not encoder and not with_targets:
         raise UserError(
@@ -138,8 +138,8 @@ def measure(
     Args:
       model: A Transformer.
       sources: Ids of the sources, each with EOS.
-      targets: Of their translations, each with EOS, in the order in which the model writes; the decoder is forced
-        through them. None: the encoder alone is measured.
+      targets: Of their translations, each with EOS, in the order in which the model generates; the decoder reads
+        them (teacher forcing). None: the encoder alone is measured.
       heads: As of ``joined_heads``.
       progress: Called with (sentences done, sentences in all).
 

@@ -65,7 +65,7 @@ class Measured:
       label: What the run is called.
       run: Its directory.
       checkpoint: The checkpoint's name.
-      kernel_size: f, the neighbouring positions that a local context joins.
+      kernel_size: f, the neighboring positions that a local context joins.
       stacks: ``encoder``, ``decoder`` -> the divergences of its modules.
     """
 

@@ -43,7 +43,7 @@ def check_runs(runs: Sequence[AnalyzedRun], with_references: bool) -> list[str]:
         except UserError as error:
             raise UserError(f"{run.directory.path}: {error}") from error
         if getattr(hparams, "dual_decoder_layers", ()) and "decoder" not in stacks:
-            why = "the model has two sides" if target_sides > 1 else "give --reference_file, or --split"
+            why = "the model has two targets" if target_sides > 1 else "give --reference_file, or --split"
             notes.append(f"{run.label}: the modules of its decoder are not measured: {why}")
     return notes
 

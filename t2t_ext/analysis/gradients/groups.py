@@ -1,4 +1,4 @@
-"""Which variables' gradients are looked at together: those of a layer, or of another part. Imports no TensorFlow."""
+"""Groups of variables whose gradients are measured together: a layer, or another part. Imports no TensorFlow."""
 
 import re
 from collections.abc import Iterable, Sequence

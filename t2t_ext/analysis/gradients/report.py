@@ -140,7 +140,7 @@ def summary(report: GradientComparison) -> list[str]:
         words += f", {mean.value / bottom.value:.3f} of the lowest layer's" if bottom and bottom.value else ""
         words += f", {ratio:.3f} of {report.systems[0].label}'s" if number and ratio is not None else ""
         if not stack_of(system.series[0].top)[0]:
-            words += "; this layer writes the target, too"
+            words += "; this layer is the decoder's, too"
         lines.append(f"{words} ({_count(system, mean, report)})")
     return lines
 

@@ -1,4 +1,4 @@
-"""What a frozen encoder makes of sentences: the mean of a layer's states over the sentence's positions.
+"""Sentence representations of a frozen encoder: the mean of a layer's states over the sentence's positions.
 
 Ampomah et al. (2021, section 7.1): "the mean of the output representation from the top-level (last) encoding layer".
 
@@ -30,7 +30,7 @@ Progress = Callable[[int, int], None]
 
 
 def check_model(model_class: type) -> None:
-    """Checks that a model shows what becomes of the source.
+    """Checks that a model shows the states of the source.
 
     Raises:
       UserError: It is no relative of the Transformer, and has no method ``source_states``.
@@ -44,9 +44,9 @@ def check_model(model_class: type) -> None:
 
 
 def source_states(model: Any, inputs: tf.Tensor) -> list[tf.Tensor]:
-    """Returns what each layer makes of the source, from the first to the last, without dropout.
+    """Returns the states of the source after each layer, from the first to the last, without dropout.
 
-    Of a Transformer's encoder the last are those that the decoder reads, after the stack's normalisation where it has
+    Of a Transformer's encoder the last are those that the decoder reads, after the stack's normalization where it has
     one; of layers below in pre-norm stacks, the running sums. Another model is asked for ``source_states(inputs)``.
 
     Args:

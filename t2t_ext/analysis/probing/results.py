@@ -30,7 +30,7 @@ class ProbedRun:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Probed:
-    """What classifiers made of a run's representations of a task.
+    """Results of the classifiers on a run's representations of a task.
 
     Attributes:
       right: bool [seeds, test sentences], which ones a classifier has right.
@@ -60,7 +60,7 @@ class Probed:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class TaskResult:
-    """A task and what all runs make of it.
+    """A task and the results of all runs.
 
     Attributes:
       task: The task.

@@ -41,7 +41,7 @@ class Partition:
     """The sentences of a partition.
 
     Attributes:
-      sentences: Their tokens, separated by blanks.
+      sentences: Their tokens, separated by spaces.
       labels: int32 [sentences], numbers of their classes.
     """
 

@@ -1,4 +1,4 @@
-"""Builds probing tasks from a tokenised corpus, by the rules of SentEval's README (Conneau et al. 2018).
+"""Builds probing tasks from a tokenized corpus, by the rules of SentEval's README (Conneau et al. 2018).
 
 Those that need no parse of a sentence; what stands in the place of SentEval's parser and tagger is said where it does
 (docs/decisions/0025). Imports no TensorFlow.
@@ -168,12 +168,12 @@ def _shiftable(sentence: Tokens) -> list[int]:
 def odd_man_out(corpus: Corpus, settings: BuildSettings, random: np.random.Generator) -> Rows:
     """SoMo: whether a noun or verb was replaced (C) or not (O) by another of the same part of speech.
 
-    Both occur 40 to 400 times in the corpus. The bigrams that the other makes with its neighbours occur in the corpus,
+    Both occur 40 to 400 times in the corpus. The bigrams that the other makes with its neighbors occur in the corpus,
     at most twice as often as the original's and at least half as often. A word that is put in is put into sentences of
     one partition only. Sentences that stay as they are could have been changed as well.
     """
     words = _exchangeable(corpus, settings)
-    after, before = _neighbours(corpus, words)
+    after, before = _neighbors(corpus, words)
     ordered = sorted(words)
     shares = np.array(settings.sizes) / sum(settings.sizes)
     homes = dict(zip(ordered, random.choice(PARTITIONS, size=len(ordered), p=shares), strict=True))
@@ -235,7 +235,7 @@ def _exchangeable(corpus: Corpus, settings: BuildSettings) -> dict[str, str]:
 _Counts = dict[str, collections.Counter[str]]
 
 
-def _neighbours(corpus: Corpus, words: Mapping[str, str]) -> tuple[_Counts, _Counts]:
+def _neighbors(corpus: Corpus, words: Mapping[str, str]) -> tuple[_Counts, _Counts]:
     """Returns which of the words, how often, stand behind each token and before each token."""
     after: _Counts = collections.defaultdict(collections.Counter)
     before: _Counts = collections.defaultdict(collections.Counter)

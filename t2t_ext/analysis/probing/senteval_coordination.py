@@ -3,7 +3,7 @@
 SentEval's sentences come from a parser: one coordinating conjunction, whose conjuncts are the sentence's top clauses.
 Here this is *approximated*, by words alone. A sentence that ends with a full stop has one of "and", "but", "or" and no
 other coordinating conjunction. Both parts have three or more tokens, begin as a subject does (pronoun, determiner,
-possessive, or a name: a word that is capitalised inside sentences), have a finite verb behind it, and no mark or word
+possessive, or a name: a word that is capitalized inside sentences), have a finite verb behind it, and no mark or word
 that begins another clause. The finite verbs are a closed list, auxiliaries and a few common pasts, and with parts of
 speech all of them; I, he, she, we and they have one anyway. Without a comma, what follows "and" or "or" begins with one
 of these, "it" or "there": "I think Tom and Mary would" joins names. So sentences are missed, and those that are found

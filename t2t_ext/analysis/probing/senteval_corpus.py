@@ -1,4 +1,4 @@
-"""A tokenised corpus from which probing tasks are built, and how sentences become partitions. Imports no TensorFlow."""
+"""A tokenized corpus from which probing tasks are built, and how sentences become partitions. Imports no TensorFlow."""
 
 import collections
 import dataclasses
@@ -51,7 +51,7 @@ class Corpus:
 
 
 def read_corpus(path: files.PathLike) -> Corpus:
-    """Reads a corpus: one sentence a line, tokens separated by blanks; plain or compressed.
+    """Reads a corpus: one sentence a line, tokens separated by spaces; plain or compressed.
 
     Raises:
       UserError: It cannot be read, or has no sentence that can be used.
@@ -77,8 +77,8 @@ def read_corpus(path: files.PathLike) -> Corpus:
             sentences[tokens] = None
     if not sentences:
         raise UserError(
-            f"{path} has no sentence of {SHORTEST} to {LONGEST} tokens in its {lines:,} lines. Give a tokenised "
-            "corpus, one sentence a line, tokens separated by blanks."
+            f"{path} has no sentence of {SHORTEST} to {LONGEST} tokens in its {lines:,} lines. Give a tokenized "
+            "corpus, one sentence a line, tokens separated by spaces."
         )
     return Corpus(path, list(sentences), lines, dict(left_out))
 

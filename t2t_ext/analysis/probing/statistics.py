@@ -25,9 +25,9 @@ def wilson(accuracy: float, count: int, level: float = 0.95) -> tuple[float, flo
       level: How sure.
     """
     z = statistics.NormalDist().inv_cdf((1 + level) / 2)
-    centre = (accuracy + z**2 / (2 * count)) / (1 + z**2 / count)
+    center = (accuracy + z**2 / (2 * count)) / (1 + z**2 / count)
     half = z / (1 + z**2 / count) * math.sqrt(accuracy * (1 - accuracy) / count + z**2 / (4 * count**2))
-    return max(0.0, centre - half), min(1.0, centre + half)
+    return max(0.0, center - half), min(1.0, center + half)
 
 
 def mcnemar(first: np.ndarray, second: np.ndarray) -> float:

@@ -24,20 +24,20 @@ from t2t_ext.evaluation.comparison import (
 )
 
 Lines = Sequence[str]
-_LONG_WORDS = 15  # characters a word, blank included, in no language that sets blanks between words
+_LONG_WORDS = 15  # characters a word, space included, in no language that separates words
 FORMAT = 1  # of as_dict(), raised where a reader of older files would go wrong
 
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """What is compared, and how.
+    """Settings of a comparison.
 
     Attributes:
       protocols: Names of the protocols; the first one with words, not characters, is what the analyses use.
       language: The target language's code, "" if it is unknown.
       resamples: Samples of the bootstrap, for intervals and for the paired test; None for 1,000, or fewer where the
         memory asks for it.
-      trials: Trials of approximate randomisation; None for 10,000, or fewer where the memory asks for it.
+      trials: Trials of approximate randomization; None for 10,000, or fewer where the memory asks for it.
       length_bins: Where bins of source length begin.
       length_unit: What lengths are counted in, for the report: ``words``, ``subwords`` or ``characters``.
       sentences: How many differing sentences are shown.
@@ -77,7 +77,7 @@ class ProtocolScores:
 
 @dataclasses.dataclass(frozen=True)
 class Comparison:
-    """What is known about some systems.
+    """The results of a comparison.
 
     Attributes:
       names: The systems, the baseline first.
@@ -92,9 +92,9 @@ class Comparison:
       frequencies_of: Where word frequencies were counted: ``training text`` or ``references``.
       by_frequency: Buckets of words by system.
       differing: The sentences that differ most.
-      by_direction: Of systems that write both ways, the sentences that each direction won.
+      by_direction: Of systems that generate in both directions, the sentences that each direction won.
       sentence_chrf: chrF of each sentence by system.
-      notes: What the reader should know, in sentences.
+      notes: Notes for the reader, a sentence each.
     """
 
     names: Sequence[str]
@@ -146,14 +146,14 @@ def compare(
     """Compares systems, or analyses one.
 
     Args:
-      systems: Translations by name, the baseline first; tokenised where the protocols say so.
+      systems: Translations by name, the baseline first; tokenized where the protocols say so.
       references: One list per set of references, of the same kind.
       source: The source, for lengths and for the report; without it lengths are those of the first reference.
       source_lengths: Lengths of the source where they are not the number of its words.
       train_text: Target side of the training data, as lines of the same kind, for word frequencies.
-      directions: System -> the direction that won each segment (``l2r``, ``r2l``), of those that write both ways.
+      directions: System -> the direction that won each segment (``l2r``, ``r2l``), of those with both.
       settings: How; by default ``Settings()``.
-      report: Is told what is being computed.
+      report: Called with what is being computed.
 
     Returns:
       The comparison.
@@ -277,8 +277,8 @@ def _tokens(metric: Any, lines: Iterable[str]) -> Iterator[list[str]]:
     return (segment_statistics.tokens_of(metric, [line])[0] for line in lines)
 
 
-def _by_system(systems: Mapping[str, Any], analyse: Callable[[Any], Any]) -> dict[str, Any]:
-    return {name: analyse(each) for name, each in systems.items()}
+def _by_system(systems: Mapping[str, Any], analyze: Callable[[Any], Any]) -> dict[str, Any]:
+    return {name: analyze(each) for name, each in systems.items()}
 
 
 def _check_segments(systems: Mapping[str, Lines], references: Sequence[Lines], source: Lines | None) -> None:
@@ -316,6 +316,6 @@ def _source_notes(source: Lines | None, unit: str) -> list[str]:
     if characters <= _LONG_WORDS * words:
         return []
     return [
-        f"The source has a blank every {characters / max(1, words):.0f} characters: its lengths in words mean little. "
+        f"The source has a space every {characters / max(1, words):.0f} characters: its lengths in words mean little. "
         "Count characters or subwords."
     ]

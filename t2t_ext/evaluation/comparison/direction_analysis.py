@@ -1,7 +1,7 @@
-"""Which direction won: the translations of a model that writes both ways, apart by the side that was chosen.
+"""Which direction won: the translations of a model that generates in both directions, by the one that was chosen.
 
-Zhou et al. (2019), section 4.7, report the share of the left-to-right side (58.6%). Here each side's part of the text
-is scored, too, for all systems: a side that wins easy sentences is not therefore the better one.
+Zhou et al. (2019), section 4.7, report the share of the left-to-right direction (58.6%). Here each direction's part of
+the text is scored, too, for all systems: a direction that wins easy sentences is not therefore the better one.
 """
 
 import dataclasses

@@ -14,7 +14,7 @@ Statistics = Any  # float [segments, counts], an array or lists
 def remember(metric: Any) -> Any:
     """Makes a metric keep what it counted for each translation, for tests that count more than once.
 
-    The counts become an array of float64, in which sacrebleu's approximate randomisation takes half the time.
+    The counts become an array of float64, in which sacrebleu's approximate randomization takes half the time.
 
     Args:
       metric: A metric of sacrebleu's kind that was made with its references.
@@ -71,7 +71,7 @@ def tokens_as_written(metric: Any, texts: Sequence[str]) -> list[list[str]]:
     cased = copy.copy(metric)
     cased.lowercase = False
     written = tokens_of(cased, texts)
-    # A letter whose lower-case form is two characters may be cut in another way.
+    # A letter whose lower-case form is two characters may be tokenized differently.
     return [ours if len(ours) == len(theirs) else theirs for ours, theirs in zip(written, seen, strict=True)]
 
 

@@ -1,7 +1,7 @@
 """Is a difference between two systems more than chance? sacrebleu's paired tests.
 
 Paired bootstrap resampling: Koehn (2004), "Statistical Significance Tests for Machine Translation Evaluation".
-Paired approximate randomisation: Riezler and Maxwell (2005), "On Some Pitfalls in Automatic Evaluation and
+Paired approximate randomization: Riezler and Maxwell (2005), "On Some Pitfalls in Automatic Evaluation and
 Significance Testing for MT". Seeds are fixed (sacrebleu's, SACREBLEU_SEED changes them).
 """
 
@@ -46,7 +46,7 @@ class PairedTest:
 
 
 def affordable_trials(segments: int, trials: int = DEFAULT_TRIALS) -> int:
-    """Returns how many trials of approximate randomisation fit into an array of 1.5 GB, 1,000 at the least."""
+    """Returns how many trials of approximate randomization fit into an array of 1.5 GB, 1,000 at the least."""
     return min(trials, max(_FEWEST_TRIALS, _MEMORY // (_TRIAL_BYTES_PER_SEGMENT * max(1, segments))))
 
 
@@ -70,7 +70,7 @@ def paired_tests(
       metric: A metric of sacrebleu's kind, made with its references.
       systems: Translations by name, the baseline first; at least two.
       resamples: Samples of the bootstrap test.
-      trials: Trials of approximate randomisation.
+      trials: Trials of approximate randomization.
 
     Returns:
       One result per system but the first.
@@ -116,7 +116,7 @@ def all_pairs(
       metric: A metric of sacrebleu's kind, made with its references.
       systems: Translations by name; at least two.
       resamples: Samples of the bootstrap test.
-      trials: Trials of approximate randomisation.
+      trials: Trials of approximate randomization.
 
     Returns:
       One result per pair; those against the first system come first, as ``paired_tests`` returns them.

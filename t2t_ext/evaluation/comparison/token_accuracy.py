@@ -14,7 +14,7 @@ DEFAULT_TOKENS = 4
 
 @dataclasses.dataclass(frozen=True)
 class EndsAccuracy:
-    """How many tokens at the ends of translations are right, per cent; None where there are no tokens.
+    """How many tokens at the ends of translations are right, percent; None where there are no tokens.
 
     Attributes:
       first: Of the first tokens.

@@ -55,7 +55,7 @@ def bucket_labels(edges: Sequence[int] = DEFAULT_EDGES) -> list[str]:
 
 
 def count_words(texts: Iterable[Iterable[str]]) -> Counter[str]:
-    """Counts the words of tokenised texts."""
+    """Counts the words of tokenized texts."""
     counts: Counter[str] = Counter()
     for words in texts:
         counts.update(words)

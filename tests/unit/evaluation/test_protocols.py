@@ -303,7 +303,7 @@ def test_protocols_differ_where_they_should():
 def test_mistakes():
     with pytest.raises(UserError, match="Did you mean 'multi_bleu'"):
         protocols.protocol("multibleu")
-    with pytest.raises(UserError, match="multi_bleu scores tokenised text and sacrebleu plain text"):
+    with pytest.raises(UserError, match="multi_bleu scores tokenized text and sacrebleu plain text"):
         protocols.check_names(["sacrebleu", "ter", "multi_bleu"])
     with pytest.raises(UserError, match="given twice"):
         protocols.check_names(["chrf", "chrf"])
@@ -317,7 +317,7 @@ def test_mistakes():
 def test_doubt_about_the_kind_of_text():
     plain, tokens = ["This is it."] * 12, ["This is it ."] * 12
     assert "12 lines end in a full stop that is part of a word" in protocols.doubt("multi_bleu", plain)
-    assert "Detokenise" in protocols.doubt("mteval_v13a", tokens)
+    assert "Detokenize" in protocols.doubt("mteval_v13a", tokens)
     assert not protocols.doubt("multi_bleu", tokens)
     assert not protocols.doubt("detok", plain)
     assert not protocols.doubt("multi_bleu", plain[:5])

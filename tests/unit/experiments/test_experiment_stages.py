@@ -61,11 +61,11 @@ def test_a_teacher_that_was_trained_anew_makes_what_it_taught_out_of_date(stages
     note(stages["average", "_l2r"], 51)
     state = state_of(stages["pseudo", ""])
     assert state.word == "changed"
-    assert state.differences == ("'average, seed 1 of cldr_synchronous_l2r' was made anew since",)
-    with pytest.raises(UserError, match=r"was made anew since.*--redo=pseudo"):
+    assert state.differences == ("'average, seed 1 of cldr_synchronous_l2r' was made again since",)
+    with pytest.raises(UserError, match=r"was made again since.*--redo=pseudo"):
         check_unchanged(list(stages.values()), [])
     # The run that learnt from them would be lost with them: it must be named, too.
-    with pytest.raises(UserError, match=r"was made from what --redo=pseudo makes anew .*Add train to --redo"):
+    with pytest.raises(UserError, match=r"was made from what --redo=pseudo makes again .*Add train to --redo"):
         check_unchanged(list(stages.values()), ["pseudo"])
     check_unchanged(list(stages.values()), ["pseudo", "train"])
     # Data are the same whenever they are made.

@@ -287,8 +287,8 @@ def test_directions_of_the_recipes_that_a_pipeline_needs(tmp_path):
     )
     for key in ("pseudo_references", "rerank"):
         for l2r, r2l, message in (
-            ("a", "a", f"{key}.r2l = 'a' has no run that writes r2l"),
-            ("b", "a", f"{key}.l2r = 'b' has no run that writes l2r"),
+            ("a", "a", f"{key}.r2l = 'a' has no r2l run"),
+            ("b", "a", f"{key}.l2r = 'b' has no l2r run"),
             ("a", "c", "There is no recipe 'c'"),
         ):
             more = f'{teachers}[both]\nextends = "mine"\nrow = "r"\n{key} = {{ l2r = "{l2r}", r2l = "{r2l}" }}\n'

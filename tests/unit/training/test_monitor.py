@@ -154,7 +154,7 @@ def test_tensorboard_has_samples_pictures_and_hparams(tmp_path):
     board.hparams([("batch_size", 10, "flag")])
     board.samples(5, ["a | b"], ["<c>"], ["d"])
     weights = np.random.default_rng(0).random((1, 2, 3, 4))
-    words = attention.Sentence(("▁a", "$", "日本", "</s>"), (attention.written(["x", "y", "</s>"], "l2r"),))
+    words = attention.Sentence(("▁a", "$", "日本", "</s>"), (attention.generated(["x", "y", "</s>"], "l2r"),))
     mixed = np.full((1, 2, 3, 7), 1 / 7)
     maps = attention.read_maps(
         {"decoder/layer_0/source_attention": tf.constant(weights), "layer_1/mixed_attention": tf.constant(mixed)}, words

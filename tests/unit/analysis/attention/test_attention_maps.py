@@ -47,7 +47,7 @@ def test_a_row_reads_the_token_before_the_one_it_predicts():
     assert (source.kind, source.rows, source.columns) == ("source", inputs, tuple(SOURCE))
     encoder = found["encoder/layer_1/self_attention"]
     assert (encoder.kind, encoder.rows, encoder.columns, encoder.predicted) == ("encoder", *[tuple(SOURCE)] * 2, ())
-    assert encoder.title == "Source self-attention, encoder layer 2"
+    assert encoder.title == "Encoder self-attention, encoder layer 2"
 
 
 def test_mixed_attention_has_source_and_target_columns():
@@ -184,7 +184,7 @@ def test_choices(maps):
         ({"layers": "x"}, r"--layers=x: 'x' is no layer: write all, 1-6, or 1,3-4\.$"),
         ({"heads": "5"}, "--heads=5: 5 is outside of the 4 heads"),
         ({"heads": "first"}, "'first' is no head: write mean, all,"),
-        ({"direction": "r2l"}, "this model writes l2r only"),
+        ({"direction": "r2l"}, "this model generates l2r only"),
         ({"layers": ""}, "names none"),
     ],
 )

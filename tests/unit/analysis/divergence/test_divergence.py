@@ -111,7 +111,7 @@ def test_stacks_that_can_be_measured():
     for arguments, message in (
         ({"encoder": "", "decoder": ""}, "it has no dual contextual module"),
         ({"encoder": "", "decoder": "2", "with_targets": False}, "reads translations: give --reference_file"),
-        ({"encoder": "", "decoder": "2", "target_sides": 2}, "writes two sides"),
+        ({"encoder": "", "decoder": "2", "target_sides": 2}, "generates two targets"),
     ):
         with pytest.raises(UserError, match=message):
             stacks(**arguments)

@@ -209,7 +209,7 @@ def test_notes():
     chinese = ["我们昨天去了柏林看望我们的老朋友。"]
     notes = compare.compare({"one": ["a"]}, [["a"]], source=chinese, settings=small_settings()).notes
     assert notes == [
-        "The source has a blank every 17 characters: its lengths in words mean little. Count characters or subwords."
+        "The source has a space every 17 characters: its lengths in words mean little. Count characters or subwords."
     ]
     notes = compare.compare(systems, [["a ."] * 20], settings=small_settings()).notes
     assert any(note.startswith("one: 20 lines end in a full stop that stands alone") for note in notes)
