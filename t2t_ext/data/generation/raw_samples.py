@@ -1,8 +1,8 @@
-"""The samples of a split on their way from the raw files to the shards: read, decoded and checked once.
+"""Reads, decodes and checks the samples of a split once, and keeps them for later passes.
 
-The first pass that needs them keeps them in scratch files of ``SAMPLES_PER_CHUNK`` samples, which later passes read
-instead of the raw files; of the train split every process opens the files that it encodes. What the text steps made of
-the subword model's sample is kept beside them, since steps such as Moses's tokenizer cost more than all else.
+The first pass keeps them in scratch files of ``SAMPLES_PER_CHUNK`` samples, which later passes read instead of the raw
+files; the processes that encode the train split open its files themselves. The prepared text of the subword model's
+sample is kept beside them, since steps such as Moses's tokenizer cost more than all else.
 """
 
 import itertools
@@ -75,7 +75,7 @@ class RawSamples:
         return map(self._file, range(self._chunks))
 
     def keep_prepared(self, numbers: Sequence[int], texts: Mapping[str, Sequence[str]]) -> None:
-        """Keeps what the text steps made of some of the samples.
+        """Keeps the prepared text of some of the samples.
 
         Args:
           numbers: Of the samples, from 0.

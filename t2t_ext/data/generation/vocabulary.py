@@ -111,7 +111,7 @@ def train_vocabulary(
       workers: Where texts are prepared and separate models are trained at the same time.
       preparation: How text is prepared and segmented; None: no steps, SentencePiece.
       fit: Says of sources, targets and both as they are prepared which pairs are trained on (bool [pairs]); None: all.
-      keep_prepared: Takes what steps made of the chosen samples: their numbers, and prepared texts by feature.
+      keep_prepared: Takes the chosen samples after the text steps: their numbers, and prepared texts by feature.
 
     Raises:
       UserError: There is no text, or the size is too small.
