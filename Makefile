@@ -10,7 +10,7 @@ PYTEST = $(BIN)/python -m pytest -m "not slow" -n $(WORKERS) --dist loadfile --n
 # Unit tests are measured (`make test COVERAGE=` does not); of the others, much runs in processes of their own.
 COVERAGE ?= --cov --cov-report=
 
-.PHONY: help setup demo test test-slow lint types format docs clean
+.PHONY: help setup demo test test-slow lint format docs clean
 
 help: ## Lists the targets.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -28,12 +28,10 @@ setup: $(READY) ## Makes the virtual environment .venv and installs t2t_ext into
 demo: $(READY) ## Offline corpus -> training -> BLEU -> export -> three served sentences (under 10 minutes).
 	PATH="$(abspath $(BIN)):$$PATH" examples/demo.sh
 
-types: $(READY) ## Types of the code, checked by mypy.
-	$(BIN)/mypy
-
-lint: $(READY) ## Style of the code, by ruff.
+lint: $(READY) ## Style and types of the code, by ruff and mypy.
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/mypy
 
 test: lint ## Passes the tests (10 to 20 minutes on 2 cores).
 	$(PYTEST) tests/unit $(COVERAGE)
