@@ -81,6 +81,11 @@ def test_paths_and_modules_exist(name):
     assert not missing
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_no_line_over_160_characters(name):
+    assert not [(number, line) for number, line in enumerate(text_of(name).split("\n"), 1) if len(line) > 160]
+
+
 def test_every_page_is_in_the_index():
     index = {target.partition("#")[0] for target in LINK.findall(text_of("docs/README.md"))}
     assert {path.name for path in (ROOT / "docs").glob("*.md")} - {"README.md", "index.md"} <= index
