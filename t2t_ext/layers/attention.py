@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from t2t_ext import registry
 from t2t_ext.config.hyperparameters import TransformerHParams
-from t2t_ext.layers.base import Layer, Mixer, Projection, make_initializer
+from t2t_ext.layers.base import Description, Layer, Mixer, Projection, make_initializer, shape_of_heads
 from t2t_ext.layers.dropout import dropout
 
 # Added to the logits of masked positions: exp() of it is exactly 0 in float32 beside any real
@@ -181,6 +181,11 @@ class SelfAttention(_Attention, Mixer):
         query, keys, _ = self.project(x)
         return attention_weights(query, keys, mask, self.scale)
 
+    def described(self, role: str) -> Description:
+        """Returns what the layer is; see Layer."""
+        del role
+        return Description("self-attention", shape=shape_of_heads(self))
+
     def start(self, batch: tf.Tensor, directions: int) -> dict[str, dict[str, tf.Tensor]]:
         """Returns the empty decoding state: memories float [B, R, H, 0, d] of keys and values."""
 
@@ -243,6 +248,12 @@ class SourceAttention(_Attention):
             self.query.build((None, self.width))
             self.key_value.build((None, self.width))
             self.output_projection.build((None, self.value_width))
+
+    def described(self, role: str) -> Description:
+        """Returns what the layer is; see Layer."""
+        if role == "backward_attention":
+            return Description("attention to the backward states", "", shape_of_heads(self), "Zhang et al. 2018", "")
+        return Description("attention to the source", "", shape_of_heads(self))
 
     def memory(self, view: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Projects a view float [B, S, D] of the source to keys and values float [B, H, S, d]."""

@@ -4,6 +4,7 @@ Naming: a layer creates its sublayers in ``__init__`` with explicit names and bu
 them in ``build``, so that a variable's path depends on the model's structure alone.
 """
 
+import dataclasses
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, Self
@@ -36,8 +37,45 @@ def make_initializer(name: str, gain: float) -> keras.initializers.Initializer:
     raise ValueError(f"Unknown initializer {name!r}.")
 
 
+@dataclasses.dataclass(frozen=True)
+class Description:
+    """What a layer is, for ``--describe``.
+
+    Attributes:
+      name: What it is called.
+      setting: What is particular to it, such as ``f = 2``.
+      shape: Widths and heads, such as ``D = 512, 8 heads of 64``.
+      paper: Whose it is.
+      replaces: The part of a Transformer in whose place it stands; empty where it is an addition; None where it is a
+        part of a Transformer itself.
+    """
+
+    name: str
+    setting: str = ""
+    shape: str = ""
+    paper: str = "Vaswani et al. 2017"
+    replaces: str | None = None
+
+
+def shape_of_heads(layer: Any, count: str = "", heads: int = 0) -> str:
+    """Returns the shape of an attention for its description, of ``heads`` heads where it has several attentions."""
+    heads = heads or layer.heads
+    keys, values = layer.key_width // heads, layer.value_width // heads
+    of = f" of {keys}" if keys == values else f", keys of {keys}, values of {values}"
+    return f"D = {layer.width}, {count}{heads} head{'s' if heads > 1 or count else ''}{of}"
+
+
 class Layer(keras.layers.Layer):
     """A Keras layer with access to its weights in the compute dtype."""
+
+    def described(self, role: str) -> Description | None:
+        """Returns what the layer is; None where it does not say.
+
+        Args:
+          role: The attribute of the model, or of the layer around it, that holds it.
+        """
+        del role
+        return None
 
     def value(self, variable: keras.Variable) -> tf.Tensor:
         """Returns a variable's value in the layer's compute dtype."""

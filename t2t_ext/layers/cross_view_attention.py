@@ -8,6 +8,7 @@ Legend: B sentences, N encoder layers, S source positions, T target positions, H
 head's. e_j is the output of encoder layer j, normalised.
 """
 
+import dataclasses
 from typing import Any
 
 import tensorflow as tf
@@ -15,7 +16,7 @@ import tensorflow as tf
 from t2t_ext.config.hyperparameters import TransformerHParams
 from t2t_ext.config.variants.source_views import SourceViewFields
 from t2t_ext.layers.attention import SourceAttention, attention_weights, mask_bias, merge_heads, split_heads
-from t2t_ext.layers.base import Layer, LayerNormalization
+from t2t_ext.layers.base import Description, Layer, LayerNormalization
 from t2t_ext.layers.dropout import dropout
 
 
@@ -198,6 +199,10 @@ class TwoAttentions(SourceAttention):
         super().build(input_shape)
         self.second.build(None)
         self.norm.build((None, self.width))
+
+    def described(self, role: str) -> Description:
+        """Returns what the layer is; see Layer."""
+        return dataclasses.replace(super().described(role), name="two attentions to the source")
 
     def memory(self, view: tuple[tf.Tensor, tf.Tensor]) -> tuple[tuple, tuple]:
         """Returns the memories of both views."""

@@ -15,9 +15,9 @@ from t2t_ext import registry
 from t2t_ext.config.hyperparameters import TransformerHParams
 from t2t_ext.config.variants.source_views import SourceViewFields
 from t2t_ext.layers.attention import SourceAttention
-from t2t_ext.layers.base import Layer, LayerNormalization
+from t2t_ext.layers.base import Description, Layer, LayerNormalization
 from t2t_ext.layers.cross_view_attention import AdaptiveAttention, TwoAttentions, Weighing
-from t2t_ext.layers.source_views import EncoderOutput, SourceViews, ViewNormalization
+from t2t_ext.layers.source_views import EncoderOutput, Reading, SourceViews, ViewNormalization
 
 
 class SeenLayerNormalization(ViewNormalization):
@@ -174,6 +174,23 @@ class CrossViews(SourceViews):
         if weighing is not None:
             return AdaptiveAttention(hparams, weighing, self.layers[layer].norm, **kwargs)
         return SourceAttention(hparams, **kwargs)
+
+    def read_by(self, decoder_layers: int, encoder_layers: int) -> Reading:
+        """Returns what the decoder's layers read of the encoder; see SourceViews."""
+        last = f"e_{encoder_layers}"
+        formula = ""  # of an R_i that is made of several layers
+        if self.source_view == "fma" and self.scalar:
+            formula = f"R_i = sum of w_ij e_j, j = 1 to {encoder_layers}"
+        elif self.source_view == "fma":
+            formula = f"R_i = [e_1; ...; {last}] W_i + b_i"
+        elif self.source_view == "ama":
+            formula = f"R_i = sum of a_ij e_j, a_ij of each {'query' if self.by_query else 'source position'}"
+        everything = (tuple(range(1, encoder_layers + 1)),) * decoder_layers
+        layers = tuple((j + 1,) for j in self.viewed_layers) or everything
+        what = {"hard": "R_i", "soft": f"LN_i({last} + R_i)", "soft_two_attention": f"LN_i(MHA({last}) + MHA(R_i))"}
+        kind = f"{self.source_view}, {self.integration.replace('_', ' ')} integration"
+        part = Description("views of the source", kind, formula, "Liu et al. 2020", last)
+        return Reading(what[self.integration], layers, 0 if self.integration == "hard" else encoder_layers, part)
 
     def views(self, encoded: EncoderOutput) -> list[Any]:
         """Returns the view of each decoder layer.

@@ -28,7 +28,15 @@ from t2t_ext import registry
 from t2t_ext.config.hyperparameters import TransformerHParams
 from t2t_ext.config.variants.dual_context import DualContextFields
 from t2t_ext.layers.attention import StepContext, attention_weights, merge_heads, split_heads
-from t2t_ext.layers.base import Layer, LayerNormalization, Mixer, Projection, make_initializer
+from t2t_ext.layers.base import (
+    Description,
+    Layer,
+    LayerNormalization,
+    Mixer,
+    Projection,
+    make_initializer,
+    shape_of_heads,
+)
 from t2t_ext.layers.dropout import dropout
 from t2t_ext.layers.dynamic_convolution import gated_linear_unit
 
@@ -131,6 +139,12 @@ class DualContext(Mixer):
         self.global_projection.build((None, self.width))
         self.local_projection.build((None, self.width))
         self.aggregation.build((None, 2 * self.value_width))
+
+    def described(self, role: str) -> Description:
+        """Returns what the layer is; see Layer."""
+        del role
+        shape = shape_of_heads(self, "2 x ", self.heads // 2)
+        return Description("dual contextual module", f"f = {self.taps}", shape, "Ampomah et al. 2021", "self-attention")
 
     def _projected(self, r: tf.Tensor, local: tf.Tensor) -> list[tf.Tensor]:
         """Projects r and l_c, float [..., D], to queries, keys and values of both attentions, float [..., 2 H * d]."""

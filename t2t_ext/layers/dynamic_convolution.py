@@ -20,7 +20,7 @@ import tensorflow as tf
 from t2t_ext import registry
 from t2t_ext.config.dynamic_conv import DynamicConvHParams
 from t2t_ext.layers.attention import StepContext
-from t2t_ext.layers.base import Mixer, Projection, make_initializer
+from t2t_ext.layers.base import Description, Mixer, Projection, make_initializer
 from t2t_ext.layers.dropout import dropout
 from t2t_ext.layers.gradients import custom_gradient
 
@@ -213,6 +213,17 @@ class _Convolution(Mixer):
                 name="taps", shape=(self.heads, self.taps), initializer=self.initializer
             )
         self.output_projection.build((None, self.width))
+
+    def described(self, role: str) -> Description:
+        """Returns what the layer is; see Layer."""
+        del role
+        return Description(
+            f"{'dynamic' if self.dynamic else 'lightweight'} convolution",
+            f"{self.taps} tap{'s' if self.taps > 1 else ''}",
+            f"D = {self.width}, {self.heads} heads of {self.width // self.heads}",
+            "Wu et al. 2019",
+            "self-attention",
+        )
 
     def _gated(self, x: tf.Tensor) -> tf.Tensor:
         """Projects rows float [N, D] to the convolution's inputs float [N, D]."""

@@ -6,7 +6,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from t2t_ext.layers.base import Layer
+from t2t_ext.layers.base import Description, Layer
 
 _MAX_TIMESCALE = 10000.0
 
@@ -39,6 +39,10 @@ class TokenEmbedding(Layer):
             initializer=keras.initializers.RandomNormal(stddev=self.width**-0.5),
             autocast=False,  # the few rows are gathered before they are cast, not the whole matrix cast before
         )
+
+    def described(self, role: str) -> Description:
+        """Returns what the layer is; see Layer."""
+        return Description(role.replace("_", " "), shape=f"{self.vocab_size:,} x {self.width}")
 
     def call(self, ids: tf.Tensor) -> tf.Tensor:
         """Embeds ids int32 [...] as float [..., D]."""
@@ -92,6 +96,11 @@ class TargetSpaceEmbedding(Layer):
             initializer=keras.initializers.RandomNormal(stddev=self.width**-0.5),
         )
 
+    def described(self, role: str) -> Description:
+        """Returns what the layer is; see Layer."""
+        del role
+        return Description("target space", f"number {self.space}", f"{self.SPACES} x {self.width}")
+
     def call(self) -> tf.Tensor:
         """Returns the vector of the space, float [D]."""
         return self.value(self.matrix)[self.space]
@@ -104,6 +113,12 @@ class LearnedVectors(Layer):
         """Initialises the layer for ``count`` vectors of D = ``width`` numbers."""
         super().__init__(**kwargs)
         self.count, self.width = count, width
+
+    def described(self, role: str) -> Description:
+        """Returns what the layer is; see Layer."""
+        names = {"side_embedding": "vectors of source and target", "sos": "start of the target"}
+        name = names.get(role, role.replace("_", " "))
+        return Description(name, "", f"{self.count} x {self.width}", "He et al. 2018", "")
 
     def build(self, input_shape: object = None) -> None:
         """Creates the matrix [count, D]."""

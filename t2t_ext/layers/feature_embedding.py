@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from t2t_ext.layers.base import Projection
+from t2t_ext.layers.base import Description, Projection
 from t2t_ext.layers.masks import real_positions
 
 
@@ -27,6 +27,11 @@ class FeatureEmbedding(Projection):
     def build(self, input_shape: object = None) -> None:
         """Creates W [F, D] and b [D]."""
         super().build((None, self.size))
+
+    def described(self, role: str) -> Description:
+        """Returns what the layer is; see Layer."""
+        del role
+        return Description("projection of feature vectors", shape=f"{self.size:,} -> {self.parts[0]}")
 
     def call(self, features: tf.Tensor) -> tf.Tensor:
         """Projects features float [B, S, F] to float [B, S, D] in the compute dtype."""

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import tensorflow as tf
 
 from t2t_ext.config.hyperparameters import TransformerHParams
-from t2t_ext.layers.base import Layer, Projection, make_initializer
+from t2t_ext.layers.base import Description, Layer, Projection, make_initializer
 from t2t_ext.layers.dropout import dropout, relu_dropout
 
 
@@ -45,6 +45,12 @@ class FeedForward(Layer):
         """Creates the two projections."""
         self.inner.build((None, self.width))
         self.outer.build((None, self.filter_width))
+
+    def described(self, role: str) -> Description:
+        """Returns what the layer is; see Layer."""
+        del role
+        shape = f"{self.width} -> {self.filter_width:,} -> {self.width}"
+        return Description("feed-forward", self.activation, shape)
 
     def call(self, x: tf.Tensor, training: bool = False) -> tf.Tensor:
         """Transforms float [..., D], keeping its shape."""

@@ -27,7 +27,7 @@ import tensorflow as tf
 
 from t2t_ext import registry
 from t2t_ext.layers.attention import SelfAttention, StepContext, mask_bias
-from t2t_ext.layers.base import Mixer
+from t2t_ext.layers.base import Description, Mixer, shape_of_heads
 from t2t_ext.layers.dropout import dropout
 from t2t_ext.layers.masks import causal_mask, padding_mask
 
@@ -319,6 +319,11 @@ class MixedAttention(BothSides, SelfAttention):
     """Mixed attention; the weights are self-attention's."""
 
     layer_name = "attention"
+
+    def described(self, role: str) -> Description:
+        """Returns what the layer is; see Layer."""
+        del role
+        return Description("mixed attention", "", shape_of_heads(self), "He et al. 2018")
 
     def project_rows(self, y: tf.Tensor, sides: SideBySide) -> list[list[tf.Tensor]]:
         """Projects the rows of both sides in one product; see BothSides."""

@@ -13,7 +13,7 @@ import tensorflow as tf
 from t2t_ext import registry
 from t2t_ext.config.hyperparameters import TransformerHParams
 from t2t_ext.layers.attention import SourceAttention
-from t2t_ext.layers.base import Layer, LayerNormalization
+from t2t_ext.layers.base import Description, Layer, LayerNormalization
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,6 +31,24 @@ class EncoderOutput:
     layers: list[tf.Tensor]
     final: tf.Tensor
     mask: tf.Tensor
+
+
+@dataclasses.dataclass(frozen=True)
+class Reading:
+    """Which encoder layers the layers of a decoder attend to, for ``--describe``.
+
+    Attributes:
+      what: The formula of what decoder layer i attends to.
+      layers: For each decoder layer the encoder layers that its view is made of, from 1; empty where only the model's
+        own code knows.
+      joined: The encoder layer that every view is joined with; 0 where none is.
+      part: The view's own weights.
+    """
+
+    what: str
+    layers: tuple[tuple[int, ...], ...]
+    joined: int
+    part: Description
 
 
 class ViewNormalization(Layer):
@@ -73,6 +91,11 @@ class SourceViews(Layer):
     def build(self, input_shape: object = None) -> None:
         """Creates nothing, unless a view has weights."""
 
+    def read_by(self, decoder_layers: int, encoder_layers: int) -> Reading | None:
+        """Returns what a decoder of so many layers reads of the encoder; None where the views do not say."""
+        del decoder_layers, encoder_layers
+        return None
+
     def views(self, encoded: EncoderOutput) -> list[Any]:
         """Returns the view of each decoder layer, float [B, S, D] or whatever its attention looks at.
 
@@ -99,6 +122,13 @@ class LastView(SourceViews):
     def make(cls, hparams: TransformerHParams, **kwargs: Any) -> Self:
         """Returns the views that the model's hparams ask for."""
         return cls(hparams.decoder_layers, **kwargs)
+
+    def read_by(self, decoder_layers: int, encoder_layers: int) -> Reading | None:
+        """Returns that every layer reads the last one; see SourceViews."""
+        if type(self) is not LastView:  # a view of a user's own may read what it likes
+            return None
+        last = f"e_{encoder_layers}"
+        return Reading(last, ((encoder_layers,),) * decoder_layers, 0, Description("view of the source", last))
 
     def views(self, encoded: EncoderOutput) -> list[tf.Tensor]:
         """Returns the view of each decoder layer, float [B, S, D]."""

@@ -31,7 +31,7 @@ from t2t_ext.layers.attention import (
     merge_heads,
     split_heads,
 )
-from t2t_ext.layers.base import Projection
+from t2t_ext.layers.base import Description, Projection, shape_of_heads
 from t2t_ext.layers.dropout import dropout
 from t2t_ext.layers.masks import causal_mask
 
@@ -114,6 +114,11 @@ def step_context(
 class SidesSelfAttention(SelfAttention):
     """Self-attention of both sides, each to its own past alone; step by step, ``SelfAttention`` does just that."""
 
+    def described(self, role: str) -> Description:
+        """Returns what the layer is; see Layer."""
+        del role
+        return Description("self-attention", "each direction by itself", shape_of_heads(self))
+
     def project_sides(self, x: tf.Tensor) -> list[tf.Tensor]:
         """Projects float [B, 2 * T, D] to queries, keys and values float [B, 2, H, T, d]."""
         shape = tf.shape(x)
@@ -179,6 +184,17 @@ class SynchronousAttention(SidesSelfAttention):
                 shape=(1 if self.trainable_lambda == "scalar" else self.value_width,),
                 initializer=keras.initializers.Constant(self.start_lambda),
             )
+
+    def described(self, role: str) -> Description:
+        """Returns what the layer is; see Layer."""
+        del role
+        if self.gate is not None:
+            setting = f"gate of {'each head' if self.gated_heads else 'all heads'}"
+        else:
+            trained = {"none": "", "scalar": ", trained", "vector": ", trained vector"}[self.trainable_lambda]
+            setting = f"{self.fusion}, lambda = {self.start_lambda:g}{trained}"
+        name = "synchronous bidirectional attention"
+        return Description(name, setting, shape_of_heads(self), "Zhou et al. 2019", "self-attention")
 
     # === Fusion ===
 

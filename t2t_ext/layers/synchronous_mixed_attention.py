@@ -23,6 +23,7 @@ import tensorflow as tf
 
 from t2t_ext import registry
 from t2t_ext.layers.attention import mask_bias
+from t2t_ext.layers.base import Description
 from t2t_ext.layers.mixed_attention import (
     SIDE_NAMES,
     Memory,
@@ -85,6 +86,10 @@ class SynchronousMixedContext(MixedStepContext):
 @registry.register_layer("shared_mixer", "synchronous")
 class SynchronousMixedAttention(MixedAttention, SynchronousAttention):
     """Mixed attention of two directions that look at each other; the weights are SBAtt's, by the same names."""
+
+    def described(self, role: str) -> Description:
+        """Returns what the layer is; see Layer."""
+        return dataclasses.replace(SynchronousAttention.described(self, role), name="synchronous mixed attention")
 
     def look_from_target(
         self,

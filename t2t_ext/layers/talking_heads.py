@@ -16,6 +16,7 @@ import tensorflow as tf
 
 from t2t_ext import registry
 from t2t_ext.layers.attention import SelfAttention, mask_bias
+from t2t_ext.layers.base import Description, shape_of_heads
 
 
 @registry.register_layer("encoder_mixer", "talking_heads")
@@ -30,6 +31,11 @@ class TalkingHeads(SelfAttention):
             self.add_weight(name=name, shape=(self.heads, self.heads), initializer="identity")
             for name in ("mix_logits", "mix_weights")
         )
+
+    def described(self, role: str) -> Description:
+        """Returns what the layer is; see Layer."""
+        del role
+        return Description("talking-heads attention", "", shape_of_heads(self), "Shazeer et al. 2020", "self-attention")
 
     def weights_of(self, query: tf.Tensor, keys: tf.Tensor, bias: tf.Tensor | None) -> tf.Tensor:
         """Returns U float [..., H, T, S]; see SelfAttention. Its rows need not add up to 1."""

@@ -24,7 +24,7 @@ import tensorflow as tf
 
 from t2t_ext.config.context_gate import ContextGateHParams
 from t2t_ext.config.hyperparameters import HParams
-from t2t_ext.layers.base import Layer, Mixer, Projection, make_initializer
+from t2t_ext.layers.base import Description, Layer, Mixer, Projection, make_initializer
 from t2t_ext.models.transformer import Decoder, DecoderLayer, Transformer
 from t2t_ext.registry import register_model
 
@@ -45,6 +45,13 @@ class ContextGate(Layer):
     def build(self, input_shape: object = None) -> None:
         """Creates W [2 D, H or D] and b."""
         self.projection.build((None, 2 * self.width))
+
+    def described(self, role: str) -> Description:
+        """Returns what the layer is; see Layer."""
+        del role
+        of = "each channel" if self.gates == self.width else "each head"
+        shape = f"2 x {self.width} -> {self.gates}"
+        return Description("context gate", f"z of {of}", shape, "Tu et al. 2017", "the sum of both attentions")
 
     def call(self, target: tf.Tensor, source: tf.Tensor) -> tf.Tensor:
         """Returns (1 - z) target + z source for float [..., D] each; z = 1/2 where W and b are 0."""

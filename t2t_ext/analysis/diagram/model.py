@@ -1,13 +1,12 @@
 """What a built model is made of, for a diagram: its stacks, layers and sublayers, and what of them is no Transformer's.
 
-Everything is read off the parts that the model has, whatever it is called: a sublayer says by its class what it is, a
-sublayer of a user's own by the nearest class that is known here. ``diagram_text`` and ``diagram_svg`` draw it.
+Everything is read off the parts that the model has, whatever it is called: a layer says what it is (``described``), a
+layer of a user's own what the class says that it inherits from. ``diagram_text`` and ``diagram_svg`` draw it.
 
 Legend: N encoder layers, M decoder layers, D width; e_j is what encoder layer j makes of the source, from e_1 to e_N.
 """
 
 import dataclasses
-import functools
 import itertools
 import math
 from collections.abc import Iterator
@@ -16,55 +15,30 @@ from typing import Any
 import keras
 
 from t2t_ext.analysis.gradients.groups import group_of
-from t2t_ext.layers.attention import SelfAttention, SourceAttention
-from t2t_ext.layers.cross_view_attention import TwoAttentions
-from t2t_ext.layers.cross_views import CrossViews
-from t2t_ext.layers.dual_context import DualContext
-from t2t_ext.layers.dynamic_convolution import DecoderConvolution, EncoderConvolution
-from t2t_ext.layers.embeddings import LearnedVectors, TargetSpaceEmbedding, TokenEmbedding
-from t2t_ext.layers.feature_embedding import FeatureEmbedding
+from t2t_ext.layers.base import Description, Layer
 from t2t_ext.layers.feed_forward import FeedForward
-from t2t_ext.layers.mixed_attention import MixedAttention
-from t2t_ext.layers.source_views import LastView
+from t2t_ext.layers.source_views import Reading
 from t2t_ext.layers.sublayer import Frame
-from t2t_ext.layers.synchronous_attention import SidesSelfAttention, SynchronousAttention
-from t2t_ext.models.context_gate import ContextGate
-from t2t_ext.models.layer_coordination import CoordinatedLayer
 from t2t_ext.models.seq2seq import Seq2Seq
 
 TRANSFORMER = "Vaswani et al. 2017"
-DUAL_CONTEXT = "Ampomah et al. 2021"
 CROSS_VIEW = "Liu et al. 2020"
 SYNCHRONOUS = "Zhou et al. 2019"
-CONVOLUTION = "Wu et al. 2019"
 COORDINATION = "He et al. 2018"
 ASYNCHRONOUS = "Zhang et al. 2018"
-GATE = "Tu et al. 2017"
-PAPERS = (TRANSFORMER, DUAL_CONTEXT, CROSS_VIEW, SYNCHRONOUS, CONVOLUTION, COORDINATION, ASYNCHRONOUS, GATE)
 OWN = "not of t2t_ext"
 
 _ADDED = ""
 
 
 @dataclasses.dataclass(frozen=True)
-class Part:
-    """A sublayer, an embedding or another part.
+class Part(Description):
+    """A sublayer, an embedding or another part; ``paper`` may be ``OWN``.
 
     Attributes:
-      name: What it is.
-      setting: What is particular to it, such as ``f = 2``.
-      shape: Widths and heads, such as ``D = 512, 8 heads of 64``.
-      paper: Whose it is; one of ``PAPERS`` or ``OWN``.
-      replaces: The part of a Transformer in whose place it stands; empty where it is an addition; None where it is a
-        part of a Transformer itself.
       parameters: Numbers that are learnt, with those of the norms around it; what two parts share counts at the first.
     """
 
-    name: str
-    setting: str = ""
-    shape: str = ""
-    paper: str = TRANSFORMER
-    replaces: str | None = None
     parameters: int = 0
 
     @property
@@ -132,20 +106,9 @@ class Stack:
 
 
 @dataclasses.dataclass(frozen=True)
-class Reading:
-    """Which encoder layers the layers of a decoder attend to.
+class CountedReading(Reading):
+    """Which encoder layers a decoder reads, with the parameters of its views."""
 
-    Attributes:
-      what: The formula of what decoder layer i attends to.
-      layers: For each decoder layer the encoder layers that its view is made of, from 1; empty where only the model's
-        own code knows.
-      joined: The encoder layer that every view is joined with; 0 where none is.
-      part: The view's own weights.
-    """
-
-    what: str
-    layers: tuple[tuple[int, ...], ...]
-    joined: int
     part: Part
 
 
@@ -165,7 +128,7 @@ class Diagram:
     title: str
     facts: tuple[str, ...]
     stacks: tuple[Stack, ...]
-    reading: Reading | None
+    reading: CountedReading | None
     others: tuple[Part, ...]
     parameters: int
 
@@ -183,9 +146,9 @@ class Diagram:
 
     @property
     def papers(self) -> tuple[str, ...]:
-        """Whose ideas are in it, in the order of ``PAPERS``."""
+        """Whose ideas are in it, by year; what is no paper's last."""
         found = {part.paper for part in self.parts} | {stack.paper for stack in self.stacks}
-        return tuple(paper for paper in (*PAPERS, OWN) if paper in found)
+        return tuple(sorted(found, key=lambda paper: (paper == OWN, paper[-4:], paper != TRANSFORMER, paper)))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -194,7 +157,7 @@ class _Place:
 
     attribute: str
     owner: Any
-    reading: Reading | None = None
+    reading: CountedReading | None = None
 
 
 def diagram_of(model: Seq2Seq, title: str) -> Diagram:
@@ -210,63 +173,20 @@ def diagram_of(model: Seq2Seq, title: str) -> Diagram:
 # === Sublayers ===
 
 
-def _heads(layer: Any, count: str = "", heads: int = 0) -> str:
-    """Returns the shape of an attention."""
-    heads = heads or layer.heads
-    keys, values = layer.key_width // heads, layer.value_width // heads
-    of = f" of {keys}" if keys == values else f", keys of {keys}, values of {values}"
-    return f"D = {layer.width}, {count}{heads} head{'s' if heads > 1 or count else ''}{of}"
-
-
-@functools.singledispatch
 def _described(layer: Any, place: _Place) -> Part:
-    """Returns what a sublayer is; of a class that is not known here, its name alone."""
-    return Part(place.attribute.replace("_", " "), f"a {type(layer).__name__}", paper=OWN, replaces=_ADDED)
-
-
-@_described.register
-def _(layer: SelfAttention, place: _Place) -> Part:
-    return Part("self-attention", shape=_heads(layer))
-
-
-@_described.register
-def _(layer: SidesSelfAttention, place: _Place) -> Part:
-    return Part("self-attention", "each direction by itself", _heads(layer))
-
-
-@_described.register
-def _(layer: SynchronousAttention, place: _Place) -> Part:
-    if layer.gate is not None:
-        setting = f"gate of {'each head' if layer.gated_heads else 'all heads'}"
-    else:
-        trained = {"none": "", "scalar": ", trained", "vector": ", trained vector"}[layer.trainable_lambda]
-        setting = f"{layer.fusion}, lambda = {layer.start_lambda:g}{trained}"
-    return Part("synchronous bidirectional attention", setting, _heads(layer), SYNCHRONOUS, "self-attention")
-
-
-@_described.register
-def _(layer: DualContext, place: _Place) -> Part:
-    shape = _heads(layer, "2 x ", layer.heads // 2)
-    return Part("dual contextual module", f"f = {layer.taps}", shape, DUAL_CONTEXT, "self-attention")
-
-
-def _convolution(layer: Any, place: _Place) -> Part:
-    shape = f"D = {layer.width}, {layer.heads} heads of {layer.width // layer.heads}"
-    setting = f"{layer.taps} tap{'s' if layer.taps > 1 else ''}"
-    name = f"{'dynamic' if layer.dynamic else 'lightweight'} convolution"
-    return Part(name, setting, shape, CONVOLUTION, "self-attention")
-
-
-_described.register(EncoderConvolution, _convolution)
-_described.register(DecoderConvolution, _convolution)
-
-
-@_described.register
-def _(layer: MixedAttention, place: _Place) -> Part:
-    if isinstance(layer, SynchronousAttention):
-        part = _described.dispatch(SynchronousAttention)(layer, place)
-        return dataclasses.replace(part, name="synchronous mixed attention")
-    return Part("mixed attention", "", _heads(layer), COORDINATION)
+    """Returns what a sublayer says of itself; of one that says nothing, its name alone."""
+    found = layer.described(place.attribute) if isinstance(layer, Layer) else None
+    if found is None:
+        return Part(place.attribute.replace("_", " "), f"a {type(layer).__name__}", paper=OWN, replaces=_ADDED)
+    part = Part(**vars(found))
+    reading = place.reading
+    if reading is None or place.attribute != "source_attention":
+        return part
+    if reading.part.replaces is None:
+        return dataclasses.replace(part, setting=reading.what)
+    return dataclasses.replace(
+        part, setting=reading.what, paper=reading.part.paper, replaces=f"attention to {reading.part.replaces}"
+    )
 
 
 def _of_both_sides(part: Part, mixed: bool) -> Part:
@@ -275,75 +195,6 @@ def _of_both_sides(part: Part, mixed: bool) -> Part:
     name = part.name if mixed else part.name.replace("mixed", "shared")
     setting = ", ".join(filter(None, [part.setting, setting]))
     return dataclasses.replace(part, name=name, setting=setting, replaces="self-attention, attention to the source")
-
-
-@_described.register
-def _(layer: SourceAttention, place: _Place) -> Part:
-    if place.attribute == "backward_attention":
-        return Part("attention to the backward states", "", _heads(layer), ASYNCHRONOUS, _ADDED)
-    reading = place.reading
-    if reading is None or reading.part.replaces is None:
-        return Part("attention to the source", reading.what if reading else "", _heads(layer))
-    name = "two attentions to the source" if isinstance(layer, TwoAttentions) else "attention to the source"
-    return Part(name, reading.what, _heads(layer), reading.part.paper, f"attention to {reading.part.replaces}")
-
-
-@_described.register
-def _(layer: ContextGate, place: _Place) -> Part:
-    of = "each channel" if layer.gates == layer.width else "each head"
-    return Part("context gate", f"z of {of}", f"2 x {layer.width} -> {layer.gates}", GATE, "the sum of both attentions")
-
-
-@_described.register
-def _(layer: FeedForward, place: _Place) -> Part:
-    return Part("feed-forward", layer.activation, f"{layer.width} -> {layer.filter_width:,} -> {layer.width}")
-
-
-@_described.register
-def _(layer: TokenEmbedding, place: _Place) -> Part:
-    return Part(place.attribute.replace("_", " "), shape=f"{layer.vocab_size:,} x {layer.width}")
-
-
-@_described.register
-def _(layer: FeatureEmbedding, place: _Place) -> Part:
-    return Part("projection of feature vectors", shape=f"{layer.size:,} -> {layer.parts[0]}")
-
-
-@_described.register
-def _(layer: TargetSpaceEmbedding, place: _Place) -> Part:
-    return Part("target space", f"number {layer.space}", f"{layer.SPACES} x {layer.width}")
-
-
-@_described.register
-def _(layer: LearnedVectors, place: _Place) -> Part:
-    name = {"side_embedding": "vectors of source and target", "sos": "start of the target"}
-    title = name.get(place.attribute, place.attribute.replace("_", " "))
-    return Part(title, shape=f"{layer.count} x {layer.width}", paper=COORDINATION, replaces=_ADDED)
-
-
-# === What the decoder reads ===
-
-
-def _reading_of(views: Any, depth: int, decoder_depth: int) -> Reading:
-    """Returns what a decoder of so many layers reads of an encoder of so many, by its ``SourceViews``."""
-    last = f"e_{depth}"
-    if type(views) is LastView:
-        return Reading(last, ((depth,),) * decoder_depth, 0, Part("view of the source", last))
-    if not isinstance(views, CrossViews):
-        part = Part("views of the source", f"a {type(views).__name__}", paper=OWN, replaces=last)
-        return Reading("R_i", (), 0, part)
-    # What R_i is: the layers that it is made of, and how.
-    formula = "R_i"
-    if views.source_view == "fma":
-        formula = f"R_i = sum of w_ij e_j, j = 1 to {depth}" if views.scalar else f"R_i = [e_1; ...; {last}] W_i + b_i"
-    elif views.source_view == "ama":
-        of = "of each query" if views.by_query else "of each source position"
-        formula = f"R_i = sum of a_ij e_j, a_ij {of}"
-    layers = tuple((j + 1,) for j in views.viewed_layers) or (tuple(range(1, depth + 1)),) * decoder_depth
-    what = {"hard": "R_i", "soft": f"LN_i({last} + R_i)", "soft_two_attention": f"LN_i(MHA({last}) + MHA(R_i))"}
-    kind = f"{views.source_view}, {views.integration.replace('_', ' ')} integration"
-    part = Part("views of the source", kind, "" if formula == "R_i" else formula, CROSS_VIEW, last)
-    return Reading(what[views.integration], layers, 0 if views.integration == "hard" else depth, part)
 
 
 # === The walk ===
@@ -368,7 +219,7 @@ class _Walk:
         self.attributes = _sublayers(model)
         in_stacks = [id(layer) for _, stack in self.attributes for layer in getattr(stack, "layers", ())]
         self.stacks = {name: stack.layers for name, stack in self.attributes if getattr(stack, "layers", None)}
-        loose = [layer for _, layer in self.attributes if isinstance(layer, CoordinatedLayer)]
+        loose = [layer for name, layer in self.attributes if name == "coordinated"]
         if loose and id(loose[0]) not in in_stacks:
             self.stacks[""] = loose
 
@@ -408,7 +259,7 @@ class _Walk:
     def _part(self, layer: Any, place: _Place, **changes: Any) -> Part:
         """Describes and counts a part with its frame."""
         part = _described(layer, place)
-        if isinstance(place.owner, CoordinatedLayer) and place.attribute == "attention":
+        if place.attribute == "attention" and hasattr(place.owner, "mixed"):
             part = _of_both_sides(part, place.owner.mixed)
         own = type(layer).__module__.split(".")[0] != "t2t_ext"
         if own and part.paper != OWN:
@@ -417,7 +268,7 @@ class _Walk:
         variables = [*layer.variables, *(frame.variables if isinstance(frame, Frame) else ())]
         return dataclasses.replace(part, parameters=self._count(variables), **changes)
 
-    def _groups(self, name: str, reading: Reading | None) -> tuple[Group, ...]:
+    def _groups(self, name: str, reading: CountedReading | None) -> tuple[Group, ...]:
         """Returns the layers of a stack, equal neighbours together."""
         layers = [
             tuple(
@@ -457,7 +308,7 @@ class _Walk:
             return ASYNCHRONOUS
         return SYNCHRONOUS if self.model.directions == 2 else TRANSFORMER
 
-    def _reading(self) -> Reading | None:
+    def _reading(self) -> CountedReading | None:
         """Returns how decoders read the encoder; the views' weights are counted, whoever else holds them."""
         model = self.model
         if "encoder" not in self.stacks or "decoder" not in self.stacks:
@@ -468,11 +319,15 @@ class _Walk:
             # Layer-wise coordination without weight sharing: layer i of the target reads layer i of the source.
             layers = tuple((i + 1,) for i in range(decoder_depth))
             part = Part("the source at each layer", paper=COORDINATION, replaces=f"e_{depth}")
-            return Reading("e_i", layers, 0, part)
-        reading = _reading_of(views, depth, decoder_depth)
+            return CountedReading("e_i", layers, 0, part)
+        reading = views.read_by(decoder_depth, depth)
+        if reading is None:
+            own = Description("views of the source", f"a {type(views).__name__}", paper=OWN, replaces=f"e_{depth}")
+            reading = Reading("R_i", (), 0, own)
         others = [getattr(getattr(model, name), "source_views", None) for name in self.stacks if name != "encoder"]
         variables = [v for each in others if each is not None for v in each.variables] + list(views.variables)
-        return dataclasses.replace(reading, part=dataclasses.replace(reading.part, parameters=self._count(variables)))
+        counted = Part(**vars(reading.part), parameters=self._count(variables))
+        return CountedReading(reading.what, reading.layers, reading.joined, counted)
 
     def _embedding(self, attribute: str, **changes: Any) -> Part | None:
         layer = getattr(self.model, attribute, None)

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 from xml.sax.saxutils import escape
 
-from t2t_ext.analysis.diagram.model import OWN, PAPERS, TRANSFORMER, Diagram, Group, Part, Reading, Stack
+from t2t_ext.analysis.diagram.model import OWN, TRANSFORMER, CountedReading, Diagram, Group, Part, Stack
 
 _MARGIN = 24
 _TOP = 84  # of the columns
@@ -24,17 +24,18 @@ _RADIUS = 11
 _TITLE, _NAME, _SMALL = 17, 13.5, 12  # sizes of letters
 _LETTER = 0.57  # width of a letter, as a part of its size, from above for running text in usual fonts
 
-# Fill and line on white, fill and line on black, by paper.
+# Fill and line on white, fill and line on black, by paper; the last is that of all others.
 _COLOURS = {
     TRANSFORMER: ("#f2f3f5", "#7a828c", "#2b3036", "#9aa4af"),
-    PAPERS[1]: ("#fde3cf", "#c4661f", "#54301a", "#f0a06a"),
-    PAPERS[2]: ("#d6e9fb", "#1f6fb5", "#17395a", "#74b4ee"),
-    PAPERS[3]: ("#d9f2dd", "#2b8a42", "#1c4727", "#78d08f"),
-    PAPERS[4]: ("#eadffa", "#7a4fc0", "#3b2a5c", "#b797ec"),
-    PAPERS[5]: ("#fbdde6", "#bd3f68", "#562337", "#ee8fae"),
-    PAPERS[6]: ("#fbf0c4", "#98790d", "#4c4016", "#dcc25a"),
-    PAPERS[7]: ("#d3f1f0", "#1b8683", "#174645", "#6bcfcb"),
+    "Ampomah et al. 2021": ("#fde3cf", "#c4661f", "#54301a", "#f0a06a"),
+    "Liu et al. 2020": ("#d6e9fb", "#1f6fb5", "#17395a", "#74b4ee"),
+    "Zhou et al. 2019": ("#d9f2dd", "#2b8a42", "#1c4727", "#78d08f"),
+    "Wu et al. 2019": ("#eadffa", "#7a4fc0", "#3b2a5c", "#b797ec"),
+    "He et al. 2018": ("#fbdde6", "#bd3f68", "#562337", "#ee8fae"),
+    "Zhang et al. 2018": ("#fbf0c4", "#98790d", "#4c4016", "#dcc25a"),
+    "Tu et al. 2017": ("#d3f1f0", "#1b8683", "#174645", "#6bcfcb"),
     OWN: ("#ffffff", "#444444", "#101010", "#bbbbbb"),
+    "": ("#e6ecd2", "#66761c", "#333b15", "#a9ba5a"),
 }
 _SUBSCRIPTS = str.maketrans("0123456789ij", "₀₁₂₃₄₅₆₇₈₉ᵢⱼ")
 
@@ -145,7 +146,7 @@ class _Picture:
 
 
 def _class(paper: str) -> str:
-    return f"p{list(_COLOURS).index(paper)}"
+    return f"p{list(_COLOURS).index(paper if paper in _COLOURS else '')}"
 
 
 def _style() -> str:
@@ -305,7 +306,7 @@ class _Panel:
     middle: float
 
 
-def _draw_reading(picture: _Picture, x: float, reading: Reading, diagram: Diagram) -> _Panel:
+def _draw_reading(picture: _Picture, x: float, reading: CountedReading, diagram: Diagram) -> _Panel:
     """Draws which encoder layers the decoder's layers read."""
     depths = [stack.depth for stack in diagram.stacks if stack.name == "encoder" or stack.name.endswith("decoder")]
     part = reading.part
@@ -346,7 +347,7 @@ def _draw_reading(picture: _Picture, x: float, reading: Reading, diagram: Diagra
     return _Panel(x, width, (y + bottom) / 2)
 
 
-def _draw_lines(picture: _Picture, reading: Reading, columns: tuple[float, float], y: float, kind: str) -> None:
+def _draw_lines(picture: _Picture, reading: CountedReading, columns: tuple[float, float], y: float, kind: str) -> None:
     """Draws the arrows from encoder layers to decoder layers."""
     start, end = columns[0] + 14, columns[1] - 15
     for number, layers in enumerate(reading.layers):

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from t2t_ext.analysis.diagram.model import TRANSFORMER, Diagram, Part, Reading, Stack
+from t2t_ext.analysis.diagram.model import TRANSFORMER, CountedReading, Diagram, Part, Stack
 
 _MOST_COLUMNS = 40  # decoder layers in a line
 
@@ -63,7 +63,7 @@ def _shown(rows: Sequence[tuple[str, ...]], widths: Sequence[int]) -> Iterator[s
         yield f"{name:{widths[0]}}  {mark:{widths[1]}}  {shape:{widths[2]}}  {count:>{widths[3]}}".rstrip()
 
 
-def _reading(reading: Reading) -> Iterator[str]:
+def _reading(reading: CountedReading) -> Iterator[str]:
     """Yields which encoder layers the decoder's layers read."""
     part = reading.part
     mark = f"  {part.mark}" if part.mark else ""
