@@ -18,7 +18,7 @@ import tensorflow as tf
 
 from t2t_ext.analysis.attention import maps as attention
 from t2t_ext.analysis.attention.maps import AttentionMap
-from t2t_ext.config.decode import resolve_decode_hparams
+from t2t_ext.config.decode import DecodeHParams
 from t2t_ext.config.hyperparameters import HParams
 from t2t_ext.config.training import TrainingSettings
 from t2t_ext.data.datasets import target_variants
@@ -43,6 +43,7 @@ class Evaluator:
         model_class: type,
         hparams: HParams,
         settings: TrainingSettings,
+        decode_hparams: DecodeHParams,
         *,
         encoders: tuple[Any, Any],
         store: Any,
@@ -55,7 +56,8 @@ class Evaluator:
         Args:
           model_class: The registered model.
           hparams: The run's.
-          settings: Reads decode_hparams and eval_bleu_sentences.
+          settings: Reads eval_bleu_sentences and the metrics.
+          decode_hparams: How the dev set is translated.
           encoders: Source and target encoder.
           store: ExampleStore of the dev split.
           texts: Source sentences, or FeatureSources, of the dev set, and one list of references for each reference set.
@@ -66,7 +68,6 @@ class Evaluator:
         Raises:
           UserError: There is nothing to evaluate, or the model cannot search as ``decode_hparams`` say.
         """
-        decode_hparams = resolve_decode_hparams(settings.decode_hparams)
         # Low-precision weights are enough for what is not trained further, and faster to read.
         precision = (decode_hparams.precision or hparams.precision).removeprefix("mixed_")
         self._model = build_model(

@@ -109,6 +109,7 @@ class _Loop:
             registry.model(run.config.model),
             run.hparams,
             run.settings,
+            run.decode_hparams,
             encoders=self._session.encoders,
             store=ExampleStore.load(generated, "dev"),
             texts=generated.texts("dev"),

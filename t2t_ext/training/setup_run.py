@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 from t2t_ext import registry
-from t2t_ext.config.decode import resolve_decode_hparams
+from t2t_ext.config.decode import DecodeHParams, resolve_decode_hparams
 from t2t_ext.config.hyperparameters import AUTO_BATCH_SIZE, HParams
 from t2t_ext.config.strict_params import FLAG
 from t2t_ext.config.training import KEEP, RESET, TrainConfig, TrainingSettings
@@ -35,6 +35,7 @@ class ResolvedRun:
       config: What is, or will be, stored.
       hparams: The hyper-parameters.
       settings: The settings that may change.
+      decode_hparams: How the development set is translated.
       stored: The run directory if the run exists already.
       output_dir: The run's path.
     """
@@ -43,6 +44,7 @@ class ResolvedRun:
     config: RunConfig
     hparams: HParams
     settings: TrainingSettings
+    decode_hparams: DecodeHParams
     stored: RunDirectory | None
     output_dir: str
 
@@ -69,6 +71,9 @@ def resolve(config: TrainConfig) -> ResolvedRun:
         registry.load_user_directory(usr_dir)
     hparams, origins, set_name = _hparams(config, stored)
     settings = _settings(config, old, hparams)
+    decode_hparams = resolve_decode_hparams(settings.decode_hparams)
+    if settings.eval_bleu_sentences >= 0:
+        check_directions(decode_hparams, directions_of(hparams))
     if settings.xla_compile and hparams.batch_shapes != "static":
         raise UserError("--xla_compile needs static shapes: add batch_shapes=static to --hparams.")
     problem = config.problem or (old.problem if old else "")
@@ -103,7 +108,7 @@ def resolve(config: TrainConfig) -> ResolvedRun:
     if old and stored:
         check_resumable(stored.config_now(), new, config.output_dir)
         new = dataclasses.replace(new, created=old.created)
-    return ResolvedRun(config, new, hparams, settings, stored, config.output_dir)
+    return ResolvedRun(config, new, hparams, settings, decode_hparams, stored, config.output_dir)
 
 
 def _check_new(config: TrainConfig) -> None:
@@ -265,9 +270,6 @@ def _settings(config: TrainConfig, old: RunConfig | None, hparams: HParams) -> T
         known["eval_early_stopping_metric"] = hparams.early_stopping_metric
     settings = TrainingSettings(**{**known, **given})
     dev_metrics.check(settings)
-    decode_hparams = resolve_decode_hparams(settings.decode_hparams)
-    if settings.eval_bleu_sentences >= 0:
-        check_directions(decode_hparams, directions_of(hparams))
     return settings
 
 
