@@ -211,13 +211,13 @@ class _Run:
     def __init__(self, flags: argparse.Namespace) -> None:
         from t2t_ext.config.decode import resolve_decode_hparams
         from t2t_ext.runs.chosen_runs import choose_runs
-        from t2t_ext.translation import outputs
+        from t2t_ext.translation.hypothesis import lines_written
 
         self._flags = flags
         self.decode_hparams = resolve_decode_hparams(flags.decode_hparams)
         if flags.constraints_file:
             self.decode_hparams.check_constraints()
-        self.written = outputs.lines_written(self.decode_hparams)
+        self.written = lines_written(self.decode_hparams)
         self._search = self.decode_hparams
         if flags.nbest_file and self.written == 1 and self._search.sampling_method == "argmax":
             self._search = self._search.replace(num_hypotheses=self._search.beam_size)
@@ -256,11 +256,11 @@ class _Run:
 
     def default_output(self, source: str) -> str:
         """Returns the name of the output file, made as T2T makes it."""
-        from t2t_ext.translation import outputs
+        from t2t_ext.translation.hypothesis import output_name
 
         if source == STANDARD:
             return STANDARD
-        path = outputs.output_name(source, self._directory.config, self._search, len(self._chosen))
+        path = output_name(source, self._directory.config, self._search, len(self._chosen))
         text_lines.check_output(path)
         return path
 
@@ -296,7 +296,7 @@ def _translate(
     guides: dict[str, Any],
 ) -> None:
     """Translates lines, writes the translations where asked, and prints scores where there are references."""
-    from t2t_ext.translation import outputs
+    from t2t_ext.translation.hypothesis import hypothesis_record, nbest_lines, output_line
 
     translator = run.translator()
     started = time.monotonic()
@@ -326,14 +326,14 @@ def _translate(
         no_alignments = itertools.repeat(itertools.repeat(None))
         records = (
             [
-                outputs.hypothesis_record(hypothesis, alignment, with_direction=translator.two_sided)
+                hypothesis_record(hypothesis, alignment, with_direction=translator.two_sided)
                 for hypothesis, alignment in zip(hypotheses, aligned, strict=False)
             ]
             for hypotheses, aligned in zip(results, alignments or no_alignments, strict=False)
         )
-        text_lines.write(flags.nbest_file, outputs.nbest_lines(lines, records))
+        text_lines.write(flags.nbest_file, nbest_lines(lines, records))
     if output:
-        text_lines.write(output, (outputs.output_line(hypotheses, run.decode_hparams) for hypotheses in results))
+        text_lines.write(output, (output_line(hypotheses, run.decode_hparams) for hypotheses in results))
     where = f" -> {output}" if output not in ("", STANDARD) else ""
     rate = len(lines) / max(seconds, 1e-3)
     log.info(f"Translated {len(lines):,} lines in {seconds:.1f} s ({rate:,.1f} lines/s){where}")
@@ -347,10 +347,10 @@ def _translate(
 
 def _score_pairs(run: _Run, flags: argparse.Namespace) -> None:
     """Writes ``log-probability TAB tokens TAB penalized score`` for each pair of lines."""
-    from t2t_ext.translation import outputs
+    from t2t_ext.translation.hypothesis import parse_pairs
 
     read = text_lines.read(flags.score_file)
-    sources, targets, sides = outputs.parse_pairs(read.name, read.lines, run.directions)
+    sources, targets, sides = parse_pairs(read.name, read.lines, run.directions)
     pairs = list(zip(run.text.tagged(sources), targets, strict=True))
     translator = run.translator()
     with running_total("Scoring", len(pairs), "pairs") as update:

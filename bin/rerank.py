@@ -252,11 +252,11 @@ def _reranker(flags: argparse.Namespace, chosen: Mapping[str, Sequence[Any]], co
 def _write(
     flags: argparse.Namespace, output: str, lines: Sequence[Any], results: Sequence[Sequence["Candidate"]]
 ) -> None:
-    from t2t_ext.translation import outputs
+    from t2t_ext.translation.hypothesis import nbest_lines
 
     if flags.nbest_file:
         records = ([candidate.record() for candidate in candidates] for candidates in results)
-        text_lines.write(flags.nbest_file, outputs.nbest_lines(lines, records))
+        text_lines.write(flags.nbest_file, nbest_lines(lines, records))
     if output:
         text_lines.write(output, (one_line(candidates[0].text) for candidates in results))
 

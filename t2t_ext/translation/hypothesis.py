@@ -1,11 +1,16 @@
-"""Translations and scores as a Translator returns them. Imports no TensorFlow."""
+"""Translations and scores as a Translator returns them, and as files hold them. Imports no TensorFlow."""
 
 import dataclasses
-from collections.abc import Mapping
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
+from t2t_ext.config.decode import DecodeHParams
+from t2t_ext.data.corpora.text_lines import one_line
 from t2t_ext.data.text.text_encoder import PAD_ID, SubwordEncoder
+from t2t_ext.errors import UserError
 
 # A place among the hypotheses with a lower log-probability is empty.
 _LEAST_LOG_PROB = -5e8
@@ -86,3 +91,105 @@ def pair_score(scored: Mapping[str, np.ndarray], row: int) -> PairScore:
         score=float(scored["scores"][row]),
         token_log_probs=tuple(map(float, scored["token_log_probs"][row, :length])),
     )
+
+
+# === Files ===
+
+
+def lines_written(hparams: DecodeHParams) -> int:
+    """Returns how many hypotheses of a line its output line holds."""
+    return hparams.beam_size if hparams.return_beams else hparams.num_hypotheses
+
+
+def output_line(hypotheses: Sequence[Hypothesis], hparams: DecodeHParams) -> str:
+    """Returns the line of the output file for the hypotheses of a line, as the decode hparams say."""
+    if not hypotheses[0].length:
+        return ""  # nothing was there to translate: an empty line stays one, also among n-best lists
+    most = lines_written(hparams)
+    if most == 1 and not hparams.write_beam_scores:
+        return one_line(hypotheses[0].text)
+    columns: list[str] = []
+    for hypothesis in hypotheses[:most]:
+        columns.append(one_line(hypothesis.text, tabs=False))
+        columns.extend([f"{hypothesis.score:.4f}"] if hparams.write_beam_scores else [])
+    return "\t".join(columns)
+
+
+def output_name(source: str, config: Any, hparams: DecodeHParams, members: int) -> str:
+    """Returns the name of the output file for a source file, as T2T makes it.
+
+    Args:
+      source: The source file.
+      config: The ``RunConfig`` of the run.
+      hparams: How was searched.
+      members: Of the ensemble, 1 for a single checkpoint.
+    """
+    search = f"beam{hparams.beam_size}.alpha{hparams.alpha}"
+    if hparams.sampling_method == "random":
+        search = f"sample{hparams.sampling_seed}.temp{hparams.sampling_temp}"
+    ensemble = f".ensemble{members}" if members > 1 else ""
+    return f"{source.rstrip('/')}.{config.model}.{config.hparams_set}.{config.problem}.{search}{ensemble}.decodes"
+
+
+def hypothesis_record(hypothesis: Hypothesis, alignment: str | None, *, with_direction: bool) -> dict[str, Any]:
+    """Returns a hypothesis as an n-best list has it; JSON values."""
+    return {
+        **text_record(hypothesis),
+        "log_prob": hypothesis.log_prob,
+        "length": hypothesis.length,
+        "score": hypothesis.score,
+        "finished": hypothesis.finished,
+        **({"direction": hypothesis.direction} if with_direction else {}),
+        **({} if alignment is None else {"alignment": alignment}),
+        **({} if hypothesis.unmet_constraints is None else {"unmet_constraints": hypothesis.unmet_constraints}),
+    }
+
+
+def text_record(translation: Any) -> dict[str, str]:
+    """Returns the texts of anything with ``text`` and ``prepared``; ``prepared`` only where it differs."""
+    texts = {"text": translation.text, "prepared": translation.prepared}
+    return texts if translation.prepared != translation.text else {"text": translation.text}
+
+
+def nbest_lines(sources: Sequence[Any], records: Iterable[Sequence[Mapping[str, Any]]]) -> Iterable[str]:
+    """Yields the lines of an n-best list: for each source its number, itself and the records of its hypotheses."""
+    for number, (source, hypotheses) in enumerate(zip(sources, records, strict=True), start=1):
+        record = {"line": number, "source": str(source), "hypotheses": list(hypotheses)}
+        yield json.dumps(record, ensure_ascii=False)
+
+
+def parse_pairs(name: str, lines: Sequence[str], directions: int) -> tuple[list[str], list[str], dict[str, list[str]]]:
+    """Reads lines ``source TAB target``, and for a model of two directions ``TAB partner [TAB direction]``.
+
+    Args:
+      name: The file, for messages.
+      lines: Its lines.
+      directions: In how many directions the model generates.
+
+    Returns:
+      Sources, targets, and what else ``Translator.score`` needs: partners, and in which direction each target is
+      generated.
+
+    Raises:
+      UserError: A line has other columns.
+    """
+    rows = [line.split("\t") for line in lines]
+    allowed, wanted = {2}, "'source TAB target' are 2"
+    if directions == 2:
+        allowed = {3, 4}
+        wanted = (
+            "'source TAB target TAB partner' are 3 (and l2r or r2l may follow): this model generates in both "
+            "directions at once, and each attends to the other, so that a score needs what the other direction "
+            "generates beside the target: its partner, in text order"
+        )
+    for number, row in enumerate(rows, start=1):
+        if len(row) not in allowed:
+            raise UserError(f"{name}, line {number}: {len(row)} tab-separated columns where {wanted}.")
+        if len(row) == 4 and row[3] not in ("l2r", "r2l"):
+            raise UserError(
+                f"{name}, line {number}: {row[3]!r} is no direction in which a target is generated: l2r or r2l."
+            )
+    sides = {}
+    if directions == 2:
+        sides = {"partners": [row[2] for row in rows], "directions": [[*row, "l2r"][3] for row in rows]}
+    return [row[0] for row in rows], [row[1] for row in rows], sides

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from t2t_ext.data.text.text_encoder import EOS_ID
 from t2t_ext.errors import UserError, suggest
 from t2t_ext.search.directions import directions_of
-from t2t_ext.translation.outputs import text_record
+from t2t_ext.translation.hypothesis import text_record
 
 if TYPE_CHECKING:
     from t2t_ext.runs.run_directory import RunDirectory

@@ -31,12 +31,11 @@ from t2t_ext.runs.chosen_runs import ChosenRun, Paths, choose_runs, normalized_w
 from t2t_ext.search.lexical_constraints import SEPARATOR, join_phrases
 from t2t_ext.search.search_options import BLANKS
 from t2t_ext.translation.alignment import AlignmentConfig
-from t2t_ext.translation.batches import Progress, run_batches, similar_lengths
 from t2t_ext.translation.codec import IDS, Encoded, FeatureCodec, TextCodec
 from t2t_ext.translation.forced_decoding import ForcedDecoder
 from t2t_ext.translation.hypothesis import Hypothesis, PairScore, hypotheses_of, pair_score
+from t2t_ext.translation.running import Progress, Traced, run_batches, similar_lengths
 from t2t_ext.translation.searcher import Searcher
-from t2t_ext.translation.traced import Traced
 
 # Few widths of targets that are given: oneDNN compiles every product for each shape.
 _WIDTH_MULTIPLE = 8
