@@ -4,6 +4,7 @@ The fixtures import the toolkit only when a test asks for them, so that tests of
 without TensorFlow do not wait for it.
 """
 
+import base64
 import ctypes
 import dataclasses
 import gc
@@ -134,6 +135,10 @@ class ToyCorpus:
     train: list[tuple[str, str]]
     dev: list[tuple[str, str]]
 
+    def options(self):
+        """The problem options of `translate_parallel_text` that name the files."""
+        return {name: str(getattr(self, name)) for name in ("train_source", "train_target", "dev_source", "dev_target")}
+
 
 @pytest.fixture(scope="session")
 def toy_corpus(tmp_path_factory):
@@ -197,41 +202,59 @@ def tiny_translator(make_translator):
     return make_translator(beam_size=4, batch_size=32)
 
 
+@pytest.fixture(scope="session")
+def toy_data(toy_corpus, tmp_path_factory):
+    """The data directory of `translate_parallel_text` on the toy corpus, in two shards; tests do not change it."""
+    from t2t_ext import registry
+    from t2t_ext.data.generation.generate import generate
+
+    directory = tmp_path_factory.mktemp("toy_data")
+    problem = registry.problem("translate_parallel_text", **toy_corpus.options())
+    generate(
+        problem, directory, directory, vocab_size=340, num_shards=2, num_processes=1, progress=False,
+        say=lambda text: None,
+    )  # fmt: skip
+    return directory
+
+
+@pytest.fixture(scope="session")
+def small_pictures():
+    """Attention is drawn as a pixel: drawing it takes half of a short run. Commands in other processes draw it."""
+    pixel = base64.b64decode(
+        "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("t2t_ext.training.monitor.attention_picture", lambda *_: pixel)
+        yield
+
+
 @dataclasses.dataclass(frozen=True)
 class TrainedRun:
-    """A run that was really trained, with the data it was trained on."""
+    """A run that was really trained."""
 
     directory: pathlib.Path
-    data_dir: pathlib.Path
-    tmp_dir: pathlib.Path
     result: object  # t2t_ext.training.loop.TrainResult
 
 
 @pytest.fixture(scope="session")
-def trained_run(toy_corpus, tmp_path_factory):
+def trained_run(toy_corpus, toy_data, small_pictures, tmp_path_factory):
     """A tiny Transformer, trained for 60 steps on the toy corpus, with two checkpoints; tests do not change it."""
-    from t2t_ext import registry
     from t2t_ext.config.training import TrainConfig
-    from t2t_ext.data.generation.generate import generate
     from t2t_ext.training.loop import train
 
-    root = tmp_path_factory.mktemp("trained_run")
-    files = ("train_source", "train_target", "dev_source", "dev_target")
-    options = {name: str(getattr(toy_corpus, name)) for name in files}
-    problem = registry.problem("translate_parallel_text", **options)
-    generate(problem, root / "data", root / "tmp", vocab_size=340, num_shards=2, num_processes=1, progress=False)
+    directory = tmp_path_factory.mktemp("trained_run") / "run"
     config = TrainConfig(
-        output_dir=str(root / "run"),
+        output_dir=str(directory),
         problem="translate_parallel_text",
-        problem_options=options,
+        problem_options=toy_corpus.options(),
         model="transformer",
         hparams_set="transformer_test",
         hparams="batch_size=512,hidden_size=32,filter_size=64,learning_rate_warmup_steps=30,max_length=64",
-        data_dir=str(root / "data"),
+        data_dir=str(toy_data),
         random_seed=1,
         train_steps=60,
         local_eval_frequency=30,
         log_step_count_steps=10,
         eval_bleu_sentences=8,
     )
-    return TrainedRun(root / "run", root / "data", root / "tmp", train(config, quiet=True))
+    return TrainedRun(directory, train(config, quiet=True))

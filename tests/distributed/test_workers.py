@@ -19,19 +19,6 @@ STEPS, EVALUATED = 240, 120
 PATIENCE = 240  # seconds for a start on a busy machine
 
 
-@pytest.fixture(scope="module")
-def data_dir(toy_corpus, tmp_path_factory):
-    from t2t_ext import registry
-    from t2t_ext.data.generation.generate import generate
-
-    directory = tmp_path_factory.mktemp("data")
-    files = {name: str(getattr(toy_corpus, name)) for name in
-             ("train_source", "train_target", "dev_source", "dev_target")}  # fmt: skip
-    problem = registry.problem("translate_parallel_text", **files)
-    generate(problem, directory, directory, vocab_size=340, num_processes=1, progress=False, say=lambda text: None)
-    return directory
-
-
 class Job:
     """Two trainers that work together."""
 
@@ -82,12 +69,12 @@ class Job:
 
 
 @pytest.fixture
-def start(data_dir):
+def start(toy_data):
     """Function (run, flags) -> a Job; what is left of them is killed at the end."""
     with contextlib.ExitStack() as stack:
 
         def call(run, *changes):
-            job = Job(data_dir, run, *changes)
+            job = Job(toy_data, run, *changes)
             for process in job.processes:
                 stack.callback(process.wait)
                 stack.callback(process.kill)

@@ -1,23 +1,16 @@
 """A run directory around the tiny model, with data, for the commands that use a trained run."""
 
-import base64
 import dataclasses
 import pathlib
 
 import pytest
 
 TINY_RUN_STEP = 40
-_PIXEL = base64.b64decode(
-    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
-)
 
 
 @pytest.fixture(scope="session", autouse=True)
-def small_pictures():
-    """Attention is drawn as a pixel: drawing it takes a third of a short run. Commands in other processes draw it."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("t2t_ext.training.monitor.attention_picture", lambda *_: _PIXEL)
-        yield
+def _small_pictures(small_pictures):
+    """Every run that is trained in this process draws small ones."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,9 +32,7 @@ def tiny_run(tmp_path_factory, toy_corpus, tiny_encoder, tiny_model, tiny_transl
 
     directory = tmp_path_factory.mktemp("tiny_run")
     tiny_encoder.save(directory / "subwords.model")
-    options = {
-        name: str(getattr(toy_corpus, name)) for name in ("train_source", "train_target", "dev_source", "dev_target")
-    } | {"source_language": "en", "target_language": "de"}
+    options = toy_corpus.options() | {"source_language": "en", "target_language": "de"}
     problem = registry.problem("translate_parallel_text", **options)
     generate.generate(
         problem, directory / "data", directory, subword_model=str(directory / "subwords.model"),

@@ -20,20 +20,6 @@ from t2t_ext.runs.run_directory import RunDirectory
 HPARAMS = "num_hidden_layers=1,batch_size=400,learning_rate_warmup_steps=20,learning_rate_constant=0.5"
 
 
-@pytest.fixture(scope="module")
-def data_dir(toy_corpus, tmp_path_factory):
-    """The toy corpus as generated data."""
-    from t2t_ext import registry
-    from t2t_ext.data.generation.generate import generate
-
-    directory = tmp_path_factory.mktemp("data")
-    files = {name: str(getattr(toy_corpus, name)) for name in
-             ("train_source", "train_target", "dev_source", "dev_target")}  # fmt: skip
-    problem = registry.problem("translate_parallel_text", **files)
-    generate(problem, directory, directory, vocab_size=340, num_processes=1, progress=False, say=lambda text: None)
-    return directory
-
-
 def flags(data, run, **more):
     given = {
         "problem": "translate_parallel_text",
@@ -81,10 +67,10 @@ def assert_equal_runs(one, other):
 
 
 @pytest.fixture(scope="module")
-def finished(data_dir, tmp_path_factory):
+def finished(toy_data, tmp_path_factory):
     """A run of 24 steps."""
     run = tmp_path_factory.mktemp("runs") / "finished"
-    assert in_process(data_dir, run) == 0
+    assert in_process(toy_data, run) == 0
     return run
 
 
@@ -168,13 +154,13 @@ def test_another_number_of_replicas_must_keep_the_global_batches(finished, tmp_p
         )
 
 
-def test_too_many_skipped_steps_stop_with_a_report(data_dir, toy_corpus, tmp_path, capsys):
+def test_too_many_skipped_steps_stop_with_a_report(toy_data, toy_corpus, tmp_path, capsys):
     """The stop comes at once, not with the next line of the log, and says what was in the batch."""
     run = tmp_path / "run"
     wild = HPARAMS.replace("learning_rate_constant=0.5", "learning_rate_constant=1e30")
     more = {"hparams": wild, "max_skipped_steps": 4, "log_step_count_steps": 500, "local_eval_frequency": 500,
             "train_steps": 500}  # fmt: skip
-    assert in_process(data_dir, run, **more) == 2
+    assert in_process(toy_data, run, **more) == 2
     error = capsys.readouterr().err.strip().splitlines()[-1]
     report = json.loads((run / "skipped_steps.json").read_text())
     first, last = report["first_step"], report["last_step"]
@@ -194,9 +180,9 @@ def test_too_many_skipped_steps_stop_with_a_report(data_dir, toy_corpus, tmp_pat
     assert checkpoints.list_checkpoints(run) == []
 
 
-def test_sigterm_saves_and_the_next_call_goes_on(data_dir, finished, tmp_path):
+def test_sigterm_saves_and_the_next_call_goes_on(toy_data, finished, tmp_path):
     run = tmp_path / "run"
-    command = [sys.executable, "-m", "t2t_ext.bin.trainer", *flags(data_dir, run, train_steps=100000)]
+    command = [sys.executable, "-m", "t2t_ext.bin.trainer", *flags(toy_data, run, train_steps=100000)]
     log = tmp_path / "log"
     with open(log, "w", encoding="utf-8") as stream:
         process = subprocess.Popen(
@@ -216,34 +202,34 @@ def test_sigterm_saves_and_the_next_call_goes_on(data_dir, finished, tmp_path):
     assert_equal_runs(finished, run)
 
 
-def test_early_stopping(data_dir, tmp_path, capsys):
+def test_early_stopping(toy_data, tmp_path, capsys):
     run = tmp_path / "run"
     more = {"train_steps": 1000, "eval_early_stopping_steps": 12, "eval_early_stopping_metric_delta": 100.0,
             "eval_bleu_sentences": -1, "best_checkpoint_metric": "loss", "keep_checkpoint_max": 1}  # fmt: skip
-    assert in_process(data_dir, run, **more) == 0
+    assert in_process(toy_data, run, **more) == 0
     assert "early stopping: loss has not improved" in capsys.readouterr().err
     assert [checkpoints.checkpoint_step(path) for path in checkpoints.list_checkpoints(run)] == [24]
     assert trainer.main([f"--output_dir={run}"]) == 0
     assert checkpoints.checkpoint_step(checkpoints.latest(run)) == 24
 
 
-def test_warm_start_begins_with_the_weights(data_dir, finished, tmp_path, capsys):
+def test_warm_start_begins_with_the_weights(toy_data, finished, tmp_path, capsys):
     run = tmp_path / "run"
     tiny = HPARAMS.replace("learning_rate_constant=0.5", "learning_rate_constant=1e-12")
-    assert in_process(data_dir, run, warm_start_from=finished, train_steps=1, hparams=tiny) == 0
+    assert in_process(toy_data, run, warm_start_from=finished, train_steps=1, hparams=tiny) == 0
     assert "variables loaded as they are" in capsys.readouterr().err
     expected = checkpoints.load_arrays(checkpoints.latest(finished))
     for name, value in checkpoints.load_arrays(checkpoints.latest(run)).items():
         np.testing.assert_allclose(value, expected[name], atol=1e-6)
     # the same command again goes on with the run
-    assert in_process(data_dir, run, warm_start_from=finished, train_steps=1, hparams=tiny) == 0
+    assert in_process(toy_data, run, warm_start_from=finished, train_steps=1, hparams=tiny) == 0
     assert "variables loaded" not in capsys.readouterr().err
 
 
-def test_a_warm_start_that_keeps_the_optimizer_goes_on_exactly(data_dir, finished, tmp_path, capsys):
+def test_a_warm_start_that_keeps_the_optimizer_goes_on_exactly(toy_data, finished, tmp_path, capsys):
     """The same model from the middle of a run: as if it had never stopped."""
     run, middle = tmp_path / "run", finished / "checkpoints" / "model.ckpt-00000012"
-    assert in_process(data_dir, run, warm_start_from=middle, warm_start_optimizer="keep", eval_bleu_sentences=-1,
+    assert in_process(toy_data, run, warm_start_from=middle, warm_start_optimizer="keep", eval_bleu_sentences=-1,
                       best_checkpoint_metric="loss") == 0  # fmt: skip
     told = capsys.readouterr().err
     assert "steps and learning rate go on after step 12" in told
@@ -269,7 +255,7 @@ def test_averages_are_means(finished, capsys):
     assert len(checkpoints.list_checkpoints(finished / "averaged")) == 2
 
 
-def test_from_python(data_dir, tmp_path):
+def test_from_python(toy_data, tmp_path):
     import t2t_ext
 
     config = TrainConfig(
@@ -278,7 +264,7 @@ def test_from_python(data_dir, tmp_path):
         model="transformer",
         hparams_set="transformer_test",
         hparams="num_hidden_layers=1,batch_size=400,ema_decay=0.9,parallel_slices=2,target_direction=r2l,precision=mixed_bfloat16",
-        data_dir=str(data_dir),
+        data_dir=str(toy_data),
         train_steps=2,
         eval_bleu_sentences=4,
     )
@@ -307,9 +293,9 @@ def test_from_python(data_dir, tmp_path):
         ({"schedule": "train"}, "--schedule"),
     ],
 )
-def test_wrong_flags_are_one_line_and_leave_nothing(data_dir, tmp_path, capsys, changes, message):
+def test_wrong_flags_are_one_line_and_leave_nothing(toy_data, tmp_path, capsys, changes, message):
     run = tmp_path / "run"
-    assert in_process(data_dir, run, **changes) == 2
+    assert in_process(toy_data, run, **changes) == 2
     error = capsys.readouterr().err.strip().splitlines()[-1]
     assert error.startswith("error: ")
     assert message in error
@@ -328,19 +314,19 @@ def test_wrong_flags_are_one_line_and_leave_nothing(data_dir, tmp_path, capsys, 
         ({"vocab_size": 400}, "--vocab_size: only for generating data"),
     ],
 )
-def test_another_value_than_the_stored_is_shown(data_dir, finished, capsys, changes, message):
+def test_another_value_than_the_stored_is_shown(toy_data, finished, capsys, changes, message):
     assert trainer.main([f"--output_dir={finished}", *(f"--{n}={v}" for n, v in changes.items())]) == 2
     assert message in capsys.readouterr().err
 
 
-def test_single_cycle_is_checked_before_anything_is_written(data_dir, tmp_path):
+def test_single_cycle_is_checked_before_anything_is_written(toy_data, tmp_path):
     config = TrainConfig(
         output_dir=str(tmp_path / "run"),
         problem="translate_parallel_text",
         model="transformer",
         hparams_set="transformer_test",
         hparams="learning_rate_schedule=constant*single_cycle_cos_decay",
-        data_dir=str(data_dir),
+        data_dir=str(toy_data),
         train_steps=10,
     )
     from t2t_ext.training import train

@@ -1,6 +1,5 @@
 """Training on two targets of a sentence through the trainer's command: references alone, and pseudo references."""
 
-import base64
 import json
 import shutil
 
@@ -13,34 +12,18 @@ from t2t_ext.bin import decoder, trainer
 from t2t_ext.runs import checkpoints
 from t2t_ext.runs.run_directory import RunDirectory
 
-_PICTURE = base64.b64decode(
-    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
-)
 HPARAMS = "num_hidden_layers=1,batch_size=400,learning_rate_warmup_steps=20,learning_rate_constant=0.5"
 
 
 @pytest.fixture(scope="module")
-def data_dir(toy_corpus, tmp_path_factory):
+def data_dir(toy_corpus, toy_data, tmp_path_factory):
     """The toy corpus as generated data, in two shards, with a sidecar of pseudo references."""
     from t2t_ext import registry
-    from t2t_ext.data.generation.generate import generate
 
     directory = tmp_path_factory.mktemp("data")
-    files = {name: str(getattr(toy_corpus, name)) for name in
-             ("train_source", "train_target", "dev_source", "dev_target")}  # fmt: skip
-    problem = registry.problem("translate_parallel_text", **files)
-    generate(
-        problem, directory, directory, vocab_size=340, num_shards=2, num_processes=1, progress=False,
-        say=lambda text: None,
-    )  # fmt: skip
-    write_sidecar(directory, problem)
+    shutil.copytree(toy_data, directory, dirs_exist_ok=True)
+    write_sidecar(directory, registry.problem("translate_parallel_text", **toy_corpus.options()))
     return directory
-
-
-@pytest.fixture(autouse=True)
-def no_pictures(monkeypatch):
-    """Drawing takes longer than training here; the run of the fixture ``finished`` draws."""
-    monkeypatch.setattr("t2t_ext.training.monitor.attention_picture", lambda *_: _PICTURE)
 
 
 def train(data, run, *, pseudo="two", hparams="", **more):

@@ -6,24 +6,12 @@ import os
 import pytest
 import tensorflow as tf
 
-from t2t_ext import registry
 from t2t_ext.config.hyperparameters import HParams
 from t2t_ext.config.training import TrainConfig
 from t2t_ext.data.datasets.generated import GeneratedData
-from t2t_ext.data.generation.generate import generate
 from t2t_ext.errors import UserError
 from t2t_ext.runs.run_directory import RunDirectory
 from t2t_ext.training import auto_batch_size, available_memory, out_of_memory, setup_run
-
-
-@pytest.fixture(scope="module")
-def data(toy_corpus, tmp_path_factory):
-    directory = tmp_path_factory.mktemp("data")
-    names = ("train_source", "train_target", "dev_source", "dev_target")
-    options = {name: str(getattr(toy_corpus, name)) for name in names}
-    problem = registry.problem("translate_parallel_text", **options)
-    generate(problem, directory, directory, vocab_size=340, num_processes=1, progress=False, say=lambda text: None)
-    return directory
 
 
 def config_of(data, run, **more):
@@ -63,15 +51,15 @@ def test_search_ends_at_the_whole_data():
 
 
 @pytest.mark.parametrize("distribution", ["tpu", "multi_worker_mirrored"])
-def test_several_machines_are_refused(data, tmp_path, distribution):
-    config = config_of(data, tmp_path / "run", distribution=distribution)
+def test_several_machines_are_refused(toy_data, tmp_path, distribution):
+    config = config_of(toy_data, tmp_path / "run", distribution=distribution)
     with pytest.raises(UserError, match=r"batch_size=auto probes the devices of one machine.*Give a number"):
         auto_batch_size.fill_in(setup_run.resolve(config), print)
 
 
-def test_workers_of_the_environment_are_refused(data, tmp_path, monkeypatch):
+def test_workers_of_the_environment_are_refused(toy_data, tmp_path, monkeypatch):
     monkeypatch.setenv("TF_CONFIG", '{"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 0}}')
-    config = config_of(data, tmp_path / "run")
+    config = config_of(toy_data, tmp_path / "run")
     with pytest.raises(UserError, match="several workers"):
         auto_batch_size.fill_in(setup_run.resolve(config), print)
 
@@ -86,9 +74,9 @@ def _parent(pid):
     return 0
 
 
-def test_probed_size_is_stored_and_stays(data, tmp_path, monkeypatch):
+def test_probed_size_is_stored_and_stays(toy_data, tmp_path, monkeypatch):
     """With a real child; all of the toy corpus fits."""
-    config, before, said = config_of(data, tmp_path / "run"), children(), []
+    config, before, said = config_of(toy_data, tmp_path / "run"), children(), []
     run = auto_batch_size.fill_in(setup_run.resolve(config), said.append)
     assert children() == before
     size = run.hparams.batch_size
@@ -96,7 +84,7 @@ def test_probed_size_is_stored_and_stays(data, tmp_path, monkeypatch):
     assert run.config.hparams["batch_size"] == size
     assert run.config.origins["batch_size"].startswith("auto: probed")
     assert any("tokens fit: peak" in line for line in said)
-    setup_run.open_run(run, GeneratedData.open(setup_run.make_problem(run), data))
+    setup_run.open_run(run, GeneratedData.open(setup_run.make_problem(run), toy_data))
     assert RunDirectory.open(tmp_path / "run").hparams().batch_size == size
 
     monkeypatch.setattr(auto_batch_size, "Prober", None)  # a resumed run does not probe
@@ -105,8 +93,8 @@ def test_probed_size_is_stored_and_stays(data, tmp_path, monkeypatch):
     assert again.config.origins["batch_size"].startswith("auto: probed")
 
 
-def test_too_little_memory_is_an_error_and_leaves_nothing(data, tmp_path, monkeypatch):
-    config, before = config_of(data, tmp_path / "run"), children()
+def test_too_little_memory_is_an_error_and_leaves_nothing(toy_data, tmp_path, monkeypatch):
+    config, before = config_of(toy_data, tmp_path / "run"), children()
     monkeypatch.setattr(available_memory, "available_bytes", lambda: 50_000_000)
     monkeypatch.setattr(auto_batch_size, "FIRST_SIZE", auto_batch_size.SMALLEST_SIZE)
     with pytest.raises(UserError, match=r"not even 64 tokens fit \(it takes more than 0.0 GB\).*smaller model"):
@@ -115,14 +103,14 @@ def test_too_little_memory_is_an_error_and_leaves_nothing(data, tmp_path, monkey
     assert not (tmp_path / "run").exists()
 
 
-def test_auto_for_a_run_with_a_number_is_refused(data, tmp_path):
-    config = config_of(data, tmp_path / "run", hparams="batch_size=512,num_hidden_layers=1")
+def test_auto_for_a_run_with_a_number_is_refused(toy_data, tmp_path):
+    config = config_of(toy_data, tmp_path / "run", hparams="batch_size=512,num_hidden_layers=1")
     run = setup_run.resolve(config)
-    setup_run.open_run(run, GeneratedData.open(setup_run.make_problem(run), data))
+    setup_run.open_run(run, GeneratedData.open(setup_run.make_problem(run), toy_data))
     with pytest.raises(
         UserError, match=r"batch_size=auto, but the run .* was made with batch_size=512 \(origin: flag\)"
     ):
-        setup_run.resolve(config_of(data, tmp_path / "run"))
+        setup_run.resolve(config_of(toy_data, tmp_path / "run"))
 
 
 @pytest.mark.parametrize("error", [tf.errors.ResourceExhaustedError(None, None, "OOM when allocating"), MemoryError()])
