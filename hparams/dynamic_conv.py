@@ -127,7 +127,7 @@ def dynamic_conv_test() -> DynamicConvHParams:
 
 
 def _lightweight(hparams: DynamicConvHParams) -> DynamicConvHParams:
-    """The same with kernels that are learnt instead of computed."""
+    """The same with kernels that are learned instead of computed."""
     return hparams.replace(conv_type="lightweight")
 
 

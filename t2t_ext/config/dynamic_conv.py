@@ -16,7 +16,7 @@ def kernel_sizes(text: str, layers: int) -> tuple[int, ...]:
 
     Args:
       text: Sizes joined by ``,`` or (in ``--hparams``, where a comma ends the value) ``+``, from the first layer on.
-        The last one goes on for the layers that follow; those behind the last layer are not used.
+        The last one repeats for the layers that follow; those behind the last layer are not used.
       layers: How many layers there are.
 
     Raises:
@@ -39,7 +39,7 @@ class DynamicConvHParams(TransformerHParams):
 
     conv_type: str = hparam(
         "dynamic",
-        "Kernels computed from each position's own input (dynamic, section 4) or learnt, the same at all positions "
+        "Kernels computed from each position's own input (dynamic, section 4) or learned, the same at all positions "
         "(lightweight, section 3).",
         choices=("dynamic", "lightweight"),
     )
@@ -56,15 +56,15 @@ class DynamicConvHParams(TransformerHParams):
     )
     encoder_kernel_sizes: NumberList = hparam(
         "3,7,15,31",
-        "Taps of each encoder layer's kernels, from the first layer on; the last size goes on. Centred. (In --hparams: "
-        "3+7+15+31.)",
+        "Taps of each encoder layer's kernels, from the first layer on; the last size repeats. Centered. (In "
+        "--hparams: 3+7+15+31.)",
     )
     decoder_kernel_sizes: NumberList = hparam(
         "3,7,15,31", "The same of each decoder layer, whose kernels end at the position itself."
     )
     conv_glu: bool = hparam(True, "Whether the input projection has a gate (GLU) and twice the width.")
-    weight_softmax: bool = hparam(True, "Whether kernels are normalised by a softmax over their taps.")
-    weight_dropout: float = hparam(0.1, "Dropout of the kernels' normalised weights (DropConnect).", minimum=0, below=1)
+    weight_softmax: bool = hparam(True, "Whether kernels are normalized by a softmax over their taps.")
+    weight_dropout: float = hparam(0.1, "Dropout of the kernels' normalized weights (DropConnect).", minimum=0, below=1)
     conv_input_dropout: float = hparam(
         0.0, "Dropout of a convolution's input, before its input projection.", minimum=0, below=1
     )

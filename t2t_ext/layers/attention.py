@@ -88,10 +88,10 @@ def attention_weights(query: tf.Tensor, keys: tf.Tensor, mask: tf.Tensor | None,
 
 
 class _Attention(Layer):
-    """What self-attention and source attention share: head sizes, scale, output projection."""
+    """What self-attention and cross-attention share: head sizes, scale, output projection."""
 
     def __init__(self, hparams: TransformerHParams, output_projection: Projection | None = None, **kwargs: Any) -> None:
-        """Initialises the layer from the model's hparams, with the output projection of another one if it is given."""
+        """Initializes the layer from the model's hparams, with the output projection of another one if it is given."""
         super().__init__(**kwargs)
         self.heads = hparams.num_heads
         self.width = hparams.hidden_size
@@ -149,7 +149,7 @@ class SelfAttention(_Attention, Mixer):
     """Self-attention with fused query, key and value projections; encoder and decoder mixer."""
 
     def __init__(self, hparams: TransformerHParams, **kwargs: Any) -> None:
-        """Initialises the layer from the model's hparams."""
+        """Initializes the layer from the model's hparams."""
         super().__init__(hparams, **kwargs)
         self.qkv = Projection([self.key_width, self.key_width, self.value_width], name="qkv", **self.projection_args)
 
@@ -232,7 +232,7 @@ class SourceAttention(_Attention):
     def __init__(
         self, hparams: TransformerHParams, projections_of: "SourceAttention | None" = None, **kwargs: Any
     ) -> None:
-        """Initialises the layer from the model's hparams, with the projections of another one if one is given."""
+        """Initializes the layer from the model's hparams, with the projections of another one if one is given."""
         if projections_of is None:
             super().__init__(hparams, **kwargs)
             self.query = Projection(self.key_width, name="query", **self.projection_args)

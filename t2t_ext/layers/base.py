@@ -113,7 +113,7 @@ class Mixer(Layer):
 class Projection(Layer):
     """y = x W + b on the last axis; several projections of one input may be fused side by side.
 
-    A fused projection is initialised part by part, as the separate ones would be.
+    A fused projection is initialized part by part, as the separate ones would be.
     """
 
     def __init__(
@@ -124,7 +124,7 @@ class Projection(Layer):
         initializer: keras.initializers.Initializer,
         **kwargs: object,
     ) -> None:
-        """Initialises the layer.
+        """Initializes the layer.
 
         Args:
           parts: Output width, or the widths of the fused projections.
@@ -174,10 +174,10 @@ class Projection(Layer):
 
 
 class LayerNormalization(Layer):
-    """Layer normalisation over the last axis (Ba et al. 2016), computed in float32."""
+    """Layer normalization over the last axis (Ba et al. 2016), computed in float32."""
 
     def __init__(self, epsilon: float, **kwargs: object) -> None:
-        """Initialises the layer with the epsilon added to the variance."""
+        """Initializes the layer with the epsilon added to the variance."""
         super().__init__(**kwargs)
         self.epsilon = epsilon
 
@@ -188,12 +188,12 @@ class LayerNormalization(Layer):
         self.bias = self.add_weight(name="bias", shape=(width,), initializer="zeros", autocast=False)
 
     def call(self, x: tf.Tensor) -> tf.Tensor:
-        """Normalises float [..., width], keeping shape and dtype."""
+        """Normalizes float [..., width], keeping shape and dtype."""
         scale, bias = (tf.cast(variable.value, tf.float32) for variable in (self.scale, self.bias))
-        return _normalised(x, scale, bias, self.epsilon, self.compute_dtype)
+        return _normalized(x, scale, bias, self.epsilon, self.compute_dtype)
 
 
-def _normalised(x: tf.Tensor, scale: tf.Tensor, bias: tf.Tensor, epsilon: float, dtype: str) -> tf.Tensor:
+def _normalized(x: tf.Tensor, scale: tf.Tensor, bias: tf.Tensor, epsilon: float, dtype: str) -> tf.Tensor:
     """Returns (x - mean) / sqrt(variance + epsilon) * scale + bias, float [..., D] of ``dtype``.
 
     The gradient is written out (Ba et al. 2016, supplement): one tensor is kept for it instead of four, and row
@@ -203,23 +203,23 @@ def _normalised(x: tf.Tensor, scale: tf.Tensor, bias: tf.Tensor, epsilon: float,
     @custom_gradient
     def function(x: tf.Tensor, scale: tf.Tensor, bias: tf.Tensor) -> tuple:
         x32 = tf.cast(x, tf.float32)
-        centred = x32 - tf.reduce_mean(x32, axis=-1, keepdims=True)
-        variance = tf.reduce_mean(tf.square(centred), axis=-1, keepdims=True)
+        centered = x32 - tf.reduce_mean(x32, axis=-1, keepdims=True)
+        variance = tf.reduce_mean(tf.square(centered), axis=-1, keepdims=True)
         inverse = tf.math.rsqrt(variance + epsilon)
-        normalised = centred * inverse
+        normalized = centered * inverse
 
         def gradients(dy: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
             width = x.shape[-1]
             d_bias = tf.cast(dy, tf.float32)
-            d_scale = d_bias * normalised
+            d_scale = d_bias * normalized
             bias_rows, scale_rows = tf.reshape(d_bias, [-1, width]), tf.reshape(d_scale, [-1, width])
             weights = (scale / width)[:, tf.newaxis]
             mean = tf.reshape(tf.matmul(bias_rows, weights), tf.shape(inverse))
             correlation = tf.reshape(tf.matmul(scale_rows, weights), tf.shape(inverse))
-            dx = inverse * (d_bias * scale - mean - normalised * correlation)
+            dx = inverse * (d_bias * scale - mean - normalized * correlation)
             return tf.cast(dx, x.dtype), tf.reduce_sum(scale_rows, axis=0), tf.reduce_sum(bias_rows, axis=0)
 
-        return tf.cast(normalised * scale + bias, dtype), gradients
+        return tf.cast(normalized * scale + bias, dtype), gradients
 
     return function(x, scale, bias)
 

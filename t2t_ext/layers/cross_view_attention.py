@@ -5,7 +5,7 @@ told apart from ``SourceAttention`` by what they take for a view and keep as a m
 either.
 
 Legend: B sentences, N encoder layers, S source positions, T target positions, H heads, D the model's width, d a
-head's. e_j is the output of encoder layer j, normalised.
+head's. e_j is the output of encoder layer j, normalized.
 """
 
 import dataclasses
@@ -27,7 +27,7 @@ class Weighing(Layer):
     """
 
     def __init__(self, hparams: TransformerHParams, **kwargs: Any) -> None:
-        """Initialises the layer from the model's hparams."""
+        """Initializes the layer from the model's hparams."""
         super().__init__(**kwargs)
         self.shape = (hparams.encoder_layers, hparams.hidden_size)
 
@@ -41,7 +41,7 @@ class AdaptiveAttention(SourceAttention):
 
     Its keys and values are sums of those of the layers, which are projected once: the query is laid side by side N
     times, multiplied by alpha_j, and meets the keys of all layers side by side, and what the values give is summed
-    with alpha_j. So a step costs N times the usual attention to the source, and no view is ever made.
+    with alpha_j. So a step costs N times the usual cross-attention, and no view is ever made.
 
     Of a view that is integrated softly, LN(e_N + R(h)), too: with beta_j = alpha_j, and one more for j = N, the
     variance of sum_j beta_j e_j at a source position is beta^T C beta, C being the N x N covariances of the layers
@@ -56,7 +56,7 @@ class AdaptiveAttention(SourceAttention):
         projections_of: SourceAttention | None = None,
         **kwargs: Any,
     ) -> None:
-        """Initialises the layer.
+        """Initializes the layer.
 
         Args:
           hparams: The model's.
@@ -83,12 +83,12 @@ class AdaptiveAttention(SourceAttention):
             return tuple(self._side_by_side_layers(part) for part in self.key_value.split(self.key_value(view)))
         layers = view.shape[1]
         states = tf.cast(view, tf.float32)
-        centred = states - tf.reduce_mean(states, axis=-1, keepdims=True)
-        at_positions = tf.transpose(centred, [0, 2, 1, 3])
+        centered = states - tf.reduce_mean(states, axis=-1, keepdims=True)
+        at_positions = tf.transpose(centered, [0, 2, 1, 3])
         covariances = tf.matmul(at_positions, at_positions, transpose_b=True) / self.width
         covariances = tf.reshape(covariances, [tf.shape(view)[0], -1, layers * layers])
         # The norm's bias and the projection's are the same for all layers: they come in once, with the values.
-        rows = tf.reshape(tf.cast(centred * self.norm.scale.value, view.dtype), [-1, self.width])
+        rows = tf.reshape(tf.cast(centered * self.norm.scale.value, view.dtype), [-1, self.width])
         projected = tf.matmul(rows, self.value(self.key_value.kernel))
         shape = tf.concat([tf.shape(view)[:-1], [self.key_width + self.value_width]], axis=0)
         keys, values = self.key_value.split(tf.reshape(projected, shape))
@@ -110,7 +110,7 @@ class AdaptiveAttention(SourceAttention):
 
         Returns:
           The distributions float32 [B, H, T, S], beta float32 [B, T, N], and what a view's states are multiplied by
-          when they are normalised, float32 [B, T, S], or None.
+          when they are normalized, float32 [B, T, S], or None.
         """
         scores = tf.matmul(tf.reshape(x, [-1, self.width]), self.value(self.weighing.vectors), transpose_b=True)
         layers = scores.shape[1]
@@ -175,7 +175,7 @@ class TwoAttentions(SourceAttention):
     """
 
     def __init__(self, hparams: TransformerHParams, weighing: Weighing | None = None, **kwargs: Any) -> None:
-        """Initialises the layer.
+        """Initializes the layer.
 
         Args:
           hparams: The model's; ``integration_attention`` says whether the second attention has projections of its own.

@@ -21,14 +21,14 @@ from t2t_ext.layers.source_views import EncoderOutput, Reading, SourceViews, Vie
 
 
 class SeenLayerNormalization(ViewNormalization):
-    """Normalises what the decoder sees of a pre-norm encoder, whose layers' outputs are not normalised.
+    """Normalizes what the decoder sees of a pre-norm encoder, whose layers' outputs are not normalized.
 
-    With ``source_view_norm=separate`` every layer that is seen has its own normalisation, but the last one, which has
+    With ``source_view_norm=separate`` every layer that is seen has its own normalization, but the last one, which has
     the stack's final one; with ``shared`` the final one is every layer's.
     """
 
     def __init__(self, hparams: TransformerHParams, **kwargs: Any) -> None:
-        """Initialises the layer from the model's hparams."""
+        """Initializes the layer from the model's hparams."""
         super().__init__(**kwargs)
         self.width = hparams.hidden_size
         fields = hparams.part(SourceViewFields)
@@ -39,7 +39,7 @@ class SeenLayerNormalization(ViewNormalization):
             self.norms = [LayerNormalization(name=f"layer_{j}", **args) for j in self.seen]
 
     def build(self, input_shape: object = None) -> None:
-        """Creates the normalisations' weights."""
+        """Creates the normalizations' weights."""
         for norm in self.norms or ():
             norm.build((None, self.width))
 
@@ -50,8 +50,8 @@ class SeenLayerNormalization(ViewNormalization):
 
         Args:
           states: The layers' outputs, float [B, S, D] each.
-          final: The last of them, normalised.
-          final_norm: What it was normalised with.
+          final: The last of them, normalized.
+          final_norm: What it was normalized with.
         """
         layers = [*states[:-1], final]
         for j, norm in zip(self.seen, self.norms or [final_norm] * len(self.seen), strict=True):
@@ -63,7 +63,7 @@ class Combination(Layer):
     """Full matching attention: R = [e_1; ...; e_N] W + b, at first the mean of the layers."""
 
     def __init__(self, hparams: TransformerHParams, **kwargs: Any) -> None:
-        """Initialises the layer from the model's hparams."""
+        """Initializes the layer from the model's hparams."""
         super().__init__(**kwargs)
         self.layers, self.width = hparams.encoder_layers, hparams.hidden_size
 
@@ -88,7 +88,7 @@ class ScalarCombination(Layer):
     """Full matching attention with a number w_j for each layer, R = sum_j w_j e_j, at first the mean."""
 
     def __init__(self, hparams: TransformerHParams, **kwargs: Any) -> None:
-        """Initialises the layer from the model's hparams."""
+        """Initializes the layer from the model's hparams."""
         super().__init__(**kwargs)
         self.layers = hparams.encoder_layers
 
@@ -103,7 +103,7 @@ class LayerView(Layer):
     """The weights of one decoder layer's view, as far as it has any."""
 
     def __init__(self, hparams: TransformerHParams, **kwargs: Any) -> None:
-        """Initialises the parts that the hparams ask for."""
+        """Initializes the parts that the hparams ask for."""
         super().__init__(**kwargs)
         self.width = hparams.hidden_size
         args = {"dtype": self.dtype_policy}
@@ -137,7 +137,7 @@ class CrossViews(SourceViews):
     """The views of layer-wise cross-view decoding and their integration (Liu et al. 2020, equations 5 and 7)."""
 
     def __init__(self, hparams: TransformerHParams, **kwargs: Any) -> None:
-        """Initialises the views that the hparams ask for; see ``SourceViewFields``."""
+        """Initializes the views that the hparams ask for; see ``SourceViewFields``."""
         super().__init__(**kwargs)
         fields = hparams.part(SourceViewFields)
         self.viewed_layers = fields.viewed_layers

@@ -37,7 +37,7 @@ class _Scope:
     def next_seed(self) -> tf.Tensor:
         self.drawn += 1
         # An odd multiplier spreads the call number over the bits, so that (seed, call) pairs of
-        # neighbouring steps and calls do not meet.
+        # neighboring steps and calls do not meet.
         return self.seed + tf.constant([0, self.drawn * 1000003], tf.int32)
 
 

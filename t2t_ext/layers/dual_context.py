@@ -2,7 +2,7 @@
 
 From its input r, at every position t:
 
-    r_hat_t = GLU([f neighbours of r_t] W^r + b^r)                      (equation 6)
+    r_hat_t = GLU([f neighbors of r_t] W^r + b^r)                      (equation 6)
     l_c = LayerNorm(r_hat + r)
     h_l = FI(r, l_c),  h_g = FI(r, r)                                   (equation 7)
     z_hat = [h_l; h_g] W_z + b_z                                        (equation 8)
@@ -11,8 +11,8 @@ FI is multi-head attention without an output projection, each of the two with pr
 and the norm of equation 9 are the sublayer's frame; of a pre-norm stack, r is what its norm has made of the running
 state, and the norm of equation 9 is left out.
 
-The equation prints f + 1 neighbours for an even f, but W^r has f D rows, and the published numbers of parameters are
-those of f: a module has (2f + 4) D^2 more than self-attention. The encoder's neighbourhood is centred; the decoder's
+The equation prints f + 1 neighbors for an even f, but W^r has f D rows, and the published numbers of parameters are
+those of f: a module has (2f + 4) D^2 more than self-attention. The encoder's neighborhood is centered; the decoder's
 ends at the position itself.
 
 Both attentions are computed as one with 2 H heads, the local ones first.
@@ -47,7 +47,7 @@ class LocalContext(Layer):
     """The local context unit: a convolution with a gated linear unit, residual sum and norm (equation 6)."""
 
     def __init__(self, hparams: TransformerHParams, before: int, **kwargs: Any) -> None:
-        """Initialises the unit from the model's hparams.
+        """Initializes the unit from the model's hparams.
 
         Args:
           hparams: The model's.
@@ -80,7 +80,7 @@ class LocalContext(Layer):
         return self.norm(tf.reshape(y, shape) + r)
 
     def rows(self, past: tf.Tensor, r: tf.Tensor, taps: tf.Tensor) -> tf.Tensor:
-        """Returns l_c rows float [N, D] of one position each, whose neighbours all stand before it.
+        """Returns l_c rows float [N, D] of one position each, whose neighbors all stand before it.
 
         Args:
           past: float [N, (taps - 1) * D], the inputs before it, the oldest first.
@@ -94,8 +94,8 @@ class LocalContext(Layer):
         return self.norm(y + r)
 
 
-def centred_before(hparams: TransformerHParams) -> int:
-    """Returns how many positions of a neighbourhood of the source stand before its own; see ``dc_even_kernel``."""
+def centered_before(hparams: TransformerHParams) -> int:
+    """Returns how many positions of a neighborhood of the source stand before its own; see ``dc_even_kernel``."""
     fields = hparams.part(DualContextFields)
     return (fields.dc_kernel_size - (fields.dc_even_kernel != "left")) // 2
 
@@ -111,7 +111,7 @@ class DualContext(Mixer):
     layer_name = "dual_context"
 
     def __init__(self, hparams: TransformerHParams, before: int, **kwargs: Any) -> None:
-        """Initialises the module from the model's hparams; ``before`` as of LocalContext."""
+        """Initializes the module from the model's hparams; ``before`` as of LocalContext."""
         super().__init__(**kwargs)
         self.width, self.taps = hparams.hidden_size, _taps(hparams)
         # Of both attentions together.
@@ -154,27 +154,27 @@ class DualContext(Mixer):
         local_keys, local_values = self.local_projection.split(self.local_projection(local))
         return [query, tf.concat([local_keys, keys], axis=-1), tf.concat([local_values, values], axis=-1)]
 
-    def _project(self, x: tf.Tensor, neighbours: tf.Tensor) -> list[tf.Tensor]:
-        return [split_heads(part, self.heads) for part in self._projected(x, self.local(neighbours))]
+    def _project(self, x: tf.Tensor, neighbors: tf.Tensor) -> list[tf.Tensor]:
+        return [split_heads(part, self.heads) for part in self._projected(x, self.local(neighbors))]
 
-    def _mix(self, x: tf.Tensor, neighbours: tf.Tensor, mask: tf.Tensor, training: bool) -> tf.Tensor:
-        """Mixes r float [B, T, D]; ``neighbours`` is r with zeros at positions that are not there."""
-        query, keys, values = self._project(x, neighbours)
+    def _mix(self, x: tf.Tensor, neighbors: tf.Tensor, mask: tf.Tensor, training: bool) -> tf.Tensor:
+        """Mixes r float [B, T, D]; ``neighbors`` is r with zeros at positions that are not there."""
+        query, keys, values = self._project(x, neighbors)
         weights = dropout(attention_weights(query, keys, mask, self.scale), self.attention_dropout, training)
         return self.aggregation(merge_heads(tf.matmul(weights, values)))
 
-    def _distributions(self, x: tf.Tensor, neighbours: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
-        query, keys, _ = self._project(x, neighbours)
+    def _distributions(self, x: tf.Tensor, neighbors: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+        query, keys, _ = self._project(x, neighbors)
         return attention_weights(query, keys, mask, self.scale)
 
 
 @registry.register_layer("encoder_mixer", "dual_context")
 class EncoderDualContext(DualContext):
-    """The encoder's module: the neighbourhood of an odd size is centred; padding counts as zero."""
+    """The encoder's module: the neighborhood of an odd size is centered; padding counts as zero."""
 
     def __init__(self, hparams: TransformerHParams, **kwargs: Any) -> None:
-        """Initialises the module from the model's hparams."""
-        super().__init__(hparams, centred_before(hparams), **kwargs)
+        """Initializes the module from the model's hparams."""
+        super().__init__(hparams, centered_before(hparams), **kwargs)
 
     def call(self, x: tf.Tensor, mask: tf.Tensor, training: bool = False) -> tf.Tensor:
         """Mixes a whole sequence.
@@ -200,10 +200,10 @@ class EncoderDualContext(DualContext):
 
 @registry.register_layer("decoder_mixer", "dual_context")
 class DecoderDualContext(DualContext):
-    """The decoder's causal module: a position's neighbours are the f - 1 before it and itself."""
+    """The decoder's causal module: a position's neighbors are the f - 1 before it and itself."""
 
     def __init__(self, hparams: TransformerHParams, **kwargs: Any) -> None:
-        """Initialises the module from the model's hparams."""
+        """Initializes the module from the model's hparams."""
         super().__init__(hparams, before=_taps(hparams) - 1, **kwargs)
 
     def call(self, x: tf.Tensor, mask: tf.Tensor, training: bool = False) -> tf.Tensor:

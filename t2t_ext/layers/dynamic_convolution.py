@@ -1,13 +1,13 @@
 """Lightweight and dynamic convolutions (Wu, Fan, Baevski, Dauphin & Auli, ICLR 2019).
 
 A depthwise convolution whose D channels are H groups (heads) of d channels with one kernel each. A kernel of k taps is
-normalised by a softmax over the taps (section 3, LightConv); in a dynamic convolution it is a linear function of the
+normalized by a softmax over the taps (section 3, LightConv); in a dynamic convolution it is a linear function of the
 position's own input (section 4, DynamicConv). Around it are an input projection with a gated linear unit and an output
 projection (section 3.1).
 
 A convolution of a stretch of positions is a product with a band matrix for each head: row t holds the kernel of
 position t at the columns of the positions that its taps reach. Up to ``_BLOCK`` positions are one stretch; longer
-sequences are cut into stretches that also see their neighbours' edges, so that time and memory grow as T, not T^2.
+sequences are split into stretches that also see their neighbors' edges, so that time and memory grow as T, not T^2.
 
 Legend: B sentences, R directions, K hypotheses of a direction, T positions, D width, H heads, d = D / H, k taps.
 """
@@ -63,18 +63,18 @@ def convolve(x: tf.Tensor, weights: tf.Tensor, left: int) -> tf.Tensor:
 
 
 class _Stretches:
-    """How a sequence is cut into stretches of n positions, each of which sees w, and how kernels become band matrices.
+    """Splits a sequence into stretches of n positions, each of which sees w, and turns kernels into band matrices.
 
     Sizes that depend on the length are numbers where it is known, so that XLA sees them, and int32 scalars elsewhere.
     """
 
     def __init__(self, length: int | tf.Tensor, heads: int, taps: int, left: int) -> None:
-        """Initialises the cut of a sequence for kernels of k taps, ``left`` of which are to the left."""
+        """Initializes the cut of a sequence for kernels of k taps, ``left`` of which are to the left."""
         self.length, self.heads, self.taps, self.left = length, heads, taps, left
         self.count = -(-length // max(_BLOCK, 2 * taps))
         self.rows = -(-length // self.count)
         self.padding = self.count * self.rows - length
-        # Taps that reach beyond a whole sequence are cut off. A single stretch has no neighbours to see.
+        # Taps that reach beyond a whole sequence are cut off. A single stretch has no neighbors to see.
         self.before, self.after = (_minimum(reach, self.rows - 1) for reach in (left, taps - 1 - left))
         self.one = self.count == 1
 
@@ -190,7 +190,7 @@ class _Convolution(Mixer):
         return cls(hparams, sizes[layer], name=cls.layer_name, dtype=dtype)
 
     def __init__(self, hparams: DynamicConvHParams, taps: int, **kwargs: Any) -> None:
-        """Initialises the layer from the model's hparams and its kernels' size."""
+        """Initializes the layer from the model's hparams and its kernels' size."""
         super().__init__(**kwargs)
         self.width, self.heads, self.taps = hparams.hidden_size, hparams.convolution_heads, taps
         self.dynamic = hparams.conv_type == "dynamic"
@@ -231,7 +231,7 @@ class _Convolution(Mixer):
         return gated_linear_unit(y) if self.glu else y
 
     def _weights(self, rows: tf.Tensor) -> tf.Tensor:
-        """Returns the kernels float [N or 1, H, k] of inputs float [N, D], normalised in float32."""
+        """Returns the kernels float [N or 1, H, k] of inputs float [N, D], normalized in float32."""
         if self.kernels is not None:
             logits = tf.reshape(self.kernels.rows(rows), [-1, self.heads, self.taps])
         else:

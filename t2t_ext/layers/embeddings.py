@@ -14,12 +14,12 @@ _MAX_TIMESCALE = 10000.0
 class TokenEmbedding(Layer):
     """A matrix of token embeddings; the softmax may use it, too (Press & Wolf 2017).
 
-    Rows are initialised N(0, 1/D) and multiplied by sqrt(D) when read (T2T's "sqrt_depth");
+    Rows are initialized N(0, 1/D) and multiplied by sqrt(D) when read (T2T's "sqrt_depth");
     PAD (id 0) reads as zeros.
     """
 
     def __init__(self, vocab_size: int, width: int, *, multiply: bool = True, **kwargs: object) -> None:
-        """Initialises the layer.
+        """Initializes the layer.
 
         Args:
           vocab_size: V, rows of the matrix.
@@ -84,7 +84,7 @@ class TargetSpaceEmbedding(Layer):
     SPACES = 32
 
     def __init__(self, width: int, space: int, **kwargs: object) -> None:
-        """Initialises the layer for one target space id, 0 <= space < 32."""
+        """Initializes the layer for one target space id, 0 <= space < 32."""
         super().__init__(**kwargs)
         self.width, self.space = width, space
 
@@ -107,10 +107,10 @@ class TargetSpaceEmbedding(Layer):
 
 
 class LearnedVectors(Layer):
-    """A few learned vectors that are added to embeddings; initialised N(0, 1/D)."""
+    """A few learned vectors that are added to embeddings; initialized N(0, 1/D)."""
 
     def __init__(self, count: int, width: int, **kwargs: object) -> None:
-        """Initialises the layer for ``count`` vectors of D = ``width`` numbers."""
+        """Initializes the layer for ``count`` vectors of D = ``width`` numbers."""
         super().__init__(**kwargs)
         self.count, self.width = count, width
 

@@ -14,7 +14,7 @@ class FeatureEmbedding(Projection):
     """
 
     def __init__(self, size: int, width: int, **kwargs: object) -> None:
-        """Initialises the layer.
+        """Initializes the layer.
 
         Args:
           size: F, numbers of a feature vector.

@@ -30,7 +30,7 @@ class FeedForward(Layer):
     """Two projections with bias and an activation, or a gated pair, between them."""
 
     def __init__(self, hparams: TransformerHParams, **kwargs: object) -> None:
-        """Initialises the layer from the model's hparams."""
+        """Initializes the layer from the model's hparams."""
         super().__init__(**kwargs)
         self.activation = hparams.ffn_activation
         self.width, self.filter_width = hparams.hidden_size, hparams.filter_size

@@ -10,7 +10,7 @@ with projections of its own for each of the two, and a source position the same 
 module of an encoder. One set of weights serves both sides. Where a target position looks at its past and at the source
 in two sublayers, both are this module.
 
-The local context of a side is made of that side alone. The source's neighbourhood is the encoder's: centred, of an even
+The local context of a side is made of that side alone. The source's neighborhood is the encoder's: centered, of an even
 size with one position more to the right or left (``dc_even_kernel``), padding being zero. The target's is the
 decoder's: it ends at the position itself. The matrix W^r is one, so the same tap is another distance on either side.
 
@@ -24,7 +24,7 @@ import tensorflow as tf
 from t2t_ext import registry
 from t2t_ext.config.hyperparameters import TransformerHParams
 from t2t_ext.layers.attention import StepContext
-from t2t_ext.layers.dual_context import DecoderDualContext, LocalContext, centred_before
+from t2t_ext.layers.dual_context import DecoderDualContext, LocalContext, centered_before
 from t2t_ext.layers.mixed_attention import BothSides, Show, SideBySide
 
 
@@ -37,10 +37,10 @@ class MixedDualContext(BothSides, DecoderDualContext):
     """
 
     def __init__(self, hparams: TransformerHParams, **kwargs: Any) -> None:
-        """Initialises the module from the model's hparams."""
+        """Initializes the module from the model's hparams."""
         super().__init__(hparams, **kwargs)
         args = {"name": "local", "dtype": self.dtype_policy}
-        self.source_local = _OtherNeighbourhood(hparams, centred_before(hparams), self.local, **args)
+        self.source_local = _OtherNeighborhood(hparams, centered_before(hparams), self.local, **args)
 
     # === Both sides ===
 
@@ -106,11 +106,11 @@ class MixedDualContext(BothSides, DecoderDualContext):
         return columns if len(parts) == 2 else columns[:, 0]
 
 
-class _OtherNeighbourhood(LocalContext):
+class _OtherNeighborhood(LocalContext):
     """A local context unit with another one's weights."""
 
     def __init__(self, hparams: TransformerHParams, before: int, unit: LocalContext, **kwargs: Any) -> None:
-        """Initialises the unit; ``before`` as of LocalContext, ``unit`` is built by its owner."""
+        """Initializes the unit; ``before`` as of LocalContext, ``unit`` is built by its owner."""
         super().__init__(hparams, before, **kwargs)
         self.convolution, self.norm = unit.convolution, unit.norm
 

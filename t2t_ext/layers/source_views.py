@@ -22,9 +22,9 @@ class EncoderOutput:
 
     Attributes:
       layers: The outputs e_1 ... e_N of the encoder layers, float [B, S, D] each. In pre-norm stacks those are
-        normalised that the hparams' views see, e_N by the stack's last normalisation; the others, and with
+        normalized that the hparams' views see, e_N by the stack's last normalization; the others, and with
         ``source_view=last`` all of them, are not.
-      final: float [B, S, D], e_N after the stack's final normalisation, where it has one.
+      final: float [B, S, D], e_N after the stack's final normalization, where it has one.
       mask: bool [B, 1, 1, S], True at real positions.
     """
 

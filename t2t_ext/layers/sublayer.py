@@ -1,6 +1,6 @@
-"""The frame around every sublayer: normalisation, dropout and the residual sum.
+"""The frame around every sublayer: normalization, dropout and the residual sum.
 
-T2T writes it as two strings: ``n`` normalises, ``d`` drops out, ``a`` adds the input. Pre-norm is
+T2T writes it as two strings: ``n`` normalizes, ``d`` drops out, ``a`` adds the input. Pre-norm is
 ("n", "da"), post-norm, as printed by Vaswani et al. 2017, is ("none", "dan").
 """
 
@@ -12,7 +12,7 @@ from t2t_ext.layers.dropout import dropout
 
 
 def final_normalization(hparams: TransformerHParams, **kwargs: object) -> LayerNormalization | None:
-    """Returns the normalisation after the last layer of a stack, which pre-norm stacks need."""
+    """Returns the normalization after the last layer of a stack, which pre-norm stacks need."""
     if "n" not in _steps(hparams.layer_preprocess_sequence):
         return None
     return LayerNormalization(hparams.norm_epsilon, **kwargs)
@@ -29,7 +29,7 @@ class Frame(Layer):
     """
 
     def __init__(self, hparams: TransformerHParams, **kwargs: object) -> None:
-        """Initialises the frame from the model's hparams."""
+        """Initializes the frame from the model's hparams."""
         super().__init__(**kwargs)
         self.pre, self.post = _steps(hparams.layer_preprocess_sequence), _steps(hparams.layer_postprocess_sequence)
         self.rate = hparams.layer_prepostprocess_dropout
@@ -39,7 +39,7 @@ class Frame(Layer):
         self.post_norm = LayerNormalization(name="post_norm", **args) if "n" in self.post else None
 
     def build(self, input_shape: object = None) -> None:
-        """Creates the normalisations' weights."""
+        """Creates the normalizations' weights."""
         for norm in (self.pre_norm, self.post_norm):
             if norm is not None:
                 norm.build((None, self.width))

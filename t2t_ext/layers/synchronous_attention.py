@@ -159,7 +159,7 @@ class SynchronousAttention(SidesSelfAttention):
     """
 
     def __init__(self, hparams: TransformerHParams, **kwargs: Any) -> None:
-        """Initialises the layer from the model's hparams."""
+        """Initializes the layer from the model's hparams."""
         super().__init__(hparams, **kwargs)
         fields = hparams.part(SynchronousFields)
         self.fusion = fields.sb_fusion

@@ -8,8 +8,8 @@ What those leave open is reconstructed here. Their 333.8M parameters are the Tra
 projections), six decoder layers more (16 D^2 each) and six attentions more (4 D^2 each): so there is a whole second
 decoder, every layer of the forward decoder attends to the backward states with projections of its own, and both
 decoders share the target embedding and the softmax. The attention stands behind the one to the source, in a frame
-(dropout, residual sum, normalisation) of its own. The backward states are the outputs of the backward decoder's last
-layer (after its final normalisation, where there is one): at position j what it knew when it wrote its token j, EOS
+(dropout, residual sum, normalization) of its own. The backward states are the outputs of the backward decoder's last
+layer (after its final normalization, where there is one): at position j what it knew when it wrote its token j, EOS
 included. Both losses are trained together, the forward loss through the backward decoder as well. The backward decoder
 writes greedily unless ``backward_beam_size`` says otherwise.
 
@@ -70,7 +70,7 @@ class ForwardDecoderLayer(DecoderLayer):
     """
 
     def __init__(self, hparams: TransformerHParams, mixer: Mixer, **kwargs: Any) -> None:
-        """Initialises the layer around a decoder mixer."""
+        """Initializes the layer around a decoder mixer."""
         super().__init__(hparams, mixer, **kwargs)
         self.backward_attention = SourceAttention(hparams, name="backward_attention", dtype=self.dtype_policy)
         self.backward_attention_frame = Frame(hparams, name="backward_attention_frame", dtype=self.dtype_policy)
@@ -160,7 +160,7 @@ class AsynchronousTransformer(Transformer[AsynchronousHParams]):
     target_sides = SIDES
 
     def __init__(self, hparams: AsynchronousHParams, **kwargs: Any) -> None:
-        """Initialises the model; see Seq2Seq."""
+        """Initializes the model; see Seq2Seq."""
         super().__init__(hparams, **kwargs)
         self.backward_decoder = super().make_decoder("backward_decoder")
         states = tf.TensorSpec([None, None, hparams.hidden_size], self.compute_dtype)

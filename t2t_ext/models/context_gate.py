@@ -5,12 +5,12 @@ before, the decoder's state and the source context, scales what comes of the sou
 et al. (2018, section 5.4) compare with a Transformer that has it, 6+6 layers with 19.08M parameters against 19.07M
 without; how it is made stands in a supplement that is not published with the paper's text.
 
-Here, in a decoder layer with what self-attention found (a) and what attention to the source found (c):
+Here, in a decoder layer with what self-attention found (a) and what cross-attention found (c):
 
     z = sigmoid([a; c] W + b)
     x + (1 - z) a + z c        instead of        x + a + c
 
-in the frame of the attention to the source. The query of the attention to the source is the Transformer's, made of
+in the frame of cross-attention. The query of cross-attention is the Transformer's, made of
 x + a. The word before is not an input of its own: the residual stream has it. z has one number for as many channels as
 a head has (``context_gate=head``: the 0.01M parameters by which the paper's two numbers differ), or one for each
 (``channel``, as Tu et al.: 19.85M).
@@ -33,7 +33,7 @@ class ContextGate(Layer):
     """Weighs what attention found in the source against what it found in the target."""
 
     def __init__(self, hparams: ContextGateHParams, **kwargs: Any) -> None:
-        """Initialises the gate from the model's hparams."""
+        """Initializes the gate from the model's hparams."""
         super().__init__(**kwargs)
         self.width = hparams.hidden_size
         self.gates = hparams.num_heads if hparams.context_gate == "head" else self.width
@@ -65,7 +65,7 @@ class GatedDecoderLayer(DecoderLayer):
     """A decoder layer with a gate between what its two attentions found."""
 
     def __init__(self, hparams: ContextGateHParams, mixer: Mixer, **kwargs: Any) -> None:
-        """Initialises the layer around a decoder mixer."""
+        """Initializes the layer around a decoder mixer."""
         super().__init__(hparams, mixer, **kwargs)
         self.context_gate = ContextGate(hparams, name="context_gate", dtype=self.dtype_policy)
 

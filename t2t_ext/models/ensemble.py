@@ -129,7 +129,7 @@ class Ensemble:
         parents: tf.Tensor,
         state: State,
     ) -> tuple[tf.Tensor, tf.Tensor, State]:
-        """As ``step``, with the weighted mean of the members' attention to the source, float32 [B, R, K, S]."""
+        """As ``step``, with the weighted mean of the members' cross-attention, float32 [B, R, K, S]."""
         steps = [
             member.step_with_attention(ids, visible, partner_visible, parents, member_state)
             for member, member_state in zip(self.members, state["members"], strict=True)

@@ -59,7 +59,7 @@ class CoordinatedLayer(Layer):
     """
 
     def __init__(self, hparams: LayerCoordinationHParams, attention: BothSides, **kwargs: Any) -> None:
-        """Initialises the layer around its attention, which is named ``attention`` or after its kind."""
+        """Initializes the layer around its attention, which is named ``attention`` or after its kind."""
         super().__init__(**kwargs)
         self.mixed = hparams.lwc_mixed_attention
         self.attention = attention
@@ -173,7 +173,7 @@ class Stack(Layer):
     """Layers under one name."""
 
     def __init__(self, layers: list[Layer], **kwargs: Any) -> None:
-        """Initialises the stack of these layers."""
+        """Initializes the stack of these layers."""
         super().__init__(**kwargs)
         self.layers = layers
 
@@ -190,7 +190,7 @@ class LayerCoordination(StackedSeq2Seq[LayerCoordinationHParams]):
     hparams_class: type[HParams] = LayerCoordinationHParams
 
     def __init__(self, hparams: LayerCoordinationHParams, **kwargs: Any) -> None:
-        """Initialises the model; see Seq2Seq.
+        """Initializes the model; see Seq2Seq.
 
         Raises:
           UserError: Source and target have vocabularies of their own.
@@ -293,13 +293,13 @@ class LayerCoordination(StackedSeq2Seq[LayerCoordinationHParams]):
     def _source_states(
         self, x: tf.Tensor, mask: tf.Tensor, training: bool = False, record: Record | None = None
     ) -> Iterator[tf.Tensor]:
-        """Yields what each layer of the source's own stack makes of float [B, S, D]."""
+        """Yields what each layer of the source's own stack computes from float [B, S, D]."""
         for layer in self.encoder.layers if self.encoder else ():
             x = layer(x, mask, training=training, record=record)
             yield x
 
     def source_states(self, inputs: tf.Tensor) -> list[tf.Tensor]:
-        """Returns what each layer makes of the source int32 [B, S] by itself, float [B, S, D] each, without dropout.
+        """Returns what each layer computes from the source int32 [B, S] alone, float [B, S, D] each, without dropout.
 
         A stack that both sides share makes nothing of it in its last layer, which only reads it: there is none of that.
         In pre-norm stacks they are running sums, but for the last, which are as the target's last layer reads them.
@@ -366,7 +366,7 @@ class LayerCoordination(StackedSeq2Seq[LayerCoordinationHParams]):
         parents: tf.Tensor,
         state: State,
     ) -> tuple[tf.Tensor, tf.Tensor, State]:
-        """As ``step``, with the last layer's attention to the source, the mean over its heads; see Seq2Seq.
+        """As ``step``, with the last layer's cross-attention, the mean over its heads; see Seq2Seq.
 
         In mixed attention a part of every distribution is on the target's past. What is returned is the rest, the part
         on the source, divided by its sum: each row adds up to 1, heads that look more at the source count for more.

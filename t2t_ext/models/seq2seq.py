@@ -85,7 +85,7 @@ class Seq2Seq(keras.Model, abc.ABC, Generic[H]):
         name: str | None = None,
         dtype: str | None = None,
     ) -> None:
-        """Initialises the model; ``build`` creates the variables.
+        """Initializes the model; ``build`` creates the variables.
 
         Args:
           hparams: Of the model's ``hparams_class``.
@@ -260,7 +260,7 @@ class Seq2Seq(keras.Model, abc.ABC, Generic[H]):
         """
         del ids, visible, partner_visible, parents, state
         raise UserError(
-            f"{type(self).__name__} does not show its attention to the source while it decodes, which "
+            f"{type(self).__name__} does not show its cross-attention while it decodes, which "
             "coverage_penalty needs: leave coverage_penalty out."
         )
 

@@ -34,7 +34,7 @@ class EncoderLayer(Layer):
     """A mixer (self-attention, usually) and a feed-forward sublayer."""
 
     def __init__(self, hparams: TransformerHParams, mixer: Mixer, **kwargs: Any) -> None:
-        """Initialises the layer around a mixer named ``self_attention`` or after its kind."""
+        """Initializes the layer around a mixer named ``self_attention`` or after its kind."""
         super().__init__(**kwargs)
         self.mixer = mixer
         self.mixer_frame = Frame(hparams, name=f"{mixer.name}_frame", dtype=self.dtype_policy)
@@ -66,7 +66,7 @@ class DecoderLayer(Layer):
         source_attention: SourceAttention | None = None,
         **kwargs: Any,
     ) -> None:
-        """Initialises the layer around a decoder mixer; the attention to the source is the usual one if none is given.
+        """Initializes the layer around a decoder mixer; cross-attention is the usual one if none is given.
 
         What a view of the source is, and what is kept of it while decoding, only that attention knows.
         """
@@ -187,7 +187,7 @@ class Encoder(Layer):
     """A stack of encoder layers."""
 
     def __init__(self, hparams: TransformerHParams, mixers: list[Mixer], **kwargs: Any) -> None:
-        """Initialises one layer for each mixer."""
+        """Initializes one layer for each mixer."""
         super().__init__(**kwargs)
         self.width = hparams.hidden_size
         self.layers = [
@@ -228,7 +228,7 @@ class Decoder(Layer):
     def __init__(
         self, hparams: TransformerHParams, mixers: list[Mixer], source_views: SourceViews, **kwargs: Any
     ) -> None:
-        """Initialises one layer for each mixer; ``source_views`` says what they attend to."""
+        """Initializes one layer for each mixer; ``source_views`` says what they attend to."""
         super().__init__(**kwargs)
         self.width = hparams.hidden_size
         self.source_views = source_views

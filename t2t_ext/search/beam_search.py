@@ -1,8 +1,8 @@
 """Beam search over one or two directions, inside ``tf.function``.
 
-Live hypotheses and the pool of ended ones are apart, as in T2T: of the 2K best
-continuations of K live hypotheses, those that end (EOS) compete for the pool by penalised
-score, the others go on. Every sentence has its own length limit and its own stop, so its
+Live hypotheses and the pool of finished ones are apart, as in T2T: of the 2K best
+continuations of K live hypotheses, those that end (EOS) compete for the pool by penalized
+score, the others continue. Every sentence has its own length limit and its own stop, so its
 result does not depend on what else is in the batch.
 
 The model's caches are never reordered. Keys and values of all hypotheses of a sentence stay
@@ -28,7 +28,7 @@ from t2t_ext.search.partners import Partners, follow_partners, partner_columns, 
 from t2t_ext.search.rules import Rule, Step
 from t2t_ext.search.search_state import NOT_THERE, UNFINISHED, Candidates, Ended, Live, Result, SearchConfig
 from t2t_ext.search.strategies import BeamStrategy, Continuations
-from t2t_ext.search.top_k import log_normaliser
+from t2t_ext.search.top_k import log_normalizer
 
 StepFunction = Callable[..., tuple[tf.Tensor, ...]]
 
@@ -113,10 +113,10 @@ def _go_on(
 def _propose(now: Step, live: Live, states: Sequence[Any], rules: Sequence[Any], config: SearchConfig) -> Continuations:
     """Returns the continuations of the strategy, which is the first rule, of what all rules allow."""
     logits = now.logits
-    normaliser = log_normaliser(logits)
+    normalizer = log_normalizer(logits)
     for rule, state in zip(rules, states, strict=True):
         logits = rule.adjust(logits, now, state)
-    return rules[0].propose(logits, normaliser, live, now, states[0], config)
+    return rules[0].propose(logits, normalizer, live, now, states[0], config)
 
 
 def _bonus(now: Step, states: Sequence[Any], rules: Sequence[Rule]) -> tf.Tensor | None:
@@ -233,7 +233,7 @@ def _going_invariants(going: _Going, config: SearchConfig) -> _Going:
 
 
 def _count(done: tf.Tensor) -> tf.Tensor:
-    """Returns how many sentences go on, int32 scalar."""
+    """Returns how many sentences continue, int32 scalar."""
     return tf.reduce_sum(tf.cast(~done, tf.int32))
 
 
@@ -259,7 +259,7 @@ def _leave_out_done(going: _Going, least: int) -> _Going:
 
 
 def _scores(ended: Ended, with_bonus: bool, config: SearchConfig) -> tf.Tensor:
-    """Returns the penalised scores float32 [B, N] of ended hypotheses."""
+    """Returns the penalized scores float32 [B, N] of finished hypotheses."""
     scores = ended.log_probs / length_penalty(ended.lengths, config.alpha, config.penalty)
     if not with_bonus:
         return scores

@@ -1,13 +1,13 @@
-"""Diverse beam search: groups of hypotheses that are kept from going on alike.
+"""Diverse beam search: groups of hypotheses that are kept from continuing alike.
 
 Vijayakumar et al. 2018, https://arxiv.org/abs/1610.02424, Algorithm 1 with Hamming diversity: the live hypotheses are
 divided into groups, which choose one after the other at each step; while a group chooses, ``strength`` times the number
 of hypotheses of earlier groups that have just gone on with a token is taken off its log-probability. What is reported
 stays the model's. Endings (EOS) are neither counted nor held back.
 
-Each group has its own share of the pool of ended hypotheses, or one group's would fill it. The N best are the best of
-every group, then the second of every group, and so on; a hypothesis that several groups found counts once. They
-are returned by score, so that the first is the best of all.
+Each group has its own share of the pool of finished hypotheses, or one group's would fill it. The N best are the best
+of every group, then the second of every group, and so on; a hypothesis that several groups found counts once. They are
+returned by score, so that the first is the best of all.
 
 Legend: B sentences, R directions, G groups, K live hypotheses of a direction (group after group), E continuations of a
 hypothesis, F places in the pool (group after group).

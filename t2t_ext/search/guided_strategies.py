@@ -54,7 +54,7 @@ class ConstrainedBeam(BeamStrategy):
     """
 
     def __init__(self, phrases: Phrases) -> None:
-        """Initialises the strategy for the sentences of a call."""
+        """Initializes the strategy for the sentences of a call."""
         self._phrases = phrases
 
     def start(self, batch: tf.Tensor, live: int) -> ConstraintState:
@@ -65,7 +65,7 @@ class ConstrainedBeam(BeamStrategy):
     def propose(
         self,
         logits: tf.Tensor,
-        normaliser: tf.Tensor,
+        normalizer: tf.Tensor,
         live: Live,
         step: Step,
         state: ConstraintState,
@@ -77,7 +77,7 @@ class ConstrainedBeam(BeamStrategy):
         values, ids = _best_of_each(logits, config)
         wanted, wanted_values = lexical_constraints.wanted_continuations(phrases, progress, logits, ids)
         tokens, values = tf.concat([ids, wanted], axis=3), tf.concat([values, wanted_values], axis=3)
-        log_probs = values - normaliser + live.log_probs[..., tf.newaxis]
+        log_probs = values - normalizer + live.log_probs[..., tf.newaxis]
 
         shape = tf.shape(tokens)
         flat = [shape[0], shape[1], shape[2] * shape[3]]
@@ -128,11 +128,11 @@ class DiverseGroups(BeamStrategy):
     """Groups that choose one after the other, each with its share of the pool."""
 
     def __init__(self, groups: int, strength: float) -> None:
-        """Initialises the strategy.
+        """Initializes the strategy.
 
         Args:
           groups: G; the live hypotheses of a direction are a multiple of it.
-          strength: What a hypothesis of an earlier group that goes on with a token takes off its log-probability.
+          strength: What a hypothesis of an earlier group that continues with a token takes off its log-probability.
         """
         self._groups, self._strength = groups, strength
 
@@ -141,12 +141,12 @@ class DiverseGroups(BeamStrategy):
         return ([0.0] + [NOT_THERE] * (config.live // self._groups - 1)) * self._groups
 
     def propose(
-        self, logits: tf.Tensor, normaliser: tf.Tensor, live: Live, step: Step, state: tuple, config: SearchConfig
+        self, logits: tf.Tensor, normalizer: tf.Tensor, live: Live, step: Step, state: tuple, config: SearchConfig
     ) -> Continuations:
         """Returns the 2K / G best continuations of every group, group after group."""
         del step, state
         values, tokens = _best_of_each(logits, config)
-        log_probs = values - normaliser + live.log_probs[..., tf.newaxis]
+        log_probs = values - normalizer + live.log_probs[..., tf.newaxis]
         places = diverse_groups.choose_in_turn(log_probs, tokens, self._groups, self._strength)
         batch, each = tf.shape(places)[0], tokens.shape[3]
         places = tf.reshape(places, [batch, config.directions, self._groups * places.shape[3]])

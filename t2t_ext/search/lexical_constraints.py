@@ -88,7 +88,7 @@ def encode_phrases(
     """Reads the phrases of every sentence.
 
     Args:
-      lines: string [B], phrases separated by tabs; blanks around them do not count, empty ones do not exist.
+      lines: string [B], phrases separated by tabs; whitespace around them do not count, empty ones do not exist.
       encode: Strings [N] -> ragged int32 [N, (T)] without EOS.
       limits: int32 [B], the most tokens (with EOS) of each sentence's translation.
       turned_round: For each direction, whether it produces a sentence's last token first.
@@ -177,7 +177,7 @@ def banks(phrases: Phrases, progress: Progress) -> tf.Tensor:
 def next_tokens(phrases: Phrases, progress: Progress) -> tf.Tensor:
     """Returns what takes hypotheses on to their missing phrases, int32 [B, R, H, 2C]; PAD where nothing does.
 
-    For each phrase its first token, and the one that goes on with what is begun.
+    For each phrase its first token, and the one that continues with what is begun.
     """
     begun = tf.transpose(_begun(phrases, progress), [0, 1, 3, 2])
     further = tf.transpose(tf.gather(phrases.tokens, begun, batch_dims=3), [0, 1, 3, 2])

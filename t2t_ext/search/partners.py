@@ -6,7 +6,7 @@ partner is the partner's own past, step t's own column included. At a rank where
 rules) stands a copy of the direction's best.
 
 With ``freeze`` a partner counts as ended at step t when its continuation with EOS is among the K best continuations of
-its direction. The hypotheses that go on from those that had this partner, and all their descendants, then see for ever
+its direction. The hypotheses that continue from those that had this partner, and all descendants of these, keep seeing
 what was seen at step t.
 
 Legend: B sentences, R = 2 directions, K live hypotheses of a direction, C continuations, T steps.
@@ -89,7 +89,7 @@ def follow_partners(
       partners: The state of this step.
       seen: What ``partner_columns`` returned.
       candidates: The continuations of this step.
-      parents: int32 [B, R, K], the rank in this step of the hypotheses that go on.
+      parents: int32 [B, R, K], the rank in this step of the hypotheses that continue.
       strategy: What chose them.
       config: The search's constants.
     """

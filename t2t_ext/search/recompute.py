@@ -21,7 +21,7 @@ class WholePrefixes:
     """``start`` and ``step`` as a Seq2Seq's, computed by its ``features`` and ``logits``."""
 
     def __init__(self, model: Any, config: SearchConfig) -> None:
-        """Initialises the stepper.
+        """Initializes the stepper.
 
         Args:
           model: A Seq2Seq of two directions, or an Ensemble of such.

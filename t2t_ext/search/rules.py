@@ -3,7 +3,7 @@
 The search composes any number of rules, in the order given. A rule's state goes round the
 loop with the hypotheses; a search without rules has not one operation more.
 
-Whatever rules do, a hypothesis's log-probability stays the model's own: the normaliser is
+Whatever rules do, a hypothesis's log-probability stays the model's own: the normalizer is
 over the whole vocabulary, forbidden tokens included. The length limit stands above all rules.
 
 Legend: B sentences, R directions, K live hypotheses of a direction, T tokens so far, V
@@ -73,7 +73,7 @@ class Rule:
         return logits
 
     def bonus(self, step: Step, state: Any) -> tf.Tensor | None:
-        """Returns what is added to the penalised score of hypotheses that end now, float32 [B, R, K] by parent.
+        """Returns what is added to the penalized score of hypotheses that end now, float32 [B, R, K] by parent.
 
         Never more than 0, since the search stops when no log-probability over its penalty can win any more.
         """
@@ -123,7 +123,7 @@ class MinimumLength(Rule):
     """EOS is not chosen before a hypothesis has its sentence's minimum of other tokens."""
 
     def __init__(self, minimum: tf.Tensor) -> None:
-        """Initialises the rule.
+        """Initializes the rule.
 
         Args:
           minimum: int32 [B], tokens without EOS. Where the length limit does not leave room for EOS behind them, EOS
@@ -151,7 +151,7 @@ class NoRepeatedNgrams(Rule):
     """No n-gram of tokens comes twice in a hypothesis (Paulus et al. 2018, section 2.5)."""
 
     def __init__(self, size: int) -> None:
-        """Initialises the rule for n-grams of ``size`` tokens, at least 1; with 1, no token comes twice."""
+        """Initializes the rule for n-grams of ``size`` tokens, at least 1; with 1, no token comes twice."""
         self._size = size
 
     def adjust(self, logits: tf.Tensor, step: Step, state: Any) -> tf.Tensor:
@@ -180,7 +180,7 @@ class ForcedPrefix(Rule):
     """Hypotheses begin with given tokens. Stands behind all other rules, which have no say in the prefix."""
 
     def __init__(self, ids: tf.Tensor, lengths: tf.Tensor, ends_word: tf.Tensor, word_starts: Sequence[bool]) -> None:
-        """Initialises the rule.
+        """Initializes the rule.
 
         Args:
           ids: int32 [B, P] in the model's direction, P >= 1; ids that are never produced may not be among them.
@@ -197,7 +197,7 @@ class ForcedPrefix(Rule):
         return self._state
 
     def adjust(self, logits: tf.Tensor, step: Step, state: dict[str, tf.Tensor]) -> tf.Tensor:
-        """Forbids all but the prefix's token, and what would go on with its last word if that is complete."""
+        """Forbids all but the prefix's token, and what would continue with its last word if that is complete."""
         lengths, past = state["lengths"], step.length - 1
 
         def by_sentence(x: tf.Tensor) -> tf.Tensor:
@@ -229,7 +229,7 @@ class CoveragePenalty(Rule):
     _LEAST = 1e-6
 
     def __init__(self, beta: float, words: tf.Tensor, directions: int = 1, kind: str = "wu") -> None:
-        """Initialises the rule.
+        """Initializes the rule.
 
         Args:
           beta: The factor, more than 0.
@@ -270,12 +270,12 @@ class CoveragePenalty(Rule):
 class StepwisePenalty(CoveragePenalty):
     """The coverage penalty of kind ``summary`` at every step, as OpenNMT's ``-stepwise_penalty``.
 
-    Hypotheses go on and end by log P - cp over the length penalty, where cp is that of their attention until then.
+    Hypotheses continue and end by log P - cp over the length penalty, where cp is that of their attention until then.
     Stands behind all rules that set logits back to the model's own.
     """
 
     def __init__(self, beta: float, words: tf.Tensor, directions: int = 1) -> None:
-        """Initialises the rule; see ``CoveragePenalty``."""
+        """Initializes the rule; see ``CoveragePenalty``."""
         super().__init__(beta, words, directions, "summary")
 
     def adjust(self, logits: tf.Tensor, step: Step, state: dict[str, tf.Tensor]) -> tf.Tensor:

@@ -131,13 +131,13 @@ def _first_above(sums: tf.Tensor, bound: tf.Tensor) -> tuple[tf.Tensor, tf.Tenso
 class Sampling(BeamStrategy):
     """Independent samples of each sentence instead of a beam; they come back in the order in which they are drawn.
 
-    Each of the K live hypotheses is a chain of its own from the first token on: it goes on with one token that is drawn
+    Each of the K live hypotheses is a chain of its own from the first token on: it continues with a token that is drawn
     from what the rules allow, until that is EOS. Its place in the pool is its number. So the n-th sample is the same
     however many are asked for. For one direction only.
     """
 
     def __init__(self, keys: tf.Tensor, truncation: Truncation) -> None:
-        """Initialises the strategy.
+        """Initializes the strategy.
 
         Args:
           keys: int64 [B], one for each sentence (``random_numbers.fingerprint``, folded with a seed): what is drawn
@@ -159,7 +159,7 @@ class Sampling(BeamStrategy):
     def propose(
         self,
         logits: tf.Tensor,
-        normaliser: tf.Tensor,
+        normalizer: tf.Tensor,
         live: Live,
         step: Step,
         state: tf.Tensor,
@@ -170,7 +170,7 @@ class Sampling(BeamStrategy):
         numbers = tf.reshape(random_numbers.uniform(state, step.length), [-1])
         tokens = draw(rows, numbers, self._truncation, config.banned)
         tokens = tf.ensure_shape(tf.reshape(tokens, tf.shape(live.ids)), live.ids.shape)
-        log_probs = tf.gather(step.logits - normaliser, tokens, batch_dims=3) + live.log_probs
+        log_probs = tf.gather(step.logits - normalizer, tokens, batch_dims=3) + live.log_probs
         # A chain with no token left that the rules allow is over.
         log_probs += tf.where(tf.gather(logits, tokens, batch_dims=3) > FORBIDDEN / 2, 0.0, FORBIDDEN)
         return log_probs, tf.broadcast_to(tf.range(config.live), tf.shape(tokens)), tokens

@@ -53,7 +53,7 @@ def encode_prefixes(
 ) -> Prefixes:
     """Encodes prefixes, strings [B].
 
-    A blank at the end says that the last word is complete, as a last subword without ``@@`` says by itself. A prefix is
+    A space at the end says that the last word is complete, as a last subword without ``@@`` says by itself. A prefix is
     cut before a token that is never produced, and after ``most`` tokens.
     """
     text = tf.strings.regex_replace(strings, f"[{BLANKS}]+$", "")

@@ -1,4 +1,4 @@
-"""What a search is made of: its constants, the live hypotheses, the pool of ended ones, the result.
+"""What a search is made of: its constants, the live hypotheses, the pool of finished ones, the result.
 
 Legend: B sentences, R directions, K live hypotheses of a direction, F places in the pool,
 N hypotheses asked for, T steps.
@@ -53,7 +53,7 @@ class SearchConfig:
 
 
 class Live(NamedTuple):
-    """Hypotheses that go on.
+    """Hypotheses that continue.
 
     Attributes:
       ids: int32 [B, R, K], the last token of each (ignored before the first step).
@@ -71,10 +71,10 @@ class Live(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """The pool of ended hypotheses, best first.
+    """The pool of finished hypotheses, best first.
 
     Attributes:
-      ranks: float64 [B, F], the penalised score, lower by 1e6 where the length limit ended it; -1e9 is an empty place.
+      ranks: float64 [B, F], the penalized score, lower by 1e6 where the length limit ended it; -1e9 is an empty place.
       log_probs: float32 [B, F].
       lengths: int32 [B, F], tokens with EOS.
       finished: bool [B, F], True if it ended with EOS.

@@ -1,4 +1,4 @@
-"""How a search goes on at each step: which continuations are proposed, chosen and kept. Here: the usual beam.
+"""How a search continues at each step: which continuations are proposed, chosen and kept. Here: the usual beam.
 
 A strategy is a rule, too: it may have a state and forbid tokens.
 
@@ -25,8 +25,8 @@ Continuations = tuple[tf.Tensor, tf.Tensor, tf.Tensor]
 class BeamStrategy(Rule):
     """Beam search; other strategies override what they do otherwise.
 
-    Of the 2K best continuations of K live hypotheses, those that end compete for the pool by penalised score, the
-    others go on.
+    Of the 2K best continuations of K live hypotheses, those that end compete for the pool by penalized score, the
+    others continue.
     """
 
     def first_log_probs(self, config: SearchConfig) -> list[float]:
@@ -36,7 +36,7 @@ class BeamStrategy(Rule):
     def propose(
         self,
         logits: tf.Tensor,
-        normaliser: tf.Tensor,
+        normalizer: tf.Tensor,
         live: Live,
         step: Step,
         state: Any,
@@ -46,7 +46,7 @@ class BeamStrategy(Rule):
 
         Args:
           logits: float32 [B, R, K, V] after the rules.
-          normaliser: float32 [B, R, K, 1], log-sum-exp of the model's own logits, over the whole vocabulary, so that
+          normalizer: float32 [B, R, K, 1], log-sum-exp of the model's own logits, over the whole vocabulary, so that
             a hypothesis's score is the model's probability of it.
           live: The live hypotheses.
           step: The step.
@@ -61,18 +61,18 @@ class BeamStrategy(Rule):
         each = min(2 * config.live, vocab_size)
         values, ids = top_k_tokens(tf.reshape(logits, [-1, vocab_size]), each, config.banned)
         values = tf.reshape(values, [-1, config.directions, config.live, each])
-        sums = values - normaliser + live.log_probs[..., tf.newaxis]
+        sums = values - normalizer + live.log_probs[..., tf.newaxis]
         flat = [-1, config.directions, config.live * each]
         log_probs, places = tf.math.top_k(tf.reshape(sums, flat), min(2 * config.live, config.live * each))
         tokens = tf.gather(tf.reshape(ids, flat), places, batch_dims=2)
         return log_probs, places // each, tokens
 
     def choose(self, candidates: Continuations, config: SearchConfig, state: Any) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns which continuations go on: the K best that do not end.
+        """Returns which continuations continue: the K best that do not end.
 
         Returns:
           places int32 [B, R, K] among the candidates and their log-probabilities float32 [B, R, K], -1e9 and less
-          where nothing goes on.
+          where nothing continues.
         """
         del state
         log_probs, _, tokens = candidates
@@ -133,7 +133,7 @@ class BeamStrategy(Rule):
 
         A live hypothesis's log-probability can only fall, and the penalty that helps it most is the one of the limit.
         Rules' bonuses are never more than 0 (they are not looked at here: a coverage penalty of now says nothing, it
-        becomes smaller with every token), so that this bounds the penalised score with them, too.
+        becomes smaller with every token), so that this bounds the penalized score with them, too.
         """
         nth = ended.ranks[:, config.num_hypotheses - 1]
         if config.beam_size == 1:

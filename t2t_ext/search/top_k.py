@@ -1,4 +1,4 @@
-"""What a search asks of the logits of large vocabularies, in few passes over them: the k best, and the normaliser."""
+"""What a search asks of the logits of large vocabularies, in few passes over them: the k best, and the normalizer."""
 
 from collections.abc import Sequence
 
@@ -77,11 +77,11 @@ def _top_k_of_parts(rows: tf.Tensor, k: int) -> tuple[tf.Tensor, tf.Tensor]:
     return values, tf.gather(best, places // _PART, batch_dims=1) * _PART + places % _PART
 
 
-def log_normaliser(logits: tf.Tensor) -> tf.Tensor:
+def log_normalizer(logits: tf.Tensor) -> tf.Tensor:
     """Returns the log-sum-exp of logits float32 [..., V], float32 [..., 1].
 
     By way of the softmax, which is one fast operation where exp, sum and log are several passes: the largest
-    probability is exp(largest logit - normaliser), and at least 1 / V, so that its logarithm is exact.
+    probability is exp(largest logit - normalizer), and at least 1 / V, so that its logarithm is exact.
     """
     largest = tf.reduce_max(logits, axis=-1, keepdims=True)
     return largest - tf.math.log(tf.reduce_max(tf.nn.softmax(logits), axis=-1, keepdims=True))

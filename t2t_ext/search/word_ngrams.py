@@ -59,7 +59,7 @@ class NoRepeatedWordNgrams(Rule):
     """
 
     def __init__(self, size: int, boundaries: Boundaries, ignored: Sequence[Sequence[Sequence[int]]] = ()) -> None:
-        """Initialises the rule.
+        """Initializes the rule.
 
         Args:
           size: Words of an n-gram, at least 1.

@@ -3,7 +3,7 @@
 Logits of a batch are the largest tensor of a training step ([tokens, vocabulary] in float32), and a
 chain of whole-tensor operations on them is bound by memory. Here the rows are cut into chunks whose logits
 stay in the cache, and both gradient products are computed while they are there. With softmax
-``p = e / z`` (``e = exp(logits - max)``, ``z`` its sum) the gradients need no normalised copy of e::
+``p = e / z`` (``e = exp(logits - max)``, ``z`` its sum) the gradients need no normalized copy of e::
 
     f = e - (confidence - low) z onehot(target)
     d loss / d features = (f @ kernel) / z - low sum_v kernel[v]

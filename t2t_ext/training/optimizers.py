@@ -147,7 +147,7 @@ class Adafactor(Optimizer):
         scale = learning_rate
         if hparams.optimizer_adafactor_multiply_by_parameter_scale:
             scale *= tf.maximum(_rms(old), self._EPSILON_PARAMETER)
-        step = self._normalised(name, gradient, decay)
+        step = self._normalized(name, gradient, decay)
         threshold = hparams.optimizer_adafactor_clipping_threshold
         if threshold:
             step /= tf.maximum(1.0, _rms(step) / threshold)
@@ -159,7 +159,7 @@ class Adafactor(Optimizer):
             handles.assign(slot, step)
         handles.assign_sub(variable, step)
 
-    def _normalised(self, name: str, gradient: tf.Tensor, decay: tf.Tensor) -> tf.Tensor:
+    def _normalized(self, name: str, gradient: tf.Tensor, decay: tf.Tensor) -> tf.Tensor:
         """Updates the second moments and returns the gradient divided by their root."""
         squared = tf.square(gradient) + self._EPSILON_GRADIENT
 

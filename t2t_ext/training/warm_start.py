@@ -88,7 +88,7 @@ def warm_start(
     """Takes over weights of another run.
 
     Args:
-      fresh: Name -> freshly initialised array of the new model.
+      fresh: Name -> freshly initialized array of the new model.
       encoders: The new run's source and target encoder.
       sides: Name -> ``source`` or ``target`` for variables whose rows (axis 0) are pieces of that vocabulary.
       origin: A run directory, or a checkpoint in one (its vocabulary is needed).

@@ -3,7 +3,7 @@
 Everything is read off the parts that the model has, whatever it is called: a layer says what it is (``described``), a
 layer of a user's own what the class says that it inherits from. ``diagram_text`` and ``diagram_svg`` draw it.
 
-Legend: N encoder layers, M decoder layers, D width; e_j is what encoder layer j makes of the source, from e_1 to e_N.
+Legend: N encoder layers, M decoder layers, D width; e_j is the output of encoder layer j, from e_1 to e_N.
 """
 
 import dataclasses
@@ -36,7 +36,7 @@ class Part(Description):
     """A sublayer, an embedding or another part; ``paper`` may be ``OWN``.
 
     Attributes:
-      parameters: Numbers that are learnt, with those of the norms around it; what two parts share counts at the first.
+      parameters: Numbers that are learned, with those of the norms around it; what two parts share counts at the first.
     """
 
     parameters: int = 0
@@ -122,7 +122,7 @@ class Diagram:
       stacks: Encoder, decoders; or the one stack of both sides.
       reading: How decoders read the encoder; None where there is one stack.
       others: Parts that are in no stack.
-      parameters: All numbers that are learnt.
+      parameters: All numbers that are learned.
     """
 
     title: str
@@ -269,7 +269,7 @@ class _Walk:
         return dataclasses.replace(part, parameters=self._count(variables), **changes)
 
     def _groups(self, name: str, reading: CountedReading | None) -> tuple[Group, ...]:
-        """Returns the layers of a stack, equal neighbours together."""
+        """Returns the layers of a stack, equal neighbors together."""
         layers = [
             tuple(
                 self._part(sublayer, _Place(attribute, layer, reading))
@@ -342,7 +342,7 @@ class _Walk:
             tagged = "a zero vector" if getattr(model.hparams, "predict_tag", False) else "the direction's tag"
             first = f", begins with {tagged}"
         if name in ("encoder", ""):
-            # Learnt vectors may be one matrix for both sides: whoever reads it first has it.
+            # Learned vectors may be one matrix for both sides: whoever reads it first has it.
             ordered = positions
             if getattr(model, "source_features", None) is not None:
                 ordered = positions if model.hparams.feature_positions == "timing" else "no positions"

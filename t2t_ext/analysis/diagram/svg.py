@@ -1,6 +1,6 @@
 """The diagram of a model as an SVG picture; see ``model_diagram``.
 
-Written by hand: rectangles, lines and text, coloured by paper, with a style for light and for dark backgrounds. Nothing
+Written by hand: rectangles, lines and text, colored by paper, with a style for light and for dark backgrounds. Nothing
 measures text; boxes are as wide as an estimate from above says. Inputs are at the top, outputs at the bottom.
 """
 
@@ -25,7 +25,7 @@ _TITLE, _NAME, _SMALL = 17, 13.5, 12  # sizes of letters
 _LETTER = 0.57  # width of a letter, as a part of its size, from above for running text in usual fonts
 
 # Fill and line on white, fill and line on black, by paper; the last is that of all others.
-_COLOURS = {
+_COLORS = {
     TRANSFORMER: ("#f2f3f5", "#7a828c", "#2b3036", "#9aa4af"),
     "Ampomah et al. 2021": ("#fde3cf", "#c4661f", "#54301a", "#f0a06a"),
     "Liu et al. 2020": ("#d6e9fb", "#1f6fb5", "#17395a", "#74b4ee"),
@@ -146,21 +146,21 @@ class _Picture:
 
 
 def _class(paper: str) -> str:
-    return f"p{list(_COLOURS).index(paper if paper in _COLOURS else '')}"
+    return f"p{list(_COLORS).index(paper if paper in _COLORS else '')}"
 
 
 def _style() -> str:
     """Returns the style sheet, light with a dark variant."""
 
-    def colours(page: str, letters: str, faint: str, lines: str, group: str, place: int) -> Iterator[str]:
+    def colors(page: str, letters: str, faint: str, lines: str, group: str, place: int) -> Iterator[str]:
         yield f".page {{ fill: {page}; }} .t {{ fill: {letters}; }} .f {{ fill: {faint}; }}"
         yield f".flow, .read, .join {{ stroke: {lines}; }} .head {{ fill: {lines}; }}"
         yield f".group {{ fill: {group}; stroke: {lines}; }}"
-        for paper, each in _COLOURS.items():
+        for paper, each in _COLORS.items():
             yield f".{_class(paper)} {{ fill: {each[place]}; stroke: {each[place + 1]}; }}"
 
-    light = colours("#ffffff", "#16191d", "#4b535c", "#5d6670", "#fafbfc", 0)
-    dark = colours("#12151a", "#eef1f4", "#b4bdc7", "#a2acb7", "#191e24", 2)
+    light = colors("#ffffff", "#16191d", "#4b535c", "#5d6670", "#fafbfc", 0)
+    dark = colors("#12151a", "#eef1f4", "#b4bdc7", "#a2acb7", "#191e24", 2)
     return (
         "text { font-family: system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif; }\n"
         ".b { font-weight: 600; } rect { stroke-width: 1.2; } .page { stroke: none; }\n"
@@ -359,7 +359,7 @@ def _draw_lines(picture: _Picture, reading: CountedReading, columns: tuple[float
 
 
 def _legend(picture: _Picture, diagram: Diagram) -> None:
-    """Names the colours below everything."""
+    """Names the colors below everything."""
     x, y = float(_MARGIN), picture.height + 30
     most = max(picture.width, 600)
     for paper in diagram.papers:

@@ -21,11 +21,11 @@ class DualContextFields(TransformerVariant):
     )
     dc_decoder_layers: NumberList = hparam("", "The same of the decoder, whose modules see no later positions.")
     dc_kernel_size: int = hparam(
-        2, "f, neighbouring positions that the convolution of a dual contextual module joins.", minimum=1, maximum=64
+        2, "f, neighboring positions that the convolution of a dual contextual module joins.", minimum=1, maximum=64
     )
     dc_even_kernel: str = hparam(
         "right",
-        "Encoder, even dc_kernel_size: on which side of a position the neighbourhood has one position more (right: f=2 "
+        "Encoder, even dc_kernel_size: on which side of a position the neighborhood has one position more (right: f=2 "
         "joins t and t+1, as TensorFlow's SAME; left: t-1 and t).",
         choices=("right", "left"),
     )
@@ -78,5 +78,5 @@ class DualContextFields(TransformerVariant):
         elif self.dc_even_kernel != "right" and (self.dc_kernel_size % 2 or not self.dc_encoder_layers):
             yield (
                 f"dc_even_kernel={self.dc_even_kernel} is for encoder layers with an even dc_kernel_size: an odd one "
-                "is centred, and the decoder's ends at the position itself"
+                "is centered, and the decoder's ends at the position itself"
             )

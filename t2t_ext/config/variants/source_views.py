@@ -25,7 +25,7 @@ class SourceViewFields(TransformerVariant):
         "last",
         "What decoder layer i of M sees of the encoder's layers e_1 to e_N, R_i: e_N (last, as Vaswani et al.), one "
         "layer from e_N down to e_1 (gca) or up from e_1 to e_N (gpa), e_1 (fga), a linear combination of all that is "
-        "learnt (fma) or one whose weights are computed for each position (ama).",
+        "learned (fma) or one whose weights are computed for each position (ama).",
         choices=("last", "gca", "gpa", "fga", "fma", "ama"),
     )
     source_view_map: str = hparam(
@@ -35,7 +35,7 @@ class SourceViewFields(TransformerVariant):
     )
     source_view_norm: str = hparam(
         "separate",
-        "Pre-norm stacks, whose layers' outputs are not normalised: the stack's last norm is e_N's, and every "
+        "Pre-norm stacks, whose layers' outputs are not normalized: the stack's last norm is e_N's, and every "
         "other layer that is seen has one of its own (separate), or it is that of all of them (shared).",
         choices=("separate", "shared"),
     )
@@ -113,7 +113,7 @@ class SourceViewFields(TransformerVariant):
         if self.source_view_norm != "separate" and self.layer_preprocess_sequence == "none":
             yield (
                 f"source_view_norm={self.source_view_norm} is for pre-norm stacks: with layer_preprocess_sequence=none "
-                "the layers' outputs are normalised"
+                "the layers' outputs are normalized"
             )
 
     def _validate_without_views(self) -> Iterator[str]:

@@ -23,7 +23,7 @@ class SynchronousFields(TransformerVariant):
     sb_fusion: str = hparam(
         "tanh",
         "How the attention to the other direction joins that to a position's own past: past + lambda * future (linear, "
-        "equation 4), past + lambda * tanh or relu of future (equation 5), or gates that are learnt for both "
+        "equation 4), past + lambda * tanh or relu of future (equation 5), or gates that are learned for both "
         "(equation 6).",
         choices=("linear", "tanh", "relu", "gate"),
     )

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from t2t_ext.search.top_k import log_normaliser, top_k_tokens
+from t2t_ext.search.top_k import log_normalizer, top_k_tokens
 
 
 @pytest.mark.parametrize(
@@ -41,11 +41,11 @@ def test_equal_logits_come_in_the_order_of_their_ids():
 
 
 @pytest.mark.parametrize("scale", [0.1, 3.0, 60.0])
-def test_log_normaliser(scale):
+def test_log_normalizer(scale):
     logits = scale * np.random.default_rng(1).normal(size=[5, 3, 1000]).astype(np.float32)
     expected = np.log(np.exp(logits - logits.max(-1, keepdims=True), dtype=np.float64).sum(-1, keepdims=True))
     np.testing.assert_allclose(
-        log_normaliser(tf.constant(logits)), expected + logits.max(-1, keepdims=True), rtol=2e-6, atol=2e-6
+        log_normalizer(tf.constant(logits)), expected + logits.max(-1, keepdims=True), rtol=2e-6, atol=2e-6
     )
 
 
