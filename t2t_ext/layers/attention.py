@@ -173,7 +173,7 @@ class SelfAttention(_Attention, Mixer):
         Returns:
           float [B, T, D].
         """
-        query, keys, values = self.project(x)
+        query, keys, values = self.project(x)  # [B, H, T, d]
         return self.attend(query, keys, values, mask, training)
 
     def distributions(self, x: tf.Tensor, mask: Any) -> tf.Tensor:
@@ -217,8 +217,8 @@ class SelfAttention(_Attention, Mixer):
         Returns:
           float [B * R * K, D] and the new state.
         """
-        query, keys, values = self.project_step(x, list(context.hypotheses))
-        keys = tf.concat([state["memories"]["keys"], keys], axis=3)
+        query, keys, values = self.project_step(x, list(context.hypotheses))  # [B, R, H, K, d]
+        keys = tf.concat([state["memories"]["keys"], keys], axis=3)  # [B, R, H, (position + 1) * K, d]
         values = tf.concat([state["memories"]["values"], values], axis=3)
         return self._attend_step(query, keys, values, context.bias), {
             "memories": {"keys": keys, "values": values},
@@ -262,7 +262,7 @@ class SourceAttention(_Attention):
 
     def call(self, x: tf.Tensor, view: tf.Tensor, mask: tf.Tensor, training: bool = False) -> tf.Tensor:
         """Attends from float [B, T, D] to a view float [B, S, D] under mask bool [B, 1, 1, S]."""
-        keys, values = self.memory(view)
+        keys, values = self.memory(view)  # [B, H, S, d]
         return self.attend(split_heads(self.query(x), self.heads), keys, values, mask, training)
 
     def distributions(self, x: tf.Tensor, view: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
@@ -284,7 +284,7 @@ class SourceAttention(_Attention):
         Returns:
           float [B * R * K, D].
         """
-        query = self._side_by_side(self.query(x), [hypotheses, self.heads])
+        query = self._side_by_side(self.query(x), [hypotheses, self.heads])  # [B, H, R * K, d]
         return self._attend_step(query, *memory, bias)
 
     def step_distributions(

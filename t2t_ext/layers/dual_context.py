@@ -159,7 +159,7 @@ class DualContext(Mixer):
 
     def _mix(self, x: tf.Tensor, neighbors: tf.Tensor, mask: tf.Tensor, training: bool) -> tf.Tensor:
         """Mixes r float [B, T, D]; ``neighbors`` is r with zeros at positions that are not there."""
-        query, keys, values = self._project(x, neighbors)
+        query, keys, values = self._project(x, neighbors)  # [B, 2 H, T, d]
         weights = dropout(attention_weights(query, keys, mask, self.scale), self.attention_dropout, training)
         return self.aggregation(merge_heads(tf.matmul(weights, values)))
 
@@ -249,7 +249,7 @@ class DecoderDualContext(DualContext):
         values = tf.concat([state["memories"]["values"], values], axis=3)
         logits = tf.matmul(query * tf.cast(self.scale, query.dtype), keys, transpose_b=True)
         weights = tf.cast(tf.nn.softmax(tf.cast(logits, tf.float32) + context.bias), values.dtype)
-        found = tf.transpose(tf.matmul(weights, values), [0, 1, 3, 2, 4])
+        found = tf.transpose(tf.matmul(weights, values), [0, 1, 3, 2, 4])  # [B, R, K, 2 H, d]
         y = self.aggregation(tf.reshape(found, [-1, 2 * self.value_width]))
         return y, {"memories": {"keys": keys, "values": values, "inputs": inputs}, "windows": {}}
 

@@ -263,7 +263,7 @@ class SynchronousAttention(SidesSelfAttention):
         keys = tf.concat([state["memories"]["keys"], keys], axis=3)
         values = tf.concat([state["memories"]["values"], values], axis=3)
         logits = tf.matmul(query * tf.cast(self.scale, query.dtype), keys, transpose_b=True)
-        logits = tf.cast(logits, tf.float32)
+        logits = tf.cast(logits, tf.float32)  # [B, 1, H, 2 * K, columns]
         # The same logits under two biases; as rows of one softmax and one product, which is fastest.
         weights = tf.nn.softmax(tf.concat([logits, logits], axis=3) + context.sides_bias)
         history, future = tf.split(tf.matmul(tf.cast(weights, values.dtype), values), 2, axis=3)

@@ -121,7 +121,7 @@ class SynchronousMixedAttention(MixedAttention, SynchronousAttention):
         Returns:
           float [B * 2 * K, D], the distributions of the history float [B, 1, H, 2 * K, S + C], and the new state.
         """
-        query, keys, values = self.project_step(y, [1, 2 * context.hypotheses[1]])
+        query, keys, values = self.project_step(y, [1, 2 * context.hypotheses[1]])  # [B, 1, H, 2 * K, d]
         keys = tf.concat([state["memories"]["keys"], keys], axis=3)
         values = tf.concat([state["memories"]["values"], values], axis=3)
         query *= tf.cast(self.scale, query.dtype)

@@ -76,8 +76,8 @@ def _start_ended(batch: tf.Tensor, config: SearchConfig) -> Ended:
 
 def _visible(live: Live, config: SearchConfig) -> tf.Tensor:
     """Returns the ancestry with this step's own columns, bool [B, R, K, (T + 1) * K]."""
-    own = tf.one_hot(tf.range(config.live), config.live, True, False)
-    own = tf.broadcast_to(own, [tf.shape(live.ids)[0], config.directions, config.live, config.live])
+    own = tf.one_hot(tf.range(config.live), config.live, True, False)  # [K, K]
+    own = tf.broadcast_to(own, [tf.shape(live.ids)[0], config.directions, config.live, config.live])  # [B, R, K, K]
     return tf.concat([live.ancestry, own], axis=3)
 
 
@@ -99,20 +99,20 @@ def _go_on(
     if config.directions == 2:
         # Others attend to what is not there, too: it is a copy of the best.
         places = tf.where(log_probs > NOT_THERE / 2, places, places[..., :1])
-    parents = tf.gather(parents, places, batch_dims=2)
-    tokens = tf.gather(tokens, places, batch_dims=2)
+    parents = tf.gather(parents, places, batch_dims=2)  # [B, R, K]
+    tokens = tf.gather(tokens, places, batch_dims=2)  # [B, R, K]
     return Live(
         ids=tokens,
         log_probs=tf.maximum(log_probs, NOT_THERE),
         tokens=_extend(live.tokens, parents, tokens),
         parents=parents,
-        ancestry=tf.gather(visible, parents, batch_dims=2),
+        ancestry=tf.gather(visible, parents, batch_dims=2),  # [B, R, K, (T + 1) * K]
     )
 
 
 def _propose(now: Step, live: Live, states: Sequence[Any], rules: Sequence[Any], config: SearchConfig) -> Continuations:
     """Returns the continuations of the strategy, which is the first rule, of what all rules allow."""
-    logits = now.logits
+    logits = now.logits  # [B, R, K, V]
     normalizer = log_normalizer(logits)
     for rule, state in zip(rules, states, strict=True):
         logits = rule.adjust(logits, now, state)
@@ -146,7 +146,7 @@ def _rank_candidates(
     """Returns what asks for a place in the pool: continuations with EOS, and at the limit the live hypotheses."""
     log_probs, parents, tokens = candidates
     penalty = length_penalty(length, config.alpha, config.penalty)
-    ending = tf.equal(tokens, EOS_ID) & (log_probs > NOT_THERE / 2)
+    ending = tf.equal(tokens, EOS_ID) & (log_probs > NOT_THERE / 2)  # [B, R, C]
     if config.beam_size == 1:
         ending &= tf.constant([True] + [False] * (tokens.shape[-1] - 1))
     limited = at_limit[:, tf.newaxis, tf.newaxis] & (new_live.log_probs > NOT_THERE / 2)

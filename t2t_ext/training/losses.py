@@ -86,8 +86,8 @@ def softmax_cross_entropy(
     Returns:
       The sums. Only ``loss`` has gradients.
     """
-    rows = tf.reshape(features, [-1, features.shape[-1]])
-    labels = tf.reshape(targets, [-1])
+    rows = tf.reshape(features, [-1, features.shape[-1]])  # [N, D]
+    labels = tf.reshape(targets, [-1])  # [N]
     real = tf.not_equal(labels, PAD_ID)
     tokens = tf.reduce_sum(tf.cast(real, tf.float32))
     weights = None if weights is None else tf.reshape(weights, [-1])
@@ -216,11 +216,11 @@ def _chunked(
 
     def body(i: tf.Tensor, arrays: list[tf.TensorArray], totals: list[tf.Tensor]) -> tuple:
         x = chunk_rows[i]
-        logits = tf.cast(tf.matmul(x, kernel, transpose_b=True), tf.float32)
+        logits = tf.cast(tf.matmul(x, kernel, transpose_b=True), tf.float32)  # [rows of a chunk, V]
         if bias is not None:
             logits += bias
-        top = tf.reduce_max(logits, -1)
-        label_logit = tf.gather(logits, chunk_labels[i], batch_dims=1)
+        top = tf.reduce_max(logits, -1)  # [rows]
+        label_logit = tf.gather(logits, chunk_labels[i], batch_dims=1)  # [rows]
         e = tf.exp(logits - top[:, None])
         z = tf.reduce_sum(e, -1)
         values = [top + tf.math.log(z), label_logit, top]
@@ -231,7 +231,7 @@ def _chunked(
             f = tf.tensor_scatter_nd_update(tf.cast(e, x.dtype), target, tf.cast(off_target, x.dtype))
             scaled = tf.cast(tf.cast(x, tf.float32) * scale[:, None], x.dtype)
             values.append(tf.cast(tf.matmul(f, kernel), tf.float32) * scale[:, None])
-            d_weights = [tf.matmul(f, scaled, transpose_a=True)]
+            d_weights = [tf.matmul(f, scaled, transpose_a=True)]  # [V, D]
             if bias is not None:
                 d_weights.append(tf.linalg.matvec(f, tf.cast(scale, x.dtype), transpose_a=True))
             totals = [total + tf.cast(part, tf.float32) for total, part in zip(totals, d_weights, strict=True)]
