@@ -72,7 +72,7 @@ def test_one_process_asks_nobody():
 def test_sigterm_means_after_joining_the_workers_what_it_meant_before(handler, monkeypatch):
     put_back = []
     monkeypatch.setattr(strategies, "_tf_config", lambda: {"cluster": {"worker": ["a:1"]}})
-    monkeypatch.setattr(strategies, "_configure_heartbeats", lambda timeout: None)
+    monkeypatch.setattr(strategies.compat, "configure_workers", lambda spec, **times: None)
     monkeypatch.setattr(strategies.tf.distribute, "MultiWorkerMirroredStrategy", lambda: "strategy")
     monkeypatch.setattr(strategies.signal, "getsignal", lambda number: handler)
     monkeypatch.setattr(strategies.signal, "signal", lambda *given: put_back.append(given))
