@@ -14,7 +14,7 @@ def build_parser() -> FlagParser:
     """Returns the parser of the command's flags."""
     parser = FlagParser(
         "t2t_ext-avg-all",
-        "Averages the weights of a run's last checkpoints into RUN/averaged; training never goes on from there.",
+        "Averages the weights of a run's last checkpoints into RUN/averaged; training never resumes from there.",
         examples=EXAMPLES,
     )
     group = parser.group("What")

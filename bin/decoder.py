@@ -103,15 +103,15 @@ def _add_input_flags(parser: FlagParser) -> None:
         group,
         "score_file",
         "",
-        "Lines 'source TAB target' to score instead of translating; of a model that writes in both directions 'source "
-        "TAB target TAB partner', the partner being what the other direction writes, in text order.",
+        "Lines 'source TAB target' to score instead of translating; for a model that generates in both directions "
+        "'source TAB target TAB partner', the partner being what the other direction generates, in text order.",
         metavar="FILE",
     )
     add_flag(
         group,
         "prefix_file",
         "",
-        "How translations begin: a line for each line of the input, an empty one for none; a blank at its end says "
+        "How translations begin: a line for each line of the input, an empty one for none; whitespace at its end says "
         "that the last word is complete.",
         metavar="FILE",
     )

@@ -39,7 +39,7 @@ def build_parser() -> FlagParser:
         group, "side", "source", "Whose steps: those of the source or of the target.", choices=("source", "target")
     )
     add_flag(group, "restore", False, "The other way round: what the graph gives becomes text for people.")
-    add_flag(group, "words", False, "Stop at the words; do not cut them into subwords.")
+    add_flag(group, "words", False, "Stop at the words; do not segment them into subwords.")
     add_flag(group, "input", STANDARD, "A file instead of standard input; .gz is unpacked.", metavar="FILE")
     add_flag(group, "output", STANDARD, "A file instead of standard output.", metavar="FILE")
     parser.group("Information").add_argument(

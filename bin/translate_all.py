@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _FOLDERS = ("checkpoints", "averaged", "best")
 _EXAMPLES = """\
-  t2t_ext-translate-all --output_dir=RUN --split=dev          # beside a trainer: goes on until training is over
+  t2t_ext-translate-all --output_dir=RUN --split=dev          # beside a trainer: continues until training is over
   t2t_ext-translate-all --output_dir=RUN --decode_from_file=in.txt --decode_reference=ref.txt --wait_minutes=0
   t2t_ext-translate-all --output_dir=RUN --split=test --checkpoints=averaged --last_only --scoring=multi_bleu
 """
@@ -27,7 +27,7 @@ def build_parser() -> FlagParser:
     parser = FlagParser(
         "t2t_ext-translate-all",
         "Translates with every checkpoint of a run as it appears and scores each: translations, a table and a picture "
-        "in RUN/translations, curves for TensorBoard. Started again, it goes on with the checkpoints that are not "
+        "in RUN/translations, curves for TensorBoard. Started again, it continues with the checkpoints that are not "
         "scored yet.",
         examples=_EXAMPLES,
     )

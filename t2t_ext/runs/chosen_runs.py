@@ -36,7 +36,7 @@ def choose_runs(
       run_dirs: A run directory or several, ``"A,B"`` or a list (``--output_dir``).
       checkpoint_paths: One for all runs (``"averaged"``), one for each, or several of the only run; see
         ``checkpoints.resolve_checkpoint``. None: the latest of each.
-      warn: Told of damaged checkpoints that were passed over, and of runs of different problems.
+      warn: Called with a warning for damaged checkpoints that were passed over, and for runs of different problems.
 
     Returns:
       One for each member of the ensemble, at least one.
@@ -101,7 +101,7 @@ def _check_same(first: RunDirectory, other: RunDirectory, warn: Callable[[str], 
     for side in ("target", "source"):
         digests = [run.config.vocabularies[side] for run in (first, other)]
         if digests[0] != digests[1]:
-            # The source is encoded once for all members: its length decides where lines are cut and how long
+            # The source is encoded once for all members: its length decides where lines are truncated and how long
             # translations may get.
             raise UserError(
                 f"The runs {first.path} and {other.path} have different {side} vocabularies (SHA-256 "

@@ -73,7 +73,7 @@ class RunConfig:
     """What a run was made with; JSON values only.
 
     Attributes:
-      problem: Registered name of the problem, with ``_rev`` where it is turned round.
+      problem: Registered name of the problem, with ``_rev`` where it is reversed.
       problem_options: The problem's constructor arguments, such as the user's own files.
       model: Registered name of the model.
       hparams_set: Registered name of the set that the hparams started from.
@@ -205,7 +205,7 @@ def differences(stored: RunConfig, given: RunConfig) -> list[Difference]:
 
 
 def check_resumable(stored: RunConfig, given: RunConfig, directory: files.PathLike) -> None:
-    """Refuses to go on with a run under other settings.
+    """Refuses to resume a run under other settings.
 
     Raises:
       UserError: A setting differs that may not change; every such setting is named with both values.
@@ -213,7 +213,7 @@ def check_resumable(stored: RunConfig, given: RunConfig, directory: files.PathLi
     refused = [str(row) for row in differences(stored, given) if not row.may_change]
     if refused:
         raise UserError(
-            f"The run {directory} was made with other settings: {'; '.join(refused)}. Leave these flags out to go on "
+            f"The run {directory} was made with other settings: {'; '.join(refused)}. Leave these flags out to resume "
             "with what is stored, or choose another --output_dir for a new run."
         )
 

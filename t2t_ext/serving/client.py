@@ -120,7 +120,7 @@ class Client(abc.ABC):
 
         Args:
           pairs: (source, translation).
-          partners: Of a model that writes in two directions, and only of one, what its right-to-left side writes beside
+          partners: For a model that generates in two directions, and only for one, what R2L generates beside
             each translation, in text order.
         """
         if not pairs:

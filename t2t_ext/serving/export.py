@@ -50,7 +50,7 @@ class ServedTranslator(tf.Module):
         (penalised), ``log_probs`` float32 (raw, natural logarithm), ``lengths`` int32 (tokens) and ``finished`` bool
         (False: the length limit ended it), each [N, K].
       score: ``inputs``, ``targets`` -> ``scores``, ``log_probs`` float32 [N] and ``lengths`` int32 [N] of given
-        translations. A model that writes in two directions takes ``partners``, too: what the right-to-left side writes
+        translations. A model that generates in two directions takes ``partners``, too: what R2L generates
         beside each target, in text order.
       translate_with_prefix: ``inputs``, ``prefixes`` -> ``outputs``, ``scores`` of translations that begin with the
         prefixes. Not there for models that write right to left.

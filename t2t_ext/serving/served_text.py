@@ -43,7 +43,7 @@ class ServedText:
         return encoder.segment(encoder.prepare(texts))
 
     def to_prepared(self, side: str, texts: Sequence[str]) -> list[str]:
-        """Returns raw texts as their steps leave them, before words are cut."""
+        """Returns raw texts as their steps leave them, before words are segmented."""
         return self.side(side).prepare(texts)
 
     def from_graph(self, texts: Sequence[str], side: str = "target") -> list[str]:

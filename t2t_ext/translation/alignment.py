@@ -1,4 +1,4 @@
-"""Word alignments from the attention to the source, inside the TensorFlow graph.
+"""Word alignments from cross-attention, inside the TensorFlow graph.
 
 A forced pass over a translation gives the attention of every target position; it is averaged
 over heads, added up from subwords to words, and every target word is aligned to the source
@@ -51,7 +51,7 @@ def source_attention(
     config: AlignmentConfig,
     right_to_left: tf.Tensor | None = None,
 ) -> tf.Tensor:
-    """Returns the chosen attention to the source; of an ensemble the weighted mean of the members'.
+    """Returns the chosen cross-attention; for an ensemble the weighted mean of the members'.
 
     Args:
       model: A Seq2Seq or an Ensemble of them.
@@ -65,7 +65,7 @@ def source_attention(
       attention it is the part on the source, divided by its sum.
 
     Raises:
-      UserError: The model has no such layer or head, or no attention to the source at all.
+      UserError: The model has no such layer or head, or no cross-attention at all.
     """
     members = getattr(model, "members", (model,))
     weights = model.weights if len(members) > 1 else (1.0,)  # a Keras model's weights are something else
@@ -87,7 +87,7 @@ def _member_attention(
     layers = {int(match[1]): found[name] for name in found if (match := _LAYER.fullmatch(name))}
     if not layers:
         raise UserError(
-            f"The model {type(model).__name__} shows no attention to the source that could be read as an alignment: "
+            f"The model {type(model).__name__} shows no cross-attention that could be read as an alignment: "
             "leave the alignments out, or align with a run of --model=transformer."
         )
     count = len(layers)
@@ -121,7 +121,7 @@ def _of_side(found: dict[str, tf.Tensor], name: str, right_to_left: tf.Tensor) -
 class PieceTables(NamedTuple):
     """What each piece of a vocabulary holds; arrays [V + 1].
 
-    The last row is for an unknown piece that its word goes on after; see ``GraphTokenEncoder.encode_marked``.
+    The last row is for an unknown piece that its word continues after; see ``GraphTokenEncoder.encode_marked``.
 
     Attributes:
       words: int32, runs of characters that are not white space.
@@ -168,7 +168,7 @@ class Words(NamedTuple):
 def words_of(ids: tf.Tensor, tables: PieceTables) -> Words:
     """Finds the words of ids int32 [B, T] in text order."""
     words, silent = tf.gather(tables.words, ids), tf.gather(tables.silent, ids)
-    # The spoken piece before each one, if there is one: it may end in the middle of a word that this one goes on with.
+    # The spoken piece before each one, if there is one: it may end in the middle of a word that this one continues.
     columns = tf.range(tf.shape(ids)[1])
     spoken_first = tf.argsort(tf.where(silent, tf.shape(ids)[1] + columns, columns), axis=1)
     spoken_before = tf.cumsum(tf.cast(~silent, tf.int32), axis=1, exclusive=True)

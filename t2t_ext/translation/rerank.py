@@ -5,7 +5,7 @@ gives a k-best list; every translation of their union is scored by both models, 
 two log-probabilities wins.
 
 Translations are told apart by their token ids in text order. What a search has scored itself keeps that score; the
-other model's, and those of translations that the length limit cut off before their EOS, are found by forced decoding
+other model's, and those of translations that the length limit ended before their EOS, are found by forced decoding
 of exactly these tokens and EOS.
 
 Legend: k translations of a list.
@@ -29,8 +29,8 @@ SCORES = ("sum", "penalised")
 DIRECTIONS = ("l2r", "r2l")
 DEFAULT_K = 10  # the paper's
 _BOTH_WAYS = (
-    "it writes in both directions at once, so that the probability of a translation depends on its partner. Reranking "
-    "takes models of one direction each."
+    "it generates in both directions at once, so that the probability of a translation depends on its partner. "
+    "Reranking takes models of one direction each."
 )
 
 Ids = tuple[int, ...]
@@ -152,7 +152,7 @@ class Reranker:
 
     Attributes:
       config: How they choose.
-      l2r: The one that writes left to right.
+      l2r: The one that generates left to right.
       r2l: The other one.
     """
 
@@ -160,8 +160,8 @@ class Reranker:
         """Takes the translators; their decode hparams say how long the lists are.
 
         Args:
-          l2r: Of a model that writes left to right, or an ensemble.
-          r2l: Of one that writes right to left, with the same target ids.
+          l2r: Of a model that generates left to right, or an ensemble.
+          r2l: Of one that generates right to left, with the same target ids.
           config: How to choose; None: the paper's way.
 
         Raises:

@@ -108,8 +108,8 @@ def test_members_are_averaged():
         ({}, {"layer": 3}, "has 3 layers; give 0 to 2"),
         ({}, {"layer": -4}, "--alignment_layer=-4"),
         ({}, {"heads": (1, 4)}, "no head 4; the layer has heads 0 to 3"),
-        ({"layers": 0}, {}, "no attention to the source"),
-        ({"directions": 2}, {}, "no attention to the source"),
+        ({"layers": 0}, {}, "no cross-attention"),
+        ({"directions": 2}, {}, "no cross-attention"),
     ],
 )
 def test_errors(model, config, message):

@@ -228,7 +228,7 @@ def test_runs_that_do_not_fit(runs, tmp_path, capsys, toy_corpus):
     both = run_directory.RunDirectory.create(tmp_path / "both", config, *stored.text_encoders())
     source = checkpoints.list_checkpoints(stored.checkpoints_dir)[-1]
     shutil.copytree(source, both.checkpoints_dir / source.name, dirs_exist_ok=True)
-    assert "it writes in both directions at once" in said(both.path, runs["r2l"])
+    assert "it generates in both directions at once" in said(both.path, runs["r2l"])
     assert "nowhere" in said(runs["l2r"], "nowhere")
     # Another vocabulary.
     other = text_encoder.train_subword_encoder([text for pair in toy_corpus.train for text in pair], vocab_size=330)

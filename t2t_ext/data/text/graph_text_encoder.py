@@ -1,7 +1,7 @@
 """The text encoder inside the TensorFlow graph: strings to ids and back, on any server.
 
-What the graph can do depends on the subwords: a SentencePiece model cuts prepared text itself; subword-nmt's codes it
-does not know, and reads and writes their subwords, separated by blanks. Steps run before and after the graph.
+What the graph can do depends on the subwords: a SentencePiece model tokenizes prepared text itself; subword-nmt's codes
+it does not know, and reads and writes their subwords, separated by spaces. Steps run before and after the graph.
 """
 
 import hashlib
@@ -59,7 +59,7 @@ class GraphSubwordEncoder(tf.Module):
 
 
 class GraphTokenEncoder(tf.Module):
-    """A table of subwords as graph operations: strings of subwords that are separated by blanks."""
+    """A table of subwords as graph operations: strings of subwords that are separated by spaces."""
 
     def __init__(self, pieces: Sequence[str], name: str | None = None) -> None:
         """Initializes the encoder.
@@ -85,7 +85,7 @@ class GraphTokenEncoder(tf.Module):
         return _with_eos(tokens.with_values(self._ids(tokens.values)))
 
     def encode_marked(self, strings: tf.Tensor, max_length: int | None = None) -> tf.RaggedTensor:
-        """Encodes strings as ``encode``, but an unknown subword that its word goes on after has the id [vocab_size]."""
+        """Encodes strings as ``encode``, but an unknown subword inside a word (``...@@``) has the id [vocab_size]."""
         tokens = self._tokens(strings, max_length)
         ids = self._ids(tokens.values)
         goes_on = tf.strings.regex_full_match(tokens.values, f".+{SEPARATOR}")
@@ -108,7 +108,7 @@ GraphEncoder = GraphSubwordEncoder | GraphTokenEncoder
 
 
 def graph_encoder(encoder: SubwordEncoder, name: str) -> GraphEncoder:
-    """Returns the graph's part of a text encoder: what it cuts, or the table of its subwords."""
+    """Returns the graph's part of a text encoder: what it tokenizes, or the table of its subwords."""
     if isinstance(encoder.subwords, SubwordNmtModel):
         return GraphTokenEncoder(encoder.pieces(range(encoder.vocab_size)), name)
     return GraphSubwordEncoder(encoder.subwords.model, name)
