@@ -46,7 +46,8 @@ def sized(model: str, hparams_set: str, precision: str, **changes: Any) -> Any:
 
     sizes = registry.hparams(hparams_set)
     family = registry.model(model).hparams_class
-    fields = {field.name: getattr(sizes, field.name) for field in dataclasses.fields(sizes) if field.name != "pseudo"}
+    kept = ("pseudo", "synchronous")  # how many directions a family has, and what they learn from, are its own
+    fields = {field.name: getattr(sizes, field.name) for field in dataclasses.fields(sizes) if field.name not in kept}
     return family(**{**fields, "precision": precision, **changes})
 
 
