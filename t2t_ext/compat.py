@@ -4,12 +4,33 @@
 TensorFlow 2.21 and Keras 3.15.
 """
 
+import contextlib
+import ctypes
+import pathlib
 from typing import Any
 
 import tensorflow as tf
 from tensorflow.compiler.xla.tsl.protobuf import coordination_config_pb2
 from tensorflow.python.distribute import multi_worker_util
 from tensorflow.python.eager import context as eager_context
+
+# DataTypeUnsupportedWarning(const DataType&) of the framework's library, which speaks once in a process.
+ONEDNN_NOTE = "_ZN10tensorflow26DataTypeUnsupportedWarningERKNS_8DataTypeE"
+
+
+def framework_library() -> ctypes.CDLL:
+    """Returns TensorFlow's own library.
+
+    Raises:
+      OSError: Another build of TensorFlow calls it otherwise.
+    """
+    return ctypes.CDLL(str(pathlib.Path(tf.__file__).parent / "libtensorflow_framework.so.2"))
+
+
+def say_what_onednn_lacks() -> None:
+    """Makes TensorFlow say now, not at the first such operation, that oneDNN has no int64; else does nothing."""
+    with contextlib.suppress(OSError, AttributeError):
+        framework_library()[ONEDNN_NOTE](ctypes.byref(ctypes.c_int(tf.int64.as_datatype_enum)))
 
 
 def check_peer(address: str, milliseconds: int) -> None:

@@ -1,9 +1,7 @@
 """Keeps notes of C++ libraries about themselves off standard error; their errors and warnings are passed on."""
 
 import contextlib
-import ctypes
 import os
-import pathlib
 import re
 import sys
 import tempfile
@@ -21,9 +19,6 @@ _CHATTER = re.compile(
     rb"|oneDNN supports DT_\w+ only on"
 )
 _lock = threading.RLock()  # there is one standard error
-# Says once in a process, at the first operation of such a type, that oneDNN does not have it.
-_ONEDNN_NOTE = "_ZN10tensorflow26DataTypeUnsupportedWarningERKNS_8DataTypeE"
-_DT_INT64 = 9
 
 
 @contextlib.contextmanager
@@ -55,7 +50,7 @@ def import_tensorflow() -> None:
     with left_out():
         import tensorflow as tf
 
+        from t2t_ext import compat
+
         tf.config.list_physical_devices()
-        with contextlib.suppress(OSError, AttributeError):  # another build of TensorFlow
-            library = ctypes.CDLL(str(pathlib.Path(tf.__file__).parent / "libtensorflow_framework.so.2"))
-            library[_ONEDNN_NOTE](ctypes.byref(ctypes.c_int(_DT_INT64)))
+        compat.say_what_onednn_lacks()

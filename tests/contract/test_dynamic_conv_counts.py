@@ -1,7 +1,11 @@
 """Convolutional models have as many parameters as Wu et al. (2019) say, and the Transformer's names elsewhere."""
 
+import dataclasses
+
 import pytest
 from test_parameter_counts import counted, formula
+
+from t2t_ext.config.hyperparameters import TransformerHParams
 
 MODEL = "dynamic_conv"
 # 7 encoder and 6 decoder layers.
@@ -51,9 +55,13 @@ def test_other_names_are_a_transformers():
     from t2t_ext import registry
 
     hparams = registry.hparams("dynamic_conv_test")
+    shared = {field.name: getattr(hparams, field.name) for field in dataclasses.fields(TransformerHParams)}
     names = []
-    for kind, mixer in ((MODEL, "convolution"), ("transformer", "self_attention")):
-        model = registry.model(kind)(hparams, source_vocab_size=50, target_vocab_size=50)
+    for kind, mixer, given in (
+        (MODEL, "convolution", hparams),
+        ("transformer", "self_attention", TransformerHParams(**shared)),
+    ):
+        model = registry.model(kind)(given, source_vocab_size=50, target_vocab_size=50)
         model.build()
         shapes = {name: tuple(variable.shape) for name, variable in model.named_variables().items()}
         names.append({name.replace(f"/{mixer}_frame/", "/frame/"): shape for name, shape in shapes.items()})

@@ -161,7 +161,7 @@ def test_ordinary_transformers_train_on_pseudo_references_as_well(data_dir, tmp_
             "t2t_ext-pseudo-references --problem=translate_paral",
         ),
         ({"pseudo": "two", "problem": "translate_parallel_text_synchronus"}, "translate_parallel_text_synchronous"),
-        ({"pseudo": "tow"}, "none, one, two, six"),
+        ({"pseudo": "tow"}, "pseudo is one of auto, none, l2r, both, two, six, one"),
         ({"pseudo": "none", "hparams": "sb_loss_on_pseudo=false"}, "with pseudo=none there are none"),
         ({"hparams": "target_direction=r2l"}, "target_direction"),
         ({"decode_hparams": "beam_size=1"}, "beam_size=1"),

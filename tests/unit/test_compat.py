@@ -3,6 +3,7 @@
 import inspect
 import pathlib
 import re
+import sys
 
 import pytest
 
@@ -86,3 +87,11 @@ def test_peers_and_barriers_raise_errors_of_tensorflow():
 
     with pytest.raises((tf.errors.OpError, RuntimeError)):
         compat.check_peer("/job:worker/replica:0/task:7", 100)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="TensorFlow's library has another name")
+def test_the_note_about_onednn_is_a_function_of_the_library():
+    """Otherwise users see ``oneDNN supports DT_INT64 only on ...`` in the middle of a progress bar."""
+    from t2t_ext import compat
+
+    assert compat.framework_library()[compat.ONEDNN_NOTE]
