@@ -1,6 +1,6 @@
 """The frame around every sublayer: normalization, dropout and the residual sum.
 
-T2T writes it as two strings: ``n`` normalizes, ``d`` drops out, ``a`` adds the input. Pre-norm is
+T2T describes it with two strings: ``n`` normalizes, ``d`` applies dropout, ``a`` adds the input. Pre-norm is
 ("n", "da"), post-norm, as printed by Vaswani et al. 2017, is ("none", "dan").
 """
 
@@ -25,7 +25,7 @@ def _steps(sequence: str) -> str:
 class Frame(Layer):
     """Applies a sublayer's pre- and postprocessing.
 
-    ``y = frame.after(x, sublayer(frame.before(x)))``
+    ``y = frame.postprocess(x, sublayer(frame.preprocess(x)))``
     """
 
     def __init__(self, hparams: TransformerHParams, **kwargs: object) -> None:
@@ -44,12 +44,12 @@ class Frame(Layer):
             if norm is not None:
                 norm.build((None, self.width))
 
-    def before(self, x: tf.Tensor) -> tf.Tensor:
+    def preprocess(self, x: tf.Tensor) -> tf.Tensor:
         """Returns the sublayer's input for the running state float [..., D]."""
         return x if self.pre_norm is None else self.pre_norm(x)
 
-    def after(self, x: tf.Tensor, y: tf.Tensor, training: bool = False) -> tf.Tensor:
-        """Joins the running state x and the sublayer's output y, float [..., D]."""
+    def postprocess(self, x: tf.Tensor, y: tf.Tensor, training: bool = False) -> tf.Tensor:
+        """Applies dropout, residual sum and normalization to a sublayer's output y for its input x, float [..., D]."""
         for step in self.post:
             if step == "d":
                 y = dropout(y, self.rate, training)

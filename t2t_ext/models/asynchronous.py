@@ -92,13 +92,13 @@ class ForwardDecoderLayer(DecoderLayer):
     ) -> tf.Tensor:
         """Attends from float [B, T, D] to the source, then to the backward states."""
         x = super().attend(x, mixed, view[0], source_mask[0], training, record)
-        y = self.backward_attention_frame.before(x)
+        y = self.backward_attention_frame.preprocess(x)
         if record is not None:
             record.weights[f"decoder/{self.name}/backward_attention/future"] = self.backward_attention.distributions(
                 y, view[1], source_mask[1]
             )
         y = self.backward_attention(y, view[1], source_mask[1], training=training)
-        return self.backward_attention_frame.after(x, y, training)
+        return self.backward_attention_frame.postprocess(x, y, training)
 
     def attend_step(
         self,
@@ -111,8 +111,8 @@ class ForwardDecoderLayer(DecoderLayer):
     ) -> tf.Tensor:
         """Attends from rows float [B * K, D] to the source, then to the backward states."""
         x = super().attend_step(x, mixed, memory[0], source_bias[0], hypotheses, record)
-        y = self.backward_attention_frame.before(x)
-        return self.backward_attention_frame.after(
+        y = self.backward_attention_frame.preprocess(x)
+        return self.backward_attention_frame.postprocess(
             x, self.backward_attention.step(y, memory[1], source_bias[1], hypotheses)
         )
 

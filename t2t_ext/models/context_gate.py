@@ -79,7 +79,7 @@ class GatedDecoderLayer(DecoderLayer):
     ) -> tf.Tensor:
         """Joins the results of both sublayers by the gate, float [..., D] each; see DecoderLayer."""
         del before
-        return self.source_attention_frame.after(x, self.context_gate(mixed, found), training)
+        return self.source_attention_frame.postprocess(x, self.context_gate(mixed, found), training)
 
 
 class GatedDecoder(Decoder):

@@ -96,10 +96,10 @@ class CoordinatedLayer(Layer):
           float [B * S + B * R * T, D], or [B * R * T, D] without the source.
         """
         show = None if record is None else self._shown_in(record)
-        y, memory = self.attention.mix_rows(self.attention_frame.before(x), sides, with_source, training, show)
+        y, memory = self.attention.mix_rows(self.attention_frame.preprocess(x), sides, with_source, training, show)
         if not with_source:
             x = sides.split(x)[_TARGET]
-        x = self.attention_frame.after(x, y, training)
+        x = self.attention_frame.postprocess(x, y, training)
         if not self.mixed:
             x = self._attend_to_source(x, sides, memory, with_source, training, show)
         return self._fed_forward(x, training)
@@ -115,24 +115,24 @@ class CoordinatedLayer(Layer):
     ) -> tf.Tensor:
         """Adds what the target's rows find in the source; arguments as of ``call``."""
         rest, x = sides.split(x) if with_source else (None, x)
-        y = self.attention.attend_to_source(self.attention_frame.before(x), memory, sides, training, show)
-        x = self.attention_frame.after(x, y, training)
+        y = self.attention.attend_to_source(self.attention_frame.preprocess(x), memory, sides, training, show)
+        x = self.attention_frame.postprocess(x, y, training)
         return x if rest is None else tf.concat([rest, x], axis=0)
 
     def _fed_forward(self, x: tf.Tensor, training: bool = False) -> tf.Tensor:
-        y = self.feed_forward(self.feed_forward_frame.before(x), training=training)
-        return self.feed_forward_frame.after(x, y, training)
+        y = self.feed_forward(self.feed_forward_frame.preprocess(x), training=training)
+        return self.feed_forward_frame.postprocess(x, y, training)
 
     # === Step by step ===
 
     def memory(self, x: tf.Tensor, real: tf.Tensor) -> Memory:
         """Returns keys and values of source rows float [B * S, D], real where bool [B, S]: float [B, 1, H, S, d]."""
-        return self.attention.source_memory(self.attention_frame.before(x), real)
+        return self.attention.source_memory(self.attention_frame.preprocess(x), real)
 
     def encode(self, x: tf.Tensor, real: tf.Tensor, bias: tf.Tensor) -> tuple[Memory, tf.Tensor]:
         """Transforms source rows float [B * S, D] under bias float32 [B, 1, 1, S]; returns their memory and output."""
-        memory, y = self.attention.mix_source(self.attention_frame.before(x), real, bias)
-        return memory, self._fed_forward(self.attention_frame.after(x, y))
+        memory, y = self.attention.mix_source(self.attention_frame.preprocess(x), real, bias)
+        return memory, self._fed_forward(self.attention_frame.postprocess(x, y))
 
     def step(
         self,
@@ -155,15 +155,15 @@ class CoordinatedLayer(Layer):
         Returns:
           float [B * R * K, D] and the new state.
         """
-        y = self.attention_frame.before(x)
+        y = self.attention_frame.preprocess(x)
         if self.mixed:
             y, weights, state = self.attention.mixed_step(y, context, source, state)
-            x = self.attention_frame.after(x, y)
+            x = self.attention_frame.postprocess(x, y)
         else:
             y, state = self.attention.step(y, context, state)
-            x = self.attention_frame.after(x, y)
-            y, weights = self.attention.source_step(self.attention_frame.before(x), context, source)
-            x = self.attention_frame.after(x, y)
+            x = self.attention_frame.postprocess(x, y)
+            y, weights = self.attention.source_step(self.attention_frame.preprocess(x), context, source)
+            x = self.attention_frame.postprocess(x, y)
         if record is not None:
             record.weights[self.name] = weights
         return self._fed_forward(x), state
@@ -314,7 +314,7 @@ class LayerCoordination(StackedSeq2Seq[LayerCoordinationHParams]):
                 rows = layer.encode(rows, mask[:, 0, 0], mask_bias(mask))[1]
                 states.append(tf.reshape(rows, tf.shape(x)))
             states = states[1:] or states
-        return [*states[:-1], self.coordinated[-1].attention_frame.before(states[-1])]
+        return [*states[:-1], self.coordinated[-1].attention_frame.preprocess(states[-1])]
 
     def attention_weights(self, inputs: tf.Tensor, targets: tf.Tensor) -> dict[str, tf.Tensor]:
         """Returns every layer's attention distributions.

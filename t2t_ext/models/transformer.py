@@ -48,12 +48,12 @@ class EncoderLayer(Layer):
 
     def call(self, x: tf.Tensor, mask: tf.Tensor, training: bool = False, record: Record | None = None) -> tf.Tensor:
         """Transforms float [B, S, D] under mask bool [B, 1, 1, S]."""
-        y = self.mixer_frame.before(x)
+        y = self.mixer_frame.preprocess(x)
         if record is not None and self.mixer.distributions is not None:
             record.weights[f"encoder/{self.name}/{self.mixer.name}"] = self.mixer.distributions(y, mask)
-        x = self.mixer_frame.after(x, self.mixer(y, mask, training=training), training)
-        y = self.feed_forward(self.feed_forward_frame.before(x), training=training)
-        return self.feed_forward_frame.after(x, y, training)
+        x = self.mixer_frame.postprocess(x, self.mixer(y, mask, training=training), training)
+        y = self.feed_forward(self.feed_forward_frame.preprocess(x), training=training)
+        return self.feed_forward_frame.postprocess(x, y, training)
 
 
 class DecoderLayer(Layer):
@@ -111,12 +111,12 @@ class DecoderLayer(Layer):
         Returns:
           float [B, T, D].
         """
-        y = self.mixer_frame.before(x)
+        y = self.mixer_frame.preprocess(x)
         if record is not None and self.mixer.distributions is not None:
             record.weights[f"decoder/{self.name}/{self.mixer.name}"] = self.mixer.distributions(y, mask)
         x = self.attend(x, self.mixer(y, mask, training=training), view, source_mask, training, record)
-        y = self.feed_forward(self.feed_forward_frame.before(x), training=training)
-        return self.feed_forward_frame.after(x, y, training)
+        y = self.feed_forward(self.feed_forward_frame.preprocess(x), training=training)
+        return self.feed_forward_frame.postprocess(x, y, training)
 
     def attend(
         self,
@@ -128,8 +128,8 @@ class DecoderLayer(Layer):
         record: Record | None,
     ) -> tf.Tensor:
         """Attends to the source from the layer's input and the mixer's result, float [B, T, D] each; see ``call``."""
-        before = self.mixer_frame.after(x, mixed, training)
-        y = self.source_attention_frame.before(before)
+        before = self.mixer_frame.postprocess(x, mixed, training)
+        y = self.source_attention_frame.preprocess(before)
         if record is not None:
             record.weights[f"decoder/{self.name}/source_attention"] = self.source_attention.distributions(
                 y, view, source_mask
@@ -150,7 +150,7 @@ class DecoderLayer(Layer):
           training: Whether dropout is applied.
         """
         del x, mixed
-        return self.source_attention_frame.after(before, found, training)
+        return self.source_attention_frame.postprocess(before, found, training)
 
     def step(
         self,
@@ -162,9 +162,9 @@ class DecoderLayer(Layer):
         record: Record | None = None,
     ) -> tuple[tf.Tensor, State]:
         """Transforms one position of every hypothesis, float [B * R * K, D]; returns it and the mixer's new state."""
-        mixed, state = self.mixer.step(self.mixer_frame.before(x), context, state)
+        mixed, state = self.mixer.step(self.mixer_frame.preprocess(x), context, state)
         x = self.attend_step(x, mixed, memory, source_bias, math.prod(context.hypotheses), record)
-        return self.feed_forward_frame.after(x, self.feed_forward(self.feed_forward_frame.before(x))), state
+        return self.feed_forward_frame.postprocess(x, self.feed_forward(self.feed_forward_frame.preprocess(x))), state
 
     def attend_step(
         self,
@@ -176,8 +176,8 @@ class DecoderLayer(Layer):
         record: Record | None,
     ) -> tf.Tensor:
         """Attends to the source from rows float [B * hypotheses, D]; arguments as of ``attend`` and ``step``."""
-        before = self.mixer_frame.after(x, mixed)
-        y = self.source_attention_frame.before(before)
+        before = self.mixer_frame.postprocess(x, mixed)
+        y = self.source_attention_frame.preprocess(before)
         if record is not None:
             record.weights[self.name] = self.source_attention.step_distributions(y, memory, source_bias, hypotheses)
         return self.join(x, before, mixed, self.source_attention.step(y, memory, source_bias, hypotheses))

@@ -26,7 +26,7 @@ from t2t_ext.data.text.text_encoder import EOS_ID, PAD_ID
 from t2t_ext.search.length_penalty import length_penalty
 from t2t_ext.search.partners import Partners, follow_partners, partner_columns, partner_invariants, start_partners
 from t2t_ext.search.rules import Rule, Step
-from t2t_ext.search.search_state import NOT_THERE, UNFINISHED, Candidates, Ended, Live, Result, SearchConfig
+from t2t_ext.search.search_state import NOT_THERE, UNFINISHED, Candidates, FinishedPool, Live, Result, SearchConfig
 from t2t_ext.search.strategies import BeamStrategy, Continuations
 from t2t_ext.search.top_k import log_normalizer
 
@@ -62,9 +62,9 @@ def _start_live(batch: tf.Tensor, strategy: BeamStrategy, config: SearchConfig) 
     )
 
 
-def _start_ended(batch: tf.Tensor, config: SearchConfig) -> Ended:
+def _start_pool(batch: tf.Tensor, config: SearchConfig) -> FinishedPool:
     shape = [batch, config.beam_size]
-    return Ended(
+    return FinishedPool(
         ranks=tf.fill(shape, tf.constant(NOT_THERE, tf.float64)),
         log_probs=tf.fill(shape, NOT_THERE),
         lengths=tf.zeros(shape, tf.int32),
@@ -86,7 +86,7 @@ def _extend(tokens: tf.Tensor, parents: tf.Tensor, new: tf.Tensor) -> tf.Tensor:
     return tf.concat([tf.gather(tokens, parents, batch_dims=2), new[..., tf.newaxis]], axis=3)
 
 
-def _go_on(
+def _next_live(
     candidates: Continuations,
     chosen: tuple[tf.Tensor, tf.Tensor],
     live: Live,
@@ -193,14 +193,14 @@ def _invariants(structure: Any, growing: bool = False) -> Any:
 
 
 class _Going(NamedTuple):
-    """All that the loop keeps of the sentences that it still searches; every tensor has them on axis 0, but scalars.
+    """The loop variables of the sentences that are still searched; every tensor has them on axis 0, but scalars.
 
     Attributes:
       places: int32 [B], where each sentence stands in the whole batch.
       limits: int32 [B].
       done: bool [B].
       live: The live hypotheses.
-      ended: The pool.
+      pool: The pool of finished hypotheses.
       state: The model's.
       rules: Of each rule, the strategy's first.
       partners: Of the directions; see partners.
@@ -210,7 +210,7 @@ class _Going(NamedTuple):
     limits: tf.Tensor
     done: tf.Tensor
     live: Live
-    ended: Ended
+    pool: FinishedPool
     state: Any
     rules: tuple[Any, ...]
     partners: Partners
@@ -218,14 +218,14 @@ class _Going(NamedTuple):
 
 def _going_invariants(going: _Going, config: SearchConfig) -> _Going:
     fixed = tf.TensorShape([None, config.directions, config.live])
-    pool = tf.TensorShape([None, config.beam_size])
+    places = tf.TensorShape([None, config.beam_size])
     each = tf.TensorShape([None])
     return _Going(
         places=each,
         limits=each,
         done=each,
         live=Live(fixed, fixed, fixed.concatenate([None]), fixed, fixed.concatenate([None])),
-        ended=Ended(pool, pool, pool, pool, pool, pool.concatenate([None])),
+        pool=FinishedPool(places, places, places, places, places, places.concatenate([None])),
         state=_invariants(going.state),
         rules=_invariants(going.rules),
         partners=partner_invariants(config),
@@ -237,12 +237,14 @@ def _count(done: tf.Tensor) -> tf.Tensor:
     return tf.reduce_sum(tf.cast(~done, tf.int32))
 
 
-def _put_aside(ended: Ended, going: _Going) -> Ended:
+def _update_pools(pool: FinishedPool, going: _Going) -> FinishedPool:
     """Returns the pools of all sentences, tokens [B, F, longest], with those of the sentences that were searched."""
-    missing = tf.shape(ended.tokens)[2] - tf.shape(going.ended.tokens)[2]
-    new = going.ended._replace(tokens=tf.pad(going.ended.tokens, [[0, 0], [0, 0], [0, missing]]))
+    missing = tf.shape(pool.tokens)[2] - tf.shape(going.pool.tokens)[2]
+    new = going.pool._replace(tokens=tf.pad(going.pool.tokens, [[0, 0], [0, 0], [0, missing]]))
     rows = going.places[:, tf.newaxis]
-    return Ended(*(tf.tensor_scatter_nd_update(whole, rows, part) for whole, part in zip(ended, new, strict=True)))
+    return FinishedPool(
+        *(tf.tensor_scatter_nd_update(whole, rows, part) for whole, part in zip(pool, new, strict=True))
+    )
 
 
 def _smaller_size(searched: tf.Tensor, least: int) -> tf.Tensor:
@@ -258,15 +260,15 @@ def _leave_out_done(going: _Going, least: int) -> _Going:
     return tf.nest.map_structure(lambda part: tf.gather(part, rows) if part.shape.rank else part, going)
 
 
-def _scores(ended: Ended, with_bonus: bool, config: SearchConfig) -> tf.Tensor:
+def _scores(pool: FinishedPool, with_bonus: bool, config: SearchConfig) -> tf.Tensor:
     """Returns the penalized scores float32 [B, N] of finished hypotheses."""
-    scores = ended.log_probs / length_penalty(ended.lengths, config.alpha, config.penalty)
+    scores = pool.log_probs / length_penalty(pool.lengths, config.alpha, config.penalty)
     if not with_bonus:
         return scores
     # Ranks are scores with the bonus, less a multiple of 1e6.
-    bonus = ended.ranks - tf.cast(scores, tf.float64)
+    bonus = pool.ranks - tf.cast(scores, tf.float64)
     bonus -= UNFINISHED * tf.round(bonus / UNFINISHED)
-    return scores + tf.where(ended.ranks > NOT_THERE / 2, tf.cast(bonus, tf.float32), 0.0)
+    return scores + tf.where(pool.ranks > NOT_THERE / 2, tf.cast(bonus, tf.float32), 0.0)
 
 
 def beam_search(
@@ -313,7 +315,7 @@ def beam_search(
         logits, *attention, state = step(live.ids, visible, partner_visible, live.parents, going.state)
         now = Step(length, going.limits, live.tokens, live.log_probs, logits, attention[0] if with_attention else None)
         candidates = _propose(now, live, going.rules, rules, config)
-        new_live = _go_on(candidates, strategy.choose(candidates, config, going.rules[0]), live, visible, config)
+        new_live = _next_live(candidates, strategy.choose(candidates, config, going.rules[0]), live, visible, config)
         partners = follow_partners(going.partners, partner_visible, candidates, new_live.parents, strategy, config)
         states = [
             rule.update(state, new_live.parents, new_live.ids, now)
@@ -323,12 +325,14 @@ def beam_search(
         bonus = _bonus(now, going.rules, rules) if with_bonus else None
         taken = _taken(now, going.rules, rules) if with_taken else None
         kinds = _rank_candidates(candidates, live, new_live, bonus, taken, length, at_limit, config)
-        ended = strategy.collect(going.ended, kinds, length, going.done, config, states[0])
-        done = going.done | at_limit | strategy.is_done(ended, new_live, going.limits, config)
-        changed = {"live": new_live, "ended": ended, "state": state, "rules": tuple(states), "partners": partners}
+        pool = strategy.collect(going.pool, kinds, length, going.done, config, states[0])
+        done = going.done | at_limit | strategy.is_done(pool, new_live, going.limits, config)
+        changed = {"live": new_live, "pool": pool, "state": state, "rules": tuple(states), "partners": partners}
         return length, going._replace(done=done, **changed)
 
-    def until_many_are_done(length: tf.Tensor, ended: Ended, going: _Going) -> tuple[tf.Tensor, Ended, _Going]:
+    def until_many_are_done(
+        length: tf.Tensor, pool: FinishedPool, going: _Going
+    ) -> tuple[tf.Tensor, FinishedPool, _Going]:
         enough = _smaller_size(tf.shape(going.done)[0], least)
         length, going = tf.while_loop(
             lambda length, going: _count(going.done) > enough,
@@ -336,21 +340,21 @@ def beam_search(
             (length, going),
             shape_invariants=(tf.TensorShape([]), _going_invariants(going, config)),
         )
-        return length, _put_aside(ended, going), _leave_out_done(going, least)
+        return length, _update_pools(pool, going), _leave_out_done(going, least)
 
-    live, pool = _start_live(batch, strategy, config), _start_ended(batch, config)
+    live, empty = _start_live(batch, strategy, config), _start_pool(batch, config)
     states = tuple(rule.start(batch, config.live) for rule in rules)
     partners = start_partners(batch, config)
-    going = _Going(tf.range(batch), limits, tf.zeros([batch], tf.bool), live, pool, state, states, partners)
-    ended = pool._replace(tokens=tf.zeros([batch, config.beam_size, longest], tf.int32))
+    going = _Going(tf.range(batch), limits, tf.zeros([batch], tf.bool), live, empty, state, states, partners)
+    pool = empty._replace(tokens=tf.zeros([batch, config.beam_size, longest], tf.int32))
     shapes = _going_invariants(going, config)
-    _, ended, _ = tf.while_loop(
-        lambda length, ended, going: ~tf.reduce_all(going.done),
+    _, pool, _ = tf.while_loop(
+        lambda length, pool, going: ~tf.reduce_all(going.done),
         until_many_are_done,
-        (tf.constant(0), ended, going),
-        shape_invariants=(tf.TensorShape([]), shapes.ended, shapes),
+        (tf.constant(0), pool, going),
+        shape_invariants=(tf.TensorShape([]), shapes.pool, shapes),
     )
-    best = strategy.finish(ended, config)
+    best = strategy.finish(pool, config)
     return Result(
         ids=best.tokens[:, :, : tf.reduce_max(best.lengths)],
         log_probs=best.log_probs,

@@ -2,8 +2,8 @@
 
 Vijayakumar et al. 2018, https://arxiv.org/abs/1610.02424, Algorithm 1 with Hamming diversity: the live hypotheses are
 divided into groups, which choose one after the other at each step; while a group chooses, ``strength`` times the number
-of hypotheses of earlier groups that have just gone on with a token is taken off its log-probability. What is reported
-stays the model's. Endings (EOS) are neither counted nor held back.
+of hypotheses of earlier groups that were just extended by a token is subtracted from its log-probability. Reported
+scores stay the model's. Endings (EOS) are neither counted nor penalized.
 
 Each group has its own share of the pool of finished hypotheses, or one group's would fill it. The N best are the best
 of every group, then the second of every group, and so on; a hypothesis that several groups found counts once. They are
@@ -17,7 +17,7 @@ import numpy as np
 import tensorflow as tf
 
 from t2t_ext.data.text.text_encoder import EOS_ID
-from t2t_ext.search.search_state import Ended
+from t2t_ext.search.search_state import FinishedPool
 
 _DEAD = -1e9
 # A repeated hypothesis ranks lower by this: behind all others, before empty places of the pool.
@@ -51,7 +51,7 @@ def choose_in_turn(log_probs: tf.Tensor, tokens: tf.Tensor, groups: int, strengt
             values -= strength * tf.reduce_sum(tf.cast(same, tf.float32), axis=-1)
         _, best = tf.math.top_k(values, min(2 * own, size))
         ids, values = (tf.gather(part, best, batch_dims=2) for part in (ids, log_probs[:, :, group]))
-        first, values = first_that_go_on(values, ids, own)
+        first, values = first_unfinished(values, ids, own)
         # Hypotheses that are not there hold back nobody: no token is -1.
         ids = tf.where(values > _DEAD / 2, tf.gather(ids, first, batch_dims=2), -1)
         chosen = ids if chosen is None else tf.concat([chosen, ids], axis=2)
@@ -59,7 +59,7 @@ def choose_in_turn(log_probs: tf.Tensor, tokens: tf.Tensor, groups: int, strengt
     return tf.stack(places, axis=2)
 
 
-def first_that_go_on(log_probs: tf.Tensor, tokens: tf.Tensor, count: int) -> tuple[tf.Tensor, tf.Tensor]:
+def first_unfinished(log_probs: tf.Tensor, tokens: tf.Tensor, count: int) -> tuple[tf.Tensor, tf.Tensor]:
     """Returns the first continuations that do not end.
 
     Args:
@@ -71,21 +71,21 @@ def first_that_go_on(log_probs: tf.Tensor, tokens: tf.Tensor, count: int) -> tup
       Their places int32 and log-probabilities float32 [..., count], -1e9 where there are fewer.
     """
     size = tf.shape(tokens)[-1]
-    going_on = tf.not_equal(tokens, EOS_ID) & (log_probs > _DEAD / 2)
-    _, places = tf.math.top_k(-tf.where(going_on, 0, size) - tf.range(size), count)
-    chosen = tf.where(going_on, log_probs, _DEAD)
+    unfinished = tf.not_equal(tokens, EOS_ID) & (log_probs > _DEAD / 2)
+    _, places = tf.math.top_k(-tf.where(unfinished, 0, size) - tf.range(size), count)
+    chosen = tf.where(unfinished, log_probs, _DEAD)
     return places, tf.gather(chosen, places, batch_dims=len(tokens.shape) - 1)
 
 
-def merge_pools(ended: Ended, groups: int, count: int) -> Ended:
+def merge_pools(pool: FinishedPool, groups: int, count: int) -> FinishedPool:
     """Returns the best ``count`` hypotheses of the groups' pools, best first, repeated ones behind all others.
 
     Args:
-      ended: ``beam_search.Ended``, tensors [B, F, ...].
+      pool: The pools, tensors [B, F, ...].
       groups: G.
       count: How many, at most F.
     """
-    batch, size = tf.shape(ended.ranks)[0], ended.ranks.shape[1]
+    batch, size = tf.shape(pool.ranks)[0], pool.ranks.shape[1]
     own = size // groups
 
     def by_place(x: tf.Tensor) -> tf.Tensor:
@@ -93,20 +93,20 @@ def merge_pools(ended: Ended, groups: int, count: int) -> Ended:
         split = tf.reshape(x, tf.concat([[batch, groups, own], tf.shape(x)[2:]], axis=0))
         return tf.transpose(split, [0, 2, 1, *range(3, len(split.shape))])
 
-    _, order = tf.math.top_k(by_place(ended.ranks), groups)
+    _, order = tf.math.top_k(by_place(pool.ranks), groups)
 
     def in_turn(x: tf.Tensor) -> tf.Tensor:
         return tf.reshape(tf.gather(by_place(x), order, batch_dims=2), tf.shape(x))
 
-    ended = type(ended)(*map(in_turn, ended))
-    same = tf.reduce_all(tf.equal(ended.tokens[:, :, tf.newaxis], ended.tokens[:, tf.newaxis]), axis=-1)
-    same &= tf.equal(ended.directions[:, :, tf.newaxis], ended.directions[:, tf.newaxis])
+    pool = type(pool)(*map(in_turn, pool))
+    same = tf.reduce_all(tf.equal(pool.tokens[:, :, tf.newaxis], pool.tokens[:, tf.newaxis]), axis=-1)
+    same &= tf.equal(pool.directions[:, :, tf.newaxis], pool.directions[:, tf.newaxis])
     earlier = tf.constant(np.tri(size, k=-1, dtype=bool))
     repeated = tf.reduce_any(same & earlier, axis=2)
-    empty = ended.ranks <= _DEAD
+    empty = pool.ranks <= _DEAD
     turn = tf.range(size) + tf.where(repeated, size, 0) + tf.where(empty, 2 * size, 0)
     _, taken = tf.math.top_k(-turn, count)
     behind = tf.where(repeated, tf.constant(_REPEATED, tf.float64), tf.zeros([], tf.float64))
-    _, ranked = tf.math.top_k(tf.gather(ended.ranks - behind, taken, batch_dims=1), count)
+    _, ranked = tf.math.top_k(tf.gather(pool.ranks - behind, taken, batch_dims=1), count)
     taken = tf.gather(taken, ranked, batch_dims=1)
-    return type(ended)(*(tf.gather(part, taken, batch_dims=1) for part in ended))
+    return type(pool)(*(tf.gather(part, taken, batch_dims=1) for part in pool))

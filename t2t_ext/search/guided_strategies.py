@@ -17,7 +17,7 @@ from t2t_ext.search import diverse_groups, lexical_constraints
 from t2t_ext.search.length_penalty import length_penalty
 from t2t_ext.search.lexical_constraints import Phrases, Progress
 from t2t_ext.search.rules import Step
-from t2t_ext.search.search_state import NOT_THERE, UNFINISHED, Candidates, Ended, Live, SearchConfig
+from t2t_ext.search.search_state import NOT_THERE, UNFINISHED, Candidates, FinishedPool, Live, SearchConfig
 from t2t_ext.search.strategies import BeamStrategy, Continuations
 from t2t_ext.search.top_k import top_k_tokens
 
@@ -97,7 +97,7 @@ class ConstrainedBeam(BeamStrategy):
         """Returns the places of the first K that do not end, and their log-probabilities, both [B, R, K]."""
         del state
         log_probs, _, tokens = candidates
-        return diverse_groups.first_that_go_on(log_probs, tokens, config.live)
+        return diverse_groups.first_unfinished(log_probs, tokens, config.live)
 
     def update(self, state: ConstraintState, parents: tf.Tensor, tokens: tf.Tensor, step: Step) -> ConstraintState:
         """Returns the state of the next step."""
@@ -108,20 +108,20 @@ class ConstrainedBeam(BeamStrategy):
 
     def collect(
         self,
-        ended: Ended,
+        pool: FinishedPool,
         kinds: Sequence[Candidates],
         length: tf.Tensor,
         done: tf.Tensor,
         config: SearchConfig,
         state: ConstraintState,
-    ) -> Ended:
+    ) -> FinishedPool:
         """Returns the new pool; what the limit ends ranks behind what misses fewer phrases."""
         unmet = tf.reduce_sum(tf.cast(lexical_constraints.missing(*state), tf.int32), axis=-1)
         behind = UNFINISHED * tf.cast(tf.minimum(unmet, _MOST_MISSING), tf.float64)
         kinds = [
             kind if kind.finished else kind._replace(ranks=tf.maximum(kind.ranks - behind, NOT_THERE)) for kind in kinds
         ]
-        return super().collect(ended, kinds, length, done, config, state)
+        return super().collect(pool, kinds, length, done, config, state)
 
 
 class DiverseGroups(BeamStrategy):
@@ -165,41 +165,41 @@ class DiverseGroups(BeamStrategy):
         batch, each = tf.shape(log_probs)[0], log_probs.shape[2] // self._groups
         grouped = [batch, config.directions, self._groups, each]
         log_probs, tokens = tf.reshape(log_probs, grouped), tf.reshape(tokens, grouped)
-        places, log_probs = diverse_groups.first_that_go_on(log_probs, tokens, config.live // self._groups)
+        places, log_probs = diverse_groups.first_unfinished(log_probs, tokens, config.live // self._groups)
         places += each * tf.range(self._groups)[:, tf.newaxis]
         shape = [batch, config.directions, config.live]
         return tf.reshape(places, shape), tf.reshape(log_probs, shape)
 
     def collect(
         self,
-        ended: Ended,
+        pool: FinishedPool,
         kinds: Sequence[Candidates],
         length: tf.Tensor,
         done: tf.Tensor,
         config: SearchConfig,
         state: tuple,
-    ) -> Ended:
+    ) -> FinishedPool:
         """Returns the new pool: each group's hypotheses compete for its share."""
         share = dataclasses.replace(config, beam_size=config.beam_size // self._groups)
         kinds = [
             Candidates(self._split(kind.ranks), self._split(kind.log_probs), kind.finished, self._split(kind.tokens))
             for kind in kinds
         ]
-        shares = Ended(*(self._shares(part) for part in ended))
+        shares = FinishedPool(*(self._shares(part) for part in pool))
         found = super().collect(shares, kinds, length, tf.repeat(done, self._groups), share, state)
-        return Ended(*(self._joined(part) for part in found))
+        return FinishedPool(*(self._joined(part) for part in found))
 
-    def is_done(self, ended: Ended, live: Live, limits: tf.Tensor, config: SearchConfig) -> tf.Tensor:
+    def is_done(self, pool: FinishedPool, live: Live, limits: tf.Tensor, config: SearchConfig) -> tf.Tensor:
         """Returns bool [B]: in no group can a live hypothesis get among those of its N / G best any more."""
         wanted = -(-config.num_hypotheses // self._groups)
-        nth = self._shares(ended.ranks)[:, wanted - 1]
+        nth = self._shares(pool.ranks)[:, wanted - 1]
         best_live = tf.reduce_max(self._split(live.log_probs), axis=[1, 2])
         bound = best_live / length_penalty(tf.repeat(limits, self._groups), config.alpha, config.penalty)
         return tf.reduce_all(tf.reshape(nth >= tf.cast(bound, tf.float64), [-1, self._groups]), axis=1)
 
-    def finish(self, ended: Ended, config: SearchConfig) -> Ended:
+    def finish(self, pool: FinishedPool, config: SearchConfig) -> FinishedPool:
         """Returns the N best of all groups; see ``diverse_groups.merge_pools``."""
-        return diverse_groups.merge_pools(ended, self._groups, config.num_hypotheses)
+        return diverse_groups.merge_pools(pool, self._groups, config.num_hypotheses)
 
     def _split(self, x: tf.Tensor) -> tf.Tensor:
         """Makes each group a sentence: [B, R, C, ...] becomes [B G, R, C / G, ...]."""

@@ -5,8 +5,8 @@ it has at step t, the other direction's live hypothesis of the same rank (or its
 partner is the partner's own past, step t's own column included. At a rank where nobody is left (tiny vocabularies,
 rules) stands a copy of the direction's best.
 
-With ``freeze`` a partner counts as ended at step t when its continuation with EOS is among the K best continuations of
-its direction. The hypotheses that continue from those that had this partner, and all descendants of these, keep seeing
+With ``freeze`` a partner counts as finished at step t when its continuation with EOS is among the K best continuations
+of its direction. The hypotheses that extend those that had this partner, and all descendants of these, keep seeing
 what was seen at step t.
 
 Legend: B sentences, R = 2 directions, K live hypotheses of a direction, C continuations, T steps.
@@ -22,10 +22,10 @@ from t2t_ext.search.strategies import BeamStrategy, Continuations
 
 
 class Frozen(NamedTuple):
-    """What live hypotheses see whose partner has ended.
+    """What live hypotheses see whose partner is finished.
 
     Attributes:
-      frozen: bool [B, R, K], whether a hypothesis's partner has ended.
+      frozen: bool [B, R, K], whether a hypothesis's partner is finished.
       columns: bool [B, R, K, T * K], the other direction's columns that it sees; of no meaning where it has not.
     """
 
@@ -95,14 +95,14 @@ def follow_partners(
     """
     if not isinstance(partners, Frozen):
         return ()
-    ended = tf.reverse(_ended_in_beam(candidates, strategy, config), axis=[1])
+    finished = tf.reverse(_finished_in_beam(candidates, strategy, config), axis=[1])
     if config.pairing == "best":
-        ended = ended[:, :, :1]
-    frozen = partners.frozen | ended
+        finished = finished[:, :, :1]
+    frozen = partners.frozen | finished
     return Frozen(tf.gather(frozen, parents, batch_dims=2), tf.gather(seen, parents, batch_dims=2))
 
 
-def _ended_in_beam(candidates: Continuations, strategy: BeamStrategy, config: SearchConfig) -> tf.Tensor:
+def _finished_in_beam(candidates: Continuations, strategy: BeamStrategy, config: SearchConfig) -> tf.Tensor:
     """Returns of which hypotheses the continuation with EOS is among the K best of their direction, bool [B, R, K]."""
     log_probs, parents, tokens = candidates
     ending = tf.equal(tokens, EOS_ID) & (log_probs > NOT_THERE / 2) & strategy.in_beam(tokens.shape[2], config)

@@ -13,7 +13,7 @@ import tensorflow as tf
 from t2t_ext.data.text.text_encoder import EOS_ID
 from t2t_ext.search import random_numbers
 from t2t_ext.search.rules import FORBIDDEN, Step
-from t2t_ext.search.search_state import NOT_THERE, Candidates, Ended, Live, SearchConfig
+from t2t_ext.search.search_state import NOT_THERE, Candidates, FinishedPool, Live, SearchConfig
 from t2t_ext.search.strategies import BeamStrategy, Continuations
 from t2t_ext.search.top_k import top_k_tokens
 
@@ -176,37 +176,37 @@ class Sampling(BeamStrategy):
         return log_probs, tf.broadcast_to(tf.range(config.live), tf.shape(tokens)), tokens
 
     def choose(self, candidates: Continuations, config: SearchConfig, state: Any) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns every chain; those that ended are not there any more."""
+        """Returns every chain; finished ones are not there any more."""
         del config, state
         log_probs, places, tokens = candidates
         return places, tf.where(tf.equal(tokens, EOS_ID), NOT_THERE, log_probs)
 
     def collect(
         self,
-        ended: Ended,
+        pool: FinishedPool,
         kinds: Sequence[Candidates],
         length: tf.Tensor,
         done: tf.Tensor,
         config: SearchConfig,
         state: Any,
-    ) -> Ended:
+    ) -> FinishedPool:
         """Puts every chain that ends into its own place."""
         del config, state
-        ended = ended._replace(tokens=tf.pad(ended.tokens, [[0, 0], [0, 0], [0, 1]]))
+        pool = pool._replace(tokens=tf.pad(pool.tokens, [[0, 0], [0, 0], [0, 1]]))
         for kind in kinds:
             ranks = kind.ranks[:, 0]
             ends = (ranks > NOT_THERE / 2) & ~done[:, tf.newaxis]
-            ended = Ended(
-                ranks=tf.where(ends, ranks, ended.ranks),
-                log_probs=tf.where(ends, kind.log_probs[:, 0], ended.log_probs),
-                lengths=tf.where(ends, length, ended.lengths),
-                finished=tf.where(ends, kind.finished, ended.finished),
-                directions=ended.directions,
-                tokens=tf.where(ends[..., tf.newaxis], kind.tokens[:, 0], ended.tokens),
+            pool = FinishedPool(
+                ranks=tf.where(ends, ranks, pool.ranks),
+                log_probs=tf.where(ends, kind.log_probs[:, 0], pool.log_probs),
+                lengths=tf.where(ends, length, pool.lengths),
+                finished=tf.where(ends, kind.finished, pool.finished),
+                directions=pool.directions,
+                tokens=tf.where(ends[..., tf.newaxis], kind.tokens[:, 0], pool.tokens),
             )
-        return ended
+        return pool
 
-    def is_done(self, ended: Ended, live: Live, limits: tf.Tensor, config: SearchConfig) -> tf.Tensor:
-        """Returns bool [B]: all chains have ended."""
-        del ended, limits, config
+    def is_done(self, pool: FinishedPool, live: Live, limits: tf.Tensor, config: SearchConfig) -> tf.Tensor:
+        """Returns bool [B]: all chains are finished."""
+        del pool, limits, config
         return tf.reduce_all(live.log_probs < NOT_THERE / 2, axis=[1, 2])

@@ -25,8 +25,8 @@ from t2t_ext.search.sampling import Sampling, Truncation
 from t2t_ext.search.search_state import SearchConfig
 from t2t_ext.search.word_ngrams import NoRepeatedWordNgrams, word_boundaries
 
-# What counts as white space at a prefix's end.
-BLANKS = " \t\n\f\r"
+# The whitespace removed from the end of a prefix.
+WHITESPACE = " \t\n\f\r"
 
 
 class Prefixes(NamedTuple):
@@ -44,7 +44,7 @@ class Prefixes(NamedTuple):
 
 
 def never_produced(encoder: SubwordEncoder) -> tuple[int, ...]:
-    """Returns the ids that no search writes: PAD, UNK and the control symbols."""
+    """Returns the ids that no search generates: PAD, UNK and the control symbols."""
     return (PAD_ID, UNK_ID, *encoder.control_ids)
 
 
@@ -54,9 +54,9 @@ def encode_prefixes(
     """Encodes prefixes, strings [B].
 
     A space at the end says that the last word is complete, as a last subword without ``@@`` says by itself. A prefix is
-    cut before a token that is never produced, and after ``most`` tokens.
+    truncated before a token that is never produced, and after ``most`` tokens.
     """
-    text = tf.strings.regex_replace(strings, f"[{BLANKS}]+$", "")
+    text = tf.strings.regex_replace(strings, f"[{WHITESPACE}]+$", "")
     ids = encoder.encode(text, most).to_tensor()
     real = ~tf.reduce_any(tf.equal(ids[..., tf.newaxis], tf.constant([*banned, EOS_ID])), axis=2)
     lengths = tf.reduce_sum(tf.math.cumprod(tf.cast(real, tf.int32), axis=1), axis=1)

@@ -1,4 +1,4 @@
-"""What a search is made of: its constants, the live hypotheses, the pool of finished ones, the result.
+"""The data types of a search: its constants, the live hypotheses, the pool of finished ones, the result.
 
 Legend: B sentences, R directions, K live hypotheses of a direction, F places in the pool,
 N hypotheses asked for, T steps.
@@ -11,7 +11,7 @@ import tensorflow as tf
 
 # Log-probability of what is not there. What is below half of it counts as not there.
 NOT_THERE = -1e9
-# Ended by the length limit instead of EOS: ranks behind every hypothesis that ended by itself. Ranks are float64,
+# Truncated at the length limit, without EOS: ranks behind every hypothesis that has EOS. Ranks are float64,
 # so that scores are still told apart beside this number.
 UNFINISHED = 1e6
 
@@ -29,7 +29,7 @@ class SearchConfig:
       penalty: Kind of length penalty; see length_penalty.
       banned: Ids that are never produced (PAD, control symbols).
       pairing: Of two directions, whom a hypothesis attends to: the other's of the same ``rank``, or its ``best``.
-      finished_partner: What it sees once that one has ended: ``next_alive`` or ``freeze``; see partners.
+      finished_partner: What it sees once that one is finished: ``next_alive`` or ``freeze``; see partners.
     """
 
     beam_size: int = 4
@@ -43,7 +43,7 @@ class SearchConfig:
 
     @property
     def freezes(self) -> bool:
-        """Whether hypotheses keep what partners had that have ended."""
+        """Whether hypotheses keep seeing the past of a partner that is finished."""
         return self.directions == 2 and self.finished_partner == "freeze"
 
     @property
@@ -70,14 +70,14 @@ class Live(NamedTuple):
     ancestry: tf.Tensor
 
 
-class Ended(NamedTuple):
+class FinishedPool(NamedTuple):
     """The pool of finished hypotheses, best first.
 
     Attributes:
-      ranks: float64 [B, F], the penalized score, lower by 1e6 where the length limit ended it; -1e9 is an empty place.
+      ranks: float64 [B, F], the penalized score, lower by 1e6 if truncated at the length limit; -1e9: empty.
       log_probs: float32 [B, F].
       lengths: int32 [B, F], tokens with EOS.
-      finished: bool [B, F], True if it ended with EOS.
+      finished: bool [B, F], True if it has EOS, False if truncated at the length limit.
       directions: int32 [B, F].
       tokens: int32 [B, F, T], padded with 0.
     """
@@ -98,7 +98,7 @@ class Result(NamedTuple):
       log_probs: float32 [B, N], sum over the tokens, EOS included.
       scores: float32 [B, N], log-probability divided by the length penalty.
       lengths: int32 [B, N], tokens with EOS.
-      finished: bool [B, N], False where the length limit ended the hypothesis.
+      finished: bool [B, N], False where truncated at the length limit.
       directions: int32 [B, N].
     """
 
@@ -111,12 +111,12 @@ class Result(NamedTuple):
 
 
 class Candidates(NamedTuple):
-    """Hypotheses of one kind that ask for a place in the pool.
+    """Hypotheses of one kind that compete for a place in the pool.
 
     Attributes:
-      ranks: float64 [B, R, C], as the pool's; -1e9 for those that do not ask.
+      ranks: float64 [B, R, C], as the pool's; -1e9 for those that do not compete.
       log_probs: float32 [B, R, C].
-      finished: Whether they ended with EOS.
+      finished: Whether they end with EOS.
       tokens: int32 [B, R, C, T].
     """
 

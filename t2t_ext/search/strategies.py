@@ -15,7 +15,7 @@ import tensorflow as tf
 from t2t_ext.data.text.text_encoder import EOS_ID
 from t2t_ext.search.length_penalty import length_penalty
 from t2t_ext.search.rules import Rule, Step
-from t2t_ext.search.search_state import NOT_THERE, Candidates, Ended, Live, SearchConfig
+from t2t_ext.search.search_state import NOT_THERE, Candidates, FinishedPool, Live, SearchConfig
 from t2t_ext.search.top_k import top_k_tokens
 
 # Log-probabilities float32, parents int32 and tokens int32, each [B, R, C].
@@ -76,8 +76,8 @@ class BeamStrategy(Rule):
         """
         del state
         log_probs, _, tokens = candidates
-        going_on = tf.where(tf.equal(tokens, EOS_ID), 2 * NOT_THERE, log_probs)
-        log_probs, places = tf.math.top_k(going_on, config.live)
+        extendable = tf.where(tf.equal(tokens, EOS_ID), 2 * NOT_THERE, log_probs)
+        log_probs, places = tf.math.top_k(extendable, config.live)
         return places, log_probs
 
     def in_beam(self, count: int, config: SearchConfig) -> np.ndarray:
@@ -86,18 +86,18 @@ class BeamStrategy(Rule):
 
     def collect(
         self,
-        ended: Ended,
+        pool: FinishedPool,
         kinds: Sequence[Candidates],
         length: tf.Tensor,
         done: tf.Tensor,
         config: SearchConfig,
         state: Any,
-    ) -> Ended:
+    ) -> FinishedPool:
         """Returns the F best of the pool and the candidates; sentences that are done keep their pool.
 
         Args:
-          ended: The pool, tokens [B, F, T - 1].
-          kinds: Candidates, all of this length: what ended with EOS, and what the limit ends.
+          pool: The pool, tokens [B, F, T - 1].
+          kinds: Candidates, all of this length: those finished with EOS, and those truncated at the limit.
           length: int32 scalar, T.
           done: bool [B].
           config: The search's constants.
@@ -110,8 +110,8 @@ class BeamStrategy(Rule):
             """Puts the directions side by side: [B, R, C, ...] becomes [B, R * C, ...]."""
             return tf.reshape(x, tf.concat([[batch, -1], tf.shape(x)[3:]], axis=0))
 
-        ranks, log_probs, lengths, finished = [ended.ranks], [ended.log_probs], [ended.lengths], [ended.finished]
-        directions, tokens = [ended.directions], [tf.pad(ended.tokens, [[0, 0], [0, 0], [0, 1]])]
+        ranks, log_probs, lengths, finished = [pool.ranks], [pool.log_probs], [pool.lengths], [pool.finished]
+        directions, tokens = [pool.directions], [tf.pad(pool.tokens, [[0, 0], [0, 0], [0, 1]])]
         for kind in kinds:
             shape = tf.shape(kind.ranks)
             closed = done[:, tf.newaxis, tf.newaxis]
@@ -126,22 +126,22 @@ class BeamStrategy(Rule):
         def pick(parts: list[tf.Tensor]) -> tf.Tensor:
             return tf.gather(tf.concat(parts, axis=1), places, batch_dims=1)
 
-        return Ended(best, pick(log_probs), pick(lengths), pick(finished), pick(directions), pick(tokens))
+        return FinishedPool(best, pick(log_probs), pick(lengths), pick(finished), pick(directions), pick(tokens))
 
-    def is_done(self, ended: Ended, live: Live, limits: tf.Tensor, config: SearchConfig) -> tf.Tensor:
+    def is_done(self, pool: FinishedPool, live: Live, limits: tf.Tensor, config: SearchConfig) -> tf.Tensor:
         """Returns bool [B]: no live hypothesis can get among the N best any more.
 
         A live hypothesis's log-probability can only fall, and the penalty that helps it most is the one of the limit.
         Rules' bonuses are never more than 0 (they are not looked at here: a coverage penalty of now says nothing, it
         becomes smaller with every token), so that this bounds the penalized score with them, too.
         """
-        nth = ended.ranks[:, config.num_hypotheses - 1]
+        nth = pool.ranks[:, config.num_hypotheses - 1]
         if config.beam_size == 1:
             return nth > NOT_THERE / 2
         best_live = tf.reduce_max(live.log_probs, axis=[1, 2])
         bound = best_live / length_penalty(limits, config.alpha, config.penalty)
         return nth >= tf.cast(bound, tf.float64)
 
-    def finish(self, ended: Ended, config: SearchConfig) -> Ended:
+    def finish(self, pool: FinishedPool, config: SearchConfig) -> FinishedPool:
         """Returns the N best of the pool, best first."""
-        return Ended(*(part[:, : config.num_hypotheses] for part in ended))
+        return FinishedPool(*(part[:, : config.num_hypotheses] for part in pool))

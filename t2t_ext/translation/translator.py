@@ -29,7 +29,7 @@ from t2t_ext.models.seq2seq import Seq2Seq, build_model
 from t2t_ext.runs import checkpoints
 from t2t_ext.runs.chosen_runs import ChosenRun, Paths, choose_runs, normalized_weights
 from t2t_ext.search.lexical_constraints import SEPARATOR, join_phrases
-from t2t_ext.search.search_options import BLANKS
+from t2t_ext.search.search_options import WHITESPACE
 from t2t_ext.translation.alignment import AlignmentConfig
 from t2t_ext.translation.codec import IDS, Encoded, FeatureCodec, TextCodec
 from t2t_ext.translation.forced_decoding import ForcedDecoder
@@ -221,7 +221,7 @@ class Translator:
         self.unmet_constraint_line_numbers = tuple(
             i for i, found in enumerate(results, 1) if found[0].unmet_constraints
         )
-        begin = encoder.encode_batch([prefix.rstrip(BLANKS) for prefix in prepared or []])
+        begin = encoder.encode_batch([prefix.rstrip(WHITESPACE) for prefix in prepared or []])
         self.unmet_prefix_line_numbers = tuple(
             i
             for i, (ids, found) in enumerate(zip(begin, results, strict=False), 1)
@@ -613,7 +613,7 @@ def _strings(texts: Sequence[str] | None, batch: np.ndarray) -> tf.Tensor | None
 
 def _keeping_whitespace(prefixes: Sequence[str], function: Callable[[list[str]], list[str]]) -> list[str]:
     """Applies a function to prefixes without the whitespace at their ends, which then follows again."""
-    bodies = [prefix.rstrip(BLANKS) for prefix in prefixes]
+    bodies = [prefix.rstrip(WHITESPACE) for prefix in prefixes]
     rows = zip(function(bodies), prefixes, bodies, strict=True)
     return [made + prefix[len(body) :] for made, prefix, body in rows]
 

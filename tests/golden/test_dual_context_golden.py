@@ -136,7 +136,7 @@ def test_post_norm_layer_ends_with_equation_9():
     frame.post_norm.scale.assign(norm.scale)
     frame.post_norm.bias.assign(norm.bias)
     r = states(1, 5, WIDTH)
-    found = frame.after(r, layer(frame.before(r), causal_mask(5)))
+    found = frame.postprocess(r, layer(frame.preprocess(r), causal_mask(5)))
     z = expected(r[0], is_past)[0]
     np.testing.assert_allclose(found[0], layer_norm(z + r[0], norm, hparams.norm_epsilon), rtol=0, atol=2e-5)
 

@@ -158,9 +158,9 @@ def test_frames_pre_and_post_norm():
     for frame in (pre, post):
         frame.build()
     x, y = tf.random.normal([3, 8]), tf.random.normal([3, 8])
-    np.testing.assert_allclose(pre.before(x).numpy().mean(-1), 0, atol=1e-6)
-    np.testing.assert_allclose(pre.after(x, y), x + y)
-    np.testing.assert_array_equal(post.before(x), x)
-    np.testing.assert_allclose(post.after(x, y).numpy().mean(-1), 0, atol=1e-6)
+    np.testing.assert_allclose(pre.preprocess(x).numpy().mean(-1), 0, atol=1e-6)
+    np.testing.assert_allclose(pre.postprocess(x, y), x + y)
+    np.testing.assert_array_equal(post.preprocess(x), x)
+    np.testing.assert_allclose(post.postprocess(x, y).numpy().mean(-1), 0, atol=1e-6)
     assert final_normalization(HPARAMS) is not None
     assert final_normalization(post_hparams) is None
