@@ -100,7 +100,7 @@ class Sizes:
         encoder, decoder = hparams.encoder_layers, hparams.decoder_layers
         second = hparams.source_view != "last" and hparams.integration == "soft_two_attention"
         if second or (hparams.source_view == "ama" and hparams.ama_query == "decoder"):
-            raise ValueError("two attentions to the source, and ama_query=decoder, are not counted")
+            raise ValueError("two cross-attentions, and ama_query=decoder, are not counted")
         if hparams.source_view == "fma":
             weights = encoder * d * d if hparams.fma == "full" else encoder * d
         elif hparams.source_view == "ama":

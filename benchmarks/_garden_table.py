@@ -1,6 +1,6 @@
 """One table over all models of the garden: parameters, BLEU on the same data and budget, and speeds.
 
-``t2t_ext-experiment`` trains, translates and scores the rows of a recipe and goes on where it was stopped. What the
+``t2t_ext-experiment`` trains, translates and scores the rows of a recipe and resumes where it was stopped. What the
 runs are is then measured in turns, in this one process: whole training steps on batches of the development set (real
 tokens of the source and of every target, a second), and translating lines of it with the runs' own weights, into as
 many tokens as the source has: how soon a model ends is its quality, not its speed, and one sentence that never ends
@@ -43,7 +43,7 @@ def make(args: argparse.Namespace, others: Sequence[str]) -> None:
     print(" ".join(["t2t_ext-experiment", *command[3:], *others]), flush=True)
     status = subprocess.run([*command, *others], check=False).returncode
     if status:
-        raise SystemExit(f"t2t_ext-experiment ended with {status}; the same command goes on where it stopped.")
+        raise SystemExit(f"t2t_ext-experiment ended with {status}; the same command resumes where it stopped.")
     report = json.loads((args.table / args.recipe / "report.json").read_text(encoding="utf-8"))
     systems = {name: next(iter(report["runs"][name].values())) for name in _order(report)}
     start_tensorflow(args.inter_op_parallelism_threads, args.intra_op_parallelism_threads)

@@ -86,7 +86,7 @@ def layer_coordination_small_no_sharing() -> LayerCoordinationHParams:
 
 @register_hparams
 def layer_coordination_small_no_mixed_attention() -> LayerCoordinationHParams:
-    """Table 3, without mixed attention: self-attention, then attention to the source, with the same projections."""
+    """Table 3, without mixed attention: self-attention, then cross-attention, with the same projections."""
     return layer_coordination_small().replace(lwc_mixed_attention=False)
 
 

@@ -253,7 +253,7 @@ class SourceAttention(_Attention):
         """Returns what the layer is; see Layer."""
         if role == "backward_attention":
             return Description("attention to the backward states", "", shape_of_heads(self), "Zhang et al. 2018", "")
-        return Description("attention to the source", "", shape_of_heads(self))
+        return Description("cross-attention", "", shape_of_heads(self))
 
     def memory(self, view: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Projects a view float [B, S, D] of the source to keys and values float [B, H, S, d]."""

@@ -202,7 +202,7 @@ class TwoAttentions(SourceAttention):
 
     def described(self, role: str) -> Description:
         """Returns what the layer is; see Layer."""
-        return dataclasses.replace(super().described(role), name="two attentions to the source")
+        return dataclasses.replace(super().described(role), name="two cross-attentions")
 
     def memory(self, view: tuple[tf.Tensor, tf.Tensor]) -> tuple[tuple, tuple]:
         """Returns the memories of both views."""

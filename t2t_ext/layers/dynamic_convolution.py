@@ -74,7 +74,7 @@ class _Stretches:
         self.count = -(-length // max(_BLOCK, 2 * taps))
         self.rows = -(-length // self.count)
         self.padding = self.count * self.rows - length
-        # Taps that reach beyond a whole sequence are cut off. A single stretch has no neighbors to see.
+        # Taps that reach beyond a whole sequence are dropped. A single stretch has no neighbors to see.
         self.before, self.after = (_minimum(reach, self.rows - 1) for reach in (left, taps - 1 - left))
         self.one = self.count == 1
 

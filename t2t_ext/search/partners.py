@@ -26,7 +26,7 @@ class Frozen(NamedTuple):
 
     Attributes:
       frozen: bool [B, R, K], whether a hypothesis's partner is finished.
-      columns: bool [B, R, K, T * K], the other direction's columns that it sees; of no meaning where it has not.
+      columns: bool [B, R, K, T * K], the other direction's columns that it sees; meaningless where it is not finished.
     """
 
     frozen: tf.Tensor

@@ -55,7 +55,7 @@ class NoRepeatedWordNgrams(Rule):
 
     The last subword of a word is forbidden where the word would complete an n-gram that is there already. A longer word
     that begins with the same subwords is so, too; a word that is there already may not be spelt by the same subwords
-    any more, but could be by others, which no model does that has seen text cut in one way only.
+    any more, but could be by others, which no model does that was trained on a single segmentation.
     """
 
     def __init__(self, size: int, boundaries: Boundaries, ignored: Sequence[Sequence[Sequence[int]]] = ()) -> None:

@@ -48,7 +48,7 @@ class ServedTranslator(tf.Module):
         float32 [N].
       nbest: ``inputs`` -> the K translations kept by the search, best first: ``outputs`` string, ``scores`` float32
         (penalised), ``log_probs`` float32 (raw, natural logarithm), ``lengths`` int32 (tokens) and ``finished`` bool
-        (False: the length limit ended it), each [N, K].
+        (False: truncated at the length limit), each [N, K].
       score: ``inputs``, ``targets`` -> ``scores``, ``log_probs`` float32 [N] and ``lengths`` int32 [N] of given
         translations. A model that generates in two directions takes ``partners``, too: what R2L generates
         beside each target, in text order.

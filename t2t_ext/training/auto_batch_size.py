@@ -206,7 +206,7 @@ class _Child:
                 if self._limit and resident > self._limit:
                     return {"failure": f"it takes more than {self._limit / 1e9:.1f} GB"}
                 continue
-            answer = json.loads(line) if line else self._ended()
+            answer = json.loads(line) if line else self._exit_reason()
             if "user_error" in answer:
                 raise UserError(answer["user_error"])
             if answer.get("device") == "CPU" and self._limit and answer["peak"] > self._limit:
@@ -237,8 +237,8 @@ class _Child:
     def _read_errors(self) -> None:
         self._errors.extend(self._stderr)
 
-    def _ended(self) -> dict[str, Any]:
-        """Says why the process ended: for memory, or raises."""
+    def _exit_reason(self) -> dict[str, Any]:
+        """Returns the failure if the process exited for lack of memory; raises otherwise."""
         status = self._process.wait()
         for reader in self._readers:
             reader.join()

@@ -112,7 +112,7 @@ class Evaluator:
 
         Args:
           weights: Name -> variable or array.
-          note: Told what is going on.
+          note: Called with progress messages.
 
         Returns:
           The metrics (loss and nll in nats a label, perplexity, accuracy; bleu and bleu_signature; other scores by

@@ -1,4 +1,4 @@
-"""Another number of replicas: a run may go on if the global batches stay what they were. Imports no TensorFlow."""
+"""Another number of replicas: a run may resume if the global batches stay what they were. Imports no TensorFlow."""
 
 import pathlib
 from collections.abc import Callable
@@ -28,10 +28,10 @@ def describe(hparams: Any, replicas: int, planner: Any) -> dict[str, Any]:
 
 
 def check(path: pathlib.Path, now: dict[str, Any], say: Callable[[str], None]) -> None:
-    """Checks that a run would go on with the batches that it would have had.
+    """Checks that a run would resume with the batches that it would have had.
 
     Args:
-      path: The checkpoint to go on from.
+      path: The checkpoint to resume from.
       now: What ``describe`` says now.
       say: Told about changes that do no harm.
 

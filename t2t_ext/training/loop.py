@@ -73,7 +73,7 @@ def train(config: TrainConfig | setup_run.ResolvedRun, *, quiet: bool = False) -
         tf.config.experimental.enable_op_determinism()
     # Before anything else: workers must meet before TensorFlow is used.
     strategy = strategies.make_strategy(run.settings.distribution, run.settings.tpu, run.settings.worker_timeout)
-    workers = Workers(strategy, run.settings.worker_timeout, functools.partial(_where_it_goes_on, run.output_dir))
+    workers = Workers(strategy, run.settings.worker_timeout, functools.partial(_resume_point, run.output_dir))
     with workers.watching():
         generated = GeneratedData.open(setup_run.make_problem(run), run.config.data_dir)
         setup_run.check_stored(run, generated)
@@ -116,7 +116,7 @@ class _Loop:
             target_language=generated.target_language,
             scoring=getattr(setup_run.make_problem(run), "scoring", protocols.DEFAULT),
         )
-        # Restored first: a run that cannot go on keeps its configuration.
+        # Restored first: a run that cannot resume keeps its configuration.
         self._restored = self._session.restore(run.output_dir, workers, self._say)
         self._run = setup_run.open_run(run, generated, is_chief=self._is_chief)
         step = self._session.step
@@ -156,7 +156,7 @@ class _Loop:
         for line in report.lines() if report else []:
             self._say(line)
         if self._restored:
-            self._say(f"going on after step {session.step}")
+            self._say(f"resuming after step {session.step}")
 
     def run(self) -> TrainResult:
         """Trains until something ends it."""
@@ -265,14 +265,14 @@ class _Loop:
             f"{last - row + 1} to {last}, were not finite, and these steps were skipped (loss scale "
             f"{report['loss_scale']:g}). "
             f"{skip_report.summary(report)} More is in {path}. Use a lower learning rate, a longer warm-up, "
-            f"clip_grad_norm, or precision=mixed_bfloat16 or float32, in a new run; this one would go on from "
-            f"{_where_it_goes_on(self._run.path)}."
+            f"clip_grad_norm, or precision=mixed_bfloat16 or float32, in a new run; this one would resume from "
+            f"{_resume_point(self._run.path)}."
         )
 
     def _save(self) -> None:
         self._check_skipped()
         if self._is_chief:
-            # A run that goes on from this checkpoint does not log again what came before it.
+            # A run that resumes from this checkpoint does not log again what came before it.
             self._board.flush()
             path = self._session.save(self._run)
             self._say(f"saved {path}")
@@ -283,7 +283,7 @@ class _Loop:
         return self._evaluate()
 
     def _finish_interrupted_evaluation(self) -> str:
-        """Evaluates a restored step whose evaluation was cut off; returns why training ends already, if it does."""
+        """Evaluates a restored step whose evaluation was interrupted; returns why training ends already, if it does."""
         step = self._session.step
         due = self._restored and (step % self._settings.local_eval_frequency == 0 or step >= self._settings.train_steps)
         # Only the chief has the records.
@@ -360,7 +360,7 @@ class _Loop:
             checkpoints.prune(folder, 1, protect=[folder / name])
 
 
-def _where_it_goes_on(output_dir: files.PathLike) -> str:
+def _resume_point(output_dir: files.PathLike) -> str:
     saved = checkpoints.list_checkpoints(output_dir)
     return str(saved[-1]) if saved else "the beginning, since it has no checkpoint yet"
 
@@ -408,7 +408,7 @@ def _ending(result: TrainResult) -> str:
     best = f"; best checkpoint: step {result.best.step}, {result.best.value:.4g}" if result.best else ""
     if result.finished:
         return f"finished at step {result.step} ({result.stop_reason}){best}"
-    return f"stopped by {result.stop_reason} after step {result.step}; the same command goes on from here{best}"
+    return f"stopped by {result.stop_reason} after step {result.step}; the same command resumes it from here{best}"
 
 
 def _real_tokens(window: dict[str, float]) -> float:

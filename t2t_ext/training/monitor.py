@@ -113,7 +113,7 @@ class Board:
             reason = (str(error.message).strip() or type(error).__name__).splitlines()[0]
             raise UserError(
                 f"Cannot write the curves for TensorBoard in {self._directory}: {reason}. Make room, then run the same "
-                "command again: it goes on from the last checkpoint."
+                "command again: it resumes from the last checkpoint."
             ) from error
 
 

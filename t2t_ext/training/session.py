@@ -125,7 +125,7 @@ class Session:
 
         Args:
           origin: The run, or a checkpoint in one.
-          keep: Whether training goes on with its optimizer and after its steps, and does not begin anew.
+          keep: Whether training continues with its optimizer and after its steps, and does not begin anew.
         """
         fresh = {name: _value(variable) for name, variable in self._variables.items()}
         sides = warm_start.vocabulary_sides(self.model)
@@ -232,7 +232,7 @@ def _common_checkpoint(run: pathlib.Path, workers: Workers, say: Say) -> pathlib
             problem = str(error)
     if workers.any(bool(problem)):
         raise UserError(
-            f"{problem or 'Another worker cannot read a checkpoint.'} The chief goes on from step {step}, and all "
+            f"{problem or 'Another worker cannot read a checkpoint.'} The chief resumes from step {step}, and all "
             f"workers must read the same checkpoint, {path}: --output_dir must be on a file system that all of them "
             "share."
         )
@@ -248,8 +248,8 @@ def _assign(variables: dict[str, tf.Variable], arrays: dict[str, np.ndarray], pa
     if variables.keys() != arrays.keys():
         odd = sorted(variables.keys() ^ arrays.keys())
         raise UserError(
-            f"The training state in {path} does not fit this version of t2t_ext ({odd[0]} is in one only). Go on with "
-            f"the version that wrote it, or start a new run with --warm_start_from={path}."
+            f"The training state in {path} does not fit this version of t2t_ext ({odd[0]} is in one only). Continue "
+            f"with the version that wrote it, or start a new run with --warm_start_from={path}."
         )
     for name, variable in variables.items():
         variable.assign(tf.cast(arrays[name], variable.dtype))

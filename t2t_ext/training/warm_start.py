@@ -1,6 +1,6 @@
 """First weights from another run: by variable name, and by piece where the vocabulary is another one.
 
-The optimizer, the steps and with them the learning rate begin anew, or go on where the other run was
+The optimizer, the steps and with them the learning rate begin anew, or continue where the other run was
 (``--warm_start_optimizer``).
 """
 
@@ -153,11 +153,11 @@ def _nothing_fits(path: pathlib.Path, old: Mapping[str, np.ndarray], report: War
 
 
 def check_keepable(path: pathlib.Path, hparams: HParams, train_steps: int) -> None:
-    """Checks, reading no arrays, that a run can go on with the optimizer and after the steps of a checkpoint.
+    """Checks, reading no arrays, that a run can continue with the optimizer and after the steps of a checkpoint.
 
     Args:
       path: The checkpoint.
-      hparams: Of the run that goes on.
+      hparams: Of the run that continues.
       train_steps: After how many steps it ends.
 
     Raises:
@@ -175,12 +175,12 @@ def check_keepable(path: pathlib.Path, hparams: HParams, train_steps: int) -> No
     if ours not in theirs:
         raise UserError(
             f"{flag}: {path} has the state of {' and '.join(sorted(theirs)) or 'no optimizer'}, which "
-            f"optimizer={hparams.optimizer} does not go on with. Set optimizer to the same, or "
+            f"optimizer={hparams.optimizer} cannot continue with. Set optimizer to the same, or "
             f"--warm_start_optimizer={RESET}."
         )
     if info.step >= train_steps:
         raise UserError(
-            f"{flag} goes on after step {info.step} of {path}, and --train_steps={train_steps} counts from the "
+            f"{flag} continues after step {info.step} of {path}, and --train_steps={train_steps} counts from the "
             f"beginning of that run: give more, or --warm_start_optimizer={RESET}."
         )
 
@@ -212,7 +212,7 @@ def kept_training(
             arrays[name] = old[name].astype(value.dtype)
             kept.update([variable] if is_slot else [])
     of_variables = {name.split("/", 2)[-1] for name in fresh if name.startswith(("adam/", "adafactor/"))}
-    told = f"steps and learning rate go on after step {int(arrays['step']):,}, the optimizer's state of {len(kept)} "
+    told = f"steps and learning rate continue after step {int(arrays['step']):,}, the optimizer's state of {len(kept)} "
     told += f"variables is kept, that of the other {len(of_variables) - len(kept)} begins as zeros"
     return arrays, dataclasses.replace(report, kept=told)
 

@@ -3,7 +3,7 @@
 A collective operation waits for all workers. TensorFlow breaks it off where a connection breaks, but not where a
 machine is gone without a word, and not while a worker computes alone (the chief's evaluations). So a thread asks the
 other workers' servers for a sign of life, with TensorFlow's own call for it; where one gives none, the collective
-operations are broken off, and a process that is still there a few seconds later is ended.
+operations are aborted, and a process that is still there a few seconds later is killed.
 """
 
 import contextlib
@@ -31,7 +31,7 @@ _BROKEN_OFF = ("Collective ops is aborted", "recvmsg:", "Socket closed", "Connec
 
 
 class WorkerLostError(UserError):
-    """Another worker is gone, so this one cannot go on; all have to be started again."""
+    """Another worker is lost, so this one cannot continue; all have to be restarted."""
 
     exit_status = EXIT_STATUS
 
@@ -44,17 +44,17 @@ class Workers:
       index: This process's number; 0 is the chief.
     """
 
-    def __init__(self, strategy: tf.distribute.Strategy, timeout: float, going_on: Callable[[], str]) -> None:
+    def __init__(self, strategy: tf.distribute.Strategy, timeout: float, resume_point: Callable[[], str]) -> None:
         """Prepares; ``watching`` starts the thread.
 
         Args:
           strategy: Where the run computes.
           timeout: A worker that gave no sign of life for this long is taken for lost, seconds.
-          going_on: Returns where a run that is started again goes on, in words.
+          resume_point: Returns where a restarted run resumes, in words.
         """
         self._strategy = strategy
         self._timeout = timeout
-        self._going_on = going_on
+        self._resume_point = resume_point
         self.count = strategies.num_workers(strategy)
         self.index = strategies.worker_index(strategy)
         self._peers = strategies.other_workers(strategy)
@@ -195,7 +195,7 @@ class Workers:
     def _message(self, why: str) -> str:
         return (
             f"{why}; worker {self.index} stops, too, since all must compute every step. Start all "
-            f"{self.count} workers again with the same commands: training goes on from {self._going_on()}."
+            f"{self.count} workers again with the same commands: training resumes from {self._resume_point()}."
         )
 
     def _leave_together(self) -> None:

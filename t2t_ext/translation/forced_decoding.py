@@ -79,7 +79,7 @@ class ForcedDecoder:
 
         Args:
           sources: Ids int32 [B, S] with EOS, padded with PAD, or features float32 [B, S, F].
-          targets: Ids int32 [B, T] in text order, padded with PAD; without EOS, what the length limit ended.
+          targets: Ids int32 [B, T] in text order, padded with PAD; without EOS if truncated at the length limit.
           partners: For a model of two directions, and only for one, what the other direction generates, likewise.
           right_to_left: Then bool [B], whether the targets are what is generated right to left; None: none is.
 

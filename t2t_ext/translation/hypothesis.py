@@ -25,7 +25,7 @@ class Hypothesis:
       log_prob: Natural logarithm of its probability, EOS included.
       length: Tokens with EOS.
       score: log_prob divided by the length penalty.
-      finished: False if the length limit ended it.
+      finished: False if it was truncated at the length limit.
       ids: Its token ids in the order of generation, with EOS where finished.
       unmet_constraints: Phrases that it was to contain and does not; None where no phrases were given.
       prepared: The translation as the model generated it, words as the steps of the target text make them; the same as

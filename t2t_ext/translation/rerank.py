@@ -5,7 +5,7 @@ gives a k-best list; every translation of their union is scored by both models, 
 two log-probabilities wins.
 
 Translations are told apart by their token ids in text order. What a search has scored itself keeps that score; the
-other model's, and those of translations that the length limit ended before their EOS, are found by forced decoding
+other model's, and those of translations truncated at the length limit, without EOS, are found by forced decoding
 of exactly these tokens and EOS.
 
 Legend: k translations of a list.

@@ -65,7 +65,7 @@ class Translator:
       truncated_lines: How many lines of the last call were truncated to max_input_length subwords (or regions).
       truncated_line_numbers: Which ones, counted from 1.
       unmet_prefix_line_numbers: Lines of the last call whose translation holds only the beginning of its prefix, since
-        the length limit ended it or a character is not in the vocabulary.
+        it was truncated at the length limit or a character is not in the vocabulary.
       unmet_constraint_line_numbers: Lines of the last call whose best translation lacks some of its phrases.
       parallel_batches: Batches searched at the same time, on threads. With TensorFlow's intra-op threads set to
         1, as the commands do, one a core is fastest.

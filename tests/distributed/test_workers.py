@@ -115,7 +115,7 @@ def test_a_signal_and_a_kill_change_nothing(start, tmp_path):
     found = re.match(r"error: Worker 1 \((.+?)\) (is gone|has given no sign of life for 10 s) \(", message)
     assert found, message
     assert found[1] == job.addresses[1]
-    assert f"Start all 2 workers again with the same commands: training goes on from {run}" in message
+    assert f"Start all 2 workers again with the same commands: training resumes from {run}" in message
     assert f"model.ckpt-{EVALUATED:08d}" in message
 
     job = start(run)

@@ -119,7 +119,7 @@ def diverse_search(log_probs, *, groups, strength, limit, beam, alpha, wanted=1,
     Args:
       log_probs: a function of the prefix for each direction.
       groups: how many groups share the beam.
-      strength: what each earlier group's hypothesis that goes on with a token takes off that token's log P.
+      strength: what each earlier group's hypothesis extended by a token takes off that token's log P.
       limit, beam, alpha, wanted, kind, forbidden: as for the plain search.
     """
     width, places, each_wanted = beam // groups // len(log_probs), beam // groups, -(-wanted // groups)

@@ -11,7 +11,7 @@ softmax.
 
 What the paper leaves open is as `docs/decisions/0016` says: scaling by a head's width, the norms of tensor2tensor, a
 zero vector as the first target input, and for the ablations: without sharing, target layer i reads what source layer i
-wrote; without mixed attention, self-attention and attention to the source follow each other, with one norm and one set
+wrote; without mixed attention, self-attention and cross-attention follow each other, with one norm and one set
 of projections.
 
 Layers may have dual contextual modules (Ampomah et al. 2021, equations 6 to 8) as `docs/decisions/0026` says: every
@@ -21,7 +21,7 @@ side is made of that side alone, centred in the source and of what is before in 
 Written for reading: one sentence, one head, one query position at a time, the concatenated sequence literally.
 
 `NumpyContextGate` is a Transformer with the context gate as reconstructed: z = sigmoid([a; c] W + b), where a is what
-self-attention found and c what attention to the source found, x + (1 - z) a + z c.
+self-attention found and c what cross-attention found, x + (1 - z) a + z c.
 """
 
 import dataclasses

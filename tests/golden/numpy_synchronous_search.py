@@ -12,7 +12,7 @@ Definitions (K hypotheses a side):
 * The 2K best continuations of a side: those with EOS go to the pool, which both sides share; the first K others live
   on.
 * ``freeze``: where the continuation of a hypothesis with EOS is among the K best of its side, it has finished as a
-  partner: what goes on from the hypotheses that saw it at this step sees for ever what they saw.
+  partner: whatever extends the hypotheses that saw it at this step sees for ever what they saw.
 """
 
 import dataclasses
@@ -108,7 +108,9 @@ def search(
                     pool.append(Found(ids, log_prob, log_prob / penalty(t, alpha, kind), True, side))
         pool = sorted(pool, key=lambda found: found.score, reverse=True)[:beam]
         ended = [{rank for rank, token, _ in side[:width] if token == EOS} for side in grown]
-        live = [_go_on(live[side], grown[side], ended[1 - side], width, pairing, finished_partner) for side in (0, 1)]
+        live = [
+            _continue(live[side], grown[side], ended[1 - side], width, pairing, finished_partner) for side in (0, 1)
+        ]
         alive = [each.log_prob for side in live for each in side if each.log_prob > NEVER]
         if not alive:
             return pool
@@ -146,7 +148,7 @@ def _grow(hypotheses, ask, forbidden, allowed):
     return sorted(grown, key=lambda each: each[2], reverse=True)
 
 
-def _go_on(hypotheses, continuations, ended_partners, width, pairing, finished_partner):
+def _continue(hypotheses, continuations, ended_partners, width, pairing, finished_partner):
     """The hypotheses of a side that live on."""
     chosen = []
     for rank, token, log_prob in continuations:

@@ -71,7 +71,7 @@ class Weights:
     target_embedding: np.ndarray  # [V_target, D]
     softmax: np.ndarray  # [V_target, D]
     encoder: list[list[Sublayer]]  # a layer: self-attention, feed-forward
-    decoder: list[list[Sublayer]]  # a layer: self-attention, attention to the source, feed-forward
+    decoder: list[list[Sublayer]]  # a layer: self-attention, cross-attention, feed-forward
     encoder_norm: Norm | None = None
     decoder_norm: Norm | None = None
     target_space: np.ndarray | None = None  # [D], the row of the chosen target space

@@ -174,7 +174,7 @@ def test_no_module_of_the_decoder_sees_the_future(f):
 
 @pytest.mark.parametrize("f", [1, 2, 3, 4, 8])
 def test_search_whose_hypotheses_change_places(f):
-    """Every hypothesis finds what the whole sequence of its own past would; parents swap, some go on twice."""
+    """Every hypothesis finds what the whole sequence of its own past would; parents swap, some are extended twice."""
     import tensorflow as tf
 
     from t2t_ext.layers.attention import StepContext, mask_bias

@@ -64,7 +64,7 @@ def steps_of(model):
 
 @pytest.mark.parametrize("setting", SETTINGS)
 def test_layer_coordination(setting):
-    """Logits, distributions, and the same step by step with the last layer's attention to the source."""
+    """Logits, distributions, and the same step by step with the last layer's cross-attention."""
     model, arrays = make(SETTINGS[setting])
     logits, maps = agree(model, NumpyLayerCoordination(weights_of(arrays, model.hparams), model.hparams))
     shown = {name: weights.numpy() for name, weights in model.attention_weights(INPUTS, TARGETS).items()}

@@ -62,7 +62,7 @@ def test_logits_and_distributions_of_both_directions(setting):
 
 @pytest.mark.parametrize("setting", SETTINGS)
 def test_every_hypothesis_sees_the_partner_that_it_is_given(setting):
-    """Two hypotheses a direction whose words differ, partners crosswise; and the attention to the source."""
+    """Two hypotheses a direction whose words differ, partners crosswise; and the cross-attention."""
     model, numpy_model = make(setting)
     source, none = INPUTS[:1], np.zeros([1, 2, 2], np.int32)
     words = np.array([[[5, 9], [7, 11]]], np.int32)  # of direction, of rank

@@ -64,7 +64,7 @@ def test_logits_with_separate_vocabularies():
 
 
 def test_padding_reads_as_zeros():
-    """Rows of PAD are zero vectors (plus their position), also where a sentence goes on behind them."""
+    """Rows of PAD are zero vectors (plus their position), also where a sentence continues behind them."""
     model, numpy_model = make("")
     targets = np.array([[8, 0, 3, 1], [4, 1, 0, 0], [0, 6, 7, 1]], np.int32)
     got = model(INPUTS, targets, training=False).numpy()

@@ -25,7 +25,7 @@ class Toy:
       directions: R.
       use_partner: whether the partner's past matters, too.
       rows: of each table.
-      source: S; the toy's attention to the source is random distributions over so many positions.
+      source: S; the toy's cross-attention is random distributions over so many positions.
     """
 
     def __init__(

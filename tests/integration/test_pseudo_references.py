@@ -173,7 +173,7 @@ def test_what_is_missing_is_not_joined(runs, halves, copy, tmp_path, capsys):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
-def test_signals_end_it_with_a_word_how_to_go_on(runs, copy, number, status):
+def test_signals_end_it_with_a_word_how_to_resume(runs, copy, number, status):
     command = [sys.executable, "-u", "-m", "t2t_ext.bin.pseudo_references", *flags(runs, copy, "--chunk_pairs=2")]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     work = copy / _WORK

@@ -115,7 +115,7 @@ def test_a_damaged_checkpoint_is_passed_over_and_done_again(finished, tmp_path, 
     assert trainer.main([f"--output_dir={run}"]) == 0
     output = capsys.readouterr().err
     assert "damaged" in output
-    assert "going on after step 12" in output
+    assert "resuming after step 12" in output
     assert_equal_runs(finished, run)
 
 
@@ -221,7 +221,7 @@ def test_warm_start_begins_with_the_weights(toy_data, finished, tmp_path, capsys
     expected = checkpoints.load_arrays(checkpoints.latest(finished))
     for name, value in checkpoints.load_arrays(checkpoints.latest(run)).items():
         np.testing.assert_allclose(value, expected[name], atol=1e-6)
-    # the same command again goes on with the run
+    # the same command again resumes the run
     assert in_process(toy_data, run, warm_start_from=finished, train_steps=1, hparams=tiny) == 0
     assert "variables loaded" not in capsys.readouterr().err
 
@@ -232,7 +232,7 @@ def test_a_warm_start_that_keeps_the_optimizer_goes_on_exactly(toy_data, finishe
     assert in_process(toy_data, run, warm_start_from=middle, warm_start_optimizer="keep", eval_bleu_sentences=-1,
                       best_checkpoint_metric="loss") == 0  # fmt: skip
     told = capsys.readouterr().err
-    assert "steps and learning rate go on after step 12" in told
+    assert "steps and learning rate continue after step 12" in told
     assert "that of the other 0 begins as zeros" in told
     expected, found = state(finished), state(run)
     assert expected.keys() == found.keys()

@@ -86,7 +86,7 @@ def test_a_run_that_lost_its_last_checkpoint_ends_as_the_undisturbed_one(finishe
     shutil.rmtree(checkpoints.latest(run))
     assert trainer.main([f"--output_dir={run}"]) == 0
     output = capfd.readouterr().err
-    assert "going on after step 4" in output
+    assert "resuming after step 4" in output
     assert f"{FAILED} whose pseudo reference of the L2R model failed" in output
     assert "dev loss on 48 examples of the same kinds; left out: none" in output
     assert records(run) == records(finished)
@@ -97,7 +97,7 @@ def test_a_run_that_lost_its_last_checkpoint_ends_as_the_undisturbed_one(finishe
 
 
 def test_other_pseudo_references_are_another_run(finished, data_dir, tmp_path, capfd):
-    """Made anew by other models, they are other data: a run on the old ones cannot go on with them."""
+    """Made anew by other models, they are other data: a run on the old ones cannot resume with them."""
     from t2t_ext import registry
 
     other = tmp_path / "data"

@@ -87,7 +87,7 @@ def _check_length(ids: list[int], what: str, text: str, most: int) -> None:
 def _translated(translator: Translator, source: str) -> tuple[list[list[int]], str, list[str]]:
     """Translates; returns the ids of one direction or of both, which one won, and notes."""
     (found,) = translator.translate([source])
-    notes = [] if found[0].finished else ["The length limit ended the translation."]
+    notes = [] if found[0].finished else ["The translation was truncated at the length limit."]
     if translator.truncated_lines:
         limit = translator.decode_hparams.max_input_length
         notes.append(f"The translation is of the first {limit} subwords (max_input_length) alone.")

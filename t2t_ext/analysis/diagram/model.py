@@ -194,7 +194,7 @@ def _of_both_sides(part: Part, mixed: bool) -> Part:
     setting = "source and past in one softmax" if mixed else "past, then source, same projections"
     name = part.name if mixed else part.name.replace("mixed", "shared")
     setting = ", ".join(filter(None, [part.setting, setting]))
-    return dataclasses.replace(part, name=name, setting=setting, replaces="self-attention, attention to the source")
+    return dataclasses.replace(part, name=name, setting=setting, replaces="self-attention, cross-attention")
 
 
 # === The walk ===

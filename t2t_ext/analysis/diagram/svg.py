@@ -70,7 +70,7 @@ def _connect(picture: "_Picture", columns: Sequence["_Column"], read: "_Panel") 
     """Draws what flows from the encoder through the picture of what is read to the decoders."""
     encoder, decoder, *behind = columns
     picture.elbow((encoder.right, encoder.beside(read.middle)), (read.x, read.middle))
-    named = ("attention to the source", "two attentions to the source", "mixed attention")
+    named = ("cross-attention", "two cross-attentions", "mixed attention")
     to = decoder.of_part(*named, default=decoder.beside(read.middle))
     picture.elbow((read.x + read.width, read.middle), (decoder.x + _PADDING, to))
     for column in behind:

@@ -1,7 +1,7 @@
 """Probing tasks in SentEval's format (Conneau et al. 2018): sentences, their classes and partitions.
 
 A line is ``PARTITION TAB CLASS TAB SENTENCE``: ``tr``, ``va`` or ``te``, the class, and the sentence's tokens separated
-by blanks. There may be more fields; the sentence is the last one. Imports no TensorFlow.
+by spaces. There may be more fields; the sentence is the last one. Imports no TensorFlow.
 """
 
 import collections

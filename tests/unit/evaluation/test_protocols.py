@@ -34,11 +34,11 @@ def random_corpus(seed, words=VOCABULARY):
 # Those of summaries and captions have tests of their own.
 OF_TRANSLATIONS = [name for name, each in protocols.PROTOCOLS.items() if not each.needs[0]]
 
-# Independent renderings: slow, plain, on bytes or strings joined by blanks.
+# Independent renderings: slow, plain, on bytes or strings joined by spaces.
 
 
 def byte_bleu(hypotheses, references, *, lowercase, compounds):
-    """multi-bleu.perl from its description: bytes, ASCII blanks, closest length, no smoothing. Returns 0 to 100."""
+    """multi-bleu.perl from its description: bytes, ASCII whitespace, closest length, no smoothing. Returns 0 to 100."""
 
     def words(text):
         data = text.encode()
@@ -65,7 +65,7 @@ def byte_bleu(hypotheses, references, *, lowercase, compounds):
 
 
 def string_nist(hypotheses, references, *, zero_is_false):
-    """NIST of texts of single words between blanks; returns the scores of orders 1 to 5."""
+    """NIST of texts of single words between spaces; returns the scores of orders 1 to 5."""
     counts, total = {}, 0
     for line in itertools.chain(*references):
         words = line.split()

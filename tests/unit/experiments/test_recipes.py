@@ -184,7 +184,7 @@ def test_all_rows_of_three_papers_run():
             .replace(source_view="last", integration="hard")
             for each in (own, first)
         ]
-        assert sizes[0] == sizes[1], f"{name} goes on from a model of other settings"
+        assert sizes[0] == sizes[1], f"{name} continues from a model of other settings"
 
 
 def test_what_is_registered_is_not_called_coming():

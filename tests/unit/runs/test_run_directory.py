@@ -197,7 +197,7 @@ def test_moved_modules_are_taken_from_where_they_are_now(run, tmp_path):
 
 
 def test_classes_of_hparams_that_have_moved(tmp_path):
-    """A run of an earlier version opens, and goes on: nothing differs from what is given now."""
+    """A run of an earlier version opens, and resumes: nothing differs from what is given now."""
     from t2t_ext.config.hyperparameters import TransformerHParams
 
     hparams = TransformerHParams(hidden_size=64)

@@ -47,7 +47,7 @@ def test_phrases_are_encoded_as_text_is(encode, tiny_encoder):
     assert list(found.impossible) == [0, 0, 0]
 
 
-def test_blanks_and_empty_phrases(encode, tiny_encoder):
+def test_whitespace_and_empty_phrases(encode, tiny_encoder):
     found = encode(["\t  die Katze \t\t \tTür\t", " ", "\t"])
     assert ids_of(found, 0) == [tiny_encoder.encode("die Katze"), tiny_encoder.encode("Tür")]
     assert ids_of(found, 1) == ids_of(found, 2) == []

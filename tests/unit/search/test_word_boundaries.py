@@ -25,7 +25,7 @@ def encoder(request, toy_corpus, tiny_encoder):
 
 
 @pytest.mark.parametrize("turned", [False, True])
-def test_words_are_those_between_blanks(encoder, turned):
+def test_words_are_those_between_spaces(encoder, turned):
     from t2t_ext.search.word_ngrams import word_boundaries
 
     ids = encoder.encode(SENTENCE)

@@ -65,7 +65,7 @@ def test_all_but_self_attention_and_its_norm_is_taken_over(transformer, tiny_enc
 
 
 def test_between_runs_with_the_same_modules_all_is_taken_over(transformer, tiny_encoder):
-    """A Dec-DC model goes on as one of another kernel size but for W^r, which is of another shape."""
+    """A Dec-DC model continues as one of another kernel size but for W^r, which is of another shape."""
     run, _, base = transformer
     hparams = base.replace(dc_decoder_layers="3", dc_kernel_size=2)
     arrays = arrays_of(hparams, tiny_encoder.vocab_size)

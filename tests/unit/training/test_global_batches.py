@@ -22,7 +22,7 @@ def path(tmp_path):
         {"replicas": 8, "batch_size": 512},
     ],
 )
-def test_equal_products_go_on(path, now):
+def test_equal_products_resume(path, now):
     said = []
     global_batches.check(path, {**BEFORE, **now}, said.append)
     assert len(said) == 1

@@ -322,8 +322,8 @@ def test_without_a_loss_scale_none_is_taken_over(trained, tiny_encoder):
 @pytest.mark.parametrize(
     ("step", "changes", "train_steps", "told"),
     [
-        (30, {}, 30, "goes on after step 30 .* give more"),
-        (30, {"optimizer": "adafactor"}, 60, "has the state of adam, which optimizer=adafactor does not go on with"),
+        (30, {}, 30, "continues after step 30 .* give more"),
+        (30, {"optimizer": "adafactor"}, 60, "has the state of adam, which optimizer=adafactor cannot continue with"),
         (10, {}, 60, "holds weights only"),
     ],
 )

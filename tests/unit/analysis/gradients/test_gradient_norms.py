@@ -65,7 +65,7 @@ def test_the_step_sums_the_norms_of_the_whole_gradient_before_clipping(slices):
     assert more[2:].tolist() == [0, 1]  # what is unused has no gradient
 
 
-def test_checkpoints_of_before_go_on_without_sums():
+def test_earlier_checkpoints_resume_without_sums():
     old = {"metrics/window": np.ones(len(WINDOW_FIELDS), np.float32)}
     np.testing.assert_array_equal(with_all_sums(old, 3)["metrics/gradient_norms"], [0, 0, 0, 0])
     new = {**old, "metrics/gradient_norms": np.ones(4, np.float32)}

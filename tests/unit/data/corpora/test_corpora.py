@@ -164,7 +164,7 @@ def test_tags_stand_on_what_is_the_source(mixed, tmp_path):
     assert (backward.source_language, backward.target_language, backward.was_reversed) == ("en", "de", False)
     assert "translate_parallel_text_rev in" in said
     encoder = forward.text_encoders()[0]
-    assert len(encoder.encode_batch(encoder.prepare(["<2x>"]))[0]) <= 2  # the tag, and a blank before it at the most
+    assert len(encoder.encode_batch(encoder.prepare(["<2x>"]))[0]) <= 2  # the tag, and a space before it at the most
 
 
 def test_a_run_does_not_take_other_options_than_its_data(mixed, tmp_path):

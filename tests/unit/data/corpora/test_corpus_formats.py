@@ -432,7 +432,7 @@ def test_encodings_that_are_none_of_text(tmp_path, name):
         rows(formats.pair_source(declared, (declared,), split="dev"))
 
 
-def test_blanks_after_commas_are_no_part_of_names(tmp_path):
+def test_spaces_after_commas_are_no_part_of_names(tmp_path):
     one, other = file(tmp_path / "1.tsv", "a\tb\n"), file(tmp_path / "2.tsv", "c\td\n")
     problem = registry.problem("translate_parallel_text", train_source=f"{one}, {other}", dev_source=str(one))
     assert [path for files in problem.pair_files("train", tmp_path) for path in files.paths] == [one, other]
