@@ -74,7 +74,7 @@ class Searcher:
         Returns:
           Best first, in drawing order for samples: ``outputs`` string, ``scores`` (log-probability over length penalty)
           and ``log_probs`` float32, ``lengths`` int32 (tokens with EOS), ``finished`` bool (False: truncated at the
-          length limit) and ``directions`` int32 (0: generated left to right, 1: right to left), each [B, N]; ``ids`` int32
+          length limit) and ``directions`` int32 (0: left to right, 1: right to left), each [B, N]; ``ids`` int32
           [B, N, T] in the order in which they were generated, with EOS, padded with PAD; with constraints
           ``unmet_constraints`` int32 [B, N], the phrases that a translation lacks. Where the rules leave fewer than N
           translations, the rest have length 0 and a log-probability of about -1e9.
