@@ -22,8 +22,10 @@ class GenerationSettings(StrictParams):
     """
 
     _prefix: ClassVar[str] = "--"
-    # Fields whose 0 is a limit or a seed; elsewhere a flag's 0 or "" says nothing.
-    zero_counts: ClassVar[tuple[str, ...]] = ("seed", "max_length_ratio", "max_tokens", "vocab_threshold")
+    # Fields whose 0 or False is a choice of the user; elsewhere a flag's 0 or "" says nothing.
+    zero_counts: ClassVar[tuple[str, ...]] = (
+        "seed", "max_length_ratio", "max_tokens", "vocab_threshold", "joint_vocab",
+    )  # fmt: skip
 
     seed: int | None = hparam(
         None,

@@ -1,6 +1,7 @@
 """The command t2t_ext-datagen, as a user calls it, and killed while it works."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -79,6 +80,7 @@ def test_a_users_own_problem(run, corpus_flags, tmp_path):
     status, output, _ = run("--problem=translate_mine", "--separate_vocab", "--num_processes=1", usr_dir)
     assert status == 0
     assert "50 samples in 1 shard" in output
+    assert re.search(r"\d+ source and \d+ target subwords", output)
     status, output, _ = run("--problem=translate_mine, translate_mine_rev")
     assert (status, output.count("nothing to do")) == (0, 2)
     assert "vocab.translate_mine." in " ".join(names(tmp_path / "data"))

@@ -154,6 +154,22 @@ def test_boolean_without_default():
     assert parse("--noseparate_vocab").separate_vocab is False
 
 
+@pytest.mark.parametrize(
+    ("given", "settings"),
+    [
+        ([], {}),
+        (["--separate_vocab"], {"joint_vocab": False}),
+        (["--noseparate_vocab"], {"joint_vocab": True}),
+        (["--vocab_size=0", "--num_merges=0", "--num_shards=0", "--cleaning=", "--subwords="], {}),
+        (["--vocab_threshold=0", "--max_length_ratio=0"], {"vocab_threshold": 0, "max_length_ratio": 0.0}),
+        (["--text_steps=a", "--target_steps=b"], {"source_steps": "a", "target_steps": "b"}),
+        (["--random_seed=7"], {}),  # training's
+    ],
+)
+def test_flags_that_say_something_about_data_generation(given, settings):
+    assert _flag_groups.generation_settings(parse(*given)) == settings
+
+
 def test_a_later_flag_wins():
     assert parse("--problem=a", "--problem=b").problem == "b"
 
