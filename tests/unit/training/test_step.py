@@ -3,76 +3,11 @@
 import numpy as np
 import pytest
 import tensorflow as tf
+from small_step import Bigrams, batch, make
 
-from t2t_ext import registry
-from t2t_ext.layers import dropout
-from t2t_ext.training.optimizers import make_optimizer
 from t2t_ext.training.schedules import Schedule
-from t2t_ext.training.state import WINDOW_FIELDS, TrainingState
+from t2t_ext.training.state import WINDOW_FIELDS
 from t2t_ext.training.step import TrainStep
-
-VOCAB = 12
-WIDTH = 6
-
-
-class Bigrams:
-    """Predicts a token from the one before it and the mean of the source."""
-
-    def __init__(self, rate=0.0):
-        rng = np.random.default_rng(0)
-        self.rate = rate
-        self.table = tf.Variable(rng.standard_normal((VOCAB, WIDTH)), dtype=tf.float32)
-        self.kernel = tf.Variable(rng.standard_normal((VOCAB, WIDTH)), dtype=tf.float32)
-        self.unused = tf.Variable(tf.ones([3]))
-
-    def named_variables(self):
-        return {"table": self.table, "kernel": self.kernel, "unused": self.unused}
-
-    def softmax_weights(self):
-        return self.kernel, None
-
-    def features(self, inputs, targets, training=False):
-        previous = tf.pad(targets, [[0, 0], [1, 0]])[:, :-1]
-        source = tf.reduce_mean(tf.gather(self.table, inputs), 1, keepdims=True)
-        return dropout.dropout(tf.gather(self.table, previous) + source, self.rate, training)
-
-    def training_features(self, inputs, targets, training=False):
-        return self.features(inputs, targets, training)
-
-    def training_labels(self, targets):
-        return targets
-
-    def label_weights(self, labels):
-        return None
-
-
-def make(rate=0.0, seed=1, **changes):
-    hparams = registry.hparams("transformer_test").replace(
-        learning_rate_schedule="constant", learning_rate_constant=0.01, **changes
-    )
-    model = Bigrams(rate)
-    optimizer = make_optimizer(hparams, model.named_variables())
-    state = TrainingState(hparams, model.named_variables(), optimizer)
-    step = TrainStep(
-        model,
-        optimizer=optimizer,
-        schedule=Schedule(hparams, 100),
-        state=state,
-        hparams=hparams,
-        strategy=tf.distribute.get_strategy(),
-        random_seed=seed,
-    )
-    return model, state, step
-
-
-def batch(seed=0, rows=4, length=5):
-    rng = np.random.default_rng(seed)
-    targets = rng.integers(1, VOCAB, (rows, length)).astype(np.int32)
-    targets[0, 2:] = 0
-    return {
-        "inputs": tf.constant(rng.integers(1, VOCAB, (rows, length + 1)), tf.int32),
-        "targets": tf.constant(targets),
-    }
 
 
 def window(state):

@@ -7,6 +7,7 @@ import types
 import numpy as np
 import pytest
 import tensorflow as tf
+from small_step import batch, make
 
 from t2t_ext.analysis.gradients import report as gradient_report
 from t2t_ext.analysis.gradients import series as gradient_series
@@ -49,8 +50,6 @@ def test_layers_are_in_order_and_together():
 
 @pytest.mark.parametrize("slices", [{}, {"gradient_accumulation_steps": 2, "parallel_slices": 2}])
 def test_the_step_sums_the_norms_of_the_whole_gradient_before_clipping(slices):
-    from test_step import batch, make
-
     _, state, step = make(clip_grad_norm=0.05, **slices)
     assert list(state.gradient_groups) == ["table", "kernel", "unused"]
     expected = step.gradients(batch())["gradients"]
