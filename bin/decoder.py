@@ -211,13 +211,12 @@ class _Run:
     def __init__(self, flags: argparse.Namespace) -> None:
         from t2t_ext.config.decode import resolve_decode_hparams
         from t2t_ext.runs.chosen_runs import choose_runs
-        from t2t_ext.translation.hypothesis import lines_written
 
         self._flags = flags
         self.decode_hparams = resolve_decode_hparams(flags.decode_hparams)
         if flags.constraints_file:
             self.decode_hparams.check_constraints()
-        self.written = lines_written(self.decode_hparams)
+        self.written = self.decode_hparams.returned
         self._search = self.decode_hparams
         if flags.nbest_file and self.written == 1 and self._search.sampling_method == "argmax":
             self._search = self._search.replace(num_hypotheses=self._search.beam_size)

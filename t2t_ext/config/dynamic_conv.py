@@ -88,7 +88,8 @@ class DynamicConvHParams(TransformerHParams):
         """Returns what mixes the positions in a layer: convolutions for self-attention; see TransformerVariant."""
         mixer = super().mixer(stack, layer)
         has_convolutions = self.conv_stacks in ("both", stack)
-        return "dynamic_convolution" if has_convolutions and mixer == "self_attention" else mixer
+        is_self_attention = mixer in ("self_attention", "talking_heads")
+        return "dynamic_convolution" if has_convolutions and is_self_attention else mixer
 
     def validate(self) -> Iterator[str]:
         """Yields contradictions between fields."""
@@ -110,16 +111,10 @@ class DynamicConvHParams(TransformerHParams):
                 f"conv_stacks={self.conv_stacks}: a decoder of two directions has no convolutions, since its positions "
                 "see each other by attention; set conv_stacks=encoder"
             )
-        elif self._has_no_convolution():
+        elif self.lacks("dynamic_convolution", "encoder", "decoder"):
             yield (
                 "no layer has a convolution: others (dc_encoder_layers, dc_decoder_layers) are in the place of all of "
                 f"them (conv_stacks={self.conv_stacks}); name fewer layers, or take --model=transformer"
             )
         if self.hidden_size % self.convolution_heads:
             yield f"hidden_size={self.hidden_size} is not a multiple of conv_heads={self.conv_heads}"
-
-    def _has_no_convolution(self) -> bool:
-        try:
-            return "dynamic_convolution" not in self.mixers
-        except ValueError:  # what is wrong with the layers that others have is said elsewhere
-            return False

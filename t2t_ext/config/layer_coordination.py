@@ -7,6 +7,7 @@ from t2t_ext.config.hyperparameters import TransformerHParams
 from t2t_ext.config.strict_params import hparam
 from t2t_ext.config.variants.dual_context import DualContextFields
 from t2t_ext.config.variants.source_views import SourceViewFields
+from t2t_ext.config.variants.talking_heads import TalkingHeadsFields
 
 # Fields of a Transformer that one stack with one matrix has no use for: name -> (the only value, why).
 _FIXED = {
@@ -63,6 +64,13 @@ class LayerCoordinationHParams(TransformerHParams):
                 f"dc_decoder_layers={dual_context.dc_decoder_layers!r}: layers that source and target share have one "
                 "module for both sides, and dc_encoder_layers names them; leave dc_decoder_layers out, or set "
                 "lwc_share_weights=false"
+            )
+        heads = self.part(TalkingHeadsFields).talking_heads
+        if heads not in ("none", "encoder") or (self.lwc_share_weights and heads != "none"):
+            yield (
+                f"talking_heads={heads}: in layer-wise coordination only a stack of the source's own has "
+                "self-attention whose heads can talk; leave it out, or set lwc_share_weights=false and "
+                "talking_heads=encoder"
             )
         if views.source_view != "last":
             yield (

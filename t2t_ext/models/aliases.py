@@ -7,8 +7,6 @@ from typing import Any
 
 from t2t_ext.config.dynamic_conv import DynamicConvHParams
 from t2t_ext.config.hyperparameters import HParams
-from t2t_ext.config.layer_coordination import SynchronousLayerCoordinationHParams
-from t2t_ext.config.synchronous import SynchronousHParams
 from t2t_ext.errors import UserError
 from t2t_ext.models.layer_coordination import LayerCoordination
 from t2t_ext.models.seq2seq import Seq2Seq
@@ -85,8 +83,8 @@ class CrossViewDynamicConv(_CrossView, DynamicConv):
 class _Synchronous(Named):
     slot, filled_with = "directions", 2
     advice = (
-        "both directions (synchronous=false) is another model. Leave synchronous out, take an hparams set whose name "
-        "begins with synchronous_, or choose --model=transformer or layer_coordination"
+        "both directions (synchronous=false) is another model. Add synchronous=true to --hparams, take an hparams set "
+        "whose name begins with synchronous_, or choose --model=transformer or layer_coordination"
     )
 
 
@@ -94,11 +92,7 @@ class _Synchronous(Named):
 class SynchronousTransformer(_Synchronous, Transformer):
     """The Transformer with synchronous bidirectional attention in its decoder (Zhou et al. 2019)."""
 
-    hparams_class: type[HParams] = SynchronousHParams
-
 
 @register_model("synchronous_layer_coordination")
 class SynchronousLayerCoordination(_Synchronous, LayerCoordination):
     """One stack of layers, or two that are aligned, for a source and two targets that attend to each other."""
-
-    hparams_class: type[HParams] = SynchronousLayerCoordinationHParams

@@ -96,16 +96,11 @@ def pair_score(scored: Mapping[str, np.ndarray], row: int) -> PairScore:
 # === Files ===
 
 
-def lines_written(hparams: DecodeHParams) -> int:
-    """Returns how many hypotheses of a line its output line holds."""
-    return hparams.beam_size if hparams.return_beams else hparams.num_hypotheses
-
-
 def output_line(hypotheses: Sequence[Hypothesis], hparams: DecodeHParams) -> str:
     """Returns the line of the output file for the hypotheses of a line, as the decode hparams say."""
     if not hypotheses[0].length:
         return ""  # nothing was there to translate: an empty line stays one, also among n-best lists
-    most = lines_written(hparams)
+    most = hparams.returned
     if most == 1 and not hparams.write_beam_scores:
         return one_line(hypotheses[0].text)
     columns: list[str] = []

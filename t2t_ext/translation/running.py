@@ -38,7 +38,8 @@ class Traced:
         key = (names, tuple(sorted(settings.items())))
         if key not in self._traces:
             signature = [self._specs[name] for name in names]
-            self._traces[key] = tf.function(call, input_signature=signature, autograph=False)
+            # The first batches come on several threads: all get the same one, which is traced once.
+            self._traces.setdefault(key, tf.function(call, input_signature=signature, autograph=False))
         return self._traces[key]
 
     def __call__(self, settings: Mapping[str, Any] | None = None, **tensors: tf.Tensor | None) -> dict[str, tf.Tensor]:

@@ -117,6 +117,8 @@ class Translator:
         inputs, sources = {"inputs": self.source.spec}, {"sources": self.source.ids_spec}
         self._search = Traced(self._searcher.search, {**sources, "empty": _FLAGS, **_OPTIONS})
         self._score = Traced(self._forced.score, sources | forced)
+        both = {"both": tf.TensorSpec([None, 2, None], tf.int32), "right_to_left": _FLAGS}
+        self._score_both = Traced(self._forced.score_both, sources | both)
         self._align = Traced(self._forced.align, sources | forced)
         self._search_inputs = Traced(self._searched, inputs | _OPTIONS)
         strings = {**inputs, "targets": _STRINGS, "partners": _STRINGS, "right_to_left": _FLAGS}
@@ -500,9 +502,7 @@ class Translator:
     ) -> dict[str, tf.Tensor]:
         """Scores one side of what both directions generate for strings [B]; see ``ForcedDecoder.score_both``."""
         sources = self.source.encode(tf.convert_to_tensor(inputs))
-        specs = {"sources": self.source.ids_spec, "both": tf.TensorSpec([None, 2, None], tf.int32)}
-        function = Traced(self._forced.score_both, {**specs, "right_to_left": _FLAGS})
-        return function(sources=sources, both=both, right_to_left=right_to_left)
+        return self._score_both(sources=sources, both=both, right_to_left=right_to_left)
 
     def align_batch(
         self,

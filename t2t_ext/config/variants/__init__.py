@@ -57,6 +57,14 @@ class TransformerVariant(StrictParams):
         stacks = {"encoder": self.encoder_layers, "decoder": self.decoder_layers}
         return frozenset(self.mixer(stack, layer) for stack, depth in stacks.items() for layer in range(depth))
 
+    def lacks(self, mixer: str, *stacks: str) -> bool:
+        """Whether no layer of the stacks has a mixer; False where fields name layers that are not there."""
+        depths = {"encoder": self.encoder_layers, "decoder": self.decoder_layers}
+        try:
+            return all(self.mixer(stack, layer) != mixer for stack in stacks for layer in range(depths[stack]))
+        except ValueError:  # the variant that the fields are of says what is wrong with them
+            return False
+
     @property
     def source_views(self) -> str:
         """What the decoder's layers see of the encoder."""

@@ -30,3 +30,11 @@ class TalkingHeadsFields(TransformerVariant):
                 f"talking_heads={self.talking_heads}: a decoder of two directions has synchronous attention in the "
                 "place of self-attention; set talking_heads=encoder, or train one direction (synchronous=false)"
             )
+            return
+        for stack in ("encoder", "decoder"):
+            if self.talking_heads in (stack, "both") and self.lacks("talking_heads", stack):
+                yield (
+                    f"talking_heads={self.talking_heads} has no effect on the {stack}: others (dual contextual "
+                    "modules, convolutions) are in the place of self-attention in all its layers; leave the "
+                    f"{stack} out of talking_heads"
+                )

@@ -194,3 +194,14 @@ def test_compiled_by_xla(overrides):
     for name, one, other in zip(model.named_variables(), ours, theirs, strict=True):
         one, other = (tf.convert_to_tensor(gradient).numpy() for gradient in (one, other))
         np.testing.assert_allclose(other, one, rtol=0, atol=2e-4 * max(1.0, np.abs(one).max()), err_msg=name)
+
+
+@pytest.mark.parametrize("name", ["composed_transformer_test", "synchronous_transformer_test"])
+def test_the_papers_name_is_for_any_set_with_both_directions(name):
+    hparams = registry.hparams(name)
+    model = registry.model("synchronous_transformer")(hparams, source_vocab_size=20, target_vocab_size=20)
+    assert (model.directions, model.target_sides) == (2, 2)
+    with pytest.raises(UserError, match=r"synchronous=false.*Add synchronous=true"):
+        registry.model("synchronous_transformer")(
+            hparams.replace(synchronous=False), source_vocab_size=20, target_vocab_size=20
+        )
