@@ -41,13 +41,13 @@ def run(args: argparse.Namespace, measure: Callable[[str, str], Any], show: Call
 
 
 def sized(model: str, hparams_set: str, precision: str, **changes: Any) -> Any:
-    """Returns hparams of a model's family with the sizes of a set of the Transformer."""
+    """Returns hparams of a model's family with the sizes of a set of the Transformer, in the directions of its name."""
     from t2t_ext import registry
 
     sizes = registry.hparams(hparams_set)
     family = registry.model(model).hparams_class
-    kept = ("pseudo", "synchronous")  # how many directions a family has, and what they learn from, are its own
-    fields = {field.name: getattr(sizes, field.name) for field in dataclasses.fields(sizes) if field.name not in kept}
+    fields = {field.name: getattr(sizes, field.name) for field in dataclasses.fields(sizes) if field.name != "pseudo"}
+    fields["synchronous"] = model.startswith("synchronous_")
     return family(**{**fields, "precision": precision, **changes})
 
 
