@@ -43,7 +43,7 @@ def build_parser() -> FlagParser:
         examples=_EXAMPLES,
     )
     group = parser.group("What")
-    run = "The run that writes {}; A,B: several, as an ensemble."
+    run = "The run that generates {}; A,B: several, as an ensemble."
     add_flag(group, "l2r", "", run.format("left to right"), metavar="RUN[,RUN]", required=True)
     add_flag(group, "r2l", "", run.format("right to left"), metavar="RUN[,RUN]", required=True)
     add_flag(

@@ -1,1 +1,1 @@
-"""What a model does inside: attention to look at, gradient norms of its layers; ``t2t_ext-analyze`` shows them."""
+"""Analyses of trained models: attention, gradient norms, divergence and probing, shown by ``t2t_ext-analyze``."""

@@ -108,7 +108,7 @@ class HParams(StrictParams):
     optimizer_adam_epsilon: float = hparam(1e-9, "Added to Adam's denominator.", minimum=0, exclusive=True)
     weight_decay: float = hparam(
         0.0,
-        "adam_w: share of a matrix, times the learning rate, taken off at each step; other optimizers: L2 loss, this "
+        "adam_w: share of a matrix, times the learning rate, subtracted at each step; other optimizers: L2 loss, this "
         "times the matrix is added to its gradient.",
         minimum=0,
     )

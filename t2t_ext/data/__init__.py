@@ -1,1 +1,1 @@
-"""From text to batches: corpora are read, cut into subwords, written as shards and read back as batches."""
+"""From text to batches: corpora are read, segmented into subwords, written as shards and read back as batches."""

@@ -35,7 +35,7 @@ _TEACHERS_SEED = 1
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options:
-    """What the user changes about a recipe, and where things are put.
+    """The user's changes to a recipe, and the folders to use.
 
     Attributes:
       work_dir: Where everything is put.
@@ -118,7 +118,7 @@ class Stage:
 
     @property
     def title(self) -> str:
-        """What it is, in words."""
+        """The stage's name in words."""
         seed = f", seed {self.seed}" if self.seed else ""
         return f"{self.name}{seed}" + (f" of {self.owner}" if self.owner else "")
 

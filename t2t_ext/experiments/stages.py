@@ -49,7 +49,7 @@ class Interrupted(BaseException):
 
 @dataclasses.dataclass(frozen=True)
 class State:
-    """How far a stage is.
+    """The progress of a stage.
 
     Attributes:
       word: ``done``, ``to do``, ``begun`` (interrupted, resumes) or ``changed`` (made with other settings).

@@ -40,7 +40,7 @@ Progress = Callable[[str, int, str], AbstractContextManager[Callable[[int, int],
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SweepConfig:
-    """What is translated, and which checkpoints do it.
+    """The text and the checkpoints of a sweep.
 
     Attributes:
       name: Name of the text, such as ``dev``; the folder of the translations begins with it.

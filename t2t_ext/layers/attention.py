@@ -25,7 +25,7 @@ _MASKED = -1e9
 
 @dataclasses.dataclass(frozen=True)
 class StepContext:
-    """What a decoder mixer must know of one step of the search besides its input.
+    """The context of one step of the search, given to a decoder mixer besides its input.
 
     Attributes:
       position: int32 scalar, the number of tokens before this one.
@@ -88,7 +88,7 @@ def attention_weights(query: tf.Tensor, keys: tf.Tensor, mask: tf.Tensor | None,
 
 
 class _Attention(Layer):
-    """What self-attention and cross-attention share: head sizes, scale, output projection."""
+    """The base of self-attention and cross-attention: head sizes, scale, output projection."""
 
     def __init__(self, hparams: TransformerHParams, output_projection: Projection | None = None, **kwargs: Any) -> None:
         """Initializes the layer from the model's hparams, with the output projection of another one if it is given."""

@@ -1,4 +1,4 @@
-"""What the layers of t2t_ext share: named weights, and projections of the last axis.
+"""The base of the layers of t2t_ext: named weights, and projections of the last axis.
 
 Naming: a layer creates its sublayers in ``__init__`` with explicit names and builds
 them in ``build``, so that a variable's path depends on the model's structure alone.
@@ -39,7 +39,7 @@ def make_initializer(name: str, gain: float) -> keras.initializers.Initializer:
 
 @dataclasses.dataclass(frozen=True)
 class Description:
-    """What a layer is, for ``--describe``.
+    """The description of a layer, for ``--describe``.
 
     Attributes:
       name: What it is called.

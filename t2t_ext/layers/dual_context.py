@@ -106,7 +106,7 @@ def _taps(hparams: TransformerHParams) -> int:
 
 
 class DualContext(Mixer):
-    """What the modules of both stacks share: the local context unit, two attentions, their aggregation."""
+    """The base of both stacks' modules: the local context unit, two attentions, their aggregation."""
 
     layer_name = "dual_context"
 
@@ -215,7 +215,7 @@ class DecoderDualContext(DualContext):
         return self._distributions(x, x, mask)
 
     def start(self, batch: tf.Tensor, directions: int) -> State:
-        """Returns the empty decoding state, what all hypotheses have written side by side in columns.
+        """Returns the empty decoding state, the past of all hypotheses side by side in columns.
 
         Keys and values of r and of l_c, float [B, R, 2 H, 0, d], and inputs r float [B, R, 1, 0, D], of which the last
         f - 1 steps are kept.

@@ -178,7 +178,7 @@ def gated_linear_unit(x: tf.Tensor) -> tuple:
 
 
 class _Convolution(Mixer):
-    """What the mixers of both stacks share: projections, gate, kernels."""
+    """The base of both stacks' mixers: projections, gate, kernels."""
 
     layer_name = "convolution"
     stack = ""

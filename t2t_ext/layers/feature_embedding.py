@@ -37,7 +37,7 @@ class FeatureEmbedding(Projection):
         """Projects features float [B, S, F] to float [B, S, D] in the compute dtype."""
         features = tf.convert_to_tensor(features)
         real = tf.cast(real_positions(features), self.compute_dtype)[..., tf.newaxis]
-        # F may have been lost on the way, where a batch was cut into slices.
+        # F may have been lost on the way, where a batch was divided into slices.
         rows = tf.reshape(tf.cast(features, self.compute_dtype), [-1, self.size])
         shape = tf.shape(features)
         return tf.reshape(self.rows(rows), [shape[0], shape[1], sum(self.parts)]) * real

@@ -1,4 +1,4 @@
-"""Which positions may be attended to. A mask is bool, True where a query may look.
+"""Attention masks: bool, True where a query may attend.
 
 Legend: B sentences, S source positions, T target positions, F size of a feature vector; ids 0, and feature vectors of
 zeros alone, are padding.

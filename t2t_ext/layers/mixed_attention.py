@@ -90,7 +90,7 @@ class SideBySide:
 
 @dataclasses.dataclass(frozen=True)
 class MixedStepContext(StepContext):
-    """What the layers must know of one step of the search, with C columns of the hypotheses' past, K for every step.
+    """The step context of mixed attention, with C columns of the hypotheses' past, K for every step.
 
     Attributes:
       source_bias: float32 [B, 1, 1, 1, S], added to logits over the source alone.

@@ -1,4 +1,4 @@
-"""Which view of the encoder each decoder layer attends to: the last layer, unless a variant says otherwise.
+"""Views of the encoder that decoder layers attend to: the last layer, unless a variant says otherwise.
 
 Legend: B sentences, S source positions, D width, N encoder layers. e_j is the output of encoder layer j, from e_1 to
 e_N, normalized.
@@ -18,7 +18,7 @@ from t2t_ext.layers.base import Description, Layer, LayerNormalization
 
 @dataclasses.dataclass(frozen=True)
 class EncoderOutput:
-    """What the encoder hands to the decoder.
+    """The encoder's output for the decoder.
 
     Attributes:
       layers: The outputs e_1 ... e_N of the encoder layers, float [B, S, D] each. In pre-norm stacks those are
@@ -35,7 +35,7 @@ class EncoderOutput:
 
 @dataclasses.dataclass(frozen=True)
 class Reading:
-    """Which encoder layers the layers of a decoder attend to, for ``--describe``.
+    """The encoder layers that the layers of a decoder attend to, for ``--describe``.
 
     Attributes:
       what: The formula of what decoder layer i attends to.
@@ -74,7 +74,7 @@ class ViewNormalization(Layer):
 
 
 class SourceViews(Layer):
-    """What a decoder's layers see of the encoder: ``views`` computes it, ``make_attention`` says who looks at it."""
+    """Views of the encoder: ``views`` computes them, ``make_attention`` makes the attention that reads them."""
 
     @classmethod
     def make(cls, hparams: TransformerHParams, **kwargs: Any) -> Self:

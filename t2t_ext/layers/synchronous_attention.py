@@ -1,8 +1,8 @@
 """Synchronous bidirectional attention, SBAtt (Zhou et al. 2019, section 3.2, equations 3 to 10).
 
-Two targets of a sentence are written at once, side 0 from left to right, side 1 from right to left. A
+Two targets of a sentence are generated at once, side 0 from left to right, side 1 from right to left. A
 position attends to its own side's past (history) and, with the same projections, to what the other
-side has written until then (future); the two results are fused.
+side has generated until then (future); the two results are fused.
 
 The sides of a sentence lie side by side, so that frames, feed-forward and source attention need not know of them:
 
@@ -43,7 +43,7 @@ MemoryState = dict[str, dict[str, tf.Tensor]]
 
 @dataclasses.dataclass(frozen=True)
 class SynchronousStepContext(StepContext):
-    """What a step of both directions needs besides what ``StepContext`` says.
+    """The step context of both directions: ``StepContext`` with the directions' bias.
 
     Attributes:
       sides_bias: float32 [B, 1, 1, 2 * 2 * K, columns] over the columns of both directions: 0 where the hypotheses' own

@@ -1,10 +1,10 @@
 """Synchronous bidirectional attention (Zhou et al. 2019) in a layer that also reads the source (He et al. 2018).
 
-Two targets of a sentence are written at once. A position of a direction attends
+Two targets of a sentence are generated at once. A position of a direction attends
 
 * to the source and its own direction's past in one softmax (history: mixed attention), or to its past alone where the
   source has a sublayer of its own,
-* with the same projections, to what the other direction has written until then (future),
+* with the same projections, to what the other direction has generated until then (future),
 
 and the two are fused as in ``layers/synchronous_attention.py``. The source is in the history alone: in both it would be
 counted twice. Neither direction changes what the source is.
@@ -54,7 +54,7 @@ class SynchronousSideBySide(SideBySide):
 
 @dataclasses.dataclass(frozen=True)
 class SynchronousMixedContext(MixedStepContext):
-    """What the layers must know of one step of both directions.
+    """The step context of mixed attention in both directions.
 
     Attributes:
       sides_bias: float32 [B, 1, 1, 2 * 2 * K, C]; see SynchronousStepContext.

@@ -1,4 +1,4 @@
-"""How a decoder reads targets and what it is told of a step: here one target, from its first token to its last.
+"""Target order and step contexts of decoders: here one target, from its first token to its last.
 
 Legend: B sentences, T target positions, R directions (1), K hypotheses of a direction, D width.
 """

@@ -1,23 +1,23 @@
 """Asynchronous bidirectional decoding, ABD-NMT (Zhang et al., AAAI 2018), built from the Transformer's parts.
 
-Two phases: a backward decoder writes the sentence from right to left; then the forward decoder writes it from left to
-right and attends, beside the source, to the states that the backward decoder had. It is the baseline ABD-NMT of Zhou
-et al. (2019, section 4.2 and table 6), who based it on the Transformer and describe it in two sentences.
+Two phases: a backward decoder generates the sentence from right to left; then the forward decoder generates it from
+left to right and attends, beside the source, to the states that the backward decoder had. It is the baseline ABD-NMT of
+Zhou et al. (2019, section 4.2 and table 6), who based it on the Transformer and describe it in two sentences.
 
 What those leave open is reconstructed here. Their 333.8M parameters are the Transformer's 207.8M (with biases in the
 projections), six decoder layers more (16 D^2 each) and six attentions more (4 D^2 each): so there is a whole second
 decoder, every layer of the forward decoder attends to the backward states with projections of its own, and both
 decoders share the target embedding and the softmax. The attention stands behind the one to the source, in a frame
 (dropout, residual sum, normalization) of its own. The backward states are the outputs of the backward decoder's last
-layer (after its final normalization, where there is one): at position j what it knew when it wrote its token j, EOS
+layer (after its final normalization, where there is one): at position j what it knew when it generated its token j, EOS
 included. Both losses are trained together, the forward loss through the backward decoder as well. The backward decoder
-writes greedily unless ``backward_beam_size`` says otherwise.
+generates greedily unless ``backward_beam_size`` says otherwise.
 
 In training, side 0 is the forward decoder's target and side 1 the backward decoder's. With the reference for both, the
 forward decoder would read its future from the backward states: therefore side 1 is by default the translation of a
 right-to-left model (``pseudo=one``), which also is what the backward decoder's own words are like.
 
-Legend: B sentences, S source positions, T target positions, U positions that the backward decoder wrote, D width, V
+Legend: B sentences, S source positions, T target positions, U positions that the backward decoder generated, D width, V
 target vocabulary, K hypotheses.
 """
 
@@ -43,7 +43,7 @@ from t2t_ext.search.beam_search import MIN_ROWS, at_least_wide, beam_search
 from t2t_ext.search.search_state import SearchConfig
 
 SIDES = 2
-# What no search writes: PAD, UNK and the control symbols.
+# Never generated: PAD, UNK and the control symbols.
 _NEVER_WRITTEN = tuple(sorted(set(range(FIRST_TEXT_ID)) - {EOS_ID}))
 
 Memory = tuple[tf.Tensor, tf.Tensor]
@@ -51,11 +51,11 @@ Memory = tuple[tf.Tensor, tf.Tensor]
 
 @dataclasses.dataclass(frozen=True)
 class BothSources(EncoderOutput):
-    """What the forward decoder attends to.
+    """The encoder's output and the backward decoder's states, for the forward decoder.
 
     Attributes:
       backward: float [B, U, D], the backward decoder's states.
-      backward_mask: bool [B, 1, 1, U], True where it wrote something.
+      backward_mask: bool [B, 1, 1, U], True where it generated a token.
     """
 
     backward: tf.Tensor
@@ -149,11 +149,11 @@ class ForwardDecoder(Decoder):
 
 @register_model("asynchronous_transformer")
 class AsynchronousTransformer(Transformer[AsynchronousHParams]):
-    """A Transformer with a backward decoder that writes first.
+    """A Transformer with a backward decoder that generates first.
 
     Given targets int32 [B, 2, T], features and logits are those of both decoders on these targets. Given int32 [B, T],
-    the backward decoder first writes by itself what the forward decoder attends to; features and logits are the forward
-    decoder's alone. That is how translations are searched and scored.
+    the backward decoder first generates by itself what the forward decoder attends to; features and logits are the
+    forward decoder's alone. That is how translations are searched and scored.
     """
 
     hparams_class: type[HParams] = AsynchronousHParams
@@ -208,7 +208,7 @@ class AsynchronousTransformer(Transformer[AsynchronousHParams]):
         """
         targets, encoded = tf.convert_to_tensor(targets), self.encode(inputs, training, record)
         if targets.shape.rank == 2:
-            backward_ids = self.write_backward(inputs, encoded)
+            backward_ids = self.generate_backward(inputs, encoded)
             both = self._both_sources(encoded, backward_ids, training, record)
             return self._decode(targets, both, training, record)
         both = self._both_sources(encoded, targets[:, 1], training, record)
@@ -217,7 +217,7 @@ class AsynchronousTransformer(Transformer[AsynchronousHParams]):
     def _both_sources(
         self, encoded: EncoderOutput, ids: tf.Tensor, training: bool = False, record: Record | None = None
     ) -> BothSources:
-        """Adds the states of the backward decoder as it writes ids int32 [B, U]."""
+        """Adds the states of the backward decoder as it generates ids int32 [B, U]."""
         own = Record()
         states = self._decode(ids, encoded, training, record and own, decoder=self.backward_decoder)
         if record is not None:
@@ -245,11 +245,11 @@ class AsynchronousTransformer(Transformer[AsynchronousHParams]):
 
     # === The backward decoder's own search ===
 
-    def write_backward(self, inputs: tf.Tensor, encoded: EncoderOutput) -> tf.Tensor:
-        """Returns what the backward decoder writes by itself.
+    def generate_backward(self, inputs: tf.Tensor, encoded: EncoderOutput) -> tf.Tensor:
+        """Generates with the backward decoder.
 
         The search is that of every model (``backward_beam_size`` hypotheses, length penalty 0.6), with limits of each
-        sentence's own, so that what is written does not depend on the batch.
+        sentence's own, so that its output does not depend on the batch.
 
         Args:
           inputs: int32 [B, S], of whose lengths the limits are made.
@@ -265,7 +265,7 @@ class AsynchronousTransformer(Transformer[AsynchronousHParams]):
     def _search_backward(
         self, inputs: tf.Tensor, layers: list[tf.Tensor], final: tf.Tensor, mask: tf.Tensor
     ) -> tf.Tensor:
-        """The search of ``write_backward``, from the parts of what is encoded."""
+        """Runs the search of ``generate_backward`` on the parts of the encoded inputs."""
         hparams = self.hparams
         lengths = tf.reduce_sum(tf.cast(words_of_source(inputs), tf.int32), axis=1)
         limits = tf.cast(hparams.backward_length_ratio * tf.cast(lengths, tf.float32), tf.int32)
@@ -306,7 +306,7 @@ class AsynchronousTransformer(Transformer[AsynchronousHParams]):
     # === Step by step ===
 
     def start(self, inputs: tf.Tensor) -> State:
-        """Encodes inputs int32 [B, S], lets the backward decoder write, and returns the state before the first step."""
+        """Encodes inputs int32 [B, S], runs the backward decoder, and returns the state before the first step."""
         encoded = self.encode(inputs)
-        both = self._both_sources(encoded, self.write_backward(inputs, encoded))
+        both = self._both_sources(encoded, self.generate_backward(inputs, encoded))
         return {**self.decoder.start(both, self.directions), "position": tf.constant(0, tf.int32)}

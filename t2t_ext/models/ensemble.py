@@ -44,7 +44,7 @@ class Ensemble:
       members: The models.
       weights: Their shares of the probability; they add up to 1.
       directions: R, the same of all.
-      target_sides: How many targets of a sentence ``features`` reads at once: those that are written at once.
+      target_sides: How many targets of a sentence ``features`` reads at once: those that are generated at once.
       target_vocab_size: V, likewise.
       source_feature_size: F of a source of feature vectors, 0 of text, likewise.
     """
@@ -68,9 +68,9 @@ class Ensemble:
             ("source_feature_size", "numbers in a feature vector of the source", same_data),
             (
                 "directions",
-                "directions of writing",
-                "models that write in both look at both sides' words at every step, which the others have not; choose "
-                "runs of one kind",
+                "directions of generation",
+                "models that generate in both look at both sides' words at every step, which the others have not; "
+                "choose runs of one kind",
             ),
         ):
             values = [getattr(member, name) for member in self.members]

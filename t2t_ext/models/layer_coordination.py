@@ -9,7 +9,7 @@ Nothing reads what the source would become in the last layer: there it is projec
 the rest.
 
 With ``lwc_share_weights=false`` there are two stacks, ``encoder`` and ``decoder``; layer i of the target then reads
-what layer i of the source wrote, with projections of its own (docs/decisions/0016).
+the output of layer i of the source, with projections of its own (docs/decisions/0016).
 
 Layers may have dual contextual modules (``layers/mixed_dual_context.py``). With ``synchronous=true`` there are two
 targets, which attend to each other (``layers/synchronous_mixed_attention.py``); positions begin at 0 in each of the

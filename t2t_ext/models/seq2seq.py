@@ -1,10 +1,10 @@
-"""The contract that all models share: what training, search and export know of a model.
+"""The interface of all models to training, search and export.
 
 Training calls ``training_features``, ``training_labels`` and ``softmax_weights``; the search calls ``start`` and
 ``step``; ``call`` is features and logits at once and defines what is right.
 
 A model with two target sides is trained on, and scores, two targets of a sentence at once: wherever [B, T] is written
-below, its ids are [B, 2, T], side 0 as written left to right, side 1 right to left (reversed before its EOS), and what
+below, its ids are [B, 2, T], side 0 left to right, side 1 right to left (reversed before its EOS), and what
 is computed has the same axis. The sides' lengths are independent.
 
 A source may be feature vectors instead of ids (``source_feature_size``): wherever ``inputs`` int32 [B, S] is written
@@ -35,7 +35,7 @@ H = TypeVar("H", bound=HParams)
 
 
 class Sides(NamedTuple):
-    """What of a model must be known before there is one.
+    """The numbers of a model's directions and target sides, known before it is built.
 
     Attributes:
       directions: R, in how many directions it generates at once.

@@ -1,4 +1,4 @@
-"""What models of stacked layers share: embeddings, a softmax, and a way of reading targets.
+"""The base of models of stacked layers: embeddings, a softmax, and a way of reading targets.
 
 The way of reading targets (``layers/target_reading.py``) says what positions read and predict, in how many directions.
 

@@ -57,7 +57,7 @@ class EncoderLayer(Layer):
 
 
 class DecoderLayer(Layer):
-    """A causal mixer, attention to a view of the source, and a feed-forward sublayer."""
+    """A causal mixer, cross-attention to a view of the source, and a feed-forward sublayer."""
 
     def __init__(
         self,

@@ -1,1 +1,1 @@
-"""Pseudo references: two trained models translate the training data for models that write in both directions."""
+"""Pseudo references: two trained models translate the training data for models that generate in both directions."""

@@ -42,7 +42,7 @@ class Teachers:
         The runs' own modules are loaded.
 
         Raises:
-          UserError: One does not exist, those of a direction do not fit, or a run writes in the other direction.
+          UserError: One does not exist, those of a direction do not fit, or a run generates in the other direction.
         """
         runs = {"l2r": _chosen("l2r", l2r, l2r_checkpoint, warn), "r2l": _chosen("r2l", r2l, r2l_checkpoint, warn)}
         found = {direction: _direction(chosen[0].run) for direction, chosen in runs.items()}
@@ -115,10 +115,10 @@ class Teachers:
         return Translator.of_runs(self.members(direction), decode_hparams)
 
     def check_models(self) -> None:
-        """Checks that each model writes in one direction; imports TensorFlow.
+        """Checks that each model generates in one direction; imports TensorFlow.
 
         Raises:
-          UserError: One writes in both directions at once.
+          UserError: One generates in both directions at once.
         """
         for direction in DIRECTIONS:
             for chosen in self.members(direction):

@@ -49,7 +49,7 @@ Say = Callable[[str], None]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PseudoConfig:
-    """How pseudo references are made.
+    """Settings of the pseudo references.
 
     Attributes:
       decode_hparams: How the translations are searched for.

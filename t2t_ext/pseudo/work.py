@@ -385,4 +385,4 @@ def _shown(value: Any) -> str:
 
 
 def _line(text: str) -> str:
-    return text.replace("\n", " ") + "\n"  # byte fallback lets a model write LF
+    return text.replace("\n", " ") + "\n"  # byte fallback lets a model generate LF

@@ -118,8 +118,8 @@ def _check_same(first: RunDirectory, other: RunDirectory, warn: Callable[[str], 
     directions = [run.config.hparams.get("target_direction", "l2r") for run in (first, other)]
     if directions[0] != directions[1]:
         raise UserError(
-            f"The run {first.path} writes {directions[0]}, {other.path} writes {directions[1]} (target_direction): "
-            "they cannot choose the next word together. Give runs of one direction."
+            f"The run {first.path} generates {directions[0]}, {other.path} generates {directions[1]} "
+            "(target_direction): they cannot choose the next word together. Give runs of one direction."
         )
     # NAME and NAME_synchronous have the same text.
     problems = {run.config.problem.removesuffix(SUFFIX) for run in (first, other)}

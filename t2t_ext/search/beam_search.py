@@ -126,11 +126,11 @@ def _bonus(now: Step, states: Sequence[Any], rules: Sequence[Rule]) -> tf.Tensor
     return tf.add_n(bonuses) if bonuses else None
 
 
-def _taken(now: Step, states: Sequence[Any], rules: Sequence[Rule]) -> tf.Tensor | None:
-    """Returns what rules have taken off log-probabilities in all steps, float32 [B, R, K] by parent."""
-    taken = [rule.taken(now, state) for rule, state in zip(rules, states, strict=True)]
-    taken = [each for each in taken if each is not None]
-    return tf.add_n(taken) if taken else None
+def _subtracted(now: Step, states: Sequence[Any], rules: Sequence[Rule]) -> tf.Tensor | None:
+    """Returns what rules have subtracted from log-probabilities in all steps, float32 [B, R, K] by parent."""
+    parts = [rule.subtracted(now, state) for rule, state in zip(rules, states, strict=True)]
+    parts = [part for part in parts if part is not None]
+    return tf.add_n(parts) if parts else None
 
 
 def _rank_candidates(
@@ -138,7 +138,7 @@ def _rank_candidates(
     live: Live,
     new_live: Live,
     bonus: tf.Tensor | None,
-    taken: tf.Tensor | None,
+    subtracted: tf.Tensor | None,
     length: tf.Tensor,
     at_limit: tf.Tensor,
     config: SearchConfig,
@@ -158,19 +158,19 @@ def _rank_candidates(
         scores = tf.cast(scores, tf.float64) - behind
         return tf.where(asks, scores, tf.constant(NOT_THERE, tf.float64))
 
-    def given_back(log_probs: tf.Tensor, parents: tf.Tensor) -> tf.Tensor:
-        return log_probs if taken is None else log_probs + tf.gather(taken, parents, batch_dims=2)
+    def restored(log_probs: tf.Tensor, parents: tf.Tensor) -> tf.Tensor:
+        return log_probs if subtracted is None else log_probs + tf.gather(subtracted, parents, batch_dims=2)
 
     return [
         Candidates(
             rank(ending, log_probs, parents, 0.0),
-            given_back(log_probs, parents),
+            restored(log_probs, parents),
             True,
             _extend(live.tokens, parents, tokens),
         ),
         Candidates(
             rank(limited, new_live.log_probs, new_live.parents, UNFINISHED),
-            given_back(new_live.log_probs, new_live.parents),
+            restored(new_live.log_probs, new_live.parents),
             False,
             new_live.tokens,
         ),
@@ -301,7 +301,7 @@ def beam_search(
     rules = (strategy, *rules)
     with_attention = any(rule.needs_attention for rule in rules)
     with_bonus = any(type(rule).bonus is not Rule.bonus for rule in rules)
-    with_taken = any(type(rule).taken is not Rule.taken for rule in rules)
+    with_subtracted = any(type(rule).subtracted is not Rule.subtracted for rule in rules)
     batch = tf.shape(limits)[0]
     longest = tf.reduce_max(limits)
     least = -(-MIN_ROWS // config.beam_size)
@@ -323,8 +323,8 @@ def beam_search(
         ]
         at_limit = length >= going.limits
         bonus = _bonus(now, going.rules, rules) if with_bonus else None
-        taken = _taken(now, going.rules, rules) if with_taken else None
-        kinds = _rank_candidates(candidates, live, new_live, bonus, taken, length, at_limit, config)
+        subtracted = _subtracted(now, going.rules, rules) if with_subtracted else None
+        kinds = _rank_candidates(candidates, live, new_live, bonus, subtracted, length, at_limit, config)
         pool = strategy.collect(going.pool, kinds, length, going.done, config, states[0])
         done = going.done | at_limit | strategy.is_done(pool, new_live, going.limits, config)
         changed = {"live": new_live, "pool": pool, "state": state, "rules": tuple(states), "partners": partners}
@@ -358,7 +358,7 @@ def beam_search(
     return Result(
         ids=best.tokens[:, :, : tf.reduce_max(best.lengths)],
         log_probs=best.log_probs,
-        scores=_scores(best, with_bonus or with_taken, config),
+        scores=_scores(best, with_bonus or with_subtracted, config),
         lengths=best.lengths,
         finished=best.finished,
         directions=best.directions,

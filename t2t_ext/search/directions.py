@@ -1,4 +1,4 @@
-"""What is particular to models that write in two directions: which searches they can make, which direction won.
+"""Checks of searches in one or two directions, and statistics of which direction won.
 
 Imports no TensorFlow.
 """
@@ -14,7 +14,7 @@ NAMES = {"l2r": "left to right", "r2l": "right to left"}
 
 
 def directions_of(hparams: Any) -> int:
-    """Returns in how many directions a model of these hparams writes at once."""
+    """Returns in how many directions a model of these hparams generates at once."""
     return getattr(hparams, "directions", 1)
 
 
@@ -29,18 +29,18 @@ def check_directions(hparams: DecodeHParams, directions: int) -> None:
         given = [f"{name}={getattr(hparams, name)}" for name in hparams.synchronous_fields()]
         if given:
             raise UserError(
-                f"{', '.join(given)}: this model writes in one direction, and what hypotheses of two directions see of "
-                "each other means nothing to it. Leave it out, or decode a run of --model=synchronous_transformer."
+                f"{', '.join(given)}: this model generates in one direction, and what hypotheses of two directions see "
+                "of each other means nothing to it. Leave it out, or decode a run of --model=synchronous_transformer."
             )
         return
     if hparams.sampling_method == "random":
         raise UserError(
-            "sampling_method=random needs a model that writes in one direction: where two directions look at each "
+            "sampling_method=random needs a model that generates in one direction: where two directions look at each "
             "other, a sample of one of them is none of the model's distribution. Use sampling_method=argmax."
         )
     if hparams.beam_size % 2:
         raise UserError(
-            f"beam_size={hparams.beam_size}: this model writes left to right and right to left at once, and each "
+            f"beam_size={hparams.beam_size}: this model generates left to right and right to left at once, and each "
             "direction has half of the beam. Give an even number; beam_size=2 is one hypothesis a direction, the "
             "greedy search of such a model."
         )
@@ -55,22 +55,22 @@ def check_prefixes(directions: int, target_direction: str) -> None:
     """Checks that a model begins at the beginning, as translations with a given beginning need.
 
     Args:
-      directions: In how many directions it writes at once.
-      target_direction: In which it writes if that is one, ``l2r`` or ``r2l``.
+      directions: In how many directions it generates at once.
+      target_direction: In which it generates if that is one, ``l2r`` or ``r2l``.
 
     Raises:
       UserError: It does not.
     """
     if directions == 1 and target_direction == "l2r":
         return
-    other = "as well. Leave the prefixes out, or take a run of a model that writes left to right alone."
+    other = "as well. Leave the prefixes out, or take a run of a model that generates left to right alone."
     if directions == 1:
         other = "(target_direction=r2l). Leave the prefixes out, or take a run with target_direction=l2r."
-    raise UserError(f"Prefixes need a model that begins at the beginning: this one writes right to left {other}")
+    raise UserError(f"Prefixes need a model that begins at the beginning: this one generates right to left {other}")
 
 
 def refuse_one_side(what: str, instead: str = "") -> NoReturn:
-    """Refuses to look at one direction alone of a model that writes in two.
+    """Refuses to look at one direction alone of a model that generates in two.
 
     Args:
       what: What was to be found, such as ``score``.
@@ -80,14 +80,14 @@ def refuse_one_side(what: str, instead: str = "") -> NoReturn:
       UserError: Always.
     """
     raise UserError(
-        "The model writes left to right and right to left at once, and each direction looks at the other: the "
-        f"{what} of a translation depends on what the other direction writes. Give that as the partner of each "
+        "The model generates left to right and right to left at once, and each direction looks at the other: the "
+        f"{what} of a translation depends on what the other direction generates. Give that as the partner of each "
         f"translation, in text order: {instead and f'{instead}, or '}a third column in --score_file."
     )
 
 
-class Written(Protocol):
-    """What is asked of a hypothesis."""
+class _Hypothesis(Protocol):
+    """The attributes of a hypothesis that statistics need."""
 
     @property
     def direction(self) -> str:
@@ -98,8 +98,8 @@ class Written(Protocol):
         """Tokens with EOS; 0 where there was nothing to translate."""
 
 
-def direction_shares(best: Iterable[Written]) -> dict[str, dict[str, float]]:
-    """Returns what each direction won.
+def direction_shares(best: Iterable[_Hypothesis]) -> dict[str, dict[str, float]]:
+    """Returns how many translations each direction won.
 
     Args:
       best: The best hypothesis of each line.

@@ -32,7 +32,7 @@ def choose_in_turn(log_probs: tf.Tensor, tokens: tf.Tensor, groups: int, strengt
         at most K of a hypothesis's tokens are held back, so that the 2K best that are left are among them.
       tokens: int32 [B, R, K, E].
       groups: G.
-      strength: What one hypothesis of an earlier group takes off.
+      strength: Subtracted for each hypothesis of an earlier group.
 
     Returns:
       Places int32 [B, R, G, C] in K E, a group's best continuation first, with C = 2K / G or as many as there are.

@@ -41,7 +41,7 @@ def guided_strategy(hparams: DecodeHParams, directions: int, phrases: Phrases | 
         return None
     if hparams.beam_size % (directions * groups):
         raise UserError(
-            f"beam_size={hparams.beam_size} is not a multiple of {directions * groups}: this model writes in "
+            f"beam_size={hparams.beam_size} is not a multiple of {directions * groups}: this model generates in "
             f"{directions} directions, with diverse_groups={groups} in each."
         )
     return DiverseGroups(groups, hparams.diverse_strength)
@@ -132,7 +132,7 @@ class DiverseGroups(BeamStrategy):
 
         Args:
           groups: G; the live hypotheses of a direction are a multiple of it.
-          strength: What a hypothesis of an earlier group that continues with a token takes off its log-probability.
+          strength: Subtracted from a token's log-probability for each hypothesis of an earlier group extended by it.
         """
         self._groups, self._strength = groups, strength
 

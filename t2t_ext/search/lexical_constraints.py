@@ -44,7 +44,7 @@ class Phrases(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """What hypotheses have of the phrases.
+    """Progress of the hypotheses through the phrases.
 
     Attributes:
       matched: bool [B, R, H, C, P]: at j - 1, whether the last j tokens are the phrase's first j.
@@ -83,7 +83,7 @@ def encode_phrases(
     lines: tf.Tensor,
     encode: Callable[[tf.Tensor], tf.RaggedTensor],
     limits: tf.Tensor,
-    turned_round: tuple[bool, ...],
+    right_to_left: tuple[bool, ...],
 ) -> Phrases:
     """Reads the phrases of every sentence.
 
@@ -91,7 +91,7 @@ def encode_phrases(
       lines: string [B], phrases separated by tabs; whitespace around them do not count, empty ones do not exist.
       encode: Strings [N] -> ragged int32 [N, (T)] without EOS.
       limits: int32 [B], the most tokens (with EOS) of each sentence's translation.
-      turned_round: For each direction, whether it produces a sentence's last token first.
+      right_to_left: For each direction, whether it produces a sentence's last token first.
     """
     strings = tf.strings.strip(tf.strings.split(lines, SEPARATOR))
     strings = tf.ragged.boolean_mask(strings, tf.not_equal(strings, ""))
@@ -105,11 +105,11 @@ def encode_phrases(
     tokens = ids.to_tensor()
     tokens = tf.pad(tokens, [[0, 0]] + [[0, tf.maximum(1 - tf.shape(tokens)[i], 0)] for i in (1, 2)])
     lengths = tf.pad(lengths, [[0, 0], [0, tf.shape(tokens)[1] - tf.shape(lengths)[1]]])
-    return make_phrases(tokens, lengths, turned_round, impossible)
+    return make_phrases(tokens, lengths, right_to_left, impossible)
 
 
 def make_phrases(
-    tokens: tf.Tensor, lengths: tf.Tensor, turned_round: tuple[bool, ...], impossible: tf.Tensor | None = None
+    tokens: tf.Tensor, lengths: tf.Tensor, right_to_left: tuple[bool, ...], impossible: tf.Tensor | None = None
 ) -> Phrases:
     """Returns the phrases with tokens int32 [B, C, P] in text order, ``lengths`` int32 [B, C] of them each."""
     shape = tf.shape(tokens)
@@ -118,7 +118,7 @@ def make_phrases(
     same = tf.reduce_all(tf.equal(tokens[:, :, tf.newaxis], tokens[:, tf.newaxis]), axis=3)
     earlier = tf.linalg.band_part(tf.cast(same, tf.int32), -1, 0) - tf.cast(tf.eye(shape[1]), tf.int32)
     return Phrases(
-        tokens=tf.stack([backward if turned else tokens for turned in turned_round], axis=1),
+        tokens=tf.stack([backward if turned else tokens for turned in right_to_left], axis=1),
         lengths=lengths,
         copies=tf.where(lengths > 0, tf.reduce_sum(earlier, axis=2), -1),
         impossible=tf.zeros(shape[:1], tf.int32) if impossible is None else impossible,

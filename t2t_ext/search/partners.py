@@ -1,4 +1,4 @@
-"""What hypotheses see of the other direction: the partners of a synchronous search (Zhou et al. 2019, section 3.1).
+"""Partners of a synchronous search: what each direction sees of the other (Zhou et al. 2019, section 3.1).
 
 The search of two directions is defined so: the state of a hypothesis at step t is computed once, with the partner that
 it has at step t, the other direction's live hypothesis of the same rank (or its best). What a hypothesis sees of its
@@ -22,7 +22,7 @@ from t2t_ext.search.strategies import BeamStrategy, Continuations
 
 
 class Frozen(NamedTuple):
-    """What live hypotheses see whose partner is finished.
+    """Frozen views of live hypotheses whose partner is finished.
 
     Attributes:
       frozen: bool [B, R, K], whether a hypothesis's partner is finished.

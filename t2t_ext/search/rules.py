@@ -24,7 +24,7 @@ FORBIDDEN = NOT_THERE
 
 
 class Step(NamedTuple):
-    """What a rule knows of one step of the search.
+    """The inputs of a rule at one step of the search.
 
     Attributes:
       length: int32 scalar, tokens of a hypothesis with the one to be chosen now: 1, 2, ...
@@ -32,7 +32,7 @@ class Step(NamedTuple):
       tokens: int32 [B, R, K, >= length - 1], those chosen before, PAD behind them.
       log_probs: float32 [B, R, K] of those, about -1e9 where a hypothesis is not there.
       logits: float32 [B, R, K, V], the model's own, before any rule.
-      attention: float32 [B, R, K, S], how the model looks at the source as it chooses this token; None unless a
+      attention: float32 [B, R, K, S], cross-attention as the model chooses this token; None unless a
         rule needs it.
     """
 
@@ -80,11 +80,11 @@ class Rule:
         del step, state
         return None
 
-    def taken(self, step: Step, state: Any) -> tf.Tensor | None:
-        """Returns how much ``adjust`` has taken off hypotheses in this and all earlier steps, float32 [B, R, K].
+    def subtracted(self, step: Step, state: Any) -> tf.Tensor | None:
+        """Returns how much ``adjust`` has subtracted from hypotheses in this and all earlier steps, float32 [B, R, K].
 
-        Of each hypothesis it takes the same off all tokens that it allows; so the search goes by less than the model's
-        log-probability, which is given back where a hypothesis ends. It grows from step to step, or stays: the search
+        It subtracts the same from all allowed tokens of a hypothesis, so the search ranks by less than the model's
+        log-probability, which is restored where a hypothesis ends. It grows from step to step, or stays: the search
         stops when nothing can win any more.
         """
         del step, state
@@ -279,7 +279,7 @@ class StepwisePenalty(CoveragePenalty):
         super().__init__(beta, words, directions, "summary")
 
     def adjust(self, logits: tf.Tensor, step: Step, state: dict[str, tf.Tensor]) -> tf.Tensor:
-        """Takes off by how much the penalty has grown in this step."""
+        """Subtracts the growth of the penalty in this step."""
         before = self._penalty(state["covered"], state["words"])
         return logits + (super().bonus(step, state) - before)[..., tf.newaxis]
 
@@ -287,6 +287,6 @@ class StepwisePenalty(CoveragePenalty):
         """Returns nothing: the penalty is in the log-probability already."""
         del step, state
 
-    def taken(self, step: Step, state: dict[str, tf.Tensor]) -> tf.Tensor:
+    def subtracted(self, step: Step, state: dict[str, tf.Tensor]) -> tf.Tensor:
         """Returns the penalty of all attention until now, at least 0."""
         return -super().bonus(step, state)

@@ -24,7 +24,7 @@ _LEAST_TEMPERATURE = 1e-25
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Truncation:
-    """How the model's distribution is changed before a token is drawn, in this order.
+    """Changes of the model's distribution before a token is drawn, in this order.
 
     Attributes:
       temperature: Logits are divided by it; less than 1 makes probable tokens more probable.

@@ -1,4 +1,4 @@
-"""What decode hparams and the inputs of one call mean for the search: its constants, rules and strategy.
+"""Derives a search's constants, rules and strategy from the decode hparams and the inputs of one call.
 
 Legend: B sentences, S source positions, P tokens of the longest prefix.
 """
@@ -69,7 +69,7 @@ def search_config(
     """Returns the constants of a search for ``num_hypotheses`` translations.
 
     Raises:
-      UserError: The settings do not go with a model of so many directions.
+      UserError: The settings do not fit a model of so many directions.
     """
     check_directions(hparams, directions)
     sampling = hparams.sampling_method == "random"
@@ -88,7 +88,7 @@ def search_config(
 def search_rules(
     hparams: DecodeHParams,
     ids: tf.Tensor,
-    turned_round: tuple[bool, ...],
+    right_to_left: tuple[bool, ...],
     encoder: SubwordEncoder,
     prefixes: Prefixes | None,
 ) -> list[Rule]:
@@ -97,7 +97,7 @@ def search_rules(
     Args:
       hparams: How to search.
       ids: Source ids int32 [B, S], or feature vectors float32 [B, S, F].
-      turned_round: Of each direction of the model, whether it writes right to left.
+      right_to_left: Of each direction of the model, whether it generates right to left.
       encoder: The target's.
       prefixes: How translations begin; None: as the model wants.
     """
@@ -109,8 +109,8 @@ def search_rules(
             MinimumLength(tf.maximum(hparams.min_length, tf.cast(hparams.min_length_ratio * source, tf.int32)))
         )
     if hparams.no_repeat_ngram_size:
-        rules.append(_no_repeats(hparams, turned_round, encoder))
-    beta, directions = hparams.coverage_penalty, len(turned_round)
+        rules.append(_no_repeats(hparams, right_to_left, encoder))
+    beta, directions = hparams.coverage_penalty, len(right_to_left)
     if beta and not hparams.stepwise_penalty:
         rules.append(CoveragePenalty(beta, words, directions, hparams.coverage_kind))
     if prefixes is not None:
@@ -120,13 +120,13 @@ def search_rules(
     return rules
 
 
-def _no_repeats(hparams: DecodeHParams, turned_round: tuple[bool, ...], encoder: SubwordEncoder) -> Rule:
+def _no_repeats(hparams: DecodeHParams, right_to_left: tuple[bool, ...], encoder: SubwordEncoder) -> Rule:
     size = hparams.no_repeat_ngram_size
     if hparams.no_repeat_ngram_unit == "tokens":
         return NoRepeatedNgrams(size)
     words = [ids for ids in encoder.encode_batch(hparams.no_repeat_ngram_ignore.split()) if ids]
-    ignored = [[ids[::-1] if turned else ids for turned in turned_round] for ids in words]
-    return NoRepeatedWordNgrams(size, word_boundaries(encoder, turned_round), ignored)
+    ignored = [[ids[::-1] if turned else ids for turned in right_to_left] for ids in words]
+    return NoRepeatedWordNgrams(size, word_boundaries(encoder, right_to_left), ignored)
 
 
 def sampling_strategy(hparams: DecodeHParams, ids: tf.Tensor, seeds: tf.Tensor | None = None) -> Sampling | None:

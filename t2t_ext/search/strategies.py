@@ -1,4 +1,4 @@
-"""How a search continues at each step: which continuations are proposed, chosen and kept. Here: the usual beam.
+"""Strategies propose, choose and keep continuations at each step of a search. Here: the usual beam.
 
 A strategy is a rule, too: it may have a state and forbid tokens.
 

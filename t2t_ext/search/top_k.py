@@ -1,4 +1,4 @@
-"""What a search asks of the logits of large vocabularies, in few passes over them: the k best, and the normalizer."""
+"""The k best logits and the normalizer for large vocabularies, in few passes over the logits."""
 
 from collections.abc import Sequence
 

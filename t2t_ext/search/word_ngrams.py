@@ -17,7 +17,7 @@ from t2t_ext.search.rules import Rule, Step, forbid, reorder
 
 
 class Boundaries(NamedTuple):
-    """Where words begin, in the order in which a direction writes.
+    """Where words begin, in the order in which a direction generates.
 
     Attributes:
       begins: bool [R, V], whether a word begins with the token, whatever is before it.
@@ -28,14 +28,14 @@ class Boundaries(NamedTuple):
     ends: np.ndarray
 
 
-def word_boundaries(encoder: SubwordEncoder, turned_round: Sequence[bool]) -> Boundaries:
+def word_boundaries(encoder: SubwordEncoder, right_to_left: Sequence[bool]) -> Boundaries:
     """Returns where words begin and end.
 
     SentencePiece marks the first subword of a word in the order of the text, subword-nmt all but the last.
 
     Args:
       encoder: The target's.
-      turned_round: Of each direction, whether it writes right to left.
+      right_to_left: Of each direction, whether it generates right to left.
     """
     if encoder.segmented_by_graph:
         first = np.array(encoder.word_starts(), bool)
@@ -45,8 +45,8 @@ def word_boundaries(encoder: SubwordEncoder, turned_round: Sequence[bool]) -> Bo
         last = np.array([not piece.endswith("@@") for piece in encoder.pieces(range(encoder.vocab_size))], bool)
         first = np.zeros_like(last)
     return Boundaries(
-        np.stack([last if turned else first for turned in turned_round]),
-        np.stack([first if turned else last for turned in turned_round]),
+        np.stack([last if turned else first for turned in right_to_left]),
+        np.stack([first if turned else last for turned in right_to_left]),
     )
 
 
@@ -65,7 +65,7 @@ class NoRepeatedWordNgrams(Rule):
           size: Words of an n-gram, at least 1.
           boundaries: Where words begin and end.
           ignored: Words whose n-grams may come again; of each its ids for every direction, in the order in which
-            that writes.
+            that generates.
         """
         self._size = size
         self._begins, self._ends = boundaries

@@ -53,7 +53,7 @@ class ServedTranslator(tf.Module):
         translations. A model that generates in two directions takes ``partners``, too: what R2L generates
         beside each target, in text order.
       translate_with_prefix: ``inputs``, ``prefixes`` -> ``outputs``, ``scores`` of translations that begin with the
-        prefixes. Not there for models that write right to left.
+        prefixes. Not there for models that generate right to left.
       translate_with_constraints: ``inputs``, ``constraints`` (phrases separated by tabs) -> ``outputs``, ``scores`` of
         translations that hold the phrases, and ``unmet_constraints`` int32 [N], how many are missing. Not there where
         the decode hparams sample or ask for diverse groups.

@@ -1,4 +1,4 @@
-"""How TensorFlow prepares the graph of a training step."""
+"""TensorFlow's graph optimizer options for a training step."""
 
 import contextlib
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What making the training graph does to Python's and the C library's memory."""
+"""Keeps Python's and the C library's memory small while the training graph is made."""
 
 import contextlib
 import ctypes
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def collection_paused(when: bool) -> Iterator[None]:
-    """Puts off garbage collection: while a graph is made, it takes a tenth of the time and finds next to nothing."""
+    """Pauses garbage collection: while a graph is made, it takes a tenth of the time and finds next to nothing."""
     pauses = when and gc.isenabled()
     if pauses:
         gc.disable()

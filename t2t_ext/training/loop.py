@@ -408,7 +408,7 @@ def _ending(result: TrainResult) -> str:
     best = f"; best checkpoint: step {result.best.step}, {result.best.value:.4g}" if result.best else ""
     if result.finished:
         return f"finished at step {result.step} ({result.stop_reason}){best}"
-    return f"stopped by {result.stop_reason} after step {result.step}; the same command resumes it from here{best}"
+    return f"stopped by {result.stop_reason} after step {result.step}; the same command resumes from here{best}"
 
 
 def _real_tokens(window: dict[str, float]) -> float:

@@ -9,7 +9,7 @@ stay in the cache, and both gradient products are computed while they are there.
     d loss / d features = (f @ kernel) / z - low sum_v kernel[v]
     d loss / d kernel   = f^T @ (features / z) - low 1 sum_n features[n]
 
-The target's own part is taken off in float32 before the products, which may run in 16 bits: for a token that is
+The target's own part is subtracted in float32 before the products, which may run in 16 bits: for a token that is
 well predicted the two nearly cancel. The rank-one parts are added once for all rows. What is not needed is left out
 of the graph: every pass over the logits takes as long as a tenth of their product in 16 bits.
 """
@@ -168,10 +168,10 @@ def _head(
 
 
 class _Passes(NamedTuple):
-    """What the passes for the gradients need.
+    """The inputs of the passes for the gradients.
 
     Attributes:
-      off_target: ``confidence - low``, taken off the target's probability.
+      off_target: ``confidence - low``, subtracted from the target's probability.
       kernel_start: float32 [D], the part of the kernel's gradient that is the same for all of its rows.
     """
 

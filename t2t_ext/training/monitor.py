@@ -37,7 +37,7 @@ _TAGS = {
 
 
 class Board:
-    """Writes event files; on resume they are cut to the restored step, as ``metrics.jsonl`` is."""
+    """Writes event files; on resume they are truncated to the restored step, as ``metrics.jsonl`` is."""
 
     def __init__(self, directory: pathlib.Path, restored_step: int, *, enabled: bool = True) -> None:
         """Opens a new event file.

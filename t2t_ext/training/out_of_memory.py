@@ -1,4 +1,4 @@
-"""What a user reads where memory runs out: which batch it was, and what to change."""
+"""Errors where memory runs out: which batch it was, and what to change."""
 
 import contextlib
 from collections.abc import Callable, Iterator

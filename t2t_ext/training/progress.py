@@ -1,4 +1,4 @@
-"""What a person sees of a run: a progress bar on a terminal, plain lines elsewhere. Imports no TensorFlow."""
+"""Progress display of a run: a progress bar on a terminal, plain lines elsewhere. Imports no TensorFlow."""
 
 import sys
 from typing import Any, TextIO

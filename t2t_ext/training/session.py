@@ -30,7 +30,7 @@ Say = Callable[[str], None]
 
 
 class Session:
-    """What a training loop works on.
+    """The objects of a training loop.
 
     Attributes:
       strategy: Where it computes.

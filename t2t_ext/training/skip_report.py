@@ -1,4 +1,4 @@
-"""What was in the batches of steps whose gradients were not finite: for the person who must find out why."""
+"""Reports the batches of steps whose gradients were not finite, so that a person can find out why."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""What training carries from step to step beside the weights: all of it is in the checkpoint."""
+"""The training state besides the weights: everything carried from step to step, all of it in the checkpoint."""
 
 from collections.abc import Mapping
 

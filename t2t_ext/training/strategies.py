@@ -1,4 +1,4 @@
-"""Where a run computes: one device, several devices of one machine, several machines, or a TPU."""
+"""Distribution strategies: one device, several devices of one machine, several machines, or a TPU."""
 
 import json
 import os

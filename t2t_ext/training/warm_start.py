@@ -33,7 +33,7 @@ _SHARED_AS = {
 
 @dataclasses.dataclass(frozen=True)
 class WarmStartReport:
-    """What a warm start did.
+    """The result of a warm start.
 
     Attributes:
       origin: The checkpoint that weights came from.

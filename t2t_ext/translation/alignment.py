@@ -6,8 +6,8 @@ word that it attends to most. The layer before the last is the one that aligns b
 Transformer without alignment training (Garg et al. 2019, section 4.1,
 https://aclanthology.org/D19-1453).
 
-Words are what ASCII white space separates in prepared text (as awk, wc and Moses' tools count them),
-numbered from 0. A piece of a word belongs to that word; a piece of white space alone belongs to the word
+Words are what ASCII whitespace separates in prepared text (as awk, wc and Moses' tools count them),
+numbered from 0. A piece of a word belongs to that word; a piece of whitespace alone belongs to the word
 that follows. EOS, PAD and control symbols belong to no word.
 
 Legend: B sentences, S source positions, T target positions, H heads, V vocabulary, W words.
@@ -124,8 +124,8 @@ class PieceTables(NamedTuple):
     The last row is for an unknown piece that its word continues after; see ``GraphTokenEncoder.encode_marked``.
 
     Attributes:
-      words: int32, runs of characters that are not white space.
-      starts: bool, whether its first character is not white space.
+      words: int32, runs of characters that are not whitespace.
+      starts: bool, whether its first character is not whitespace.
       ends: bool, whether its last one is not.
       silent: bool, whether it stands for no text (PAD, EOS, control symbols).
     """
@@ -139,7 +139,7 @@ class PieceTables(NamedTuple):
 def piece_tables(encoder: SubwordEncoder) -> PieceTables:
     """Returns the tables of a text encoder's pieces."""
     texts = [*encoder.piece_texts(), b"?"]
-    # Part of a word, as white space has pieces of its own in every vocabulary, or the last part.
+    # Part of a word, as whitespace has pieces of its own in every vocabulary, or the last part.
     texts[UNK_ID] = b"?" if encoder.segmented_by_graph else b"? "
     for index in (PAD_ID, EOS_ID, *encoder.control_ids):
         texts[index] = b""
@@ -179,7 +179,7 @@ def words_of(ids: tf.Tensor, tables: PieceTables) -> Words:
     before = tf.cumsum(begun, axis=1, exclusive=True)
     return Words(
         first=before - continued,
-        count=tf.where(silent, 0, tf.maximum(words, 1)),  # white space alone: the word that follows
+        count=tf.where(silent, 0, tf.maximum(words, 1)),  # whitespace alone: the word that follows
         total=tf.reduce_sum(begun, axis=1),
     )
 

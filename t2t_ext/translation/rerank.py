@@ -132,7 +132,7 @@ def check_runs(l2r: "RunDirectory", r2l: "RunDirectory") -> None:
     """Checks that two runs can rerank each other's translations, before anything is loaded.
 
     Raises:
-      UserError: A run writes in another direction than it is given for, or their target ids differ.
+      UserError: A run generates in another direction than it is given for, or their target ids differ.
     """
     for run, direction in ((l2r, "l2r"), (r2l, "r2l")):
         if directions_of(run.hparams()) != 1:
@@ -140,7 +140,7 @@ def check_runs(l2r: "RunDirectory", r2l: "RunDirectory") -> None:
         written = run.config.hparams.get("target_direction", "l2r")
         if written != direction:
             raise UserError(
-                f"--{direction}={run.path} writes {written} (target_direction in its hparams). Give a run that was "
+                f"--{direction}={run.path} generates {written} (target_direction in its hparams). Give a run that was "
                 f"trained with --hparams=target_direction={direction}."
             )
     if l2r.config.vocabularies["target"] != r2l.config.vocabularies["target"]:
@@ -174,7 +174,9 @@ class Reranker:
             if translator.model.directions != 1:
                 raise UserError(f"The {direction} model: {_BOTH_WAYS}")
             if translator.target_direction != direction:
-                raise UserError(f"The {direction} model writes {translator.target_direction}: exchange the two models.")
+                raise UserError(
+                    f"The {direction} model generates {translator.target_direction}: exchange the two models."
+                )
             if translator.samples:
                 raise UserError("Reranking chooses among the lists of two searches: leave sampling_method=random out.")
         _check_ids(l2r.target_encoder, r2l.target_encoder, "the two models")
@@ -265,7 +267,7 @@ def winners(results: Sequence[Sequence[Candidate]]) -> Winners:
 
 
 def _written(ids: Ids, direction: str) -> Ids:
-    """Returns ids in text order as the model of a direction writes them."""
+    """Returns ids in text order as the model of a direction generates them."""
     return (*reversed(ids[:-1]), ids[-1]) if direction == "r2l" else ids
 
 

@@ -1,7 +1,7 @@
 """An independent rendering of word alignment: spans of bytes instead of counts, loops instead of products.
 
-A word is a run of bytes that are not ASCII white space; a piece belongs to the words that it has such bytes of, or, if
-it holds white space alone, to the next word.
+A word is a run of bytes that are not ASCII whitespace; a piece belongs to the words that it has such bytes of, or, if
+it holds whitespace alone, to the next word.
 """
 
 import re

@@ -8,7 +8,7 @@ from numpy_alignment import links, surface, words_of_pieces
 
 from t2t_ext.errors import UserError
 
-# Pieces of one word, of several words, of white space alone, with white space at the end, bytes, silent ones.
+# Pieces of one word, of several words, of whitespace alone, with whitespace at the end, bytes, silent ones.
 PIECES = ["<pad>", "</s>", "<unk>", "<l2r>", "▁the", "in▁the", "▁", "▁▁", "a", "ß", "<0x20>", "<0x09>", "<0xE2>", "c▁"]
 PIECES += ["▁d▁e", "\u3000", "▁▁f"]
 SILENT = (0, 1, 3)
@@ -50,7 +50,7 @@ def test_random_sentences():
     tables = alignment.piece_tables(Vocabulary())
     source = rng.integers(0, len(PIECES), [200, 9]).astype(np.int32)
     target = rng.integers(0, len(PIECES), [200, 8]).astype(np.int32)
-    source[0], target[1], source[2] = 0, 0, 6  # nothing said at all; white space alone
+    source[0], target[1], source[2] = 0, 0, 6  # nothing said at all; whitespace alone
     attention = rng.integers(0, 4, [200, 8, 9]) / 8
     sides = [alignment.words_of(tf.constant(ids), tables) for ids in (source, target)]
     for ids, words in zip((source, target), sides, strict=True):

@@ -102,7 +102,7 @@ def test_both_targets_given(setting):
 def test_the_backward_decoder_writes_for_itself(setting):
     """Greedily, up to its own limit; the forward decoder then reads the states of just these words."""
     model, numpy_model = make(setting)
-    written = model.write_backward(INPUTS, model.encode(INPUTS)).numpy()
+    written = model.generate_backward(INPUTS, model.encode(INPUTS)).numpy()
     got = model(INPUTS, FORWARD).numpy()
     hparams, lengths = model.hparams, []
     for row, (source, target) in enumerate(zip(INPUTS, FORWARD, strict=True)):

@@ -137,7 +137,7 @@ def test_whole_sequences_of_different_models():
     [
         ("target_vocab_size", "same number of target subwords, got 5, 6"),
         ("source_vocab_size", "same number of source subwords, got 5, 6"),
-        ("directions", "directions of writing, got 1, 6"),
+        ("directions", "directions of generation, got 1, 6"),
     ],
 )
 def test_members_that_do_not_fit(attribute, message):

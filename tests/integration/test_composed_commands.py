@@ -53,17 +53,17 @@ def test_a_run_of_both_directions_goes_on_and_translates(runs, tmp_path, capsys)
 
 def test_only_a_model_of_two_directions_is_asked_for_even_beams(runs, capsys):
     assert decoder.main([f"--output_dir={runs[2]}", "--decode_hparams=beam_size=3", "--decode_from_file=x"]) == 2
-    assert "beam_size=3: this model writes left to right and right to left at once" in capsys.readouterr().err
+    assert "beam_size=3: this model generates left to right and right to left at once" in capsys.readouterr().err
     given = "--decode_hparams=beam_size=3,sb_pairing=best"
     assert decoder.main([f"--output_dir={runs[1]}", given, "--decode_from_file=x"]) == 2
-    assert "this model writes in one direction" in capsys.readouterr().err
+    assert "this model generates in one direction" in capsys.readouterr().err
 
 
 def test_reranking_refuses_both_directions_at_once(runs, capsys):
     assert rerank.main([f"--l2r={runs[2]}", f"--r2l={runs[1]}", "--split=dev"]) == 2
     assert f"--l2r={runs[2]}: " in capsys.readouterr().err
     assert rerank.main([f"--l2r={runs[1]}", f"--r2l={runs[1]}", "--split=dev"]) == 2
-    assert f"--r2l={runs[1]} writes l2r" in capsys.readouterr().err
+    assert f"--r2l={runs[1]} generates l2r" in capsys.readouterr().err
 
 
 def test_the_diagram_of_a_run_and_where_it_cannot_be_drawn(runs, tmp_path, capsys):

@@ -114,7 +114,7 @@ def test_interrupted_killed_and_resumed(flags, tmp_path):
     process.send_signal(signal.SIGINT)
     out = process.communicate(timeout=120)[0]
     assert process.returncode == 130, out
-    assert "the same command resumes it from here" in out
+    assert "the same command resumes here" in out
     assert json.loads((work / "seed1" / "train.stage.json").read_text())["status"] == "begun"
     # kill -9 while the second seed is trained: what it leaves running is ended by the next start.
     process = start(flags)

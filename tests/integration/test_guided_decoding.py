@@ -156,5 +156,5 @@ def test_groups_that_do_not_share_the_beam():
         resolve_decode_hparams("diverse_groups=3")
     with pytest.raises(UserError, match="no effect without diverse_groups"):
         resolve_decode_hparams("diverse_strength=2.0")
-    with pytest.raises(UserError, match="writes in 2 directions"):
+    with pytest.raises(UserError, match="generates in 2 directions"):
         guided_strategy(DecodeHParams(diverse_groups=4), directions=2)

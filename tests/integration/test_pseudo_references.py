@@ -204,7 +204,7 @@ def test_signals_end_it_with_a_word_how_to_resume(runs, copy, number, status):
         (["--r2l_checkpoint_path=7"], r"--r2l=.*7"),
         (["--shard=3/2"], r"--shard=3/2: write i/n"),
         (["--shard=1/2", "--join"], r"--shard and --join exclude each other"),
-        (["--decode_hparams=sb_pairing=best"], r"this model writes in one direction"),
+        (["--decode_hparams=sb_pairing=best"], r"this model generates in one direction"),
         (["--decode_hparams=sampling_method=random"], r"sampling_method=random draws"),
         (["--data_dir=L2R"], r"There are no data of translate_parallel_text in .*Run: t2t_ext-datagen"),
         (["--max_length=-1"], r"--max_length must be at least 0"),

@@ -183,7 +183,7 @@ def test_weights_say_which_model_decides(models):
         (["--split=dev", "--decode_from_file=x"], "exclude each other"),
         (["--split=dev", "--decode_hparams=beam_size=2"], "--k=4 translations are more than beam_size=2"),
         (["--split=dev", "--decode_hparams=sampling_method=random"], "draws"),
-        (["--split=dev", "--decode_hparams=sb_pairing=best"], "this model writes in one direction"),
+        (["--split=dev", "--decode_hparams=sb_pairing=best"], "this model generates in one direction"),
         (["--split=dev", "--decode_hparams=return_beams=true"], "here --k does"),
         (["--split=dev", "--weights=1"], "give two numbers"),
         (["--split=dev", "--weights=a,b"], "give two numbers, as --weights=1,0.5"),
@@ -212,10 +212,10 @@ def test_runs_that_do_not_fit(runs, tmp_path, capsys, toy_corpus):
         assert rerank.main([f"--l2r={l2r}", f"--r2l={r2l}", "--split=dev"]) == 2
         return capsys.readouterr().err
 
-    assert "writes l2r (target_direction in its hparams). Give a run that was trained with" in said(
+    assert "generates l2r (target_direction in its hparams). Give a run that was trained with" in said(
         runs["l2r"], runs["l2r"]
     )
-    assert f"--l2r={runs['r2l']} writes r2l" in said(runs["r2l"], runs["l2r"])
+    assert f"--l2r={runs['r2l']} generates r2l" in said(runs["r2l"], runs["l2r"])
     # One that writes both ways.
     hparams = registry.hparams("synchronous_transformer_test")
     stored = run_directory.RunDirectory.open(runs["l2r"])

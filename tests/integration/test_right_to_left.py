@@ -96,7 +96,7 @@ def test_ensembles_of_runs_of_one_direction(decode, run, tiny_run, tmp_path, cap
     assert status == 0, err
     assert read(tmp_path / "both") == read(tmp_path / "one")
     assert decoder.main([*flags, f"--output_dir={run},{tiny_run.path}"]) == 2
-    assert re.search("writes r2l, .* writes l2r", capsys.readouterr().err)
+    assert re.search("generates r2l, .* generates l2r", capsys.readouterr().err)
 
 
 @pytest.mark.slow

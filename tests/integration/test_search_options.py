@@ -192,7 +192,7 @@ def test_wrong_settings(hparams, message):
 
 
 def test_two_directions_are_not_sampled():
-    with pytest.raises(UserError, match="writes in one direction"):
+    with pytest.raises(UserError, match="generates in one direction"):
         search_options.search_config(DecodeHParams(sampling_method="random"), 1, 2, (0,))
 
 

@@ -1,4 +1,4 @@
-"""A model that writes in two directions, through the translator, the decoder and the export."""
+"""A model that generates in two directions, through the translator, the decoder and the export."""
 
 import importlib.util
 import json
@@ -130,7 +130,7 @@ def test_scores_need_both_sides(scorer, model):
     pairs = [(line, "die alte Katze") for line in LINES]
     partners = ["die Katze", "", "die alte Katze sieht", "x", "die alte Katze", "neue Tür"]
     for function in (translator.score, translator.align):
-        with pytest.raises(UserError, match="depends on what the other direction writes"):
+        with pytest.raises(UserError, match="depends on what the other direction generates"):
             function(pairs)
         with pytest.raises(UserError, match="5 partners for 6 translations"):
             function(pairs, partners=partners[:5])
@@ -193,7 +193,7 @@ def test_alignments_of_both_sides(scorer):
     [
         ({"beam_size": 1}, "beam_size=1: .* half of the beam"),
         ({"beam_size": 3}, "Give an even number; beam_size=2 is one hypothesis a direction"),
-        ({"sampling_method": "random"}, "sampling_method=random needs a model that writes in one direction"),
+        ({"sampling_method": "random"}, "sampling_method=random needs a model that generates in one direction"),
         ({"sb_decode": "recompute", "coverage_penalty": 0.1}, "leave one of them out"),
         ({"beam_size": 4, "diverse_groups": 4}, "not a multiple of 8"),
     ],
@@ -204,7 +204,7 @@ def test_what_two_directions_cannot(make, hparams, message):
 
 
 def test_prefixes_are_refused(make):
-    with pytest.raises(UserError, match="writes right to left as well"):
+    with pytest.raises(UserError, match="generates right to left as well"):
         make().translate(LINES, prefixes=[""] * len(LINES))
 
 

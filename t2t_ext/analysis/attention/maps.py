@@ -99,7 +99,7 @@ class AttentionMap:
 
     @property
     def title(self) -> str:
-        """What is shown, for people: layers count from 1."""
+        """The title of the map; layers count from 1."""
         stack = self.stack.replace("_", " ")
         usual = {"source": "source_attention", "self": "self_attention", "encoder": "self_attention"}
         part = "" if self.part in (usual.get(self.kind, self.part), "source_self_attention") else f" ({self.part})"

@@ -44,7 +44,7 @@ _FIGURES = {"source": "2", "self": "3", "mixed": "4"}  # of He et al. (2018)
 
 @dataclasses.dataclass(frozen=True)
 class Choice:
-    """Which attention is shown.
+    """The choice of attention maps to show.
 
     Attributes:
       kinds: Of ``KINDS``; empty: all but the encoder's, where there are others.

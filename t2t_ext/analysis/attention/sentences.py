@@ -108,5 +108,5 @@ def _translated(translator: Translator, source: str) -> tuple[list[list[int]], s
 
 def _written_backwards(model: Any, inputs: np.ndarray) -> list[int]:
     """Returns the target of an asynchronous model's backward decoder for inputs int32 [1, S], right-to-left."""
-    ids = np.asarray(model.write_backward(inputs, model.encode(inputs)))[0]
+    ids = np.asarray(model.generate_backward(inputs, model.encode(inputs)))[0]
     return [int(token) for token in ids if token != PAD_ID]

@@ -1,4 +1,4 @@
-"""What a built model is made of, for a diagram: its stacks, layers and sublayers, and what of them is no Transformer's.
+"""The parts of a built model for a diagram: stacks, layers and sublayers, and where they differ from a Transformer's.
 
 Everything is read off the parts that the model has, whatever it is called: a layer says what it is (``described``), a
 layer of a user's own what the class says that it inherits from. ``diagram_text`` and ``diagram_svg`` draw it.

@@ -1,1 +1,1 @@
-"""How far local and global attention are apart in dual contextual modules."""
+"""The divergence of local and global attention in dual contextual modules."""

@@ -1,4 +1,4 @@
-"""How far apart local and global attention are in dual contextual modules (Ampomah et al. 2021, section 7.2).
+"""Measures the divergence of local and global attention in dual contextual modules (Ampomah et al. 2021, section 7.2).
 
     alpha_g = max([alpha_g^1, ..., alpha_g^H]), alpha_l likewise                         (equation 10)
     dv^l = JS(alpha_g, alpha_l) = KL(alpha_g || m) / 2 + KL(alpha_l || m) / 2,

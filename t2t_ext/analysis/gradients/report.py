@@ -25,7 +25,7 @@ _WHY = (
 
 @dataclasses.dataclass(frozen=True)
 class GradientComparison:
-    """What is compared, and how it was measured.
+    """A comparison of gradient norms, and how they were measured.
 
     Attributes:
       systems: The first is what the others are compared with.

@@ -25,7 +25,7 @@ Progress = Callable[[int, int], None]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ClassifierSettings:
-    """How a classifier is trained; the defaults are the paper's where it says.
+    """Training settings of a classifier; the defaults are the paper's where it says.
 
     Attributes:
       hidden_size: H; 0: D.
@@ -47,7 +47,7 @@ class ClassifierSettings:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Trained:
-    """What a trained classifier says.
+    """The result of a trained classifier.
 
     Attributes:
       predicted: int32 [test sentences], classes.

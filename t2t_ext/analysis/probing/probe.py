@@ -25,7 +25,7 @@ Features = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ProbingSettings:
-    """How runs are probed.
+    """Settings of probing.
 
     Attributes:
       classifier: How a classifier is trained.
@@ -58,7 +58,7 @@ class ProbingSettings:
 
 @dataclasses.dataclass(frozen=True)
 class ProbedText:
-    """How a run's sentences are prepared.
+    """The preparation of a run's sentences.
 
     Attributes:
       tagged: Puts the run's tag before every sentence, where its data have tags.

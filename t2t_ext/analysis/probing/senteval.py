@@ -78,7 +78,7 @@ class ProbingTask:
 
     @property
     def name(self) -> str:
-        """What the papers call it, or the file's name."""
+        """The task's name in the papers, or the file's name."""
         return TASKS.get(self.stem, (self.stem, OTHER))[0]
 
     @property

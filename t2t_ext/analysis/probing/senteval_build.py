@@ -35,7 +35,7 @@ _NOUNS, _VERBS = ("NN", "NNS", "NOUN"), ("VERB",)
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class BuildSettings:
-    """What is built.
+    """Settings of the built tasks.
 
     Attributes:
       sizes: Sentences of training, validation and test.

@@ -1,4 +1,4 @@
-"""How sure accuracies and their differences are. Imports no TensorFlow.
+"""Confidence intervals and significance tests of accuracies. Imports no TensorFlow.
 
 Intervals: Wilson (1927), "Probable Inference, the Law of Succession, and Statistical Inference". Tests: McNemar (1947),
 exact, where each system was trained once; the paired bootstrap over test sentences (Koehn 2004) where it was trained

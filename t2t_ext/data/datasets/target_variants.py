@@ -1,6 +1,6 @@
 """Chooses the targets of examples: references, and pseudo references of two models (the hparam ``pseudo``).
 
-Zhou et al. 2019, sections 3.4 and 4.7: a model that writes from both ends must not see its own future in the other
+Zhou et al. 2019, sections 3.4 and 4.7: a model that generates from both ends must not see its own future in the other
 side's input, so the targets of an example are a reference and a translation of the source by another model, never the
 same sentence twice. From the N pairs of a split, every *variant* makes N examples; example n is pair ``n % N`` in
 variant ``n // N``. The ids are kept once for all variants. This module imports no TensorFlow.
@@ -189,8 +189,8 @@ def check_model(hparams: Any, target_sides: int) -> None:
     variants_of(hparams.pseudo, target_sides)
     if target_sides == 2 and hparams.target_direction == "r2l":
         raise UserError(
-            "target_direction=r2l turns the target of a model that writes in one direction. This one learns both: the "
-            "first of its two targets is always from left to right, the second from right to left. Leave "
+            "target_direction=r2l turns the target of a model that generates in one direction. This one learns both: "
+            "the first of its two targets is always from left to right, the second from right to left. Leave "
             "target_direction out."
         )
     if hparams.pseudo == "none" and not getattr(hparams, "sb_loss_on_pseudo", True):
@@ -268,7 +268,7 @@ def _examples(store: ExampleStore, variants: tuple[Variant, ...], gold_only: boo
 
 def _no_pseudo_references(hparams: Any, data_name: str, data_dir: str | os.PathLike) -> str:
     # Of a model in which both directions are a choice, the other choice needs none.
-    one_way = ", or write in one direction: synchronous=false" if getattr(hparams, "synchronous", False) else ""
+    one_way = ", or generate in one direction: synchronous=false" if getattr(hparams, "synchronous", False) else ""
     return (
         f"pseudo={hparams.pseudo} trains on pseudo references, which {data_name} has not. Either make them with "
         f"{pseudo_references.command(data_name, data_dir)} and train on --problem={data_name}"

@@ -71,12 +71,12 @@ def test_lengths_of_the_sides_are_independent():
 @pytest.mark.parametrize("beam_size", [1, 2])
 def test_what_is_written_backwards_does_not_depend_on_the_batch(beam_size):
     model = model_of(f"backward_beam_size={beam_size}")
-    together = model.write_backward(INPUTS, model.encode(INPUTS)).numpy()
+    together = model.generate_backward(INPUTS, model.encode(INPUTS)).numpy()
     lengths = (together != 0).sum(axis=1)
     for row in range(3):
         # Without padding that other sentences ask for, and with more of it.
         for inputs in (INPUTS[row : row + 1], np.pad(INPUTS[row : row + 1], [[0, 4], [0, 6]])):
-            alone = model.write_backward(inputs, model.encode(inputs)).numpy()[0]
+            alone = model.generate_backward(inputs, model.encode(inputs)).numpy()[0]
             np.testing.assert_array_equal(alone[: lengths[row]], together[row, : lengths[row]])
             assert not alone[lengths[row] :].any()
 
@@ -94,7 +94,7 @@ def test_a_beam_finds_more_probable_words():
         return log_prob(model, ids) / ((5 + (ids != 0).sum(axis=1)) / 6) ** 0.6
 
     greedy, beam = (model_of(f"backward_beam_size={size},backward_length_offset=2") for size in (1, 4))
-    written = [model.write_backward(INPUTS, model.encode(INPUTS)).numpy() for model in (greedy, beam)]
+    written = [model.generate_backward(INPUTS, model.encode(INPUTS)).numpy() for model in (greedy, beam)]
     scores = [penalised(greedy, ids) for ids in written]
     ended = [(ids == 1).any(axis=1) for ids in written]
     assert (scores[1] > scores[0] + 1e-3).any()

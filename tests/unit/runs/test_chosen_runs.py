@@ -62,7 +62,7 @@ def test_a_comma_in_a_name(make_run):
     [
         ({"target": b"x"}, "different target vocabularies"),
         ({"source": b"x"}, "different source vocabularies"),
-        ({"target_direction": "r2l"}, "writes l2r, .*other writes r2l"),
+        ({"target_direction": "r2l"}, "generates l2r, .*other generates r2l"),
     ],
 )
 def test_runs_that_do_not_fit(make_run, other, message):

@@ -260,7 +260,9 @@ def test_pseudo_references_that_are_not_there():
     with pytest.raises(UserError, match=f"t2t_ext-pseudo-references {message}"):
         target_variants.check_problem(hparams_of(2, "two"), plain, "data")
     composed = registry.hparams("composed_transformer_tiny")
-    with pytest.raises(UserError, match=r"pseudo=none in --hparams, or write in one direction: synchronous=false\.$"):
+    with pytest.raises(
+        UserError, match=r"pseudo=none in --hparams, or generate in one direction: synchronous=false\.$"
+    ):
         target_variants.check_problem(composed, plain, "data")
     target_variants.check_problem(composed.replace(synchronous=False), plain, "data")
     target_variants.check_problem(hparams_of(2, "none"), plain, "data")
