@@ -144,12 +144,12 @@ class Stage:
 
     @property
     def log(self) -> pathlib.Path:
-        """Where its output goes."""
+        """The log file of its output."""
         return self.folder / f"{self.file_name}.log"
 
     @property
     def marker(self) -> pathlib.Path:
-        """Where it is noted that it was begun, and that it is done."""
+        """The file that notes that it was begun, and that it is done."""
         return self.folder / f"{self.file_name}.stage.json"
 
     def counted_flags(self) -> dict[str, str]:
@@ -487,7 +487,7 @@ class _Planner:
 
 
 def _takes(hparams: HParams, changes: Mapping[str, Any]) -> bool:
-    """Says whether hparams can be changed so."""
+    """Returns whether the hparams allow these changes."""
     try:
         hparams.override(assignments(changes))
     except UserError:

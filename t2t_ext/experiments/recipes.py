@@ -35,7 +35,7 @@ _MOST_DEEP = 20
 
 @dataclasses.dataclass(frozen=True)
 class Paper:
-    """Where recipes come from.
+    """The source of recipes.
 
     Attributes:
       citation: Authors, year, title, venue.

@@ -133,7 +133,7 @@ def tests_section(compared: Mapping[str, Any]) -> Section:
 
 
 def _more(stages: Sequence[Stage]) -> list[Block]:
-    """Says where the comparisons are, where the winners of reranking come from, and which directions won."""
+    """Returns where the comparisons are, where the winners of reranking come from, and which directions won."""
     lines = []
     for stage in stages:
         record = score_record(stage) if stage.kind == "score" else None

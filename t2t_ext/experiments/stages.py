@@ -117,7 +117,7 @@ def check_unchanged(stages: Sequence[Stage], redo: Sequence[str]) -> None:
 
 
 def is_redone(stage: Stage, redo: Sequence[str]) -> bool:
-    """Says whether the user wants a stage's result removed and made again; those of other recipes are left alone."""
+    """Returns whether the user wants a stage's result removed and made again; those of other recipes are left alone."""
     return stage.kind in redo and not stage.owner
 
 
@@ -273,7 +273,7 @@ class _Shown:
 
 
 def _is_complete(stage: Stage) -> bool:
-    """Says whether the output of a stage that ended well is there."""
+    """Returns whether the output of a successful stage is complete."""
     if stage.kind == "data":
         return any(stage.output.glob("*.manifest.json"))
     if stage.kind == "train":
@@ -364,7 +364,7 @@ def _module(stage: Stage) -> str:
 
 
 def _is_running(pid: int, word: str) -> bool:
-    """Says whether a process is there whose command has the word, and not another that has got its number."""
+    """Returns whether a process with this number runs a command with the word (numbers are reused)."""
     if not pid:
         return False
     try:

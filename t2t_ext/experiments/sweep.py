@@ -318,7 +318,7 @@ class Sweep:
 
 
 def training_is_over(run_path: pathlib.Path) -> bool:
-    """Says whether a run has made all its steps, or was stopped early, so that no checkpoint is to come."""
+    """Returns whether a run has made all its steps, or was stopped early, so that no checkpoint is to come."""
     stored = RunDirectory.open(run_path)  # opened again: a run that is resumed may be given more steps
     known = {name: value for name, value in stored.config.training.items() if name in TrainingSettings.names()}
     settings = TrainingSettings(**known)

@@ -39,7 +39,7 @@ Show = Callable[[str, tf.Tensor], None]
 
 @dataclasses.dataclass(frozen=True)
 class SideBySide:
-    """Where source and target positions are among the rows [B * S + B * R * T, ...], and what they may attend to.
+    """The places of source and target positions among the rows [B * S + B * R * T, ...], and what they may attend to.
 
     Attributes:
       source: int32 scalar, S.

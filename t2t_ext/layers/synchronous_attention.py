@@ -152,7 +152,7 @@ class SidesSelfAttention(SelfAttention):
 
 @registry.register_layer("two_way_mixer", "synchronous")
 class SynchronousAttention(SidesSelfAttention):
-    """SBAtt: the mixer of a decoder layer whose two directions look at each other.
+    """SBAtt: the mixer of a decoder layer whose two directions attend to each other.
 
     One set of projections serves both directions. Its weights are those of ``SelfAttention``, by the same names;
     ``sb_fusion=gate`` adds ``gate/kernel``, a lambda that is trained ``lambda``.

@@ -85,7 +85,7 @@ class SynchronousMixedContext(MixedStepContext):
 
 @registry.register_layer("shared_mixer", "synchronous")
 class SynchronousMixedAttention(MixedAttention, SynchronousAttention):
-    """Mixed attention of two directions that look at each other; the weights are SBAtt's, by the same names."""
+    """Mixed attention of two directions that attend to each other; the weights are SBAtt's, by the same names."""
 
     def described(self, role: str) -> Description:
         """Returns what the layer is; see Layer."""

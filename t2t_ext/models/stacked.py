@@ -22,7 +22,7 @@ T = TypeVar("T", bound=TransformerHParams)
 
 
 class Record:
-    """Where attention distributions are collected, by name; not a dict, since Keras copies those on a call."""
+    """A collection of attention distributions by name; not a dict, since Keras copies those on a call."""
 
     def __init__(self) -> None:
         """Starts an empty record."""

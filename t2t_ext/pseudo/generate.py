@@ -145,7 +145,7 @@ class PseudoDecoding:
     # === What is there ===
 
     def _is_finished(self) -> bool:
-        """Says whether finished pseudo references are there that need not be made again.
+        """Returns whether finished pseudo references are there that need not be made again.
 
         Raises:
           UserError: They are there, but damaged or made in another way, and are not to be replaced.
@@ -273,7 +273,7 @@ class PseudoDecoding:
         return self._stores[split]
 
     def _report_dev(self, work: WorkFolder, direction: str) -> None:
-        """Says how good the translations of the development set are, so that a bad model is noticed before hours.
+        """Returns how good the translations of the development set are, so that a bad model is noticed before hours.
 
         Of work that is shared, this machine has only a part of them, and says nothing.
         """

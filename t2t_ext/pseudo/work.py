@@ -143,7 +143,7 @@ class WorkFolder:
             yield cls(path, settings)
 
     def is_done(self, chunk: Chunk) -> bool:
-        """Says whether a chunk is there.
+        """Returns whether a chunk is there.
 
         Raises:
           UserError: It is damaged, or was made with other settings (copied from another machine's work).

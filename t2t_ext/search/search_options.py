@@ -30,7 +30,7 @@ WHITESPACE = " \t\n\f\r"
 
 
 class Prefixes(NamedTuple):
-    """How translations begin.
+    """The given prefixes of translations.
 
     Attributes:
       ids: int32 [B, P], P >= 1, padded with PAD.

@@ -17,7 +17,7 @@ from t2t_ext.search.rules import Rule, Step, forbid, reorder
 
 
 class Boundaries(NamedTuple):
-    """Where words begin, in the order in which a direction generates.
+    """Word boundaries, in the order in which a direction generates.
 
     Attributes:
       begins: bool [R, V], whether a word begins with the token, whatever is before it.

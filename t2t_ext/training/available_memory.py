@@ -1,4 +1,4 @@
-"""How much memory a process may still take on this machine, within its control groups. Imports no TensorFlow."""
+"""The memory that a process may still take on this machine, within its control groups. Imports no TensorFlow."""
 
 import contextlib
 import pathlib

@@ -83,7 +83,7 @@ def _product(factors: dict[str, Any]) -> str:
 
 
 def _advice(before: dict[str, Any], now: dict[str, Any]) -> str:
-    """Says which hparams keep the global batch: the old slices in another number, or slices of another size."""
+    """Returns which hparams keep the global batch: the old slices in another number, or slices of another size."""
     wanted, replicas = _tokens(before), now["replicas"]
     ways = []
     for size in dict.fromkeys((before["batch_size"], now["batch_size"])):

@@ -30,7 +30,7 @@ from t2t_ext.training.workers import Workers
 
 @dataclasses.dataclass(frozen=True)
 class TrainResult:
-    """How a call of ``train`` ended.
+    """The result of a call of ``train``.
 
     Attributes:
       step: Updates that the run has made.

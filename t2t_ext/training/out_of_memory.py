@@ -36,7 +36,7 @@ def explained(what: str, shape: Callable[[], str], ways: str) -> Iterator[None]:
 
 
 def advice(hparams: HParams) -> str:
-    """Says which hparams to change so that a step takes less memory, with their present values."""
+    """Returns which hparams to change so that a step takes less memory, with their present values."""
     half, accumulated = max(1, hparams.batch_size // 2), hparams.gradient_accumulation_steps
     ways = [
         f"batch_size (now {hparams.batch_size}; {half} with gradient_accumulation_steps={2 * accumulated} makes the "

@@ -69,7 +69,7 @@ class Records:
         return [record for record in self.all if record["kind"] == "eval"]
 
     def has_evaluation(self, step: int) -> bool:
-        """Says whether the dev set was evaluated at a step."""
+        """Returns whether the dev set was evaluated at a step."""
         return any(record["step"] == step for record in self.evaluations())
 
 
@@ -105,7 +105,7 @@ def best_of(evaluations: list[Record], metric: str, minimize: bool | None = None
 
 
 def stopped_improving(evaluations: list[Record], settings: TrainingSettings) -> Best | None:
-    """Says whether early stopping ends the run now: returns the best evaluation if it does, else None."""
+    """Returns whether early stopping ends the run now: returns the best evaluation if it does, else None."""
     if not settings.eval_early_stopping_steps or not evaluations:
         return None
     best = best_of(

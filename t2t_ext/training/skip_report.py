@@ -61,7 +61,7 @@ def to_json(report: Report) -> str:
 
 
 def summary(report: Report) -> str:
-    """Says in a few sentences what the report has."""
+    """Returns a summary of the report in a few sentences."""
     batch = report["batches"][-1]
     numbers = ", ".join(map(str, batch["examples"][:5])) + (", ..." if len(batch["examples"]) > 5 else "")
     text = (

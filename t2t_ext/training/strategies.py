@@ -24,7 +24,7 @@ def make_strategy(name: str = "auto", tpu: str = "", worker_timeout: float = 30.
         ``multi_worker_mirrored`` (the workers that the environment variable TF_CONFIG lists); ``tpu``; ``auto``
         (workers if TF_CONFIG lists several, mirrored if there are several GPUs, else one device).
       tpu: Name or address of the TPU; empty for the local one.
-      worker_timeout: A worker that sends no sign of life for so long is taken for lost, seconds.
+      worker_timeout: A worker that sends no heartbeat for so long counts as lost, seconds.
 
     Returns:
       The strategy; for one device TensorFlow's default strategy.
@@ -71,7 +71,7 @@ def other_workers(strategy: tf.distribute.Strategy) -> dict[str, int]:
 
 
 def describe(strategy: tf.distribute.Strategy) -> str:
-    """Says in a few words where the run computes."""
+    """Returns in a few words where the run computes."""
     replicas, workers = strategy.num_replicas_in_sync, num_workers(strategy)
     if replicas == 1:
         return f"one device ({'GPU' if tf.config.list_physical_devices('GPU') else 'CPU'})"

@@ -135,7 +135,7 @@ def warm_start(
 
 
 def _nothing_fits(path: pathlib.Path, old: Mapping[str, np.ndarray], report: WarmStartReport) -> str:
-    """Says why no variable of a checkpoint could be taken: other sizes, or another kind of model."""
+    """Returns why no variable of a checkpoint could be taken: other sizes, or another kind of model."""
     others = [f"{name}: {why}" for name, why in report.skipped.items() if why.startswith("its shape")]
     if not others:
         return (
@@ -289,7 +289,7 @@ def vocabulary_sides(model: Any) -> dict[str, str]:
 
 
 def _choice(run: run_directory.RunDirectory, path: pathlib.Path, origin: str) -> str:
-    """Says which checkpoint of its run was found for what was asked, and which averages or better ones there are."""
+    """Returns which checkpoint of its run was found for what was asked, and which averages or better ones there are."""
     names = {run.checkpoints_dir: "last", run.best_dir: "best", run.averaged_dir: "averaged"}
     there = {folder: checkpoints.list_checkpoints(folder) for folder in names}
     info, folder = checkpoints.read_info(path), path.parent

@@ -1,8 +1,8 @@
-"""The processes that train together (``MultiWorkerMirroredStrategy``): one step, one end, no waiting for the dead.
+"""The processes that train together (``MultiWorkerMirroredStrategy``): one step, one end, no waiting for lost workers.
 
-A collective operation waits for all workers. TensorFlow breaks it off where a connection breaks, but not where a
-machine is gone without a word, and not while a worker computes alone (the chief's evaluations). So a thread asks the
-other workers' servers for a sign of life, with TensorFlow's own call for it; where one gives none, the collective
+A collective operation waits for all workers. TensorFlow aborts it where a connection breaks, but not where a
+machine vanishes silently, and not while a worker computes alone (the chief's evaluations). So a thread asks the
+other workers' servers for a heartbeat, with TensorFlow's own call for it; where one gives none, the collective
 operations are aborted, and a process that is still there a few seconds later is killed.
 """
 
@@ -49,7 +49,7 @@ class Workers:
 
         Args:
           strategy: Where the run computes.
-          timeout: A worker that gave no sign of life for this long is taken for lost, seconds.
+          timeout: A worker that gave no heartbeat for this long counts as lost, seconds.
           resume_point: Returns where a restarted run resumes, in words.
         """
         self._strategy = strategy
@@ -103,7 +103,7 @@ class Workers:
         return (self._summed(tf.constant(values, tf.float64)).numpy() / local).tolist()
 
     def any(self, value: bool) -> bool:
-        """Says whether any worker passes True; all of them must call it."""
+        """Returns whether any worker passes True; all of them must call it."""
         return self.sum([float(value)])[0] > 0
 
     def of_chief(self, value: float) -> float:
@@ -151,7 +151,7 @@ class Workers:
                     return
 
     def _probe(self, peer: str) -> str:
-        """Asks a worker's server for a sign of life; returns what is wrong, or an empty string."""
+        """Asks a worker's server for a heartbeat; returns what is wrong, or an empty string."""
         milliseconds = int(1000 * max(min(5.0, self._timeout / 3), 0.5))
         try:
             compat.check_peer(peer, milliseconds)

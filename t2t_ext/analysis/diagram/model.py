@@ -48,7 +48,7 @@ class Part(Description):
 
     @property
     def mark(self) -> str:
-        """How it differs from a Transformer, in words; empty where it does not."""
+        """The difference from a Transformer, in words; empty where it does not."""
         if self.replaces is None:
             return ""
         return "added" if self.replaces == _ADDED else f"<- {self.replaces}"
@@ -70,12 +70,12 @@ class Group:
 
     @property
     def count(self) -> int:
-        """How many layers these are."""
+        """The number of layers."""
         return self.last - self.first + 1
 
     @property
     def title(self) -> str:
-        """Which layers these are."""
+        """The numbers of the layers."""
         return f"layer {self.first}" if self.count == 1 else f"layers {self.first}-{self.last}"
 
 
@@ -101,13 +101,13 @@ class Stack:
 
     @property
     def depth(self) -> int:
-        """How many layers it has."""
+        """The number of layers."""
         return self.groups[-1].last if self.groups else 0
 
 
 @dataclasses.dataclass(frozen=True)
 class CountedReading(Reading):
-    """Which encoder layers a decoder reads, with the parameters of its views."""
+    """The encoder layers that a decoder reads, with the parameters of its views."""
 
     part: Part
 
@@ -146,14 +146,14 @@ class Diagram:
 
     @property
     def papers(self) -> tuple[str, ...]:
-        """Whose ideas are in it, by year; what is no paper's last."""
+        """The papers whose ideas the model has, by year; parts without a paper last."""
         found = {part.paper for part in self.parts} | {stack.paper for stack in self.stacks}
         return tuple(sorted(found, key=lambda paper: (paper == OWN, paper[-4:], paper != TRANSFORMER, paper)))
 
 
 @dataclasses.dataclass(frozen=True)
 class _Place:
-    """Where a sublayer stands: the attribute of its layer, that layer, and how its stack reads the encoder."""
+    """The place of a sublayer: the attribute of its layer, that layer, and how its stack reads the encoder."""
 
     attribute: str
     owner: Any

@@ -299,7 +299,7 @@ class _Column:
 
 @dataclasses.dataclass(frozen=True)
 class _Panel:
-    """Where the picture of what is read stands, and the middle of its layers."""
+    """The place of the picture of what is read, and the middle of its layers."""
 
     x: float
     width: float

@@ -38,7 +38,7 @@ class Divergences:
 
     @property
     def sentences(self) -> int:
-        """How many sentences were measured."""
+        """The number of sentences measured."""
         return len(self.values)
 
     def layer(self, layer: int) -> tuple[float, float] | None:

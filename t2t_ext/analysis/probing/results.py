@@ -72,7 +72,7 @@ class TaskResult:
 
     @property
     def test_sentences(self) -> int:
-        """How many sentences accuracies are of."""
+        """The number of sentences behind the accuracies."""
         return len(self.task.partitions[TEST])
 
     def compared(self, label: str) -> tuple[float, str, float] | None:

@@ -41,12 +41,12 @@ class Corpus:
 
     @functools.cached_property
     def counts(self) -> collections.Counter[str]:
-        """How often each token occurs."""
+        """The frequency of each token."""
         return collections.Counter(token for sentence in self.sentences for token in sentence)
 
     @functools.cached_property
     def inner_counts(self) -> collections.Counter[str]:
-        """How often each token occurs behind the first place of a sentence, where case is the word's own."""
+        """The frequency of each token behind the first place of a sentence, where case is the word's own."""
         return collections.Counter(token for sentence in self.sentences for token in sentence[1:])
 
 
@@ -103,7 +103,7 @@ def read_tags(path: files.PathLike) -> dict[str, str]:
 
 
 def is_punctuation(token: str) -> bool:
-    """Says whether a token has neither a letter nor a digit."""
+    """Returns whether a token has neither a letter nor a digit."""
     return not any(unicodedata.category(character)[0] in "LN" for character in token)
 
 
