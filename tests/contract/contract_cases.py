@@ -162,7 +162,7 @@ def written_of(model, targets):
 def written_otherwise(model, targets, t):
     """The targets with all tokens from position t on replaced.
 
-    Of two sides, those that have ended before t stay: whether a side goes on at t is known from its tokens before.
+    Of two sides, those that have ended before t stay: whether a side continues at t is known from its tokens before.
     """
     changed = targets.copy()
     changed[..., t:] = (changed[..., t:] + 9) % (VOCAB - 5) + 5
@@ -177,7 +177,7 @@ def logits_of(model, inputs, targets, training=False):
 def drive(model, inputs, steps, beams, seed):
     """Feeds random tokens step by step; at every step the hypotheses of a sentence are shuffled, some twice, some not.
 
-    Of two directions, hypotheses of one rank see each other and go on together, so that no one's partner changes.
+    Of two directions, hypotheses of one rank see each other and are extended together, so no partner changes.
 
     Args:
       model: A built model.

@@ -1,4 +1,4 @@
-"""Going on with another number of replicas: only where the global batches stay what they were."""
+"""Resuming with another number of replicas: only where the global batches stay what they were."""
 
 import pytest
 
