@@ -16,7 +16,7 @@ from t2t_ext.analysis.probing import report as probing_report
 from t2t_ext.analysis.probing import results as probing
 from t2t_ext.analysis.probing import senteval
 from t2t_ext.analysis.probing import statistics as probing_statistics
-from t2t_ext.analysis.probing.classifier import Classifier, ClassifierSettings
+from t2t_ext.analysis.probing.classifier import ClassifierSettings, make_classifier
 from t2t_ext.errors import UserError
 
 IDS = [[20, 21, 22, 1], [23, 1], [24, 25, 26, 27, 28, 29, 30, 31, 32, 1], [1]]
@@ -80,34 +80,82 @@ def toy(count, seed=0):
     return x, ((x[:, 0] * x[:, 1] > 0) + (x[:, 2] > 0)).astype(np.int32)
 
 
-def test_an_epoch_is_that_of_numpy():
-    settings = ClassifierSettings(hidden_size=5, learning_rate=0.01, l2=0.05, batch_size=8)
-    (x, y), seed = toy(20), 7
-    classifier = Classifier(6, 3, settings, seed)
-    w1, b1, w2, b2 = (each.numpy().astype(np.float64) for each in classifier.weights)
-    losses = [classifier.train_epoch(x, y, epoch) for epoch in (1, 2)]
-    squares = [0.0] * 4
-    for epoch, loss in zip((1, 2), losses, strict=True):
-        order, total = np.random.default_rng([seed, epoch]).permutation(20), 0.0
-        for start in range(0, 20, 8):
-            chosen = order[start : start + 8]
-            inner = x[chosen] @ w1 + b1
-            hidden = np.maximum(inner, 0)
-            logits = hidden @ w2 + b2
-            p = np.exp(logits - logits.max(axis=1, keepdims=True))
-            p /= p.sum(axis=1, keepdims=True)
-            total -= np.log(p[np.arange(len(chosen)), y[chosen]]).sum()
-            p[np.arange(len(chosen)), y[chosen]] -= 1
-            p /= len(chosen)
-            inward = (p @ w2.T) * (inner > 0)
-            gradients = [x[chosen].T @ inward + 2 * 0.05 * w1, inward.sum(axis=0), hidden.T @ p, p.sum(axis=0)]
-            squares = [0.9 * s + 0.1 * g**2 for s, g in zip(squares, gradients, strict=True)]
-            w1, b1, w2, b2 = (
-                w - 0.01 * g / np.sqrt(s + 1e-7) for w, g, s in zip((w1, b1, w2, b2), gradients, squares, strict=True)
-            )
-        assert loss == pytest.approx(total / 20, rel=1e-4)
-    for found, expected in zip(classifier.weights, (w1, b1, w2, b2), strict=True):
+def numpy_update(weights, squares, x, y, settings):
+    """One update of RMSProp, written out: the loss of the batch before it, the new weights and their averages."""
+    w1, b1, w2, b2 = weights
+    inner = x @ w1 + b1
+    hidden = np.maximum(inner, 0)
+    logits = hidden @ w2 + b2
+    p = np.exp(logits - logits.max(axis=1, keepdims=True))
+    p /= p.sum(axis=1, keepdims=True)
+    loss = -np.log(p[np.arange(len(y)), y]).mean() + settings.l2 * (w1**2).sum()
+    p[np.arange(len(y)), y] -= 1
+    p /= len(y)
+    inward = (p @ w2.T) * (inner > 0)
+    gradients = [x.T @ inward + 2 * settings.l2 * w1, inward.sum(axis=0), hidden.T @ p, p.sum(axis=0)]
+    squares = [0.9 * s + 0.1 * g**2 for s, g in zip(squares, gradients, strict=True)]
+    rates = [settings.learning_rate / np.sqrt(s + 1e-7) for s in squares]
+    return loss, [w - r * g for w, r, g in zip(weights, rates, gradients, strict=True)], squares
+
+
+def test_updates_are_those_of_numpy():
+    settings, (x, y) = ClassifierSettings(hidden_size=5, learning_rate=0.01, l2=0.05), toy(20)
+    model = make_classifier(6, 3, settings)
+    weights, squares = [each.astype(np.float64) for each in model.get_weights()], [0.0] * 4
+    losses = model.fit(x, y, batch_size=20, epochs=5, verbose=0).history["loss"]
+    for found in losses:
+        loss, weights, squares = numpy_update(weights, squares, x, y, settings)
+        assert found == pytest.approx(loss, rel=1e-4)
+    for found, expected in zip(model.get_weights(), weights, strict=True):
         np.testing.assert_allclose(found, expected, atol=2e-4)
+
+
+def numpy_accuracy(train, valid, test, settings, seed):
+    """Accuracy on the test sentences of a classifier that is trained and stopped as the paper says."""
+    rng, hidden = np.random.default_rng(seed), settings.hidden_size
+    weights = []
+    for rows, columns in ((6, hidden), (hidden, 3)):
+        limit = math.sqrt(6 / (rows + columns))
+        weights += [rng.uniform(-limit, limit, [rows, columns]), np.zeros(columns)]
+
+    def accuracy(x, y):
+        w1, b1, w2, b2 = weights
+        return ((np.maximum(x @ w1 + b1, 0) @ w2 + b2).argmax(axis=1) == y).mean()
+
+    squares, best, best_epoch, result = [0.0] * 4, -1.0, 0, 0.0
+    for epoch in range(1, settings.epochs + 1):
+        order = rng.permutation(len(train[0]))
+        for start in range(0, len(order), settings.batch_size):
+            chosen = order[start : start + settings.batch_size]
+            _, weights, squares = numpy_update(weights, squares, train[0][chosen], train[1][chosen], settings)
+        if accuracy(*valid) > best:
+            best, best_epoch, result = accuracy(*valid), epoch, accuracy(*test)
+        elif epoch - best_epoch >= settings.patience:
+            break
+    return result
+
+
+def test_accuracies_are_those_of_numpy_within_noise():
+    train, valid, test = toy(600), toy(100, 1), toy(2000, 2)
+    settings = ClassifierSettings(hidden_size=24, learning_rate=0.01, epochs=40, patience=4, batch_size=32)
+    expected = [numpy_accuracy(train, valid, test, settings, seed) for seed in range(12)]
+    found = []
+    for seed in range(3):
+        parts = (train[0], valid[0], test[0]), (train[1], valid[1])
+        found.append((probing_classifier.train(*parts, 3, settings, seed).predicted == test[1]).mean())
+    noise = np.std(expected, ddof=1) * math.sqrt(1 / 12 + 1 / 3)
+    assert abs(np.mean(found) - np.mean(expected)) < 4 * noise, (found, expected)
+
+
+def test_the_order_of_the_sentences_is_another_one_in_every_epoch():
+    x, y = np.zeros([8, 1], np.float32), np.arange(8, dtype=np.int32)
+    orders = []
+    for seed in (1, 1, 2):
+        batches = probing_classifier.shuffled(x, y, 3, seed)
+        orders.append([[int(label) for _, labels in batches for label in labels] for _ in range(3)])
+    assert orders[0] == orders[1] != orders[2]
+    assert all(sorted(order) == list(range(8)) for order in orders[0])
+    assert len({tuple(order) for order in orders[0]}) == 3
 
 
 def test_a_classifier_learns_and_stops_and_says_the_same_again():
