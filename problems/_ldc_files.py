@@ -133,9 +133,9 @@ def evaluation_set(directory: pathlib.Path, name: str, number: str, references: 
         for pattern in ("en{}", "en.{}", "ref{}", "ref.{}"):
             for first in (0, 1):
                 names = [f"{alias}.{pattern.format(first + i)}" for i in range(references)]
-                found = [_first_file(directory, [reference]) for reference in names]
-                if source and all(found):
-                    return PairFiles(source, found[0], tuple(found[1:]), encodings=ENCODINGS)  # type: ignore[arg-type]
+                found = [file for reference in names if (file := _first_file(directory, [reference]))]
+                if source and len(found) == references:
+                    return PairFiles(source, found[0], tuple(found[1:]), encodings=ENCODINGS)
     folder = _folder(directory, (*_ALIASES[name], number))
     return _marked_up_set(folder, references) if folder else None
 

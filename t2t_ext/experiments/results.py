@@ -127,7 +127,7 @@ def _other_figures(
 
 
 def _end_figures(recipe: Recipe, stages: Sequence[Stage]) -> list[Figure]:
-    """Returns the accuracy at both ends, the mean over the test sets, where translations were analysed."""
+    """Returns the accuracy at both ends, the mean over the test sets, where translations were analyzed."""
     compared = [stage for stage in stages if stage.kind == "compare" and stage.output.exists()]
     tests = [stage for stage in compared if stage.split != "dev"] or compared
     values: dict[str, list[float]] = {"first": [], "last": []}
