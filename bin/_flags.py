@@ -203,7 +203,11 @@ class FlagParser(argparse_flags.ArgumentParser):
             self.exit()
         for name in log.FLAG_NAMES:
             flags.FLAGS[name].unparse()  # what an earlier call in this process was given
-        result = super().parse_args([f"--{name}" if value is None else f"--{name}={value}" for name, value in pairs])
+        words = [f"--{name}" if value is None else f"--{name}={value}" for name, value in pairs]
+        try:
+            result = super().parse_args(words)
+        except (flags.IllegalFlagValueError, ValueError) as error:  # absl's flags raise their own
+            self.error(str(error).removeprefix("flag "))
         flags.FLAGS.mark_as_parsed()
         log.configure(self.prog)
         result.given = frozenset(name for name, _ in pairs)

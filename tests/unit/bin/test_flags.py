@@ -170,6 +170,12 @@ def test_flags_that_say_something_about_data_generation(given, settings):
     assert _flag_groups.generation_settings(parse(*given)) == settings
 
 
+@pytest.mark.parametrize("given", ["--verbosity=loud", "--stderrthreshold=loud"])
+def test_a_wrong_value_of_a_flag_for_logging_is_explained(given):
+    with pytest.raises(UserError, match=rf"^{given.partition('=')[0]}.*'?loud'?.* --help lists all flags"):
+        parse(given)
+
+
 def test_a_later_flag_wins():
     assert parse("--problem=a", "--problem=b").problem == "b"
 
