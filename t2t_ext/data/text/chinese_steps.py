@@ -22,8 +22,8 @@ class Segmented(Step):
     """Text whose words are separated by spaces already, by whatever segmenter (the papers' is Stanford's)."""
 
     name, stage = "segmented", Stage.WORDS
-    meaning = "the text's words are separated by spaces already; translations are joined"
-    loss = "spaces next to Chinese characters that belonged to the text"
+    meaning = "the text's words are separated by blanks already; translations are joined"
+    loss = "blanks next to Chinese characters that belonged to the text"
 
     def prepare(self, text: str) -> str:
         """Returns the text with single spaces."""
@@ -50,7 +50,7 @@ class Jieba(Segmented):
 
     name = "jieba"
     meaning = "Chinese words as jieba cuts them, with its own dictionary and its model of unknown words"
-    loss = "spaces next to Chinese characters; punctuation inside foreign words, such as addresses, is set apart"
+    loss = "blanks next to Chinese characters; punctuation inside foreign words, such as addresses, is set apart"
     packages = ("jieba",)
     extra = "zh"
 

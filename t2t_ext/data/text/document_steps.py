@@ -25,7 +25,7 @@ class SentenceTags(Step):
 
     name, stage = SENTENCE_TAGS, Stage.SENTENCES
     meaning = "the steps that follow work on each sentence between <t> and </t>, and the tags are taken out at the end"
-    loss = "the tags: a space is between sentences"
+    loss = "the tags: a blank is between sentences"
 
 
 class FirstWords(Step):

@@ -50,8 +50,8 @@ class MosesPunctuation(Step):
     """``normalize-punctuation.perl``."""
 
     name, stage = "moses_punctuation", Stage.PUNCTUATION
-    meaning = "Moses' normalization of punctuation: quotation marks, dashes, spaces around punctuation"
-    loss = "the kind of quotation marks, dashes and ellipses, spaces around punctuation"
+    meaning = "Moses' normalisation of punctuation: quotation marks, dashes, blanks around punctuation"
+    loss = "the kind of quotation marks, dashes and ellipses, blanks around punctuation"
     packages = _PACKAGES
 
     def prepare(self, text: str) -> str:
@@ -75,8 +75,8 @@ class MosesTokenize(Step):
     """``tokenizer.perl`` with its escapes (``&apos;``), undone by ``detokenizer.perl``."""
 
     name, stage = "moses_tokenize", Stage.WORDS
-    meaning = "Moses' words, separated by spaces; & < > | [ ] ' \" are escaped as &amp; ..."
-    loss = "spaces where the detokenizer's rules for the language put them otherwise, such as around quotation marks"
+    meaning = "Moses' words, separated by blanks; & < > | [ ] ' \" are escaped as &amp; ..."
+    loss = "blanks where the detokenizer's rules for the language put them otherwise, such as around quotation marks"
     packages = _PACKAGES
     _escape = True
 
@@ -95,7 +95,7 @@ class MosesTokenizeNoEscape(MosesTokenize):
     """``tokenizer.perl -no-escape``."""
 
     name = "moses_tokenize_no_escape"
-    meaning = "Moses' words, separated by spaces; no character is escaped"
+    meaning = "Moses' words, separated by blanks; no character is escaped"
     _escape = False
 
 
@@ -103,7 +103,7 @@ class Tokenized(MosesTokenize):
     """Text that is Moses tokens already: nothing is done to it but what it is written for."""
 
     name = "tokenized"
-    meaning = "the text is Moses' words already, separated by spaces, escaped or not"
+    meaning = "the text is Moses' words already, separated by blanks, escaped or not"
 
     def prepare(self, text: str) -> str:
         """Returns the text with single spaces."""
