@@ -74,7 +74,7 @@ def join_phrases(constraints: Sequence[Sequence[str]], lines: int) -> list[str]:
             raise UserError(f"The constraints of line {line} are one string, {phrases!r}; write [phrase].")
         stripped = [phrase.strip() for phrase in phrases]
         if any(SEPARATOR in phrase for phrase in stripped):
-            raise UserError(f"The constraints of line {number} have a tab in a phrase; tabs separate phrases.")
+            raise UserError(f"The constraints of line {line} have a tab in a phrase; tabs separate phrases.")
         joined.append(SEPARATOR.join(filter(None, stripped)))
     return joined
 

@@ -94,7 +94,7 @@ def test_a_stage_that_fails_names_itself_and_its_log(flags, tmp_path, capsys):
     message = capsys.readouterr().err
     assert "The stage 'data translate_parallel_text" in message
     assert "not_there_" in message
-    assert ".log. Put right what it says, then run the same command again" in message
+    assert ".log. Fix what it says, then run the same command again" in message
 
 
 def test_damaged_marker(flags, tmp_path, capsys):
