@@ -265,7 +265,8 @@ def test_datagen_and_doctor_know_the_problem(runs, finished, tmp_path, capsys):
     model = [f"--subword_model={runs / 'subwords.model'}"]
     assert datagen.main([f"--problem={name}", f"--data_dir={new}", *own_text(runs), *model]) == 0
     assert f"t2t_ext-pseudo-references --problem={NAME} --l2r=RUN --r2l=RUN --data_dir={new}" in capsys.readouterr().out
-    for directory, expected in ((finished, "split  direction  pairs  made"), (new, "There are no pseudo references of")):
+    heading = "split  direction  pairs  made"
+    for directory, expected in ((finished, heading), (new, "There are no pseudo references of")):
         given = [f"--problem={name}", f"--data_dir={directory}", *own_text(runs), "--num_processes=1"]
         assert doctor.main(given) == 0
         assert expected in capsys.readouterr().out
