@@ -33,6 +33,11 @@ def test_a_command(tiny_run, tmp_path):
     assert re.fullmatch(r"Translated 2 lines in .* -> .*out\.txt\n", told)
 
 
+def test_an_export_that_is_loaded_again(tiny_run, tmp_path):
+    told = run("-m", "t2t_ext.bin.exporter", f"--output_dir={tiny_run.path}", f"--export_dir={tmp_path / 'export'}")
+    assert all(line.startswith("Exported ") for line in told.splitlines()), told
+
+
 def test_python(tiny_run):
     code = f"from t2t_ext import Translator; print(Translator.load({str(tiny_run.path)!r})(['ein Satz']))"
     assert run("-c", code) == ""
