@@ -4,7 +4,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-# Processes that tests run in; each needs up to 7 GB of memory.
+# Processes that tests run in; each needs up to 3.5 GB of memory.
 WORKERS ?= 2
 PYTEST = $(BIN)/python -m pytest -m "not slow" -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 # Unit tests are measured (`make test COVERAGE=` does not); of the others, much runs in processes of their own.
@@ -33,7 +33,7 @@ lint: $(READY) ## Style and types of the code, by ruff and mypy.
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-test: lint ## Passes the tests (10 to 20 minutes on 2 cores).
+test: lint ## Passes the tests (15 minutes on 2 cores).
 	$(PYTEST) tests/unit $(COVERAGE)
 	$(PYTEST) --ignore=tests/unit
 
