@@ -1,7 +1,7 @@
 """The output head: logits, label-smoothed cross-entropy and its gradients in one fused pass.
 
 Logits of a batch are the largest tensor of a training step ([tokens, vocabulary] in float32), and a
-chain of whole-tensor operations on them is bound by memory. Here the rows are cut into chunks whose logits
+chain of whole-tensor operations on them is bound by memory. Here the rows are split into chunks whose logits
 stay in the cache, and both gradient products are computed while they are there. With softmax
 ``p = e / z`` (``e = exp(logits - max)``, ``z`` its sum) the gradients need no normalized copy of e::
 
@@ -14,6 +14,7 @@ well predicted the two nearly cancel. The rank-one parts are added once for all 
 of the graph: every pass over the logits takes as long as a tenth of their product in 16 bits.
 """
 
+import functools
 import math
 from typing import NamedTuple
 
@@ -99,47 +100,32 @@ def softmax_cross_entropy(
     kernel = tf.convert_to_tensor(kernel)
     vocab_size = kernel.shape[0]
     confidence, low, entropy = smoothing_terms(label_smoothing, vocab_size)
-    bias = None if bias is None else tf.convert_to_tensor(bias)
-    if differentiable:
-        cross_entropy, nll, correct = _head_with_gradients(rows, kernel, bias, labels, weights, (confidence, low))
-    else:
-        cross_entropy, nll, correct = _head(rows, kernel, bias, labels, weights, (confidence, low), gradients=False)[0]
-    return LossSums(cross_entropy - entropy * weighted, nll, correct, tokens)
-
-
-def _head_with_gradients(
-    rows: tf.Tensor,
-    kernel: tf.Tensor,
-    bias: tf.Tensor | None,
-    labels: tf.Tensor,
-    weights: tf.Tensor | None,
-    smoothing: tuple[float, float],
-) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """The sums (cross-entropy, nll, correct), the first with gradients with respect to rows, kernel and bias."""
+    biases = () if bias is None else (tf.convert_to_tensor(bias),)
+    head = functools.partial(_head, labels=labels, weights=weights, smoothing=(confidence, low))
 
     @tf.custom_gradient
-    def head(rows: tf.Tensor, kernel: tf.Tensor, *bias: tf.Tensor) -> tuple:
-        sums, (d_rows, *d_weights) = _head(
-            rows, kernel, bias[0] if bias else None, labels, weights, smoothing, gradients=True
-        )
+    def differentiable_head(rows: tf.Tensor, kernel: tf.Tensor, *bias: tf.Tensor) -> tuple:
+        sums, (d_rows, *d_weights) = head(rows, kernel, *bias, gradients=True)
 
         def gradients(d_loss: tf.Tensor, *_: tf.Tensor) -> tuple[tf.Tensor, ...]:
             return tf.cast(d_loss * d_rows, rows.dtype), *(d_loss * gradient for gradient in d_weights)
 
         return sums, gradients
 
-    return head(rows, kernel) if bias is None else head(rows, kernel, bias)
+    sums = differentiable_head(rows, kernel, *biases) if differentiable else head(rows, kernel, *biases)[0]
+    cross_entropy, nll, correct = sums
+    return LossSums(cross_entropy - entropy * weighted, nll, correct, tokens)
 
 
 def _head(
     rows: tf.Tensor,
     kernel: tf.Tensor,
-    bias: tf.Tensor | None,
+    bias: tf.Tensor | None = None,
+    *,
     labels: tf.Tensor,
     weights: tf.Tensor | None,
     smoothing: tuple[float, float],
-    *,
-    gradients: bool,
+    gradients: bool = False,
 ) -> tuple[tuple[tf.Tensor, ...], tuple[tf.Tensor, ...]]:
     """Returns the three sums and, if asked for, the gradients of the first (float32)."""
     confidence, low = smoothing
@@ -147,7 +133,7 @@ def _head(
     weights = real if weights is None else real * weights
     rows32 = tf.cast(rows, tf.float32) * weights[:, None]
     kernel_sum = tf.reduce_sum(tf.cast(kernel, tf.float32), 0)
-    passes = _Passes(confidence - low, -low * tf.reduce_sum(rows32, 0)) if gradients else None
+    passes = (confidence - low, -low * tf.reduce_sum(rows32, 0)) if gradients else None
     parts = _chunked(rows, tf.cast(kernel, rows.dtype), bias, labels, weights, passes)
     log_sum_exp, label_logit, largest = parts[:3]
     # sum_v logits[n, v] = features[n] . sum_v kernel[v] + sum(bias): no pass over the logits.
@@ -167,25 +153,13 @@ def _head(
     return sums, (d_rows, *d_weights)
 
 
-class _Passes(NamedTuple):
-    """The inputs of the passes for the gradients.
-
-    Attributes:
-      off_target: ``confidence - low``, subtracted from the target's probability.
-      kernel_start: float32 [D], the part of the kernel's gradient that is the same for all of its rows.
-    """
-
-    off_target: float
-    kernel_start: tf.Tensor
-
-
 def _chunked(
     rows: tf.Tensor,
     kernel: tf.Tensor,
     bias: tf.Tensor | None,
     labels: tf.Tensor,
     weights: tf.Tensor,
-    passes: _Passes | None,
+    passes: tuple[float, tf.Tensor] | None,
 ) -> list[tf.Tensor]:
     """Runs the passes over the logits, chunk by chunk.
 
@@ -195,7 +169,8 @@ def _chunked(
       bias: float32 [V] or None.
       labels: int32 [N].
       weights: float32 [N].
-      passes: For the gradients; None: no gradients.
+      passes: For the gradients, ``confidence - low``, which is subtracted from the target's probability, and the part
+        of the kernel's gradient that is the same for all of its rows (float32 [D]); None: no gradients.
 
     Returns:
       log-sum-exp, logit of the label and largest logit (float32 [N]); with gradients also those of the
@@ -226,7 +201,7 @@ def _chunked(
         values = [top + tf.math.log(z), label_logit, top]
         if passes is not None:
             scale = chunk_weights[i] / z
-            off_target = tf.exp(label_logit - top) - passes.off_target * z
+            off_target = tf.exp(label_logit - top) - passes[0] * z
             target = tf.stack([tf.range(tf.shape(e)[0]), chunk_labels[i]], 1)
             f = tf.tensor_scatter_nd_update(tf.cast(e, x.dtype), target, tf.cast(off_target, x.dtype))
             scaled = tf.cast(tf.cast(x, tf.float32) * scale[:, None], x.dtype)
@@ -242,7 +217,7 @@ def _chunked(
     arrays = [tf.TensorArray(tf.float32, chunks, element_shape=shape) for shape in shapes]
     totals = []
     if passes is not None:
-        totals.append(tf.broadcast_to(passes.kernel_start, [vocab_size, depth]))
+        totals.append(tf.broadcast_to(passes[1], [vocab_size, depth]))
         totals += [] if bias is None else [tf.zeros([vocab_size])]
     # One after the other: side by side they would not stay in the cache.
     _, arrays, totals = tf.while_loop(lambda i, *_: i < chunks, body, (0, arrays, totals), parallel_iterations=1)

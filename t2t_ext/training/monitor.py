@@ -15,24 +15,13 @@ from t2t_ext.evaluation import protocols
 from t2t_ext.io import files
 from t2t_ext.training.records import Record
 
-# Metric -> tag, by kind of record.
-_TAGS = {
-    "train": {
-        "loss": "train/loss",
-        "perplexity": "train/perplexity",
-        "accuracy": "train/accuracy",
-        "learning_rate": "train/learning_rate",
-        "gradient_norm": "train/gradient_norm",
-        "tokens_per_second": "train/tokens_per_second",
-        "skipped_steps": "train/skipped_steps",
-    },
-    "eval": {
-        "loss": "dev/loss",
-        "perplexity": "dev/perplexity",
-        "accuracy": "dev/accuracy",
-        "bleu": "dev/bleu",
-        **{label: f"dev/{label}" for label in protocols.dev_labels()},
-    },
+# Kind of record -> prefix of the tags, metrics that have curves.
+_CURVES = {
+    "train": (
+        "train",
+        ("loss", "perplexity", "accuracy", "learning_rate", "gradient_norm", "tokens_per_second", "skipped_steps"),
+    ),
+    "eval": ("dev", ("loss", "perplexity", "accuracy", "bleu", *protocols.dev_labels())),
 }
 
 
@@ -50,15 +39,16 @@ class Board:
         self._writer = tf.summary.create_noop_writer()
         self._directory = directory
         if enabled:
-            _cut(directory, restored_step)
+            _truncate(directory, restored_step)
             self._writer = tf.summary.create_file_writer(str(directory))
 
     def record(self, record: Record) -> None:
         """Writes the points of a record's curves."""
+        prefix, metrics = _CURVES[record["kind"]]
         with self._explained(), self._writer.as_default(record["step"]):
-            for metric, tag in _TAGS[record["kind"]].items():
+            for metric in metrics:
                 if metric in record:
-                    tf.summary.scalar(tag, record[metric])
+                    tf.summary.scalar(f"{prefix}/{metric}", record[metric])
 
     def gradient_norms(self, record: Record) -> None:
         """Writes the points of a record of ``gradient_norms.jsonl``, a curve for each part of the model."""
@@ -84,12 +74,7 @@ class Board:
             tf.summary.text("dev/samples", "\n".join(lines))
 
     def attention(self, step: int, maps: Sequence[AttentionMap]) -> None:
-        """Writes pictures of attention, a layer each with its heads side by side.
-
-        Args:
-          step: The step.
-          maps: Of one sentence.
-        """
+        """Writes pictures of one sentence's attention, a layer each with its heads side by side."""
         with self._explained(), self._writer.as_default(step):
             for shown in maps:
                 tf.summary.image(f"attention/{shown.name}", tf.image.decode_png(attention_picture(shown))[None])
@@ -117,11 +102,9 @@ class Board:
             ) from error
 
 
-def _cut(directory: pathlib.Path, last_step: int) -> None:
-    """Takes points of later steps, and half-written records, out of the event files of a directory.
-
-    TensorBoard's own purge event only concerns TensorFlow 1's summaries.
-    """
+def _truncate(directory: pathlib.Path, last_step: int) -> None:
+    """Takes points of later steps, and half-written records, out of the event files of a directory."""
+    # TensorBoard's own purge event only concerns TensorFlow 1's summaries.
     for path in sorted(directory.glob("events.out.tfevents.*")):
         kept, complete = [], True
         try:

@@ -64,7 +64,6 @@ class Adam(Optimizer):
     """Adam (Kingma & Ba 2015) with TensorFlow's epsilon, ``m / (sqrt(v) + epsilon)`` after the bias correction."""
 
     def __init__(self, hparams: HParams, variables: dict[str, tf.Variable]) -> None:
-        """See the base class."""
         super().__init__(hparams, variables)
         for name, variable in variables.items():
             self._add_slot("adam/m", name, variable.shape)
@@ -113,7 +112,6 @@ class Adafactor(Optimizer):
     _EPSILON_PARAMETER = 1e-3  # least parameter scale
 
     def __init__(self, hparams: HParams, variables: dict[str, tf.Variable]) -> None:
-        """See the base class."""
         super().__init__(hparams, variables)
         for name, variable in variables.items():
             shape = tuple(variable.shape)
@@ -127,54 +125,40 @@ class Adafactor(Optimizer):
 
     def apply(self, gradients: dict[str, tf.Tensor], learning_rate: tf.Tensor, update: tf.Tensor) -> None:
         """See the base class."""
-        decay = self._decay_rate(tf.cast(update, tf.float32))
-        for name, variable in self.variables.items():
-            self._apply_one(name, variable, gradients[name], learning_rate, decay)
-
-    def _decay_rate(self, count: tf.Tensor) -> tf.Tensor:
-        """Decay of the second moments; ``count`` is the update's number from 1 on, as float32."""
-        hparams = self.hparams
+        hparams, count = self.hparams, tf.cast(update, tf.float32)
+        beta1, beta2 = hparams.optimizer_adafactor_beta1, hparams.optimizer_adafactor_beta2
         if hparams.optimizer_adafactor_decay_type == "pow":
-            return 1.0 - tf.pow(count, -hparams.optimizer_adafactor_memory_exponent)
-        beta2 = hparams.optimizer_adafactor_beta2
-        return beta2 * (1.0 - tf.pow(beta2, count - 1.0)) / (1.0 - tf.pow(beta2, count))
-
-    def _apply_one(
-        self, name: str, variable: tf.Variable, gradient: tf.Tensor, learning_rate: tf.Tensor, decay: tf.Tensor
-    ) -> None:
-        hparams = self.hparams
-        old = handles.read(variable)
-        scale = learning_rate
-        if hparams.optimizer_adafactor_multiply_by_parameter_scale:
-            scale *= tf.maximum(_rms(old), self._EPSILON_PARAMETER)
-        step = self._normalized(name, gradient, decay)
+            decay = 1.0 - tf.pow(count, -hparams.optimizer_adafactor_memory_exponent)
+        else:
+            decay = beta2 * (1.0 - tf.pow(beta2, count - 1.0)) / (1.0 - tf.pow(beta2, count))
         threshold = hparams.optimizer_adafactor_clipping_threshold
-        if threshold:
-            step /= tf.maximum(1.0, _rms(step) / threshold)
-        step *= scale
-        beta1 = hparams.optimizer_adafactor_beta1
-        if beta1:
-            slot = self.slots[f"adafactor/m/{name}"]
-            step = beta1 * handles.read(slot) + (1.0 - beta1) * step
-            handles.assign(slot, step)
-        handles.assign_sub(variable, step)
+        for name, variable in self.variables.items():
+            scale = learning_rate
+            if hparams.optimizer_adafactor_multiply_by_parameter_scale:
+                scale *= tf.maximum(_rms(handles.read(variable)), self._EPSILON_PARAMETER)
+            step = self._normalized(name, gradients[name], decay)
+            if threshold:
+                step /= tf.maximum(1.0, _rms(step) / threshold)
+            step *= scale
+            if beta1:
+                step = self._averaged(f"adafactor/m/{name}", step, beta1)
+            handles.assign_sub(variable, step)
 
     def _normalized(self, name: str, gradient: tf.Tensor, decay: tf.Tensor) -> tf.Tensor:
         """Updates the second moments and returns the gradient divided by their root."""
         squared = tf.square(gradient) + self._EPSILON_GRADIENT
-
-        def updated(kind: str, value: tf.Tensor) -> tf.Tensor:
-            slot = self.slots[f"adafactor/{kind}/{name}"]
-            new = decay * handles.read(slot) + (1.0 - decay) * value
-            handles.assign(slot, new)
-            return new
-
         if gradient.shape.rank < 2:
-            return gradient * tf.math.rsqrt(updated("v", squared))
-        rows = updated("vr", tf.reduce_mean(squared, -1))
-        columns = updated("vc", tf.reduce_mean(squared, -2))
+            return gradient * tf.math.rsqrt(self._averaged(f"adafactor/v/{name}", squared, decay))
+        rows = self._averaged(f"adafactor/vr/{name}", tf.reduce_mean(squared, -1), decay)
+        columns = self._averaged(f"adafactor/vc/{name}", tf.reduce_mean(squared, -2), decay)
         row_factor = tf.math.rsqrt(rows / tf.reduce_mean(rows, -1, keepdims=True))
         return gradient * row_factor[..., :, None] * tf.math.rsqrt(columns)[..., None, :]
+
+    def _averaged(self, slot: str, value: tf.Tensor, decay: tf.Tensor | float) -> tf.Tensor:
+        """Updates a moving average and returns it."""
+        new = decay * handles.read(self.slots[slot]) + (1.0 - decay) * value
+        handles.assign(self.slots[slot], new)
+        return new
 
 
 _OPTIMIZERS: dict[str, type[Optimizer]] = {"adam": Adam, "adam_w": AdamW, "adafactor": Adafactor}

@@ -82,7 +82,7 @@ class TrainStep:
         )
         # In dynamic mode the iterator is the argument: its element spec [None, None] gives one trace a run, also
         # for per-replica values, which input_signature does not know. Static batches trace once for each bucket.
-        self._from_iterator = tf.function(self._next_and_run, autograph=False)
+        self._from_iterator = tf.function(lambda iterator: self._run(next(iterator)), autograph=False)
         self._from_batch = tf.function(self._run, autograph=False)
 
     def __call__(self, iterator: Any) -> dict[str, tf.Tensor]:
@@ -123,44 +123,47 @@ class TrainStep:
             found, sums, counts = self._global_gradients(batch)
             return {"gradients": found, "loss": sums[0] / tf.maximum(counts[_LABELS], 1.0)}
 
-        def compute(batch: Any) -> dict[str, Any]:
-            results = self._strategy.run(on_replica, args=(batch,))
-            local = self._strategy.experimental_local_results
-            return {
-                "gradients": {name: local(value)[0] for name, value in results["gradients"].items()},
-                "loss": local(results["loss"])[0],
-            }
-
-        return tf.function(compute, autograph=False)(batch)
-
-    def _next_and_run(self, iterator: Any) -> dict[str, tf.Tensor]:
-        return self._run(next(iterator))
+        return tf.function(functools.partial(self._first_of_replicas, on_replica), autograph=False)(batch)
 
     def _run(self, batch: Any) -> dict[str, tf.Tensor]:
         self.traces += 1
-        results = self._strategy.run(self._replica_step, args=(batch,))
-        return {name: self._strategy.experimental_local_results(value)[0] for name, value in results.items()}
+        return self._first_of_replicas(self._replica_step, batch)
+
+    def _first_of_replicas(self, function: Callable[[Batch], dict[str, Any]], batch: Any) -> dict[str, Any]:
+        """Runs a function on every replica and returns the results of this process's first one."""
+        results = self._strategy.run(function, args=(batch,))
+        return tf.nest.map_structure(lambda value: self._strategy.experimental_local_results(value)[0], results)
 
     def _replica_step(self, batch: Batch) -> dict[str, tf.Tensor]:
+        state, hparams = self._state, self._hparams
         gradients, sums, counts = self._global_gradients(batch)
         gradients = self._optimizer.regularised(gradients)
-        norm, norms = self._norms(list(gradients.values()))
+        # As tf.linalg.global_norm, with the squares of every variable summed once for all gradients and for the groups.
+        halves = tf.stack([tf.nn.l2_loss(gradient) for gradient in gradients.values()])
+        groups = [tf.reduce_sum(tf.gather(halves, places)) for places in state.gradient_groups.values()]
+        norm, norms = tf.sqrt(tf.reduce_sum(halves) * 2.0), tf.sqrt(tf.stack(groups) * 2.0)
         finite = tf.math.is_finite(norm)
-        state = self._state
+        applied = tf.cast(finite, tf.float32)
         update = handles.read(state.step) - handles.read(state.skipped) + 1
         learning_rate = self._schedule(handles.read(state.step) + 1)
 
         def apply() -> tf.Tensor:
-            self._optimizer.apply(self._clipped(gradients, norm), learning_rate, update)
+            clipped, limit = gradients, hparams.clip_grad_norm
+            if limit:
+                factor = limit / tf.maximum(norm, limit)
+                clipped = {name: gradient * factor for name, gradient in gradients.items()}
+            self._optimizer.apply(clipped, learning_rate, update)
             self._update_averages(tf.cast(update, tf.float32))
             return tf.constant(True)
 
         # The branch holds no merge call: every replica sees the same sums, so all take the same branch.
         tf.cond(finite, apply, lambda: tf.constant(False))
-        self._add_to_window(sums, counts, norm, finite)
-        handles.assign_add(
-            state.gradient_norms, tf.math.multiply_no_nan(tf.concat([norms, [1.0]], 0), tf.cast(finite, tf.float32))
-        )
+        values = tf.math.multiply_no_nan(tf.concat([sums, counts, [norm]], 0), applied)
+        names = ("loss", "nll", "correct", *_COUNTS, "gradient_norm")
+        row = dict(zip(names, tf.unstack(values, len(names)), strict=True))
+        row |= {"steps": tf.constant(1.0), "skipped": 1.0 - applied}
+        handles.assign_add(state.window, tf.stack([row[name] for name in WINDOW_FIELDS]))
+        handles.assign_add(state.gradient_norms, tf.math.multiply_no_nan(tf.concat([norms, [1.0]], 0), applied))
         state.update_after(finite)
         return {"loss": sums[0] / tf.maximum(counts[_LABELS], 1.0), "gradient_norm": norm}
 
@@ -183,12 +186,12 @@ class TrainStep:
         parallel = self._hparams.parallel_slices
         if sequential * parallel == 1:
             return self._slice_gradients(batch, self._seed(step, 0), scale)
-        cut = {name: _cut(ids, sequential, parallel) for name, ids in batch.items()}
+        slices_of = {name: _sliced(ids, sequential, parallel) for name, ids in batch.items()}
 
         def side_by_side(i: tf.Tensor | int) -> list[tf.Tensor]:
             slices = [
                 self._one_slice(
-                    {name: ids[i, j] for name, ids in cut.items()}, self._seed(step, i * parallel + j), scale
+                    {name: ids[i, j] for name, ids in slices_of.items()}, self._seed(step, i * parallel + j), scale
                 )
                 for j in range(parallel)
             ]
@@ -229,36 +232,12 @@ class TrainStep:
             return values
         return context.all_reduce(tf.distribute.ReduceOp.SUM, values)
 
-    def _norms(self, gradients: list[tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns the norm of all gradients, float32 [], as ``tf.linalg.global_norm``'s, and of each group, [groups].
-
-        The squares of every variable are summed once for both.
-        """
-        halves = tf.stack([tf.nn.l2_loss(gradient) for gradient in gradients])
-        groups = [tf.reduce_sum(tf.gather(halves, places)) for places in self._state.gradient_groups.values()]
-        return tf.sqrt(tf.reduce_sum(halves) * 2.0), tf.sqrt(tf.stack(groups) * 2.0)
-
-    def _clipped(self, gradients: dict[str, tf.Tensor], norm: tf.Tensor) -> dict[str, tf.Tensor]:
-        limit = self._hparams.clip_grad_norm
-        if not limit:
-            return gradients
-        factor = limit / tf.maximum(norm, limit)
-        return {name: gradient * factor for name, gradient in gradients.items()}
-
     def _update_averages(self, update: tf.Tensor) -> None:
         # A shorter memory at first: otherwise the random initial weights would stay in the average for long.
         decay = tf.minimum(self._hparams.ema_decay, (1.0 + update) / (10.0 + update))
         for name, average in self._state.averages.items():
             distance = handles.read(average) - handles.read(self._variables[name])
             handles.assign_sub(average, (1.0 - decay) * distance)
-
-    def _add_to_window(self, sums: tf.Tensor, counts: tf.Tensor, norm: tf.Tensor, finite: tf.Tensor) -> None:
-        applied = tf.cast(finite, tf.float32)
-        values = tf.math.multiply_no_nan(tf.concat([sums, counts, [norm]], 0), applied)
-        names = ("loss", "nll", "correct", *_COUNTS, "gradient_norm")
-        row = dict(zip(names, tf.unstack(values, len(names)), strict=True))
-        row |= {"steps": tf.constant(1.0), "skipped": 1.0 - applied}
-        handles.assign_add(self._state.window, tf.stack([row[name] for name in WINDOW_FIELDS]))
 
 
 def loss_gradients(
@@ -312,8 +291,8 @@ def loss_gradients(
     return dense, tf.stack([sums.loss, sums.nll, sums.correct])
 
 
-def _cut(ids: tf.Tensor, sequential: int, parallel: int) -> tf.Tensor:
-    """Cuts int32 [rows, ...] into slices, int32 [sequential, parallel, rows of one, ...]."""
+def _sliced(ids: tf.Tensor, sequential: int, parallel: int) -> tf.Tensor:
+    """Returns the slices of int32 [rows, ...] as int32 [sequential, parallel, rows of one, ...]."""
     rows = tf.shape(ids)[0] if ids.shape[0] is None else ids.shape[0]
     others = [tf.shape(ids)[axis] for axis in range(1, ids.shape.rank)]
     return tf.reshape(ids, [sequential, parallel, rows // (sequential * parallel), *others])
