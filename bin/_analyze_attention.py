@@ -117,7 +117,7 @@ def run(argv: Sequence[str]) -> None:
         for number, (source, reference) in enumerate(zip(lines, references, strict=True), 1):
             looked.append(_look(look, translator, source, reference, flags, number if len(lines) > 1 else 0))
             # Here already: what this model has not is refused before the other sentences are translated.
-            total += sum(len(heads) for _, heads in choice.of(looked[-1].maps))
+            total += len(choice.of(looked[-1].maps))
             update(number, len(lines))
     about = [
         ("run", str(directory.path)),

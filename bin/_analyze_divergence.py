@@ -67,7 +67,8 @@ def run(argv: Sequence[str]) -> None:
     tagged = [run_texts(each.directory, flags).tagged(sources) for each in runs]
     start_tensorflow(flags.inter_op_parallelism_threads, flags.intra_op_parallelism_threads)
     from t2t_ext.analysis.divergence import report as divergence_report
-    from t2t_ext.analysis.divergence.runs import JOINED, check_runs, measure_run
+    from t2t_ext.analysis.divergence.measure import HEADS
+    from t2t_ext.analysis.divergence.runs import check_runs, measure_run
 
     notes = check_runs(runs, references is not None)
     measured = []
@@ -80,7 +81,7 @@ def run(argv: Sequence[str]) -> None:
         log.warning(note)
     where = f"the {flags.split} split" if flags.split else flags.sentence_file
     words = f"Divergence of local and global attention, in nats, on {len(sources)} sentences of {where}: "
-    words += f"{JOINED[flags.heads]}; means over positions, then over sentences, ± standard error over sentences."
+    words += f"{HEADS[flags.heads]}; means over positions, then over sentences, ± standard error over sentences."
     settings = {name: getattr(flags, name) for name in ("split", "sentence_file", "reference_file")}
     settings |= {"sentences": len(sources), "max_subwords": flags.max_subwords, "heads": flags.heads}
     out_dir = output_directory(flags, runs[0].directory.path, "divergence")

@@ -29,19 +29,11 @@ def compare(
     precision: str,
     progress: Progress,
 ) -> GradientComparison:
-    """Loads one model after the other and computes its norms.
+    """Loads one model after the other and computes the norms of its gradients on the same batches of a split.
 
-    Args:
-      runs: The runs; those with one label are one system.
-      data: The data of the first.
-      split: Whose batches are taken.
-      batches: How many.
-      batch_size: Most tokens of one, padded; 0: as in the first run.
-      precision: ``float32`` or ``mixed_bfloat16``.
-      progress: Takes label, number and unit; the context's value is called with (batches done, batches in all).
-
-    Returns:
-      The comparison.
+    Runs with one label are one system. The data and, where ``batch_size`` (padded tokens of a batch at most) is 0, the
+    batches' size are the first run's. ``precision`` is ``float32`` or ``mixed_bfloat16``. ``progress`` takes label,
+    number and unit; the context's value is called with (batches done, batches in all).
 
     Raises:
       UserError: The runs learn from different targets, or there are no batches.

@@ -26,11 +26,7 @@ class AnalyzedRun:
 
 
 def run_paths(given: Sequence[str], command: str) -> list[str]:
-    """Returns the directories of runs.
-
-    Args:
-      given: Directories; or several, separated by commas.
-      command: The command, for messages.
+    """Returns the directories of runs, given one by one or several of them separated by commas.
 
     Raises:
       UserError: There is none.
@@ -46,13 +42,10 @@ def run_paths(given: Sequence[str], command: str) -> list[str]:
 def open_runs(
     given: Sequence[str], command: str, checkpoint_path: str | None, warn: Callable[[str], None]
 ) -> list[AnalyzedRun]:
-    """Opens runs and finds their checkpoints.
+    """Opens runs, given as to ``run_paths``, and finds their checkpoints, as of ``checkpoint_paths``.
 
-    Args:
-      given: As of ``run_paths``.
-      command: The command, for messages.
-      checkpoint_path: As of ``checkpoint_paths``; empty: the latest of each. None: no checkpoint is wanted.
-      warn: Told what is odd about a checkpoint.
+    Where ``checkpoint_path`` is empty, it is the latest of each; where it is None, no checkpoint is wanted. ``command``
+    is for messages; ``warn`` is told what is odd about a checkpoint.
 
     Raises:
       UserError: There is no run, no checkpoint, or the same is given twice.
@@ -76,14 +69,10 @@ def open_runs(
 def labeled(
     runs: Sequence[AnalyzedRun], labels: str, defaults: Sequence[str] = (), *, shared: bool = False
 ) -> list[AnalyzedRun]:
-    """Gives every run a label.
+    """Gives every run a label of its own; where they are ``shared``, several may have one.
 
-    Args:
-      runs: As from ``open_runs``.
-      labels: ``--labels``; empty: ``defaults`` where they differ, else the directories' names, their paths, or paths
-        with checkpoints.
-      defaults: A label for each.
-      shared: Whether several runs may have one label.
+    Without ``labels`` (``--labels``) these are ``defaults`` where they differ, else the directories' names, their
+    paths, or paths with checkpoints.
 
     Raises:
       UserError: The labels are not as many as the runs, or not different.
@@ -110,11 +99,7 @@ def labeled(
 
 
 def checkpoint_paths(text: str, count: int) -> list[str]:
-    """Returns the checkpoint of each of so many runs.
-
-    Args:
-      text: One for all, or one for each, separated by commas.
-      count: How many runs.
+    """Returns the checkpoint of each of ``count`` runs, from one for all, or one for each, separated by commas.
 
     Raises:
       UserError: It names as many as neither one nor all of them.

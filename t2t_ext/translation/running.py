@@ -49,7 +49,10 @@ class Traced:
 
 
 def similar_lengths(
-    lengths: Sequence[int] | np.ndarray, batch_size: int, apart: Sequence[bool] | None = None
+    lengths: Sequence[int] | np.ndarray,
+    batch_size: int,
+    apart: Sequence[bool] | None = None,
+    positions: int = _MAX_BATCH_POSITIONS,
 ) -> list[np.ndarray]:
     """Groups sentences of similar lengths, longest first, so that the last batches are the quick ones.
 
@@ -57,6 +60,7 @@ def similar_lengths(
       lengths: The length of every sentence.
       batch_size: The most sentences in a batch.
       apart: Which sentences share no batch with the others, and come first.
+      positions: The most positions in a batch, padding included.
 
     Returns:
       The numbers of each batch's sentences, int64.
@@ -64,12 +68,12 @@ def similar_lengths(
     widths = np.asarray(lengths, np.int64)
     if apart is not None:
         kinds = [np.flatnonzero(apart), np.flatnonzero(~np.asarray(apart, bool))]
-        return [kind[batch] for kind in kinds for batch in similar_lengths(widths[kind], batch_size)]
+        return [kind[batch] for kind in kinds for batch in similar_lengths(widths[kind], batch_size, None, positions)]
     order = np.argsort(-widths, kind="stable")
     batches, start = [], 0
     while start < len(order):
         longest = max(1, int(widths[order[start]]))
-        rows = min(batch_size, max(1, _MAX_BATCH_POSITIONS // longest))
+        rows = min(batch_size, max(1, positions // longest))
         batches.append(order[start : start + rows])
         start += rows
     return batches

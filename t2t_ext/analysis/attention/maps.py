@@ -9,7 +9,7 @@ Legend: H heads, Q rows (queries), K columns (keys).
 
 import dataclasses
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -36,7 +36,7 @@ _LAYER = re.compile(r"layer_(\d+)")
 
 @dataclasses.dataclass(frozen=True)
 class Side:
-    """A target, in the order in which it is generated.
+    """A target in the order in which it is generated: its direction, and input and prediction of each position.
 
     Attributes:
       direction: ``l2r`` or ``r2l``.
@@ -51,12 +51,7 @@ class Side:
 
 @dataclasses.dataclass(frozen=True)
 class Sentence:
-    """The words at all positions.
-
-    Attributes:
-      source: Of the source.
-      sides: The target; of a model with two directions both, left-to-right first.
-    """
+    """The words at all positions of the source, and of the target: with two directions both, left-to-right first."""
 
     source: tuple[str, ...]
     sides: tuple[Side, ...]
@@ -146,24 +141,18 @@ class Looked:
 
 
 def generated(pieces: Sequence[str], direction: str, first: Sequence[str] = (START,)) -> Side:
-    """Returns the positions of a target.
+    """Returns the positions of a target, given as its tokens in the order of generation, EOS included if it has one.
 
-    Args:
-      pieces: Its tokens in the order in which they are generated, EOS included where it has one.
-      direction: ``l2r`` or ``r2l``.
-      first: What is read before the first of them; of several, each predicts the next one.
+    ``first`` is read before the first of them; of several, each predicts the next one.
     """
     tokens = (*first, *pieces)
     return Side(direction, tokens[:-1], tokens[1:])
 
 
 def sentence_of(model: Any, source: Sequence[str], targets: Sequence[Sequence[str]]) -> Sentence:
-    """Returns the words at a model's positions.
+    """Returns the words at a model's positions; its ``directions`` and hparams say what its first inputs are.
 
-    Args:
-      model: A Seq2Seq: its ``directions`` and hparams say what its first inputs are.
-      source: Pieces of the source.
-      targets: Pieces of the target, or of both, each in the order in which it is generated.
+    Targets are pieces of the target, or of both, each in the order in which it is generated.
     """
     if len(targets) == 1:
         return Sentence(tuple(source), (generated(targets[0], model.hparams.target_direction),))
@@ -175,28 +164,21 @@ def sentence_of(model: Any, source: Sequence[str], targets: Sequence[Sequence[st
     return Sentence(tuple(source), tuple(sides))
 
 
-def read_maps(weights: Mapping[str, Any], sentence: Sentence) -> list[AttentionMap]:
-    """Gives attention distributions their labels.
+def read_maps(distributions: Mapping[str, Any], sentence: Sentence) -> list[AttentionMap]:
+    """Returns attention with its labels, layer by layer; of a dual contextual module its local and its global heads.
 
-    Args:
-      weights: Name -> float [1, H, Q, K], as ``Seq2Seq.attention_weights`` of one sentence. Positions of padding behind
-        a shorter side are left out.
-      sentence: The words.
-
-    Returns:
-      A map for each of them, layer by layer, and two for a dual contextual module: its local heads and its global ones.
-      Distributions over something else than positions are left out.
+    The distributions are float [1, H, Q, K] by name, as ``Seq2Seq.attention_weights`` of one sentence. Positions of
+    padding behind a shorter side, and distributions over something else than positions, are left out.
     """
     maps = []
     alone = [side.direction for side in sentence.sides] == ["l2r"]
-    for name, found in weights.items():
+    for name, found in distributions.items():
         parts = name.split("/")
         place = next((i for i, part in enumerate(parts) if _LAYER.fullmatch(part)), None)
         values = np.asarray(found).astype(np.float32)
         if place is None or place + 1 == len(parts) or values.ndim != 4:
             continue
-        number, part, tags = int(parts[place].removeprefix("layer_")), parts[place + 1], {*parts[place + 2 :]}
-        stack = "/".join(parts[:place])
+        stack, part, tags = "/".join(parts[:place]), parts[place + 1], {*parts[place + 2 :]}
         side = sentence.sides[-1 if "r2l" in tags else 0]
         other = sentence.sides[0 if "r2l" in tags else -1]
         kind = _kind(stack, part, tags)
@@ -216,7 +198,7 @@ def read_maps(weights: Mapping[str, Any], sentence: Sentence) -> list[AttentionM
         whole = AttentionMap(
             name=name,
             stack=stack,
-            layer=number,
+            layer=int(parts[place].removeprefix("layer_")),
             kind=kind,
             part=part,
             side="" if of_source or alone else side.direction,
@@ -226,16 +208,14 @@ def read_maps(weights: Mapping[str, Any], sentence: Sentence) -> list[AttentionM
             columns=columns[kind],
             boundary=len(sentence.source) if kind == "mixed" else 0,
         )
-        maps += _halves(whole) if part == DUAL_CONTEXT else [whole]
+        if part == DUAL_CONTEXT:  # [2 H, Q, K]
+            maps += [
+                dataclasses.replace(whole, name=f"{name}/{half}", part=half, weights=weights)
+                for half, weights in zip(_DUAL_PARTS, np.split(whole.weights, 2), strict=True)
+            ]
+        else:
+            maps.append(whole)
     return maps
-
-
-def _halves(module: AttentionMap) -> list[AttentionMap]:
-    """Returns the attention of a dual contextual module [2 H, Q, K] as two maps of H heads each."""
-    return [
-        dataclasses.replace(module, name=f"{module.name}/{part}", part=part, weights=weights)
-        for part, weights in zip(_DUAL_PARTS, np.split(module.weights, 2), strict=True)
-    ]
 
 
 def _kind(stack: str, part: str, tags: set[str]) -> str:
@@ -251,30 +231,13 @@ def _kind(stack: str, part: str, tags: set[str]) -> str:
     return "self" if part.endswith("self_attention") or part == DUAL_CONTEXT else "source"
 
 
-@dataclasses.dataclass(frozen=True)
-class Link:
-    """The strongest links of a row.
+def strongest(weights: np.ndarray, count: int = 3, least: float = 0.01) -> Iterator[list[tuple[int, float]]]:
+    """Yields for every row of weights float [Q, K] its strongest columns with their weights, strongest first.
 
-    Attributes:
-      row: Its number.
-      columns: Numbers of the columns, strongest first.
-      weights: Their weights.
+    There are at most ``count`` a row, and but for the first none weaker than ``least``.
     """
-
-    row: int
-    columns: tuple[int, ...]
-    weights: tuple[float, ...]
-
-
-def strongest(weights: np.ndarray, count: int = 3, least: float = 0.01) -> Iterable[Link]:
-    """Yields the strongest links of every row.
-
-    Args:
-      weights: float [Q, K].
-      count: At most so many a row.
-      least: Weaker ones are left out, but for the strongest.
-    """
-    for row, values in enumerate(weights):
+    for values in weights:
         order = np.argsort(-values, kind="stable")[:count]
-        kept = [int(column) for place, column in enumerate(order) if not place or values[column] >= least]
-        yield Link(row, tuple(kept), tuple(float(values[column]) for column in kept))
+        yield [
+            (int(each), float(values[each])) for place, each in enumerate(order) if not place or values[each] >= least
+        ]

@@ -16,14 +16,7 @@ _GRID_COLUMNS = 4
 
 
 def attention_picture(shown: AttentionMap) -> bytes:
-    """Draws all heads of an attention side by side, on one scale from 0 to 1; dark is much.
-
-    Args:
-      shown: The attention.
-
-    Returns:
-      A PNG file.
-    """
+    """Draws all heads of an attention side by side, on one scale from 0 to 1; dark is much. Returns a PNG file."""
     columns = min(shown.heads, _GRID_COLUMNS)
     rows = math.ceil(shown.heads / columns)
     width = 1.7 + 0.18 * len(shown.columns)
@@ -42,14 +35,9 @@ def attention_picture(shown: AttentionMap) -> bytes:
 
 
 def head_pictures(shown: AttentionMap, head: int | None) -> tuple[bytes, bytes]:
-    """Draws one head of an attention, or the mean over its heads; dark is much, up to the largest weight.
+    """Draws a head, counted from 0, or the mean over all heads (None); dark is much, up to the largest weight.
 
-    Args:
-      shown: The attention.
-      head: Counted from 0; None: the mean.
-
-    Returns:
-      A PNG file, and the same as SVG, whose text is text.
+    Returns a PNG file, and the same as SVG, whose text is text.
     """
     weights = shown.of_head(head)
     most = max(float(weights.max()), 1e-6)

@@ -15,19 +15,9 @@ from t2t_ext.config.layer_ranges import layer_numbers
 from t2t_ext.errors import UserError
 from t2t_ext.io import files
 from t2t_ext.reporting import figures
+from t2t_ext.reporting import report as reporting
 from t2t_ext.reporting.html import element
-from t2t_ext.reporting.report import (
-    Block,
-    Definitions,
-    Either,
-    Figure,
-    Note,
-    Paragraph,
-    Report,
-    Section,
-    directory_for,
-)
-from t2t_ext.reporting.report import write as write_files
+from t2t_ext.reporting.report import Block, Definitions, Either, Figure, Note, Paragraph, Report, Section
 from t2t_ext.reporting.table import Table, columns
 
 PAGE, WEIGHTS = "attention.html", "attention.json"
@@ -58,8 +48,8 @@ class Choice:
     heads: str = MEAN
     direction: str = ""
 
-    def of(self, maps: Sequence[AttentionMap]) -> list[tuple[AttentionMap, tuple[int | None, ...]]]:
-        """Returns the maps that are chosen with the heads of each, counted from 0 (None: their mean).
+    def of(self, maps: Sequence[AttentionMap]) -> list[tuple[AttentionMap, int | None]]:
+        """Returns the maps that are chosen, each with every head that is, counted from 0 (None: their mean).
 
         Raises:
           UserError: The model has no such attention, layer, head or direction.
@@ -79,18 +69,14 @@ class Choice:
             if each.kind in wanted and (not self.direction or each.side in ("", self.direction)):
                 depth = 1 + max(other.layer for other in maps if other.stack == each.stack)
                 if each.layer in _numbers("layers", self.layers, depth):
-                    chosen.append((each, self._heads(each.heads)))
+                    chosen += [(each, head) for head in self._heads(each.heads)]
         if not chosen:
             raise UserError(f"--layers={self.layers}: these layers have none of: {', '.join(wanted)}.")
         order = list(KINDS)
         return sorted(chosen, key=lambda pair: (order.index(pair[0].kind), pair[0].stack, pair[0].side, pair[0].layer))
 
     def check(self, layers: int, heads: int) -> None:
-        """Checks numbers before a model is loaded.
-
-        Args:
-          layers: How many the deepest stack has.
-          heads: How many a layer has.
+        """Checks numbers against those of a model's layers (in its deepest stack) and heads, before it is loaded.
 
         Raises:
           UserError: There is no such layer or head.
@@ -120,14 +106,7 @@ def _numbers(flag: str, text: str, count: int) -> frozenset[int]:
 
 @dataclasses.dataclass(frozen=True)
 class Picture:
-    """A drawn attention.
-
-    Attributes:
-      shown: The attention.
-      head: Counted from 0; None: the mean.
-      png: The file's name.
-      svg: The same picture for the page.
-    """
+    """A drawn attention, of a head (counted from 0) or the mean (None): the PNG file's name, and the same as SVG."""
 
     shown: AttentionMap
     head: int | None
@@ -149,29 +128,20 @@ def write(
 ) -> list[str]:
     """Writes pictures, page and weights into a directory, which is made where it is missing.
 
-    The files of an earlier call are removed.
-
-    Args:
-      directory: Where to.
-      sentences: The sentences with their attention.
-      choice: Which attention is shown.
-      about: Names and values of what the pictures are of, such as the run.
-      progress: Called with (pictures drawn, pictures in all).
-
-    Returns:
-      The names of the files, the page first.
+    The files of an earlier call are removed. ``about`` are names and values of what the pictures are of, such as the
+    run; ``progress`` is called with (pictures drawn, pictures in all). Returns the names of the files, the page first.
 
     Raises:
       UserError: The choice does not fit the model, or the directory cannot be written to.
     """
     chosen = [choice.of(looked.maps) for looked in sentences]
-    total = sum(len(heads) for maps in chosen for _, heads in maps)
-    directory = directory_for(directory)
+    total = sum(map(len, chosen))
+    directory = reporting.directory_for(directory)
     drawn: list[list[Picture]] = []
     pictures: dict[str, bytes] = {}
     for number, maps in enumerate(chosen, 1):
         drawn.append([])
-        for shown, head in ((shown, head) for shown, heads in maps for head in heads):
+        for shown, head in maps:
             png, svg = drawing.head_pictures(shown, head)
             name = _file_name(shown, head, number if len(sentences) > 1 else 0)
             pictures[name] = png
@@ -179,7 +149,7 @@ def write(
             progress(len(pictures), total)
     _remove_earlier(directory, set(pictures))
     page, weights = _report(sentences, drawn, about).page(), _json(sentences, drawn, about)
-    return write_files(directory, {PAGE: page, WEIGHTS: weights, **pictures})
+    return reporting.write(directory, {PAGE: page, WEIGHTS: weights, **pictures})
 
 
 def _file_name(shown: AttentionMap, head: int | None, sentence: int) -> str:
@@ -246,7 +216,7 @@ def _report(
                 as_is=True,
             )
             links = element("details", element("summary", "Strongest links"), _links(picture).html())
-            own.append(Either("", element("div", figure.html(), links, id=_anchor(number, place))))
+            own.append(Either("", element("div", figure.html(), links, id=f"s{number}p{place}")))
         blocks.append(Section(title, own))
     return Report(f"Attention in {about[0][1]}" if about else "Attention", blocks, "t2t_ext-analyze attention")
 
@@ -261,10 +231,6 @@ def _texts(looked: Looked) -> list[tuple[str, str]]:
     return rows
 
 
-def _anchor(number: int, place: int) -> str:
-    return f"s{number}p{place}"
-
-
 def _index(number: int, pictures: Sequence[Picture]) -> Either:
     """Returns a table of links: a row for each attention, a column for each head, or a line of layers for means."""
     rows: dict[str, list[str]] = {}
@@ -277,7 +243,7 @@ def _index(number: int, pictures: Sequence[Picture]) -> Either:
         layer = f"layer {shown.layer + 1}"
         what += "" if picture.head is None else f" {layer}, head"
         label = layer if picture.head is None else str(picture.head + 1)
-        rows.setdefault(what, []).append(element("a", label, href=f"#{_anchor(number, place)}"))
+        rows.setdefault(what, []).append(element("a", label, href=f"#s{number}p{place}"))
     listed = (
         element("tr", element("th", what, scope="row"), *(element("td", link) for link in links))
         for what, links in rows.items()
@@ -291,9 +257,9 @@ def _links(picture: Picture) -> Table:
     headings = ["input" if with_target else "token", *(["predicts"] if with_target else []), "attends to"]
     headings += [""] * (_STRONGEST - 1)
     rows: list[list[str]] = []
-    for link in strongest(shown.of_head(picture.head), _STRONGEST):
-        row = [shown.rows[link.row], *([f"→ {shown.predicted[link.row]}"] if with_target else [])]
-        for column, weight in zip(link.columns, link.weights, strict=True):
+    for number, links in enumerate(strongest(shown.of_head(picture.head), _STRONGEST)):
+        row = [shown.rows[number], *([f"→ {shown.predicted[number]}"] if with_target else [])]
+        for column, weight in links:
             side = "" if not shown.boundary else ("source " if column < shown.boundary else "target ")
             row.append(f"{side}{shown.columns[column]} {weight:.2f}")
         rows.append(row + [""] * (len(headings) - len(row)))

@@ -15,15 +15,11 @@ from t2t_ext.translation.translator import Hypothesis, Translator
 
 
 def look(translator: Translator, source: str, reference: str = "", partner: str = "", most_pieces: int = 100) -> Looked:
-    """Computes the attention in a sentence.
+    """Computes the attention in a sentence, given as raw text, with its reference or the model's own translation.
 
-    Args:
-      translator: Of one run. Of a model with two directions it should search with ``beam_size=2``, one
-        hypothesis a direction, as then each attends to the same other one all the time, and return both.
-      source: Raw text.
-      reference: Raw text of the target; empty: the model's own translation.
-      partner: Of such a model, the target of the other direction; empty: the reference, too.
-      most_pieces: The most subwords of source and target that are drawn.
+    A model with two directions should search with ``beam_size=2``, one hypothesis a direction, as then each attends to
+    the same other one all the time, and return both. ``partner`` is its target of the other direction; empty: the
+    reference, too. At most ``most_pieces`` subwords of source and target are drawn.
 
     Raises:
       UserError: The sentence is empty or too long, or the model has no attention that can be shown.
@@ -51,22 +47,23 @@ def look(translator: Translator, source: str, reference: str = "", partner: str 
         _check_length(ids, "The reference" if reference else "Its translation", reference or source, most_pieces)
     inputs = np.array([source_ids], np.int32)
     if model.target_sides == 2 and not translator.two_sided:
-        sides.append(_written_backwards(model, inputs))
+        ids = np.asarray(model.generate_backward(inputs, model.encode(inputs)))[0]  # right-to-left
+        sides.append([int(token) for token in ids if token != PAD_ID])
         notes.append("The backward decoder generated its target itself, as it does whenever the model translates.")
     width = max(map(len, sides))
     targets = np.array([[*ids, *[PAD_ID] * (width - len(ids))] for ids in sides], np.int32)[np.newaxis]
     weights = model.attention_weights(inputs, targets if len(sides) == 2 else targets[:, 0])
-    encoders = translator.source_encoder, translator.target_encoder
-    words = sentence_of(model, encoders[0].pieces(source_ids), [encoders[1].pieces(ids) for ids in sides])
+    target_encoder = translator.target_encoder
+    pieces = [target_encoder.pieces(ids) for ids in sides]
+    words = sentence_of(model, translator.source_encoder.pieces(source_ids), pieces)
     maps = read_maps({name: np.asarray(values) for name, values in weights.items()}, words)
     if not maps:
         raise UserError(f"The model {type(model).__name__} has no attention that could be shown.")
     restored = {}
     for side, ids in zip(words.sides, sides, strict=True):
         body = [token for token in ids if token != EOS_ID]
-        restored[side.direction] = translator.target_encoder.restore(
-            [translator.target_encoder.decode(body[::-1] if side.direction == "r2l" else body)]
-        )[0]
+        text = target_encoder.decode(body[::-1] if side.direction == "r2l" else body)
+        (restored[side.direction],) = target_encoder.restore([text])
     return Looked(source, restored, bool(reference), best, tuple(notes), tuple(maps))
 
 
@@ -96,17 +93,11 @@ def _translated(translator: Translator, source: str) -> tuple[list[list[int]], s
     by_side: dict[str, Hypothesis] = {}
     for hypothesis in found:
         by_side.setdefault(hypothesis.direction, hypothesis)
-    missing = [side for side in SIDES if side not in by_side]
-    sides = {side: list(hypothesis.ids) for side, hypothesis in by_side.items()}
-    for side in missing:
-        ids = list(found[0].ids)
-        ended = ids[-1:] == [EOS_ID]
-        sides[side] = ids[-2::-1] + ids[-1:] if ended else ids[::-1]
-        notes.append(f"The search kept no {side} hypothesis: the best one, reversed, is shown in its place.")
-    return [sides[side] for side in SIDES], found[0].direction, notes
-
-
-def _written_backwards(model: Any, inputs: np.ndarray) -> list[int]:
-    """Returns the target of an asynchronous model's backward decoder for inputs int32 [1, S], right-to-left."""
-    ids = np.asarray(model.generate_backward(inputs, model.encode(inputs)))[0]
-    return [int(token) for token in ids if token != PAD_ID]
+    sides = []
+    for side in SIDES:
+        ids = list(by_side.get(side, found[0]).ids)
+        if side not in by_side:
+            ids = ids[-2::-1] + ids[-1:] if ids[-1:] == [EOS_ID] else ids[::-1]
+            notes.append(f"The search kept no {side} hypothesis: the best one, reversed, is shown in its place.")
+        sides.append(ids)
+    return sides, found[0].direction, notes

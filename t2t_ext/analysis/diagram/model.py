@@ -6,6 +6,7 @@ layer of a user's own what the class says that it inherits from. ``diagram_text`
 Legend: N encoder layers, M decoder layers, D width; e_j is the output of encoder layer j, from e_1 to e_N.
 """
 
+import collections
 import dataclasses
 import itertools
 import math
@@ -85,24 +86,32 @@ class Stack:
 
     Attributes:
       name: Such as ``encoder``.
+      paper: Whose the lanes are.
       lanes: The sequences that go through it.
       before: Embeddings, from the input on.
       groups: The layers.
       after: Norms and softmax.
-      paper: Whose the lanes are.
     """
 
     name: str
+    paper: str
     lanes: tuple[str, ...]
     before: tuple[Part, ...]
     groups: tuple[Group, ...]
     after: tuple[Part, ...]
-    paper: str = TRANSFORMER
 
     @property
     def depth(self) -> int:
         """The number of layers."""
         return self.groups[-1].last if self.groups else 0
+
+    @property
+    def parts(self) -> Iterator[Part]:
+        """All parts, those of a group once."""
+        yield from self.before
+        for group in self.groups:
+            yield from group.parts
+        yield from self.after
 
 
 @dataclasses.dataclass(frozen=True)
@@ -136,10 +145,7 @@ class Diagram:
     def parts(self) -> Iterator[Part]:
         """All parts, those of a group once."""
         for stack in self.stacks:
-            yield from stack.before
-            for group in stack.groups:
-                yield from group.parts
-            yield from stack.after
+            yield from stack.parts
         if self.reading is not None:
             yield self.reading.part
         yield from self.others
@@ -151,53 +157,24 @@ class Diagram:
         return tuple(sorted(found, key=lambda paper: (paper == OWN, paper[-4:], paper != TRANSFORMER, paper)))
 
 
-@dataclasses.dataclass(frozen=True)
-class _Place:
-    """The place of a sublayer: the attribute of its layer, that layer, and how its stack reads the encoder."""
-
-    attribute: str
-    owner: Any
-    reading: CountedReading | None = None
-
-
 def diagram_of(model: Seq2Seq, title: str) -> Diagram:
-    """Returns what a model is made of.
-
-    Args:
-      model: A built model.
-      title: What it is called.
-    """
+    """Returns what a built model is made of; the title is what it is called."""
     return _Walk(model).diagram(title)
 
 
-# === Sublayers ===
-
-
-def _described(layer: Any, place: _Place) -> Part:
+def _described(layer: Any, attribute: str, reading: CountedReading | None) -> Part:
     """Returns what a sublayer says of itself; of one that says nothing, its name alone."""
-    found = layer.described(place.attribute) if isinstance(layer, Layer) else None
+    found = layer.described(attribute) if isinstance(layer, Layer) else None
     if found is None:
-        return Part(place.attribute.replace("_", " "), f"a {type(layer).__name__}", paper=OWN, replaces=_ADDED)
+        return Part(attribute.replace("_", " "), f"a {type(layer).__name__}", paper=OWN, replaces=_ADDED)
     part = Part(**vars(found))
-    reading = place.reading
-    if reading is None or place.attribute != "source_attention":
+    if reading is None or attribute != "source_attention":
         return part
     if reading.part.replaces is None:
         return dataclasses.replace(part, setting=reading.what)
     return dataclasses.replace(
         part, setting=reading.what, paper=reading.part.paper, replaces=f"attention to {reading.part.replaces}"
     )
-
-
-def _of_both_sides(part: Part, mixed: bool) -> Part:
-    """Returns the attention of a layer that source and target share, of which a target position asks for both."""
-    setting = "source and past in one softmax" if mixed else "past, then source, same projections"
-    name = part.name if mixed else part.name.replace("mixed", "shared")
-    setting = ", ".join(filter(None, [part.setting, setting]))
-    return dataclasses.replace(part, name=name, setting=setting, replaces="self-attention, cross-attention")
-
-
-# === The walk ===
 
 
 def _sublayers(layer: Any) -> list[tuple[str, Any]]:
@@ -230,17 +207,14 @@ class _Walk:
         reading = self._reading()
         stacks = []
         for name in names:
+            heading = self._heading(name)
             before = self._before(name)
             groups = self._groups(name, reading if name != "encoder" else None)
-            stacks.append(Stack(*self._lanes(name), before, groups, self._after(name, name == names[-1])))
-        stacks = [
-            dataclasses.replace(stack, paper=self._paper(name)) for name, stack in zip(names, stacks, strict=True)
-        ]
-        left = [variable for variable in self.model.variables if id(variable) not in self.counted]
-        others: dict[str, int] = {}
-        for variable in left:
-            group = group_of(variable.path.split("/", 1)[1])
-            others[group] = others.get(group, 0) + self._count([variable])
+            stacks.append(Stack(*heading, before, groups, self._after(name, name == names[-1])))
+        others: collections.Counter[str] = collections.Counter()
+        for variable in self.model.variables:
+            if id(variable) not in self.counted:
+                others[group_of(variable.path.split("/", 1)[1])] += self._count([variable])
         return Diagram(
             title,
             self._facts(),
@@ -256,15 +230,21 @@ class _Walk:
         self.counted |= fresh.keys()
         return sum(math.prod(variable.shape) for variable in fresh.values())
 
-    def _part(self, layer: Any, place: _Place, **changes: Any) -> Part:
-        """Describes and counts a part with its frame."""
-        part = _described(layer, place)
-        if place.attribute == "attention" and hasattr(place.owner, "mixed"):
-            part = _of_both_sides(part, place.owner.mixed)
-        own = type(layer).__module__.split(".")[0] != "t2t_ext"
-        if own and part.paper != OWN:
-            part = dataclasses.replace(part, setting=", ".join(filter(None, [part.setting, type(layer).__name__])))
-        frame = getattr(place.owner, f"{place.attribute}_frame", None)
+    def _part(
+        self, layer: Any, attribute: str, owner: Any, reading: CountedReading | None = None, **changes: Any
+    ) -> Part:
+        """Describes and counts a part, an attribute of its owner, with its frame."""
+        part = _described(layer, attribute, reading)
+        settings = [part.setting]
+        if attribute == "attention" and hasattr(owner, "mixed"):
+            # A layer that source and target share: a target position asks for both.
+            name = part.name if owner.mixed else part.name.replace("mixed", "shared")
+            settings.append("source and past in one softmax" if owner.mixed else "past, then source, same projections")
+            part = dataclasses.replace(part, name=name, replaces="self-attention, cross-attention")
+        if type(layer).__module__.split(".")[0] != "t2t_ext" and part.paper != OWN:
+            settings.append(type(layer).__name__)
+        part = dataclasses.replace(part, setting=", ".join(filter(None, settings)))
+        frame = getattr(owner, f"{attribute}_frame", None)
         variables = [*layer.variables, *(frame.variables if isinstance(frame, Frame) else ())]
         return dataclasses.replace(part, parameters=self._count(variables), **changes)
 
@@ -272,41 +252,31 @@ class _Walk:
         """Returns the layers of a stack, equal neighbors together."""
         layers = [
             tuple(
-                self._part(sublayer, _Place(attribute, layer, reading))
+                self._part(sublayer, attribute, layer, reading)
                 for attribute, sublayer in _sublayers(layer)
                 if not isinstance(sublayer, Frame)
             )
             for layer in self.stacks[name]
         ]
-        groups, first = [], 1
+        groups: list[Group] = []
         for parts, same in itertools.groupby(layers):
-            count = len(list(same))
-            groups.append(Group(first, first + count - 1, parts))
-            first += count
+            last = groups[-1].last if groups else 0
+            groups.append(Group(last + 1, last + len(list(same)), parts))
         return tuple(groups)
 
-    def _lanes(self, name: str) -> tuple[str, tuple[str, ...]]:
-        """Returns a stack's name for people and the sequences that go through it."""
+    def _heading(self, name: str) -> tuple[str, str, tuple[str, ...]]:
+        """Returns a stack's name for people, and whose the sequences are that go through it, and these."""
+        both = ("left to right", "right to left") if self.model.directions == 2 else ()
         if name == "":
-            directions = ("left to right", "right to left") if self.model.directions == 2 else ("target",)
-            return "one stack of source and target", ("source", *directions)
+            return "one stack of source and target", COORDINATION, ("source", *(both or ("target",)))
         if name == "encoder":
-            return name, ("source",)
+            return name, TRANSFORMER, ("source",)
         if name == "backward_decoder":
-            return "backward decoder", ("target, right to left",)
-        if self.model.directions == 2:
-            return name, ("left to right", "right to left")
+            return "backward decoder", ASYNCHRONOUS, ("target, right to left",)
+        if both:
+            return name, SYNCHRONOUS, both
         turned = getattr(self.model.hparams, "target_direction", "l2r") == "r2l"
-        return name.replace("_", " "), ("target, right to left" if turned else "target",)
-
-    def _paper(self, name: str) -> str:
-        if name == "encoder":
-            return TRANSFORMER
-        if name == "":
-            return COORDINATION
-        if name == "backward_decoder":
-            return ASYNCHRONOUS
-        return SYNCHRONOUS if self.model.directions == 2 else TRANSFORMER
+        return name.replace("_", " "), TRANSFORMER, ("target, right to left" if turned else "target",)
 
     def _reading(self) -> CountedReading | None:
         """Returns how decoders read the encoder; the views' weights are counted, whoever else holds them."""
@@ -331,7 +301,7 @@ class _Walk:
 
     def _embedding(self, attribute: str, **changes: Any) -> Part | None:
         layer = getattr(self.model, attribute, None)
-        return None if layer is None else self._part(layer, _Place(attribute, self.model), **changes)
+        return None if layer is None else self._part(layer, attribute, self.model, **changes)
 
     def _before(self, name: str) -> tuple[Part, ...]:
         """Returns the embeddings of a stack's input."""
@@ -343,18 +313,12 @@ class _Walk:
             first = f", begins with {tagged}"
         if name in ("encoder", ""):
             # Learned vectors may be one matrix for both sides: whoever reads it first has it.
-            ordered = positions
             if getattr(model, "source_features", None) is not None:
                 ordered = positions if model.hparams.feature_positions == "timing" else "no positions"
                 parts.append(self._embedding("source_features", setting=ordered))
             elif name == "":
-                parts.append(
-                    self._embedding(
-                        "source_embedding",
-                        name="embedding",
-                        setting=positions + first.replace("begins", "a target begins"),
-                    )
-                )
+                setting = positions + first.replace("begins", "a target begins")
+                parts.append(self._embedding("source_embedding", name="embedding", setting=setting))
             else:
                 parts.append(self._embedding("source_embedding", setting=positions))
             parts += [self._embedding(attribute) for attribute in ("target_space", "side_embedding")]
@@ -381,21 +345,18 @@ class _Walk:
             count = self._count(views.variables)
             parts.append(Part("layer norms of what is read", seen, "", CROSS_VIEW, _ADDED, count))
         if is_last and getattr(model, "softmax", None) is not None:
-            shared = model.softmax in (
-                getattr(model, "target_embedding", None),
-                getattr(model, "source_embedding", None),
-            )
-            setting = "the embedding's matrix" if shared else ""
+            embeddings = [getattr(model, f"{side}_embedding", None) for side in ("target", "source")]
+            setting = "the embedding's matrix" if model.softmax in embeddings else ""
             shape = f"{model.softmax.width} x {model.softmax.vocab_size:,}"
-            parts.append(self._part(model.softmax, _Place("softmax", model), setting=setting, shape=shape))
+            parts.append(self._part(model.softmax, "softmax", model, setting=setting, shape=shape))
         return tuple(parts)
 
     def _facts(self) -> tuple[str, ...]:
         """Returns what holds for all stacks."""
         facts = [f"D = {self.model.hparams.hidden_size}"] if hasattr(self.model.hparams, "hidden_size") else []
-        layers = [layer for stack in self.stacks.values() for layer in stack]
-        frame = next((each for layer in layers for _, each in _sublayers(layer) if isinstance(each, Frame)), None)
+        sublayers = [each for stack in self.stacks.values() for layer in stack for _, each in _sublayers(layer)]
+        frame = next((each for each in sublayers if isinstance(each, Frame)), None)
         if frame is not None:
-            facts.append("layer norm before every sublayer" if frame.pre_norm is not None else "layer norm after every "
-                         "residual sum")  # fmt: skip
+            place = "after every residual sum" if frame.pre_norm is None else "before every sublayer"
+            facts.append(f"layer norm {place}")
         return tuple(facts)

@@ -1,10 +1,9 @@
-"""The diagram of a model as an SVG picture; see ``model_diagram``.
+"""The diagram of a model as an SVG picture.
 
 Written by hand: rectangles, lines and text, colored by paper, with a style for light and for dark backgrounds. Nothing
 measures text; boxes are as wide as an estimate from above says. Inputs are at the top, outputs at the bottom.
 """
 
-import dataclasses
 import re
 from collections.abc import Iterator, Sequence
 from xml.sax.saxutils import escape
@@ -54,25 +53,25 @@ def diagram_svg(diagram: Diagram) -> str:
     for number, stack in enumerate(stacks):
         if number == 1 and diagram.reading is not None:
             read = _draw_reading(picture, x, diagram.reading, diagram)
-            x = read.x + read.width + _GAP
-        columns.append(_Column(picture, x, _stack_width(stack)))
-        columns[-1].draw(stack)
-        x += columns[-1].width + _GAP
+            x = read[1] + _GAP
+        columns.append(_Column(picture, x, stack))
+        columns[-1].draw()
+        x = columns[-1].right + _GAP
     if read is not None:
-        _connect(picture, columns, read)
+        _connect(picture, columns, *read)
     for part in diagram.others:
         picture.text(_MARGIN, picture.height + 24, f"{part.title}: {part.parameters:,} parameters", _SMALL)
     _legend(picture, diagram)
     return picture.file(f"{diagram.title}: {facts}")
 
 
-def _connect(picture: "_Picture", columns: Sequence["_Column"], read: "_Panel") -> None:
+def _connect(picture: "_Picture", columns: Sequence["_Column"], left: float, right: float, middle: float) -> None:
     """Draws what flows from the encoder through the picture of what is read to the decoders."""
     encoder, decoder, *behind = columns
-    picture.elbow((encoder.right, encoder.beside(read.middle)), (read.x, read.middle))
+    picture.elbow((encoder.right, encoder.beside(middle)), (left, middle))
     named = ("cross-attention", "two cross-attentions", "mixed attention")
-    to = decoder.of_part(*named, default=decoder.beside(read.middle))
-    picture.elbow((read.x + read.width, read.middle), (decoder.x + _PADDING, to))
+    to = decoder.of_part(*named, default=decoder.beside(middle))
+    picture.elbow((right, middle), (decoder.x + _PADDING, to))
     for column in behind:
         # What it has written goes back to the decoder that is searched.
         to = decoder.of_part("attention to the backward states", default=decoder.beside(column.y))
@@ -108,6 +107,18 @@ class _Picture:
         )
         reach = _width(words, size) * {"start": 1, "middle": 0.5, "end": 0}[anchor]
         self._reach(x + reach, y + 0.3 * size)
+
+    def lines(self, x: float, y: float, lines: "_Lines") -> float:
+        """Writes lines one below the other, x being their middle; returns the base line of the last."""
+        for words, size, kind in lines:
+            y += size + 4
+            self.text(x, y, words, size, kind=kind, anchor="middle")
+        return y
+
+    def frame(self, behind: int, x: float, y: float, width: float, height: float) -> None:
+        """Draws the frame of a group behind the elements from a number on."""
+        self.box(x, y, width, height, "group", 10)
+        self.elements.insert(behind, self.elements.pop())
 
     def box(self, x: float, y: float, width: float, height: float, kind: str, radius: float = 6) -> None:
         """Draws a rectangle."""
@@ -175,10 +186,12 @@ def _style() -> str:
 
 # === Stacks ===
 
+_Lines = list[tuple[str, float, str]]  # words, size, kind
 
-def _lines_of(part: Part) -> list[tuple[str, float, str]]:
-    """Returns the lines of a part's box: words, size, kind."""
-    lines = [(part.name, _NAME, "t b")]
+
+def _lines_of(part: Part) -> _Lines:
+    """Returns the lines of a part's box."""
+    lines: _Lines = [(part.name, _NAME, "t b")]
     beside = [words for words in (part.setting, part.shape) if words]
     if _width("; ".join(beside), _SMALL) <= _WIDEST:
         beside = ["; ".join(beside)] if beside else []
@@ -201,25 +214,19 @@ def _wrapped(words: str) -> Iterator[str]:
     yield line
 
 
-def _stack_width(stack: Stack) -> float:
-    parts = [*stack.before, *(part for group in stack.groups for part in group.parts), *stack.after]
-    lines = [line for part in parts for line in _lines_of(part)]
-    widest = max((_width(words, size) for words, size, _ in lines), default=0)
-    return max(_NARROWEST, widest + 2 * _PADDING + 24)
-
-
 class _Column:
     """Draws a stack from the top down."""
 
-    def __init__(self, picture: _Picture, x: float, width: float) -> None:
-        self.picture, self.x, self.width, self.y = picture, x, width, float(_TOP)
+    def __init__(self, picture: _Picture, x: float, stack: Stack) -> None:
+        self.picture, self.x, self.y, self._stack = picture, x, float(_TOP), stack
+        widths = [_width(words, size) for part in stack.parts for words, size, _ in _lines_of(part)]
+        self.width = max(_NARROWEST, max(widths, default=0) + 2 * _PADDING + 24)
+        self.right = x + self.width
+        # The middles of the lanes: the sequences that go through the stack.
+        count, inner = len(stack.lanes), self.width - 2 * _PADDING
+        self._lanes = [x + _PADDING + inner * (2 * lane + 1) / (2 * count) for lane in range(count)]
         self._middles: dict[str, float] = {}
         self._groups: list[float] = []
-
-    @property
-    def right(self) -> float:
-        """Its right edge."""
-        return self.x + self.width
 
     def beside(self, y: float) -> float:
         """Returns the height of its layers that is nearest to another one."""
@@ -229,55 +236,44 @@ class _Column:
         """Returns the middle of the first box of one of these names."""
         return next((self._middles[name] for name in names if name in self._middles), default)
 
-    def draw(self, stack: Stack) -> None:
+    def draw(self) -> None:
         """Draws the stack."""
-        picture, middle = self.picture, self.x + self.width / 2
-        picture.text(middle, self.y + 4, stack.name, _TITLE - 2, kind="t b", anchor="middle")
+        picture, stack = self.picture, self._stack
+        picture.text(self.x + self.width / 2, self.y + 4, stack.name, _TITLE - 2, kind="t b", anchor="middle")
         self.y += 14
-        self._lane_names(stack)
-        for part in stack.before:
-            self._arrows(stack)
-            self._part(part, _PADDING)
-        for group in stack.groups:
-            self._arrows(stack)
-            self._group(stack, group)
-        # Of a stack of both sides, what becomes of the source in the last layer is not read.
-        going_on = slice(1, None) if stack.lanes[0] == "source" and len(stack.lanes) > 1 else slice(None)
-        for part in stack.after:
-            self._arrows(stack, going_on)
-            self._part(part, _PADDING)
-        if stack.after and stack.after[-1].name == "softmax":
-            self._arrows(stack, going_on)
-
-    def _lanes(self, stack: Stack) -> Sequence[float]:
-        """Returns where the sequences that go through the stack go."""
-        count, inner = len(stack.lanes), self.width - 2 * _PADDING
-        return [self.x + _PADDING + inner * (2 * lane + 1) / (2 * count) for lane in range(count)]
-
-    def _lane_names(self, stack: Stack) -> None:
         width = (self.width - 2 * _PADDING - 8 * (len(stack.lanes) - 1)) / len(stack.lanes)
-        for name, middle in zip(stack.lanes, self._lanes(stack), strict=True):
-            self.picture.box(middle - width / 2, self.y, width, _LANE, _class(stack.paper), _LANE / 2)
-            self.picture.text(middle, self.y + 16.5, name, _SMALL, anchor="middle")
+        for name, middle in zip(stack.lanes, self._lanes, strict=True):
+            picture.box(middle - width / 2, self.y, width, _LANE, _class(stack.paper), _LANE / 2)
+            picture.text(middle, self.y + 16.5, name, _SMALL, anchor="middle")
         self.y += _LANE
+        for part in stack.before:
+            self._arrows()
+            self._part(part)
+        for group in stack.groups:
+            self._arrows()
+            self._group(group)
+        # Of a stack of both sides, what becomes of the source in the last layer is not read.
+        read = slice(1, None) if stack.lanes[0] == "source" and len(stack.lanes) > 1 else slice(None)
+        for part in stack.after:
+            self._arrows(read)
+            self._part(part)
+        if stack.after and stack.after[-1].name == "softmax":
+            self._arrows(read)
 
-    def _arrows(self, stack: Stack, which: slice = slice(None)) -> None:
-        for lane in self._lanes(stack)[which]:
+    def _arrows(self, which: slice = slice(None)) -> None:
+        for lane in self._lanes[which]:
             self.picture.arrow(lane, self.y, lane, self.y + _ARROW - 1, "flow")
         self.y += _ARROW
 
-    def _part(self, part: Part, inset: float) -> None:
-        lines, x = _lines_of(part), self.x + inset
+    def _part(self, part: Part) -> None:
+        lines = _lines_of(part)
         height = 12 + sum(size + 4 for _, size, _ in lines)
-        self.picture.box(x, self.y, self.width - 2 * inset, height, _class(part.paper))
-        y = self.y + 4
-        for words, size, kind in lines:
-            y += size + 4
-            self.picture.text(self.x + self.width / 2, y, words, size, kind=kind, anchor="middle")
+        self.picture.box(self.x + _PADDING, self.y, self.width - 2 * _PADDING, height, _class(part.paper))
+        self.picture.lines(self.x + self.width / 2, self.y + 4, lines)
         self._middles.setdefault(part.name, self.y + height / 2)
         self.y += height
 
-    def _group(self, stack: Stack, group: Group) -> None:
+    def _group(self, group: Group) -> None:
         place, start = len(self.picture.elements), self.y
         self.picture.text(self.x + 8, self.y + 16, group.title.replace("-", "–"), _SMALL, kind="f b")
         if group.count > 1:
@@ -285,77 +281,51 @@ class _Column:
         self.y += 24
         for number, part in enumerate(group.parts):
             if number:
-                self._arrows(stack)
-            self._part(part, _PADDING)
+                self._arrows()
+            self._part(part)
         self.y += _PADDING
         self._groups += [start, self.y]
-        self.picture.box(self.x, start, self.width, self.y - start, "group", 10)
-        # The frame lies behind what it holds.
-        self.picture.elements.insert(place, self.picture.elements.pop())
+        self.picture.frame(place, self.x, start, self.width, self.y - start)
 
 
 # === What the decoder reads ===
 
 
-@dataclasses.dataclass(frozen=True)
-class _Panel:
-    """The place of the picture of what is read, and the middle of its layers."""
-
-    x: float
-    width: float
-    middle: float
-
-
-def _draw_reading(picture: _Picture, x: float, reading: CountedReading, diagram: Diagram) -> _Panel:
-    """Draws which encoder layers the decoder's layers read."""
+def _draw_reading(picture: _Picture, x: float, reading: CountedReading, diagram: Diagram) -> tuple[float, float, float]:
+    """Draws which encoder layers the decoder's layers read; returns its left and right edge and its layers' middle."""
     depths = [stack.depth for stack in diagram.stacks if stack.name == "encoder" or stack.name.endswith("decoder")]
     part = reading.part
-    lines = [
-        (part.name, _NAME, "t b"),
-        *([(part.setting, _SMALL, "t")] if part.setting not in ("", reading.what) else []),
-        (f"layer i attends to {reading.what}", _SMALL, "t"),
-    ]
+    lines: _Lines = [(part.name, _NAME, "t b")]
+    lines += [(part.setting, _SMALL, "t")] if part.setting not in ("", reading.what) else []
+    lines.append((f"layer i attends to {reading.what}", _SMALL, "t"))
     lines += [(part.shape, _SMALL, "t")] if part.shape else []
     lines += [(f"in place of {part.replaces} ({part.paper})", _SMALL, "f")] if part.replaces else []
-    if part.parameters:
-        lines.append((f"{part.parameters:,} parameters", _SMALL, "f"))
+    lines += [(f"{part.parameters:,} parameters", _SMALL, "f")] if part.parameters else []
     if reading.joined:
         dashed = any(reading.joined not in layers for layers in reading.layers)
         lines.append((f"{'dashed: ' if dashed else ''}e_{reading.joined}, joined with each", _SMALL, "f"))
     width = max(260.0, max(_width(words, size) for words, size, _ in lines) + 2 * _PADDING)
-    place, y = len(picture.elements), float(_TOP + 14)
-    start = y
-    y += 6
-    for words, size, kind in lines:
-        y += size + 4
-        picture.text(x + width / 2, y, words, size, kind=kind, anchor="middle")
+    place, start = len(picture.elements), float(_TOP + 14)
     left, right = x + 56, x + width - 56
-    y += 24
+    y = picture.lines(x + width / 2, start + 6, lines) + 24
     picture.text(left, y, "encoder layer", _SMALL, kind="f", anchor="middle")
     picture.text(right, y, "decoder layer", _SMALL, kind="f", anchor="middle")
     y += 20
     bottom = y + _SPACING * (max(depths) - 1)
-    _draw_lines(picture, reading, (left, right), y, _class(part.paper))
+    for number, layers in enumerate(reading.layers):
+        to = y + number * _SPACING
+        for layer in layers:
+            picture.arrow(left + 14, y + (layer - 1) * _SPACING, right - 15, to, "read")
+        if reading.joined and reading.joined not in layers:
+            picture.arrow(left + 14, y + (reading.joined - 1) * _SPACING, right - 15, to, "join")
     for number in range(max(depths)):
         for column, depth in ((left, depths[0]), (right, depths[-1])):
             if number < depth:
                 at = y + number * _SPACING
                 picture.box(column - 13, at - _RADIUS, 26, 2 * _RADIUS, _class(TRANSFORMER), _RADIUS)
                 picture.text(column, at + 4.3, str(number + 1), _SMALL, anchor="middle")
-    picture.box(x, start, width, bottom + 22 - start, "group", 10)
-    picture.elements.insert(place, picture.elements.pop())
-    return _Panel(x, width, (y + bottom) / 2)
-
-
-def _draw_lines(picture: _Picture, reading: CountedReading, columns: tuple[float, float], y: float, kind: str) -> None:
-    """Draws the arrows from encoder layers to decoder layers."""
-    start, end = columns[0] + 14, columns[1] - 15
-    for number, layers in enumerate(reading.layers):
-        to = y + number * _SPACING
-        for layer in layers:
-            picture.arrow(start, y + (layer - 1) * _SPACING, end, to, "read")
-        if reading.joined and reading.joined not in layers:
-            picture.arrow(start, y + (reading.joined - 1) * _SPACING, end, to, "join")
+    picture.frame(place, x, start, width, bottom + 22 - start)
+    return x, x + width, (y + bottom) / 2
 
 
 def _legend(picture: _Picture, diagram: Diagram) -> None:

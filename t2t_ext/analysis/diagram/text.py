@@ -1,4 +1,4 @@
-"""The diagram of a model as text for a terminal; see ``model_diagram``."""
+"""The diagram of a model as text for a terminal."""
 
 from collections.abc import Iterator, Sequence
 
@@ -13,16 +13,15 @@ def diagram_text(diagram: Diagram) -> str:
     What stands in the place of a part of a Transformer is marked ``<- part``, with the paper; numbers of parameters are
     those of one layer.
     """
-    encoder = [stack for stack in diagram.stacks if stack.name == "encoder"]
-    others = [stack for stack in diagram.stacks if stack.name != "encoder"]
-    blocks = [_stack_rows(stack) for stack in encoder]
-    widths = _widths([row for stack in diagram.stacks for row in _stack_rows(stack)])
+    blocks = [(stack.name == "encoder", _stack_rows(stack)) for stack in diagram.stacks]
+    # A heading stands alone in its line.
+    parts = [row for _, rows in blocks for row in rows if any(row[1:])]
+    widths = [max((len(row[column]) for row in parts), default=0) for column in range(4)]
     lines = [", ".join([diagram.title, *diagram.facts, f"{diagram.parameters:,} parameters"])]
-    lines += [line for rows in blocks for line in _shown(rows, widths)]
+    lines += [line for is_encoder, rows in blocks if is_encoder for line in _shown(rows, widths)]
     if diagram.reading is not None:
         lines += ["", *_reading(diagram.reading)]
-    for stack in others:
-        lines += _shown(_stack_rows(stack), widths)
+    lines += [line for is_encoder, rows in blocks if not is_encoder for line in _shown(rows, widths)]
     if diagram.others:
         lines += _shown([("", "", "", ""), ("other parts", "", "", ""), *map(_row, diagram.others)], widths)
     return "\n".join(lines)
@@ -50,12 +49,6 @@ def _stack_rows(stack: Stack) -> list[tuple[str, str, str, str]]:
         rows.append((f"  {group.title}{f', x{group.count}' if group.count > 1 else ''}", "", "", ""))
         rows += [_row(part, "    ") for part in group.parts]
     return rows + [_row(part) for part in stack.after]
-
-
-def _widths(rows: Sequence[tuple[str, ...]]) -> list[int]:
-    # A heading stands alone in its line.
-    parts = [row for row in rows if any(row[1:])]
-    return [max((len(row[column]) for row in parts), default=0) for column in range(4)]
 
 
 def _shown(rows: Sequence[tuple[str, ...]], widths: Sequence[int]) -> Iterator[str]:

@@ -23,22 +23,23 @@ from t2t_ext.data.text.special_ids import PAD_ID
 from t2t_ext.errors import UserError
 from t2t_ext.models.stacked import Record
 from t2t_ext.models.transformer import Transformer
+from t2t_ext.translation.running import similar_lengths
 
-HEADS = ("max", "mean", "head")
+# How one distribution is made of all heads' -> its words in reports.
+HEADS = {
+    "max": "the element-wise maximum over the heads, its rows divided by their sums",
+    "mean": "the mean over the heads",
+    "head": "at every position the head with the largest weight",
+}
 _MOST_POSITIONS = 2048  # of a batch, padding included: attention's memory grows with the square of the length
 _WIDTH_MULTIPLE = 8
 _IDS = tf.TensorSpec([None, None], tf.int32)
 
 
 def jensen_shannon(p: tf.Tensor, q: tf.Tensor) -> tf.Tensor:
-    """Returns the Jensen-Shannon divergence of distributions (equations 11 and 12), in nats.
+    """Returns the Jensen-Shannon divergence of distributions (equations 11 and 12), in nats, float32 [...].
 
-    Args:
-      p: float32 [..., K], adding up to 1 on the last axis; zeros count nothing.
-      q: The same.
-
-    Returns:
-      float32 [...], from 0 to ln 2.
+    Both are float32 [..., K] and add up to 1 on the last axis; zeros count nothing.
     """
     m = (p + q) / 2
     total = tf.math.xlogy(p, p) + tf.math.xlogy(q, q) - 2 * tf.math.xlogy(m, m)
@@ -97,12 +98,10 @@ def check_model(model_class: type) -> None:
 
 
 def stacks_with_modules(hparams: Any, with_targets: bool, target_sides: int = 1) -> list[str]:
-    """Returns the stacks of a model that have dual contextual modules and can be measured.
+    """Returns the stacks of a model of these hparams that have dual contextual modules and can be measured.
 
-    Args:
-      hparams: The model's.
-      with_targets: Whether there are translations, without which a decoder has nothing to read.
-      target_sides: The model's; of a model with two targets the encoder alone is measured.
+    A decoder has nothing to read without translations (``with_targets``), and is not measured where the model has two
+    targets.
 
     Raises:
       UserError: There are none.
@@ -133,18 +132,12 @@ def measure(
     heads: str = "max",
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> dict[str, Divergences]:
-    """Measures the divergence in every dual contextual module, without dropout.
+    """Measures the divergence in every dual contextual module of a Transformer, without dropout.
 
-    Args:
-      model: A Transformer.
-      sources: Ids of the sources, each with EOS.
-      targets: Of their translations, each with EOS, in the order in which the model generates; the decoder reads
-        them (teacher forcing). None: the encoder alone is measured.
-      heads: As of ``joined_heads``.
-      progress: Called with (sentences done, sentences in all).
-
-    Returns:
-      Stack (``encoder``, ``decoder``) -> its divergences, the sentences in the order given.
+    Sources and targets are ids, each with EOS, targets in the order in which the model generates (teacher forcing);
+    without targets the encoder alone is measured. ``heads`` is as of ``joined_heads``. ``progress`` is called with
+    (sentences done, sentences in all). Returns stack (``encoder``, ``decoder``) -> its divergences, the sentences in
+    the order given.
 
     Raises:
       UserError: The model has no such module.
@@ -177,23 +170,14 @@ def measure(
     values = {stack: np.zeros([len(sources), len(layers[stack])]) for stack in stacks}
     read = targets if decoder and targets is not None else [[PAD_ID]] * len(sources)
     done = 0
-    for batch in _batches([max(map(len, pair)) for pair in zip(sources, read, strict=True)]):
+    lengths = [max(map(len, pair)) for pair in zip(sources, read, strict=True)]
+    for batch in similar_lengths(lengths, _MOST_POSITIONS, positions=_MOST_POSITIONS):
         found = of_batch(_padded([sources[i] for i in batch]), _padded([read[i] for i in batch]))
         for stack in stacks:
             values[stack][batch] = found[stack].numpy()
         done += len(batch)
         progress(done, len(sources))
     return {stack: Divergences(layers[stack], values[stack]) for stack in stacks}
-
-
-def _batches(lengths: Sequence[int]) -> list[np.ndarray]:
-    """Groups sentences of like lengths, longest first."""
-    order, batches, start = np.argsort(-np.asarray(lengths), kind="stable"), [], 0
-    while start < len(order):
-        rows = max(1, _MOST_POSITIONS // int(lengths[order[start]]))
-        batches.append(order[start : start + rows])
-        start += rows
-    return batches
 
 
 def _padded(ids: Sequence[Sequence[int]]) -> np.ndarray:

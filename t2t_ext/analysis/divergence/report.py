@@ -10,8 +10,8 @@ import numpy as np
 
 from t2t_ext.io import files
 from t2t_ext.reporting import figures
-from t2t_ext.reporting.report import Block, Figure, Note, PageOnly, Paragraph, Report, Section, as_json
-from t2t_ext.reporting.report import write as write_files
+from t2t_ext.reporting import report as reporting
+from t2t_ext.reporting.report import Block, Figure, Note, PageOnly, Paragraph, Report, Section
 from t2t_ext.reporting.table import Column, Table, columns
 
 PAGE, TABLE, NUMBERS, PICTURE = "divergence.html", "divergence.tsv", "divergence.json", "divergence.png"
@@ -114,14 +114,7 @@ def records(runs: Sequence[Measured]) -> Table:
 
 
 def build(runs: Sequence[Measured], measured: str, notes: Sequence[str] = (), svg: bytes = b"") -> Report:
-    """Returns the divergences as a report.
-
-    Args:
-      runs: What was measured.
-      measured: Of what, a sentence.
-      notes: What a reader should know in addition, sentences.
-      svg: The picture; none for a terminal.
-    """
+    """Returns the divergences as a report; ``measured`` says of what they are, and a terminal gets no picture."""
     blocks: list[Block] = [*map(Note, notes), Paragraph(measured), Paragraph(_EXPLAINED, "small")]
     if svg:
         caption = (
@@ -139,23 +132,15 @@ def write(
 ) -> list[str]:
     """Writes page, tables and picture into a directory, which is made where it is missing.
 
-    Args:
-      directory: Where to.
-      runs: What was measured.
-      measured: Of what, a sentence.
-      settings: What was measured and how, for machines.
-      notes: What a reader should know in addition, sentences.
-
-    Returns:
-      The names of the files, the page first.
+    ``settings`` say for machines what was measured and how. Returns the names of the files, the page first.
 
     Raises:
       UserError: The directory cannot be written to.
     """
     png, svg = pictures(runs)
     page = build(runs, measured, notes, svg).page()
-    numbers = as_json({"settings": settings, "runs": [_record(run) for run in runs]})
-    return write_files(directory, {PAGE: page, TABLE: records(runs).tsv(), NUMBERS: numbers, PICTURE: png})
+    numbers = reporting.as_json({"settings": settings, "runs": [_record(run) for run in runs]})
+    return reporting.write(directory, {PAGE: page, TABLE: records(runs).tsv(), NUMBERS: numbers, PICTURE: png})
 
 
 def _record(run: Measured) -> dict[str, Any]:
@@ -183,11 +168,7 @@ def _shown(found: tuple[float, float]) -> str:
 def pictures(runs: Sequence[Measured]) -> tuple[bytes, bytes]:
     """Draws, for each stack, the divergence by layer, a curve for each run, and its mean over layers by kernel size.
 
-    Args:
-      runs: What was measured.
-
-    Returns:
-      A PNG file, and the same as SVG.
+    Returns a PNG file, and the same as SVG.
     """
     stacks = _stacks(runs)
     with figures.new_figure(8.6, 3.1 * len(stacks) + 0.5) as figure:

@@ -11,23 +11,11 @@ from t2t_ext.errors import UserError
 from t2t_ext.models.seq2seq import Seq2Seq
 from t2t_ext.translation.translator import Translator
 
-# Value of --heads -> its words in reports.
-JOINED = {
-    "max": "the element-wise maximum over the heads, its rows divided by their sums",
-    "mean": "the mean over the heads",
-    "head": "at every position the head with the largest weight",
-}
-
 
 def check_runs(runs: Sequence[AnalyzedRun], with_references: bool) -> list[str]:
-    """Checks that runs have modules that can be measured, before their models are loaded.
+    """Checks that runs have modules that can be measured, before their models are loaded; returns what is not measured.
 
-    Args:
-      runs: The runs.
-      with_references: Whether there are translations, which decoders read.
-
-    Returns:
-      Notes on what is not measured.
+    Decoders are measured ``with_references`` only.
 
     Raises:
       UserError: A run has no such module.
@@ -56,18 +44,11 @@ def measure_run(
     max_subwords: int,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> tuple[Measured, list[str]]:
-    """Loads a run and measures it.
+    """Loads a run and measures it; returns notes on what was left out, too.
 
-    Args:
-      run: The run.
-      lines: Sources.
-      references: Their translations; None: the encoder alone is measured.
-      heads: A key of ``JOINED``.
-      max_subwords: Sentences with more on either side are left out, as are empty ones.
-      progress: Called with (sentences done, sentences in all).
-
-    Returns:
-      The divergences, and notes on what was left out.
+    Without references the encoder alone is measured. ``heads`` is a key of ``HEADS``. Sentences with more than
+    ``max_subwords`` on either side are left out, as are empty ones. ``progress`` is called with (sentences done,
+    sentences in all).
 
     Raises:
       UserError: No sentence is left, or the model has no such module.

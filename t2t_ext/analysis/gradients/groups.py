@@ -8,14 +8,11 @@ _MOST_PARTS = 2  # of the name of what is no layer
 
 
 def group_of(name: str) -> str:
-    """Returns the group of a variable, by its name alone.
+    """Returns the group of a variable by its name alone, which is as in ``Seq2Seq.named_variables``.
 
     Everything in a layer belongs to it: ``encoder/layer_3/self_attention/qkv/kernel`` to ``encoder/layer_3``, what has
     layers of its own likewise (``layer_5/...`` to ``layer_5``). The rest is told apart by the first two parts of its
     name, the variable's own left out: ``encoder/final_norm``, ``embedding``.
-
-    Args:
-      name: As in ``Seq2Seq.named_variables``.
     """
     parts = name.split("/")
     for count, part in enumerate(parts, 1):
@@ -25,11 +22,7 @@ def group_of(name: str) -> str:
 
 
 def groups_of(names: Iterable[str]) -> dict[str, list[int]]:
-    """Returns group -> the places of its variables among the names; layers of a stack come in their order.
-
-    Args:
-      names: Of all variables.
-    """
+    """Returns group -> the places of its variables among all names; layers of a stack come in their order."""
     found: dict[str, list[int]] = {}
     for place, name in enumerate(names):
         found.setdefault(group_of(name), []).append(place)
@@ -56,11 +49,7 @@ def stack_of(group: str) -> tuple[str, int | None]:
 
 
 def encoder_layers(groups: Sequence[str]) -> list[str]:
-    """Returns the layers that encode the source, lowest first: ``encoder/layer_i``, or those that both sides share.
-
-    Args:
-      groups: All groups of a model.
-    """
+    """Returns the layers that encode the source, lowest first: ``encoder/layer_i``, or those that both sides share."""
     for wanted in ("encoder", ""):
         found = [(number, group) for group in groups for stack, number in (stack_of(group),) if stack == wanted]
         layers = sorted((number, group) for number, group in found if number is not None)

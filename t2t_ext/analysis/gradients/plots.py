@@ -13,15 +13,7 @@ _WIDE_RANGE = 30  # beyond, the smallest bars could not be seen on a linear scal
 
 
 def curves(systems: Sequence[System], names: Sequence[str]) -> tuple[bytes, bytes]:
-    """Draws norms over steps, a panel for each part, a line for each run.
-
-    Args:
-      systems: With the series of training.
-      names: The parts.
-
-    Returns:
-      A PNG file, and the same as SVG.
-    """
+    """Draws norms over steps, a panel for each part, a line for each run. Returns a PNG file, and the same as SVG."""
     columns = min(_PANELS, len(names))
     rows = math.ceil(len(names) / columns)
     with figures.new_figure(max(4.2 * columns, 5.2), 2.7 * rows + 0.6) as figure:
@@ -49,12 +41,7 @@ def curves(systems: Sequence[System], names: Sequence[str]) -> tuple[bytes, byte
 def bars(systems: Sequence[System], stacks: Sequence[Sequence[str]]) -> tuple[bytes, bytes]:
     """Draws mean norms with their standard errors, a panel for each stack, a group of bars for each layer.
 
-    Args:
-      systems: What is compared.
-      stacks: The layers of each stack.
-
-    Returns:
-      A PNG file, and the same as SVG.
+    Returns a PNG file, and the same as SVG.
     """
     counts = [len(stack) * len(systems) for stack in stacks]
     width = max(1.6 + 0.24 * max(counts) + 0.25 * max(map(len, stacks)), 5.2)
@@ -86,10 +73,11 @@ def _title(name: str) -> str:
 def _logarithmic(panel: Any) -> None:
     panel.set_yscale("log")
     panel.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
-    panel.yaxis.set_minor_formatter(lambda value, _: _minor(value, *panel.get_ylim()))
 
+    def minor(value: float, _: int) -> str:
+        """Labels 2 and 5 of a decade where an axis has hardly more than one: a single 0.1 would be no scale."""
+        low, high = panel.get_ylim()
+        digit = round(value / 10 ** math.floor(math.log10(value)))
+        return f"{value:g}" if high < 100 * low and digit in (2, 5) else ""
 
-def _minor(value: float, low: float, high: float) -> str:
-    """Labels 2 and 5 of a decade where an axis has hardly more than one: a single 0.1 would be no scale."""
-    digit = round(value / 10 ** math.floor(math.log10(value)))
-    return f"{value:g}" if high < 100 * low and digit in (2, 5) else ""
+    panel.yaxis.set_minor_formatter(minor)

@@ -7,11 +7,11 @@ from typing import Any
 from t2t_ext.analysis.gradients import plots as gradient_plots
 from t2t_ext.analysis.gradients import series as gradient_series
 from t2t_ext.analysis.gradients.groups import encoder_layers, in_order, stack_of
-from t2t_ext.analysis.gradients.series import ALL, TOP, Mean, System
+from t2t_ext.analysis.gradients.series import ALL, TOP, System
 from t2t_ext.analysis.runs import AnalyzedRun
 from t2t_ext.io import files
+from t2t_ext.reporting import report as reporting
 from t2t_ext.reporting.report import Block, Figure, Items, Note, PageOnly, Paragraph, Report, Section
-from t2t_ext.reporting.report import write as write_files
 from t2t_ext.reporting.table import Column, Table, columns
 
 PAGE, TABLE, CURVES, BARS = "grad_norms.html", "grad_norms.tsv", "grad_norms_curves.png", "grad_norms_layers.png"
@@ -70,15 +70,9 @@ class GradientComparison:
 
 
 def logged(runs: Sequence[AnalyzedRun], from_step: int = 0, to_step: int = 0) -> tuple[GradientComparison, list[str]]:
-    """Compares the norms that training logged.
+    """Compares the norms that training logged from a step to another (0: to the end); returns notes on it, too.
 
-    Args:
-      runs: The runs; those with one label are one system.
-      from_step: Earlier points are left out.
-      to_step: Later points are left out; 0: none.
-
-    Returns:
-      The comparison, and notes on it.
+    Runs with one label are one system.
 
     Raises:
       UserError: A run logged nothing between these steps.
@@ -141,7 +135,8 @@ def summary(report: GradientComparison) -> list[str]:
         words += f", {ratio:.3f} of {report.systems[0].label}'s" if number and ratio is not None else ""
         if not stack_of(system.series[0].top)[0]:
             words += "; this layer is the decoder's, too"
-        lines.append(f"{words} ({_count(system, mean, report)})")
+        points = f"{mean.count} {report.point if mean.count == 1 else report.points}"
+        lines.append(f"{words} ({points if len(system.series) == 1 else f'{len(system.series)} runs'})")
     return lines
 
 
@@ -161,20 +156,10 @@ def records(report: GradientComparison) -> Table:
 
 
 def build(report: GradientComparison, notes: Sequence[str] = (), svgs: Mapping[str, bytes] | None = None) -> Report:
-    """Returns the comparison as a report.
-
-    Args:
-      report: The comparison.
-      notes: What a reader should know in addition, sentences.
-      svgs: The pictures by their files' names; none for a terminal.
-    """
+    """Returns the comparison as a report; ``svgs`` are the pictures by their files' names, none for a terminal."""
     svgs = svgs or {}
-    blocks: list[Block] = [
-        *map(Note, notes),
-        Paragraph(report.measured),
-        Items(summary(report)),
-        Paragraph(_WHY, "small"),
-    ]
+    blocks: list[Block] = [*map(Note, notes), Paragraph(report.measured), Items(summary(report))]
+    blocks.append(Paragraph(_WHY, "small"))
     if CURVES in svgs:
         blocks.append(Section("Over the steps", [Figure(svgs[CURVES], "Gradient norms of layers over training steps")]))
     if BARS in svgs:
@@ -194,13 +179,7 @@ def build(report: GradientComparison, notes: Sequence[str] = (), svgs: Mapping[s
 def write(directory: files.PathLike, report: GradientComparison, notes: Sequence[str]) -> list[str]:
     """Writes page, table and pictures into a directory, which is made where it is missing.
 
-    Args:
-      directory: Where to.
-      report: The comparison.
-      notes: What a reader should know in addition, sentences.
-
-    Returns:
-      The names of the files, the page first.
+    Returns the names of the files, the page first.
 
     Raises:
       UserError: The directory cannot be written to.
@@ -214,11 +193,4 @@ def write(directory: files.PathLike, report: GradientComparison, notes: Sequence
         drawn[BARS] = gradient_plots.bars(report.systems, report.stacks)
     page = build(report, notes, {name: svg for name, (_, svg) in drawn.items()}).page()
     pictures = {name: drawn[name][0] if name in drawn else None for name in (CURVES, BARS)}
-    return write_files(directory, {PAGE: page, TABLE: records(report).tsv(), **pictures})
-
-
-def _count(system: System, mean: Mean, report: GradientComparison) -> str:
-    """Returns over how many runs or points a mean is."""
-    if len(system.series) > 1:
-        return f"{len(system.series)} runs"
-    return f"{mean.count} {report.point if mean.count == 1 else report.points}"
+    return reporting.write(directory, {PAGE: page, TABLE: records(report).tsv(), **pictures})

@@ -71,12 +71,7 @@ class Mean:
 
 @dataclasses.dataclass(frozen=True)
 class System:
-    """Runs that are the same but for their seeds.
-
-    Attributes:
-      label: What it is called.
-      series: Of each run.
-    """
+    """Runs that are the same but for their seeds."""
 
     label: str
     series: tuple[Series, ...]
@@ -106,12 +101,7 @@ class System:
 
 
 def read(run: RunDirectory, from_step: int = 0, to_step: int = 0) -> Series:
-    """Reads what a run logged.
-
-    Args:
-      run: The run.
-      from_step: Earlier points are left out.
-      to_step: Later points are left out; 0: none.
+    """Reads what a run logged from a step to another, both included (0: to the end).
 
     Raises:
       UserError: There is nothing between these steps, or nothing at all.

@@ -59,13 +59,7 @@ class Trained:
 
 
 def make_classifier(width: int, classes: int, settings: ClassifierSettings) -> keras.Sequential:
-    """Returns a compiled classifier of features float32 [N, D] that gives logits float32 [N, C].
-
-    Args:
-      width: D.
-      classes: C.
-      settings: How it is trained.
-    """
+    """Returns a compiled classifier of features float32 [N, D], D being the width, that gives logits float32 [N, C]."""
     hidden = settings.hidden_size or width
     regularizer = keras.regularizers.L2(settings.l2)
     model = keras.Sequential(
@@ -106,13 +100,9 @@ def train(
 ) -> Trained:
     """Trains a classifier and lets it predict the test sentences.
 
-    Args:
-      features: Of training, validation and test sentences, float32 [N, D] each.
-      labels: Of training and validation sentences, int32 [N] each.
-      classes: C.
-      settings: How.
-      seed: Of the weights, and of the order of the sentences.
-      progress: Called with (epochs done, the most epochs).
+    Features are those of training, validation and test sentences, float32 [N, D] each; labels of the first two, int32
+    [N] each. The seed is that of the weights and of the order of the sentences. ``progress`` is called with (epochs
+    done, the most epochs).
     """
     trained, valid, test = features
     keras.utils.set_random_seed(seed % 2**32)  # of the weights

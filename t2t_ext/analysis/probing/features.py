@@ -19,6 +19,7 @@ from t2t_ext.errors import UserError
 from t2t_ext.io import files
 from t2t_ext.models.transformer import Transformer
 from t2t_ext.runs import checkpoints
+from t2t_ext.translation.running import similar_lengths
 
 TOP = 0
 _FORMAT = 1  # of the files; another one is another key
@@ -44,17 +45,10 @@ def check_model(model_class: type) -> None:
 
 
 def source_states(model: Any, inputs: tf.Tensor) -> list[tf.Tensor]:
-    """Returns the states of the source after each layer, from the first to the last, without dropout.
+    """Returns the states of the source int32 [B, S] after each layer, without dropout, float [B, S, D] each.
 
     Of a Transformer's encoder the last are those that the decoder reads, after the stack's normalization where it has
     one; of layers below in pre-norm stacks, the running sums. Another model is asked for ``source_states(inputs)``.
-
-    Args:
-      model: As ``check_model`` lets pass.
-      inputs: int32 [B, S].
-
-    Returns:
-      float [B, S, D] each.
     """
     if hasattr(model, "source_states"):
         return list(model.source_states(inputs))
@@ -69,17 +63,11 @@ def mean_states(
     with_eos: bool = True,
     progress: Progress = lambda done, total: None,
 ) -> np.ndarray:
-    """Encodes sentences, each as the mean of its states.
+    """Encodes sentences, each as the mean of its states, float32 [sentences, D] in the order given.
 
-    Args:
-      model: As of ``source_states``.
-      sentences: Ids, each with EOS.
-      layer: Which layer's states, from 1; 0: the last one's.
-      with_eos: Whether the mean is over EOS, too; a sentence of EOS alone has its state in either case.
-      progress: Called with (sentences done, sentences in all).
-
-    Returns:
-      float32 [sentences, D], in the order given.
+    The sentences are ids with EOS. The layer counts from 1; 0 is the last one. The mean is over EOS, too, if
+    ``with_eos``; a sentence of EOS alone has its state in either case. ``progress`` is called with (sentences done,
+    sentences in all).
 
     Raises:
       UserError: The model has no such layer.
@@ -100,7 +88,7 @@ def mean_states(
 
     features: np.ndarray | None = None
     done = 0
-    for batch in _batches(sentences):
+    for batch in similar_lengths(list(map(len, sentences)), _MOST_ROWS, positions=_MOST_POSITIONS):
         inputs = np.full([len(batch), _width(max(len(sentences[i]) for i in batch))], PAD_ID, np.int32)
         for row, i in enumerate(batch):
             inputs[row, : len(sentences[i])] = sentences[i]
@@ -119,28 +107,11 @@ def _width(longest: int) -> int:
     return -(-longest // step) * step
 
 
-def _batches(sentences: Sequence[Sequence[int]]) -> list[np.ndarray]:
-    """Groups sentences of like lengths, longest first."""
-    lengths = np.array([len(ids) for ids in sentences], np.int64)
-    order, batches, start = np.argsort(-lengths, kind="stable"), [], 0
-    while start < len(order):
-        rows = min(_MOST_ROWS, max(1, _MOST_POSITIONS // int(lengths[order[start]])))
-        batches.append(order[start : start + rows])
-        start += rows
-    return batches
-
-
 # === On the disk ===
 
 
 def cache_path(directory: files.PathLike, name: str, settings: dict[str, Any]) -> pathlib.Path:
-    """Returns where features are kept: a file for each task and whatever decides what they are.
-
-    Args:
-      directory: Where such files are.
-      name: The task's, for people.
-      settings: All that they depend on; JSON values.
-    """
+    """Returns the file of a task's features; the settings, JSON values, are whatever these depend on."""
     text = json.dumps({"format": _FORMAT, **settings}, sort_keys=True, ensure_ascii=False)
     return pathlib.Path(directory) / f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:20]}.npy"
 

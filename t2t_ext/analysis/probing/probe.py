@@ -58,12 +58,7 @@ class ProbingSettings:
 
 @dataclasses.dataclass(frozen=True)
 class ProbedText:
-    """The preparation of a run's sentences.
-
-    Attributes:
-      tagged: Puts the run's tag before every sentence, where its data have tags.
-      language: Its source language; empty: unknown.
-    """
+    """The preparation of a run's sentences: what puts its tag before each, where it has one; their language or ""."""
 
     tagged: Callable[[list[str]], list[str]]
     language: str
@@ -79,19 +74,10 @@ def probe(
     note: Callable[[str], None],
     progress: Progress,
 ) -> ProbingReport:
-    """Encodes and classifies, run after run.
+    """Encodes and classifies, run after run; ``texts`` say how the sentences of each are prepared.
 
-    Args:
-      runs: The runs.
-      texts: How the sentences of each are prepared.
-      tasks: The tasks.
-      settings: How.
-      content: The settings for machines.
-      note: Told what a reader should know.
-      progress: Takes a description, a number and its unit; the context's value is called with (done, in all).
-
-    Returns:
-      The results.
+    ``content`` are the settings for machines. ``note`` is told what a reader should know. ``progress`` takes a
+    description, a number and its unit; the context's value is called with (done, in all).
 
     Raises:
       UserError: A model has no states to probe, or no such layer.

@@ -7,8 +7,8 @@ from t2t_ext.analysis.probing.results import Probed, ProbingReport, TaskResult
 from t2t_ext.analysis.probing.senteval import PARTITIONS, TASKS
 from t2t_ext.io import files
 from t2t_ext.reporting import figures
-from t2t_ext.reporting.report import Block, Figure, Note, PageOnly, Paragraph, Report, as_json
-from t2t_ext.reporting.report import write as write_files
+from t2t_ext.reporting import report as reporting
+from t2t_ext.reporting.report import Block, Figure, Note, PageOnly, Paragraph, Report
 from t2t_ext.reporting.table import Column, Table, columns
 
 PAGE, TABLE, NUMBERS, PICTURE = "probing.html", "probing.tsv", "probing.json", "probing.png"
@@ -22,7 +22,7 @@ def table(report: ProbingReport) -> Table:
     for number, label in enumerate(report.labels):
         headings += [Column(label, _percent), Column("95%", hint="Wilson's interval, of the choice of test sentences")]
         headings += [Column("sd", _percent, hint="Standard deviation over seeds")] if with_seeds else []
-        headings += [Column(f"- {first}", _difference), Column("p", _p)] if number else []
+        headings += [Column(f"- {first}", lambda value: f"{100 * value:+.2f}"), Column("p", _p)] if number else []
     rows = []
     for category, tasks in report.by_category.items():
         for each in tasks:
@@ -63,13 +63,7 @@ def records(report: ProbingReport) -> Table:
 
 
 def build(report: ProbingReport, notes: Sequence[str] = (), svg: bytes = b"") -> Report:
-    """Returns the results as a report.
-
-    Args:
-      report: The results.
-      notes: What a reader should know in addition, sentences.
-      svg: The picture; none for a terminal.
-    """
+    """Returns the results as a report with notes for the reader, sentences, and the picture for a page."""
     blocks: list[Block] = [*map(Note, notes), Paragraph(report.measured), Paragraph(_explained(report), "small")]
     if svg:
         caption = "Lines at the tops are 95% intervals; a dashed line is the commonest class."
@@ -78,7 +72,10 @@ def build(report: ProbingReport, notes: Sequence[str] = (), svg: bytes = b"") ->
     tasks = [
         [each.task.name, each.task.category, each.task.path.name]
         + [len(each.task.partitions[name]) for name in PARTITIONS]
-        + [sum(each.task.dropped.values()), _epochs(each)]
+        + [
+            sum(each.task.dropped.values()),
+            "; ".join(", ".join(map(str, probed.best_epochs)) for probed in each.runs.values()),
+        ]
         for each in report.tasks
     ]
     names = ("training", "validation", "test", "lines left out", "best epochs")
@@ -94,20 +91,14 @@ def build(report: ProbingReport, notes: Sequence[str] = (), svg: bytes = b"") ->
 def write(directory: files.PathLike, report: ProbingReport, notes: Sequence[str]) -> list[str]:
     """Writes page, tables and picture into a directory, which is made where it is missing.
 
-    Args:
-      directory: Where to.
-      report: The results.
-      notes: What a reader should know in addition, sentences.
-
-    Returns:
-      The names of the files, the page first.
+    Returns the names of the files, the page first.
 
     Raises:
       UserError: The directory cannot be written to.
     """
     png, svg = pictures(report)
-    page, numbers = build(report, notes, svg).page(), as_json(_content(report, notes))
-    return write_files(directory, {PAGE: page, TABLE: records(report).tsv(), NUMBERS: numbers, PICTURE: png})
+    page, numbers = build(report, notes, svg).page(), reporting.as_json(_content(report, notes))
+    return reporting.write(directory, {PAGE: page, TABLE: records(report).tsv(), NUMBERS: numbers, PICTURE: png})
 
 
 def _explained(report: ProbingReport) -> str:
@@ -122,10 +113,6 @@ def _explained(report: ProbingReport) -> str:
     if tests:
         words += f" “p” is of the difference to {report.labels[0]}: {', '.join(sorted(tests))}, each task by itself."
     return words
-
-
-def _epochs(each: TaskResult) -> str:
-    return "; ".join(", ".join(map(str, probed.best_epochs)) for probed in each.runs.values())
 
 
 def _content(report: ProbingReport, notes: Sequence[str]) -> dict[str, Any]:
@@ -157,10 +144,9 @@ def _content(report: ProbingReport, notes: Sequence[str]) -> dict[str, Any]:
 
 
 def _record(each: TaskResult, label: str, probed: Probed) -> dict[str, Any]:
-    low, high = probed.interval
     record: dict[str, Any] = {
         "accuracy": probed.accuracy,
-        "interval": [low, high],
+        "interval": list(probed.interval),
         "accuracies_by_seed": [float(right.mean()) for right in probed.right],
         "validation_by_epoch": [list(curve) for curve in probed.validation],
         "best_epochs": list(probed.best_epochs),
@@ -179,10 +165,6 @@ def _percent(value: float) -> str:
     return f"{100 * value:.2f}"
 
 
-def _difference(value: float) -> str:
-    return f"{100 * value:+.2f}"
-
-
 def _p(value: float) -> str:
     return "<0.001" if value < 0.001 else f"{value:.3f}"
 
@@ -193,11 +175,7 @@ def _p(value: float) -> str:
 def pictures(report: ProbingReport) -> tuple[bytes, bytes]:
     """Draws a group of bars for each task, a bar for each run, the categories side by side.
 
-    Args:
-      report: The results.
-
-    Returns:
-      A PNG file, and the same as SVG.
+    Returns a PNG file, and the same as SVG.
     """
     from matplotlib.lines import Line2D
 

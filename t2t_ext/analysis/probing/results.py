@@ -13,14 +13,7 @@ from t2t_ext.analysis.probing.senteval import CATEGORIES, TEST, ProbingTask
 
 @dataclasses.dataclass(frozen=True)
 class ProbedRun:
-    """A run.
-
-    Attributes:
-      label: What it is called.
-      run: Its directory.
-      checkpoint: The checkpoint's name.
-      about: Further names and values for the page, such as the model.
-    """
+    """A run's label, directory and checkpoint, and for the page its model and hparams set."""
 
     label: str
     run: pathlib.Path
@@ -60,12 +53,7 @@ class Probed:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class TaskResult:
-    """A task and the results of all runs.
-
-    Attributes:
-      task: The task.
-      runs: Label -> its result, the first being what the others are compared with.
-    """
+    """A task and the results of all runs by label, the first being what the others are compared with."""
 
     task: ProbingTask
     runs: Mapping[str, Probed]

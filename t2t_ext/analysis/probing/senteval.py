@@ -38,12 +38,7 @@ _SUBSET_SEED = 1  # of the sentences that a limit leaves, so that every call and
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Partition:
-    """The sentences of a partition.
-
-    Attributes:
-      sentences: Their tokens, separated by spaces.
-      labels: int32 [sentences], numbers of their classes.
-    """
+    """The sentences of a partition, tokens separated by spaces, and int32 [sentences], numbers of their classes."""
 
     sentences: tuple[str, ...]
     labels: np.ndarray
@@ -135,15 +130,11 @@ def task_files(directory: files.PathLike) -> list[pathlib.Path]:
 
 
 def read_task(path: files.PathLike, limits: Sequence[int] = (0, 0, 0), max_characters: int = 1000) -> ProbingTask:
-    """Reads a task.
+    """Reads a task from a file, plain or compressed.
 
     Lines that cannot be used are left out and counted: those with fewer than three fields, of an unknown partition,
-    without class or sentence, not in UTF-8, too long, or of a class that training does not have.
-
-    Args:
-      path: The file, plain or compressed.
-      limits: The most sentences of training, validation and test; 0 = all. Which ones is drawn, always the same.
-      max_characters: Longer sentences are left out.
+    without class or sentence, not in UTF-8, too long, or of a class that training does not have. The limits are the
+    most sentences of training, validation and test, 0 for all; which ones is drawn, always the same.
 
     Raises:
       UserError: The file cannot be read, or a partition is empty, or training has one class only.

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from t2t_ext.analysis.probing.senteval import PARTITIONS, TASKS
+from t2t_ext.analysis.probing.senteval_coordination import coordination_inversion
 from t2t_ext.analysis.probing.senteval_corpus import (
     DOUBLE_QUOTES,
     Corpus,
@@ -263,17 +264,13 @@ def _exchanges(sentence: Tokens, place: int, words: Mapping[str, str], after: _C
     )
 
 
-def _coordination_inversion(corpus: Corpus, settings: BuildSettings, random: np.random.Generator) -> Rows:
-    from t2t_ext.analysis.probing.senteval_coordination import coordination_inversion
-
-    return coordination_inversion(corpus, settings.sizes, settings.tags, random)
-
-
 _BUILDERS: Mapping[str, Callable[[Corpus, BuildSettings, np.random.Generator], Rows]] = {
     "sentence_length": sentence_length,
     "word_content": word_content,
     "bigram_shift": bigram_shift,
     "odd_man_out": odd_man_out,
-    "coordination_inversion": _coordination_inversion,
+    "coordination_inversion": lambda corpus, settings, random: coordination_inversion(
+        corpus, settings.sizes, settings.tags, random
+    ),
 }
 BUILT = tuple(_BUILDERS)

@@ -46,13 +46,9 @@ _OTHER_CLAUSES = _words(
 
 @dataclasses.dataclass(frozen=True)
 class _Clauses:
-    """A sentence taken apart.
+    """Two coordinated clauses; the first as it is written inside a sentence.
 
-    Attributes:
-      first: Tokens of the first clause, the first one as it is written inside a sentence.
-      joint: The conjunction, and the comma before it where there is one.
-      second: Tokens of the second clause.
-      capital: Whether the sentence begins with a capital letter.
+    ``joint`` is the conjunction with the comma before it, if any; ``capital`` says if the sentence begins with one.
     """
 
     first: Tokens
@@ -78,13 +74,7 @@ def coordination_inversion(
     """Builds CoIn: original sentences (O) and inverted ones (I).
 
     Both have as many sentences, in each partition, whose first clause is longer, whose second is, and with clauses of
-    equal length, as they stand there; no sentence stands in both.
-
-    Args:
-      corpus: English.
-      sizes: Of each partition.
-      tags: Word -> Penn part of speech; None: not known.
-      random: Draws.
+    equal length, as they stand there; no sentence stands in both. ``tags`` are Penn's parts of speech by word.
 
     Raises:
       UserError: The corpus is too small.

@@ -110,14 +110,9 @@ def is_punctuation(token: str) -> bool:
 def too_small(
     task: str, corpus: Corpus, sizes: Sequence[int], missing: Mapping[str, tuple[int, int]], classes: int = 2
 ) -> UserError:
-    """Returns the error of a corpus that has too little for a task.
+    """Returns the error of a corpus that has too little for a task of so many classes: no partition can be smaller.
 
-    Args:
-      task: Its name.
-      corpus: The corpus.
-      sizes: What was asked for, of each partition.
-      missing: What there is too little of -> (how much there is, how much is needed).
-      classes: How many the task has: no partition can be smaller.
+    ``missing`` is what there is too little of -> (how much there is, how much is needed).
     """
     shown = "; ".join(f"{what}: {have:,} of {need:,}" for what, (have, need) in list(missing.items())[:6])
     more = f"; and {len(missing) - 6:,} more" if len(missing) > 6 else ""
@@ -149,13 +144,7 @@ def deal(
 ) -> Rows:
     """Makes partitions of sentences whose classes are known, balanced and without a sentence in common.
 
-    Args:
-      task: Its name, for messages.
-      corpus: Where they come from, for messages.
-      candidates: Class -> its sentences; none stands under two.
-      sizes: Of each partition.
-      random: Draws.
-      describe: What a class is, for messages.
+    Candidates are class -> its sentences; none stands under two. ``describe`` says for messages what a class is.
 
     Raises:
       UserError: There are too few of a class, or more classes than sentences.

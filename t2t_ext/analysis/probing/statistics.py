@@ -17,13 +17,7 @@ _AT_ONCE = 50  # resamples; an index for each of their sentences is held
 
 
 def wilson(accuracy: float, count: int, level: float = 0.95) -> tuple[float, float]:
-    """Returns Wilson's score interval of an accuracy.
-
-    Args:
-      accuracy: The share that is right, from 0 to 1.
-      count: Of how many.
-      level: How sure.
-    """
+    """Returns Wilson's score interval of an accuracy, the share of ``count`` that is right."""
     z = statistics.NormalDist().inv_cdf((1 + level) / 2)
     center = (accuracy + z**2 / (2 * count)) / (1 + z**2 / count)
     half = z / (1 + z**2 / count) * math.sqrt(accuracy * (1 - accuracy) / count + z**2 / (4 * count**2))
@@ -31,12 +25,7 @@ def wilson(accuracy: float, count: int, level: float = 0.95) -> tuple[float, flo
 
 
 def mcnemar(first: np.ndarray, second: np.ndarray) -> float:
-    """Returns the two-sided p-value of the exact McNemar test.
-
-    Args:
-      first: bool [sentences], which ones a system has right.
-      second: The same of the other.
-    """
+    """Returns the two-sided p-value of the exact McNemar test on bool [sentences], which ones each system has right."""
     only_first, only_second = int((first & ~second).sum()), int((second & ~first).sum())
     apart, fewer = only_first + only_second, min(only_first, only_second)
     if not apart:
@@ -51,12 +40,8 @@ def mcnemar(first: np.ndarray, second: np.ndarray) -> float:
 def paired_bootstrap(first: np.ndarray, second: np.ndarray, resamples: int = RESAMPLES) -> float:
     """Returns the two-sided p-value of the paired bootstrap: how often chance alone makes so great a difference.
 
-    The differences of resamples are moved to a mean of zero, as there would be without any difference.
-
-    Args:
-      first: float [sentences], how often a system has each right, from 0 to 1.
-      second: The same of the other.
-      resamples: How many; p is at least 1 / (resamples + 1).
+    Both are float [sentences], how often a system has each right, from 0 to 1. The differences of resamples are moved
+    to a mean of zero, as there would be without any difference. p is at least 1 / (resamples + 1).
     """
     differences = np.asarray(second, np.float64) - np.asarray(first, np.float64)
     observed = differences.mean()
@@ -70,12 +55,7 @@ def paired_bootstrap(first: np.ndarray, second: np.ndarray, resamples: int = RES
 
 
 def paired_test(first: np.ndarray, second: np.ndarray) -> tuple[str, float]:
-    """Returns which test fits and its p-value.
-
-    Args:
-      first: bool [seeds, sentences], which sentences a system has right.
-      second: The same of the other; the seeds may be others.
-    """
+    """Returns which test fits and its p-value, for bool [seeds, sentences], which sentences each system has right."""
     if len(first) == len(second) == 1:
         return MCNEMAR, mcnemar(first[0], second[0])
     return BOOTSTRAP, paired_bootstrap(first.mean(axis=0), second.mean(axis=0))
