@@ -34,7 +34,7 @@ def say_what_onednn_lacks() -> None:
 
 
 def check_peer(address: str, milliseconds: int) -> None:
-    """Asks another worker's server for a sign of life.
+    """Asks another worker's server for a heartbeat.
 
     Args:
       address: Such as ``/job:worker/replica:0/task:1``.
@@ -66,7 +66,7 @@ def configure_workers(spec: Any, *, join_seconds: int, timeout_seconds: float) -
     Args:
       spec: The ``tf.train.ClusterSpec``.
       join_seconds: How long workers wait for all to begin.
-      timeout_seconds: After how long without a sign of life a worker counts as lost.
+      timeout_seconds: After how long without a heartbeat a worker counts as lost.
     """
     eager_context.context().configure_coordination_service(
         service_type="standalone",

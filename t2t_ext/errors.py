@@ -20,6 +20,12 @@ class UserError(Exception):
     exit_status = 2
 
 
+def first_line(error: BaseException) -> str:
+    """Returns the first line of an error's message, of 200 characters at most; its type if it has none."""
+    text = (str(error).strip() or type(error).__name__).splitlines()[0]
+    return text if len(text) <= 200 else text[:200] + "..."
+
+
 def suggest(name: str, candidates: Iterable[str], limit: int = 3) -> str:
     """Returns a sentence with the names closest to a misspelt one.
 

@@ -105,7 +105,7 @@ class TrainingSettings(StrictParams):
     )
     worker_timeout: float = hparam(
         30.0,
-        "Time without a sign of life after which another worker of TF_CONFIG counts as lost: this one then exits with "
+        "Time without a heartbeat after which another worker of TF_CONFIG counts as lost: this one then exits with "
         "status 75, to be started again with all others.",
         unit="seconds",
         minimum=1,

@@ -11,6 +11,7 @@ import dataclasses
 import json
 import os
 import queue
+import re
 import signal
 import subprocess
 import sys
@@ -30,14 +31,7 @@ DEVICE_SHARE = 0.9
 FIRST_SIZE = 1024  # tokens
 SMALLEST_SIZE = 64
 _LOOK_SECONDS = 0.05
-_MEMORY_WORDS = (
-    "bad_alloc",
-    "out of memory",
-    "out_of_memory",
-    "resourceexhausted",
-    "resource_exhausted",
-    "memoryerror",
-)
+_MEMORY_WORDS = re.compile("bad_alloc|out[ _]of[ _]memory|resource_?exhausted|memoryerror", re.IGNORECASE)
 _MODULE = "t2t_ext.training.batch_size_probe"
 
 Say = Callable[[str], None]
@@ -121,13 +115,7 @@ class Prober:
     """
 
     def __init__(self, config: TrainConfig, limit: int | None, say: Say) -> None:
-        """Starts nothing yet.
-
-        Args:
-          config: The run to probe for.
-          limit: Bytes that the child's resident set may take; None: no limit is known.
-          say: Told of every trial.
-        """
+        """Starts nothing yet; the child's resident set may take ``limit`` bytes (None: no limit is known)."""
         self.most = FIRST_SIZE
         self.results: dict[int, dict[str, Any]] = {}
         self.last_failure = ""
@@ -184,7 +172,10 @@ class _Child:
             raise AssertionError("a process with pipes has no pipes")
         self._stdin, self._stdout, self._stderr = self._process.stdin, self._process.stdout, self._process.stderr
         self._lines: queue.Queue[str] = queue.Queue()
-        self._readers = [threading.Thread(target=read, daemon=True) for read in (self._read, self._read_errors)]
+        self._readers = [
+            threading.Thread(target=self._read, daemon=True),
+            threading.Thread(target=self._errors.extend, args=[self._stderr], daemon=True),
+        ]
         for reader in self._readers:
             reader.start()
         asked = {name: value for name, value in config.given().items() if name != "train_command"}
@@ -234,9 +225,6 @@ class _Child:
             self._lines.put(line)
         self._lines.put("")
 
-    def _read_errors(self) -> None:
-        self._errors.extend(self._stderr)
-
     def _exit_reason(self) -> dict[str, Any]:
         """Returns the failure if the process exited for lack of memory; raises otherwise."""
         status = self._process.wait()
@@ -245,7 +233,7 @@ class _Child:
         text = "".join(self._errors)
         if status == -signal.SIGKILL:
             return {"failure": "the system killed the process, which took too much memory"}
-        if status and any(word in text.lower() for word in _MEMORY_WORDS):
+        if status and _MEMORY_WORDS.search(text):
             return {"failure": "the device ran out of memory"}
         raise RuntimeError(f"Probing the batch size ended with status {status}:\n{text}")
 

@@ -48,14 +48,7 @@ class Probe:
         self._pipeline = self._session.pipeline
 
     def steps(self, size: int) -> dict[str, Any]:
-        """Makes a step with each of the largest batches for a size.
-
-        Args:
-          size: ``batch_size``, tokens.
-
-        Returns:
-          The answer, as in the module's description.
-        """
+        """Makes a step with each of the largest batches for a ``batch_size`` (tokens); returns the child's answer."""
         session = self._session
         hparams = self._hparams.replace(batch_size=size)
         session.pipeline = self._pipeline.with_batches_of(hparams)
@@ -72,7 +65,10 @@ class Probe:
             if time.monotonic() - began > seconds:
                 seconds = time.monotonic() - began
                 shape = batching.describe_shape(plan, number, sides)
-        device, peak = _peak()
+        if tf.config.list_logical_devices("GPU"):
+            device, peak = "GPU", int(tf.config.experimental.get_memory_info("GPU:0")["peak"])
+        else:
+            device, peak = "CPU", available_memory.resident_bytes(os.getpid())[1]
         replicas, accumulated = session.strategy.num_replicas_in_sync, hparams.gradient_accumulation_steps
         most = -(-planner.total_tokens // (replicas * accumulated))
         return {"peak": peak, "device": device, "shape": shape, "seconds": seconds, "most": most}
@@ -96,28 +92,16 @@ def largest_batches(plan: batching.EpochPlan, target_sides: int = 1) -> list[int
     return sorted({int(np.argmax(measure)) for measure in measures})
 
 
-def _peak() -> tuple[str, int]:
-    """Returns the kind of device and the most bytes taken of it so far."""
-    if tf.config.list_logical_devices("GPU"):
-        return "GPU", int(tf.config.experimental.get_memory_info("GPU:0")["peak"])
-    return "CPU", available_memory.resident_bytes(os.getpid())[1]
-
-
-def _end_with_parent(parent: int) -> None:
-    """Has the kernel kill this process when its parent ends, however that happens."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:  # it has ended already
-        raise SystemExit(1)
-
-
 def main() -> None:
     """Answers until its input ends."""
     # What libraries print must not get between the answers.
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     request = json.loads(sys.stdin.readline())
-    _end_with_parent(request.pop("parent"))
+    if sys.platform == "linux":  # the kernel kills this process when its parent ends, however that happens
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != request.pop("parent"):  # it has ended already
+        raise SystemExit(1)
     probe = None
     for line in sys.stdin:
         try:

@@ -10,14 +10,13 @@ whatever else it is trained on, so that it can be compared.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from t2t_ext.analysis.attention import maps as attention
-from t2t_ext.analysis.attention.maps import AttentionMap
 from t2t_ext.config.decode import DecodeHParams
 from t2t_ext.config.hyperparameters import HParams
 from t2t_ext.config.training import TrainingSettings
@@ -157,15 +156,12 @@ class Evaluator:
         pieces = [self._encoders[1].pieces(side) for side in sides]
         words = attention.sentence_of(self._model, labels, pieces)
         maps = attention.read_maps(weights, words)
-        board.attention(step, maps if len(sides) == 1 else _without_most_of_the_second(maps))
+        # Of the second side only the last layer's: drawing is slow, and its weights are shared.
+        last = max((each.layer for each in maps if each.side == "r2l"), default=0)
+        board.attention(step, [each for each in maps if each.side != "r2l" or each.layer == last])
 
     def _pictured_sentence(self) -> tuple[np.ndarray, list[str], list[int]] | None:
-        """Returns the first dev sentence that makes a readable picture.
-
-        Returns:
-          The source, ids int32 [S] or feature vectors float32 [S, F]; the texts, or numbers, of its positions; and the
-          target's ids.
-        """
+        """Returns source (ids or feature vectors), labels of its positions and target ids of a sentence to picture."""
 
         def ids_of(encoder: Any, text: str) -> list[int]:
             return encoder.encode_batch(encoder.prepare([text]), add_eos=True)[0]
@@ -211,9 +207,3 @@ class Evaluator:
             weights=self._model.label_weights(labels),
             differentiable=False,
         )
-
-
-def _without_most_of_the_second(maps: Sequence[AttentionMap]) -> list[AttentionMap]:
-    """Leaves out the second side's attention but for the last layer's: drawing is slow, and its weights are shared."""
-    last = max((each.layer for each in maps if each.side == "r2l"), default=0)
-    return [each for each in maps if each.side != "r2l" or each.layer == last]

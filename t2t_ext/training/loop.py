@@ -170,7 +170,11 @@ class _Loop:
         result = TrainResult(
             self._session.step, reason, evaluations[-1] if evaluations else None, self._best(evaluations)
         )
-        self._say(_ending(result))
+        best = f"; best checkpoint: step {result.best.step}, {result.best.value:.4g}" if result.best else ""
+        if result.finished:
+            self._say(f"finished at step {result.step} ({reason}){best}")
+        else:
+            self._say(f"stopped by {reason} after step {result.step}; the same command resumes from here{best}")
         return result
 
     def _train(self) -> str:
@@ -178,19 +182,15 @@ class _Loop:
         self._progress.start(session.step)
         reason = self._finish_interrupted_evaluation()
         iterator = session.iterator() if session.step < settings.train_steps and not reason else None
+        advice = out_of_memory.advice(session.hparams)
         while not reason and session.step < settings.train_steps:
             self._clock.start()
-            with self._memory_explained():
+            shape = functools.partial(session.pipeline.shape, session.step)
+            with out_of_memory.explained(f"step {session.step + 1}", shape, advice):
                 session.train_step(iterator)
             session.step += 1
             reason = self._after_step()
         return reason or "train_steps"
-
-    def _memory_explained(self) -> contextlib.AbstractContextManager:
-        session = self._session
-        step = session.step
-        shape = functools.partial(session.pipeline.shape, step)
-        return out_of_memory.explained(f"step {step + 1}", shape, out_of_memory.advice(session.hparams))
 
     def _after_step(self) -> str:
         """Logs, evaluates and saves where it is time; returns why training ends, or an empty string."""
@@ -199,7 +199,7 @@ class _Loop:
         if self._clock.first_step:
             host_memory.release_unused()
             self._clock.after_first_step(session.read_window())
-            self._say(f"first step after {self._clock.since_start():.1f} s")
+            self._say(f"first step after {time.monotonic() - self._clock.created:.1f} s")
         self._progress.advance(step)
         if last or step % settings.log_step_count_steps == 0:
             self._log()
@@ -207,7 +207,9 @@ class _Loop:
         if step % settings.max_skipped_steps == 0:
             self._check_skipped()
         if step % settings.local_eval_frequency == 0 or last:
-            return self._save_and_evaluate()
+            self._clock.pause()
+            self._save()
+            return self._evaluate()
         reason = self._agreement.stop_reason(step)
         if reason:
             self._save()
@@ -277,11 +279,6 @@ class _Loop:
             path = self._session.save(self._run)
             self._say(f"saved {path}")
 
-    def _save_and_evaluate(self) -> str:
-        self._clock.pause()
-        self._save()
-        return self._evaluate()
-
     def _finish_interrupted_evaluation(self) -> str:
         """Evaluates a restored step whose evaluation was interrupted; returns why training ends already, if it does."""
         step = self._session.step
@@ -293,7 +290,7 @@ class _Loop:
         if self._restored and self._is_chief:  # a kill may have come before the last step of an evaluation
             restored = self._run.checkpoints_dir / checkpoints.checkpoint_name(step)
             checkpoints.prune(self._run.path, self._settings.keep_checkpoint_max, protect=[restored])
-        return "early_stopping" if self._workers.any(bool(self._early_stop())) else ""
+        return "early_stopping" if self._workers.any(self._stops_early()) else ""
 
     def _evaluate(self) -> str:
         """Evaluates on the chief, keeps the best checkpoint; returns why training ends, or an empty string."""
@@ -302,7 +299,7 @@ class _Loop:
             # A signal leaves the evaluation to the next start; the other workers must hear of it all the same.
             with contextlib.suppress(Interrupted):
                 self._evaluate_here()
-                stops = bool(self._early_stop())
+                stops = self._stops_early()
         stopped, interrupted = self._workers.sum([stops, bool(self._signals.received)])
         if stopped:
             return "early_stopping"
@@ -328,16 +325,15 @@ class _Loop:
         self._keep_best()
         checkpoints.prune(self._run.path, self._settings.keep_checkpoint_max)
 
-    def _early_stop(self) -> str:
+    def _stops_early(self) -> bool:
         settings = self._settings
         best = stopped_improving(self._records.evaluations(), settings)
-        if best is None:
-            return ""
-        self._say(
-            f"early stopping: {settings.eval_early_stopping_metric} has not improved by more than "
-            f"{settings.eval_early_stopping_metric_delta:g} since step {best.step} ({best.value:.4f})"
-        )
-        return "early_stopping"
+        if best is not None:
+            self._say(
+                f"early stopping: {settings.eval_early_stopping_metric} has not improved by more than "
+                f"{settings.eval_early_stopping_metric_delta:g} since step {best.step} ({best.value:.4f})"
+            )
+        return best is not None
 
     def _best(self, evaluations: list[Record]) -> Best | None:
         return best_of(evaluations, self._settings.best_checkpoint_metric)
@@ -369,15 +365,11 @@ class _Clock:
     """Measures training time without evaluations, and the tokens of that time."""
 
     def __init__(self, window: dict[str, float]) -> None:
-        self._created = time.monotonic()
+        self.created = time.monotonic()
         self._began: float | None = None
         self._seconds = 0.0
         self._tokens_before = _real_tokens(window)  # a restored window has tokens of the process before
         self.first_step = True
-
-    def since_start(self) -> float:
-        """Returns the seconds since the loop was made."""
-        return time.monotonic() - self._created
 
     def after_first_step(self, window: dict[str, float]) -> None:
         """Leaves out the first step, which made the graph."""
@@ -402,13 +394,6 @@ class _Clock:
         seconds, tokens = self._seconds, _real_tokens(window) - self._tokens_before
         self._seconds, self._tokens_before = 0.0, 0.0
         return seconds, tokens
-
-
-def _ending(result: TrainResult) -> str:
-    best = f"; best checkpoint: step {result.best.step}, {result.best.value:.4g}" if result.best else ""
-    if result.finished:
-        return f"finished at step {result.step} ({result.stop_reason}){best}"
-    return f"stopped by {result.stop_reason} after step {result.step}; the same command resumes from here{best}"
 
 
 def _real_tokens(window: dict[str, float]) -> float:

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from t2t_ext.analysis.attention.maps import AttentionMap
 from t2t_ext.analysis.attention.pictures import attention_picture
-from t2t_ext.errors import UserError
+from t2t_ext.errors import UserError, first_line
 from t2t_ext.evaluation import protocols
 from t2t_ext.io import files
 from t2t_ext.training.records import Record
@@ -95,10 +95,9 @@ class Board:
         try:
             yield
         except tf.errors.OpError as error:
-            reason = (str(error.message).strip() or type(error).__name__).splitlines()[0]
             raise UserError(
-                f"Cannot write the curves for TensorBoard in {self._directory}: {reason}. Make room, then run the same "
-                "command again: it resumes from the last checkpoint."
+                f"Cannot write the curves for TensorBoard in {self._directory}: {first_line(error)}. Make room, then "
+                "run the same command again: it resumes from the last checkpoint."
             ) from error
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 import tensorflow as tf
 
 from t2t_ext.config.hyperparameters import HParams
-from t2t_ext.errors import UserError
+from t2t_ext.errors import UserError, first_line
 
 EVALUATION_ADVICE = (
     'Start again with a smaller batch_size in --decode_hparams (such as "beam_size=4,alpha=0.6,batch_size=8"), or '
@@ -30,7 +30,7 @@ def explained(what: str, shape: Callable[[], str], ways: str) -> Iterator[None]:
         yield
     except (tf.errors.ResourceExhaustedError, MemoryError) as error:
         raise UserError(
-            f"Memory ran out at {what}, with a batch of {shape()} ({_first_line(error)}). {ways} The last checkpoint "
+            f"Memory ran out at {what}, with a batch of {shape()} ({first_line(error)}). {ways} The last checkpoint "
             "is untouched."
         ) from error
 
@@ -46,8 +46,3 @@ def advice(hparams: HParams) -> str:
     if hparams.parallel_slices > 1:
         ways.append(f"parallel_slices (now {hparams.parallel_slices}; may be changed in a run that has begun)")
     return f"Start again with smaller values in --hparams, in a new run: {'; '.join(ways)}; or batch_size=auto."
-
-
-def _first_line(error: BaseException) -> str:
-    text = (str(error).strip() or type(error).__name__).splitlines()[0]
-    return text if len(text) <= 200 else text[:200] + "..."

@@ -16,20 +16,12 @@ from t2t_ext.errors import UserError, suggest
 Factor = Callable[[tf.Tensor, HParams, int], tf.Tensor | float]
 
 
-def _constant(step: tf.Tensor, hparams: HParams, train_steps: int) -> float:
-    return hparams.learning_rate_constant
-
-
-def _linear_warmup(step: tf.Tensor, hparams: HParams, train_steps: int) -> tf.Tensor:
-    return tf.minimum(1.0, step / _warmup(hparams))
-
-
-def _rsqrt_decay(step: tf.Tensor, hparams: HParams, train_steps: int) -> tf.Tensor:
-    return tf.math.rsqrt(tf.maximum(step, _warmup(hparams)))
+def _warmup(hparams: HParams) -> float:
+    # Without a warm-up the decays start at step 1.
+    return float(max(hparams.learning_rate_warmup_steps, 1))
 
 
 def _width(hparams: HParams) -> int:
-    """Returns the width of the model."""
     width = getattr(hparams, "hidden_size", None)
     if width is None:
         raise UserError(
@@ -37,10 +29,6 @@ def _width(hparams: HParams) -> int:
             f"{type(hparams).__name__} does not have: choose another schedule."
         )
     return width
-
-
-def _rsqrt_hidden_size(step: tf.Tensor, hparams: HParams, train_steps: int) -> float:
-    return _width(hparams) ** -0.5
 
 
 def _single_cycle_cos_decay(step: tf.Tensor, hparams: HParams, train_steps: int) -> tf.Tensor:
@@ -58,10 +46,6 @@ def _cosdecay(step: tf.Tensor, hparams: HParams, train_steps: int) -> tf.Tensor:
     return tf.where(step <= hparams.learning_rate_warmup_steps, 1.0, decayed)
 
 
-def _linear_decay(step: tf.Tensor, hparams: HParams, train_steps: int) -> tf.Tensor:
-    return tf.clip_by_value((train_steps - step) / hparams.learning_rate_decay_steps, 0.0, 1.0)
-
-
 def _exp_decay(step: tf.Tensor, hparams: HParams, train_steps: int) -> tf.Tensor:
     periods = tf.maximum(step - hparams.learning_rate_warmup_steps, 0.0) / hparams.learning_rate_decay_steps
     return tf.pow(float(hparams.learning_rate_decay_rate), periods)
@@ -74,13 +58,15 @@ def _legacy(step: tf.Tensor, hparams: HParams, train_steps: int) -> tf.Tensor:
 
 
 FACTORS: dict[str, Factor] = {
-    "constant": _constant,
-    "linear_warmup": _linear_warmup,
-    "rsqrt_decay": _rsqrt_decay,
-    "rsqrt_hidden_size": _rsqrt_hidden_size,
+    "constant": lambda step, hparams, _: hparams.learning_rate_constant,
+    "linear_warmup": lambda step, hparams, _: tf.minimum(1.0, step / _warmup(hparams)),
+    "rsqrt_decay": lambda step, hparams, _: tf.math.rsqrt(tf.maximum(step, _warmup(hparams))),
+    "rsqrt_hidden_size": lambda step, hparams, _: _width(hparams) ** -0.5,
     "single_cycle_cos_decay": _single_cycle_cos_decay,
     "cosdecay": _cosdecay,
-    "linear_decay": _linear_decay,
+    "linear_decay": lambda step, hparams, train_steps: tf.clip_by_value(
+        (train_steps - step) / hparams.learning_rate_decay_steps, 0.0, 1.0
+    ),
     "exp_decay": _exp_decay,
     "legacy": _legacy,
 }
@@ -118,8 +104,3 @@ class Schedule:
         for factor in self._factors:
             rate *= factor(position, self._hparams, self._train_steps)
         return rate
-
-
-def _warmup(hparams: HParams) -> float:
-    # Without a warm-up the decays start at step 1.
-    return float(max(hparams.learning_rate_warmup_steps, 1))

@@ -62,8 +62,12 @@ def resolve(config: TrainConfig) -> ResolvedRun:
             f"--output_dir={config.output_dir} is a file. Name a run directory (it is made where it is missing)."
         )
     stored = RunDirectory.open(config.output_dir) if RunDirectory.exists(config.output_dir) else None
-    if stored is None:
-        _check_new(config)
+    missing = [name for name in _NEEDED if not getattr(config, name)]
+    if stored is None and missing:
+        raise UserError(
+            f"{config.output_dir} is no run yet, and a new one needs "
+            f"{', '.join(f'--{name}' for name in missing)} as well. --registry_help lists the names."
+        )
     old = stored.config if stored else None
     usr_dir = config.t2t_usr_dir or (old.t2t_usr_dir if old else "")
     if usr_dir:
@@ -111,16 +115,6 @@ def resolve(config: TrainConfig) -> ResolvedRun:
     return ResolvedRun(config, new, hparams, settings, decode_hparams, stored, config.output_dir)
 
 
-def _check_new(config: TrainConfig) -> None:
-    """Checks that everything is given that a new run needs."""
-    missing = [name for name in _NEEDED if not getattr(config, name)]
-    if missing:
-        raise UserError(
-            f"{config.output_dir} is no run yet, and a new one needs "
-            f"{', '.join(f'--{name}' for name in missing)} as well. --registry_help lists the names."
-        )
-
-
 def make_problem(run: ResolvedRun) -> Any:
     """Returns the run's problem."""
     return _problem(run.config.problem, run.config.problem_options)
@@ -164,18 +158,12 @@ def what_workers_share(run: ResolvedRun, generated: GeneratedData) -> str:
 
 
 def open_run(run: ResolvedRun, generated: GeneratedData, *, is_chief: bool = True) -> RunDirectory:
-    """Makes the run directory, or opens the one that is there.
-
-    Args:
-      run: The resolved run.
-      generated: Its data.
-      is_chief: Whether this process writes the directory; the others wait for it.
+    """Makes the run directory on the chief, or opens the one that is there; other workers wait for the chief's.
 
     Raises:
       UserError: The stored run was made from other data.
     """
     config = run.config.replace(data_digest=generated.digest(), source_feature_size=generated.source_feature_size)
-    encoders = generated.text_encoders()
     check_stored(run, generated)
     if run.stored is not None:
         if is_chief:
@@ -185,20 +173,16 @@ def open_run(run: ResolvedRun, generated: GeneratedData, *, is_chief: bool = Tru
             run.stored.update(config)
         return run.stored
     if is_chief:
-        return RunDirectory.create(run.output_dir, config, *encoders)
-    return _wait_for_chief(run.output_dir)
-
-
-def _wait_for_chief(output_dir: str) -> RunDirectory:
+        return RunDirectory.create(run.output_dir, config, *generated.text_encoders())
     deadline = time.monotonic() + _CHIEF_WAIT_SECONDS
-    while not RunDirectory.exists(output_dir):
+    while not RunDirectory.exists(run.output_dir):
         if time.monotonic() > deadline:
             raise UserError(
-                f"The chief worker has not made {output_dir} in {_CHIEF_WAIT_SECONDS:.0f} s. "
+                f"The chief worker has not made {run.output_dir} in {_CHIEF_WAIT_SECONDS:.0f} s. "
                 "--output_dir must be on a file system that all workers share."
             )
         time.sleep(0.2)
-    return RunDirectory.open(output_dir)
+    return RunDirectory.open(run.output_dir)
 
 
 def _hparams(config: TrainConfig, stored: RunDirectory | None) -> tuple[HParams, dict[str, str], str]:
@@ -223,11 +207,7 @@ def _hparams(config: TrainConfig, stored: RunDirectory | None) -> tuple[HParams,
 
 
 def _warm_start_from(config: TrainConfig, stored: RunDirectory | None) -> str:
-    """Returns the absolute path that is stored as ``warm_start_from``, or "".
-
-    Raises:
-      UserError: Another one than the stored one is given, but the run has begun.
-    """
+    """Returns the absolute path that is stored as ``warm_start_from``, or ""; a run that has begun keeps its own."""
     before = stored.config.warm_start_from if stored else ""
     if not config.warm_start_from:
         return before
@@ -242,11 +222,7 @@ def _warm_start_from(config: TrainConfig, stored: RunDirectory | None) -> str:
 
 
 def _warm_start_optimizer(config: TrainConfig, stored: RunDirectory | None) -> str:
-    """Returns whether a warm start resets or keeps the optimizer.
-
-    Raises:
-      UserError: There is no warm start, or the run has begun with the other one.
-    """
+    """Returns whether a warm start resets or keeps the optimizer; a run that has begun keeps its choice."""
     before = stored.config.warm_start_optimizer if stored else RESET
     given = config.given().get("warm_start_optimizer", before)
     if given == KEEP and not _warm_start_from(config, stored):

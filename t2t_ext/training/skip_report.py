@@ -39,7 +39,11 @@ def make_report(session: Session, generated: GeneratedData, row: int, last: int)
         "loss_scale": session.loss_scale(),
         "learning_rate": float(session.schedule(tf.constant(last, tf.int64))),
         "batches": [_batch(session, store, step) for step in dict.fromkeys((first, last))],
-        "weights_not_finite": [n for n, v in session.model.named_variables().items() if not _all_finite(v)],
+        "weights_not_finite": [
+            name
+            for name, variable in session.model.named_variables().items()
+            if not np.isfinite(np.asarray(tf.convert_to_tensor(variable), np.float32)).all()
+        ],
     }
     # A step that was not skipped has changed the weights since.
     if session.counter("skipped/in_a_row") >= session.step - last + 1:
@@ -95,7 +99,11 @@ def _batch(session: Session, store: ExampleStore, step: int) -> Report:
             "example": index,
             "pair": index % made_of.num_pairs,
             "source": _source_text(source, session.encoders[0]),
-            **_texts_of(targets, session.encoders[1]),
+            # Of two targets, the second is what is generated from right to left.
+            **{
+                name: session.encoders[1].decode(ids.tolist())
+                for name, ids in zip(("target", "target_r2l"), targets, strict=False)
+            },
         }
         for index, (source, targets) in zip(examples[:SHOWN_PAIRS], pairs, strict=False)
     ]
@@ -118,12 +126,6 @@ def _source_text(source: np.ndarray, encoder: Any) -> str:
     return f"{len(source)} feature vectors of {source.shape[1]} numbers from {values.min():.4g} to {values.max():.4g}"
 
 
-def _texts_of(targets: list[np.ndarray], encoder: Any) -> dict[str, str]:
-    """Returns an example's targets as text; of two, the second is what is written from right to left."""
-    names = ("target",) if len(targets) == 1 else ("target", "target_r2l")
-    return {name: encoder.decode(ids.tolist()) for name, ids in zip(names, targets, strict=True)}
-
-
 def _computed_again(session: Session, step: int) -> Report:
     """Computes the gradients of a step's batch with the masks and, as far as it is known, the loss scale it had."""
     state = session.state
@@ -136,26 +138,18 @@ def _computed_again(session: Session, step: int) -> Report:
     finally:
         state.step.assign(session.step)
         state.loss_scale.assign(scale)
-    gradients, loss = found["gradients"], found["loss"]
-    bad = {}
-    for name, gradient in gradients.items():
-        values = np.asarray(gradient)
-        if not np.isfinite(values).all():
-            bad[name] = {
-                "nan": int(np.isnan(values).sum()),
-                "inf": int(np.isinf(values).sum()),
-                "of": int(values.size),
-            }
+    gradients = found["gradients"]
+    bad = {
+        name: {"nan": int(np.isnan(values).sum()), "inf": int(np.isinf(values).sum()), "of": int(values.size)}
+        for name, values in ((name, np.asarray(gradient)) for name, gradient in gradients.items())
+        if not np.isfinite(values).all()
+    }
     return {
-        "loss": float(loss),
+        "loss": float(found["loss"]),
         "gradient_norm": float(tf.linalg.global_norm([tf.cast(g, tf.float32) for g in gradients.values()])),
         "variables": len(gradients),
         "gradients_not_finite": bad,
     }
-
-
-def _all_finite(variable: tf.Variable) -> bool:
-    return bool(np.isfinite(np.asarray(tf.convert_to_tensor(variable), np.float32)).all())
 
 
 def _short(text: str, limit: int = 60) -> str:

@@ -114,12 +114,8 @@ class TrainingState:
 def with_all_sums(arrays: Mapping[str, np.ndarray], gradient_groups: int = 0) -> dict[str, np.ndarray]:
     """Returns a checkpoint's training group with the sums that version 0.1.0's first checkpoints did not have.
 
-    Then loss was taken on every target token, so that there were as many labels; gradient norms of groups count from
-    the checkpoint on.
-
-    Args:
-      arrays: The training group.
-      gradient_groups: How many groups the model has whose gradient norms are summed.
+    Then loss was taken on every target token, so that there were as many labels; gradient norms of ``gradient_groups``
+    groups count from the checkpoint on.
     """
     arrays = dict(arrays)
     if gradient_groups:

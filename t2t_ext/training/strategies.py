@@ -9,7 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 from t2t_ext import compat
-from t2t_ext.errors import UserError, suggest
+from t2t_ext.errors import UserError, first_line, suggest
 
 _JOIN_SECONDS = 300  # for all workers to be started
 
@@ -35,9 +35,13 @@ def make_strategy(name: str = "auto", tpu: str = "", worker_timeout: float = 30.
     if name not in STRATEGIES:
         raise UserError(f"Unknown --distribution={name}; choose {', '.join(STRATEGIES)}.{suggest(name, STRATEGIES)}")
     if name == "auto":
-        name = _automatic()
+        if os.environ.get("TF_CONFIG") and len(_worker_addresses(_tf_config())) > 1:
+            name = "multi_worker_mirrored"
+        else:
+            name = "mirrored" if len(tf.config.list_logical_devices("GPU")) > 1 else "one_device"
     if name == "mirrored":
-        return tf.distribute.MirroredStrategy(_local_devices())
+        devices = tf.config.list_logical_devices("GPU") or tf.config.list_logical_devices("CPU")
+        return tf.distribute.MirroredStrategy([device.name.removeprefix("/device:") for device in devices])
     if name == "multi_worker_mirrored":
         return _multi_worker_strategy(worker_timeout)
     if name == "tpu":
@@ -91,17 +95,6 @@ def _tasks(strategy: tf.distribute.Strategy) -> dict[str, str]:
     }
 
 
-def _automatic() -> str:
-    if os.environ.get("TF_CONFIG") and len(_worker_addresses(_tf_config())) > 1:
-        return "multi_worker_mirrored"
-    return "mirrored" if len(tf.config.list_logical_devices("GPU")) > 1 else "one_device"
-
-
-def _local_devices() -> list[str]:
-    gpus = tf.config.list_logical_devices("GPU")
-    return [device.name.removeprefix("/device:") for device in gpus or tf.config.list_logical_devices("CPU")]
-
-
 def _tf_config() -> dict[str, Any]:
     text = os.environ.get("TF_CONFIG", "")
     example = '{"cluster": {"worker": ["host0:2222", "host1:2222"]}, "task": {"type": "worker", "index": 0}}'
@@ -133,9 +126,8 @@ def _multi_worker_strategy(worker_timeout: float) -> tf.distribute.Strategy:
     try:
         strategy = tf.distribute.MultiWorkerMirroredStrategy()
     except (tf.errors.OpError, RuntimeError) as error:
-        first_line = str(error).strip().splitlines()[0]
         raise UserError(
-            f"The workers {', '.join(addresses)} could not be joined: {first_line}. Start one process for each "
+            f"The workers {', '.join(addresses)} could not be joined: {first_line(error)}. Start one process for each "
             "address of TF_CONFIG within a few minutes, and check that the ports are free and reachable."
         ) from error
     handler = signal.getsignal(signal.SIGTERM)
@@ -152,7 +144,6 @@ def _tpu_strategy(tpu: str) -> tf.distribute.Strategy:
         tf.tpu.experimental.initialize_tpu_system(resolver)
         return tf.distribute.TPUStrategy(resolver)
     except (tf.errors.OpError, RuntimeError, ValueError, OSError) as error:
-        first_line = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise UserError(
-            f"No TPU could be used: {first_line}. Name it with --tpu, or choose another --distribution."
+            f"No TPU could be used: {first_line(error)}. Name it with --tpu, or choose another --distribution."
         ) from None

@@ -125,8 +125,10 @@ def warm_start(
             arrays[name] = array.astype(value.dtype)
             report.loaded.append(name)
         else:
-            arrays[name] = _with_rows(value, array, row_map)
-            report.mapped[name] = (len(row_map[0]), len(value))
+            new_rows, old_rows = row_map
+            arrays[name] = value.copy()
+            arrays[name][new_rows] = array[old_rows]
+            report.mapped[name] = (len(new_rows), len(value))
     used = {*fresh, *report.unshared.values()}
     report.skipped.update({name: "the new model has no such variable" for name in old if name not in used})
     if not report.loaded and not report.mapped:
@@ -204,14 +206,16 @@ def kept_training(
     loaded = set(report.loaded) - set(report.unshared)
     arrays = dict(fresh)
     kept: set[str] = set()
+    of_variables: set[str] = set()
     for name, value in fresh.items():
         variable = name.split("/", 2)[-1]
-        is_slot = name.startswith(("adam/", "adafactor/")) and variable in loaded
+        slot = name.startswith(("adam/", "adafactor/"))
+        of_variables.update([variable] if slot else [])
+        is_slot = slot and variable in loaded
         scales = name in _LOSS_SCALE and fresh[_LOSS_SCALE[0]] != 1 and old[_LOSS_SCALE[0]] != 1
         if (is_slot or name in _COUNTERS or scales) and name in old and old[name].shape == value.shape:
             arrays[name] = old[name].astype(value.dtype)
             kept.update([variable] if is_slot else [])
-    of_variables = {name.split("/", 2)[-1] for name in fresh if name.startswith(("adam/", "adafactor/"))}
     told = f"steps and learning rate continue after step {int(arrays['step']):,}, the optimizer's state of {len(kept)} "
     told += f"variables is kept, that of the other {len(of_variables) - len(kept)} begins as zeros"
     return arrays, dataclasses.replace(report, kept=told)
@@ -251,9 +255,7 @@ def shared_rows(ours: SubwordEncoder, theirs: SubwordEncoder) -> tuple[np.ndarra
     """
     their_ids = {piece: row for row, piece in enumerate(_pieces(theirs))}
     pairs = [(row, their_ids[piece]) for row, piece in enumerate(_pieces(ours)) if piece in their_ids]
-    if not pairs:
-        return np.zeros([0], np.int64), np.zeros([0], np.int64)
-    new_rows, old_rows = np.array(pairs, np.int64).T
+    new_rows, old_rows = np.array(pairs, np.int64).reshape(-1, 2).T
     return new_rows, old_rows
 
 
@@ -320,10 +322,3 @@ def _pieces(encoder: SubwordEncoder) -> list[tuple[str, str]]:
     """Returns what tells every row: ``th`` of one kind of subwords is not ``th`` of another, special ids are equal."""
     pieces = encoder.pieces(range(encoder.vocab_size))
     return [("" if row < FIRST_TEXT_ID else encoder.kind, piece) for row, piece in enumerate(pieces)]
-
-
-def _with_rows(fresh: np.ndarray, old: np.ndarray, row_map: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
-    new_rows, old_rows = row_map
-    mapped = fresh.copy()
-    mapped[new_rows] = old[old_rows]
-    return mapped

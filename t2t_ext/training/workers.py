@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 import tensorflow as tf
 
 from t2t_ext import compat
-from t2t_ext.errors import UserError
+from t2t_ext.errors import UserError, first_line
 from t2t_ext.training import strategies
 
 EXIT_STATUS = 75  # EX_TEMPFAIL of sysexits.h: start it again
@@ -147,7 +147,7 @@ class Workers:
                 if not trouble:
                     seen[peer] = time.monotonic()
                 elif time.monotonic() - seen[peer] > self._timeout:
-                    self._end(f"{self._describe(peer)} has given no sign of life for {self._timeout:g} s ({trouble})")
+                    self._end(f"{self._describe(peer)} has sent no heartbeat for {self._timeout:g} s ({trouble})")
                     return
 
     def _probe(self, peer: str) -> str:
@@ -158,7 +158,7 @@ class Workers:
         except tf.errors.FailedPreconditionError:
             return "it was started again alone"
         except tf.errors.OpError as error:
-            return _first_line(error)
+            return first_line(error)
         return ""
 
     def _end(self, why: str) -> None:
@@ -184,7 +184,7 @@ class Workers:
                 if self._probe(peer) and (trouble := self._probe(peer)):
                     return self._message(f"{self._describe(peer)} is gone ({trouble})")
             if time.monotonic() > deadline:
-                return self._message(f"another worker broke off ({_first_line(error)})") if broken_off else ""
+                return self._message(f"another worker broke off ({first_line(error)})") if broken_off else ""
             time.sleep(0.2)
         return self._message(self._lost)
 
@@ -204,8 +204,3 @@ class Workers:
         # A worker that is lost now has done its part.
         with contextlib.suppress(tf.errors.OpError):
             compat.wait_at_barrier("t2t_ext/end", int(1000 * _LEAVE_SECONDS))
-
-
-def _first_line(error: BaseException) -> str:
-    text = (str(error).strip() or type(error).__name__).splitlines()[0]
-    return text if len(text) <= 200 else text[:200] + "..."

@@ -112,7 +112,7 @@ def test_a_signal_and_a_kill_change_nothing(start, tmp_path):
     assert job.ends(60) == [75, -signal.SIGKILL], job.log()
     message = job.log().strip().splitlines()[-1]
     # Whichever notices first: the collective operation that breaks off, or the thread that asks for signs of life.
-    found = re.match(r"error: Worker 1 \((.+?)\) (is gone|has given no sign of life for 10 s) \(", message)
+    found = re.match(r"error: Worker 1 \((.+?)\) (is gone|has sent no heartbeat for 10 s) \(", message)
     assert found, message
     assert found[1] == job.addresses[1]
     assert f"Start all 2 workers again with the same commands: training resumes from {run}" in message
