@@ -30,7 +30,7 @@ class Cider(MeanOfSegments):
         super().__init__(CIDER, references, signature={"tok": "words-lc", "n": "4", "sigma": "6"})
 
     def reference_info(self, references: Sequence[str]) -> list[str]:
-        """Returns the words of the references of a segment."""
+        """Returns the words of each reference of a segment."""
         return [_words(each) for each in references]
 
     def _extract_corpus_statistics(self, hypotheses: Sequence[str], references: Any) -> list[list[float]]:
@@ -53,7 +53,7 @@ class CocoRouge(MeanOfSegments):
         super().__init__(ROUGE, references, signature={"tok": "words-lc", "beta": "1.2"})
 
     def reference_info(self, references: Sequence[str]) -> list[str]:
-        """Returns the words of the references of a segment."""
+        """Returns the words of each reference of a segment."""
         return [_words(each) for each in references]
 
     def segment_score(self, hypothesis: str, info: list[str]) -> float:

@@ -64,13 +64,7 @@ class MultiBleu(BLEU):
         split_compounds: bool = False,
         references: Sequence[Sequence[str]] | None = None,
     ) -> None:
-        """Makes the metric.
-
-        Args:
-          lowercase: Whether case is ignored.
-          split_compounds: Whether hyphenated words are split on both sides; see ``split_compounds``.
-          references: One list per set of references, whose n-grams are kept.
-        """
+        """Makes the metric; hyphenated words are split on both sides if asked for, see ``split_compounds``."""
         self._split_compounds = split_compounds
         self.case_signature = ASCII_CASE
         # Before references are counted: no token that is kept may hold whitespace that str.split() splits at.
@@ -94,12 +88,7 @@ class MtevalBleu(BLEU):
     """
 
     def __init__(self, *, lowercase: bool = False, references: Sequence[Sequence[str]] | None = None) -> None:
-        """Makes the metric.
-
-        Args:
-          lowercase: Whether case is ignored, which is the script's default; its ``-c`` keeps it.
-          references: One list per set of references, whose n-grams are kept.
-        """
+        """Makes the metric; ignoring case is the script's default, its ``-c`` keeps it."""
         super().__init__(
             lowercase=lowercase, force=True, tokenize="13a", max_ngram_order=MTEVAL_ORDERS, references=references
         )
@@ -132,12 +121,7 @@ class T2TBleu(BLEU):
     _SIGNATURE_TYPE = OwnBleuSignature
 
     def __init__(self, *, lowercase: bool = False, references: Sequence[Sequence[str]] | None = None) -> None:
-        """Makes the metric.
-
-        Args:
-          lowercase: Whether case is ignored (``BLEU_uncased``).
-          references: One list per set of references, whose n-grams are kept. t2t-bleu itself takes one.
-        """
+        """Makes the metric; ignoring case is ``BLEU_uncased``. t2t-bleu itself takes one set of references."""
         super().__init__(lowercase=lowercase, force=True, tokenize="none", smooth_method="exp", references=references)
         self.tokenizer_signature = "t2t"
 
@@ -157,9 +141,8 @@ class T2TBleu(BLEU):
         penalty = 1.0
         if length < reference_length:
             penalty = math.exp(1 - reference_length / length) if length else 0.0
-        return BLEUScore(
-            100 * mean * penalty, counts, totals, [100 * p for p in precisions], penalty, length, reference_length
-        )
+        percent = [100 * p for p in precisions]
+        return BLEUScore(100 * mean * penalty, counts, totals, percent, penalty, length, reference_length)
 
 
 class NistScore(Score):
@@ -177,10 +160,8 @@ class NistScore(Score):
     ) -> None:
         """Makes the score: the sum of the first five orders."""
         super().__init__("NIST", sum(by_order[:NIST_ORDER]))
-        self.by_order = by_order
-        self.length_penalty = length_penalty
-        self.hypothesis_length = hypothesis_length
-        self.reference_length = reference_length
+        self.by_order, self.length_penalty = by_order, length_penalty
+        self.hypothesis_length, self.reference_length = hypothesis_length, reference_length
 
 
 class NistSignature(Signature):
@@ -223,13 +204,7 @@ class Nist(Metric):
         mteval_zero: bool = True,
         references: Sequence[Sequence[str]] | None = None,
     ) -> None:
-        """Makes the metric.
-
-        Args:
-          lowercase: Whether case is ignored.
-          mteval_zero: Whether pairs of words that begin with "0" are weighed as mteval-v13a weighs them.
-          references: One list per set of references, whose n-grams are kept.
-        """
+        """Makes the metric; ``mteval_zero``: pairs of words that begin with "0" are weighed as by mteval-v13a."""
         super().__init__()
         self.lowercase = lowercase
         self.mteval_zero = mteval_zero
@@ -248,17 +223,14 @@ class Nist(Metric):
             for ngrams in segment.pop("all_ngrams"):
                 counts.update(ngrams)
         words = sum(count for ngram, count in counts.items() if len(ngram) == 1)
+        beginnings = {**counts, (): words}
+        if self.mteval_zero:
+            beginnings[("0",)] = words
         for segment in cache:
             segment["information"] = {
-                ngram: math.log2(self._beginnings(ngram, counts, words) / counts[ngram]) for ngram in segment["most"]
+                ngram: math.log2(beginnings[ngram[:-1]] / counts[ngram]) for ngram in segment["most"]
             }
         return cache
-
-    def _beginnings(self, ngram: tuple[str, ...], counts: Counter[tuple[str, ...]], words: int) -> int:
-        beginning = ngram[:-1]
-        if not beginning or (self.mteval_zero and beginning == ("0",)):
-            return words
-        return counts[beginning]
 
     def _extract_reference_info(self, refs: Sequence[str]) -> dict[str, Any]:
         all_ngrams = [_ngrams(reference.split()) for reference in refs]

@@ -157,16 +157,7 @@ def score(
 
 
 def score_with(metrics: Mapping[str, Any], hypotheses: Sequence[str], n_bootstrap: int = 0) -> list[scores.Score]:
-    """Scores a corpus with the metrics of a protocol, which have counted their references.
-
-    Args:
-      metrics: As ``Protocol.metrics`` makes them.
-      hypotheses: One translation per segment.
-      n_bootstrap: Number of bootstrap samples for 95 % confidence intervals; 0 for none.
-
-    Returns:
-      A score for each metric, with its label.
-    """
+    """Returns a labeled score for each metric of a protocol, as ``Protocol.metrics`` makes them; else as ``score``."""
     return [
         dataclasses.replace(scores.score_with(metric, hypotheses, n_bootstrap), name=label)
         for label, metric in metrics.items()
@@ -174,14 +165,9 @@ def score_with(metrics: Mapping[str, Any], hypotheses: Sequence[str], n_bootstra
 
 
 def doubt(protocol: Protocol | str, hypotheses: Sequence[str]) -> str:
-    """Says if translations do not look like what a protocol scores.
+    """Says in a sentence if translations do not look like what a protocol scores; "" where nothing is odd.
 
-    Args:
-      protocol: The protocol or its name.
-      hypotheses: One translation per segment.
-
-    Returns:
-      A sentence, or "" where nothing is odd. Languages without full stops are not judged.
+    Languages without full stops are not judged.
     """
     chosen = _named(protocol)
     ends = [line.rstrip() for line in hypotheses if line.rstrip().endswith(".")]
@@ -222,30 +208,24 @@ def _bleu(language: str, references: References, *, lowercase: bool, tokenize: s
         ) from error
 
 
-def _multi_bleu(
-    language: str, references: References, *, lowercase: bool, split_compounds: bool = False
-) -> dict[str, Any]:
+def _multi_bleu(language: str, references: References, **settings: bool) -> dict[str, Any]:
     from t2t_ext.evaluation.metrics import MultiBleu
 
-    return {"BLEU": MultiBleu(lowercase=lowercase, split_compounds=split_compounds, references=references)}
+    return {"BLEU": MultiBleu(references=references, **settings)}
 
 
 def _mteval(language: str, references: References, *, lowercase: bool) -> dict[str, Any]:
-    from t2t_ext.evaluation import metrics
+    from t2t_ext.evaluation.metrics import MtevalBleu, Nist
 
-    return {
-        "BLEU": metrics.MtevalBleu(lowercase=lowercase, references=references),
-        "NIST": metrics.Nist(lowercase=lowercase, references=references),
-    }
+    kinds = {"BLEU": MtevalBleu, "NIST": Nist}
+    return {label: kind(lowercase=lowercase, references=references) for label, kind in kinds.items()}
 
 
 def _t2t_intl(language: str, references: References) -> dict[str, Any]:
     from t2t_ext.evaluation.metrics import T2TBleu
 
-    return {
-        "BLEU_uncased": T2TBleu(lowercase=True, references=references),
-        "BLEU_cased": T2TBleu(lowercase=False, references=references),
-    }
+    cases = {"BLEU_uncased": True, "BLEU_cased": False}
+    return {label: T2TBleu(lowercase=lowercase, references=references) for label, lowercase in cases.items()}
 
 
 def _chrf(language: str, references: References, *, lowercase: bool, word_order: int = 0) -> dict[str, Any]:
@@ -259,8 +239,7 @@ def _ter(language: str, references: References, *, lowercase: bool) -> dict[str,
     from sacrebleu.metrics import TER
 
     asian = language.replace("-", "_").split("_")[0].lower() in ("zh", "ja", "ko")
-    metric = TER(case_sensitive=not lowercase, normalized=asian, asian_support=asian, references=references)
-    return {"TER": metric}
+    return {"TER": TER(case_sensitive=not lowercase, normalized=asian, asian_support=asian, references=references)}
 
 
 def _rouge(language: str, references: References, *, kind: str) -> dict[str, Any]:
@@ -288,42 +267,28 @@ def bleu_with(tokenize: str, *, lowercase: bool = False) -> Protocol:
 
 def _listed() -> Iterator[Protocol]:
     tokens, plain = True, False
+    split, words = functools.partial(_multi_bleu, split_compounds=True), functools.partial(_chrf, word_order=2)
+    detok = functools.partial(_bleu, tokenize=scores.DEFAULT_TOKENIZER)
     paired: list[tuple[str, str, bool, Callable[..., dict[str, Any]], dict[str, Any]]] = [
         ("sacrebleu", "sacrebleu's BLEU, tokenizer by target language (13a, zh, ...)", plain, _bleu, {}),
         ("multi_bleu", "Moses' multi-bleu.perl on tokens, nothing smoothed", tokens, _multi_bleu, {}),
-        (
-            "multi_bleu_compound_split",
-            "multi-bleu.perl after splitting hyphenated words, as get_ende_bleu.sh",
-            tokens,
-            functools.partial(_multi_bleu, split_compounds=True),
-            {},
-        ),
+        ("multi_bleu_compound_split", "multi-bleu.perl after splitting hyphenated words, as get_ende_bleu.sh", tokens,
+         split, {}),
         ("mteval_v13a", "NIST's mteval-v13a: BLEU and NIST", plain, _mteval, {"labels": ("BLEU", "NIST")}),
-        (
-            "detok",
-            "BLEU of detokenized text: sacrebleu, tokenizer 13a for every language",
-            plain,
-            functools.partial(_bleu, tokenize=scores.DEFAULT_TOKENIZER),
-            {},
-        ),
+        ("detok", "BLEU of detokenized text: sacrebleu, tokenizer 13a for every language", plain, detok, {}),
         ("chrf", "chrF2: character n-grams", plain, _chrf, {"labels": ("chrF2",), "any_text": True}),
-        (
-            "chrf++",
-            "chrF2++: character n-grams and word n-grams up to 2",
-            plain,
-            functools.partial(_chrf, word_order=2),
-            {"labels": ("chrF2++",), "any_text": True},
-        ),
+        ("chrf++", "chrF2++: character n-grams and word n-grams up to 2", plain, words,
+         {"labels": ("chrF2++",), "any_text": True}),
         ("ter", "translation edit rate, Tercom's", plain, _ter, {"labels": ("TER",), "any_text": True}),
-    ]
+    ]  # fmt: skip
     for name, summary, tokenized, make, more in paired:
-        for ending, words, lowercase in (("", "case counts", False), (UNCASED, "case ignored", True)):
+        for ending, case, lowercase in (("", "case counts", False), (UNCASED, "case ignored", True)):
             own = functools.partial(make, lowercase=lowercase)
-            yield Protocol(name + ending, f"{summary}; {words}", tokenized, lowercase, own, **more)
+            yield Protocol(name + ending, f"{summary}; {case}", tokenized, lowercase, own, **more)
     both = ("BLEU_uncased", "BLEU_cased")
     yield Protocol("t2t_intl", "tensor2tensor's t2t-bleu, both cases", plain, None, _t2t_intl, both)
     labels = ("ROUGE-1", "ROUGE-2", "ROUGE-L", "ROUGE-Lsum")
-    for name, words, kind in (
+    for name, which, kind in (
         ("rouge", "English by rouge-score, Porter's stemmer", "english"),
         ("rouge_unstemmed", "English by rouge-score, nothing stemmed", "english_unstemmed"),
         ("rouge_unicode", "any language, nothing stemmed", "any_language"),
@@ -331,7 +296,7 @@ def _listed() -> Iterator[Protocol]:
         make = functools.partial(_rouge, kind=kind)
         # The model's own text marks its sentences, and rouge-score drops punctuation, attached or not.
         yield Protocol(
-            name, f"ROUGE-1, 2, L and Lsum of {words}", tokens, None, make, labels, any_text=True,
+            name, f"ROUGE-1, 2, L and Lsum of {which}", tokens, None, make, labels, any_text=True,
             needs=("rouge_score", "summarization"),
         )  # fmt: skip
     summary = "CIDEr and ROUGE-L of image captions by pycocoevalcap, as the COCO toolkit counts them"

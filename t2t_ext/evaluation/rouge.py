@@ -14,6 +14,7 @@ import functools
 import html
 import re
 from collections.abc import Sequence
+from importlib.metadata import version
 from typing import Any
 
 import regex
@@ -23,6 +24,7 @@ from t2t_ext.evaluation.segment_metrics import MeanOfSegments
 
 LABELS = {"ROUGE-1": "rouge1", "ROUGE-2": "rouge2", "ROUGE-L": "rougeL", "ROUGE-Lsum": "rougeLsum"}
 ENGLISH, ENGLISH_UNSTEMMED, ANY_LANGUAGE = "english", "english_unstemmed", "any_language"
+_DESCRIBED = {ENGLISH: "rouge-score+porter", ENGLISH_UNSTEMMED: "rouge-score", ANY_LANGUAGE: "unicode-words"}
 
 _MARKS = re.compile(r"\s*(?:</?[ts]>|<q>|\n)\s*")
 # What stands in texts that have gone through Moses' tokenizer; rouge-score would take the letters for words.
@@ -71,21 +73,11 @@ class Rouge(MeanOfSegments):
     """One kind of ROUGE, 0 to 100."""
 
     def __init__(self, label: str, references: Sequence[Sequence[str]], words: Words, described: str) -> None:
-        """Makes the metric.
-
-        Args:
-          label: One of ``LABELS``.
-          references: One list per set of references.
-          words: Cuts texts; may be shared.
-          described: What it does, for the signature.
-        """
+        """Makes the metric of one of ``LABELS``; ``words``, which may be shared, are ``described`` in the signature."""
         self._kind, self._separator = LABELS[label], "\n" if label == "ROUGE-Lsum" else " "
         self._scorer = rouge_scorer.RougeScorer([self._kind], tokenizer=words)
-        super().__init__(
-            label,
-            references,
-            signature={"case": "lc", "tok": described, "f": "1", "multi": "best", "rouge-score": _version()},
-        )
+        signature = {"case": "lc", "tok": described, "f": "1", "multi": "best", "rouge-score": version("rouge-score")}
+        super().__init__(label, references, signature=signature)
 
     def reference_info(self, references: Sequence[str]) -> list[str]:
         """Returns the references with their sentences apart as rouge-score wants them."""
@@ -106,22 +98,6 @@ def sentences(text: str) -> list[str]:
 
 
 def metrics(kind: str, references: Sequence[Sequence[str]]) -> dict[str, Any]:
-    """Returns all four by their labels.
-
-    Args:
-      kind: How texts become words; see ``Words``.
-      references: One list per set of references.
-    """
+    """Returns all four by their labels; how texts become words, ``Words`` says."""
     words = Words(kind)
-    described = {
-        ENGLISH: "rouge-score+porter",
-        ENGLISH_UNSTEMMED: "rouge-score",
-        ANY_LANGUAGE: "unicode-words",
-    }[kind]
-    return {label: Rouge(label, references, words, described) for label in LABELS}
-
-
-def _version() -> str:
-    import importlib.metadata
-
-    return importlib.metadata.version("rouge-score")
+    return {label: Rouge(label, references, words, _DESCRIBED[kind]) for label in LABELS}

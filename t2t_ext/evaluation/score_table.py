@@ -9,10 +9,11 @@ This module imports no TensorFlow.
 """
 
 import dataclasses
+import hashlib
 import json
 import pathlib
 from collections.abc import Iterable, Mapping
-from typing import Any, Self
+from typing import Any
 
 from t2t_ext.errors import UserError
 from t2t_ext.io import files
@@ -54,11 +55,6 @@ class ScoreRecord:
     confidence: Mapping[str, float] = dataclasses.field(default_factory=dict)
     directions: Mapping[str, Mapping[str, float]] = dataclasses.field(default_factory=dict)
 
-    @classmethod
-    def from_json(cls, line: str) -> Self:
-        """Reads a line of ``scores.jsonl``; raises ValueError, KeyError or TypeError where it is none."""
-        return cls(**json.loads(line))
-
 
 class ScoreTable:
     """The records of a folder."""
@@ -81,7 +77,7 @@ class ScoreTable:
         lines = text.splitlines()
         for number, line in enumerate(lines, start=1):
             try:
-                record = ScoreRecord.from_json(line)
+                record = ScoreRecord(**json.loads(line))
             except (ValueError, TypeError) as error:
                 if number == len(lines) and not text.endswith("\n"):
                     break
@@ -119,7 +115,12 @@ class ScoreTable:
 
     def best(self) -> ScoreRecord | None:
         """Returns the record with the best first score, of equal ones the first; None without any."""
-        return max(self.records, key=lambda record: _goodness(*next(iter(record.scores.items()))), default=None)
+
+        def goodness(record: ScoreRecord) -> float:
+            name, value = next(iter(record.scores.items()))
+            return -value if name.rpartition(".")[2].startswith("TER") else value  # TER alone is better when lower
+
+        return max(self.records, key=goodness, default=None)
 
     def write_table(self) -> pathlib.Path:
         """Writes ``scores.tsv``; returns its path."""
@@ -134,8 +135,8 @@ class ScoreTable:
         files.write_text_atomically(path, table.tsv())
         return path
 
-    def write_picture(self, title: str) -> pathlib.Path:
-        """Draws ``scores.png``, score over step; returns its path."""
+    def write_picture(self, title: str) -> None:
+        """Draws ``scores.png``, score over step."""
         names = score_names(self.records)
         with figures.new_figure(7, 4.5) as figure:
             axes = figure.subplots()
@@ -147,9 +148,7 @@ class ScoreTable:
             axes.set_title(title, fontsize=9)
             figures.plain(axes)
             figures.legend(figure, names, lines=True)
-            path = self.folder / PICTURE_NAME
-            files.write_bytes_atomically(path, figures.saved(figure, "png"))
-        return path
+            files.write_bytes_atomically(self.folder / PICTURE_NAME, figures.saved(figure, "png"))
 
     def _write(self) -> None:
         lines = (json.dumps(dataclasses.asdict(record), ensure_ascii=False) + "\n" for record in self.records)
@@ -195,11 +194,6 @@ class Curves:
         self._writer.close()
 
 
-def _goodness(name: str, value: float) -> float:
-    """Returns a number that is higher for a better score; of all scores only TER is better when it is lower."""
-    return -value if name.rpartition(".")[2].startswith("TER") else value
-
-
 def score_names(records: Iterable[ScoreRecord]) -> list[str]:
     """Returns the names of all scores in the order in which they first appear."""
     return list(dict.fromkeys(name for record in records for name in record.scores))
@@ -207,6 +201,4 @@ def score_names(records: Iterable[ScoreRecord]) -> list[str]:
 
 def digest(content: Any) -> str:
     """Returns the SHA-256 of a JSON value, 16 hexadecimal digits."""
-    import hashlib
-
     return hashlib.sha256(json.dumps(content, sort_keys=True, ensure_ascii=False).encode()).hexdigest()[:16]

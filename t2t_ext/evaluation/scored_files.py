@@ -61,19 +61,17 @@ def read(
 ) -> ScoredFiles:
     """Reads files and puts their segments in the same order: the source's, or the first SGML reference's.
 
-    Args:
-      translations: Files, or ``-`` for standard input.
-      references: Files.
-      source: A file, or "".
-      tokenized: Whether the tokens of the model are wanted, where a list or folder has both these and the text.
-
-    Returns:
-      The texts.
+    A translation ``-`` is standard input; the source may be "". Where a list or folder has both the text and the tokens
+    of the model, the latter are read if ``tokenized``.
 
     Raises:
       UserError: A file is missing, empty or damaged, numbers of lines differ, or segments are missing.
     """
-    _check_names(references, "--reference")
+    for number, path in enumerate(references):
+        if not path:
+            raise UserError("--reference has an empty name of a file. Write --reference=FILE or --reference=FILE,FILE.")
+        if path in references[:number]:
+            raise UserError(f"--reference names {path} twice. Give each file once.")
     sources = _read_file(source, "srcset")[:1] if source else []
     sets = [text for path in references for text in _read_file(path, "refset")]
     systems = read_translations(translations, tokenized=tokenized)
@@ -81,7 +79,12 @@ def read(
     order = next((text for text in every if text.keys is not None), None)
     if order is not None:
         every = [_ordered(text, order) for text in every]
-    _check_lengths(every)
+    for text in every[:-1]:
+        if len(text.lines) != len(every[-1].lines):
+            raise UserError(
+                f"Unequal numbers of lines: {len(every[-1].lines)} in {every[-1].name}, {len(text.lines)} in "
+                f"{text.name}. Check that both belong to the same input; a line ends at LF only."
+            )
     split = len(sources), len(sources) + len(sets)
     return ScoredFiles(every[split[1] :], every[split[0] : split[1]], every[0] if sources else None)
 
@@ -94,14 +97,9 @@ def read_beside(
     *,
     tokenized: bool = False,
 ) -> ScoredFiles:
-    """Reads translations of a split whose sources and references are known.
+    """Reads translations of a split whose sources and references are known, as of ``read``.
 
-    Args:
-      translations: Files, as of ``read``.
-      sources: The sources.
-      references: One list per set of references, in the form that is scored.
-      name: Of the split, for messages.
-      tokenized: As of ``read``.
+    References are one list per set, in the form that is scored; ``name`` is the split's, for messages.
 
     Raises:
       UserError: As ``read``.
@@ -166,12 +164,7 @@ def system_names(translations: Sequence[Text], given: str) -> list[str]:
 
 
 def source_lengths(source: Text | None, unit: str, subword_model: str = "") -> list[int] | None:
-    """Returns the lengths of the source; None for words, or where they are not asked for.
-
-    Args:
-      source: The source.
-      unit: ``words``, ``characters`` or ``subwords``.
-      subword_model: File of the model of these.
+    """Returns the lengths of the source in ``characters`` or ``subwords``; None for ``words``.
 
     Raises:
       UserError: Something is missing, or not used.
@@ -226,14 +219,6 @@ def _read_folder(folder: pathlib.Path, tokenized: bool) -> Text:
     lines = text_lines.read(str(prepared if tokenized and prepared.exists() else path)).lines
     directions = text_lines.read(str(won)).lines if won.exists() else None
     return _not_empty(Text(str(folder), "", lines, directions=directions))
-
-
-def _check_names(paths: Sequence[str], flag: str) -> None:
-    for number, path in enumerate(paths):
-        if not path:
-            raise UserError(f"{flag} has an empty name of a file. Write {flag}=FILE or {flag}=FILE,FILE.")
-        if path in paths[:number]:
-            raise UserError(f"{flag} names {path} twice. Give each file once.")
 
 
 def _read_file(path: str, kind: str) -> list[Text]:
@@ -302,13 +287,3 @@ def _check_keys(missing: Sequence[_Key], name: str, other: str) -> None:
         raise UserError(
             f"{name} lacks {len(missing)} segment(s) that {other} has: {shown}{more}. Both must have the same ids."
         )
-
-
-def _check_lengths(texts: Sequence[Text]) -> None:
-    last = texts[-1]
-    for text in texts[:-1]:
-        if len(text.lines) != len(last.lines):
-            raise UserError(
-                f"Unequal numbers of lines: {len(last.lines)} in {last.name}, {len(text.lines)} in {text.name}. "
-                "Check that both belong to the same input; a line ends at LF only."
-            )

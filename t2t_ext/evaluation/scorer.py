@@ -112,31 +112,23 @@ class Scorer:
             doubt = protocols.doubt(protocol, texts) if protocol in self._asked else ""
             scores.check_segments(texts, self._references)
             found = protocols.score_with(self._metrics_of(protocol), texts, self._n_bootstrap)
-            yield [self._named(protocol, score) for score in found], [doubt] if doubt else []
+            if self._both_cases:
+                prefix = f"{protocol.name.removesuffix(protocols.UNCASED)}." if len(self._asked) > 1 else ""
+                names = [prefix + label_with_case(protocol.name, score.name) for score in found]
+                found = [dataclasses.replace(score, name=name) for score, name in zip(found, names, strict=True)]
+            yield found, [doubt] if doubt else []
 
     def _metrics_of(self, protocol: protocols.Protocol) -> dict[str, Any]:
-        if protocol.tokenized not in self._forms:
-            prepared = references_of(self._references, self._encoder, tokenized=protocol.tokenized)
-            self._forms[protocol.tokenized] = prepared
+        tokenized = protocol.tokenized
+        if tokenized not in self._forms:
+            self._forms[tokenized] = references_of(self._references, self._encoder, tokenized=tokenized)
         if protocol.name not in self._metrics:
-            self._metrics[protocol.name] = protocol.metrics(self._forms[protocol.tokenized], self._language)
+            self._metrics[protocol.name] = protocol.metrics(self._forms[tokenized], self._language)
         return self._metrics[protocol.name]
-
-    def _named(self, protocol: protocols.Protocol, score: Score) -> Score:
-        if not self._both_cases:
-            return score
-        prefix = f"{protocol.name.removesuffix(protocols.UNCASED)}." if len(self._asked) > 1 else ""
-        return dataclasses.replace(score, name=prefix + label_with_case(protocol.name, score.name))
 
 
 def references_of(references: Sequence[Sequence[str]], encoder: SubwordEncoder, *, tokenized: bool) -> list[list[str]]:
-    """Returns raw references in the form that protocols score.
-
-    Args:
-      references: One list for each set.
-      encoder: The target's text encoder.
-      tokenized: Whether the protocols want tokens; else they want text as people read it.
-    """
+    """Returns raw references, a list for each set, in the form that is scored: tokens, or text as people read it."""
     if tokenized:
         return [encoder.prepare(each) for each in references]
     # Such data have no plain references; theirs are restored to some.

@@ -64,18 +64,16 @@ class Score:
     @property
     def explanation(self) -> str:
         """What belongs behind the value in a report: confidence, details and the signature."""
-        text = ""
+        text, details = "", self.details
         if self.confidence is not None and self.mean is not None:
             text += f" (95% confidence: {self.format(self.mean)} ± {self.format(self.confidence)})"
-        if "precisions" in self.details:
-            details = self.details
+        if "precisions" in details:
             precisions = "/".join(f"{precision:.1f}" for precision in details["precisions"])
             text += (
                 f" {precisions} (BP = {details['brevity_penalty']:.3f}, "
                 f"{details['hypothesis_length']} / {details['reference_length']} tokens)"
             )
-        elif "length_penalty" in self.details:
-            details = self.details
+        elif "length_penalty" in details:
             text += (
                 f" (penalty = {details['length_penalty']:.3f}, "
                 f"{details['hypothesis_length']:.0f} / {details['reference_length']:.1f} tokens)"
@@ -84,14 +82,10 @@ class Score:
 
 
 def default_tokenizer(language: str | None) -> str:
-    """Chooses the tokenizer with which BLEU is usually reported for a target language.
+    """Chooses the tokenizer with which BLEU is usually reported for a target language such as ``"de"``, ``"zh_Hant"``.
 
-    Args:
-      language: The target language as a code such as ``"de"``, ``"zh"`` or ``"zh_Hant"``; None if it is unknown.
-
-    Returns:
-      ``zh`` for Chinese; for Japanese and Korean sacrebleu's MeCab tokenizers where their packages are installed;
-      ``char`` for them otherwise and for other scripts without whitespace between words; ``13a`` for all else.
+    That is ``zh`` for Chinese; for Japanese and Korean sacrebleu's MeCab tokenizers where their packages are installed;
+    ``char`` for them otherwise and for other scripts without whitespace between words; ``13a`` for all else.
     """
     code = (language or "").replace("-", "_").split("_")[0].lower()
     if code == "zh":
@@ -126,15 +120,9 @@ def check_segments(hypotheses: Sequence[str], references: Sequence[Sequence[str]
 
 
 def score_with(metric: Any, hypotheses: Sequence[str], n_bootstrap: int = 0) -> Score:
-    """Computes a score with a metric of sacrebleu, or one that is made like them.
+    """Computes a score with a metric of sacrebleu's kind, made with its references.
 
-    Args:
-      metric: The metric, made with its references.
-      hypotheses: One translation per segment.
-      n_bootstrap: Number of bootstrap samples for the confidence interval; 0 for none.
-
-    Returns:
-      The score.
+    With ``n_bootstrap`` samples it has a 95 % confidence interval; 0 for none.
 
     Raises:
       UserError: ``n_bootstrap`` is negative or 1.
@@ -142,38 +130,31 @@ def score_with(metric: Any, hypotheses: Sequence[str], n_bootstrap: int = 0) -> 
     if n_bootstrap < 0 or n_bootstrap == 1:
         raise UserError(f"n_bootstrap={n_bootstrap}: give 0 for no confidence interval, or 2 or more (1000 is usual).")
     result = metric.corpus_score(list(hypotheses), None, n_bootstrap=max(1, n_bootstrap))
-    confident = n_bootstrap > 1
     return Score(
         name=result.name,
         value=float(result.score),
         signature=metric.get_signature().format(),
         details=_details(result),
-        confidence=float(result._ci) if confident else None,
-        mean=float(result._mean) if confident else None,
+        confidence=float(result._ci) if n_bootstrap else None,
+        mean=float(result._mean) if n_bootstrap else None,
     )
 
 
 def _details(result: Any) -> dict[str, Any]:
-    if result.name.startswith("BLEU"):
-        return _bleu_details(result)
     if result.name == "TER":
         return {"edits": float(result.num_edits), "reference_length": float(result.ref_length)}
     if result.name == "NIST":
         names = ("length_penalty", "hypothesis_length", "reference_length")
         return {"by_order": list(result.by_order), **{name: float(getattr(result, name)) for name in names}}
-    return {}
-
-
-def _bleu_details(score: Any) -> dict[str, Any]:
-    details = {
-        "precisions": [float(value) for value in score.precisions],
-        "counts": [int(value) for value in score.counts],
-        "totals": [int(value) for value in score.totals],
-        "brevity_penalty": float(score.bp),
-        "hypothesis_length": int(score.sys_len),
-        "reference_length": int(score.ref_len),
+    if not result.name.startswith("BLEU"):
+        return {}
+    tables = [name for name in ("by_order", "cumulative") if hasattr(result, name)]
+    return {
+        "precisions": [float(value) for value in result.precisions],
+        "counts": [int(value) for value in result.counts],
+        "totals": [int(value) for value in result.totals],
+        "brevity_penalty": float(result.bp),
+        "hypothesis_length": int(result.sys_len),
+        "reference_length": int(result.ref_len),
+        **{name: [float(value) for value in getattr(result, name)] for name in tables},
     }
-    for name in ("by_order", "cumulative"):
-        if hasattr(score, name):
-            details[name] = [float(value) for value in getattr(score, name)]
-    return details

@@ -22,7 +22,7 @@ class SegmentSignature(Signature):
 
 
 class MeanOfSegments(Metric):
-    """A metric that is the mean over segments of ``segment_score``; subclasses say what that is.
+    """A metric that is 100 times the mean over segments of ``segment_score``; subclasses say what that is.
 
     Where segments have different numbers of references, the sets are filled up with empty lines: an empty reference
     counts only where its segment has no other.
@@ -30,36 +30,24 @@ class MeanOfSegments(Metric):
 
     _SIGNATURE_TYPE = SegmentSignature
 
-    def __init__(
-        self,
-        label: str,
-        references: Sequence[Sequence[str]],
-        *,
-        scale: float = 100.0,
-        signature: Mapping[str, str],
-    ) -> None:
+    def __init__(self, label: str, references: Sequence[Sequence[str]], *, signature: Mapping[str, str]) -> None:
         """Makes the metric.
 
         Args:
           label: What it is called.
           references: One list per set of references.
-          scale: What the mean is multiplied by.
           signature: What the score depends on, such as ``{"stem": "porter"}``; values without ``|`` and ``:``.
         """
         super().__init__()
-        self.label, self.scale, self.described = label, scale, dict(signature)
-        self.begin([_present(segment) for segment in zip(*references, strict=True)])
+        self.label, self.described = label, dict(signature)
         self._ref_cache = self._cache_references(references)
-
-    def begin(self, segments: Sequence[Sequence[str]]) -> None:
-        """Looks at all references before any is kept; ``segments[i]`` are those of segment i."""
 
     def reference_info(self, references: Sequence[str]) -> Any:
         """Returns what is kept of the references of a segment, at least one."""
         return references
 
     def segment_score(self, hypothesis: str, info: Any) -> float:
-        """Returns the score of a segment before it is scaled; ``info`` is what ``reference_info`` returned."""
+        """Returns the score of a segment, usually 0 to 1; ``info`` is what ``reference_info`` returned."""
         raise NotImplementedError
 
     # === What sacrebleu asks for ===
@@ -68,19 +56,14 @@ class MeanOfSegments(Metric):
         return sent
 
     def _extract_reference_info(self, refs: Sequence[str]) -> dict[str, Any]:
-        return {"info": self.reference_info(_present(refs))}
+        return {"info": self.reference_info([each for each in refs if each.strip()] or [""])}
 
     def _compute_segment_statistics(self, hypothesis: str, ref_kwargs: dict[str, Any]) -> list[float]:
         return [float(self.segment_score(hypothesis, ref_kwargs["info"])), 1.0]
 
     def _compute_score_from_stats(self, stats: Any) -> Score:
         total, segments = float(stats[0]), float(stats[1])
-        return Score(self.label, self.scale * total / segments if segments else 0.0)
+        return Score(self.label, 100 * total / segments if segments else 0.0)
 
     def _aggregate_and_compute(self, stats: Any) -> Score:
         return self._compute_score_from_stats([sum(column) for column in zip(*stats, strict=True)])
-
-
-def _present(references: Sequence[str]) -> list[str]:
-    """Returns the references of a segment that there are; one empty one where all are empty."""
-    return [each for each in references if each.strip()] or [""]

@@ -23,13 +23,7 @@ def make_sheet(
     source: Sequence[str],
     count: int = DEFAULT_SENTENCES,
 ) -> tuple[str, str]:
-    """Draws sentences and hides the systems; the same files give the same sheet.
-
-    Args:
-      systems: Translations by name, one per segment.
-      references: One list per set of references.
-      source: The source.
-      count: How many sentences are drawn; all, where there are fewer.
+    """Draws sentences, or takes all where there are fewer, and hides the systems; the same files give the same sheet.
 
     Returns:
       The sheet and its key, CSV each. The sheet: line, source, its words, references, translations A, B, ..., and for
@@ -50,16 +44,8 @@ def make_sheet(
     key = [["line", *letters]]
     for line in lines:
         order = rng.sample(list(systems), len(systems))
-        sheet.append(
-            [
-                str(line + 1),
-                source[line],
-                str(len(source[line].split())),
-                *(each[line] for each in references),
-                *(systems[name][line] for name in order),
-                *[""] * len(counts),
-            ]
-        )
+        row = [str(line + 1), source[line], str(len(source[line].split())), *(each[line] for each in references)]
+        sheet.append([*row, *(systems[name][line] for name in order), *[""] * len(counts)])
         key.append([str(line + 1), *order])
     return _csv(sheet), _csv(key)
 

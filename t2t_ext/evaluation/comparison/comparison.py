@@ -8,7 +8,7 @@ Everything random has a fixed seed: the same files give the same report.
 
 import dataclasses
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from t2t_ext.errors import UserError
@@ -165,7 +165,12 @@ def compare(
     chosen = protocols.check_names(settings.protocols)
     _check_segments(systems, references, source)
     length_analysis.bin_labels(settings.length_bins)
-    settings = _affordable(settings, len(references[0]))
+    segments = len(references[0])
+    settings = dataclasses.replace(
+        settings,
+        resamples=settings.resamples or significance.affordable_resamples(segments),
+        trials=settings.trials or significance.affordable_trials(segments),
+    )
     made = [
         (protocol.name, label, segment_statistics.remember(metric))
         for protocol in chosen
@@ -173,43 +178,29 @@ def compare(
     ]
     scored = [_scores(*each, systems, settings, report) for each in made]
     tokens = any(protocol.tokenized and not protocol.any_text for protocol in chosen)
-    analysed, bleu = _metric_of_words(made, tokens, references, settings.language)
-    chrf = _metric_of_characters(made, references)
+    analysed, bleu = _first(made, "BLEU", "multi_bleu" if tokens else protocols.DEFAULT, references, settings.language)
+    _, chrf = _first(made, "chrF", "chrf", references, settings.language)
     report("lengths, words and sentences")
+    counted = references[0] if source is None else source
+    if source_lengths is None:
+        source_lengths = [len(line.split()) for line in counted]
     return Comparison(
         names=list(systems),
-        segments=len(references[0]),
+        segments=segments,
         references=len(references),
         settings=settings,
         analysed=analysed,
         scores=scored,
         length_of="reference" if source is None else "source",
-        by_length=_by_length(bleu, systems, references[0] if source is None else source, source_lengths, settings),
+        by_length=length_analysis.by_length(bleu, systems, source_lengths, settings.length_bins),
         **_token_analyses(bleu, systems, references, train_text, settings),
         differing=differing_sentences.differing_sentences(
             systems, references, chrf=chrf, bleu=bleu, source=source, count=settings.sentences
         ),
         by_direction=_by_system(directions or {}, lambda won: direction_analysis.by_direction(bleu, systems, won)),
         sentence_chrf=_by_system(systems, lambda lines: differing_sentences.sentence_scores(chrf, lines)),
-        notes=[*_notes(systems, chosen), *_source_notes(source, settings.length_unit)],
+        notes=_notes(systems, chosen, source if settings.length_unit == "words" else None),
     )
-
-
-def _affordable(settings: Settings, segments: int) -> Settings:
-    """Returns settings that say how many samples and trials are drawn."""
-    return dataclasses.replace(
-        settings,
-        resamples=settings.resamples or significance.affordable_resamples(segments),
-        trials=settings.trials or significance.affordable_trials(segments),
-    )
-
-
-def _by_length(
-    bleu: Any, systems: Mapping[str, Lines], lines: Lines, lengths: Sequence[int] | None, settings: Settings
-) -> list[length_analysis.LengthBin]:
-    """Scores the sentences of each length; of the lines in words, where no lengths are given."""
-    lengths = [len(line.split()) for line in lines] if lengths is None else lengths
-    return length_analysis.by_length(bleu, systems, lengths, settings.length_bins)
 
 
 def _token_analyses(
@@ -222,7 +213,10 @@ def _token_analyses(
     """Returns the fields of a comparison that come from single tokens."""
     tokens = _by_system(systems, lambda lines: segment_statistics.tokens_of(bleu, lines))
     expected = [segment_statistics.tokens_of(bleu, lines) for lines in references]
-    seen = word_frequency.count_words(itertools.chain(*expected) if train_text is None else _tokens(bleu, train_text))
+    counted = itertools.chain(*expected)
+    if train_text is not None:
+        counted = itertools.chain.from_iterable(segment_statistics.tokens_of(bleu, [line]) for line in train_text)
+    seen = word_frequency.count_words(counted)
     return {
         "ends": _by_system(tokens, lambda each: token_accuracy.ends_accuracy(each, expected, settings.end_tokens)),
         "frequencies_of": "references" if train_text is None else "training text",
@@ -247,34 +241,20 @@ def _scores(
     every = settings.all_pairs and len(systems) > 2
     if len(systems) > 1:
         report(f"{protocol} {label}: paired tests")
-        test = significance.all_pairs if every else significance.paired_tests
-        tests = test(label, metric, systems, resamples=settings.resamples or 0, trials=settings.trials or 0)
-    against_first = tests[: len(systems) - 1]
-    return ProtocolScores(protocol, label, found, against_first, tests if every else ())
+        samples = {"resamples": settings.resamples or 0, "trials": settings.trials or 0}
+        tests = significance.paired_tests(label, metric, systems, **samples, all_pairs=every)
+    return ProtocolScores(protocol, label, found, tests[: len(systems) - 1], tests if every else ())
 
 
-def _metric_of_words(
-    made: Sequence[tuple[str, str, Any]], tokenized: bool, references: Sequence[Lines], language: str
+def _first(
+    made: Sequence[tuple[str, str, Any]], kind: str, fitting: str, references: Sequence[Lines], language: str
 ) -> tuple[str, Any]:
-    """Returns the first BLEU among the metrics, or one that fits the text, with its name."""
+    """Returns the first metric of a kind, or that of the protocol that fits the text, with its name."""
     for protocol, label, metric in made:
-        if label.startswith("BLEU"):
+        if label.startswith(kind):
             return f"{protocol} {label}", metric
-    fitting = "multi_bleu" if tokenized else protocols.DEFAULT
     ((label, metric),) = protocols.protocol(fitting).metrics(references, language).items()
     return f"{fitting} {label}", segment_statistics.remember(metric)
-
-
-def _metric_of_characters(made: Sequence[tuple[str, str, Any]], references: Sequence[Lines]) -> Any:
-    """Returns the first chrF among the metrics, or chrF2."""
-    for _, label, metric in made:
-        if label.startswith("chrF"):
-            return metric
-    return segment_statistics.remember(protocols.protocol("chrf").metrics(references)["chrF2"])
-
-
-def _tokens(metric: Any, lines: Iterable[str]) -> Iterator[list[str]]:
-    return (segment_statistics.tokens_of(metric, [line])[0] for line in lines)
 
 
 def _by_system(systems: Mapping[str, Any], analyze: Callable[[Any], Any]) -> dict[str, Any]:
@@ -293,7 +273,9 @@ def _check_segments(systems: Mapping[str, Lines], references: Sequence[Lines], s
         )
 
 
-def _notes(systems: Mapping[str, Lines], chosen: Sequence[protocols.Protocol]) -> list[str]:
+def _notes(
+    systems: Mapping[str, Lines], chosen: Sequence[protocols.Protocol], counted_in_words: Lines | None
+) -> list[str]:
     notes = []
     for name, lines in systems.items():
         doubt = next(filter(None, (protocols.doubt(protocol, lines) for protocol in chosen)), "")
@@ -306,16 +288,11 @@ def _notes(systems: Mapping[str, Lines], chosen: Sequence[protocols.Protocol]) -
     notes += [
         f"{other} and {first} are the same, line for line." for other in others if systems[other] == systems[first]
     ]
-    return notes
-
-
-def _source_notes(source: Lines | None, unit: str) -> list[str]:
-    if source is None or unit != "words":
-        return []
+    source = counted_in_words or ()
     words, characters = sum(len(line.split()) for line in source), sum(map(len, source))
-    if characters <= _LONG_WORDS * words:
-        return []
-    return [
-        f"The source has a space every {characters / max(1, words):.0f} characters: its lengths in words mean little. "
-        "Count characters or subwords."
-    ]
+    if characters > _LONG_WORDS * words:
+        notes.append(
+            f"The source has a space every {characters / max(1, words):.0f} characters: its lengths in words mean "
+            "little. Count characters or subwords."
+        )
+    return notes

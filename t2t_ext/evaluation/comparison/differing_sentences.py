@@ -68,11 +68,9 @@ def sentence_scores(metric: Any, hypotheses: Sequence[str]) -> list[float]:
 
 
 def most_differing(chrf: Mapping[str, Sequence[float]], count: int) -> list[int]:
-    """Returns the numbers (from 0) of the sentences to show, the greatest differences first.
+    """Returns the numbers (from 0) of the sentences to show, the greatest differences in chrF first.
 
-    Args:
-      chrf: chrF of each sentence by system. With one system: its worst sentences.
-      count: How many are shown at the most. Sentences on which all systems are equally good are not shown.
+    Sentences on which all systems are equally good are not shown. Of one system they are its worst sentences.
     """
     rows = list(zip(*chrf.values(), strict=True))
     if len(chrf) == 1:
@@ -91,18 +89,10 @@ def differing_sentences(
     source: Sequence[str] | None = None,
     count: int = 20,
 ) -> list[DifferingSentence]:
-    """Finds the sentences that differ most and marks their words.
+    """Finds the sentences that differ most, at most ``count``, greatest difference first, and marks their words.
 
-    Args:
-      systems: Translations by name, one per segment.
-      references: One list per set of references.
-      chrf: sacrebleu's CHRF, made with the references.
-      bleu: sacrebleu's BLEU or a subclass, made with the references; its tokens are what is marked.
-      source: The source's lines where they are known.
-      count: How many sentences at the most.
-
-    Returns:
-      The sentences, the greatest difference first.
+    ``chrf`` and ``bleu`` are sacrebleu's metrics or subclasses, made with the references; BLEU's tokens are what is
+    marked.
     """
     chrf_scores = {name: sentence_scores(chrf, lines) for name, lines in systems.items()}
     bleu_counts = {name: segment_statistics.by_segment(bleu, lines) for name, lines in systems.items()}
@@ -110,35 +100,21 @@ def differing_sentences(
     for i in most_differing(chrf_scores, count):
         texts = {name: lines[i] for name, lines in systems.items()}
         words = mark_words(bleu, texts, [each[i] for each in references])
-        views = {
-            name: SentenceView(
-                chrf_scores[name][i], segment_statistics.sentence_bleu(bleu, bleu_counts[name][i]), words[name]
-            )
-            for name in systems
-        }
+        views = {}
+        for name in systems:
+            score = segment_statistics.sentence_bleu(bleu, bleu_counts[name][i])
+            views[name] = SentenceView(chrf_scores[name][i], score, words[name])
         values = [view.chrf for view in views.values()]
-        shown.append(
-            DifferingSentence(
-                i + 1,
-                source[i] if source is not None else None,
-                tuple(each[i] for each in references),
-                views,
-                max(values) - min(values),
-            )
-        )
+        line, spread = None if source is None else source[i], max(values) - min(values)
+        shown.append(DifferingSentence(i + 1, line, tuple(each[i] for each in references), views, spread))
     return shown
 
 
 def mark_words(bleu: Any, texts: Mapping[str, str], references: Sequence[str]) -> dict[str, tuple[Word, ...]]:
-    """Marks each system's words: are they in the reference, do all systems have them?
+    """Marks each system's words of a sentence: are they in the reference, do all systems have them?
 
-    Args:
-      bleu: The metric whose tokens are compared; what is shown keeps its case where the metric ignores it.
-      texts: The translations of one sentence by system.
-      references: Its references; each system is compared with the one it shares most with.
-
-    Returns:
-      The words by system.
+    What is compared are BLEU's tokens; what is shown keeps its case where the metric ignores it. Each system is
+    compared with the reference that it shares most with.
     """
     seen = dict(zip(texts, segment_statistics.tokens_of(bleu, texts.values()), strict=True))
     written = dict(zip(texts, segment_statistics.tokens_as_written(bleu, list(texts.values())), strict=True))

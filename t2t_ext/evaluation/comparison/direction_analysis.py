@@ -33,31 +33,19 @@ class DirectionPart:
 
 
 def by_direction(bleu: Any, systems: Mapping[str, Sequence[str]], directions: Sequence[str]) -> list[DirectionPart]:
-    """Scores the sentences that each direction won.
+    """Scores the sentences that each direction won: ``l2r``, ``r2l``, or "" where there was nothing to translate.
 
-    Args:
-      bleu: sacrebleu's BLEU or a subclass, made with its references.
-      systems: Translations by name of the system, one per segment.
-      directions: The direction that won each segment, ``l2r`` or ``r2l``; "" where there was nothing to translate.
-
-    Returns:
-      A part for each direction.
+    The metric is sacrebleu's BLEU or a subclass, made with its references.
     """
-    statistics = {name: segment_statistics.by_segment(bleu, lines) for name, lines in systems.items()}
-    parts = []
-    for direction in DIRECTIONS:
-        segments = [number for number, won in enumerate(directions) if won == direction]
-        results = {
-            name: segment_statistics.score_of(bleu, counts, segments) if segments else None
-            for name, counts in statistics.items()
-        }
-        parts.append(
-            DirectionPart(
-                direction,
-                len(segments),
-                len(segments) / max(1, sum(map(bool, directions))),
-                {name: float(each.score) if each else None for name, each in results.items()},
-                {name: each.sys_len / len(segments) if each else None for name, each in results.items()},
-            )
+    parts = [[number for number, won in enumerate(directions) if won == direction] for direction in DIRECTIONS]
+    results = segment_statistics.results_of_parts(bleu, systems, parts)
+    return [
+        DirectionPart(
+            direction,
+            len(part),
+            len(part) / max(1, sum(map(bool, directions))),
+            {name: float(each.score) if each else None for name, each in found.items()},
+            {name: each.sys_len / len(part) if each else None for name, each in found.items()},
         )
-    return parts
+        for direction, part, found in zip(DIRECTIONS, parts, results, strict=True)
+    ]

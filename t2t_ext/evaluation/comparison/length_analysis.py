@@ -64,40 +64,22 @@ def by_length(
     lengths: Sequence[int],
     edges: Sequence[int] = DEFAULT_EDGES,
 ) -> list[LengthBin]:
-    """Scores the sentences of each length.
+    """Scores the sentences of each length of the source, in whatever unit, in bins from the shortest to the longest.
 
-    Args:
-      bleu: sacrebleu's BLEU or a subclass, made with its references.
-      systems: Translations by name of the system, one per segment.
-      lengths: Length of each segment's source, in whatever unit.
-      edges: Where bins begin, increasing.
-
-    Returns:
-      The bins from the shortest to the longest.
+    The metric is sacrebleu's BLEU or a subclass, made with its references.
 
     Raises:
       UserError: The edges do not increase, or are not positive.
     """
     labels = bin_labels(edges)
-    statistics = {name: segment_statistics.by_segment(bleu, lines) for name, lines in systems.items()}
+    parts = group_by_length(lengths, edges)
     bins = []
-    for label, segments in zip(labels, group_by_length(lengths, edges), strict=True):
-        results = {
-            name: segment_statistics.score_of(bleu, counts, segments) if segments else None
-            for name, counts in statistics.items()
-        }
-        first = next(iter(results.values()))
-        bins.append(
-            LengthBin(
-                label,
-                len(segments),
-                {name: float(each.score) if each else None for name, each in results.items()},
-                {
-                    name: each.sys_len / each.ref_len if each and each.ref_len else None
-                    for name, each in results.items()
-                },
-                {name: each.sys_len / len(segments) if each else None for name, each in results.items()},
-                first.ref_len / len(segments) if first else None,
-            )
-        )
+    for label, part, found in zip(
+        labels, parts, segment_statistics.results_of_parts(bleu, systems, parts), strict=True
+    ):
+        bleus = {name: float(each.score) if each else None for name, each in found.items()}
+        ratios = {name: each.sys_len / each.ref_len if each and each.ref_len else None for name, each in found.items()}
+        averages = {name: each.sys_len / len(part) if each else None for name, each in found.items()}
+        first = next(iter(found.values()))
+        bins.append(LengthBin(label, len(part), bleus, ratios, averages, first.ref_len / len(part) if first else None))
     return bins

@@ -1,6 +1,5 @@
 """A comparison of systems as a report: text for a terminal, and one HTML page with figures."""
 
-from collections.abc import Sequence
 from typing import Any
 
 from t2t_ext.evaluation.comparison import plots
@@ -15,19 +14,16 @@ _MISSING = "-"
 
 def build(comparison: Comparison) -> Report:
     """Returns the whole report; figures are drawn when its page is made."""
-    blocks: list[Block] = [Paragraph(_heading(comparison)), *map(Note, comparison.notes)]
+    references = f"{comparison.references} reference{'s' if comparison.references > 1 else ''}"
+    against = f"; the baseline is {comparison.names[0]}" if len(comparison.names) > 1 else ""
+    heading = f"{', '.join(comparison.names)}: {comparison.segments} segments, {references}{against}"
+    blocks: list[Block] = [Paragraph(heading), *map(Note, comparison.notes)]
     blocks += [_scores(comparison, number) for number in range(len(comparison.scores))]
     blocks += [_lengths(comparison), _ends(comparison)]
     blocks += [_directions(comparison, system) for system in comparison.by_direction]
     blocks.append(_frequencies(comparison))
     blocks += _sentences(comparison)
     return Report(" / ".join(comparison.names), blocks, "t2t_ext-compare")
-
-
-def _heading(comparison: Comparison) -> str:
-    references = f"{comparison.references} reference{'s' if comparison.references > 1 else ''}"
-    against = f"; the baseline is {comparison.names[0]}" if len(comparison.names) > 1 else ""
-    return f"{', '.join(comparison.names)}: {comparison.segments} segments, {references}{against}"
 
 
 # === Scores ===
@@ -39,18 +35,15 @@ def _scores(comparison: Comparison, number: int) -> Section:
     tests = {test.system: test for test in block.tests}
     headings = columns("system", block.label, "95% confidence")
     if tests:
-        headings += columns("difference")
         headings += [
+            Column("difference"),
             Column("p (bootstrap)", hint="Paired bootstrap resampling; * below 0.05"),
             Column("p (randomization)", hint="Paired approximate randomization; * below 0.05"),
         ]
     rows: list[list[Any]] = []
     for name, score in block.systems.items():
-        row = [
-            name,
-            score.format(score.value),
-            f"{score.format(score.mean or 0)} ± {score.format(score.confidence or 0)}",
-        ]
+        confidence = f"{score.format(score.mean or 0)} ± {score.format(score.confidence or 0)}"
+        row = [name, score.format(score.value), confidence]
         if name in tests:
             test = tests[name]
             difference = f"{test.difference:+.{score.decimals}f}"
@@ -116,36 +109,27 @@ def _lengths(comparison: Comparison) -> Section:
         + [each.average_reference_length]
         for each in comparison.by_length
     ]
+    blocks: list[Block] = [
+        Figure(lambda: plots.bleu_by_length(comparison), f"BLEU by length of the {of}"),
+        Figure(lambda: plots.ratio_by_length(comparison), f"Length ratio by length of the {of}"),
+        Table(headings, rows, missing=_MISSING),
+    ]
     title = f"BLEU, length ratio and mean tokens by length of the {of} ({comparison.analysed}; 10-20 is 10 to 19)"
-    return Section(
-        title,
-        [
-            Figure(lambda: plots.bleu_by_length(comparison), f"BLEU by length of the {of}"),
-            Figure(lambda: plots.ratio_by_length(comparison), f"Length ratio by length of the {of}"),
-            Table(headings, rows, missing=_MISSING),
-        ],
-    )
+    return Section(title, blocks)
 
 
 def _ends(comparison: Comparison) -> Section:
     count = comparison.settings.end_tokens
     places = [*(str(place) for place in range(1, count + 1)), *(str(place) for place in range(-count, 0))]
-    headings = [
-        Column("system"),
-        *columns(f"first {count}", f"last {count}", format=".2f"),
-        *columns(*places, format=".1f"),
-    ]
+    headings = [Column("system"), *columns(f"first {count}", f"last {count}", format=".2f")]
+    headings += columns(*places, format=".1f")
     rows = [
         [name, each.first, each.last, *each.first_by_position, *reversed(each.last_by_position)]
         for name, each in comparison.ends.items()
     ]
-    return Section(
-        "Accuracy of the tokens at both ends, percent (position from the beginning, from the end)",
-        [
-            Figure(lambda: plots.ends(comparison), "Accuracy of the first and last tokens"),
-            Table(headings, rows, missing=_MISSING),
-        ],
-    )
+    figure = Figure(lambda: plots.ends(comparison), "Accuracy of the first and last tokens")
+    title = "Accuracy of the tokens at both ends, percent (position from the beginning, from the end)"
+    return Section(title, [figure, Table(headings, rows, missing=_MISSING)])
 
 
 def _directions(comparison: Comparison, system: str) -> Section:
@@ -169,13 +153,9 @@ def _frequencies(comparison: Comparison) -> Section:
         + [value for bucket in row for value in (bucket.f1, bucket.precision, bucket.recall)]
         for row in zip(*comparison.by_frequency.values(), strict=True)
     ]
-    return Section(
-        f"F1 of words by how often they occur in the {comparison.frequencies_of}",
-        [
-            Figure(lambda: plots.f1_by_frequency(comparison), "F1 of words by frequency"),
-            Table([*columns("seen", "words"), *columns(*measures, format=".2f")], rows, missing=_MISSING),
-        ],
-    )
+    figure = Figure(lambda: plots.f1_by_frequency(comparison), "F1 of words by frequency")
+    table = Table([*columns("seen", "words"), *columns(*measures, format=".2f")], rows, missing=_MISSING)
+    return Section(f"F1 of words by how often they occur in the {comparison.frequencies_of}", [figure, table])
 
 
 # === Sentences ===
@@ -224,11 +204,9 @@ def _marked(view: SentenceView, alone: bool) -> Either:
         text += word.text
         inside = differs
     scores = f"chrF {view.chrf:.1f}, BLEU {view.bleu:.1f}"
-    shown = [part for word in view.words for part in (_in_classes(word.text, word.in_reference, word.shared), " ")]
-    page = joined([*shown, element("span", scores, class_="weak")])
-    return Either(f"{text}{']' if inside else ''}  ({scores})", page)
-
-
-def _in_classes(word: str, in_reference: bool, shared: bool) -> str:
-    classes: Sequence[str] = [name for name, on in (("wrong", not in_reference), ("differs", not shared)) if on]
-    return element("span", word, class_=" ".join(classes)) if classes else word
+    page: list[str] = []
+    for word in view.words:
+        classes = " ".join(["wrong"] * (not word.in_reference) + ["differs"] * (not word.shared))
+        page += [element("span", word.text, class_=classes) if classes else word.text, " "]
+    page.append(element("span", scores, class_="weak"))
+    return Either(f"{text}{']' if inside else ''}  ({scores})", joined(page))

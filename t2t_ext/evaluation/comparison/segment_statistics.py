@@ -5,22 +5,16 @@ metric (``_extract_corpus_statistics`` and ``_aggregate_and_compute``); they are
 """
 
 import copy
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 Statistics = Any  # float [segments, counts], an array or lists
 
 
 def remember(metric: Any) -> Any:
-    """Makes a metric keep what it counted for each translation, for tests that count more than once.
+    """Makes a metric, made with its references, keep what it counted for each translation, for tests that count again.
 
     The counts become an array of float64, in which sacrebleu's approximate randomization takes half the time.
-
-    Args:
-      metric: A metric of sacrebleu's kind that was made with its references.
-
-    Returns:
-      The same metric.
     """
     import numpy as np
 
@@ -48,13 +42,19 @@ def score_of(metric: Any, statistics: Statistics, segments: Iterable[int]) -> An
     return metric._aggregate_and_compute([statistics[segment] for segment in segments])
 
 
-def sentence_bleu(bleu: Any, statistics: Sequence[float]) -> float:
-    """Returns the BLEU of one segment, 0 to 100, smoothed, over the orders that the segment is long enough for.
+def results_of_parts(
+    metric: Any, systems: Mapping[str, Sequence[str]], parts: Sequence[Sequence[int]]
+) -> list[dict[str, Any]]:
+    """Returns for each part, numbers of segments, sacrebleu's result by system; None where a part has no segments."""
+    statistics = {name: by_segment(metric, lines) for name, lines in systems.items()}
+    return [
+        {name: score_of(metric, counts, part) if part else None for name, counts in statistics.items()}
+        for part in parts
+    ]
 
-    Args:
-      bleu: The metric that counted, sacrebleu's BLEU or a subclass.
-      statistics: Its counts of the segment.
-    """
+
+def sentence_bleu(bleu: Any, statistics: Sequence[float]) -> float:
+    """Returns the BLEU of a segment's counts, 0 to 100, smoothed, over the orders that it is long enough for."""
     orders = bleu.max_ngram_order
     counts, totals = list(statistics[2 : 2 + orders])[:4], list(statistics[2 + orders :])[:4]
     lengths = int(statistics[0]), int(statistics[1])

@@ -6,6 +6,7 @@ Significance Testing for MT". Seeds are fixed (sacrebleu's, SACREBLEU_SEED chang
 """
 
 import dataclasses
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -62,26 +63,23 @@ def paired_tests(
     *,
     resamples: int = DEFAULT_RESAMPLES,
     trials: int = DEFAULT_TRIALS,
+    all_pairs: bool = False,
 ) -> list[PairedTest]:
-    """Tests every system against the first.
+    """Tests every system against the first, the baseline, or with ``all_pairs`` against every one that comes before it.
 
-    Args:
-      label: What the metric is called.
-      metric: A metric of sacrebleu's kind, made with its references.
-      systems: Translations by name, the baseline first; at least two.
-      resamples: Samples of the bootstrap test.
-      trials: Trials of approximate randomization.
-
-    Returns:
-      One result per system but the first.
+    The metric is of sacrebleu's kind, made with its references. Tests against the first system come first.
     """
     from sacrebleu import significance
 
+    names = list(systems)
+    if all_pairs:
+        rests = ({name: systems[name] for name in names[first:]} for first in range(len(names) - 1))
+        tests = (paired_tests(label, metric, rest, resamples=resamples, trials=trials) for rest in rests)
+        return list(itertools.chain.from_iterable(tests))
     named: list[tuple[str, Sequence[str]]] = [(name, list(lines)) for name, lines in systems.items()]
     found: dict[str, tuple[Any, str]] = {}
     for test, samples in (("bs", resamples), ("ar", trials)):
-        run = significance.PairedTest(named, {label: metric}, None, test_type=test, n_samples=samples)
-        signatures, columns = run()
+        signatures, columns = significance.PairedTest(named, {label: metric}, None, test, samples)()
         (signature,) = signatures.values()
         (results,) = (column for name, column in columns.items() if name != "System")
         found[test] = results, signature.format()
@@ -89,41 +87,13 @@ def paired_tests(
     return [
         PairedTest(
             label,
-            named[0][0],
-            named[number][0],
+            names[0],
+            names[number],
             float(bootstrap[number].score - bootstrap[0].score),
             float(bootstrap[number].p_value),
             float(randomization[number].p_value),
             bootstrap_signature,
             randomization_signature,
         )
-        for number in range(1, len(named))
+        for number in range(1, len(names))
     ]
-
-
-def all_pairs(
-    label: str,
-    metric: Any,
-    systems: Mapping[str, Sequence[str]],
-    *,
-    resamples: int = DEFAULT_RESAMPLES,
-    trials: int = DEFAULT_TRIALS,
-) -> list[PairedTest]:
-    """Tests every system against every one that comes before it.
-
-    Args:
-      label: What the metric is called.
-      metric: A metric of sacrebleu's kind, made with its references.
-      systems: Translations by name; at least two.
-      resamples: Samples of the bootstrap test.
-      trials: Trials of approximate randomization.
-
-    Returns:
-      One result per pair; those against the first system come first, as ``paired_tests`` returns them.
-    """
-    names = list(systems)
-    found: list[PairedTest] = []
-    for first in range(len(names) - 1):
-        rest = {name: systems[name] for name in names[first:]}
-        found += paired_tests(label, metric, rest, resamples=resamples, trials=trials)
-    return found

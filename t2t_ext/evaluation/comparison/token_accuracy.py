@@ -34,16 +34,7 @@ def ends_accuracy(
     references: Sequence[Sequence[Sequence[str]]],
     tokens: int = DEFAULT_TOKENS,
 ) -> EndsAccuracy:
-    """Computes the accuracy at both ends.
-
-    Args:
-      hypotheses: The tokens of each translation.
-      references: One list per set of references: the tokens of each reference.
-      tokens: How many tokens an end has. Of shorter translations all tokens count.
-
-    Returns:
-      The accuracies.
-    """
+    """Computes the accuracy at both ends, of so many tokens each; of shorter translations all tokens count."""
     first, last = (_by_position(hypotheses, references, tokens, sign) for sign in (1, -1))
     return EndsAccuracy(_share(first), _share(last), _shares(first), _shares(last))
 

@@ -68,17 +68,10 @@ def by_frequency(
     frequencies: Counter[str],
     edges: Sequence[int] = DEFAULT_EDGES,
 ) -> list[FrequencyBucket]:
-    """Counts matching words by frequency.
+    """Counts matching words by how often each was seen, from the rarest to the most frequent ones.
 
-    Args:
-      hypotheses: The tokens of each translation.
-      references: One list per set of references: the tokens of each reference. Of several, each sentence is
-        compared with the one that shares most words with it, the first of equals.
-      frequencies: How often each word was seen.
-      edges: Where buckets begin after 0, increasing.
-
-    Returns:
-      The buckets from the rarest to the most frequent words.
+    Of several references, each sentence is compared with the one that shares most words with it, the first of equals.
+    Edges are where buckets begin after 0.
     """
     totals = [[0, 0, 0] for _ in range(len(edges) + 1)]
     for sentence, hypothesis in enumerate(hypotheses):

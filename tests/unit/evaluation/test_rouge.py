@@ -78,14 +78,11 @@ def test_empty_references_count_only_where_there_is_no_other():
     assert protocols.score("rouge", hypotheses, references)[0].value == pytest.approx(100 * 2 / 3)
 
     class Length(MeanOfSegments):
-        def begin(self, segments):
-            self.most = max(len(each) for segment in segments for each in segment)
-
         def segment_score(self, hypothesis, info):
-            return len(hypothesis) / self.most * len(info)
+            return len(hypothesis) / 3 * len(info)
 
-    metric = Length("length", references, scale=10.0, signature={"what": "length"})
-    assert metric.corpus_score(hypotheses, None, n_bootstrap=1).score == pytest.approx(10 * (2 + 1 + 1) / 3)
+    metric = Length("length", references, signature={"what": "length"})
+    assert metric.corpus_score(hypotheses, None, n_bootstrap=1).score == pytest.approx(100 * (2 + 1 + 1) / 3)
     assert "what:length" in metric.get_signature().format()
 
 
