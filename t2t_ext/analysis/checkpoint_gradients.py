@@ -1,7 +1,6 @@
 """Gradient norms of several runs at their checkpoints, on the same batches."""
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -12,11 +11,10 @@ from t2t_ext.analysis.runs import AnalyzedRun
 from t2t_ext.data.datasets.example_store import ExampleStore
 from t2t_ext.data.datasets.generated import GeneratedData
 from t2t_ext.errors import UserError
+from t2t_ext.io.progress import Progress
 from t2t_ext.models.seq2seq import build_model
 from t2t_ext.runs import checkpoints
 from t2t_ext.training.gradient_norms import fixed_batches, probe
-
-Progress = Callable[[str, int, str], AbstractContextManager[Callable[[int, int], None]]]
 
 
 def compare(

@@ -14,11 +14,7 @@ REDONE = tuple(kind for kind in KINDS if kind != "report")  # kinds of stages th
 
 
 def redo_kinds(text: str, stages: Sequence[Stage]) -> list[str]:
-    """Returns the kinds of stages that are made again.
-
-    Args:
-      text: Their names, separated by commas.
-      stages: The plan.
+    """Returns the kinds of stages that are made again, from their names separated by commas.
 
     Raises:
       UserError: There is no such kind, or data or runs were made with other settings and are not among them.
@@ -39,12 +35,7 @@ def redo_kinds(text: str, stages: Sequence[Stage]) -> list[str]:
 
 
 def wanted_stages(stages: Sequence[Stage], stage: str = "", until: str = "") -> list[Stage]:
-    """Returns the stages that ``--stage`` and ``--until`` ask for.
-
-    Args:
-      stages: The plan.
-      stage: The one kind that is wanted; empty: all.
-      until: The last kind that is wanted; empty: all.
+    """Returns the stages that ``--stage`` (the one kind that is wanted) and ``--until`` (the last kind) ask for.
 
     Raises:
       UserError: Both are given, or what comes before ``stage`` is not done.
@@ -67,13 +58,7 @@ def wanted_stages(stages: Sequence[Stage], stage: str = "", until: str = "") -> 
 
 
 def run_stages(stages: Sequence[Stage], wanted: Sequence[Stage], redo: Sequence[str], say: Say) -> None:
-    """Runs the wanted stages of a plan that are not done.
-
-    Args:
-      stages: The plan.
-      wanted: Which of them.
-      redo: Kinds that are made again.
-      say: Told what happens, line by line.
+    """Runs the wanted stages of a plan that are not done, or whose kind is made again.
 
     Raises:
       UserError: A command failed.

@@ -222,11 +222,7 @@ def scaled_train_flags(recipe: Recipe, options: Options) -> dict[str, Any]:
 
 
 class _Planner:
-    """Puts the stages of recipes into one list, each once.
-
-    Attributes:
-      stages: Marker -> stage, in the order in which they are run.
-    """
+    """Puts the stages of recipes into one list, each once, by their markers, in the order in which they are run."""
 
     def __init__(self, main: Recipe, book: RecipeBook, options: Options) -> None:
         self._main, self._book, self._options = main, book, options
@@ -246,6 +242,7 @@ class _Planner:
     def add_comparison(self, systems: Sequence[Recipe], seed: int, split: str) -> None:
         """Adds the comparison of systems on a split, where all of them translate it."""
         scored = [self._scored(system, seed, split) for system in systems if split in system.splits]
+        read = [each.output.with_suffix(".jsonl") if each.command == "rerank" else each.output for each in scored]
         folder = run_folder(self._main.name, self._options, seed)
         flags = {
             "output_dir": str(scored[0].runs[0]),
@@ -258,7 +255,7 @@ class _Planner:
         }
         self._add(
             f"compare {split}", "compare", "compare", flags, folder, folder / f"compare.{split}.json", scored,
-            seed=seed, split=split, files=tuple(str(_translations(stage)) for stage in scored),
+            seed=seed, split=split, files=tuple(map(str, read)),
         )  # fmt: skip
 
     def _add(
@@ -303,10 +300,8 @@ class _Planner:
         """Returns the flags that name the data of a recipe."""
         own = {} if self._options.problem else recipe.problem_options
         options = {**own, **self._options.problem_options}
-        return {
-            "problem": self._problem(recipe),
-            **({"problem_options": assignments(options)} if options else {}),
-        }
+        flags = {"problem": self._problem(recipe)}
+        return flags | ({"problem_options": assignments(options)} if options else {})
 
     def _data(self, recipe: Recipe) -> Stage:
         options = self._options
@@ -327,18 +322,18 @@ class _Planner:
 
     def _pseudo_references(self, recipe: Recipe) -> Stage:
         """Adds the pseudo references that a recipe is trained on, after the runs that make them."""
-        if self._problem(recipe).endswith(SUFFIX):
+        problem = self._problem(recipe)
+        if problem.endswith(SUFFIX):
             raise UserError(
-                f"--problem={self._problem(recipe)}: {recipe.name} makes the pseudo references itself. Name the "
+                f"--problem={problem}: {recipe.name} makes the pseudo references itself. Name the "
                 f"problem without {SUFFIX}."
             )
         teachers = self._of_both_directions(recipe.pseudo_references)
         trained = [self._trained(teacher, _TEACHERS_SEED) for teacher in teachers]
         data = self._data(recipe)
-        problem = self._problem(recipe)
         flags = {
             **self._problem_flags(recipe),
-            **_both_runs([_run(stage) for stage in trained], teachers),
+            **_both_runs(trained, teachers),
             **_without_directions(recipe.pseudo_references),
             **self._user_modules(),
             "data_dir": str(data.output),
@@ -351,11 +346,7 @@ class _Planner:
         )
 
     def _of_both_directions(self, names: Mapping[str, Any]) -> list[Recipe]:
-        """Returns the recipes whose runs generate left to right and right to left.
-
-        Raises:
-          UserError: The user has all runs generate in one direction.
-        """
+        """Returns the recipes whose runs generate left to right and right to left."""
         if "target_direction" in self._options.hparams:
             raise UserError(
                 f"--hparams=target_direction={self._options.hparams['target_direction']}: {self._main.name} needs runs "
@@ -432,12 +423,8 @@ class _Planner:
     def _scored(self, recipe: Recipe, seed: int, split: str, beam: int = 0) -> Stage:
         """Adds what scores a split, with another beam than the recipe's where one is given."""
         decode = {**recipe.decode, **({"beam_size": beam} if beam else {}), **self._decode(recipe)}
-        more = {
-            "seed": seed,
-            "split": split,
-            "system": recipe.name,
-            "label": f"{split}, beam {beam}" if beam else split,
-        }
+        label = f"{split}, beam {beam}" if beam else split
+        more = {"seed": seed, "split": split, "system": recipe.name, "label": label}
         if recipe.rerank:
             return self._reranked(recipe, seed, split, decode, more)
         owner = self._runs_of(recipe)
@@ -458,7 +445,7 @@ class _Planner:
         flags |= {"wait_minutes": 0, "translations_dir": str(folder / "translations")}
         output = folder / "translations" / folder_name(split, checkpoints, hparams)
         return self._add(
-            f"score {more['label']}", "score", "translate-all", flags, folder, output, [self._trained(recipe, seed)],
+            f"score {label}", "score", "translate-all", flags, folder, output, [self._trained(recipe, seed)],
             owner=self._owner(owner), **more,
         )  # fmt: skip
 
@@ -471,7 +458,7 @@ class _Planner:
         if "beam_size" not in self._options.decode:
             decode = {name: value for name, value in decode.items() if name != "beam_size"}  # k is the beam
         flags: dict[str, Any] = {
-            **_both_runs([_run(stage) for stage in trained], parts),
+            **_both_runs(trained, parts),
             "split": split,
             "scoring": self._scoring(recipe),
             **_without_directions(recipe.rerank),
@@ -495,22 +482,12 @@ def _takes(hparams: HParams, changes: Mapping[str, Any]) -> bool:
     return True
 
 
-def _run(stage: Stage) -> str:
-    """Returns the run that a stage trains or averages."""
-    return stage.flags["output_dir"]
-
-
-def _both_runs(runs: Sequence[str], recipes: Sequence[Recipe]) -> dict[str, str]:
+def _both_runs(trained: Sequence[Stage], recipes: Sequence[Recipe]) -> dict[str, str]:
     """Returns the flags that name two runs and their checkpoints."""
-    flags = dict(zip(BOTH, runs, strict=True))
+    flags = {direction: stage.flags["output_dir"] for direction, stage in zip(BOTH, trained, strict=True)}
     if recipes[0].checkpoint != "latest":
         flags["checkpoint_path"] = recipes[0].checkpoint
     return flags
-
-
-def _translations(stage: Stage) -> pathlib.Path:
-    """Returns what t2t_ext-compare reads of a scoring stage."""
-    return stage.output.with_suffix(".jsonl") if stage.command == "rerank" else stage.output
 
 
 def _without_directions(flags: Mapping[str, Any]) -> dict[str, Any]:

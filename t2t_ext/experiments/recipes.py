@@ -35,12 +35,7 @@ _MOST_DEEP = 20
 
 @dataclasses.dataclass(frozen=True)
 class Paper:
-    """The source of recipes.
-
-    Attributes:
-      citation: Authors, year, title, venue.
-      short: As ``He et al. 2018``.
-    """
+    """The source of recipes: authors, year, title and venue, and as ``He et al. 2018``."""
 
     citation: str
     short: str
@@ -125,21 +120,9 @@ _EMPTY = Recipe(name="")
 _KEYS = (*(field.name for field in dataclasses.fields(Recipe) if field.name != "name"), "extends", "template")
 _KINDS: Mapping[type, str] = {dict: "a table", list: "a list of strings", str: "a string", int: "a whole number"}
 _OF_THE_RUNS = (
-    "problem",
-    "problem_options",
-    "datagen",
-    "model",
-    "hparams_set",
-    "hparams",
-    "train",
-    "average",
-    "checkpoint",
-    "decode",
-    "scoring",
-    "warm_start",
-    "pseudo_references",
-    "rerank",
-)
+    "problem", "problem_options", "datagen", "model", "hparams_set", "hparams", "train", "average", "checkpoint",
+    "decode", "scoring", "warm_start", "pseudo_references", "rerank",
+)  # fmt: skip
 _NEEDED = ("paper", "table", "row", "problem", "scoring")
 _OF_A_RUN = ("model", "hparams_set", "train")  # needed, but by a recipe that reranks what others translate
 _NUMBERS = ("beams",)  # lists of whole numbers; the others are lists of strings
@@ -156,11 +139,7 @@ class RecipeBook:
     """
 
     def __init__(self, folders: Iterable[pathlib.Path], size: str = "") -> None:
-        """Reads every TOML file of the folders.
-
-        Args:
-          folders: Where they are.
-          size: In place of the ``size`` of every recipe that has one; empty: theirs.
+        """Reads every TOML file of the folders; a ``size`` replaces that of every recipe that has one.
 
         Raises:
           UserError: A folder has none, a file is not TOML, a name is defined twice, or a recipe is invalid.
@@ -207,40 +186,32 @@ class RecipeBook:
             data = [(each.problem, each.problem_options, each.datagen) for each in (recipe, other)]
             if data[0] != data[1]:
                 raise self._error(name, f"{key} = {other.name!r} is trained on other data")
-        for key in ("pseudo_references", "rerank"):
-            self._check_directions(recipe, key)
+        # The two recipes that a recipe takes translations from.
+        for key, both in (("pseudo_references", recipe.pseudo_references), ("rerank", recipe.rerank)):
+            others = [self.recipe(both[direction]) for direction in BOTH if both]
+            for direction, other in zip(BOTH, others, strict=False):
+                if other.hparams.get("target_direction", "l2r") != direction or other.rerank:
+                    raise self._error(name, f"{key}.{direction} = {other.name!r} has no {direction} run")
+            if others and others[0].checkpoint != others[1].checkpoint:
+                raise self._error(name, f"{key}: {others[0].name!r} and {others[1].name!r} differ in checkpoint")
         return recipe
-
-    def _check_directions(self, recipe: Recipe, key: str) -> None:
-        """Checks the two recipes that a recipe takes translations from."""
-        both = getattr(recipe, key)
-        if not both:
-            return
-        others = [self.recipe(both[direction]) for direction in BOTH]
-        for direction, other in zip(BOTH, others, strict=True):
-            direction_of = other.hparams.get("target_direction", "l2r")
-            if direction_of != direction or other.rerank:
-                raise self._error(recipe.name, f"{key}.{direction} = {other.name!r} has no {direction} run")
-        if others[0].checkpoint != others[1].checkpoint:
-            raise self._error(recipe.name, f"{key}: {others[0].name!r} and {others[1].name!r} differ in checkpoint")
 
     def missing(self, recipe: Recipe) -> list[str]:
         """Returns what a recipe takes that is not in this version, in words; empty for one that can be run."""
         found = []
-        for kind, words, name, known in (
-            ("models", "model", recipe.model, registry.model_names()),
-            ("hparams_sets", "hparams set", recipe.hparams_set, registry.hparams_names()),
+        for kind, name, known in (
+            ("model", recipe.model, registry.model_names()),
+            ("hparams_set", recipe.hparams_set, registry.hparams_names()),
         ):
+            coming = self.coming[f"{kind}s"]
             if name in known or recipe.rerank:
                 continue
-            if name not in self.coming[kind]:
-                close = suggest(name, [*known, *self.coming[kind]])
-                raise self._error(recipe.name, f"{kind.removesuffix('s')} = {name!r} is unknown.{close}")
-            found.append(f"{words} {name} is not in this version")
+            if name not in coming:
+                raise self._error(recipe.name, f"{kind} = {name!r} is unknown.{suggest(name, [*known, *coming])}")
+            found.append(f"{kind.replace('_', ' ')} {name} is not in this version")
         if recipe.problem in self.coming["problems"]:
             found.append(f"problem {recipe.problem} is not in this version")
-        if found:
-            found = found[:1]  # a model that is not there explains its hparams and data
+        found = found[:1]  # a model that is not there explains its hparams and data
         found += [f"{need} is not in this version" for need in recipe.needs]
         others = [name for _, name in _others(recipe)] + [recipe.same_runs_as, *recipe.beside]
         for other in others:
@@ -261,24 +232,21 @@ class RecipeBook:
             if not isinstance(table, dict):
                 raise UserError(f"{path}: {name!r} stands outside of any table; a recipe is written under [NAME].")
             if name == "papers":
-                self._read_papers(path, table)
+                for key, value in table.items():
+                    if not isinstance(value, dict) or set(value) != {"citation", "short"}:
+                        needed = "citation = '...' and short = '...', and nothing else"
+                        raise UserError(f"{path}: [papers.{key}] needs {needed}.")
+                    self.papers[key] = Paper(**value)
             elif name == "coming":
                 self._read_coming(path, table)
             elif name in self._tables:
                 raise UserError(f"{path}: the recipe {name!r} is already defined in {self._places[name]}. Rename one.")
             else:
                 self._tables[name], self._places[name] = table, path
-                unknown = [key for key in table if key not in _KEYS]
-                if unknown:
-                    raise self._error(
-                        name, f"unknown key {unknown[0]!r}.{suggest(unknown[0], _KEYS)} Known: {', '.join(_KEYS)}"
-                    )
-
-    def _read_papers(self, path: pathlib.Path, table: Mapping[str, Any]) -> None:
-        for key, value in table.items():
-            if not isinstance(value, dict) or set(value) != {"citation", "short"}:
-                raise UserError(f"{path}: [papers.{key}] needs citation = '...' and short = '...', and nothing else.")
-            self.papers[key] = Paper(**value)
+                for key in table:
+                    if key not in _KEYS:
+                        known = f"{suggest(key, _KEYS)} Known: {', '.join(_KEYS)}"
+                        raise self._error(name, f"unknown key {key!r}.{known}")
 
     def _read_coming(self, path: pathlib.Path, table: Mapping[str, Any]) -> None:
         for kind, names in table.items():
@@ -311,11 +279,7 @@ class RecipeBook:
         return merged
 
     def _checked(self, name: str, table: dict[str, Any]) -> Recipe:
-        """Returns a merged table as a recipe.
-
-        Raises:
-          UserError: Something is missing, of another type or not allowed.
-        """
+        """Returns a merged table as a recipe, checked."""
         table.pop("template", None)
         for key, value in table.items():
             default = getattr(_EMPTY, key)
@@ -348,11 +312,9 @@ class RecipeBook:
             raise self._error(name, f"checkpoint = {recipe.checkpoint!r} does not go with average = {recipe.average}")
         if "train_steps" not in recipe.train and not recipe.rerank:
             raise self._error(name, "train needs train_steps")
-        kept = recipe.train.get("keep_checkpoint_max", 20)
-        if 0 < kept < recipe.average:
-            raise self._error(
-                name, f"average = {recipe.average} needs train.keep_checkpoint_max of as many, not {kept}"
-            )
+        average, kept = recipe.average, recipe.train.get("keep_checkpoint_max", 20)
+        if 0 < kept < average:
+            raise self._error(name, f"average = {average} needs train.keep_checkpoint_max of as many, not {kept}")
         if not recipe.splits or recipe.seeds < 1 or recipe.average < 0:
             raise self._error(name, "splits must not be empty, seeds at least 1, average at least 0")
 
@@ -380,10 +342,8 @@ class RecipeBook:
             raise self._error(recipe.name, "published.average needs several test sets in splits")
         for figure, value in recipe.published.items():
             if figure not in known:
-                close = f"{', '.join(OTHER_FIGURES)}.{suggest(figure, known)}"
-                raise self._error(
-                    recipe.name, f"published.{figure} is neither a split that is scored nor one of {close}"
-                )
+                others = f"nor one of {', '.join(OTHER_FIGURES)}.{suggest(figure, known)}"
+                raise self._error(recipe.name, f"published.{figure} is neither a split that is scored {others}")
             if not isinstance(value, int | float) or isinstance(value, bool):
                 raise self._error(recipe.name, f"published.{figure} = {value!r} must be a number")
 

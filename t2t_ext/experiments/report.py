@@ -21,26 +21,16 @@ def write_report(
     figures: Sequence[Figure],
     stages: Sequence[Stage],
     options: Options,
-    beside: Mapping[str, Sequence[Figure]] | None = None,
-    rows: Mapping[str, str] | None = None,
+    beside: Mapping[str, Sequence[Figure]],
+    rows: Mapping[str, str],
 ) -> str:
     """Writes ``report.txt``, ``report.json``, ``report.html`` and ``report.png`` into the recipe's folder.
 
-    Args:
-      recipe: What was carried out.
-      paper: Where it comes from.
-      figures: What came out, as ``results.collect`` returns it.
-      stages: The plan.
-      options: What the user changed.
-      beside: Figures of the recipes that stand beside this one, by name.
-      rows: Their words in the table, by name.
-
-    Returns:
-      The text.
+    ``beside`` and ``rows`` are the figures of the recipes that stand beside this one and their words in the table, by
+    name. Returns the text.
     """
-    folder = options.work_dir / recipe.name
-    systems = {**(beside or {}), recipe.name: figures}
-    rows = {**(rows or {}), recipe.name: recipe.row}
+    systems = {**beside, recipe.name: figures}
+    rows = {**rows, recipe.name: recipe.row}
     compared = comparisons(stages)
     content = {
         "recipe": recipe.name,
@@ -50,9 +40,17 @@ def write_report(
         "published_setting": not options.changes(),
         "changes": options.changes(),
         "figures": [figure.to_json() for figure in figures],
-        "beside": {name: [figure.to_json() for figure in each] for name, each in (beside or {}).items()},
-        "rows": {name: rows.get(name, recipe.row) for name in systems},
-        "runs": {name: _runs_of(name, stages) for name in systems},
+        "beside": {name: [figure.to_json() for figure in each] for name, each in beside.items()},
+        "rows": {name: rows[name] for name in systems},
+        # The runs that a system's scores are of: seed -> one, or the two of reranking.
+        "runs": {
+            name: {
+                str(stage.seed): [str(run) for run in stage.runs]
+                for stage in stages
+                if stage.kind == "score" and stage.system == name
+            }
+            for name in systems
+        },
         "comparisons": compared,
         "notes": list(recipe.notes),
         "commands": [stage.command_line for stage in stages],
@@ -67,14 +65,9 @@ def write_report(
     report = _build(recipe, paper, figures, options, svg, sections)
     text = report.text() + "\n"
     contents = {"report.txt": text, "report.json": reporting.as_json(content), "report.html": report.page()}
+    folder = options.work_dir / recipe.name
     names = reporting.write(folder, {**contents, "report.png": png})
     return f"{text}\n{', '.join(names[:-1])} and {names[-1]} are in {folder}\n"
-
-
-def _runs_of(name: str, stages: Sequence[Stage]) -> dict[str, list[str]]:
-    """Returns the paths of the runs that a system's scores are of: seed -> one, or the two of reranking."""
-    scored = [stage for stage in stages if stage.kind == "score" and stage.system == name]
-    return {str(stage.seed): [str(run) for run in stage.runs] for stage in scored}
 
 
 def _build(
@@ -108,12 +101,7 @@ def _build(
 
 
 def side_by_side(systems: Mapping[str, Sequence[Figure]], rows: Mapping[str, str]) -> Table:
-    """Returns a table with a line for each system: the mean over the seeds of each figure.
-
-    Args:
-      systems: Name -> figures, as ``results.collect`` returns them.
-      rows: Name -> its words in the table; those that have none are left without.
-    """
+    """Returns a table with a line for each system: the mean over the seeds of each figure, and its words."""
     names = list(dict.fromkeys(figure.name for figures in systems.values() for figure in figures))
     lines = []
     for system, figures in systems.items():
@@ -152,11 +140,7 @@ def _more(stages: Sequence[Stage]) -> list[Block]:
 def _pictures(
     recipe: Recipe, paper: Paper, systems: Mapping[str, Sequence[Figure]], options: Options
 ) -> tuple[bytes, bytes]:
-    """Draws the seeds' scores with the paper's figure as a line; of several beams, a curve for each system.
-
-    Returns:
-      A PNG file, and the same as SVG.
-    """
+    """Draws the seeds' scores and the paper's as a line, as PNG and SVG; of several beams, a curve for each system."""
     shown = [each for each in systems[recipe.name] if each.signature or each.name.startswith("average")]
     groups: dict[str, list[Figure]] = {}
     for each in shown:
@@ -179,13 +163,8 @@ def _pictures(
 
 
 def _draw_seeds(axis: Any, figure: Figure) -> None:
-    axis.plot(
-        [str(seed) for seed in figure.by_seed],
-        list(figure.by_seed.values()),
-        "o",
-        color=drawing.color(0),
-        label="seeds",
-    )
+    seeds = [str(seed) for seed in figure.by_seed]
+    axis.plot(seeds, list(figure.by_seed.values()), "o", color=drawing.color(0), label="seeds")
     axis.axhline(figure.mean, color=drawing.color(0), linewidth=1, label=f"mean {figure.mean:.2f}")
     if figure.published is not None:
         axis.axhline(figure.published, color=drawing.color(1), linestyle="--", label=f"paper {figure.published:.2f}")

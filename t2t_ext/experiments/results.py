@@ -70,15 +70,10 @@ def collect(recipe: Recipe, stages: Sequence[Stage]) -> list[Figure]:
         first, *others = next(iter(records.values())).scores
         for score in (first, *(other for other in others if f"{label} {other}" in recipe.published)):
             name = label if score == first else f"{label} {score}"
-            figures.append(
-                Figure(
-                    name=name,
-                    label=score,
-                    by_seed={seed: record.scores[score] for seed, record in records.items()},
-                    published=recipe.published.get(name),
-                    signature=next(iter(records.values())).signatures[score],
-                )
-            )
+            by_seed = {seed: record.scores[score] for seed, record in records.items()}
+            signature = next(iter(records.values())).signatures[score]
+            published = recipe.published.get(name)
+            figures.append(Figure(name=name, label=score, by_seed=by_seed, published=published, signature=signature))
     figures += _averages(recipe, figures, splits)
     return figures + _other_figures(recipe, found, runs) + _end_figures(recipe, stages)
 
@@ -87,11 +82,7 @@ def _averages(recipe: Recipe, figures: Sequence[Figure], splits: Mapping[str, st
     """Returns the means over the test sets, one for each search that was tried."""
     found, figures = [], [figure for figure in figures if figure.name in splits]
     for ending in dict.fromkeys(figure.name.removeprefix(splits[figure.name]) for figure in figures):
-        tests = [
-            figure
-            for figure in figures
-            if splits[figure.name] != "dev" and figure.name.removeprefix(splits[figure.name]) == ending
-        ]
+        tests = [each for each in figures if splits[each.name] != "dev" and each.name == splits[each.name] + ending]
         if len(tests) > 1:
             seeds = set.intersection(*(set(figure.by_seed) for figure in tests))
             mean = {seed: statistics.fmean(figure.by_seed[seed] for figure in tests) for seed in sorted(seeds)}
@@ -106,7 +97,10 @@ def _other_figures(
     """Returns parameters and speeds; of runs that translate together the parameters, and the time of a step, add up."""
     parameters, steps, sentences = {}, {}, {}
     for seed in {seed: None for records in found.values() for seed in records}:
-        parameters[seed] = float(sum(_count_parameters(run) for run in runs[seed]))
+        last = [checkpoints.list_checkpoints(run)[-1:] for run in runs[seed]]
+        groups = [checkpoints.read_info(path).groups["model"] for paths in last for path in paths]
+        shapes = [entry["shape"] for group in groups for entry in group.values()]
+        parameters[seed] = float(sum(map(math.prod, shapes)))
         rates = [_train_steps_per_second(run / "metrics.jsonl") for run in runs[seed]]
         if all(rates):
             steps[seed] = 1 / sum(1 / rate for rate in rates)
@@ -169,12 +163,6 @@ def comparisons(stages: Sequence[Stage]) -> list[dict[str, Any]]:
         where = {"split": stage.split, "seed": stage.seed, "label": first["label"]}
         found.append({**where, "baseline": baseline, "systems": systems})
     return found
-
-
-def _count_parameters(run: pathlib.Path) -> int:
-    found = checkpoints.list_checkpoints(run)
-    entries = checkpoints.read_info(found[-1]).groups["model"].values() if found else ()
-    return sum(math.prod(entry["shape"]) for entry in entries)
 
 
 def _train_steps_per_second(metrics: pathlib.Path) -> float:

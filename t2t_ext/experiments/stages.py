@@ -15,7 +15,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from t2t_ext.errors import UserError
@@ -70,7 +70,13 @@ def state_of(stage: Stage) -> State:
     if marker is None:
         return State("to do")
     if marker["key"] != stage.key:
-        return State("changed", tuple(_differences(marker["flags"], stage.counted_flags())) or ("a stage before it",))
+        stored, given = marker["flags"], stage.counted_flags()
+        differences = tuple(
+            f"--{name}: {stored.get(name, 'not given')!r} was used, {given.get(name, 'not given')!r} is asked for"
+            for name in sorted({*stored, *given})
+            if stored.get(name) != given.get(name)
+        )
+        return State("changed", differences or ("a stage before it",))
     newer = [need.title for need in stage.needs if _done_at(need) > marker["time"]]
     if marker["status"] == "done" and newer:
         return State("changed", tuple(f"'{title}' was made again since" for title in newer))
@@ -86,11 +92,7 @@ def _done_at(stage: Stage) -> str:
 
 
 def check_unchanged(stages: Sequence[Stage], redo: Sequence[str]) -> None:
-    """Refuses to lose data or runs that were made with other settings.
-
-    Args:
-      stages: The plan.
-      redo: Kinds of stages that the user wants made again.
+    """Refuses to lose data or runs that were made with other settings, unless ``redo`` names their kind.
 
     Raises:
       UserError: A stage of such a kind was made with other settings.
@@ -147,20 +149,18 @@ def run_stage(stage: Stage, number: str, say: Say, *, redo: bool = False, again:
         say(f"{title}: the settings have changed ({'; '.join(state.differences)}); made again")
     _end_orphan(stage, say)
     if redo or (state.word == "changed" and stage.kind in _DEAR):
-        _remove(stage)
+        stage.marker.unlink(missing_ok=True)
+        if stage.output.is_dir():
+            files.remove_directory(stage.output)
+        elif stage.kind == "pseudo":
+            stage.output.unlink(missing_ok=True)  # the manifest: the files that are left without it are written again
     try:
         stage.folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UserError(f"Cannot make {stage.folder}: {error.strerror}. Choose another --work_dir.") from error
     say(f"{title}{': resumes' if state.word == 'begun' else ''}\n    {stage.command_line}")
     started = time.monotonic()
-    _check_ending(stage, *_run(stage, say))
-    _write_marker(stage, "done", seconds=round(time.monotonic() - started, 1))
-    return True
-
-
-def _check_ending(stage: Stage, status: int, last: str) -> None:
-    """Raises what there is to say about a command that did not end well."""
+    status, last = _run(stage, say)
     if status in _INTERRUPTED:
         raise Interrupted(abs(status) + 128 if status < 0 else status)
     if status != 0:
@@ -174,6 +174,8 @@ def _check_ending(stage: Stage, status: int, last: str) -> None:
         raise UserError(
             f"The stage '{stage.title}' ended well, but {stage.output} is not complete. Its output is in {stage.log}."
         )
+    _write_marker(stage, "done", seconds=round(time.monotonic() - started, 1))
+    return True
 
 
 def _run(stage: Stage, say: Say) -> tuple[int, str]:
@@ -291,20 +293,12 @@ def score_record(stage: Stage) -> ScoreRecord | None:
     Raises:
       UserError: The file with the scores is damaged.
     """
-    if stage.command == "rerank":
-        return _reranked(stage)
-    if not (stage.output / RECORDS_NAME).exists():
-        return None
-    records = ScoreTable(stage.output).records
-    return records[-1] if records else None
-
-
-def _reranked(stage: Stage) -> ScoreRecord | None:
-    """Returns what the report of t2t_ext-rerank says."""
+    if stage.command != "rerank":
+        records = ScoreTable(stage.output).records if (stage.output / RECORDS_NAME).exists() else []
+        return records[-1] if records else None
     try:
         found = json.loads(stage.output.read_text(encoding="utf-8"))
-        scores = found["scores"]["reranked"]
-        names = [label_with_case(stage.flags["scoring"], each["name"]) for each in scores]
+        scores = {label_with_case(stage.flags["scoring"], each["name"]): each for each in found["scores"]["reranked"]}
         return ScoreRecord(
             step=0,
             checkpoint=stage.flags.get("checkpoint_path", "latest"),
@@ -314,8 +308,8 @@ def _reranked(stage: Stage) -> ScoreRecord | None:
             translations=stage.flags["nbest_file"],
             lines=found["lines"],
             seconds=found["seconds"],
-            scores={name: each["value"] for name, each in zip(names, scores, strict=True)},
-            signatures={name: each["signature"] for name, each in zip(names, scores, strict=True)},
+            scores={name: each["value"] for name, each in scores.items()},
+            signatures={name: each["signature"] for name, each in scores.items()},
         )
     except FileNotFoundError:
         return None
@@ -323,21 +317,8 @@ def _reranked(stage: Stage) -> ScoreRecord | None:
         raise UserError(f"{stage.output} is damaged ({error}). Remove it: it is then made again.") from error
 
 
-def _remove(stage: Stage) -> None:
-    """Removes what a stage made, so that it is made again."""
-    stage.marker.unlink(missing_ok=True)
-    if stage.output.is_dir():
-        files.remove_directory(stage.output)
-    elif stage.kind == "pseudo":
-        stage.output.unlink(missing_ok=True)  # the manifest: the files that are left without it are written again
-
-
 def _end_orphan(stage: Stage, say: Say) -> None:
-    """Ends what a killed experiment left running; refuses to do the work of an experiment that is alive.
-
-    Raises:
-      UserError: Another experiment is at this stage.
-    """
+    """Ends what a killed experiment left running; refuses to do the work of an experiment that is alive."""
     marker = _read_marker(stage)
     if marker is None or marker["status"] != "begun":
         return
@@ -398,11 +379,3 @@ def _write_marker(stage: Stage, status: str, **more: Any) -> None:
         **more,
     }
     files.write_text_atomically(stage.marker, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
-
-
-def _differences(stored: Mapping[str, str], given: Mapping[str, str]) -> list[str]:
-    return [
-        f"--{name}: {stored.get(name, 'not given')!r} was used, {given.get(name, 'not given')!r} is asked for"
-        for name in sorted({*stored, *given})
-        if stored.get(name) != given.get(name)
-    ]

@@ -10,7 +10,6 @@ import json
 import pathlib
 import time
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 from t2t_ext.config.decode import DecodeHParams
@@ -20,6 +19,7 @@ from t2t_ext.errors import UserError
 from t2t_ext.evaluation.score_table import Curves, ScoreRecord, ScoreTable, digest
 from t2t_ext.evaluation.scorer import Scorer, Translation
 from t2t_ext.io import files
+from t2t_ext.io.progress import Progress
 from t2t_ext.runs import checkpoints
 from t2t_ext.runs.run_directory import RunDirectory
 from t2t_ext.search.directions import direction_shares, shown_shares
@@ -34,8 +34,6 @@ TRANSLATIONS_FOLDER = "translations"
 _SECONDS_BETWEEN_LOOKS = 5.0
 _NOT_IN_THE_RESULT = ("batch_size",)  # a translation does not depend on its batch
 Say = Callable[[str], None]
-# (what is done, how much there is, in which unit) -> a context that yields what a Translator calls with (done, total)
-Progress = Callable[[str, int, str], AbstractContextManager[Callable[[int, int], None]]]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -80,11 +78,6 @@ class Sweep:
     def __init__(self, run: RunDirectory, config: SweepConfig, say: Say = print) -> None:
         """Prepares a sweep; nothing is translated yet, and TensorFlow is not imported.
 
-        Args:
-          run: The run.
-          config: What is asked for.
-          say: Told what happens, line by line.
-
         Raises:
           UserError: Nothing to translate, no references, or the folder cannot be made.
         """
@@ -103,12 +96,6 @@ class Sweep:
 
     def run(self, progress: Progress | None = None) -> ScoreTable:
         """Translates and scores until all checkpoints are done and no further one is to be waited for.
-
-        Args:
-          progress: Shows how far each checkpoint's translations are, such as ``io.progress.running_total``.
-
-        Returns:
-          The scores.
 
         Raises:
           UserError: The run has no checkpoint, weights do not fit, or memory or the disk is full.
@@ -145,9 +132,10 @@ class Sweep:
     def _forget_other_searches(self) -> None:
         other = [record.step for record in self.table.records if record.search != self._search]
         if other:
+            shown = ("steps " if len(other) > 1 else "step ") + ", ".join(map(str, other[:5]))
             self._say(
-                f"{self.table.folder}: the text to translate has changed since {_steps(other)} was translated; "
-                "these are translated again"
+                f"{self.table.folder}: the text to translate has changed since {shown}{', ...' * (len(other) > 5)} was "
+                "translated; these are translated again"
             )
             self.table.drop(other)
 
@@ -175,7 +163,7 @@ class Sweep:
         found = checkpoints.list_checkpoints(self._run.path / config.checkpoints)
         if config.last_only:
             return found[-1:]
-        last = found[-1:] if self._is_over() else []
+        last = found[-1:] if training_is_over(self._run.path) else []
         return [
             path
             for path in found
@@ -286,35 +274,30 @@ class Sweep:
             f"{name} {value:.2f}" + (f" +-{record.confidence[name]:.2f}" if name in record.confidence else "")
             for name, value in record.scores.items()
         )
-        return shown + (
-            ", the best so far" if best and len(self.table.records) > 1 and best.step == record.step else ""
-        )
+        is_best = best is not None and len(self.table.records) > 1 and best.step == record.step
+        return shown + (", the best so far" if is_best else "")
 
     def _write_table(self) -> None:
         self.table.write_table()
         self.table.write_picture(f"{self._run.path.name}: {self._config.name}, {self._config.checkpoints}")
 
     def _may_wait(self) -> bool:
-        return self._config.wait_minutes > 0 and not self._config.last_only and not self._is_over()
+        waits = self._config.wait_minutes > 0 and not self._config.last_only
+        return waits and not training_is_over(self._run.path)
 
     def _wait(self, since: float) -> bool:
         """Waits a little for the next checkpoint; says whether there is anything left to wait for."""
         if not self._may_wait():
             return False
-        waited = time.monotonic() - since
-        if waited >= 60 * self._config.wait_minutes:
-            self._say(
-                f"no new checkpoint in {self._config.wait_minutes:g} minutes (--wait_minutes); the run is not over"
-            )
+        minutes, waited = self._config.wait_minutes, time.monotonic() - since
+        if waited >= 60 * minutes:
+            self._say(f"no new checkpoint in {minutes:g} minutes (--wait_minutes); the run is not over")
             return False
         if not self._said_waiting:
             self._said_waiting = True
-            self._say(f"waiting for further checkpoints, for each up to {self._config.wait_minutes:g} minutes")
-        time.sleep(min(_SECONDS_BETWEEN_LOOKS, max(0.0, 60 * self._config.wait_minutes - waited)))
+            self._say(f"waiting for further checkpoints, for each up to {minutes:g} minutes")
+        time.sleep(min(_SECONDS_BETWEEN_LOOKS, max(0.0, 60 * minutes - waited)))
         return True
-
-    def _is_over(self) -> bool:
-        return training_is_over(self._run.path)
 
 
 def training_is_over(run_path: pathlib.Path) -> bool:
@@ -336,10 +319,7 @@ def training_is_over(run_path: pathlib.Path) -> bool:
 def folder_name(text: str, folder: str, hparams: DecodeHParams) -> str:
     """Returns the name of the folder of translations: text, checkpoints and search, as T2T names its files.
 
-    Args:
-      text: Name of what is translated, such as ``dev``.
-      folder: Folder of the checkpoints; one of ``FOLDERS``.
-      hparams: How is searched; what is neither the beam nor its alpha shows as a digest.
+    The checkpoints' folder is one of ``FOLDERS``. What is neither the beam nor its alpha shows as a digest.
     """
     name = "" if folder == "checkpoints" else f"{folder}."
     name += f"{text}.beam{hparams.beam_size}.alpha{hparams.alpha:g}"
@@ -385,8 +365,3 @@ def _read_lines(path: pathlib.Path) -> list[str]:
         return path.read_bytes().decode("utf-8", errors="replace").split("\n")[:-1]
     except OSError:
         return []
-
-
-def _steps(steps: Sequence[int]) -> str:
-    shown = ", ".join(map(str, steps[:5])) + (", ..." if len(steps) > 5 else "")
-    return f"{'step' if len(steps) == 1 else 'steps'} {shown}"

@@ -32,9 +32,7 @@ _active: set[str] = set()  # temporary names that this process is writing at the
 def write_bytes_atomically(path: PathLike, data: bytes) -> None:
     """Writes a file that is complete under its name or not there (an older one stays as it was).
 
-    Args:
-      path: The final name. Its directory must exist.
-      data: The contents.
+    The directory of the path must exist.
 
     Raises:
       UserError: The disk is full, or the place cannot be written to. Nothing is left behind.
@@ -87,7 +85,7 @@ def atomic_file(path: PathLike, needed_bytes: int | None = None) -> Iterator[pat
     try:
         with _explained(final, temporary, needed_bytes):
             yield temporary
-            _fsync_file(temporary)
+            _fsync(temporary)
             os.replace(temporary, final)
             fsync_directory(final.parent)
     finally:
@@ -123,7 +121,10 @@ def atomic_directory(path: PathLike, needed_bytes: int | None = None) -> Iterato
                 require_space(final, needed_bytes)
             temporary.mkdir()
             yield temporary
-            _fsync_tree(temporary)
+            for folder, _, names in os.walk(temporary):
+                for name in names:
+                    _fsync(pathlib.Path(folder, name))
+                fsync_directory(folder)
             _rename_directory(temporary, final)
             fsync_directory(final.parent)
     finally:
@@ -199,14 +200,11 @@ def format_bytes(count: int) -> str:
 
 def fsync_directory(directory: PathLike) -> None:
     """Makes names created or renamed in a directory survive a power failure, on file systems that can."""
-    descriptor = os.open(directory, os.O_RDONLY)
     try:
-        os.fsync(descriptor)
+        _fsync(directory)
     except OSError as error:  # some network file systems do not know it
         if error.errno not in (errno.EINVAL, errno.ENOTSUP, errno.EBADF):
             raise
-    finally:
-        os.close(descriptor)
 
 
 def _temporary_beside(final: pathlib.Path) -> pathlib.Path:
@@ -225,17 +223,13 @@ def _is_leftover(name: str, sole_writer: bool) -> bool:
     pid = rest.partition("_")[0]
     if host != socket.gethostname()[:40] or not pid.isdigit():
         return False
-    return int(pid) == os.getpid() or not _is_alive(int(pid))
-
-
-def _is_alive(pid: int) -> bool:
     try:
-        os.kill(pid, 0)
+        os.kill(int(pid), 0)
     except ProcessLookupError:
-        return False
-    except PermissionError:
         return True
-    return True
+    except PermissionError:  # it is alive, and another user's
+        return False
+    return int(pid) == os.getpid()
 
 
 def _rename_directory(temporary: pathlib.Path, final: pathlib.Path) -> None:
@@ -251,19 +245,12 @@ def _rename_directory(temporary: pathlib.Path, final: pathlib.Path) -> None:
         _active.discard(aside.name)
 
 
-def _fsync_file(path: pathlib.Path) -> None:
+def _fsync(path: PathLike) -> None:
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def _fsync_tree(directory: pathlib.Path) -> None:
-    for folder, _, names in os.walk(directory):
-        for name in names:
-            _fsync_file(pathlib.Path(folder, name))
-        fsync_directory(folder)
 
 
 @contextlib.contextmanager
@@ -294,10 +281,9 @@ def _concerns(error: OSError, temporary: pathlib.Path) -> bool:
 
 
 def _full_disk_message(path: pathlib.Path, needed: int | None, written: int, free: int | None) -> str:
+    need = f"{format_bytes(written)} could be written, more is needed"
     if needed is not None:
         need = f"{format_bytes(needed)} are needed"
-    else:
-        need = f"{format_bytes(written)} could be written, more is needed"
     left = "no more can be written there (a full disk, a quota or a size limit)"
     if free is not None and needed is not None and free < needed:
         left = f"{format_bytes(free)} are left on the disk"

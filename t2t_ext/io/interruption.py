@@ -13,11 +13,7 @@ class Interrupted(Exception):
 
 
 class SignalWatch:
-    """Notes SIGTERM and SIGINT instead of dying from them.
-
-    Attributes:
-      received: Name of the signal that came (``SIGTERM``, ``SIGINT``), or empty.
-    """
+    """Notes SIGTERM and SIGINT instead of dying from them; ``received`` is the name of the one that came, or empty."""
 
     def __init__(self) -> None:
         self.received = ""
@@ -66,14 +62,7 @@ class Agreement:
     _SECONDS = 1.0
 
     def __init__(self, workers: Any, signals: SignalWatch, most_steps: int, step: int) -> None:
-        """Prepares for training from a step on.
-
-        Args:
-          workers: The ``Workers`` of the run.
-          signals: This worker's.
-          most_steps: Most steps between two agreements.
-          step: The last finished step.
-        """
+        """Prepares for training from the last finished step on, with at most so many steps between two agreements."""
         self._workers = workers
         self._signals = signals
         self._most_steps = most_steps

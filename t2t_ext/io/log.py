@@ -40,11 +40,9 @@ _log.addHandler(_terminal)
 
 
 def info(text: str, write: Write | None = None) -> None:
-    """Logs a message for the user.
+    """Logs a message for the user, a line or several.
 
-    Args:
-      text: The message, a line or several.
-      write: Shows it in place of standard error, for example above a progress bar.
+    ``write`` shows it in place of standard error, for example above a progress bar.
     """
     _log.info("%s", text, stacklevel=2, extra={"write": write})
 
@@ -65,10 +63,7 @@ def shows_info() -> bool:
 
 
 def configure(program: str) -> None:
-    """Follows absl's flags: how much is logged, and whether to a file, too.
-
-    Args:
-      program: The command, which files of the log are named after.
+    """Follows absl's flags: how much is logged, and whether to a file, too, which is named after the program.
 
     Raises:
       UserError: The directory of ``--log_dir`` cannot be used.

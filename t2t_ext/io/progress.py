@@ -4,32 +4,30 @@ import contextlib
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from typing import TextIO
 
 from t2t_ext.io import log
 
 SECONDS_BETWEEN_LINES = 10.0
-
-
-# Called with how much has been done since the last call.
-Advance = Callable[[int], None]
+Advance = Callable[[int], None]  # called with how much has been done since the last call
+Update = Callable[[int, int], None]  # called with (done so far, total), as a Translator does
+# (what is done, how much there is, in which unit) -> a context with an Update, such as running_total
+Progress = Callable[[str, int, str], AbstractContextManager[Update]]
 
 
 @contextlib.contextmanager
 def progress(
     description: str, total: int | None, unit: str, *, stream: TextIO | None = None, enabled: bool = True
 ) -> Iterator[Advance]:
-    """Shows how far a long task is.
+    """Shows how far a long task is, on standard error if no stream is given.
 
     Args:
       description: What is being done, e.g. ``Encoding train``.
       total: How much there is to do, or None if that is not known.
       unit: What is counted, in the plural, e.g. ``pairs`` or ``bytes``.
-      stream: Where to show it; standard error by default.
+      stream: Where to show it.
       enabled: Whether to show anything.
-
-    Yields:
-      The function to call with every amount done.
     """
     stream = stream or sys.stderr
     if not enabled or not log.shows_info():
@@ -42,12 +40,8 @@ def progress(
 
 
 @contextlib.contextmanager
-def running_total(description: str, total: int, unit: str) -> Iterator[Callable[[int, int], None]]:
-    """Shows progress on standard error to callers that count themselves.
-
-    Yields:
-      The function to call with (done so far, total), as a Translator does.
-    """
+def running_total(description: str, total: int, unit: str) -> Iterator[Update]:
+    """Shows progress on standard error to callers that count themselves."""
     before = 0
     with progress(description, total, unit) as advance:
 
@@ -86,7 +80,7 @@ def _bar(description: str, total: int | None, unit: str, stream: TextIO) -> Iter
         yield advance
 
 
-def _plain_lines(description: str, total: int | None, unit: str, stream: TextIO) -> Callable[[int], None]:
+def _plain_lines(description: str, total: int | None, unit: str, stream: TextIO) -> Advance:
     started = last = time.monotonic()
     done = 0
 
@@ -99,9 +93,7 @@ def _plain_lines(description: str, total: int | None, unit: str, stream: TextIO)
         last = now
         rate = done / (now - started)
         of_total = f" of {total:,} {unit}, {max(total - done, 0) / rate:,.0f} s left" if total else f" {unit}"
-        log.info(
-            f"{description}: {done:,}{of_total} ({rate:,.0f} {unit}/s)",
-            lambda text: print(text, file=stream, flush=True),
-        )
+        line = f"{description}: {done:,}{of_total} ({rate:,.0f} {unit}/s)"
+        log.info(line, lambda text: print(text, file=stream, flush=True))
 
     return advance

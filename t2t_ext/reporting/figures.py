@@ -75,14 +75,9 @@ def plain(axes: Any) -> None:
 
 
 def legend(figure: Any, labels: Sequence[str], *more: Any, lines: bool = False, columns: int = 4) -> None:
-    """Puts a legend above a figure.
+    """Puts a legend above a figure: labels of what has the colors of the places 0, 1, ..., and further handles.
 
-    Args:
-      figure: The figure.
-      labels: Of what has the colors of the places 0, 1, ...
-      *more: Further handles.
-      lines: Whether they are lines with markers; else areas.
-      columns: How many stand side by side.
+    They are areas, or lines with markers, so many columns side by side.
     """
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
@@ -97,14 +92,9 @@ def legend(figure: Any, labels: Sequence[str], *more: Any, lines: bool = False, 
 
 
 def bars(axes: Any, groups: int, place: int, heights: Sequence[float | None], errors: Any = None) -> None:
-    """Draws the bar of one system in each group; None leaves a gap.
+    """Draws the bar of one system in each group, at its place from 0 among so many; None leaves a gap.
 
-    Args:
-      axes: Where.
-      groups: How many systems stand side by side in a group.
-      place: Which one of them this is, from 0.
-      heights: Of its bar in each group.
-      errors: Half the length of the line at the top of each, or two such lists, down and up; None for no lines.
+    Errors are half the length of the line at the top of each, or two such lists, down and up.
     """
     thick = 0.8 / groups
     left = [x + (place - (groups - 1) / 2) * thick for x in range(len(heights))]

@@ -63,12 +63,9 @@ def joined(parts: Iterable[str]) -> Html:
 
 
 def element(name: str, *content: str, **attributes: str) -> Html:
-    """Makes an element.
+    """Makes an element. Content that is not ``Html`` is escaped, as are attributes' values; empty ones are left out.
 
-    Args:
-      name: Of its tag.
-      *content: Its parts; those that are not ``Html`` are escaped.
-      **attributes: Their values are escaped, empty ones left out; an underscore at the end of a name is dropped.
+    An underscore at the end of an attribute's name is dropped.
     """
     given = "".join(
         f' {key.removesuffix("_")}="{html.escape(value, quote=True)}"' for key, value in attributes.items() if value
@@ -77,24 +74,13 @@ def element(name: str, *content: str, **attributes: str) -> Html:
 
 
 def image(svg: bytes, described: str) -> Html:
-    """Embeds an SVG picture.
-
-    Args:
-      svg: The file.
-      described: For those who do not see it.
-    """
+    """Embeds an SVG picture, described for those who do not see it."""
     data = base64.b64encode(svg).decode("ascii")
     return Html(f'<img alt="{html.escape(described, quote=True)}" src="data:image/svg+xml;base64,{data}">')
 
 
 def page(title: str, body: Html, command: str) -> str:
-    """Puts a body into the frame that all pages have.
-
-    Args:
-      title: Of the page.
-      body: What it holds.
-      command: The command that made it.
-    """
+    """Puts a body into the frame that all pages have; the command is that which made it."""
     head = joined([
         Html('<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">\n'),
         element("title", title), element("style", Html(_STYLE)),

@@ -25,6 +25,7 @@ class Block(Protocol):
 
     def text(self) -> str:
         """Returns the part for a terminal; empty where it cannot be shown there."""
+        return ""
 
     def html(self) -> Html:
         """Returns the part for a page."""
@@ -32,12 +33,7 @@ class Block(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class Paragraph:
-    """A paragraph.
-
-    Attributes:
-      words: Its words.
-      kind: ``note`` stands out, ``signature`` is for machines, ``small`` for explanations, which the page alone has.
-    """
+    """A paragraph; ``note`` stands out, ``signature`` is for machines, ``small`` for explanations, only on a page."""
 
     words: str
     kind: str = ""
@@ -61,12 +57,7 @@ class Note(Paragraph):
 
 @dataclasses.dataclass(frozen=True)
 class Items:
-    """A list of sentences.
-
-    Attributes:
-      sentences: The sentences.
-      bullet: What each begins with on a terminal.
-    """
+    """A list of sentences; ``bullet`` is what each begins with on a terminal."""
 
     sentences: Sequence[str]
     bullet: str = "* "
@@ -77,19 +68,12 @@ class Items:
 
     def html(self) -> Html:
         """Returns the list; nothing of an empty one."""
-        if not self.sentences:
-            return Html()
-        return element("ul", *(element("li", each) for each in self.sentences))
+        return element("ul", *(element("li", each) for each in self.sentences)) if self.sentences else Html()
 
 
 @dataclasses.dataclass(frozen=True)
 class Either:
-    """Words that look one way on a terminal and another way on a page; or that one of them does not have.
-
-    Attributes:
-      terminal: The words for a terminal.
-      page: The words for a page.
-    """
+    """Words that look one way on a terminal and another way on a page; or that one of them does not have."""
 
     terminal: str
     page: Html
@@ -135,7 +119,7 @@ class Definitions:
 
 
 @dataclasses.dataclass(frozen=True)
-class Figure:
+class Figure(Block):
     """A picture, which a page embeds and a terminal does not show.
 
     Attributes:
@@ -150,10 +134,6 @@ class Figure:
     caption: str = ""
     as_is: bool = False
 
-    def text(self) -> str:
-        """Returns nothing."""
-        return ""
-
     def html(self) -> Html:
         """Returns the picture, embedded."""
         svg = self.svg() if callable(self.svg) else self.svg
@@ -162,14 +142,10 @@ class Figure:
 
 
 @dataclasses.dataclass(frozen=True)
-class PageOnly:
+class PageOnly(Block):
     """A part that is too long or too wide for a terminal."""
 
     block: Block
-
-    def text(self) -> str:
-        """Returns nothing."""
-        return ""
 
     def html(self) -> Html:
         """Returns the part."""
@@ -178,12 +154,7 @@ class PageOnly:
 
 @dataclasses.dataclass(frozen=True)
 class Section:
-    """A part with a heading.
-
-    Attributes:
-      title: The heading.
-      blocks: What stands below it.
-    """
+    """A part with a heading, and what stands below it."""
 
     title: str
     blocks: Sequence[Block]
@@ -200,13 +171,7 @@ class Section:
 
 @dataclasses.dataclass(frozen=True)
 class Report:
-    """What a command has found.
-
-    Attributes:
-      title: Of the page.
-      blocks: What it holds.
-      command: The command that made it, such as ``t2t_ext-compare``.
-    """
+    """What a command, such as ``t2t_ext-compare``, has found."""
 
     title: str
     blocks: Sequence[Block]
@@ -218,19 +183,16 @@ class Report:
 
     def page(self) -> str:
         """Returns one page that holds everything, with a table of contents where it has many sections."""
-        titles = [block.title for block in self.blocks if isinstance(block, Section)]
-        with_contents = len(titles) >= _SECTIONS_WITH_CONTENTS
+        sections = [block for block in self.blocks if isinstance(block, Section)]
         parts: list[str] = []
-        number = 0
         for block in self.blocks:
-            if isinstance(block, Section):
-                number += 1
-                if number == 1 and with_contents:
-                    links = (element("a", title, href=f"#part{n}") for n, title in enumerate(titles, 1))
-                    parts.append(element("nav", element("ul", *(element("li", link) for link in links))))
-                parts.append(element("div", block.html(), id=f"part{number}"))
-            else:
+            if not isinstance(block, Section):
                 parts.append(block.html())
+                continue
+            if block is sections[0] and len(sections) >= _SECTIONS_WITH_CONTENTS:
+                links = (element("a", each.title, href=f"#part{number}") for number, each in enumerate(sections, 1))
+                parts.append(element("nav", element("ul", *(element("li", link) for link in links))))
+            parts.append(element("div", block.html(), id=f"part{sections.index(block) + 1}"))
         return html.page(self.title, joined(Html(f"{part}\n") for part in parts), self.command)
 
 
@@ -240,11 +202,7 @@ def as_json(content: Any) -> str:
 
 
 def directory_for(path: files.PathLike, flag: str = "--out_dir") -> pathlib.Path:
-    """Makes the directory of a report where it is missing, and returns its path.
-
-    Args:
-      path: The directory.
-      flag: The flag that names it, for errors.
+    """Makes the directory of a report where it is missing, and returns its path; errors name its flag.
 
     Raises:
       UserError: It cannot be made or written to.
@@ -261,14 +219,9 @@ def directory_for(path: files.PathLike, flag: str = "--out_dir") -> pathlib.Path
 
 
 def write(directory: files.PathLike, contents: Mapping[str, str | bytes | None]) -> list[str]:
-    """Writes the files of a report into a directory, which is made where it is missing.
+    """Writes the files of a report, name -> content, into a directory, which is made where it is missing.
 
-    Args:
-      directory: Where to.
-      contents: Name -> content; None removes what an earlier call left under this name.
-
-    Returns:
-      The names of the files that are there now, in the order given.
+    None removes what an earlier call left under this name. Returns the names of the files that are there now, in order.
 
     Raises:
       UserError: The directory cannot be written to.

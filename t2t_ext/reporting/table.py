@@ -77,7 +77,13 @@ class Table:
 
     def tsv(self) -> str:
         """Returns headings and rows for machines: numbers to six digits, empty fields for None and NaN."""
-        rows = [[column.heading for column in self.columns], *([_field(value) for value in row] for row in self.rows)]
+
+        def field(value: Any) -> str:
+            if value is None or (isinstance(value, float) and math.isnan(value)):
+                return ""
+            return f"{value:.6g}" if isinstance(value, float) else str(value).replace("\t", " ").replace("\n", " ")
+
+        rows = [[column.heading for column in self.columns], *([field(value) for value in row] for row in self.rows)]
         return "".join("\t".join(row) + "\n" for row in rows)
 
     def json(self) -> list[dict[str, Any]]:
@@ -104,9 +110,3 @@ class Table:
         table = element("table", element("thead", element("tr", *head)), element("tbody", rows))
         caption = element("p", self.caption, class_="caption") if self.caption else Html()
         return joined([caption, element("div", table, class_="scroll", tabindex="0")])
-
-
-def _field(value: Any) -> str:
-    if value is None or (isinstance(value, float) and math.isnan(value)):
-        return ""
-    return f"{value:.6g}" if isinstance(value, float) else str(value).replace("\t", " ").replace("\n", " ")

@@ -36,13 +36,7 @@ _LAYER = re.compile(r"layer_(\d+)")
 
 @dataclasses.dataclass(frozen=True)
 class Side:
-    """A target in the order in which it is generated: its direction, and input and prediction of each position.
-
-    Attributes:
-      direction: ``l2r`` or ``r2l``.
-      inputs: Input of each position.
-      predicted: Prediction of each position, as many.
-    """
+    """A target in the order in which it is generated: its direction, and input and prediction of each position."""
 
     direction: str
     inputs: tuple[str, ...]

@@ -57,13 +57,7 @@ class Part(Description):
 
 @dataclasses.dataclass(frozen=True)
 class Group:
-    """Layers of one make-up, one behind the other.
-
-    Attributes:
-      first: Number of the first one, counted from 1.
-      last: Number of the last one.
-      parts: The sublayers of each.
-    """
+    """Layers of one make-up, one behind the other: numbers of the first and the last, from 1, and the parts of each."""
 
     first: int
     last: int

@@ -53,13 +53,7 @@ class Series:
 
 @dataclasses.dataclass(frozen=True)
 class Mean:
-    """A mean over points, or over runs.
-
-    Attributes:
-      value: The mean.
-      error: Its standard error; NaN of a single one.
-      count: Of how many.
-    """
+    """A mean over so many points, or runs, and its standard error, NaN of a single one."""
 
     value: float
     error: float

@@ -9,16 +9,15 @@ Legend: N sentences, D features, C classes.
 """
 
 import dataclasses
-from collections.abc import Callable
 
 import keras
 import numpy as np
 import tensorflow as tf
 
+from t2t_ext.io.progress import Update
+
 _PREDICTED_AT_ONCE = 8192
 _UPDATES_A_CALL = 32  # of the graph: Python takes longer than one such update
-
-Progress = Callable[[int, int], None]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -96,7 +95,7 @@ def train(
     classes: int,
     settings: ClassifierSettings,
     seed: int,
-    progress: Progress = lambda done, total: None,
+    progress: Update = lambda done, total: None,
 ) -> Trained:
     """Trains a classifier and lets it predict the test sentences.
 

@@ -8,7 +8,7 @@ Legend: B sentences, S source positions, D width, L layers.
 import hashlib
 import json
 import pathlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ import tensorflow as tf
 from t2t_ext.data.text.special_ids import EOS_ID, PAD_ID
 from t2t_ext.errors import UserError
 from t2t_ext.io import files
+from t2t_ext.io.progress import Update
 from t2t_ext.models.transformer import Transformer
 from t2t_ext.runs import checkpoints
 from t2t_ext.translation.running import similar_lengths
@@ -26,8 +27,6 @@ _FORMAT = 1  # of the files; another one is another key
 _MOST_POSITIONS = 8192  # of a batch, padding included
 _MOST_ROWS = 512
 _WIDTH_MULTIPLE = 8
-
-Progress = Callable[[int, int], None]
 
 
 def check_model(model_class: type) -> None:
@@ -61,7 +60,7 @@ def mean_states(
     sentences: Sequence[Sequence[int]],
     layer: int = TOP,
     with_eos: bool = True,
-    progress: Progress = lambda done, total: None,
+    progress: Update = lambda done, total: None,
 ) -> np.ndarray:
     """Encodes sentences, each as the mean of its states, float32 [sentences, D] in the order given.
 

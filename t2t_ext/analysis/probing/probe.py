@@ -2,7 +2,6 @@
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
@@ -14,12 +13,12 @@ from t2t_ext.analysis.probing.results import Probed, ProbedRun, ProbingReport, T
 from t2t_ext.analysis.probing.senteval import PARTITIONS, TEST, TRAIN, VALID, ProbingTask, digest_of
 from t2t_ext.analysis.runs import AnalyzedRun
 from t2t_ext.data.text.moses_steps import MosesTokenizeNoEscape
+from t2t_ext.io.progress import Progress
 from t2t_ext.translation.translator import Translator
 
 _CACHE_DIR = ("analysis", "probing", "features")
 _STRANGE_SUBWORDS = 6  # a word, on average: words are spelled letter by letter
 
-Progress = Callable[[str, int, str], AbstractContextManager[Callable[[int, int], None]]]
 Features = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
@@ -76,8 +75,7 @@ def probe(
 ) -> ProbingReport:
     """Encodes and classifies, run after run; ``texts`` say how the sentences of each are prepared.
 
-    ``content`` are the settings for machines. ``note`` is told what a reader should know. ``progress`` takes a
-    description, a number and its unit; the context's value is called with (done, in all).
+    ``content`` are the settings for machines. ``note`` is told what a reader should know.
 
     Raises:
       UserError: A model has no states to probe, or no such layer.

@@ -29,13 +29,7 @@ class Word:
 
 @dataclasses.dataclass(frozen=True)
 class SentenceView:
-    """One system's translation of a sentence.
-
-    Attributes:
-      chrf: chrF2 of the sentence, 0 to 100.
-      bleu: BLEU of the sentence, smoothed, 0 to 100.
-      words: Its words.
-    """
+    """One system's translation of a sentence: chrF2, and BLEU, smoothed, both 0 to 100, and its words."""
 
     chrf: float
     bleu: float

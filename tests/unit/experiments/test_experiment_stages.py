@@ -105,7 +105,8 @@ def test_a_report_of_beams_puts_systems_side_by_side(tmp_path):
             )  # fmt: skip
     figures = results.collect(recipe, stages)
     beside = {name: results.collect(BOOK.recipe(name), stages) for name in recipe.beside}
-    text = report.write_report(recipe, BOOK.paper(recipe), figures, stages, options, beside)
+    rows = {name: BOOK.recipe(name).row for name in recipe.beside}
+    text = report.write_report(recipe, BOOK.paper(recipe), figures, stages, options, beside, rows)
     assert "NOT the published setting: --beams=2,8" in text
     lines = [line.split() for line in text.partition("Side by side")[2].splitlines()]
     rows = {cells[0]: cells[1:3] for cells in lines if cells and cells[0].startswith("synchronous_pipeline")}
