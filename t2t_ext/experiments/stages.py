@@ -77,18 +77,14 @@ def state_of(stage: Stage) -> State:
             if stored.get(name) != given.get(name)
         )
         return State("changed", differences or ("a stage before it",))
-    newer = [need.title for need in stage.needs if _done_at(need) > marker["time"]]
-    if marker["status"] == "done" and newer:
+    if marker["status"] != "done":
+        return State("begun")
+    # Data are the same whenever made.
+    needs = [(need.title, _read_marker(need)) for need in stage.needs if need.kind != "data"]
+    newer = [title for title, own in needs if own and own["status"] == "done" and own["time"] > marker["time"]]
+    if newer:
         return State("changed", tuple(f"'{title}' was made again since" for title in newer))
-    if marker["status"] == "done" and _is_complete(stage):
-        return State("done")
-    return State("begun")
-
-
-def _done_at(stage: Stage) -> str:
-    """Returns when a stage was done, as its marker writes it; empty for data, which are the same whenever made."""
-    marker = None if stage.kind == "data" else _read_marker(stage)
-    return marker["time"] if marker is not None and marker["status"] == "done" else ""
+    return State("done" if _is_complete(stage) else "begun")
 
 
 def check_unchanged(stages: Sequence[Stage], redo: Sequence[str]) -> None:

@@ -1,6 +1,7 @@
 """Probing tasks on the encoders of several runs: representations, classifiers, results."""
 
 import dataclasses
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -18,8 +19,6 @@ from t2t_ext.translation.translator import Translator
 
 _CACHE_DIR = ("analysis", "probing", "features")
 _STRANGE_SUBWORDS = 6  # a word, on average: words are spelled letter by letter
-
-Features = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -85,9 +84,9 @@ def probe(
     found: dict[str, dict[str, Probed]] = {task.stem: {} for task in tasks}
     about = []
     for run, text in zip(runs, texts, strict=True):
-        encoder = _Encoder(run, text, settings, note, progress)
+        prober = _Prober(run, text, settings, note, progress)
         for task in tasks:
-            found[task.stem][run.label] = _classified(run.label, task, encoder.features(task), settings, note, progress)
+            found[task.stem][run.label] = prober.classified(task)
         config = run.directory.config
         about.append(
             ProbedRun(run.label, run.directory.path, run.checkpoint.name, f"{config.model}, {config.hparams_set}")
@@ -96,82 +95,70 @@ def probe(
     return ProbingReport(about, results, content, settings.describe())
 
 
-class _Encoder:
-    """A run's representations, from the disk or computed; the model is loaded when it is needed first."""
+@dataclasses.dataclass
+class _Prober:
+    """Probes a run; its representations are from the disk or computed."""
 
-    def __init__(
-        self,
-        run: AnalyzedRun,
-        text: ProbedText,
-        settings: ProbingSettings,
-        note: Callable[[str], None],
-        progress: Progress,
-    ) -> None:
-        self._run, self._text, self._settings, self._note, self._progress = run, text, settings, note, progress
-        self._translator: Translator | None = None
-        self._key = {
-            "weights": probing_features.weights_digest(run.checkpoint),
-            "vocabulary": run.directory.config.vocabularies["source"],
-            "layer": settings.layer,
-            "eos": settings.eos,
-            "detokenize": settings.detokenize,
-            "source_tag": settings.source_tag,
-        }
+    run: AnalyzedRun
+    text: ProbedText
+    settings: ProbingSettings
+    note: Callable[[str], None]
+    progress: Progress
 
-    def features(self, task: ProbingTask) -> Features:
+    @functools.cached_property
+    def translator(self) -> Translator:
+        """Holds the model, which is loaded when it is needed first."""
+        return Translator.load(self.run.directory.path, self.run.checkpoint, "precision=float32")
+
+    def features(self, task: ProbingTask) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Returns the representations of the training, validation and test sentences, float32 [N, D] each."""
+        key = {
+            "weights": probing_features.weights_digest(self.run.checkpoint),
+            "vocabulary": self.run.directory.config.vocabularies["source"],
+            **{name: getattr(self.settings, name) for name in ("layer", "eos", "detokenize", "source_tag")},
+            "sentences": digest_of(task),
+        }
+        path = probing_features.cache_path(self.run.directory.path.joinpath(*_CACHE_DIR), task.stem, key)
         lengths = [len(task.partitions[name]) for name in PARTITIONS]
-        directory = self._run.directory.path.joinpath(*_CACHE_DIR)
-        path = probing_features.cache_path(directory, task.stem, {**self._key, "sentences": digest_of(task)})
-        features = probing_features.load(path, sum(lengths)) if self._settings.cache_features else None
+        features = probing_features.load(path, sum(lengths)) if self.settings.cache_features else None
         if features is None:
-            sentences = [sentence for name in PARTITIONS for sentence in task.partitions[name].sentences]
-            features = self._encoded(task, sentences)
-            if self._settings.cache_features:
+            features = self._encoded(task)
+            if self.settings.cache_features:
                 probing_features.save(path, features)
         first, second = lengths[0], lengths[0] + lengths[1]
         return features[:first], features[first:second], features[second:]
 
-    def _encoded(self, task: ProbingTask, sentences: list[str]) -> np.ndarray:
-        if self._translator is None:
-            self._translator = Translator.load(self._run.directory.path, self._run.checkpoint, "precision=float32")
-        encoder = self._translator.source_encoder
-        if self._settings.detokenize:
-            step = MosesTokenizeNoEscape((self._text.language or "en").partition("-")[0])
+    def _encoded(self, task: ProbingTask) -> np.ndarray:
+        sentences = [sentence for name in PARTITIONS for sentence in task.partitions[name].sentences]
+        encoder = self.translator.source_encoder
+        if self.settings.detokenize:
+            step = MosesTokenizeNoEscape((self.text.language or "en").partition("-")[0])
             sentences = [step.restore(sentence) for sentence in sentences]
-        ids = encoder.encode_batch(encoder.prepare(self._text.tagged(sentences)), add_eos=True)
+        ids = encoder.encode_batch(encoder.prepare(self.text.tagged(sentences)), add_eos=True)
         a_word = sum(map(len, ids)) / max(1, sum(len(sentence.split()) for sentence in sentences))
         if a_word > _STRANGE_SUBWORDS:
-            self._note(
-                f"{self._run.label}, {task.name}: {a_word:.1f} subwords a word: the run's vocabulary is hardly for "
+            self.note(
+                f"{self.run.label}, {task.name}: {a_word:.1f} subwords a word: the run's vocabulary is hardly for "
                 "these sentences, which takes long and says little"
             )
-        with self._progress(f"{self._run.label}, {task.name}: encoding", len(ids), "sentences") as update:
-            return probing_features.mean_states(
-                self._translator.model, ids, self._settings.layer, self._settings.eos, update
+        with self.progress(f"{self.run.label}, {task.name}: encoding", len(ids), "sentences") as update:
+            model, settings = self.translator.model, self.settings
+            return probing_features.mean_states(model, ids, settings.layer, settings.eos, update)
+
+    def classified(self, task: ProbingTask) -> Probed:
+        """Trains a classifier for each seed."""
+        features, settings, name = self.features(task), self.settings, f"{self.run.label}, {task.name}"
+        labels = task.partitions[TRAIN].labels, task.partitions[VALID].labels
+        trained = []
+        for seed in settings.seeds:
+            which = f"{name}, seed {seed}" if len(settings.seeds) > 1 else name
+            with self.progress(f"{which}: training", settings.classifier.epochs, "epochs") as update:
+                trained.append(train(features, labels, len(task.classes), settings.classifier, seed, update))
+        constant = sum(len(np.unique(each.predicted)) == 1 for each in trained)
+        if constant:
+            self.note(
+                f"{name}: {constant} of {len(trained)} classifiers say the same class of all test sentences: they have "
+                "learned nothing from the representations, or these hardly differ"
             )
-
-
-def _classified(
-    label: str,
-    task: ProbingTask,
-    features: Features,
-    settings: ProbingSettings,
-    note: Callable[[str], None],
-    progress: Progress,
-) -> Probed:
-    """Trains a classifier for each seed."""
-    labels = task.partitions[TRAIN].labels, task.partitions[VALID].labels
-    trained = []
-    for seed in settings.seeds:
-        name = f"{label}, {task.name}" + (f", seed {seed}" if len(settings.seeds) > 1 else "")
-        with progress(f"{name}: training", settings.classifier.epochs, "epochs") as update:
-            trained.append(train(features, labels, len(task.classes), settings.classifier, seed, update))
-    constant = sum(len(np.unique(each.predicted)) == 1 for each in trained)
-    if constant:
-        note(
-            f"{label}, {task.name}: {constant} of {len(trained)} classifiers say the same class of all test sentences: "
-            "they have learned nothing from the representations, or these hardly differ"
-        )
-    right = np.stack([each.predicted == task.partitions[TEST].labels for each in trained])
-    return Probed(right, [each.validation for each in trained], [each.best_epoch for each in trained])
+        right = np.stack([each.predicted == task.partitions[TEST].labels for each in trained])
+        return Probed(right, [each.validation for each in trained], [each.best_epoch for each in trained])
