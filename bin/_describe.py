@@ -53,6 +53,7 @@ def describe(args: argparse.Namespace, hparams: HParams) -> None:
                 ("all", "", "", "", f"{sum(r.parameters for r in rows):,}"),
             ]
         )
+        print(f"\nweights that are evaluated, kept as the best and translate: {hparams.weights_for_users}")
 
 
 def print_table(rows: Iterable[Sequence[Any]]) -> None:

@@ -102,14 +102,25 @@ class HParams(StrictParams):
     )
 
     # Optimizer.
-    optimizer: str = hparam("adam", "The optimizer.", choices=("adam", "adam_w", "adafactor"))
-    optimizer_adam_beta1: float = hparam(0.9, "Decay of Adam's mean of gradients.", minimum=0, below=1)
+    optimizer: str = hparam(
+        "adam",
+        "The optimizer. schedule_free_adam_w (docs/training.md) averages the weights, in place of a decay of the "
+        "learning rate.",
+        choices=("adam", "adam_w", "adafactor", "schedule_free_adam_w"),
+    )
+    optimizer_adam_beta1: float = hparam(
+        0.9,
+        "Decay of Adam's mean of gradients; schedule_free_adam_w: share of the average in the weights that gradients "
+        "are taken at.",
+        minimum=0,
+        below=1,
+    )
     optimizer_adam_beta2: float = hparam(0.997, "Decay of Adam's mean of squared gradients.", minimum=0, below=1)
     optimizer_adam_epsilon: float = hparam(1e-9, "Added to Adam's denominator.", minimum=0, exclusive=True)
     weight_decay: float = hparam(
         0.0,
-        "adam_w: share of a matrix, times the learning rate, subtracted at each step; other optimizers: L2 loss, this "
-        "times the matrix is added to its gradient.",
+        "adam_w, schedule_free_adam_w: share of a matrix, times the learning rate, subtracted at each step; other "
+        "optimizers: L2 loss, this times the matrix is added to its gradient.",
         minimum=0,
     )
     optimizer_adafactor_beta1: float = hparam(
@@ -175,6 +186,13 @@ class HParams(StrictParams):
     )
 
     @property
+    def weights_for_users(self) -> str:
+        """Which weights are evaluated, kept as the best and translate, in words."""
+        if self.optimizer == "schedule_free_adam_w":
+            return "the average of all updates (optimizer=schedule_free_adam_w)"
+        return f"a moving average (ema_decay={self.ema_decay:g})" if self.ema_decay else "as trained"
+
+    @property
     def early_stopping_metric(self) -> str:
         """Which metric early stopping watches where no flag says so."""
         return "loss"
@@ -188,6 +206,15 @@ class HParams(StrictParams):
                 f"learning_rate_schedule={self.learning_rate_schedule!r}: unknown factor "
                 f"{', '.join(map(repr, unknown))} (known: {', '.join(LEARNING_RATE_FACTORS)})"
             )
+        if self.optimizer == "schedule_free_adam_w":
+            if not {"constant", "linear_warmup", "rsqrt_hidden_size"}.issuperset(factors):
+                yield (
+                    f"optimizer=schedule_free_adam_w takes the place of a schedule, and learning_rate_schedule="
+                    f"{self.learning_rate_schedule!r} decays: set learning_rate_schedule=constant*linear_warmup, "
+                    "learning_rate_constant (0.0025, say) and learning_rate_warmup_steps"
+                )
+            if self.ema_decay:
+                yield f"optimizer=schedule_free_adam_w averages the weights: leave out ema_decay={self.ema_decay:g}"
 
 
 if TYPE_CHECKING:

@@ -253,7 +253,7 @@ class Sweep:
         else:
             model = self._translator.model
             assert isinstance(model, Seq2Seq)  # of one run
-            model.assign(checkpoints.load_arrays(path, _group(path)))
+            model.assign(checkpoints.load_arrays(path, checkpoints.read_info(path).users_group))
         return self._translator
 
     def _scored(self, record: ScoreRecord, texts: Sequence[str], prepared: Sequence[str]) -> ScoreRecord:
@@ -334,14 +334,11 @@ def _search_settings(hparams: DecodeHParams) -> dict[str, Any]:
     return {name: value for name, value in settings.items() if name not in _NOT_IN_THE_RESULT}
 
 
-def _group(path: pathlib.Path) -> str:
-    return "ema" if "ema" in checkpoints.read_info(path).groups else "model"
-
-
 def _weights_digest(path: pathlib.Path) -> str:
     """Returns a digest of the weights that a checkpoint translates with."""
-    info, group = checkpoints.read_info(path), _group(path)
-    return digest({name: entry["sha256"] for name, entry in info.files.items() if name.startswith(f"{group}.")})
+    info = checkpoints.read_info(path)
+    prefix = f"{info.users_group}."
+    return digest({name: entry["sha256"] for name, entry in info.files.items() if name.startswith(prefix)})
 
 
 def _step(path: pathlib.Path) -> int:

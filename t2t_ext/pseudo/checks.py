@@ -151,8 +151,7 @@ def _direction(run: RunDirectory) -> str:
 
 def _described(chosen: ChosenRun) -> dict[str, Any]:
     info = checkpoints.read_info(chosen.checkpoint)
-    group = "ema" if "ema" in info.groups else "model"
-    weights = {name: entry["sha256"] for name, entry in info.files.items() if name.startswith(f"{group}.")}
+    weights = {name: entry["sha256"] for name, entry in info.files.items() if name.startswith(f"{info.users_group}.")}
     return {
         "run": chosen.run.path.resolve().name,
         "model": chosen.run.config.model,

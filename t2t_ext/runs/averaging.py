@@ -1,4 +1,7 @@
-"""Averages of the weights of a run's checkpoints (Vaswani et al. 2017, section 6.1), kept in RUN/averaged."""
+"""Averages of the weights of a run's checkpoints (Vaswani et al. 2017, section 6.1), kept in RUN/averaged.
+
+The weights are those that users get of each: themselves averages where training keeps some.
+"""
 
 import pathlib
 from collections.abc import Sequence
@@ -31,7 +34,7 @@ def average_last(run: RunDirectory, count: int, *, rolling: bool = False) -> lis
 
 
 def _average(run: RunDirectory, paths: Sequence[pathlib.Path]) -> tuple[pathlib.Path, list[int]]:
-    steps = [checkpoints.read_info(path).step for path in paths]
-    arrays = checkpoints.average_arrays(paths)
+    infos = [checkpoints.read_info(path) for path in paths]
+    steps, arrays = [info.step for info in infos], checkpoints.average_arrays(paths, infos[-1].users_group)
     path = checkpoints.save_checkpoint(run.averaged_dir, steps[-1], arrays, metadata={"averaged_steps": steps})
     return path, steps

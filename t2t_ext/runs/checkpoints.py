@@ -3,7 +3,7 @@
     RUN/checkpoints/model.ckpt-00000500/
       checkpoint.json                              step, sha256 and size of every file, names, shapes, dtypes, metadata
       model.index, model.data-00000-of-00001       the weights, under the model's stable names
-      ema.index, ...                               their exponential moving average, if kept
+      ema.index, ...                               their average that users get, if training keeps one
       training.index, ...                          what only training needs: optimizer slots, counters, loss scale
 
 ``RUN/best`` and ``RUN/averaged`` hold checkpoints of the same layout, so nothing that was selected or
@@ -60,6 +60,11 @@ class CheckpointInfo:
     groups: dict[str, dict[str, dict[str, Any]]]
     metadata: dict[str, Any]
 
+    @property
+    def users_group(self) -> str:
+        """The group of the weights that users get: the averages that training keeps, or else the trained weights."""
+        return "ema" if "ema" in self.groups else "model"
+
 
 def checkpoint_name(step: int) -> str:
     """Returns the directory name for a step; eight digits, so that names sort as steps do up to 99,999,999."""
@@ -88,7 +93,7 @@ def save_checkpoint(
       step: Number of updates made so far; gives the name.
       model: Name -> array or tensor, any shape and any numeric or boolean dtype; dtypes are kept.
       training: Optimizer slots, counters and the like, likewise. None or empty: the group is not written.
-      ema: Moving averages of the weights, likewise.
+      ema: Averages of the weights, which users get, likewise.
       metadata: JSON values kept in ``checkpoint.json``, such as the metrics at this step.
 
     Returns:

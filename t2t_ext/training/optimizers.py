@@ -1,4 +1,4 @@
-"""Adam, AdamW and Adafactor as pure updates of one replica's variables.
+"""Adam, AdamW, Schedule-Free AdamW and Adafactor as pure updates of one replica's variables.
 
 They are our own because Keras's optimizers clip, check and accumulate before gradients are summed over
 replicas, and to update each variable with one fused operation. ``apply`` expects gradients that are
@@ -9,7 +9,10 @@ decay, unlike under tensor2tensor's lazy Adam (with an embedding shared with the
 """
 
 import abc
+from collections.abc import Mapping
+from typing import ClassVar
 
+import numpy as np
 import tensorflow as tf
 
 from t2t_ext.config.hyperparameters import HParams
@@ -21,7 +24,10 @@ class Optimizer(abc.ABC):
 
     Attributes:
       slots: Name -> variable, float32.
+      averages: Name -> variable, float32, of the weights that are for users where those are not the trained variables.
     """
+
+    decouples_decay: ClassVar[bool] = False  # whether weight decay is part of ``apply``, not of the loss
 
     def __init__(self, hparams: HParams, variables: dict[str, tf.Variable]) -> None:
         """Creates the slots. Call it in the strategy's scope.
@@ -33,6 +39,7 @@ class Optimizer(abc.ABC):
         self.hparams = hparams
         self.variables = variables
         self.slots: dict[str, tf.Variable] = {}
+        self.averages: dict[str, tf.Variable] = {}
 
     @abc.abstractmethod
     def apply(self, gradients: dict[str, tf.Tensor], learning_rate: tf.Tensor, update: tf.Tensor) -> None:
@@ -44,9 +51,12 @@ class Optimizer(abc.ABC):
           update: int64 []; number of this update, from 1 on. Skipped steps are not counted.
         """
 
+    def begin(self, weights: Mapping[str, np.ndarray]) -> None:  # noqa: B027 - most optimizers copy no weights
+        """Sets slots that begin as copies of the weights, after others than the initial ones were assigned."""
+
     def regularised(self, gradients: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         """Returns the gradients of the loss with an L2 term: ``weight_decay`` times a matrix is added to its own."""
-        if not self.hparams.weight_decay:
+        if self.decouples_decay or not self.hparams.weight_decay:
             return gradients
         return {
             name: gradient + self.hparams.weight_decay * handles.read(self.variables[name])
@@ -58,6 +68,12 @@ class Optimizer(abc.ABC):
     def _add_slot(self, kind: str, name: str, shape: tuple[int, ...]) -> None:
         slot = f"{kind}/{name}"
         self.slots[slot] = handles.new_variable(tf.zeros(shape), tf.float32, slot)
+
+    def _averaged(self, slot: str, value: tf.Tensor, decay: tf.Tensor | float) -> tf.Tensor:
+        """Updates a slot that is a moving average and returns it."""
+        new = decay * handles.read(self.slots[slot]) + (1.0 - decay) * value
+        handles.assign(self.slots[slot], new)
+        return new
 
 
 class Adam(Optimizer):
@@ -91,9 +107,7 @@ class Adam(Optimizer):
 class AdamW(Adam):
     """Adam with decoupled weight decay of matrices (Loshchilov & Hutter 2019): ``w -= lr * weight_decay * w``."""
 
-    def regularised(self, gradients: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        """Returns the gradients as they are: this optimizer's weight decay is apart from the loss."""
-        return gradients
+    decouples_decay = True
 
     def apply(self, gradients: dict[str, tf.Tensor], learning_rate: tf.Tensor, update: tf.Tensor) -> None:
         """See the base class."""
@@ -103,6 +117,56 @@ class AdamW(Adam):
                     shrinkage = learning_rate * self.hparams.weight_decay
                     handles.assign_sub(variable, shrinkage * handles.read(variable))
         super().apply(gradients, learning_rate, update)
+
+
+class ScheduleFreeAdamW(Optimizer):
+    """Schedule-Free AdamW (Defazio et al. 2024, "The Road Less Scheduled", algorithm 1).
+
+    The trained variables are y, where gradients are taken. Adam's steps, without a mean of gradients, move z (slots);
+    x (``averages``, which users get) is the weighted mean of every z so far, and y = (1 - beta1) z + beta1 x. A z
+    weighs as much as the square of the largest learning rate up to it, bias correction included, so that warm-up counts
+    for little. Matrices decay at y, as in the authors' code: ``z -= lr * weight_decay * y``.
+    """
+
+    decouples_decay = True
+
+    def __init__(self, hparams: HParams, variables: dict[str, tf.Variable]) -> None:
+        super().__init__(hparams, variables)
+        for name, variable in variables.items():
+            self._add_slot("schedule_free/v", name, variable.shape)
+            z = f"schedule_free/z/{name}"
+            self.slots[z] = handles.new_variable(variable, tf.float32, z)
+            self.averages[name] = handles.new_variable(variable, tf.float32, f"schedule_free/x/{name}")
+        self._add_slot("schedule_free", "largest_rate", ())
+        self._add_slot("schedule_free", "sum_of_weights", ())
+
+    def begin(self, weights: Mapping[str, np.ndarray]) -> None:
+        """See the base class."""
+        for name in self.variables:
+            self.slots[f"schedule_free/z/{name}"].assign(weights[name])
+
+    def apply(self, gradients: dict[str, tf.Tensor], learning_rate: tf.Tensor, update: tf.Tensor) -> None:
+        """See the base class."""
+        hparams = self.hparams
+        beta1, beta2 = hparams.optimizer_adam_beta1, hparams.optimizer_adam_beta2
+        rate = learning_rate * tf.sqrt(1.0 - tf.pow(beta2, tf.cast(update, tf.float32)))
+        largest = self.slots["schedule_free/largest_rate"]
+        handles.assign(largest, tf.maximum(handles.read(largest), rate))
+        weight = tf.square(handles.read(largest))
+        handles.assign_add(self.slots["schedule_free/sum_of_weights"], weight)
+        share = weight / handles.read(self.slots["schedule_free/sum_of_weights"])
+        for name, variable in self.variables.items():
+            gradient = gradients[name]
+            second = self._averaged(f"schedule_free/v/{name}", tf.square(gradient), beta2)
+            step = gradient / (tf.sqrt(second) + hparams.optimizer_adam_epsilon)
+            if hparams.weight_decay and gradient.shape.rank >= 2:
+                step += hparams.weight_decay * handles.read(variable)
+            z = handles.read(self.slots[f"schedule_free/z/{name}"]) - rate * step
+            x = handles.read(self.averages[name])
+            x += share * (z - x)
+            handles.assign(self.slots[f"schedule_free/z/{name}"], z)
+            handles.assign(self.averages[name], x)
+            handles.assign(variable, z + beta1 * (x - z))
 
 
 class Adafactor(Optimizer):
@@ -154,14 +218,13 @@ class Adafactor(Optimizer):
         row_factor = tf.math.rsqrt(rows / tf.reduce_mean(rows, -1, keepdims=True))
         return gradient * row_factor[..., :, None] * tf.math.rsqrt(columns)[..., None, :]
 
-    def _averaged(self, slot: str, value: tf.Tensor, decay: tf.Tensor | float) -> tf.Tensor:
-        """Updates a moving average and returns it."""
-        new = decay * handles.read(self.slots[slot]) + (1.0 - decay) * value
-        handles.assign(self.slots[slot], new)
-        return new
 
-
-_OPTIMIZERS: dict[str, type[Optimizer]] = {"adam": Adam, "adam_w": AdamW, "adafactor": Adafactor}
+_OPTIMIZERS: dict[str, type[Optimizer]] = {
+    "adam": Adam,
+    "adam_w": AdamW,
+    "schedule_free_adam_w": ScheduleFreeAdamW,
+    "adafactor": Adafactor,
+}
 
 
 def make_optimizer(hparams: HParams, variables: dict[str, tf.Variable]) -> Optimizer:

@@ -129,18 +129,17 @@ class Session:
         """
         fresh = {name: _value(variable) for name, variable in self._variables.items()}
         sides = warm_start.vocabulary_sides(self.model)
-        arrays, report = warm_start.warm_start(fresh, self.encoders, sides, origin, self.hparams)
+        arrays, report = warm_start.warm_start(fresh, self.encoders, sides, origin, self.hparams, keep=keep)
         self.model.assign(arrays)
-        averages = {name: arrays[name] for name in self.state.averages}
+        self.state.begin(arrays)
         if keep:
             variables = self.state.named_variables()
             fresh = {name: _value(variable) for name, variable in variables.items()}
             training, report = warm_start.kept_training(fresh, report)
             _assign(variables, training, report.origin)
-            averages = warm_start.kept_averages(averages, report)
+            averages = {name: arrays[name] for name in self.state.averages}
+            _assign(self.state.averages, warm_start.kept_averages(averages, report), report.origin)
             self.step = int(_value(self.state.step))
-        for name, average in self.state.averages.items():
-            average.assign(averages[name])
         return report
 
     def save(self, run: RunDirectory) -> pathlib.Path:
@@ -155,7 +154,7 @@ class Session:
         )
 
     def weights_for_users(self) -> dict[str, tf.Variable]:
-        """Returns the weights that a decoder would take: the moving averages where the run keeps them."""
+        """Returns the weights that a decoder would take: the averages where the run keeps them."""
         return self.state.averages or self._variables
 
     def iterator(self, first: int | None = None) -> Iterator[Any]:

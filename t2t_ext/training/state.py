@@ -32,12 +32,14 @@ _GRADIENT_NORMS = "metrics/gradient_norms"
 
 
 class TrainingState:
-    """Step counters, loss scale, metric sums, optimizer slots and the weights' moving averages.
+    """Step counters, loss scale, metric sums, optimizer slots and the weights' averages.
 
     All replicas hold the same values. ``step`` counts global batches, skipped ones included, so it is also
     the position in the data.
 
     Attributes:
+      averages: Name -> variable of the weights for users: the optimizer's, or moving averages. Empty where users get
+        the trained ones.
       gradient_groups: Group (a layer, usually) -> the places of its variables; see ``analysis.gradient_groups``.
       gradient_norms: float32 [groups + 1], sums over the steps since they were read last of each group's gradient norm,
         and the number of these steps; skipped ones are left out.
@@ -69,7 +71,7 @@ class TrainingState:
             tf.zeros([len(self.gradient_groups) + 1]), tf.float32, "gradient_norms"
         )
         self.optimizer = optimizer
-        self.averages = {
+        self.averages = optimizer.averages or {
             name: handles.new_variable(variable, tf.float32, f"ema/{name}")
             for name, variable in (variables.items() if hparams.ema_decay else ())
         }
@@ -86,6 +88,12 @@ class TrainingState:
             _GRADIENT_NORMS: self.gradient_norms,
             **self.optimizer.slots,
         }
+
+    def begin(self, weights: Mapping[str, np.ndarray]) -> None:
+        """Sets what begins as a copy of the weights, after others than the initial ones were assigned."""
+        self.optimizer.begin(weights)
+        for name, average in self.averages.items():
+            average.assign(weights[name])
 
     def update_after(self, finite: tf.Tensor) -> None:
         """Advances the counters and the loss scale on the current replica.

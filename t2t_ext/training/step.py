@@ -153,7 +153,8 @@ class TrainStep:
                 factor = limit / tf.maximum(norm, limit)
                 clipped = {name: gradient * factor for name, gradient in gradients.items()}
             self._optimizer.apply(clipped, learning_rate, update)
-            self._update_averages(tf.cast(update, tf.float32))
+            if hparams.ema_decay:
+                self._update_averages(tf.cast(update, tf.float32))
             return tf.constant(True)
 
         # The branch holds no merge call: every replica sees the same sums, so all take the same branch.

@@ -20,8 +20,10 @@ from t2t_ext.runs import checkpoints, run_directory
 
 Encoders = tuple[SubwordEncoder, SubwordEncoder]
 SIDES = ("source", "target")
-# What is kept of the training state besides the optimizer's slots: how many updates there were.
-_COUNTERS = ("step", "skipped/total")
+# What is kept of the training state besides the slots of variables: how many updates there were, and their weights.
+_COUNTERS = ("step", "skipped/total", "schedule_free/largest_rate", "schedule_free/sum_of_weights")
+# Optimizer -> the first part of its slots' names.
+_SLOTS = {"adam": "adam", "adam_w": "adam", "schedule_free_adam_w": "schedule_free", "adafactor": "adafactor"}
 _LOSS_SCALE = ("loss_scale/scale", "loss_scale/finite_in_a_row")
 # Matrices that another run may share with others: where a name is not in the checkpoint, what else holds its rows.
 _SHARED_AS = {
@@ -84,6 +86,8 @@ def warm_start(
     sides: Mapping[str, str],
     origin: str,
     hparams: HParams | None = None,
+    *,
+    keep: bool = False,
 ) -> tuple[dict[str, np.ndarray], WarmStartReport]:
     """Takes over weights of another run.
 
@@ -93,6 +97,7 @@ def warm_start(
       sides: Name -> ``source`` or ``target`` for variables whose rows (axis 0) are pieces of that vocabulary.
       origin: A run directory, or a checkpoint in one (its vocabulary is needed).
       hparams: Those of the new run, for the report.
+      keep: Take the weights that were trained, not those that users get of a run that keeps averages.
 
     Returns:
       (name -> array for every name of ``fresh``, the report).
@@ -101,14 +106,18 @@ def warm_start(
       UserError: There is no such run or checkpoint, or nothing in it fits.
     """
     run, path = find_checkpoint(origin)
-    old = checkpoints.load_arrays(path, "model")
+    info = checkpoints.read_info(path)
+    old = checkpoints.load_arrays(path, "model" if keep else info.users_group)
     old_encoders = run.text_encoders()
     row_maps = {
         side: None if ours.ids_sha256 == theirs.ids_sha256 else shared_rows(ours, theirs)
         for side, ours, theirs in zip(SIDES, encoders, old_encoders, strict=True)
     }
     changed = {} if hparams is None else changed_hparams(run.config.hparams, hparams)
-    arrays, report = dict(fresh), WarmStartReport(path, [], {}, {}, [], {}, _choice(run, path, origin), changed)
+    choice = _choice(run, path, origin)
+    if "ema" in info.groups and not keep:
+        choice = f"the averages of its weights; {choice}"
+    arrays, report = dict(fresh), WarmStartReport(path, [], {}, {}, [], {}, choice, changed)
     for name, value in fresh.items():
         row_map = row_maps[sides[name]] if name in sides else None
         taken = next((other for other in (name, *_SHARED_AS.get(name, ())) if other in old), None)
@@ -172,9 +181,8 @@ def check_keepable(path: pathlib.Path, hparams: HParams, train_steps: int) -> No
             f"{flag}: {path} holds weights only, as best and averaged checkpoints do. Take one of the run's "
             f"checkpoints/, or --warm_start_optimizer={RESET}."
         )
-    theirs = {name.partition("/")[0] for name in info.groups["training"]} & {"adam", "adafactor"}
-    ours = "adafactor" if hparams.optimizer == "adafactor" else "adam"
-    if ours not in theirs:
+    theirs = {name.partition("/")[0] for name in info.groups["training"]} & set(_SLOTS.values())
+    if _SLOTS[hparams.optimizer] not in theirs:
         raise UserError(
             f"{flag}: {path} has the state of {' and '.join(sorted(theirs)) or 'no optimizer'}, which "
             f"optimizer={hparams.optimizer} cannot continue with. Set optimizer to the same, or "
@@ -201,17 +209,26 @@ def kept_training(
 
     Returns:
       (name -> array for every name of ``fresh``, the report with what was kept).
+
+    Raises:
+      UserError: A variable is new whose average would be of all steps.
     """
     old = checkpoints.load_arrays(report.origin, "training")
     loaded = set(report.loaded) - set(report.unshared)
     arrays = dict(fresh)
+    prefixes = tuple(f"{kind}/" for kind in _SLOTS.values())
+    of_variables = {name.split("/", 2)[-1] for name in fresh if name.startswith(prefixes) and name not in _COUNTERS}
+    others = sorted(of_variables - loaded)
+    if others and any(name.startswith("schedule_free/") for name in fresh):
+        raise UserError(
+            f"--warm_start_optimizer={KEEP} with optimizer=schedule_free_adam_w needs every variable in the checkpoint "
+            f"as it is here, and {_together(others)} is not: its first values would stay in the mean over all steps. "
+            f"Use --warm_start_optimizer={RESET}."
+        )
     kept: set[str] = set()
-    of_variables: set[str] = set()
     for name, value in fresh.items():
         variable = name.split("/", 2)[-1]
-        slot = name.startswith(("adam/", "adafactor/"))
-        of_variables.update([variable] if slot else [])
-        is_slot = slot and variable in loaded
+        is_slot = name.startswith(prefixes) and variable in loaded
         scales = name in _LOSS_SCALE and fresh[_LOSS_SCALE[0]] != 1 and old[_LOSS_SCALE[0]] != 1
         if (is_slot or name in _COUNTERS or scales) and name in old and old[name].shape == value.shape:
             arrays[name] = old[name].astype(value.dtype)
@@ -222,7 +239,7 @@ def kept_training(
 
 
 def kept_averages(fresh: Mapping[str, np.ndarray], report: WarmStartReport) -> dict[str, np.ndarray]:
-    """Takes over the moving averages of the checkpoint for variables that were loaded as they are.
+    """Takes over the averages of the checkpoint for variables that were loaded as they are.
 
     Args:
       fresh: Name -> average of the new run; it has none where this is empty.

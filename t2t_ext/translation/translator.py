@@ -601,8 +601,7 @@ def _load_model(
         source_feature_size=chosen.run.config.source_feature_size,
         dtype=_INFERENCE_PRECISION.get(precision, precision),
     )
-    group = "ema" if "ema" in checkpoints.read_info(chosen.checkpoint).groups else "model"
-    model.assign(checkpoints.load_arrays(chosen.checkpoint, group))
+    model.assign(checkpoints.load_arrays(chosen.checkpoint, checkpoints.read_info(chosen.checkpoint).users_group))
     return model
 
 

@@ -65,7 +65,7 @@ def train(strategy, out, case):
     assert replicas == case["replicas"]
     base = "num_hidden_layers=1,layer_prepostprocess_dropout=0,attention_dropout=0,relu_dropout=0,"
     base += "learning_rate_warmup_steps=5,learning_rate_constant=0.2,"
-    base += "learning_rate_schedule=constant*linear_warmup*rsqrt_decay*rsqrt_hidden_size"
+    base += case.get("schedule", "learning_rate_schedule=constant*linear_warmup*rsqrt_decay*rsqrt_hidden_size")
     kind = case.get("model", "transformer")
     hparams = registry.hparams(f"{kind}_test").override(",".join(filter(None, [base, case.get("hparams")])))
     keras.utils.set_random_seed(1)
@@ -77,6 +77,7 @@ def train(strategy, out, case):
         state = TrainingState(hparams, variables, optimizer)
     rng = np.random.default_rng(0)
     model.assign({n: rng.standard_normal(v.shape).astype(np.float32) * 0.2 for n, v in variables.items()})
+    state.begin(variables)
     inject(model, state, *case.get("inf_at", (-1, -1)))
     step = TrainStep(
         model, optimizer=optimizer, schedule=Schedule(hparams, 100), state=state,

@@ -14,6 +14,11 @@ PROGRAM = pathlib.Path(__file__).with_name("replica_program.py")
 CLIPPED = "clip_grad_norm=0.3"
 # Sides of different lengths, so that replicas have different shares of their tokens; the tag is a label, too.
 TWO_SIDED = {"model": "synchronous_transformer", "hparams": "predict_tag=true,sb_lambda=0.8", "steps": 3}
+SCHEDULE_FREE = {
+    "schedule": "learning_rate_schedule=constant*linear_warmup",
+    "hparams": "optimizer=schedule_free_adam_w",
+    "steps": 3,
+}
 CASES = {
     "one": {"replicas": 1, "hparams": CLIPPED, "steps": 20},
     "two": {"replicas": 2, "hparams": CLIPPED, "steps": 20},
@@ -22,6 +27,12 @@ CASES = {
         "replicas": 2,
         "hparams": "ema_decay=0.9,gradient_accumulation_steps=2,parallel_slices=2",
         "steps": 3,
+    },
+    "schedule_free_one": {"replicas": 1, **SCHEDULE_FREE},
+    "schedule_free_two": {
+        "replicas": 2,
+        **SCHEDULE_FREE,
+        "hparams": f"{SCHEDULE_FREE['hparams']},gradient_accumulation_steps=2",
     },
     "synchronous_one": {"replicas": 1, **TWO_SIDED},
     "synchronous_two": {
@@ -107,6 +118,15 @@ def test_accumulated_and_parallel_slices_on_two_replicas_are_one_batch(results):
     for name in averages:
         np.testing.assert_allclose(sliced[name], one[name], atol=1e-3)
         assert not np.array_equal(one[name], one[name.replace("ema/", "weight/")])
+
+
+def test_the_average_of_schedule_free_is_one_on_two_replicas(results):
+    one, two = results["schedule_free_one"], results["schedule_free_two"]
+    np.testing.assert_allclose(two["losses"], one["losses"], rtol=1e-5)
+    for name in (name for name in one if name.startswith(("ema/", "state/schedule_free/z/", "weight/"))):
+        np.testing.assert_allclose(two[name], one[name], atol=2e-4, err_msg=name)
+    kernel = next(name for name in one if name.startswith("ema/") and "kernel" in name)
+    assert not np.array_equal(one[kernel], one[kernel.replace("ema/", "weight/")])
 
 
 def test_two_replicas_of_a_model_with_two_target_sides_are_one(results):

@@ -104,6 +104,14 @@ def test_override_parses_lists():
         ("hidden_size=9,num_heads=3", "hidden_size=9 is odd"),
         ("layer_preprocess_sequence=none", r"must be n and da \(pre-norm\) or none and dan \(post-norm\)"),
         ("learning_rate_schedule=constant*warmup", "unknown factor 'warmup'"),
+        (
+            "optimizer=schedule_free_adam_w",
+            "learning_rate_schedule='.*rsqrt_decay.*' decays: set",
+        ),
+        (
+            "optimizer=schedule_free_adam_w,learning_rate_schedule=constant,ema_decay=0.9",
+            "averages the weights: leave out ema_decay=0.9",
+        ),
         ("use_pad_remover=True", "'use_pad_remover' is not here: padding never changes a result"),
         ("self_attention_type=dot_product", "'self_attention_type' is not here: .*--model"),
     ],

@@ -59,10 +59,14 @@ def test_adam_w_decays_matrices_only():
         np.testing.assert_allclose(value, expected, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize(("optimizer", "added"), [("adam", 0.3), ("adafactor", 0.3), ("adam_w", 0.0)])
+@pytest.mark.parametrize(
+    ("optimizer", "added"), [("adam", 0.3), ("adafactor", 0.3), ("adam_w", 0.0), ("schedule_free_adam_w", 0.0)]
+)
 def test_weight_decay_is_an_l2_loss_of_matrices_but_for_adam_w(optimizer, added):
     variables = {name: tf.Variable(tf.random.normal(shape)) for name, shape in SHAPES.items()}
-    hparams = registry.hparams("transformer_test").replace(optimizer=optimizer, weight_decay=0.3)
+    hparams = registry.hparams("transformer_test").replace(
+        optimizer=optimizer, weight_decay=0.3, learning_rate_schedule="constant"
+    )
     made = make_optimizer(hparams, variables)
     gradients = {name: tf.random.normal(shape) for name, shape in SHAPES.items()}
     for name, gradient in made.regularised(gradients).items():

@@ -94,10 +94,12 @@ def test_slices_draw_different_masks():
     assert float(step.run(same_rows)["loss"]) != pytest.approx(float(alone.run(one_row)["loss"]), rel=1e-6)
 
 
-def test_steps_that_are_not_finite_change_nothing_but_the_counters():
-    model, state, step = make(ema_decay=0.5)
+@pytest.mark.parametrize("changes", [{"ema_decay": 0.5}, {"optimizer": "schedule_free_adam_w"}])
+def test_steps_that_are_not_finite_change_nothing_but_the_counters(changes):
+    model, state, step = make(**changes)
     step.run(batch())
-    before = [v.numpy() for v in (*model.named_variables().values(), *state.optimizer.slots.values())]
+    kept = [*model.named_variables().values(), *state.averages.values(), *state.optimizer.slots.values()]
+    before = [v.numpy() for v in kept]
     sums = window(state)
     features, model.features = model.features, lambda *args, **kwargs: features(*args, **kwargs) * np.inf
     _, poisoned = (
@@ -114,8 +116,7 @@ def test_steps_that_are_not_finite_change_nothing_but_the_counters():
     )
     for _ in range(2):
         poisoned.run(batch())
-    after = [v.numpy() for v in (*model.named_variables().values(), *state.optimizer.slots.values())]
-    for old, new in zip(before, after, strict=True):
+    for old, new in zip(before, kept, strict=True):
         np.testing.assert_array_equal(old, new)
     assert (int(state.step), int(state.skipped), int(state.skipped_in_a_row)) == (3, 2, 2)
     assert window(state) == {**sums, "steps": 3, "skipped": 2}
@@ -132,6 +133,22 @@ def test_moving_averages_follow_the_weights():
         expected = decay * expected + (1 - decay) * model.table.numpy()
     np.testing.assert_allclose(state.averages["table"], expected, rtol=1e-5)
     assert "table" not in state.named_variables()
+
+
+def test_schedule_free_weights_for_users_are_the_mean_of_all_steps():
+    """With a constant rate and no bias correction to speak of, x is the plain mean of every z."""
+    model, state, step = make(optimizer="schedule_free_adam_w", optimizer_adam_beta2=0.0)
+    copies = []
+    for number in range(4):
+        step.run(batch(number))
+        copies.append(state.optimizer.slots["schedule_free/z/table"].numpy())
+    mean = np.mean(copies, axis=0)
+    np.testing.assert_allclose(state.averages["table"], mean, rtol=1e-5)
+    np.testing.assert_allclose(model.table, 0.1 * copies[-1] + 0.9 * mean, rtol=1e-5)
+    assert "schedule_free/v/table" in state.named_variables()
+    state.begin({name: np.ones(variable.shape) for name, variable in model.named_variables().items()})
+    for begun in (state.averages["table"], state.optimizer.slots["schedule_free/z/table"]):
+        np.testing.assert_array_equal(begun, np.ones(begun.shape))
 
 
 def test_loss_scale_grows_and_falls():

@@ -272,6 +272,9 @@ def test_an_average_that_was_not_made_is_explained(origin):
         warm_start.find_checkpoint(str(origin.averaged_dir))
 
 
+SCHEDULE_FREE = {"optimizer": "schedule_free_adam_w", "learning_rate_schedule": "constant"}
+
+
 @pytest.fixture
 def trained(origin):
     """A checkpoint of step 30 with the state of Adam."""
@@ -290,7 +293,7 @@ def trained(origin):
 def test_what_is_kept_of_the_training_state(trained, tiny_encoder):
     """Steps, and the moments of what was loaded as it is; others begin as zeros, and so do counts of what is over."""
     start = fresh(tiny_encoder.vocab_size)
-    arrays, report = warm_start.warm_start(start, (tiny_encoder, tiny_encoder), SIDES, str(trained))
+    arrays, report = warm_start.warm_start(start, (tiny_encoder, tiny_encoder), SIDES, str(trained), keep=True)
     counters = ("step", "skipped/total", "skipped/in_a_row", "loss_scale/finite_in_a_row")
     state = {name: np.array(0) for name in counters}
     state |= {"loss_scale/scale": np.array(1024, np.float32), "metrics/window": np.zeros([12], np.float32)}
@@ -312,6 +315,23 @@ def test_what_is_kept_of_the_training_state(trained, tiny_encoder):
     assert warm_start.kept_averages({}, report) == {}
 
 
+def test_without_the_optimizer_the_weights_that_users_get_are_taken(trained, tiny_encoder):
+    start = fresh(tiny_encoder.vocab_size)
+    arrays, report = warm_start.warm_start(start, (tiny_encoder, tiny_encoder), SIDES, str(trained))
+    model = checkpoints.load_arrays(trained, "model")
+    np.testing.assert_array_equal(arrays["encoder/kernel"], model["encoder/kernel"] + 7)
+    assert "(the averages of its weights; the last one, of step 30)" in report.lines()[0]
+
+
+def test_schedule_free_keeps_only_what_is_the_same_model(trained, tiny_encoder):
+    """A new variable's first values would be a part of the average of all steps for good."""
+    start = fresh(tiny_encoder.vocab_size)
+    _, report = warm_start.warm_start(start, (tiny_encoder, tiny_encoder), SIDES, str(trained), keep=True)
+    slots = {f"schedule_free/z/{name}": value for name, value in start.items()}
+    with pytest.raises(UserError, match=r"needs every variable in the checkpoint .*warm_start_optimizer=reset"):
+        warm_start.kept_training({"step": np.array(0), **slots}, report)
+
+
 def test_without_a_loss_scale_none_is_taken_over(trained, tiny_encoder):
     _, report = warm_start.warm_start(fresh(tiny_encoder.vocab_size), (tiny_encoder,) * 2, SIDES, str(trained))
     state = {"loss_scale/scale": np.array(1, np.float32), "step": np.array(0)}
@@ -324,6 +344,7 @@ def test_without_a_loss_scale_none_is_taken_over(trained, tiny_encoder):
     [
         (30, {}, 30, "continues after step 30 .* give more"),
         (30, {"optimizer": "adafactor"}, 60, "has the state of adam, which optimizer=adafactor cannot continue with"),
+        (30, SCHEDULE_FREE, 60, "has the state of adam, which optimizer=schedule_free_adam_w cannot"),
         (10, {}, 60, "holds weights only"),
     ],
 )
