@@ -95,6 +95,13 @@ class HParams(StrictParams):
     parallel_slices: int = hparam(
         1, "Slices of a replica's batch that are computed side by side on a CPU; same mathematics.", minimum=1
     )
+    length_groups: int = hparam(
+        1,
+        "Parts of an update, each of pairs of similar lengths from another range of lengths: every update sees all "
+        "lengths, at little padding. 1 = all pairs of an update have similar lengths; else a multiple of "
+        "gradient_accumulation_steps * parallel_slices.",
+        minimum=1,
+    )
 
     # Loss.
     label_smoothing: float = hparam(
@@ -215,6 +222,18 @@ class HParams(StrictParams):
                 )
             if self.ema_decay:
                 yield f"optimizer=schedule_free_adam_w averages the weights: leave out ema_decay={self.ema_decay:g}"
+        if self.length_groups > 1:
+            slices = self.gradient_accumulation_steps * self.parallel_slices
+            if self.length_groups % slices:
+                yield (
+                    f"length_groups={self.length_groups} is not a multiple of gradient_accumulation_steps * "
+                    f"parallel_slices = {slices}: a slice is made of whole groups"
+                )
+            if self.batch_shapes == "static":
+                yield (
+                    f"length_groups={self.length_groups} needs batch_shapes=dynamic: static shapes would compile a step "
+                    "for every combination of buckets"
+                )
 
 
 if TYPE_CHECKING:

@@ -56,7 +56,7 @@ class Probe:
         plan = planner.epoch(0)
         seconds, shape = 0.0, ""
         sides = session.pipeline.examples.sides
-        for number in largest_batches(plan, sides):
+        for number in largest_batches(plan, sides, planner.parts):
             session.step = int(number)
             iterator = session.iterator()
             began = time.monotonic()
@@ -64,7 +64,7 @@ class Probe:
             session.read_window()  # waits for the device
             if time.monotonic() - began > seconds:
                 seconds = time.monotonic() - began
-                shape = batching.describe_shape(plan, number, sides)
+                shape = batching.describe_shape(plan, number, sides, planner.parts)
         if tf.config.list_logical_devices("GPU"):
             device, peak = "GPU", int(tf.config.experimental.get_memory_info("GPU:0")["peak"])
         else:
@@ -74,7 +74,7 @@ class Probe:
         return {"peak": peak, "device": device, "shape": shape, "seconds": seconds, "most": most}
 
 
-def largest_batches(plan: batching.EpochPlan, target_sides: int = 1) -> list[int]:
+def largest_batches(plan: batching.EpochPlan, target_sides: int = 1, parts: int = 1) -> list[int]:
     """Returns the numbers of the batches that are largest in one way or another.
 
     Which one takes most memory depends on the model: positions (activations), rows times squared lengths (attention),
@@ -83,13 +83,14 @@ def largest_batches(plan: batching.EpochPlan, target_sides: int = 1) -> list[int
     Args:
       plan: The batches of an epoch.
       target_sides: Targets of an example; they attend to the source and to each other.
+      parts: Parts of a batch.
     """
     rows, inputs, targets = (
         np.asarray(field, np.float64) for field in (plan.rows, plan.input_widths, plan.target_widths)
     )
     targets *= target_sides
     measures = (rows * (inputs + targets), rows * (inputs**2 + targets**2 + inputs * targets), rows * targets)
-    return sorted({int(np.argmax(measure)) for measure in measures})
+    return sorted({int(np.argmax(measure)) // parts for measure in measures})
 
 
 def main() -> None:

@@ -91,7 +91,8 @@ def _batch(session: Session, store: ExampleStore, step: int) -> Report:
     planner = session.pipeline.planner
     epoch, number = planner.locate(step - 1)
     plan = planner.epoch(epoch)
-    examples = plan.examples[plan.begins[number] : plan.ends[number]].tolist()
+    parts = range(number * planner.parts, (number + 1) * planner.parts)
+    examples = [index for part in parts for index in plan.examples[plan.begins[part] : plan.ends[part]].tolist()]
     made_of = session.pipeline.examples
     pairs = [made_of.sequences(store, index) for index in examples]
     texts = [

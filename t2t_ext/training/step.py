@@ -170,21 +170,28 @@ class TrainStep:
 
     def _global_gradients(self, batch: Batch) -> tuple[dict[str, tf.Tensor], tf.Tensor, tf.Tensor]:
         """Returns gradients of the mean loss over all replicas, sums [loss, nll, correct] and counts of them all."""
-        labels = self._model.training_labels(batch.get("labels", batch["targets"]))
-        counts = self._sum_over_replicas(_count(batch["inputs"], batch["targets"], labels))
+        parts = [
+            {**part, "labels": self._model.training_labels(part.get("labels", part["targets"]))}
+            for part in (batch if isinstance(batch, tuple) else (batch,))
+        ]
+        local_counts = [_count(part["inputs"], part["targets"], part["labels"]) for part in parts]
+        counts = self._sum_over_replicas(functools.reduce(tf.add, local_counts))
         loss_scale = handles.read(self._state.loss_scale)
         scale = loss_scale / tf.maximum(counts[_LABELS], 1.0)
-        gradients, sums = self._local_gradients({**batch, "labels": labels}, scale)
+        gradients, sums = self._local_gradients(parts, scale)
         *gradients, sums = self._sum_over_replicas([*gradients, sums])
         if self._state.uses_loss_scale:
             gradients = [gradient / loss_scale for gradient in gradients]
         return dict(zip(self._variables, gradients, strict=True)), sums, counts
 
-    def _accumulated(self, batch: Batch, scale: tf.Tensor) -> tuple[list[tf.Tensor], tf.Tensor]:
-        """Sums gradients and loss sums over the slices of this replica's batch, which has ``labels`` as well."""
+    def _accumulated(self, parts: list[Batch], scale: tf.Tensor) -> tuple[list[tf.Tensor], tf.Tensor]:
+        """Sums gradients and loss sums over the slices of this replica's parts, which have ``labels`` as well."""
         step = handles.read(self._state.step)
         sequential = self._hparams.gradient_accumulation_steps
         parallel = self._hparams.parallel_slices
+        if len(parts) > 1:
+            return self._over_parts(parts, step, scale)
+        [batch] = parts
         if sequential * parallel == 1:
             return self._slice_gradients(batch, self._seed(step, 0), scale)
         slices_of = {name: _sliced(ids, sequential, parallel) for name, ids in batch.items()}
@@ -209,6 +216,23 @@ class TrainStep:
             (0, zeros),
             parallel_iterations=1,  # the point of accumulation is to hold one slice's activations at a time
         )
+        *gradients, sums = totals
+        return gradients, sums
+
+    def _over_parts(
+        self, parts: list[Batch], step: tf.Tensor, scale: tf.Tensor
+    ) -> tuple[list[tf.Tensor], tf.Tensor]:
+        """Sums gradients and loss sums over parts of different shapes, ``parallel_slices`` of them at a time."""
+        parallel = self._hparams.parallel_slices
+        totals: list[tf.Tensor] = []
+        for begin in range(0, len(parts), parallel):
+            rows = [totals] if totals else []
+            # The next parts wait for the sums, so that only as many are in memory as are computed at a time.
+            with tf.control_dependencies(totals):
+                for number in range(begin, min(begin + parallel, len(parts))):
+                    gradients, sums = self._one_slice(parts[number], self._seed(step, number), scale)
+                    rows.append([*gradients, sums])
+            totals = [functools.reduce(tf.add, values) for values in zip(*rows, strict=True)]
         *gradients, sums = totals
         return gradients, sums
 

@@ -10,8 +10,11 @@ each block and then the order of all batches. So batches differ from epoch to ep
 and sizes do not: step s is batch ``s % batches_per_epoch`` of epoch ``s // batches_per_epoch``, and
 resuming anywhere costs the planning of one epoch.
 
-Legend: N examples in the store, n of them in the plan, m batches an epoch; S and T are the padded
-lengths of a batch's sources and targets, EOS included. This module imports no TensorFlow.
+With ``length_groups=G`` a batch is made of G *parts*, each of one block: the parts of an epoch are sorted by length and
+divided into G equal ranges, and every batch takes one of each. So all batches hold all lengths, with few shapes.
+
+Legend: N examples in the store, n of them in the plan, m batches an epoch, G parts of each; S and T are the padded
+lengths of a part's sources and targets, EOS included. This module imports no TensorFlow.
 """
 
 import dataclasses
@@ -30,21 +33,24 @@ from t2t_ext.errors import UserError
 # pairs, and at least this share of a batch. See docs/decisions/0010 for what they were chosen by.
 CLASS_SHARE = 0.0003
 CLASS_BATCHES = 1 / 6
+# The same where a batch has several parts, which are small: less, so that 97% of the positions of a small corpus are real.
+PARTS_CLASS_SHARE = 0.0001
+PARTS_CLASS_BATCHES = 1 / 12
 
 _SHUFFLE_EXAMPLES, _SHUFFLE_BATCHES = 0, 1
 
 
 @dataclasses.dataclass(frozen=True)
 class EpochPlan:
-    """The batches of one epoch, in the order in which they are used.
+    """The parts of the batches of one epoch, in the order in which they are used.
 
     Attributes:
-      examples: int32 [n], example numbers; a batch is a slice of it.
-      begins: int64 [m], where each batch begins in ``examples``.
-      ends: int64 [m], where it ends.
-      input_widths: int32 [m], padded source length S, tokens.
-      target_widths: int32 [m], padded target length T, tokens.
-      rows: int32 [m], rows of each batch, empty ones included.
+      examples: int32 [n], example numbers; a part is a slice of it.
+      begins: int64 [m * G], where each part begins in ``examples``; batch i is the parts from ``i * G`` on.
+      ends: int64 [m * G], where it ends.
+      input_widths: int32 [m * G], padded source length S, tokens.
+      target_widths: int32 [m * G], padded target length T, tokens.
+      rows: int32 [m * G], rows of each part, empty ones included.
     """
 
     examples: np.ndarray
@@ -57,14 +63,14 @@ class EpochPlan:
 
 @dataclasses.dataclass(frozen=True)
 class _Blocks:
-    """How examples are grouped, the same in every epoch.
+    """How examples are grouped, the same in every epoch; p parts in all, in the order of their lengths.
 
     Attributes:
       examples: int32 [n], example numbers, block by block.
       block_starts: int64 [number of blocks + 1], over ``examples``.
-      batch_starts: int64 [m + 1], likewise; every block start is among them.
-      rows: int32 [m], rows of each batch.
-      widths: int32 [m] for each side, padded lengths S and T.
+      batch_starts: int64 [p + 1], likewise; every block start is among them.
+      rows: int32 [p], rows of each part.
+      widths: int32 [p] for each side, padded lengths S and T.
     """
 
     examples: np.ndarray
@@ -82,6 +88,7 @@ class BatchPlanner:
       num_examples: Number of examples n in the plan.
       dropped: Why examples are left out -> how many.
       budget: Most tokens of a global batch, counted as ``batch_tokens`` says.
+      parts: Number of parts G of a batch.
     """
 
     def __init__(
@@ -116,14 +123,15 @@ class BatchPlanner:
         self._left_out, self._identity = left_out, identity
         self._mode = hparams.batch_tokens
         self.budget = hparams.batch_size * num_replicas * hparams.gradient_accumulation_steps
+        self.parts = hparams.length_groups
         kept, self.dropped = select_examples(*self._lengths, hparams, left_out or {})
         self.num_examples = len(kept)
         if hparams.batch_shapes == "static":
             boundaries = bucket_boundaries(hparams)
             self._blocks = _static_blocks(kept, *self._lengths, boundaries, self.budget, self._mode)
         else:
-            self._blocks = _dynamic_blocks(kept, *self._lengths, self.budget, self._mode)
-        self.batches_per_epoch = len(self._blocks.rows)
+            self._blocks = _dynamic_blocks(kept, *self._lengths, self.budget, self._mode, self.parts)
+        self.batches_per_epoch = -(-len(self._blocks.rows) // self.parts)
 
     def with_batches_of(self, hparams: Any) -> Self:
         """Returns a planner of the same examples for other hparams."""
@@ -153,7 +161,7 @@ class BatchPlanner:
     def shape(self, step: int, target_sides: int = 1) -> str:
         """Returns the shape of a step's global batch in words, as ``describe_shape``; steps count from 0."""
         epoch, number = self.locate(step)
-        return describe_shape(self.epoch(epoch), number, target_sides)
+        return describe_shape(self.epoch(epoch), number, target_sides, self.parts)
 
     def epoch(self, epoch: int) -> EpochPlan:
         """Plans one epoch.
@@ -165,9 +173,15 @@ class BatchPlanner:
           The plan; the same for the same lengths, hparams, seed and epoch, on any machine.
         """
         order = _shuffled_inside(self._blocks.block_starts, self._random(epoch, _SHUFFLE_EXAMPLES, self.num_examples))
-        everything = np.array([0, self.batches_per_epoch])
-        batches = _shuffled_inside(everything, self._random(epoch, _SHUFFLE_BATCHES, self.batches_per_epoch))
-        return _plan(self._blocks, self._blocks.examples[order], batches)
+        # One part of each range of lengths makes a batch; ranges differ by one part at most, which an empty one fills.
+        count, total = self.batches_per_epoch, self.batches_per_epoch * self.parts
+        ranges = [
+            np.pad(part, (0, count - len(part)), constant_values=-1)
+            for part in np.array_split(np.arange(len(self._blocks.rows)), self.parts)
+        ]
+        random = self._random(epoch, _SHUFFLE_BATCHES, total)
+        parts = np.concatenate(ranges)[_shuffled_inside(np.arange(0, total + 1, count), random)]
+        return _plan(self._blocks, self._blocks.examples[order], parts.reshape(self.parts, count).T.ravel())
 
     def locate(self, step: int) -> tuple[int, int]:
         """Returns the epoch of a step's batch and its number in the epoch; steps count from 0."""
@@ -193,10 +207,13 @@ class BatchPlanner:
         return np.random.PCG64(sequence).random_raw(count)
 
 
-def describe_shape(plan: EpochPlan, number: int, target_sides: int = 1) -> str:
-    """Returns the shape of a batch in words, such as ``96 rows x 22 + 21 tokens``, ``... 22 + 2 x 21 tokens``."""
+def describe_shape(plan: EpochPlan, number: int, target_sides: int = 1, parts: int = 1) -> str:
+    """Returns the shape of a batch, which has ``parts`` parts, in words, such as ``96 rows x 22 + 21 tokens``, ``... 22 + 2 x 21 tokens``."""
     sides = f"{target_sides} x " if target_sides > 1 else ""
-    return f"{plan.rows[number]} rows x {plan.input_widths[number]} + {sides}{plan.target_widths[number]} tokens"
+    return " and ".join(
+        f"{plan.rows[part]} rows x {plan.input_widths[part]} + {sides}{plan.target_widths[part]} tokens"
+        for part in range(number * parts, (number + 1) * parts)
+    )
 
 
 def plan_everything(input_lengths: np.ndarray, target_lengths: np.ndarray, hparams: Any, batch_size: int) -> EpochPlan:
@@ -347,10 +364,13 @@ def _static_blocks(
     )
 
 
-def _dynamic_blocks(kept: np.ndarray, inputs: np.ndarray, targets: np.ndarray, budget: int, mode: str) -> _Blocks:
-    """One block for each class of shapes; its batches are equally full, the last one may hold empty rows."""
+def _dynamic_blocks(
+    kept: np.ndarray, inputs: np.ndarray, targets: np.ndarray, budget: int, mode: str, parts: int = 1
+) -> _Blocks:
+    """One block for each class of shapes; its parts are equally full, the last one may hold empty rows."""
     lengths = inputs[kept], targets[kept]
-    number = shape_classes.choose(*lengths, mode, _class_cost(lengths, budget, mode))
+    budget //= parts
+    number = shape_classes.choose(*lengths, mode, _class_cost(lengths, budget, mode, parts))
     order = np.argsort(number, kind="stable")
     examples = kept[order]
     edges = np.concatenate([[0], np.cumsum(np.bincount(number))])
@@ -359,8 +379,11 @@ def _dynamic_blocks(kept: np.ndarray, inputs: np.ndarray, targets: np.ndarray, b
     widths: tuple[list[int], list[int]] = ([], [])
     for begin, end in itertools.pairwise(map(int, edges)):
         longest = int(lengths[0][order[begin:end]].max()), int(lengths[1][order[begin:end]].max())
-        fit = rows_that_fit(budget, tokens_of(*longest, mode))
-        multiple = row_multiple(fit)
+        tokens = tokens_of(*longest, mode)
+        fit, multiple = max(1, budget // int(tokens)), 1
+        if parts == 1:  # parts are not divided into slices, and rounding would take much of a small one
+            fit = rows_that_fit(budget, tokens)
+            multiple = row_multiple(fit)
         equal = -(-(end - begin) // -(-(end - begin) // fit))
         if equal < end - begin:  # one batch alone has a shape of its own in any case
             equal = -(-equal // multiple) * multiple
@@ -378,22 +401,28 @@ def _dynamic_blocks(kept: np.ndarray, inputs: np.ndarray, targets: np.ndarray, b
     )
 
 
-def _class_cost(lengths: tuple[np.ndarray, np.ndarray], budget: int, mode: str) -> float:
+def _class_cost(lengths: tuple[np.ndarray, np.ndarray], budget: int, mode: str, parts: int) -> float:
     """Returns how many padded positions a further class of shapes must save."""
     real = sum(int(side.sum(dtype=np.int64)) for side in lengths)
     counted = int(tokens_of(lengths[0].astype(np.int64), lengths[1].astype(np.int64), mode).sum())
-    return max(CLASS_SHARE * real, CLASS_BATCHES * budget * real / max(counted, 1))
+    share, batches = (CLASS_SHARE, CLASS_BATCHES) if parts == 1 else (PARTS_CLASS_SHARE, PARTS_CLASS_BATCHES)
+    return max(share * real, batches * budget * real / max(counted, 1))
 
 
-def _plan(blocks: _Blocks, examples: np.ndarray, batches: np.ndarray) -> EpochPlan:
-    """Makes a plan of the examples in their order of this epoch (int32 [n]) and the order of batches (int64 [m])."""
+def _plan(blocks: _Blocks, examples: np.ndarray, parts: np.ndarray) -> EpochPlan:
+    """Makes a plan of the examples in their order of this epoch (int32 [n]) and that of parts (int64 [m * G]).
+
+    Part -1 is an empty one: a row of padding as wide as the shortest part.
+    """
+    parts, real = np.maximum(parts, 0), parts >= 0
+    begins = blocks.batch_starts[:-1][parts]
     return EpochPlan(
         examples=examples,
-        begins=blocks.batch_starts[:-1][batches],
-        ends=blocks.batch_starts[1:][batches],
-        input_widths=blocks.widths[0][batches],
-        target_widths=blocks.widths[1][batches],
-        rows=blocks.rows[batches],
+        begins=begins,
+        ends=np.where(real, blocks.batch_starts[1:][parts], begins),
+        input_widths=blocks.widths[0][parts],
+        target_widths=blocks.widths[1][parts],
+        rows=np.where(real, blocks.rows[parts], 1).astype(np.int32),
     )
 
 

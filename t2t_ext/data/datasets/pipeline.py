@@ -66,7 +66,7 @@ class TrainPipeline:
             identity=self.examples.identity,
         )
         self._num_replicas = num_replicas
-        self._slices = hparams.gradient_accumulation_steps * hparams.parallel_slices
+        self._slices = _slices_of_a_part(hparams)
         self._gather = _Gather(store, self.examples, reverse_targets=hparams.target_direction == "r2l")
         self._lock = threading.Lock()
         self._plans: dict[int, batching.EpochPlan] = {}
@@ -82,7 +82,7 @@ class TrainPipeline:
         """
         other = copy.copy(self)
         other.planner = self.planner.with_batches_of(hparams)
-        other._slices = hparams.gradient_accumulation_steps * hparams.parallel_slices
+        other._slices = _slices_of_a_part(hparams)
         other._lock, other._plans = threading.Lock(), {}
         return other
 
@@ -121,6 +121,7 @@ class TrainPipeline:
           of them, ``labels`` is the same with PAD in the others' place. Element i is rows
           ``[replica * R, (replica + 1) * R)`` of the global batch ``first_step + i``. R is a multiple of
           ``gradient_accumulation_steps * parallel_slices``; rows of only PAD (0) make up for what is missing.
+          With ``length_groups`` above 1, a tuple of as many such parts, of any number of rows.
         """
         num_replicas = num_replicas or self._num_replicas
         if not 0 <= replica < num_replicas:
@@ -138,7 +139,12 @@ class TrainPipeline:
         def batches(epoch: tf.Tensor, *fields: tf.Tensor) -> tf.data.Dataset:
             begin = tf.where(epoch == first_epoch, tf.constant(first_batch, tf.int64), 0)
             numbers = tf.data.Dataset.range(begin, self.batches_per_epoch)
-            return numbers.map(lambda number: _cut(fields, number, replica, num_replicas, self._slices))
+            parts = self.planner.parts
+            return numbers.map(
+                lambda number: tuple(
+                    _cut(fields, number * parts + part, replica, num_replicas, self._slices) for part in range(parts)
+                )
+            )
 
         # The next epoch is planned while this one is used.
         epochs = tf.data.Dataset.range(first_epoch, np.iinfo(np.int64).max).map(plan_in_graph).prefetch(1)
@@ -181,7 +187,7 @@ def eval_batches(
         fields = [tf.constant(getattr(found, name)) for name in _PLAN_FIELDS]
     numbers = tf.data.Dataset.range(len(found.rows))
     gather = _Gather(store, examples, reverse_targets=hparams.target_direction == "r2l")
-    cuts = numbers.map(_as_written(lambda number: _cut(fields, number, 0, 1, 1)))
+    cuts = numbers.map(_as_written(lambda number: (_cut(fields, number, 0, 1, 1),)))
     return _finished(cuts, gather, keep_numbers=True)
 
 
@@ -284,13 +290,18 @@ def _cut(
     return numbers, plan["input_widths"][number], plan["target_widths"][number]
 
 
+def _slices_of_a_part(hparams: Any) -> int:
+    """Returns into how many slices the step divides the rows of a part: where an update has several, none."""
+    return 1 if hparams.length_groups > 1 else hparams.gradient_accumulation_steps * hparams.parallel_slices
+
+
 def _finished(cuts: tf.data.Dataset, gather: _Gather, *, keep_numbers: bool) -> tf.data.Dataset:
     """Gathers what ``_cut`` gave and sets the options; elements come in order however they are computed."""
 
     @_as_written
-    def element(numbers: tf.Tensor, input_width: tf.Tensor, target_width: tf.Tensor) -> dict[str, tf.Tensor]:
-        batch = gather(numbers, input_width, target_width)
-        return {**batch, "index": numbers} if keep_numbers else batch
+    def element(*parts: tuple[tf.Tensor, tf.Tensor, tf.Tensor]) -> Any:
+        batches = [gather(*part) | ({"index": part[0]} if keep_numbers else {}) for part in parts]
+        return tuple(batches) if len(batches) > 1 else batches[0]
 
     dataset = cuts.map(element, num_parallel_calls=_PARALLEL_BATCHES, deterministic=True).prefetch(gather.prefetched)
     options = tf.data.Options()

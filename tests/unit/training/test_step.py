@@ -59,6 +59,39 @@ def test_slices_of_a_batch_are_the_batch(accumulated, parallel):
     np.testing.assert_allclose(model.table, whole_model.table, atol=1e-5)
 
 
+@pytest.mark.parametrize("parallel", [1, 2, 4])
+def test_parts_of_several_shapes_are_one_batch(parallel):
+    changes = {"clip_grad_norm": 0.1, "length_groups": 4, "parallel_slices": parallel}
+    (whole_model, whole_state, whole), (model, state, grouped) = make(clip_grad_norm=0.1), make(**changes)
+    padding = {"inputs": tf.zeros([1, 4], tf.int32), "targets": tf.zeros([1, 3], tf.int32)}
+    for number in range(3):
+        # The same rows, by two and two and at their own lengths; the model's mean over the source wants equal ones.
+        rows = {name: value.numpy() for name, value in batch(number).items()}
+        parts = [
+            {"inputs": rows["inputs"][:1], "targets": rows["targets"][:1, :2]},
+            {"inputs": rows["inputs"][1:3], "targets": rows["targets"][1:3]},
+            {"inputs": rows["inputs"][3:], "targets": rows["targets"][3:]},
+            padding,
+        ]
+        parts = tuple({name: tf.constant(value) for name, value in part.items()} for part in parts)
+        expected, result = whole.run(batch(number)), grouped.run(parts)
+        np.testing.assert_allclose(result["loss"], expected["loss"], rtol=1e-5)
+        np.testing.assert_allclose(result["gradient_norm"], expected["gradient_norm"], rtol=1e-5)
+    for name in ("loss", "nll", "correct", "target_tokens", "labels", "examples", "steps"):
+        assert window(state)[name] == pytest.approx(window(whole_state)[name], rel=1e-5), name
+    np.testing.assert_allclose(model.table, whole_model.table, atol=1e-5)
+
+
+def test_masks_of_length_groups_do_not_depend_on_how_many_are_computed_at_a_time():
+    def weights(parallel):
+        model, _, step = make(rate=0.5, length_groups=4, parallel_slices=parallel)
+        step.run(tuple(batch(seed, rows=seed + 1) for seed in range(4)))
+        return model.table.numpy()
+
+    np.testing.assert_allclose(weights(1), weights(2), atol=1e-6)
+    np.testing.assert_allclose(weights(1), weights(4), atol=1e-6)
+
+
 def test_clipping_bounds_the_applied_gradient():
     _, state, step = make(clip_grad_norm=0.05)
     norm = float(step.run(batch())["gradient_norm"])

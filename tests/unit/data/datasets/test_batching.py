@@ -208,3 +208,44 @@ def test_imports_no_tensorflow():
         "import sys; from t2t_ext.data.datasets import batching, example_store; sys.exit('tensorflow' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("groups", [2, 4, 7])
+@pytest.mark.parametrize("mode", ALL_MODES)
+def test_length_groups_give_every_batch_all_lengths(mode, groups):
+    hparams = HParams(batch_size=2048, batch_tokens=mode, length_groups=groups)
+    planner = batching.BatchPlanner(SOURCES, TARGETS, hparams, seed=1)
+    plan = planner.epoch(0)
+    assert len(plan.rows) == groups * planner.batches_per_epoch
+    used = np.concatenate([examples_of(plan, part) for part in range(len(plan.rows))])
+    np.testing.assert_array_equal(np.sort(used), np.arange(len(SOURCES)))
+    tokens = plan.rows * batching.tokens_of(plan.input_widths, plan.target_widths, mode)
+    assert tokens.max() <= 2048 // groups
+    counted = batching.tokens_of(SOURCES, TARGETS, mode)
+    spread = []
+    for number in range(planner.batches_per_epoch):
+        parts = [examples_of(plan, part) for part in range(number * groups, (number + 1) * groups)]
+        means = [counted[part].mean() for part in parts if len(part)]
+        assert (np.diff(means) > -1).all()  # two parts of one block differ by chance
+        spread.append(means[-1] / means[0])
+    assert np.mean(spread) > 1.5
+    empty = plan.begins == plan.ends
+    assert empty.sum() < groups
+    assert (plan.rows[empty] == 1).all()
+
+
+def test_length_groups_of_captions_are_filled_by_few_shapes():
+    hparams = HParams(batch_size=2048, batch_tokens="target", length_groups=4)
+    planner = batching.BatchPlanner(*caption_lengths(29_000), hparams, seed=1)
+    plan = planner.epoch(0)
+    assert planner.fill_rate() > 0.965
+    assert len(set(zip(plan.rows, plan.input_widths, plan.target_widths, strict=True))) < 250
+
+
+def test_an_epoch_of_length_groups_differs_from_the_next_and_seeds_do():
+    hparams = HParams(batch_size=2048, length_groups=4)
+    first, second, other = plan_of(hparams), plan_of(hparams, epoch=1), plan_of(hparams, seed=2)
+    assert (first.examples != second.examples).any()
+    assert (first.begins != second.begins).any()
+    assert (first.begins != other.begins).any()
+    np.testing.assert_array_equal(first.begins, plan_of(hparams).begins)

@@ -61,6 +61,41 @@ def test_an_epoch_holds_every_pair_whole_and_once(shapes):
     assert sorted(seen) == list(range(500))
 
 
+def flattened(batches):
+    return [part for batch in batches for part in batch]
+
+
+def take_parts(dataset, count):
+    return [tuple(take(iter(batch), len(batch))) for batch in itertools.islice(dataset, count)]
+
+
+def test_length_groups_hold_every_pair_once_from_any_step():
+    hparams = HPARAMS.replace(length_groups=3)
+    pipeline = TrainPipeline(STORE, hparams, seed=3)
+    per_epoch = pipeline.batches_per_epoch
+    whole = take_parts(pipeline.dataset(0), 2 * per_epoch)
+    assert {len(batch) for batch in whole} == {3}
+    for epoch in (whole[:per_epoch], whole[per_epoch:]):
+        assert sorted(number for part in flattened(epoch) for number in numbers_of(part)) == list(range(500))
+    for first in (1, per_epoch - 1, per_epoch + 2):
+        fresh = TrainPipeline(STORE, hparams, seed=3)
+        assert_same(flattened(take_parts(fresh.dataset(first), 3)), flattened(whole[first : first + 3]))
+
+
+def test_length_groups_of_replicas_are_the_global_batch():
+    hparams = HPARAMS.replace(length_groups=4, batch_size=200)
+    pipeline = TrainPipeline(STORE, hparams, seed=3, num_replicas=2)
+    count = pipeline.batches_per_epoch + 1
+    whole = flattened(take_parts(pipeline.dataset(0, 0, 1), count))
+    halves = [flattened(take_parts(pipeline.dataset(0, replica), count)) for replica in range(2)]
+    for part, *pieces in zip(whole, *halves, strict=True):
+        assert pieces[0]["inputs"].shape == pieces[1]["inputs"].shape
+        for side, value in part.items():
+            joined = np.concatenate([piece[side] for piece in pieces])
+            np.testing.assert_array_equal(joined[: len(value)], value)
+            assert not joined[len(value) :].any()
+
+
 def test_the_plan_is_what_comes_out():
     pipeline = TrainPipeline(STORE, HPARAMS, seed=3)
     plan = pipeline.planner.epoch(1)
