@@ -231,8 +231,8 @@ class HParams(StrictParams):
                 )
             if self.batch_shapes == "static":
                 yield (
-                    f"length_groups={self.length_groups} needs batch_shapes=dynamic: static shapes would compile a step "
-                    "for every combination of buckets"
+                    f"length_groups={self.length_groups} needs batch_shapes=dynamic: static shapes would compile a "
+                    "step for every combination of buckets"
                 )
 
 

@@ -87,14 +87,18 @@ def train(strategy, out, case):
     def part(context, number):
         rows = 8 // replicas
         first = context.replica_id_in_sync_group * rows
-        return {
-            name: tf.constant(ids[first : first + rows])
-            for name, ids in global_batch(number, model.target_sides).items()
-        }
+        return of_groups(
+            {name: ids[first : first + rows] for name, ids in global_batch(number, model.target_sides).items()}
+        )
+
+    def of_groups(batch):
+        groups = hparams.length_groups
+        parts = tuple({name: tf.constant(ids[i::groups]) for name, ids in batch.items()} for i in range(groups))
+        return parts if groups > 1 else parts[0]
 
     def batch_of(number):
         if replicas == 1:
-            return {name: tf.constant(ids) for name, ids in global_batch(number, model.target_sides).items()}
+            return of_groups(global_batch(number, model.target_sides))
         return strategy.experimental_distribute_values_from_function(lambda context: part(context, number))
 
     def values(group, named):

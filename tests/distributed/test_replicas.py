@@ -34,6 +34,7 @@ CASES = {
         **SCHEDULE_FREE,
         "hparams": f"{SCHEDULE_FREE['hparams']},gradient_accumulation_steps=2",
     },
+    "grouped": {"replicas": 2, "hparams": "ema_decay=0.9,length_groups=4,parallel_slices=2", "steps": 3},
     "synchronous_one": {"replicas": 1, **TWO_SIDED},
     "synchronous_two": {
         "replicas": 2,
@@ -110,8 +111,9 @@ def test_four_replicas_with_clipping_are_one(results, four):
     assert_same(results["one"], four)
 
 
-def test_accumulated_and_parallel_slices_on_two_replicas_are_one_batch(results):
-    one, sliced = results["plain"], results["sliced"]
+@pytest.mark.parametrize("how", ["sliced", "grouped"])
+def test_slices_and_length_groups_on_two_replicas_are_one_batch(results, how):
+    one, sliced = results["plain"], results[how]
     assert_same(one, sliced)
     averages = [name for name in one if name.startswith("ema/")]
     assert averages

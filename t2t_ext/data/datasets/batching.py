@@ -33,7 +33,7 @@ from t2t_ext.errors import UserError
 # pairs, and at least this share of a batch. See docs/decisions/0010 for what they were chosen by.
 CLASS_SHARE = 0.0003
 CLASS_BATCHES = 1 / 6
-# The same where a batch has several parts, which are small: less, so that 97% of the positions of a small corpus are real.
+# The same where a batch has several parts, which are small: less, so that 97% of a small corpus's positions are real.
 PARTS_CLASS_SHARE = 0.0001
 PARTS_CLASS_BATCHES = 1 / 12
 
@@ -208,7 +208,7 @@ class BatchPlanner:
 
 
 def describe_shape(plan: EpochPlan, number: int, target_sides: int = 1, parts: int = 1) -> str:
-    """Returns the shape of a batch, which has ``parts`` parts, in words, such as ``96 rows x 22 + 21 tokens``, ``... 22 + 2 x 21 tokens``."""
+    """Returns the shape of a batch of some parts in words, such as ``96 rows x 22 + 2 x 21 tokens``."""
     sides = f"{target_sides} x " if target_sides > 1 else ""
     return " and ".join(
         f"{plan.rows[part]} rows x {plan.input_widths[part]} + {sides}{plan.target_widths[part]} tokens"
