@@ -219,9 +219,7 @@ class TrainStep:
         *gradients, sums = totals
         return gradients, sums
 
-    def _over_parts(
-        self, parts: list[Batch], step: tf.Tensor, scale: tf.Tensor
-    ) -> tuple[list[tf.Tensor], tf.Tensor]:
+    def _over_parts(self, parts: list[Batch], step: tf.Tensor, scale: tf.Tensor) -> tuple[list[tf.Tensor], tf.Tensor]:
         """Sums gradients and loss sums over parts of different shapes, ``parallel_slices`` of them at a time."""
         parallel = self._hparams.parallel_slices
         totals: list[tf.Tensor] = []
