@@ -4,7 +4,7 @@
   document frequencies of the references that are given.
 * ROUGE-L: Lin 2004 with beta 1.2, precision and recall each the best over the references.
 
-The toolkit cuts text into words by a Java program; here a word is a run of letters and digits, inner apostrophes and
+The toolkit splits text into words by a Java program; here a word is a run of letters and digits, inner apostrophes and
 hyphens included, in lower case, which is the same for captions that are tokenized already. METEOR and SPICE are Java
 programs throughout and not here. Both packages are imported here: import this module inside functions only.
 """

@@ -42,7 +42,7 @@ class Words:
     """Splits texts into words, for ``RougeScorer``; texts of several metrics are split once."""
 
     def __init__(self, kind: str) -> None:
-        """Makes the cutter.
+        """Makes the splitter.
 
         Args:
           kind: ``ENGLISH``: rouge-score's own (a to z and digits) with Porter's stemmer, as ``ROUGE-1.5.5.pl -m``;

@@ -1,5 +1,6 @@
 """The texts that a run translates, and the scores of its translations. Imports no TensorFlow."""
 
+import dataclasses
 import functools
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -19,37 +20,32 @@ if TYPE_CHECKING:
     from t2t_ext.data.text.text_encoder import SubwordEncoder
 
 
+@dataclasses.dataclass(eq=False)
 class RunTexts:
-    """The texts that a run translates, and how its translations are scored."""
+    """The texts that a run translates, and how its translations are scored; nothing is read before it is asked for.
 
-    def __init__(
-        self,
-        run: RunDirectory,
-        *,
-        data_dir: str = "",
-        source_tag: str = "",
-        scoring: str = "",
-        tokenize: str = "",
-        n_bootstrap: int = 0,
-    ) -> None:
-        """Reads nothing yet.
+    Attributes:
+      run: The run.
+      data_dir: The run's data, where they have moved since training.
+      source_tag: The tag that every source begins with; "" for the data's default tag.
+      scoring: Names of protocols, separated by commas; "" for the problem's own and, of translations, chrf and ter.
+      tokenize: The tokenizer of sacrebleu's BLEU, which then is the only score.
+      n_bootstrap: Bootstrap samples of the 95% confidence intervals; 0 for none.
+    """
 
-        Args:
-          run: The run.
-          data_dir: The run's data, where they have moved since training.
-          source_tag: The tag that every source begins with; "" for the data's default tag.
-          scoring: Names of protocols, separated by commas; "" for the problem's own and, of translations, chrf and ter.
-          tokenize: The tokenizer of sacrebleu's BLEU, which then is the only score.
-          n_bootstrap: Bootstrap samples of the 95% confidence intervals; 0 for none.
-        """
-        self._run, self._data_dir, self._source_tag = run, data_dir, source_tag
-        self._scoring, self._tokenize, self._n_bootstrap = scoring, tokenize, n_bootstrap
+    run: RunDirectory
+    _: dataclasses.KW_ONLY
+    data_dir: str = ""
+    source_tag: str = ""
+    scoring: str = ""
+    tokenize: str = ""
+    n_bootstrap: int = 0
 
     @functools.cached_property
     def problem(self) -> Any:
         """The problem that the run was trained on."""
-        self._run.load_user_code()
-        return registry.problem(self._run.config.problem, **self._run.config.problem_options)
+        self.run.load_user_code()
+        return registry.problem(self.run.config.problem, **self.run.config.problem_options)
 
     def source_language(self) -> str:
         """Returns the language of the source, "" where the problem does not say."""
@@ -61,11 +57,11 @@ class RunTexts:
         Raises:
           UserError: It cannot be read, or holds something else.
         """
-        size = self._run.config.source_feature_size
+        size = self.run.config.source_feature_size
         if not size:
             return text_lines.read(path)
         if path == text_lines.STANDARD:
-            self._run.require_text("Standard input")
+            self.run.require_text("Standard input")
         from t2t_ext.data.features.sources import read_sources
 
         return text_lines.TextLines(path, read_sources(path, size))
@@ -76,15 +72,15 @@ class RunTexts:
         Raises:
           UserError: They are missing or damaged.
         """
-        config = self._run.config
+        config = self.run.config
         try:
-            data = GeneratedData.open(self.problem, self._data_dir or config.data_dir)
+            data = GeneratedData.open(self.problem, self.data_dir or config.data_dir)
         except UserError as error:
-            if self._data_dir:
+            if self.data_dir:
                 raise
             raise UserError(f"{error} If the data have moved, give --data_dir=DIR.") from error
         if data.digest() != config.data_digest:
-            log.warning(f"the data in {data.data_dir} are not those that {self._run.path} was trained on")
+            log.warning(f"the data in {data.data_dir} are not those that {self.run.path} was trained on")
         return data
 
     def split(self, split: str) -> tuple[list, list[list[str]]]:
@@ -97,10 +93,10 @@ class RunTexts:
         Raises:
           UserError: The data have no such tag as ``source_tag``.
         """
-        if self._run.config.source_feature_size:
+        if self.run.config.source_feature_size:
             return lines
         tags, default_tag = self._tags
-        return corpora.tagged(lines, tags, tag=self._source_tag, default_tag=default_tag)
+        return corpora.tagged(lines, tags, tag=self.source_tag, default_tag=default_tag)
 
     @functools.cached_property
     def _tags(self) -> tuple[Sequence[str], str]:
@@ -108,7 +104,7 @@ class RunTexts:
         try:
             return self.problem.tags, self.problem.default_tag
         except UserError as error:
-            if self._source_tag:
+            if self.source_tag:
                 raise
             log.warning(f"the run's problem cannot be made, so no line gets a tag: {error}")
             return (), ""
@@ -120,11 +116,11 @@ class RunTexts:
         own = getattr(self.problem, "scoring", protocols.DEFAULT)
         # Edits and n-grams of characters are asked of translations, not of summaries.
         others = () if protocols.protocol(own).needs[0] else ("chrf", "ter")
-        names: list[Any] = protocols.names_in(self._scoring) or list(dict.fromkeys((own, *others)))
-        if self._tokenize:
-            names = [protocols.bleu_with(self._tokenize)]
+        names: list[Any] = protocols.names_in(self.scoring) or list(dict.fromkeys((own, *others)))
+        if self.tokenize:
+            names = [protocols.bleu_with(self.tokenize)]
         language = getattr(self.problem, "target_language", "")
-        scorer = Scorer(names, references, encoder, language=language, n_bootstrap=self._n_bootstrap)
+        scorer = Scorer(names, references, encoder, language=language, n_bootstrap=self.n_bootstrap)
         for found, doubts in scorer.by_protocol(hypotheses):
             for doubt in doubts:
                 log.warning(doubt)

@@ -8,14 +8,15 @@
 This module imports no TensorFlow.
 """
 
+import contextlib
 import dataclasses
 import hashlib
 import json
 import pathlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from t2t_ext.errors import UserError
+from t2t_ext.errors import UserError, first_line
 from t2t_ext.io import files
 from t2t_ext.reporting import figures
 from t2t_ext.reporting.table import Table, columns
@@ -155,43 +156,37 @@ class ScoreTable:
         files.write_text_atomically(self._path, "".join(lines))
 
 
-class Curves:
-    """TensorBoard's curves of the scores, in a directory of their own."""
+@contextlib.contextmanager
+def curves(directory: pathlib.Path, records: Iterable[ScoreRecord]) -> Iterator[Callable[[ScoreRecord], None]]:
+    """Rewrites TensorBoard's curves in a directory of their own, so that they hold exactly the records.
 
-    def __init__(self, directory: pathlib.Path, records: Iterable[ScoreRecord]) -> None:
-        """Rewrites the curves, so that they hold exactly the records."""
-        import tensorflow as tf
+    Yields:
+      What adds the points of a record; it raises a UserError where they cannot be written.
+    """
+    import tensorflow as tf
 
-        for path in sorted(directory.glob("events.out.tfevents.*")):
-            path.unlink(missing_ok=True)
-        self._directory = directory
-        self._writer = tf.summary.create_file_writer(str(directory))
-        for record in records:
-            self.add(record)
+    for path in sorted(directory.glob("events.out.tfevents.*")):
+        path.unlink(missing_ok=True)
+    writer = tf.summary.create_file_writer(str(directory))
 
-    def add(self, record: ScoreRecord) -> None:
-        """Adds the points of a record.
-
-        Raises:
-          UserError: They cannot be written.
-        """
-        import tensorflow as tf
-
+    def add(record: ScoreRecord) -> None:
         try:
-            with self._writer.as_default(record.step):
+            with writer.as_default(record.step):
                 for name, value in record.scores.items():
                     tf.summary.scalar(name, value)
-            self._writer.flush()
+            writer.flush()
         except tf.errors.OpError as error:
-            reason = (str(error.message).strip() or type(error).__name__).splitlines()[0]
             raise UserError(
-                f"Cannot write the curves for TensorBoard in {self._directory}: {reason}. Make room, then run the same "
-                "command again: what is scored stays scored."
+                f"Cannot write the curves for TensorBoard in {directory}: {first_line(error)}. Make room, then run the "
+                "same command again: what is scored stays scored."
             ) from error
 
-    def close(self) -> None:
-        """Closes the file."""
-        self._writer.close()
+    try:
+        for record in records:
+            add(record)
+        yield add
+    finally:
+        writer.close()
 
 
 def score_names(records: Iterable[ScoreRecord]) -> list[str]:

@@ -16,7 +16,7 @@ from t2t_ext.config.decode import DecodeHParams
 from t2t_ext.config.training import TrainingSettings
 from t2t_ext.data.corpora import text_lines
 from t2t_ext.errors import UserError
-from t2t_ext.evaluation.score_table import Curves, ScoreRecord, ScoreTable, digest
+from t2t_ext.evaluation.score_table import ScoreRecord, ScoreTable, curves, digest
 from t2t_ext.evaluation.scorer import Scorer, Translation
 from t2t_ext.io import files
 from t2t_ext.io.progress import Progress
@@ -103,20 +103,14 @@ class Sweep:
         self._forget_other_searches()
         self._score_anew()
         self._check_there_is_something()
-        curves = Curves(self.board_dir, self.table.records)
-        try:
-            waited_since = time.monotonic()
-            while True:
-                path = self._next()
+        waited_since = time.monotonic()
+        with curves(self.board_dir, self.table.records) as add_points:
+            while (path := self._next()) is not None or self._wait(waited_since):
                 if path is not None:
                     record = self._translate(path, progress)
                     if record is not None:
-                        curves.add(record)
+                        add_points(record)
                     waited_since = time.monotonic()
-                elif not self._wait(waited_since):
-                    break
-        finally:
-            curves.close()
         return self.table
 
     def _check_there_is_something(self) -> None:
