@@ -430,13 +430,8 @@ class _Planner:
         owner = self._runs_of(recipe)
         folder = run_folder(owner.name, self._options, seed)
         checkpoints = {"latest": "checkpoints"}.get(recipe.checkpoint, recipe.checkpoint)
-        flags: dict[str, Any] = {
-            "output_dir": str(folder / "run"),
-            "split": split,
-            "checkpoints": checkpoints,
-            "last_only": True,
-            "scoring": self._scoring(recipe),
-        }
+        flags: dict[str, Any] = {"output_dir": str(folder / "run"), "split": split, "checkpoints": checkpoints}
+        flags |= {"last_only": True, "scoring": self._scoring(recipe)}
         hparams = resolve_decode_hparams(assignments(decode))
         check_directions(hparams, self._directions(recipe))
         if decode:

@@ -156,7 +156,13 @@ def run_stage(stage: Stage, number: str, say: Say, *, redo: bool = False, again:
         raise UserError(f"Cannot make {stage.folder}: {error.strerror}. Choose another --work_dir.") from error
     say(f"{title}{': resumes' if state.word == 'begun' else ''}\n    {stage.command_line}")
     started = time.monotonic()
-    status, last = _run(stage, say)
+    try:
+        status, last = _run(stage, say)
+    except OSError as error:  # a full disk and the like
+        raise UserError(
+            f"Cannot continue the stage '{stage.title}': {error.strerror} ({error.filename or stage.log}). Fix it, "
+            "then run the same command again: what is done stays done."
+        ) from error
     if status in _INTERRUPTED:
         raise Interrupted(abs(status) + 128 if status < 0 else status)
     if status != 0:
@@ -180,7 +186,7 @@ def _run(stage: Stage, say: Say) -> tuple[int, str]:
     environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
     shown = _Shown(say)
     last = ""
-    with _explained(stage), open(stage.log, "ab", buffering=0) as log:
+    with open(stage.log, "ab", buffering=0) as log:
         now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
         log.write(f"# {now}\n# {stage.command_line}\n".encode())
         process = subprocess.Popen(
@@ -202,18 +208,6 @@ def _run(stage: Stage, say: Say) -> tuple[int, str]:
             status = process.wait()
     shown.end(whole=status == 0)
     return (stopped[0] if stopped and status != 0 else status), last
-
-
-@contextlib.contextmanager
-def _explained(stage: Stage) -> Iterator[None]:
-    """Turns a full disk and the like into a ``UserError``."""
-    try:
-        yield
-    except OSError as error:
-        raise UserError(
-            f"Cannot continue the stage '{stage.title}': {error.strerror} ({error.filename or stage.log}). Fix it, "
-            "then run the same command again: what is done stays done."
-        ) from error
 
 
 @contextlib.contextmanager

@@ -100,7 +100,14 @@ class Sweep:
         Raises:
           UserError: The run has no checkpoint, weights do not fit, or memory or the disk is full.
         """
-        self._forget_other_searches()
+        other = [record.step for record in self.table.records if record.search != self._search]
+        if other:
+            shown = ("steps " if len(other) > 1 else "step ") + ", ".join(map(str, other[:5]))
+            self._say(
+                f"{self.table.folder}: the text to translate has changed since {shown}{', ...' * (len(other) > 5)} was "
+                "translated; these are translated again"
+            )
+            self.table.drop(other)
         self._score_anew()
         self._check_there_is_something()
         waited_since = time.monotonic()
@@ -114,24 +121,14 @@ class Sweep:
         return self.table
 
     def _check_there_is_something(self) -> None:
+        config = self._config
         if not self.table.records and not self._candidates() and not self._may_wait():
-            checkpoints.resolve_checkpoint(
-                self._run.path, "latest" if self._config.checkpoints == "checkpoints" else self._config.checkpoints
-            )
+            wanted = "latest" if config.checkpoints == "checkpoints" else config.checkpoints
+            checkpoints.resolve_checkpoint(self._run.path, wanted)
             raise UserError(
-                f"No checkpoint in {self._run.path / self._config.checkpoints} has the steps that are asked for "
-                f"(--min_steps={self._config.min_steps}, --every_steps={self._config.every_steps})."
+                f"No checkpoint in {self._run.path / config.checkpoints} has the steps that are asked for "
+                f"(--min_steps={config.min_steps}, --every_steps={config.every_steps})."
             )
-
-    def _forget_other_searches(self) -> None:
-        other = [record.step for record in self.table.records if record.search != self._search]
-        if other:
-            shown = ("steps " if len(other) > 1 else "step ") + ", ".join(map(str, other[:5]))
-            self._say(
-                f"{self.table.folder}: the text to translate has changed since {shown}{', ...' * (len(other) > 5)} was "
-                "translated; these are translated again"
-            )
-            self.table.drop(other)
 
     def _score_anew(self) -> None:
         """Scores kept translations again whose references or protocol have changed; no checkpoint is needed for it."""

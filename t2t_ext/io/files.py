@@ -260,11 +260,13 @@ def _explained(final: pathlib.Path, temporary: pathlib.Path, needed_bytes: int |
         yield
     except OSError as error:
         if error.errno in _NO_SPACE:
-            written = _size_of(temporary)
-            raise UserError(_full_disk_message(final, needed_bytes, written, _free_bytes(final))) from error
+            message = _full_disk_message(final, needed_bytes, _size_of(temporary), _free_bytes(final))
+            raise UserError(message) from error
         # A directory of a special file system, such as /proc, is there and yet takes no new names: ENOENT.
         refused = error.errno == errno.ENOENT and error.filename == str(temporary) and final.parent.is_dir()
-        if refused or (error.errno in _NOT_ALLOWED and _concerns(error, temporary)):
+        # About what is being written, not about a file that the caller reads meanwhile.
+        written = error.filename is None or os.path.dirname(temporary) in os.path.dirname(str(error.filename))
+        if refused or (error.errno in _NOT_ALLOWED and written):
             raise UserError(
                 f"Cannot write {final}: {error.strerror}. Choose a directory that you may write to."
             ) from error
@@ -273,11 +275,6 @@ def _explained(final: pathlib.Path, temporary: pathlib.Path, needed_bytes: int |
         if error.errno == errno.ENAMETOOLONG:
             raise UserError(f"Cannot write {final}: the name is too long. Choose a shorter one.") from error
         raise
-
-
-def _concerns(error: OSError, temporary: pathlib.Path) -> bool:
-    """Says whether an error is about what is being written, not about a file that the caller reads meanwhile."""
-    return error.filename is None or os.path.dirname(temporary) in os.path.dirname(str(error.filename))
 
 
 def _full_disk_message(path: pathlib.Path, needed: int | None, written: int, free: int | None) -> str:

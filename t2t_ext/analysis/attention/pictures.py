@@ -65,7 +65,13 @@ def _heat_map(
     axis.set_xticks(range(len(shown.columns)), shown.columns, rotation=90)
     axis.set_yticks(range(len(shown.rows)), shown.rows if left else [""] * len(shown.rows))
     axis.tick_params(labelsize=font, length=2)
-    axis.set_xlabel(_columns_are(shown), fontsize=font)
+    columns = {
+        "mixed": "source tokens | target inputs",
+        "future": f"inputs of {'r2l' if shown.side == 'l2r' else 'l2r'}",
+        "backward": "tokens of the backward decoder",
+        "self": "inputs",
+    }
+    axis.set_xlabel(columns.get(shown.kind, "source tokens"), fontsize=font)
     if left:
         axis.set_ylabel("source tokens" if not shown.predicted else "inputs", fontsize=font)
     if right and shown.predicted:
@@ -75,17 +81,6 @@ def _heat_map(
     if shown.boundary:
         axis.axvline(shown.boundary - 0.5, color="#d55e00", linewidth=1.5)
     return image
-
-
-def _columns_are(shown: AttentionMap) -> str:
-    """Returns what the columns are, for people."""
-    if shown.kind == "mixed":
-        return "source tokens | target inputs"
-    if shown.kind == "future":
-        return f"inputs of {'r2l' if shown.side == 'l2r' else 'l2r'}"
-    if shown.kind == "backward":
-        return "tokens of the backward decoder"
-    return "inputs" if shown.kind == "self" else "source tokens"
 
 
 def _longest(labels: Sequence[str]) -> int:

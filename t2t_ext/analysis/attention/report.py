@@ -143,19 +143,15 @@ def write(
         drawn.append([])
         for shown, head in maps:
             png, svg = drawing.head_pictures(shown, head)
-            name = _file_name(shown, head, number if len(sentences) > 1 else 0)
+            place = re.sub(r"layer_(\d+)", lambda match: f"layer{int(match[1]) + 1}", shown.name).replace("/", ".")
+            of = f"sentence{number}." if len(sentences) > 1 else ""
+            name = f"{of}{place}.{'mean' if head is None else f'head{head + 1}'}.png"
             pictures[name] = png
             drawn[-1].append(Picture(shown, head, name, svg))
             progress(len(pictures), total)
     _remove_earlier(directory, set(pictures))
     page, weights = _report(sentences, drawn, about).page(), _json(sentences, drawn, about)
     return reporting.write(directory, {PAGE: page, WEIGHTS: weights, **pictures})
-
-
-def _file_name(shown: AttentionMap, head: int | None, sentence: int) -> str:
-    place = re.sub(r"layer_(\d+)", lambda match: f"layer{int(match[1]) + 1}", shown.name).replace("/", ".")
-    of = f"sentence{sentence}." if sentence else ""
-    return f"{of}{place}.{'mean' if head is None else f'head{head + 1}'}.png"
 
 
 def _remove_earlier(directory: pathlib.Path, names: set[str]) -> None:

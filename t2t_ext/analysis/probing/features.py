@@ -88,7 +88,10 @@ def mean_states(
     features: np.ndarray | None = None
     done = 0
     for batch in similar_lengths(list(map(len, sentences)), _MOST_ROWS, positions=_MOST_POSITIONS):
-        inputs = np.full([len(batch), _width(max(len(sentences[i]) for i in batch))], PAD_ID, np.int32)
+        # One of few widths, at most a quarter more than the longest, as oneDNN compiles products for each shape.
+        longest = max(len(sentences[i]) for i in batch)
+        step = max(_WIDTH_MULTIPLE, 1 << max(0, longest.bit_length() - 3))
+        inputs = np.full([len(batch), -(-longest // step) * step], PAD_ID, np.int32)
         for row, i in enumerate(batch):
             inputs[row, : len(sentences[i])] = sentences[i]
         found = of_batch(inputs).numpy()
@@ -98,12 +101,6 @@ def mean_states(
         done += len(batch)
         progress(done, len(sentences))
     return np.zeros([0, 0], np.float32) if features is None else features
-
-
-def _width(longest: int) -> int:
-    """Returns the width of a batch: one of few, at most a quarter more, as oneDNN compiles products for each shape."""
-    step = max(_WIDTH_MULTIPLE, 1 << max(0, longest.bit_length() - 3))
-    return -(-longest // step) * step
 
 
 # === On the disk ===

@@ -22,7 +22,9 @@ def table(report: ProbingReport) -> Table:
     for number, label in enumerate(report.labels):
         headings += [Column(label, _percent), Column("95%", hint="Wilson's interval, of the choice of test sentences")]
         headings += [Column("sd", _percent, hint="Standard deviation over seeds")] if with_seeds else []
-        headings += [Column(f"- {first}", lambda value: f"{100 * value:+.2f}"), Column("p", _p)] if number else []
+        if number:
+            headings.append(Column(f"- {first}", lambda value: f"{100 * value:+.2f}"))
+            headings.append(Column("p", lambda p: "<0.001" if p < 0.001 else f"{p:.3f}"))
     rows = []
     for category, tasks in report.by_category.items():
         for each in tasks:
@@ -163,10 +165,6 @@ def _seeds(report: ProbingReport) -> int:
 
 def _percent(value: float) -> str:
     return f"{100 * value:.2f}"
-
-
-def _p(value: float) -> str:
-    return "<0.001" if value < 0.001 else f"{value:.3f}"
 
 
 # === The picture ===

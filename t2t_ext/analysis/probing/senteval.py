@@ -161,16 +161,14 @@ def read_task(path: files.PathLike, limits: Sequence[int] = (0, 0, 0), max_chara
             first[reason] = min(first.get(reason, strange[0]), strange[0])
             rows[name] = [row for row in rows[name] if row[0] in numbers]
     _check(path, rows, classes, dropped)
-    partitions = {
-        name: _limited(
-            Partition(
-                tuple(sentence for _, sentence, _ in rows[name]),
-                np.array([numbers[label] for label, _, _ in rows[name]], np.int32),
-            ),
-            limit,
-        )
-        for name, limit in zip(PARTITIONS, limits, strict=True)
-    }
+    partitions = {}
+    for name, limit in zip(PARTITIONS, limits, strict=True):
+        kept = rows[name]
+        if 0 < limit < len(kept):
+            chosen = np.sort(np.random.default_rng(_SUBSET_SEED).permutation(len(kept))[:limit])
+            kept = [kept[i] for i in chosen]
+        labels = np.array([numbers[label] for label, _, _ in kept], np.int32)
+        partitions[name] = Partition(tuple(sentence for _, sentence, _ in kept), labels)
     trained = set(partitions[TRAIN].sentences)
     repeated = sum(sentence in trained for sentence in partitions[TEST].sentences)
     digest = files.sha256_of_file(path)
@@ -220,14 +218,6 @@ def _check(
             f"{path} has {problem}{'; ' if left_out else ''}{left_out}. A line is PARTITION TAB CLASS TAB SENTENCE, "
             "PARTITION being tr, va or te."
         )
-
-
-def _limited(partition: Partition, limit: int) -> Partition:
-    """Returns so many of a partition's sentences, drawn once for all, in their order."""
-    if not limit or limit >= len(partition):
-        return partition
-    chosen = np.sort(np.random.default_rng(_SUBSET_SEED).permutation(len(partition))[:limit])
-    return Partition(tuple(partition.sentences[i] for i in chosen), partition.labels[chosen])
 
 
 def digest_of(task: ProbingTask) -> str:

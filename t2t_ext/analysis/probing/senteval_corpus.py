@@ -129,11 +129,6 @@ def too_small(
     )
 
 
-def quotas(size: int, classes: int) -> list[int]:
-    """Returns how many sentences of a partition each class gets; the first ones get what is left over."""
-    return [size // classes + (number < size % classes) for number in range(classes)]
-
-
 def deal(
     task: str,
     corpus: Corpus,
@@ -155,7 +150,9 @@ def deal(
             f"{task}: a partition of {min(sizes):,} sentences cannot have all {len(names):,} classes. Give larger "
             "--build_sizes."
         )
-    by_partition = [quotas(size, len(names)) for size in sizes]
+    # The first classes get what is left over.
+    count = len(names)
+    by_partition = [[size // count + (number < size % count) for number in range(count)] for size in sizes]
     needed = {name: sum(each[number] for each in by_partition) for number, name in enumerate(names)}
     missing = {
         f"class {name}{(describe or {}).get(name, '')}": (len(candidates[name]), need)

@@ -4,7 +4,7 @@ from typing import Any
 
 from t2t_ext.evaluation.comparison import plots
 from t2t_ext.evaluation.comparison.comparison import Comparison, ProtocolScores
-from t2t_ext.evaluation.comparison.differing_sentences import DifferingSentence, SentenceView
+from t2t_ext.evaluation.comparison.differing_sentences import SentenceView
 from t2t_ext.reporting.html import element, joined
 from t2t_ext.reporting.report import Block, Definitions, Either, Figure, Note, Paragraph, Report, Section
 from t2t_ext.reporting.table import Column, Table, columns
@@ -170,7 +170,11 @@ def _sentences(comparison: Comparison) -> list[Block]:
         shaded = [element("span", "Shaded", class_="wrong"), " words are not in the closest reference"]
         shown = element("p", *shaded, *(["."] if alone else legend))
         blocks.append(Either(f"[words] are not in {'the reference' if alone else 'all systems'}", shown))
-        blocks += [_sentence(each, alone) for each in comparison.differing]
+        for each in comparison.differing:
+            rows: list[tuple[str, str | Either]] = [] if each.source is None else [("source", each.source)]
+            rows += [("reference", reference) for reference in each.references]
+            rows += [(name, _marked(view, alone)) for name, view in each.systems.items()]
+            blocks.append(Definitions(rows, f"line {each.number}"))
         if not comparison.differing:
             blocks.append(Paragraph("none: every sentence has the same chrF in all systems"))
     return [Section(title, blocks)] if blocks else []
@@ -182,13 +186,6 @@ def wins(comparison: Comparison) -> list[str]:
         f"{name}: better than {comparison.names[0]} in {better} sentences, worse in {worse}, equal in {equal}"
         for name, (better, worse, equal) in comparison.wins().items()
     ]
-
-
-def _sentence(sentence: DifferingSentence, alone: bool) -> Definitions:
-    rows: list[tuple[str, str | Either]] = [] if sentence.source is None else [("source", sentence.source)]
-    rows += [("reference", reference) for reference in sentence.references]
-    rows += [(name, _marked(view, alone)) for name, view in sentence.systems.items()]
-    return Definitions(rows, f"line {sentence.number}")
 
 
 def _marked(view: SentenceView, alone: bool) -> Either:
