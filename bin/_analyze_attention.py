@@ -147,11 +147,8 @@ def _sentences(flags: argparse.Namespace) -> tuple[list[str], list[str]]:
         references = [""] * len(source.lines)
         if flags.reference_file:
             found = text_lines.read(flags.reference_file)
-            if len(found.lines) != len(source.lines):
-                raise UserError(
-                    f"Unequal numbers of lines: {len(source.lines)} in {source.name}, {len(found.lines)} in "
-                    f"{found.name}. Give a reference for each sentence, an empty line for the model's own translation."
-                )
+            advice = "Give a reference for each sentence, an empty line for the model's own translation."
+            text_lines.check_as_many(source, found, advice)
             references = found.lines
         return source.lines, references
     if flags.reference_file:

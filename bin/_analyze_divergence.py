@@ -107,11 +107,7 @@ def _text(flags: argparse.Namespace, first: AnalyzedRun) -> tuple[list[str], lis
         sources, references = source.lines, None
         if flags.reference_file:
             found = text_lines.read(flags.reference_file)
-            if len(found.lines) != len(sources):
-                raise UserError(
-                    f"Unequal numbers of lines: {len(sources)} in {source.name}, {len(found.lines)} in {found.name}. "
-                    "Give a translation for each sentence."
-                )
+            text_lines.check_as_many(source, found, "Give a translation for each sentence.")
             references = found.lines
     count = flags.sentences or len(sources)
     sources, references = sources[:count], None if references is None else references[:count]

@@ -135,11 +135,7 @@ def read_references(paths: str, source: text_lines.TextLines) -> list[list[str]]
     """
     references = [text_lines.read(path) for path in paths.split(",")] if paths else []
     for reference in references:
-        if len(reference.lines) != len(source.lines):
-            raise UserError(
-                f"Unequal numbers of lines: {len(source.lines)} in {source.name}, {len(reference.lines)} in "
-                f"{reference.name}. The reference must have one line for each line of the input."
-            )
+        text_lines.check_as_many(source, reference, "The reference must have one line for each line of the input.")
     if references and not source.lines:
         raise UserError(f"{source.name} is empty: there is nothing to score.")
     return [reference.lines for reference in references]

@@ -80,11 +80,8 @@ def read(
     if order is not None:
         every = [_ordered(text, order) for text in every]
     for text in every[:-1]:
-        if len(text.lines) != len(every[-1].lines):
-            raise UserError(
-                f"Unequal numbers of lines: {len(every[-1].lines)} in {every[-1].name}, {len(text.lines)} in "
-                f"{text.name}. Check that both belong to the same input; a line ends at LF only."
-            )
+        advice = "Check that both belong to the same input; a line ends at LF only."
+        text_lines.check_as_many(every[-1], text, advice)
     split = len(sources), len(sources) + len(sets)
     return ScoredFiles(every[split[1] :], every[split[0] : split[1]], every[0] if sources else None)
 
@@ -105,13 +102,10 @@ def read_beside(
       UserError: As ``read``.
     """
     texts = read_translations(translations, tokenized=tokenized)
+    source = Text(name, "", sources)
     for text in texts:
-        if len(text.lines) != len(sources):
-            raise UserError(
-                f"Unequal numbers of lines: {len(sources)} in {name}, {len(text.lines)} in {text.name}. Give "
-                "translations of that split."
-            )
-    return ScoredFiles(texts, [Text(name, "", each) for each in references], Text(name, "", sources))
+        text_lines.check_as_many(source, text, "Give translations of that split.")
+    return ScoredFiles(texts, [Text(name, "", each) for each in references], source)
 
 
 def read_translations(paths: Sequence[str], *, tokenized: bool = False) -> list[Text]:

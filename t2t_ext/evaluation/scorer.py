@@ -144,5 +144,5 @@ def label_with_case(protocol: str, label: str) -> str:
 def _other_case(protocol: protocols.Protocol) -> list[protocols.Protocol]:
     """Returns the protocol's twin that treats case the other way, if it has one."""
     stem = protocol.name.removesuffix(protocols.UNCASED)
-    twins = [name for name in (stem, stem + protocols.UNCASED) if name != protocol.name]
-    return [protocols.PROTOCOLS[name] for name in twins if name in protocols.PROTOCOLS]
+    twin = stem if stem != protocol.name else stem + protocols.UNCASED
+    return [protocols.PROTOCOLS[twin]] if twin in protocols.PROTOCOLS else []

@@ -63,9 +63,7 @@ class Agreement:
 
     def __init__(self, workers: Any, signals: SignalWatch, most_steps: int, step: int) -> None:
         """Prepares for training from the last finished step on, with at most so many steps between two agreements."""
-        self._workers = workers
-        self._signals = signals
-        self._most_steps = most_steps
+        self._workers, self._signals, self._most_steps = workers, signals, most_steps
         self._last, self._next = step, step + 1
         self._time = time.monotonic()
 

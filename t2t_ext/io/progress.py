@@ -5,7 +5,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from typing import TextIO
 
 from t2t_ext.io import log
 
@@ -17,26 +16,22 @@ Progress = Callable[[str, int, str], AbstractContextManager[Update]]
 
 
 @contextlib.contextmanager
-def progress(
-    description: str, total: int | None, unit: str, *, stream: TextIO | None = None, enabled: bool = True
-) -> Iterator[Advance]:
-    """Shows how far a long task is, on standard error if no stream is given.
+def progress(description: str, total: int | None, unit: str, *, enabled: bool = True) -> Iterator[Advance]:
+    """Shows on standard error how far a long task is.
 
     Args:
       description: What is being done, e.g. ``Encoding train``.
       total: How much there is to do, or None if that is not known.
       unit: What is counted, in the plural, e.g. ``pairs`` or ``bytes``.
-      stream: Where to show it.
       enabled: Whether to show anything.
     """
-    stream = stream or sys.stderr
     if not enabled or not log.shows_info():
         yield lambda amount: None
-    elif stream.isatty():
-        with _bar(description, total, unit, stream) as advance:
+    elif sys.stderr.isatty():
+        with _bar(description, total, unit) as advance:
             yield advance
     else:
-        yield _plain_lines(description, total, unit, stream)
+        yield _plain_lines(description, total, unit)
 
 
 @contextlib.contextmanager
@@ -55,7 +50,7 @@ def running_total(description: str, total: int, unit: str) -> Iterator[Update]:
 
 
 @contextlib.contextmanager
-def _bar(description: str, total: int | None, unit: str, stream: TextIO) -> Iterator[Advance]:
+def _bar(description: str, total: int | None, unit: str) -> Iterator[Advance]:
     import rich.console
     import rich.progress as bars
 
@@ -67,7 +62,7 @@ def _bar(description: str, total: int | None, unit: str, stream: TextIO) -> Iter
         bars.TimeRemainingColumn(),
     )
     started = time.monotonic()
-    with bars.Progress(*columns, console=rich.console.Console(file=stream)) as shown:
+    with bars.Progress(*columns, console=rich.console.Console(file=sys.stderr)) as shown:
         task = shown.add_task(description, total=total, rate="")
         done = 0
 
@@ -80,7 +75,7 @@ def _bar(description: str, total: int | None, unit: str, stream: TextIO) -> Iter
         yield advance
 
 
-def _plain_lines(description: str, total: int | None, unit: str, stream: TextIO) -> Advance:
+def _plain_lines(description: str, total: int | None, unit: str) -> Advance:
     started = last = time.monotonic()
     done = 0
 
@@ -93,7 +88,6 @@ def _plain_lines(description: str, total: int | None, unit: str, stream: TextIO)
         last = now
         rate = done / (now - started)
         of_total = f" of {total:,} {unit}, {max(total - done, 0) / rate:,.0f} s left" if total else f" {unit}"
-        line = f"{description}: {done:,}{of_total} ({rate:,.0f} {unit}/s)"
-        log.info(line, lambda text: print(text, file=stream, flush=True))
+        log.info(f"{description}: {done:,}{of_total} ({rate:,.0f} {unit}/s)")
 
     return advance

@@ -10,7 +10,6 @@ This module imports TensorFlow only when something is translated.
 import dataclasses
 import functools
 import shutil
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -224,7 +223,7 @@ class PseudoDecoding:
                 direction, self._config.decode_hparams
             )  # before hours of work
         total = sum(chunk.pairs for chunk in missing)
-        with progress("Translating", total, "sentences", stream=sys.stderr) as advance:
+        with progress("Translating", total, "sentences") as advance:
             for chunk in missing:
                 work.save(chunk, self._translated(chunk, advance))
                 if self._signals.received:

@@ -198,7 +198,12 @@ def _report(
     blocks: list[Block] = [Definitions(about), Paragraph(_EXPLAINED, "small")]
     for number, (looked, pictures) in enumerate(zip(sentences, drawn, strict=True), 1):
         title = f"Sentence {number}: {figures.short(looked.source, 60)}" if len(sentences) > 1 else "Sentence"
-        own: list[Block] = [Definitions(_texts(looked)), *map(Note, looked.notes), _index(number, pictures)]
+        texts, name = [("source", looked.source)], "reference" if looked.given else "translation"
+        for side, words in looked.targets.items():
+            which = f" {side}" if len(looked.targets) > 1 else ""
+            texts.append((name + which + " (the better one)" * (side == looked.best), words))
+            name = "other direction" if looked.given else name
+        own: list[Block] = [Definitions(texts), *map(Note, looked.notes), _index(number, pictures)]
         for place, picture in enumerate(pictures):
             kind = picture.shown.kind
             if not place or pictures[place - 1].shown.kind != kind:
@@ -215,16 +220,6 @@ def _report(
             own.append(Either("", element("div", figure.html(), links, id=f"s{number}p{place}")))
         blocks.append(Section(title, own))
     return Report(f"Attention in {about[0][1]}" if about else "Attention", blocks, "t2t_ext-analyze attention")
-
-
-def _texts(looked: Looked) -> list[tuple[str, str]]:
-    rows = [("source", looked.source)]
-    name = "reference" if looked.given else "translation"
-    for place, (side, words) in enumerate(looked.targets.items()):
-        which = f" {side}" if len(looked.targets) > 1 else ""
-        won = " (the better one)" if side == looked.best else ""
-        rows.append((f"{name if place == 0 or not looked.given else 'other direction'}{which}{won}", words))
-    return rows
 
 
 def _index(number: int, pictures: Sequence[Picture]) -> Either:

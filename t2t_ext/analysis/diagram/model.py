@@ -156,21 +156,6 @@ def diagram_of(model: Seq2Seq, title: str) -> Diagram:
     return _Walk(model).diagram(title)
 
 
-def _described(layer: Any, attribute: str, reading: CountedReading | None) -> Part:
-    """Returns what a sublayer says of itself; of one that says nothing, its name alone."""
-    found = layer.described(attribute) if isinstance(layer, Layer) else None
-    if found is None:
-        return Part(attribute.replace("_", " "), f"a {type(layer).__name__}", paper=OWN, replaces=_ADDED)
-    part = Part(**vars(found))
-    if reading is None or attribute != "source_attention":
-        return part
-    if reading.part.replaces is None:
-        return dataclasses.replace(part, setting=reading.what)
-    return dataclasses.replace(
-        part, setting=reading.what, paper=reading.part.paper, replaces=f"attention to {reading.part.replaces}"
-    )
-
-
 def _sublayers(layer: Any) -> list[tuple[str, Any]]:
     """Returns a layer's own sublayers with their attributes' names, as created, but the feed-forward one last."""
     found = []
@@ -209,9 +194,15 @@ class _Walk:
         for variable in self.model.variables:
             if id(variable) not in self.counted:
                 others[group_of(variable.path.split("/", 1)[1])] += self._count([variable])
+        facts = [f"D = {self.model.hparams.hidden_size}"] if hasattr(self.model.hparams, "hidden_size") else []
+        sublayers = [each for stack in self.stacks.values() for layer in stack for _, each in _sublayers(layer)]
+        frame = next((each for each in sublayers if isinstance(each, Frame)), None)
+        if frame is not None:
+            place = "after every residual sum" if frame.pre_norm is None else "before every sublayer"
+            facts.append(f"layer norm {place}")
         return Diagram(
             title,
-            self._facts(),
+            tuple(facts),
             tuple(stacks),
             reading,
             tuple(Part(name, paper=OWN, replaces=_ADDED, parameters=count) for name, count in others.items()),
@@ -227,8 +218,15 @@ class _Walk:
     def _part(
         self, layer: Any, attribute: str, owner: Any, reading: CountedReading | None = None, **changes: Any
     ) -> Part:
-        """Describes and counts a part, an attribute of its owner, with its frame."""
-        part = _described(layer, attribute, reading)
+        """Describes and counts a part, an attribute of its owner, with its frame; by its name if it says nothing."""
+        found = layer.described(attribute) if isinstance(layer, Layer) else None
+        part = Part(attribute.replace("_", " "), f"a {type(layer).__name__}", paper=OWN, replaces=_ADDED)
+        if found is not None:
+            part = Part(**vars(found))
+            if reading is not None and attribute == "source_attention":
+                part = dataclasses.replace(part, setting=reading.what)
+                if (instead := reading.part.replaces) is not None:
+                    part = dataclasses.replace(part, paper=reading.part.paper, replaces=f"attention to {instead}")
         settings = [part.setting]
         if attribute == "attention" and hasattr(owner, "mixed"):
             # A layer that source and target share: a target position asks for both.
@@ -344,13 +342,3 @@ class _Walk:
             shape = f"{model.softmax.width} x {model.softmax.vocab_size:,}"
             parts.append(self._part(model.softmax, "softmax", model, setting=setting, shape=shape))
         return tuple(parts)
-
-    def _facts(self) -> tuple[str, ...]:
-        """Returns what holds for all stacks."""
-        facts = [f"D = {self.model.hparams.hidden_size}"] if hasattr(self.model.hparams, "hidden_size") else []
-        sublayers = [each for stack in self.stacks.values() for layer in stack for _, each in _sublayers(layer)]
-        frame = next((each for each in sublayers if isinstance(each, Frame)), None)
-        if frame is not None:
-            place = "after every residual sum" if frame.pre_norm is None else "before every sublayer"
-            facts.append(f"layer norm {place}")
-        return tuple(facts)

@@ -5,7 +5,7 @@ measures text; boxes are as wide as an estimate from above says. Inputs are at t
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from xml.sax.saxutils import escape
 
 from t2t_ext.analysis.diagram.model import OWN, TRANSFORMER, CountedReading, Diagram, Group, Part, Stack
@@ -58,24 +58,20 @@ def diagram_svg(diagram: Diagram) -> str:
         columns[-1].draw()
         x = columns[-1].right + _GAP
     if read is not None:
-        _connect(picture, columns, *read)
+        # What flows from the encoder through the picture of what is read to the decoders.
+        (left, right, middle), (encoder, decoder, *behind) = read, columns
+        picture.elbow((encoder.right, encoder.beside(middle)), (left, middle))
+        named = ("cross-attention", "two cross-attentions", "mixed attention")
+        to = decoder.of_part(*named, default=decoder.beside(middle))
+        picture.elbow((right, middle), (decoder.x + _PADDING, to))
+        for column in behind:
+            # What it has generated goes back to the decoder that is searched.
+            to = decoder.of_part("attention to the backward states", default=decoder.beside(column.y))
+            picture.elbow((column.x + _PADDING, column.y - 12), (decoder.right - _PADDING, to))
     for part in diagram.others:
         picture.text(_MARGIN, picture.height + 24, f"{part.title}: {part.parameters:,} parameters", _SMALL)
     _legend(picture, diagram)
     return picture.file(f"{diagram.title}: {facts}")
-
-
-def _connect(picture: "_Picture", columns: Sequence["_Column"], left: float, right: float, middle: float) -> None:
-    """Draws what flows from the encoder through the picture of what is read to the decoders."""
-    encoder, decoder, *behind = columns
-    picture.elbow((encoder.right, encoder.beside(middle)), (left, middle))
-    named = ("cross-attention", "two cross-attentions", "mixed attention")
-    to = decoder.of_part(*named, default=decoder.beside(middle))
-    picture.elbow((right, middle), (decoder.x + _PADDING, to))
-    for column in behind:
-        # What it has written goes back to the decoder that is searched.
-        to = decoder.of_part("attention to the backward states", default=decoder.beside(column.y))
-        picture.elbow((column.x + _PADDING, column.y - 12), (decoder.right - _PADDING, to))
 
 
 def _pretty(text: str) -> str:

@@ -42,6 +42,15 @@ class TextLines:
             log.warning(f"{self.name}: the CR of CR LF was dropped at the end of {self.carriage_returns} line(s)")
 
 
+def check_as_many(first: Any, second: Any, advice: str) -> None:
+    """Raises a UserError unless two texts, which have a ``name`` and ``lines``, have as many lines."""
+    if len(second.lines) != len(first.lines):
+        raise UserError(
+            f"Unequal numbers of lines: {len(first.lines)} in {first.name}, {len(second.lines)} in {second.name}. "
+            f"{advice}"
+        )
+
+
 def read(path: str) -> TextLines:
     """Reads all lines of a file, plain or gzipped, or of standard input (``-``), and reports what was changed.
 
