@@ -13,7 +13,6 @@ from t2t_ext.data.datasets.pseudo_references import DIRECTIONS, SUFFIX
 from t2t_ext.errors import UserError
 from t2t_ext.runs import checkpoints
 from t2t_ext.runs.chosen_runs import ChosenRun, choose_runs
-from t2t_ext.runs.run_directory import RunDirectory
 
 if TYPE_CHECKING:
     from t2t_ext.translation.translator import Translator
@@ -45,7 +44,9 @@ class Teachers:
           UserError: One does not exist, those of a direction do not fit, or a run generates in the other direction.
         """
         runs = {"l2r": _chosen("l2r", l2r, l2r_checkpoint, warn), "r2l": _chosen("r2l", r2l, r2l_checkpoint, warn)}
-        found = {direction: _direction(chosen[0].run) for direction, chosen in runs.items()}
+        found = {
+            direction: chosen[0].run.config.hparams.get("target_direction", "l2r") for direction, chosen in runs.items()
+        }
         if (found["l2r"], found["r2l"]) == ("r2l", "l2r"):
             raise UserError(
                 f"--l2r and --r2l are swapped: {l2r} generates right to left (target_direction=r2l), {r2l} left to "
@@ -76,15 +77,27 @@ class Teachers:
         Raises:
           UserError: A checkpoint is damaged.
         """
-        return {direction: [_described(each) for each in self.members(direction)] for direction in DIRECTIONS}
+        found: dict[str, list[dict[str, Any]]] = {direction: [] for direction in DIRECTIONS}
+        for direction in DIRECTIONS:
+            for chosen in self.members(direction):
+                info = checkpoints.read_info(chosen.checkpoint)
+                weights = {
+                    name: entry["sha256"]
+                    for name, entry in info.files.items()
+                    if name.startswith(f"{info.users_group}.")
+                }
+                found[direction].append(
+                    {
+                        "run": chosen.run.path.resolve().name,
+                        "model": chosen.run.config.model,
+                        "step": info.step,
+                        "weights": hashlib.sha256(json.dumps(weights, sort_keys=True).encode()).hexdigest(),
+                    }
+                )
+        return found
 
     def check(self, problem: Any, data: GeneratedData, warn: Warn) -> None:
-        """Checks that the runs translate what the data hold.
-
-        Args:
-          problem: The problem that the data are of.
-          data: Its data.
-          warn: Told of what is odd but possible.
+        """Checks that the runs translate what the data of a problem hold, between its languages.
 
         Raises:
           UserError: A run was trained on another problem, or its ids mean something else.
@@ -92,7 +105,16 @@ class Teachers:
         encoders = data.text_encoders()
         for direction in DIRECTIONS:
             for run in dict.fromkeys(chosen.run for chosen in self.members(direction)):
-                _check_problem(direction, run, problem, warn)
+                trained_on = run.config.problem.removesuffix(SUFFIX)
+                if trained_on != problem.data_name:
+                    languages = registry.problem(trained_on, **run.config.problem_options).languages
+                    if languages != problem.languages or not all(languages):
+                        raise UserError(
+                            f"--{direction}={run.path} was trained on {run.config.problem}, not on "
+                            f"{problem.data_name}. Give a run of {problem.data_name}, or the --problem that the run "
+                            f"was trained on."
+                        )
+                    warn(f"{run.path} (--{direction}) was trained on {run.config.problem}, not on {problem.data_name}")
                 for name, own, other in zip(("source", "target"), run.text_encoders(), encoders, strict=True):
                     if own.ids_sha256 != other.ids_sha256:
                         raise UserError(
@@ -143,37 +165,3 @@ def _chosen(direction: str, runs: str, checkpoint: str, warn: Warn) -> tuple[Cho
         return chosen
     except UserError as error:
         raise UserError(f"--{direction}={runs}: {error}") from error
-
-
-def _direction(run: RunDirectory) -> str:
-    return run.config.hparams.get("target_direction", "l2r")
-
-
-def _described(chosen: ChosenRun) -> dict[str, Any]:
-    info = checkpoints.read_info(chosen.checkpoint)
-    weights = {name: entry["sha256"] for name, entry in info.files.items() if name.startswith(f"{info.users_group}.")}
-    return {
-        "run": chosen.run.path.resolve().name,
-        "model": chosen.run.config.model,
-        "step": info.step,
-        "weights": hashlib.sha256(json.dumps(weights, sort_keys=True).encode()).hexdigest(),
-    }
-
-
-def _check_problem(direction: str, run: RunDirectory, problem: Any, warn: Warn) -> None:
-    """Checks that a run translates from the problem's source into its target language.
-
-    Raises:
-      UserError: It does not, or that is unknown.
-    """
-    trained_on = run.config.problem.removesuffix(SUFFIX)
-    if trained_on == problem.data_name:
-        return
-    trained = registry.problem(trained_on, **run.config.problem_options)
-    languages = [each.languages for each in (trained, problem)]
-    if languages[0] != languages[1] or not all(languages[0]):
-        raise UserError(
-            f"--{direction}={run.path} was trained on {run.config.problem}, not on {problem.data_name}. Give a run of "
-            f"{problem.data_name}, or the --problem that the run was trained on."
-        )
-    warn(f"{run.path} (--{direction}) was trained on {run.config.problem}, not on {problem.data_name}")

@@ -8,7 +8,6 @@ This module imports TensorFlow only when something is translated.
 """
 
 import dataclasses
-import functools
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -86,13 +85,17 @@ class PseudoDecoding:
         self._signals = SignalWatch()
         self._stores: dict[str, ExampleStore] = {}
         self._translators: dict[str, Translator] = {}
+        # Of decode hparams, the best-known ones that a translation depends on, and what is not the default.
+        default = DecodeHParams().to_dict()
+        search = {
+            name: value
+            for name, value in config.decode_hparams.to_dict().items()
+            if name not in _NOT_IN_THE_RESULT and (name in _ALWAYS_NOTED or value != default[name])
+        }
         self._settings: dict[str, dict[str, Any]] = {
             "data": {"digest": data.digest()},
             "models": teachers.described(),
-            "settings": {
-                "decode_hparams": _search_settings(config.decode_hparams),
-                "max_length": config.max_length,
-            },
+            "settings": {"decode_hparams": search, "max_length": config.max_length},
         }
 
     def run(self) -> str:
@@ -117,8 +120,14 @@ class PseudoDecoding:
         settings = {**self._settings, "chunk_pairs": self._config.chunk_pairs}
         with WorkFolder.open(self._data, self._problem, settings, self._config.shard, self._config.overwrite) as work:
             missing = [chunk for chunk in mine if not work.is_done(chunk)]
-            self._say_what_is_there(mine, missing)
-            self._check_space(sum(chunk.pairs for chunk in missing) / max(sum(chunk.pairs for chunk in chunks), 1))
+            total, to_do, left = (sum(chunk.pairs for chunk in each) for each in (chunks, mine, missing))
+            part = f"part {number + 1} of {count}: " if count > 1 else ""
+            done = f", {to_do - left:,} of them are there already" if left < to_do else ""
+            self._say(f"Pseudo references of {self._problem}, {part}{to_do:,} translations by two models{done}.")
+            # What the files will need at the end, and as much again for the chunks that are still to be made.
+            splits = [self._data.manifest.splits[split] for split in sizes]
+            finished = len(DIRECTIONS) * sum(max(split.tokens.values()) for split in splits) * _BYTES_PER_TOKEN
+            files.require_space(self._data.data_dir / self._problem, int((1 + left / max(total, 1)) * finished))
             if self._config.join and missing:
                 raise UserError(
                     f"{len(missing):,} of {len(chunks):,} chunks are missing in {work.path} (the first is "
@@ -138,17 +147,20 @@ class PseudoDecoding:
             if count == 1:
                 self._join(work, chunks, sizes)
             else:
-                self._say_part_is_done(work, chunks)
+                then, elsewhere = "All parts are there: join them", sum(not work.is_done(chunk) for chunk in chunks)
+                if elsewhere:
+                    other = f"{elsewhere:,} of {len(chunks):,} chunks of other parts"
+                    then = f"{other} are not in this folder; when they are, join them"
+                self._say(
+                    f"Part {number + 1} of {count} is done, in {work.path}. {then} by the same command with --join in "
+                    f"place of --shard."
+                )
         return ""
 
     # === What is there ===
 
     def _is_finished(self) -> bool:
-        """Returns whether finished pseudo references are there that need not be made again.
-
-        Raises:
-          UserError: They are there, but damaged or made in another way, and are not to be replaced.
-        """
+        """Returns whether finished pseudo references are there that need not be made again."""
         data_dir, name = self._data.data_dir, self._problem + SUFFIX
         try:
             manifest = PseudoManifest.load(manifest_path(data_dir, name))
@@ -181,47 +193,13 @@ class PseudoDecoding:
             self._say(line)
         return True
 
-    def _check_space(self, share_missing: float) -> None:
-        """Raises a UserError where the disk has less room than about as much as the files will need.
-
-        Args:
-          share_missing: The share of the chunks that are still to be made, 0 to 1.
-        """
-        splits = [self._data.manifest.splits[split] for split in SPLITS if split in self._data.splits]
-        tokens = sum(max(split.tokens.values()) for split in splits)
-        finished = len(DIRECTIONS) * tokens * _BYTES_PER_TOKEN
-        files.require_space(self._data.data_dir / self._problem, int((1 + share_missing) * finished))
-
-    def _say_what_is_there(self, mine: Sequence[Chunk], missing: Sequence[Chunk]) -> None:
-        number, count = self._config.shard
-        pairs, left = (sum(chunk.pairs for chunk in chunks) for chunks in (mine, missing))
-        part = f"part {number + 1} of {count}: " if count > 1 else ""
-        done = f", {pairs - left:,} of them are there already" if left < pairs else ""
-        self._say(f"Pseudo references of {self._problem}, {part}{pairs:,} translations by two models{done}.")
-
-    def _say_part_is_done(self, work: WorkFolder, chunks: Sequence[Chunk]) -> None:
-        number, count = self._config.shard
-        left = sum(not work.is_done(chunk) for chunk in chunks)
-        then = "All parts are there: join them"
-        if left:
-            then = f"{left:,} of {len(chunks):,} chunks of other parts are not in this folder; when they are, join them"
-        self._say(
-            f"Part {number + 1} of {count} is done, in {work.path}. {then} by the same command with --join in place of "
-            f"--shard."
-        )
-
     # === Translating ===
 
     def _translate_all(self, work: WorkFolder, missing: Sequence[Chunk]) -> None:
-        """Translates chunks and keeps each.
-
-        Raises:
-          Interrupted: A signal came; what is done is kept.
-        """
+        """Translates chunks and keeps each."""
         for direction in dict.fromkeys(chunk.direction for chunk in missing):
-            self._translators[direction] = self._teachers.translator(
-                direction, self._config.decode_hparams
-            )  # before hours of work
+            # All before hours of work.
+            self._translators[direction] = self._teachers.translator(direction, self._config.decode_hparams)
         total = sum(chunk.pairs for chunk in missing)
         with progress("Translating", total, "sentences") as advance:
             for chunk in missing:
@@ -232,11 +210,7 @@ class PseudoDecoding:
                     self._report_dev(work, chunk.direction)
 
     def _translated(self, chunk: Chunk, advance: Callable[[int], None]) -> Translations:
-        """Translates the pairs of a chunk.
-
-        Raises:
-          Interrupted: A signal came meanwhile.
-        """
+        """Translates the pairs of a chunk."""
         store = self._store(chunk.split)
         longest = self._config.decode_hparams.max_input_length + 1
         ids: list[Sequence[int]] = [()] * chunk.pairs
@@ -323,32 +297,27 @@ class PseudoDecoding:
 
 
 def split_statistics(store: ExampleStore, data: GeneratedData) -> dict[str, dict[str, Any]]:
-    """Returns numbers about the pseudo references of a split, by direction.
+    """Returns numbers about the pseudo references of a split, by direction."""
 
-    Args:
-      store: The pairs with their pseudo references.
-      data: The data that they are of.
-    """
+    def mean(lengths: np.ndarray) -> float:
+        return round(float(lengths.mean()), 4) if len(lengths) else 0.0
+
     found = {}
     for direction, field in zip(DIRECTIONS, (FROM_L2R, FROM_R2L), strict=True):
-        sequences = ids, offsets = ids_of(store, field)
+        ids, offsets = ids_of(store, field)
         lengths = np.diff(offsets)
         there = lengths > 0
-        score, pairs = _bleu(store, data, functools.partial(_sequence, ids, offsets))
+        score, pairs = _bleu(store, data, lambda n, ids=ids, at=offsets: ids[at[n] : at[n + 1]])
         found[direction] = {
             "made": int(there.sum()),
-            "mean_length": _mean(lengths[there]),
-            "mean_gold_length": _mean(store.target_lengths[there]),
-            "identical_to_gold": int(_identical(sequences, (store.targets, store.target_offsets)).sum()),
+            "mean_length": mean(lengths[there]),
+            "mean_gold_length": mean(store.target_lengths[there]),
+            "identical_to_gold": int(_identical((ids, offsets), (store.targets, store.target_offsets)).sum()),
             "bleu": round(score.value, 4),
             "bleu_pairs": pairs,
             "bleu_signature": score.signature,
         }
     return found
-
-
-def _sequence(ids: np.ndarray, offsets: np.ndarray, number: int) -> np.ndarray:
-    return ids[offsets[number] : offsets[number + 1]]
 
 
 def _bleu(
@@ -365,16 +334,6 @@ def _bleu(
     )
     (score,) = protocols.score("sacrebleu", made, [gold], language=data.target_language)
     return score, len(numbers)
-
-
-def _search_settings(hparams: DecodeHParams) -> dict[str, Any]:
-    """Returns the decode hparams that a translation depends on: the best-known ones, and what is not the default."""
-    default = DecodeHParams().to_dict()
-    return {
-        name: value
-        for name, value in hparams.to_dict().items()
-        if name not in _NOT_IN_THE_RESULT and (name in _ALWAYS_NOTED or value != default[name])
-    }
 
 
 def why_failed(hypothesis: "Hypothesis", max_length: int) -> str:
@@ -409,7 +368,3 @@ def _identical(one: tuple[np.ndarray, np.ndarray], other: tuple[np.ndarray, np.n
         tokens = [ids[np.repeat(offsets[block], sizes) + within] for ids, offsets in (one, other)]
         same[block] = np.logical_and.reduceat(tokens[0] == tokens[1], starts)
     return same
-
-
-def _mean(lengths: np.ndarray) -> float:
-    return round(float(lengths.mean()), 4) if len(lengths) else 0.0

@@ -13,6 +13,7 @@ import dataclasses
 import errno
 import fcntl
 import hashlib
+import itertools
 import json
 import os
 import pathlib
@@ -23,6 +24,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from t2t_ext.data.corpora.text_lines import one_line
 from t2t_ext.data.datasets.generated import GeneratedData
 from t2t_ext.data.datasets.manifest import shard_name, text_name
 from t2t_ext.data.datasets.pseudo_references import DIRECTIONS, SUFFIX, SplitPseudo
@@ -139,8 +141,30 @@ class WorkFolder:
             if not whole:
                 stack.enter_context(_locked(path / f"lock.{shard[0]}-of-{shard[1]}", fcntl.LOCK_EX))
             files.remove_leftovers(path)
-            _check_settings(path, settings, overwrite)
-            yield cls(path, settings)
+            work = cls(path, settings)
+            work._check_settings(settings, overwrite)
+            yield work
+
+    def _check_settings(self, settings: Mapping[str, Any], overwrite: bool) -> None:
+        """Notes what the work is done with, or checks that it is what is noted already."""
+        noted, chunks = self.path / _SETTINGS, list(self.path.glob("*.npz"))
+        try:
+            before = json.loads(noted.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            before = {} if chunks else None
+        except ValueError:
+            before = {}
+        if before is not None and fingerprint(before) == fingerprint(settings):
+            return
+        if before is not None and not overwrite:
+            found = differences(before, settings) if before else [f"{_SETTINGS} is missing or damaged"]
+            raise UserError(
+                f"{self.path} holds unfinished work that was begun in another way: {'; '.join(found)}. Give what was "
+                f"given then to resume it, or --overwrite to begin again."
+            )
+        for chunk in chunks:
+            chunk.unlink()
+        files.write_text_atomically(noted, json.dumps(settings, indent=2, ensure_ascii=False) + "\n")
 
     def is_done(self, chunk: Chunk) -> bool:
         """Returns whether a chunk is there.
@@ -175,7 +199,7 @@ class WorkFolder:
             "made_with": self._made_with,
             "ids": flat.astype(np.uint16) if not flat.size or flat.max() < 1 << 16 else flat,
             "lengths": np.array([len(ids) for ids in made.ids], np.int32),
-            "texts": np.frombuffer("".join(_line(text) for text in made.texts).encode(), np.uint8),
+            "texts": np.frombuffer("".join(f"{one_line(text)}\n" for text in made.texts).encode(), np.uint8),
             "failures": np.array([numbers[reason] for reason in made.failures], np.uint8),
             "reasons": np.frombuffer("\n".join(reasons).encode(), np.uint8),
         }
@@ -214,7 +238,13 @@ class WorkFolder:
 
 def fingerprint(settings: Mapping[str, Any]) -> str:
     """Returns the SHA-256 of what ids depend on; where a run lies does not count."""
-    return hashlib.sha256(json.dumps(_counting(settings), sort_keys=True, ensure_ascii=False).encode()).hexdigest()
+
+    def counting(value: Any) -> Any:
+        if isinstance(value, Mapping):
+            return {name: counting(each) for name, each in value.items() if name not in _FOR_PEOPLE_ONLY}
+        return list(map(counting, value)) if isinstance(value, list) else value
+
+    return hashlib.sha256(json.dumps(counting(settings), sort_keys=True, ensure_ascii=False).encode()).hexdigest()
 
 
 def differences(before: Any, now: Any, place: str = "") -> list[str]:
@@ -228,7 +258,9 @@ def differences(before: Any, now: Any, place: str = "") -> list[str]:
         ]
     if isinstance(before, list) and isinstance(now, list) and len(before) == len(now):
         return [phrase for pair in zip(before, now, strict=True) for phrase in differences(*pair, place)]
-    return [] if before == now else [f"{place} was {_shown(before)}, now {_shown(now)}"]
+    shown = [json.dumps(value, ensure_ascii=False) for value in (before, now)]
+    was, is_now = (text if len(text) <= 60 else f"{text[:40]}..." for text in shown)
+    return [] if before == now else [f"{place} was {was}, now {is_now}"]
 
 
 def shard_sizes(data: GeneratedData, split: str) -> list[int]:
@@ -269,83 +301,36 @@ def join(
     Raises:
       UserError: A chunk is missing or damaged, or the disk is full.
     """
-    rows = {
-        direction: _Rows(work, [chunk for chunk in chunks if chunk.direction == direction]) for direction in DIRECTIONS
-    }
+    failures: dict[str, collections.Counter[str]] = {direction: collections.Counter() for direction in DIRECTIONS}
+
+    def pairs_of(direction: str) -> Iterator[tuple[Sequence[int] | np.ndarray, str]]:
+        for chunk in chunks:
+            if chunk.direction == direction:
+                loaded = work.load(chunk)
+                failures[direction].update(filter(None, loaded.failures))
+                yield from zip(loaded.ids, loaded.texts, strict=True)
+
+    pairs = {direction: pairs_of(direction) for direction in DIRECTIONS}
     texts = {direction: text_name(problem, split, direction) for direction in DIRECTIONS}
     shards = [shard_name(problem, split, index, len(sizes)) for index in range(len(sizes))]
     with contextlib.ExitStack() as stack:
-        paths = {
-            direction: stack.enter_context(files.atomic_file(folder / texts[direction])) for direction in DIRECTIONS
-        }
+        paths = {each: stack.enter_context(files.atomic_file(folder / texts[each])) for each in DIRECTIONS}
         streams = {each: stack.enter_context(open(path, "wb")) for each, path in paths.items()}
         for name, size in zip(shards, sizes, strict=True):
             arrays: dict[str, np.ndarray] = {}
             for direction in DIRECTIONS:
-                ids, lines = rows[direction].take(size)
-                flat = np.concatenate([np.zeros(0, np.uint16), *ids])  # int32 where any of them is
-                arrays |= {direction: flat, f"{direction}_lengths": np.array([len(each) for each in ids], np.int32)}
-                streams[direction].write("".join(line + "\n" for line in lines).encode())
+                taken = list(itertools.islice(pairs[direction], size))
+                flat = np.concatenate(
+                    [np.zeros(0, np.uint16), *(ids for ids, _ in taken)]
+                )  # int32 where any of them is
+                arrays |= {direction: flat, f"{direction}_lengths": np.array([len(ids) for ids, _ in taken], np.int32)}
+                streams[direction].write("".join(f"{line}\n" for _, line in taken).encode())
             files.write_bytes_atomically(folder / name, npz_bytes(arrays))
-    failures = {direction: _by_frequency(rows[direction].failures) for direction in DIRECTIONS}
-    return SplitPseudo(pairs=sum(sizes), shards=shards, texts=texts, failures=failures, statistics={})
-
-
-def _by_frequency(counts: collections.Counter[str]) -> dict[str, int]:
-    return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
-
-
-class _Rows:
-    """The pairs of chunks, one after the other.
-
-    Attributes:
-      failures: Reason -> number of pairs that have been read.
-    """
-
-    def __init__(self, work: WorkFolder, chunks: Sequence[Chunk]) -> None:
-        self._work = work
-        self._chunks = iter(chunks)
-        self._ids: list[Sequence[int] | np.ndarray] = []
-        self._texts: list[str] = []
-        self.failures: collections.Counter[str] = collections.Counter()
-
-    def take(self, count: int) -> tuple[list[Sequence[int] | np.ndarray], list[str]]:
-        """Returns ids and texts of the next pairs."""
-        while len(self._ids) < count:
-            loaded = self._work.load(next(self._chunks))
-            self._ids.extend(loaded.ids)
-            self._texts.extend(loaded.texts)
-            self.failures.update(filter(None, loaded.failures))
-        ids, texts = self._ids[:count], self._texts[:count]
-        del self._ids[:count], self._texts[:count]
-        return ids, texts
-
-
-def _check_settings(path: pathlib.Path, settings: Mapping[str, Any], overwrite: bool) -> None:
-    """Notes what the work is done with, or checks that it is what is noted already.
-
-    Raises:
-      UserError: The work that is there was done with something else, and is not to be thrown away.
-    """
-    noted = path / _SETTINGS
-    try:
-        before = json.loads(noted.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        before = {} if any(path.glob("*.npz")) else None
-    except ValueError:
-        before = {}
-    if before is not None and fingerprint(before) != fingerprint(settings):
-        found = differences(before, settings) if before else [f"{_SETTINGS} is missing or damaged"]
-        if not overwrite:
-            raise UserError(
-                f"{path} holds unfinished work that was begun in another way: {'; '.join(found)}. Give what was given "
-                f"then to resume it, or --overwrite to begin again."
-            )
-        for chunk in path.glob("*.npz"):
-            chunk.unlink()
-        before = None
-    if before is None:
-        files.write_text_atomically(noted, json.dumps(settings, indent=2, ensure_ascii=False) + "\n")
+    by_frequency = {
+        direction: dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
+        for direction, counts in failures.items()
+    }
+    return SplitPseudo(pairs=sum(sizes), shards=shards, texts=texts, failures=by_frequency, statistics={})
 
 
 @contextlib.contextmanager
@@ -370,19 +355,3 @@ def _locked(path: pathlib.Path, kind: int) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
-
-
-def _counting(value: Any) -> Any:
-    """Returns settings without what only people read."""
-    if isinstance(value, Mapping):
-        return {name: _counting(each) for name, each in value.items() if name not in _FOR_PEOPLE_ONLY}
-    return [_counting(each) for each in value] if isinstance(value, list) else value
-
-
-def _shown(value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= 60 else f"{text[:40]}..."
-
-
-def _line(text: str) -> str:
-    return text.replace("\n", " ") + "\n"  # byte fallback lets a model generate LF

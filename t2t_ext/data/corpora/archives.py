@@ -31,6 +31,7 @@ MOST_BYTES = 1 << 38
 UNPACKED = ".unpacked"
 _RECORD = ".unpacked_from.json"
 _BLOCK_BYTES = 1 << 20
+_MOST_SHOWN = 8
 _ADDRESS = re.compile(r"(.+?(?:" + "|".join(map(re.escape, sorted(ENDINGS, key=len, reverse=True))) + r")):(.+)", re.S)
 
 
@@ -41,7 +42,15 @@ class _Member:
     name: str
     size: int
     is_directory: bool
-    open: Callable[[], IO[bytes]]
+    open: Callable[[], IO[bytes] | None]
+
+    @contextlib.contextmanager
+    def opened(self) -> Iterator[IO[bytes]]:
+        file = self.open()
+        if file is None:
+            raise tarfile.TarError(f"{self.name} has no content")
+        with file:
+            yield file
 
 
 def split_address(path: PathLike) -> tuple[str, str]:
@@ -79,12 +88,14 @@ def opened_member(path: PathLike, name: str) -> Iterator[BinaryIO]:
     with _members(path) as members:
         for member in members:
             if not member.is_directory and member.name == name:
-                with member.open() as file:
+                with member.opened() as file:
                     # What both libraries return can read into a buffer; IO[bytes] does not say so.
                     yield io.BufferedReader(file, _BLOCK_BYTES)  # type: ignore[type-var]
                 return
             seen.append(member.name)
-    raise UserError(f"{path} holds no file {name!r}.{suggest(name, seen)} It holds: {_some_of(seen)}.")
+    shown = ", ".join(seen[:_MOST_SHOWN]) or "nothing"
+    shown += f" and {len(seen) - _MOST_SHOWN:,} more" if len(seen) > _MOST_SHOWN else ""
+    raise UserError(f"{path} holds no file {name!r}.{suggest(name, seen)} It holds: {shown}.")
 
 
 def unpacked(path: PathLike, directory: PathLike, wanted: Callable[[str], bool] = lambda name: True) -> pathlib.Path:
@@ -120,6 +131,11 @@ def unpacked(path: PathLike, directory: PathLike, wanted: Callable[[str], bool] 
     return directory
 
 
+def unpacked_beside(path: PathLike, wanted: Callable[[str], bool] = lambda name: True) -> pathlib.Path:
+    """Unpacks an archive into ``ARCHIVE.unpacked`` beside it; see ``unpacked``."""
+    return unpacked(path, f"{os.fspath(path)}{UNPACKED}", wanted)
+
+
 def _write(member: _Member, target: pathlib.Path, archive: PathLike) -> None:
     if target.exists():
         raise _refusal(archive, member.name, "it is there twice")
@@ -128,7 +144,7 @@ def _write(member: _Member, target: pathlib.Path, archive: PathLike) -> None:
     except (FileExistsError, NotADirectoryError):
         raise _refusal(archive, member.name, "a file of the archive has the name of its directory") from None
     left = member.size
-    with member.open() as source, open(target, "xb") as file:
+    with member.opened() as source, open(target, "xb") as file:
         while block := source.read(_BLOCK_BYTES):
             left -= len(block)
             if left < 0:
@@ -136,13 +152,6 @@ def _write(member: _Member, target: pathlib.Path, archive: PathLike) -> None:
             file.write(block)
     if left:
         raise _refusal(archive, member.name, "it is shorter than the archive says")
-
-
-def _opened(path: PathLike) -> BinaryIO:
-    try:
-        return open(path, "rb")
-    except OSError as error:
-        raise UserError(f"{path} cannot be read: {error.strerror or error}.") from error
 
 
 @contextlib.contextmanager
@@ -153,10 +162,13 @@ def _members(path: PathLike) -> Iterator[Iterator[_Member]]:
             if zipfile.is_zipfile(path):
                 entries = _zip_entries(stack.enter_context(zipfile.ZipFile(path)), path)
             else:
-                raw = stack.enter_context(_opened(path))
+                try:
+                    raw = stack.enter_context(open(path, "rb"))
+                except OSError as error:
+                    raise UserError(f"{path} cannot be read: {error.strerror or error}.") from error
                 plain = stack.enter_context(compression.decompressed(raw, path))
                 entries = _tar_entries(stack.enter_context(tarfile.open(fileobj=plain, mode="r|")), path)
-            yield _limited(entries, path)
+            yield _checked(entries, path)
     except (tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, NotImplementedError) as error:
         raise UserError(f"{path} is a damaged, incomplete or unknown archive ({error}); get it again.") from error
 
@@ -166,16 +178,7 @@ def _tar_entries(archive: tarfile.TarFile, path: PathLike) -> Iterator[_Member]:
         if not (entry.isreg() or entry.isdir()) or entry.issparse():
             kind = "a link" if entry.issym() or entry.islnk() else "neither a plain file nor a directory"
             raise _refusal(path, entry.name, f"it is {kind}")
-        yield _Member(
-            _checked_name(path, entry.name), entry.size, entry.isdir(), functools.partial(_extracted, archive, entry)
-        )
-
-
-def _extracted(archive: tarfile.TarFile, entry: tarfile.TarInfo) -> IO[bytes]:
-    file = archive.extractfile(entry)
-    if file is None:
-        raise tarfile.TarError(f"{entry.name} has no content")
-    return file
+        yield _Member(entry.name, entry.size, entry.isdir(), functools.partial(archive.extractfile, entry))
 
 
 def _zip_entries(archive: zipfile.ZipFile, path: PathLike) -> Iterator[_Member]:
@@ -188,51 +191,27 @@ def _zip_entries(archive: zipfile.ZipFile, path: PathLike) -> Iterator[_Member]:
         expansion = entry.file_size / max(1, entry.compress_size)
         if entry.file_size > compression.MOST_UNCHECKED_BYTES and expansion > compression.MOST_EXPANSION:
             raise _refusal(path, entry.filename, f"it expands to {expansion:,.0f} times its size, as no text does")
-        yield _Member(
-            _checked_name(path, entry.filename),
-            entry.file_size,
-            entry.is_dir(),
-            functools.partial(archive.open, entry),
-        )
+        yield _Member(entry.filename, entry.file_size, entry.is_dir(), functools.partial(archive.open, entry))
 
 
-def _limited(entries: Iterator[_Member], path: PathLike) -> Iterator[_Member]:
-    """Yields the entries as long as there are not too many and they are not too large together."""
+def _checked(entries: Iterator[_Member], path: PathLike) -> Iterator[_Member]:
+    """Yields the entries, names without ``./``, while they stay in the directory, are not too many, nor too large."""
     total = 0
     for number, entry in enumerate(entries, 1):
+        name = entry.name
+        parts = [part for part in name.replace("\\", "/").split("/") if part not in ("", ".")]
+        if name.startswith(("/", "\\")) or ".." in parts or re.match(r"[A-Za-z]:", name) or "\0" in name:
+            raise _refusal(path, name, "its path leads out of the directory that it is unpacked to")
         total += entry.size
-        if number > MOST_MEMBERS:
-            raise UserError(
-                f"{path} has more than {MOST_MEMBERS:,} members; unpack it yourself, if it is to be trusted."
+        if number > MOST_MEMBERS or total > MOST_BYTES:
+            members, size = (
+                f"has more than {MOST_MEMBERS:,} members",
+                f"holds more than {files.format_bytes(MOST_BYTES)}",
             )
-        if total > MOST_BYTES:
-            raise UserError(
-                f"{path} holds more than {files.format_bytes(MOST_BYTES)}; unpack it yourself, if it is to be trusted."
-            )
-        yield entry
-
-
-def _checked_name(archive: PathLike, name: str) -> str:
-    """Returns the name of an entry without ``./`` at its beginning.
-
-    Raises:
-      UserError: It would leave the directory that it is unpacked to.
-    """
-    parts = [part for part in name.replace("\\", "/").split("/") if part not in ("", ".")]
-    if name.startswith(("/", "\\")) or ".." in parts or re.match(r"[A-Za-z]:", name) or "\0" in name:
-        raise _refusal(archive, name, "its path leads out of the directory that it is unpacked to")
-    return "/".join(parts) or "."
+            too_much = members if number > MOST_MEMBERS else size
+            raise UserError(f"{path} {too_much}; unpack it yourself, if it is to be trusted.")
+        yield dataclasses.replace(entry, name="/".join(parts) or ".")
 
 
 def _refusal(archive: PathLike, name: str, reason: str) -> UserError:
     return UserError(f"{archive}: the member {name!r} is refused: {reason}. Nothing was unpacked.")
-
-
-def _some_of(names: list[str], limit: int = 8) -> str:
-    shown = ", ".join(names[:limit]) or "nothing"
-    return shown + (f" and {len(names) - limit:,} more" if len(names) > limit else "")
-
-
-def unpacked_beside(path: PathLike, wanted: Callable[[str], bool] = lambda name: True) -> pathlib.Path:
-    """Unpacks an archive into ``ARCHIVE.unpacked`` beside it; see ``unpacked``."""
-    return unpacked(path, f"{os.fspath(path)}{UNPACKED}", wanted)

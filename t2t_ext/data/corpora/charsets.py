@@ -1,6 +1,7 @@
 """Finds out which encoding a text is in: what it declares, else UTF-8, else the likeliest of those that are named."""
 
 import codecs
+import collections
 import functools
 import re
 from collections.abc import Sequence
@@ -38,7 +39,8 @@ def encoding_of(path: compression.PathLike, encodings: Sequence[str] = ()) -> st
             return declared
         candidates = ["utf-8", *encodings]
         decoders = {name: codecs.getincrementaldecoder(name)() for name in candidates}
-        scores = {name: _Score(name) for name in candidates}
+        seen: collections.Counter[str] = collections.Counter()  # characters beyond ASCII
+        frequent: collections.Counter[str] = collections.Counter()
         line, failed_at, block = 1, 1, head
         while block and decoders:
             for name in [*decoders]:
@@ -49,7 +51,10 @@ def encoding_of(path: compression.PathLike, encodings: Sequence[str] = ()) -> st
                     if name == "utf-8":
                         failed_at = line + block[: error.start].count(b"\n")
                     continue
-                scores[name].add(text)
+                if name in _FREQUENT and seen[name] < _MOST_SCORED_CHARACTERS:
+                    beyond_ascii = [character for character in text if character > "\x7f"]
+                    seen[name] += len(beyond_ascii)
+                    frequent[name] += sum(map(_frequent_characters(name).__contains__, beyond_ascii))
             line += block.count(b"\n")
             block = file.read(_BLOCK_BYTES)
     whole = [name for name in decoders if not decoders[name].getstate()[0]]
@@ -61,7 +66,7 @@ def encoding_of(path: compression.PathLike, encodings: Sequence[str] = ()) -> st
             f"{path}, line {failed_at}: not UTF-8, and the file declares no encoding (tried: {tried}). Convert it, for "
             f"example with iconv -f ENCODING -t UTF-8."
         )
-    return max(whole, key=lambda name: scores[name].share)
+    return max(whole, key=lambda name: frequent[name] / max(1, seen[name]))
 
 
 def is_known(encoding: str) -> bool:
@@ -73,31 +78,9 @@ def is_known(encoding: str) -> bool:
     return True
 
 
-class _Score:
-    """The share of frequent characters of a text as an encoding decodes it."""
-
-    def __init__(self, encoding: str) -> None:
-        self._frequent = _frequent_characters(encoding)
-        self._seen = self._found = 0
-
-    def add(self, text: str) -> None:
-        """Takes more of the text."""
-        if self._frequent and self._seen < _MOST_SCORED_CHARACTERS:
-            beyond_ascii = [character for character in text if character > "\x7f"]
-            self._seen += len(beyond_ascii)
-            self._found += sum(character in self._frequent for character in beyond_ascii)
-
-    @property
-    def share(self) -> float:
-        """From 0 to 1."""
-        return self._found / max(1, self._seen)
-
-
 @functools.cache
 def _frequent_characters(encoding: str) -> frozenset[str]:
-    """Returns the frequent characters of an encoding of Chinese; none of another."""
-    if encoding not in _FREQUENT:
-        return frozenset()
+    """Returns the frequent characters of an encoding of Chinese."""
     first, seconds = _FREQUENT[encoding]
     pairs = (bytes((a, b)) for a in first for second in seconds for b in second)
     return frozenset("".join(pair.decode(encoding, "ignore") for pair in pairs) + _PUNCTUATION)

@@ -13,7 +13,7 @@ import lzma
 import os
 import pathlib
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO
 
 from t2t_ext.errors import UserError
@@ -50,14 +50,12 @@ def decompressed(raw: BinaryIO, name: PathLike) -> Iterator[BinaryIO]:
         return
     counted = _Counted(raw)
     try:
-        with _decompressor(kind, counted) as stream:
+        with _OPENERS[kind](counted) as stream:
             yield io.BufferedReader(_Guarded(stream, counted, name), _BLOCK_BYTES)
-    except (EOFError, gzip.BadGzipFile, zlib.error, lzma.LZMAError, _ZstandardDamage) as error:
-        raise _damage(name, kind, error) from error
-    except OSError as error:
-        if error.errno is not None:  # of the disk; bz2 complains of its data with an OSError without a number
+    except (EOFError, OSError, zlib.error, lzma.LZMAError, _ZstandardDamage) as error:
+        if isinstance(error, OSError) and error.errno is not None:  # of the disk; of damaged data it has no number
             raise
-        raise _damage(name, kind, error) from error
+        raise UserError(f"{name} is a damaged or incomplete {kind} file ({error}); get it again.") from error
 
 
 def with_suffix_of_file(path: PathLike) -> pathlib.Path | None:
@@ -71,21 +69,6 @@ def with_suffix_of_file(path: PathLike) -> pathlib.Path | None:
 
 class _ZstandardDamage(Exception):
     """Zstandard data that cannot be decompressed."""
-
-
-def _damage(name: PathLike, kind: str, error: Exception) -> UserError:
-    return UserError(f"{name} is a damaged or incomplete {kind} file ({error}); get it again.")
-
-
-def _decompressor(kind: str, file: Any) -> Any:
-    match kind:
-        case "gzip":
-            return gzip.open(file, "rb")
-        case "bzip2":
-            return bz2.open(file, "rb")
-        case "xz":
-            return lzma.open(file, "rb")
-    return _ZstandardFile(file)
 
 
 class _Counted:
@@ -152,12 +135,7 @@ class _ZstandardFile(io.RawIOBase):
         return size
 
     def _fill(self) -> bool:
-        """Decompresses the next block; returns whether there was one.
-
-        Raises:
-          EOFError: The data end within a frame.
-          _ZstandardDamage: They are damaged.
-        """
+        """Decompresses the next block; returns whether there was one."""
         import zstandard
 
         # In small pieces: what one call may give is up to 32,000 times what it gets.
@@ -177,3 +155,8 @@ class _ZstandardFile(io.RawIOBase):
             self._input = self._frame.unused_data
             self._frame = None
         return True
+
+
+_OPENERS: dict[str, Callable[[Any], Any]] = {
+    "gzip": gzip.open, "bzip2": bz2.open, "xz": lzma.open, "Zstandard": _ZstandardFile,
+}  # fmt: skip

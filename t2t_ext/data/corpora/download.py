@@ -6,11 +6,10 @@ import pathlib
 import time
 import urllib.error
 import urllib.request
-from typing import BinaryIO
 
 from t2t_ext.errors import UserError
 from t2t_ext.io import files
-from t2t_ext.io.progress import Advance, progress
+from t2t_ext.io.progress import progress
 
 ATTEMPTS = 3
 SECONDS_BEFORE_RETRY = 2.0
@@ -67,11 +66,7 @@ def record_of(path: str | os.PathLike) -> pathlib.Path:
 
 
 def _check(path: pathlib.Path, url: str, sha256: str | None) -> None:
-    """Checks a file that is there.
-
-    Raises:
-      UserError: It has not the checksum that is known, or that its first download had.
-    """
+    """Checks that a file has the checksum that is known, or that its first download had."""
     record = record_of(path)
     known = sha256
     if known is None and record.is_file():
@@ -85,14 +80,13 @@ def _check(path: pathlib.Path, url: str, sha256: str | None) -> None:
 
 
 def _download(url: str, part: pathlib.Path, show_progress: bool) -> None:
-    """Downloads to a file; resumes an earlier attempt.
-
-    Raises:
-      OSError: It failed at every attempt, or for a reason that will not go away.
-    """
+    """Downloads to a file; resumes an earlier attempt, and tries again what may succeed then."""
     for attempt in range(1, ATTEMPTS + 1):
+        done = part.stat().st_size if part.exists() else 0
+        request = urllib.request.Request(url, headers={"Range": f"bytes={done}-"} if done else {})
         try:
-            _download_once(url, part, show_progress)
+            with urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS) as response:
+                _receive(response, part, show_progress)
             return
         except urllib.error.HTTPError as error:
             if error.code == _RANGE_NOT_SATISFIABLE:  # there is no more than what is there
@@ -105,27 +99,17 @@ def _download(url: str, part: pathlib.Path, show_progress: bool) -> None:
         time.sleep(SECONDS_BEFORE_RETRY * attempt)
 
 
-def _download_once(url: str, part: pathlib.Path, show_progress: bool) -> None:
-    done = part.stat().st_size if part.exists() else 0
-    request = urllib.request.Request(url, headers={"Range": f"bytes={done}-"} if done else {})
-    with urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS) as response:
-        resumed = response.status == http.HTTPStatus.PARTIAL_CONTENT
-        length = response.headers.get("Content-Length")
-        with (
-            progress(
-                f"Downloading {part.stem}", int(length) if length else None, "bytes", enabled=show_progress
-            ) as bar,
-            open(part, "ab" if resumed else "wb") as file,
-        ):
-            received = _copy(response, file, bar)
-    if length and received < int(length):
-        raise http.client.IncompleteRead(b"", int(length) - received)
-
-
-def _copy(response: http.client.HTTPResponse, file: BinaryIO, advance: Advance) -> int:
+def _receive(response: http.client.HTTPResponse, part: pathlib.Path, show_progress: bool) -> None:
+    resumed = response.status == http.HTTPStatus.PARTIAL_CONTENT
+    length = int(response.headers.get("Content-Length") or 0)
     received = 0
-    while block := response.read(_BLOCK_BYTES):
-        file.write(block)
-        received += len(block)
-        advance(len(block))
-    return received
+    with (
+        progress(f"Downloading {part.stem}", length or None, "bytes", enabled=show_progress) as advance,
+        open(part, "ab" if resumed else "wb") as file,
+    ):
+        while block := response.read(_BLOCK_BYTES):
+            file.write(block)
+            received += len(block)
+            advance(len(block))
+    if received < length:
+        raise http.client.IncompleteRead(b"", length - received)

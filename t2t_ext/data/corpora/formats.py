@@ -17,7 +17,10 @@ from t2t_ext.errors import UserError
 
 PLAIN, SEGMENTS, TAGGED_LINES, TMX = "plain", "segments", "tagged lines", "TMX"
 _HEAD_BYTES = 4096
-_COMPRESSIONS = tuple(filter(None, compression.SUFFIXES))
+_IN_WORDS = {
+    PLAIN: "plain text", SEGMENTS: "marked up with segments (XML or SGML)",
+    TAGGED_LINES: "a training file of WIT3 with tags", TMX: "a translation memory (TMX)",
+}  # fmt: skip
 _BEGINNINGS = (
     (TMX, re.compile(rb"\s*(?:<\?xml[^>]*>\s*)?(?:<!--.*?-->\s*)*(?:<!doctype\s+tmx|<tmx\b)", re.I | re.S)),
     (SEGMENTS, re.compile(
@@ -35,7 +38,14 @@ def format_of(path: compression.PathLike) -> str:
       UserError: The file cannot be read, or is an archive of several files.
     """
     if not os.path.isfile(raw_files.on_disk(path)):  # not there, or a pipe, which can be read only once
-        return _format_by_name(path)
+        name = os.fspath(path).lower()
+        for ending in filter(None, compression.SUFFIXES):
+            name = name.removesuffix(ending)
+        if name.endswith(".tmx"):
+            return TMX
+        if name.endswith((".sgm", ".sgml", ".xml")):
+            return SEGMENTS
+        return TAGGED_LINES if os.path.basename(name).startswith("train.tags.") else PLAIN
     archive, member = archives.split_address(path)
     if archives.is_archive(archive) and not member:
         names = archives.member_names(archive)
@@ -44,7 +54,10 @@ def format_of(path: compression.PathLike) -> str:
             f"{', '.join(names[:10])}{' and more' if len(names) > 10 else ''}."
         )
     with raw_files.opened(path) as file:
-        head = _as_single_bytes(file.read(_HEAD_BYTES))
+        head = file.read(_HEAD_BYTES)
+    if head.startswith((b"\xff\xfe", b"\xfe\xff")):
+        head = head[2:].replace(b"\0", b"")  # UTF-16
+    head = head.removeprefix(b"\xef\xbb\xbf")
     if _BEGINNINGS[2][1].match(head) and b"<seg" not in head:
         return TAGGED_LINES
     return next((kind for kind, beginning in _BEGINNINGS[:2] if beginning.match(head)), PLAIN)
@@ -78,14 +91,14 @@ def pair_source(
     other = next((path for path in targets if format_of(path) != kind), None)
     if other:
         raise UserError(
-            f"{source} is {_in_words(kind)}, but {other} is {_in_words(format_of(other))}; both must be of one format."
+            f"{source} is {_IN_WORDS[kind]}, but {other} is {_IN_WORDS[format_of(other)]}; both must be of one format."
         )
     if kind == TMX:
         if targets:
             raise UserError(f"{source} is a translation memory (TMX) and has both sides; leave out --{split}_target.")
         return TmxFile(source, *languages)
     if kind != PLAIN and not targets:
-        raise UserError(f"{source} is {_in_words(kind)}; its translation is in another file: --{split}_target=FILE.")
+        raise UserError(f"{source} is {_IN_WORDS[kind]}; its translation is in another file: --{split}_target=FILE.")
     if kind == SEGMENTS:
         return SegmentFiles(source, tuple(targets), encodings, separate=separate)
     if kind == TAGGED_LINES:
@@ -96,28 +109,3 @@ def pair_source(
         advice = "" if columns else f" (of line-aligned files, give --{split}_target too)"
         return PairFiles(source, advice=advice, columns=columns, encodings=encodings)
     return PairFiles(source, targets[0], tuple(targets[1:]), encodings=encodings)
-
-
-def _format_by_name(path: compression.PathLike) -> str:
-    name = os.fspath(path).lower()
-    for ending in _COMPRESSIONS:
-        name = name.removesuffix(ending)
-    if name.endswith(".tmx"):
-        return TMX
-    if name.endswith((".sgm", ".sgml", ".xml")):
-        return SEGMENTS
-    return TAGGED_LINES if os.path.basename(name).startswith("train.tags.") else PLAIN
-
-
-def _as_single_bytes(head: bytes) -> bytes:
-    """Returns the beginning of a file with UTF-16 and byte order marks out of the way."""
-    if head.startswith((b"\xff\xfe", b"\xfe\xff")):
-        return head[2:].replace(b"\0", b"")
-    return head.removeprefix(b"\xef\xbb\xbf")
-
-
-def _in_words(kind: str) -> str:
-    return {
-        PLAIN: "plain text", SEGMENTS: "marked up with segments (XML or SGML)",
-        TAGGED_LINES: "a training file of WIT3 with tags", TMX: "a translation memory (TMX)",
-    }[kind]  # fmt: skip

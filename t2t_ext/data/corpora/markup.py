@@ -13,7 +13,7 @@ import html
 import html.parser
 import pathlib
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from t2t_ext.data.corpora import compression, raw_files
 from t2t_ext.data.corpora.charsets import encoding_of
@@ -71,22 +71,29 @@ def read_segments(
     parser = _Parser(path, resolve_entities)
     decoder = codecs.getincrementaldecoder(encoding)()
     with raw_files.opened(path) as file:
-        while block := file.read(_BLOCK_BYTES):
-            yield from parser.fed(_decoded(decoder, block, parser, encoding))
-        yield from parser.fed(_decoded(decoder, b"", parser, encoding))
-    yield from parser.ended()
+        block = b" "
+        while block:
+            block = file.read(_BLOCK_BYTES)
+            try:
+                text = decoder.decode(block, final=not block)
+            except UnicodeDecodeError as error:
+                ahead = error.object[: error.start].count(b"\n")
+                name = encoding.removesuffix("-sig")
+                raise parser.error(f"not {name} as the file begins or declares", ahead) from error
+            yield from parser.fed(text, final=not block)
 
 
-def _decoded(decoder: codecs.IncrementalDecoder, block: bytes, parser: "_Parser", encoding: str) -> str:
-    try:
-        return decoder.decode(block, final=not block)
-    except UnicodeDecodeError as error:
-        ahead = error.object[: error.start].count(b"\n")
-        raise parser.error(f"not {encoding.removesuffix('-sig')} as the file begins or declares", ahead) from error
+def _system(values: Mapping[str, str]) -> str:
+    return values.get("sysid") or values.get("refid") or values.get("translator") or values.get("system") or ""
+
+
+def _resolved(text: str) -> str:
+    """Returns text with its character references and HTML's named entities resolved; what is none stays."""
+    return _REFERENCE.sub(lambda match: html.unescape(match[0]), text) if "&" in text else text
 
 
 class _Parser(html.parser.HTMLParser):
-    """Collects segments; ``fed`` and ``ended`` give those that are complete."""
+    """Collects segments; ``fed`` yields those that are complete."""
 
     def __init__(self, path: compression.PathLike, resolve_entities: bool) -> None:
         super().__init__(convert_charrefs=False)
@@ -104,31 +111,24 @@ class _Parser(html.parser.HTMLParser):
     def set_cdata_mode(self, *args: object, **kwargs: object) -> None:
         """Does nothing: ``<script>`` and ``<title>`` are tags like others here."""
 
-    def fed(self, text: str) -> Iterator[Segment]:
+    def fed(self, text: str, *, final: bool) -> Iterator[Segment]:
         """Takes more of the file; yields the segments that are complete with it."""
         if _AMPERSAND in text:
             raise self.error("a NUL character, which no text has: the file is damaged, or in another encoding")
-        self._checked(self.feed, text.replace("&", _AMPERSAND))
+        try:
+            self.feed(text.replace("&", _AMPERSAND))
+            if final:
+                self.close()
+        except AssertionError as error:  # how html.parser refuses ``<![`` and ``<!DOCTYPE`` with something odd in them
+            raise self.error(f"markup that is none ({error})") from error
         if len(self.rawdata) > MOST_CHARACTERS_OF_TAG:  # read again and again until it ends
             raise self.error(f"a tag or comment of over {MOST_CHARACTERS_OF_TAG:,} characters: does '>' miss?")
         complete, self._complete = self._complete, []
         yield from complete
-
-    def ended(self) -> Iterator[Segment]:
-        """Takes note of the end of the file."""
-        self._checked(self.close)
-        complete, self._complete = self._complete, []
-        yield from complete
-        if self._id is not None:
+        if final and self._id is not None:
             raise self.error("the file ends within a segment: it is incomplete")
-        if self._kind or self._is_in_document:
+        if final and (self._kind or self._is_in_document):
             raise self.error(f"the file ends within <{self._kind or 'doc'}>: it is incomplete")
-
-    def _checked(self, step: Callable[..., None], *arguments: str) -> None:
-        try:
-            step(*arguments)
-        except AssertionError as error:  # how html.parser refuses ``<![`` and ``<!DOCTYPE`` with something odd in them
-            raise self.error(f"markup that is none ({error})") from error
 
     def error(self, what: str, lines_ahead: int = 0) -> UserError:
         """Returns the error for this place."""
@@ -142,7 +142,12 @@ class _Parser(html.parser.HTMLParser):
         """Begins a set, a document or a segment; other tags in a segment are text."""
         values = {name: _resolved((value or "").replace(_AMPERSAND, "&")).strip() for name, value in attrs}
         if tag == "seg":
-            self._begin_segment(values)
+            if self._id is not None:
+                raise self.error("<seg> before the segment ends: </seg> is missing")
+            self._last_id = values.get("id", "")
+            if not self._last_id:
+                raise self.error("a segment without an id")
+            self._id, self._line, self._length = self._last_id, self.getpos()[0], 0
         elif self._id is not None:
             if tag in ("doc", *_SETS):
                 raise self.error(f"<{tag}> before the segment ends")
@@ -173,11 +178,8 @@ class _Parser(html.parser.HTMLParser):
             text = "".join(self._pieces).replace(_AMPERSAND, "&")
             text = _resolved(text) if self._resolve_entities else text
             text = " ".join(text.replace("\r\n", "\n").split("\n")) if "\n" in text else text
-            self._complete.append(
-                Segment(
-                    self._document, self._system, self._id, text.strip(" \t\r"), self._line, self._kind, self._language
-                )
-            )
+            place = self._document, self._system, self._id
+            self._complete.append(Segment(*place, text.strip(" \t\r"), self._line, self._kind, self._language))
             self._last_id, self._id, self._pieces = self._id, None, []
         elif self._id is not None:
             if tag in ("doc", *_SETS):
@@ -214,20 +216,3 @@ class _Parser(html.parser.HTMLParser):
         """Takes a CDATA section for the text that it is."""
         if data.startswith("CDATA["):
             self.handle_data(data[6:].replace(_AMPERSAND, "&amp;"))
-
-    def _begin_segment(self, values: Mapping[str, str]) -> None:
-        if self._id is not None:
-            raise self.error("<seg> before the segment ends: </seg> is missing")
-        self._last_id = values.get("id", "")
-        if not self._last_id:
-            raise self.error("a segment without an id")
-        self._id, self._line, self._length = self._last_id, self.getpos()[0], 0
-
-
-def _system(values: Mapping[str, str]) -> str:
-    return values.get("sysid") or values.get("refid") or values.get("translator") or values.get("system") or ""
-
-
-def _resolved(text: str) -> str:
-    """Returns text with its character references and HTML's named entities resolved; what is none stays."""
-    return _REFERENCE.sub(lambda match: html.unescape(match[0]), text) if "&" in text else text

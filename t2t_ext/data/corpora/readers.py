@@ -49,29 +49,19 @@ class ReadReport:
     corpora: dict[str, dict[str, Any]] = dataclasses.field(default_factory=dict)
 
     def drop(self, reason: str, path: PathLike, line: int, explanation: str) -> None:
-        """Counts a dropped sample.
-
-        Args:
-          reason: A short key such as ``"invalid_utf8"``.
-          path: The file it stands in.
-          line: Its line, from 1.
-          explanation: Its error, for the error of a strict report.
-
-        Raises:
-          UserError: The report is strict.
-        """
+        """Counts a line that cannot be used; raises a UserError where the report is strict. See ``drop_item``."""
         if self.strict:
             raise UserError(
                 f"{path}, line {line}: {explanation}. Lines of dev and test sets are never dropped; correct it."
             )
-        self._count(reason, f"{path}:{line}", explanation)
+        self.drop_item(reason, f"{path}:{line}", explanation)
 
     def drop_item(self, reason: str, item: str, explanation: str) -> None:
-        """Counts a dropped sample that is no line of a file.
+        """Counts a dropped sample.
 
         Args:
           reason: A short key such as ``"missing_features"``.
-          item: What it is called.
+          item: What or where it is.
           explanation: Its error, for the error of a strict report.
 
         Raises:
@@ -79,11 +69,8 @@ class ReadReport:
         """
         if self.strict:
             raise UserError(f"{item}: {explanation}. Samples of dev and test sets are never dropped; correct it.")
-        self._count(reason, item, explanation)
-
-    def _count(self, reason: str, where: str, explanation: str) -> None:
         self.drops[reason] += 1
-        self.first.setdefault(reason, where)
+        self.first.setdefault(reason, item)
         self.explanations.setdefault(reason, explanation)
 
     def note(self, what: str, path: PathLike, line: int) -> None:
@@ -107,7 +94,15 @@ class PairSource(Protocol):
         """
 
     def read(self, report: ReadReport, wanted: Callable[[int], bool] | None = None) -> Iterator[tuple[str, ...]]:
-        """Yields (source, target, further references...) of every pair; see ``read_pairs``."""
+        """Yields (source, target, further references...) of every pair.
+
+        Args:
+          report: Where what cannot be used is counted.
+          wanted: Says of a pair's number, from 1, whether it is read; all are by default.
+
+        Raises:
+          UserError: A file cannot be read, or a line of a strict report is unusable.
+        """
 
 
 @dataclasses.dataclass(frozen=True)
@@ -148,12 +143,67 @@ class PairFiles:
         return (self.source, *([self.target] if self.target else []), *self.references)
 
     def count(self) -> int:
-        """Returns how many lines the files have; see ``count_pairs``."""
-        return count_pairs(self)
+        """Returns how many lines the files have, which must be the same number.
+
+        Raises:
+          UserError: The files have different numbers of lines; the message names files and numbers.
+        """
+        counts = {path: count_lines(path) for path in self.sides}
+        if len(set(counts.values())) > 1:
+            raise UserError(
+                "These files should be translations line by line, but have different numbers of lines: "
+                + ", ".join(f"{path}: {count}" for path, count in counts.items())
+                + ". Find where they part; a line ends at LF only."
+            )
+        return counts[self.source]
 
     def read(self, report: ReadReport, wanted: Callable[[int], bool] | None = None) -> Iterator[tuple[str, ...]]:
-        """Yields the columns of every line; see ``read_pairs``."""
-        return read_pairs(self, report, wanted)
+        """Yields (source, target, further references...) of every line; see ``PairSource.read``.
+
+        Lines with invalid UTF-8 or a wrong number of columns cannot be used.
+        """
+        columns = [read_lines(path, report) for path in self.sides]
+        rows: Iterator[Sequence[bytes]] = zip(*columns, strict=True)
+        encodings = [encoding_of(path, self.encodings) if self.encodings else "utf-8" for path in self.sides]
+        paths: Sequence[pathlib.Path] = self.sides
+        if self.target is None:
+            rows = (line.split(b"\t") for (line,) in rows)
+            encodings, paths = encodings * (len(self.columns) or 2), [self.source] * (len(self.columns) or 2)
+        for number in itertools.count(1):
+            try:
+                row = next(rows, None)
+            except ValueError as error:  # zip: one of the files has more lines
+                self.count()
+                raise UserError(f"{self.source} or {self.target} changed while it was read.") from error
+            if row is None:
+                return
+            if wanted and not wanted(number):
+                continue
+            if self.target is None:
+                chosen = self._chosen_columns(row)
+                if not chosen:
+                    columns_wanted = f"columns {', '.join(map(str, self.columns))} are wanted"
+                    expected = columns_wanted if self.columns else "source TAB target are 2"
+                    explanation = f"{len(row)} tab-separated columns where {expected}{self.advice}"
+                    report.drop(WRONG_COLUMNS, self.source, number, explanation)
+                    continue
+                row = chosen
+            texts: list[str] = []
+            for path, encoding, column in zip(paths, encodings, row, strict=True):
+                try:
+                    texts.append(column.decode(encoding))
+                except UnicodeDecodeError:
+                    explanation = "invalid UTF-8" if not self.encodings else "not in its encoding"
+                    report.drop(INVALID_UTF8, path, number, explanation)
+                    break
+            else:
+                yield tuple(texts)
+
+    def _chosen_columns(self, row: Sequence[bytes]) -> Sequence[bytes]:
+        """Returns the columns of a tab-separated line that are wanted; none where it has too few, or not two."""
+        if not self.columns:
+            return row if len(row) == 2 else ()
+        return [row[column - 1] for column in self.columns] if len(row) >= max(self.columns) else ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -185,31 +235,30 @@ class ChangedPairs:
 
 
 def read_lines(path: PathLike, report: ReadReport | None = None) -> Iterator[bytes]:
-    """Yields the lines of a plain or gzipped file without their LF (or CR LF).
+    """Yields the lines of a plain or compressed file without their LF (or CR LF).
 
     Args:
       path: The file; its compression is recognized by its first bytes, not by its name.
       report: Where dropped carriage returns and byte order marks are counted.
 
     Raises:
-      UserError: The file cannot be read, is UTF-16, or its gzip data are damaged.
+      UserError: The file cannot be read, is UTF-16, or its compressed data are damaged.
     """
     with raw_files.opened(path) as file:
-        for number, line in enumerate(file, 1):
-            if number == 1:
-                _refuse_utf16(path, line)
-                if line.startswith(codecs.BOM_UTF8):
-                    line = line.removeprefix(codecs.BOM_UTF8)  # noqa: PLW2901
-                    if report:
-                        report.note(BYTE_ORDER_MARK, path, number)
-            if line.endswith(b"\r\n"):
-                if report:
-                    report.note(CARRIAGE_RETURNS, path, number)
-                yield line[:-2]
-            elif line.endswith(b"\n"):
-                yield line[:-1]
-            else:
-                yield line
+        first = file.readline()
+        _refuse_utf16(path, first)
+        if report and first.startswith(codecs.BOM_UTF8):
+            report.note(BYTE_ORDER_MARK, path, 1)
+        head = [first.removeprefix(codecs.BOM_UTF8)] if first else []
+        yield from without_ends(itertools.chain(head, file), path, report)
+
+
+def without_ends(lines: Iterable[bytes], path: PathLike, report: ReadReport | None = None) -> Iterator[bytes]:
+    """Yields the lines of an open file without their LF or CR LF; the latter are counted in the report."""
+    for number, line in enumerate(lines, 1):
+        if line.endswith(b"\r\n") and report:
+            report.note(CARRIAGE_RETURNS, path, number)
+        yield line.removesuffix(b"\n").removesuffix(b"\r") if line.endswith(b"\n") else line
 
 
 def count_lines(path: PathLike) -> int:
@@ -229,109 +278,8 @@ def _refuse_utf16(path: PathLike, head: bytes) -> None:
         raise UserError(f"{path} is UTF-16; lines are read as UTF-8. Convert it: iconv -f UTF-16 -t UTF-8.")
 
 
-def count_pairs(files: PairFiles) -> int:
-    """Returns how many lines the files have, which must be the same number.
-
-    Raises:
-      UserError: The files have different numbers of lines; the message names files and numbers.
-    """
-    counts = {path: count_lines(path) for path in files.sides}
-    if len(set(counts.values())) > 1:
-        raise UserError(
-            "These files should be translations line by line, but have different numbers of lines: "
-            + ", ".join(f"{path}: {count}" for path, count in counts.items())
-            + ". Find where they part; a line ends at LF only."
-        )
-    return counts[files.source]
-
-
-def read_pairs(
-    files: PairFiles, report: ReadReport, wanted: Callable[[int], bool] | None = None
-) -> Iterator[tuple[str, ...]]:
-    """Yields (source, target, further references...) of every line.
-
-    Args:
-      files: Aligned files, or one of tab-separated columns.
-      report: Where lines with invalid UTF-8 or a wrong number of columns are counted.
-      wanted: Says of a line number, from 1, whether the line is read; all are by default.
-
-    Raises:
-      UserError: A file cannot be read, the numbers of lines differ, or a line of a strict report is unusable.
-    """
-    columns = [read_lines(path, report) for path in files.sides]
-    rows: Iterator[Sequence[bytes]] = zip(*columns, strict=True)
-    if files.target is None:
-        rows = (line.split(b"\t") for (line,) in rows)
-    decoders = [_decoder(path, files.encodings) for path in files.sides]
-    if files.target is None:
-        decoders *= len(files.columns) or 2
-    for number in itertools.count(1):
-        try:
-            row = next(rows, None)
-        except ValueError as error:  # zip: one of the files has more lines
-            count_pairs(files)
-            raise UserError(f"{files.source} or {files.target} changed while it was read.") from error
-        if row is None:
-            return
-        if wanted and not wanted(number):
-            continue
-        if files.target is None:
-            chosen = _chosen_columns(row, files)
-            if not chosen:
-                report.drop(WRONG_COLUMNS, files.source, number, _wrong_columns(row, files))
-                continue
-            row = chosen
-        try:
-            yield tuple([decode(column) for decode, column in zip(decoders, row, strict=True)])
-        except UnicodeDecodeError:
-            path = _undecodable(row, files, decoders)
-            report.drop(INVALID_UTF8, path, number, "invalid UTF-8" if not files.encodings else "not in its encoding")
-
-
 def require_files(paths: Sequence[PathLike], advice: str) -> None:
-    """Checks that all files are there.
-
-    Args:
-      paths: The files looked for.
-      advice: What the user can do, a sentence.
-
-    Raises:
-      UserError: Lists exactly which are missing.
-    """
+    """Raises a UserError that lists the files that are not there; ``advice`` is a sentence: what the user can do."""
     missing = [str(path) for path in paths if not os.path.isfile(path)]
     if missing:
         raise UserError(f"No such file: {', '.join(missing)}. {advice}")
-
-
-_Decode = Callable[[bytes], str]
-
-
-def _decoder(path: pathlib.Path, encodings: Sequence[str]) -> _Decode:
-    """Returns what decodes a line of a file."""
-    encoding = encoding_of(path, encodings) if encodings else "utf-8"
-    return bytes.decode if encoding == "utf-8" else lambda line: line.decode(encoding)
-
-
-def _chosen_columns(row: Sequence[bytes], files: PairFiles) -> Sequence[bytes]:
-    """Returns the columns of a tab-separated line that are wanted; none where it has too few, or not two."""
-    if not files.columns:
-        return row if len(row) == 2 else ()
-    return [row[column - 1] for column in files.columns] if len(row) >= max(files.columns) else ()
-
-
-def _wrong_columns(row: Sequence[bytes], files: PairFiles) -> str:
-    found = f"{len(row)} tab-separated columns"
-    if files.columns:
-        return f"{found} where columns {', '.join(map(str, files.columns))} are wanted{files.advice}"
-    return f"{found} where source TAB target are 2{files.advice}"
-
-
-def _undecodable(row: Sequence[bytes], files: PairFiles, decoders: Sequence[_Decode]) -> pathlib.Path:
-    """Returns the file that the first column that cannot be decoded stands in."""
-    paths = files.sides if files.target else itertools.repeat(files.source)
-    for column, path, decode in zip(row, paths, decoders, strict=False):
-        try:
-            decode(column)
-        except UnicodeDecodeError:
-            return path
-    raise AssertionError("every column can be decoded")

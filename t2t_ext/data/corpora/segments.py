@@ -57,21 +57,13 @@ class SegmentFiles:
         return tuple(dict.fromkeys(map(raw_files.on_disk, (self.source, *self.targets))))
 
     def count(self) -> int:
-        """Returns the number of source segments; where ``separate``, times that of translations.
-
-        Raises:
-          UserError: A file is damaged.
-        """
+        """Returns the number of source segments; where ``separate``, times that of translations."""
         kinds = collections.Counter(segment.kind for segment in self._segments(self.source))
         segments = sum(kinds[kind] for kind in _chosen_kinds(kinds, _SOURCE_KINDS))
         return segments * (self.translations() if self.separate else 1)
 
     def translations(self) -> int:
-        """Returns the number of translations of every segment: that of files, and of systems within a file.
-
-        Raises:
-          UserError: A file is damaged.
-        """
+        """Returns the number of translations of every segment: that of files, and of systems within a file."""
         count = 0
         for path in self.targets:
             systems = collections.defaultdict(set)
@@ -81,14 +73,10 @@ class SegmentFiles:
         return count
 
     def read(self, report: ReadReport, wanted: Callable[[int], bool] | None = None) -> Iterator[tuple[str, ...]]:
-        """Yields (source, translation, further translations...) of every source segment; see ``separate``.
+        """Yields (source, translation, further translations...) of every source segment; see ``PairSource.read``.
 
-        Args:
-          report: Where segments without a translation, translations without a source and repeated ids are counted.
-          wanted: Says of the number of what is yielded, from 1, whether it is; all are by default.
-
-        Raises:
-          UserError: A file is damaged or holds no translations, or ids do not match and the report is strict.
+        Segments without a translation, translations without a source and repeated ids cannot be used. Where
+        ``separate``, every translation is numbered.
         """
         source = self._by_id(self.source, report, _SOURCE_KINDS).get("", {})
         translations: list[tuple[pathlib.Path, dict[_Key, Segment]]] = []
@@ -104,7 +92,11 @@ class SegmentFiles:
                 f"{', '.join(map(str, self.targets))}: {len(translations)} translation(s) of every segment, where "
                 f"{self.references} are needed. Several in one file are told apart by the sysid of <doc> or <refset>."
             )
-        self._check_extra(source, translations, report)
+        for path, segments in translations:
+            for key, segment in segments.items():
+                if key not in source:
+                    explanation = f"segment {key[1]!r} of document {key[0]!r} is not in {self.source}"
+                    report.drop(EXTRA, path, segment.line, explanation)
         groups = [[translation] for translation in translations] if self.separate else [translations]
         numbers = itertools.count(1)
         for (key, segment), group in itertools.product(source.items(), groups):
@@ -116,7 +108,10 @@ class SegmentFiles:
                 explanation = f"segment {key[1]!r} of document {key[0]!r} has no translation in {without}"
                 report.drop(MISALIGNED, self.source, segment.line, explanation)
                 continue
-            yield (self._text(segment), *(self._text(segments[key]) for _, segments in group))
+            texts = [segment.text, *(segments[key].text for _, segments in group)]
+            for old, new in self.replacements:
+                texts = [text.replace(old, new) for text in texts]
+            yield tuple(texts)
 
     def _segments(self, path: pathlib.Path) -> Iterator[Segment]:
         return read_segments(path, self.encodings, resolve_entities=self.resolve_entities)
@@ -129,37 +124,14 @@ class SegmentFiles:
         everything = list(self._segments(path))
         chosen = _chosen_kinds({segment.kind for segment in everything}, kinds)
         for segment in everything:
-            if segment.kind not in chosen:
-                continue
-            key = (segment.document, segment.id)
-            segments = found[segment.system if by_system else ""]
-            if key in segments:
-                explanation = (
-                    f"segment {segment.id!r} of document {segment.document!r} is there twice (first in line "
-                    f"{segments[key].line})"
-                )
-                report.drop(DUPLICATE, path, segment.line, explanation)
-                continue
-            segments[key] = segment
+            if segment.kind in chosen:
+                key = (segment.document, segment.id)
+                known = found[segment.system if by_system else ""].setdefault(key, segment)
+                if known is not segment:
+                    twice = f"is there twice (first in line {known.line})"
+                    explanation = f"segment {segment.id!r} of document {segment.document!r} {twice}"
+                    report.drop(DUPLICATE, path, segment.line, explanation)
         return found
-
-    def _check_extra(
-        self,
-        source: dict[_Key, Segment],
-        translations: list[tuple[pathlib.Path, dict[_Key, Segment]]],
-        report: ReadReport,
-    ) -> None:
-        for path, segments in translations:
-            for key, segment in segments.items():
-                if key not in source:
-                    explanation = f"segment {key[1]!r} of document {key[0]!r} is not in {self.source}"
-                    report.drop(EXTRA, path, segment.line, explanation)
-
-    def _text(self, segment: Segment) -> str:
-        text = segment.text
-        for old, new in self.replacements:
-            text = text.replace(old, new)
-        return text
 
 
 def _chosen_kinds(there: Collection[str], wanted: Sequence[Collection[str]]) -> Collection[str]:
@@ -189,36 +161,16 @@ class TaggedLineFiles:
         return tuple(map(raw_files.on_disk, (self.source, self.target)))
 
     def count(self) -> int:
-        """Returns the number of lines of text.
-
-        Raises:
-          UserError: The two files differ in it, or a title stands beside something else.
-        """
-        count = 0
-        for one, other in itertools.zip_longest(_text_lines(self.source), _text_lines(self.target)):
-            if one is None or other is None or one.tag != other.tag:
-                raise self._misaligned(one, other)
-            count += 1
-        return count
+        """Returns the number of lines of text; see ``PairSource.count``."""
+        return sum(1 for _ in self._lines())
 
     def read(self, report: ReadReport, wanted: Callable[[int], bool] | None = None) -> Iterator[tuple[str, ...]]:
-        """Yields (source, target) of every line of text.
-
-        Args:
-          report: Where lines that are not UTF-8 are counted.
-          wanted: Says of the number of a pair, from 1, whether it is read; all are by default.
-
-        Raises:
-          UserError: As ``count``, or a file is damaged.
-        """
-        sides = itertools.zip_longest(_text_lines(self.source, report), _text_lines(self.target, report))
-        for number, (one, other) in enumerate(sides, 1):
-            if one is None or other is None or one.tag != other.tag:
-                raise self._misaligned(one, other)
+        """Yields (source, target) of every line of text; see ``PairSource.read``."""
+        for number, lines in enumerate(self._lines(report), 1):
             if wanted and not wanted(number):
                 continue
             texts = []
-            for path, line in ((self.source, one), (self.target, other)):
+            for path, line in zip((self.source, self.target), lines, strict=True):
                 try:
                     texts.append(line.text.decode())
                 except UnicodeDecodeError:
@@ -227,15 +179,21 @@ class TaggedLineFiles:
             else:
                 yield tuple(texts)
 
-    def _misaligned(self, one: "_Line | None", other: "_Line | None") -> UserError:
-        places = " and ".join(
-            f"{path}, " + (f"line {line.number} ({line.tag or 'a sentence'})" if line else "its end")
-            for path, line in ((self.source, one), (self.target, other))
-        )
-        return UserError(
-            f"These files are not translations line by line: without the lines of tags, {places} stand beside each "
-            f"other. One of them is incomplete or of another release; get both again."
-        )
+    def _lines(self, report: ReadReport | None = None) -> Iterator[tuple["_Line", "_Line"]]:
+        """Yields a line and its translation; raises a UserError where a title stands beside something else."""
+        files = self.source, self.target
+        for pair in itertools.zip_longest(*(_text_lines(path, report) for path in files)):
+            one, other = pair
+            if one is None or other is None or one.tag != other.tag:
+                places = " and ".join(
+                    f"{path}, " + (f"line {line.number} ({line.tag or 'a sentence'})" if line else "its end")
+                    for path, line in zip(files, pair, strict=True)
+                )
+                raise UserError(
+                    f"These files are not translations line by line: without the lines of tags, {places} stand beside "
+                    f"each other. One of them is incomplete or of another release; get both again."
+                )
+            yield one, other
 
 
 class _Line(NamedTuple):

@@ -23,23 +23,10 @@ class TextLines:
     Attributes:
       name: The file, or ``standard input``.
       lines: Its lines, without LF or CR LF; or its sources of feature vectors.
-      invalid: Numbers (from 1) of the lines that are not UTF-8; U+FFFD stands for what cannot be decoded.
-      carriage_returns: Number of lines that ended in CR LF.
     """
 
     name: str
     lines: list[Any]
-    invalid: tuple[int, ...] = ()
-    carriage_returns: int = 0
-
-    def report(self) -> None:
-        """Prints on standard error what was changed in reading."""
-        if self.invalid:
-            log.warning(
-                f"{self.name}: not UTF-8: {count_lines(self.invalid)}; U+FFFD stands for what cannot be decoded"
-            )
-        if self.carriage_returns:
-            log.warning(f"{self.name}: the CR of CR LF was dropped at the end of {self.carriage_returns} line(s)")
 
 
 def check_as_many(first: Any, second: Any, advice: str) -> None:
@@ -52,16 +39,17 @@ def check_as_many(first: Any, second: Any, advice: str) -> None:
 
 
 def read(path: str) -> TextLines:
-    """Reads all lines of a file, plain or gzipped, or of standard input (``-``), and reports what was changed.
+    """Reads all lines of a file, plain or gzipped, or of standard input (``-``); warns of what was changed.
 
     Raises:
       UserError: The file cannot be read.
     """
     report = readers.ReadReport()
     if path == STANDARD:
-        name, raw = "standard input", _split(sys.stdin.buffer.read(), report)
+        name = "standard input"
+        raw = readers.without_ends(sys.stdin.buffer, name, report)
     else:
-        name, raw = path, list(readers.read_lines(path, report))
+        name, raw = path, readers.read_lines(path, report)
     lines, invalid = [], []
     for number, line in enumerate(raw, start=1):
         try:
@@ -69,9 +57,11 @@ def read(path: str) -> TextLines:
         except UnicodeDecodeError:
             lines.append(line.decode("utf-8", errors="replace"))
             invalid.append(number)
-    result = TextLines(name, lines, tuple(invalid), report.notes[readers.CARRIAGE_RETURNS])
-    result.report()
-    return result
+    if invalid:
+        log.warning(f"{name}: not UTF-8: {count_lines(invalid)}; U+FFFD stands for what cannot be decoded")
+    if carriage_returns := report.notes[readers.CARRIAGE_RETURNS]:
+        log.warning(f"{name}: the CR of CR LF was dropped at the end of {carriage_returns} line(s)")
+    return TextLines(name, lines)
 
 
 def check_output(path: str) -> None:
@@ -133,15 +123,3 @@ def typed_lines() -> Iterator[str]:
             if line == "q":
                 return
             yield line
-
-
-def _split(data: bytes, report: readers.ReadReport) -> list[bytes]:
-    lines = data.split(b"\n")
-    if not lines[-1]:
-        lines.pop()
-    for i, line in enumerate(lines):
-        # As for files: only a CR before an LF is dropped.
-        if line.endswith(b"\r") and (i + 1 < len(lines) or data.endswith(b"\n")):
-            report.note(readers.CARRIAGE_RETURNS, "standard input", i + 1)
-            lines[i] = line[:-1]
-    return lines

@@ -37,11 +37,7 @@ class TmxFile:
     target_language: str
 
     def __post_init__(self) -> None:
-        """Checks that both languages are given.
-
-        Raises:
-          UserError: One is not.
-        """
+        """Checks that both languages are given."""
         if not self.source_language or not self.target_language:
             raise UserError(
                 f"{self.path} holds texts in several languages: say which (--source_language=de --target_language=en)."
@@ -53,16 +49,12 @@ class TmxFile:
         return (raw_files.on_disk(self.path),)
 
     def count(self) -> int:
-        """Returns the number of translation units.
-
-        Raises:
-          UserError: The file is damaged, or has no unit in both languages.
-        """
+        """Returns the number of translation units; raises a UserError where none is in both languages."""
         units, pairs = 0, 0
         seen: collections.Counter[str] = collections.Counter()
         for unit in _units(self.path):
             units += 1
-            pairs += all(_text(unit, language) is not None for language in (self.source_language, self.target_language))
+            pairs += None not in self._texts(unit)
             seen.update(unit.texts.keys())
         if not pairs:
             tags = ", ".join(tag for tag, _ in seen.most_common(20)) or "none"
@@ -73,24 +65,24 @@ class TmxFile:
         return units
 
     def read(self, report: ReadReport, wanted: Callable[[int], bool] | None = None) -> Iterator[tuple[str, ...]]:
-        """Yields (source, target) of every unit that has both; the first of several texts in a language.
-
-        Args:
-          report: Where units that lack a language are counted.
-          wanted: Says of the number of a unit, from 1, whether it is read; all are by default.
-
-        Raises:
-          UserError: The file is damaged; names the line.
-        """
+        """Yields (source, target) of every unit, the first of several texts in a language; see ``PairSource.read``."""
         for number, unit in enumerate(_units(self.path), 1):
             if wanted and not wanted(number):
                 continue
-            source, target = _text(unit, self.source_language), _text(unit, self.target_language)
+            source, target = self._texts(unit)
             if source is None or target is None:
                 missing = self.source_language if source is None else self.target_language
                 report.drop(NO_TRANSLATION, self.path, unit.line, f"the unit has no text in {missing!r}")
             else:
                 yield source, target
+
+    def _texts(self, unit: "_Unit") -> tuple[str | None, str | None]:
+        """Returns source and target of a unit."""
+        found: list[str | None] = []
+        for wanted in map(_normal, (self.source_language, self.target_language)):
+            texts = (text for tag, text in unit.texts.items() if tag == wanted or tag.startswith(f"{wanted}-"))
+            found.append(next(texts, None))
+        return found[0], found[1]
 
 
 class _Unit(NamedTuple):
@@ -98,11 +90,6 @@ class _Unit(NamedTuple):
 
     line: int
     texts: dict[str, str]
-
-
-def _text(unit: _Unit, language: str) -> str | None:
-    wanted = _normal(language)
-    return next((text for tag, text in unit.texts.items() if tag == wanted or tag.startswith(f"{wanted}-")), None)
 
 
 def _normal(tag: str) -> str:

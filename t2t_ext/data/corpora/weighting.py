@@ -66,9 +66,8 @@ class CorpusSource:
     def read(self, report: ReadReport, wanted: Callable[[int], bool] | None = None) -> Iterator[tuple[str, ...]]:
         """Yields every pair that occurs at all once, tagged; a ``WeightedPair`` where it occurs more than once.
 
-        Args:
-          report: Where what reading drops is counted, and the pairs and occurrences of this corpus.
-          wanted: Says of a pair's number, from 1 through all the files, whether it is read; all are by default.
+        The report takes the pairs and occurrences of this corpus; numbers of pairs go through all the files. See
+        ``PairSource.read``.
         """
         described = {"weight": self.weight, "tag": self.tag, PAIRS: 0, OCCURRENCES: 0}
         counted = report.corpora.setdefault(self.name, described)
@@ -80,17 +79,14 @@ class CorpusSource:
                 times = occurrences(self.weight, row)
                 counted[PAIRS] += 1
                 counted[OCCURRENCES] += times
-                if times:
-                    yield self._as_pair(row, prefix, times)
+                pair = (prefix + row[0], *row[1:])
+                if times > 1:
+                    weighted = WeightedPair(pair)
+                    weighted.times = times
+                    yield weighted
+                elif times:
+                    yield pair
             before += files.count() if wanted is not None else 0
-
-    def _as_pair(self, row: tuple[str, ...], prefix: str, times: int) -> tuple[str, ...]:
-        pair = (prefix + row[0], *row[1:])
-        if times == 1:
-            return pair
-        weighted = WeightedPair(pair)
-        weighted.times = times
-        return weighted
 
 
 class ReversedPairs(ChangedPairs):
@@ -102,19 +98,13 @@ class ReversedPairs(ChangedPairs):
 
 
 def occurrences(weight: float, texts: Sequence[str]) -> int:
-    """Returns how often a pair of a corpus occurs.
-
-    Args:
-      weight: How often on average, at least 0.
-      texts: The pair; decides about the fractional part, whichever side comes first.
-    """
+    """Returns how often a pair occurs in a corpus of a weight (at least 0), whichever side comes first in ``texts``."""
     whole = math.floor(weight)
     fraction = weight - whole
     if not fraction:
         return whole
-    digest = hashlib.blake2b(
-        "\n".join(sorted(texts[:2])).encode(errors="surrogatepass"), digest_size=_HASH_BYTES
-    ).digest()
+    text = "\n".join(sorted(texts[:2])).encode(errors="surrogatepass")
+    digest = hashlib.blake2b(text, digest_size=_HASH_BYTES).digest()
     return whole + (int.from_bytes(digest) < fraction * 2 ** (8 * _HASH_BYTES))
 
 
@@ -136,10 +126,6 @@ def as_sample(row: tuple[str, ...], multiple_references: bool) -> dict[str, Any]
 
 def checked_tag(tag: str, where: str) -> str:
     """Returns a tag.
-
-    Args:
-      tag: A word in angle brackets, or empty for none.
-      where: The flag or option that it was given by, for the message.
 
     Raises:
       UserError: It is not of that form.

@@ -13,12 +13,13 @@ import os
 import pathlib
 import zipfile
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 import numpy as np
 
 from t2t_ext.data.datasets.generated import GeneratedData
+from t2t_ext.data.datasets.manifest import StoredManifest
 from t2t_ext.data.datasets.pseudo_references import DIRECTIONS, PseudoReferences
 from t2t_ext.data.features.float_files import FloatSequences
 from t2t_ext.errors import UserError
@@ -26,6 +27,7 @@ from t2t_ext.io import files
 
 Sequences = tuple[np.ndarray, np.ndarray]  # flat ids and offsets
 
+_FORMAT = np.lib.format
 _SIDES = ("inputs", "targets")
 _UNREADABLE = (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error)
 
@@ -120,48 +122,31 @@ class ExampleStore:
           UserError: There is no such split, or a shard is missing or damaged; the message names it.
         """
         paths = [pathlib.Path(path) for path in generated.shard_paths(split)]
-        digests = _digests(generated.manifest) if verify else None
         folder = paths[0].parent if paths else "..."
         repair = f"t2t_ext-datagen --problem={generated.manifest.problem} --data_dir={folder} --overwrite"
-        reader = _ShardReader(paths, digests, repair)
         with concurrent.futures.ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
-            arrays = reader.read(pool)
+            arrays = _read_shards(paths, generated.manifest, repair, pool, _SIDES, verify)
             first, second = ("targets", "inputs") if generated.was_reversed else ("inputs", "targets")
             store = cls(*arrays[first], *arrays[second])
             # Their checksums are not computed again: they may be many gigabytes.
             store = dataclasses.replace(store, source_features=generated.source_features(split))
-            _check_features(store, folder, repair)
+            features, numbers = store.source_features, store.inputs
+            too_large = features is not None and len(numbers) > 0 and int(numbers.max()) >= len(features)
+            if features is not None and (len(numbers) != store.num_examples or too_large):
+                raise UserError(
+                    f"The shards and the feature files in {folder} do not belong together. Make them again: {repair}"
+                )
             sidecar = generated.pseudo
             if sidecar is None or split not in sidecar.splits:
                 return store
             return dataclasses.replace(store, pseudo=_load_pseudo(sidecar, split, store.num_examples, verify, pool))
 
 
-def _check_features(store: ExampleStore, folder: Any, repair: str) -> None:
-    """Checks that the numbers of the feature vectors are there.
-
-    Raises:
-      UserError: They do not belong to the shards.
-    """
-    features = store.source_features
-    if features is not None and (
-        len(store.inputs) != store.num_examples or (len(store.inputs) and int(store.inputs.max()) >= len(features))
-    ):
-        raise UserError(
-            f"The shards and the feature files in {folder} do not belong together. Make them again: {repair}"
-        )
-
-
 def _load_pseudo(
     sidecar: PseudoReferences, split: str, num_examples: int, verify: bool, pool: concurrent.futures.Executor
 ) -> tuple[Sequences, Sequences]:
-    """Reads the pseudo references of a split.
-
-    Raises:
-      UserError: A shard is missing or damaged, or they are not as many as the pairs.
-    """
-    digests = _digests(sidecar.manifest) if verify else None
-    arrays = _ShardReader(sidecar.shard_paths(split), digests, sidecar.repair, DIRECTIONS).read(pool)
+    """Reads the pseudo references of a split, as many as the pairs."""
+    arrays = _read_shards(sidecar.shard_paths(split), sidecar.manifest, sidecar.repair, pool, DIRECTIONS, verify)
     left, right = (arrays[direction] for direction in DIRECTIONS)
     if len(left[1]) - 1 != num_examples:
         raise UserError(
@@ -171,76 +156,64 @@ def _load_pseudo(
     return left, right
 
 
-def _digests(manifest: Any) -> dict[str, str]:
-    return {name: entry["sha256"] for name, entry in manifest.files.items()}
+def _read_shards(
+    paths: Sequence[pathlib.Path],
+    manifest: StoredManifest,
+    repair: str,
+    pool: concurrent.futures.Executor,
+    sides: tuple[str, str],
+    verify: bool,
+) -> dict[str, Sequences]:
+    """Returns side -> (flat ids, offsets), in arrays that are allocated once: lengths first, then ids at their places.
 
+    Raises:
+      UserError: A shard is missing or damaged, or (``verify``) its SHA-256 is another one than the manifest's.
+    """
 
-class _ShardReader:
-    """Reads shards into arrays that are allocated once: lengths first, then the ids into their places."""
+    def read_all(read: Callable[..., Any], *rest: Any) -> list[Any]:
+        def guarded(path: pathlib.Path, *rest: Any) -> Any:
+            try:
+                return read(path, *rest)
+            except _UNREADABLE as error:
+                raise UserError(f"The data shard {path} is damaged: {error}. Make it again: {repair}") from error
 
-    def __init__(
-        self,
-        paths: list[pathlib.Path],
-        digests: Mapping[str, str] | None,
-        repair: str,
-        sides: tuple[str, str] = _SIDES,
-    ) -> None:
-        self._paths = paths
-        self._digests = digests
-        self.repair = repair
-        self._sides = sides
-        self._flat: dict[str, np.ndarray] = {}
+        return list(pool.map(guarded, paths, *rest))
 
-    def read(self, pool: concurrent.futures.Executor) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-        """Returns side -> (flat ids, offsets)."""
-        parts = list(pool.map(self._guarded(self._lengths), self._paths))
-        lengths = {side: [part[side][0] for part in parts] for side in self._sides}
-        starts = {side: np.cumsum([0, *(int(array.sum()) for array in lengths[side])]) for side in self._sides}
-        for side in self._sides:
-            wide = any(part[side][1] != np.uint16 for part in parts)
-            self._flat[side] = np.empty(starts[side][-1], np.int32 if wide else np.uint16)
-        places = [{side: slice(*starts[side][i : i + 2]) for side in self._sides} for i in range(len(self._paths))]
-        list(pool.map(self._guarded(self._fill), self._paths, places))
-        return {
-            side: (self._flat[side], _offsets(np.concatenate(lengths[side] or [np.zeros(0, np.int32)])))
-            for side in self._sides
-        }
-
-    def _lengths(self, path: pathlib.Path) -> dict[str, tuple[np.ndarray, np.dtype]]:
-        """Returns side -> (lengths, dtype of the ids), the checksum verified."""
-        if self._digests is not None and files.sha256_of_file(path) != self._digests.get(path.name):
+    def read_lengths(path: pathlib.Path) -> dict[str, tuple[np.ndarray, np.dtype]]:
+        """Returns side -> (lengths, dtype of the ids)."""
+        if verify and files.sha256_of_file(path) != manifest.files.get(path.name, {}).get("sha256"):
             raise ValueError("its SHA-256 is not the manifest's")
+        result = {}
         with np.load(path, allow_pickle=False) as shard:
-            result = {}
-            for side in self._sides:
+            for side in sides:
                 with shard.zip.open(f"{side}.npy") as member:
-                    version = np.lib.format.read_magic(member)
-                    read_header = {(1, 0): np.lib.format.read_array_header_1_0}.get(
-                        version, np.lib.format.read_array_header_2_0
-                    )
+                    is_first = _FORMAT.read_magic(member) == (1, 0)
+                    read_header = _FORMAT.read_array_header_1_0 if is_first else _FORMAT.read_array_header_2_0
                     shape, _, dtype = read_header(member)
                 lengths = shard[f"{side}_lengths"]
                 if shape != (int(lengths.sum()),):
                     raise ValueError(f"{side} has the shape {shape}, its lengths add up to {lengths.sum()}")
                 result[side] = lengths, dtype
-        counts = [len(result[side][0]) for side in self._sides]
+        counts = [len(result[side][0]) for side in sides]
         if counts[0] != counts[1]:
-            raise ValueError(f"{counts[0]} {self._sides[0]} but {counts[1]} {self._sides[1]}")
+            raise ValueError(f"{counts[0]} {sides[0]} but {counts[1]} {sides[1]}")
         return result
 
-    def _fill(self, path: pathlib.Path, places: Mapping[str, slice]) -> None:
+    parts = read_all(read_lengths)
+    lengths = {side: [part[side][0] for part in parts] for side in sides}
+    starts = {side: np.cumsum([0, *(int(array.sum()) for array in lengths[side])]) for side in sides}
+    flat = {}
+    for side in sides:
+        wide = any(part[side][1] != np.uint16 for part in parts)
+        flat[side] = np.empty(starts[side][-1], np.int32 if wide else np.uint16)
+
+    def fill(path: pathlib.Path, number: int) -> None:
         with np.load(path, allow_pickle=False) as shard:
-            for side in self._sides:
-                self._flat[side][places[side]] = shard[side]
+            for side in sides:
+                flat[side][slice(*starts[side][number : number + 2])] = shard[side]
 
-    def _guarded(self, function: Any) -> Any:
-        def call(path: pathlib.Path, *rest: Any) -> Any:
-            try:
-                return function(path, *rest)
-            except _UNREADABLE as error:
-                raise UserError(f"The data shard {path} is damaged: {error}. Make it again: {self.repair}") from error
-
-        return call
+    read_all(fill, range(len(paths)))
+    return {side: (flat[side], _offsets(np.concatenate(lengths[side] or [np.zeros(0, np.int32)]))) for side in sides}
 
 
 def _flattened(sequences: Sequence[Sequence[int]]) -> Sequences:

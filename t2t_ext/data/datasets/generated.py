@@ -66,7 +66,14 @@ class GeneratedData:
                 f"Run: {again} --overwrite"
             )
         if was_reversed:
-            _check_reversible(manifest, name, again)
+            train = manifest.splits.get("train")
+            tags = dict.fromkeys(corpus["tag"] for corpus in train.corpora.values() if corpus["tag"]) if train else ()
+            if tags:  # they would stand on the target
+                raise UserError(
+                    f"The sources of {manifest.problem} begin with tags ({', '.join(tags)}), so that its data cannot "
+                    f"be read in the other direction; {name} needs data of its own. Run: {again} --tmp_dir=... with "
+                    f"tags."
+                )
         data = cls(data_dir, manifest, was_reversed)
         if problem.with_pseudo_references:
             data.pseudo = PseudoReferences.open(name, data_dir, data.digest())
@@ -176,19 +183,3 @@ class GeneratedData:
     def _lines(self, name: str) -> list[str]:
         """Returns the lines of a text file, which end at LF only."""
         return (self.data_dir / name).read_bytes().decode().split("\n")[:-1]
-
-
-def _check_reversible(manifest: Manifest, name: str, again: str) -> None:
-    """Checks that data can be read in the other direction.
-
-    Raises:
-      UserError: Their sources begin with tags, which would stand on the target.
-    """
-    train = manifest.splits.get("train")
-    tags = [corpus["tag"] for corpus in train.corpora.values() if corpus["tag"]] if train else []
-    if tags:
-        raise UserError(
-            f"The sources of {manifest.problem} begin with tags ({', '.join(dict.fromkeys(tags))}), so that its data "
-            f"cannot be read in the other direction; {name} needs data of its own. Run: {again} --tmp_dir=... with "
-            f"tags."
-        )

@@ -6,12 +6,10 @@ import os
 import pathlib
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from t2t_ext.errors import UserError
 from t2t_ext.io import files
-
-FORMAT_VERSION = 1
 
 
 def manifest_path(data_dir: str | os.PathLike, base_name: str) -> pathlib.Path:
@@ -44,6 +42,57 @@ def is_data_file(name: str, base_name: str) -> bool:
         rf"vocab\.{base}\.\d+(\.\w+)?\.model",
     )
     return re.fullmatch("|".join(patterns), name) is not None
+
+
+class StoredManifest:
+    """What the manifests of data and of pseudo references, both dataclasses, have in common.
+
+    Class attributes:
+      latest_format: The latest ``format_version`` that is understood.
+      split_class: What the entries of ``splits`` are.
+      again: How to make the files again, for messages.
+    """
+
+    latest_format: ClassVar[int]
+    split_class: ClassVar[type]
+    again: ClassVar[str]
+    files: dict[str, dict[str, Any]]
+
+    @classmethod
+    def load(cls, path: str | os.PathLike) -> Self:
+        """Reads a manifest.
+
+        Raises:
+          UserError: The file is damaged, or a later version of t2t_ext wrote it.
+          FileNotFoundError: There is none.
+        """
+        try:
+            content = json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
+            version = content["format_version"]
+            if version > cls.latest_format:
+                raise UserError(
+                    f"{path} has format {version}, but this t2t_ext reads formats up to {cls.latest_format}; "
+                    f"update t2t_ext, or {cls.again}"
+                )
+            content["splits"] = {name: cls.split_class(**split) for name, split in content["splits"].items()}
+            return cls(**content)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise UserError(f"{path} is damaged ({error}); {cls.again}") from error
+
+    def damaged_files(self, data_dir: str | os.PathLike, *, checksums: bool = False) -> list[str]:
+        """Returns the names of files that are missing or not as they were written.
+
+        Args:
+          data_dir: Where the files lie.
+          checksums: Whether to compare SHA-256 as well; existence and sizes are always compared.
+        """
+        damaged = []
+        for name, expected in self.files.items():
+            path = pathlib.Path(data_dir, name)
+            intact = path.is_file() and path.stat().st_size == expected["bytes"]
+            if not intact or (checksums and files.sha256_of_file(path) != expected["sha256"]):
+                damaged.append(name)
+        return damaged
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -80,7 +129,7 @@ class SplitSummary:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Manifest:
+class Manifest(StoredManifest):
     """Describes a finished set of data files. It says nothing of time or machine: same data, same bytes.
 
     Attributes:
@@ -96,7 +145,11 @@ class Manifest:
       versions: Versions of the software that made it.
     """
 
-    format_version: int = FORMAT_VERSION
+    latest_format = 1
+    split_class = SplitSummary
+    again = "generate the data again: t2t_ext-datagen --overwrite."
+
+    format_version: int = latest_format
     problem: str
     problem_options: dict[str, Any]
     source_language: str
@@ -116,73 +169,10 @@ class Manifest:
                 del split["floats"]
         return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
 
-    @classmethod
-    def load(cls, path: str | os.PathLike) -> Self:
-        """Reads a manifest.
-
-        Raises:
-          UserError: The file is damaged, or a later version of t2t_ext wrote it.
-          FileNotFoundError: There is none.
-        """
-        again = "generate the data again: t2t_ext-datagen --overwrite."
-        return read_manifest(cls, path, FORMAT_VERSION, SplitSummary, again)
-
-    def damaged_files(self, data_dir: str | os.PathLike, *, checksums: bool) -> list[str]:
-        """Returns the names of files that are missing or not as they were written.
-
-        Args:
-          data_dir: Where the files lie.
-          checksums: Whether to compare SHA-256 as well; existence and sizes are always compared.
-        """
-        return damaged_files(self.files, data_dir, checksums=checksums)
-
-
-def damaged_files(
-    described: Mapping[str, Mapping[str, Any]], data_dir: str | os.PathLike, *, checksums: bool
-) -> list[str]:
-    """Returns the names of files that are missing or not as a manifest describes them; see ``Manifest``."""
-    damaged = []
-    for name, expected in described.items():
-        path = pathlib.Path(data_dir, name)
-        intact = path.is_file() and path.stat().st_size == expected["bytes"]
-        if intact and checksums:
-            intact = files.sha256_of_file(path) == expected["sha256"]
-        if not intact:
-            damaged.append(name)
-    return damaged
-
 
 def describe_file(path: str | os.PathLike) -> dict[str, Any]:
     """Returns a file's size in bytes and SHA-256 as a manifest lists them."""
     return {"bytes": os.path.getsize(path), "sha256": files.sha256_of_file(path)}
-
-
-def read_manifest(kind: type, path: str | os.PathLike, latest: int, split_class: type, again: str) -> Any:
-    """Reads a manifest of some kind.
-
-    Args:
-      kind: The dataclass that it becomes.
-      path: Of the JSON file.
-      latest: The latest ``format_version`` that is understood.
-      split_class: What the entries of ``splits`` become.
-      again: How to make the files again, for messages.
-
-    Raises:
-      UserError: The file is damaged, or a later version of t2t_ext wrote it.
-      FileNotFoundError: There is none.
-    """
-    try:
-        content = json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
-        version = content["format_version"]
-        if version > latest:
-            raise UserError(
-                f"{path} has format {version}, but this t2t_ext reads formats up to {latest}; "
-                f"update t2t_ext, or {again}"
-            )
-        content["splits"] = {name: split_class(**split) for name, split in content["splits"].items()}
-        return kind(**content)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise UserError(f"{path} is damaged ({error}); {again}") from error
 
 
 REASONS = {
@@ -220,27 +210,43 @@ REASONS = {
 def summary_lines(
     manifest: Manifest, data_dir: str | os.PathLike, published: Mapping[str, int] | None = None
 ) -> Iterator[str]:
-    """Yields lines that say what was generated, what was dropped and why.
-
-    Args:
-      manifest: Of the data.
-      data_dir: Where they are.
-      published: Number of pairs by split that the paper gives.
-    """
+    """Yields lines that say what was generated, what was dropped and why, beside published numbers of pairs."""
+    settings = manifest.settings
     yield f"{manifest.problem} in {data_dir}:"
     yield f"  {_vocabulary(manifest, of_one_side=any(split.floats for split in manifest.splits.values()))}"
-    for line in _preparation(manifest.settings):
-        yield f"  {line}"
+    for side in ("source", "target"):
+        if settings.get(f"{side}_steps", "none") != "none":
+            yield f"  {side} text: {settings[f'{side}_steps']}"
+    if settings.get("cleaning"):
+        yield "  cleaning: " + ", ".join(f"{name}={value}" for name, value in settings["cleaning"].items())
     for name, split in manifest.splits.items():
-        yield f"  {name}: {_contents(split)}{beside_published(split.samples, (published or {}).get(name))}"
+        is_weighted = any(corpus["weight"] != 1 for corpus in split.corpora.values())
+        by_weights = ", by the weights below" if is_weighted else ""
+        kept = f"{split.samples:,} of {split.read:,}" if split.drops and not is_weighted else f"{split.samples:,}"
+        shards = f"{kept} samples in {len(split.shards)} shard{'s' if len(split.shards) > 1 else ''}{by_weights}"
+        as_published = beside_published(split.samples, (published or {}).get(name))
+        yield f"  {name}: {shards}; {', '.join(_sizes(split))}{as_published}"
         for corpus, counted in split.corpora.items():
             yield f"    {corpus_line(corpus, counted)}"
         # Of a pair that weights repeat, every occurrence is a sample, but it is dropped once.
-        pairs = " pairs" if _is_weighted(split) else ""
-        for reason, count in split.drops.items():
-            yield f"    dropped {count:,}{pairs}: {_reason(split, reason)}"
-        for what, count in split.notes.items():
-            yield f"    changed {count:,}: {_reason(split, what)}"
+        pairs = " pairs" if is_weighted else ""
+        for what, counts in ((f"dropped {{:,}}{pairs}", split.drops), ("changed {:,}", split.notes)):
+            for reason, count in counts.items():
+                where = f" (first: {split.first[reason]})" if reason in split.first else ""
+                yield f"    {what.format(count)}: {REASONS.get(reason, reason)}{where}"
+
+
+def _sizes(split: SplitSummary) -> Iterator[str]:
+    """Yields how much there is of each feature."""
+    for name, count in split.tokens.items():
+        kept = split.floats.get(name)
+        if kept:
+            yield (
+                f"{name} {count:,} vectors of {kept['depth']:,} x {kept['storage']} in {kept['sequences']:,} sequences "
+                f"(longest {kept['longest']:,})"
+            )
+        else:
+            yield f"{name} {count:,} tokens (longest {split.longest[name]:,})"
 
 
 def beside_published(count: int, published: int | None) -> str:
@@ -250,15 +256,6 @@ def beside_published(count: int, published: int | None) -> str:
     if count == published:
         return "; as published"
     return f"; published: {published:,} ({count - published:+,}, {(count - published) / published:+.2%})"
-
-
-def _preparation(settings: Mapping[str, Any]) -> Iterator[str]:
-    """Yields what was done to the text and which pairs were left out, where anything was."""
-    for side in ("source", "target"):
-        if settings.get(f"{side}_steps", "none") != "none":
-            yield f"{side} text: {settings[f'{side}_steps']}"
-    if settings.get("cleaning"):
-        yield "cleaning: " + ", ".join(f"{name}={value}" for name, value in settings["cleaning"].items())
 
 
 def _vocabulary(manifest: Manifest, *, of_one_side: bool) -> str:
@@ -276,37 +273,9 @@ def _vocabulary(manifest: Manifest, *, of_one_side: bool) -> str:
     return f"{sizes}; trained on {share} training samples"
 
 
-def _contents(split: SplitSummary) -> str:
-    shards = f"{len(split.shards)} shard{'s' if len(split.shards) > 1 else ''}"
-    sides = ", ".join(_side(split, name, count) for name, count in split.tokens.items())
-    if _is_weighted(split):
-        return f"{split.samples:,} samples in {shards}, by the weights below; {sides}"
-    kept = f"{split.samples:,} of {split.read:,}" if split.drops else f"{split.samples:,}"
-    return f"{kept} samples in {shards}; {sides}"
-
-
-def _side(split: SplitSummary, name: str, count: int) -> str:
-    if name not in split.floats:
-        return f"{name} {count:,} tokens (longest {split.longest[name]:,})"
-    kept = split.floats[name]
-    return (
-        f"{name} {count:,} vectors of {kept['depth']:,} x {kept['storage']} in {kept['sequences']:,} sequences "
-        f"(longest {kept['longest']:,})"
-    )
-
-
-def _is_weighted(split: SplitSummary) -> bool:
-    return any(corpus["weight"] != 1 for corpus in split.corpora.values())
-
-
 def corpus_line(name: str, counted: Mapping[str, Any]) -> str:
     """Returns what a corpus holds: its pairs, its weight and how often its pairs occur with it, its tag."""
     tag = f", tag {counted['tag']}" if counted["tag"] else ""
     if counted["weight"] == 1:
         return f"{name}: {counted['pairs']:,} pairs{tag}"
     return f"{name}: {counted['pairs']:,} pairs, weight {counted['weight']:g}: {counted['occurrences']:,}{tag}"
-
-
-def _reason(split: SplitSummary, reason: str) -> str:
-    where = f" (first: {split.first[reason]})" if reason in split.first else ""
-    return REASONS.get(reason, reason) + where

@@ -20,10 +20,9 @@ import os
 import pathlib
 from typing import Any, Self
 
-from t2t_ext.data.datasets.manifest import damaged_files, manifest_path, read_manifest
+from t2t_ext.data.datasets.manifest import StoredManifest, manifest_path
 from t2t_ext.errors import UserError
 
-FORMAT_VERSION = 1
 SUFFIX = "_synchronous"
 DIRECTIONS = ("l2r", "r2l")
 SPLITS = ("train", "dev")
@@ -54,7 +53,7 @@ class SplitPseudo:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class PseudoManifest:
+class PseudoManifest(StoredManifest):
     """Describes a finished sidecar. It says nothing of time or machine: same models and data, same bytes.
 
     Attributes:
@@ -67,7 +66,11 @@ class PseudoManifest:
       versions: Versions of the software that made it.
     """
 
-    format_version: int = FORMAT_VERSION
+    latest_format = 1
+    split_class = SplitPseudo
+    again = "make the pseudo references again: t2t_ext-pseudo-references --overwrite."
+
+    format_version: int = latest_format
     problem: str
     data: dict[str, Any]
     models: dict[str, list[dict[str, Any]]]
@@ -79,26 +82,6 @@ class PseudoManifest:
     def to_json(self) -> str:
         """Returns the manifest as JSON text."""
         return json.dumps(dataclasses.asdict(self), indent=2, ensure_ascii=False) + "\n"
-
-    @classmethod
-    def load(cls, path: str | os.PathLike) -> Self:
-        """Reads a manifest.
-
-        Raises:
-          UserError: The file is damaged, or a later version of t2t_ext wrote it.
-          FileNotFoundError: There is none.
-        """
-        again = "make the pseudo references again: t2t_ext-pseudo-references --overwrite."
-        return read_manifest(cls, path, FORMAT_VERSION, SplitPseudo, again)
-
-    def damaged_files(self, data_dir: str | os.PathLike, *, checksums: bool = False) -> list[str]:
-        """Returns the names of files that are missing or not as they were written.
-
-        Args:
-          data_dir: Where the files lie.
-          checksums: Whether to compare SHA-256 as well; existence and sizes are always compared.
-        """
-        return damaged_files(self.files, data_dir, checksums=checksums)
 
 
 class PseudoReferences:
@@ -177,18 +160,10 @@ def table(manifest: PseudoManifest) -> list[str]:
     for name, split in manifest.splits.items():
         for direction in DIRECTIONS:
             found = split.statistics[direction]
-            rows.append(
-                (
-                    name,
-                    direction,
-                    f"{split.pairs:,}",
-                    f"{found['made']:,}",
-                    f"{found['bleu']:.2f}",
-                    f"{found['mean_length']:.1f}",
-                    f"{found['mean_gold_length']:.1f}",
-                    f"{100 * found['identical_to_gold'] / max(found['made'], 1):.1f}%",
-                )
-            )
+            lengths = f"{found['mean_length']:.1f}", f"{found['mean_gold_length']:.1f}"
+            identical = f"{100 * found['identical_to_gold'] / max(found['made'], 1):.1f}%"
+            numbers = f"{split.pairs:,}", f"{found['made']:,}", f"{found['bleu']:.2f}", *lengths, identical
+            rows.append((name, direction, *numbers))
             for reason, count in split.failures[direction].items():
                 failures.append(f"{name}, {direction}: {count:,} without a pseudo reference: {reason}")
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]

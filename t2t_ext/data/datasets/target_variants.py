@@ -164,24 +164,23 @@ def variants_of(pseudo: str, target_sides: int) -> tuple[Variant, ...]:
 def check_problem(hparams: Any, problem: Any, data_dir: str | os.PathLike) -> None:
     """Checks that a problem has what ``pseudo`` asks for, before anything of the model is known.
 
-    Args:
-      hparams: An ``HParams``.
-      problem: With ``data_name`` and ``with_pseudo_references``.
-      data_dir: Where its data are, for the message.
-
     Raises:
       UserError: ``pseudo`` needs pseudo references; the message has the ways out.
     """
-    if hparams.pseudo != "none" and not problem.with_pseudo_references:
-        raise UserError(_no_pseudo_references(hparams, problem.data_name, data_dir))
+    if hparams.pseudo == "none" or problem.with_pseudo_references:
+        return
+    # Of a model in which both directions are a choice, the other choice needs none.
+    one_way = ", or generate in one direction: synchronous=false" if getattr(hparams, "synchronous", False) else ""
+    name = problem.data_name
+    raise UserError(
+        f"pseudo={hparams.pseudo} trains on pseudo references, which {name} has not. Either make them with "
+        f"{pseudo_references.command(name, data_dir)} and train on --problem={name}"
+        f"{pseudo_references.SUFFIX}, or train on references alone: pseudo=none in --hparams{one_way}."
+    )
 
 
 def check_model(hparams: Any, target_sides: int) -> None:
     """Checks that a model can be trained on targets as its hparams say.
-
-    Args:
-      hparams: An ``HParams``.
-      target_sides: Of the model.
 
     Raises:
       UserError: What contradicts what, and what to change.
@@ -201,13 +200,7 @@ def check_model(hparams: Any, target_sides: int) -> None:
 
 
 def notes(hparams: Any, target_sides: int, *, has_pseudo: bool) -> list[str]:
-    """Returns what a user should know about the targets before training begins, a line each.
-
-    Args:
-      hparams: An ``HParams``.
-      target_sides: Of the model.
-      has_pseudo: Whether the data have pseudo references.
-    """
+    """Returns what a user should know about the targets before training begins, a line each."""
     if target_sides == 2 and hparams.pseudo == "none":
         return [
             "WARNING: pseudo=none trains both targets on the reference, so that each side can see its own future in "
@@ -263,14 +256,4 @@ def _examples(store: ExampleStore, variants: tuple[Variant, ...], gold_only: boo
         np.maximum.reduce(of_sides),
         np.add.reduce(of_sides),
         left_out,
-    )
-
-
-def _no_pseudo_references(hparams: Any, data_name: str, data_dir: str | os.PathLike) -> str:
-    # Of a model in which both directions are a choice, the other choice needs none.
-    one_way = ", or generate in one direction: synchronous=false" if getattr(hparams, "synchronous", False) else ""
-    return (
-        f"pseudo={hparams.pseudo} trains on pseudo references, which {data_name} has not. Either make them with "
-        f"{pseudo_references.command(data_name, data_dir)} and train on --problem={data_name}"
-        f"{pseudo_references.SUFFIX}, or train on references alone: pseudo=none in --hparams{one_way}."
     )

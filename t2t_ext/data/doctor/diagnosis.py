@@ -5,7 +5,8 @@ import dataclasses
 import itertools
 import os
 import pathlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from t2t_ext.config.generation import DEFAULT_SEED, GenerationSettings
 from t2t_ext.data.corpora.readers import ReadReport
@@ -129,7 +130,9 @@ class Doctor:
         """
         problem = self.problem
         problem.prepare(self.tmp_dir)
-        names = self._text_features()
+        names = list(text_features(problem.features()))[:2]
+        if len(names) < 2:
+            raise UserError(f"{problem.base_name} has {len(names)} text feature(s); the doctor looks at pairs.")
         source, target, origin = self.encoders or self._trained()
         plan = self._plan(source, target)
         diagnosis = Diagnosis(
@@ -144,11 +147,19 @@ class Doctor:
             all_filters=plan.all_filters,
         )
         held_out: dict[str, dict[str, set[bytes]]] = {}
+        merged: dict[str, set[bytes]] = collections.defaultdict(set)
         for split in problem.splits:
             if split != TRAIN:
                 held_out[split] = collections.defaultdict(set)
                 diagnosis.splits[split] = self._split(split, names, plan, held_out[split])
-        plan = self._plan_of_train(plan, list(held_out.values()))
+                for name, found in held_out[split].items():
+                    merged[name] |= found
+        # Train is examined for duplicates and overlap as well.
+        for kind in (filters.PAIR, filters.SOURCE, filters.TARGET):
+            duplicates.prepare_directory(self.scratch / "alone", kind)
+        duplicates.prepare_directory(self.scratch / "in_order", plan.cleaning.duplicates)
+        written = duplicates.write_key_sets(self.scratch, merged) if merged else ("", "")
+        plan = dataclasses.replace(plan, evaluation_keys=written, directory=self.scratch)
         diagnosis.splits = {TRAIN: self._split(TRAIN, names, plan, None), **diagnosis.splits}
         if not diagnosis.train.pairs:
             drops = dict(diagnosis.splits[TRAIN].reading.drops) or "empty"
@@ -176,25 +187,6 @@ class Doctor:
             max_length_ratio=self.problem.max_length_ratio if ratio is None else ratio,
         )
 
-    def _plan_of_train(self, plan: Plan, held_out: Sequence[Mapping[str, set[bytes]]]) -> Plan:
-        """Returns how train is examined, given the keys of the evaluation sets: duplicates and overlap as well."""
-        for kind in (filters.PAIR, filters.SOURCE, filters.TARGET):
-            duplicates.prepare_directory(self.scratch / "alone", kind)
-        duplicates.prepare_directory(self.scratch / "in_order", plan.cleaning.duplicates)
-        merged: dict[str, set[bytes]] = {}
-        for keys in held_out:
-            for name, found in keys.items():
-                merged.setdefault(name, set()).update(found)
-        written = duplicates.write_key_sets(self.scratch, merged) if merged else ("", "")
-        return dataclasses.replace(plan, evaluation_keys=written, directory=self.scratch)
-
-    def _text_features(self) -> list[str]:
-        """Returns the names of the source's and the target's text feature."""
-        names = list(text_features(self.problem.features()))
-        if len(names) < 2:
-            raise UserError(f"{self.problem.base_name} has {len(names)} text feature(s); the doctor looks at pairs.")
-        return names[:2]
-
     def _split(
         self, split: str, names: list[str], plan: Plan, held_out: dict[str, set[bytes]] | None
     ) -> SplitDiagnosis:
@@ -206,11 +198,8 @@ class Doctor:
         samples = iter(problem.checked_samples(split, self.tmp_dir))
 
         def chunks() -> Iterator[ExaminedChunk]:
-            for index in itertools.count():
-                batch = list(itertools.islice(samples, PAIRS_PER_CHUNK))
-                if not batch:
-                    return
-                rows = [[_as_list(sample[name]) for name in names] for sample in batch]
+            for index, batch in enumerate(iter(lambda: list(itertools.islice(samples, PAIRS_PER_CHUNK)), [])):
+                rows = [[[v] if isinstance(v := sample[name], str) else v for name in names] for sample in batch]
                 sources = list(without_tags([source[0] for source, _ in rows], problem.tags))
                 found.references = max(found.references, *(len(targets) for _, targets in rows))
                 if held_out is not None:
@@ -229,23 +218,19 @@ class Doctor:
 
     def _count_duplicates(self, diagnosis: Diagnosis, plan: Plan) -> None:
         train = diagnosis.train
-        chunks = -(-train.pairs // PAIRS_PER_CHUNK)
+        sizes: dict[str, Any] = {
+            "chunks": -(-train.pairs // PAIRS_PER_CHUNK), "chunk_size": PAIRS_PER_CHUNK, "workers": self.workers
+        }  # fmt: skip
 
         def find(folder: str, kind: str, rows: int) -> duplicates.Found:
             with shown_progress(f"Finding duplicates ({kind})", rows, "pairs", enabled=self.progress) as advance:
-                return duplicates.find(
-                    self.scratch / folder, kind, chunks=chunks, chunk_size=PAIRS_PER_CHUNK, rows=rows,
-                    workers=self.workers, advance=advance,
-                )  # fmt: skip
+                return duplicates.find(self.scratch / folder, kind, rows=rows, advance=advance, **sizes)
 
         for kind in (filters.PAIR, filters.SOURCE, filters.TARGET):
             found = find("alone", kind, train.pairs)
             diagnosis.repeated[kind], diagnosis.repeated_example[kind] = found.pairs, found.example
         kinds = filters.kinds_of_keys(diagnosis.all_filters.duplicates)
-        repeated = duplicates.collect(
-            self.scratch / "alone", kinds, chunks=chunks, chunk_size=PAIRS_PER_CHUNK, rows=train.pairs,
-            workers=self.workers,
-        )  # fmt: skip
+        repeated = duplicates.collect(self.scratch / "alone", kinds, rows=train.pairs, **sizes)
         train.alone[filters.DUPLICATE] = repeated.pairs
         if plan.cleaning.duplicates != filters.NO:
             found = find("in_order", plan.cleaning.duplicates, train.left)
@@ -270,7 +255,3 @@ class Doctor:
             )
         used = trained.training["samples_used"]
         return trained.source, trained.target, f"trained on {used:,} pairs, for these figures only"
-
-
-def _as_list(value: str | list[str]) -> list[str]:
-    return [value] if isinstance(value, str) else value

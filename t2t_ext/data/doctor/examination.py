@@ -167,12 +167,6 @@ def _loaded(path: str, sha256: str) -> tuple[SubwordEncoder, np.ndarray]:
     return encoder, unknown_characters(encoder)
 
 
-@functools.lru_cache(maxsize=1)
-def _loaded_keys(path: str, sha256: str) -> dict[str, frozenset[bytes]]:
-    del sha256
-    return duplicates.read_evaluation_keys(path)
-
-
 def _count_side(side: Side, column: Column, ids: Sequence[Sequence[int]], unknown_of_id: np.ndarray) -> None:
     words = filters.word_counts(column.prepared)
     subwords = np.fromiter(map(len, ids), np.int64, len(ids))
@@ -221,7 +215,7 @@ def _overlap(chunk: ExaminedChunk, columns: Sequence[Column], result: Examinatio
     """Counts what stands in an evaluation set; returns the keys for the filter ``test_overlap``."""
     if not chunk.plan.evaluation_keys[0]:
         return {}
-    wanted = _loaded_keys(*chunk.plan.evaluation_keys)
+    wanted = duplicates.read_evaluation_keys(*chunk.plan.evaluation_keys)
     for name, keys in overlap_key_sets([column.texts for column in columns]).items():
         found = [key for key in keys if key in wanted[name]]
         result.overlap[name] += len(found)

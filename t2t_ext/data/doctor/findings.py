@@ -2,7 +2,6 @@
 
 import dataclasses
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -44,21 +43,13 @@ def filter_rows(diagnosis: Diagnosis) -> list[FilterRow]:
             continue
         is_on = reason in train.in_order
         settings = diagnosis.cleaning if is_on else diagnosis.all_filters
-        rows.append(
-            FilterRow(
-                reason, _setting(settings, reason), train.alone[reason], train.in_order[reason] if is_on else None
-            )
-        )
+        in_order = train.in_order[reason] if is_on else None
+        rows.append(FilterRow(reason, _setting(settings, reason), train.alone[reason], in_order))
     return rows
 
 
 def quantiles(counts: np.ndarray, shares: Sequence[float] = (0.5, 0.95, 0.99)) -> list[int]:
-    """Returns the lengths that so many of the texts do not exceed.
-
-    Args:
-      counts: int64 [lengths], how many texts have each length.
-      shares: In (0, 1].
-    """
+    """Returns the lengths that so many of the texts do not exceed; ``counts`` int64 [lengths] are the texts of each."""
     total = int(counts.sum())
     return [int(np.searchsorted(np.cumsum(counts), share * total)) if total else 0 for share in shares]
 
@@ -83,9 +74,11 @@ def findings(diagnosis: Diagnosis) -> Iterator[str]:
     train = diagnosis.train
     for reason, count in train.alone.items():
         if count > _SHARE_OF_NOTE * train.pairs and reason not in (filters.DUPLICATE, filters.TEST_OVERLAP):
+            setting = _setting(diagnosis.all_filters, reason)
+            advice = f": --cleaning={setting}" if "=" in setting else " (always dropped)"
+            advice = " (dropped)" if reason in train.in_order and diagnosis.asked else advice
             yield (
-                f"{percent(count, train.pairs)} of the training pairs: {manifest.REASONS.get(reason, reason)}"
-                f"{_advice(reason, diagnosis)}"
+                f"{percent(count, train.pairs)} of the training pairs: {manifest.REASONS.get(reason, reason)}{advice}"
             )
     repeated = diagnosis.repeated.get(filters.PAIR, 0)
     if repeated > _SHARE_OF_NOTE * train.pairs:
@@ -111,19 +104,9 @@ def findings(diagnosis: Diagnosis) -> Iterator[str]:
 def _setting(settings: Cleaning, reason: str) -> str:
     name = _SETTINGS.get(reason, reason)
     if name in settings.names():
-        return f"{name}={_shown(getattr(settings, name))}"
+        value = getattr(settings, name)
+        return f"{name}={value:g}" if isinstance(value, float) else f"{name}={str(value).lower()}"
     return "always" if reason == filters.EMPTY else "max_length_ratio"
-
-
-def _shown(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else f"{value:g}" if isinstance(value, float) else str(value)
-
-
-def _advice(reason: str, diagnosis: Diagnosis) -> str:
-    if reason in diagnosis.train.in_order and diagnosis.asked:
-        return " (dropped)"
-    setting = _setting(diagnosis.all_filters, reason)
-    return f": --cleaning={setting}" if "=" in setting else " (always dropped)"
 
 
 def percent(part: int, whole: int) -> str:

@@ -27,18 +27,7 @@ _FAR_RATIO = 3.0
 
 
 def write_report(diagnosis: Diagnosis, directory: pathlib.Path) -> list[pathlib.Path]:
-    """Writes ``report.json``, ``lengths.png``, ``ratios.png`` and ``report.html`` (which needs no other file).
-
-    Args:
-      diagnosis: What to write.
-      directory: Where to.
-
-    Returns:
-      The files.
-
-    Raises:
-      UserError: They cannot be written.
-    """
+    """Writes ``report.json``, ``lengths.png``, ``ratios.png`` and a self-contained ``report.html``."""
     names = write(
         directory,
         {
@@ -60,20 +49,24 @@ def build(diagnosis: Diagnosis, for_page: bool = False) -> Report:
     """
     arrow = " -> ".join(filter(None, diagnosis.languages))
     title = f"{diagnosis.problem}{f' ({arrow})' if arrow else ''}"
-    outcome: list[Block] = [
-        Section(heading, [Items(sentences)])
-        for heading, sentences in (
-            ("Check", list(findings(diagnosis))),
-            ("Must be fixed", list(faults(diagnosis))),
-        )
-        if sentences
-    ]
+    outcomes = ("Check", list(findings(diagnosis))), ("Must be fixed", list(faults(diagnosis)))
+    outcome: list[Block] = [Section(heading, [Items(sentences)]) for heading, sentences in outcomes if sentences]
     if for_page:
         outcome.reverse()
     train = diagnosis.train
     pairs = [line for name, split in diagnosis.splits.items() for line in _split(name, split, diagnosis.published)]
     sizes = "/".join(f"{size:,}" for size in dict.fromkeys(diagnosis.vocab_sizes))
     which = "the problem's and --cleaning's filters" if diagnosis.asked else "all filters; none of them is set"
+    filters_table = [
+        [row.reason, row.setting, row.alone, percent(row.alone, train.pairs), row.in_order]
+        for row in filter_rows(diagnosis)
+    ]
+    filter_columns = [
+        *columns("filter", "setting"),
+        Column("alone", ",", hint="Pairs dropped if it were the only filter"),
+        Column(""),
+        Column("in order", ",", hint="Pairs dropped after the filters above it; - it is off"),
+    ]
     body: list[Block] = [
         Section("Pairs", [Items(pairs, "")]),
         Section(f"Text of train (subword model: {sizes} ids, {diagnosis.subword_model})", [_sides(train.sides)]),
@@ -93,7 +86,10 @@ def build(diagnosis: Diagnosis, for_page: bool = False) -> Report:
         ),
         Section(
             f"What filters would drop of {train.pairs:,} training pairs (in order: {which})",
-            [_filters(diagnosis), Paragraph(f"left: {train.left:,} ({percent(train.left, train.pairs)})")],
+            [
+                Table(filter_columns, filters_table, missing="-"),
+                Paragraph(f"left: {train.left:,} ({percent(train.left, train.pairs)})"),
+            ],
         ),
         *_repetitions(diagnosis),
     ]
@@ -197,16 +193,6 @@ def _ratios(ratios: np.ndarray) -> list[str]:
     ]
 
 
-def _filters(diagnosis: Diagnosis) -> Table:
-    rows = [
-        [row.reason, row.setting, row.alone, percent(row.alone, diagnosis.train.pairs), row.in_order]
-        for row in filter_rows(diagnosis)
-    ]
-    headings = [*columns("filter", "setting"), Column("alone", ",", hint="Pairs dropped if it were the only filter")]
-    headings += [Column(""), Column("in order", ",", hint="Pairs dropped after the filters above it; - it is off")]
-    return Table(headings, rows, missing="-")
-
-
 def _repetitions(diagnosis: Diagnosis) -> Iterator[Section]:
     train, lines = diagnosis.train, []
     for kind, count in diagnosis.repeated.items():
@@ -234,8 +220,8 @@ def _split_json(name: str, split: SplitDiagnosis, published: Mapping[str, int]) 
             "totals": dict(sums.totals),
             "longest": sums.longest,
             "letters_by_script": dict(sums.scripts),
-            "words_histogram": _without_zeros_at_end(sums.lengths[WORDS]),
-            "subwords_histogram": _without_zeros_at_end(sums.lengths[SUBWORDS]),
+            "words_histogram": np.trim_zeros(sums.lengths[WORDS], "b").tolist(),
+            "subwords_histogram": np.trim_zeros(sums.lengths[SUBWORDS], "b").tolist(),
         }
     return {
         "pairs": examined.pairs,
@@ -253,10 +239,6 @@ def _split_json(name: str, split: SplitDiagnosis, published: Mapping[str, int]) 
         "found_in_train": split.found_in_train,
         "unfit_pairs_by_filter": dict(examined.alone),
     }
-
-
-def _without_zeros_at_end(counts: np.ndarray) -> list[int]:
-    return np.trim_zeros(counts, "b").tolist()
 
 
 # === Pictures ===

@@ -9,10 +9,10 @@ Two different texts have the same 128 bits of BLAKE2b with a probability below 1
 """
 
 import dataclasses
+import functools
 import hashlib
 import pathlib
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -132,15 +132,20 @@ def find(
     kinds = filters.kinds_of_keys(duplicates)
     examples = []
     for kind in kinds:
-        for task in _consume(workers, _sort_keys, _sortings(directory, kind, chunks)):
+        keys = [directory / "keys" / kind / f"{number:06d}" for number in range(chunks)]
+        sortings = [
+            _Sorting(tuple(keys[first : first + CHUNKS_PER_FILE]), directory / "sorted" / kind / f"{number:06d}")
+            for number, first in enumerate(range(0, chunks, CHUNKS_PER_FILE))
+        ]
+        for task, _ in zip(sortings, workers.map(_sort_keys, sortings), strict=True):
             for path in task.chunks:
                 path.unlink()
         partitions = _partitions(directory, kind, chunks, rows)
         for example in workers.map(_judge, partitions):
             advance(rows // len(partitions) // len(kinds))
             examples += [example] if example else []
-        for number in range(_files(chunks)):
-            (directory / "sorted" / kind / f"{number:06d}").unlink()
+        for task in sortings:
+            task.path.unlink()
     first = min(examples, default=None)
     example = f"pair {first[0] + 1:,} repeats pair {first[1] + 1:,}" if first else ""
     return dataclasses.replace(
@@ -161,7 +166,7 @@ def collect(
       rows: Pairs that have keys.
       workers: Where it runs.
     """
-    removed = [directory / "removed" / f"{number:06d}" for number in range(_files(chunks))]
+    removed = [directory / "removed" / f"{number:06d}" for number in range(-(-chunks // CHUNKS_PER_FILE))]
     repeated = tuple(part.path for kind in kinds for part in _partitions(directory, kind, chunks, rows))
     tasks = (
         _Collecting(
@@ -178,33 +183,15 @@ def collect(
     return Found(int(by_chunk[0].sum()), "", removed, *by_chunk)
 
 
-def _files(chunks: int) -> int:
-    """Returns how many files of sorted keys there are."""
-    return -(-chunks // CHUNKS_PER_FILE)
-
-
-def _consume(workers: Workers, function: Any, tasks: Sequence[Any]) -> Iterable[Any]:
-    """Runs tasks and yields each when it is done."""
-    for task, _ in zip(tasks, workers.map(function, tasks), strict=True):
-        yield task
-
-
-def _sortings(directory: pathlib.Path, kind: str, chunks: int) -> list[_Sorting]:
-    starts = range(0, chunks, CHUNKS_PER_FILE)
-    return [
-        _Sorting(
-            tuple(directory / "keys" / kind / f"{n:06d}" for n in range(first, min(first + CHUNKS_PER_FILE, chunks))),
-            directory / "sorted" / kind / f"{number:06d}",
-        )
-        for number, first in enumerate(starts)
-    ]
-
-
 def _partitions(directory: pathlib.Path, kind: str, chunks: int, rows: int) -> list[_Partition]:
     count = max(1, -(-rows // ROWS_PER_PARTITION))
     return [
         _Partition(
-            index, count, directory / "sorted" / kind, _files(chunks), directory / "repeated" / kind / f"{index:06d}"
+            index,
+            count,
+            directory / "sorted" / kind,
+            -(-chunks // CHUNKS_PER_FILE),
+            directory / "repeated" / kind / f"{index:06d}",
         )
         for index in range(count)
     ]
@@ -286,7 +273,9 @@ def write_key_sets(directory: pathlib.Path, keys: Mapping[str, Iterable[bytes]])
     return str(path), hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def read_evaluation_keys(path: str) -> dict[str, frozenset[bytes]]:
-    """Returns the keys that ``write_key_sets`` wrote, by name."""
+@functools.lru_cache(maxsize=1)
+def read_evaluation_keys(path: str, sha256: str) -> dict[str, frozenset[bytes]]:
+    """Returns the keys that ``write_key_sets`` wrote, by name; reads them once in every process."""
+    del sha256  # another content under the same path is another one
     arrays = open_arrays(pathlib.Path(path))
     return {kind: frozenset(key.tobytes() for key in array.reshape(-1, KEY_BYTES)) for kind, array in arrays.items()}

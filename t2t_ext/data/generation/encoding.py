@@ -114,6 +114,8 @@ def encode_chunk(chunk: Chunk) -> EncodedChunk:
     }
     dropped = _Dropped(len(samples), chunk.first, list(texts.values()))
     if encoding.training and texts:
+        evaluated = encoding.evaluation_keys
+        known_keys = duplicates.read_evaluation_keys(*evaluated) if evaluated[0] else {}
         columns = [
             Column(
                 without_tags(texts[name], encoding.tags),
@@ -122,18 +124,25 @@ def encode_chunk(chunk: Chunk) -> EncodedChunk:
             )
             for name, feature in features.items()
         ]
-        for reason, unfit in filters.unfit_pairs(encoding.cleaning, columns, _evaluation_keys(encoding)):
+        for reason, unfit in filters.unfit_pairs(encoding.cleaning, columns, known_keys):
             dropped.drop(reason, unfit)
-    kept = dropped.kept()
+    kept = np.flatnonzero(dropped.kept_mask)
     arrays: Arrays = {}
-    for name, column in values.items():
-        chosen = _taken(prepared.get(name, column), kept)
+    for name, column in {**values, **prepared}.items():
+        chosen = [column[row] for row in kept]
         arrays[name], arrays[name + LENGTHS] = _flatten(encoding, name, chosen)
     if encoding.training:
-        fit = _fitting_lengths(encoding, arrays, list(texts), kept, dropped)
+        if texts:
+            lengths = np.stack([arrays[name + LENGTHS] for name in texts]) - 1  # [texts, rows], without EOS
+            limits = [limit for limit in (encoding.max_tokens, encoding.cleaning.max_subwords) if limit]
+            if limits:
+                dropped.drop(TOO_LONG, lengths.max(0) > min(limits), kept)
+            if encoding.max_length_ratio:
+                dropped.drop(LENGTH_RATIO, lengths.max(0) > encoding.max_length_ratio * lengths.min(0), kept)
+        fit = np.flatnonzero(dropped.kept_mask[kept])
         kept = kept[fit]
         if encoding.cleaning.duplicates != filters.NO and texts:
-            columns = [Column(_taken(column, kept), ()) for column in texts.values()]
+            columns = [Column([column[row] for row in kept], ()) for column in texts.values()]
             kind = encoding.cleaning.duplicates
             duplicates.write_keys(chunk.directory, chunk.index, kind, columns, chunk.first + kept, times[kept])
         order = np.random.default_rng([encoding.seed, 1, chunk.index]).permutation(len(fit))
@@ -169,46 +178,16 @@ class _Dropped:
         self.kept_mask = np.ones(rows, bool)
         self._first, self._texts = first, texts
 
-    def drop(self, reason: str, unfit: np.ndarray) -> None:
-        """Drops samples (bool [rows]) that are still there."""
-        rows = np.flatnonzero(self.kept_mask & unfit)
-        if len(rows):
-            row = int(rows[0])
-            self.counts[reason] += len(rows)
+    def drop(self, reason: str, unfit: np.ndarray, rows: np.ndarray | slice = slice(None)) -> None:
+        """Drops samples, bool [rows] of these rows, that are still there."""
+        mask = np.zeros(len(self.kept_mask), bool)
+        mask[rows] = unfit
+        dropped = np.flatnonzero(self.kept_mask & mask)
+        if len(dropped):
+            row = int(dropped[0])
+            self.counts[reason] += len(dropped)
             self.examples.setdefault(reason, filters.example(self._first + row, [t[row] for t in self._texts]))
-            self.kept_mask[rows] = False
-
-    def kept(self) -> np.ndarray:
-        """Returns the samples that are left: int64 [kept]."""
-        return np.flatnonzero(self.kept_mask)
-
-
-def _fitting_lengths(
-    encoding: Encoding, arrays: Arrays, texts: Sequence[str], kept: np.ndarray, dropped: _Dropped
-) -> np.ndarray:
-    """Returns which rows of the arrays are within the limits in subwords; counts the others.
-
-    Args:
-      encoding: The limits.
-      arrays: Of the samples ``kept``.
-      texts: Names of the text features.
-      kept: int64 [rows], the rows' numbers in the chunk.
-      dropped: Where they are counted.
-    """
-    if texts:
-        lengths = np.stack([arrays[name + LENGTHS] for name in texts]) - 1  # [texts, rows], without EOS
-
-        def drop(reason: str, unfit: np.ndarray) -> None:
-            in_chunk = np.zeros(len(dropped.kept_mask), bool)
-            in_chunk[kept[unfit]] = True
-            dropped.drop(reason, in_chunk)
-
-        limits = [limit for limit in (encoding.max_tokens, encoding.cleaning.max_subwords) if limit]
-        if limits:
-            drop(TOO_LONG, lengths.max(0) > min(limits))
-        if encoding.max_length_ratio:
-            drop(LENGTH_RATIO, lengths.max(0) > encoding.max_length_ratio * lengths.min(0))
-    return np.flatnonzero(dropped.kept_mask[kept])
+            self.kept_mask[dropped] = False
 
 
 def _prepared(encoder: SubwordEncoder, texts: Sequence[str], known: Mapping[int, str] | None) -> list[str]:
@@ -221,44 +200,27 @@ def _prepared(encoder: SubwordEncoder, texts: Sequence[str], known: Mapping[int,
 
 def _flatten(encoding: Encoding, name: str, values: Sequence[Any]) -> tuple[np.ndarray, np.ndarray]:
     """Returns the items of all values one after the other, and int32 [samples] how many each has."""
-    match encoding.features[name]:
-        case Text() as feature:
-            encoder = _encoder_of(encoding, feature)
-            return _flat_ids(encoder.encode_batch(values, add_eos=True), encoder.vocab_size)
-        case Ids(size=size):
-            return _flat_ids(values, size)
-        case Floats():
-            return np.asarray(values, np.int32), np.ones(len(values), np.int32)
-    raise TypeError(f"{type(encoding.features[name]).__name__} is not one of the feature types Text, Ids and Floats")
-
-
-def _flat_ids(lists: Sequence[Sequence[int]], size: int) -> tuple[np.ndarray, np.ndarray]:
+    feature = encoding.features[name]
+    if isinstance(feature, Floats):
+        return np.asarray(values, np.int32), np.ones(len(values), np.int32)
+    if isinstance(feature, Text):
+        encoder = _encoder_of(encoding, feature)
+        lists, size = encoder.encode_batch(values, add_eos=True), encoder.vocab_size
+    elif isinstance(feature, Ids):
+        lists, size = list(values), feature.size
+    else:
+        raise TypeError(f"{type(feature).__name__} is not one of the feature types Text, Ids and Floats")
     lengths = np.fromiter(map(len, lists), np.int32, len(lists))
     dtype = np.uint16 if size <= 1 << 16 else np.int32
     return np.fromiter(itertools.chain.from_iterable(lists), dtype, int(lengths.sum(dtype=np.int64))), lengths
 
 
-def _taken(values: Sequence[Any], rows: np.ndarray) -> Sequence[Any]:
-    return values if len(rows) == len(values) else [values[row] for row in rows]
-
-
 def _encoder_of(encoding: Encoding, feature: Text) -> SubwordEncoder:
-    return _encoder(*(encoding.target_model if feature.side == TARGET else encoding.source_model))
+    return load_encoder(*(encoding.target_model if feature.side == TARGET else encoding.source_model))
 
 
 @functools.lru_cache(maxsize=2)
-def _encoder(path: str, sha256: str) -> SubwordEncoder:
+def load_encoder(path: str, sha256: str) -> SubwordEncoder:
     """Loads a subword model once in every process; another model under the same path is another one."""
     del sha256
     return SubwordEncoder.from_file(path)
-
-
-def _evaluation_keys(encoding: Encoding) -> dict[str, frozenset[bytes]]:
-    return _read_evaluation_keys(*encoding.evaluation_keys) if encoding.evaluation_keys[0] else {}
-
-
-@functools.lru_cache(maxsize=1)
-def _read_evaluation_keys(path: str, sha256: str) -> dict[str, frozenset[bytes]]:
-    """Loads the keys of the evaluation sets once in every process, by kind."""
-    del sha256
-    return duplicates.read_evaluation_keys(path)

@@ -77,38 +77,34 @@ def generate(
     asked = GenerationConfig(**settings)
     asked = asked.turned() if problem.was_reversed else asked
     reused = vocabulary.reused_vocabulary(asked.subword_model, asked.vocab_from, problem.was_reversed)
-    if reused:
-        _refuse_what_models_say(asked)
-    preparation = TextPreparation.of(problem.base(), asked)
+    if reused and (asked.vocab_size or asked.joint_vocab is not None):
+        raise UserError(
+            "--vocab_size and --separate_vocab say how to train a subword model, but one is given; leave them out."
+        )
+    prepares = [name for name in _PREPARATION if getattr(asked, name) is not None]
+    if reused and prepares:
+        raise UserError(
+            f"--{prepares[0]} says how text is prepared, but a model is given whose file says that, too; leave it out."
+        )
     generation = _Generation(
         problem=problem.base(),
         data_dir=pathlib.Path(data_dir).expanduser(),
         tmp_dir=pathlib.Path(tmp_dir).expanduser(),
         settings=asked,
-        preparation=preparation,
+        preparation=TextPreparation.of(problem.base(), asked),
         reused=reused,
-        make_workers=functools.partial(_workers, asked),
         progress=progress,
         say=say,
     )
-    return generation.run(asked.overwrite)
-
-
-def _refuse_what_models_say(asked: GenerationSettings) -> None:
-    """Checks that nothing is asked for that the given subword models decide.
-
-    Raises:
-      UserError: Something is.
-    """
-    if asked.vocab_size or asked.joint_vocab is not None:
+    try:
+        return generation.run()
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            raise
         raise UserError(
-            "--vocab_size and --separate_vocab say how to train a subword model, but one is given; leave them out."
-        )
-    prepares = [name for name in _PREPARATION if getattr(asked, name) is not None]
-    if prepares:
-        raise UserError(
-            f"--{prepares[0]} says how text is prepared, but a model is given whose file says that, too; leave it out."
-        )
+            f"The disk of --data_dir={generation.data_dir} is full ({error.strerror}); nothing incomplete was left. "
+            f"Make room or give another directory, then run the same command again."
+        ) from error
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -118,38 +114,43 @@ class _Generation:
     problem: Problem
     data_dir: pathlib.Path
     tmp_dir: pathlib.Path
-    settings: GenerationSettings
+    settings: GenerationConfig
     preparation: TextPreparation
     reused: Vocabulary | None
-    make_workers: Callable[[pathlib.Path], Workers]
     progress: bool
     say: Say
 
-    def run(self, overwrite: bool) -> Manifest:
+    def run(self) -> Manifest:
         """Returns the manifest of existing data that are as asked for, or of new ones."""
-        existing = None if overwrite else self._existing()
+        settings = self.settings
+        existing = None if settings.overwrite else self._existing()
         if existing:
             # A killed --overwrite leaves the data that were to be replaced, and what it had made.
             workspace.remove_abandoned(self.data_dir, self.problem.base_name)
             return existing
-        with _disk_errors_explained(self.data_dir), contextlib.ExitStack() as stack:
+        with contextlib.ExitStack() as stack:
             work = stack.enter_context(workspace.locked_workspace(self.data_dir, self.problem.base_name, self.say))
-            existing = None if overwrite else self._existing()  # made while this process waited for the lock
+            existing = None if settings.overwrite else self._existing()  # made while this process waited for the lock
             if existing:
                 return existing
-            workers = stack.enter_context(self.make_workers(work))
-            manifest = self._make(work, workers)
+            if settings.runner == BEAM and settings.num_processes:
+                raise UserError(
+                    "--num_processes is for --runner=local; with Beam, its own options say how many there are."
+                )
+            if settings.runner != BEAM and settings.beam_options:
+                raise UserError("--beam_options needs --runner=beam.")
+            with_beam = settings.runner == BEAM
+            workers = (
+                BeamWorkers(settings.beam_options, work / "beam") if with_beam else Workers(settings.num_processes)
+            )
+            manifest = self._make(work, stack.enter_context(workers))
             workspace.publish(work, self.data_dir, self.problem.base_name)
         for line in manifests.summary_lines(manifest, self.data_dir, self.problem.published):
             self.say(line)
         return manifest
 
     def _existing(self) -> Manifest | None:
-        """Returns the manifest of data that are there and as asked for, or None where there are none.
-
-        Raises:
-          UserError: They are there, but damaged or made in another way.
-        """
+        """Returns the manifest of data that are there and as asked for, or None where there are none."""
         name = self.problem.base_name
         try:
             manifest = Manifest.load(manifests.manifest_path(self.data_dir, name))
@@ -181,16 +182,20 @@ class _Generation:
         problem, settings = self.problem, self._resolved()
         filters = self._checked_cleaning()
         problem.prepare(self.tmp_dir)
-        totals = {split: self._counted(split) for split in problem.splits}
+        samples, totals = self._raw_samples(work)
         inputs = describe_inputs(problem, self.tmp_dir)
-        samples = {
-            split: RawSamples(problem, split, self.tmp_dir, work / f"{split}.samples") for split in problem.splits
-        }
-        self._check_evaluation_sets(samples)
         vocab = self.reused or self._trained_vocabulary(samples[TRAIN], totals[TRAIN], settings, workers)
         if not self._has_source_text():
             vocab = dataclasses.replace(vocab, source=vocab.target)  # one file, and nothing that says otherwise
-        described, model_files = _write_models(vocab, work, problem.base_name)
+        described: dict[str, Any] = {"joint": vocab.joint, "training": vocab.training}
+        model_files = {}
+        for side, encoder in (("source", vocab.source), ("target", vocab.target)):
+            name = manifests.vocab_name(problem.base_name, encoder.vocab_size, "" if vocab.one_file else side)
+            encoder.save(work / name)
+            described[side] = {"file": name, "size": encoder.vocab_size, "sha256": encoder.sha256}
+            if not encoder.takes_raw_text:
+                described[side]["text"] = encoder.record()
+            model_files[side] = (str(work / name), encoder.sha256)
         encoding = Encoding(
             features=problem.features(),
             source_model=model_files["source"],
@@ -222,7 +227,12 @@ class _Generation:
             os.unlink(encoding.evaluation_keys[0])
         others = sorted(path for path in work.iterdir() if path.is_file() and path.name not in shards)
         for path in others:
-            workspace.flush_file(path)
+            with open(path, "rb") as file:
+                os.fsync(file.fileno())  # so that it survives a power failure
+        versions = {"t2t_ext": version.__version__}
+        for package in ("numpy", "sentencepiece", "sacremoses", "subword-nmt", "jieba", "Babel"):
+            with contextlib.suppress(importlib.metadata.PackageNotFoundError):  # jieba comes with an extra
+                versions[package] = importlib.metadata.version(package)
         manifest = Manifest(
             problem=problem.base_name,
             problem_options=dict(problem.options),
@@ -233,17 +243,31 @@ class _Generation:
             vocab=described,
             splits=splits,
             files={**{path.name: manifests.describe_file(path) for path in others}, **shards},
-            versions=_versions(),
+            versions=versions,
         )
         files.write_text_atomically(manifests.manifest_path(work, problem.base_name), manifest.to_json())
         return manifest
 
-    def _checked_cleaning(self) -> cleaning.Cleaning:
-        """Returns the cleaning; checks it before anything is read.
+    def _raw_samples(self, work: pathlib.Path) -> tuple[dict[str, RawSamples], dict[str, int | None]]:
+        """Returns the samples by split, and their numbers where they are known; finds errors of files early."""
+        problem, splits = self.problem, self.problem.splits
+        raw_files = {split: list(problem.source_files(split, self.tmp_dir)) for split in splits}
+        totals = {split: problem.count(split, self.tmp_dir) for split in splits}
+        for split in splits:
+            if totals[split] == 0:
+                paths = f" ({', '.join(map(str, raw_files[split]))})" if raw_files[split] else ""
+                raise UserError(f"The {split} split of {problem.base_name} is empty{paths}.")
+        samples = {split: RawSamples(problem, split, self.tmp_dir, work / f"{split}.samples") for split in splits}
+        for split in splits:
+            held_out = raw_files[TRAIN] and raw_files[split] == raw_files[TRAIN]
+            if (
+                split != TRAIN and not held_out
+            ):  # a line of it that cannot be used is found before all the work on train
+                collections.deque(samples[split].keep(), maxlen=0)
+        return samples, totals
 
-        Raises:
-          UserError: The languages cannot be told apart.
-        """
+    def _checked_cleaning(self) -> cleaning.Cleaning:
+        """Returns the cleaning; checks it before anything is read."""
         asked = cleaning_asked(self.settings.cleaning, self.problem.cleaning)
         if not self._has_source_text():
             compares = [name for name in ("duplicates", "test_overlap") if getattr(asked, name) != cleaning.NO]
@@ -262,26 +286,6 @@ class _Generation:
 
     def _has_source_text(self) -> bool:
         return any(feature.side == SOURCE for feature in text_features(self.problem.features()).values())
-
-    def _fit(self) -> Callable[..., np.ndarray] | None:
-        """Returns what says which pairs of the subword model's sample are clean, as far as one pair alone shows it."""
-        filters = cleaning_asked(self.settings.cleaning, self.problem.cleaning)
-        if filters == cleaning.Cleaning():
-            return None
-
-        def fit(*texts: Sequence[str]) -> np.ndarray:
-            """Returns bool [pairs] for raw sources and targets, then both prepared."""
-            texts = tuple(without_tags(column, self.problem.tags) for column in texts)
-            sides = zip(texts[:2], texts[2:], self.problem.languages, strict=True)
-            columns = [cleaning.Column(*side) for side in sides]
-            reasons = list(cleaning.unfit_pairs(filters, columns))
-            kept = ~np.logical_or.reduce([unfit for _, unfit in reasons])
-            if not kept.any():
-                drops = collections.Counter({reason: int(unfit.sum()) for reason, unfit in reasons if unfit.any()})
-                raise no_usable_sample(self.problem.base_name, TRAIN, drops, self.problem.reading)
-            return kept
-
-        return fit
 
     def _evaluation_keys(
         self, filters: cleaning.Cleaning, samples: dict[str, RawSamples], work: pathlib.Path
@@ -315,27 +319,10 @@ class _Generation:
                 )
         return given
 
-    def _counted(self, split: str) -> int | None:
-        """Returns the number of samples of a split where it is known; finds errors of files early."""
-        total = self.problem.count(split, self.tmp_dir)
-        if total == 0:
-            paths = ", ".join(map(str, self.problem.source_files(split, self.tmp_dir)))
-            raise UserError(f"The {split} split of {self.problem.base_name} is empty{f' ({paths})' if paths else ''}.")
-        return total
-
-    def _check_evaluation_sets(self, samples: dict[str, RawSamples]) -> None:
-        """Reads dev and test sets, so that a line that cannot be used is found before all the work on train."""
-        trained_on = list(self.problem.source_files(TRAIN, self.tmp_dir))
-        for split in self.problem.splits:
-            held_out = trained_on and list(self.problem.source_files(split, self.tmp_dir)) == trained_on
-            if split != TRAIN and not held_out:
-                collections.deque(samples[split].keep(), maxlen=0)
-
     def _trained_vocabulary(
         self, samples: RawSamples, total: int | None, settings: GenerationSettings, workers: Workers
     ) -> Vocabulary:
         """Returns the subword models of a sample of the training split, which is kept for its encoding."""
-        problem = self.problem
 
         def training_samples() -> Iterator[Sample]:
             """Yields the samples; says why there are none."""
@@ -343,80 +330,38 @@ class _Generation:
             for sample in samples.keep():
                 yield sample
             if sample is None:
-                raise no_usable_sample(problem.base_name, TRAIN, samples.report.drops, samples.report)
+                raise no_usable_sample(self.problem.base_name, TRAIN, samples.report.drops, samples.report)
 
+        filters = cleaning_asked(self.settings.cleaning, self.problem.cleaning)
         with shown_progress("Reading for the subword model", total, "samples", enabled=self.progress) as advance:
             trained = vocabulary.train_vocabulary(
                 vocabulary.with_progress(training_samples(), advance),
-                problem.features(),
+                self.problem.features(),
                 vocab_size=settings.vocab_size or 0,
                 joint=bool(settings.joint_vocab),
                 sample_size=settings.vocab_sample_size or 0,
                 seed=settings.seed or 0,
                 workers=workers,
                 preparation=self.preparation,
-                fit=self._fit(),
+                fit=None if filters == cleaning.Cleaning() else functools.partial(self._are_clean, filters),
                 keep_prepared=samples.keep_prepared,
             )
-        if self.preparation.subwords != SENTENCEPIECE:
-            return trained
-        for side, encoder in (("source", trained.source), ("target", trained.target)):
-            if encoder.vocab_size < (settings.vocab_size or 0) and not (trained.joint and side == "target"):
-                self.say(
-                    f"Note: the corpus is too small for {settings.vocab_size:,} subwords; "
-                    f"the {'joint' if trained.joint else side} model has all {encoder.vocab_size:,} that it gives."
-                )
+        if self.preparation.subwords == SENTENCEPIECE:
+            for side, encoder in (("source", trained.source), ("target", trained.target)):
+                if encoder.vocab_size < (settings.vocab_size or 0) and not (trained.joint and side == "target"):
+                    self.say(
+                        f"Note: the corpus is too small for {settings.vocab_size:,} subwords; "
+                        f"the {'joint' if trained.joint else side} model has all {encoder.vocab_size:,} that it gives."
+                    )
         return trained
 
-
-def _write_models(
-    vocab: Vocabulary, work: pathlib.Path, base_name: str
-) -> tuple[dict[str, Any], dict[str, tuple[str, str]]]:
-    """Writes the subword models; returns their description and, for each side, path and SHA-256."""
-    described: dict[str, Any] = {"joint": vocab.joint, "training": vocab.training}
-    model_files = {}
-    for side, encoder in (("source", vocab.source), ("target", vocab.target)):
-        name = manifests.vocab_name(base_name, encoder.vocab_size, "" if vocab.one_file else side)
-        encoder.save(work / name)
-        described[side] = {"file": name, "size": encoder.vocab_size, "sha256": encoder.sha256}
-        if not encoder.takes_raw_text:
-            described[side]["text"] = encoder.record()
-        model_files[side] = (str(work / name), encoder.sha256)
-    return described, model_files
-
-
-def _workers(config: GenerationConfig, work: pathlib.Path) -> Workers:
-    """Returns what runs the tasks of a generation in a workspace.
-
-    Raises:
-      UserError: Beam is not installed, or options do not go together.
-    """
-    if config.runner == BEAM:
-        if config.num_processes:
-            raise UserError("--num_processes is for --runner=local; with Beam, its own options say how many there are.")
-        return BeamWorkers(config.beam_options, work / "beam")
-    if config.beam_options:
-        raise UserError("--beam_options needs --runner=beam.")
-    return Workers(config.num_processes)
-
-
-def _versions() -> dict[str, str]:
-    versions = {"t2t_ext": version.__version__}
-    for package in ("numpy", "sentencepiece", "sacremoses", "subword-nmt", "jieba", "Babel"):
-        with contextlib.suppress(importlib.metadata.PackageNotFoundError):  # jieba comes with an extra
-            versions[package] = importlib.metadata.version(package)
-    return versions
-
-
-@contextlib.contextmanager
-def _disk_errors_explained(data_dir: pathlib.Path) -> Iterator[None]:
-    """Turns a full disk into a UserError."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-            raise UserError(
-                f"The disk of --data_dir={data_dir} is full ({error.strerror}); nothing incomplete was left. "
-                f"Make room or give another directory, then run the same command again."
-            ) from error
-        raise
+    def _are_clean(self, filters: cleaning.Cleaning, *texts: Sequence[str]) -> np.ndarray:
+        """Returns bool [pairs] for raw sources and targets, then both prepared: what one pair alone shows."""
+        texts = tuple(without_tags(column, self.problem.tags) for column in texts)
+        columns = [cleaning.Column(*side) for side in zip(texts[:2], texts[2:], self.problem.languages, strict=True)]
+        reasons = list(cleaning.unfit_pairs(filters, columns))
+        kept = ~np.logical_or.reduce([unfit for _, unfit in reasons])
+        if not kept.any():
+            drops = collections.Counter({reason: int(unfit.sum()) for reason, unfit in reasons if unfit.any()})
+            raise no_usable_sample(self.problem.base_name, TRAIN, drops, self.problem.reading)
+        return kept

@@ -52,7 +52,11 @@ class TextPreparation:
         """
         check_steps(self.source_steps, self.source_language, "--source_steps")
         check_steps(self.target_steps, self.target_language, "--target_steps")
-        check_subwords(self.subwords)
+        if self.subwords not in SUBWORDS:
+            raise UserError(
+                f"--subwords={self.subwords}: there is no such kind.{suggest(self.subwords, SUBWORDS)} "
+                f"Choose {' or '.join(SUBWORDS)}."
+            )
         if self.subwords == SENTENCEPIECE:
             for name in ("bpe_codes", "bpe_vocab", "vocab_threshold"):
                 if getattr(self, name):
@@ -103,14 +107,6 @@ class TextPreparation:
             bpe_codes=codes,
             bpe_vocab=split_paths(settings.bpe_vocab),
             tags=tuple(problem.tags),
-        )
-
-
-def check_subwords(name: str) -> None:
-    """Raises a UserError if there is no such kind of subwords."""
-    if name not in SUBWORDS:
-        raise UserError(
-            f"--subwords={name}: there is no such kind.{suggest(name, SUBWORDS)} Choose {' or '.join(SUBWORDS)}."
         )
 
 

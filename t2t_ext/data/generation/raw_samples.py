@@ -47,11 +47,7 @@ class RawSamples:
         self._can_be_kept = not any(isinstance(feature, Floats) for feature in problem.features().values())
 
     def __iter__(self) -> Iterator[Sample]:
-        """Yields the samples, from the scratch files where they are kept.
-
-        Raises:
-          UserError: What cannot be used in the raw files.
-        """
+        """Yields the samples, from the scratch files where they are kept."""
         if self.kept:
             return itertools.chain.from_iterable(map(load_samples, self.files()))
         self.report = self._problem.reading = ReadReport(strict=self._split != TRAIN)
@@ -75,12 +71,7 @@ class RawSamples:
         return map(self._file, range(self._chunks))
 
     def keep_prepared(self, numbers: Sequence[int], texts: Mapping[str, Sequence[str]]) -> None:
-        """Keeps the prepared text of some of the samples.
-
-        Args:
-          numbers: Of the samples, from 0.
-          texts: Their prepared texts by feature.
-        """
+        """Keeps the prepared texts, by feature, of the samples with these numbers (from 0)."""
         if not self.kept:
             return
         chunks: dict[int, dict[str, dict[int, str]]] = defaultdict(lambda: {name: {} for name in texts})

@@ -1,5 +1,6 @@
 """Resolves the settings of data generation, and compares those of a second call with existing data."""
 
+import contextlib
 import functools
 import os
 import pathlib
@@ -67,27 +68,18 @@ def recorded(settings: GenerationSettings) -> dict[str, Any]:
             said[name] = ",".join(parse_steps(said[name], f"--{name}")) or NO_STEPS
     for name in ("bpe_codes", "bpe_vocab"):
         if name in said:
-            said[name] = " ".join(_digest(path, name) for path in split_paths(said[name]))
+            digests = []
+            for path in split_paths(said[name]):
+                try:
+                    digests.append(f"sha256:{files.sha256_of_file(path)}")
+                except OSError as error:
+                    raise UserError(f"--{name}={path} cannot be read: {error.strerror or error}.") from error
+            said[name] = " ".join(digests)
     return said
 
 
-def _digest(path: str, flag: str) -> str:
-    try:
-        return f"sha256:{files.sha256_of_file(path)}"
-    except OSError as error:
-        raise UserError(f"--{flag}={path} cannot be read: {error.strerror or error}.") from error
-
-
 def cleaning_asked(asked: str | Mapping[str, Any] | None, default: Mapping[str, Any]) -> Cleaning:
-    """Returns the cleaning that is asked for.
-
-    Args:
-      asked: The text of ``--cleaning``, settings, or None where the user said nothing.
-      default: The problem's own settings.
-
-    Raises:
-      UserError: An unknown name or a value that is not allowed.
-    """
+    """Returns the cleaning of the text of ``--cleaning``, of settings, or the problem's own where nothing is asked."""
     if isinstance(asked, str):
         return Cleaning.parse(asked, default)
     return Cleaning.from_settings(default if asked is None else asked)
@@ -121,35 +113,30 @@ def differences(
     for name, value in asked.items():
         before: Any = manifest.settings.get(name, _ALWAYS_BEFORE.get(name))
         if before != value:
-            found.append(f"{name} was {_shown(before)}, now {_shown(value)}")
+            shown = [
+                ",".join(f"{key}={each}" for key, each in setting.items()) or "none"
+                if isinstance(setting, Mapping)
+                else setting
+                for setting in (before, value)
+            ]
+            found.append(f"{name} was {shown[0]}, now {shown[1]}")
     found += differing_options(problem, manifest.problem_options)
     if reused:
         for side, encoder in (("source", reused.source), ("target", reused.target)):
             if manifest.vocab[side]["sha256"] != encoder.sha256:
                 found.append(f"another {side} subword model was used")
-    return found + _changed_inputs(manifest, problem, tmp_dir)
-
-
-def _shown(value: Any) -> str:
-    if isinstance(value, Mapping):
-        return ",".join(f"{name}={setting}" for name, setting in value.items()) or "none"
-    return str(value)
-
-
-def _changed_inputs(manifest: Manifest, problem: Problem, tmp_dir: str | os.PathLike) -> list[str]:
-    changed = []
     for split in problem.splits:
         paths = problem.source_files(split, tmp_dir)
-        before: list[dict[str, Any]] = manifest.inputs.get(split, [])
+        made_from: list[dict[str, Any]] = manifest.inputs.get(split, [])
         if not paths or not all(map(os.path.isfile, paths)):
             continue
-        if len(paths) != len(before):
-            changed.append(f"{split} was made from {len(before)} files, now {len(paths)} are given")
+        if len(paths) != len(made_from):
+            found.append(f"{split} was made from {len(made_from)} files, now {len(paths)} are given")
             continue
-        for path, old in zip(paths, before, strict=True):
+        for path, old in zip(paths, made_from, strict=True):
             if path.stat().st_size != old["bytes"] or files.sha256_of_file(path) != old["sha256"]:
-                changed.append(f"{path} is not the {old['name']} that {split} was made from")
-    return changed
+                found.append(f"{path} is not the {old['name']} that {split} was made from")
+    return found
 
 
 def differing_options(problem: Any, made_with: Mapping[str, Any]) -> list[str]:
@@ -157,22 +144,14 @@ def differing_options(problem: Any, made_with: Mapping[str, Any]) -> list[str]:
 
     What was not given then had its default, which is what the attribute of that name is in a problem without options.
     Options that are not given now are not compared, nor those that say where raw files are.
-
-    Args:
-      problem: The problem, with the options that are given now.
-      made_with: The options that the data were made with.
     """
     found = []
     for name, now in problem.options.items():
-        before = made_with[name] if name in made_with else _default_option(problem, name, type(now))
+        before = made_with.get(name)
+        if name not in made_with:
+            with contextlib.suppress(UserError, TypeError):  # not registered, or not made without options
+                default = getattr(registry.problem(problem.name), name, None)
+                before = default if isinstance(default, type(now)) else None
         if name not in problem.path_options and before != now:
             found.append(f"{name} was {'not given' if before is None else repr(before)}, now {now!r}")
     return found
-
-
-def _default_option(problem: Any, name: str, kind: type) -> Any:
-    try:
-        default = getattr(registry.problem(problem.name), name, None)
-    except (UserError, TypeError):  # not registered, or not made without options
-        return None
-    return default if isinstance(default, kind) else None

@@ -11,6 +11,7 @@ how many items each sample has. Of float vectors, a sample's one item is the num
 ``t2t_ext.data.features.float_files``.
 """
 
+import collections
 import dataclasses
 import hashlib
 import io
@@ -21,7 +22,7 @@ import pathlib
 import secrets
 import zipfile
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -61,8 +62,7 @@ class Group:
     features: tuple[str, ...]
 
 
-@dataclasses.dataclass(frozen=True)
-class Regrouped:
+class Regrouped(NamedTuple):
     """The contents of a group: samples, and items and the most items of one sample by feature."""
 
     samples: int
@@ -143,10 +143,14 @@ def write_shard(shard: Shard) -> dict[str, Any]:
     Returns:
       Size in bytes and SHA-256 of the file, as a manifest lists them.
     """
-    paths = (shard.groups / f"{number:06d}" for number in range(shard.number_of_groups))
-    parts = [_part_of_group(path, shard) for path in paths]
-    arrays = {name: np.concatenate([part.pop(name) for part in parts]) for name in list(parts[0])}
-    del parts
+    parts = collections.defaultdict(list)
+    for number in range(shard.number_of_groups):
+        group = open_arrays(shard.groups / f"{number:06d}")
+        for name in shard.features:
+            for part, starts in ((name, f"{name} {STARTS}"), (name + LENGTHS, STARTS)):
+                first, last = group[starts][shard.index : shard.index + 2]
+                parts[part].append(np.array(group[part][first:last]))
+    arrays = {name: np.concatenate(parts.pop(name)) for name in list(parts)}
     if shard.seed is not None:
         rows = len(arrays[shard.features[0] + LENGTHS])
         order = np.random.default_rng([shard.seed, 2, shard.count, shard.index]).permutation(rows)
@@ -200,26 +204,10 @@ def npz_bytes(arrays: Mapping[str, np.ndarray]) -> bytes:
             entry = zipfile.ZipInfo(f"{name}.npy", date_time=(1980, 1, 1, 0, 0, 0))
             entry.compress_type = zipfile.ZIP_DEFLATED
             entry.create_system = 3
-            archive.writestr(entry, _npy_bytes(array), compresslevel=_COMPRESSION_LEVEL)
+            content = io.BytesIO()
+            np.lib.format.write_array(content, np.ascontiguousarray(array), allow_pickle=False)
+            archive.writestr(entry, content.getbuffer(), compresslevel=_COMPRESSION_LEVEL)
     return buffer.getvalue()
-
-
-def _npy_bytes(array: np.ndarray) -> memoryview:
-    content = io.BytesIO()
-    np.lib.format.write_array(content, np.ascontiguousarray(array), allow_pickle=False)
-    return content.getbuffer()
-
-
-def _part_of_group(path: pathlib.Path, shard: Shard) -> Arrays:
-    """Returns a shard's rows of a group."""
-    arrays = open_arrays(path)
-    first, last = arrays[STARTS][shard.index : shard.index + 2]
-    part: Arrays = {}
-    for name in shard.features:
-        start, stop = arrays[f"{name} {STARTS}"][shard.index : shard.index + 2]
-        part[name] = np.array(arrays[name][start:stop])
-        part[name + LENGTHS] = np.array(arrays[name + LENGTHS][first:last])
-    return part
 
 
 def write_arrays(path: pathlib.Path, arrays: Mapping[str, np.ndarray]) -> int:

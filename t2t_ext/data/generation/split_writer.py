@@ -5,11 +5,10 @@ import collections
 import contextlib
 import copy
 import dataclasses
-import functools
 import pathlib
 import shutil
 from collections.abc import Iterable, Iterator
-from typing import Any, BinaryIO, Self
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -84,15 +83,30 @@ class SplitWriter:
         report = samples.report
         drops = chunks.drops + collections.Counter(report.drops)
         first = {**chunks.examples, **report.first}
+        rows, in_chunks, sizes = chunks.numbers()
         removed = None
-        if encoding.training and chunks.rows.sum() and encoding.cleaning.duplicates != cleaning.NO:
-            removed = self._without_duplicates(chunks, encoding, scratch)
+        if encoding.training and rows.sum() and encoding.cleaning.duplicates != cleaning.NO:
+            with shown_progress("Finding duplicates", int(rows.sum()), "samples", enabled=self.progress) as found:
+                removed = duplicates.find(
+                    scratch,
+                    encoding.cleaning.duplicates,
+                    chunks=len(rows),
+                    chunk_size=raw_samples.SAMPLES_PER_CHUNK,
+                    rows=int(rows.sum()),
+                    workers=self.workers,
+                    advance=found,
+                )
+            in_chunks = in_chunks - removed.samples
             if removed.pairs:
                 drops[cleaning.DUPLICATE], first[cleaning.DUPLICATE] = removed.pairs, removed.example
-        if not chunks.samples.sum():
+        if not in_chunks.sum():
             raise no_usable_sample(self.base_name, split, drops, report)
-        count = self._number_of_shards(chunks) if encoding.training else 1
-        groups = self._regroup(chunks, removed, encoding, scratch, count)
+        count = 1
+        if encoding.training:
+            asked = self.num_shards or -(-int(in_chunks.sum()) // SAMPLES_PER_SHARD)
+            # A shard is read at once, by its writer and by training. No shard is empty.
+            count = min(max(asked, -(-int(sizes.sum()) // MOST_BYTES_PER_SHARD)), int(in_chunks.max()))
+        groups = self._regroup(sizes, removed, encoding, scratch, count)
         shards = self._write_shards(split, count, len(groups), encoding, scratch)
         shutil.rmtree(scratch)
         summary = manifest.SplitSummary(
@@ -120,7 +134,8 @@ class SplitWriter:
         Returns:
           The chunks, the names of the text files, and the descriptions of the files of vectors.
         """
-        texts = {} if encoding.training else _text_features(encoding)
+        texts = {name: each for name, each in encoding.features.items() if isinstance(each, Text | Floats)}
+        texts = {} if encoding.training else texts
         chunks, floats = _Chunks(), _FloatFiles(self.directory, self.base_name, split, encoding, samples)
         with contextlib.ExitStack() as open_files:
             lines = _LineFiles(self.directory, self.base_name, split, texts, open_files)
@@ -141,31 +156,9 @@ class SplitWriter:
                 advance(chunk.read)
         return chunks, lines.names, floats.close()
 
-    def _without_duplicates(self, chunks: "_Chunks", encoding: Encoding, scratch: pathlib.Path) -> duplicates.Found:
-        """Returns the repetitions, and takes them off the numbers of rows and samples."""
-        rows = int(chunks.rows.sum())
-        with shown_progress("Finding duplicates", rows, "samples", enabled=self.progress) as advance:
-            found = duplicates.find(
-                scratch,
-                encoding.cleaning.duplicates,
-                chunks=len(chunks.rows),
-                chunk_size=raw_samples.SAMPLES_PER_CHUNK,
-                rows=rows,
-                workers=self.workers,
-                advance=advance,
-            )
-        chunks.rows -= found.rows
-        chunks.samples -= found.samples
-        return found
-
-    def _number_of_shards(self, chunks: "_Chunks") -> int:
-        asked = self.num_shards or -(-int(chunks.samples.sum()) // SAMPLES_PER_SHARD)
-        # A shard is read at once, by its writer and by training. No shard is empty.
-        return min(max(asked, -(-int(chunks.sizes.sum()) // MOST_BYTES_PER_SHARD)), int(chunks.samples.max()))
-
     def _regroup(
         self,
-        chunks: "_Chunks",
+        sizes: np.ndarray,
         removed: duplicates.Found | None,
         encoding: Encoding,
         scratch: pathlib.Path,
@@ -181,7 +174,7 @@ class SplitWriter:
                 shards=shards,
                 features=tuple(encoding.features),
             )
-            for number, (first, last) in enumerate(_packed(chunks.sizes))
+            for number, (first, last) in enumerate(_packed(sizes))
         ]
         done = []
         for group, regrouped in zip(groups, self.workers.map(regroup, groups), strict=True):
@@ -220,9 +213,6 @@ class _Chunks:
 
     Attributes:
       read: Samples before any was dropped.
-      rows: int64 [chunks], different samples.
-      samples: int64 [chunks], their occurrences.
-      sizes: int64 [chunks], bytes of their arrays.
       drops: Number of dropped samples by reason.
       examples: The first of each reason.
     """
@@ -240,21 +230,9 @@ class _Chunks:
         self.examples = {**chunk.examples, **self.examples}
         self._numbers.extend((chunk.rows, chunk.samples, chunk.size))
 
-    @functools.cached_property
-    def _table(self) -> np.ndarray:
-        return np.array(self._numbers, np.int64).reshape(-1, 3)
-
-    @functools.cached_property
-    def rows(self) -> np.ndarray:
-        return self._table[:, 0].copy()
-
-    @functools.cached_property
-    def samples(self) -> np.ndarray:
-        return self._table[:, 1].copy()
-
-    @functools.cached_property
-    def sizes(self) -> np.ndarray:
-        return self._table[:, 2].copy()
+    def numbers(self) -> np.ndarray:
+        """Returns int64 [3, chunks]: different samples, their occurrences, bytes of their arrays."""
+        return np.array(self._numbers, np.int64).reshape(-1, 3).T
 
 
 def _packed(sizes: np.ndarray) -> Iterator[tuple[int, int]]:
@@ -270,14 +248,7 @@ def _packed(sizes: np.ndarray) -> Iterator[tuple[int, int]]:
 
 
 def no_usable_sample(base_name: str, split: str, drops: collections.Counter[str], report: ReadReport) -> UserError:
-    """Returns the error that every sample of a split was dropped.
-
-    Args:
-      base_name: The problem's name.
-      split: The split.
-      drops: Number of dropped samples by reason.
-      report: Where what reading dropped occurred first.
-    """
+    """Returns the error that every sample of a split was dropped, with what to do about the most frequent reason."""
     reasons = ", ".join(f"{reason}: {count}" for reason, count in drops.items()) or "there is none"
     message = f"The {split} split of {base_name} has no usable sample ({reasons})."
     if not drops:
@@ -286,19 +257,13 @@ def no_usable_sample(base_name: str, split: str, drops: collections.Counter[str]
     if main in report.explanations:
         return UserError(f"{message} {report.first[main]}: {report.explanations[main]}.")
     advice = _ADVICE.get(main, "--cleaning=none takes all." if main in cleaning.REASONS else "")
-    return UserError(f"{message} {advice}" if advice else message)
+    return UserError(f"{message} {advice}".rstrip())
 
 
 class _Sequence(int):
     """The number of a sequence of float vectors, and what it is called."""
 
     name: str
-
-    def __new__(cls, number: int, name: str = "") -> Self:
-        """Makes a number with a name."""
-        made = super().__new__(cls, number)
-        made.name = name
-        return made
 
 
 class _FloatFiles:
@@ -325,7 +290,8 @@ class _FloatFiles:
             try:
                 for name, writer in self._writers.items():
                     number = writer.add(sample[name])
-                    numbered[name] = _Sequence(number, writer.names[number])
+                    numbered[name] = _Sequence(number)
+                    numbered[name].name = writer.names[number]
             except UnusableValue as error:
                 item = getattr(sample[name], "key", f"sample {place + 1:,}")
                 self._samples.report.drop_item(error.reason, item, error.explanation)
@@ -364,7 +330,12 @@ class _LineFiles:
                 rows = [[sample[name].name] for sample in batch]
             else:
                 rows = [sample[name] if feature.multiple else [sample[name]] for sample in batch]
-            opened = self._opened(name, len(rows[0]))
+            if name not in self._files:
+                numbers = range(len(rows[0]))
+                self.names[name] = [manifest.text_name(self._base_name, self._split, name, each) for each in numbers]
+                paths = [self._directory / file for file in self.names[name]]
+                self._files[name] = [self._open_files.enter_context(path.open("wb")) for path in paths]
+            opened = self._files[name]
             if any(len(row) != len(opened) for row in rows):
                 raise UserError(
                     f"Samples of the {self._split} split of {self._base_name} have different numbers of {name}; "
@@ -378,16 +349,3 @@ class _LineFiles:
                         f"take it out in samples()."
                     )
                 file.write("".join(f"{text}\n" for text in column).encode())
-
-    def _opened(self, name: str, count: int) -> list[BinaryIO]:
-        if name not in self._files:
-            self.names[name] = [
-                manifest.text_name(self._base_name, self._split, name, reference) for reference in range(count)
-            ]
-            paths = [self._directory / file for file in self.names[name]]
-            self._files[name] = [self._open_files.enter_context(path.open("wb")) for path in paths]
-        return self._files[name]
-
-
-def _text_features(encoding: Encoding) -> dict[str, Text | Floats]:
-    return {name: feature for name, feature in encoding.features.items() if isinstance(feature, Text | Floats)}

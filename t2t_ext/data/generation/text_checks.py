@@ -39,6 +39,7 @@ _USUAL = re.compile(
 # A quotation mark after such a letter, with no letter after it, may as well be one („Ä“); not so after Â and Ã.
 _CLOSING = "\u201c\u201d\u2019\u00bb\u203a\u2026"
 _COMMON_LEADS = "\u00c2\u00c3\u00e2"
+_DAMAGED = r"[[\p{Cc}--[\t\r\n]]\p{Co}\p{Cs}\p{Noncharacter_Code_Point}\uFFFD]"
 _NUMBER = re.compile(r"\d+(?:[.,'\u2019\u00a0\u202f]\d+)*")
 _NOT_DIGITS = re.compile(r"\D")
 _NOT_WORDS = re.compile(r"[\W_]+")
@@ -85,13 +86,15 @@ def has_encoding_trouble(texts: Sequence[str]) -> np.ndarray:
     characters, noncharacters and lone surrogates, and UTF-8 that was read as Latin-1 or Windows-1252 (``Ã¤`` for
     ``ä``).
     """
-    (damaged,) = _counted(texts, (_damaged_characters(),))
+    (damaged,) = _counted(texts, (_table(_DAMAGED),))
     found = damaged > 0
     joined = "\n".join(texts)
     ends: np.ndarray | None = None
     for match in _MISREAD.finditer(joined):
         follows = joined[match.end() : match.end() + 1]
-        if _USUAL.fullmatch(_read_again(match.group())) and (
+        # Decoded as Windows-1252 or Latin-1, it was these bytes.
+        raw = b"".join(each.encode("latin-1" if ord(each) < 0x100 else "cp1252") for each in match.group())
+        if _USUAL.fullmatch(raw.decode("utf-8", "ignore")) and (
             match.group()[0] in _COMMON_LEADS or match.group()[1] not in _CLOSING or follows.isalpha()
         ):
             if ends is None:
@@ -132,28 +135,20 @@ def reads_like_the_other(source: tuple[Sequence[str], str], target: tuple[Sequen
     identify = _identifier(*codes)
     if identify is not None:
         for (texts, _), other in ((source, codes[1]), (target, codes[0])):
-            found |= np.fromiter((_is_language(identify, text, other) for text in texts), bool, len(texts))
+            for row, text in enumerate(texts):
+                if len(text) >= _LEAST_CHARACTERS:
+                    language, probability = identify.classify(text)
+                    found[row] |= language == other and probability >= _CERTAIN
     return found
 
 
 def require_language_identifier(languages: Sequence[str]) -> None:
-    """Checks that two languages can be told apart.
-
-    Raises:
-      UserError: py3langid is not installed, or the languages of the problem are not known.
-    """
+    """Raises a UserError where py3langid is not installed, or the languages of the problem are not known."""
     require_package("py3langid", "language", "language=true in --cleaning", "Or leave it out.")
     if not all(languages):
         raise UserError(
             "cleaning's language=true needs to know the languages: give --source_language and --target_language."
         )
-
-
-def _is_language(identify: Any, text: str, language: str) -> bool:
-    if len(text) < _LEAST_CHARACTERS:
-        return False
-    found, probability = identify.classify(text)
-    return found == language and probability >= _CERTAIN
 
 
 @functools.cache
@@ -188,11 +183,6 @@ def _counted(texts: Sequence[str], tables: Sequence[np.ndarray]) -> list[np.ndar
 
 
 @functools.cache
-def _all_characters() -> str:
-    return "".join(map(chr, range(_CODE_POINTS)))
-
-
-@functools.cache
 def _in_scripts(scripts: tuple[str, ...]) -> np.ndarray:
     """Returns which code points are letters of some scripts, or of any script where none is given: bool [code points].
 
@@ -201,35 +191,31 @@ def _in_scripts(scripts: tuple[str, ...]) -> np.ndarray:
     """
     import regex  # knows the Script property, unlike re
 
+    wanted = "".join(rf"\p{{Script={script}}}" for script in scripts)
     try:
-        wanted = "".join(rf"\p{{Script={script}}}" for script in scripts)
-        anything = r"(?V1)[\p{L}--[\p{Script=Common}\p{Script=Inherited}]]"
-        pattern = regex.compile(rf"(?V1)[\p{{L}}&&[{wanted}]]" if scripts else anything)
+        return _table(rf"[\p{{L}}&&[{wanted}]]" if scripts else r"[\p{L}--[\p{Script=Common}\p{Script=Inherited}]]")
     except regex.error:
         raise UserError(f"{', '.join(scripts)} is no script of Unicode (ISO 15924, such as Latn).") from None
-    return _table(pattern)
 
 
 @functools.cache
-def _damaged_characters() -> np.ndarray:
-    """Returns which code points text should not hold: bool [code points]."""
+def _script_numbers(scripts: tuple[str, ...]) -> np.ndarray:
+    """Returns the number of every code point's script from 1, one more for other letters, 0 for no letters."""
+    numbers = _in_scripts(()).astype(np.uint8) * (len(scripts) + 1)
+    for number, script in enumerate(scripts, 1):
+        numbers[_in_scripts((script,))] = number
+    return numbers
+
+
+@functools.cache
+def _table(pattern: str) -> np.ndarray:
+    """Returns which code points match: bool [code points]."""
     import regex
 
-    return _table(regex.compile(r"(?V1)[[\p{Cc}--[\t\r\n]]\p{Co}\p{Cs}\p{Noncharacter_Code_Point}\uFFFD]"))
-
-
-def _table(pattern: Any) -> np.ndarray:
     table = np.zeros(_CODE_POINTS, bool)
-    table[[match.start() for match in pattern.finditer(_all_characters())]] = True
+    characters = "".join(map(chr, range(_CODE_POINTS)))
+    table[[match.start() for match in regex.finditer(f"(?V1){pattern}", characters)]] = True
     return table
-
-
-def _read_again(text: str) -> str:
-    """Returns what text that was decoded as Windows-1252 or Latin-1 is in UTF-8, or an empty string."""
-    raw = bytearray()
-    for character in text:
-        raw += character.encode("latin-1" if ord(character) < 0x100 else "cp1252")
-    return raw.decode("utf-8", "ignore")
 
 
 def letters_by_script(texts: Sequence[str], scripts: Sequence[str], other: str) -> dict[str, int]:
@@ -243,12 +229,3 @@ def letters_by_script(texts: Sequence[str], scripts: Sequence[str], other: str) 
     codes = np.frombuffer("".join(texts).encode("utf-32-le", "surrogatepass"), np.uint32)
     counts = np.bincount(_script_numbers(tuple(scripts))[codes], minlength=len(scripts) + 2).tolist()
     return {name: count for name, count in zip([*scripts, other], counts[1:], strict=True) if count}
-
-
-@functools.cache
-def _script_numbers(scripts: tuple[str, ...]) -> np.ndarray:
-    """Returns the number of every code point's script from 1, one more for other letters, 0 for no letters."""
-    numbers = _in_scripts(()).astype(np.uint8) * (len(scripts) + 1)
-    for number, script in enumerate(scripts, 1):
-        numbers[_in_scripts((script,))] = number
-    return numbers

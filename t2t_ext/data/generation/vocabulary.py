@@ -2,6 +2,7 @@
 
 import collections
 import dataclasses
+import functools
 import itertools
 import os
 import pathlib
@@ -118,14 +119,17 @@ def train_vocabulary(
     """
     preparation = preparation or TextPreparation()
     names = {name: feature for name, feature in features.items() if isinstance(feature, Text)}
-    read, chosen = uniform_sample(_occurrences(samples, tuple(names)), sample_size, seed)
+    # Every occurrence of a sample counts, those of one after the other.
+    rows = ((number, tuple([sample[name] for name in names]), sample) for number, sample in enumerate(samples))
+    occurrences = (row[:2] for row in rows for _ in range(getattr(row[2], "times", 1)))
+    read, chosen = uniform_sample(occurrences, sample_size, seed)
     texts: dict[str, list[str]] = {SOURCE: [], TARGET: []}
     for column, feature in enumerate(names.values()):
         for _, row in chosen:
             texts[feature.side].extend(row[column] if feature.multiple else (row[column],))
     raw, steps = dict(texts), {}
     for side in (SOURCE, TARGET):
-        steps[side], texts[side] = _learn_steps(_steps(preparation, side), texts[side], workers)
+        steps[side], texts[side] = _learn_steps(preparation, side, texts[side], workers)
     count = len(chosen)
     if keep_prepared:
         # A side whose only text is one feature has a prepared text a sample.
@@ -140,7 +144,10 @@ def train_vocabulary(
     if preparation.subwords == SUBWORD_NMT:
         subwords = _subword_nmt_models(texts, preparation, joint, len(chosen) < read, workers)
     else:
-        subwords = _sentencepiece_models(texts, vocab_size, joint, preparation.symbols, workers)
+        train = functools.partial(sentencepiece_model.train, vocab_size=vocab_size, tags=preparation.symbols)
+        parts = [texts[SOURCE] + texts[TARGET]] if joint else [texts[SOURCE], texts[TARGET]]
+        models = [SentencePieceModel(model, "the new model") for model in workers.map(train, parts)]
+        subwords = {SOURCE: models[0], TARGET: models[-1]}
     return Vocabulary(
         source=SubwordEncoder.make(steps[SOURCE], subwords[SOURCE]),
         target=SubwordEncoder.make(steps[TARGET], subwords[TARGET]),
@@ -148,57 +155,9 @@ def train_vocabulary(
             "asked_size": preparation.vocab_limit if preparation.subwords == SUBWORD_NMT else vocab_size,
             "samples_read": read,
             "samples_used": count,
-            "texts_used": _texts_used(used, joint),
+            "texts_used": {SOURCE: sum(used.values())} if joint else {side: n for side, n in used.items() if n},
         },
     )
-
-
-def _occurrences(samples: Iterable[Sample], names: Sequence[str]) -> Iterator[tuple[int, tuple[Any, ...]]]:
-    """Yields the number and the texts of every occurrence of a sample, those of one after the other."""
-    for number, sample in enumerate(samples):
-        row = number, tuple([sample[name] for name in names])
-        for _ in range(getattr(sample, "times", 1)):
-            yield row
-
-
-def _texts_used(used: dict[str, int], joint: bool) -> dict[str, int]:
-    return {SOURCE: sum(used.values())} if joint else {side: count for side, count in used.items() if count}
-
-
-def _steps(preparation: TextPreparation, side: str) -> TextSteps:
-    names, language = getattr(preparation, f"{side}_steps"), getattr(preparation, f"{side}_language")
-    return TextSteps(names, language, tags=preparation.tags if names or preparation.subwords == SUBWORD_NMT else ())
-
-
-def _learn_steps(steps: TextSteps, texts: list[str], workers: Workers) -> tuple[TextSteps, list[str]]:
-    """Returns the chain with what it has learned, and the texts that it has prepared."""
-    since = ""
-    for name in steps.unlearned:
-        texts = _prepared(steps.until(name), texts, since, workers)
-        steps, since = steps.with_learned(name, steps.learn(name, texts)), name
-    return steps, _prepared(steps, texts, since, workers)
-
-
-def _prepared(steps: TextSteps, texts: list[str], since: str, workers: Workers) -> list[str]:
-    if not steps:
-        return texts
-    starts = range(0, len(texts), _PREPARED_AT_ONCE)
-    tasks = ((steps, texts[start : start + _PREPARED_AT_ONCE], since) for start in starts)
-    return list(itertools.chain.from_iterable(workers.map(_prepare, tasks)))
-
-
-def _prepare(task: tuple[TextSteps, Sequence[str], str]) -> list[str]:
-    steps, texts, since = task
-    return steps.prepare(texts, since=since)
-
-
-def _sentencepiece_models(
-    texts: dict[str, list[str]], vocab_size: int, joint: bool, tags: tuple[str, ...], workers: Workers
-) -> dict[str, SentencePieceModel]:
-    parts = [texts[SOURCE] + texts[TARGET]] if joint else [texts[SOURCE], texts[TARGET]]
-    models = list(workers.map(_train_sentencepiece, [(part, vocab_size, tags) for part in parts]))
-    origin = "the new model"
-    return {SOURCE: SentencePieceModel(models[0], origin), TARGET: SentencePieceModel(models[-1], origin)}
 
 
 def uniform_sample(items: Iterable[Any], size: int, seed: int) -> tuple[int, list[Any]]:
@@ -207,13 +166,9 @@ def uniform_sample(items: Iterable[Any], size: int, seed: int) -> tuple[int, lis
     Reservoir sampling that draws a random number only when an item is taken: algorithm L of
     Li 1994, "Reservoir-sampling algorithms of time complexity O(n(1+log(N/n)))".
 
-    Args:
-      items: The stream.
-      size: How many to choose; fewer if there are fewer.
-      seed: Of the choice.
-
     Returns:
-      How many items there were, and the chosen ones (in no particular order, the same for the same seed).
+      How many items there were, and ``size`` chosen ones, or fewer if there are fewer (in no particular order, the
+      same for the same seed).
     """
     generator = np.random.default_rng([seed, 0])
     chosen: list[Any] = []
@@ -229,20 +184,10 @@ def uniform_sample(items: Iterable[Any], size: int, seed: int) -> tuple[int, lis
         else:
             continue
         weight *= np.exp(np.log(1.0 - generator.random()) / size)
-        next_taken = count + _skip(generator, weight)
+        next_taken = count + 1
+        if weight < 1.0:
+            next_taken += int(min(np.log(1.0 - generator.random()) / np.log1p(-weight), 1e15))
     return count, chosen
-
-
-def _skip(generator: np.random.Generator, weight: float) -> int:
-    """Returns how far away the next item to be taken is, at least 1."""
-    if weight >= 1.0:
-        return 1
-    return int(min(np.log(1.0 - generator.random()) / np.log1p(-weight), 1e15)) + 1
-
-
-def _train_sentencepiece(job: tuple[list[str], int, tuple[str, ...]]) -> bytes:
-    texts, vocab_size, tags = job
-    return sentencepiece_model.train(texts, vocab_size, tags=tags)
 
 
 def with_progress(samples: Iterable[Any], advance: Any, every: int = 8192) -> Iterator[Any]:
@@ -255,100 +200,80 @@ def with_progress(samples: Iterable[Any], advance: Any, every: int = 8192) -> It
     advance(count % every)
 
 
+def _learn_steps(
+    preparation: TextPreparation, side: str, texts: list[str], workers: Workers
+) -> tuple[TextSteps, list[str]]:
+    """Returns a side's chain with what it has learned, and the texts that it has prepared."""
+    names, language = getattr(preparation, f"{side}_steps"), getattr(preparation, f"{side}_language")
+    tags = preparation.tags if names or preparation.subwords == SUBWORD_NMT else ()
+    steps, since = TextSteps(names, language, tags=tags), ""
+    for name in steps.unlearned:
+        texts = _prepared(steps.until(name), texts, since, workers)
+        steps, since = steps.with_learned(name, steps.learn(name, texts)), name
+    return steps, _prepared(steps, texts, since, workers)
+
+
+def _prepared(steps: TextSteps, texts: list[str], since: str, workers: Workers) -> list[str]:
+    if not steps:
+        return texts
+    parts = (texts[start : start + _PREPARED_AT_ONCE] for start in range(0, len(texts), _PREPARED_AT_ONCE))
+    return list(itertools.chain.from_iterable(workers.map(functools.partial(steps.prepare, since=since), parts)))
+
+
 def _subword_nmt_models(
     texts: Mapping[str, list[str]], preparation: TextPreparation, joint: bool, sampled: bool, workers: Workers
 ) -> dict[str, SubwordNmtModel]:
-    """Returns the model of each side.
+    """Returns the model of each side, of prepared texts.
 
-    Args:
-      texts: Side -> prepared texts.
-      preparation: How many merges, thresholds, limits; or files to take codes and vocabularies from.
-      joint: Whether both sides share codes and ids.
-      sampled: Whether there is more training text than these texts: then all subwords that the codes can give get
-        ids, whether they occur here or not.
-      workers: Where separate codes are learned at the same time.
+    Where there is more training text than these texts (``sampled``), all subwords that the codes can give get ids,
+    whether they occur here or not.
 
     Raises:
       UserError: There are no words, a file cannot be used, or the limit leaves no room for subwords.
     """
-    limit = preparation.vocab_limit
-    room = limit - FIRST_TEXT_ID - len(preparation.tags)
+    limit, tags = preparation.vocab_limit, preparation.tags
+    room = limit - FIRST_TEXT_ID - len(tags)
     if limit and room < 1:
         raise UserError(f"--vocab_size={limit} is too small: {limit - room} ids are special ones.")
-    tags = frozenset(preparation.tags)
     words = {side: subword_nmt_model.count_words(texts[side]) for side in _SIDES}
-    for counter in words.values():
+    for tag, counter in itertools.product(tags, words.values()):
+        counter.pop(tag, None)
+    together = words[SOURCE] + words[TARGET]
+    if preparation.bpe_codes:
+        learned = [subword_nmt_model.read_codes(path) for path in preparation.bpe_codes]
+    else:
+        learn = functools.partial(subword_nmt_model.learn_codes, num_merges=preparation.num_merges)
+        learned = list(workers.map(learn, [together] if joint else [words[side] for side in _SIDES]))
+    codes = {SOURCE: learned[0], TARGET: learned[-1]}
+    files = [subword_nmt_model.read_counts(path) for path in preparation.bpe_vocab]
+    seen: dict[str, collections.Counter[str]] = {}
+    allowed: dict[str, list[str] | None] = dict.fromkeys(_SIDES)
+    for side in _SIDES:
+        count = functools.partial(subword_nmt_model.count_subwords, words[side], codes[side])
+        seen[side] = collections.Counter(files[0 if side == SOURCE else -1]) if files else count()
+        if preparation.vocab_threshold:
+            chosen = [piece for piece, times in seen[side].items() if times >= preparation.vocab_threshold]
+            allowed[side], seen[side] = chosen, seen[side] if files else count(chosen)
+        if sampled and not files:
+            seen[side].update(dict.fromkeys(_possible(codes[side], together if joint else words[side]), 0))
         for tag in tags:
-            counter.pop(tag, None)
-    codes = _codes(words, preparation, joint, workers)
-    seen, allowed = _count_subwords(words, codes, preparation)
-    if sampled and not preparation.bpe_vocab:
-        for side in _SIDES:
-            others = [] if not joint else words[TARGET if side == SOURCE else SOURCE]
-            _add_unseen(seen[side], codes[side], itertools.chain(words[side], others))
-    for counter in seen.values():
-        for tag in tags:
-            counter.pop(tag, None)  # in a vocabulary that was given
+            seen[side].pop(tag, None)  # in a vocabulary that was given
     if joint:
-        together = collections.Counter(seen[SOURCE])
-        together.update(seen[TARGET])
-        seen = dict.fromkeys(_SIDES, together)
+        seen[SOURCE].update(seen[TARGET])
+        seen[TARGET] = seen[SOURCE]
     return {
         side: SubwordNmtModel(
-            codes[side],
-            subword_nmt_model.by_frequency(seen[side], room if limit else 0),
-            allowed[side],
-            preparation.tags,
+            codes[side], subword_nmt_model.by_frequency(seen[side], room if limit else 0), allowed[side], tags
         )
         for side in _SIDES
     }
 
 
-def _codes(words: Mapping[str, Counts], preparation: TextPreparation, joint: bool, workers: Workers) -> dict[str, str]:
-    if preparation.bpe_codes:
-        files = [subword_nmt_model.read_codes(path) for path in preparation.bpe_codes]
-        return {SOURCE: files[0], TARGET: files[-1]}
-    if joint:
-        together = collections.Counter(words[SOURCE])
-        together.update(words[TARGET])
-        return dict.fromkeys(_SIDES, _learn_codes((together, preparation.num_merges)))
-    learned = workers.map(_learn_codes, [(words[side], preparation.num_merges) for side in _SIDES])
-    return dict(zip(_SIDES, learned, strict=True))
-
-
-def _learn_codes(job: tuple[Counts, int]) -> str:
-    return subword_nmt_model.learn_codes(*job)
-
-
-def _count_subwords(
-    words: Mapping[str, Counts], codes: Mapping[str, str], preparation: TextPreparation
-) -> tuple[dict[str, collections.Counter[str]], dict[str, list[str] | None]]:
-    """Returns the counts of the subwords of each side, and those that it may use (None: all)."""
-    files = [subword_nmt_model.read_counts(path) for path in preparation.bpe_vocab]
-    seen: dict[str, collections.Counter[str]] = {}
-    allowed: dict[str, list[str] | None] = {}
-    for side in _SIDES:
-        chosen: list[str] | None = None
-        if files:
-            counts = collections.Counter(files[0] if side == SOURCE else files[-1])
-        else:
-            counts = subword_nmt_model.count_subwords(words[side], codes[side])
-        if preparation.vocab_threshold:
-            chosen = [piece for piece, count in counts.items() if count >= preparation.vocab_threshold]
-            if not files:
-                counts = subword_nmt_model.count_subwords(words[side], codes[side], chosen)
-        seen[side], allowed[side] = counts, chosen
-    return seen, allowed
-
-
-def _add_unseen(counts: collections.Counter, codes: str, words: Iterable[str]) -> None:
-    """Adds, with a count of 0, the characters of words and the symbols of codes, inside words and at their end."""
-    characters = sorted(set(itertools.chain.from_iterable(words)))
-    for character in characters:
-        counts.update({character: 0, character + SEPARATOR: 0})
+def _possible(codes: str, words: Iterable[str]) -> Iterator[str]:
+    """Yields the characters of words and the symbols of codes, inside words and at their end."""
+    for character in set(itertools.chain.from_iterable(words)):
+        yield from (character, character + SEPARATOR)
     for line in codes.rstrip("\n").split("\n"):
-        if line.startswith("#version:"):
-            continue
-        symbol = line.replace(" ", "").rstrip("\r")
-        ends = symbol.endswith("</w>")
-        counts.update({symbol.removesuffix("</w>") if ends else symbol + SEPARATOR: 0})
+        if not line.startswith("#version:"):
+            symbol = line.replace(" ", "").rstrip("\r")
+            yield symbol.removesuffix("</w>") if symbol.endswith("</w>") else symbol + SEPARATOR

@@ -6,6 +6,7 @@ Processes are spawned, never forked: the calling process may hold TensorFlow's t
 import collections
 import concurrent.futures.process
 import contextlib
+import itertools
 import multiprocessing
 import multiprocessing.connection
 import os
@@ -26,13 +27,6 @@ TASKS_IN_FLIGHT_PER_PROCESS = 3
 _DEFAULT_RUNNER = "DirectRunner"
 
 
-def available_cores() -> int:
-    """Returns the number of cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
 class Workers:
     """A pool of processes that is started at the first need and ends with the ``with`` block.
 
@@ -45,7 +39,8 @@ class Workers:
         Args:
           num_processes: The most processes; 0 for one per core.
         """
-        self.num_processes = num_processes or available_cores()
+        has_affinity = hasattr(os, "sched_getaffinity")
+        self.num_processes = num_processes or (len(os.sched_getaffinity(0)) if has_affinity else os.cpu_count() or 1)
         self._pool: concurrent.futures.ProcessPoolExecutor | None = None
 
     def __enter__(self) -> Self:
@@ -59,58 +54,52 @@ class Workers:
         """Yields ``function(task)`` for every task, in order, while later tasks are being worked on.
 
         Args:
-          function: A function of a module (it is sent by name).
+          function: A function of a module, or a partial of one, which can be pickled.
           tasks: Picklable arguments, taken from the iterable only as they are needed.
 
         Raises:
           Exception: Whatever the function or the iterable raises.
           UserError: A process died.
         """
+        tasks = iter(tasks)
+        first_two = list(itertools.islice(tasks, 2))
+        in_this_process = self.num_processes == 1 or len(first_two) < 2
+        tasks = itertools.chain(first_two, tasks)
+        del first_two
+        if in_this_process:
+            yield from map(function, tasks)
+            return
+        if self._pool is None:
+            self._pool = concurrent.futures.ProcessPoolExecutor(
+                self.num_processes, mp_context=multiprocessing.get_context("spawn"), initializer=_start_process
+            )
+        waiting: collections.deque[concurrent.futures.Future[Any]] = collections.deque()
         try:
-            yield from self._map(function, iter(tasks))
+            for task in tasks:
+                waiting.append(self._pool.submit(function, task))
+                if len(waiting) >= TASKS_IN_FLIGHT_PER_PROCESS * self.num_processes:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
         except concurrent.futures.process.BrokenProcessPool as error:
             raise UserError(
                 "A worker process ended unexpectedly. Was it out of memory? Then give --num_processes=1. In a script "
                 "of your own, call this under `if __name__ == '__main__':`."
             ) from error
 
-    def _map(self, function: Callable[[Any], Any], tasks: Iterator[Any]) -> Iterator[Any]:
-        first_two = [task for _, task in zip(range(2), tasks, strict=False)]
-        if self.num_processes == 1 or len(first_two) < 2:
-            for task in first_two:
-                yield function(task)
-            yield from map(function, tasks)
-            return
-        pool = self._started()
-        waiting: collections.deque = collections.deque(pool.submit(function, task) for task in first_two)
-        first_two.clear()
-        for task in tasks:
-            waiting.append(pool.submit(function, task))
-            if len(waiting) >= TASKS_IN_FLIGHT_PER_PROCESS * self.num_processes:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
-
-    def _started(self) -> concurrent.futures.ProcessPoolExecutor:
-        if self._pool is None:
-            self._pool = concurrent.futures.ProcessPoolExecutor(
-                self.num_processes, mp_context=multiprocessing.get_context("spawn"), initializer=_start_process
-            )
-        return self._pool
-
 
 def _start_process() -> None:
     """Prepares a worker: Ctrl-C is the parent's to handle, and no worker outlives a parent that was killed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-
-
-def _end_with_parent() -> None:
     parent = multiprocessing.parent_process()
-    if parent is not None:
-        with contextlib.suppress(OSError):
-            multiprocessing.connection.wait([parent.sentinel])
-        os._exit(1)
+
+    def end_with_parent() -> None:
+        if parent is not None:
+            with contextlib.suppress(OSError):
+                multiprocessing.connection.wait([parent.sentinel])
+            os._exit(1)
+
+    threading.Thread(target=end_with_parent, daemon=True).start()
 
 
 class BeamWorkers(Workers):
@@ -144,7 +133,7 @@ class BeamWorkers(Workers):
         """Yields ``function(task)`` for every task, in order, after all have been done.
 
         Args:
-          function: A function of a module (it is sent by name). It may be called again for the same task.
+          function: A function of a module, or a partial of one; it may be called again for the same task.
           tasks: Picklable arguments.
 
         Raises:

@@ -43,7 +43,8 @@ def locked_workspace(data_dir: pathlib.Path, base_name: str, say: Callable[[str]
         raise UserError(f"--data_dir={data_dir} cannot be written to: {error.strerror or error}.") from error
     try:
         if any(path.iterdir()):
-            _empty(path)
+            for entry in path.iterdir():
+                shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
             say(f"Removed what an interrupted generation left in {path}.")
         yield path
     finally:
@@ -54,21 +55,17 @@ def locked_workspace(data_dir: pathlib.Path, base_name: str, say: Callable[[str]
                 folder.rmdir()
 
 
-def remove_abandoned(data_dir: pathlib.Path, base_name: str) -> bool:
-    """Removes what a killed process left, unless a process is at work there now; returns whether there was anything."""
+def remove_abandoned(data_dir: pathlib.Path, base_name: str) -> None:
+    """Removes what a killed process left, unless a process is at work there now."""
     path = _workspace_path(data_dir, base_name)
     try:
         descriptor = os.open(path, os.O_RDONLY)
     except FileNotFoundError:
-        return False
-    try:
+        return
+    with contextlib.suppress(BlockingIOError):
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         shutil.rmtree(path, ignore_errors=True)
-    except BlockingIOError:
-        return False
-    finally:
-        os.close(descriptor)
-    return True
+    os.close(descriptor)
 
 
 def publish(workspace: pathlib.Path, data_dir: pathlib.Path, base_name: str) -> None:
@@ -80,31 +77,18 @@ def publish(workspace: pathlib.Path, data_dir: pathlib.Path, base_name: str) -> 
       base_name: The problem's name.
     """
     manifest = manifest_path(data_dir, base_name)
-    remove_data_files(data_dir, base_name)
+    replaced = [path for path in data_dir.iterdir() if is_data_file(path.name, base_name)]
+    if manifest.exists():
+        manifest.unlink()
+        files.fsync_directory(data_dir)
+    for path in replaced:
+        path.unlink()
     for path in sorted(workspace.iterdir()):
         if path.is_file() and path.name != manifest.name:
             os.replace(path, data_dir / path.name)
     files.fsync_directory(data_dir)
     os.replace(workspace / manifest.name, manifest)
     files.fsync_directory(data_dir)
-
-
-def remove_data_files(data_dir: pathlib.Path, base_name: str) -> int:
-    """Removes the manifest, then every data file of a problem; returns how many files there were."""
-    manifest = manifest_path(data_dir, base_name)
-    found = [path for path in data_dir.iterdir() if is_data_file(path.name, base_name)]
-    if manifest.exists():
-        manifest.unlink()
-        files.fsync_directory(data_dir)
-    for path in found:
-        path.unlink()
-    return len(found)
-
-
-def flush_file(path: pathlib.Path) -> None:
-    """Makes a file's content survive a power failure."""
-    with open(path, "rb") as file:
-        os.fsync(file.fileno())
 
 
 def _workspace_path(data_dir: pathlib.Path, base_name: str) -> pathlib.Path:
@@ -129,8 +113,3 @@ def _lock(path: pathlib.Path, say: Callable[[str], None]) -> int:
             if os.path.samestat(os.fstat(descriptor), os.stat(path)):
                 return descriptor
         os.close(descriptor)
-
-
-def _empty(path: pathlib.Path) -> None:
-    for entry in path.iterdir():
-        shutil.rmtree(entry) if entry.is_dir() else entry.unlink()

@@ -74,17 +74,17 @@ def test_missing_files(tmp_path):
 
 def test_pairs(tmp_path):
     files = PairFiles(write(tmp_path / "s", "ä\n\nc\n".encode()), write(tmp_path / "t", b"1\n2\n3"))
-    assert list(readers.read_pairs(files, ReadReport())) == [("ä", "1"), ("", "2"), ("c", "3")]
-    assert list(readers.read_pairs(files, ReadReport(), lambda number: number == 2)) == [("", "2")]
-    assert readers.count_pairs(files) == 3
+    assert list(files.read(ReadReport())) == [("ä", "1"), ("", "2"), ("c", "3")]
+    assert list(files.read(ReadReport(), lambda number: number == 2)) == [("", "2")]
+    assert files.count() == 3
 
 
 def test_further_references(tmp_path):
     s, t, r = (write(tmp_path / name, name.encode() + b"\n") for name in "str")
-    assert list(readers.read_pairs(PairFiles(s, t, (r,)), ReadReport())) == [("s", "t", "r")]
+    assert list(PairFiles(s, t, (r,)).read(ReadReport())) == [("s", "t", "r")]
 
 
-@pytest.mark.parametrize("read", [lambda files: list(readers.read_pairs(files, ReadReport())), readers.count_pairs])
+@pytest.mark.parametrize("read", [lambda files: list(files.read(ReadReport())), PairFiles.count])
 def test_unequal_lines_name_both_files_and_counts(tmp_path, read):
     files = PairFiles(write(tmp_path / "s", b"a\nb\nc\n"), write(tmp_path / "t", b"1\n2\n"))
     with pytest.raises(UserError) as caught:
@@ -97,7 +97,7 @@ def test_invalid_utf8_is_dropped_and_counted_in_training_text(tmp_path):
     source = write(tmp_path / "s", b"a\nb\nc\nd\n")
     target = write(tmp_path / "t", b"1\n\xff\n3\n\xc3\n")
     report = ReadReport()
-    assert list(readers.read_pairs(PairFiles(source, target), report)) == [("a", "1"), ("c", "3")]
+    assert list(PairFiles(source, target).read(report)) == [("a", "1"), ("c", "3")]
     assert report.drops == {readers.INVALID_UTF8: 2}
     assert report.first == {readers.INVALID_UTF8: f"{target}:2"}
 
@@ -105,17 +105,17 @@ def test_invalid_utf8_is_dropped_and_counted_in_training_text(tmp_path):
 def test_invalid_utf8_is_an_error_in_dev_and_test_text(tmp_path):
     files = PairFiles(write(tmp_path / "s", b"a\n\xed\xa0\x80\n"), write(tmp_path / "t", b"1\n2\n"))
     with pytest.raises(UserError, match=r"s, line 2: invalid UTF-8"):
-        list(readers.read_pairs(files, ReadReport(strict=True)))
+        list(files.read(ReadReport(strict=True)))
 
 
 def test_tab_separated(tmp_path):
     path = write(tmp_path / "x.tsv", b"a\t1\nno tab\nb\t2\nc\t3\textra\n\xff\t4\n")
     report = ReadReport()
-    assert list(readers.read_pairs(PairFiles(path), report)) == [("a", "1"), ("b", "2")]
+    assert list(PairFiles(path).read(report)) == [("a", "1"), ("b", "2")]
     assert report.drops == {readers.WRONG_COLUMNS: 2, readers.INVALID_UTF8: 1}
     assert report.first == {readers.WRONG_COLUMNS: f"{path}:2", readers.INVALID_UTF8: f"{path}:5"}
     with pytest.raises(UserError, match=r"x\.tsv, line 2: 1 tab-separated columns"):
-        list(readers.read_pairs(PairFiles(path), ReadReport(strict=True)))
+        list(PairFiles(path).read(ReadReport(strict=True)))
 
 
 def test_pipes_can_be_read(tmp_path):
