@@ -157,10 +157,10 @@ def toy_corpus(tmp_path_factory):
 @pytest.fixture(scope="session")
 def tiny_encoder(toy_corpus):
     """A SentencePiece encoder of the toy corpus, both languages together."""
-    from t2t_ext.data.text import text_encoder
+    from t2t_ext.data.text import sentencepiece_model, text_encoder
 
     texts = [text for pair in toy_corpus.train for text in pair]
-    return text_encoder.train_subword_encoder(texts, vocab_size=340)
+    return text_encoder.SubwordEncoder(sentencepiece_model.train(texts, vocab_size=340))
 
 
 @pytest.fixture(scope="session")

@@ -8,6 +8,7 @@ This module imports TensorFlow only when something is translated.
 """
 
 import dataclasses
+import functools
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -307,7 +308,7 @@ def split_statistics(store: ExampleStore, data: GeneratedData) -> dict[str, dict
         ids, offsets = ids_of(store, field)
         lengths = np.diff(offsets)
         there = lengths > 0
-        score, pairs = _bleu(store, data, lambda n, ids=ids, at=offsets: ids[at[n] : at[n + 1]])
+        score, pairs = _bleu(store, data, functools.partial(_sequence, ids, offsets))
         found[direction] = {
             "made": int(there.sum()),
             "mean_length": mean(lengths[there]),
@@ -318,6 +319,10 @@ def split_statistics(store: ExampleStore, data: GeneratedData) -> dict[str, dict
             "bleu_signature": score.signature,
         }
     return found
+
+
+def _sequence(ids: np.ndarray, offsets: np.ndarray, number: int) -> np.ndarray:
+    return ids[offsets[number] : offsets[number + 1]]
 
 
 def _bleu(

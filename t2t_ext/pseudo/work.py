@@ -87,12 +87,7 @@ class Translations:
 
 
 def plan(pairs: Mapping[str, int], chunk_pairs: int) -> list[Chunk]:
-    """Returns all chunks in the order in which they are made.
-
-    Args:
-      pairs: Number of pairs by split, in order.
-      chunk_pairs: Most pairs of a chunk.
-    """
+    """Returns all chunks of pairs by split, at most ``chunk_pairs`` each, in the order in which they are made."""
     return [
         Chunk(split, direction, number, first, min(first + chunk_pairs, count))
         for split, count in pairs.items()
@@ -264,11 +259,7 @@ def differences(before: Any, now: Any, place: str = "") -> list[str]:
 
 
 def shard_sizes(data: GeneratedData, split: str) -> list[int]:
-    """Returns the number of pairs of each shard of a split.
-
-    Raises:
-      UserError: There is no such split, or a shard is damaged.
-    """
+    """Returns the number of pairs of each shard of a split; raises a UserError where one is damaged."""
     sizes = []
     for path in data.shard_paths(split):
         try:
@@ -285,15 +276,7 @@ def shard_sizes(data: GeneratedData, split: str) -> list[int]:
 def join(
     work: WorkFolder, chunks: Sequence[Chunk], sizes: Sequence[int], problem: str, split: str, folder: pathlib.Path
 ) -> SplitPseudo:
-    """Writes the shards and texts of a split from its chunks.
-
-    Args:
-      work: Holds all chunks.
-      chunks: Those of the split, in order.
-      sizes: Pairs of each shard.
-      problem: The problem's name with ``_synchronous``.
-      split: The split's name.
-      folder: Where the files go.
+    """Writes the shards, of these sizes in pairs, and the texts of a split from all its chunks in order.
 
     Returns:
       What was written, without statistics.

@@ -9,7 +9,7 @@ import pytest
 from random_weights import random_arrays
 
 from t2t_ext.bin import decoder
-from t2t_ext.data.text import text_encoder
+from t2t_ext.data.text import sentencepiece_model, text_encoder
 from t2t_ext.runs import checkpoints, run_directory
 
 SOURCE, REFERENCE = "the old cat sees the lamp .", "die alte Katze sieht die Lampe ."
@@ -195,7 +195,9 @@ def test_mistakes(analyze_command, trained_run, make_run, tmp_path, toy_corpus):
     look, norms = ("attention", f"--output_dir={run}"), ("grad_norms", f"--output_dir={run}")
     (tmp_path / "two").write_text("a\n\n")
     (tmp_path / "one").write_text("a\n")
-    other = text_encoder.train_subword_encoder([text for pair in toy_corpus.train for text in pair], vocab_size=330)
+    other = text_encoder.SubwordEncoder(
+        sentencepiece_model.train([text for pair in toy_corpus.train for text in pair], vocab_size=330)
+    )
     foreign = run_directory.RunDirectory.create(
         tmp_path / "foreign", run_directory.RunDirectory.open(run).config, other, other
     )

@@ -205,7 +205,7 @@ def test_mistakes(command, flags, message):
 
 def test_runs_that_do_not_fit(runs, tmp_path, capsys, toy_corpus):
     from t2t_ext import registry
-    from t2t_ext.data.text import text_encoder
+    from t2t_ext.data.text import sentencepiece_model, text_encoder
     from t2t_ext.runs import checkpoints, run_directory
 
     def said(l2r, r2l):
@@ -231,7 +231,9 @@ def test_runs_that_do_not_fit(runs, tmp_path, capsys, toy_corpus):
     assert "it generates in both directions at once" in said(both.path, runs["r2l"])
     assert "nowhere" in said(runs["l2r"], "nowhere")
     # Another vocabulary.
-    other = text_encoder.train_subword_encoder([text for pair in toy_corpus.train for text in pair], vocab_size=330)
+    other = text_encoder.SubwordEncoder(
+        sentencepiece_model.train([text for pair in toy_corpus.train for text in pair], vocab_size=330)
+    )
     stored = run_directory.RunDirectory.open(runs["r2l"])
     run = run_directory.RunDirectory.create(tmp_path / "run", stored.config, other, other)
     source = checkpoints.list_checkpoints(stored.checkpoints_dir)[-1]

@@ -30,14 +30,11 @@ _LONGEST_MAGIC = max(map(len, _MAGIC))
 
 @contextlib.contextmanager
 def decompressed(raw: BinaryIO, name: PathLike) -> Iterator[BinaryIO]:
-    """Gives the decompressed bytes of a buffered binary file; those of a plain one as they are.
+    """Gives the decompressed bytes of a buffered binary file, at its beginning; those of a plain one as they are.
 
     Args:
-      raw: The file, at its beginning; it need not be seekable.
+      raw: The file; it need not be seekable.
       name: What it is called in messages.
-
-    Yields:
-      A buffered binary file, or ``raw`` itself.
 
     Raises:
       UserError: The data are damaged, incomplete, or expand beyond all reason.

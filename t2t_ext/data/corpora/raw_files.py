@@ -11,13 +11,7 @@ from t2t_ext.errors import UserError
 
 @contextlib.contextmanager
 def opened(path: compression.PathLike) -> Iterator[BinaryIO]:
-    """Opens a file, or a member of an archive (``ARCHIVE:MEMBER``), for reading its decompressed bytes.
-
-    Args:
-      path: The file. It may be a pipe.
-
-    Yields:
-      A buffered binary file.
+    """Opens a file, a pipe or a member of an archive (``ARCHIVE:MEMBER``), buffered, for reading decompressed bytes.
 
     Raises:
       UserError: The file cannot be read, its compression is damaged or incomplete, or it expands beyond all reason.

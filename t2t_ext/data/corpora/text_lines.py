@@ -93,12 +93,7 @@ def write(path: str, lines: Iterable[str]) -> None:
 
 
 def one_line(text: str, *, tabs: bool = True) -> str:
-    """Returns a text that is one line of a file: byte fallback lets a model write LF.
-
-    Args:
-      text: Any text.
-      tabs: Whether tabs may stay; in tab-separated columns they may not.
-    """
+    """Returns a text (byte fallback lets a model write LF) as one line of a file; without ``tabs``, as one column."""
     text = text.replace("\n", " ")
     return text if tabs else text.replace("\t", " ")
 

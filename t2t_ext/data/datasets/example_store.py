@@ -107,12 +107,7 @@ class ExampleStore:
 
     @classmethod
     def load(cls, generated: GeneratedData, split: str, *, verify: bool = True) -> Self:
-        """Reads all shards of a split, several at a time.
-
-        Args:
-          generated: The finished data of a problem.
-          split: Such as ``train``.
-          verify: Compare each shard's SHA-256 with the manifest's.
+        """Reads all shards of a split, several at a time; ``verify`` compares each one's SHA-256 with the manifest's.
 
         Returns:
           The store, in the problem's direction (sides swapped for ``NAME_rev``); with pseudo references where the

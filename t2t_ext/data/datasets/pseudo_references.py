@@ -98,12 +98,7 @@ class PseudoReferences:
 
     @classmethod
     def open(cls, problem: str, data_dir: str | os.PathLike, data_digest: str) -> Self:
-        """Opens the pseudo references of a problem.
-
-        Args:
-          problem: The problem's name without ``_synchronous``.
-          data_dir: Where they lie.
-          data_digest: SHA-256 of the manifest of the problem's data as they are now.
+        """Opens the pseudo references of a problem, named without ``_synchronous``, whose data have this digest now.
 
         Raises:
           UserError: There are none, they belong to other data, or files are missing; the message says what to run.

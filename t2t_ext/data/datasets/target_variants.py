@@ -95,12 +95,7 @@ class Examples:
         return {reason: int(mask.sum()) for reason, mask in self.left_out.items() if mask.any()}
 
     def sequences(self, store: ExampleStore, number: int) -> tuple[np.ndarray, list[np.ndarray]]:
-        """Returns the source of an example and its targets, in text order, with EOS.
-
-        Args:
-          store: The pairs that the examples were made of.
-          number: Of the example, from 0.
-        """
+        """Returns the source of an example (numbered from 0) and its targets, in text order, with EOS."""
         variant, pair = divmod(number, self.num_pairs)
         targets = []
         for field in self.variants[variant]:
@@ -111,11 +106,6 @@ class Examples:
 
 def examples_of(store: ExampleStore, hparams: Any, target_sides: int = 1) -> Examples:
     """Makes the examples of a split.
-
-    Args:
-      store: The pairs, with pseudo references unless ``hparams.pseudo`` is none.
-      hparams: Reads ``pseudo`` and, where the family has it, ``sb_loss_on_pseudo``.
-      target_sides: Of the model.
 
     Raises:
       UserError: The model has another number of sides than ``pseudo`` is for, or there are no pseudo references.

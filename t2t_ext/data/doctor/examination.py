@@ -154,7 +154,14 @@ def examine(chunk: ExaminedChunk) -> Examination:
     filled = words.min(0) > 0
     ratios = words[1][filled] / words[0][filled]
     result.ratios += np.bincount(np.searchsorted(_RATIO_BOUNDS, ratios), minlength=len(RATIOS))
-    keys = _overlap(chunk, columns, result)
+    keys: dict[str, frozenset[bytes]] = {}  # for the filter ``test_overlap``
+    if plan.evaluation_keys[0]:
+        wanted = duplicates.read_evaluation_keys(*plan.evaluation_keys)
+        for name, own in overlap_key_sets([column.texts for column in columns]).items():
+            known = [key for key in own if key in wanted[name]]
+            result.overlap[name] += len(known)
+            result.found[name].update(known)
+        keys = {kind: wanted[f"normalized {kind}"] for kind in (filters.SOURCE, filters.TARGET, filters.PAIR)}
     _apply_filters(chunk, columns, np.stack(subwords), keys, result)
     return result
 
@@ -211,18 +218,6 @@ def overlap_key_sets(texts: Sequence[Sequence[str]]) -> dict[str, list[bytes]]:
     return found
 
 
-def _overlap(chunk: ExaminedChunk, columns: Sequence[Column], result: Examination) -> dict[str, frozenset[bytes]]:
-    """Counts what stands in an evaluation set; returns the keys for the filter ``test_overlap``."""
-    if not chunk.plan.evaluation_keys[0]:
-        return {}
-    wanted = duplicates.read_evaluation_keys(*chunk.plan.evaluation_keys)
-    for name, keys in overlap_key_sets([column.texts for column in columns]).items():
-        found = [key for key in keys if key in wanted[name]]
-        result.overlap[name] += len(found)
-        result.found[name].update(found)
-    return {kind: wanted[f"normalized {kind}"] for kind in (filters.SOURCE, filters.TARGET, filters.PAIR)}
-
-
 def _apply_filters(
     chunk: ExaminedChunk,
     columns: Sequence[Column],
@@ -232,11 +227,9 @@ def _apply_filters(
 ) -> None:
     """Counts what every filter drops alone and in order, and keeps examples."""
     plan, rows = chunk.plan, result.pairs
-    badness = {
-        **dict.fromkeys(_BY_LENGTH, subwords.max(0)),
-        filters.LENGTH_RATIO: subwords.max(0) / np.maximum(subwords.min(0), 1),
-        filters.WORD_RATIO: subwords.max(0) / np.maximum(subwords.min(0), 1),
-    }
+    ratios = subwords.max(0) / np.maximum(subwords.min(0), 1)
+    by_ratio = (filters.LENGTH_RATIO, filters.WORD_RATIO)
+    badness = {**dict.fromkeys(_BY_LENGTH, subwords.max(0)), **dict.fromkeys(by_ratio, ratios)}
     for reason, unfit in _unfit(plan, plan.all_filters, columns, subwords, keys):
         result.alone[reason] += int(unfit.sum())
         scores = badness.get(reason, np.zeros(rows))

@@ -41,12 +41,7 @@ def write_report(diagnosis: Diagnosis, directory: pathlib.Path) -> list[pathlib.
 
 
 def build(diagnosis: Diagnosis, for_page: bool = False) -> Report:
-    """Returns the whole picture.
-
-    Args:
-      diagnosis: What was found.
-      for_page: Whether it is for a page, on which findings come first; on a terminal they come last.
-    """
+    """Returns the whole picture; on a page findings come first, on a terminal last."""
     arrow = " -> ".join(filter(None, diagnosis.languages))
     title = f"{diagnosis.problem}{f' ({arrow})' if arrow else ''}"
     outcomes = ("Check", list(findings(diagnosis))), ("Must be fixed", list(faults(diagnosis)))

@@ -25,16 +25,6 @@ MOST_BYTES_PER_FILE = 1 << 30
 DAMAGED = "damaged_features"
 
 
-def file_name(base_name: str, split: str, feature: str, number: int) -> str:
-    """Returns the name of a file of vectors, counted from 0."""
-    return f"{base_name}-{split}.{feature}-{number:05d}.npy"
-
-
-def lengths_name(base_name: str, split: str, feature: str) -> str:
-    """Returns the name of the file of lengths."""
-    return f"{base_name}-{split}.{feature}-lengths.npy"
-
-
 class FloatWriter:
     """Writes the sequences of one feature of a split, in the order in which they come.
 
@@ -45,18 +35,9 @@ class FloatWriter:
     def __init__(
         self, directory: pathlib.Path, base_name: str, split: str, feature: str, kind: Floats, *, share: bool
     ) -> None:
-        """Writes nothing yet.
-
-        Args:
-          directory: Where the files go.
-          base_name: The problem's name.
-          split: The split.
-          feature: The feature's name.
-          kind: Its declaration.
-          share: Whether equal values are kept once.
-        """
+        """Writes nothing yet; ``kind`` declares the feature, ``share`` says whether equal values are kept once."""
         self._directory, self._kind, self._share = directory, kind, share
-        self._naming = (base_name, split, feature)
+        self._prefix = f"{base_name}-{split}.{feature}"
         self._dtype = np.dtype(kind.storage).newbyteorder("<")
         self._known: dict[str | bytes, int] = {}
         self._lengths: list[int] = []
@@ -92,7 +73,7 @@ class FloatWriter:
         """Ends the files; returns their description for the manifest."""
         self._end_file()
         lengths = np.array(self._lengths, np.int32)
-        name = lengths_name(*self._naming)
+        name = f"{self._prefix}-lengths.npy"
         np.save(self._directory / name, lengths, allow_pickle=False)
         return {
             "depth": self._kind.depth,
@@ -123,7 +104,7 @@ class FloatWriter:
         if self._file is not None and (self._vectors + len(array)) * size > MOST_BYTES_PER_FILE:
             self._end_file()
         if self._file is None:
-            name = file_name(*self._naming, len(self._files))
+            name = f"{self._prefix}-{len(self._files):05d}.npy"
             self._files.append(name)
             self._file = open(self._directory / name, "wb")  # noqa: SIM115 - closed by _end_file
             self._vectors = 0
@@ -173,19 +154,13 @@ class FloatSequences(Sequence[np.ndarray]):
 
     @classmethod
     def open(cls, directory: pathlib.Path, described: dict[str, Any], repair: str) -> Self:
-        """Opens the files that a manifest describes; reads only the lengths.
-
-        Args:
-          directory: Where they lie.
-          described: As from ``FloatWriter.close``.
-          repair: The command that makes them again, for messages.
+        """Opens the files that ``FloatWriter.close`` described; reads only the lengths. ``repair`` is for messages.
 
         Raises:
           UserError: A file is missing or damaged.
         """
-        path = directory
+        path, files = directory, []
         try:
-            files = []
             for name in described["files"]:
                 path = directory / name
                 files.append(np.load(path, mmap_mode="r", allow_pickle=False))

@@ -15,11 +15,12 @@ without the others: the lines of a table are found once and then sought.
 import base64
 import binascii
 import dataclasses
+import functools
 import os
 import pathlib
 import re
 import zipfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Self
 
 import numpy as np
@@ -87,43 +88,33 @@ def _arrays(path: pathlib.Path) -> Iterator[tuple[str, np.ndarray]]:
         files = sorted(each for each in path.iterdir() if each.suffix in (".npy", ".npz"))
         if not files:
             raise UserError(f"{path} is a folder without .npz or .npy files. Give one that has a file for each source.")
-        return ((each.stem, read_single(each)) for each in files)
-    if not path.is_file():
+        yield from ((each.stem, read_single(each)) for each in files)
+    elif not path.is_file():
         raise UserError(f"No such file: {path}. Give a file of features ({', '.join(SUFFIXES)}) or a folder of them.")
-    if is_table(path):
-        return _rows_of_table(path)
-    if path.suffix in SUFFIXES:
-        return _arrays_of_numpy(path)
-    raise UserError(
-        f"{path} is no file of features: the run reads feature vectors, not lines of text. Give "
-        f"{', '.join(SUFFIXES)} or a folder of .npz files; docs/captioning.md shows what is in them."
-    )
-
-
-def _rows_of_table(path: pathlib.Path) -> Iterator[tuple[str, np.ndarray]]:
-    with raw_files.opened(path) as file:
-        for number, line in enumerate(file, 1):
-            try:
-                yield parse_row(line)
-            except UnusableValue as error:
-                raise UserError(f"{path}, line {number}: {error.explanation}. Correct it or leave it out.") from error
-
-
-def _arrays_of_numpy(path: pathlib.Path) -> Iterator[tuple[str, np.ndarray]]:
-    if path.suffix == ".npy":
-        yield from _cut(path.stem, read_single(path))
-        return
-    names = names_in(path)
-    for name in names:
-        rows = read_single(path, name)
-        yield from _cut(path.stem if names == [_SINGLE] else name, rows) if len(names) == 1 else [(name, rows)]
-
-
-def _cut(name: str, rows: np.ndarray) -> list[tuple[str, np.ndarray]]:
-    """Returns the sources of an array: itself, or of three axes those along the first, called by their numbers."""
-    if rows.ndim != 3:
-        return [(name, rows)]
-    return [(str(number), _without_padding(each)) for number, each in enumerate(rows, 1)]
+    elif is_table(path):
+        with raw_files.opened(path) as file:
+            for number, line in enumerate(file, 1):
+                try:
+                    row = parse_row(line)
+                except UnusableValue as error:
+                    message = f"{path}, line {number}: {error.explanation}. Correct it or leave it out."
+                    raise UserError(message) from error
+                yield row
+    elif path.suffix in SUFFIXES:
+        names = [""] if path.suffix == ".npy" else names_in(path)
+        for name in names:
+            rows = read_single(path, name)
+            if rows.ndim == 3 and len(names) == 1:  # the sources along the first axis, called by their numbers
+                for number, each in enumerate(rows, 1):
+                    real = np.flatnonzero(np.any(each != 0, axis=1))
+                    yield str(number), each[: int(real[-1]) + 1 if len(real) else 0]
+            else:
+                yield path.stem if names in ([""], [_SINGLE]) else name, rows
+    else:
+        raise UserError(
+            f"{path} is no file of features: the run reads feature vectors, not lines of text. Give "
+            f"{', '.join(SUFFIXES)} or a folder of .npz files; docs/captioning.md shows what is in them."
+        )
 
 
 def is_table(path: pathlib.Path) -> bool:
@@ -183,14 +174,6 @@ def parse_row(line: bytes) -> tuple[str, np.ndarray]:
         raise UnusableValue(DAMAGED, f"the features of {name} are damaged ({error})") from error
 
 
-def _without_padding(rows: np.ndarray) -> np.ndarray:
-    """Returns an array [regions, F] without the rows of zeros alone at its end."""
-    if rows.ndim != 2:
-        return rows
-    real = np.flatnonzero(np.any(rows != 0, axis=1))
-    return rows[: int(real[-1]) + 1 if len(real) else 0]
-
-
 @dataclasses.dataclass(frozen=True)
 class FeatureIndex:
     """The places of features.
@@ -217,8 +200,7 @@ class FeatureIndex:
         repeated = 0
         for path in map(pathlib.Path, paths):
             before = len(places) + repeated
-            found = _of_folder(path) if path.is_dir() else _of_file(path)
-            for name, place in found:
+            for name, place in _places(path):
                 repeated += name in places
                 places.setdefault(name, place)
             if len(places) + repeated == before:
@@ -231,37 +213,28 @@ class FeatureIndex:
         The result raises ``UnusableValue`` where they cannot be read.
         """
         path, start = self.places[name]
-        return _LineReader(path, start, name) if start >= 0 else _FileReader(path, name if start == IN_ARCHIVE else "")
+        if start >= 0:
+            return functools.partial(_read_line, path, start, name)
+        return functools.partial(_read_file, path, name if start == IN_ARCHIVE else "")
 
 
-@dataclasses.dataclass(frozen=True)
-class _FileReader:
-    path: pathlib.Path
-    name: str = ""
-
-    def __call__(self) -> np.ndarray:
-        try:
-            return _with_vectors(read_single(self.path, self.name), f"{self.path} {self.name}".rstrip())
-        except UserError as error:
-            raise UnusableValue(DAMAGED, str(error).rstrip(".")) from error
+def _read_file(path: pathlib.Path, name: str) -> np.ndarray:
+    try:
+        return _with_vectors(read_single(path, name), f"{path} {name}".rstrip())
+    except UserError as error:
+        raise UnusableValue(DAMAGED, str(error).rstrip(".")) from error
 
 
-@dataclasses.dataclass(frozen=True)
-class _LineReader:
-    path: pathlib.Path
-    start: int
-    name: str
-
-    def __call__(self) -> np.ndarray:
-        try:
-            with open(self.path, "rb") as file:
-                file.seek(self.start)
-                found, rows = parse_row(file.readline())
-        except OSError as error:
-            raise UserError(f"{self.path} cannot be read: {error.strerror}.") from error
-        if found != self.name:
-            raise UserError(f"{self.path} has changed while it was read. Start again.")
-        return _with_vectors(rows, f"{self.path}, byte {self.start:,}")
+def _read_line(path: pathlib.Path, start: int, name: str) -> np.ndarray:
+    try:
+        with open(path, "rb") as file:
+            file.seek(start)
+            found, rows = parse_row(file.readline())
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror}.") from error
+    if found != name:
+        raise UserError(f"{path} has changed while it was read. Start again.")
+    return _with_vectors(rows, f"{path}, byte {start:,}")
 
 
 def _with_vectors(rows: np.ndarray, where: str) -> np.ndarray:
@@ -270,24 +243,21 @@ def _with_vectors(rows: np.ndarray, where: str) -> np.ndarray:
     return rows
 
 
-def _of_folder(path: pathlib.Path) -> Iterable[tuple[str, tuple[pathlib.Path, int]]]:
-    names = sorted(entry.name for entry in os.scandir(path) if entry.name.endswith((".npz", ".npy")))
-    return ((name[: -len(".npz")], (path / name, OWN_FILE)) for name in names)
-
-
-def _of_file(path: pathlib.Path) -> Iterable[tuple[str, tuple[pathlib.Path, int]]]:
+def _places(path: pathlib.Path) -> Iterator[tuple[str, tuple[pathlib.Path, int]]]:
+    """Yields name and place, as in ``FeatureIndex.places``, of every source of a folder or a file."""
+    if path.is_dir():
+        for name in sorted(entry.name for entry in os.scandir(path) if entry.name.endswith((".npz", ".npy"))):
+            yield name[: -len(".npz")], (path / name, OWN_FILE)
+        return
     if not path.is_file():
         raise UserError(f"No such file or folder: {path}. Give a folder of .npz files, or a table of features (.tsv).")
     if path.suffix in _COMPRESSED:
         raise UserError(f"{path} is compressed, but single lines of it must be found quickly: unpack it first.")
     if path.suffix == ".npz":
-        return ((name, (path, IN_ARCHIVE)) for name in names_in(path))
+        yield from ((name, (path, IN_ARCHIVE)) for name in names_in(path))
+        return
     if not is_table(path):
         raise UserError(f"{path} is neither a folder of .npz files, nor .npz, nor a table of features (.tsv).")
-    return _lines_of(path)
-
-
-def _lines_of(path: pathlib.Path) -> Iterable[tuple[str, tuple[pathlib.Path, int]]]:
     start = 0
     with open(path, "rb") as file:
         for line in file:

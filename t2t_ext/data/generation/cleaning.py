@@ -49,9 +49,8 @@ REASONS = (
 
 NO, PAIR, SOURCE, TARGET, EITHER = "no", "pair", "source", "target", "either"
 _KINDS = (NO, PAIR, SOURCE, TARGET, EITHER)
-# What "true" stands for where a setting is more than yes or no.
-_MEANING_OF_TRUE: Mapping[str, Any] = {"duplicates": PAIR, "test_overlap": EITHER, "script": 0.5}
-_MEANING_OF_FALSE: Mapping[str, Any] = {"duplicates": NO, "test_overlap": NO, "script": 0.0}
+# What "false" and "true" stand for where a setting is more than yes or no.
+_MEANINGS: Mapping[str, Any] = {"duplicates": (NO, PAIR), "test_overlap": (NO, EITHER), "script": (0.0, 0.5)}
 KEY_BYTES = 16
 _EXAMPLE_CHARACTERS = 60
 _PAIRS_AT_ONCE = 8192
@@ -126,7 +125,8 @@ class Cleaning(StrictParams):
         if first.strip().lower() == "none":
             default, text = {}, rest
         assigned = parse_assignments(text, "--cleaning")
-        written = {name: _with_meaning(name, _boolean(raw)) for name, raw in assigned.items()}
+        booleans = {"true": True, "false": False}
+        written = {name: _with_meaning(name, booleans.get(raw.lower(), raw)) for name, raw in assigned.items()}
         changes = ",".join(f"{name}={value}" for name, value in written.items())
         return cls.from_settings(default).override(changes, flag="--cleaning")
 
@@ -181,10 +181,8 @@ def unfit_pairs(
         if cleaning.max_word_ratio:
             yield WORD_RATIO, words.max(0) > cleaning.max_word_ratio * words.min(0)
     if cleaning.identical and len(sides) == 2:
-        yield (
-            IDENTICAL,
-            _mask((a.strip() == b.strip() for a, b in zip(sides[0].texts, sides[1].texts, strict=True)), rows),
-        )
+        pairs = zip(sides[0].texts, sides[1].texts, strict=True)
+        yield IDENTICAL, _mask((one.strip() == other.strip() for one, other in pairs), rows)
     if cleaning.script:
         yield SCRIPT, any_side(lambda c: text_checks.script_share(c.texts, c.language) < cleaning.script)
     if cleaning.language and len(sides) == 2:
@@ -194,12 +192,8 @@ def unfit_pairs(
         yield NUMBERS, _mask((a != b for a, b in zip(*found, strict=True)), rows)
     if cleaning.test_overlap != NO and evaluation_keys:
         keys = overlap_keys(cleaning.test_overlap, columns)
-        yield (
-            TEST_OVERLAP,
-            np.logical_or.reduce(
-                [_mask((key in evaluation_keys[kind] for key in found), rows) for kind, found in keys.items()]
-            ),
-        )
+        stands = [_mask((key in evaluation_keys[kind] for key in found), rows) for kind, found in keys.items()]
+        yield TEST_OVERLAP, np.logical_or.reduce(stands)
 
 
 def word_counts(texts: Sequence[str]) -> np.ndarray:
@@ -213,12 +207,7 @@ def kinds_of_keys(kind: str) -> tuple[str, ...]:
 
 
 def duplicate_keys(kind: str, columns: Sequence[Column]) -> dict[str, list[bytes]]:
-    """Returns 16 bytes of BLAKE2b of every pair (or of one side) by which repetitions are found, by kind of key.
-
-    Args:
-      kind: A value of ``Cleaning.duplicates``.
-      columns: Source and target.
-    """
+    """Returns 16 bytes of BLAKE2b of every pair (or of one side) by which repetitions are found, by kind of key."""
     return _keys(kind, [column.texts for column in columns])
 
 
@@ -297,9 +286,6 @@ def _mask(values: Iterable[bool], rows: int) -> np.ndarray:
 def _with_meaning(name: str, value: Any) -> Any:
     """Returns a value with true and false replaced where a setting is more than yes or no."""
     if isinstance(value, bool):
-        return (_MEANING_OF_TRUE if value else _MEANING_OF_FALSE).get(name, value)
+        off, on = _MEANINGS.get(name, (value, value))
+        return on if value else off
     return value
-
-
-def _boolean(raw: str) -> Any:
-    return {"true": True, "false": False}.get(raw.lower(), raw)

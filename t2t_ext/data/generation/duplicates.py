@@ -83,15 +83,10 @@ def write_keys(
     positions: np.ndarray,
     times: np.ndarray | None = None,
 ) -> None:
-    """Writes the keys of a chunk's pairs.
+    """Writes the keys of the pairs of a chunk, given by its number.
 
-    Args:
-      directory: That of all keys; see ``prepare_directory``.
-      chunk: The chunk's number.
-      kind: A value of ``Cleaning.duplicates``.
-      columns: The texts of the pairs.
-      positions: int64 [pairs], the numbers of the pairs in the corpus.
-      times: int32 [pairs], how often each occurs; None: once.
+    ``positions`` int64 [pairs] are their numbers in the corpus, ``times`` int32 [pairs] how often each occurs (None:
+    once).
     """
     times = np.ones(len(positions), np.int32) if times is None else times
     for name, keys in filters.duplicate_keys(kind, columns).items():
@@ -118,16 +113,10 @@ def find(
     workers: Workers,
     advance: Advance = lambda amount: None,
 ) -> Found:
-    """Finds the repetitions among the keys that ``write_keys`` wrote.
+    """Finds the repetitions among the keys that ``write_keys`` wrote for ``duplicates``, a value of ``Cleaning``.
 
-    Args:
-      directory: Where the chunks' keys are; files of several bytes a pair are put beside them.
-      duplicates: Which keys there are, a value of ``Cleaning.duplicates``.
-      chunks: Number of chunks.
-      chunk_size: Samples of every chunk but the last.
-      rows: Pairs that have keys.
-      workers: Where the steps run.
-      advance: Told how many keys have been compared.
+    Files of several bytes a pair are put beside the keys. Every chunk but the last has ``chunk_size`` samples; ``rows``
+    pairs have keys. ``advance`` is told how many keys have been compared.
     """
     kinds = filters.kinds_of_keys(duplicates)
     examples = []
@@ -156,16 +145,7 @@ def find(
 def collect(
     directory: pathlib.Path, kinds: Sequence[str], *, chunks: int, chunk_size: int, rows: int, workers: Workers
 ) -> Found:
-    """Returns the pairs that repeat another one by any of some kinds of keys, which ``find`` has looked through.
-
-    Args:
-      directory: As for ``find``, likewise the numbers.
-      kinds: Of ``pair``, ``source`` and ``target``.
-      chunks: Number of chunks.
-      chunk_size: Samples of every chunk but the last.
-      rows: Pairs that have keys.
-      workers: Where it runs.
-    """
+    """Returns the pairs that repeat another one by any of some kinds of keys, which ``find`` compared."""
     removed = [directory / "removed" / f"{number:06d}" for number in range(-(-chunks // CHUNKS_PER_FILE))]
     repeated = tuple(part.path for kind in kinds for part in _partitions(directory, kind, chunks, rows))
     tasks = (
@@ -247,12 +227,7 @@ def _collect(task: _Collecting) -> tuple[np.ndarray, np.ndarray]:
 def write_evaluation_keys(
     directory: pathlib.Path, cleaning: Cleaning, pairs: Iterable[tuple[str, Sequence[str]]]
 ) -> tuple[str, str]:
-    """Writes the keys of dev and test sets for ``test_overlap``.
-
-    Args:
-      directory: Where to.
-      cleaning: Which keys are wanted.
-      pairs: Sources and their translations.
+    """Writes the keys that ``test_overlap`` needs of the pairs (source, translations) of dev and test sets.
 
     Returns:
       The path of the file and its SHA-256.

@@ -45,11 +45,6 @@ class TextPreparation:
     tags: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """Checks the values.
-
-        Raises:
-          UserError: Steps that cannot be, or settings that do not go with the kind of subwords.
-        """
         check_steps(self.source_steps, self.source_language, "--source_steps")
         check_steps(self.target_steps, self.target_language, "--target_steps")
         if self.subwords not in SUBWORDS:
@@ -74,11 +69,7 @@ class TextPreparation:
 
     @classmethod
     def of(cls, problem: Problem, settings: Any) -> Self:
-        """Returns the problem's preparation, with what the user said in its place.
-
-        Args:
-          problem: The base problem.
-          settings: ``GenerationSettings`` as the user gave them, None for those that were not given.
+        """Returns the base problem's preparation, with what the user said in its place (None where nothing was).
 
         Raises:
           UserError: As for a new one.

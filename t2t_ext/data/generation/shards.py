@@ -167,12 +167,7 @@ def write_shard(shard: Shard) -> dict[str, Any]:
 
 
 def take_rows(arrays: Mapping[str, np.ndarray], order: np.ndarray) -> Arrays:
-    """Returns chosen samples in a chosen order.
-
-    Args:
-      arrays: Features as described above.
-      order: int64 [rows], the samples wanted.
-    """
+    """Returns chosen samples of features as described above, in the order of int64 [rows]."""
     taken: Arrays = {}
     for name in arrays:
         if name + LENGTHS not in arrays:
@@ -211,13 +206,9 @@ def npz_bytes(arrays: Mapping[str, np.ndarray]) -> bytes:
 
 
 def write_arrays(path: pathlib.Path, arrays: Mapping[str, np.ndarray]) -> int:
-    """Writes arrays to a file, which appears whole or not at all; nothing is flushed to the disk.
+    """Writes arrays of numbers to a file, which appears whole or not at all; nothing is flushed to the disk.
 
     A header (its length, then JSON) says where every array lies. Two processes may write the same file.
-
-    Args:
-      path: The file; its directory must exist.
-      arrays: Arrays of numbers by name.
 
     Returns:
       The size of the file in bytes.

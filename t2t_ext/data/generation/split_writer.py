@@ -60,13 +60,9 @@ class SplitWriter:
     def write(
         self, split: str, samples: RawSamples, encoding: Encoding, advance: Advance
     ) -> tuple[manifest.SplitSummary, dict[str, dict[str, Any]]]:
-        """Writes one split.
+        """Writes one split; ``advance`` is told how many samples have been encoded.
 
-        Args:
-          split: Its name.
-          samples: Its samples; one with an attribute ``times`` occurs that often.
-          encoding: How they become arrays; where it is for training, unfit ones are dropped and all are shuffled.
-          advance: Told how many samples have been encoded.
+        Where the encoding is for training, unfit samples are dropped and all are shuffled.
 
         Returns:
           What was written, and size and SHA-256 of every shard by file name.

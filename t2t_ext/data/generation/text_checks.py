@@ -117,15 +117,11 @@ def normalized(text: str) -> str:
 
 
 def reads_like_the_other(source: tuple[Sequence[str], str], target: tuple[Sequence[str], str]) -> np.ndarray:
-    """Says of which pairs a side reads more like the language of the other side: bool [pairs].
+    """Says of which pairs a side, texts and tag, reads more like the language of the other side: bool [pairs].
 
     An identifier of languages (py3langid) that may answer these two only reads every side; a side that is certainly
     the other language makes the pair unfit. Texts of fewer than 20 characters are too short to say. Languages of the
     same code, and those that it does not know, are never told apart.
-
-    Args:
-      source: Texts and tag of their language.
-      target: Likewise.
 
     Raises:
       UserError: py3langid is not installed.
@@ -219,13 +215,7 @@ def _table(pattern: str) -> np.ndarray:
 
 
 def letters_by_script(texts: Sequence[str], scripts: Sequence[str], other: str) -> dict[str, int]:
-    """Returns how many letters of some texts are in each of some scripts, and in any other one.
-
-    Args:
-      texts: Any strings.
-      scripts: ISO 15924.
-      other: What the others are called in the result; scripts without letters here are left out.
-    """
+    """Returns script (ISO 15924), or ``other`` for the rest -> number of letters, where texts have any."""
     codes = np.frombuffer("".join(texts).encode("utf-32-le", "surrogatepass"), np.uint32)
     counts = np.bincount(_script_numbers(tuple(scripts))[codes], minlength=len(scripts) + 2).tolist()
     return {name: count for name, count in zip([*scripts, other], counts[1:], strict=True) if count}

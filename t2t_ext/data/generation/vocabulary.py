@@ -120,8 +120,8 @@ def train_vocabulary(
     preparation = preparation or TextPreparation()
     names = {name: feature for name, feature in features.items() if isinstance(feature, Text)}
     # Every occurrence of a sample counts, those of one after the other.
-    rows = ((number, tuple([sample[name] for name in names]), sample) for number, sample in enumerate(samples))
-    occurrences = (row[:2] for row in rows for _ in range(getattr(row[2], "times", 1)))
+    numbered = ((number, tuple([sample[name] for name in names]), sample) for number, sample in enumerate(samples))
+    occurrences = (row[:2] for row in numbered for _ in range(getattr(row[2], "times", 1)))
     read, chosen = uniform_sample(occurrences, sample_size, seed)
     texts: dict[str, list[str]] = {SOURCE: [], TARGET: []}
     for column, feature in enumerate(names.values()):

@@ -130,11 +130,7 @@ class BeamWorkers(Workers):
         shutil.rmtree(self._directory, ignore_errors=True)
 
     def map(self, function: Callable[[Any], Any], tasks: Iterable[Any]) -> Iterator[Any]:
-        """Yields ``function(task)`` for every task, in order, after all have been done.
-
-        Args:
-          function: A function of a module, or a partial of one; it may be called again for the same task.
-          tasks: Picklable arguments.
+        """Yields ``function(task)`` for every task, in order, after all have been done; a task may be done again.
 
         Raises:
           Exception: What the function raised for the first task that failed.
@@ -173,12 +169,7 @@ class BeamWorkers(Workers):
 
 
 def run_task(number: int, stage: str) -> None:
-    """Does a task that lies in a directory and puts what it returns, or raises, beside it.
-
-    Args:
-      number: The task's.
-      stage: The directory.
-    """
+    """Does a task that lies in a directory and puts what it returns, or raises, beside it."""
     result = pathlib.Path(stage, "results", str(number))
     if result.exists():  # the runner does it again
         return

@@ -71,10 +71,7 @@ def remove_abandoned(data_dir: pathlib.Path, base_name: str) -> None:
 def publish(workspace: pathlib.Path, data_dir: pathlib.Path, base_name: str) -> None:
     """Moves finished files to their final names; the manifest goes first when it is replaced and comes last.
 
-    Args:
-      workspace: Holds the files of the set and its manifest, and nothing else of use.
-      data_dir: Where they go. Data files of this problem that are there already are removed.
-      base_name: The problem's name.
+    Data files of this problem that are there already are removed.
     """
     manifest = manifest_path(data_dir, base_name)
     replaced = [path for path in data_dir.iterdir() if is_data_file(path.name, base_name)]

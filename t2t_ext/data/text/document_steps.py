@@ -36,13 +36,7 @@ class FirstWords(Step):
     loss = "what is behind them"
 
     def __init__(self, language: str, learned: bytes | None = None, *, count: int) -> None:
-        """Makes the step.
-
-        Args:
-          language: See ``Step``.
-          learned: Nothing is.
-          count: How many words are kept, separated by whitespace after the steps before.
-        """
+        """Makes the step; ``count`` words are kept, separated by whitespace after the steps before. See ``Step``."""
         super().__init__(language, learned)
         self.name = f"first_{count}_words"
         self.meaning = f"the first {count:,} words"
@@ -61,6 +55,11 @@ def count_in(name: str) -> int:
     """Returns N of ``first_N_words``; 0 of any other name."""
     found = _FIRST_WORDS.fullmatch(name)
     return int(found[1]) if found else 0
+
+
+def general_name(name: str) -> str:
+    """Returns ``first_N_words`` of ``first_400_words``; any other name as it is."""
+    return FirstWords.name if count_in(name) else name
 
 
 def sentences(text: str) -> list[str]:

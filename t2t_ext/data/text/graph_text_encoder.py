@@ -62,12 +62,7 @@ class GraphTokenEncoder(tf.Module):
     """A table of subwords as graph operations: strings of subwords that are separated by spaces."""
 
     def __init__(self, pieces: Sequence[str], name: str | None = None) -> None:
-        """Initializes the encoder.
-
-        Args:
-          pieces: The written form of every id. The special ones stand for no text: in text they are unknown.
-          name: Of the module.
-        """
+        """Makes the encoder of the written form of every id; special ones stand for no text: there they are unknown."""
         super().__init__(name=name)
         self._pieces = np.array([piece.encode() for piece in pieces], object)
         # An attribute, so that a SavedModel that uses it saves it.

@@ -19,31 +19,11 @@ _LAST_PERIOD = re.compile(r"(?<=[^\s.])\.$")
 
 
 @functools.cache
-def _punctuation(language: str) -> Any:
+def _moses(kind: str, *language: str) -> Any:
+    """Returns an object of sacremoses' class ``Moses<kind>``, made once."""
     import sacremoses
 
-    return sacremoses.MosesPunctNormalizer(language)
-
-
-@functools.cache
-def _tokenizer(language: str) -> Any:
-    import sacremoses
-
-    return sacremoses.MosesTokenizer(language)
-
-
-@functools.cache
-def _detokenizer(language: str) -> Any:
-    import sacremoses
-
-    return sacremoses.MosesDetokenizer(language)
-
-
-@functools.cache
-def _detruecaser() -> Any:
-    import sacremoses
-
-    return sacremoses.MosesDetruecaser()
+    return getattr(sacremoses, f"Moses{kind}")(*language)
 
 
 class MosesPunctuation(Step):
@@ -56,7 +36,7 @@ class MosesPunctuation(Step):
 
     def prepare(self, text: str) -> str:
         """Returns the text with normalized punctuation."""
-        return _punctuation(self.language or "en").normalize(text)
+        return _moses("PunctNormalizer", self.language or "en").normalize(text)
 
 
 class PlainApostrophes(Step):
@@ -82,13 +62,13 @@ class MosesTokenize(Step):
 
     def prepare(self, text: str) -> str:
         """Returns the words, separated by spaces."""
-        words = _tokenizer(self.language or "en").tokenize(text, return_str=True, escape=self._escape)
+        words = _moses("Tokenizer", self.language or "en").tokenize(text, return_str=True, escape=self._escape)
         # tokenizer.perl since 2017, unlike sacremoses: the last word of a line is no abbreviation.
         return _LAST_PERIOD.sub(" .", words)
 
     def restore(self, text: str) -> str:
         """Returns running text."""
-        return _detokenizer(self.language or "en").detokenize(text.split(), unescape=self._escape)
+        return _moses("Detokenizer", self.language or "en").detokenize(text.split(), unescape=self._escape)
 
 
 class MosesTokenizeNoEscape(MosesTokenize):
@@ -123,11 +103,6 @@ class Truecase(Step):
     packages = _PACKAGES
     learns = True
 
-    def __init__(self, language: str, learned: bytes | None = None) -> None:
-        """Makes the step; see ``Step``."""
-        super().__init__(language, learned)
-        self._truecaser: Any = None
-
     def learn(self, texts: Iterable[str]) -> bytes:
         """Returns the best case of every word and the other cases that occur, as ``train-truecaser.perl`` finds them.
 
@@ -147,29 +122,28 @@ class Truecase(Step):
 
     def prepare(self, text: str) -> str:
         """Returns the text with each word in its usual case."""
-        return self._loaded().truecase(text, return_str=True, use_known=True)
+        return self._truecaser.truecase(text, return_str=True, use_known=True)
 
     def restore(self, text: str) -> str:
         """Returns the text with a capital at the beginning of every sentence, as ``detruecase.perl`` finds them."""
-        return _detruecaser().detruecase(text, return_str=True)
+        return _moses("Detruecaser").detruecase(text, return_str=True)
 
-    def _loaded(self) -> Any:
-        if self._truecaser is None:
-            import sacremoses
+    @functools.cached_property
+    def _truecaser(self) -> Any:
+        import sacremoses
 
-            if self.learned is None:
-                raise ValueError("The truecaser has not learned anything yet.")
-            content = json.loads(self.learned)
-            truecaser = sacremoses.MosesTruecaser()
-            truecaser.model = {
-                "best": {word.lower(): word for word in content["best"]},
-                "known": frozenset(content["known"]),
-            }
-            self._truecaser = truecaser  # complete, as other threads may read it
-        return self._truecaser
+        if self.learned is None:
+            raise ValueError("The truecaser has not learned anything yet.")
+        content = json.loads(self.learned)
+        truecaser = sacremoses.MosesTruecaser()
+        truecaser.model = {
+            "best": {word.lower(): word for word in content["best"]},
+            "known": frozenset(content["known"]),
+        }
+        return truecaser
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_truecaser": None}
+        return {name: value for name, value in vars(self).items() if name != "_truecaser"}
 
 
 STEPS = (PlainApostrophes, MosesPunctuation, MosesTokenize, MosesTokenizeNoEscape, Tokenized, Truecase)

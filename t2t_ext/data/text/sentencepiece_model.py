@@ -26,11 +26,7 @@ class SentencePieceModel:
     kind = "sentencepiece"
 
     def __init__(self, model: bytes, origin: str) -> None:
-        """Reads a serialized model.
-
-        Args:
-          model: The content of a ``.model`` file.
-          origin: Where it came from, for error messages.
+        """Reads the content of a ``.model`` file; ``origin`` says where it came from, for messages.
 
         Raises:
           UserError: Not a SentencePiece model, or one whose PAD or EOS have other ids than ours.
@@ -101,11 +97,24 @@ class SentencePieceModel:
 def train(
     texts: Iterable[str], vocab_size: int, *, character_coverage: float = 0.9999, tags: Sequence[str] = ()
 ) -> bytes:
-    """Trains a BPE model; see ``t2t_ext.data.text.text_encoder.train_subword_encoder``."""
+    """Trains a BPE model; the same texts in the same order always give the same bytes.
+
+    Args:
+      texts: The training sentences; every one is used.
+      vocab_size: The number of ids, bytes and special ids included. A corpus with too few different words gives a
+        smaller model.
+      character_coverage: The share of the running characters that get an id of their own; rarer ones are spelled in
+        bytes, so that a few odd characters do not fill the vocabulary.
+      tags: Words that get an id each and are never segmented.
+
+    Raises:
+      UserError: There is no text at all, or the vocabulary size cannot hold the characters.
+    """
     model = io.BytesIO()
     try:
         sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=(_cut(text) for text in texts),
+            # Truncated between two characters.
+            sentence_iterator=(text.encode()[:MAX_TRAINING_BYTES].decode(errors="ignore") for text in texts),
             model_writer=model,
             model_type="bpe",
             vocab_size=vocab_size,
@@ -126,25 +135,15 @@ def train(
             minloglevel=2,
         )
     except RuntimeError as error:
-        raise _explained(error, vocab_size) from error
-    return model.getvalue()
-
-
-def _cut(text: str) -> str:
-    """Returns at most ``MAX_TRAINING_BYTES`` bytes of a text, ending between two characters."""
-    if len(text) * 4 <= MAX_TRAINING_BYTES:
-        return text
-    return text.encode()[:MAX_TRAINING_BYTES].decode(errors="ignore")
-
-
-def _explained(error: RuntimeError, vocab_size: int) -> Exception:
-    """Turns SentencePiece's complaints that a user can answer into UserErrors."""
-    if "sentences_.empty()" in str(error):
-        return UserError("The training text has no characters to learn subwords from; check the train files.")
-    small = re.search(r"smaller than required_chars\. \d+ vs (\d+)", str(error))
-    if small:
-        return UserError(
+        if "sentences_.empty()" in str(error):
+            raise UserError(
+                "The training text has no characters to learn subwords from; check the train files."
+            ) from error
+        small = re.search(r"smaller than required_chars\. \d+ vs (\d+)", str(error))
+        if not small:
+            raise
+        raise UserError(
             f"vocab_size={vocab_size} is too small: 256 bytes, {FIRST_TEXT_ID} special ids and the corpus's characters "
             f"need {small.group(1)} ids. Give a vocab_size of at least {small.group(1)}."
-        )
-    return error
+        ) from error
+    return model.getvalue()

@@ -40,12 +40,7 @@ class Step:
     learns: ClassVar[bool] = False
 
     def __init__(self, language: str, learned: bytes | None = None) -> None:
-        """Makes the step.
-
-        Args:
-          language: Two letters such as ``de``, or empty where it is not known.
-          learned: What ``learn`` returned, of a step that learns.
-        """
+        """Makes the step for a language of two letters (empty: not known), with what ``learn`` returned."""
         self.language = language
         self.learned = learned
 

@@ -172,9 +172,7 @@ def count_subwords(words: Mapping[str, int], codes: str, allowed: Iterable[str] 
 def by_frequency(counts: Mapping[str, int], most: int = 0) -> dict[str, int]:
     """Returns the subwords, the most frequent first, equally frequent ones in the order of their characters.
 
-    Args:
-      counts: Subword -> how often it occurs.
-      most: How many are kept; 0 for all.
+    ``most`` are kept; 0: all.
     """
     ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     return dict(ranked[:most] if most else ranked)

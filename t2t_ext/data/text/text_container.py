@@ -31,21 +31,9 @@ _LEARNT = "learnt/"
 _MOST_BYTES = 1 << 30
 # What reading something else, or a damaged file, ends in.
 _DAMAGED = (
-    zipfile.BadZipFile,
-    zlib.error,
-    ValueError,
-    KeyError,
-    TypeError,
-    AttributeError,
-    EOFError,
-    ImportError,
+    zipfile.BadZipFile, zlib.error, ValueError, KeyError, TypeError, AttributeError, EOFError, ImportError,
     RuntimeError,
-)
-
-
-def is_container(content: bytes) -> bool:
-    """Returns whether a file is such an archive, going by its first bytes."""
-    return content.startswith(b"PK\x03\x04")
+)  # fmt: skip
 
 
 def write(steps: TextSteps, subwords: Subwords) -> bytes:
@@ -83,19 +71,18 @@ def describe(steps: TextSteps, subwords: Subwords) -> dict[str, Any]:
 
 
 def read(content: bytes, origin: str) -> tuple[TextSteps, Subwords]:
-    """Returns the steps and the subword model of a file's content.
-
-    Args:
-      content: Of the file.
-      origin: Its name, for messages.
+    """Returns the steps and the subword model of a file's content; ``origin`` is its name for messages.
 
     Raises:
       UserError: It is damaged, or a newer version wrote it.
     """
-    if not is_container(content):
+    if not content.startswith(b"PK\x03\x04"):
         return TextSteps(), SentencePieceModel(content, origin)
     try:
-        members = _members(content)
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            if sum(entry.file_size for entry in archive.infolist()) > _MOST_BYTES:
+                raise ValueError("its parts claim to be larger than any text encoder")
+            members = {entry.filename: archive.read(entry) for entry in archive.infolist()}
         record = json.loads(members[_RECORD])
         if record["format_version"] > FORMAT_VERSION:
             raise UserError(
@@ -123,10 +110,3 @@ def read(content: bytes, origin: str) -> tuple[TextSteps, Subwords]:
             f"{origin} is neither a SentencePiece model nor a text encoder of t2t_ext-datagen ({error}); copy it from "
             "a backup, or generate the data again."
         ) from error
-
-
-def _members(content: bytes) -> dict[str, bytes]:
-    with zipfile.ZipFile(io.BytesIO(content)) as archive:
-        if sum(entry.file_size for entry in archive.infolist()) > _MOST_BYTES:
-            raise ValueError("its parts claim to be larger than any text encoder")
-        return {entry.filename: archive.read(entry) for entry in archive.infolist()}

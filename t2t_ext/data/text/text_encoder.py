@@ -23,7 +23,7 @@ import os
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from t2t_ext.data.text import sentencepiece_model, text_container
+from t2t_ext.data.text import text_container
 from t2t_ext.data.text.special_ids import (
     CONTROL_SYMBOLS,
     EOS_ID,
@@ -49,7 +49,6 @@ __all__ = [
     "SPECIAL_PIECES",
     "UNK_ID",
     "SubwordEncoder",
-    "train_subword_encoder",
 ]
 
 
@@ -82,11 +81,6 @@ class SubwordEncoder:
     def make(cls, steps: TextSteps, subwords: text_container.Subwords) -> "SubwordEncoder":
         """Returns the encoder of steps that have been trained and a subword model."""
         return cls(text_container.write(steps, subwords))
-
-    @classmethod
-    def from_bytes(cls, model_bytes: bytes) -> "SubwordEncoder":
-        """Returns the encoder of a file's content."""
-        return cls(model_bytes)
 
     @classmethod
     def from_file(cls, path: str | os.PathLike) -> "SubwordEncoder":
@@ -220,26 +214,3 @@ class SubwordEncoder:
 
     def __reduce__(self):  # noqa: ANN204 -- pickle's protocol, for worker processes
         return SubwordEncoder, (self.model_bytes,)
-
-
-def train_subword_encoder(
-    texts: Iterable[str], vocab_size: int, *, character_coverage: float = 0.9999, tags: Sequence[str] = ()
-) -> SubwordEncoder:
-    """Trains a SentencePiece BPE model; the same texts in the same order always give the same bytes.
-
-    Args:
-      texts: The training sentences; every one is used.
-      vocab_size: The number of ids, bytes and special ids included. A corpus with too few
-        different words gives a smaller model: compare ``vocab_size`` of the result.
-      character_coverage: The share of the running characters that get an id of their own;
-        rarer ones are spelled in bytes, so that a few odd characters do not fill the vocabulary.
-      tags: Words that get an id each and are never segmented.
-
-    Returns:
-      The encoder.
-
-    Raises:
-      UserError: There is no text at all, or the vocabulary size cannot hold the characters.
-    """
-    model = sentencepiece_model.train(texts, vocab_size, character_coverage=character_coverage, tags=tags)
-    return SubwordEncoder(model)

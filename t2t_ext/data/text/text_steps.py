@@ -9,6 +9,7 @@ steps.prepare(["Guten Morgen!"])     # ["guten morgen !"]
 steps.restore(["guten morgen !"])    # ["guten morgen!"]
 """
 
+import functools
 import importlib.metadata
 import itertools
 import re
@@ -77,29 +78,9 @@ _HYPHEN = re.compile(r"([^\W_])-(?=[^\W_])")
 
 def step_classes() -> dict[str, type[Step]]:
     """Returns name -> class of every step, in the order of their stages."""
-    classes: list[type[Step]] = [
-        Nfc,
-        Nfkc,
-        HyphenSplit,
-        Lowercase,
-        *moses_steps.STEPS,
-        *chinese_steps.STEPS,
-        *document_steps.STEPS,
-    ]
+    own = (Nfc, Nfkc, HyphenSplit, Lowercase)
+    classes: list[type[Step]] = [*own, *moses_steps.STEPS, *chinese_steps.STEPS, *document_steps.STEPS]
     return {kind.name: kind for kind in sorted(classes, key=lambda kind: kind.stage)}
-
-
-def _key(name: str) -> str:
-    """Returns the key in ``step_classes`` of a step's name: ``first_N_words`` of ``first_400_words``."""
-    return document_steps.FirstWords.name if document_steps.count_in(name) else name
-
-
-def _make(name: str, language: str, learned: bytes | None) -> Step:
-    """Makes the step of a name that has been checked."""
-    count = document_steps.count_in(name)
-    if count:
-        return document_steps.FirstWords(language, learned, count=count)
-    return step_classes()[name](language, learned)
 
 
 def parse_steps(text: str, flag: str) -> tuple[str, ...]:
@@ -128,12 +109,12 @@ def check_steps(names: Sequence[str], language: str, what: str = "The steps") ->
     known = step_classes()
     shown = f"{what}={','.join(names)}" if what.startswith("-") else f"{what} {','.join(names)}"
     for name in names:
-        if _key(name) not in known or name == "first_N_words":
+        if document_steps.general_name(name) not in known or name == "first_N_words":
             raise UserError(
                 f"{shown}: there is no step {name!r}.{suggest(name, known)} In order: {', '.join(known)} (N a number "
                 "from 1); or none."
             )
-    kinds = [known[_key(name)] for name in names]
+    kinds = [known[document_steps.general_name(name)] for name in names]
     if {Stage.SENTENCES, Stage.LENGTH} <= {kind.stage for kind in kinds}:
         raise UserError(
             f"{shown}: sentence_tags and first_N_words exclude each other: each sentence would be truncated instead of "
@@ -185,7 +166,7 @@ class TextSteps:
 
     Attributes:
       names: Of the steps, first to last.
-      language: The side's language tag, or empty.
+      language: The side's language, a tag such as ``de``; empty where it is not known.
       tags: Words such as ``<2de>`` that stand at the beginning of a line and that no step touches.
     """
 
@@ -197,13 +178,7 @@ class TextSteps:
         tags: Sequence[str] = (),
         learned: Mapping[str, bytes] | None = None,
     ) -> None:
-        """Makes a chain.
-
-        Args:
-          names: Of the steps, first to last.
-          language: Of the text, a tag such as ``de``; empty where it is not known.
-          tags: Words at the beginning of a line that no step touches.
-          learned: What steps have learned, by name.
+        """Makes a chain; ``learned`` is what steps have learned, by name.
 
         Raises:
           UserError: As ``check_steps``, or a tag is no word.
@@ -213,7 +188,12 @@ class TextSteps:
             if not tag or tag.split() != [tag]:
                 raise UserError(f"The tag {tag!r} is not one word; tags are words such as <2de>.")
         self.names, self.language, self.tags = tuple(names), language, tuple(tags)
-        self._steps = [_make(name, base_language(language), (learned or {}).get(name)) for name in names]
+        known = step_classes()
+        self._steps: list[Step] = []
+        for name in names:
+            count = document_steps.count_in(name)
+            kind = functools.partial(document_steps.FirstWords, count=count) if count else known[name]
+            self._steps.append(kind(base_language(language), (learned or {}).get(name)))
         self._by_sentence = any(step.stage == Stage.SENTENCES for step in self._steps)
         self._tags = re.compile(rf"(?:(?:{'|'.join(map(re.escape, tags))})(?: +|$))+") if tags else None
 
@@ -276,8 +256,8 @@ class TextSteps:
         return {
             "language": self.language,
             "steps": [
-                {"name": step.name, "meaning": step.meaning, "not_restored": step.loss or "nothing"}
-                for step in self._steps
+                {"name": each.name, "meaning": each.meaning, "not_restored": each.loss or "nothing"}
+                for each in self._steps
             ],
             **({"tags": list(self.tags)} if self.tags else {}),
             "packages": {package: importlib.metadata.version(package) for package in packages},
@@ -308,19 +288,14 @@ class TextSteps:
         return steps
 
     def _apply(self, text: str, functions: Sequence[Callable[[str], str]]) -> str:
+        """Returns a text, or each of its sentences, after functions that are applied in order; its tags stay."""
+
+        def apply(text: str) -> str:
+            for function in functions:
+                text = function(text)
+            return text
+
         found = self._tags.match(text) if self._tags else None
         tags, text = (found[0].split(), text[found.end() :]) if found else ([], text)
-        text = self._through(text, functions)
+        text = document_steps.sentence_by_sentence(text, apply) if self._by_sentence else apply(text)
         return " ".join([*tags, text]) if text else " ".join(tags)
-
-    def _through(self, text: str, functions: Sequence[Callable[[str], str]]) -> str:
-        """Returns a text, or each of its sentences, after functions that are applied one after the other."""
-        if self._by_sentence:
-            return document_steps.sentence_by_sentence(text, lambda sentence: _composed(sentence, functions))
-        return _composed(text, functions)
-
-
-def _composed(text: str, functions: Sequence[Callable[[str], str]]) -> str:
-    for function in functions:
-        text = function(text)
-    return text

@@ -7,7 +7,7 @@ import pytest
 from random_weights import random_arrays
 
 from t2t_ext import registry
-from t2t_ext.data.text import text_encoder
+from t2t_ext.data.text import sentencepiece_model, text_encoder
 from t2t_ext.errors import UserError
 from t2t_ext.runs import checkpoints
 from t2t_ext.runs.run_directory import RunConfig, RunDirectory
@@ -19,7 +19,7 @@ SIDES = {"embedding/embeddings": "source"}
 @pytest.fixture(scope="module")
 def other_encoder(toy_corpus):
     texts = [text for pair in toy_corpus.train[:300] for text in pair]
-    return text_encoder.train_subword_encoder(texts, vocab_size=310)
+    return text_encoder.SubwordEncoder(sentencepiece_model.train(texts, vocab_size=310))
 
 
 @pytest.fixture
@@ -89,7 +89,7 @@ def test_other_vocabulary_is_mapped_by_piece(origin, tiny_encoder, other_encoder
 
 def test_equal_size_does_not_hide_another_vocabulary(origin, tiny_encoder, toy_corpus):
     texts = [target for _, target in toy_corpus.train]
-    twin = text_encoder.train_subword_encoder(texts, vocab_size=310)
+    twin = text_encoder.SubwordEncoder(sentencepiece_model.train(texts, vocab_size=310))
     start = fresh(tiny_encoder.vocab_size)
     same_size = types.SimpleNamespace(
         ids_sha256=twin.ids_sha256,

@@ -5,8 +5,8 @@ import pickle
 import pytest
 import sentencepiece
 
-from t2t_ext.data.text import text_encoder
-from t2t_ext.data.text.text_encoder import EOS_ID, L2R_ID, PAD_ID, R2L_ID, UNK_ID, SubwordEncoder, train_subword_encoder
+from t2t_ext.data.text import sentencepiece_model, text_encoder
+from t2t_ext.data.text.text_encoder import EOS_ID, L2R_ID, PAD_ID, R2L_ID, UNK_ID, SubwordEncoder
 from t2t_ext.errors import UserError
 
 ODD_TEXTS = [
@@ -35,7 +35,7 @@ ODD_TEXTS = [
 
 @pytest.fixture(scope="module")
 def encoder(toy_corpus):
-    return train_subword_encoder([text for pair in toy_corpus.train for text in pair], 400)
+    return SubwordEncoder(sentencepiece_model.train([text for pair in toy_corpus.train for text in pair], 400))
 
 
 @pytest.mark.parametrize("text", ODD_TEXTS)
@@ -67,35 +67,35 @@ def test_batches_can_end_in_eos(encoder):
 
 
 def test_training_is_deterministic_and_reaches_the_size(encoder, toy_corpus):
-    again = train_subword_encoder([text for pair in toy_corpus.train for text in pair], 400)
+    again = SubwordEncoder(sentencepiece_model.train([text for pair in toy_corpus.train for text in pair], 400))
     assert again == encoder
     assert again.sha256 == encoder.sha256
     assert encoder.vocab_size == 400
 
 
 def test_a_small_corpus_gives_a_smaller_model():
-    small = train_subword_encoder(["the cat sat", "on the mat"], 8192)
+    small = SubwordEncoder(sentencepiece_model.train(["the cat sat", "on the mat"], 8192))
     assert 277 <= small.vocab_size < 400
     assert small.decode(small.encode("a  dog 😀")) == "a  dog 😀"
 
 
 def test_long_lines_do_not_break_training():
     long_line = "grüne Katze " * 5000
-    model = train_subword_encoder([long_line, "rote Katze"], 300)
+    model = SubwordEncoder(sentencepiece_model.train([long_line, "rote Katze"], 300))
     assert model.decode(model.encode(long_line)) == long_line
 
 
 def test_sizes_that_cannot_be(toy_corpus):
     with pytest.raises(UserError, match=r"vocab_size=100 is too small.*at least \d{3}"):
-        train_subword_encoder([pair[0] for pair in toy_corpus.train], 100)
+        SubwordEncoder(sentencepiece_model.train([pair[0] for pair in toy_corpus.train], 100))
     with pytest.raises(UserError, match="no characters"):
-        train_subword_encoder(["", ""], 400)
+        SubwordEncoder(sentencepiece_model.train(["", ""], 400))
 
 
 def test_saved_pickled_and_read_back(encoder, tmp_path):
     encoder.save(tmp_path / "x.model")
     assert SubwordEncoder.from_file(tmp_path / "x.model") == encoder
-    assert SubwordEncoder.from_bytes(encoder.model_bytes).encode("cat") == encoder.encode("cat")
+    assert SubwordEncoder(encoder.model_bytes).encode("cat") == encoder.encode("cat")
     assert pickle.loads(pickle.dumps(encoder)) == encoder
 
 

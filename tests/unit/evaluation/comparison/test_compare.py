@@ -342,9 +342,10 @@ def test_command_reads_sgml_with_several_systems(tmp_path, capsys):
 
 
 def test_command_counts_the_sources_subwords(files, corpus, tmp_path, capsys):
-    from t2t_ext.data.text.text_encoder import train_subword_encoder
+    from t2t_ext.data.text import sentencepiece_model
+    from t2t_ext.data.text.text_encoder import SubwordEncoder
 
-    encoder = train_subword_encoder(corpus[0], 300)
+    encoder = SubwordEncoder(sentencepiece_model.train(corpus[0], 300))
     encoder.save(tmp_path / "subwords.model")
     lengths = [len(ids) for ids in encoder.encode_batch(corpus[0])]
     longest = max(lengths)
