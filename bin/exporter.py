@@ -61,7 +61,7 @@ def _main(flags: argparse.Namespace) -> None:
     from t2t_ext.runs import checkpoints
     from t2t_ext.runs.chosen_runs import choose_runs
     from t2t_ext.search.directions import check_directions, directions_of
-    from t2t_ext.serving.versions import check_destination
+    from t2t_ext.serving.served_text import check_destination
 
     decode_hparams = resolve_decode_hparams(flags.decode_hparams)
     chosen = choose_runs(flags.output_dir, flags.checkpoint_path or None, warn=log.warning)

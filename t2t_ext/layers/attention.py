@@ -69,22 +69,20 @@ def merge_heads(x: tf.Tensor) -> tf.Tensor:
     return tf.reshape(x, tf.concat([tf.shape(x)[:-2], [width]], axis=0))
 
 
-def attention_weights(query: tf.Tensor, keys: tf.Tensor, mask: tf.Tensor | None, scale: float) -> tf.Tensor:
-    """Returns softmax(query keys^T scale) over the visible keys, computed in float32.
+def attention_weights(query: tf.Tensor, keys: tf.Tensor, bias: tf.Tensor | None, scale: float) -> tf.Tensor:
+    """Returns softmax(query keys^T scale + bias), computed in float32.
 
     Args:
       query: float [..., T, d].
       keys: float [..., S, d].
-      mask: bool, broadcast to [..., T, S]; True = visible. None: everything is.
+      bias: float32, broadcast to [..., T, S]; see ``mask_bias``. None: everything is visible.
       scale: Factor of the logits, usually d^-0.5.
 
     Returns:
       float [..., T, S] in the query's dtype.
     """
     logits = tf.cast(tf.matmul(query * tf.cast(scale, query.dtype), keys, transpose_b=True), tf.float32)
-    if mask is not None:
-        logits += mask_bias(mask)
-    return tf.cast(tf.nn.softmax(logits), query.dtype)
+    return tf.cast(tf.nn.softmax(logits if bias is None else logits + bias), query.dtype)
 
 
 class _Attention(Layer):
@@ -111,8 +109,7 @@ class _Attention(Layer):
 
     def weights_of(self, query: tf.Tensor, keys: tf.Tensor, bias: tf.Tensor | None) -> tf.Tensor:
         """Returns what the values are multiplied by, float [..., H, T, S], under a bias float32 of the logits."""
-        logits = tf.cast(tf.matmul(query * tf.cast(self.scale, query.dtype), keys, transpose_b=True), tf.float32)
-        return tf.cast(tf.nn.softmax(logits if bias is None else logits + bias), query.dtype)
+        return attention_weights(query, keys, bias, self.scale)
 
     def attend(
         self, query: tf.Tensor, keys: tf.Tensor, values: tf.Tensor, mask: tf.Tensor | None, training: bool
@@ -149,7 +146,6 @@ class SelfAttention(_Attention, Mixer):
     """Self-attention with fused query, key and value projections; encoder and decoder mixer."""
 
     def __init__(self, hparams: TransformerHParams, **kwargs: Any) -> None:
-        """Initializes the layer from the model's hparams."""
         super().__init__(hparams, **kwargs)
         self.qkv = Projection([self.key_width, self.key_width, self.value_width], name="qkv", **self.projection_args)
 
@@ -163,27 +159,17 @@ class SelfAttention(_Attention, Mixer):
         return [split_heads(part, self.heads) for part in self.qkv.split(self.qkv(x))]
 
     def call(self, x: tf.Tensor, mask: Any, training: bool = False) -> tf.Tensor:
-        """Mixes a whole sequence.
-
-        Args:
-          x: float [B, T, D].
-          mask: bool, broadcast to [B, H, T, T], or None; a relative may want something else.
-          training: Whether attention dropout is applied.
-
-        Returns:
-          float [B, T, D].
-        """
+        """Mixes a whole sequence float [B, T, D] under a mask, bool, broadcast to [B, H, T, T], or None."""
         query, keys, values = self.project(x)  # [B, H, T, d]
         return self.attend(query, keys, values, mask, training)
 
     def distributions(self, x: tf.Tensor, mask: Any) -> tf.Tensor:
         """Returns the attention distributions float [B, H, T, T] for float [B, T, D]."""
         query, keys, _ = self.project(x)
-        return attention_weights(query, keys, mask, self.scale)
+        return attention_weights(query, keys, None if mask is None else mask_bias(mask), self.scale)
 
     def described(self, role: str) -> Description:
         """Returns what the layer is; see Layer."""
-        del role
         return Description("self-attention", shape=shape_of_heads(self))
 
     def start(self, batch: tf.Tensor, directions: int) -> dict[str, dict[str, tf.Tensor]]:
@@ -192,7 +178,7 @@ class SelfAttention(_Attention, Mixer):
         def empty(width: int) -> tf.Tensor:
             return tf.zeros([batch, directions, self.heads, 0, width // self.heads], self.compute_dtype)
 
-        return {"memories": {"keys": empty(self.key_width), "values": empty(self.value_width)}, "windows": {}}
+        return {"memories": {"keys": empty(self.key_width), "values": empty(self.value_width)}}
 
     def project_step(self, x: tf.Tensor, parts: list[int]) -> list[tf.Tensor]:
         """Projects rows float [B * ... * K, D] to queries, keys, values float [B, ..., H, K, d]; parts = [..., K]."""
@@ -207,23 +193,16 @@ class SelfAttention(_Attention, Mixer):
     def step(
         self, x: tf.Tensor, context: Any, state: dict[str, dict[str, tf.Tensor]]
     ) -> tuple[tf.Tensor, dict[str, dict[str, tf.Tensor]]]:
-        """Mixes one new position of every hypothesis with its own past.
+        """Mixes one new position of every hypothesis, float [B * R * K, D], with its own past; and the new state."""
+        query, keys, values, state = self.extend(x, context, state)
+        return self._attend_step(query, keys, values, context.bias), state
 
-        Args:
-          x: float [B * R * K, D].
-          context: The step, a StepContext.
-          state: As from ``start`` or the step before.
-
-        Returns:
-          float [B * R * K, D] and the new state.
-        """
-        query, keys, values = self.project_step(x, list(context.hypotheses))  # [B, R, H, K, d]
-        keys = tf.concat([state["memories"]["keys"], keys], axis=3)  # [B, R, H, (position + 1) * K, d]
+    def extend(self, y: tf.Tensor, context: StepContext, state: Any) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, Any]:
+        """Returns a new position's queries, the keys and values of all, float [B, R, H, K or columns, d], the state."""
+        query, keys, values = self.project_step(y, list(context.hypotheses))
+        keys = tf.concat([state["memories"]["keys"], keys], axis=3)
         values = tf.concat([state["memories"]["values"], values], axis=3)
-        return self._attend_step(query, keys, values, context.bias), {
-            "memories": {"keys": keys, "values": values},
-            "windows": {},
-        }
+        return query, keys, values, {"memories": {"keys": keys, "values": values}}
 
 
 class SourceAttention(_Attention):
@@ -268,21 +247,13 @@ class SourceAttention(_Attention):
     def distributions(self, x: tf.Tensor, view: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
         """Returns the attention distributions float [B, H, T, S] for float [B, T, D]."""
         keys, _ = self.memory(view)
-        return attention_weights(split_heads(self.query(x), self.heads), keys, mask, self.scale)
+        return attention_weights(split_heads(self.query(x), self.heads), keys, mask_bias(mask), self.scale)
 
     def step(self, x: tf.Tensor, memory: tuple[tf.Tensor, tf.Tensor], bias: tf.Tensor, hypotheses: int) -> tf.Tensor:
-        """Attends from one position of every hypothesis to its sentence's memory.
+        """Attends from one position of every hypothesis, float [B * R * K, D], to its sentence's memory.
 
-        The hypotheses of a sentence are the rows of one product: the memory is never tiled.
-
-        Args:
-          x: float [B * R * K, D].
-          memory: Keys and values float [B, H, S, d] as from ``memory``.
-          bias: float32 [B, 1, 1, S], added to the logits; see ``mask_bias``.
-          hypotheses: R * K.
-
-        Returns:
-          float [B * R * K, D].
+        The hypotheses of a sentence are the rows of one product: the memory, keys and values float [B, H, S, d], is
+        never tiled. ``bias`` float32 [B, 1, 1, S] is added to the logits; ``hypotheses`` is R * K.
         """
         query = self._side_by_side(self.query(x), [hypotheses, self.heads])  # [B, H, R * K, d]
         return self._attend_step(query, *memory, bias)

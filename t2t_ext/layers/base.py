@@ -74,7 +74,6 @@ class Layer(keras.layers.Layer):
         Args:
           role: The attribute of the model, or of the layer around it, that holds it.
         """
-        del role
         return None
 
     def value(self, variable: keras.Variable) -> tf.Tensor:
@@ -98,7 +97,6 @@ class Mixer(Layer):
     @classmethod
     def make(cls, hparams: Any, layer: int, dtype: Any) -> Self:
         """Returns the mixer of a layer, counted from 0, with a Keras dtype policy."""
-        del layer
         return cls(hparams, name=cls.layer_name, dtype=dtype)
 
     def start(self, batch: tf.Tensor, directions: int) -> Any:
@@ -143,7 +141,6 @@ class Projection(Layer):
 
         def fused(shape: Sequence[int], dtype: str | None = None) -> tf.Tensor:
             # An initializer with a fixed seed would give equal parts: clone() draws a new one for each.
-            del shape
             return tf.concat([self.initializer.clone()((width, part), dtype=dtype) for part in self.parts], axis=1)
 
         self.kernel = self.add_weight(name="kernel", shape=(width, sum(self.parts)), initializer=fused)

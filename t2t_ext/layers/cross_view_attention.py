@@ -27,7 +27,6 @@ class Weighing(Layer):
     """
 
     def __init__(self, hparams: TransformerHParams, **kwargs: Any) -> None:
-        """Initializes the layer from the model's hparams."""
         super().__init__(**kwargs)
         self.shape = (hparams.encoder_layers, hparams.hidden_size)
 
@@ -70,10 +69,7 @@ class AdaptiveAttention(SourceAttention):
         self.norm = norm
 
     def memory(self, view: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        """Projects the encoder's layers.
-
-        Args:
-          view: float [B, N, S, D], e_1 to e_N.
+        """Projects the encoder's layers e_1 to e_N, float [B, N, S, D].
 
         Returns:
           Keys and values float [B, H, S, N * d]; where there is a norm also the layers' covariances at each position,
@@ -175,13 +171,9 @@ class TwoAttentions(SourceAttention):
     """
 
     def __init__(self, hparams: TransformerHParams, weighing: Weighing | None = None, **kwargs: Any) -> None:
-        """Initializes the layer.
+        """Initializes the layer; where each query weighs the encoder's layers itself, ``weighing`` says with what.
 
-        Args:
-          hparams: The model's; ``integration_attention`` says whether the second attention has projections of its own.
-          weighing: Where each query weighs the encoder's layers itself, with what; None: the second view is float
-            [B, S, D] as the first.
-          **kwargs: Keras's (name, dtype).
+        Without it the second view is float [B, S, D] as the first.
         """
         super().__init__(hparams, **kwargs)
         args: dict[str, Any] = {
@@ -219,7 +211,7 @@ class TwoAttentions(SourceAttention):
     def distributions(self, x: tf.Tensor, view: tuple[tf.Tensor, tf.Tensor], mask: tf.Tensor) -> tf.Tensor:
         """Returns the mean of both attentions' distributions, float [B, H, T, S], for float [B, T, D]."""
         keys, _ = super().memory(view[0])
-        first = attention_weights(split_heads(self.query(x), self.heads), keys, mask, self.scale)
+        first = attention_weights(split_heads(self.query(x), self.heads), keys, mask_bias(mask), self.scale)
         return 0.5 * (first + self.second.distributions(x, view[1], mask))
 
     def step(self, x: tf.Tensor, memory: tuple[tuple, tuple], bias: tf.Tensor, hypotheses: int) -> tf.Tensor:

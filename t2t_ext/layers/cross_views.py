@@ -28,7 +28,6 @@ class SeenLayerNormalization(ViewNormalization):
     """
 
     def __init__(self, hparams: TransformerHParams, **kwargs: Any) -> None:
-        """Initializes the layer from the model's hparams."""
         super().__init__(**kwargs)
         self.width = hparams.hidden_size
         fields = hparams.part(SourceViewFields)
@@ -46,13 +45,7 @@ class SeenLayerNormalization(ViewNormalization):
     def normalized(
         self, states: Sequence[tf.Tensor], final: tf.Tensor, final_norm: LayerNormalization
     ) -> list[tf.Tensor]:
-        """Returns ``EncoderOutput.layers``.
-
-        Args:
-          states: The layers' outputs, float [B, S, D] each.
-          final: The last of them, normalized.
-          final_norm: What it was normalized with.
-        """
+        """Returns ``EncoderOutput.layers``; see ViewNormalization."""
         layers = [*states[:-1], final]
         for j, norm in zip(self.seen, self.norms or [final_norm] * len(self.seen), strict=True):
             layers[j] = norm(states[j])
@@ -63,7 +56,6 @@ class Combination(Layer):
     """Full matching attention: R = [e_1; ...; e_N] W + b, at first the mean of the layers."""
 
     def __init__(self, hparams: TransformerHParams, **kwargs: Any) -> None:
-        """Initializes the layer from the model's hparams."""
         super().__init__(**kwargs)
         self.layers, self.width = hparams.encoder_layers, hparams.hidden_size
 
@@ -71,7 +63,6 @@ class Combination(Layer):
         """Creates W [N * D, D], N blocks I / N one below the other, and b [D], zeros."""
 
         def mean(shape: Sequence[int], dtype: str | None = None) -> tf.Tensor:
-            del shape
             return tf.tile(tf.eye(self.width, dtype=dtype) / self.layers, [self.layers, 1])
 
         self.matrix = self.add_weight(name="matrix", shape=(self.layers * self.width, self.width), initializer=mean)
@@ -88,7 +79,6 @@ class ScalarCombination(Layer):
     """Full matching attention with a number w_j for each layer, R = sum_j w_j e_j, at first the mean."""
 
     def __init__(self, hparams: TransformerHParams, **kwargs: Any) -> None:
-        """Initializes the layer from the model's hparams."""
         super().__init__(**kwargs)
         self.layers = hparams.encoder_layers
 
@@ -103,7 +93,6 @@ class LayerView(Layer):
     """The weights of one decoder layer's view, as far as it has any."""
 
     def __init__(self, hparams: TransformerHParams, **kwargs: Any) -> None:
-        """Initializes the parts that the hparams ask for."""
         super().__init__(**kwargs)
         self.width = hparams.hidden_size
         args = {"dtype": self.dtype_policy}
@@ -137,7 +126,6 @@ class CrossViews(SourceViews):
     """The views of layer-wise cross-view decoding and their integration (Liu et al. 2020, equations 5 and 7)."""
 
     def __init__(self, hparams: TransformerHParams, **kwargs: Any) -> None:
-        """Initializes the views that the hparams ask for; see ``SourceViewFields``."""
         super().__init__(**kwargs)
         fields = hparams.part(SourceViewFields)
         self.viewed_layers = fields.viewed_layers

@@ -46,11 +46,7 @@ _scopes = _Scopes()
 
 @contextlib.contextmanager
 def seed_scope(seed: tf.Tensor) -> Iterator[None]:
-    """Makes every dropout inside a pure function of ``seed``.
-
-    Args:
-      seed: int32 [2].
-    """
+    """Makes every dropout inside a pure function of a seed int32 [2]."""
     _scopes.stack.append(_Scope(seed))
     try:
         yield
@@ -59,7 +55,7 @@ def seed_scope(seed: tf.Tensor) -> Iterator[None]:
 
 
 def dropout(x: tf.Tensor, rate: float, training: bool) -> tf.Tensor:
-    """Sets a share of the units to zero and scales the others up (Srivastava et al. 2014).
+    """Sets a share of the units to zero and scales the others up (Srivastava et al. 2014), keeping shape and dtype.
 
     Outside a ``seed_scope`` the seed comes from TensorFlow's global generator.
 
@@ -67,9 +63,6 @@ def dropout(x: tf.Tensor, rate: float, training: bool) -> tf.Tensor:
       x: float [...].
       rate: Share of units that are dropped, 0 <= rate < 1, rounded to the nearest 1/256.
       training: A Python bool; without training x is returned as it is.
-
-    Returns:
-      float [...], of x's shape and dtype.
     """
     dropped = round(rate * _LEVELS)
     if not training or dropped == 0:
@@ -80,17 +73,9 @@ def dropout(x: tf.Tensor, rate: float, training: bool) -> tf.Tensor:
 
 
 def relu_dropout(x: tf.Tensor, rate: float, training: bool) -> tuple[tf.Tensor, float]:
-    """Dropout of relu(x), without the factor that scales the kept units up.
+    """Dropout of relu(x) without the factor that scales the kept units up, and the factor; arguments as ``dropout``'s.
 
     What is positive in the result was kept, so that the gradient needs neither the mask nor relu(x).
-
-    Args:
-      x: float [...].
-      rate: As in ``dropout``.
-      training: As in ``dropout``.
-
-    Returns:
-      float [...], of x's shape and dtype, and the factor that it is to be multiplied with.
     """
     dropped = round(rate * _LEVELS)
     if not training or dropped == 0:

@@ -27,7 +27,7 @@ import tensorflow as tf
 from t2t_ext import registry
 from t2t_ext.config.hyperparameters import TransformerHParams
 from t2t_ext.config.variants.dual_context import DualContextFields
-from t2t_ext.layers.attention import StepContext, attention_weights, merge_heads, split_heads
+from t2t_ext.layers.attention import StepContext, attention_weights, mask_bias, merge_heads, split_heads
 from t2t_ext.layers.base import (
     Description,
     Layer,
@@ -47,13 +47,7 @@ class LocalContext(Layer):
     """The local context unit: a convolution with a gated linear unit, residual sum and norm (equation 6)."""
 
     def __init__(self, hparams: TransformerHParams, before: int, **kwargs: Any) -> None:
-        """Initializes the unit from the model's hparams.
-
-        Args:
-          hparams: The model's.
-          before: How many of the f positions stand before the position itself; 0 to f - 1.
-          **kwargs: Keras's (name, dtype).
-        """
+        """Initializes the unit; ``before`` (0 to f - 1) of the f positions stand before the position itself."""
         super().__init__(**kwargs)
         self.width, self.taps, self.before = hparams.hidden_size, _taps(hparams), before
         self.convolution = Projection(
@@ -142,7 +136,6 @@ class DualContext(Mixer):
 
     def described(self, role: str) -> Description:
         """Returns what the layer is; see Layer."""
-        del role
         shape = shape_of_heads(self, "2 x ", self.heads // 2)
         return Description("dual contextual module", f"f = {self.taps}", shape, "Ampomah et al. 2021", "self-attention")
 
@@ -160,12 +153,13 @@ class DualContext(Mixer):
     def _mix(self, x: tf.Tensor, neighbors: tf.Tensor, mask: tf.Tensor, training: bool) -> tf.Tensor:
         """Mixes r float [B, T, D]; ``neighbors`` is r with zeros at positions that are not there."""
         query, keys, values = self._project(x, neighbors)  # [B, 2 H, T, d]
-        weights = dropout(attention_weights(query, keys, mask, self.scale), self.attention_dropout, training)
+        weights = attention_weights(query, keys, mask_bias(mask), self.scale)
+        weights = dropout(weights, self.attention_dropout, training)
         return self.aggregation(merge_heads(tf.matmul(weights, values)))
 
     def _distributions(self, x: tf.Tensor, neighbors: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
         query, keys, _ = self._project(x, neighbors)
-        return attention_weights(query, keys, mask, self.scale)
+        return attention_weights(query, keys, mask_bias(mask), self.scale)
 
 
 @registry.register_layer("encoder_mixer", "dual_context")
@@ -173,20 +167,10 @@ class EncoderDualContext(DualContext):
     """The encoder's module: the neighborhood of an odd size is centered; padding counts as zero."""
 
     def __init__(self, hparams: TransformerHParams, **kwargs: Any) -> None:
-        """Initializes the module from the model's hparams."""
         super().__init__(hparams, centered_before(hparams), **kwargs)
 
     def call(self, x: tf.Tensor, mask: tf.Tensor, training: bool = False) -> tf.Tensor:
-        """Mixes a whole sequence.
-
-        Args:
-          x: float [B, S, D].
-          mask: bool [B, 1, 1, S], False at padding.
-          training: Whether attention dropout is applied.
-
-        Returns:
-          float [B, S, D].
-        """
+        """Mixes a whole sequence float [B, S, D] under mask bool [B, 1, 1, S], False at padding."""
         return self._mix(x, self._real(x, mask), mask, training)
 
     def distributions(self, x: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
@@ -203,7 +187,6 @@ class DecoderDualContext(DualContext):
     """The decoder's causal module: a position's neighbors are the f - 1 before it and itself."""
 
     def __init__(self, hparams: TransformerHParams, **kwargs: Any) -> None:
-        """Initializes the module from the model's hparams."""
         super().__init__(hparams, before=_taps(hparams) - 1, **kwargs)
 
     def call(self, x: tf.Tensor, mask: tf.Tensor, training: bool = False) -> tf.Tensor:
@@ -229,29 +212,19 @@ class DecoderDualContext(DualContext):
             "values": empty(self.heads, 2 * self.value_width),
             "inputs": empty(1, self.width),
         }
-        return {"memories": memories, "windows": {}}
+        return {"memories": memories}
 
     def step(self, x: tf.Tensor, context: StepContext, state: State) -> tuple[tf.Tensor, State]:
-        """Mixes one new position of every hypothesis with its own past.
-
-        Args:
-          x: float [B * R * K, D].
-          context: The step.
-          state: As from ``start`` or the step before.
-
-        Returns:
-          float [B * R * K, D] and the new state.
-        """
+        """Mixes one new position of every hypothesis with its own past; see SelfAttention."""
         parts = list(context.hypotheses)
         local, inputs = self._local_step(x, context, state["memories"]["inputs"])
         query, keys, values = (self._columns(part, parts) for part in self._projected(x, local))
         keys = tf.concat([state["memories"]["keys"], keys], axis=3)
         values = tf.concat([state["memories"]["values"], values], axis=3)
-        logits = tf.matmul(query * tf.cast(self.scale, query.dtype), keys, transpose_b=True)
-        weights = tf.cast(tf.nn.softmax(tf.cast(logits, tf.float32) + context.bias), values.dtype)
+        weights = attention_weights(query, keys, context.bias, self.scale)
         found = tf.transpose(tf.matmul(weights, values), [0, 1, 3, 2, 4])  # [B, R, K, 2 H, d]
         y = self.aggregation(tf.reshape(found, [-1, 2 * self.value_width]))
-        return y, {"memories": {"keys": keys, "values": values, "inputs": inputs}, "windows": {}}
+        return y, {"memories": {"keys": keys, "values": values, "inputs": inputs}}
 
     def _columns(self, rows: tf.Tensor, parts: list[int]) -> tf.Tensor:
         """Splits rows float [B * R * K, 2 H * d] into columns float [B, R, 2 H, K, d]."""

@@ -69,7 +69,7 @@ class _Stretches:
     """
 
     def __init__(self, length: int | tf.Tensor, heads: int, taps: int, left: int) -> None:
-        """Initializes the cut of a sequence for kernels of k taps, ``left`` of which are to the left."""
+        """Splits a sequence for kernels of k taps, ``left`` of which are to the left."""
         self.length, self.heads, self.taps, self.left = length, heads, taps, left
         self.count = -(-length // max(_BLOCK, 2 * taps))
         self.rows = -(-length // self.count)
@@ -79,8 +79,8 @@ class _Stretches:
         self.one = self.count == 1
 
     def split(self, x: tf.Tensor) -> tf.Tensor:
-        """Cuts float [B, T, H, d] into float [B, count, H, n, d], padded with zeros."""
-        if not _is_true(self.one):
+        """Splits float [B, T, H, d] into float [B, count, H, n, d], padded with zeros."""
+        if self.one is not True:
             x = tf.pad(x, [[0, 0], [0, self.padding], [0, 0], [0, 0]])
         x = tf.reshape(x, [-1, self.count, self.rows, self.heads, x.shape[3]])
         return tf.transpose(x, [0, 1, 3, 2, 4])
@@ -89,7 +89,7 @@ class _Stretches:
         """The reverse of ``split``."""
         x = tf.transpose(x, [0, 1, 3, 2, 4])
         x = tf.reshape(x, [-1, self.count * self.rows, self.heads, x.shape[4]])
-        return x if _is_true(self.one) else x[:, : self.length]
+        return x if self.one is True else x[:, : self.length]
 
     def seen(self, x: tf.Tensor) -> tf.Tensor:
         """Returns what the stretches of float [B, T, H, d] see, float [B, count, H, w, d]."""
@@ -139,19 +139,14 @@ class _Stretches:
         flat = tf.pad(flat, [[0, 0]] * 3 + [[0, self.rows]])
         weights = tf.reshape(flat, [*outer, self.rows, self.rows + taps])
         weights = tf.slice(weights, [0] * 5, [-1, -1, -1, -1, taps])
-        cut = self.left - self.before
-        weights = tf.pad(weights, [[0, 0]] * 4 + [[cut, self.taps - taps - cut]])
+        dropped = self.left - self.before
+        weights = tf.pad(weights, [[0, 0]] * 4 + [[dropped, self.taps - taps - dropped]])
         weights = tf.ensure_shape(weights, [None, None, None, None, self.taps])
         return self.join(weights)
 
 
 def _minimum(a: int, b: int | tf.Tensor) -> int | tf.Tensor:
     return tf.minimum(a, b) if tf.is_tensor(b) else min(a, b)
-
-
-def _is_true(condition: bool | tf.Tensor) -> bool:
-    """Whether a condition is known to hold."""
-    return condition is True
 
 
 def _choose(condition: bool | tf.Tensor, yes: Callable[[], tf.Tensor], no: Callable[[], tf.Tensor]) -> tf.Tensor:
@@ -190,7 +185,6 @@ class _Convolution(Mixer):
         return cls(hparams, sizes[layer], name=cls.layer_name, dtype=dtype)
 
     def __init__(self, hparams: DynamicConvHParams, taps: int, **kwargs: Any) -> None:
-        """Initializes the layer from the model's hparams and its kernels' size."""
         super().__init__(**kwargs)
         self.width, self.heads, self.taps = hparams.hidden_size, hparams.convolution_heads, taps
         self.dynamic = hparams.conv_type == "dynamic"
@@ -216,7 +210,6 @@ class _Convolution(Mixer):
 
     def described(self, role: str) -> Description:
         """Returns what the layer is; see Layer."""
-        del role
         return Description(
             f"{'dynamic' if self.dynamic else 'lightweight'} convolution",
             f"{self.taps} tap{'s' if self.taps > 1 else ''}",
@@ -231,14 +224,15 @@ class _Convolution(Mixer):
         return gated_linear_unit(y) if self.glu else y
 
     def _weights(self, rows: tf.Tensor) -> tf.Tensor:
-        """Returns the kernels float [N or 1, H, k] of inputs float [N, D], normalized in float32."""
+        """Returns the kernels float [N, H, k] of inputs float [N, D], normalized in float32."""
         if self.kernels is not None:
             logits = tf.reshape(self.kernels.rows(rows), [-1, self.heads, self.taps])
         else:
             logits = self.shared_kernels.value[tf.newaxis]
         if self.weight_softmax:
             logits = tf.nn.softmax(tf.cast(logits, tf.float32))
-        return tf.cast(logits, self.compute_dtype)
+        weights = tf.cast(logits, self.compute_dtype)
+        return weights if self.dynamic else tf.broadcast_to(weights, [tf.shape(rows)[0], self.heads, self.taps])
 
     def _mix(self, x: tf.Tensor, mask: tf.Tensor | None, left: int, training: bool) -> tf.Tensor:
         """Mixes float [B, T, D]; ``mask`` bool [B, T, 1] says which inputs exist."""
@@ -248,8 +242,6 @@ class _Convolution(Mixer):
         if mask is not None:
             rows *= tf.cast(tf.reshape(mask, [-1, 1]), rows.dtype)
         weights = self._weights(rows)
-        if not self.dynamic:
-            weights = tf.broadcast_to(weights, [shape[0] * shape[1], self.heads, self.taps])
         weights = dropout(weights, self.weight_dropout, training)
         weights = tf.reshape(weights, [shape[0], shape[1], self.heads, self.taps])
         return self.output_projection(convolve(tf.reshape(rows, shape), weights, left))
@@ -262,16 +254,7 @@ class EncoderConvolution(_Convolution):
     stack = "encoder"
 
     def call(self, x: tf.Tensor, mask: tf.Tensor, training: bool = False) -> tf.Tensor:
-        """Mixes a whole sequence.
-
-        Args:
-          x: float [B, S, D].
-          mask: bool [B, 1, 1, S], False at padding, which counts as zero.
-          training: Whether dropout is applied.
-
-        Returns:
-          float [B, S, D].
-        """
+        """Mixes a whole sequence float [B, S, D] under mask bool [B, 1, 1, S]; padding, where it is False, is zero."""
         return self._mix(x, mask[:, 0, 0], (self.taps - 1) // 2, training)
 
 
@@ -283,32 +266,20 @@ class DecoderConvolution(_Convolution):
 
     def call(self, x: tf.Tensor, mask: tf.Tensor | None = None, training: bool = False) -> tf.Tensor:
         """Mixes a whole sequence float [B, T, D]; needs no mask, since what follows is out of reach."""
-        del mask
         return self._mix(x, None, self.taps - 1, training)
 
     def start(self, batch: tf.Tensor, directions: int) -> dict[str, dict[str, tf.Tensor]]:
         """Returns the empty decoding state: inputs of all hypotheses side by side, float [B, R, H, 0, d]."""
         empty = tf.zeros([batch, directions, self.heads, 0, self.width // self.heads], self.compute_dtype)
-        return {"memories": {"inputs": empty}, "windows": {}}
+        return {"memories": {"inputs": empty}}
 
     def step(
         self, x: tf.Tensor, context: StepContext, state: dict[str, dict[str, tf.Tensor]]
     ) -> tuple[tf.Tensor, dict[str, dict[str, tf.Tensor]]]:
-        """Mixes one new position of every hypothesis with its own past.
-
-        Args:
-          x: float [B * R * K, D].
-          context: The step.
-          state: As from ``start`` or the step before.
-
-        Returns:
-          float [B * R * K, D] and the new state.
-        """
+        """Mixes one new position of every hypothesis with its own past; see SelfAttention."""
         directions, hypotheses = context.hypotheses
         rows = self._gated(x)
         weights = self._weights(rows)
-        if not self.dynamic:
-            weights = tf.broadcast_to(weights, [tf.shape(x)[0], self.heads, self.taps])
         depth = self.width // self.heads
         inputs = tf.transpose(tf.reshape(rows, [-1, directions, hypotheses, self.heads, depth]), [0, 1, 3, 2, 4])
         inputs = tf.concat([state["memories"]["inputs"], inputs], axis=3)[..., -self.taps * hypotheses :, :]
@@ -321,4 +292,4 @@ class DecoderConvolution(_Convolution):
         y = tf.reshape(tf.transpose(y, [0, 1, 3, 2, 4]), [-1, self.width])
         # The oldest step is out of the next one's reach.
         kept = inputs[..., -(self.taps - 1) * hypotheses :, :] if self.taps > 1 else inputs[..., :0, :]
-        return self.output_projection(y), {"memories": {"inputs": kept}, "windows": {}}
+        return self.output_projection(y), {"memories": {"inputs": kept}}

@@ -1,4 +1,4 @@
-"""Token embeddings, positions, and the embedding of the target space."""
+"""Embeddings of tokens, of feature vectors and of the target space, and positions."""
 
 import math
 
@@ -6,7 +6,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from t2t_ext.layers.base import Description, Layer
+from t2t_ext.layers.base import Description, Layer, Projection
+from t2t_ext.layers.masks import real_positions
 
 _MAX_TIMESCALE = 10000.0
 
@@ -19,14 +20,7 @@ class TokenEmbedding(Layer):
     """
 
     def __init__(self, vocab_size: int, width: int, *, multiply: bool = True, **kwargs: object) -> None:
-        """Initializes the layer.
-
-        Args:
-          vocab_size: V, rows of the matrix.
-          width: D, columns of the matrix.
-          multiply: Whether embeddings are multiplied by sqrt(D).
-          **kwargs: Keras's (name, dtype).
-        """
+        """Initializes the layer for a matrix [V, D]; with ``multiply``, embeddings are multiplied by sqrt(D)."""
         super().__init__(**kwargs)
         self.vocab_size, self.width = vocab_size, width
         self.multiplier = math.sqrt(width) if multiply else 1.0
@@ -78,34 +72,6 @@ def sinusoids(positions: tf.Tensor, width: int, layout: str = "concat") -> tf.Te
     return tf.pad(signal, [[0, 0], [0, width % 2]])
 
 
-class TargetSpaceEmbedding(Layer):
-    """A learned vector for the kind of target, added to the encoder's input (T2T has 32 kinds)."""
-
-    SPACES = 32
-
-    def __init__(self, width: int, space: int, **kwargs: object) -> None:
-        """Initializes the layer for one target space id, 0 <= space < 32."""
-        super().__init__(**kwargs)
-        self.width, self.space = width, space
-
-    def build(self, input_shape: object = None) -> None:
-        """Creates the matrix [32, D]."""
-        self.matrix = self.add_weight(
-            name="embeddings",
-            shape=(self.SPACES, self.width),
-            initializer=keras.initializers.RandomNormal(stddev=self.width**-0.5),
-        )
-
-    def described(self, role: str) -> Description:
-        """Returns what the layer is; see Layer."""
-        del role
-        return Description("target space", f"number {self.space}", f"{self.SPACES} x {self.width}")
-
-    def call(self) -> tf.Tensor:
-        """Returns the vector of the space, float [D]."""
-        return self.value(self.matrix)[self.space]
-
-
 class LearnedVectors(Layer):
     """A few learned vectors that are added to embeddings; initialized N(0, 1/D)."""
 
@@ -131,3 +97,52 @@ class LearnedVectors(Layer):
     def vector(self, index: int) -> tf.Tensor:
         """Returns one of the vectors, float [D]."""
         return self.value(self.matrix)[index]
+
+
+class TargetSpaceEmbedding(LearnedVectors):
+    """A learned vector for the kind of target, added to the encoder's input (T2T has 32 kinds)."""
+
+    SPACES = 32
+
+    def __init__(self, width: int, space: int, **kwargs: object) -> None:
+        """Initializes the layer for one target space id, 0 <= space < 32."""
+        super().__init__(self.SPACES, width, **kwargs)
+        self.space = space
+
+    def described(self, role: str) -> Description:
+        """Returns what the layer is; see Layer."""
+        return Description("target space", f"number {self.space}", f"{self.SPACES} x {self.width}")
+
+    def call(self) -> tf.Tensor:
+        """Returns the vector of the space, float [D]."""
+        return self.vector(self.space)
+
+
+class FeatureEmbedding(Projection):
+    """x W + b for every feature vector of a source; a vector of zeros alone is padding and stays zeros.
+
+    As Anderson et al. (2018, https://arxiv.org/abs/1707.07998) and those who put a Transformer behind their features do
+    it: a learned projection from the features' size F to the model's width D.
+    """
+
+    def __init__(self, size: int, width: int, **kwargs: object) -> None:
+        """Initializes the layer for ``size`` F and ``width`` D; ``initializer`` is W's."""
+        super().__init__(width, use_bias=True, **kwargs)
+        self.size = size
+
+    def build(self, input_shape: object = None) -> None:
+        """Creates W [F, D] and b [D]."""
+        super().build((None, self.size))
+
+    def described(self, role: str) -> Description:
+        """Returns what the layer is; see Layer."""
+        return Description("projection of feature vectors", shape=f"{self.size:,} -> {self.parts[0]}")
+
+    def call(self, features: tf.Tensor) -> tf.Tensor:
+        """Projects features float [B, S, F] to float [B, S, D] in the compute dtype."""
+        features = tf.convert_to_tensor(features)
+        real = tf.cast(real_positions(features), self.compute_dtype)[..., tf.newaxis]
+        # F may have been lost on the way, where a batch was divided into slices.
+        rows = tf.reshape(tf.cast(features, self.compute_dtype), [-1, self.size])
+        shape = tf.shape(features)
+        return tf.reshape(self.rows(rows), [shape[0], shape[1], sum(self.parts)]) * real

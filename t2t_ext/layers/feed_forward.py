@@ -13,24 +13,16 @@ def _gelu(x: tf.Tensor) -> tf.Tensor:
     return tf.nn.gelu(x, approximate=True)
 
 
-ACTIVATIONS: dict[str, Callable[[tf.Tensor], tf.Tensor]] = {
-    "relu": tf.nn.relu,
-    "gelu": _gelu,
-    "swish": tf.nn.silu,
-}
+Activation = Callable[[tf.Tensor], tf.Tensor]
+ACTIVATIONS: dict[str, Activation] = {"relu": tf.nn.relu, "gelu": _gelu, "swish": tf.nn.silu}
 # activation(x W + b) * (x V + c)
-GATED: dict[str, Callable[[tf.Tensor], tf.Tensor]] = {
-    "glu": tf.nn.sigmoid,
-    "geglu": _gelu,
-    "swiglu": tf.nn.silu,
-}
+GATED: dict[str, Activation] = {"glu": tf.nn.sigmoid, "geglu": _gelu, "swiglu": tf.nn.silu}
 
 
 class FeedForward(Layer):
     """Two projections with bias and an activation, or a gated pair, between them."""
 
     def __init__(self, hparams: TransformerHParams, **kwargs: object) -> None:
-        """Initializes the layer from the model's hparams."""
         super().__init__(**kwargs)
         self.activation = hparams.ffn_activation
         self.width, self.filter_width = hparams.hidden_size, hparams.filter_size
@@ -48,23 +40,19 @@ class FeedForward(Layer):
 
     def described(self, role: str) -> Description:
         """Returns what the layer is; see Layer."""
-        del role
         shape = f"{self.width} -> {self.filter_width:,} -> {self.width}"
         return Description("feed-forward", self.activation, shape)
 
     def call(self, x: tf.Tensor, training: bool = False) -> tf.Tensor:
         """Transforms float [..., D], keeping its shape."""
         rows = tf.reshape(x, [-1, self.width])
+        y, factor = self.inner.rows(rows), 1.0
         if self.activation == "relu":
             # The kept units' factor goes to the next kernel.
-            y, factor = relu_dropout(self.inner.rows(rows), self.relu_dropout, training)
+            y, factor = relu_dropout(y, self.relu_dropout, training)
+        elif self.activation in GATED:
+            gate, linear = self.inner.split(y)
+            y = dropout(GATED[self.activation](gate) * linear, self.relu_dropout, training)
         else:
-            y, factor = dropout(self._activated(self.inner.rows(rows)), self.relu_dropout, training), 1.0
+            y = dropout(ACTIVATIONS[self.activation](y), self.relu_dropout, training)
         return tf.reshape(self.outer.rows(y, factor), tf.shape(x))
-
-    def _activated(self, y: tf.Tensor) -> tf.Tensor:
-        """Applies the activation, or the gate, to the inner projection float [N, inner width]."""
-        if self.activation not in GATED:
-            return ACTIVATIONS[self.activation](y)
-        gate, linear = self.inner.split(y)
-        return GATED[self.activation](gate) * linear

@@ -32,12 +32,6 @@ def custom_gradient(function: Callable[..., tuple[Any, Callable[..., Any]]]) -> 
     """Gives a function the gradient that it returns with its result, as ``tf.custom_gradient``.
 
     For what runs in training alone, such as dropout, TensorFlow's own is enough.
-
-    Args:
-      function: Tensors -> the result, and a function of the result's gradient that returns those of the tensors.
-
-    Returns:
-      Tensors -> the result.
     """
     differentiable = tf.custom_gradient(function)
 

@@ -8,21 +8,13 @@ import tensorflow as tf
 
 
 def real_positions(inputs: tf.Tensor) -> tf.Tensor:
-    """Returns which positions of a source hold something, bool [B, S].
-
-    Args:
-      inputs: Ids int [B, S], or feature vectors float [B, S, F].
-    """
+    """Returns which positions of ids int [B, S], or feature vectors float [B, S, F], hold something: bool [B, S]."""
     real = tf.not_equal(inputs, 0)
     return tf.reduce_any(real, axis=-1) if inputs.shape.rank == 3 else real
 
 
 def words_of_source(inputs: tf.Tensor) -> tf.Tensor:
-    """Returns which positions of a source hold words (not padding, not EOS), or feature vectors: bool [B, S].
-
-    Args:
-      inputs: Ids int [B, S] with EOS (1), or feature vectors float [B, S, F], which have no end symbol.
-    """
+    """Returns which positions hold words (not padding, not EOS), or feature vectors, which have no end: bool [B, S]."""
     real = real_positions(inputs)
     return real if inputs.shape.rank == 3 else real & tf.not_equal(inputs, 1)
 

@@ -26,7 +26,7 @@ from typing import Any, Self
 import tensorflow as tf
 
 from t2t_ext import registry
-from t2t_ext.layers.attention import SelfAttention, StepContext, mask_bias
+from t2t_ext.layers.attention import SelfAttention, StepContext, attention_weights, mask_bias
 from t2t_ext.layers.base import Description, Mixer, shape_of_heads
 from t2t_ext.layers.dropout import dropout
 from t2t_ext.layers.masks import causal_mask, padding_mask
@@ -232,20 +232,12 @@ class BothSides(Mixer):
     def look(
         self, query: tf.Tensor, keys: tf.Tensor, values: tf.Tensor, bias: tf.Tensor, training: bool = False
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Attends in whole sequences.
+        """Attends in whole sequences with queries float [..., H, T, d], keys and values float [..., H, S, d].
 
-        Args:
-          query: float [..., H, T, d].
-          keys: float [..., H, S, d].
-          values: float [..., H, S, d].
-          bias: float32, broadcast to [..., H, T, S]; see ``mask_bias``.
-          training: Whether attention dropout is applied.
-
-        Returns:
-          What the heads found, float [..., H, T, d], and the distributions float [..., H, T, S] before dropout.
+        Under a bias as of ``mask_bias``. Returns what the heads found, float [..., H, T, d], and the distributions
+        float [..., H, T, S] before dropout.
         """
-        logits = tf.matmul(query * tf.cast(self.scale, query.dtype), keys, transpose_b=True)
-        weights = tf.cast(tf.nn.softmax(tf.cast(logits, tf.float32) + bias), query.dtype)
+        weights = attention_weights(query, keys, bias, self.scale)
         return tf.matmul(dropout(weights, self.attention_dropout, training), values), weights
 
     def rows_of(self, found: tf.Tensor) -> tf.Tensor:
@@ -257,15 +249,9 @@ class BothSides(Mixer):
     # === Step by step ===
 
     def mix_source(self, y: tf.Tensor, real: tf.Tensor, bias: tf.Tensor) -> tuple[Memory, tf.Tensor]:
-        """Attends from the source's rows to the source.
+        """Attends from the source's rows float [B * S, D], real where bool [B, S], to the source under a bias.
 
-        Args:
-          y: float [B * S, D].
-          real: bool [B, S], False at padding.
-          bias: float32 [B, 1, 1, S].
-
-        Returns:
-          The memory that steps look at, see ``source_memory``, and float [B * S, D].
+        Returns the memory that steps attend to, see ``source_memory``, and float [B * S, D].
         """
         query, keys, values = self.project_source(y, real)
         return _memory(keys, values), self.joined(self.rows_of(self.look(query, keys, values, bias)[0]))
@@ -299,15 +285,9 @@ class BothSides(Mixer):
         return self.joined(self.rows_of(found)), weights, state
 
     def source_step(self, y: tf.Tensor, context: MixedStepContext, source: Memory) -> tuple[tf.Tensor, tf.Tensor]:
-        """Attends from rows float [B * R * K, D] to the source alone.
+        """Attends from rows float [B * R * K, D] to the source's memory alone.
 
-        Args:
-          y: float [B * R * K, D].
-          context: The step.
-          source: Keys and values float [B, 1, H, S, d].
-
-        Returns:
-          float [B * R * K, D] and the distributions float [B, R, H, K, S].
+        Returns float [B * R * K, D] and the distributions float [B, R, H, K, S].
         """
         query = self.queries(y, list(context.hypotheses))
         found, weights = self.look(query, source[0], source[1], context.source_bias)
@@ -319,10 +299,10 @@ class MixedAttention(BothSides, SelfAttention):
     """Mixed attention; the weights are self-attention's."""
 
     layer_name = "attention"
+    extend = SelfAttention.extend
 
     def described(self, role: str) -> Description:
         """Returns what the layer is; see Layer."""
-        del role
         return Description("mixed attention", "", shape_of_heads(self), "He et al. 2018")
 
     def project_rows(self, y: tf.Tensor, sides: SideBySide) -> list[list[tf.Tensor]]:
@@ -342,13 +322,6 @@ class MixedAttention(BothSides, SelfAttention):
     def queries(self, y: tf.Tensor, parts: list[Any]) -> tf.Tensor:
         """Projects rows to queries alone; see BothSides."""
         return self._side_by_side(self._projected(y, 0, self.key_width), [*parts, self.heads])
-
-    def extend(self, y: tf.Tensor, context: StepContext, state: Any) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, Any]:
-        """Projects a new position of every hypothesis; see BothSides."""
-        query, keys, values = self.project_step(y, list(context.hypotheses))
-        keys = tf.concat([state["memories"]["keys"], keys], axis=3)
-        values = tf.concat([state["memories"]["values"], values], axis=3)
-        return query, keys, values, {"memories": {"keys": keys, "values": values}, "windows": {}}
 
     def joined(self, found: tf.Tensor) -> tf.Tensor:
         """Applies the output projection to rows float [N, H * d]."""
@@ -378,14 +351,9 @@ def _behind(source: tf.Tensor, target: tf.Tensor) -> tf.Tensor:
 
 
 def joint_bias(source_bias: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
-    """Joins what is added to logits over the source and to those over the target, once for all layers.
+    """Joins what is added to logits over the source, float32 [..., S], and over the target or the past, [..., C].
 
-    Args:
-      source_bias: float32 [..., S].
-      bias: float32 [..., C], of target positions or of the columns of the hypotheses' past.
-
-    Returns:
-      float32 [..., S + C]; the axes before the last are broadcast to each other.
+    The result is float32 [..., S + C]; the axes before the last are broadcast to each other.
     """
     parts = (source_bias, bias)
     shape = tf.broadcast_dynamic_shape(*(tf.shape(part)[:-1] for part in parts))
@@ -394,14 +362,9 @@ def joint_bias(source_bias: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
 
 
 def source_part(weights: tf.Tensor, source: tf.Tensor) -> tf.Tensor:
-    """Returns a mixed distribution's part over the source as a distribution of its own.
+    """Returns the part over the source of a mixed distribution float [..., S + C] as a distribution of its own.
 
-    Args:
-      weights: float [..., S + C], the source's S positions first.
-      source: int32 scalar, S.
-
-    Returns:
-      float32 [..., S] that adds up to 1, or to 0 where nothing of the distribution is on the source.
+    It is float32 [..., S] and adds up to 1, or to 0 where nothing of the distribution is on the source.
     """
     part = tf.cast(weights[..., :source], tf.float32)
     return tf.math.divide_no_nan(part, tf.reduce_sum(part, axis=-1, keepdims=True))

@@ -37,7 +37,6 @@ class MixedDualContext(BothSides, DecoderDualContext):
     """
 
     def __init__(self, hparams: TransformerHParams, **kwargs: Any) -> None:
-        """Initializes the module from the model's hparams."""
         super().__init__(hparams, **kwargs)
         args = {"name": "local", "dtype": self.dtype_policy}
         self.source_local = _OtherNeighborhood(hparams, centered_before(hparams), self.local, **args)
@@ -76,7 +75,7 @@ class MixedDualContext(BothSides, DecoderDualContext):
         query, keys, values = (self._heads_of(part, parts) for part in self._projected(y, local))
         keys = tf.concat([state["memories"]["keys"], keys], axis=3)
         values = tf.concat([state["memories"]["values"], values], axis=3)
-        return query, keys, values, {"memories": {"keys": keys, "values": values, "inputs": inputs}, "windows": {}}
+        return query, keys, values, {"memories": {"keys": keys, "values": values, "inputs": inputs}}
 
     def joined(self, found: tf.Tensor) -> tf.Tensor:
         """Returns z_hat of rows [h_l; h_g] float [N, 2 H * d]."""

@@ -79,13 +79,11 @@ class SourceViews(Layer):
     @classmethod
     def make(cls, hparams: TransformerHParams, **kwargs: Any) -> Self:
         """Returns the views that the model's hparams ask for."""
-        del hparams
         return cls(**kwargs)
 
     @classmethod
     def normalization(cls, hparams: TransformerHParams, **kwargs: Any) -> ViewNormalization | None:
         """Returns what normalizes the encoder's layers that are seen, a part of the encoder; None: nothing does."""
-        del hparams, kwargs
         return None
 
     def build(self, input_shape: object = None) -> None:
@@ -93,7 +91,6 @@ class SourceViews(Layer):
 
     def read_by(self, decoder_layers: int, encoder_layers: int) -> Reading | None:
         """Returns what a decoder of so many layers reads of the encoder; None where the views do not say."""
-        del decoder_layers, encoder_layers
         return None
 
     def views(self, encoded: EncoderOutput) -> list[Any]:
@@ -105,7 +102,6 @@ class SourceViews(Layer):
 
     def make_attention(self, hparams: TransformerHParams, layer: int, **kwargs: Any) -> SourceAttention:
         """Returns the attention of a decoder layer, counted from 0, to its view."""
-        del layer
         return SourceAttention(hparams, **kwargs)
 
 
@@ -114,7 +110,6 @@ class LastView(SourceViews):
     """Every decoder layer attends to the encoder's final output (Vaswani et al. 2017)."""
 
     def __init__(self, decoder_layers: int, **kwargs: Any) -> None:
-        """Initializes the routing for a number of decoder layers."""
         super().__init__(**kwargs)
         self.decoder_layers = decoder_layers
 

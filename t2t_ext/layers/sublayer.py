@@ -29,7 +29,6 @@ class Frame(Layer):
     """
 
     def __init__(self, hparams: TransformerHParams, **kwargs: object) -> None:
-        """Initializes the frame from the model's hparams."""
         super().__init__(**kwargs)
         self.pre, self.post = _steps(hparams.layer_preprocess_sequence), _steps(hparams.layer_postprocess_sequence)
         self.rate = hparams.layer_prepostprocess_dropout

@@ -116,7 +116,6 @@ class SidesSelfAttention(SelfAttention):
 
     def described(self, role: str) -> Description:
         """Returns what the layer is; see Layer."""
-        del role
         return Description("self-attention", "each direction by itself", shape_of_heads(self))
 
     def project_sides(self, x: tf.Tensor) -> list[tf.Tensor]:
@@ -130,7 +129,7 @@ class SidesSelfAttention(SelfAttention):
 
     def look(self, query: tf.Tensor, keys: tf.Tensor, values: tf.Tensor, mask: tf.Tensor, training: bool) -> tf.Tensor:
         """Attends with float [B, 2, H, T, d] under a mask; returns the same of the values' width."""
-        weights = attention_weights(query, keys, mask, self.scale)
+        weights = attention_weights(query, keys, mask_bias(mask), self.scale)
         return tf.matmul(dropout(weights, self.attention_dropout, training), values)
 
     def mix(self, query: tf.Tensor, keys: tf.Tensor, values: tf.Tensor, mask: SidesMask, training: bool) -> tf.Tensor:
@@ -147,7 +146,7 @@ class SidesSelfAttention(SelfAttention):
     def distributions(self, x: tf.Tensor, mask: Any) -> tf.Tensor:
         """Returns the attention distributions float [B, 1, 2, H, T, T]: history of both sides."""
         query, keys, _ = self.project_sides(x)
-        return attention_weights(query, keys, mask.history, self.scale)[:, tf.newaxis]
+        return attention_weights(query, keys, mask_bias(mask.history), self.scale)[:, tf.newaxis]
 
 
 @registry.register_layer("two_way_mixer", "synchronous")
@@ -159,7 +158,6 @@ class SynchronousAttention(SidesSelfAttention):
     """
 
     def __init__(self, hparams: TransformerHParams, **kwargs: Any) -> None:
-        """Initializes the layer from the model's hparams."""
         super().__init__(hparams, **kwargs)
         fields = hparams.part(SynchronousFields)
         self.fusion = fields.sb_fusion
@@ -187,7 +185,6 @@ class SynchronousAttention(SidesSelfAttention):
 
     def described(self, role: str) -> Description:
         """Returns what the layer is; see Layer."""
-        del role
         if self.gate is not None:
             setting = f"gate of {'each head' if self.gated_heads else 'all heads'}"
         else:
@@ -199,32 +196,20 @@ class SynchronousAttention(SidesSelfAttention):
     # === Fusion ===
 
     def fuse(self, history: tf.Tensor, future: tf.Tensor, training: bool = False) -> tf.Tensor:
-        """Joins the two results of attention, equations 4 to 6.
-
-        Args:
-          history: float [..., H, T, d].
-          future: The same of the other direction.
-          training: Whether dropout is applied.
-
-        Returns:
-          float [..., H, T, d].
-        """
+        """Joins the two results of attention, float [..., H, T, d] each, to another one; equations 4 to 6."""
         future = dropout(future, self.future_dropout, training)
         if self.gate is None:
-            return history + self._lambda(future) * ACTIVATIONS[self.fusion](future)
+            factor = tf.cast(self.start_lambda, future.dtype)
+            if self.trained_lambda is not None:
+                factor = self.value(self.trained_lambda)
+                factor = factor if self.trainable_lambda == "scalar" else tf.reshape(factor, [self.heads, 1, -1])
+            return history + factor * ACTIVATIONS[self.fusion](future)
         if self.gated_heads:
             read, update = self.gate.split(tf.sigmoid(self.gate(tf.concat([history, future], axis=-1))))
         else:
             gates = self.gate(tf.concat([merge_heads(history), merge_heads(future)], axis=-1))
             read, update = (split_heads(part, self.heads) for part in self.gate.split(tf.sigmoid(gates)))
         return read * history + update * future
-
-    def _lambda(self, future: tf.Tensor) -> tf.Tensor:
-        """Returns lambda, to be multiplied with float [..., H, T, d]."""
-        if self.trained_lambda is None:
-            return tf.cast(self.start_lambda, future.dtype)
-        value = self.value(self.trained_lambda)
-        return value if self.trainable_lambda == "scalar" else tf.reshape(value, [self.heads, 1, -1])
 
     # === Whole sequences ===
 
@@ -237,8 +222,9 @@ class SynchronousAttention(SidesSelfAttention):
     def distributions(self, x: tf.Tensor, mask: Any) -> tf.Tensor:
         """Returns the attention distributions float [B, 2, 2, H, T, T]: history, then future of both sides."""
         query, keys, _ = self.project_sides(x)
-        history = attention_weights(query, keys, mask.history, self.scale)
-        return tf.stack([history, attention_weights(query, tf.reverse(keys, [1]), mask.future, self.scale)], axis=1)
+        history = attention_weights(query, keys, mask_bias(mask.history), self.scale)
+        future = attention_weights(query, tf.reverse(keys, [1]), mask_bias(mask.future), self.scale)
+        return tf.stack([history, future], axis=1)
 
     # === Step by step ===
 
@@ -249,16 +235,7 @@ class SynchronousAttention(SidesSelfAttention):
         return super().start(batch, 1)
 
     def step(self, x: tf.Tensor, context: Any, state: MemoryState) -> tuple[tf.Tensor, MemoryState]:
-        """Mixes one new position of every hypothesis with its own past and its partner's.
-
-        Args:
-          x: float [B * 2 * K, D].
-          context: The step, a SynchronousStepContext.
-          state: As from ``start`` or the step before.
-
-        Returns:
-          float [B * 2 * K, D] and the new state.
-        """
+        """Mixes one new position of every hypothesis with its own past and its partner's; see SelfAttention."""
         query, keys, values = self.project_step(x, [1, SIDES * context.hypotheses[1]])
         keys = tf.concat([state["memories"]["keys"], keys], axis=3)
         values = tf.concat([state["memories"]["values"], values], axis=3)
@@ -268,4 +245,4 @@ class SynchronousAttention(SidesSelfAttention):
         weights = tf.nn.softmax(tf.concat([logits, logits], axis=3) + context.sides_bias)
         history, future = tf.split(tf.matmul(tf.cast(weights, values.dtype), values), 2, axis=3)
         y = self.output_rows(self.fuse(history, future))
-        return y, {"memories": {"keys": keys, "values": values}, "windows": {}}
+        return y, {"memories": {"keys": keys, "values": values}}

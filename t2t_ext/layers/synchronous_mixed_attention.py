@@ -92,12 +92,7 @@ class SynchronousMixedAttention(MixedAttention, SynchronousAttention):
         return dataclasses.replace(SynchronousAttention.described(self, role), name="synchronous mixed attention")
 
     def look_from_target(
-        self,
-        target: list[tf.Tensor],
-        memory: Memory,
-        sides: Any,
-        training: bool,
-        show: Show | None,
+        self, target: list[tf.Tensor], memory: Memory, sides: Any, training: bool, show: Show | None
     ) -> tf.Tensor:
         """Returns what the heads find in the history and the future, fused, float [B, 2, H, T, d]; see BothSides."""
         history = super().look_from_target(target, memory, sides, training, show)
@@ -112,14 +107,7 @@ class SynchronousMixedAttention(MixedAttention, SynchronousAttention):
     def mixed_step(self, y: tf.Tensor, context: Any, source: Memory, state: Any) -> tuple[tf.Tensor, tf.Tensor, Any]:
         """Attends from one new position of every hypothesis to the source, its own past and its partner's.
 
-        Args:
-          y: float [B * 2 * K, D].
-          context: The step, a SynchronousMixedContext.
-          source: Keys and values float [B, 1, H, S, d], as from ``source_memory``.
-          state: As from ``start`` or the step before.
-
-        Returns:
-          float [B * 2 * K, D], the distributions of the history float [B, 1, H, 2 * K, S + C], and the new state.
+        As BothSides; the context is a SynchronousMixedContext, the distributions are the history's.
         """
         query, keys, values = self.project_step(y, [1, 2 * context.hypotheses[1]])  # [B, 1, H, 2 * K, d]
         keys = tf.concat([state["memories"]["keys"], keys], axis=3)
@@ -135,4 +123,4 @@ class SynchronousMixedAttention(MixedAttention, SynchronousAttention):
         # Both look at the same values: as rows of one product.
         own, future = tf.split(tf.matmul(tf.concat([to_own, to_partner], axis=3), values), 2, axis=3)
         fused = self.fuse(tf.matmul(to_source, source[1]) + own, future)
-        return self.output_rows(fused), weights, {"memories": {"keys": keys, "values": values}, "windows": {}}
+        return self.output_rows(fused), weights, {"memories": {"keys": keys, "values": values}}

@@ -34,7 +34,6 @@ class TalkingHeads(SelfAttention):
 
     def described(self, role: str) -> Description:
         """Returns what the layer is; see Layer."""
-        del role
         return Description("talking-heads attention", "", shape_of_heads(self), "Shazeer et al. 2020", "self-attention")
 
     def weights_of(self, query: tf.Tensor, keys: tf.Tensor, bias: tf.Tensor | None) -> tf.Tensor:

@@ -24,7 +24,6 @@ class OneDirection:
 
     def __init__(self, hparams: Any) -> None:
         """Initializes the reading from the model's hparams."""
-        del hparams
 
     # === Whole sequences ===
 
@@ -43,7 +42,6 @@ class OneDirection:
 
     def side_by_side(self, x: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
         """Returns the inputs of a decoder, float [B, T, D], of the embedded rows."""
-        del labels
         return x
 
     def mask(self, labels: tf.Tensor) -> Any:
@@ -52,7 +50,6 @@ class OneDirection:
 
     def apart(self, x: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
         """Returns a decoder's outputs float [B, T, D] in the shape of the labels."""
-        del labels
         return x
 
     def at_targets(self, features: tf.Tensor) -> tf.Tensor:
@@ -67,7 +64,6 @@ class OneDirection:
 
     def step_ids(self, ids: tf.Tensor, position: tf.Tensor) -> tf.Tensor:
         """Returns what a step reads, int32 [B, R, K]: the tokens that were chosen last."""
-        del position
         return ids
 
     def step_context(
@@ -78,5 +74,4 @@ class OneDirection:
 
     def context_before_search(self, batch: tf.Tensor, position: tf.Tensor) -> StepContext | None:
         """Returns the context of a step from a zero vector that comes before the search; None: there is none."""
-        del batch, position
         return None

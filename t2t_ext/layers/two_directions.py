@@ -30,7 +30,6 @@ class TwoDirections(OneDirection):
     first_is_zero = False
 
     def __init__(self, hparams: Any) -> None:
-        """Initializes the reading from the model's hparams."""
         super().__init__(hparams)
         self.predicts_tag = hparams.part(SynchronousFields).predict_tag
 

@@ -28,11 +28,7 @@ class Named(Seq2Seq):
     advice: str
 
     def __init__(self, hparams: Any, **kwargs: Any) -> None:
-        """Initializes the model; see Seq2Seq.
-
-        Raises:
-          UserError: The variant is off.
-        """
+        """Initializes the model; see Seq2Seq. A variant that is off is a ``UserError``."""
         super().__init__(hparams, **kwargs)
         found = hparams.mixers if self.slot == "mixers" else (getattr(hparams, self.slot),)
         if self.filled_with not in found:

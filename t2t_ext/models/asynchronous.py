@@ -44,7 +44,7 @@ from t2t_ext.search.search_state import SearchConfig
 
 SIDES = 2
 # Never generated: PAD, UNK and the control symbols.
-_NEVER_WRITTEN = tuple(sorted(set(range(FIRST_TEXT_ID)) - {EOS_ID}))
+_NEVER_GENERATED = tuple(sorted(set(range(FIRST_TEXT_ID)) - {EOS_ID}))
 
 Memory = tuple[tf.Tensor, tf.Tensor]
 
@@ -70,7 +70,6 @@ class ForwardDecoderLayer(DecoderLayer):
     """
 
     def __init__(self, hparams: TransformerHParams, mixer: Mixer, **kwargs: Any) -> None:
-        """Initializes the layer around a decoder mixer."""
         super().__init__(hparams, mixer, **kwargs)
         self.backward_attention = SourceAttention(hparams, name="backward_attention", dtype=self.dtype_policy)
         self.backward_attention_frame = Frame(hparams, name="backward_attention_frame", dtype=self.dtype_policy)
@@ -154,27 +153,26 @@ class AsynchronousTransformer(Transformer[AsynchronousHParams]):
     Given targets int32 [B, 2, T], features and logits are those of both decoders on these targets. Given int32 [B, T],
     the backward decoder first generates by itself what the forward decoder attends to; features and logits are the
     forward decoder's alone. That is how translations are searched and scored.
+
+    The attention distributions of the forward decoder are named as the Transformer's, to the backward states
+    ``decoder/layer_i/backward_attention/future``; those of the backward decoder begin with ``backward_decoder`` and end
+    with ``/r2l``.
     """
 
     hparams_class: type[HParams] = AsynchronousHParams
     target_sides = SIDES
 
     def __init__(self, hparams: AsynchronousHParams, **kwargs: Any) -> None:
-        """Initializes the model; see Seq2Seq."""
         super().__init__(hparams, **kwargs)
         self.backward_decoder = super().make_decoder("backward_decoder")
         states = tf.TensorSpec([None, None, hparams.hidden_size], self.compute_dtype)
         size = self.source_feature_size
         inputs = tf.TensorSpec([None, None, size], tf.float32) if size else tf.TensorSpec([None, None], tf.int32)
+        mask = tf.TensorSpec([None, 1, 1, None], tf.bool)
         # Of its own: every graph that translates or scores calls this one; outside of graphs it would take seconds.
         self._write = tf.function(
             self._search_backward,
-            input_signature=[
-                inputs,
-                [states] * hparams.encoder_layers,
-                states,
-                tf.TensorSpec([None, 1, 1, None], tf.bool),
-            ],
+            input_signature=[inputs, [states] * hparams.encoder_layers, states, mask],
             autograph=False,
         )
 
@@ -194,17 +192,10 @@ class AsynchronousTransformer(Transformer[AsynchronousHParams]):
     def _features(
         self, inputs: tf.Tensor, targets: tf.Tensor, training: bool = False, record: Record | None = None
     ) -> tf.Tensor:
-        """Returns the outputs of both decoders, or of the forward one.
+        """Returns the outputs of both decoders on targets int32 [B, 2, T], or of the forward one on [B, T].
 
-        Args:
-          inputs: int32 [B, S].
-          targets: int32 [B, 2, T], or [B, T] for what the forward decoder says by itself.
-          training: Whether dropout is applied.
-          record: Where to put attention distributions.
-
-        Returns:
-          float [B, 2, T, D]: at [:, 0, t] of side 0 before t and of what the backward decoder was given of side 1 (all
-          but the last token), at [:, 1, t] of side 1 before t. Or float [B, T, D].
+        They are float [B, 2, T, D]: at [:, 0, t] of side 0 before t and of what the backward decoder was given of
+        side 1 (all but the last token), at [:, 1, t] of side 1 before t. Or float [B, T, D].
         """
         targets, encoded = tf.convert_to_tensor(targets), self.encode(inputs, training, record)
         if targets.shape.rank == 2:
@@ -234,29 +225,14 @@ class AsynchronousTransformer(Transformer[AsynchronousHParams]):
             return None
         return tf.broadcast_to(tf.constant([forward, 2 - forward])[:, tf.newaxis], tf.shape(labels))
 
-    def attention_weights(self, inputs: tf.Tensor, targets: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Returns the attention distributions for targets int32 [B, 2, T] or [B, T], float [B, H, queries, keys] each.
-
-        Those of the forward decoder are named as the Transformer's; its attention to the backward states is
-        ``decoder/layer_i/backward_attention/future``. Those of the backward decoder begin with ``backward_decoder`` and
-        end with ``/r2l``.
-        """
-        return super().attention_weights(inputs, targets)
-
     # === The backward decoder's own search ===
 
     def generate_backward(self, inputs: tf.Tensor, encoded: EncoderOutput) -> tf.Tensor:
-        """Generates with the backward decoder.
+        """Generates with the backward decoder: int32 [B, U] from right to left, U >= 4, padded with 0.
 
-        The search is that of every model (``backward_beam_size`` hypotheses, length penalty 0.6), with limits of each
-        sentence's own, so that its output does not depend on the batch.
-
-        Args:
-          inputs: int32 [B, S], of whose lengths the limits are made.
-          encoded: The encoded inputs.
-
-        Returns:
-          int32 [B, U] from right to left, U >= 4, with EOS unless the limit came first, padded with 0.
+        There is an EOS unless the limit came first. The search is that of every model (``backward_beam_size``
+        hypotheses, length penalty 0.6), with limits of each sentence's own, made of the lengths of inputs int32 [B, S],
+        so that its output does not depend on the batch.
         """
         return self._write(inputs, encoded.layers, encoded.final, encoded.mask)
 
@@ -279,15 +255,9 @@ class AsynchronousTransformer(Transformer[AsynchronousHParams]):
 
         padded = EncoderOutput([filled_up(x) for x in layers], filled_up(final), filled_up(mask))
         state = {**self.backward_decoder.start(padded, 1), "position": tf.constant(0, tf.int32)}
-        found = beam_search(
-            self._backward_step,
-            state,
-            tf.pad(limits, [[0, missing]], constant_values=1),
-            SearchConfig(
-                beam_size=hparams.backward_beam_size,
-                banned=tuple(i for i in _NEVER_WRITTEN if i < self.target_vocab_size),
-            ),
-        )
+        banned = tuple(i for i in _NEVER_GENERATED if i < self.target_vocab_size)
+        config = SearchConfig(beam_size=hparams.backward_beam_size, banned=banned)
+        found = beam_search(self._backward_step, state, tf.pad(limits, [[0, missing]], constant_values=1), config)
         return at_least_wide(found.ids[:batch, 0])
 
     def _backward_step(
@@ -298,7 +268,7 @@ class AsynchronousTransformer(Transformer[AsynchronousHParams]):
         parents: tf.Tensor,
         state: State,
     ) -> tuple[tf.Tensor, State]:
-        context = self._step_context(state["position"], visible, partner_visible, parents)
+        context = self.reading.step_context(state["position"], visible, partner_visible, parents)
         x = self._step_input(ids, state["position"])
         x, state = self._step_decoder(x, context, state, decoder=self.backward_decoder)
         return tf.reshape(self.logits(x), [-1, *context.hypotheses, self.target_vocab_size]), state

@@ -33,7 +33,6 @@ class ContextGate(Layer):
     """Weighs what attention found in the source against what it found in the target."""
 
     def __init__(self, hparams: ContextGateHParams, **kwargs: Any) -> None:
-        """Initializes the gate from the model's hparams."""
         super().__init__(**kwargs)
         self.width = hparams.hidden_size
         self.gates = hparams.num_heads if hparams.context_gate == "head" else self.width
@@ -48,7 +47,6 @@ class ContextGate(Layer):
 
     def described(self, role: str) -> Description:
         """Returns what the layer is; see Layer."""
-        del role
         of = "each channel" if self.gates == self.width else "each head"
         shape = f"2 x {self.width} -> {self.gates}"
         return Description("context gate", f"z of {of}", shape, "Tu et al. 2017", "the sum of both attentions")
@@ -65,7 +63,6 @@ class GatedDecoderLayer(DecoderLayer):
     """A decoder layer with a gate between what its two attentions found."""
 
     def __init__(self, hparams: ContextGateHParams, mixer: Mixer, **kwargs: Any) -> None:
-        """Initializes the layer around a decoder mixer."""
         super().__init__(hparams, mixer, **kwargs)
         self.context_gate = ContextGate(hparams, name="context_gate", dtype=self.dtype_policy)
 
@@ -78,7 +75,6 @@ class GatedDecoderLayer(DecoderLayer):
         self, x: tf.Tensor, before: tf.Tensor, mixed: tf.Tensor, found: tf.Tensor, training: bool = False
     ) -> tf.Tensor:
         """Joins the results of both sublayers by the gate, float [..., D] each; see DecoderLayer."""
-        del before
         return self.source_attention_frame.postprocess(x, self.context_gate(mixed, found), training)
 
 

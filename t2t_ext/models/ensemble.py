@@ -21,11 +21,8 @@ from t2t_ext.runs.chosen_runs import normalized_weights
 def log_mixture(logits: Sequence[tf.Tensor], weights: Sequence[float]) -> tf.Tensor:
     """Returns log(sum_i weights_i softmax(logits_i)), summed in the log domain, so that no probability underflows.
 
-    The members are folded in one by one: beside the result only one member's log-probabilities are held.
-
-    Args:
-      logits: float32 [..., V] of each member.
-      weights: As many positive numbers that add up to 1.
+    The members' logits float32 [..., V] are folded in one by one, by weights that add up to 1: beside the result only
+    one member's log-probabilities are held.
     """
     total = None
     for each, weight in zip(logits, weights, strict=True):
@@ -50,11 +47,7 @@ class Ensemble:
     """
 
     def __init__(self, members: Sequence[Seq2Seq], weights: Sequence[float] | None = None) -> None:
-        """Joins models.
-
-        Args:
-          members: At least one built model.
-          weights: A positive number each, in any unit; None: equal shares.
+        """Joins at least one built model; weights are a positive number each, in any unit, or None: equal shares.
 
         Raises:
           UserError: The members do not fit together, or the weights do not fit them.

@@ -33,14 +33,7 @@ from t2t_ext.layers.dropout import dropout
 from t2t_ext.layers.embeddings import LearnedVectors, TokenEmbedding
 from t2t_ext.layers.feed_forward import FeedForward
 from t2t_ext.layers.masks import padding_mask
-from t2t_ext.layers.mixed_attention import (
-    BothSides,
-    Memory,
-    MixedStepContext,
-    Show,
-    SideBySide,
-    source_part,
-)
+from t2t_ext.layers.mixed_attention import BothSides, Memory, MixedStepContext, Show, SideBySide, source_part
 from t2t_ext.layers.sublayer import Frame, final_normalization
 from t2t_ext.layers.synchronous_mixed_attention import SynchronousMixedContext, SynchronousSideBySide
 from t2t_ext.models.seq2seq import State
@@ -101,7 +94,10 @@ class CoordinatedLayer(Layer):
             x = sides.split(x)[_TARGET]
         x = self.attention_frame.postprocess(x, y, training)
         if not self.mixed:
-            x = self._attend_to_source(x, sides, memory, with_source, training, show)
+            rest, x = sides.split(x) if with_source else (None, x)
+            y = self.attention.attend_to_source(self.attention_frame.preprocess(x), memory, sides, training, show)
+            x = self.attention_frame.postprocess(x, y, training)
+            x = x if rest is None else tf.concat([rest, x], axis=0)
         return self._fed_forward(x, training)
 
     def _shown_in(self, record: Record) -> Show:
@@ -109,15 +105,6 @@ class CoordinatedLayer(Layer):
             record.weights[f"{self.name}/{name}"] = weights
 
         return show
-
-    def _attend_to_source(
-        self, x: tf.Tensor, sides: SideBySide, memory: Memory, with_source: bool, training: bool, show: Show | None
-    ) -> tf.Tensor:
-        """Adds what the target's rows find in the source; arguments as of ``call``."""
-        rest, x = sides.split(x) if with_source else (None, x)
-        y = self.attention.attend_to_source(self.attention_frame.preprocess(x), memory, sides, training, show)
-        x = self.attention_frame.postprocess(x, y, training)
-        return x if rest is None else tf.concat([rest, x], axis=0)
 
     def _fed_forward(self, x: tf.Tensor, training: bool = False) -> tf.Tensor:
         y = self.feed_forward(self.feed_forward_frame.preprocess(x), training=training)
@@ -142,18 +129,10 @@ class CoordinatedLayer(Layer):
         state: State,
         record: Record | None = None,
     ) -> tuple[tf.Tensor, State]:
-        """Transforms one position of every hypothesis.
+        """Transforms one position of every hypothesis, rows float [B * R * K, D]; returns the attention's new state.
 
-        Args:
-          x: float [B * R * K, D].
-          context: The step.
-          source: The layer's memory of the source.
-          state: The attention's state.
-          record: Where to put, under the layer's name, how the source is looked at, float [B, R, H, K, S or more], or
-            with the directions side by side [B, 1, H, R * K, S or more].
-
-        Returns:
-          float [B * R * K, D] and the new state.
+        ``source`` is the layer's memory of the source. The record gets, under the layer's name, how the source is
+        attended to, float [B, R, H, K, S or more], or with the directions side by side [B, 1, H, R * K, S or more].
         """
         y = self.attention_frame.preprocess(x)
         if self.mixed:
@@ -173,7 +152,6 @@ class Stack(Layer):
     """Layers under one name."""
 
     def __init__(self, layers: list[Layer], **kwargs: Any) -> None:
-        """Initializes the stack of these layers."""
         super().__init__(**kwargs)
         self.layers = layers
 
@@ -202,13 +180,8 @@ class LayerCoordination(StackedSeq2Seq[LayerCoordinationHParams]):
                 "both, but this data has two: generate it with --noseparate_vocab, in a data directory of its own."
             )
         width, args = hparams.hidden_size, {"dtype": self.dtype_policy}
-        embedding = TokenEmbedding(
-            self.target_vocab_size,
-            width,
-            multiply=hparams.multiply_embedding_mode == "sqrt_depth",
-            name="embedding",
-            **args,
-        )
+        multiply = hparams.multiply_embedding_mode == "sqrt_depth"
+        embedding = TokenEmbedding(self.target_vocab_size, width, multiply=multiply, name="embedding", **args)
         self.source_embedding = self.target_embedding = self.softmax = embedding
         self.side_embedding = (
             LearnedVectors(2, width, name="side_embedding", **args) if hparams.lwc_side_embedding else None
@@ -219,7 +192,9 @@ class LayerCoordination(StackedSeq2Seq[LayerCoordinationHParams]):
         self.encoder: Stack | None = None
         self.decoder: Stack | None = None
         if not hparams.lwc_share_weights:
-            self.encoder = Stack([self._source_layer(i) for i in count], name="encoder", **args)
+            mixers = [self.make_mixer("encoder_mixer", hparams.mixer("encoder", i), i) for i in count]
+            layers = [EncoderLayer(hparams, mixer, name=f"layer_{i}", **args) for i, mixer in enumerate(mixers)]
+            self.encoder = Stack(layers, name="encoder", **args)
             self.decoder = Stack(coordinated, name="decoder", **args)
         self.coordinated = coordinated
         self.final_norm = final_normalization(hparams, name="final_norm", **args)
@@ -239,16 +214,11 @@ class LayerCoordination(StackedSeq2Seq[LayerCoordinationHParams]):
         """Returns the BothSides of a layer of the target, which is also the source's where the weights are shared."""
         return self.make_mixer("shared_mixer", self.hparams.shared_mixer(layer), layer)
 
-    def _source_layer(self, number: int) -> EncoderLayer:
-        """Returns a layer of the source's own stack: a Transformer's encoder layer."""
-        mixer = self.make_mixer("encoder_mixer", self.hparams.mixer("encoder", number), number)
-        return EncoderLayer(self.hparams, mixer, name=f"layer_{number}", dtype=self.dtype_policy)
-
     # === Whole sequences ===
 
     def _embed(self, ids: tf.Tensor, side: int) -> tf.Tensor:
         """Embeds ids int32 [..., T] of a side as float [..., T, D], with its positions from 0 and its vector."""
-        x = self.embed(ids, self.softmax)
+        x = self.softmax(ids)
         length = tf.shape(ids)[-1]
         if side == _TARGET and self.sos is not None:
             first = tf.one_hot(0, length, dtype=x.dtype)[:, tf.newaxis]
@@ -372,7 +342,7 @@ class LayerCoordination(StackedSeq2Seq[LayerCoordinationHParams]):
         on the source, divided by its sum: each row adds up to 1, heads that look more at the source count for more.
         """
         record = Record()
-        logits, state = self._step(ids, visible, partner_visible, parents, state, record)
+        logits, state = self.step(ids, visible, partner_visible, parents, state, record)
         weights = tf.reduce_mean(tf.cast(record.weights[self.coordinated[-1].name], tf.float32), axis=2)
         length = tf.shape(state["source_bias"])[-1]
         return logits, tf.reshape(source_part(weights, length), [-1, *ids.shape[1:], length]), state

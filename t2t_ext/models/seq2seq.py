@@ -103,10 +103,11 @@ class Seq2Seq(keras.Model, abc.ABC, Generic[H]):
         """
         super().__init__(name=name or "model", dtype=dtype or hparams.precision)
         if not isinstance(hparams, self.hparams_class):
+            sets = [name for name in registry.hparams_names() if isinstance(registry.hparams(name), self.hparams_class)]
             raise UserError(
                 f"{type(self).__name__} needs hparams of the family {self.hparams_class.__name__}, "
                 f"got {type(hparams).__name__}: choose an hparams set made for this model"
-                f"{_made_for(self.hparams_class)}."
+                + (f", such as {', '.join(sets[:4])}." if sets else ".")
             )
         if joint_vocabulary is None:
             joint_vocabulary = source_vocab_size == target_vocab_size
@@ -151,36 +152,21 @@ class Seq2Seq(keras.Model, abc.ABC, Generic[H]):
         """
 
     def training_features(self, inputs: tf.Tensor, targets: tf.Tensor, training: bool = False) -> tf.Tensor:
-        """Returns the decoder's output at every position where a loss is taken: as ``features``, by default.
+        """Returns the decoder's output where a loss is taken, float of the shape of ``training_labels`` and [D].
 
-        Args:
-          inputs: int32 [B, S].
-          targets: int32 [B, T].
-          training: Whether dropout is applied.
-
-        Returns:
-          float of the shape of ``training_labels(targets)`` and [D].
+        It is that of ``features`` by default, as are the arguments.
         """
         return self.features(inputs, targets, training=training)
 
     def training_labels(self, targets: tf.Tensor) -> tf.Tensor:
         """Returns what is to be predicted at the positions of ``training_features``: the targets, by default.
 
-        Args:
-          targets: int32 [B, T]; all PAD where no loss is to be taken.
-
-        Returns:
-          int32 [B, T'], PAD where no loss is taken.
+        It is int32 [B, T'] for int32 [B, T], PAD where no loss is taken.
         """
         return targets
 
     def label_weights(self, labels: tf.Tensor) -> tf.Tensor | None:
-        """Returns what the losses of the labels are multiplied by, float32 of their shape; None: 1.
-
-        Args:
-          labels: int32 [B, T'], as from ``training_labels``.
-        """
-        del labels
+        """Returns what the losses of labels int32 [B, T'] are multiplied by, float32 of their shape; None: 1."""
         return None
 
     @abc.abstractmethod
@@ -188,16 +174,7 @@ class Seq2Seq(keras.Model, abc.ABC, Generic[H]):
         """Returns kernel [V, D] and bias [V] or None (variable dtype): logits = features kernel^T + bias."""
 
     def call(self, inputs: tf.Tensor, targets: tf.Tensor, training: bool = False) -> tf.Tensor:
-        """Returns the logits of every target position.
-
-        Args:
-          inputs: int32 [B, S].
-          targets: int32 [B, T], unshifted.
-          training: Whether dropout is applied.
-
-        Returns:
-          float32 [B, T, V].
-        """
+        """Returns the logits float32 [B, T, V] of every target position; arguments as of ``features``."""
         return self.logits(self.features(inputs, targets, training=training))
 
     def logits(self, features: tf.Tensor) -> tf.Tensor:
@@ -258,7 +235,6 @@ class Seq2Seq(keras.Model, abc.ABC, Generic[H]):
         Raises:
           UserError: The model has no such attention.
         """
-        del ids, visible, partner_visible, parents, state
         raise UserError(
             f"{type(self).__name__} does not show its cross-attention while it decodes, which "
             "coverage_penalty needs: leave coverage_penalty out."
@@ -266,7 +242,6 @@ class Seq2Seq(keras.Model, abc.ABC, Generic[H]):
 
     def attention_weights(self, inputs: tf.Tensor, targets: tf.Tensor) -> dict[str, tf.Tensor]:
         """Returns the model's attention distributions by layer name, float [B, H, T, S] each, for pictures."""
-        del inputs, targets
         return {}
 
     # === Variables ===
@@ -353,15 +328,9 @@ def build_model(
     source_feature_size: int = 0,
     dtype: str | None = None,
 ) -> Seq2Seq:
-    """Returns a built model for two text encoders.
+    """Returns a built model for two text encoders (with ``vocab_size`` and ``ids_sha256``, as SubwordEncoder).
 
-    Args:
-      model_class: The registered model.
-      hparams: Its hparams.
-      source_encoder: With ``vocab_size`` and ``ids_sha256``, as SubwordEncoder.
-      target_encoder: The same for the target; the vocabulary is joint where the ids mean the same.
-      source_feature_size: Size of the source's feature vectors; 0: it is text.
-      dtype: A Keras dtype policy; None: ``hparams.precision``.
+    The vocabulary is joint where their ids mean the same. The other arguments are those of the model.
     """
     model = model_class(
         hparams,
@@ -373,9 +342,3 @@ def build_model(
     )
     model.build()
     return model
-
-
-def _made_for(family: type[HParams]) -> str:
-    """Returns which registered sets are of a family, for a message."""
-    names = [name for name in registry.hparams_names() if isinstance(registry.hparams(name), family)]
-    return f", such as {', '.join(names[:4])}" if names else ""

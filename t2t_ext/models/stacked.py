@@ -25,7 +25,6 @@ class Record:
     """A collection of attention distributions by name; not a dict, since Keras copies those on a call."""
 
     def __init__(self) -> None:
-        """Starts an empty record."""
         self.weights: dict[str, tf.Tensor] = {}
 
 
@@ -39,17 +38,12 @@ class StackedSeq2Seq(Seq2Seq[T]):
     softmax: TokenEmbedding
 
     def __init__(self, hparams: T, **kwargs: Any) -> None:
-        """Initializes the model; see Seq2Seq."""
         super().__init__(hparams, **kwargs)
         self.reading = registry.layer("target_reading", self.hparams.target_reading)(self.hparams)
 
     def make_mixer(self, slot: str, name: str, layer: int) -> Mixer:
         """Returns the mixer of a layer, counted from 0, by its registered name."""
         return registry.layer(slot, name).make(self.hparams, layer, dtype=self.dtype_policy)
-
-    def embed(self, ids: tf.Tensor, embedding: TokenEmbedding) -> tf.Tensor:
-        """Embeds ids int32 [..., T] as float [..., T, D], without positions."""
-        return embedding(ids)
 
     def positions_added(self, x: tf.Tensor, positions: tf.Tensor) -> tf.Tensor:
         """Adds positions int32 [T], or one for all as [1], to float [..., T, D], where the model has positions."""
@@ -99,33 +93,17 @@ class StackedSeq2Seq(Seq2Seq[T]):
         partner_visible: tf.Tensor | None,
         parents: tf.Tensor,
         state: State,
-    ) -> tuple[tf.Tensor, State]:
-        """Feeds ids int32 [B, R, K]; returns logits float32 [B, R, K, V] and the new state; see Seq2Seq."""
-        return self._step(ids, visible, partner_visible, parents, state)
-
-    def _step(
-        self,
-        ids: tf.Tensor,
-        visible: tf.Tensor,
-        partner_visible: tf.Tensor | None,
-        parents: tf.Tensor,
-        state: State,
         record: Record | None = None,
     ) -> tuple[tf.Tensor, State]:
-        context = self._step_context(state["position"], visible, partner_visible, parents)
+        """Feeds ids int32 [B, R, K]; returns logits float32 [B, R, K, V] and the new state; see Seq2Seq."""
+        context = self.reading.step_context(state["position"], visible, partner_visible, parents)
         x, state = self._step_decoder(self._step_input(ids, state["position"]), context, state, record)
         return tf.reshape(self.logits(x), [-1, *context.hypotheses, self.target_vocab_size]), state  # [B, R, K, V]
 
     def _step_input(self, ids: tf.Tensor, position: tf.Tensor) -> tf.Tensor:
         """Returns the input float [B, R, K, D] of a step, without positions, for ids int32 [B, R, K]."""
-        x = self.embed(self.reading.step_ids(ids, position), self.target_embedding)
+        x = self.target_embedding(self.reading.step_ids(ids, position))
         return x * tf.cast(position > 0, x.dtype) if self.reading.first_is_zero else x
-
-    def _step_context(
-        self, position: tf.Tensor, visible: tf.Tensor, partner_visible: tf.Tensor | None, parents: tf.Tensor
-    ) -> StepContext:
-        """Returns what the layers are told of a step; arguments as in ``Seq2Seq.step``."""
-        return self.reading.step_context(position, visible, partner_visible, parents)
 
     def _before_search(self, state: State, batch: tf.Tensor) -> State:
         """Returns a fresh state after the step that comes before the search, where there is one."""

@@ -19,8 +19,7 @@ from t2t_ext.errors import UserError
 from t2t_ext.layers.attention import SourceAttention, StepContext, mask_bias
 from t2t_ext.layers.base import Layer, Mixer, make_initializer
 from t2t_ext.layers.dropout import dropout
-from t2t_ext.layers.embeddings import TargetSpaceEmbedding, TokenEmbedding
-from t2t_ext.layers.feature_embedding import FeatureEmbedding
+from t2t_ext.layers.embeddings import FeatureEmbedding, TargetSpaceEmbedding, TokenEmbedding
 from t2t_ext.layers.feed_forward import FeedForward
 from t2t_ext.layers.masks import padding_mask
 from t2t_ext.layers.source_views import EncoderOutput, SourceViews
@@ -140,7 +139,7 @@ class DecoderLayer(Layer):
     def join(
         self, x: tf.Tensor, before: tf.Tensor, mixed: tf.Tensor, found: tf.Tensor, training: bool = False
     ) -> tf.Tensor:
-        """Joins the results of both sublayers, float [..., D] each.
+        """Joins the layer's input and the results of both sublayers, float [..., D] each.
 
         Args:
           x: The layer's input.
@@ -149,7 +148,6 @@ class DecoderLayer(Layer):
           found: The result of cross-attention.
           training: Whether dropout is applied.
         """
-        del x, mixed
         return self.source_attention_frame.postprocess(before, found, training)
 
     def step(
@@ -187,7 +185,6 @@ class Encoder(Layer):
     """A stack of encoder layers."""
 
     def __init__(self, hparams: TransformerHParams, mixers: list[Mixer], **kwargs: Any) -> None:
-        """Initializes one layer for each mixer."""
         super().__init__(**kwargs)
         self.width = hparams.hidden_size
         self.layers = [
@@ -297,22 +294,21 @@ class Transformer(StackedSeq2Seq[T]):
     takes_source_features = True
 
     def __init__(self, hparams: T, **kwargs: Any) -> None:
-        """Initializes the model; see Seq2Seq."""
         super().__init__(hparams, **kwargs)
         policy = self.dtype_policy
         self.source_embedding, self.target_embedding, self.softmax = self._make_embeddings()
-        self.source_features: Any = self._make_feature_embedding()  # in place of a source embedding
+        self.source_features: Any = None  # in place of a source embedding
+        if self.source_feature_size:
+            args = {"initializer": make_initializer(hparams.initializer, hparams.initializer_gain), "dtype": policy}
+            size, width = self.source_feature_size, hparams.hidden_size
+            self.source_features = FeatureEmbedding(size, width, name="source_features", **args)
         self.target_space = (
             TargetSpaceEmbedding(hparams.hidden_size, hparams.target_space_id, name="target_space", dtype=policy)
             if hparams.use_target_space_embedding
             else None
         )
-        self.encoder = Encoder(
-            hparams,
-            [self.make_encoder_mixer(i) for i in range(hparams.encoder_layers)],
-            name="encoder",
-            dtype=policy,
-        )
+        mixers = [self.make_encoder_mixer(i) for i in range(hparams.encoder_layers)]
+        self.encoder = Encoder(hparams, mixers, name="encoder", dtype=policy)
         self.decoder = self.make_decoder("decoder")
 
     # === Parts that relatives replace ===
@@ -338,15 +334,6 @@ class Transformer(StackedSeq2Seq[T]):
 
     # === Construction ===
 
-    def _make_feature_embedding(self) -> FeatureEmbedding | None:
-        """Returns what takes the source embedding's place where the source is feature vectors."""
-        hparams = self.hparams
-        if not self.source_feature_size:
-            return None
-        initializer = make_initializer(hparams.initializer, hparams.initializer_gain)
-        size, width = self.source_feature_size, hparams.hidden_size
-        return FeatureEmbedding(size, width, initializer=initializer, name="source_features", dtype=self.dtype_policy)
-
     def _make_embeddings(self) -> tuple[TokenEmbedding | None, TokenEmbedding, TokenEmbedding]:
         """Returns source embedding, target embedding and softmax matrix, the same object where they are shared.
 
@@ -359,22 +346,19 @@ class Transformer(StackedSeq2Seq[T]):
                 "set shared_embedding=False, or generate the data with a joint vocabulary."
             )
 
+        multiply = hparams.multiply_embedding_mode == "sqrt_depth"
+
         def table(name: str, size: int) -> TokenEmbedding:
-            return TokenEmbedding(
-                size,
-                hparams.hidden_size,
-                multiply=hparams.multiply_embedding_mode == "sqrt_depth",
-                name=name,
-                dtype=self.dtype_policy,
-            )
+            return TokenEmbedding(size, hparams.hidden_size, multiply=multiply, name=name, dtype=self.dtype_policy)
 
         tied_softmax = hparams.shared_embedding_and_softmax_weights
         tied_source = self.joint_vocabulary and (hparams.shared_embedding or tied_softmax)
         target = table("embedding" if tied_source else "target_embedding", self.target_vocab_size)
+        source = target if tied_source else None
         if self.source_feature_size:
             source = None
-        else:
-            source = target if tied_source else table("source_embedding", self.source_vocab_size)
+        elif source is None:
+            source = table("source_embedding", self.source_vocab_size)
         softmax = target if tied_softmax else table("softmax", self.target_vocab_size)
         return source, target, softmax
 
@@ -399,7 +383,7 @@ class Transformer(StackedSeq2Seq[T]):
     def encode(self, inputs: tf.Tensor, training: bool = False, record: Record | None = None) -> EncoderOutput:
         """Encodes inputs int32 [B, S], or feature vectors float [B, S, F]."""
         if self.source_embedding is not None:
-            x, ordered = self.embed(inputs, self.source_embedding), True
+            x, ordered = self.source_embedding(inputs), True
         else:
             x, ordered = self.source_features(inputs), self.hparams.feature_positions == "timing"
         if self.target_space is not None:
@@ -416,7 +400,7 @@ class Transformer(StackedSeq2Seq[T]):
         decoder: Decoder | None = None,
     ) -> tf.Tensor:
         ids, labels = self.reading.read(targets)
-        x = self._add_positions(self.embed(self.reading.rows(ids), self.target_embedding), training)
+        x = self._add_positions(self.target_embedding(self.reading.rows(ids)), training)
         x = (decoder or self.decoder)(
             self.reading.side_by_side(x, labels),
             self.reading.mask(labels),
@@ -457,7 +441,7 @@ class Transformer(StackedSeq2Seq[T]):
     ) -> tuple[tf.Tensor, tf.Tensor, State]:
         """As ``step``; the attention is the last layer's, the mean over its heads; see Seq2Seq."""
         record = Record()
-        logits, state = self._step(ids, visible, partner_visible, parents, state, record)
+        logits, state = self.step(ids, visible, partner_visible, parents, state, record)
         weights = tf.cast(record.weights[self.decoder.layers[-1].name], tf.float32)
         attention = tf.reduce_mean(weights, axis=1)
         return logits, tf.reshape(attention, [-1, *ids.shape[1:], tf.shape(attention)[2]]), state

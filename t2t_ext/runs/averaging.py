@@ -4,7 +4,6 @@ The weights are those that users get of each: themselves averages where training
 """
 
 import pathlib
-from collections.abc import Sequence
 
 from t2t_ext.errors import UserError
 from t2t_ext.runs import checkpoints
@@ -12,11 +11,11 @@ from t2t_ext.runs.run_directory import RunDirectory
 
 
 def average_last(run: RunDirectory, count: int, *, rolling: bool = False) -> list[tuple[pathlib.Path, list[int]]]:
-    """Averages the last checkpoints of a run.
+    """Averages the last ``count`` checkpoints of a run, or all where there are fewer.
 
     Args:
       run: The run.
-      count: Checkpoints in an average; where there are fewer, all are taken.
+      count: Checkpoints in an average.
       rolling: Make an average up to every checkpoint, not only up to the last.
 
     Returns:
@@ -29,12 +28,11 @@ def average_last(run: RunDirectory, count: int, *, rolling: bool = False) -> lis
     if not paths:
         checkpoints.resolve_checkpoint(run.path)  # raises what there is to say about a run without checkpoints
         raise UserError(f"The run {run.path} has no checkpoint yet.")
-    ends = range(1, len(paths) + 1) if rolling else [len(paths)]
-    return [_average(run, paths[max(0, end - count) : end]) for end in ends]
-
-
-def _average(run: RunDirectory, paths: Sequence[pathlib.Path]) -> tuple[pathlib.Path, list[int]]:
-    infos = [checkpoints.read_info(path) for path in paths]
-    steps, arrays = [info.step for info in infos], checkpoints.average_arrays(paths, infos[-1].users_group)
-    path = checkpoints.save_checkpoint(run.averaged_dir, steps[-1], arrays, metadata={"averaged_steps": steps})
-    return path, steps
+    averages = []
+    for end in range(1, len(paths) + 1) if rolling else [len(paths)]:
+        members = paths[max(0, end - count) : end]
+        infos = [checkpoints.read_info(path) for path in members]
+        steps, arrays = [info.step for info in infos], checkpoints.average_arrays(members, infos[-1].users_group)
+        path = checkpoints.save_checkpoint(run.averaged_dir, steps[-1], arrays, metadata={"averaged_steps": steps})
+        averages.append((path, steps))
+    return averages

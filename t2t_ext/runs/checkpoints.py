@@ -112,10 +112,8 @@ def save_checkpoint(
             for group, arrays in groups.items()
             if arrays
         }
-    needed = sum(
-        tensor.dtype.size * int(np.prod(tensor.shape)) for group in tensors.values() for tensor in group.values()
-    )
-    with files.atomic_directory(final, needed_bytes=needed + 4096) as temporary:
+    sizes = (tensor.dtype.size * int(np.prod(tensor.shape)) for group in tensors.values() for tensor in group.values())
+    with files.atomic_directory(final, needed_bytes=sum(sizes) + 4096) as temporary:
         for group, values in tensors.items():
             _write_bundle(temporary / group, values)
         description = {
@@ -161,32 +159,32 @@ def read_info(path: files.PathLike) -> CheckpointInfo:
 
 
 def verify_checkpoint(path: files.PathLike, groups: Iterable[str] = GROUPS) -> CheckpointInfo:
-    """Checks that every file of the given groups is there and is what was written.
-
-    Returns:
-      The checkpoint's description.
+    """Checks that every file of the given groups is there and is what was written; returns the description.
 
     Raises:
       DamagedCheckpointError: A file is missing or has another size or SHA-256; the message names it.
     """
     info = read_info(path)
+    damaged = f"The checkpoint {info.path} is damaged"
     prefixes = tuple(f"{group}." for group in groups)
     for name, expected in info.files.items():
-        if name.startswith(prefixes):
-            _verify_file(info.path, name, expected)
+        if not name.startswith(prefixes):
+            continue
+        file = info.path / name
+        try:
+            if (size := file.stat().st_size) != expected["bytes"]:
+                raise DamagedCheckpointError(f"{damaged}: {name} has {size} bytes instead of {expected['bytes']}.")
+            if files.sha256_of_file(file) != expected["sha256"]:
+                raise DamagedCheckpointError(f"{damaged}: the SHA-256 of {name} does not match.")
+        except OSError as error:
+            raise DamagedCheckpointError(f"{damaged}: {name}: {error.strerror}.") from error
     return info
 
 
 def load_arrays(path: files.PathLike, group: str = "model", *, verify: bool = True) -> dict[str, np.ndarray]:
-    """Reads one group of arrays.
+    """Reads one group of arrays, ``model``, ``ema`` or ``training``, with the shapes and dtypes they were saved with.
 
-    Args:
-      path: The checkpoint's directory.
-      group: ``model``, ``ema`` or ``training``.
-      verify: Compare the checksums first; False for a checkpoint that ``latest`` has just verified.
-
-    Returns:
-      Name -> array with the shape and dtype it was saved with.
+    The checksums are compared first; not so (``verify=False``) of a checkpoint that ``latest`` has just verified.
 
     Raises:
       DamagedCheckpointError: The files are not what was written.
@@ -209,13 +207,9 @@ def load_arrays(path: files.PathLike, group: str = "model", *, verify: bool = Tr
 
 
 def list_checkpoints(run: files.PathLike) -> list[pathlib.Path]:
-    """Lists checkpoints by step, oldest first.
+    """Lists the directories of checkpoints by step, oldest first, damaged ones among them; none where there are none.
 
-    Args:
-      run: A run directory (its ``checkpoints`` are listed), or a folder of checkpoints such as ``RUN/best``.
-
-    Returns:
-      Their directories; those that are damaged are among them. Empty if there are none or no such directory.
+    ``run`` is a run directory (its ``checkpoints`` are listed), or a folder of checkpoints such as ``RUN/best``.
     """
     folder = pathlib.Path(run)
     if (folder / "checkpoints").is_dir():
@@ -227,14 +221,9 @@ def list_checkpoints(run: files.PathLike) -> list[pathlib.Path]:
 
 
 def latest(run: files.PathLike, warn: Warn | None = None) -> pathlib.Path | None:
-    """Finds the newest checkpoint that is not damaged; all its files are verified.
+    """Finds the newest checkpoint that is not damaged, all its files verified; None where there is none at all.
 
-    Args:
-      run: As for ``list_checkpoints``.
-      warn: Called with one line for every damaged checkpoint that is passed over.
-
-    Returns:
-      Its directory, or None where there is none at all.
+    ``run`` is as for ``list_checkpoints``; ``warn`` gets one line for every damaged checkpoint that is passed over.
 
     Raises:
       UserError: There are checkpoints but every one is damaged, or a newer version wrote them.
@@ -244,12 +233,11 @@ def latest(run: files.PathLike, warn: Warn | None = None) -> pathlib.Path | None
     for path in reversed(candidates):
         try:
             verify_checkpoint(path)
+            return path
         except DamagedCheckpointError as error:
             complaints.append(str(error))
             if warn is not None:
                 warn(f"{error} Taking the one before it.")
-            continue
-        return path
     if complaints:
         raise UserError(
             f"Every checkpoint in {candidates[0].parent} is damaged ({complaints[0]}). "
@@ -259,15 +247,12 @@ def latest(run: files.PathLike, warn: Warn | None = None) -> pathlib.Path | None
 
 
 def prune(run: files.PathLike, keep_max: int, protect: Iterable[files.PathLike] = ()) -> list[pathlib.Path]:
-    """Deletes the oldest checkpoints.
+    """Deletes the oldest checkpoints and returns what was deleted; a kill on the way leaves no damaged checkpoint.
 
     Args:
       run: As for ``list_checkpoints``.
       keep_max: How many stay, not counting the protected ones that are older; 0 or less keeps all.
       protect: Checkpoints that stay in any case.
-
-    Returns:
-      What was deleted; a kill on the way leaves no damaged checkpoint.
     """
     if keep_max <= 0:
         return []
@@ -285,7 +270,7 @@ def prune(run: files.PathLike, keep_max: int, protect: Iterable[files.PathLike] 
 def resolve_checkpoint(
     run_dir: files.PathLike, checkpoint_path: files.PathLike | None = None, warn: Warn | None = None
 ) -> pathlib.Path:
-    """Finds the checkpoint that a user means.
+    """Finds the directory of the checkpoint that a user means.
 
     Args:
       run_dir: The run directory.
@@ -295,9 +280,6 @@ def resolve_checkpoint(
         with or without leading zeros.
       warn: Called with a line for every damaged checkpoint that is passed over.
 
-    Returns:
-      The checkpoint's directory.
-
     Raises:
       UserError: There is none; the message lists what exists.
     """
@@ -306,7 +288,7 @@ def resolve_checkpoint(
     if wanted in _FOLDERS:
         found = latest(run_dir / _FOLDERS[wanted], warn)
     elif wanted.isdigit():
-        found = _by_step([run_dir], int(wanted))
+        found = _by_step(run_dir, int(wanted))
     else:
         found = _by_path(run_dir, pathlib.Path(wanted), warn)
     if found is None:
@@ -317,12 +299,7 @@ def resolve_checkpoint(
 def average_arrays(paths: Sequence[files.PathLike], group: str = "model") -> dict[str, np.ndarray]:
     """Averages the weights of several checkpoints, summed in float64, reading one at a time.
 
-    Args:
-      paths: The checkpoints' directories, at least one.
-      group: Which group of arrays.
-
-    Returns:
-      Name -> mean, in the dtype of the arrays. What is not floating point is taken from the last checkpoint.
+    The means have the dtype of the arrays. What is not floating point is taken from the last checkpoint.
 
     Raises:
       UserError: No checkpoint was given, or they have different variables.
@@ -341,14 +318,10 @@ def average_arrays(paths: Sequence[files.PathLike], group: str = "model") -> dic
                 f"The checkpoints {paths[number - 1]} and {path} have different variables; average one run's."
             )
         for name, array in arrays.items():
-            if _is_floating(array):
+            # numpy counts bfloat16 (an extension type of kind "V") to no family.
+            if np.issubdtype(array.dtype, np.floating) or array.dtype.name == "bfloat16":
                 sums[name] = array.astype(np.float64) if number == 0 else sums[name] + array
     return {name: (sums.pop(name) / len(paths)).astype(a.dtype) if name in sums else a for name, a in arrays.items()}
-
-
-def _is_floating(array: np.ndarray) -> bool:
-    # numpy counts bfloat16 (an extension type of kind "V") to no family.
-    return np.issubdtype(array.dtype, np.floating) or array.dtype.name == "bfloat16"
 
 
 def _write_bundle(prefix: pathlib.Path, tensors: Mapping[str, Any]) -> None:
@@ -368,20 +341,6 @@ def _write_bundle(prefix: pathlib.Path, tensors: Mapping[str, Any]) -> None:
         raise OSError(errno.ENOSPC, "No space left on device") from error
 
 
-def _verify_file(folder: pathlib.Path, name: str, expected: Mapping[str, Any]) -> None:
-    path = folder / name
-    try:
-        size = path.stat().st_size
-        if size != expected["bytes"]:
-            raise DamagedCheckpointError(
-                f"The checkpoint {folder} is damaged: {name} has {size} bytes instead of {expected['bytes']}."
-            )
-        if files.sha256_of_file(path) != expected["sha256"]:
-            raise DamagedCheckpointError(f"The checkpoint {folder} is damaged: the SHA-256 of {name} does not match.")
-    except OSError as error:
-        raise DamagedCheckpointError(f"The checkpoint {folder} is damaged: {name}: {error.strerror}.") from error
-
-
 def _by_path(run_dir: pathlib.Path, wanted: pathlib.Path, warn: Warn | None) -> pathlib.Path | None:
     for path in (wanted, run_dir / wanted, run_dir / "checkpoints" / wanted):
         if (path / DESCRIPTION_NAME).is_file():
@@ -391,14 +350,13 @@ def _by_path(run_dir: pathlib.Path, wanted: pathlib.Path, warn: Warn | None) -> 
         if (path.parent / DESCRIPTION_NAME).is_file() and path.name.partition(".")[0] in (*GROUPS, "checkpoint"):
             return path.parent
         step = checkpoint_step(path)
-        if step is not None and (found := _by_step([path.parent], step)):
+        if step is not None and (found := _by_step(path.parent, step)):
             return found
     return None
 
 
-def _by_step(folders: Iterable[pathlib.Path], step: int) -> pathlib.Path | None:
-    found = [path for folder in folders for path in list_checkpoints(folder) if checkpoint_step(path) == step]
-    return found[0] if found else None
+def _by_step(folder: pathlib.Path, step: int) -> pathlib.Path | None:
+    return next((path for path in list_checkpoints(folder) if checkpoint_step(path) == step), None)
 
 
 def _not_found_message(run_dir: pathlib.Path, wanted: str) -> str:

@@ -64,11 +64,7 @@ def choose_runs(
 
 
 def normalized_weights(weights: Sequence[float] | None, members: int) -> tuple[float, ...]:
-    """Returns the members' shares of the probability, which add up to 1.
-
-    Args:
-      weights: A positive number for each member, in any unit; None: equal shares.
-      members: How many there are.
+    """Returns the members' shares of the probability, which add up to 1, for weights in any unit; None: equal shares.
 
     Raises:
       UserError: The weights are not as many as the members, or not all positive and finite.

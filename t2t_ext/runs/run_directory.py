@@ -135,11 +135,7 @@ class RunConfig:
 
     @classmethod
     def from_json(cls, text: str, place: str = CONFIG_NAME) -> Self:
-        """Reads the contents of ``config.json``.
-
-        Args:
-          text: The contents.
-          place: Where they came from, for messages.
+        """Reads the contents of ``config.json``; messages name ``place`` as where they came from.
 
         Raises:
           UserError: They are damaged, or a newer version wrote them.
@@ -184,15 +180,7 @@ class Difference:
 
 
 def differences(stored: RunConfig, given: RunConfig) -> list[Difference]:
-    """Compares two configurations setting by setting.
-
-    Args:
-      stored: What the run directory says.
-      given: What would be used now.
-
-    Returns:
-      One row for each setting that differs, those that may not change first, then by name.
-    """
+    """Returns a row for each setting in which two configurations differ, those that may not change first, by name."""
     old, new = _flatten(stored), _flatten(given)
     if not given.vocabularies:  # not known before the run directory is made
         old = {name: value for name, value in old.items() if not name.startswith("vocabularies")}
@@ -222,7 +210,6 @@ class RunDirectory:
     """A run directory that exists; made by ``create`` or ``open``."""
 
     def __init__(self, path: pathlib.Path, config: RunConfig) -> None:
-        """Takes a directory that is known to be a run; use ``create`` or ``open``."""
         self._path = path
         self._config = config
         self._hparams: Any = None
@@ -230,13 +217,9 @@ class RunDirectory:
 
     @classmethod
     def create(cls, path: files.PathLike, config: RunConfig, source_encoder: Any, target_encoder: Any) -> Self:
-        """Makes a directory a run.
+        """Makes a directory a run, with a ``SubwordEncoder`` (anything with ``model_bytes``) for each side.
 
-        Args:
-          path: The directory; made where it is missing. Files that it has already stay.
-          config: What the run is made with.
-          source_encoder: A ``SubwordEncoder`` (anything with ``model_bytes``).
-          target_encoder: Likewise; the same object for a joint vocabulary.
+        The directory is made where it is missing; files that it has already stay.
 
         Raises:
           UserError: It is a run already, or the disk is full or not writable.
@@ -373,10 +356,7 @@ class RunDirectory:
         return self._hparams
 
     def require_text(self, command: str) -> None:
-        """Checks that the run reads text.
-
-        Args:
-          command: What needs text, for the message.
+        """Checks that the run reads text, as ``command`` needs.
 
         Raises:
           UserError: Its source is feature vectors.

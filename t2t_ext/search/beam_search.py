@@ -16,17 +16,25 @@ Legend: B sentences, R directions, K live hypotheses of a direction, F places in
 N hypotheses asked for, T steps, V vocabulary.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
 from t2t_ext.data.text.text_encoder import EOS_ID, PAD_ID
-from t2t_ext.search.length_penalty import length_penalty
 from t2t_ext.search.partners import Partners, follow_partners, partner_columns, partner_invariants, start_partners
 from t2t_ext.search.rules import Rule, Step
-from t2t_ext.search.search_state import NOT_THERE, UNFINISHED, Candidates, FinishedPool, Live, Result, SearchConfig
+from t2t_ext.search.search_state import (
+    NOT_THERE,
+    UNFINISHED,
+    Candidates,
+    FinishedPool,
+    Live,
+    Result,
+    SearchConfig,
+    length_penalty,
+)
 from t2t_ext.search.strategies import BeamStrategy, Continuations
 from t2t_ext.search.top_k import log_normalizer
 
@@ -110,27 +118,10 @@ def _next_live(
     )
 
 
-def _propose(now: Step, live: Live, states: Sequence[Any], rules: Sequence[Any], config: SearchConfig) -> Continuations:
-    """Returns the continuations of the strategy, which is the first rule, of what all rules allow."""
-    logits = now.logits  # [B, R, K, V]
-    normalizer = log_normalizer(logits)
-    for rule, state in zip(rules, states, strict=True):
-        logits = rule.adjust(logits, now, state)
-    return rules[0].propose(logits, normalizer, live, now, states[0], config)
-
-
-def _bonus(now: Step, states: Sequence[Any], rules: Sequence[Rule]) -> tf.Tensor | None:
-    """Returns what rules add to the scores of hypotheses that end now, float32 [B, R, K] by parent."""
-    bonuses = [rule.bonus(now, state) for rule, state in zip(rules, states, strict=True)]
-    bonuses = [bonus for bonus in bonuses if bonus is not None]
-    return tf.add_n(bonuses) if bonuses else None
-
-
-def _subtracted(now: Step, states: Sequence[Any], rules: Sequence[Rule]) -> tf.Tensor | None:
-    """Returns what rules have subtracted from log-probabilities in all steps, float32 [B, R, K] by parent."""
-    parts = [rule.subtracted(now, state) for rule, state in zip(rules, states, strict=True)]
-    parts = [part for part in parts if part is not None]
-    return tf.add_n(parts) if parts else None
+def _sum(parts: Iterable[tf.Tensor | None]) -> tf.Tensor | None:
+    """Returns the sum of what rules add or subtract, float32 [B, R, K] by parent; None where no rule does."""
+    found = [part for part in parts if part is not None]
+    return tf.add_n(found) if found else None
 
 
 def _rank_candidates(
@@ -161,19 +152,14 @@ def _rank_candidates(
     def restored(log_probs: tf.Tensor, parents: tf.Tensor) -> tf.Tensor:
         return log_probs if subtracted is None else log_probs + tf.gather(subtracted, parents, batch_dims=2)
 
+    ended = rank(ending, log_probs, parents, 0.0), restored(log_probs, parents)
+    truncated = (
+        rank(limited, new_live.log_probs, new_live.parents, UNFINISHED),
+        restored(new_live.log_probs, new_live.parents),
+    )
     return [
-        Candidates(
-            rank(ending, log_probs, parents, 0.0),
-            restored(log_probs, parents),
-            True,
-            _extend(live.tokens, parents, tokens),
-        ),
-        Candidates(
-            rank(limited, new_live.log_probs, new_live.parents, UNFINISHED),
-            restored(new_live.log_probs, new_live.parents),
-            False,
-            new_live.tokens,
-        ),
+        Candidates(*ended, True, _extend(live.tokens, parents, tokens)),
+        Candidates(*truncated, False, new_live.tokens),
     ]
 
 
@@ -314,16 +300,17 @@ def beam_search(
         partner_visible = partner_columns(going.partners, visible, config)
         logits, *attention, state = step(live.ids, visible, partner_visible, live.parents, going.state)
         now = Step(length, going.limits, live.tokens, live.log_probs, logits, attention[0] if with_attention else None)
-        candidates = _propose(now, live, going.rules, rules, config)
+        with_states = list(zip(rules, going.rules, strict=True))
+        allowed, normalizer = logits, log_normalizer(logits)
+        for rule, rule_state in with_states:
+            allowed = rule.adjust(allowed, now, rule_state)
+        candidates = strategy.propose(allowed, normalizer, live, now, going.rules[0], config)
         new_live = _next_live(candidates, strategy.choose(candidates, config, going.rules[0]), live, visible, config)
         partners = follow_partners(going.partners, partner_visible, candidates, new_live.parents, strategy, config)
-        states = [
-            rule.update(state, new_live.parents, new_live.ids, now)
-            for rule, state in zip(rules, going.rules, strict=True)
-        ]
+        states = [rule.update(each, new_live.parents, new_live.ids, now) for rule, each in with_states]
         at_limit = length >= going.limits
-        bonus = _bonus(now, going.rules, rules) if with_bonus else None
-        subtracted = _subtracted(now, going.rules, rules) if with_subtracted else None
+        bonus = _sum(rule.bonus(now, each) for rule, each in with_states) if with_bonus else None
+        subtracted = _sum(rule.subtracted(now, each) for rule, each in with_states) if with_subtracted else None
         kinds = _rank_candidates(candidates, live, new_live, bonus, subtracted, length, at_limit, config)
         pool = strategy.collect(going.pool, kinds, length, going.done, config, states[0])
         done = going.done | at_limit | strategy.is_done(pool, new_live, going.limits, config)

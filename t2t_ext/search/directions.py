@@ -5,7 +5,7 @@ Imports no TensorFlow.
 
 import math
 from collections.abc import Iterable, Mapping
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn
 
 from t2t_ext.config.decode import DecodeHParams
 from t2t_ext.errors import UserError
@@ -35,7 +35,7 @@ def check_directions(hparams: DecodeHParams, directions: int) -> None:
         return
     if hparams.sampling_method == "random":
         raise UserError(
-            "sampling_method=random needs a model that generates in one direction: where two directions look at each "
+            "sampling_method=random needs a model that generates in one direction: where two directions attend to each "
             "other, a sample of one of them is none of the model's distribution. Use sampling_method=argmax."
         )
     if hparams.beam_size % 2:
@@ -54,12 +54,8 @@ def check_directions(hparams: DecodeHParams, directions: int) -> None:
 def check_prefixes(directions: int, target_direction: str) -> None:
     """Checks that a model begins at the beginning, as translations with a given beginning need.
 
-    Args:
-      directions: In how many directions it generates at once.
-      target_direction: In which it generates if that is one, ``l2r`` or ``r2l``.
-
     Raises:
-      UserError: It does not.
+      UserError: It generates in two directions at once, or in ``target_direction`` ``r2l``.
     """
     if directions == 1 and target_direction == "l2r":
         return
@@ -70,43 +66,24 @@ def check_prefixes(directions: int, target_direction: str) -> None:
 
 
 def refuse_one_side(what: str, instead: str = "") -> NoReturn:
-    """Refuses to look at one direction alone of a model that generates in two.
+    """Raises a ``UserError``: one direction alone of a model that generates in two cannot be looked at.
 
     Args:
       what: What was to be found, such as ``score``.
       instead: The call that gets the other direction as well; empty where a command's user is told.
-
-    Raises:
-      UserError: Always.
     """
     raise UserError(
-        "The model generates left to right and right to left at once, and each direction looks at the other: the "
+        "The model generates left to right and right to left at once, and each direction attends to the other: the "
         f"{what} of a translation depends on what the other direction generates. Give that as the partner of each "
         f"translation, in text order: {instead and f'{instead}, or '}a third column in --score_file."
     )
 
 
-class _Hypothesis(Protocol):
-    """The attributes of a hypothesis that statistics need."""
+def direction_shares(best: Iterable[Any]) -> dict[str, dict[str, float]]:
+    """Returns how many of the best hypotheses (with ``direction`` and ``length``) of each line each direction won.
 
-    @property
-    def direction(self) -> str:
-        """``l2r`` or ``r2l``."""
-
-    @property
-    def length(self) -> int:
-        """Tokens with EOS; 0 where there was nothing to translate."""
-
-
-def direction_shares(best: Iterable[_Hypothesis]) -> dict[str, dict[str, float]]:
-    """Returns how many translations each direction won.
-
-    Args:
-      best: The best hypothesis of each line.
-
-    Returns:
-      For ``l2r`` and ``r2l`` the ``count`` of translations, their ``share`` of all (0 to 1; 0 where there are none) and
-      their ``mean_length`` in tokens with EOS. Lines with nothing to translate do not count.
+    They are for ``l2r`` and ``r2l`` the ``count`` of translations, their ``share`` of all (0 to 1; 0 where there are
+    none) and their ``mean_length`` in tokens with EOS. Lines with nothing to translate do not count.
     """
     lengths: dict[str, list[int]] = {name: [] for name in NAMES}
     for each in best:

@@ -60,15 +60,10 @@ def choose_in_turn(log_probs: tf.Tensor, tokens: tf.Tensor, groups: int, strengt
 
 
 def first_unfinished(log_probs: tf.Tensor, tokens: tf.Tensor, count: int) -> tuple[tf.Tensor, tf.Tensor]:
-    """Returns the first continuations that do not end.
+    """Returns the first ``count`` continuations that do not end, of log-probabilities and tokens [..., C].
 
-    Args:
-      log_probs: float32 [..., C]; below -5e8: it is not there.
-      tokens: int32 [..., C].
-      count: How many.
-
-    Returns:
-      Their places int32 and log-probabilities float32 [..., count], -1e9 where there are fewer.
+    They are places int32 and log-probabilities float32 [..., count], -1e9 where there are fewer. A continuation with
+    less than -5e8 is not there.
     """
     size = tf.shape(tokens)[-1]
     unfinished = tf.not_equal(tokens, EOS_ID) & (log_probs > _DEAD / 2)
@@ -78,13 +73,7 @@ def first_unfinished(log_probs: tf.Tensor, tokens: tf.Tensor, count: int) -> tup
 
 
 def merge_pools(pool: FinishedPool, groups: int, count: int) -> FinishedPool:
-    """Returns the best ``count`` hypotheses of the groups' pools, best first, repeated ones behind all others.
-
-    Args:
-      pool: The pools, tensors [B, F, ...].
-      groups: G.
-      count: How many, at most F.
-    """
+    """Returns the best ``count`` hypotheses of the groups' pools, best first, repeated ones behind all others."""
     batch, size = tf.shape(pool.ranks)[0], pool.ranks.shape[1]
     own = size // groups
 

@@ -14,12 +14,18 @@ from t2t_ext.config.decode import DecodeHParams
 from t2t_ext.data.text.text_encoder import EOS_ID
 from t2t_ext.errors import UserError
 from t2t_ext.search import diverse_groups, lexical_constraints
-from t2t_ext.search.length_penalty import length_penalty
 from t2t_ext.search.lexical_constraints import Phrases, Progress
 from t2t_ext.search.rules import Step
-from t2t_ext.search.search_state import NOT_THERE, UNFINISHED, Candidates, FinishedPool, Live, SearchConfig
-from t2t_ext.search.strategies import BeamStrategy, Continuations
-from t2t_ext.search.top_k import top_k_tokens
+from t2t_ext.search.search_state import (
+    NOT_THERE,
+    UNFINISHED,
+    Candidates,
+    FinishedPool,
+    Live,
+    SearchConfig,
+    length_penalty,
+)
+from t2t_ext.search.strategies import BeamStrategy, Continuations, best_of_each
 
 # Ranks tell apart so many missing phrases; empty places of the pool must stay behind them.
 _MOST_MISSING = 400
@@ -54,12 +60,10 @@ class ConstrainedBeam(BeamStrategy):
     """
 
     def __init__(self, phrases: Phrases) -> None:
-        """Initializes the strategy for the sentences of a call."""
         self._phrases = phrases
 
     def start(self, batch: tf.Tensor, live: int) -> ConstraintState:
         """Returns the state before the first step."""
-        del batch
         return self._phrases, lexical_constraints.start_progress(self._phrases, live)
 
     def propose(
@@ -72,9 +76,8 @@ class ConstrainedBeam(BeamStrategy):
         config: SearchConfig,
     ) -> Continuations:
         """Returns the 2K continuations that the banks choose in turn, each [B, R, 2K], in the order of choice."""
-        del step
         phrases, progress = state
-        values, ids = _best_of_each(logits, config)
+        values, ids = best_of_each(logits, config)
         wanted, wanted_values = lexical_constraints.wanted_continuations(phrases, progress, logits, ids)
         tokens, values = tf.concat([ids, wanted], axis=3), tf.concat([values, wanted_values], axis=3)
         log_probs = values - normalizer + live.log_probs[..., tf.newaxis]
@@ -95,13 +98,11 @@ class ConstrainedBeam(BeamStrategy):
         self, candidates: Continuations, config: SearchConfig, state: ConstraintState
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns the places of the first K that do not end, and their log-probabilities, both [B, R, K]."""
-        del state
         log_probs, _, tokens = candidates
         return diverse_groups.first_unfinished(log_probs, tokens, config.live)
 
     def update(self, state: ConstraintState, parents: tf.Tensor, tokens: tf.Tensor, step: Step) -> ConstraintState:
         """Returns the state of the next step."""
-        del step
         phrases, progress = state
         progress = lexical_constraints.choose_parents(progress, parents)
         return phrases, lexical_constraints.advance(phrases, progress, tokens)
@@ -128,11 +129,10 @@ class DiverseGroups(BeamStrategy):
     """Groups that choose one after the other, each with its share of the pool."""
 
     def __init__(self, groups: int, strength: float) -> None:
-        """Initializes the strategy.
+        """Initializes the strategy; the live hypotheses of a direction are a multiple of the groups.
 
-        Args:
-          groups: G; the live hypotheses of a direction are a multiple of it.
-          strength: Subtracted from a token's log-probability for each hypothesis of an earlier group extended by it.
+        For each hypothesis of an earlier group that a token extended, ``strength`` is subtracted from its
+        log-probability.
         """
         self._groups, self._strength = groups, strength
 
@@ -144,8 +144,7 @@ class DiverseGroups(BeamStrategy):
         self, logits: tf.Tensor, normalizer: tf.Tensor, live: Live, step: Step, state: tuple, config: SearchConfig
     ) -> Continuations:
         """Returns the 2K / G best continuations of every group, group after group."""
-        del step, state
-        values, tokens = _best_of_each(logits, config)
+        values, tokens = best_of_each(logits, config)
         log_probs = values - normalizer + live.log_probs[..., tf.newaxis]
         places = diverse_groups.choose_in_turn(log_probs, tokens, self._groups, self._strength)
         batch, each = tf.shape(places)[0], tokens.shape[3]
@@ -160,7 +159,6 @@ class DiverseGroups(BeamStrategy):
 
     def choose(self, candidates: Continuations, config: SearchConfig, state: tuple) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns the places of each group's first that do not end, and their log-probabilities, both [B, R, K]."""
-        del state
         log_probs, _, tokens = candidates
         batch, each = tf.shape(log_probs)[0], log_probs.shape[2] // self._groups
         grouped = [batch, config.directions, self._groups, each]
@@ -185,14 +183,14 @@ class DiverseGroups(BeamStrategy):
             Candidates(self._split(kind.ranks), self._split(kind.log_probs), kind.finished, self._split(kind.tokens))
             for kind in kinds
         ]
-        shares = FinishedPool(*(self._shares(part) for part in pool))
+        shares = FinishedPool(*(_regrouped(part, share.beam_size) for part in pool))
         found = super().collect(shares, kinds, length, tf.repeat(done, self._groups), share, state)
-        return FinishedPool(*(self._joined(part) for part in found))
+        return FinishedPool(*(_regrouped(part, config.beam_size) for part in found))
 
     def is_done(self, pool: FinishedPool, live: Live, limits: tf.Tensor, config: SearchConfig) -> tf.Tensor:
         """Returns bool [B]: in no group can a live hypothesis get among those of its N / G best any more."""
         wanted = -(-config.num_hypotheses // self._groups)
-        nth = self._shares(pool.ranks)[:, wanted - 1]
+        nth = _regrouped(pool.ranks, config.beam_size // self._groups)[:, wanted - 1]
         best_live = tf.reduce_max(self._split(live.log_probs), axis=[1, 2])
         bound = best_live / length_penalty(tf.repeat(limits, self._groups), config.alpha, config.penalty)
         return tf.reduce_all(tf.reshape(nth >= tf.cast(bound, tf.float64), [-1, self._groups]), axis=1)
@@ -208,19 +206,7 @@ class DiverseGroups(BeamStrategy):
         split = tf.transpose(split, [0, 2, 1, *range(3, len(split.shape))])
         return tf.reshape(split, tf.concat([[-1, x.shape[1], x.shape[2] // self._groups], shape[3:]], axis=0))
 
-    def _shares(self, x: tf.Tensor) -> tf.Tensor:
-        """Makes each group's share of the pool a sentence's pool: [B, F, ...] becomes [B G, F / G, ...]."""
-        return tf.reshape(x, tf.concat([[-1, x.shape[1] // self._groups], tf.shape(x)[2:]], axis=0))
 
-    def _joined(self, x: tf.Tensor) -> tf.Tensor:
-        """Undoes ``_shares``."""
-        return tf.reshape(x, tf.concat([[-1, x.shape[1] * self._groups], tf.shape(x)[2:]], axis=0))
-
-
-def _best_of_each(logits: tf.Tensor, config: SearchConfig) -> tuple[tf.Tensor, tf.Tensor]:
-    """Returns the E = 2K most probable continuations of each hypothesis, logits and ids [B, R, K, E]."""
-    vocab_size = logits.shape[-1]
-    each = min(2 * config.live, vocab_size)
-    values, ids = top_k_tokens(tf.reshape(logits, [-1, vocab_size]), each, config.banned)
-    shape = [-1, config.directions, config.live, each]
-    return tf.reshape(values, shape), tf.reshape(ids, shape)
+def _regrouped(x: tf.Tensor, places: int) -> tf.Tensor:
+    """Makes each group's share of the pool a sentence's pool, [B, F, ...] to [B G, F / G, ...], or undoes it."""
+    return tf.reshape(x, tf.concat([[-1, places], tf.shape(x)[2:]], axis=0))

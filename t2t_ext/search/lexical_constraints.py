@@ -56,11 +56,7 @@ class Progress(NamedTuple):
 
 
 def join_phrases(constraints: Sequence[Sequence[str]], lines: int) -> list[str]:
-    """Returns what ``encode_phrases`` reads, "" for lines without phrases.
-
-    Args:
-      constraints: The phrases of every line.
-      lines: How many lines there are.
+    """Returns what ``encode_phrases`` reads of the phrases of so many lines, "" for lines without phrases.
 
     Raises:
       UserError: Not a list for each line, a string instead of a list, or a tab in a phrase.
@@ -233,15 +229,9 @@ def take_turns(log_probs: tf.Tensor, bank: tf.Tensor, count: int) -> tf.Tensor:
 
 
 def count_unmet(phrases: Phrases, ids: tf.Tensor, directions: tf.Tensor) -> tf.Tensor:
-    """Returns how many phrases are not in finished hypotheses.
+    """Returns how many phrases, the impossible ones included, are not in finished hypotheses, int32 [B, N].
 
-    Args:
-      phrases: The phrases.
-      ids: int32 [B, N, T], the hypotheses' tokens in the order in which they were produced.
-      directions: int32 [B, N].
-
-    Returns:
-      int32 [B, N], the impossible ones included.
+    ``ids`` int32 [B, N, T] are tokens in the order in which ``directions`` int32 [B, N] produced them.
     """
     tokens = tf.gather(phrases.tokens, directions, batch_dims=1)[:, :, tf.newaxis]  # [B, N, 1, C, P]
     longest = tf.shape(tokens)[4]

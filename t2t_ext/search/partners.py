@@ -54,15 +54,9 @@ def partner_invariants(config: SearchConfig) -> Partners:
 
 
 def partner_columns(partners: Partners, visible: tf.Tensor, config: SearchConfig) -> tf.Tensor | None:
-    """Returns which of the other direction's columns hypotheses see in this step.
+    """Returns which of the other direction's columns hypotheses see in this step; None where there is one direction.
 
-    Args:
-      partners: The state.
-      visible: bool [B, R, K, (T + 1) * K], the columns of a hypothesis's own past with this step's.
-      config: The search's constants.
-
-    Returns:
-      bool [B, R, K, (T + 1) * K]; None where there is one direction.
+    Both that and ``visible``, the columns of a hypothesis's own past with this step's, are bool [B, R, K, (T + 1) * K].
     """
     if config.directions == 1:
         return None

@@ -21,12 +21,7 @@ class WholePrefixes:
     """``start`` and ``step`` as a Seq2Seq's, computed by its ``features`` and ``logits``."""
 
     def __init__(self, model: Any, config: SearchConfig) -> None:
-        """Initializes the stepper.
-
-        Args:
-          model: A Seq2Seq of two directions, or an Ensemble of such.
-          config: The search's constants.
-        """
+        """Initializes the stepper of a Seq2Seq of two directions, or an Ensemble of such."""
         self._model = model
         # Rank i is then the partner of rank i in both directions, and one pass serves both.
         self._mutual = config.pairing == "rank" and not config.freezes
@@ -44,7 +39,6 @@ class WholePrefixes:
         state: dict[str, Any],
     ) -> tuple[tf.Tensor, dict[str, Any]]:
         """Computes the logits float32 [B, 2, K, V] of the next token from all tokens before it; see Seq2Seq.step."""
-        del parents
         live = ids.shape[2]
         fed = tf.concat([state["memories"]["ids"], ids[:, :, tf.newaxis, :, tf.newaxis]], axis=3)
         columns = fed[:, :, 0, :, 0]
@@ -77,15 +71,9 @@ class WholePrefixes:
 
 
 def _labels(columns: tf.Tensor, visible: tf.Tensor, live: int) -> tf.Tensor:
-    """Returns the tokens whose steps are visible, and EOS behind them: it stands for the one that is chosen next.
+    """Returns the tokens int32 [B, 2, K, T] whose steps are visible, and EOS behind them for the one chosen next.
 
-    Args:
-      columns: int32 [B, 2, T * K], the tokens that were fed.
-      visible: bool [B, 2, K, T * K], one column of each of the first steps.
-      live: K.
-
-    Returns:
-      int32 [B, 2, K, T], padded with PAD.
+    ``columns`` int32 [B, 2, T * K] are the tokens that were fed, ``visible`` bool [B, 2, K, T * K].
     """
     steps = tf.shape(columns)[2] // live
     shown = tf.where(visible, columns[:, :, tf.newaxis], 0)

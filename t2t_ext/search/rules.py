@@ -1,4 +1,4 @@
-"""Rules that change what a search may write or how it ranks: the interface, and minimum length, n-grams, prefixes.
+"""Rules that change what a search may generate or how it ranks: the interface, and minimum length, n-grams, prefixes.
 
 The search composes any number of rules, in the order given. A rule's state goes round the
 loop with the hypotheses; a search without rules has not one operation more.
@@ -58,18 +58,11 @@ class Rule:
     needs_attention: bool = False
 
     def start(self, batch: tf.Tensor, live: int) -> Any:
-        """Returns the state before the first step.
-
-        Args:
-          batch: int32 scalar, B.
-          live: K.
-        """
-        del batch, live
+        """Returns the state before the first step, of B sentences (int32 scalar) and K live hypotheses."""
         return ()
 
     def adjust(self, logits: tf.Tensor, step: Step, state: Any) -> tf.Tensor:
         """Returns logits float32 [B, R, K, V] with FORBIDDEN added where a token may not be chosen."""
-        del step, state
         return logits
 
     def bonus(self, step: Step, state: Any) -> tf.Tensor | None:
@@ -77,7 +70,6 @@ class Rule:
 
         Never more than 0, since the search stops when no log-probability over its penalty can win any more.
         """
-        del step, state
         return None
 
     def subtracted(self, step: Step, state: Any) -> tf.Tensor | None:
@@ -87,7 +79,6 @@ class Rule:
         log-probability, which is restored where a hypothesis ends. It grows from step to step, or stays: the search
         stops when nothing can win any more.
         """
-        del step, state
         return None
 
     def update(self, state: Any, parents: tf.Tensor, tokens: tf.Tensor, step: Step) -> Any:
@@ -99,7 +90,6 @@ class Rule:
           tokens: int32 [B, R, K], the token that each got.
           step: This step.
         """
-        del parents, tokens, step
         return state
 
 
@@ -123,17 +113,14 @@ class MinimumLength(Rule):
     """EOS is not chosen before a hypothesis has its sentence's minimum of other tokens."""
 
     def __init__(self, minimum: tf.Tensor) -> None:
-        """Initializes the rule.
+        """Initializes the rule for a minimum int32 [B] of tokens without EOS.
 
-        Args:
-          minimum: int32 [B], tokens without EOS. Where the length limit does not leave room for EOS behind them, EOS
-            is allowed as the last token.
+        Where the length limit does not leave room for EOS behind them, EOS is allowed as the last token.
         """
         self._minimum = minimum
 
     def start(self, batch: tf.Tensor, live: int) -> tf.Tensor:
         """Returns the minimum of each sentence, int32 [B]."""
-        del batch, live
         return self._minimum
 
     def adjust(self, logits: tf.Tensor, step: Step, state: tf.Tensor) -> tf.Tensor:
@@ -155,12 +142,7 @@ class NoRepeatedNgrams(Rule):
         self._size = size
 
     def adjust(self, logits: tf.Tensor, step: Step, state: Any) -> tf.Tensor:
-        """Forbids the tokens that would end an n-gram which is there already.
-
-        A token is forbidden if it follows, anywhere in the hypothesis, the size - 1 tokens that the hypothesis
-        ends with.
-        """
-        del state
+        """Forbids what follows, anywhere in a hypothesis, the size - 1 tokens that the hypothesis ends with."""
         past = step.length - 1
 
         def without_repeats() -> tf.Tensor:
@@ -193,7 +175,6 @@ class ForcedPrefix(Rule):
 
     def start(self, batch: tf.Tensor, live: int) -> dict[str, tf.Tensor]:
         """Returns the prefixes."""
-        del batch, live
         return self._state
 
     def adjust(self, logits: tf.Tensor, step: Step, state: dict[str, tf.Tensor]) -> tf.Tensor:
@@ -229,14 +210,7 @@ class CoveragePenalty(Rule):
     _LEAST = 1e-6
 
     def __init__(self, beta: float, words: tf.Tensor, directions: int = 1, kind: str = "wu") -> None:
-        """Initializes the rule.
-
-        Args:
-          beta: The factor, more than 0.
-          words: bool [B, S], which source positions hold subwords (not EOS, not padding).
-          directions: R.
-          kind: ``wu`` or ``summary``.
-        """
+        """Initializes the rule with a factor beta > 0; ``words`` bool [B, S]: which source positions hold subwords."""
         self._beta = beta
         self._words = words
         self._directions = directions
@@ -263,7 +237,6 @@ class CoveragePenalty(Rule):
         self, state: dict[str, tf.Tensor], parents: tf.Tensor, tokens: tf.Tensor, step: Step
     ) -> dict[str, tf.Tensor]:
         """Adds this step's attention and follows the hypotheses."""
-        del tokens
         return {**state, "covered": reorder(state["covered"] + step.attention, parents)}
 
 
@@ -275,7 +248,6 @@ class StepwisePenalty(CoveragePenalty):
     """
 
     def __init__(self, beta: float, words: tf.Tensor, directions: int = 1) -> None:
-        """Initializes the rule; see ``CoveragePenalty``."""
         super().__init__(beta, words, directions, "summary")
 
     def adjust(self, logits: tf.Tensor, step: Step, state: dict[str, tf.Tensor]) -> tf.Tensor:
@@ -285,7 +257,6 @@ class StepwisePenalty(CoveragePenalty):
 
     def bonus(self, step: Step, state: dict[str, tf.Tensor]) -> None:
         """Returns nothing: the penalty is in the log-probability already."""
-        del step, state
 
     def subtracted(self, step: Step, state: dict[str, tf.Tensor]) -> tf.Tensor:
         """Returns the penalty of all attention until now, at least 0."""

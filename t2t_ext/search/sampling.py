@@ -39,18 +39,13 @@ class Truncation:
 
 
 def draw(logits: tf.Tensor, numbers: tf.Tensor, truncation: Truncation, banned: Sequence[int] = ()) -> tf.Tensor:
-    """Draws a token of each row's distribution.
-
-    The distribution's inverse is read at a number, which needs only one random number a row.
+    """Draws a token int32 [N] of each row's distribution, whose inverse is read at one random number a row.
 
     Args:
       logits: float32 [N, V] with V known; -1e9 where a rule forbids a token.
       numbers: float32 [N], uniform in [0, 1).
       truncation: See there.
       banned: Ids that are never drawn.
-
-    Returns:
-      int32 [N].
     """
     vocab_size = logits.shape[-1]
     if 0 < truncation.keep_top_k < vocab_size:
@@ -93,16 +88,9 @@ def _nucleus(probabilities: tf.Tensor, share: float) -> tf.Tensor:
 
 
 def _invert(weights: tf.Tensor, numbers: tf.Tensor) -> tf.Tensor:
-    """Returns the first place of each row where the running sum of weights exceeds the number's share of the total.
+    """Returns the first place int32 [N] where the running sum of weights [N, V] exceeds a share [N] of the total.
 
     In two stages, first the block of tokens, then the token in it: the running sum of a whole row is slow.
-
-    Args:
-      weights: float32 [N, V], at least 0, some of them more.
-      numbers: float32 [N] in [0, 1).
-
-    Returns:
-      int32 [N], a place whose weight is not 0.
     """
     width = weights.shape[-1]
     blocks = -(-width // _BLOCK)
@@ -137,19 +125,15 @@ class Sampling(BeamStrategy):
     """
 
     def __init__(self, keys: tf.Tensor, truncation: Truncation) -> None:
-        """Initializes the strategy.
+        """Initializes the strategy with a key int64 [B] of each sentence, of which what is drawn is a function.
 
-        Args:
-          keys: int64 [B], one for each sentence (``random_numbers.fingerprint``, folded with a seed): what is drawn
-            is a function of it.
-          truncation: What the tokens are drawn from.
+        The keys are ``random_numbers.fingerprint``, folded with a seed.
         """
         self._keys = keys
         self._truncation = truncation
 
     def start(self, batch: tf.Tensor, live: int) -> tf.Tensor:
         """Returns a key for each chain, int64 [B, K]."""
-        del batch
         return random_numbers.fold(self._keys[:, tf.newaxis], tf.range(live))
 
     def first_log_probs(self, config: SearchConfig) -> list[float]:
@@ -177,7 +161,6 @@ class Sampling(BeamStrategy):
 
     def choose(self, candidates: Continuations, config: SearchConfig, state: Any) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns every chain; finished ones are not there any more."""
-        del config, state
         log_probs, places, tokens = candidates
         return places, tf.where(tf.equal(tokens, EOS_ID), NOT_THERE, log_probs)
 
@@ -191,7 +174,6 @@ class Sampling(BeamStrategy):
         state: Any,
     ) -> FinishedPool:
         """Puts every chain that ends into its own place."""
-        del config, state
         pool = pool._replace(tokens=tf.pad(pool.tokens, [[0, 0], [0, 0], [0, 1]]))
         for kind in kinds:
             ranks = kind.ranks[:, 0]
@@ -208,5 +190,4 @@ class Sampling(BeamStrategy):
 
     def is_done(self, pool: FinishedPool, live: Live, limits: tf.Tensor, config: SearchConfig) -> tf.Tensor:
         """Returns bool [B]: all chains are finished."""
-        del pool, limits, config
         return tf.reduce_all(live.log_probs < NOT_THERE / 2, axis=[1, 2])

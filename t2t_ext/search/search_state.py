@@ -1,4 +1,4 @@
-"""The data types of a search: its constants, the live hypotheses, the pool of finished ones, the result.
+"""The data types of a search: its constants, the live hypotheses, the pool of finished ones, the result; its scores.
 
 Legend: B sentences, R directions, K live hypotheses of a direction, F places in the pool,
 N hypotheses asked for, T steps.
@@ -8,6 +8,8 @@ import dataclasses
 from typing import NamedTuple
 
 import tensorflow as tf
+
+from t2t_ext.errors import UserError
 
 # Log-probability of what is not there. What is below half of it counts as not there.
 NOT_THERE = -1e9
@@ -124,3 +126,26 @@ class Candidates(NamedTuple):
     log_probs: tf.Tensor
     finished: bool
     tokens: tf.Tensor
+
+
+def length_penalty(lengths: tf.Tensor, alpha: float, kind: str = "gnmt") -> tf.Tensor:
+    """Returns the penalty of each length.
+
+    Args:
+      lengths: int [...], tokens of the hypothesis with its EOS.
+      alpha: Exponent, >= 0; 0 leaves log-probabilities as they are.
+      kind: ``gnmt``: ((5 + length) / 6)^alpha (Wu et al. 2016, eq. 14, as T2T has it);
+        ``len_power``: length^alpha (fairseq's).
+
+    Returns:
+      float32 [...].
+
+    Raises:
+      UserError: For another kind.
+    """
+    lengths = tf.cast(lengths, tf.float32)
+    if kind == "gnmt":
+        return tf.pow((5.0 + lengths) / 6.0, alpha)
+    if kind == "len_power":
+        return tf.pow(tf.maximum(lengths, 1.0), alpha)
+    raise UserError(f"length_penalty={kind!r} is unknown; use one of gnmt, len_power.")

@@ -13,13 +13,21 @@ import numpy as np
 import tensorflow as tf
 
 from t2t_ext.data.text.text_encoder import EOS_ID
-from t2t_ext.search.length_penalty import length_penalty
 from t2t_ext.search.rules import Rule, Step
-from t2t_ext.search.search_state import NOT_THERE, Candidates, FinishedPool, Live, SearchConfig
+from t2t_ext.search.search_state import NOT_THERE, Candidates, FinishedPool, Live, SearchConfig, length_penalty
 from t2t_ext.search.top_k import top_k_tokens
 
 # Log-probabilities float32, parents int32 and tokens int32, each [B, R, C].
 Continuations = tuple[tf.Tensor, tf.Tensor, tf.Tensor]
+
+
+def best_of_each(logits: tf.Tensor, config: SearchConfig) -> tuple[tf.Tensor, tf.Tensor]:
+    """Returns the E = 2K most probable continuations of each hypothesis, logits and ids [B, R, K, E]."""
+    vocab_size = logits.shape[-1]
+    each = min(2 * config.live, vocab_size)
+    values, ids = top_k_tokens(tf.reshape(logits, [-1, vocab_size]), each, config.banned)
+    shape = [-1, config.directions, config.live, each]
+    return tf.reshape(values, shape), tf.reshape(ids, shape)
 
 
 class BeamStrategy(Rule):
@@ -56,11 +64,8 @@ class BeamStrategy(Rule):
         Returns:
           log-probabilities, parents and tokens, each [B, R, C] with C = 2K, or all there are.
         """
-        del step, state
-        vocab_size = logits.shape[-1]
-        each = min(2 * config.live, vocab_size)
-        values, ids = top_k_tokens(tf.reshape(logits, [-1, vocab_size]), each, config.banned)
-        values = tf.reshape(values, [-1, config.directions, config.live, each])
+        values, ids = best_of_each(logits, config)
+        each = ids.shape[3]
         sums = values - normalizer + live.log_probs[..., tf.newaxis]
         flat = [-1, config.directions, config.live * each]
         log_probs, places = tf.math.top_k(tf.reshape(sums, flat), min(2 * config.live, config.live * each))
@@ -70,11 +75,9 @@ class BeamStrategy(Rule):
     def choose(self, candidates: Continuations, config: SearchConfig, state: Any) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns which continuations continue: the K best that do not end.
 
-        Returns:
-          places int32 [B, R, K] among the candidates and their log-probabilities float32 [B, R, K], -1e9 and less
-          where nothing continues.
+        They are places int32 [B, R, K] among the candidates and log-probabilities float32 [B, R, K], -1e9 and less
+        where nothing continues.
         """
-        del state
         log_probs, _, tokens = candidates
         extendable = tf.where(tf.equal(tokens, EOS_ID), 2 * NOT_THERE, log_probs)
         log_probs, places = tf.math.top_k(extendable, config.live)
@@ -103,7 +106,6 @@ class BeamStrategy(Rule):
           config: The search's constants.
           state: The strategy's, of the next step.
         """
-        del state
         batch = tf.shape(done)[0]
 
         def flat(x: tf.Tensor) -> tf.Tensor:

@@ -29,13 +29,9 @@ class Boundaries(NamedTuple):
 
 
 def word_boundaries(encoder: SubwordEncoder, right_to_left: Sequence[bool]) -> Boundaries:
-    """Returns where words begin and end.
+    """Returns where words begin and end, by direction; each of them may generate right to left.
 
     SentencePiece marks the first subword of a word in the order of the text, subword-nmt all but the last.
-
-    Args:
-      encoder: The target's.
-      right_to_left: Of each direction, whether it generates right to left.
     """
     if encoder.segmented_by_graph:
         first = np.array(encoder.word_starts(), bool)

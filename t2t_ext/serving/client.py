@@ -67,14 +67,7 @@ class Client(abc.ABC):
         timeout_secs: float = DEFAULT_TIMEOUT_SECS,
         version: int | None = None,
     ) -> None:
-        """Prepares a connection; nothing is sent yet.
-
-        Args:
-          server: ``host:port``.
-          servable_name: The model's name on the server (TF Serving's ``--model_name``).
-          timeout_secs: Longest time that a request may take, in seconds.
-          version: The model's version; None for the newest.
-        """
+        """Prepares a connection; nothing is sent yet. Arguments are those of ``make_client``."""
         self.server = server
         self.servable_name = servable_name
         self.timeout_secs = timeout_secs
@@ -116,21 +109,18 @@ class Client(abc.ABC):
         return [[Translation(*row) for row in zip(*beams, strict=True)] for beams in zip(*outputs, strict=True)]
 
     def score(self, pairs: Sequence[tuple[str, str]], partners: Sequence[str] | None = None) -> list[Translation]:
-        """Returns the scores of given translations of given lines.
+        """Returns the scores of given translations of given lines, (source, translation) each.
 
-        Args:
-          pairs: (source, translation).
-          partners: For a model that generates in two directions, and only for one, what R2L generates beside
-            each translation, in text order.
+        For a model that generates in two directions, and only for one, ``partners`` are what R2L generates beside each
+        translation, in text order.
         """
         if not pairs:
             return []
-        sources, targets = zip(*pairs, strict=True)
-        inputs = self._both_to_graph(sources, targets)
+        inputs = self._pairs_to_graph(pairs)
         if partners is not None:
             inputs["partners"] = self._to_graph("target", partners)
         outputs = self._outputs("score", inputs, ("scores", "log_probs", "lengths"))
-        return [Translation(*row) for row in zip(targets, *outputs, strict=True)]
+        return [Translation(*row) for row in zip([target for _, target in pairs], *outputs, strict=True)]
 
     def align(self, pairs: Sequence[tuple[str, str]]) -> list[str]:
         """Returns the word alignments of given translations of given lines, such as ``0-0 2-1 1-2``.
@@ -139,8 +129,7 @@ class Client(abc.ABC):
         """
         if not pairs:
             return []
-        sources, targets = zip(*pairs, strict=True)
-        return self._outputs("align", self._both_to_graph(sources, targets), ("alignments",))[0]
+        return self._outputs("align", self._pairs_to_graph(pairs), ("alignments",))[0]
 
     def prepare(self, side: str, texts: Sequence[str]) -> list[str]:
         """Returns texts of the ``source`` or ``target`` as the model's steps prepare them: unchanged without steps."""
@@ -171,7 +160,8 @@ class Client(abc.ABC):
             raise UserError(f"Feature vectors are [regions, F] with one F for all sources, not {shown}.")
         return padded(arrays, max(1, *map(len, arrays)), arrays[0].shape[1], np.float32)
 
-    def _both_to_graph(self, sources: Sources, targets: Sequence[str]) -> dict[str, Values]:
+    def _pairs_to_graph(self, pairs: Sequence[tuple[str, str]]) -> dict[str, Values]:
+        sources, targets = zip(*pairs, strict=True)
         return {"inputs": self._sources_to_graph(sources), "targets": self._to_graph("target", targets)}
 
     def _from_graph(self, texts: Sequence[str]) -> list[str]:
@@ -225,7 +215,6 @@ class GrpcClient(Client):
     _port_hint = "gRPC listens on port 8500 by default, REST (--rest) on 8501"
 
     def __init__(self, server: str, servable_name: str, **options: Any) -> None:
-        """Opens a channel lazily; see ``Client``."""
         require_package("grpc", "serving-client", "The gRPC client", "Or speak REST: --rest.")
         import grpc
 
@@ -255,14 +244,13 @@ class GrpcClient(Client):
         self._channel.close()
 
     def _explain(self, code: Any, details: str) -> UserError:
-        import grpc
-
-        if code is grpc.StatusCode.DEADLINE_EXCEEDED:
-            return self._timeout()
-        if code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.UNIMPLEMENTED):
-            return self._unreachable(details)
-        if code is grpc.StatusCode.NOT_FOUND:
-            return self._unknown_model(details)
+        match code.name:
+            case "DEADLINE_EXCEEDED":
+                return self._timeout()
+            case "UNAVAILABLE" | "UNIMPLEMENTED":
+                return self._unreachable(details)
+            case "NOT_FOUND":
+                return self._unknown_model(details)
         return self._refused(f"{details} ({code.name})")
 
 
@@ -275,11 +263,8 @@ class RestClient(Client):
         """See ``Client.predict``."""
         columns = {name: np.asarray(values).tolist() for name, values in inputs.items()}
         body = {"signature_name": signature_name, "inputs": columns}
-        request = urllib.request.Request(
-            self._url(),
-            data=json.dumps(body).encode(),
-            headers={"Content-Type": "application/json"},
-        )
+        headers = {"Content-Type": "application/json"}
+        request = urllib.request.Request(self._url(), data=json.dumps(body).encode(), headers=headers)
         with self._explained(), urllib.request.urlopen(request, timeout=self.timeout_secs) as response:
             outputs = json.load(response).get("outputs")
         if not isinstance(outputs, dict):
@@ -321,7 +306,7 @@ def make_client(
 
     Args:
       server: ``host:port``; with ``http://`` or ``https://`` before it REST is meant.
-      servable_name: The model's name on the server.
+      servable_name: The model's name on the server (TF Serving's ``--model_name``).
       rest: Whether to use the REST API instead of gRPC.
       timeout_secs: Longest time that a request may take, in seconds.
       version: The model's version; None for the newest.

@@ -8,7 +8,9 @@ EXPORT/500/                                    one directory a version, as TF Se
   export.json                                  what the model was made from
 """
 
+import collections
 import contextlib
+import itertools
 import json
 import os
 import pathlib
@@ -19,8 +21,7 @@ import tensorflow as tf
 
 from t2t_ext.io import chatter, files
 from t2t_ext.serving import protocol
-from t2t_ext.serving.served_text import SIDES, SIGNATURE, ServedText
-from t2t_ext.serving.versions import check_destination
+from t2t_ext.serving.served_text import SIDES, SIGNATURE, ServedText, check_destination
 from t2t_ext.translation.codec import TextCodec
 from t2t_ext.version import __version__
 
@@ -207,40 +208,26 @@ def export(
 
 
 def saved_model_ops(directory: files.PathLike) -> dict[str, int]:
-    """Counts the operations of a SavedModel, in its graph and in all its functions.
-
-    Args:
-      directory: The SavedModel, such as ``EXPORT/500``.
+    """Counts the operations of a SavedModel such as ``EXPORT/500``, in its graph and in all its functions.
 
     Returns:
       Name of the operation -> number of nodes, in alphabetical order.
     """
-    counts: dict[str, int] = {}
-    for meta_graph in _read_saved_model(directory).meta_graphs:
-        graph = meta_graph.graph_def
-        for node in _all_nodes(graph):
-            counts[node.op] = counts.get(node.op, 0) + 1
+    graphs = [meta_graph.graph_def for meta_graph in _read_saved_model(directory).meta_graphs]
+    nodes = [graph.node for graph in graphs]
+    nodes += [function.node_def for graph in graphs for function in graph.library.function]
+    counts = collections.Counter(node.op for node in itertools.chain(*nodes))
     return dict(sorted(counts.items()))
 
 
 def signature_tensors(directory: files.PathLike, signature: str = "serving_default") -> dict[str, str]:
     """Returns the graph's tensor names of a signature's inputs and outputs, as loaders outside Python need them.
 
-    Args:
-      directory: The SavedModel, such as ``EXPORT/500``.
-      signature: Name of the signature.
-
     Returns:
       ``{"inputs": "serving_default_inputs:0", "outputs": "StatefulPartitionedCall:0", ...}``.
     """
     definition = _read_saved_model(directory).meta_graphs[0].signature_def[signature]
     return {name: info.name for group in (definition.inputs, definition.outputs) for name, info in group.items()}
-
-
-def _all_nodes(graph: Any) -> Iterator[Any]:
-    yield from graph.node
-    for function in graph.library.function:
-        yield from function.node_def
 
 
 def _read_saved_model(directory: files.PathLike) -> Any:

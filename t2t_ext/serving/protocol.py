@@ -51,14 +51,7 @@ _MESSAGES: dict[str, dict[str, tuple[int, str]]] = {
 def predict_request(
     servable_name: str, signature_name: str, inputs: Mapping[str, Values], version: int | None = None
 ) -> bytes:
-    """Returns a serialized PredictRequest.
-
-    Args:
-      servable_name: The model's name on the server.
-      signature_name: One of the model's signatures.
-      inputs: Name -> strings, a vector each, or an array of float32.
-      version: The model's version; None for the newest.
-    """
+    """Returns a serialized PredictRequest for one of a model's signatures; arguments are those of ``client``."""
     request = _CLASSES["PredictRequest"]()
     request.model_spec.name = servable_name
     request.model_spec.signature_name = signature_name

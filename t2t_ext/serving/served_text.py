@@ -1,4 +1,4 @@
-"""What happens to text outside an exported graph: steps and subwords that no server knows. Imports no TensorFlow.
+"""What happens to text outside an exported graph, and where an export's versions are. Imports no TensorFlow.
 
 An export whose graph does not take text as people write it carries both text encoders: as files, for the command
 t2t_ext-prepare, and inside the model, whose signature ``text_encoders`` hands them to clients.
@@ -23,12 +23,7 @@ FILE_NAMES = {side: os.path.join("assets.extra", f"text_encoder.{side}.model") f
 
 @dataclasses.dataclass(frozen=True)
 class ServedText:
-    """The text encoders of an exported model.
-
-    Attributes:
-      source: The source's.
-      target: The target's.
-    """
+    """The text encoders of an exported model."""
 
     source: SubwordEncoder
     target: SubwordEncoder
@@ -55,8 +50,7 @@ class ServedText:
     def of_export(cls, export_dir: str | os.PathLike) -> Self | None:
         """Returns the encoders of an export, or None where its graph takes text as people write it.
 
-        Args:
-          export_dir: A version's directory, or the one that holds the versions: then the highest counts.
+        ``export_dir`` is a version's directory, or the one that holds the versions: then the highest counts.
 
         Raises:
           UserError: There is no export, or a file of it is damaged.
@@ -110,3 +104,22 @@ def version_directory(export_dir: str | os.PathLike) -> pathlib.Path:
             f"--export_dir={export_dir} holds no exported model; give the directory that t2t_ext-exporter wrote to."
         )
     return path
+
+
+def check_destination(export_dir: str | os.PathLike, version: int, *, overwrite: bool = False) -> pathlib.Path:
+    """Returns the directory of a version that is to be written.
+
+    Raises:
+      UserError: The version is not a positive integer, or it exists and may not be replaced.
+    """
+    if version < 1:
+        raise UserError(f"version={version}: TF Serving wants a positive integer as a model version.")
+    base = pathlib.Path(export_dir)
+    if base.exists() and not base.is_dir():
+        raise UserError(f"{base} is a file; give a directory to export to (--export_dir).")
+    final = base / str(version)
+    if final.exists() and not overwrite:
+        raise UserError(
+            f"{final} exists already. Give --overwrite to replace it, another --version, or another --export_dir."
+        )
+    return final

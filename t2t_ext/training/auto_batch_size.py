@@ -40,12 +40,8 @@ Say = Callable[[str], None]
 def fill_in(run: setup_run.ResolvedRun, say: Say) -> setup_run.ResolvedRun:
     """Puts a number for ``batch_size=auto``; a run that has one already is returned as it is.
 
-    Args:
-      run: The resolved run; the child process resolves what was asked for again.
-      say: Told how probing goes.
-
-    Returns:
-      The run, with the number in its hparams and how it was found in its origins.
+    The number is in the hparams of the run that is returned, how it was found in its origins. The child process
+    resolves what was asked for again. ``say`` is told how probing goes.
 
     Raises:
       UserError: Several machines or a TPU take part, or not even the smallest batch fits.
@@ -76,14 +72,11 @@ def fill_in(run: setup_run.ResolvedRun, say: Say) -> setup_run.ResolvedRun:
 
 
 def largest_that_fits(fits: Callable[[int], bool], most: Callable[[], int]) -> int | None:
-    """Searches the largest size that fits, to within an eighth.
+    """Searches the largest size that fits, to within an eighth: a multiple of ``SMALLEST_SIZE`` tokens, or ``most``.
 
     Args:
       fits: Says whether a size fits; what is larger than one that does not does not fit either.
       most: The largest size that makes sense; asked after the first trial.
-
-    Returns:
-      A multiple of ``SMALLEST_SIZE`` tokens (or ``most``), None if none fits.
     """
     good, bad, size = None, None, FIRST_SIZE
     while bad is None:

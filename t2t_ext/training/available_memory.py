@@ -11,18 +11,10 @@ _OWN_CGROUPS = pathlib.Path("/proc/self/cgroup")
 def available_bytes(
     meminfo: pathlib.Path = _MEMINFO, cgroup_root: pathlib.Path = _CGROUP_ROOT, own: pathlib.Path = _OWN_CGROUPS
 ) -> int | None:
-    """Returns the bytes that can still be taken before something is swapped out or killed.
+    """Returns the bytes that can still be taken before something is swapped out or killed; None on what is no Linux.
 
     The least of what the kernel calls available and what every control group of this process (version 1 and 2, up to
     the root, as in containers) has left; the page cache of files counts as free.
-
-    Args:
-      meminfo: The kernel's ``meminfo``.
-      cgroup_root: Where control groups are mounted.
-      own: The list of this process's control groups.
-
-    Returns:
-      Bytes, or None where the system does not say (it is no Linux).
     """
     found = []
     with contextlib.suppress(OSError, ValueError, KeyError):

@@ -75,15 +75,11 @@ class Probe:
 
 
 def largest_batches(plan: batching.EpochPlan, target_sides: int = 1, parts: int = 1) -> list[int]:
-    """Returns the numbers of the batches that are largest in one way or another.
+    """Returns the numbers of the batches of an epoch that are largest in one way or another.
 
     Which one takes most memory depends on the model: positions (activations), rows times squared lengths (attention),
-    target positions (logits).
-
-    Args:
-      plan: The batches of an epoch.
-      target_sides: Targets of an example; they attend to the source and to each other.
-      parts: Parts of a batch.
+    target positions (logits). The ``target_sides`` of an example attend to the source and to each other; a batch has so
+    many ``parts``.
     """
     rows, inputs, targets = (
         np.asarray(field, np.float64) for field in (plan.rows, plan.input_widths, plan.target_widths)

@@ -40,12 +40,7 @@ def check(settings: TrainingSettings) -> None:
 def scored_by(settings: TrainingSettings, scoring: str) -> tuple[str, ...]:
     """Returns the protocols that score the translations of the development set.
 
-    Args:
-      settings: The settings of the run.
-      scoring: The problem's own protocol.
-
-    Returns:
-      One whose main score is a BLEU, and what else the problem and the watched metrics need.
+    The first one's main score is a BLEU; the others are what the problem (``scoring``) and the watched metrics need.
     """
     labels = [label for label in _watched(settings).values() if label in protocols.dev_labels()]
     needed = [protocols.with_label(label, scoring) for label in labels]

@@ -107,11 +107,7 @@ class Evaluator:
     def evaluate(
         self, weights: Mapping[str, tf.Variable], note: Callable[[str], None] = lambda text: None
     ) -> tuple[Record, list[str]]:
-        """Evaluates weights.
-
-        Args:
-          weights: Name -> variable or array.
-          note: Called with progress messages.
+        """Evaluates weights, by name; ``note`` gets progress messages.
 
         Returns:
           The metrics (loss and nll in nats a label, perplexity, accuracy; bleu and bleu_signature; other scores by

@@ -11,13 +11,7 @@ _FACTORS = ("replicas", "batch_size", "gradient_accumulation_steps")
 
 
 def describe(hparams: Any, replicas: int, planner: Any) -> dict[str, Any]:
-    """Returns what is kept with a checkpoint: the factors of the global batch's size, pairs, and a hash of the plan.
-
-    Args:
-      hparams: An ``HParams``.
-      replicas: Replicas of all workers.
-      planner: The run's ``BatchPlanner``.
-    """
+    """Returns what is kept with a checkpoint: the factors of the global batch's size, pairs, and a hash of the plan."""
     return {
         "replicas": replicas,
         "batch_size": hparams.batch_size,
@@ -30,10 +24,7 @@ def describe(hparams: Any, replicas: int, planner: Any) -> dict[str, Any]:
 def check(path: pathlib.Path, now: dict[str, Any], say: Callable[[str], None]) -> None:
     """Checks that a run would resume with the batches that it would have had.
 
-    Args:
-      path: The checkpoint to resume from.
-      now: What ``describe`` says now.
-      say: Told about changes that do no harm.
+    ``now`` is what ``describe`` returns now; ``say`` is told about changes that do no harm.
 
     Raises:
       UserError: The global batches would be others; says what gives the same ones.

@@ -79,13 +79,9 @@ def probe(
     batches: Sequence[Batch],
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> ProbedNorms:
-    """Computes the gradient norms of a model's parts on batches.
+    """Computes the gradient norms of a model's parts on batches as from ``fixed_batches``; nothing is changed in it.
 
-    Args:
-      model: A built model; nothing is changed in it.
-      hparams: Reads label_smoothing.
-      batches: As from ``fixed_batches``.
-      progress: Called with (batches done, batches in all).
+    ``progress`` is called with (batches done, batches in all).
     """
     named = model.named_variables()
     variables = list(named.values())

@@ -19,7 +19,15 @@ from t2t_ext.evaluation import protocols
 from t2t_ext.io import files
 from t2t_ext.io.interruption import Agreement, Interrupted, SignalWatch
 from t2t_ext.runs import checkpoints
-from t2t_ext.training import auto_batch_size, host_memory, out_of_memory, setup_run, skip_report, strategies, warm_start
+from t2t_ext.training import (
+    auto_batch_size,
+    graph_options,
+    out_of_memory,
+    setup_run,
+    skip_report,
+    strategies,
+    warm_start,
+)
 from t2t_ext.training.evaluate import Evaluator
 from t2t_ext.training.monitor import Board
 from t2t_ext.training.progress import Progress, describe_evaluation, describe_training
@@ -51,17 +59,10 @@ class TrainResult:
 
 
 def train(config: TrainConfig | setup_run.ResolvedRun, *, quiet: bool = False) -> TrainResult:
-    """Trains a model, or resumes a run where it stopped.
+    """Trains a model, or resumes a run where it stopped; ``setup_run.resolve`` may have resolved what is asked for.
 
     A run that is killed at any moment and started again computes what it would have computed. SIGTERM and Ctrl-C
     finish the step and save a checkpoint.
-
-    Args:
-      config: What is asked for, or what ``setup_run.resolve`` made of it.
-      quiet: Print nothing.
-
-    Returns:
-      How it ended.
 
     Raises:
       UserError: A mistake of the user's; nothing half-made is left.
@@ -199,7 +200,7 @@ class _Loop:
         session, settings = self._session, self._settings
         step, last = session.step, session.step == settings.train_steps
         if self._clock.first_step:
-            host_memory.release_unused()
+            graph_options.release_unused()
             self._clock.after_first_step(session.read_window())
             self._say(f"first step after {time.monotonic() - self._clock.created:.1f} s")
         self._progress.advance(step)

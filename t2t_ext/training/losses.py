@@ -161,16 +161,10 @@ def _chunked(
     weights: tf.Tensor,
     passes: tuple[float, tf.Tensor] | None,
 ) -> list[tf.Tensor]:
-    """Runs the passes over the logits, chunk by chunk.
+    """Runs the passes over the logits of N rows, chunk by chunk.
 
-    Args:
-      rows: float [N, D].
-      kernel: float [V, D], of the rows' dtype.
-      bias: float32 [V] or None.
-      labels: int32 [N].
-      weights: float32 [N].
-      passes: For the gradients, ``confidence - low``, which is subtracted from the target's probability, and the part
-        of the kernel's gradient that is the same for all of its rows (float32 [D]); None: no gradients.
+    For the gradients, ``passes`` are ``confidence - low``, which is subtracted from the target's probability, and the
+    part of the kernel's gradient that is the same for all of its rows (float32 [D]).
 
     Returns:
       log-sum-exp, logit of the label and largest logit (float32 [N]); with gradients also those of the

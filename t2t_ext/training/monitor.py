@@ -29,12 +29,9 @@ class Board:
     """Writes event files; on resume they are truncated to the restored step, as ``metrics.jsonl`` is."""
 
     def __init__(self, directory: pathlib.Path, restored_step: int, *, enabled: bool = True) -> None:
-        """Opens a new event file.
+        """Opens a new event file, unless this worker is not the chief (``enabled=False``).
 
-        Args:
-          directory: Folder of the event files.
-          restored_step: Points of later steps are taken out of the event files that are there; 0 for a new run.
-          enabled: False for workers that are not the chief: nothing is written.
+        Points of steps after ``restored_step`` are taken out of the event files that are there.
         """
         self._writer = tf.summary.create_noop_writer()
         self._directory = directory

@@ -30,12 +30,7 @@ class Optimizer(abc.ABC):
     decouples_decay: ClassVar[bool] = False  # whether weight decay is part of ``apply``, not of the loss
 
     def __init__(self, hparams: HParams, variables: dict[str, tf.Variable]) -> None:
-        """Creates the slots. Call it in the strategy's scope.
-
-        Args:
-          hparams: Reads the optimizer_* fields.
-          variables: Name -> trainable variable, float32.
-        """
+        """Creates the slots of the trainable variables, float32 by name. Call it in the strategy's scope."""
         self.hparams = hparams
         self.variables = variables
         self.slots: dict[str, tf.Variable] = {}

@@ -22,9 +22,6 @@ def explained(what: str, shape: Callable[[], str], ways: str) -> Iterator[None]:
       what: What was computed, such as ``step 17``.
       shape: Returns the largest batch of it in words; asked only if memory ran out.
       ways: What to change, such as ``advice`` or ``EVALUATION_ADVICE``.
-
-    Raises:
-      UserError: The body raised TensorFlow's ``ResourceExhaustedError`` or Python's ``MemoryError``.
     """
     try:
         yield

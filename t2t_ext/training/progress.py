@@ -12,13 +12,7 @@ class Progress:
     """Prints lines, and keeps a progress bar under them where the stream is a terminal."""
 
     def __init__(self, total_steps: int, *, quiet: bool = False, stream: TextIO | None = None) -> None:
-        """Prepares the display; ``start`` shows the bar.
-
-        Args:
-          total_steps: Updates of the whole run.
-          quiet: Print nothing (workers that are not the chief).
-          stream: Where to print; stderr by default.
-        """
+        """Prepares the display, on stderr by default; ``start`` shows the bar. With ``quiet`` nothing is printed."""
         self._total = total_steps
         self._quiet = quiet
         self._stream = stream

@@ -30,14 +30,9 @@ class Records:
     """The records of a run, in memory and in the file."""
 
     def __init__(self, path: pathlib.Path, last_step: int, *, writable: bool = True) -> None:
-        """Reads the file and cuts it to what a run that is resumed at ``last_step`` has logged.
+        """Reads the file, which may be missing, and truncates it to what a run had logged until ``last_step``.
 
-        Only the chief does: the other workers keep no records.
-
-        Args:
-          path: The file; it may be missing.
-          last_step: Later records are dropped, and a half-written last line.
-          writable: Whether this process writes the file (the chief).
+        Only the chief does (``writable``): the other workers keep no records.
         """
         self._path = path
         self._writable = writable
@@ -74,23 +69,16 @@ class Records:
 
 
 def gradient_norms_record(step: int, steps: int, norms: Mapping[str, float], total: float) -> Record:
-    """Returns the record of the gradient norms of a model's parts.
-
-    Args:
-      step: The last step that they are of.
-      steps: Over how many steps they are means.
-      norms: Part -> norm of the global gradient before clipping; see ``t2t_ext.analysis.gradients.groups``.
-      total: The norm over all parts, a mean over the same steps.
-    """
+    """Returns the record of the gradient norms of a model's parts and of all (``total``), means over so many steps."""
     rounded = {name: float(f"{norm:.6g}") for name, norm in {"all": total, **norms}.items()}
     return {"kind": "gradient_norms", "step": step, "steps": steps, "norms": rounded}
 
 
 def best_of(evaluations: list[Record], metric: str, minimize: bool | None = None, delta: float = 0.0) -> Best | None:
-    """Finds the best evaluation; of equal ones the first.
+    """Finds the best evaluation by a metric; of equal ones the first. Records without the metric are passed over.
 
     Args:
-      evaluations: Records, oldest first; those without the metric are passed over.
+      evaluations: Records, oldest first.
       metric: The metric's name.
       minimize: Whether smaller is better; None: as the metric is defined.
       delta: Least difference to the best so far that counts as better.

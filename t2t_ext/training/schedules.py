@@ -76,11 +76,7 @@ class Schedule:
     """The learning rate as a function of the step, usable in a graph and on the host."""
 
     def __init__(self, hparams: HParams, train_steps: int) -> None:
-        """Checks the schedule of ``hparams``.
-
-        Args:
-          hparams: Reads learning_rate_schedule and the learning_rate_* fields.
-          train_steps: Number of updates of the whole run; linear_decay and single_cycle_cos_decay end there.
+        """Checks the schedule of ``hparams``; linear_decay and single_cycle_cos_decay end at ``train_steps``.
 
         Raises:
           UserError: A factor is unknown, or a setting that it needs is missing.

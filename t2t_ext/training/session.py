@@ -45,11 +45,6 @@ class Session:
     def __init__(self, run: ResolvedRun, generated: GeneratedData, strategy: tf.distribute.Strategy) -> None:
         """Makes a fresh model with its optimizer; ``restore`` or ``warm_start`` give it other weights.
 
-        Args:
-          run: The resolved run.
-          generated: Its data.
-          strategy: Where to compute.
-
         Raises:
           UserError: The model does not fit the hparams, or the data are damaged.
         """
@@ -90,15 +85,9 @@ class Session:
         self.step = 0
 
     def restore(self, run: files.PathLike, workers: Workers, say: Say) -> bool:
-        """Restores the newest good checkpoint of a run, the same one on all workers.
+        """Restores the newest good checkpoint of a run, the same one on all workers, which all must call this.
 
-        Args:
-          run: The run directory; it may be missing.
-          workers: Who trains together; all of them must call this.
-          say: Told about damaged checkpoints and another number of replicas.
-
-        Returns:
-          Whether there was one.
+        ``say`` is told about damaged checkpoints and another number of replicas. Returns whether there was one.
 
         Raises:
           UserError: A worker cannot read it, it does not fit this version, or its batches were others.
@@ -121,11 +110,9 @@ class Session:
         return global_batches.describe(self.hparams, self.strategy.num_replicas_in_sync, self.pipeline.planner)
 
     def warm_start(self, origin: str, *, keep: bool = False) -> warm_start.WarmStartReport:
-        """Takes first weights over from another run.
+        """Takes first weights over from another run, or a checkpoint in one.
 
-        Args:
-          origin: The run, or a checkpoint in one.
-          keep: Whether training continues with its optimizer and after its steps, and does not begin anew.
+        With ``keep``, training continues with its optimizer and after its steps, and does not begin anew.
         """
         fresh = {name: _value(variable) for name, variable in self._variables.items()}
         sides = warm_start.vocabulary_sides(self.model)

@@ -19,13 +19,8 @@ Report = dict[str, Any]
 def make_report(session: Session, generated: GeneratedData, row: int, last: int) -> Report:
     """Rebuilds the batches of a row of skipped steps, which are functions of seed and step, and looks at the last one.
 
-    With several workers all must call it: gradients are computed once more.
-
-    Args:
-      session: What was trained, not restored since.
-      generated: Its data.
-      row: How many steps were skipped in a row.
-      last: The last of them; steps count from 1.
+    With several workers all must call it: gradients are computed once more. The session must not have been restored
+    since; the row ends with step ``last``, counted from 1.
 
     Returns:
       JSON values: ``first_step``, ``last_step``, ``loss_scale``, ``learning_rate``, ``batches`` (of the first and the

@@ -46,13 +46,7 @@ class TrainingState:
     """
 
     def __init__(self, hparams: HParams, variables: dict[str, tf.Variable], optimizer: Optimizer) -> None:
-        """Creates the variables. Call it in the strategy's scope.
-
-        Args:
-          hparams: Reads precision and ema_decay.
-          variables: Name -> the model's variable.
-          optimizer: Whose slots are part of the state.
-        """
+        """Creates the variables, with the optimizer's slots. Call it in the strategy's scope."""
         self.uses_loss_scale = hparams.precision == "mixed_float16"
         self.step = handles.new_variable(0, tf.int64, "step")
         self.skipped = handles.new_variable(0, tf.int64, "skipped")

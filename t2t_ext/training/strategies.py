@@ -58,32 +58,19 @@ def worker_index(strategy: tf.distribute.Strategy) -> int:
     return (resolver.task_id or 0) + int(has_chief and resolver.task_type != "chief")
 
 
-def worker_addresses(strategy: tf.distribute.Strategy) -> list[str]:
-    """Returns host and port of all processes that train together, by worker number; of one process alone none."""
-    return list(_tasks(strategy).values())
-
-
-def num_workers(strategy: tf.distribute.Strategy) -> int:
-    """Returns how many processes train together."""
-    return max(1, len(_tasks(strategy)))
-
-
-def other_workers(strategy: tf.distribute.Strategy) -> dict[str, int]:
-    """Returns TensorFlow's name of every other process -> its worker number."""
-    mine = worker_index(strategy)
-    return {name: number for number, name in enumerate(_tasks(strategy)) if number != mine}
-
-
 def describe(strategy: tf.distribute.Strategy) -> str:
     """Returns in a few words where the run computes."""
-    replicas, workers = strategy.num_replicas_in_sync, num_workers(strategy)
+    replicas, workers = strategy.num_replicas_in_sync, len(worker_addresses(strategy))
     if replicas == 1:
         return f"one device ({'GPU' if tf.config.list_physical_devices('GPU') else 'CPU'})"
     return f"{replicas} replicas" + (f" on {workers} workers" if workers > 1 else "")
 
 
-def _tasks(strategy: tf.distribute.Strategy) -> dict[str, str]:
-    """Returns TensorFlow's name of a process -> its address, the chief first."""
+def worker_addresses(strategy: tf.distribute.Strategy) -> dict[str, str]:
+    """Returns TensorFlow's names of all processes that train together -> host and port, by worker number.
+
+    Of one process alone there are none.
+    """
     if not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
         return {}
     spec = strategy.cluster_resolver.cluster_spec()

@@ -166,11 +166,6 @@ def _nothing_fits(path: pathlib.Path, old: Mapping[str, np.ndarray], report: War
 def check_keepable(path: pathlib.Path, hparams: HParams, train_steps: int) -> None:
     """Checks, reading no arrays, that a run can continue with the optimizer and after the steps of a checkpoint.
 
-    Args:
-      path: The checkpoint.
-      hparams: Of the run that continues.
-      train_steps: After how many steps it ends.
-
     Raises:
       UserError: The checkpoint has weights only or another optimizer's state, or has as many steps.
     """
@@ -198,17 +193,11 @@ def check_keepable(path: pathlib.Path, hparams: HParams, train_steps: int) -> No
 def kept_training(
     fresh: Mapping[str, np.ndarray], report: WarmStartReport
 ) -> tuple[dict[str, np.ndarray], WarmStartReport]:
-    """Takes over the training state of the checkpoint that weights were taken from.
+    """Takes over the training state of the checkpoint that weights were taken from, for the names of ``fresh``.
 
     The steps are kept, which the schedule counts (and the order of the data with them), and what the optimizer knows of
-    variables that were loaded as they are. Of others it begins with zeros, whose mean is soon forgotten.
-
-    Args:
-      fresh: Name -> array of the new run's training state.
-      report: Of the weights.
-
-    Returns:
-      (name -> array for every name of ``fresh``, the report with what was kept).
+    variables that were loaded as they are. Of others it begins with zeros, whose mean is soon forgotten. The report is
+    returned with what was kept.
 
     Raises:
       UserError: A variable is new whose average would be of all steps.
@@ -239,12 +228,7 @@ def kept_training(
 
 
 def kept_averages(fresh: Mapping[str, np.ndarray], report: WarmStartReport) -> dict[str, np.ndarray]:
-    """Takes over the averages of the checkpoint for variables that were loaded as they are.
-
-    Args:
-      fresh: Name -> average of the new run; it has none where this is empty.
-      report: Of the weights.
-    """
+    """Takes over the averages of the checkpoint for variables that were loaded as they are; none for none."""
     if not fresh or "ema" not in checkpoints.read_info(report.origin).groups:
         return dict(fresh)
     old = checkpoints.load_arrays(report.origin, "ema")

@@ -55,9 +55,11 @@ class Workers:
         self._strategy = strategy
         self._timeout = timeout
         self._resume_point = resume_point
-        self.count = strategies.num_workers(strategy)
+        addresses = strategies.worker_addresses(strategy)
+        self._addresses = list(addresses.values())
+        self.count = max(1, len(addresses))
         self.index = strategies.worker_index(strategy)
-        self._peers = strategies.other_workers(strategy)
+        self._peers = {name: number for number, name in enumerate(addresses) if number != self.index}
         self._done = threading.Event()
         self._lost = ""
 
@@ -111,10 +113,7 @@ class Workers:
         return self.sum([value if self.is_chief else 0.0])[0]
 
     def check_same(self, settings: str) -> None:
-        """Checks that all workers were started with the same settings.
-
-        Args:
-          settings: All of them, in one text.
+        """Checks that all workers were started with the same settings, given in one text.
 
         Raises:
           UserError: They differ; every worker raises it.
@@ -122,10 +121,10 @@ class Workers:
         mine = zlib.crc32(settings.encode())
         different = self.sum([float(self.of_chief(mine) != mine and i == self.index) for i in range(self.count)])
         if any(different):
-            others = ", ".join(f"worker {i} ({self._address(i)})" for i, value in enumerate(different) if value)
+            others = ", ".join(f"worker {i} ({self._addresses[i]})" for i, value in enumerate(different) if value)
             raise UserError(
                 f"Not all workers were started alike: settings or data of {others} differ from those of the chief, "
-                f"worker 0 ({self._address(0)}). Start all of them with the same flags and the same generated data."
+                f"worker 0 ({self._addresses[0]}). Start all of them with the same flags and the same generated data."
             )
 
     @tf.function(autograph=False)
@@ -135,9 +134,6 @@ class Workers:
             return tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, tf.identity(values))
 
         return self._strategy.experimental_local_results(self._strategy.run(on_replica, args=(values,)))[0]
-
-    def _address(self, index: int) -> str:
-        return strategies.worker_addresses(self._strategy)[index]
 
     def _watch(self) -> None:
         seen = dict.fromkeys(self._peers, time.monotonic())
@@ -190,7 +186,7 @@ class Workers:
 
     def _describe(self, peer: str) -> str:
         index = self._peers[peer]
-        return f"Worker {index} ({self._address(index)}{', the chief' if index == 0 else ''})"
+        return f"Worker {index} ({self._addresses[index]}{', the chief' if index == 0 else ''})"
 
     def _message(self, why: str) -> str:
         return (

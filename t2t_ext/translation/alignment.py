@@ -81,7 +81,10 @@ def _member_attention(
     found = model.attention_weights(inputs, targets)
     if model.directions == 2:
         names = {name.removesuffix("/l2r") for name in found if name.endswith("/source_attention/l2r")}
-        found = {name: _of_side(found, name, right_to_left) for name in names}
+        found = {
+            name: tf.where(tf.reshape(right_to_left, [-1, 1, 1, 1]), found[f"{name}/r2l"], found[f"{name}/l2r"])
+            for name in names
+        }
         # Of the step that predicts the direction's tag there is a row, too, where a model does that.
         found = {name: weights[:, :, -tf.shape(targets)[2] :] for name, weights in found.items()}
     layers = {int(match[1]): found[name] for name in found if (match := _LAYER.fullmatch(name))}
@@ -107,12 +110,6 @@ def _member_attention(
     attention = tf.reduce_mean(attention, axis=1)
     mixed = f"layer_{layer % count}/mixed_attention" in found
     return source_part(attention, tf.shape(inputs)[1]) if mixed else attention
-
-
-def _of_side(found: dict[str, tf.Tensor], name: str, right_to_left: tf.Tensor) -> tf.Tensor:
-    """Returns the attention float [B, H, T, S] of the side that ``right_to_left`` bool [B] says."""
-    which = right_to_left[:, tf.newaxis, tf.newaxis, tf.newaxis]
-    return tf.where(which, found[f"{name}/r2l"], found[f"{name}/l2r"])
 
 
 # === From pieces to words ===

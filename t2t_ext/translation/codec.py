@@ -54,21 +54,8 @@ class TextCodec:
     unit = "subwords"
     ids_spec = IDS
 
-    def __init__(
-        self,
-        encoder: SubwordEncoder,
-        limit: int,
-        name: str,
-        graph: GraphEncoder | None = None,
-    ) -> None:
-        """Makes a codec.
-
-        Args:
-          encoder: The text encoder.
-          limit: The most subwords of a text.
-          name: Of the tensors that ``encode`` takes.
-          graph: The graph's part of an encoder with the same ids; None: it is made.
-        """
+    def __init__(self, encoder: SubwordEncoder, limit: int, name: str, graph: GraphEncoder | None = None) -> None:
+        """Makes a codec; ``name`` is that of the tensors that ``encode`` takes, ``graph`` one of equal ids."""
         self.encoder, self.limit = encoder, limit
         self.spec = tf.TensorSpec([None], tf.string, name=name)
         self.graph = graph or graph_encoder(encoder, f"{name}_encoder")
@@ -81,7 +68,14 @@ class TextCodec:
         segmented = self.encoder.segment(prepared)
         ids = self.encoder.encode_batch(prepared)
         if marked and not self.encoder.segmented_by_graph:
-            ids = [self._marked(*each) for each in zip(segmented, ids, strict=True)]
+            mark = self.encoder.vocab_size
+            ids = [
+                [
+                    mark if index == UNK_ID and piece.endswith(SEPARATOR) and piece != SEPARATOR else index
+                    for piece, index in zip(filter(None, text.split(" ")), each, strict=True)
+                ]
+                for text, each in zip(segmented, ids, strict=True)
+            ]
         return Encoded(
             [[*each[: self.limit], EOS_ID] for each in ids],
             np.array([len(each) for each in ids], np.int64),
@@ -104,13 +98,6 @@ class TextCodec:
         for row, each in zip(ids, rows, strict=True):
             row[: len(each)] = each
         return tf.constant(ids)
-
-    def _marked(self, segmented: str, ids: list[int]) -> list[int]:
-        pieces = filter(None, segmented.split(" "))
-        return [
-            self.encoder.vocab_size if index == UNK_ID and piece.endswith(SEPARATOR) and piece != SEPARATOR else index
-            for piece, index in zip(pieces, ids, strict=True)
-        ]
 
     # === Inside the graph ===
 
@@ -160,7 +147,6 @@ class FeatureCodec:
         Raises:
           UserError: A source is no array of feature vectors of the model's size.
         """
-        del marked
         arrays: list[np.ndarray] = []
         for number, source in enumerate(sources, 1):
             rows = source.rows if isinstance(source, FeatureSource) else source
@@ -191,7 +177,6 @@ class FeatureCodec:
 
     def encode(self, features: tf.Tensor, *, marked: bool = False) -> tf.Tensor:
         """Truncates features float32 [B, S, F]."""
-        del marked
         return features[:, : self.limit]
 
     def empty(self, features: tf.Tensor) -> tf.Tensor:
@@ -200,7 +185,6 @@ class FeatureCodec:
 
     def trial_batches(self, lines: Sequence[str]) -> list[tf.Tensor]:
         """Returns sources float32 [B, S, F] to try an exported model on: one, then several with padding."""
-        del lines
         pattern = np.sin(np.arange(4 * 6 * self.size, dtype=np.float32)).reshape(4, 6, self.size)
         pattern[1, 2:] = 0.0
         pattern[2] = 0.0

@@ -18,7 +18,7 @@ from t2t_ext.models.ensemble import Ensemble
 from t2t_ext.models.seq2seq import Seq2Seq
 from t2t_ext.search.beam_search import at_least_wide
 from t2t_ext.search.directions import refuse_one_side
-from t2t_ext.search.length_penalty import length_penalty
+from t2t_ext.search.search_state import length_penalty
 from t2t_ext.translation.alignment import AlignmentConfig, align_words, piece_tables, source_attention, words_of
 from t2t_ext.translation.codec import FeatureCodec, TextCodec
 
@@ -54,16 +54,7 @@ class ForcedDecoder:
         target_direction: str,
         alignment: AlignmentConfig,
     ) -> None:
-        """Takes what forced decoding needs.
-
-        Args:
-          model: A built model, or an ensemble.
-          source: The codec of the source.
-          target: The codec of the target.
-          decode_hparams: Their length penalty is that of the scores.
-          target_direction: ``r2l`` for a model that generates right to left.
-          alignment: Which attention word alignments are read from.
-        """
+        """Takes a built model, or an ensemble, and its codecs; scores have the length penalty of the decode hparams."""
         self._model, self._source, self._target = model, source, target
         self._hparams, self._alignment = decode_hparams, alignment
         self._target_direction = target_direction
@@ -172,8 +163,7 @@ class ForcedDecoder:
         lengths = _spoken(targets)
         if partners is None:
             if self.two_sided:
-                call = "score(pairs, partners=...)" if what == "score" else "align(pairs, partners=...)"
-                refuse_one_side(what, call)
+                refuse_one_side(what, f"{'score' if what == 'score' else 'align'}(pairs, partners=...)")
             right_to_left = tf.fill(tf.shape(lengths), self._target_direction == "r2l")
             return Given(_reversed_where(targets, lengths, right_to_left), lengths, right_to_left, None)
         self._check_two_sided()
@@ -193,13 +183,8 @@ class ForcedDecoder:
         which = None if given.both is None else given.right_to_left
         by_token = token_log_probs(self._model, at_least_wide(sources), given.ids, lengths, given.both, which)
         log_probs = tf.reduce_sum(by_token, axis=1)
-        penalty = length_penalty(lengths, self._hparams.alpha, self._hparams.length_penalty)
-        return {
-            "log_probs": log_probs,
-            "lengths": lengths,
-            "scores": log_probs / penalty,
-            "token_log_probs": by_token,
-        }
+        scores = log_probs / length_penalty(lengths, self._hparams.alpha, self._hparams.length_penalty)
+        return {"log_probs": log_probs, "lengths": lengths, "scores": scores, "token_log_probs": by_token}
 
 
 def _spoken(ids: tf.Tensor) -> tf.Tensor:

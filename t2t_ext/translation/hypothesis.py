@@ -64,22 +64,24 @@ class PairScore:
 def hypotheses_of(found: Mapping[str, np.ndarray], row: int, encoder: SubwordEncoder) -> list[Hypothesis]:
     """Returns the hypotheses of a row of ``Searcher.search``, without empty places; at least one."""
     there = np.flatnonzero(found["log_probs"][row] > _LEAST_LOG_PROB)
-    return [_hypothesis(found, (row, int(n)), encoder) for n in (there if len(there) else [0])]
-
-
-def _hypothesis(found: Mapping[str, np.ndarray], place: tuple[int, int], encoder: SubwordEncoder) -> Hypothesis:
-    prepared = encoder.join([found["outputs"][place].decode("utf-8", errors="replace")])
-    return Hypothesis(
-        text=encoder.restore(prepared)[0],
-        prepared=prepared[0],
-        log_prob=float(found["log_probs"][place]),
-        length=int(found["lengths"][place]),
-        score=float(found["scores"][place]),
-        finished=bool(found["finished"][place]),
-        ids=tuple(int(i) for i in found["ids"][place] if i != PAD_ID),
-        unmet_constraints=int(found["unmet_constraints"][place]) if "unmet_constraints" in found else None,
-        direction="r2l" if found["directions"][place] else "l2r",
-    )
+    hypotheses = []
+    for n in there if len(there) else [0]:
+        each = {name: values[row, n] for name, values in found.items()}
+        prepared = encoder.join([each["outputs"].decode("utf-8", errors="replace")])
+        hypotheses.append(
+            Hypothesis(
+                text=encoder.restore(prepared)[0],
+                prepared=prepared[0],
+                log_prob=float(each["log_probs"]),
+                length=int(each["lengths"]),
+                score=float(each["scores"]),
+                finished=bool(each["finished"]),
+                ids=tuple(int(i) for i in each["ids"] if i != PAD_ID),
+                unmet_constraints=int(each["unmet_constraints"]) if "unmet_constraints" in each else None,
+                direction="r2l" if each["directions"] else "l2r",
+            )
+        )
+    return hypotheses
 
 
 def pair_score(scored: Mapping[str, np.ndarray], row: int) -> PairScore:
@@ -111,14 +113,7 @@ def output_line(hypotheses: Sequence[Hypothesis], hparams: DecodeHParams) -> str
 
 
 def output_name(source: str, config: Any, hparams: DecodeHParams, members: int) -> str:
-    """Returns the name of the output file for a source file, as T2T makes it.
-
-    Args:
-      source: The source file.
-      config: The ``RunConfig`` of the run.
-      hparams: How was searched.
-      members: Of the ensemble, 1 for a single checkpoint.
-    """
+    """Returns the name of the output file for a source file and a ``RunConfig``, as T2T makes it."""
     search = f"beam{hparams.beam_size}.alpha{hparams.alpha}"
     if hparams.sampling_method == "random":
         search = f"sample{hparams.sampling_seed}.temp{hparams.sampling_temp}"
@@ -154,12 +149,7 @@ def nbest_lines(sources: Sequence[Any], records: Iterable[Sequence[Mapping[str, 
 
 
 def parse_pairs(name: str, lines: Sequence[str], directions: int) -> tuple[list[str], list[str], dict[str, list[str]]]:
-    """Reads lines ``source TAB target``, and for a model of two directions ``TAB partner [TAB direction]``.
-
-    Args:
-      name: The file, for messages.
-      lines: Its lines.
-      directions: In how many directions the model generates.
+    """Reads lines ``source TAB target`` of a file, and for a model of two directions ``TAB partner [TAB direction]``.
 
     Returns:
       Sources, targets, and what else ``Translator.score`` needs: partners, and in which direction each target is

@@ -52,11 +52,6 @@ class RerankConfig:
     weights: tuple[float, float] = (1.0, 1.0)
 
     def __post_init__(self) -> None:
-        """Checks the values.
-
-        Raises:
-          UserError: There is no such score, or a weight is negative or both are 0.
-        """
         if self.score not in SCORES:
             raise UserError(f"score={self.score!r}: it is one of {', '.join(SCORES)}.{suggest(self.score, SCORES)}")
         if len(self.weights) != 2 or not all(0 <= weight < float("inf") for weight in self.weights):
@@ -72,7 +67,7 @@ class Candidate:
 
     Attributes:
       text: The translation, restored for people.
-      prepared: As the model wrote it.
+      prepared: As the model generated it.
       ids: Its token ids in text order, with EOS; empty for a line without text.
       log_probs: Direction -> natural logarithm of its probability, EOS included.
       score: What it is ranked by.
@@ -137,11 +132,11 @@ def check_runs(l2r: "RunDirectory", r2l: "RunDirectory") -> None:
     for run, direction in ((l2r, "l2r"), (r2l, "r2l")):
         if directions_of(run.hparams()) != 1:
             raise UserError(f"--{direction}={run.path}: {_BOTH_WAYS}")
-        written = run.config.hparams.get("target_direction", "l2r")
-        if written != direction:
+        generated = run.config.hparams.get("target_direction", "l2r")
+        if generated != direction:
             raise UserError(
-                f"--{direction}={run.path} generates {written} (target_direction in its hparams). Give a run that was "
-                f"trained with --hparams=target_direction={direction}."
+                f"--{direction}={run.path} generates {generated} (target_direction in its hparams). Give a run that "
+                f"was trained with --hparams=target_direction={direction}."
             )
     if l2r.config.vocabularies["target"] != r2l.config.vocabularies["target"]:
         _check_ids(l2r.text_encoders()[1], r2l.text_encoders()[1], f"{l2r.path} and {r2l.path}")
@@ -157,12 +152,7 @@ class Reranker:
     """
 
     def __init__(self, l2r: "Translator", r2l: "Translator", config: RerankConfig | None = None) -> None:
-        """Takes the translators; their decode hparams say how long the lists are.
-
-        Args:
-          l2r: Of a model that generates left to right, or an ensemble.
-          r2l: Of one that generates right to left, with the same target ids.
-          config: How to choose; None: the paper's way.
+        """Takes the translators, of models or ensembles; their decode hparams say how long the lists are.
 
         Raises:
           UserError: Directions or target ids do not fit, or the translators draw samples.
@@ -192,32 +182,18 @@ class Reranker:
         for direction, translator in self._translators.items():
             with progress(f"Translating {direction}", len(lines), "lines") as update:
                 found[direction] = translator.translate(lines, update)
-        unions = [
-            self._union({direction: found[direction][row] for direction in DIRECTIONS}) for row in range(len(lines))
-        ]
+        unions = [_union(*lists) for lists in zip(found["l2r"], found["r2l"], strict=True)]
         for direction, translator in self._translators.items():
             missing = [[ids for ids, each in union.items() if direction not in each["log_probs"]] for union in unions]
-            wanted = [[_written(ids, direction) for ids in row] for row in missing]
+            wanted = missing
+            if direction == "r2l":  # in the order of generation
+                wanted = [[(*reversed(ids[:-1]), ids[-1]) for ids in row] for row in missing]
             with progress(f"Scoring {direction}", sum(map(len, wanted)), "translations") as update:
                 scored = translator.score_ids(lines, wanted, update)
             for union, row, results in zip(unions, missing, scored, strict=True):
                 for ids, result in zip(row, results, strict=True):
                     union[ids]["log_probs"][direction] = result.log_prob
         return [self._ranked(union, found["l2r"][row][0]) for row, union in enumerate(unions)]
-
-    def _union(self, lists: Mapping[str, Sequence["Hypothesis"]]) -> dict[Ids, dict[str, Any]]:
-        """Returns the translations of a line by their ids, with what the searches know of each."""
-        union: dict[Ids, dict[str, Any]] = {}
-        for direction, hypotheses in lists.items():
-            for rank, hypothesis in enumerate(hypotheses):
-                if not hypothesis.length:
-                    continue  # a line without text
-                ids = text_order(hypothesis.ids, direction)
-                each = union.setdefault(ids, {"hypothesis": hypothesis, "log_probs": {}, "ranks": {}})
-                each["ranks"].setdefault(direction, rank)
-                if hypothesis.finished:
-                    each["log_probs"].setdefault(direction, hypothesis.log_prob)
-        return union
 
     def _ranked(self, union: Mapping[Ids, Mapping[str, Any]], first: "Hypothesis") -> list[Candidate]:
         """Returns a line's translations, best first; of equal ones the L2R list's come first."""
@@ -241,10 +217,25 @@ class Reranker:
         total = sum(weight * log_probs[direction] for weight, direction in weighted)
         if self.config.score == "sum":
             return total
-        from t2t_ext.search.length_penalty import length_penalty
+        from t2t_ext.search.search_state import length_penalty
 
         hparams = self._translators["l2r"].decode_hparams
         return total / float(length_penalty(length, hparams.alpha, hparams.length_penalty))
+
+
+def _union(*lists: Sequence["Hypothesis"]) -> dict[Ids, dict[str, Any]]:
+    """Returns the translations of a line by their ids, with what the searches of both directions know of each."""
+    union: dict[Ids, dict[str, Any]] = {}
+    for direction, hypotheses in zip(DIRECTIONS, lists, strict=True):
+        for rank, hypothesis in enumerate(hypotheses):
+            if not hypothesis.length:
+                continue  # a line without text
+            ids = text_order(hypothesis.ids, direction)
+            each = union.setdefault(ids, {"hypothesis": hypothesis, "log_probs": {}, "ranks": {}})
+            each["ranks"].setdefault(direction, rank)
+            if hypothesis.finished:
+                each["log_probs"].setdefault(direction, hypothesis.log_prob)
+    return union
 
 
 def text_order(ids: Sequence[int], direction: str) -> Ids:
@@ -264,11 +255,6 @@ def winners(results: Sequence[Sequence[Candidate]]) -> Winners:
     l2r, r2l = (sum(set(ranks) == {direction} for ranks in chosen) for direction in DIRECTIONS)
     found = [len(candidates) for candidates in results if candidates[0].ids]
     return Winners(l2r, r2l, len(chosen) - l2r - r2l, sum(found) / max(1, len(found)))
-
-
-def _written(ids: Ids, direction: str) -> Ids:
-    """Returns ids in text order as the model of a direction generates them."""
-    return (*reversed(ids[:-1]), ids[-1]) if direction == "r2l" else ids
 
 
 def _check_ids(l2r: Any, r2l: Any, where: str) -> None:

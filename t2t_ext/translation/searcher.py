@@ -3,33 +3,35 @@
 This module alone searches: the decoder command, BLEU during training and the exported SavedModel all run it, so they
 cannot disagree.
 
-Legend: B sentences, S source positions, T target positions, N hypotheses of a sentence.
+Legend: B sentences, S source positions, T target positions, P tokens of the longest prefix, N hypotheses of a sentence.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
 from t2t_ext.config.decode import DecodeHParams
-from t2t_ext.data.text.text_encoder import PAD_ID
+from t2t_ext.data.text.graph_text_encoder import GraphSubwordEncoder, GraphTokenEncoder
+from t2t_ext.data.text.text_encoder import EOS_ID, PAD_ID, UNK_ID, SubwordEncoder
 from t2t_ext.errors import UserError
 from t2t_ext.layers.gradients import forward_only
 from t2t_ext.layers.masks import words_of_source
 from t2t_ext.models.ensemble import Ensemble
 from t2t_ext.models.seq2seq import Seq2Seq
+from t2t_ext.search import random_numbers
 from t2t_ext.search.beam_search import MIN_ROWS, Result, at_least_wide, beam_search
-from t2t_ext.search.directions import check_prefixes
+from t2t_ext.search.directions import check_directions, check_prefixes
 from t2t_ext.search.guided_strategies import guided_strategy
 from t2t_ext.search.lexical_constraints import count_unmet, encode_phrases
 from t2t_ext.search.recompute import WholePrefixes
-from t2t_ext.search.search_options import (
-    encode_prefixes,
-    never_produced,
-    sampling_strategy,
-    search_config,
-    search_rules,
-)
+from t2t_ext.search.rules import CoveragePenalty, ForcedPrefix, MinimumLength, NoRepeatedNgrams, Rule, StepwisePenalty
+from t2t_ext.search.sampling import Sampling, Truncation
+from t2t_ext.search.search_state import SearchConfig
+from t2t_ext.search.word_ngrams import NoRepeatedWordNgrams, word_boundaries
 from t2t_ext.translation.codec import TextCodec
+
+# The whitespace removed from the end of a prefix.
+WHITESPACE = " \t\n\f\r"
 
 
 class Searcher:
@@ -38,14 +40,7 @@ class Searcher:
     def __init__(
         self, model: Seq2Seq | Ensemble, target: TextCodec, decode_hparams: DecodeHParams, target_direction: str
     ) -> None:
-        """Takes what a search needs.
-
-        Args:
-          model: A built model, or an ensemble.
-          target: The codec of the target.
-          decode_hparams: How to search.
-          target_direction: ``r2l`` for a model that generates right to left: its output is reversed.
-        """
+        """Takes a built model, or an ensemble; with ``target_direction=r2l`` its output is reversed."""
         self._model, self._target, self._hparams = model, target, decode_hparams
         self._target_direction = target_direction
 
@@ -83,7 +78,9 @@ class Searcher:
           UserError: The model or the decode hparams exclude prefixes, constraints or seeds.
         """
         hparams, directions = self._hparams, self._model.directions
-        banned = never_produced(self._target.encoder)
+        # Of each direction of the model, whether it generates right to left.
+        reversed_directions = (self._target_direction == "r2l",) if directions == 1 else (False, True)
+        banned = (PAD_ID, UNK_ID, *self._target.encoder.control_ids)
         config = search_config(hparams, num_hypotheses, directions, banned)
         if seeds is not None and hparams.sampling_method != "random":
             raise UserError("Samples need sampling_method=random in the decode hparams.")
@@ -102,10 +99,11 @@ class Searcher:
         if constraints is not None:
             hparams.check_constraints()
             padded = tf.pad(constraints, missing, constant_values="")
-            phrases = encode_phrases(padded, self._encode_phrases, limits, self._reversed_directions())
+            graph = self._target.graph
+            phrases = encode_phrases(padded, lambda texts: graph.encode(texts)[:, :-1], limits, reversed_directions)
         if seeds is not None:
             seeds = tf.pad(seeds, missing)
-        rules = search_rules(hparams, sources, self._reversed_directions(), self._target.encoder, beginnings)
+        rules = search_rules(hparams, sources, reversed_directions, self._target.encoder, beginnings)
         strategy = sampling_strategy(hparams, sources, seeds) or guided_strategy(hparams, directions, phrases)
         stepper: Any = WholePrefixes(self._model, config) if hparams.sb_decode == "recompute" else self._model
         step = stepper.step_with_attention if any(rule.needs_attention for rule in rules) else stepper.step
@@ -114,11 +112,13 @@ class Searcher:
         if phrases is not None:
             unmet["unmet_constraints"] = count_unmet(phrases, found.ids, found.directions)[:batch]
         found = Result(*(part[:batch] for part in found))
-        right_to_left = self._right_to_left(found.directions)
+        right_to_left = tf.equal(found.directions, 1)
+        if directions == 1:
+            right_to_left = tf.fill(tf.shape(found.directions), reversed_directions[0])
         empty = empty[:, tf.newaxis]  # [B, 1]
         return {
             **unmet,
-            "outputs": tf.where(empty, "", self._to_text(found, right_to_left)),
+            "outputs": tf.where(empty, "", self._to_text(found, right_to_left if any(reversed_directions) else None)),
             "scores": tf.where(empty, 0.0, found.scores),
             "log_probs": tf.where(empty, 0.0, found.log_probs),
             "lengths": tf.where(empty, 0, found.lengths),
@@ -138,25 +138,113 @@ class Searcher:
             limits += hparams.max_length_offset
         return tf.maximum(limits, 1)
 
-    def _encode_phrases(self, phrases: tf.Tensor) -> tf.RaggedTensor:
-        return self._target.graph.encode(phrases)[:, :-1]
-
-    def _reversed_directions(self) -> tuple[bool, ...]:
-        """Returns for each direction of the model whether it generates right to left."""
-        return (self._target_direction == "r2l",) if self._model.directions == 1 else (False, True)
-
-    def _right_to_left(self, directions: tf.Tensor) -> tf.Tensor:
-        """Returns which hypotheses were generated right to left, bool, from the search's directions int32."""
-        if self._model.directions == 2:
-            return tf.equal(directions, 1)
-        return tf.fill(tf.shape(directions), self._target_direction == "r2l")
-
-    def _to_text(self, found: Result, right_to_left: tf.Tensor) -> tf.Tensor:
+    def _to_text(self, found: Result, right_to_left: tf.Tensor | None) -> tf.Tensor:
         """Decodes the hypotheses of a search, those of bool [B, N] reversed, to segmented strings [B, N]."""
         shape = tf.shape(found.lengths)
         lengths = tf.reshape(found.lengths - tf.cast(found.finished, tf.int32), [-1])  # [B N]
         ids = tf.reshape(found.ids, [shape[0] * shape[1], tf.shape(found.ids)[2]])  # [B N, T]
-        if any(self._reversed_directions()):
+        if right_to_left is not None:
             ids = tf.reverse_sequence(ids, tf.where(tf.reshape(right_to_left, [-1]), lengths, 0), seq_axis=1)
         text = self._target.graph.decode(tf.RaggedTensor.from_tensor(ids, lengths=lengths))
         return tf.reshape(text, shape)
+
+
+class Prefixes(NamedTuple):
+    """The given prefixes of translations.
+
+    Attributes:
+      ids: int32 [B, P], P >= 1, padded with PAD.
+      lengths: int32 [B], 0 = nothing is forced.
+      ends_word: bool [B], whether a new word begins behind it.
+    """
+
+    ids: tf.Tensor
+    lengths: tf.Tensor
+    ends_word: tf.Tensor
+
+
+def encode_prefixes(
+    strings: tf.Tensor, encoder: GraphSubwordEncoder | GraphTokenEncoder, banned: tuple[int, ...], most: int
+) -> Prefixes:
+    """Encodes prefixes, strings [B].
+
+    A space at the end says that the last word is complete, as a last subword without ``@@`` says by itself. A prefix is
+    truncated before a token that is never produced, and after ``most`` tokens.
+    """
+    text = tf.strings.regex_replace(strings, f"[{WHITESPACE}]+$", "")
+    ids = encoder.encode(text, most).to_tensor()
+    real = ~tf.reduce_any(tf.equal(ids[..., tf.newaxis], tf.constant([*banned, EOS_ID])), axis=2)
+    lengths = tf.reduce_sum(tf.math.cumprod(tf.cast(real, tf.int32), axis=1), axis=1)
+    return Prefixes(ids, lengths, tf.not_equal(strings, text) & (lengths > 0))
+
+
+def search_config(
+    hparams: DecodeHParams, num_hypotheses: int, directions: int, banned: tuple[int, ...]
+) -> SearchConfig:
+    """Returns the constants of a search for ``num_hypotheses`` translations.
+
+    Raises:
+      UserError: The settings do not fit a model of so many directions.
+    """
+    check_directions(hparams, directions)
+    sampling = hparams.sampling_method == "random"
+    return SearchConfig(
+        beam_size=num_hypotheses if sampling else hparams.beam_size,
+        num_hypotheses=num_hypotheses,
+        directions=directions,
+        alpha=hparams.alpha,
+        penalty=hparams.length_penalty,
+        banned=banned,
+        pairing=hparams.sb_pairing,
+        finished_partner=hparams.sb_finished_partner,
+    )
+
+
+def search_rules(
+    hparams: DecodeHParams,
+    ids: tf.Tensor,
+    right_to_left: tuple[bool, ...],
+    encoder: SubwordEncoder,
+    prefixes: Prefixes | None,
+) -> list[Rule]:
+    """Returns the rules of a search of source ids int32 [B, S], or feature vectors float32 [B, S, F].
+
+    ``right_to_left`` says of each direction of the model whether it generates right to left, the encoder is the
+    target's.
+    """
+    rules: list[Rule] = []
+    words = words_of_source(ids)
+    if hparams.min_length or hparams.min_length_ratio:
+        source = tf.reduce_sum(tf.cast(words, tf.float32), axis=1)
+        rules.append(
+            MinimumLength(tf.maximum(hparams.min_length, tf.cast(hparams.min_length_ratio * source, tf.int32)))
+        )
+    if (size := hparams.no_repeat_ngram_size) and hparams.no_repeat_ngram_unit == "tokens":
+        rules.append(NoRepeatedNgrams(size))
+    elif size:
+        ignored = [each for each in encoder.encode_batch(hparams.no_repeat_ngram_ignore.split()) if each]
+        turned = [[each[::-1] if reverse else each for reverse in right_to_left] for each in ignored]
+        rules.append(NoRepeatedWordNgrams(size, word_boundaries(encoder, right_to_left), turned))
+    beta, directions = hparams.coverage_penalty, len(right_to_left)
+    if beta and not hparams.stepwise_penalty:
+        rules.append(CoveragePenalty(beta, words, directions, hparams.coverage_kind))
+    if prefixes is not None:
+        rules.append(ForcedPrefix(*prefixes, encoder.word_starts()))
+    if beta and hparams.stepwise_penalty:
+        rules.append(StepwisePenalty(beta, words, directions))
+    return rules
+
+
+def sampling_strategy(hparams: DecodeHParams, ids: tf.Tensor, seeds: tf.Tensor | None = None) -> Sampling | None:
+    """Returns the strategy that samples, with further seeds int64 [B]; None where a search is wanted."""
+    if hparams.sampling_method != "random":
+        return None
+    keys = random_numbers.fold(random_numbers.fingerprint(ids), tf.constant(hparams.sampling_seed, tf.int64))
+    if seeds is not None:
+        keys = random_numbers.fold(keys, seeds)
+    truncation = Truncation(
+        temperature=hparams.sampling_temp,
+        keep_top_k=max(hparams.sampling_keep_top_k, 0),
+        keep_top_p=hparams.sampling_keep_top_p,
+    )
+    return Sampling(keys, truncation)

@@ -11,6 +11,8 @@ A Translator is a codec for each side (``translation.codec``), a ``Searcher`` an
 end in ``_batch`` are their graph functions of string tensors, of which a SavedModel is made.
 """
 
+import concurrent.futures
+import functools
 import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
@@ -29,23 +31,82 @@ from t2t_ext.models.seq2seq import Seq2Seq, build_model
 from t2t_ext.runs import checkpoints
 from t2t_ext.runs.chosen_runs import ChosenRun, Paths, choose_runs, normalized_weights
 from t2t_ext.search.lexical_constraints import SEPARATOR, join_phrases
-from t2t_ext.search.search_options import WHITESPACE
 from t2t_ext.translation.alignment import AlignmentConfig
 from t2t_ext.translation.codec import IDS, Encoded, FeatureCodec, TextCodec
 from t2t_ext.translation.forced_decoding import ForcedDecoder
 from t2t_ext.translation.hypothesis import Hypothesis, PairScore, hypotheses_of, pair_score
-from t2t_ext.translation.running import Progress, Traced, run_batches, similar_lengths
-from t2t_ext.translation.searcher import Searcher
+from t2t_ext.translation.searcher import WHITESPACE, Searcher
 
 # Few widths of targets that are given: oneDNN compiles every product for each shape.
 _WIDTH_MULTIPLE = 8
 # Training keeps float32 weights beside the low-precision products; for translating, the low-precision copy is enough.
 _INFERENCE_PRECISION = {"mixed_bfloat16": "bfloat16", "mixed_float16": "float16"}
 
+# A batch of long sentences holds fewer of them: attention's memory grows with the square of the length.
+_MAX_BATCH_POSITIONS = 16384
+
+Progress = Callable[[int, int], None]
+# (arrays of a batch by name, row) -> the result of the sentence in that row
+Read = Callable[[Mapping[str, np.ndarray], int], Any]
 Sources = Sequence[str] | Sequence[FeatureSource] | Sequence[np.ndarray]
 _STRINGS = tf.TensorSpec([None], tf.string)
 _FLAGS = tf.TensorSpec([None], tf.bool)
 _OPTIONS = {"prefixes": _STRINGS, "constraints": _STRINGS, "seeds": tf.TensorSpec([None], tf.int64)}
+
+
+class Traced:
+    """A graph function of tensors by name, each of which may be left out: a trace for each choice of them."""
+
+    def __init__(self, function: Callable[..., dict[str, tf.Tensor]], specs: Mapping[str, tf.TensorSpec]) -> None:
+        """Traces nothing yet; the function takes the tensors as keywords, and further settings that are no tensors."""
+        self._function, self._specs = function, dict(specs)
+        self._traces: dict[tuple[Any, ...], tf.types.experimental.PolymorphicFunction] = {}
+
+    def of(self, *names: str, **settings: Any) -> tf.types.experimental.PolymorphicFunction:
+        """Returns the graph function of these tensors, in the order of the specs, with settings that are no tensors.
+
+        Its ``get_concrete_function()`` traces without running.
+        """
+
+        def call(*tensors: tf.Tensor) -> dict[str, tf.Tensor]:
+            return self._function(**dict(zip(names, tensors, strict=True)), **settings)
+
+        key = (names, tuple(sorted(settings.items())))
+        if key not in self._traces:
+            signature = [self._specs[name] for name in names]
+            # The first batches come on several threads: all get the same one, which is traced once.
+            self._traces.setdefault(key, tf.function(call, input_signature=signature, autograph=False))
+        return self._traces[key]
+
+    def __call__(self, settings: Mapping[str, Any] | None = None, **tensors: tf.Tensor | None) -> dict[str, tf.Tensor]:
+        """Runs the graph function of the tensors that are not None."""
+        given = {name: tensors[name] for name in self._specs if tensors.get(name) is not None}
+        return self.of(*given, **(settings or {}))(*given.values())
+
+
+def similar_lengths(
+    lengths: Sequence[int] | np.ndarray,
+    batch_size: int,
+    apart: Sequence[bool] | None = None,
+    positions: int = _MAX_BATCH_POSITIONS,
+) -> list[np.ndarray]:
+    """Groups the numbers of sentences of similar lengths, longest first, so that the last batches are the quick ones.
+
+    Sentences that are ``apart`` share no batch with the others, and come first. A batch has at most so many positions,
+    padding included.
+    """
+    widths = np.asarray(lengths, np.int64)
+    if apart is not None:
+        kinds = [np.flatnonzero(apart), np.flatnonzero(~np.asarray(apart, bool))]
+        return [kind[batch] for kind in kinds for batch in similar_lengths(widths[kind], batch_size, None, positions)]
+    order = np.argsort(-widths, kind="stable")
+    batches, start = [], 0
+    while start < len(order):
+        longest = max(1, int(widths[order[start]]))
+        rows = min(batch_size, max(1, positions // longest))
+        batches.append(order[start : start + rows])
+        start += rows
+    return batches
 
 
 class Translator:
@@ -86,16 +147,7 @@ class Translator:
         target_direction: str = "l2r",
         alignment: AlignmentConfig | None = None,
     ) -> None:
-        """Initializes the translator.
-
-        Args:
-          model: A built model, or an ensemble.
-          source_encoder: Text encoder of the source.
-          target_encoder: Text encoder of the target.
-          decode_hparams: How to search; None: the defaults.
-          target_direction: ``r2l`` for a model whose targets were trained right to left: its output is reversed.
-          alignment: Which attention word alignments are read from; None: the defaults.
-        """
+        """Initializes the translator of a built model, or an ensemble; with ``r2l`` its output is reversed."""
         self.model = model
         self.source_encoder, self.target_encoder = source_encoder, target_encoder
         self.decode_hparams = decode_hparams or DecodeHParams()
@@ -122,8 +174,8 @@ class Translator:
         self._align = Traced(self._forced.align, sources | forced)
         self._search_inputs = Traced(self._searched, inputs | _OPTIONS)
         strings = {**inputs, "targets": _STRINGS, "partners": _STRINGS, "right_to_left": _FLAGS}
-        self._score_inputs = Traced(self._scored, strings)
-        self._align_inputs = Traced(self._aligned, strings)
+        self._score_inputs = Traced(functools.partial(self._forced_strings, self._forced.score, False), strings)
+        self._align_inputs = Traced(functools.partial(self._forced_strings, self._forced.align, True), strings)
 
     @classmethod
     def load(
@@ -246,26 +298,22 @@ class Translator:
         phrases: Sequence[str] | None = None,
     ) -> list[list[Hypothesis]]:
         """Searches for translations of encoded sources; prefixes and phrases are segmented."""
-        results: list[list[Hypothesis]] = [[] for _ in encoded.rows]
         settings = {"num_hypotheses": self.decode_hparams.returned}
 
-        def search(batch: np.ndarray) -> None:
+        def given(batch: np.ndarray) -> dict[str, tf.Tensor | None]:
             constrained = phrases is not None and any(phrases[i] for i in batch)
-            found = self._search(
-                settings,
-                sources=self.source.batch(encoded.rows[i] for i in batch),
-                empty=tf.constant(encoded.empty[batch]),
-                prefixes=_strings(prefixes, batch),
-                constraints=_strings(phrases, batch) if constrained else None,
-            )
-            arrays = {name: value.numpy() for name, value in found.items()}
-            for row, line in enumerate(batch):
-                results[line] = hypotheses_of(arrays, row, self.target_encoder)
+            return {
+                "sources": self.source.batch(encoded.rows[i] for i in batch),
+                "empty": tf.constant(encoded.empty[batch]),
+                "prefixes": _strings(prefixes, batch),
+                "constraints": _strings(phrases, batch) if constrained else None,
+            }
 
         # Lines without phrases are searched by themselves, at the usual speed.
         apart = None if phrases is None else [bool(each) for each in phrases]
-        self._run(search, list(map(len, encoded.rows)), progress, apart)
-        return results
+        read = functools.partial(hypotheses_of, encoder=self.target_encoder)
+        search = functools.partial(self._search, settings)
+        return self._run(search, given, read, list(map(len, encoded.rows)), progress, apart)
 
     def _segmented_phrases(self, joined: list[str]) -> list[str]:
         """Returns constraints, raw phrases separated by tabs, as the graph reads them."""
@@ -299,13 +347,7 @@ class Translator:
         Raises:
           UserError: The model generates in two directions and there are no partners, or the other way round.
         """
-        results: dict[int, PairScore] = {}
-
-        def keep(i: int, scored: Mapping[str, np.ndarray], row: int) -> None:
-            results[i] = pair_score(scored, row)
-
-        self._force_pairs(self._score, keep, pairs, progress, partners, directions)
-        return [results[i] for i in range(len(pairs))]
+        return self._force_pairs(self._score, pair_score, pairs, progress, partners, directions)
 
     def align(
         self,
@@ -324,60 +366,37 @@ class Translator:
         Raises:
           UserError: As ``score``; or the model has no attention, layer or head as ``alignment`` says.
         """
-        results = [""] * len(pairs)
-
-        def keep(i: int, aligned: Mapping[str, np.ndarray], row: int) -> None:
-            results[i] = aligned["alignments"][row].decode()
-
-        self._force_pairs(self._align, keep, pairs, progress, partners, directions, marked=True)
-        return results
+        return self._force_pairs(self._align, _alignment, pairs, progress, partners, directions, marked=True)
 
     def score_ids(
         self, lines: Sources, ids: Sequence[Sequence[Sequence[int]]], progress: Progress | None = None
     ) -> list[list[PairScore]]:
         """Returns the model's scores of translations given as token ids, several for each line (forced decoding).
 
-        Args:
-          lines: Source sentences.
-          ids: For each of them token ids in the model's direction, as ``Hypothesis.ids``; none empty.
-          progress: Called with (translations done, translations in all) after every batch.
+        The ids are in the model's direction, as ``Hypothesis.ids``; none empty. ``progress`` is called with
+        (translations done, translations in all) after every batch.
         """
-        results: dict[tuple[int, int], PairScore] = {}
-
-        def keep(place: tuple[int, int], scored: Mapping[str, np.ndarray], row: int) -> None:
-            results[place] = pair_score(scored, row)
-
-        self._force_ids(self._score, keep, self.source.read(_checked(lines, "lines")), ids, progress)
-        return [[results[row, n] for n in range(len(found))] for row, found in enumerate(ids)]
+        return self._force_ids(self._score, pair_score, self.source.read(_checked(lines, "lines")), ids, progress)
 
     def align_hypotheses(
         self, lines: Sources, hypotheses: Sequence[Sequence[Hypothesis]], progress: Progress | None = None
     ) -> list[list[str]]:
-        """Returns the word alignments of what ``translate`` found.
+        """Returns the word alignments of what ``translate`` found for each line.
 
-        Args:
-          lines: Source sentences.
-          hypotheses: Translations of each of them, as from ``translate``.
-          progress: Called with (translations done, translations in all) after every batch.
+        ``progress`` is called with (translations done, translations in all) after every batch.
 
         Raises:
           UserError: As ``align``.
         """
         self.check_alignment()
-        results = [[""] * len(found) for found in hypotheses]
-
-        def keep(place: tuple[int, int], aligned: Mapping[str, np.ndarray], row: int) -> None:
-            results[place[0]][place[1]] = aligned["alignments"][row].decode()
-
         ids = [[each.ids for each in found] for found in hypotheses]
-        self._force_ids(self._align, keep, self.source.read(_checked(lines, "lines"), marked=True), ids, progress)
-        return results
+        sources = self.source.read(_checked(lines, "lines"), marked=True)
+        return self._force_ids(self._align, _alignment, sources, ids, progress)
 
     def check_alignment(self, *, with_partners: bool = False) -> None:
         """Finds out before hours of work whether the model can be aligned as ``alignment`` says.
 
-        Args:
-          with_partners: Whether a model that generates in two directions is going to get the partners, too.
+        ``with_partners`` says whether a model that generates in two directions is going to get the partners, too.
 
         Raises:
           UserError: As ``align``.
@@ -388,15 +407,15 @@ class Translator:
     def _force_pairs(
         self,
         function: Traced,
-        keep: Callable[[int, Mapping[str, np.ndarray], int], None],
+        read: Read,
         pairs: Sequence[tuple[Any, str]],
         progress: Progress | None,
         partners: Sequence[str] | None,
         directions: Sequence[str] | None,
         *,
         marked: bool = False,
-    ) -> None:
-        """Runs forced decoding of pairs in batches; each result is handed to ``keep`` with the pair's number."""
+    ) -> list[Any]:
+        """Runs forced decoding of pairs in batches; returns what ``read`` makes of each pair's row."""
         right_to_left = _right_to_left(len(pairs), partners, directions)
         sources = self.source.read(_checked([source for source, _ in pairs], "sources"), marked=marked)
         targets = self.target.read(_checked([target for _, target in pairs], "translations"), marked=marked)
@@ -405,45 +424,42 @@ class Translator:
             sides.append(self.target.read(_checked(partners, "partners"), marked=marked))
         self._note_truncated(*sides)
 
-        def run(batch: np.ndarray) -> None:
-            given = {
+        def given(batch: np.ndarray) -> dict[str, tf.Tensor]:
+            tensors = {
                 "targets": self.target.batch(targets.rows[i] for i in batch),
                 "sources": self.source.batch(sources.rows[i] for i in batch),
             }
             if partners is not None:
-                given["partners"] = self.target.batch(sides[2].rows[i] for i in batch)
-                given["right_to_left"] = tf.constant(right_to_left[batch])
-            found = {name: value.numpy() for name, value in function(**given).items()}
-            for row, i in enumerate(batch):
-                keep(int(i), found, row)
+                tensors["partners"] = self.target.batch(sides[2].rows[i] for i in batch)
+                tensors["right_to_left"] = tf.constant(right_to_left[batch])
+            return tensors
 
         lengths = [max(map(len, rows)) for rows in zip(*(side.rows for side in sides), strict=True)]
-        self._run(run, lengths, progress)
+        return self._run(function, given, read, lengths, progress)
 
     def _force_ids(
         self,
         function: Traced,
-        keep: Callable[[tuple[int, int], Mapping[str, np.ndarray], int], None],
+        read: Read,
         sources: Encoded,
         ids: Sequence[Sequence[Sequence[int]]],
         progress: Progress | None,
-    ) -> None:
-        """Runs forced decoding of ids as searches return them; ``keep`` gets the numbers of line and translation."""
+    ) -> list[list[Any]]:
+        """Runs forced decoding of ids as searches return them; returns what ``read`` makes of each translation's."""
         self._note_truncated(sources)
         places = [(line, n) for line, found in enumerate(ids) for n in range(len(found))]
 
-        def run(batch: np.ndarray) -> None:
+        def given(batch: np.ndarray) -> dict[str, tf.Tensor]:
             chosen = [places[i] for i in batch]
-            given = (self._in_text_order(ids[line][n]) for line, n in chosen)
-            found = function(
-                targets=self.target.batch(given, _WIDTH_MULTIPLE),
-                sources=self.source.batch(sources.rows[line] for line, _ in chosen),
-            )
-            arrays = {name: value.numpy() for name, value in found.items()}
-            for row, place in enumerate(chosen):
-                keep(place, arrays, row)
+            targets = (self._in_text_order(ids[line][n]) for line, n in chosen)
+            return {
+                "targets": self.target.batch(targets, _WIDTH_MULTIPLE),
+                "sources": self.source.batch(sources.rows[line] for line, _ in chosen),
+            }
 
-        self._run(run, [max(len(sources.rows[line]), len(ids[line][n])) for line, n in places], progress)
+        lengths = [max(len(sources.rows[line]), len(ids[line][n])) for line, n in places]
+        results = iter(self._run(function, given, read, lengths, progress))
+        return [[next(results) for _ in found] for found in ids]
 
     def _in_text_order(self, ids: Sequence[int]) -> Sequence[int]:
         """Returns the ids of a hypothesis in text order, EOS last where it has one."""
@@ -465,15 +481,8 @@ class Translator:
     ) -> dict[str, tf.Tensor]:
         """Finds translations of segmented strings [B], or of features float32 [B, S, F].
 
-        Args:
-          inputs: The sources.
-          num_hypotheses: N; None: as many as the decode hparams ask for.
-          prefixes: As of ``Searcher.search``, as are ``constraints`` and ``seeds``.
-          constraints: Likewise.
-          seeds: Likewise.
-
-        Returns:
-          As ``Searcher.search``.
+        ``num_hypotheses`` is N, by default as many as the decode hparams ask for. The other arguments and the results
+        are ``Searcher.search``'s.
         """
         settings = {"num_hypotheses": num_hypotheses or self.decode_hparams.returned}
         return self._search_inputs(settings, inputs=inputs, prefixes=prefixes, constraints=constraints, seeds=seeds)
@@ -517,16 +526,17 @@ class Translator:
     def _searched(self, inputs: tf.Tensor, **options: Any) -> dict[str, tf.Tensor]:
         return self._searcher.search(self.source.encode(inputs), self.source.empty(inputs), **options)
 
-    def _scored(self, inputs: tf.Tensor, targets: tf.Tensor, **sides: tf.Tensor) -> dict[str, tf.Tensor]:
+    def _forced_strings(
+        self,
+        function: Callable[..., dict[str, tf.Tensor]],
+        marked: bool,
+        inputs: tf.Tensor,
+        targets: tf.Tensor,
+        **sides: tf.Tensor,
+    ) -> dict[str, tf.Tensor]:
         if "partners" in sides:
-            sides["partners"] = self.target.encode(sides["partners"])
-        return self._forced.score(self.source.encode(inputs), self.target.encode(targets), **sides)
-
-    def _aligned(self, inputs: tf.Tensor, targets: tf.Tensor, **sides: tf.Tensor) -> dict[str, tf.Tensor]:
-        if "partners" in sides:
-            sides["partners"] = self.target.encode(sides["partners"], marked=True)
-        encoded = [codec.encode(given, marked=True) for codec, given in ((self.source, inputs), (self.target, targets))]
-        return self._forced.align(*encoded, **sides)
+            sides["partners"] = self.target.encode(sides["partners"], marked=marked)
+        return function(self.source.encode(inputs, marked=marked), self.target.encode(targets, marked=marked), **sides)
 
     # === Abilities ===
 
@@ -570,21 +580,44 @@ class Translator:
 
     def _run(
         self,
-        function: Callable[[np.ndarray], None],
+        function: Callable[..., dict[str, tf.Tensor]],
+        given: Callable[[np.ndarray], Mapping[str, tf.Tensor | None]],
+        read: Read,
         lengths: Sequence[int],
         progress: Progress | None,
         apart: Sequence[bool] | None = None,
-    ) -> None:
-        """Runs a function on batches of sentences of similar lengths, ``parallel_batches`` at a time."""
-        hparams = self.decode_hparams
+    ) -> list[Any]:
+        """Runs a graph function on batches of similar lengths, ``parallel_batches`` at a time; the first error ends it.
+
+        ``given`` returns the tensors of the sentences of a batch by name, and ``read`` makes a sentence's result of the
+        function's arrays and its row in them.
+        """
+        hparams, results = self.decode_hparams, [None] * len(lengths)
+
+        def run(batch: np.ndarray) -> None:
+            arrays = {name: value.numpy() for name, value in function(**given(batch)).items()}
+            for row, i in enumerate(batch):
+                results[i] = read(arrays, row)
+
+        done = 0
         try:
-            batches = similar_lengths(lengths, hparams.batch_size, apart)
-            run_batches(function, batches, self.parallel_batches, progress)
+            with concurrent.futures.ThreadPoolExecutor(self.parallel_batches) as pool:
+                batches = similar_lengths(lengths, hparams.batch_size, apart)
+                futures = {pool.submit(run, batch): len(batch) for batch in batches}
+                try:
+                    for future in concurrent.futures.as_completed(futures):
+                        future.result()
+                        done += futures[future]
+                        if progress is not None:
+                            progress(done, len(lengths))
+                finally:
+                    pool.shutdown(cancel_futures=True)
         except (tf.errors.ResourceExhaustedError, MemoryError) as error:
             raise UserError(
                 f"Memory ran out: choose a smaller batch_size (now {hparams.batch_size}), beam_size "
                 f"({hparams.beam_size}) or max_input_length ({hparams.max_input_length}) in the decode hparams."
             ) from error
+        return results
 
 
 def _load_model(
@@ -603,6 +636,10 @@ def _load_model(
     )
     model.assign(checkpoints.load_arrays(chosen.checkpoint, checkpoints.read_info(chosen.checkpoint).users_group))
     return model
+
+
+def _alignment(aligned: Mapping[str, np.ndarray], row: int) -> str:
+    return aligned["alignments"][row].decode()
 
 
 def _strings(texts: Sequence[str] | None, batch: np.ndarray) -> tf.Tensor | None:

@@ -106,8 +106,8 @@ def test_without_a_weight_of_the_other_direction_it_is_layer_coordination():
     np.testing.assert_allclose(other[:, 0][REAL[:, 0]], found[:, 0][REAL[:, 0]], rtol=0, atol=1e-5)
     # The first step by hand: fed by the search, position 0 is a zero vector.
     state, none = one_way.start(INPUTS), np.zeros([len(INPUTS), 1, 1], np.int32)
-    context = one_way._step_context(state["position"], np.ones([len(INPUTS), 1, 1, 1], bool), None, none)
-    x, state = one_way._step_decoder(one_way.embed(none + 3, one_way.softmax), context, state)
+    context = one_way.reading.step_context(state["position"], np.ones([len(INPUTS), 1, 1, 1], bool), None, none)
+    x, state = one_way._step_decoder(one_way.softmax(none + 3), context, state)
     np.testing.assert_allclose(one_way.logits(x), found[:, 0, 0], rtol=0, atol=1e-5)
     for t in range(1, TARGETS.shape[2]):
         visible = np.ones([len(INPUTS), 1, 1, t + 1], bool)

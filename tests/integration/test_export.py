@@ -249,7 +249,7 @@ def test_command_errors(exported, tiny_run, capsys, flags, message):
 
 
 def test_destination_errors(tmp_path):
-    from t2t_ext.serving.versions import check_destination
+    from t2t_ext.serving.served_text import check_destination
 
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match="is a file"):

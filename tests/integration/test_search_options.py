@@ -8,7 +8,7 @@ import pytest
 from t2t_ext.bin import decoder
 from t2t_ext.config.decode import DecodeHParams, resolve_decode_hparams
 from t2t_ext.errors import UserError
-from t2t_ext.search import search_options
+from t2t_ext.translation import searcher
 
 LINES = [
     "the old cat sees the lamp .",
@@ -193,7 +193,7 @@ def test_wrong_settings(hparams, message):
 
 def test_two_directions_are_not_sampled():
     with pytest.raises(UserError, match="generates in one direction"):
-        search_options.search_config(DecodeHParams(sampling_method="random"), 1, 2, (0,))
+        searcher.search_config(DecodeHParams(sampling_method="random"), 1, 2, (0,))
 
 
 def test_a_model_that_hides_its_attention(tiny_model):

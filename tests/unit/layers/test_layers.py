@@ -117,10 +117,10 @@ def test_heads_split_and_merge():
 def test_masked_keys_get_exactly_nothing(dtype):
     query, keys = tf.cast(tf.random.normal([2, 3, 4]), dtype), tf.cast(tf.random.normal([2, 5, 4]), dtype)
     mask = tf.constant([True, False, True, False, True])
-    weights = tf.cast(attention.attention_weights(query, keys, mask, 0.5), tf.float32).numpy()
+    weights = tf.cast(attention.attention_weights(query, keys, attention.mask_bias(mask), 0.5), tf.float32).numpy()
     assert (weights[..., [1, 3]] == 0).all()
     np.testing.assert_allclose(weights.sum(-1), 1, rtol=2e-2 if dtype != "float32" else 1e-6)
-    nothing = attention.attention_weights(query, keys, tf.zeros([5], tf.bool), 0.5)
+    nothing = attention.attention_weights(query, keys, attention.mask_bias(tf.zeros([5], tf.bool)), 0.5)
     assert np.isfinite(tf.cast(nothing, tf.float32)).all()
 
 

@@ -5,7 +5,7 @@ import threading
 
 import tensorflow as tf
 
-from t2t_ext.translation import running
+from t2t_ext.translation import translator
 
 NUMBERS = tf.TensorSpec([None], tf.int32)
 
@@ -17,7 +17,7 @@ def test_a_trace_for_each_choice_of_tensors_and_settings():
         traced.append((y is not None, plus))
         return {"sum": x + plus if y is None else x + y + plus}
 
-    run = running.Traced(function, {"x": NUMBERS, "y": NUMBERS})
+    run = translator.Traced(function, {"x": NUMBERS, "y": NUMBERS})
     for length in (1, 2, 3):
         x = tf.ones([length], tf.int32)
         assert run(x=x)["sum"].numpy().tolist() == [1] * length
@@ -32,8 +32,8 @@ def test_threads_that_come_at_once_get_the_same_function(monkeypatch):
         barrier.wait(timeout=60)  # until all have found that there is none yet
         return real(*args, **kwargs)
 
-    monkeypatch.setattr(running.tf, "function", slow)
-    run = running.Traced(lambda x: {"x": x}, {"x": NUMBERS})
+    monkeypatch.setattr(translator.tf, "function", slow)
+    run = translator.Traced(lambda x: {"x": x}, {"x": NUMBERS})
     with concurrent.futures.ThreadPoolExecutor(4) as pool:
         functions = list(pool.map(lambda _: run.of("x"), range(4)))
     assert len(set(map(id, functions))) == 1
