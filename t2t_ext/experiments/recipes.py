@@ -139,7 +139,7 @@ class RecipeBook:
     """
 
     def __init__(self, folders: Iterable[pathlib.Path], size: str = "") -> None:
-        """Reads every TOML file of the folders; a ``size`` replaces that of every recipe that has one.
+        """Reads every TOML file of the folders, and files; a ``size`` replaces that of every recipe that has one.
 
         Raises:
           UserError: A folder has none, a file is not TOML, a name is defined twice, or a recipe is invalid.
@@ -151,7 +151,7 @@ class RecipeBook:
         self._size = size
         self._being_checked: list[str] = []
         for folder in folders:
-            found = sorted(folder.glob("*.toml"))
+            found = [folder] if folder.is_file() else sorted(folder.glob("*.toml"))
             if not found:
                 raise UserError(f"There is no recipe (*.toml) in {folder}. Give the folder of your recipes.")
             for path in found:
