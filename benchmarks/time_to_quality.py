@@ -61,6 +61,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--recipe", action="append", default=[], help="NAME or a pattern, or NAME=SET[:a=1,b=x] [all of --recipes]")
     add("--problem", default="", help="of recipes that are given as a set")
     add("--model", default="transformer", help="of recipes that are given as a set")
+    add("--hparams", default="", help="changes to every recipe: A=1,B=x")
     add("--train", default="", help="further flags of every training: A=1,B=x")
     add("--targets", default="", help="dev BLEU: A,B,...")
     add("--no_stop", action="store_true", help="train on after the highest target is reached")
@@ -128,6 +129,7 @@ def _train(args: argparse.Namespace, targets: Sequence[float]) -> tuple[list[cur
         tmp_dir=args.tmp_dir,
         seeds=[int(seed) for seed in _numbers("--seeds", args.seeds)],
         train_steps=args.updates,
+        hparams=parse(args.hparams),
         train=parse(args.train) | ({"local_eval_frequency": str(args.eval_every)} if args.eval_every else {}),
     )
     stop_at = max(targets) if targets and not args.no_stop else math.inf
