@@ -1,8 +1,8 @@
 """Attention to other views of the source than one sequence of states for all queries (Liu et al. 2020).
 
 ``AdaptiveAttention`` mixes the encoder's layers for each query anew, ``TwoAttentions`` attends to two views. Both are
-told apart from ``SourceAttention`` by what they take for a view and keep as a memory; the decoder does not look into
-either.
+told apart from ``SourceAttention`` by what they take for a view and keep as a memory, neither of which the decoder
+inspects.
 
 Legend: B sentences, N encoder layers, S source positions, T target positions, H heads, D the model's width, d a
 head's. e_j is the output of encoder layer j, normalized.

@@ -339,7 +339,7 @@ class MixedAttention(BothSides, SelfAttention):
 
 
 def _memory(keys: tf.Tensor, values: tf.Tensor) -> Memory:
-    """Turns keys and values float [B, H, S, d] into what steps look at, float [B, 1, H, S, d]."""
+    """Turns keys and values float [B, H, S, d] into what steps attend to, float [B, 1, H, S, d]."""
     return keys[:, tf.newaxis], values[:, tf.newaxis]
 
 

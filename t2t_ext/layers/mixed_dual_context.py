@@ -7,8 +7,8 @@ With r what a layer's norm has made of both sides, l_c their local contexts, and
     z_hat = [h_l; h_g] W_z + b_z
 
 with projections of its own for each of the two, and a source position the same in the source alone, which is the
-module of an encoder. One set of weights serves both sides. Where a target position looks at its past and at the source
-in two sublayers, both are this module.
+module of an encoder. One set of weights serves both sides. Where a target position attends to its past and to the
+source in two sublayers, both are this module.
 
 The local context of a side is made of that side alone. The source's neighborhood is the encoder's: centered, of an even
 size with one position more to the right or left (``dc_even_kernel``), padding being zero. The target's is the

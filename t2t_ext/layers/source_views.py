@@ -94,7 +94,7 @@ class SourceViews(Layer):
         return None
 
     def views(self, encoded: EncoderOutput) -> list[Any]:
-        """Returns the view of each decoder layer, float [B, S, D] or whatever its attention looks at.
+        """Returns the view of each decoder layer, float [B, S, D] or whatever its attention attends to.
 
         It is computed once for a sentence: every tensor has the sentences on axis 0.
         """

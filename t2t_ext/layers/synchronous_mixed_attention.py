@@ -113,14 +113,14 @@ class SynchronousMixedAttention(MixedAttention, SynchronousAttention):
         keys = tf.concat([state["memories"]["keys"], keys], axis=3)
         values = tf.concat([state["memories"]["values"], values], axis=3)
         query *= tf.cast(self.scale, query.dtype)
-        to_source, to_written = (
+        to_source, to_past = (
             tf.cast(tf.matmul(query, part, transpose_b=True), tf.float32) for part in (source[0], keys)
         )
-        weights = tf.nn.softmax(tf.concat([to_source, to_written], axis=4) + context.history_bias)
+        weights = tf.nn.softmax(tf.concat([to_source, to_past], axis=4) + context.history_bias)
         weights = tf.cast(weights, values.dtype)
         to_source, to_own = tf.split(weights, context.sides_columns, axis=4)
-        to_partner = tf.cast(tf.nn.softmax(to_written + context.future_bias), values.dtype)
-        # Both look at the same values: as rows of one product.
+        to_partner = tf.cast(tf.nn.softmax(to_past + context.future_bias), values.dtype)
+        # Both attend to the same values: as rows of one product.
         own, future = tf.split(tf.matmul(tf.concat([to_own, to_partner], axis=3), values), 2, axis=3)
         fused = self.fuse(tf.matmul(to_source, source[1]) + own, future)
         return self.output_rows(fused), weights, {"memories": {"keys": keys, "values": values}}

@@ -62,7 +62,7 @@ class Ensemble:
             (
                 "directions",
                 "directions of generation",
-                "models that generate in both look at both sides' words at every step, which the others have not; "
+                "models that generate in both attend to both sides' words at every step, which the others have not; "
                 "choose runs of one kind",
             ),
         ):

@@ -226,7 +226,7 @@ class Seq2Seq(keras.Model, abc.ABC, Generic[H]):
         parents: tf.Tensor,
         state: State,
     ) -> tuple[tf.Tensor, tf.Tensor, State]:
-        """As ``step``, and says how the source was looked at for it.
+        """As ``step``, and says how the source was attended to for it.
 
         Returns:
           logits float32 [B, R, K, V], attention float32 [B, R, K, S], a distribution over the source's positions, and

@@ -102,7 +102,7 @@ class DecoderLayer(Layer):
         Args:
           x: float [B, T, D].
           mask: bool [1 or B, 1, T, T], what a target position may see of the target; a mixer may want something else.
-          view: float [B, S, D], or whatever ``source_attention`` looks at: this layer's view of the source.
+          view: float [B, S, D], or whatever ``source_attention`` attends to: this layer's view of the source.
           source_mask: bool [B, 1, 1, S].
           training: Whether dropout is applied.
           record: Where to put attention distributions.

@@ -66,7 +66,7 @@ def check_prefixes(directions: int, target_direction: str) -> None:
 
 
 def refuse_one_side(what: str, instead: str = "") -> NoReturn:
-    """Raises a ``UserError``: one direction alone of a model that generates in two cannot be looked at.
+    """Raises a ``UserError``: one direction of a model that generates in two cannot be used alone.
 
     Args:
       what: What was to be found, such as ``score``.

@@ -197,11 +197,11 @@ class ForcedPrefix(Rule):
 
 
 class CoveragePenalty(Rule):
-    """Hypotheses are ranked lower by how they looked at the source.
+    """Hypotheses are ranked lower by how they attended to the source.
 
     Of kind ``wu`` those that leave source words without attention (Wu et al. 2016, eq. 14):
     cp(X; Y) = beta sum_i log(min(sum_j p_ij, 1)) over the source's subwords i, EOS left out, where p_ij is the
-    attention to subword i as token j (EOS included) was chosen. Of kind ``summary`` those that look at a word again
+    attention to subword i as token j (EOS included) was chosen. Of kind ``summary`` those that attend to a word again
     and again (OpenNMT's, Gehrmann et al. 2018, section 5.3): -beta sum_i (max(sum_j p_ij, 1) - 1).
     """
 

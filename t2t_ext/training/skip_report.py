@@ -17,7 +17,7 @@ Report = dict[str, Any]
 
 
 def make_report(session: Session, generated: GeneratedData, row: int, last: int) -> Report:
-    """Rebuilds the batches of a row of skipped steps, which are functions of seed and step, and looks at the last one.
+    """Rebuilds the batches of a row of skipped steps, which are functions of seed and step, and examines the last one.
 
     With several workers all must call it: gradients are computed once more. The session must not have been restored
     since; the row ends with step ``last``, counted from 1.
