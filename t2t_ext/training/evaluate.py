@@ -16,16 +16,16 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from t2t_ext import registry
 from t2t_ext.analysis.attention import maps as attention
-from t2t_ext.config.decode import DecodeHParams
-from t2t_ext.config.hyperparameters import HParams
-from t2t_ext.config.training import TrainingSettings
 from t2t_ext.data.datasets import target_variants
+from t2t_ext.data.datasets.example_store import ExampleStore
+from t2t_ext.data.datasets.generated import GeneratedData
 from t2t_ext.data.datasets.pipeline import eval_batches
 from t2t_ext.evaluation import protocols
 from t2t_ext.evaluation.scorer import Scorer
 from t2t_ext.models.seq2seq import build_model
-from t2t_ext.training import dev_metrics, losses
+from t2t_ext.training import dev_metrics, losses, setup_run
 from t2t_ext.training.monitor import Board
 from t2t_ext.training.records import Record
 from t2t_ext.translation.translator import Translator
@@ -37,36 +37,16 @@ _PICTURED_TOKENS = 40  # longer sentences make unreadable attention pictures
 class Evaluator:
     """Evaluates weights on the dev set."""
 
-    def __init__(
-        self,
-        model_class: type,
-        hparams: HParams,
-        settings: TrainingSettings,
-        decode_hparams: DecodeHParams,
-        *,
-        encoders: tuple[Any, Any],
-        store: Any,
-        texts: tuple[list[Any], list[list[str]]],
-        target_language: str = "",
-        scoring: str = protocols.DEFAULT,
-    ) -> None:
-        """Builds the evaluation model.
-
-        Args:
-          model_class: The registered model.
-          hparams: The run's.
-          settings: Reads eval_bleu_sentences and the metrics.
-          decode_hparams: How the dev set is translated.
-          encoders: Source and target encoder.
-          store: ExampleStore of the dev split.
-          texts: Source sentences, or FeatureSources, of the dev set, and one list of references for each reference set.
-          target_language: Chooses sacrebleu's tokenizer.
-          scoring: The protocol of ``t2t_ext.evaluation.protocols`` that translations are scored by; where that is no
-            BLEU, sacrebleu's is computed, too.
+    def __init__(self, run: setup_run.ResolvedRun, generated: GeneratedData, encoders: tuple[Any, Any]) -> None:
+        """Builds the evaluation model; translations are scored by the problem's protocol, and always by a BLEU.
 
         Raises:
-          UserError: There is nothing to evaluate, or the model cannot search as ``decode_hparams`` say.
+          UserError: There is nothing to evaluate, or the model cannot search as the decode hparams say.
         """
+        hparams, settings, decode_hparams = run.hparams, run.settings, run.decode_hparams
+        store, language = ExampleStore.load(generated, "dev"), generated.target_language
+        scoring = getattr(setup_run.make_problem(run), "scoring", protocols.DEFAULT)
+        model_class = registry.model(run.config.model)
         # Low-precision weights are enough for what is not trained further, and faster to read.
         precision = (decode_hparams.precision or hparams.precision).removeprefix("mixed_")
         self._model = build_model(
@@ -82,7 +62,7 @@ class Evaluator:
         )
         self._batches = eval_batches(store, hparams, hparams.batch_size, self._examples)
         limit = settings.eval_bleu_sentences
-        self._sources, self._references = texts
+        self._sources, self._references = generated.texts("dev")
         if limit > 0:
             self._sources = self._sources[:limit]
             self._references = [reference[:limit] for reference in self._references]
@@ -91,8 +71,8 @@ class Evaluator:
             self._translator = Translator(self._model, *encoders, decode_hparams, hparams.target_direction)
             # What is called BLEU must be some BLEU, whatever else translations are scored by.
             bleu, *others = dev_metrics.scored_by(settings, scoring)
-            self._scorer = Scorer([bleu], self._references, encoders[1], language=target_language)
-            self._other_scorer = Scorer(others, self._references, encoders[1], language=target_language)
+            self._scorer = Scorer([bleu], self._references, encoders[1], language=language)
+            self._other_scorer = Scorer(others, self._references, encoders[1], language=language)
         self._leaky = self._model.target_sides == 2 and hparams.pseudo == "none"
         elements = {name: spec for name, spec in self._batches.element_spec.items() if name != "index"}
         self._sums = tf.function(self._batch_sums, input_signature=[elements], autograph=False)

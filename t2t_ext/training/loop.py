@@ -9,13 +9,10 @@ import time
 import numpy as np
 import tensorflow as tf
 
-from t2t_ext import registry
 from t2t_ext.config.training import KEEP, TrainConfig
 from t2t_ext.data.datasets import target_variants
-from t2t_ext.data.datasets.example_store import ExampleStore
 from t2t_ext.data.datasets.generated import GeneratedData
 from t2t_ext.errors import UserError
-from t2t_ext.evaluation import protocols
 from t2t_ext.io import files
 from t2t_ext.io.interruption import Agreement, Interrupted, SignalWatch
 from t2t_ext.runs import checkpoints
@@ -106,17 +103,7 @@ class _Loop:
         setup_run.check_first_weights(run)
         keep = run.config.warm_start_optimizer == KEEP
         report = self._session.warm_start(first_weights, keep=keep) if first_weights else None
-        self._evaluator = Evaluator(
-            registry.model(run.config.model),
-            run.hparams,
-            run.settings,
-            run.decode_hparams,
-            encoders=self._session.encoders,
-            store=ExampleStore.load(generated, "dev"),
-            texts=generated.texts("dev"),
-            target_language=generated.target_language,
-            scoring=getattr(setup_run.make_problem(run), "scoring", protocols.DEFAULT),
-        )
+        self._evaluator = Evaluator(run, generated, self._session.encoders)
         # Restored first: a run that cannot resume keeps its configuration.
         self._restored = self._session.restore(run.output_dir, workers, self._say)
         self._run = setup_run.open_run(run, generated, is_chief=self._is_chief)
