@@ -122,12 +122,7 @@ class ForwardDecoder(Decoder):
     layer_class = ForwardDecoderLayer
 
     def call(
-        self,
-        x: tf.Tensor,
-        mask: tf.Tensor,
-        encoded: Any,
-        training: bool = False,
-        record: Record | None = None,
+        self, x: tf.Tensor, mask: tf.Tensor, encoded: Any, training: bool = False, record: Record | None = None
     ) -> tf.Tensor:
         """Decodes float [B, T, D] under mask bool [1, 1, T, T]; ``encoded`` is BothSources."""
         masks = (encoded.mask, encoded.backward_mask)
@@ -261,12 +256,7 @@ class AsynchronousTransformer(Transformer[AsynchronousHParams]):
         return at_least_wide(found.ids[:batch, 0])
 
     def _backward_step(
-        self,
-        ids: tf.Tensor,
-        visible: tf.Tensor,
-        partner_visible: tf.Tensor | None,
-        parents: tf.Tensor,
-        state: State,
+        self, ids: tf.Tensor, visible: tf.Tensor, partner_visible: tf.Tensor | None, parents: tf.Tensor, state: State
     ) -> tuple[tf.Tensor, State]:
         context = self.reading.step_context(state["position"], visible, partner_visible, parents)
         x = self._step_input(ids, state["position"])

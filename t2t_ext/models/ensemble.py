@@ -100,12 +100,7 @@ class Ensemble:
         return {"members": [member.start(inputs) for member in self.members]}
 
     def step(
-        self,
-        ids: tf.Tensor,
-        visible: tf.Tensor,
-        partner_visible: tf.Tensor | None,
-        parents: tf.Tensor,
-        state: State,
+        self, ids: tf.Tensor, visible: tf.Tensor, partner_visible: tf.Tensor | None, parents: tf.Tensor, state: State
     ) -> tuple[tf.Tensor, State]:
         """Feeds ids int32 [B, R, K]; returns log-probabilities float32 [B, R, K, V] and the new state; see Seq2Seq."""
         steps = [
@@ -115,12 +110,7 @@ class Ensemble:
         return log_mixture([logits for logits, _ in steps], self.weights), {"members": [new for _, new in steps]}
 
     def step_with_attention(
-        self,
-        ids: tf.Tensor,
-        visible: tf.Tensor,
-        partner_visible: tf.Tensor | None,
-        parents: tf.Tensor,
-        state: State,
+        self, ids: tf.Tensor, visible: tf.Tensor, partner_visible: tf.Tensor | None, parents: tf.Tensor, state: State
     ) -> tuple[tf.Tensor, tf.Tensor, State]:
         """As ``step``, with the weighted mean of the members' cross-attention, float32 [B, R, K, S]."""
         steps = [

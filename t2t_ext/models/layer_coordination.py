@@ -122,12 +122,7 @@ class CoordinatedLayer(Layer):
         return memory, self._fed_forward(self.attention_frame.postprocess(x, y))
 
     def step(
-        self,
-        x: tf.Tensor,
-        context: MixedStepContext,
-        source: Memory,
-        state: State,
-        record: Record | None = None,
+        self, x: tf.Tensor, context: MixedStepContext, source: Memory, state: State, record: Record | None = None
     ) -> tuple[tf.Tensor, State]:
         """Transforms one position of every hypothesis, rows float [B * R * K, D]; returns the attention's new state.
 
@@ -329,12 +324,7 @@ class LayerCoordination(StackedSeq2Seq[LayerCoordinationHParams]):
         return self._before_search(state, tf.shape(inputs)[0])
 
     def step_with_attention(
-        self,
-        ids: tf.Tensor,
-        visible: tf.Tensor,
-        partner_visible: tf.Tensor | None,
-        parents: tf.Tensor,
-        state: State,
+        self, ids: tf.Tensor, visible: tf.Tensor, partner_visible: tf.Tensor | None, parents: tf.Tensor, state: State
     ) -> tuple[tf.Tensor, tf.Tensor, State]:
         """As ``step``, with the last layer's cross-attention, the mean over its heads; see Seq2Seq.
 

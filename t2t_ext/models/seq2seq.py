@@ -194,12 +194,7 @@ class Seq2Seq(keras.Model, abc.ABC, Generic[H]):
 
     @abc.abstractmethod
     def step(
-        self,
-        ids: tf.Tensor,
-        visible: tf.Tensor,
-        partner_visible: tf.Tensor | None,
-        parents: tf.Tensor,
-        state: State,
+        self, ids: tf.Tensor, visible: tf.Tensor, partner_visible: tf.Tensor | None, parents: tf.Tensor, state: State
     ) -> tuple[tf.Tensor, State]:
         """Feeds one token of every hypothesis and returns the logits of the next.
 
@@ -219,12 +214,7 @@ class Seq2Seq(keras.Model, abc.ABC, Generic[H]):
         """
 
     def step_with_attention(
-        self,
-        ids: tf.Tensor,
-        visible: tf.Tensor,
-        partner_visible: tf.Tensor | None,
-        parents: tf.Tensor,
-        state: State,
+        self, ids: tf.Tensor, visible: tf.Tensor, partner_visible: tf.Tensor | None, parents: tf.Tensor, state: State
     ) -> tuple[tf.Tensor, tf.Tensor, State]:
         """As ``step``, and says how the source was attended to for it.
 

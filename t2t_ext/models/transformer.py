@@ -59,11 +59,7 @@ class DecoderLayer(Layer):
     """A causal mixer, cross-attention to a view of the source, and a feed-forward sublayer."""
 
     def __init__(
-        self,
-        hparams: TransformerHParams,
-        mixer: Mixer,
-        source_attention: SourceAttention | None = None,
-        **kwargs: Any,
+        self, hparams: TransformerHParams, mixer: Mixer, source_attention: SourceAttention | None = None, **kwargs: Any
     ) -> None:
         """Initializes the layer around a decoder mixer; cross-attention is the usual one if none is given.
 
@@ -118,13 +114,7 @@ class DecoderLayer(Layer):
         return self.feed_forward_frame.postprocess(x, y, training)
 
     def attend(
-        self,
-        x: tf.Tensor,
-        mixed: tf.Tensor,
-        view: Any,
-        source_mask: Any,
-        training: bool,
-        record: Record | None,
+        self, x: tf.Tensor, mixed: tf.Tensor, view: Any, source_mask: Any, training: bool, record: Record | None
     ) -> tf.Tensor:
         """Attends to the source from the layer's input and the mixer's result, float [B, T, D] each; see ``call``."""
         before = self.mixer_frame.postprocess(x, mixed, training)
@@ -165,13 +155,7 @@ class DecoderLayer(Layer):
         return self.feed_forward_frame.postprocess(x, self.feed_forward(self.feed_forward_frame.preprocess(x))), state
 
     def attend_step(
-        self,
-        x: tf.Tensor,
-        mixed: tf.Tensor,
-        memory: Any,
-        source_bias: Any,
-        hypotheses: int,
-        record: Record | None,
+        self, x: tf.Tensor, mixed: tf.Tensor, memory: Any, source_bias: Any, hypotheses: int, record: Record | None
     ) -> tf.Tensor:
         """Attends to the source from rows float [B * hypotheses, D]; arguments as of ``attend`` and ``step``."""
         before = self.mixer_frame.postprocess(x, mixed)
@@ -251,12 +235,7 @@ class Decoder(Layer):
             self.final_norm.build((None, self.width))
 
     def call(
-        self,
-        x: tf.Tensor,
-        mask: tf.Tensor,
-        encoded: Any,
-        training: bool = False,
-        record: Record | None = None,
+        self, x: tf.Tensor, mask: tf.Tensor, encoded: Any, training: bool = False, record: Record | None = None
     ) -> tf.Tensor:
         """Decodes float [B, T, D] under mask bool [1 or B, 1, T, T]; ``encoded`` is an EncoderOutput."""
         for layer, view in zip(self.layers, self.source_views.views(encoded), strict=True):
@@ -432,12 +411,7 @@ class Transformer(StackedSeq2Seq[T]):
         return self._before_search(state, tf.shape(inputs)[0])
 
     def step_with_attention(
-        self,
-        ids: tf.Tensor,
-        visible: tf.Tensor,
-        partner_visible: tf.Tensor | None,
-        parents: tf.Tensor,
-        state: State,
+        self, ids: tf.Tensor, visible: tf.Tensor, partner_visible: tf.Tensor | None, parents: tf.Tensor, state: State
     ) -> tuple[tf.Tensor, tf.Tensor, State]:
         """As ``step``; the attention is the last layer's, the mean over its heads; see Seq2Seq."""
         record = Record()

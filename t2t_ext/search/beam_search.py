@@ -95,11 +95,7 @@ def _extend(tokens: tf.Tensor, parents: tf.Tensor, new: tf.Tensor) -> tf.Tensor:
 
 
 def _next_live(
-    candidates: Continuations,
-    chosen: tuple[tf.Tensor, tf.Tensor],
-    live: Live,
-    visible: tf.Tensor,
-    config: SearchConfig,
+    candidates: Continuations, chosen: tuple[tf.Tensor, tf.Tensor], live: Live, visible: tf.Tensor, config: SearchConfig
 ) -> Live:
     """Returns the new live hypotheses, chosen by a strategy."""
     _, parents, tokens = candidates

@@ -76,10 +76,7 @@ def join_phrases(constraints: Sequence[Sequence[str]], lines: int) -> list[str]:
 
 
 def encode_phrases(
-    lines: tf.Tensor,
-    encode: Callable[[tf.Tensor], tf.RaggedTensor],
-    limits: tf.Tensor,
-    right_to_left: tuple[bool, ...],
+    lines: tf.Tensor, encode: Callable[[tf.Tensor], tf.RaggedTensor], limits: tf.Tensor, right_to_left: tuple[bool, ...]
 ) -> Phrases:
     """Reads the phrases of every sentence.
 

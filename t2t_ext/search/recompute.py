@@ -31,12 +31,7 @@ class WholePrefixes:
         return {"inputs": inputs, "memories": {"ids": tf.zeros([tf.shape(inputs)[0], 2, 1, 0, 1], tf.int32)}}
 
     def step(
-        self,
-        ids: tf.Tensor,
-        visible: tf.Tensor,
-        partner_visible: tf.Tensor,
-        parents: tf.Tensor,
-        state: dict[str, Any],
+        self, ids: tf.Tensor, visible: tf.Tensor, partner_visible: tf.Tensor, parents: tf.Tensor, state: dict[str, Any]
     ) -> tuple[tf.Tensor, dict[str, Any]]:
         """Computes the logits float32 [B, 2, K, V] of the next token from all tokens before it; see Seq2Seq.step."""
         live = ids.shape[2]

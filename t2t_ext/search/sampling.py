@@ -141,13 +141,7 @@ class Sampling(BeamStrategy):
         return [0.0] * config.live
 
     def propose(
-        self,
-        logits: tf.Tensor,
-        normalizer: tf.Tensor,
-        live: Live,
-        step: Step,
-        state: tf.Tensor,
-        config: SearchConfig,
+        self, logits: tf.Tensor, normalizer: tf.Tensor, live: Live, step: Step, state: tf.Tensor, config: SearchConfig
     ) -> Continuations:
         """Returns one continuation of each chain; its log-probability is the model's, whatever it was drawn from."""
         rows = tf.reshape(logits, [-1, logits.shape[-1]])

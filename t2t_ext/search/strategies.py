@@ -42,13 +42,7 @@ class BeamStrategy(Rule):
         return [0.0] + [NOT_THERE] * (config.live - 1)
 
     def propose(
-        self,
-        logits: tf.Tensor,
-        normalizer: tf.Tensor,
-        live: Live,
-        step: Step,
-        state: Any,
-        config: SearchConfig,
+        self, logits: tf.Tensor, normalizer: tf.Tensor, live: Live, step: Step, state: Any, config: SearchConfig
     ) -> Continuations:
         """Returns the continuations to choose from: the 2K best of each direction, best first.
 

@@ -60,12 +60,7 @@ class Client(abc.ABC):
     _asked_for_text = False
 
     def __init__(
-        self,
-        server: str,
-        servable_name: str,
-        *,
-        timeout_secs: float = DEFAULT_TIMEOUT_SECS,
-        version: int | None = None,
+        self, server: str, servable_name: str, *, timeout_secs: float = DEFAULT_TIMEOUT_SECS, version: int | None = None
     ) -> None:
         """Prepares a connection; nothing is sent yet. Arguments are those of ``make_client``."""
         self.server = server

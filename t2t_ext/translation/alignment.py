@@ -45,11 +45,7 @@ class AlignmentConfig:
 
 
 def source_attention(
-    model: Any,
-    inputs: tf.Tensor,
-    targets: tf.Tensor,
-    config: AlignmentConfig,
-    right_to_left: tf.Tensor | None = None,
+    model: Any, inputs: tf.Tensor, targets: tf.Tensor, config: AlignmentConfig, right_to_left: tf.Tensor | None = None
 ) -> tf.Tensor:
     """Returns the chosen cross-attention; for an ensemble the weighted mean of the members'.
 
