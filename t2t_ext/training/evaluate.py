@@ -62,6 +62,7 @@ class Evaluator:
         )
         self._batches = eval_batches(store, hparams, hparams.batch_size, self._examples)
         limit = settings.eval_bleu_sentences
+        self._sources: list[Any]
         self._sources, self._references = generated.texts("dev")
         if limit > 0:
             self._sources = self._sources[:limit]
