@@ -1,5 +1,6 @@
 """Finished data of a problem: what the trainer, the decoder and evaluation read."""
 
+import dataclasses
 import hashlib
 import os
 import pathlib
@@ -14,6 +15,7 @@ from t2t_ext.errors import UserError
 from t2t_ext.problem import Problem
 
 
+@dataclasses.dataclass(eq=False)
 class GeneratedData:
     """The data files of one problem, seen in the problem's direction.
 
@@ -24,17 +26,10 @@ class GeneratedData:
       pseudo: The pseudo references of ``NAME_synchronous``; None for any other problem.
     """
 
-    def __init__(
-        self,
-        data_dir: str | os.PathLike,
-        manifest: Manifest,
-        was_reversed: bool,
-        pseudo: PseudoReferences | None = None,
-    ) -> None:
-        self.data_dir = pathlib.Path(data_dir)
-        self.manifest = manifest
-        self.was_reversed = was_reversed
-        self.pseudo = pseudo
+    data_dir: pathlib.Path
+    manifest: Manifest
+    was_reversed: bool
+    pseudo: PseudoReferences | None = None
 
     @classmethod
     def open(cls, problem: Problem, data_dir: str | os.PathLike) -> Self:

@@ -45,7 +45,7 @@ def is_data_file(name: str, base_name: str) -> bool:
 
 
 class StoredManifest:
-    """What the manifests of data and of pseudo references, both dataclasses, have in common.
+    """The base of the manifests of data and of pseudo references, both dataclasses.
 
     Class attributes:
       latest_format: The latest ``format_version`` that is understood.
@@ -97,7 +97,7 @@ class StoredManifest:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SplitSummary:
-    """What one split holds.
+    """The contents of one split.
 
     Attributes:
       read: Number of samples before any was dropped.

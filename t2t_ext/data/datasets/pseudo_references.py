@@ -35,7 +35,7 @@ def command(problem: str, data_dir: str | os.PathLike) -> str:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SplitPseudo:
-    """What one split of the sidecar holds.
+    """The contents of one split of the sidecar.
 
     Attributes:
       pairs: Number of pairs, failed ones included.
@@ -84,6 +84,7 @@ class PseudoManifest(StoredManifest):
         return json.dumps(dataclasses.asdict(self), indent=2, ensure_ascii=False) + "\n"
 
 
+@dataclasses.dataclass(frozen=True, eq=False)
 class PseudoReferences:
     """A sidecar on the disk.
 
@@ -93,8 +94,9 @@ class PseudoReferences:
       repair: The command that makes them again.
     """
 
-    def __init__(self, data_dir: pathlib.Path, manifest: PseudoManifest, repair: str) -> None:
-        self.data_dir, self.manifest, self.repair = data_dir, manifest, repair
+    data_dir: pathlib.Path
+    manifest: PseudoManifest
+    repair: str
 
     @classmethod
     def open(cls, problem: str, data_dir: str | os.PathLike, data_digest: str) -> Self:

@@ -76,7 +76,7 @@ class Examples:
 
     @property
     def identity(self) -> str:
-        """What the numbers of the examples mean, for fingerprints; empty where they are the pairs themselves."""
+        """The meaning of the examples' numbers, for fingerprints; empty where they are the pairs themselves."""
         if self.variants == VARIANTS[1]["none"]:
             return ""
         return " ".join("".join(variant) for variant in self.variants) + (" loss on G" if self.gold_only else "")

@@ -45,7 +45,7 @@ USUAL = Cleaning(
 
 @dataclasses.dataclass
 class SplitDiagnosis:
-    """What one split holds.
+    """The contents of one split.
 
     Attributes:
       examined: The sums over its pairs.
@@ -94,7 +94,7 @@ class Diagnosis:
 
     @property
     def train(self) -> Examination:
-        """What train holds."""
+        """The sums over train."""
         return self.splits[TRAIN].examined
 
 

@@ -1,4 +1,4 @@
-"""What is counted of a parallel text before anybody trains on it, chunk by chunk, in memory that does not grow.
+"""Counts of a parallel text before anybody trains on it, chunk by chunk, in memory that does not grow.
 
 Everything is a sum, so that chunks can be looked at by any number of processes and added up.
 """

@@ -1,4 +1,4 @@
-"""What stands out in a diagnosis: filters and what they drop, findings to check, faults to fix."""
+"""Conclusions of a diagnosis: filters and what they drop, findings to check, faults to fix."""
 
 import dataclasses
 from collections.abc import Iterator, Sequence
@@ -26,7 +26,7 @@ _SETTINGS = {
 
 @dataclasses.dataclass(frozen=True)
 class FilterRow:
-    """What a filter drops: ``alone`` if it were the only one; ``in_order`` after those before it (None: it is off)."""
+    """A filter and how many pairs it drops: ``alone``, and ``in_order`` after those before it (None: it is off)."""
 
     reason: str
     setting: str

@@ -36,14 +36,12 @@ class Found:
       pairs: How many pairs are repetitions, each counted once however often it occurs.
       example: The first repetition, as people read it; empty where there is none.
       files: For every ``CHUNKS_PER_FILE`` chunks, the file with the positions of the pairs that are repetitions.
-      rows: int64 [chunks], repetitions of every chunk.
-      samples: int64 [chunks], their occurrences.
+      samples: int64 [chunks], their occurrences in every chunk.
     """
 
     pairs: int
     example: str
     files: Sequence[pathlib.Path]
-    rows: np.ndarray
     samples: np.ndarray
 
     def files_of(self, first_chunk: int, last_chunk: int) -> tuple[pathlib.Path, ...]:
@@ -159,8 +157,8 @@ def collect(
         for number, path in enumerate(removed)
     )
     counts = list(workers.map(_collect, tasks))
-    by_chunk = [np.concatenate([np.zeros(0, np.int64), *(count[i] for count in counts)]) for i in range(2)]
-    return Found(int(by_chunk[0].sum()), "", removed, *by_chunk)
+    samples = np.concatenate([np.zeros(0, np.int64), *(each for _, each in counts)])
+    return Found(sum(pairs for pairs, _ in counts), "", removed, samples)
 
 
 def _partitions(directory: pathlib.Path, kind: str, chunks: int, rows: int) -> list[_Partition]:
@@ -207,8 +205,8 @@ def _judge(task: _Partition) -> tuple[int, int] | None:
     return (int(positions[sorting[0]]), int(firsts[sorting[0]])) if len(sorting) else None
 
 
-def _collect(task: _Collecting) -> tuple[np.ndarray, np.ndarray]:
-    """Writes the positions of all repetitions in some chunks; returns how many, and occurrences, in every chunk."""
+def _collect(task: _Collecting) -> tuple[int, np.ndarray]:
+    """Writes the positions of all repetitions in some chunks; returns how many, and their occurrences by chunk."""
     ends = np.array([task.first, task.first + task.chunks * task.chunk_size])
     positions, times = [np.zeros(0, np.int64)], [np.zeros(0, np.int32)]
     for path in task.repeated:
@@ -219,9 +217,8 @@ def _collect(task: _Collecting) -> tuple[np.ndarray, np.ndarray]:
     found, where = np.unique(np.concatenate(positions), return_index=True)
     write_arrays(task.path, {"positions": found})
     chunk = (found - task.first) // task.chunk_size
-    rows = np.bincount(chunk, minlength=task.chunks)
     samples = np.bincount(chunk, np.concatenate(times)[where], minlength=task.chunks)
-    return rows, samples.astype(np.int64)
+    return len(found), samples.astype(np.int64)
 
 
 def write_evaluation_keys(

@@ -209,19 +209,21 @@ class _Generation:
             max_length_ratio=settings.max_length_ratio or 0.0,
             seed=settings.seed or 0,
         )
-        writer = SplitWriter(
-            directory=work,
-            base_name=problem.base_name,
-            workers=workers,
-            num_shards=settings.num_shards or 0,
-            progress=self.progress,
-        )
         splits: dict[str, SplitSummary] = {}
         shards: dict[str, dict[str, Any]] = {}
         for split in problem.splits:
-            described_by = dataclasses.replace(encoding, training=split == TRAIN)
+            writer = SplitWriter(
+                directory=work,
+                base_name=problem.base_name,
+                split=split,
+                samples=samples[split],
+                encoding=dataclasses.replace(encoding, training=split == TRAIN),
+                workers=workers,
+                num_shards=settings.num_shards or 0,
+                progress=self.progress,
+            )
             with shown_progress(f"Encoding {split}", totals[split], "samples", enabled=self.progress) as advance:
-                splits[split], written = writer.write(split, samples[split], described_by, advance)
+                splits[split], written = writer.write(advance)
             shards.update(written)
         if encoding.evaluation_keys[0]:
             os.unlink(encoding.evaluation_keys[0])
@@ -229,10 +231,6 @@ class _Generation:
         for path in others:
             with open(path, "rb") as file:
                 os.fsync(file.fileno())  # so that it survives a power failure
-        versions = {"t2t_ext": version.__version__}
-        for package in ("numpy", "sentencepiece", "sacremoses", "subword-nmt", "jieba", "Babel"):
-            with contextlib.suppress(importlib.metadata.PackageNotFoundError):  # jieba comes with an extra
-                versions[package] = importlib.metadata.version(package)
         manifest = Manifest(
             problem=problem.base_name,
             problem_options=dict(problem.options),
@@ -243,7 +241,7 @@ class _Generation:
             vocab=described,
             splits=splits,
             files={**{path.name: manifests.describe_file(path) for path in others}, **shards},
-            versions=versions,
+            versions=_versions(),
         )
         files.write_text_atomically(manifests.manifest_path(work, problem.base_name), manifest.to_json())
         return manifest
@@ -365,3 +363,11 @@ class _Generation:
             drops = collections.Counter({reason: int(unfit.sum()) for reason, unfit in reasons if unfit.any()})
             raise no_usable_sample(self.problem.base_name, TRAIN, drops, self.problem.reading)
         return kept
+
+
+def _versions() -> dict[str, str]:
+    versions = {"t2t_ext": version.__version__}
+    for package in ("numpy", "sentencepiece", "sacremoses", "subword-nmt", "jieba", "Babel"):
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):  # jieba comes with an extra
+            versions[package] = importlib.metadata.version(package)
+    return versions

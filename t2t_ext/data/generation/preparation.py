@@ -16,7 +16,7 @@ NO_STEPS = "none"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TextPreparation:
-    """What is done to the text of a problem, in the base problem's direction.
+    """The preparation of a problem's text, in the base problem's direction.
 
     Attributes:
       source_steps: Names of the steps of ``t2t_ext.data.text.text_steps`` for the source.

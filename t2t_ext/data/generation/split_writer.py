@@ -7,7 +7,7 @@ import copy
 import dataclasses
 import pathlib
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -40,11 +40,14 @@ _ADVICE = {
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SplitWriter:
-    """Writes the splits of a problem into a workspace.
+    """Writes a split of a problem into a workspace.
 
     Attributes:
       directory: The workspace.
       base_name: The problem's name, which begins the file names.
+      split: The split's name.
+      samples: Its samples; one with an attribute ``times`` occurs that often.
+      encoding: How they become arrays; where it is for training, unfit ones are dropped and all are shuffled.
       workers: The processes that encode and write.
       num_shards: Of the train split; 0 for one per ``SAMPLES_PER_SHARD`` samples. Where they would be larger than
         ``MOST_BYTES_PER_SHARD``, there are more.
@@ -53,16 +56,19 @@ class SplitWriter:
 
     directory: pathlib.Path
     base_name: str
+    split: str
+    samples: RawSamples
+    encoding: Encoding
     workers: Workers
     num_shards: int
     progress: bool = False
 
-    def write(
-        self, split: str, samples: RawSamples, encoding: Encoding, advance: Advance
-    ) -> tuple[manifest.SplitSummary, dict[str, dict[str, Any]]]:
-        """Writes one split; ``advance`` is told how many samples have been encoded.
+    @property
+    def _scratch(self) -> pathlib.Path:
+        return self.directory / f"{self.split}.chunks"
 
-        Where the encoding is for training, unfit samples are dropped and all are shuffled.
+    def write(self, advance: Advance) -> tuple[manifest.SplitSummary, dict[str, dict[str, Any]]]:
+        """Writes the split; ``advance`` is told how many samples have been encoded.
 
         Returns:
           What was written, and size and SHA-256 of every shard by file name.
@@ -70,13 +76,13 @@ class SplitWriter:
         Raises:
           UserError: No sample is left; or texts do not fit into files of lines.
         """
-        scratch = self.directory / f"{split}.chunks"
+        encoding, scratch = self.encoding, self._scratch
         for folder in ("rows", "groups"):
             (scratch / folder).mkdir(parents=True)
         if encoding.training:
             duplicates.prepare_directory(scratch, encoding.cleaning.duplicates)
-        chunks, names, floats = self._encode(split, samples, encoding, scratch, advance)
-        report = samples.report
+        chunks, names, floats = self._encode(advance)
+        report = self.samples.report
         drops = chunks.drops + collections.Counter(report.drops)
         first = {**chunks.examples, **report.first}
         rows, in_chunks, sizes = chunks.numbers()
@@ -96,14 +102,14 @@ class SplitWriter:
             if removed.pairs:
                 drops[cleaning.DUPLICATE], first[cleaning.DUPLICATE] = removed.pairs, removed.example
         if not in_chunks.sum():
-            raise no_usable_sample(self.base_name, split, drops, report)
+            raise no_usable_sample(self.base_name, self.split, drops, report)
         count = 1
         if encoding.training:
             asked = self.num_shards or -(-int(in_chunks.sum()) // SAMPLES_PER_SHARD)
             # A shard is read at once, by its writer and by training. No shard is empty.
             count = min(max(asked, -(-int(sizes.sum()) // MOST_BYTES_PER_SHARD)), int(in_chunks.max()))
-        groups = self._regroup(sizes, removed, encoding, scratch, count)
-        shards = self._write_shards(split, count, len(groups), encoding, scratch)
+        groups = self._regroup(sizes, removed, count)
+        shards = self._write_shards(count, len(groups))
         shutil.rmtree(scratch)
         summary = manifest.SplitSummary(
             read=int(chunks.read) + sum(report.drops.values()),
@@ -122,53 +128,97 @@ class SplitWriter:
         )
         return summary, shards
 
-    def _encode(
-        self, split: str, samples: RawSamples, encoding: Encoding, scratch: pathlib.Path, advance: Advance
-    ) -> tuple["_Chunks", dict[str, list[str]], dict[str, dict[str, Any]]]:
+    def _encode(self, advance: Advance) -> tuple["_Chunks", dict[str, list[str]], dict[str, dict[str, Any]]]:
         """Writes the chunks, float vectors, and the texts of a dev or test set.
 
         Returns:
           The chunks, the names of the text files, and the descriptions of the files of vectors.
         """
-        texts = {name: each for name, each in encoding.features.items() if isinstance(each, Text | Floats)}
-        texts = {} if encoding.training else texts
-        chunks, floats = _Chunks(), _FloatFiles(self.directory, self.base_name, split, encoding, samples)
+        samples, encoding, chunks = self.samples, self.encoding, _Chunks()
+        # A row of a dev or test set and its sequence have the same number.
+        vectors = {
+            name: FloatWriter(self.directory, self.base_name, self.split, name, feature, share=encoding.training)
+            for name, feature in encoding.features.items()
+            if isinstance(feature, Floats)
+        }
+        texts: dict[str, list[BinaryIO]] = {}
         with contextlib.ExitStack() as open_files:
-            lines = _LineFiles(self.directory, self.base_name, split, texts, open_files)
 
             def tasks() -> Iterator[Chunk]:
                 # What a training split has in files is read by the processes that encode it.
                 if samples.kept and encoding.training:
                     for index, path in enumerate(samples.files()):
-                        yield Chunk(index, index * raw_samples.SAMPLES_PER_CHUNK, path, scratch, encoding)
+                        yield Chunk(index, index * raw_samples.SAMPLES_PER_CHUNK, path, self._scratch, encoding)
                     return
-                for index, batch in enumerate(raw_samples.batches(floats.stored(samples))):
-                    lines.write(batch)
-                    yield Chunk(index, index * raw_samples.SAMPLES_PER_CHUNK, batch, scratch, encoding)
+                for index, batch in enumerate(raw_samples.batches(self._numbered(vectors))):
+                    if not encoding.training:
+                        self._write_lines(batch, texts, open_files)
+                    yield Chunk(index, index * raw_samples.SAMPLES_PER_CHUNK, batch, self._scratch, encoding)
 
             for index, chunk in enumerate(self.workers.map(encode_chunk, tasks())):
                 samples.discard(index)
                 chunks.add(chunk)
                 advance(chunk.read)
-        return chunks, lines.names, floats.close()
+        names = {name: [pathlib.Path(file.name).name for file in opened] for name, opened in texts.items()}
+        return chunks, names, {name: writer.close() for name, writer in vectors.items()}
 
-    def _regroup(
-        self,
-        sizes: np.ndarray,
-        removed: duplicates.Found | None,
-        encoding: Encoding,
-        scratch: pathlib.Path,
-        shards: int,
-    ) -> list[Regrouped]:
+    def _numbered(self, vectors: Mapping[str, FloatWriter]) -> Iterator[Sample]:
+        """Yields samples with the numbers of their sequences; leaves out those whose vectors cannot be used."""
+        for place, sample in enumerate(self.samples):
+            numbered = copy.copy(sample) if vectors else sample
+            try:
+                for name, writer in vectors.items():
+                    number = writer.add(sample[name])
+                    numbered[name] = _Sequence(number)
+                    numbered[name].name = writer.names[number]
+            except UnusableValue as error:
+                item = getattr(sample[name], "key", f"sample {place + 1:,}")
+                self.samples.report.drop_item(error.reason, item, error.explanation)
+                continue
+            yield numbered
+
+    def _write_lines(
+        self, batch: list[Sample], texts: dict[str, list[BinaryIO]], open_files: contextlib.ExitStack
+    ) -> None:
+        """Appends the texts of samples, one a line, to the files of each feature, which the first batch opens.
+
+        Raises:
+          UserError: A text holds a line feed, or samples have different numbers of references.
+        """
+        for name, feature in self.encoding.features.items():
+            if isinstance(feature, Floats):
+                rows = [[sample[name].name] for sample in batch]
+            elif isinstance(feature, Text):
+                rows = [sample[name] if feature.multiple else [sample[name]] for sample in batch]
+            else:
+                continue
+            if name not in texts:
+                names = [manifest.text_name(self.base_name, self.split, name, each) for each in range(len(rows[0]))]
+                texts[name] = [open_files.enter_context((self.directory / each).open("wb")) for each in names]
+            if any(len(row) != len(texts[name]) for row in rows):
+                raise UserError(
+                    f"Samples of the {self.split} split of {self.base_name} have different numbers of {name}; "
+                    f"every one needs the same number of references."
+                )
+            for number, file in enumerate(texts[name]):
+                column = [row[number] for row in rows]
+                if any("\n" in text for text in column):
+                    raise UserError(
+                        f"A text of feature {name} in the {self.split} split of {self.base_name} holds a line feed; "
+                        f"take it out in samples()."
+                    )
+                file.write("".join(f"{text}\n" for text in column).encode())
+
+    def _regroup(self, sizes: np.ndarray, removed: duplicates.Found | None, shards: int) -> list[Regrouped]:
         """Sorts groups of chunks by shard; removes the chunks."""
         groups = [
             Group(
-                path=scratch / "groups" / f"{number:06d}",
-                chunks=tuple(scratch / "rows" / f"{chunk:06d}" for chunk in range(first, last)),
+                path=self._scratch / "groups" / f"{number:06d}",
+                chunks=tuple(self._scratch / "rows" / f"{chunk:06d}" for chunk in range(first, last)),
                 first_chunk=first,
                 removed=removed.files_of(first, last) if removed else (),
                 shards=shards,
-                features=tuple(encoding.features),
+                features=tuple(self.encoding.features),
             )
             for number, (first, last) in enumerate(_packed(sizes))
         ]
@@ -179,24 +229,22 @@ class SplitWriter:
             done.append(regrouped)
         return done
 
-    def _write_shards(
-        self, split: str, count: int, groups: int, encoding: Encoding, scratch: pathlib.Path
-    ) -> dict[str, dict[str, Any]]:
-        names = [manifest.shard_name(self.base_name, split, index, count) for index in range(count)]
+    def _write_shards(self, count: int, groups: int) -> dict[str, dict[str, Any]]:
+        names = [manifest.shard_name(self.base_name, self.split, index, count) for index in range(count)]
         tasks = (
             Shard(
                 index=index,
                 count=count,
-                groups=scratch / "groups",
+                groups=self._scratch / "groups",
                 number_of_groups=groups,
-                features=tuple(encoding.features),
+                features=tuple(self.encoding.features),
                 path=self.directory / name,
-                seed=encoding.seed if encoding.training else None,
+                seed=self.encoding.seed if self.encoding.training else None,
             )
             for index, name in enumerate(names)
         )
         written = {}
-        shown = self.progress and encoding.training
+        shown = self.progress and self.encoding.training
         with shown_progress("Writing shards", count, "shards", enabled=shown) as advance:
             for name, described in zip(names, self.workers.map(write_shard, tasks), strict=True):
                 written[name] = described
@@ -260,88 +308,3 @@ class _Sequence(int):
     """The number of a sequence of float vectors, and what it is called."""
 
     name: str
-
-
-class _FloatFiles:
-    """The float vectors of a split's samples, written as the samples are read."""
-
-    def __init__(
-        self, directory: pathlib.Path, base_name: str, split: str, encoding: Encoding, samples: RawSamples
-    ) -> None:
-        self._samples = samples
-        # A row of a dev or test set and its sequence have the same number.
-        self._writers = {
-            name: FloatWriter(directory, base_name, split, name, feature, share=encoding.training)
-            for name, feature in encoding.features.items()
-            if isinstance(feature, Floats)
-        }
-
-    def stored(self, samples: Iterable[Sample]) -> Iterator[Sample]:
-        """Yields samples with the numbers of their sequences; leaves out those whose vectors cannot be used."""
-        if not self._writers:
-            yield from samples
-            return
-        for place, sample in enumerate(samples):
-            numbered = copy.copy(sample)
-            try:
-                for name, writer in self._writers.items():
-                    number = writer.add(sample[name])
-                    numbered[name] = _Sequence(number)
-                    numbered[name].name = writer.names[number]
-            except UnusableValue as error:
-                item = getattr(sample[name], "key", f"sample {place + 1:,}")
-                self._samples.report.drop_item(error.reason, item, error.explanation)
-                continue
-            yield numbered
-
-    def close(self) -> dict[str, dict[str, Any]]:
-        """Ends the files; returns the description of every feature's."""
-        return {name: writer.close() for name, writer in self._writers.items()}
-
-
-class _LineFiles:
-    """The text files of a dev or test set, one sentence a line."""
-
-    def __init__(
-        self,
-        directory: pathlib.Path,
-        base_name: str,
-        split: str,
-        features: dict[str, Text | Floats],
-        open_files: contextlib.ExitStack,
-    ) -> None:
-        self.names: dict[str, list[str]] = {name: [] for name in features}
-        self._directory, self._base_name, self._split = directory, base_name, split
-        self._features, self._open_files = features, open_files
-        self._files: dict[str, list[BinaryIO]] = {}
-
-    def write(self, batch: list[dict[str, Any]]) -> None:
-        """Appends the texts of samples to the files.
-
-        Raises:
-          UserError: A text holds a line feed, or samples have different numbers of references.
-        """
-        for name, feature in self._features.items():
-            if isinstance(feature, Floats):
-                rows = [[sample[name].name] for sample in batch]
-            else:
-                rows = [sample[name] if feature.multiple else [sample[name]] for sample in batch]
-            if name not in self._files:
-                numbers = range(len(rows[0]))
-                self.names[name] = [manifest.text_name(self._base_name, self._split, name, each) for each in numbers]
-                paths = [self._directory / file for file in self.names[name]]
-                self._files[name] = [self._open_files.enter_context(path.open("wb")) for path in paths]
-            opened = self._files[name]
-            if any(len(row) != len(opened) for row in rows):
-                raise UserError(
-                    f"Samples of the {self._split} split of {self._base_name} have different numbers of {name}; "
-                    f"every one needs the same number of references."
-                )
-            for number, file in enumerate(opened):
-                column = [row[number] for row in rows]
-                if any("\n" in text for text in column):
-                    raise UserError(
-                        f"A text of feature {name} in the {self._split} split of {self._base_name} holds a line feed; "
-                        f"take it out in samples()."
-                    )
-                file.write("".join(f"{text}\n" for text in column).encode())

@@ -83,8 +83,8 @@ class GraphTokenEncoder(tf.Module):
         """Encodes strings as ``encode``, but an unknown subword inside a word (``...@@``) has the id [vocab_size]."""
         tokens = self._tokens(strings, max_length)
         ids = self._ids(tokens.values)
-        goes_on = tf.strings.regex_full_match(tokens.values, f".+{SEPARATOR}")
-        return _with_eos(tokens.with_values(tf.where(goes_on & tf.equal(ids, UNK_ID), len(self._pieces), ids)))
+        continues = tf.strings.regex_full_match(tokens.values, f".+{SEPARATOR}")
+        return _with_eos(tokens.with_values(tf.where(continues & tf.equal(ids, UNK_ID), len(self._pieces), ids)))
 
     def decode(self, ids: tf.RaggedTensor) -> tf.Tensor:
         """Decodes ragged int32 [N, (T)] without EOS to strings [N]."""

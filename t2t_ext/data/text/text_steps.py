@@ -202,7 +202,7 @@ class TextSteps:
 
     @property
     def learned(self) -> dict[str, bytes]:
-        """What the steps have learned, by name."""
+        """The learned content of steps, by name."""
         return {step.name: step.learned for step in self._steps if step.learned is not None}
 
     @property
