@@ -29,9 +29,8 @@ def compare(
 ) -> GradientComparison:
     """Loads one model after the other and computes the norms of its gradients on the same batches of a split.
 
-    Runs with one label are one system. The data and, where ``batch_size`` (padded tokens of a batch at most) is 0, the
-    batches' size are the first run's. ``precision`` is ``float32`` or ``mixed_bfloat16``. ``progress`` takes label,
-    number and unit; the context's value is called with (batches done, batches in all).
+    Runs with one label are one system. Batches are of the first run's data, of at most ``batch_size`` padded tokens (0:
+    the first run's batch size). ``precision`` is ``float32`` or ``mixed_bfloat16``.
 
     Raises:
       UserError: The runs learn from different targets, or there are no batches.

@@ -26,7 +26,7 @@ class AnalyzedRun:
 
 
 def run_paths(given: Sequence[str], command: str) -> list[str]:
-    """Returns the directories of runs, given one by one or several of them separated by commas.
+    """Returns the directories of runs, which are given one by one or separated by commas.
 
     Raises:
       UserError: There is none.
@@ -42,10 +42,10 @@ def run_paths(given: Sequence[str], command: str) -> list[str]:
 def open_runs(
     given: Sequence[str], command: str, checkpoint_path: str | None, warn: Callable[[str], None]
 ) -> list[AnalyzedRun]:
-    """Opens runs, given as to ``run_paths``, and finds their checkpoints, as of ``checkpoint_paths``.
+    """Opens runs, given as for ``run_paths``, and finds their checkpoints, given as for ``checkpoint_paths``.
 
-    Where ``checkpoint_path`` is empty, it is the latest of each; where it is None, no checkpoint is wanted. ``command``
-    is for messages; ``warn`` is told what is odd about a checkpoint.
+    With an empty ``checkpoint_path`` it is the latest of each; with None no checkpoint is wanted. ``command`` is for
+    messages; ``warn`` is told what is odd about a checkpoint.
 
     Raises:
       UserError: There is no run, no checkpoint, or the same is given twice.
@@ -69,9 +69,9 @@ def open_runs(
 def labeled(
     runs: Sequence[AnalyzedRun], labels: str, defaults: Sequence[str] = (), *, shared: bool = False
 ) -> list[AnalyzedRun]:
-    """Gives every run a label of its own; where they are ``shared``, several may have one.
+    """Gives every run a label, its own one unless labels may be ``shared``.
 
-    Without ``labels`` (``--labels``) these are ``defaults`` where they differ, else the directories' names, their
+    Without ``labels`` (``--labels``), ``defaults`` are taken where they differ, else the directories' names, their
     paths, or paths with checkpoints.
 
     Raises:

@@ -157,7 +157,7 @@ def score(
 
 
 def score_with(metrics: Mapping[str, Any], hypotheses: Sequence[str], n_bootstrap: int = 0) -> list[scores.Score]:
-    """Returns a labeled score for each metric of a protocol, as ``Protocol.metrics`` makes them; else as ``score``."""
+    """Returns a labeled score for each metric that ``Protocol.metrics`` made; the rest is as for ``score``."""
     return [
         dataclasses.replace(scores.score_with(metric, hypotheses, n_bootstrap), name=label)
         for label, metric in metrics.items()

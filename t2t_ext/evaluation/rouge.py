@@ -73,7 +73,7 @@ class Rouge(MeanOfSegments):
     """One kind of ROUGE, 0 to 100."""
 
     def __init__(self, label: str, references: Sequence[Sequence[str]], words: Words, described: str) -> None:
-        """Makes the metric of one of ``LABELS``; ``words``, which may be shared, are ``described`` in the signature."""
+        """Makes the metric of one of ``LABELS``. ``words`` may be shared; ``described`` names them in the signature."""
         self._kind, self._separator = LABELS[label], "\n" if label == "ROUGE-Lsum" else " "
         self._scorer = rouge_scorer.RougeScorer([self._kind], tokenizer=words)
         signature = {"case": "lc", "tok": described, "f": "1", "multi": "best", "rouge-score": version("rouge-score")}
@@ -98,6 +98,6 @@ def sentences(text: str) -> list[str]:
 
 
 def metrics(kind: str, references: Sequence[Sequence[str]]) -> dict[str, Any]:
-    """Returns all four by their labels; how texts become words, ``Words`` says."""
+    """Returns all four metrics by their labels; ``kind`` is as for ``Words``."""
     words = Words(kind)
     return {label: Rouge(label, references, words, _DESCRIBED[kind]) for label in LABELS}

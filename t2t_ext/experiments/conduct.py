@@ -58,7 +58,7 @@ def wanted_stages(stages: Sequence[Stage], stage: str = "", until: str = "") -> 
 
 
 def run_stages(stages: Sequence[Stage], wanted: Sequence[Stage], redo: Sequence[str], say: Say) -> None:
-    """Runs the wanted stages of a plan that are not done, or whose kind is made again.
+    """Runs the wanted stages of a plan that are not done or are to be made again.
 
     Raises:
       UserError: A command failed.

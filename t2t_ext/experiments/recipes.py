@@ -35,7 +35,7 @@ _MOST_DEEP = 20
 
 @dataclasses.dataclass(frozen=True)
 class Paper:
-    """The source of recipes: authors, year, title and venue, and as ``He et al. 2018``."""
+    """The source of recipes: its citation (authors, year, title, venue), and a short one such as ``He et al. 2018``."""
 
     citation: str
     short: str

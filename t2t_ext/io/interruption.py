@@ -62,7 +62,7 @@ class Agreement:
     _SECONDS = 1.0
 
     def __init__(self, workers: Any, signals: SignalWatch, most_steps: int, step: int) -> None:
-        """Prepares for training from the last finished step on, with at most so many steps between two agreements."""
+        """Prepares for training after a finished step, with at most ``most_steps`` between two agreements."""
         self._workers, self._signals, self._most_steps = workers, signals, most_steps
         self._last, self._next = step, step + 1
         self._time = time.monotonic()

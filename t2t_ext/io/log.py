@@ -63,7 +63,7 @@ def shows_info() -> bool:
 
 
 def configure(program: str) -> None:
-    """Follows absl's flags: how much is logged, and whether to a file, too, which is named after the program.
+    """Follows absl's flags: how much is logged, and whether also to a file, which is named after the program.
 
     Raises:
       UserError: The directory of ``--log_dir`` cannot be used.

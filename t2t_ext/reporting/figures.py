@@ -75,9 +75,9 @@ def plain(axes: Any) -> None:
 
 
 def legend(figure: Any, labels: Sequence[str], *more: Any, lines: bool = False, columns: int = 4) -> None:
-    """Puts a legend above a figure: labels of what has the colors of the places 0, 1, ..., and further handles.
+    """Puts a legend above a figure: the colors of the places 0, 1, ... with their labels, and further handles.
 
-    They are areas, or lines with markers, so many columns side by side.
+    Colors are shown as areas, or as lines with markers; so many ``columns`` stand side by side.
     """
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
@@ -92,7 +92,7 @@ def legend(figure: Any, labels: Sequence[str], *more: Any, lines: bool = False, 
 
 
 def bars(axes: Any, groups: int, place: int, heights: Sequence[float | None], errors: Any = None) -> None:
-    """Draws the bar of one system in each group, at its place from 0 among so many; None leaves a gap.
+    """Draws the bar of one of so many systems (``groups``) in each group, at its place from 0; None leaves a gap.
 
     Errors are half the length of the line at the top of each, or two such lists, down and up.
     """

@@ -80,7 +80,7 @@ def image(svg: bytes, described: str) -> Html:
 
 
 def page(title: str, body: Html, command: str) -> str:
-    """Puts a body into the frame that all pages have; the command is that which made it."""
+    """Puts a body into the frame that all pages have, with the command that made it."""
     head = joined([
         Html('<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">\n'),
         element("title", title), element("style", Html(_STYLE)),

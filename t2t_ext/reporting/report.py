@@ -33,7 +33,7 @@ class Block(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class Paragraph:
-    """A paragraph; ``note`` stands out, ``signature`` is for machines, ``small`` for explanations, only on a page."""
+    """A paragraph: ``note`` stands out, ``signature`` is for machines, ``small`` explains and is on pages only."""
 
     words: str
     kind: str = ""
@@ -154,7 +154,7 @@ class PageOnly(Block):
 
 @dataclasses.dataclass(frozen=True)
 class Section:
-    """A part with a heading, and what stands below it."""
+    """A heading and the blocks below it."""
 
     title: str
     blocks: Sequence[Block]
@@ -171,7 +171,7 @@ class Section:
 
 @dataclasses.dataclass(frozen=True)
 class Report:
-    """What a command, such as ``t2t_ext-compare``, has found."""
+    """What a command, such as ``t2t_ext-compare``, has found: a title and blocks."""
 
     title: str
     blocks: Sequence[Block]
@@ -202,7 +202,7 @@ def as_json(content: Any) -> str:
 
 
 def directory_for(path: files.PathLike, flag: str = "--out_dir") -> pathlib.Path:
-    """Makes the directory of a report where it is missing, and returns its path; errors name its flag.
+    """Makes the directory of a report where it is missing, and returns its path; ``flag`` names it in errors.
 
     Raises:
       UserError: It cannot be made or written to.

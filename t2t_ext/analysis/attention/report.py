@@ -49,7 +49,7 @@ class Choice:
     direction: str = ""
 
     def of(self, maps: Sequence[AttentionMap]) -> list[tuple[AttentionMap, int | None]]:
-        """Returns the maps that are chosen, each with every head that is, counted from 0 (None: their mean).
+        """Returns the chosen maps, each once for every chosen head, counted from 0 (None: the mean of all).
 
         Raises:
           UserError: The model has no such attention, layer, head or direction.
@@ -76,7 +76,7 @@ class Choice:
         return sorted(chosen, key=lambda pair: (order.index(pair[0].kind), pair[0].stack, pair[0].side, pair[0].layer))
 
     def check(self, layers: int, heads: int) -> None:
-        """Checks numbers against those of a model's layers (in its deepest stack) and heads, before it is loaded.
+        """Checks the numbers given before a model with so many layers (in its deepest stack) and heads is loaded.
 
         Raises:
           UserError: There is no such layer or head.
@@ -106,7 +106,7 @@ def _numbers(flag: str, text: str, count: int) -> frozenset[int]:
 
 @dataclasses.dataclass(frozen=True)
 class Picture:
-    """A drawn attention, of a head (counted from 0) or the mean (None): the PNG file's name, and the same as SVG."""
+    """A drawn attention: its head, counted from 0 (None: the mean), the PNG file's name, and the same as SVG."""
 
     shown: AttentionMap
     head: int | None

@@ -152,7 +152,7 @@ class Diagram:
 
 
 def diagram_of(model: Seq2Seq, title: str) -> Diagram:
-    """Returns what a built model is made of; the title is what it is called."""
+    """Describes what a built model is made of, under a title."""
     return _Walk(model).diagram(title)
 
 
@@ -218,7 +218,7 @@ class _Walk:
     def _part(
         self, layer: Any, attribute: str, owner: Any, reading: CountedReading | None = None, **changes: Any
     ) -> Part:
-        """Describes and counts a part, an attribute of its owner, with its frame; by its name if it says nothing."""
+        """Describes and counts a part, an attribute of its owner, with its frame; one that says nothing by its name."""
         found = layer.described(attribute) if isinstance(layer, Layer) else None
         part = Part(attribute.replace("_", " "), f"a {type(layer).__name__}", paper=OWN, replaces=_ADDED)
         if found is not None:
@@ -257,7 +257,7 @@ class _Walk:
         return tuple(groups)
 
     def _heading(self, name: str) -> tuple[str, str, tuple[str, ...]]:
-        """Returns a stack's name for people, and whose the sequences are that go through it, and these."""
+        """Returns a stack's name for people, the paper of its lanes, and its lanes."""
         both = ("left to right", "right to left") if self.model.directions == 2 else ()
         if name == "":
             return "one stack of source and target", COORDINATION, ("source", *(both or ("target",)))

@@ -112,7 +112,7 @@ class _Picture:
         return y
 
     def frame(self, behind: int, x: float, y: float, width: float, height: float) -> None:
-        """Draws the frame of a group behind the elements from a number on."""
+        """Draws the frame of a group behind all elements from number ``behind`` on."""
         self.box(x, y, width, height, "group", 10)
         self.elements.insert(behind, self.elements.pop())
 

@@ -114,7 +114,7 @@ def records(runs: Sequence[Measured]) -> Table:
 
 
 def build(runs: Sequence[Measured], measured: str, notes: Sequence[str] = (), svg: bytes = b"") -> Report:
-    """Returns the divergences as a report; ``measured`` says of what they are, and a terminal gets no picture."""
+    """Returns the divergences as a report. ``measured`` says what they are of; a terminal gets no picture."""
     blocks: list[Block] = [*map(Note, notes), Paragraph(measured), Paragraph(_EXPLAINED, "small")]
     if svg:
         caption = (

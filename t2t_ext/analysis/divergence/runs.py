@@ -13,9 +13,9 @@ from t2t_ext.translation.translator import Translator
 
 
 def check_runs(runs: Sequence[AnalyzedRun], with_references: bool) -> list[str]:
-    """Checks that runs have modules that can be measured, before their models are loaded; returns what is not measured.
+    """Checks that runs have modules that can be measured, before their models are loaded.
 
-    Decoders are measured ``with_references`` only.
+    Returns notes on what is not measured, such as decoders where there are no references.
 
     Raises:
       UserError: A run has no such module.
@@ -44,7 +44,7 @@ def measure_run(
     max_subwords: int,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> tuple[Measured, list[str]]:
-    """Loads a run and measures it; returns notes on what was left out, too.
+    """Loads a run and measures it; also returns notes on what was left out.
 
     Without references the encoder alone is measured. ``heads`` is a key of ``HEADS``. Sentences with more than
     ``max_subwords`` on either side are left out, as are empty ones. ``progress`` is called with (sentences done,

@@ -8,7 +8,7 @@ _MOST_PARTS = 2  # of the name of what is no layer
 
 
 def group_of(name: str) -> str:
-    """Returns the group of a variable by its name alone, which is as in ``Seq2Seq.named_variables``.
+    """Returns the group of a variable, by nothing but its name as in ``Seq2Seq.named_variables``.
 
     Everything in a layer belongs to it: ``encoder/layer_3/self_attention/qkv/kernel`` to ``encoder/layer_3``, what has
     layers of its own likewise (``layer_5/...`` to ``layer_5``). The rest is told apart by the first two parts of its

@@ -70,7 +70,7 @@ class GradientComparison:
 
 
 def logged(runs: Sequence[AnalyzedRun], from_step: int = 0, to_step: int = 0) -> tuple[GradientComparison, list[str]]:
-    """Compares the norms that training logged from a step to another (0: to the end); returns notes on it, too.
+    """Compares the norms that training logged between two steps (0: to the end); also returns notes on them.
 
     Runs with one label are one system.
 

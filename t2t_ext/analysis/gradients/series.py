@@ -53,7 +53,7 @@ class Series:
 
 @dataclasses.dataclass(frozen=True)
 class Mean:
-    """A mean over so many points, or runs, and its standard error, NaN of a single one."""
+    """A mean over ``count`` points or runs, and its standard error, NaN of a single one."""
 
     value: float
     error: float
@@ -95,7 +95,7 @@ class System:
 
 
 def read(run: RunDirectory, from_step: int = 0, to_step: int = 0) -> Series:
-    """Reads what a run logged from a step to another, both included (0: to the end).
+    """Reads what a run logged between two steps, both included (0: to the end).
 
     Raises:
       UserError: There is nothing between these steps, or nothing at all.

@@ -44,7 +44,7 @@ def check_model(model_class: type) -> None:
 
 
 def source_states(model: Any, inputs: tf.Tensor) -> list[tf.Tensor]:
-    """Returns the states of the source int32 [B, S] after each layer, without dropout, float [B, S, D] each.
+    """Returns the states of the source, ids int32 [B, S], after each layer, without dropout: float [B, S, D] each.
 
     Of a Transformer's encoder the last are those that the decoder reads, after the stack's normalization where it has
     one; of layers below in pre-norm stacks, the running sums. Another model is asked for ``source_states(inputs)``.
@@ -107,7 +107,7 @@ def mean_states(
 
 
 def cache_path(directory: files.PathLike, name: str, settings: dict[str, Any]) -> pathlib.Path:
-    """Returns the file of a task's features; the settings, JSON values, are whatever these depend on."""
+    """Returns the file of a task's features; ``settings``, JSON values, are all that these depend on."""
     text = json.dumps({"format": _FORMAT, **settings}, sort_keys=True, ensure_ascii=False)
     return pathlib.Path(directory) / f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:20]}.npy"
 

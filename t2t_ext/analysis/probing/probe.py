@@ -56,7 +56,7 @@ class ProbingSettings:
 
 @dataclasses.dataclass(frozen=True)
 class ProbedText:
-    """The preparation of a run's sentences: what puts its tag before each, where it has one; their language or ""."""
+    """How a run's sentences are prepared: ``tagged`` puts its tag before each, if any; ``language`` may be ""."""
 
     tagged: Callable[[list[str]], list[str]]
     language: str
@@ -107,7 +107,7 @@ class _Prober:
 
     @functools.cached_property
     def translator(self) -> Translator:
-        """Holds the model, which is loaded when it is needed first."""
+        """The run's model and encoders, loaded when they are needed first."""
         return Translator.load(self.run.directory.path, self.run.checkpoint, "precision=float32")
 
     def features(self, task: ProbingTask) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

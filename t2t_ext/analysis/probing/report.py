@@ -65,7 +65,7 @@ def records(report: ProbingReport) -> Table:
 
 
 def build(report: ProbingReport, notes: Sequence[str] = (), svg: bytes = b"") -> Report:
-    """Returns the results as a report with notes for the reader, sentences, and the picture for a page."""
+    """Returns the results as a report with notes for the reader; a terminal gets no picture."""
     blocks: list[Block] = [*map(Note, notes), Paragraph(report.measured), Paragraph(_explained(report), "small")]
     if svg:
         caption = "Lines at the tops are 95% intervals; a dashed line is the commonest class."

@@ -48,7 +48,8 @@ _OTHER_CLAUSES = _words(
 class _Clauses:
     """Two coordinated clauses; the first as it is written inside a sentence.
 
-    ``joint`` is the conjunction with the comma before it, if any; ``capital`` says if the sentence begins with one.
+    ``joint`` is the conjunction with the comma before it, if any; ``capital`` says if the sentence begins with a
+    capital.
     """
 
     first: Tokens

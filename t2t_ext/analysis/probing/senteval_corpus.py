@@ -110,9 +110,9 @@ def is_punctuation(token: str) -> bool:
 def too_small(
     task: str, corpus: Corpus, sizes: Sequence[int], missing: Mapping[str, tuple[int, int]], classes: int = 2
 ) -> UserError:
-    """Returns the error of a corpus that has too little for a task of so many classes: no partition can be smaller.
+    """Returns the error of a corpus that is too small for a task; ``missing`` is what it lacks -> (there, needed).
 
-    ``missing`` is what there is too little of -> (how much there is, how much is needed).
+    No partition can have fewer sentences than the task has classes.
     """
     shown = "; ".join(f"{what}: {have:,} of {need:,}" for what, (have, need) in list(missing.items())[:6])
     more = f"; and {len(missing) - 6:,} more" if len(missing) > 6 else ""

@@ -12,9 +12,10 @@ Statistics = Any  # float [segments, counts], an array or lists
 
 
 def remember(metric: Any) -> Any:
-    """Makes a metric, made with its references, keep what it counted for each translation, for tests that count again.
+    """Makes a metric keep what it counted for each translation, for tests that count more than once.
 
-    The counts become an array of float64, in which sacrebleu's approximate randomization takes half the time.
+    It must have been made with its references. The counts become an array of float64, in which sacrebleu's approximate
+    randomization takes half the time.
     """
     import numpy as np
 

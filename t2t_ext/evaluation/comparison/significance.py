@@ -65,7 +65,7 @@ def paired_tests(
     trials: int = DEFAULT_TRIALS,
     all_pairs: bool = False,
 ) -> list[PairedTest]:
-    """Tests every system against the first, the baseline, or with ``all_pairs`` against every one that comes before it.
+    """Tests every system against the first, or with ``all_pairs`` against every one that comes before it.
 
     The metric is of sacrebleu's kind, made with its references. Tests against the first system come first.
     """
