@@ -45,12 +45,11 @@ def paired_bootstrap(first: np.ndarray, second: np.ndarray, resamples: int = RES
     """
     differences = np.asarray(second, np.float64) - np.asarray(first, np.float64)
     observed = differences.mean()
-    random, count, extreme, done = np.random.default_rng(_SEED), len(differences), 0, 0
-    while done < resamples:
+    random, count, extreme = np.random.default_rng(_SEED), len(differences), 0
+    for done in range(0, resamples, _AT_ONCE):
         some = min(_AT_ONCE, resamples - done)
         means = differences[random.integers(count, size=[some, count])].mean(axis=1)
         extreme += int((np.abs(means - observed) >= abs(observed) - 1e-12).sum())
-        done += some
     return (extreme + 1) / (resamples + 1)
 
 

@@ -162,9 +162,12 @@ def _frequencies(comparison: Comparison) -> Section:
 
 
 def _sentences(comparison: Comparison) -> list[Block]:
-    alone = len(comparison.names) == 1
+    first, alone = comparison.names[0], len(comparison.names) == 1
     title = "Sentences with the lowest chrF" if alone else "Sentences that differ most in chrF"
-    blocks: list[Block] = [Paragraph(line) for line in wins(comparison)]
+    blocks: list[Block] = [
+        Paragraph(f"{name}: better than {first} in {better} sentences, worse in {worse}, equal in {equal}")
+        for name, (better, worse, equal) in comparison.wins().items()
+    ]
     if comparison.settings.sentences:
         legend = ["; ", element("span", "underlined", class_="differs"), " ones are not in all systems."]
         shaded = [element("span", "Shaded", class_="wrong"), " words are not in the closest reference"]
@@ -178,14 +181,6 @@ def _sentences(comparison: Comparison) -> list[Block]:
         if not comparison.differing:
             blocks.append(Paragraph("none: every sentence has the same chrF in all systems"))
     return [Section(title, blocks)] if blocks else []
-
-
-def wins(comparison: Comparison) -> list[str]:
-    """Says of each system but the baseline in how many sentences it is the better one."""
-    return [
-        f"{name}: better than {comparison.names[0]} in {better} sentences, worse in {worse}, equal in {equal}"
-        for name, (better, worse, equal) in comparison.wins().items()
-    ]
 
 
 def _marked(view: SentenceView, alone: bool) -> Either:
