@@ -2,11 +2,10 @@
 
 import argparse
 import pathlib
-from collections.abc import Sequence
 from typing import Any
 
-from t2t_ext.bin._flag_groups import add_decode_flags, add_thread_flags
-from t2t_ext.bin._flags import FlagParser, add_flag, at_least, start_tensorflow
+from t2t_ext.bin._flag_groups import DECODE_FLAGS, USER_DIRECTORY, thread_flags
+from t2t_ext.bin._flags import Flag, FlagParser, FlagTable, start_tensorflow
 from t2t_ext.bin._run_text import run_texts
 from t2t_ext.data.corpora import text_lines
 from t2t_ext.errors import UserError, suggest
@@ -22,74 +21,49 @@ _EXAMPLES = """\
 """
 
 
+_FLAGS: FlagTable = {
+    "What": {
+        "output_dir=RUN": Flag("The run's directory.", required=True),
+        "checkpoint_path=DIR": "Checkpoint in it, best or averaged; by default the latest.",
+        **USER_DIRECTORY,
+    },
+    "Sentences": {
+        "sentence=TEXT": "The source sentence.",
+        "reference=TEXT": "Its translation; where not given, the model's own.",
+        "partner=TEXT": "Of a model with two directions: the right-to-left target beside --reference, in text order; "
+        "by default the same.",
+        "sentence_file=FILE": "Several sentences, one a line.",
+        "reference_file=FILE": "Their translations, an empty line for the model's own.",
+        "source_tag=<TAG>": "Tag of --train_tags that every sentence begins with.",
+        "max_subwords": Flag(
+            "Longer sentences and translations are refused: no one could read the picture.", 100, minimum=2
+        ),
+    },
+    "Which attention": {
+        "attention=NAME[,NAME]": "source (cross-attention), self (decoder self-attention), mixed, future (of two "
+        "directions), backward (to a backward decoder), encoder; by default all but the last.",
+        "layers=all|1,3-4": Flag("Layers, from 1.", "all"),
+        "heads=mean|all|1,3-4": Flag("Heads, from 1, or their mean.", "mean"),
+        "direction": Flag(
+            "Of a model with two directions, the one whose attention is shown; by default both.", choices=("l2r", "r2l")
+        ),
+    },
+    "Output": {"out_dir=DIR": "Where files are put; where not given, RUN/analysis/attention."},
+}
+
+
 def build_parser() -> FlagParser:
     """Returns the flags of the analysis."""
-    parser = FlagParser(
-        _NAME,
-        "Draws the attention of a run to and in a sentence: PNG files and one page with all of them.",
-        examples=_EXAMPLES,
-    )
-    group = parser.group("What")
-    add_flag(group, "output_dir", "", "The run's directory.", metavar="RUN", required=True)
-    add_flag(group, "checkpoint_path", "", "Checkpoint in it, best or averaged; by default the latest.", metavar="DIR")
-    add_flag(
-        group, "t2t_usr_dir", "", "The folder of the run's own modules, where it has moved since training.",
-        metavar="DIR",
-    )  # fmt: skip
-    group = parser.group("Sentences")
-    add_flag(group, "sentence", "", "The source sentence.", metavar="TEXT")
-    add_flag(group, "reference", "", "Its translation; where not given, the model's own.", metavar="TEXT")
-    add_flag(
-        group,
-        "partner",
-        "",
-        "Of a model with two directions: the right-to-left target beside --reference, in text order; by default the "
-        "same.",
-        metavar="TEXT",
-    )
-    add_flag(group, "sentence_file", "", "Several sentences, one a line.", metavar="FILE")
-    add_flag(group, "reference_file", "", "Their translations, an empty line for the model's own.", metavar="FILE")
-    add_flag(group, "source_tag", "", "Tag of --train_tags that every sentence begins with.", metavar="<TAG>")
-    add_flag(
-        group,
-        "max_subwords",
-        100,
-        "Longer sentences and translations are refused: no one could read the picture.",
-        kind=at_least(2),
-        metavar="N",
-    )
-    group = parser.group("Which attention")
-    add_flag(
-        group,
-        "attention",
-        "",
-        "source (cross-attention), self (decoder self-attention), mixed, future (of two directions), backward (to a "
-        "backward decoder), encoder; by default all but the last.",
-        metavar="NAME[,NAME]",
-    )
-    add_flag(group, "layers", "all", "Layers, from 1.", metavar="all|1,3-4")
-    add_flag(group, "heads", "mean", "Heads, from 1, or their mean.", metavar="mean|all|1,3-4")
-    add_flag(
-        group,
-        "direction",
-        "",
-        "Of a model with two directions, the one whose attention is shown; by default both.",
-        choices=("l2r", "r2l"),
-    )
-    group = parser.group("Output")
-    add_flag(group, "out_dir", "", "Where files are put; where not given, RUN/analysis/attention.", metavar="DIR")
-    add_decode_flags(parser)
-    add_thread_flags(parser)
-    return parser
+    description = "Draws the attention of a run to and in a sentence: PNG files and one page with all of them."
+    return FlagParser(_NAME, description, _FLAGS, DECODE_FLAGS, thread_flags(), examples=_EXAMPLES)
 
 
-def run(argv: Sequence[str]) -> None:
+def run(flags: argparse.Namespace) -> None:
     """Carries out the analysis.
 
     Raises:
       UserError: A flag is invalid, or the run has no such attention.
     """
-    flags = build_parser().parse_args(argv)
     # All mistakes of the user are found before TensorFlow starts and the model is loaded.
     sources, references = _sentences(flags)
     choice = _choice(flags)

@@ -1,12 +1,11 @@
 """t2t_ext-analyze divergence: how far local and global attention differ (Ampomah et al. 2021, section 7.2)."""
 
 import argparse
-from collections.abc import Sequence
 
 from t2t_ext.analysis.runs import AnalyzedRun, labeled, open_runs
-from t2t_ext.bin._analyzed_runs import add_analyzed_run_flags, add_out_dir_flag, given_runs, output_directory
-from t2t_ext.bin._flag_groups import add_thread_flags
-from t2t_ext.bin._flags import FlagParser, add_flag, at_least, start_tensorflow
+from t2t_ext.bin._analyzed_runs import add_analyzed_run_flags, given_runs, out_dir_flag, output_directory
+from t2t_ext.bin._flag_groups import thread_flags
+from t2t_ext.bin._flags import Flag, FlagParser, FlagTable, start_tensorflow
 from t2t_ext.bin._run_text import run_texts
 from t2t_ext.data.corpora import text_lines
 from t2t_ext.errors import UserError
@@ -14,49 +13,49 @@ from t2t_ext.io import log
 from t2t_ext.io.progress import running_total
 
 _NAME = "t2t_ext-analyze divergence"
-_HEADS = ("max", "mean", "head")
 _EXAMPLES = """\
   t2t_ext-analyze divergence --output_dir=F2,F3,F5,F8 --split=test --sentences=500
   t2t_ext-analyze divergence --output_dir=ENC,FULL --sentence_file=in.txt --reference_file=ref.txt
 """
 
 
+_FLAGS: FlagTable = {
+    "Sentences": {
+        "split=NAME": "Split of the first run's data, such as test.",
+        "data_dir=DIR": "The first run's data, where they have moved since training.",
+        "sentence_file=FILE": "Sentences of your own, one a line.",
+        "reference_file=FILE": "Their translations, which decoders read.",
+        "sentences": Flag("How many, from the first on; 0 = all.", 0, minimum=0),
+        "max_subwords": Flag("Sentences with more on either side are left out.", 200, minimum=2),
+    },
+    "Measure": {
+        "heads": Flag(
+            "What stands for all heads of an attention: their element-wise maximum, made to add up to 1; their mean; "
+            "or at every position the head with the largest weight.",
+            "max",
+            choices=("max", "mean", "head"),
+        ),
+    },
+}
+
+
 def build_parser() -> FlagParser:
     """Returns the flags of the analysis."""
-    parser = FlagParser(
-        _NAME,
-        "Measures the Jensen-Shannon divergence between local and global attention of dual contextual modules.",
-        examples=_EXAMPLES,
+    description = (
+        "Measures the Jensen-Shannon divergence between local and global attention of dual contextual modules."
     )
+    parser = FlagParser(_NAME, description, examples=_EXAMPLES)
     add_analyzed_run_flags(parser, "by kernel size where these differ, else as their directories")
-    group = parser.group("Sentences")
-    add_flag(group, "split", "", "Split of the first run's data, such as test.", metavar="NAME")
-    add_flag(group, "data_dir", "", "The first run's data, where they have moved since training.", metavar="DIR")
-    add_flag(group, "sentence_file", "", "Sentences of your own, one a line.", metavar="FILE")
-    add_flag(group, "reference_file", "", "Their translations, which decoders read.", metavar="FILE")
-    add_flag(group, "sentences", 0, "How many, from the first on; 0 = all.", kind=at_least(0), metavar="N")
-    add_flag(group, "max_subwords", 200, "Sentences with more on either side are left out.", kind=at_least(2),
-             metavar="N")  # fmt: skip
-    add_flag(
-        parser.group("Measure"),
-        "heads",
-        "max",
-        "What stands for all heads of an attention: their element-wise maximum, made to add up to 1; their mean; or at "
-        "every position the head with the largest weight.",
-        choices=_HEADS,
-    )
-    add_out_dir_flag(parser, "divergence")
-    add_thread_flags(parser)
+    parser.add(_FLAGS, out_dir_flag("divergence"), thread_flags())
     return parser
 
 
-def run(argv: Sequence[str]) -> None:
+def run(flags: argparse.Namespace) -> None:
     """Carries out the analysis.
 
     Raises:
       UserError: A flag is wrong, or a run has no dual contextual modules.
     """
-    flags = build_parser().parse_args(argv)
     # All mistakes of the user are found before models are loaded.
     runs = open_runs(given_runs(flags), _NAME, flags.checkpoint_path, log.warning)
     for each in runs:

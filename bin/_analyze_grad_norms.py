@@ -5,10 +5,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from t2t_ext.analysis.runs import AnalyzedRun, check_vocabularies, labeled, open_runs
-from t2t_ext.bin import _analyzed_runs
-from t2t_ext.bin._analyzed_runs import given_runs
-from t2t_ext.bin._flag_groups import add_thread_flags
-from t2t_ext.bin._flags import FlagParser, add_flag, at_least, start_tensorflow
+from t2t_ext.bin._analyzed_runs import CHECKPOINT, add_run_flags, given_runs, out_dir_flag, output_directory
+from t2t_ext.bin._flag_groups import thread_flags
+from t2t_ext.bin._flags import Flag, FlagParser, FlagTable, start_tensorflow
 from t2t_ext.bin._run_text import run_texts
 from t2t_ext.errors import UserError
 from t2t_ext.io import log
@@ -23,58 +22,46 @@ _EXAMPLES = """\
 """
 
 
+_FLAGS: FlagTable = {
+    "Norms that training logged (RUN/gradient_norms.jsonl)": {
+        "from_step": Flag("Earlier steps are left out.", 0, minimum=0),
+        "to_step": Flag("Later steps are left out; 0 = none.", 0, minimum=0),
+    },
+    "Norms at a checkpoint, without dropout, on the same batches for all runs": {
+        "split=NAME": "Split whose batches are taken, such as dev; where not given, those that training logged are "
+        "shown.",
+        "batches": Flag("How many, of all lengths.", 20, minimum=1),
+        "batch_size": Flag("Most tokens of a batch, padded; 0 = as the first run's batches.", 0, minimum=0),
+        **CHECKPOINT,
+        "data_dir=DIR": "The first run's data, where they have moved since training.",
+        "precision": Flag(
+            "What is computed in; another one gives other roundings.", "float32", choices=("float32", "mixed_bfloat16")
+        ),
+    },
+}
+
+
 def build_parser() -> FlagParser:
     """Returns the flags of the analysis."""
-    parser = FlagParser(
-        _NAME,
-        "Compares the gradient norms of runs layer by layer: as training logged them, or computed at checkpoints.",
-        examples=_EXAMPLES,
+    description = (
+        "Compares the gradient norms of runs layer by layer: as training logged them, or computed at checkpoints."
     )
-    _analyzed_runs.add_run_flags(parser, "as their directories. Runs with one label are one system, such as seeds")
-    group = parser.group("Norms that training logged (RUN/gradient_norms.jsonl)")
-    add_flag(group, "from_step", 0, "Earlier steps are left out.", kind=at_least(0), metavar="N")
-    add_flag(group, "to_step", 0, "Later steps are left out; 0 = none.", kind=at_least(0), metavar="N")
-    _add_checkpoint_flags(parser)
-    _analyzed_runs.add_out_dir_flag(parser, "grad_norms")
-    add_thread_flags(parser)
+    parser = FlagParser(_NAME, description, examples=_EXAMPLES)
+    add_run_flags(parser, "as their directories. Runs with one label are one system, such as seeds")
+    parser.add(_FLAGS, out_dir_flag("grad_norms"), thread_flags())
     return parser
 
 
-def _add_checkpoint_flags(parser: FlagParser) -> None:
-    group = parser.group("Norms at a checkpoint, without dropout, on the same batches for all runs")
-    add_flag(group, "split", "", "Split whose batches are taken, such as dev; where not given, those that training "
-             "logged are shown.", metavar="NAME")  # fmt: skip
-    add_flag(group, "batches", 20, "How many, of all lengths.", kind=at_least(1), metavar="N")
-    add_flag(
-        group,
-        "batch_size",
-        0,
-        "Most tokens of a batch, padded; 0 = as the first run's batches.",
-        kind=at_least(0),
-        metavar="N",
-    )
-    _analyzed_runs.add_checkpoint_flag(group)
-    add_flag(group, "data_dir", "", "The first run's data, where they have moved since training.", metavar="DIR")
-    add_flag(
-        group,
-        "precision",
-        "float32",
-        "What is computed in; another one gives other roundings.",
-        choices=("float32", "mixed_bfloat16"),
-    )
-
-
-def run(argv: Sequence[str]) -> None:
+def run(flags: argparse.Namespace) -> None:
     """Carries out the analysis.
 
     Raises:
       UserError: A flag is wrong, a run has no gradient norms, or runs cannot be compared.
     """
-    flags = build_parser().parse_args(argv)
     _check_modes(flags)
     checkpoint_path = flags.checkpoint_path if flags.split else None
     runs = labeled(open_runs(given_runs(flags), _NAME, checkpoint_path, log.warning), flags.labels, shared=True)
-    out_dir = _analyzed_runs.output_directory(flags, runs[0].directory.path, "grad_norms")
+    out_dir = output_directory(flags, runs[0].directory.path, "grad_norms")
     from t2t_ext.analysis.gradients import report as gradient_report
 
     notes: list[str] = []

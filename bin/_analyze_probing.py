@@ -7,10 +7,10 @@ from dataclasses import fields
 from typing import Any
 
 from t2t_ext.analysis.runs import AnalyzedRun, labeled, open_runs
-from t2t_ext.bin._analyze_probing_build import BUILD_FLAGS, add_build_flags, build_tasks
-from t2t_ext.bin._analyzed_runs import add_analyzed_run_flags, add_out_dir_flag, given_runs, output_directory
-from t2t_ext.bin._flag_groups import add_thread_flags
-from t2t_ext.bin._flags import FlagParser, add_flag, at_least, start_tensorflow
+from t2t_ext.bin._analyze_probing_build import BUILD_FLAGS, build_tasks
+from t2t_ext.bin._analyzed_runs import add_analyzed_run_flags, given_runs, out_dir_flag, output_directory
+from t2t_ext.bin._flag_groups import thread_flags
+from t2t_ext.bin._flags import Flag, FlagParser, FlagTable, start_tensorflow
 from t2t_ext.bin._run_text import run_texts
 from t2t_ext.errors import UserError
 from t2t_ext.io import log
@@ -25,60 +25,51 @@ _EXAMPLES = """\
 """
 
 
+_FLAGS: FlagTable = {
+    "Tasks": {
+        "probing_dir=DIR": "Folder of SentEval's files, such as sentence_length.txt.",
+        "tasks=FILE[,FILE]": "Files of tasks: PARTITION TAB CLASS TAB SENTENCE lines.",
+        "max_train_sentences": Flag("The most training sentences, drawn once for all; 0 = all.", 0, minimum=0),
+        "max_valid_sentences": Flag("The most validation sentences, drawn once for all; 0 = all.", 0, minimum=0),
+        "max_test_sentences": Flag("The most test sentences, drawn once for all; 0 = all.", 0, minimum=0),
+        "max_characters": Flag("Longer sentences are left out.", 1000, minimum=1),
+    },
+    "Representation: the mean of the states of an encoder layer": {
+        "layer=top|N": Flag("Which layer, from 1.", "top"),
+        "eos": Flag("Whether the mean is over the end-of-sentence symbol, too.", True),
+        "detokenize": "Join the tokens as Moses' detokenizer does, for runs that learned from running text.",
+        "cache_features": Flag("Keep representations in RUN/analysis/probing/features for later calls.", True),
+    },
+    "Classifier": {
+        "hidden_size": Flag("Hidden units; 0 = as many as the encoder's width.", 0, minimum=0),
+        "learning_rate": Flag("Of RMSProp.", 2.5e-4),
+        "l2": Flag("L2 regularization of the hidden layer's weights.", 1e-4),
+        "batch_size": Flag("Sentences of an update.", 64, minimum=1),
+        "epochs": Flag("The most.", 100, minimum=1),
+        "patience": Flag("Stop after so many epochs without a better validation accuracy.", 10, minimum=1),
+        "random_seed": Flag("Of weights and order; of what is built.", 1, minimum=0),
+        "seeds": Flag("Classifiers of each task, of seeds from --random_seed on.", 1, minimum=1),
+    },
+}
+
+
 def build_parser() -> FlagParser:
     """Returns the flags of the analysis."""
-    parser = FlagParser(
-        _NAME,
-        "Trains small classifiers on the states of frozen encoders: SentEval's ten probing tasks, or files like them.",
-        examples=_EXAMPLES,
+    description = (
+        "Trains small classifiers on the states of frozen encoders: SentEval's ten probing tasks, or files like them."
     )
+    parser = FlagParser(_NAME, description, examples=_EXAMPLES)
     add_analyzed_run_flags(parser, "as their directories")
-    group = parser.group("Tasks")
-    add_flag(group, "probing_dir", "", "Folder of SentEval's files, such as sentence_length.txt.", metavar="DIR")
-    add_flag(group, "tasks", "", "Files of tasks: PARTITION TAB CLASS TAB SENTENCE lines.", metavar="FILE[,FILE]")
-    for name, words in (("train", "training"), ("valid", "validation"), ("test", "test")):
-        add_flag(
-            group, f"max_{name}_sentences", 0, f"The most {words} sentences, drawn once for all; 0 = all.",
-            kind=at_least(0), metavar="N",
-        )  # fmt: skip
-    add_flag(group, "max_characters", 1000, "Longer sentences are left out.", kind=at_least(1), metavar="N")
-    group = parser.group("Representation: the mean of the states of an encoder layer")
-    add_flag(group, "layer", "top", "Which layer, from 1.", metavar="top|N")
-    add_flag(group, "eos", True, "Whether the mean is over the end-of-sentence symbol, too.")
-    add_flag(
-        group, "detokenize", False,
-        "Join the tokens as Moses' detokenizer does, for runs that learned from running text.",
-    )  # fmt: skip
-    add_flag(group, "cache_features", True, "Keep representations in RUN/analysis/probing/features for later calls.")
-    group = parser.group("Classifier")
-    add_flag(
-        group, "hidden_size", 0, "Hidden units; 0 = as many as the encoder's width.", kind=at_least(0), metavar="N"
-    )
-    add_flag(group, "learning_rate", 2.5e-4, "Of RMSProp.", metavar="X")
-    add_flag(group, "l2", 1e-4, "L2 regularization of the hidden layer's weights.", metavar="X")
-    add_flag(group, "batch_size", 64, "Sentences of an update.", kind=at_least(1), metavar="N")
-    add_flag(group, "epochs", 100, "The most.", kind=at_least(1), metavar="N")
-    add_flag(
-        group, "patience", 10, "Stop after so many epochs without a better validation accuracy.", kind=at_least(1),
-        metavar="N",
-    )  # fmt: skip
-    add_flag(group, "random_seed", 1, "Of weights and order; of what is built.", kind=at_least(0), metavar="N")
-    add_flag(
-        group, "seeds", 1, "Classifiers of each task, of seeds from --random_seed on.", kind=at_least(1), metavar="N"
-    )
-    add_build_flags(parser)
-    add_out_dir_flag(parser, "probing")
-    add_thread_flags(parser)
+    parser.add(_FLAGS, BUILD_FLAGS, out_dir_flag("probing"), thread_flags())
     return parser
 
 
-def run(argv: Sequence[str]) -> None:
+def run(flags: argparse.Namespace) -> None:
     """Carries out the analysis, or builds tasks.
 
     Raises:
       UserError: A flag is wrong, a file cannot be used, or a model has no states to probe.
     """
-    flags = build_parser().parse_args(argv)
     if flags.build_from:
         if flags.output_dir or flags.more_runs or flags.tasks or flags.probing_dir:
             raise UserError(
@@ -86,9 +77,9 @@ def run(argv: Sequence[str]) -> None:
             )
         build_tasks(flags)
         return
-    given = [f"--{name}" for name in BUILD_FLAGS if name in flags.given]
-    if given:
-        raise UserError(f"{given[0]} goes with --build_from=FILE.")
+    built_with = {spec.partition("=")[0] for group in BUILD_FLAGS.values() for spec in group} - {"build_from"}
+    if given := sorted(built_with & flags.given):
+        raise UserError(f"--{given[0]} goes with --build_from=FILE.")
     # All mistakes of the user are found before models are loaded.
     _check_classifier(flags)
     paths = _task_paths(flags)

@@ -3,44 +3,24 @@
 import argparse
 import pathlib
 
-from t2t_ext.bin._flags import FlagParser, add_flag, at_least
+from t2t_ext.bin._flags import Flag, FlagTable
 from t2t_ext.errors import UserError
 from t2t_ext.io import log
 
-BUILD_FLAGS = ("build_tasks", "build_sizes", "build_words", "build_first_rank", "pos_file")
-
-
-def add_build_flags(parser: FlagParser) -> None:
-    """Adds the flags of building; they are read where ``--build_from`` is given."""
-    group = parser.group("Building tasks, instead of probing a run (docs/analysis.md says what is approximated)")
-    add_flag(
-        group, "build_from", "", "Tokenised corpus, one sentence a line: --out_dir gets tasks made of it.",
-        metavar="FILE",
-    )  # fmt: skip
-    add_flag(
-        group,
-        "build_tasks",
-        "sentence_length,word_content,bigram_shift",
-        "Which ones; also coordination_inversion (English), and odd_man_out with --pos_file.",
-        metavar="NAME[,NAME]",
-    )
-    add_flag(
-        group,
-        "build_sizes",
-        "100000,10000,10000",
-        "Sentences of training, validation and test.",
-        metavar="N,N,N",
-    )
-    add_flag(group, "build_words", 1000, "word_content: how many words are classes.", kind=at_least(2), metavar="N")
-    add_flag(
-        group,
-        "build_first_rank",
-        2001,
-        "word_content: rank in the vocabulary from which on they are taken.",
-        kind=at_least(1),
-        metavar="N",
-    )
-    add_flag(group, "pos_file", "", "Parts of speech, a line for each word: WORD TAB TAG.", metavar="FILE")
+# They are read where ``--build_from`` is given.
+BUILD_FLAGS: FlagTable = {
+    "Building tasks, instead of probing a run (docs/analysis.md says what is approximated)": {
+        "build_from=FILE": "Tokenised corpus, one sentence a line: --out_dir gets tasks made of it.",
+        "build_tasks=NAME[,NAME]": Flag(
+            "Which ones; also coordination_inversion (English), and odd_man_out with --pos_file.",
+            "sentence_length,word_content,bigram_shift",
+        ),
+        "build_sizes=N,N,N": Flag("Sentences of training, validation and test.", "100000,10000,10000"),
+        "build_words": Flag("word_content: how many words are classes.", 1000, minimum=2),
+        "build_first_rank": Flag("word_content: rank in the vocabulary from which on they are taken.", 2001, minimum=1),
+        "pos_file=FILE": "Parts of speech, a line for each word: WORD TAB TAG.",
+    },
+}
 
 
 def build_tasks(flags: argparse.Namespace) -> None:

@@ -5,7 +5,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
-from t2t_ext.bin._flags import FlagParser, add_flag, add_settings, at_least
+from t2t_ext.bin._flags import Flag, FlagParser, FlagTable, add_settings
 from t2t_ext.config import own_text
 from t2t_ext.config.generation import GenerationConfig
 from t2t_ext.config.own_text import OwnTextOptions
@@ -16,23 +16,66 @@ from t2t_ext.errors import UserError
 # Settings and options that only t2t_ext-datagen has flags for.
 _DATAGEN_ALONE = ("seed", "vocab_sample_size", "max_tokens", "overwrite", "runner", "beam_options", "dev_lines")
 
+USER_DIRECTORY = {"t2t_usr_dir=DIR": "The folder of the run's own modules, where it has moved since training."}
+# The runs to use; --output_dir must be given.
+RUN_FLAGS: FlagTable = {
+    "What": {
+        "output_dir=RUN[,RUN]": Flag(
+            "The run, as t2t_ext-trainer wrote it; A,B: several, which translate together as an ensemble.",
+            required=True,
+        ),
+        "checkpoint_path=DIR[,DIR]": "Checkpoint in it, or RUN/best or RUN/averaged; by default the latest. A,B: one "
+        "for each run, or an ensemble of several of one run.",
+        "ensemble_weights=X,X": "Shares of an ensemble's members in the probability; where not given, equal ones.",
+        **USER_DIRECTORY,
+    },
+}
+DECODE_FLAGS: FlagTable = {
+    "Decoding": {
+        'decode_hparams="A=1,B=x"': 'How translations are searched for, such as "beam_size=4,alpha=0.6,batch_size=32".',
+    },
+}
+# ``alignment_settings`` reads them.
+ALIGNMENT_FLAGS: FlagTable = {
+    "Alignments": {
+        "alignment_layer": Flag(
+            "Decoder layer whose attention is read, counted from 0, or from the last one, -1; where not given, the "
+            "last but one.",
+            None,
+            kind=int,
+        ),
+        "alignment_heads=N,N": "Its heads, counted from 0; where not given, all.",
+    },
+}
+
+
+def thread_flags(*, many_batches: bool = False) -> FlagTable:
+    """Returns the flags of the sizes of TensorFlow's thread pools; ``configure_threads`` uses them.
+
+    Args:
+      many_batches: Whether the command translates several batches at once, so that one thread an operation is best.
+    """
+    choice = "0 = TensorFlow's choice"
+    threads, words = (1, "1 is fastest, as several batches are translated at once") if many_batches else (0, choice)
+    return {
+        "Machine": {
+            "inter_op_parallelism_threads": Flag(f"Operations that run side by side; {choice}.", 0, minimum=0),
+            "intra_op_parallelism_threads": Flag(f"Threads of one operation; {words}.", threads, minimum=0),
+        },
+    }
+
 
 def add_registry_flags(parser: FlagParser) -> None:
     """Adds ``--t2t_usr_dir`` and ``--registry_help``; ``parse_args`` handles both."""
     add_settings(parser, TrainConfig, ["t2t_usr_dir"])
-    parser.group("Information").add_argument(
-        "--registry_help",
-        action="store_true",
-        help="Print the names of all problems, models and hparams sets and exit.",
-    )
+    words = "Print the names of all problems, models and hparams sets and exit."
+    parser.add({"Information": {"registry_help": Flag(words, information=True)}})
 
 
 def add_problem_flags(parser: FlagParser) -> None:
     """Adds ``--problem``, ``--problem_options``, ``--data_dir`` and ``--tmp_dir``."""
     add_settings(parser, TrainConfig, ["problem", "problem_options", "data_dir"], problem_options="")
-    add_flag(
-        parser.group("Data"), "tmp_dir", "/tmp/t2t_datagen", "Where raw files are, or are downloaded to.", metavar="DIR"
-    )
+    parser.add({"Data": {"tmp_dir=DIR": Flag("Where raw files are, or are downloaded to.", "/tmp/t2t_datagen")}})
 
 
 def add_data_generation_flags(parser: FlagParser, *, alone: bool = False) -> None:
@@ -44,13 +87,8 @@ def add_data_generation_flags(parser: FlagParser, *, alone: bool = False) -> Non
     """
     parser.group("Data generation")
     parser.group("Text", 'docs/text.md explains the steps; "none" stands for no steps. By default as the problem says.')
-    add_flag(
-        parser.group("Text"),
-        "text_steps",
-        "",
-        "Steps that prepare both sides, such as moses_tokenize,lowercase.",
-        metavar="A,B",
-    )
+    steps = "Steps that prepare both sides, such as moses_tokenize,lowercase."
+    parser.add({"Text": {"text_steps=A,B": steps}})
     skipped = () if alone else _DATAGEN_ALONE
     add_settings(parser, GenerationConfig, [name for name in GenerationConfig.names() if name not in skipped])
     parser.group(
@@ -60,6 +98,30 @@ def add_data_generation_flags(parser: FlagParser, *, alone: bool = False) -> Non
     )
     options = [field.name for field in dataclasses.fields(OwnTextOptions) if field.metadata["group"]]
     add_settings(parser, OwnTextOptions, [name for name in options if name not in skipped])
+
+
+def add_hparams_flags(parser: FlagParser) -> None:
+    """Adds ``--model``, ``--hparams_set``, ``--hparams``, and the flags that explain and describe them."""
+    add_settings(parser, TrainConfig, ["model", "hparams_set", "hparams"])
+    explain = "Print every hyper-parameter with its meaning and origin and exit."
+    describe = "Print a diagram of the model and its variables with shapes and parameters and exit."
+    parser.add(
+        {
+            "Information": {
+                "explain": Flag(explain, information=True),
+                "describe": Flag(describe, information=True),
+                "describe_svg=FILE": "Draw the diagram of the model as SVG and exit.",
+            }
+        }
+    )
+
+
+def add_training_flags(parser: FlagParser) -> None:
+    """Adds the flags of a training run, its evaluation and devices included."""
+    names = ["output_dir", "train_steps", "random_seed", "warm_start_from", "warm_start_optimizer"]
+    add_settings(parser, TrainConfig, names)
+    parser.add({"Training": {"generate_data": "Generate the data first if it is not there yet."}})
+    add_settings(parser, TrainingSettings, [name for name in TrainingSettings.names() if name not in names])
 
 
 def generation_settings(args: argparse.Namespace) -> dict[str, Any]:
@@ -99,90 +161,6 @@ def problem_options(args: argparse.Namespace) -> dict[str, Any]:
     return {**options, **named}
 
 
-def add_hparams_flags(parser: FlagParser) -> None:
-    """Adds ``--model``, ``--hparams_set``, ``--hparams``, and the flags that explain and describe them."""
-    add_settings(parser, TrainConfig, ["model", "hparams_set", "hparams"])
-    group = parser.group("Information")
-    group.add_argument(
-        "--explain", action="store_true", help="Print every hyper-parameter with its meaning and origin and exit."
-    )
-    group.add_argument(
-        "--describe",
-        action="store_true",
-        help="Print a diagram of the model and its variables with shapes and parameters and exit.",
-    )
-    add_flag(group, "describe_svg", "", "Draw the diagram of the model as SVG and exit.", metavar="FILE")
-
-
-def add_training_flags(parser: FlagParser) -> None:
-    """Adds the flags of a training run, its evaluation and devices included."""
-    names = ["output_dir", "train_steps", "random_seed", "warm_start_from", "warm_start_optimizer"]
-    add_settings(parser, TrainConfig, names)
-    add_flag(parser.group("Training"), "generate_data", False, "Generate the data first if it is not there yet.")
-    add_settings(parser, TrainingSettings, [name for name in TrainingSettings.names() if name not in names])
-
-
-def add_decode_flags(parser: FlagParser) -> None:
-    """Adds ``--decode_hparams``."""
-    add_flag(
-        parser.group("Decoding"),
-        "decode_hparams",
-        "",
-        'How translations are searched for, such as "beam_size=4,alpha=0.6,batch_size=32".',
-        metavar='"A=1,B=x"',
-    )
-
-
-def add_run_flags(parser: FlagParser) -> None:
-    """Adds ``--output_dir``, which must be given, ``--checkpoint_path`` and what else names the runs to use."""
-    group = parser.group("What")
-    add_flag(
-        group,
-        "output_dir",
-        "",
-        "The run, as t2t_ext-trainer wrote it; A,B: several, which translate together as an ensemble.",
-        metavar="RUN[,RUN]",
-        required=True,
-    )
-    add_flag(
-        group,
-        "checkpoint_path",
-        "",
-        "Checkpoint in it, or RUN/best or RUN/averaged; by default the latest. A,B: one for each run, or an ensemble "
-        "of several of one run.",
-        metavar="DIR[,DIR]",
-    )
-    add_flag(
-        group,
-        "ensemble_weights",
-        "",
-        "Shares of an ensemble's members in the probability; where not given, equal ones.",
-        metavar="X,X",
-    )
-    add_flag(
-        group,
-        "t2t_usr_dir",
-        "",
-        "The folder of the run's own modules, where it has moved since training.",
-        metavar="DIR",
-    )
-
-
-def add_alignment_flags(parser: FlagParser) -> None:
-    """Adds ``--alignment_layer`` and ``--alignment_heads``; ``alignment_settings`` reads them."""
-    group = parser.group("Alignments")
-    add_flag(
-        group,
-        "alignment_layer",
-        None,
-        "Decoder layer whose attention is read, counted from 0, or from the last one, -1; where not given, the last "
-        "but one.",
-        kind=int,
-        metavar="N",
-    )
-    add_flag(group, "alignment_heads", "", "Its heads, counted from 0; where not given, all.", metavar="N,N")
-
-
 def alignment_settings(args: argparse.Namespace) -> dict[str, Any]:
     """Returns the arguments of ``AlignmentConfig`` that were given as flags.
 
@@ -211,32 +189,3 @@ def _numbers(args: argparse.Namespace, name: str, kind: Callable[[str], Any]) ->
     except ValueError:
         what = "whole numbers" if kind is int else "numbers"
         raise UserError(f"--{name}={text!r} is no list of {what}; write --{name}=1,2.") from None
-
-
-def add_thread_flags(parser: FlagParser, *, many_batches: bool = False) -> None:
-    """Adds the sizes of TensorFlow's thread pools; ``configure_threads`` uses them.
-
-    Args:
-      parser: The command's parser.
-      many_batches: Whether the command translates several batches at once, so that one thread an operation is best.
-    """
-    group = parser.group("Machine")
-    threads, words = (0, "0 = TensorFlow's choice")
-    if many_batches:
-        threads, words = (1, "1 is fastest, as several batches are translated at once")
-    add_flag(
-        group,
-        "inter_op_parallelism_threads",
-        0,
-        "Operations that run side by side; 0 = TensorFlow's choice.",
-        kind=at_least(0),
-        metavar="N",
-    )
-    add_flag(
-        group,
-        "intra_op_parallelism_threads",
-        threads,
-        f"Threads of one operation; {words}.",
-        kind=at_least(0),
-        metavar="N",
-    )

@@ -1,15 +1,21 @@
 """Flags of the commands: ``--name=value`` in groups, with answers for those that users know from tensor2tensor.
 
-A command builds its parser in ``build_parser() -> FlagParser`` and runs through ``run_main``::
+A command is a function of its flags, and its flags are tables::
+
+    _FLAGS: FlagTable = {
+        "Input": {
+            "translation=FILE": "The translation.",
+            "n_bootstrap": Flag("Samples for confidence intervals; 0 = none.", 0, minimum=0),
+            "fast": "Whether to hurry.",
+        },
+    }
 
     def build_parser() -> FlagParser:
-        parser = FlagParser("t2t_ext-bleu", "Scores a translation.")
-        group = parser.group("Input")
-        add_flag(group, "translation", "", "The translation.", metavar="FILE")
-        return parser
+        return FlagParser("t2t_ext-bleu", "Scores a translation.", _FLAGS)
 
-    def main(argv: Sequence[str] | None = None) -> int:
-        return run_main(lambda: score(build_parser().parse_args(argv)))
+    @command(build_parser)
+    def main(flags: argparse.Namespace) -> None:
+        ...
 
 This module and everything before the flags are parsed import no TensorFlow.
 """
@@ -17,6 +23,7 @@ This module and everything before the flags are parsed import no TensorFlow.
 import argparse
 import dataclasses
 import functools
+import itertools
 import os
 import pathlib
 import re
@@ -24,7 +31,7 @@ import shutil
 import sys
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from absl import flags
 from absl.flags import argparse_flags
@@ -89,6 +96,35 @@ class _BoolAction(argparse.Action):
         setattr(namespace, self.dest, values.lower() in _TRUE)
 
 
+class Flag(NamedTuple):
+    """A flag that is more than a text or a switch that is off.
+
+    Attributes:
+      help: What it does; the default is printed behind it.
+      default: The value where the flag is not given.
+      minimum: The least value of an integer.
+      kind: The type where neither default nor minimum tells.
+      choices: The values allowed.
+      required: Whether it must be given.
+      broken_rule: Value -> which rule it breaks, or "".
+      information: Whether the flag has no value and the command only prints what it asks for.
+    """
+
+    help: str
+    default: Any = ""
+    minimum: int | None = None
+    kind: type | None = None
+    choices: Sequence[Any] = ()
+    required: bool = False
+    broken_rule: Callable[[Any], str] | None = None
+    information: bool = False
+
+
+Main = Callable[..., int]
+# Group -> name of a flag, with =METAVAR where --help shows one -> the flag, or of a text or a switch its help.
+FlagTable = Mapping[str, Mapping[str, str | Flag]]
+
+
 class FlagParser(argparse_flags.ArgumentParser):
     """An argparse parser that takes flags as T2T's commands do, absl's for logging and ``--flagfile`` among them.
 
@@ -97,12 +133,13 @@ class FlagParser(argparse_flags.ArgumentParser):
     has the names of the flags that were given in ``given``.
     """
 
-    def __init__(self, command: str, description: str, *, examples: str = "") -> None:
+    def __init__(self, command: str, description: str, *tables: FlagTable, examples: str = "") -> None:
         """Makes a parser.
 
         Args:
           command: The command, such as ``t2t_ext-trainer``; it chooses the table of T2T's flags that are answered.
           description: What the command does, in a sentence.
+          *tables: Its flags.
           examples: Command lines that are printed after the flags.
         """
         super().__init__(
@@ -122,6 +159,7 @@ class FlagParser(argparse_flags.ArgumentParser):
             "--version", action="version", version=f"{command} {__version__}", help="Print the version and exit."
         )
         self.add_argument_group("Logging", _LOGGING)
+        self.add(*tables)
 
     def group(self, title: str, description: str | None = None) -> argparse._ArgumentGroup:
         """Returns the group of flags with this title, making it where it is not there yet."""
@@ -131,6 +169,32 @@ class FlagParser(argparse_flags.ArgumentParser):
             if group.title == title:
                 return group
         return self.add_argument_group(title, description)
+
+    def add(self, *tables: FlagTable) -> None:
+        """Adds flags to their groups."""
+        for title, flags_of_group in itertools.chain.from_iterable(table.items() for table in tables):
+            for spec, flag in flags_of_group.items():
+                name, equals, metavar = spec.partition("=")
+                declared = flag if isinstance(flag, Flag) else Flag(flag, "" if equals else False)
+                self._add_flag(self.group(title), f"--{name}", metavar, declared)
+
+    def _add_flag(self, group: argparse._ArgumentGroup, name: str, metavar: str, flag: Flag) -> None:
+        kind = flag.kind or (int if flag.minimum is not None else type(flag.default))
+        if flag.information:
+            group.add_argument(name, action="store_true", help=flag.help)
+        elif kind is bool:
+            group.add_argument(name, action=_BoolAction, default=flag.default, help=flag.help)
+        else:
+            shown = "|".join(map(str, flag.choices)) or ("N" if kind is int else "X")
+            group.add_argument(
+                name,
+                type=_number(kind, flag) if kind in (int, float) else kind,
+                default=flag.default,
+                help=flag.help,
+                choices=flag.choices or None,
+                metavar=metavar or shown,
+                required=flag.required,
+            )
 
     def take_arguments(self, name: str, help: str, *, metavar: str) -> None:
         """Makes the command take arguments without dashes, such as files, before, between and after its flags.
@@ -177,13 +241,14 @@ class FlagParser(argparse_flags.ArgumentParser):
           namespace: Where values are put, by default a new namespace.
 
         Returns:
-          The values, ``given`` (the set of flags given) among them. Where the parser has ``--t2t_usr_dir`` and it is
-          given, the directory has been loaded.
+          The values, ``given`` (the set of flags given) and ``command_line`` (``args``) among them. Where the parser
+          has ``--t2t_usr_dir`` and it is given, the directory has been loaded.
 
         Raises:
           UserError: Unknown flags, flags of T2T that are answered, or wrong values.
         """
         args = sys.argv[1:] if args is None else list(args)
+        command_line = tuple(args)
         try:
             args = flags.FLAGS.read_flags_from_files(args, force_gnu=True)
         except flags.Error as error:
@@ -211,6 +276,7 @@ class FlagParser(argparse_flags.ArgumentParser):
         flags.FLAGS.mark_as_parsed()
         log.configure(self.prog)
         result.given = frozenset(name for name, _ in pairs)
+        result.command_line = command_line
         if self._arguments:
             setattr(result, self._arguments, arguments)
         appended = [f"{name.removeprefix(_HP_PREFIX)}={value}" for name, value in given if name.startswith(_HP_PREFIX)]
@@ -298,46 +364,6 @@ def _is_flag(arg: str) -> bool:
     return re.match(r"--?[A-Za-z]", arg) is not None
 
 
-def add_flag(
-    group: Any,
-    name: str,
-    default: Any,
-    help: str,
-    *,
-    kind: Callable[[str], Any] | None = None,
-    choices: Sequence[Any] | None = None,
-    metavar: str | None = None,
-    required: bool = False,
-) -> None:
-    """Adds a flag to a group; its type is that of its default.
-
-    Args:
-      group: A ``FlagParser`` or a group of one.
-      name: The name without dashes.
-      default: The value where the flag is not given; its type is the flag's, a string's where it is None.
-      help: What it does; the default is printed behind it.
-      kind: The type, where the default does not tell.
-      choices: The values allowed.
-      metavar: What stands for the value in ``--help``.
-      required: Whether it must be given.
-    """
-    if isinstance(default, bool) or kind is bool:
-        group.add_argument(f"--{name}", action=_BoolAction, default=default, help=help)
-        return
-    kind = kind or (str if default is None else type(default))
-    if not metavar:
-        metavar = "|".join(map(str, choices)) if choices else "N" if kind is int else "X" if kind is float else "VALUE"
-    group.add_argument(
-        f"--{name}",
-        type=_number(kind) if isinstance(kind, type) and kind in (int, float) else kind,
-        default=default,
-        help=help,
-        choices=choices,
-        metavar=metavar,
-        required=required,
-    )
-
-
 def add_settings(parser: FlagParser, settings: type[StrictParams], names: Sequence[str] = (), **defaults: Any) -> None:
     """Adds a flag for each setting, in the group that its declaration names.
 
@@ -351,52 +377,33 @@ def add_settings(parser: FlagParser, settings: type[StrictParams], names: Sequen
         field = settings.__dataclass_fields__[name]
         declared, unit = field.metadata, field.metadata["unit"]
         declared_type = settings.type_of(name)
-        types = (declared_type, *typing.get_args(declared_type))
-        kinds = [kind for kind in (bool, int, float) if kind in types]
-        add_flag(
-            parser.group(declared["group"]),
-            declared["flag"] or name,
-            defaults.get(name, field.default),
+        kinds = [kind for kind in (bool, int, float) if kind in (declared_type, *typing.get_args(declared_type))]
+        metavar = declared["metavar"] or unit.upper() or ("X" if float in kinds else "N" if kinds else "")
+        flag = Flag(
             declared["help"],
-            kind=_in_limits(kinds[0], field) if kinds and kinds[0] is not bool else [*kinds, str][0],
-            choices=declared["choices"] or None,
-            metavar=declared["metavar"] or unit.upper() or ("X" if float in kinds else "N" if kinds else None),
+            defaults.get(name, field.default),
+            kind=[*kinds, str][0],
+            choices=declared["choices"],
+            broken_rule=functools.partial(broken_rule, field=field),
         )
+        parser.add({declared["group"]: {f"{declared['flag'] or name}={metavar}": flag}})
 
 
-def _in_limits(kind: type, field: dataclasses.Field[Any]) -> Callable[[str], Any]:
-    """Returns a flag's type: a number within the limits of a setting."""
-
-    def parse(text: str) -> Any:
-        value = _number(kind)(text)
-        if broken := broken_rule(value, field):
-            raise argparse.ArgumentTypeError(f"{broken}, not {text}")
-        return value
-
-    return parse
-
-
-def at_least(minimum: int) -> Callable[[str], int]:
-    """Returns a flag's type: an integer that is not less than ``minimum``."""
-
-    def parse(text: str) -> int:
-        value = _number(int)(text)
-        if value < minimum:
-            raise argparse.ArgumentTypeError(f"must be at least {minimum}, not {text}")
-        return value
-
-    return parse
-
-
-def _number(kind: type) -> Callable[[str], Any]:
-    """Returns a flag's type: an integer or a number, with errors in words."""
+def _number(kind: type, flag: Flag) -> Callable[[str], Any]:
+    """Returns the type of a flag that is a number within limits, with errors in words."""
 
     def parse(text: str) -> Any:
         try:
-            return kind(text)
+            value = kind(text)
         except ValueError:
             words = "an integer" if kind is int else "a number"
             raise argparse.ArgumentTypeError(f"expects {words}, not {text!r}") from None
+        broken = flag.broken_rule(value) if flag.broken_rule else ""
+        if flag.minimum is not None and value < flag.minimum:
+            broken = f"must be at least {flag.minimum}"
+        if broken:
+            raise argparse.ArgumentTypeError(f"{broken}, not {text}")
+        return value
 
     return parse
 
@@ -487,3 +494,16 @@ def run_main(main: Callable[[], int | None]) -> int:
         # The interpreter flushes stdout once more at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
+
+
+def command(build_parser: Callable[[], FlagParser]) -> Callable[[Callable[[Any], int | None]], Main]:
+    """Makes the ``main`` of a command of a function of its flags: arguments -> exit status; see ``run_main``."""
+
+    def decorate(function: Callable[[Any], int | None]) -> Main:
+        @functools.wraps(function)
+        def main(argv: Sequence[str] | None = None) -> int:
+            return run_main(lambda: function(build_parser().parse_args(argv)))
+
+        return main
+
+    return decorate

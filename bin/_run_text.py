@@ -1,9 +1,10 @@
 """What the commands that translate share: flags of scores, a run's texts as the flags say, a warning."""
 
 import argparse
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
-from t2t_ext.bin._flags import FlagParser, add_flag, at_least
+from t2t_ext.bin._flags import Flag, FlagTable
 from t2t_ext.data.corpora import text_lines
 from t2t_ext.errors import UserError
 from t2t_ext.io import log
@@ -14,34 +15,19 @@ if TYPE_CHECKING:
     from t2t_ext.translation.translator import Translator
 
 
-def add_score_flags(parser: FlagParser) -> None:
-    """Adds ``--decode_reference``, ``--scoring`` and what else says how translations are scored."""
-    group = parser.group("Scores")
-    add_flag(
-        group,
-        "decode_reference",
-        "",
-        "References of --decode_from_file, as people read them: scores are printed.",
-        metavar="FILE[,FILE]",
-    )
-    add_flag(
-        group,
-        "scoring",
-        "",
-        "Protocols that score, such as multi_bleu,chrf; where not given, the problem's own, and of translations chrf "
-        "and ter. Those for tokenized text score what the model generated, the others what --decode_to_file gets.",
-        metavar="NAME[,NAME]",
-    )
-    add_flag(
-        group,
-        "n_bootstrap",
-        0,
-        "Bootstrap samples for 95% confidence intervals of the scores, 1000 is usual; 0 = none.",
-        kind=at_least(0),
-        metavar="N",
-    )
-    add_flag(group, "tokenize", "", "BLEU's tokenizer; where not given, that of the target language.", metavar="NAME")
-    add_flag(group, "data_dir", "", "Data of --split, where they have moved since training.", metavar="DIR")
+SCORE_FLAGS: FlagTable = {
+    "Scores": {
+        "decode_reference=FILE[,FILE]": "References of --decode_from_file, as people read them: scores are printed.",
+        "scoring=NAME[,NAME]": "Protocols that score, such as multi_bleu,chrf; where not given, the problem's own, and "
+        "of translations chrf and ter. Those for tokenized text score what the model generated, the others what "
+        "--decode_to_file gets.",
+        "n_bootstrap": Flag(
+            "Bootstrap samples for 95% confidence intervals of the scores, 1000 is usual; 0 = none.", 0, minimum=0
+        ),
+        "tokenize=NAME": "BLEU's tokenizer; where not given, that of the target language.",
+        "data_dir=DIR": "Data of --split, where they have moved since training.",
+    },
+}
 
 
 def check_scoring(flags: argparse.Namespace) -> None:
@@ -66,11 +52,48 @@ def check_scoring(flags: argparse.Namespace) -> None:
 
 
 def run_texts(run: "RunDirectory", flags: argparse.Namespace) -> "RunTexts":
-    """Returns the texts of a run as the flags say: ``data_dir``, ``source_tag`` and those of ``add_score_flags``."""
+    """Returns the texts of a run as the flags say: ``data_dir``, ``source_tag`` and ``SCORE_FLAGS``."""
     from t2t_ext.evaluation.run_texts import RunTexts
 
     names = ("data_dir", "source_tag", "scoring", "tokenize", "n_bootstrap")
     return RunTexts(run, **{name: value for name in names if (value := getattr(flags, name, None))})
+
+
+def chosen_text(flags: argparse.Namespace, texts: "RunTexts") -> tuple[str, list[Any], list[list[str]]]:
+    """Returns the name of what is translated, its lines and its sets of references: of ``split`` or of a file."""
+    if flags.split:
+        return flags.split, *texts.split(flags.split)
+    from t2t_ext.evaluation.run_texts import read_references
+
+    source = texts.read(flags.decode_from_file)
+    return source.name, source.lines, read_references(flags.decode_reference, source)
+
+
+def check_files(flags: argparse.Namespace, inputs: Sequence[str], outputs: Sequence[str]) -> None:
+    """Checks that outputs can be written, none over another, and that standard input is read once.
+
+    Args:
+      flags: The command's.
+      inputs: Names of the flags of files that are read.
+      outputs: Paths of the files that are written; "" for none.
+
+    Raises:
+      UserError: One of them cannot be, or is given twice.
+    """
+    paths = [path for path in outputs if path]
+    for path in paths:
+        text_lines.check_output(path)
+        if paths.count(path) > 1:
+            raise UserError(f"{path} is given for two outputs: give each of them a file of its own.")
+    given = [f"--{name}" for name in inputs if getattr(flags, name) == text_lines.STANDARD]
+    if len(given) > 1:
+        raise UserError(f"{' and '.join(given)} cannot both be standard input: give files for all but one.")
+
+
+def report_speed(done: str, lines: int, seconds: float, output: str) -> None:
+    """Tells how many lines were translated how fast, and where they are."""
+    where = f" -> {output}" if output not in ("", text_lines.STANDARD) else ""
+    log.info(f"{done} {lines:,} lines in {seconds:.1f} s ({lines / max(seconds, 1e-3):,.1f} lines/s){where}")
 
 
 def report_truncated_lines(translator: "Translator") -> None:

@@ -48,7 +48,8 @@ def _main(argv: list[str]) -> None:
     name = argv[0].replace("-", "_")
     if name not in ANALYSES:
         raise UserError(f"There is no analysis {argv[0]!r}; there are {listed}.{suggest(name, ANALYSES)}")
-    importlib.import_module(f"t2t_ext.bin.{ANALYSES[name][0]}").run(argv[1:])
+    module = importlib.import_module(f"t2t_ext.bin.{ANALYSES[name][0]}")
+    module.run(module.build_parser().parse_args(argv[1:]))
 
 
 if __name__ == "__main__":

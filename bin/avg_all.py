@@ -1,46 +1,42 @@
 """``t2t_ext-avg-all``: averages the weights of a run's last checkpoints."""
 
-from collections.abc import Sequence
+import argparse
 
-from t2t_ext.bin._flags import FlagParser, add_flag, at_least, run_main
+from t2t_ext.bin._flags import Flag, FlagParser, FlagTable, command
 from t2t_ext.runs.run_directory import RunDirectory
 
-EXAMPLES = """\
+_EXAMPLES = """\
   t2t_ext-avg-all --output_dir=RUN --n=8
   t2t_ext-decoder --output_dir=RUN --checkpoint_path=averaged --decode_from_file=in.txt --decode_to_file=out.txt"""
+_FLAGS: FlagTable = {
+    "What": {
+        "output_dir=RUN": Flag("The run, as t2t_ext-trainer wrote it.", required=True),
+        "n": Flag("Checkpoints in an average.", 8, minimum=1),
+        "rolling": "Make an average of n up to every checkpoint, not only up to the last.",
+    },
+}
 
 
 def build_parser() -> FlagParser:
-    """Returns the parser of the command's flags."""
-    parser = FlagParser(
-        "t2t_ext-avg-all",
-        "Averages the weights of a run's last checkpoints into RUN/averaged; training never resumes from there.",
-        examples=EXAMPLES,
+    """Returns the command's flags."""
+    description = (
+        "Averages the weights of a run's last checkpoints into RUN/averaged; training never resumes from there."
     )
-    group = parser.group("What")
-    add_flag(group, "output_dir", "", "The run, as t2t_ext-trainer wrote it.", metavar="RUN", required=True)
-    add_flag(group, "n", 8, "Checkpoints in an average.", kind=at_least(1), metavar="N")
-    add_flag(group, "rolling", False, "Make an average of n up to every checkpoint, not only up to the last.")
-    return parser
+    return FlagParser("t2t_ext-avg-all", description, _FLAGS, examples=_EXAMPLES)
 
 
-def run(argv: Sequence[str] | None = None) -> None:
+@command(build_parser)
+def main(flags: argparse.Namespace) -> None:
     """Averages as the flags say.
 
     Raises:
       UserError: There is no run, no checkpoint, or one is damaged.
     """
-    args = build_parser().parse_args(argv)
-    directory = RunDirectory.open(args.output_dir)
+    directory = RunDirectory.open(flags.output_dir)
     from t2t_ext.runs.averaging import average_last
 
-    for path, steps in average_last(directory, args.n, rolling=args.rolling):
+    for path, steps in average_last(directory, flags.n, rolling=flags.rolling):
         print(f"{path}: average of {len(steps)} checkpoints, steps {', '.join(map(str, steps))}")
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command; returns the exit status."""
-    return run_main(lambda: run(argv))
 
 
 if __name__ == "__main__":

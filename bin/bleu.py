@@ -1,13 +1,13 @@
 """t2t_ext-bleu: scores a translation against references, with sacrebleu or as papers do."""
 
+import argparse
 import dataclasses
 import itertools
 import json
 import math
 from collections.abc import Sequence
-from typing import Any
 
-from t2t_ext.bin._flags import FlagParser, add_flag, run_main
+from t2t_ext.bin._flags import Flag, FlagParser, FlagTable, command
 from t2t_ext.data.corpora import text_lines
 from t2t_ext.errors import UserError, suggest
 from t2t_ext.evaluation import protocols, scored_files, scores
@@ -30,61 +30,40 @@ _EXAMPLES = """\
 """
 
 
+_FLAGS: FlagTable = {
+    "Input": {
+        "translation=FILE": Flag(
+            "The translation, one segment a line, or NIST's SGML with one or more systems.", required=True
+        ),
+        "reference=FILE[,FILE]": Flag(
+            "The reference, line by line, or SGML; several files are several references of each line.", required=True
+        ),
+        "source=FILE": "The source: only its number and order of segments matter.",
+    },
+    "Scores": {
+        "protocol=NAME[,NAME]": "How a paper scores, in place of the three flags below: any of "
+        f"{', '.join(protocols.PROTOCOLS)}.",
+        "metrics=NAME[,NAME]": Flag("Any of bleu, chrf, chrf++, ter.", "bleu"),
+        "bleu_variant": Flag("Whether case counts.", "both", choices=tuple(_VARIANTS)),
+        "tokenize=NAME": "BLEU's tokenizer: 13a, intl, zh, char, none, ...; where not given, that of --language.",
+        "language=CODE": "The target language, such as de or zh: chooses the tokenizer.",
+        "n_bootstrap": Flag("Samples for the 95% confidence interval, 1000 for example; 0 = none.", 0),
+    },
+    "Output": {
+        "by_order": "Also prints BLEU and NIST by order of n-grams, as mteval-v13a does.",
+        "json=FILE": "Also writes the scores as JSON.",
+    },
+}
+
+
 def build_parser() -> FlagParser:
     """Returns the command's flags."""
-    parser = FlagParser("t2t_ext-bleu", "Scores a translation against references.", examples=_EXAMPLES)
-    group = parser.group("Input")
-    add_flag(
-        group,
-        "translation",
-        "",
-        "The translation, one segment a line, or NIST's SGML with one or more systems.",
-        metavar="FILE",
-        required=True,
-    )
-    add_flag(
-        group,
-        "reference",
-        "",
-        "The reference, line by line, or SGML; several files are several references of each line.",
-        metavar="FILE[,FILE]",
-        required=True,
-    )
-    add_flag(group, "source", "", "The source: only its number and order of segments matter.", metavar="FILE")
-    group = parser.group("Scores")
-    add_flag(
-        group,
-        "protocol",
-        "",
-        f"How a paper scores, in place of the three flags below: any of {', '.join(protocols.PROTOCOLS)}.",
-        metavar="NAME[,NAME]",
-    )
-    add_flag(group, "metrics", "bleu", "Any of bleu, chrf, chrf++, ter.", metavar="NAME[,NAME]")
-    add_flag(group, "bleu_variant", "both", "Whether case counts.", choices=tuple(_VARIANTS))
-    add_flag(
-        group,
-        "tokenize",
-        "",
-        "BLEU's tokenizer: 13a, intl, zh, char, none, ...; where not given, that of --language.",
-        metavar="NAME",
-    )
-    add_flag(group, "language", "", "The target language, such as de or zh: chooses the tokenizer.", metavar="CODE")
-    add_flag(
-        group, "n_bootstrap", 0, "Samples for the 95% confidence interval, 1000 for example; 0 = none.", metavar="N"
-    )
-    group = parser.group("Output")
-    add_flag(group, "by_order", False, "Also prints BLEU and NIST by order of n-grams, as mteval-v13a does.")
-    add_flag(group, "json", "", "Also writes the scores as JSON.", metavar="FILE")
-    return parser
+    return FlagParser("t2t_ext-bleu", "Scores a translation against references.", _FLAGS, examples=_EXAMPLES)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command and returns its exit status."""
-    return run_main(lambda: _main(argv))
-
-
-def _main(argv: Sequence[str] | None) -> None:
-    flags = build_parser().parse_args(argv)
+@command(build_parser)
+def main(flags: argparse.Namespace) -> None:
+    """Scores as the flags say."""
     if flags.json:
         text_lines.check_output(flags.json)
     chosen = _by_protocol(flags) if flags.protocol else _by_metric(flags)
@@ -117,7 +96,7 @@ def _main(argv: Sequence[str] | None) -> None:
         text_lines.write(flags.json, [json.dumps(report, ensure_ascii=False, indent=1)])
 
 
-def _by_protocol(flags: Any) -> list[tuple[str, protocols.Protocol]]:
+def _by_protocol(flags: argparse.Namespace) -> list[tuple[str, protocols.Protocol]]:
     """Returns what --protocol asks for, each with how its labels are printed."""
     wrong = [f"--{name}" for name in _REPLACED_BY_PROTOCOL if name in flags.given]
     if wrong:
@@ -129,7 +108,7 @@ def _by_protocol(flags: Any) -> list[tuple[str, protocols.Protocol]]:
     return [(f"{protocol.name} {{}}", protocol) for protocol in chosen]
 
 
-def _by_metric(flags: Any) -> list[tuple[str, protocols.Protocol]]:
+def _by_metric(flags: argparse.Namespace) -> list[tuple[str, protocols.Protocol]]:
     """Returns what --metrics, --bleu_variant and --tokenize ask for, each with how its labels are printed."""
     tokenize = flags.tokenize or scores.default_tokenizer(flags.language)
     found = []

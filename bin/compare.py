@@ -1,9 +1,11 @@
 """t2t_ext-compare: compares systems that translated the same text."""
 
-from collections.abc import Iterator, Sequence
+import argparse
+from collections.abc import Iterator
 from typing import Any
 
-from t2t_ext.bin._flags import FlagParser, add_flag, at_least, run_main
+from t2t_ext.bin._flag_groups import USER_DIRECTORY
+from t2t_ext.bin._flags import Flag, FlagParser, FlagTable, command
 from t2t_ext.data.corpora import readers, text_lines
 from t2t_ext.errors import UserError
 from t2t_ext.evaluation import protocols, scored_files
@@ -11,13 +13,64 @@ from t2t_ext.evaluation.comparison import length_analysis, significance
 from t2t_ext.io import log
 from t2t_ext.reporting.report import as_json
 
-_UNITS = ("words", "subwords", "characters")
 _EXAMPLES = """\
   t2t_ext-compare --reference=ref.txt base.txt big.txt
   t2t_ext-compare --reference=ref0.txt,ref1.txt --source=src.txt --names=base,big base.txt big.txt --html=report.html
   t2t_ext-compare --reference=ref.tok --protocol=multi_bleu,ter --train_text=train.tok --json=out.json a.tok b.tok
   t2t_ext-compare --output_dir=RUN --split=test --names=l2r,both RUN/translations/test.beam4.alpha0.6 rerank.jsonl
 """
+
+
+_FLAGS: FlagTable = {
+    "Input": {
+        "reference=FILE[,FILE]": "The reference, line by line, or SGML; several files are several references of each "
+        "line.",
+        "source=FILE": "The source, for lengths and for the sentences shown.",
+        "output_dir=RUN": "A run of whose data --split gives references and source, in place of their files.",
+        "split=NAME": "The split of --output_dir's data that was translated.",
+        "data_dir=DIR": "Its data, where they have moved since training.",
+        **USER_DIRECTORY,
+        "names=A[,B]": "Names of the systems; by default the files' names.",
+        "train_text=FILE": "Target side of the training data, for word frequencies; by default the references.",
+    },
+    "Scores": {
+        "protocol=NAME[,NAME]": Flag(f"Any of {', '.join(protocols.PROTOCOLS)}.", "sacrebleu,chrf"),
+        "language=CODE": "The target language, such as de or zh: chooses sacrebleu's tokenizer.",
+        "n_bootstrap": Flag(
+            "Samples for confidence intervals and the paired bootstrap test; by default "
+            f"{significance.DEFAULT_RESAMPLES}, fewer for huge files.",
+            None,
+            minimum=2,
+        ),
+        "n_trials": Flag(
+            f"Trials of approximate randomization; by default {significance.DEFAULT_TRIALS}, fewer for huge files.",
+            None,
+            minimum=1,
+        ),
+        "test_pairs": Flag(
+            "Which systems are tested against each other: all, or each against the baseline.",
+            "all",
+            choices=("all", "baseline"),
+        ),
+    },
+    "Analyses": {
+        "length_bins=N[,N]": Flag(
+            "Where bins of source length begin.", ",".join(map(str, length_analysis.DEFAULT_EDGES))
+        ),
+        "length_unit": Flag(
+            "What the source's length is counted in.", "words", choices=("words", "subwords", "characters")
+        ),
+        "subword_model=FILE": "Source subwords' model, for --length_unit=subwords.",
+        "sentences": Flag("How many differing sentences are shown.", 20, minimum=0),
+    },
+    "Output": {
+        "json=FILE": "Writes everything as JSON.",
+        "html=FILE": "Writes one HTML page with figures that opens without a network.",
+        "sheet=FILE": "Writes a CSV for people who count what is translated twice or not at all, systems hidden; whose "
+        "translations are whose is in FILE.key.csv.",
+        "sheet_sentences": Flag("How many sentences it has.", 100, minimum=1),
+    },
+}
 
 
 def build_parser() -> FlagParser:
@@ -33,114 +86,13 @@ def build_parser() -> FlagParser:
         "the first one is the baseline. One alone is analysed.",
         metavar="FILE",
     )
-    _add_input_flags(parser)
-    _add_score_flags(parser)
-    _add_report_flags(parser)
+    parser.add(_FLAGS)
     return parser
 
 
-def _add_input_flags(parser: FlagParser) -> None:
-    group = parser.group("Input")
-    add_flag(
-        group,
-        "reference",
-        "",
-        "The reference, line by line, or SGML; several files are several references of each line.",
-        metavar="FILE[,FILE]",
-    )
-    add_flag(group, "source", "", "The source, for lengths and for the sentences shown.", metavar="FILE")
-    add_flag(
-        group,
-        "output_dir",
-        "",
-        "A run of whose data --split gives references and source, in place of their files.",
-        metavar="RUN",
-    )
-    add_flag(group, "split", "", "The split of --output_dir's data that was translated.", metavar="NAME")
-    add_flag(group, "data_dir", "", "Its data, where they have moved since training.", metavar="DIR")
-    add_flag(
-        group,
-        "t2t_usr_dir",
-        "",
-        "The folder of the run's own modules, where it has moved since training.",
-        metavar="DIR",
-    )
-    add_flag(group, "names", "", "Names of the systems; by default the files' names.", metavar="A[,B]")
-    add_flag(
-        group,
-        "train_text",
-        "",
-        "Target side of the training data, for word frequencies; by default the references.",
-        metavar="FILE",
-    )
-
-
-def _add_score_flags(parser: FlagParser) -> None:
-    group = parser.group("Scores")
-    add_flag(
-        group,
-        "protocol",
-        "sacrebleu,chrf",
-        f"Any of {', '.join(protocols.PROTOCOLS)}.",
-        metavar="NAME[,NAME]",
-    )
-    add_flag(
-        group, "language", "", "The target language, such as de or zh: chooses sacrebleu's tokenizer.", metavar="CODE"
-    )
-    add_flag(
-        group,
-        "n_bootstrap",
-        None,
-        "Samples for confidence intervals and the paired bootstrap test; by default "
-        f"{significance.DEFAULT_RESAMPLES}, fewer for huge files.",
-        kind=at_least(2),
-        metavar="N",
-    )
-    add_flag(
-        group,
-        "n_trials",
-        None,
-        f"Trials of approximate randomization; by default {significance.DEFAULT_TRIALS}, fewer for huge files.",
-        kind=at_least(1),
-        metavar="N",
-    )
-    add_flag(
-        group,
-        "test_pairs",
-        "all",
-        "Which systems are tested against each other: all, or each against the baseline.",
-        choices=("all", "baseline"),
-    )
-
-
-def _add_report_flags(parser: FlagParser) -> None:
-    group = parser.group("Analyses")
-    default_bins = ",".join(map(str, length_analysis.DEFAULT_EDGES))
-    add_flag(group, "length_bins", default_bins, "Where bins of source length begin.", metavar="N[,N]")
-    add_flag(group, "length_unit", "words", "What the source's length is counted in.", choices=_UNITS)
-    add_flag(group, "subword_model", "", "Source subwords' model, for --length_unit=subwords.", metavar="FILE")
-    add_flag(group, "sentences", 20, "How many differing sentences are shown.", kind=at_least(0), metavar="N")
-    group = parser.group("Output")
-    add_flag(group, "json", "", "Writes everything as JSON.", metavar="FILE")
-    add_flag(group, "html", "", "Writes one HTML page with figures that opens without a network.", metavar="FILE")
-    add_flag(
-        group,
-        "sheet",
-        "",
-        "Writes a CSV for people who count what is translated twice or not at all, systems hidden; whose translations "
-        "are whose is in FILE.key.csv.",
-        metavar="FILE",
-    )
-    add_flag(group, "sheet_sentences", 100, "How many sentences it has.", kind=at_least(1), metavar="N")
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command and returns its exit status."""
-    return run_main(lambda: _main(argv))
-
-
-def _main(argv: Sequence[str] | None) -> None:
-    flags = build_parser().parse_args(argv)
+@command(build_parser)
+def main(flags: argparse.Namespace) -> None:
+    """Compares as the flags say."""
     from t2t_ext.evaluation.comparison import comparison as compare
     from t2t_ext.evaluation.comparison.report import build
 
@@ -185,7 +137,7 @@ def _main(argv: Sequence[str] | None) -> None:
         _write(flags.html, found.page())
 
 
-def _read(flags: Any, *, tokenized: bool) -> scored_files.ScoredFiles:
+def _read(flags: argparse.Namespace, *, tokenized: bool) -> scored_files.ScoredFiles:
     """Reads translations, references and source: files, or a split of a run's data."""
     if bool(flags.output_dir) != bool(flags.split):
         raise UserError(
@@ -213,7 +165,7 @@ def _read(flags: Any, *, tokenized: bool) -> scored_files.ScoredFiles:
     return scored_files.read_beside(flags.translations, list(map(str, sources)), references, name, tokenized=tokenized)
 
 
-def _write_sheet(flags: Any, systems: Any, files: scored_files.ScoredFiles) -> None:
+def _write_sheet(flags: argparse.Namespace, systems: Any, files: scored_files.ScoredFiles) -> None:
     """Writes the sheet for people and its key."""
     from t2t_ext.evaluation.comparison.annotation_sheet import make_sheet
 

@@ -1,12 +1,12 @@
 """``t2t_ext-datagen``: makes the data files of problems."""
 
-from collections.abc import Sequence
+import argparse
 
 from t2t_ext.bin import _flag_groups
-from t2t_ext.bin._flags import FlagParser, run_main
+from t2t_ext.bin._flags import FlagParser, command
 from t2t_ext.errors import UserError
 
-EXAMPLES = """\
+_EXAMPLES = """\
   t2t_ext-datagen --problem=translate_ende_cldr --data_dir=data
   t2t_ext-datagen --problem=translate_deen_multi30k --data_dir=data --tmp_dir=downloads
   t2t_ext-datagen --problem=translate_parallel_text --data_dir=data
@@ -15,11 +15,11 @@ EXAMPLES = """\
 
 
 def build_parser() -> FlagParser:
-    """Returns the parser of the command's flags."""
+    """Returns the command's flags."""
     parser = FlagParser(
         "t2t_ext-datagen",
         "Makes the data files of a problem: subword model, shuffled shards of ids, dev and test text, manifest.",
-        examples=EXAMPLES,
+        examples=_EXAMPLES,
     )
     _flag_groups.add_registry_flags(parser)
     _flag_groups.add_problem_flags(parser)
@@ -27,13 +27,13 @@ def build_parser() -> FlagParser:
     return parser
 
 
-def run(argv: Sequence[str] | None = None) -> None:
+@command(build_parser)
+def main(args: argparse.Namespace) -> None:
     """Generates the data of every problem that the flags name.
 
     Raises:
       UserError: A flag is missing or wrong, or generating failed.
     """
-    args = build_parser().parse_args(argv)
     names = [name.strip() for name in args.problem.split(",") if name.strip()]
     if not names:
         raise UserError("--problem=NAME says which data to make (several: a,b); --registry_help lists all names.")
@@ -43,11 +43,6 @@ def run(argv: Sequence[str] | None = None) -> None:
 
     for name in names:
         generate_from_flags(args, name)
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command; returns the exit status."""
-    return run_main(lambda: run(argv))
 
 
 if __name__ == "__main__":

@@ -4,21 +4,23 @@ import argparse
 import itertools
 import sys
 import time
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from t2t_ext.bin._flag_groups import (
-    add_alignment_flags,
-    add_decode_flags,
-    add_run_flags,
-    add_thread_flags,
+    ALIGNMENT_FLAGS,
+    DECODE_FLAGS,
+    RUN_FLAGS,
     alignment_settings,
     ensemble_weights,
+    thread_flags,
 )
-from t2t_ext.bin._flags import FlagParser, add_flag, run_main, start_tensorflow
+from t2t_ext.bin._flags import FlagParser, FlagTable, command, start_tensorflow
 from t2t_ext.bin._run_text import (
-    add_score_flags,
+    SCORE_FLAGS,
+    check_files,
     check_scoring,
+    chosen_text,
+    report_speed,
     report_truncated_lines,
     run_texts,
 )
@@ -40,6 +42,15 @@ if TYPE_CHECKING:
     from t2t_ext.translation.translator import Translator
 
 _MODES = ("decode_from_file", "split", "score_file", "decode_interactive")
+_GOES_WITH = {
+    "decode_reference": ("decode_from_file",),
+    "nbest_file": ("decode_from_file", "split"),
+    "alignment_file": ("decode_from_file", "split", "score_file"),
+    "decode_to_file": ("decode_from_file", "split", "score_file"),
+    "prefix_file": ("decode_from_file", "split"),
+    "constraints_file": ("decode_from_file", "split"),
+    "data_dir": ("split",),
+}
 _INPUTS = ("decode_from_file", "score_file", "prefix_file", "constraints_file", "decode_reference")
 _EXAMPLES = """\
   t2t_ext-decoder --output_dir=RUN --decode_from_file=in.txt --decode_to_file=out.txt --decode_reference=ref.txt
@@ -52,95 +63,42 @@ _EXAMPLES = """\
 """
 
 
+_FLAGS: FlagTable = {
+    "Input (one of these)": {
+        "decode_from_file=FILE": "Lines to translate; - is standard input. Of a run that reads feature vectors, .npz, "
+        ".npy, .tsv or a folder (docs/captioning.md).",
+        "split=NAME": "Translate dev or a test set of the run's data and score it.",
+        "score_file=FILE": "Lines 'source TAB target' to score instead of translating; for a model that generates in "
+        "both directions 'source TAB target TAB partner', the partner being what the other direction generates, in "
+        "text order.",
+        "prefix_file=FILE": "How translations begin: a line for each line of the input, an empty one for none; "
+        "whitespace at its end says that the last word is complete.",
+        "constraints_file=FILE": "Phrases that translations must hold: a line for each line of the input, phrases "
+        "separated by tabs, an empty line for none.",
+        "source_tag=<TAG>": "Tag of --train_tags that every line begins with, in place of one that it has; where not "
+        "given, lines without any get --default_tag of the data.",
+        "decode_interactive": "Translate what is typed; q or Ctrl-D leaves.",
+    },
+    "Output": {
+        "decode_to_file=FILE": "Translations (or scores), line by line; - is standard output. Where not given, a name "
+        "made from the input's and the settings.",
+        "nbest_file=FILE": "All translations kept by the search with log-probability, length and score, one JSON "
+        "object a line.",
+        "alignment_file=FILE": "Word alignments of the translations from the model's attention, source-target pairs "
+        "such as 0-0 2-1; a line for each translation.",
+    },
+}
+
+
 def build_parser() -> FlagParser:
     """Returns the command's flags."""
-    parser = FlagParser("t2t_ext-decoder", "Translates with a trained run.", examples=_EXAMPLES)
-    add_run_flags(parser)
-    _add_input_flags(parser)
-    group = parser.group("Output")
-    add_flag(
-        group,
-        "decode_to_file",
-        "",
-        "Translations (or scores), line by line; - is standard output. Where not given, a name made from the input's "
-        "and the settings.",
-        metavar="FILE",
-    )
-    add_flag(
-        group,
-        "nbest_file",
-        "",
-        "All translations kept by the search with log-probability, length and score, one JSON object a line.",
-        metavar="FILE",
-    )
-    add_flag(
-        group,
-        "alignment_file",
-        "",
-        "Word alignments of the translations from the model's attention, source-target pairs such as 0-0 2-1; a line "
-        "for each translation.",
-        metavar="FILE",
-    )
-    add_alignment_flags(parser)
-    add_score_flags(parser)
-    add_decode_flags(parser)
-    add_thread_flags(parser, many_batches=True)
-    return parser
+    tables = RUN_FLAGS, _FLAGS, ALIGNMENT_FLAGS, SCORE_FLAGS, DECODE_FLAGS, thread_flags(many_batches=True)
+    return FlagParser("t2t_ext-decoder", "Translates with a trained run.", *tables, examples=_EXAMPLES)
 
 
-def _add_input_flags(parser: FlagParser) -> None:
-    group = parser.group("Input (one of these)")
-    add_flag(
-        group,
-        "decode_from_file",
-        "",
-        "Lines to translate; - is standard input. Of a run that reads feature vectors, .npz, .npy, .tsv or a folder "
-        "(docs/captioning.md).",
-        metavar="FILE",
-    )
-    add_flag(group, "split", "", "Translate dev or a test set of the run's data and score it.", metavar="NAME")
-    add_flag(
-        group,
-        "score_file",
-        "",
-        "Lines 'source TAB target' to score instead of translating; for a model that generates in both directions "
-        "'source TAB target TAB partner', the partner being what the other direction generates, in text order.",
-        metavar="FILE",
-    )
-    add_flag(
-        group,
-        "prefix_file",
-        "",
-        "How translations begin: a line for each line of the input, an empty one for none; whitespace at its end says "
-        "that the last word is complete.",
-        metavar="FILE",
-    )
-    add_flag(
-        group,
-        "constraints_file",
-        "",
-        "Phrases that translations must hold: a line for each line of the input, phrases separated by tabs, an empty "
-        "line for none.",
-        metavar="FILE",
-    )
-    add_flag(
-        group,
-        "source_tag",
-        "",
-        "Tag of --train_tags that every line begins with, in place of one that it has; where not given, lines without "
-        "any get --default_tag of the data.",
-        metavar="<TAG>",
-    )
-    add_flag(group, "decode_interactive", False, "Translate what is typed; q or Ctrl-D leaves.")
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command and returns its exit status."""
-    return run_main(lambda: _main(argv))
-
-
-def _main(argv: Sequence[str] | None) -> None:
-    flags = build_parser().parse_args(argv)
+@command(build_parser)
+def main(flags: argparse.Namespace) -> None:
+    """Translates or scores as the flags say."""
     mode = _mode(flags)
     run = _Run(flags)
     # Everything that the user can have got wrong is found before TensorFlow starts and the model is loaded.
@@ -149,17 +107,16 @@ def _main(argv: Sequence[str] | None) -> None:
     elif mode == "score_file":
         _score_pairs(run, flags)
     else:
-        if mode == "split":
-            name, output = "split", flags.decode_to_file
-            lines, references = run.text.split(flags.split)
-        else:
-            from t2t_ext.evaluation.run_texts import read_references
-
-            source = run.text.read(flags.decode_from_file)
-            name, lines = source.name, source.lines
-            references = read_references(flags.decode_reference, source)
-            output = flags.decode_to_file or run.default_output(flags.decode_from_file)
-        _translate(run, flags, run.text.tagged(lines), references, output, _guides(flags, name, lines))
+        name, lines, references = chosen_text(flags, run.text)
+        output = flags.decode_to_file
+        if mode == "decode_from_file":
+            output = output or run.default_output(flags.decode_from_file)
+        constraints = _parallel(flags.constraints_file, name, lines, "lines of constraints")
+        guides = {
+            "prefixes": _parallel(flags.prefix_file, name, lines, "prefixes"),
+            "constraints": constraints and [line.split("\t") for line in constraints],
+        }
+        _translate(run, flags, run.text.tagged(lines), references, output, guides)
 
 
 def _mode(flags: argparse.Namespace) -> str:
@@ -170,39 +127,17 @@ def _mode(flags: argparse.Namespace) -> str:
         problem = "nothing to do" if not modes else f"{' and '.join(f'--{name}' for name in modes)} exclude each other"
         raise UserError(f"{problem}: give one of {every}.")
     mode = modes[0]
-    allowed = {
-        "decode_reference": ("decode_from_file",),
-        "nbest_file": ("decode_from_file", "split"),
-        "alignment_file": ("decode_from_file", "split", "score_file"),
-        "decode_to_file": ("decode_from_file", "split", "score_file"),
-        "prefix_file": ("decode_from_file", "split"),
-        "constraints_file": ("decode_from_file", "split"),
-        "data_dir": ("split",),
-    }
-    for name, modes_of_flag in allowed.items():
-        if getattr(flags, name) and mode not in modes_of_flag:
-            raise UserError(f"--{name} goes with {' or '.join(f'--{each}' for each in modes_of_flag)}, not --{mode}.")
+    for name, allowed in _GOES_WITH.items():
+        if getattr(flags, name) and mode not in allowed:
+            raise UserError(f"--{name} goes with {' or '.join(f'--{each}' for each in allowed)}, not --{mode}.")
     check_scoring(flags)
-    _check_files(flags)
+    check_files(flags, _INPUTS, (flags.decode_to_file, flags.nbest_file, flags.alignment_file))
     if flags.alignment_file == STANDARD:
         raise UserError("--alignment_file=-: standard output is for translations and scores; give the name of a file.")
     for name in ("alignment_layer", "alignment_heads"):
         if name in flags.given and not flags.alignment_file:
             raise UserError(f"--{name} says how alignments are read; where to write them is --alignment_file=FILE.")
     return mode
-
-
-def _check_files(flags: argparse.Namespace) -> None:
-    """Checks that outputs can be written, none over another, and that standard input is read once."""
-    outputs = [path for path in (flags.decode_to_file, flags.nbest_file, flags.alignment_file) if path]
-    for path in outputs:
-        text_lines.check_output(path)
-    twice = [path for path in outputs if outputs.count(path) > 1]
-    if twice:
-        raise UserError(f"{twice[0]} is given for two outputs: give each of them a file of its own.")
-    inputs = [f"--{name}" for name in _INPUTS if getattr(flags, name) == STANDARD]
-    if len(inputs) > 1:
-        raise UserError(f"{' and '.join(inputs)} cannot both be standard input: give files for all but one.")
 
 
 class _Run:
@@ -277,15 +212,6 @@ def _parallel(path: str, source: str, lines: list[str], what: str) -> list[str] 
     return found.lines
 
 
-def _guides(flags: argparse.Namespace, source: str, lines: list[str]) -> dict[str, Any]:
-    """Reads what translations must begin with and hold; the arguments of ``Translator.translate``."""
-    constraints = _parallel(flags.constraints_file, source, lines, "lines of constraints")
-    return {
-        "prefixes": _parallel(flags.prefix_file, source, lines, "prefixes"),
-        "constraints": constraints and [line.split("\t") for line in constraints],
-    }
-
-
 def _translate(
     run: _Run,
     flags: argparse.Namespace,
@@ -333,9 +259,7 @@ def _translate(
         text_lines.write(flags.nbest_file, nbest_lines(lines, records))
     if output:
         text_lines.write(output, (output_line(hypotheses, run.decode_hparams) for hypotheses in results))
-    where = f" -> {output}" if output not in ("", STANDARD) else ""
-    rate = len(lines) / max(seconds, 1e-3)
-    log.info(f"Translated {len(lines):,} lines in {seconds:.1f} s ({rate:,.1f} lines/s){where}")
+    report_speed("Translated", len(lines), seconds, output)
     best = [hypotheses[0] for hypotheses in results]
     if translator.two_sided:
         log.info(shown_shares(direction_shares(best)))

@@ -4,49 +4,44 @@ import argparse
 import contextlib
 import pathlib
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 from t2t_ext.bin import _flag_groups
-from t2t_ext.bin._flags import FlagParser, add_flag, run_main
+from t2t_ext.bin._flags import FlagParser, command
 from t2t_ext.config.generation import GenerationConfig
 from t2t_ext.errors import UserError
 
 OWN_TEXT = "translate_parallel_text"
-EXAMPLES = """\
+_EXAMPLES = """\
   t2t_ext-doctor --problem=translate_ende_cldr
   t2t_ext-doctor --train_source=train.de.gz --train_target=train.en.gz --dev_source=dev.de --dev_target=dev.en
       --source_language=de --target_language=en --cleaning="max_words=175,duplicates=true" --report=picture"""
 
 
 def build_parser() -> FlagParser:
-    """Returns the parser of the command's flags."""
+    """Returns the command's flags."""
     parser = FlagParser(
         "t2t_ext-doctor",
         "Examines a problem's text: counts, lengths, unknown characters, scripts, repetitions, overlap of test with "
         "train, and what every filter of --cleaning would drop. Changes nothing.",
-        examples=EXAMPLES,
+        examples=_EXAMPLES,
     )
     _flag_groups.add_registry_flags(parser)
     _flag_groups.add_problem_flags(parser)
     _flag_groups.add_data_generation_flags(parser)
-    add_flag(
-        parser.group("What"),
-        "report",
-        "",
-        "Also write report.json, report.html (which needs no other file) and pictures there.",
-        metavar="DIR",
-    )
+    report = "Also write report.json, report.html (which needs no other file) and pictures there."
+    parser.add({"What": {"report=DIR": report}})
     return parser
 
 
-def run(argv: Sequence[str] | None = None) -> None:
+@command(build_parser)
+def main(args: argparse.Namespace) -> None:
     """Examines the problem that the flags name.
 
     Raises:
       UserError: A flag is invalid, or the data cannot be used.
     """
-    args = build_parser().parse_args(argv)
     name = args.problem or (OWN_TEXT if args.train_source else "")
     if not name:
         raise UserError(
@@ -120,11 +115,6 @@ def _encoders(args: argparse.Namespace, problem: Any) -> tuple[Any, Any, str] | 
         data = GeneratedData.open(problem.base(), args.data_dir)  # the doctor examines the base problem
         return *data.text_encoders(), f"that of the data in {args.data_dir}"
     return None
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command; returns the exit status."""
-    return run_main(lambda: run(argv))
 
 
 if __name__ == "__main__":

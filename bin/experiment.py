@@ -6,11 +6,11 @@ import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from t2t_ext.bin._flags import FlagParser, add_flag, at_least, run_main
+from t2t_ext.bin._flags import Flag, FlagParser, FlagTable, command
 from t2t_ext.errors import UserError
 from t2t_ext.io import log
 
-_REDO = ("data", "pseudo", "train", "average", "score", "compare")
+_STAGES = ("data", "pseudo", "train", "average", "score", "compare", "report")
 _EXAMPLES = """\
   t2t_ext-experiment --list
   t2t_ext-experiment --recipe=cldr_ende_transformer_tiny --seeds=2 --work_dir=W       # needs no data; some minutes
@@ -18,6 +18,40 @@ _EXAMPLES = """\
   t2t_ext-experiment --recipe=he2018_table1_deen_baseline --work_dir=W --tmp_dir=RAW --until=data
   t2t_ext-experiment --recipe=synchronous_pipeline --problem=translate_deen_multi30k --size=tiny --work_dir=W
 """
+
+
+_FLAGS: FlagTable = {
+    "What": {
+        "recipe=NAME": "The recipe; --list shows all.",
+        "work_dir=DIR": "Where data, runs, translations and reports are put.",
+        "tmp_dir=DIR": "Where raw files are, or are downloaded to; where not given, WORK_DIR/tmp.",
+        "problem=NAME": "In place of the recipe's problem, with its own way of scoring.",
+        "size=SIZE": "Of a recipe whose models come in sizes: tiny, small, base or big.",
+        "seeds": Flag("How many seeds; 0 = as many as the paper.", 0, minimum=0),
+        "first_seed": Flag("The first seed, to spread seeds over machines.", 1, minimum=1),
+        "recipes_dir=DIR": "Folder of your own recipes (*.toml), beside those that are here.",
+        "t2t_usr_dir=DIR": "Folder of your own problems, models and hparams sets.",
+    },
+    "How far": {
+        "dry_run": "Print the commands and run none.",
+        "until": Flag("Stop after this stage.", choices=_STAGES),
+        "stage": Flag("Only this stage, of every seed; what comes before it must be done.", choices=_STAGES),
+        "redo=STAGE[,STAGE]": "Stages whose results are removed and made again.",
+    },
+    "Other settings": {
+        "scale": Flag(
+            "Factor of all numbers of steps (training, warm-up, between checkpoints): 0.01 shows whether all runs.", 1.0
+        ),
+        "train_steps": Flag("Steps of training; 0 = the recipe's.", 0, minimum=0),
+        'hparams="A=1,B=x"': "Further changes to the hparams set.",
+        'train="A=1,B=x"': "Further flags of t2t_ext-trainer.",
+        'datagen="A=1,B=x"': "Further flags of t2t_ext-datagen.",
+        'problem_options="A=1,B=x"': "Further options of the problem.",
+        'decode_hparams="A=1,B=x"': "Further decode hparams.",
+        "beams=N[,N]": "Score with each of these beams in place of the recipe's: a table, and a curve for each system.",
+    },
+    "Information": {"list": "List the recipes (--recipe='he2018*': some) with their figures."},
+}
 
 
 def build_parser() -> FlagParser:
@@ -28,67 +62,22 @@ def build_parser() -> FlagParser:
         "a report with the paper's figure. Started again, it resumes where it stopped.",
         examples=_EXAMPLES,
     )
-    group = parser.group("What")
-    add_flag(group, "recipe", "", "The recipe; --list shows all.", metavar="NAME")
-    add_flag(group, "work_dir", "", "Where data, runs, translations and reports are put.", metavar="DIR")
-    add_flag(
-        group, "tmp_dir", "", "Where raw files are, or are downloaded to; where not given, WORK_DIR/tmp.", metavar="DIR"
-    )
-    add_flag(group, "problem", "", "In place of the recipe's problem, with its own way of scoring.", metavar="NAME")
-    add_flag(group, "size", "", "Of a recipe whose models come in sizes: tiny, small, base or big.", metavar="SIZE")
-    add_flag(group, "seeds", 0, "How many seeds; 0 = as many as the paper.", kind=at_least(0), metavar="N")
-    add_flag(group, "first_seed", 1, "The first seed, to spread seeds over machines.", kind=at_least(1), metavar="N")
-    add_flag(
-        group, "recipes_dir", "", "Folder of your own recipes (*.toml), beside those that are here.", metavar="DIR"
-    )
-    add_flag(group, "t2t_usr_dir", "", "Folder of your own problems, models and hparams sets.", metavar="DIR")
-    group = parser.group("How far")
-    add_flag(group, "dry_run", False, "Print the commands and run none.")
-    add_flag(group, "until", "", "Stop after this stage.", choices=(*_REDO, "report"))
-    add_flag(group, "stage", "", "Only this stage, of every seed; what comes before it must be done.",
-             choices=(*_REDO, "report"))  # fmt: skip
-    add_flag(group, "redo", "", "Stages whose results are removed and made again.", metavar="STAGE[,STAGE]")
-    group = parser.group(
+    for title in ("What", "How far"):
+        parser.group(title)
+    parser.group(
         "Other settings", "With any of these the result is not that of the published setting, and the report says so."
     )
-    add_flag(
-        group,
-        "scale",
-        1.0,
-        "Factor of all numbers of steps (training, warm-up, between checkpoints): 0.01 shows whether all runs.",
-        metavar="X",
-    )
-    add_flag(group, "train_steps", 0, "Steps of training; 0 = the recipe's.", kind=at_least(0), metavar="N")
-    add_flag(group, "hparams", "", "Further changes to the hparams set.", metavar='"A=1,B=x"')
-    add_flag(group, "train", "", "Further flags of t2t_ext-trainer.", metavar='"A=1,B=x"')
-    add_flag(group, "datagen", "", "Further flags of t2t_ext-datagen.", metavar='"A=1,B=x"')
-    add_flag(group, "problem_options", "", "Further options of the problem.", metavar='"A=1,B=x"')
-    add_flag(group, "decode_hparams", "", "Further decode hparams.", metavar='"A=1,B=x"')
-    add_flag(
-        group,
-        "beams",
-        "",
-        "Score with each of these beams in place of the recipe's: a table, and a curve for each system.",
-        metavar="N[,N]",
-    )
-    add_flag(
-        parser.group("Information"), "list", False, "List the recipes (--recipe='he2018*': some) with their figures."
-    )
+    parser.add(_FLAGS)
     return parser
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command and returns its exit status."""
-    return run_main(lambda: run(argv))
-
-
-def run(argv: Sequence[str] | None = None) -> int:
+@command(build_parser)
+def main(flags: argparse.Namespace) -> int:
     """Carries out the experiment; returns the exit status.
 
     Raises:
       UserError: A flag or a recipe is invalid, something is missing, or a stage failed.
     """
-    flags = build_parser().parse_args(argv)
     book = recipe_book(flags.recipes_dir, flags.size)
     if flags.list:
         from t2t_ext.experiments.listing import list_text
@@ -157,7 +146,7 @@ def check_commands(stages: Sequence[Any]) -> None:
                 from t2t_ext.bin.trainer import train_config
                 from t2t_ext.training import dev_metrics
 
-                dev_metrics.check(train_config(parsed, ()))
+                dev_metrics.check(train_config(parsed))
             if stage.kind in ("score", "pseudo"):
                 resolve_decode_hparams(parsed.decode_hparams)
             if stage.kind == "score":

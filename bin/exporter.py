@@ -1,17 +1,10 @@
 """t2t_ext-exporter: writes a trained run as a SavedModel for TensorFlow Serving."""
 
 import argparse
-from collections.abc import Sequence
 from typing import Any
 
-from t2t_ext.bin._flag_groups import (
-    add_alignment_flags,
-    add_decode_flags,
-    add_run_flags,
-    alignment_settings,
-    ensemble_weights,
-)
-from t2t_ext.bin._flags import FlagParser, add_flag, at_least, run_main, start_tensorflow
+from t2t_ext.bin._flag_groups import ALIGNMENT_FLAGS, DECODE_FLAGS, RUN_FLAGS, alignment_settings, ensemble_weights
+from t2t_ext.bin._flags import Flag, FlagParser, FlagTable, command, start_tensorflow
 from t2t_ext.errors import UserError
 from t2t_ext.io import log
 
@@ -22,41 +15,26 @@ _EXAMPLES = """\
 """
 
 
+_FLAGS: FlagTable = {
+    "Output": {
+        "export_dir=EXPORT": "TF Serving's model base path; the SavedModel is written to a directory in it, named by "
+        "its version. Where not given, RUN/export.",
+        "export_version": Flag("The version, at least 1; where not given, the checkpoint's step.", None, minimum=1),
+        "overwrite": "Replace this version if it exists.",
+    },
+}
+
+
 def build_parser() -> FlagParser:
     """Returns the command's flags."""
-    parser = FlagParser(
-        "t2t_ext-exporter", "Writes a trained run as a SavedModel for TensorFlow Serving.", examples=_EXAMPLES
-    )
-    add_run_flags(parser)
-    group = parser.group("Output")
-    add_flag(
-        group,
-        "export_dir",
-        "",
-        "TF Serving's model base path; the SavedModel is written to a directory in it, named by its version. Where not "
-        "given, RUN/export.",
-        metavar="EXPORT",
-    )
-    add_flag(
-        group,
-        "export_version",
-        None,
-        "The version, at least 1; where not given, the checkpoint's step.",
-        kind=at_least(1),
-        metavar="N",
-    )
-    add_flag(group, "overwrite", False, "Replace this version if it exists.")
-    add_decode_flags(parser)
-    add_alignment_flags(parser)
-    return parser
+    description = "Writes a trained run as a SavedModel for TensorFlow Serving."
+    tables = RUN_FLAGS, _FLAGS, DECODE_FLAGS, ALIGNMENT_FLAGS
+    return FlagParser("t2t_ext-exporter", description, *tables, examples=_EXAMPLES)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command and returns its exit status."""
-    return run_main(lambda: _main(build_parser().parse_args(argv)))
-
-
-def _main(flags: argparse.Namespace) -> None:
+@command(build_parser)
+def main(flags: argparse.Namespace) -> None:
+    """Exports as the flags say."""
     from t2t_ext.config.decode import resolve_decode_hparams
     from t2t_ext.runs import checkpoints
     from t2t_ext.runs.chosen_runs import choose_runs

@@ -3,9 +3,9 @@
 import argparse
 import itertools
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
-from t2t_ext.bin._flags import FlagParser, add_flag, run_main
+from t2t_ext.bin._flags import Flag, FlagParser, FlagTable, command
 from t2t_ext.data.corpora import text_lines
 from t2t_ext.data.corpora.text_lines import STANDARD, one_line
 from t2t_ext.data.text.text_encoder import SubwordEncoder
@@ -22,38 +22,37 @@ _EXAMPLES = """\
 """
 
 
+_FLAGS: FlagTable = {
+    "Whose text (one of these)": {
+        "output_dir=RUN": "A run, as t2t_ext-trainer wrote it.",
+        "export_dir=EXPORT": "An exported model, as t2t_ext-exporter wrote it.",
+        "subword_model=FILE": "A text encoder's file, as t2t_ext-datagen wrote it.",
+    },
+    "Text": {
+        "side": Flag("Whose steps: those of the source or of the target.", "source", choices=("source", "target")),
+        "restore": "The other way round: what the graph gives becomes text for people.",
+        "words": "Stop at the words; do not segment them into subwords.",
+        "input=FILE": Flag("A file instead of standard input; .gz is unpacked.", STANDARD),
+        "output=FILE": Flag("A file instead of standard output.", STANDARD),
+    },
+    "Information": {
+        "describe": Flag("Print what is done to the text, and what cannot be undone, and exit.", information=True),
+    },
+}
+
+
 def build_parser() -> FlagParser:
     """Returns the command's flags."""
-    parser = FlagParser(
-        "t2t_ext-prepare",
+    description = (
         "Prepares text as a model's graph takes it (Moses' words, subwords of subword-nmt, ...), or restores it; from "
-        "standard input to standard output, line by line.",
-        examples=_EXAMPLES,
+        "standard input to standard output, line by line."
     )
-    group = parser.group("Whose text (one of these)")
-    add_flag(group, "output_dir", "", "A run, as t2t_ext-trainer wrote it.", metavar="RUN")
-    add_flag(group, "export_dir", "", "An exported model, as t2t_ext-exporter wrote it.", metavar="EXPORT")
-    add_flag(group, "subword_model", "", "A text encoder's file, as t2t_ext-datagen wrote it.", metavar="FILE")
-    group = parser.group("Text")
-    add_flag(
-        group, "side", "source", "Whose steps: those of the source or of the target.", choices=("source", "target")
-    )
-    add_flag(group, "restore", False, "The other way round: what the graph gives becomes text for people.")
-    add_flag(group, "words", False, "Stop at the words; do not segment them into subwords.")
-    add_flag(group, "input", STANDARD, "A file instead of standard input; .gz is unpacked.", metavar="FILE")
-    add_flag(group, "output", STANDARD, "A file instead of standard output.", metavar="FILE")
-    parser.group("Information").add_argument(
-        "--describe", action="store_true", help="Print what is done to the text, and what cannot be undone, and exit."
-    )
-    return parser
+    return FlagParser("t2t_ext-prepare", description, _FLAGS, examples=_EXAMPLES)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command and returns its exit status."""
-    return run_main(lambda: _main(build_parser().parse_args(argv)))
-
-
-def _main(flags: argparse.Namespace) -> None:
+@command(build_parser)
+def main(flags: argparse.Namespace) -> None:
+    """Prepares or restores text as the flags say."""
     if flags.restore and flags.words:
         raise UserError("--words is a place to stop when text is prepared; --restore takes words and subwords alike.")
     encoder = _encoder(flags)

@@ -3,11 +3,10 @@
 import argparse
 import pathlib
 import re
-from collections.abc import Sequence
 from typing import Any
 
 from t2t_ext.bin import _flag_groups
-from t2t_ext.bin._flags import FlagParser, add_flag, at_least, run_main, start_tensorflow
+from t2t_ext.bin._flags import Flag, FlagParser, FlagTable, command, start_tensorflow
 from t2t_ext.errors import UserError
 from t2t_ext.io import log
 from t2t_ext.pseudo.work import DEFAULT_CHUNK_PAIRS
@@ -21,6 +20,38 @@ _EXAMPLES = """\
 """
 
 
+_FLAGS: FlagTable = {
+    "What": {
+        "problem=NAME": Flag("The problem that both runs were trained on.", required=True),
+        'problem_options="A=x,B=y"': "Options of the problem; where not given, those that its data were made with.",
+        "data_dir=DIR": Flag("The problem's data; the result is put beside them.", required=True),
+    },
+    "Models": {
+        "l2r=RUN[,RUN]": "The run that generates left to right. A,B: several, which translate together as an ensemble.",
+        "r2l=RUN[,RUN]": "The run with target_direction=r2l. A,B: several, which translate together as an ensemble.",
+        "checkpoint_path=NAME": "Checkpoint of both: best, averaged, or a step; by default the latest.",
+        "l2r_checkpoint_path=DIR[,DIR]": "That of --l2r, where it is another one, as the decoder takes it.",
+        "r2l_checkpoint_path=DIR[,DIR]": "The same for --r2l.",
+    },
+    "Work": {
+        "max_length": Flag(
+            "Longer translations, in tokens, count as failed; 0 = the longest that the L2R run was trained on.",
+            0,
+            minimum=0,
+        ),
+        "chunk_pairs": Flag(
+            "Pairs that are translated before they are kept: what is lost when the process is killed.",
+            DEFAULT_CHUNK_PAIRS,
+            minimum=1,
+        ),
+        "shard=i/n": "Do the i-th of n parts, for n machines; --join puts them together.",
+        "join": "Translate nothing: put finished parts together, or say what is missing.",
+        "overwrite": "Replace finished pseudo references, or unfinished work, made with other models, settings or "
+        "data.",
+    },
+}
+
+
 def build_parser() -> FlagParser:
     """Returns the command's flags."""
     parser = FlagParser(
@@ -31,80 +62,17 @@ def build_parser() -> FlagParser:
         examples=_EXAMPLES,
     )
     _flag_groups.add_registry_flags(parser)
-    group = parser.group("What")
-    add_flag(group, "problem", "", "The problem that both runs were trained on.", metavar="NAME", required=True)
-    add_flag(
-        group,
-        "problem_options",
-        "",
-        "Options of the problem; where not given, those that its data were made with.",
-        metavar='"A=x,B=y"',
-    )
-    add_flag(group, "data_dir", "", "The problem's data; the result is put beside them.", metavar="DIR", required=True)
-    _add_run_flags(parser)
-    _add_work_flags(parser)
-    _flag_groups.add_decode_flags(parser)
-    _flag_groups.add_thread_flags(parser, many_batches=True)
+    parser.add(_FLAGS, _flag_groups.DECODE_FLAGS, _flag_groups.thread_flags(many_batches=True))
     return parser
 
 
-def _add_run_flags(parser: FlagParser) -> None:
-    group = parser.group("Models")
-    several = "A,B: several, which translate together as an ensemble."
-    add_flag(group, "l2r", "", f"The run that generates left to right. {several}", metavar="RUN[,RUN]")
-    add_flag(group, "r2l", "", f"The run with target_direction=r2l. {several}", metavar="RUN[,RUN]")
-    add_flag(
-        group,
-        "checkpoint_path",
-        "",
-        "Checkpoint of both: best, averaged, or a step; by default the latest.",
-        metavar="NAME",
-    )
-    add_flag(
-        group,
-        "l2r_checkpoint_path",
-        "",
-        "That of --l2r, where it is another one, as the decoder takes it.",
-        metavar="DIR[,DIR]",
-    )
-    add_flag(group, "r2l_checkpoint_path", "", "The same for --r2l.", metavar="DIR[,DIR]")
-
-
-def _add_work_flags(parser: FlagParser) -> None:
-    group = parser.group("Work")
-    add_flag(
-        group,
-        "max_length",
-        0,
-        "Longer translations, in tokens, count as failed; 0 = the longest that the L2R run was trained on.",
-        kind=at_least(0),
-        metavar="N",
-    )
-    add_flag(
-        group,
-        "chunk_pairs",
-        DEFAULT_CHUNK_PAIRS,
-        "Pairs that are translated before they are kept: what is lost when the process is killed.",
-        kind=at_least(1),
-        metavar="N",
-    )
-    add_flag(group, "shard", "", "Do the i-th of n parts, for n machines; --join puts them together.", metavar="i/n")
-    add_flag(group, "join", False, "Translate nothing: put finished parts together, or say what is missing.")
-    add_flag(
-        group,
-        "overwrite",
-        False,
-        "Replace finished pseudo references, or unfinished work, made with other models, settings or data.",
-    )
-
-
-def run(argv: Sequence[str] | None = None) -> int:
+@command(build_parser)
+def main(flags: argparse.Namespace) -> int:
     """Makes pseudo references as the flags say; returns the exit status.
 
     Raises:
       UserError: A flag is invalid, runs and data do not fit, or what is there was made in another way.
     """
-    flags = build_parser().parse_args(argv)
     from t2t_ext.config.decode import resolve_decode_hparams
     from t2t_ext.data.datasets.generated import GeneratedData
     from t2t_ext.pseudo.checks import Teachers
@@ -175,11 +143,6 @@ def _shard(flags: argparse.Namespace) -> tuple[int, int]:
 
 def _say(message: str) -> None:
     print(message, flush=True)
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command; returns the exit status."""
-    return run_main(lambda: run(argv))
 
 
 if __name__ == "__main__":

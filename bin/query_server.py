@@ -3,10 +3,10 @@
 import argparse
 import itertools
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
-from t2t_ext.bin._flags import FlagParser, add_flag, at_least, run_main
+from t2t_ext.bin._flags import Flag, FlagParser, FlagTable, command
 from t2t_ext.data.corpora import text_lines
 from t2t_ext.data.corpora.text_lines import STANDARD, one_line
 from t2t_ext.errors import UserError
@@ -21,42 +21,36 @@ _EXAMPLES = """\
 """
 
 
+_FLAGS: FlagTable = {
+    "Server": {
+        "server=HOST:PORT": Flag("Its address; gRPC unless --rest or http://.", required=True),
+        "servable_name=NAME": Flag("The model's name on the server.", "t2t_ext"),
+        "servable_version": Flag("The model's version; where not given, the newest.", None, minimum=1),
+        "rest": "Use the REST API instead of gRPC.",
+        "timeout_secs=SECONDS": Flag("Longest time that a request may take.", DEFAULT_TIMEOUT_SECS),
+    },
+    "Text": {
+        "inputs_once=TEXT": "Translate this and leave.",
+        "features=FILE": "Of a model that reads feature vectors: .npz, .npy, .tsv or a folder (docs/captioning.md), in "
+        "place of lines.",
+        "nbest": "All translations kept by the search, each with its score.",
+        "align": "After each translation its word alignment, source-target pairs such as 0-0 2-1.",
+        "batch_size": Flag("Lines sent in one request, where they do not come from a terminal.", 32, minimum=1),
+    },
+}
+
+
 def build_parser() -> FlagParser:
     """Returns the command's flags."""
-    parser = FlagParser(
-        "t2t_ext-query-server",
-        "Translates through a model that TensorFlow Serving serves: what is typed, or standard input line by line.",
-        examples=_EXAMPLES,
+    description = (
+        "Translates through a model that TensorFlow Serving serves: what is typed, or standard input line by line."
     )
-    group = parser.group("Server")
-    add_flag(group, "server", "", "Its address; gRPC unless --rest or http://.", metavar="HOST:PORT", required=True)
-    add_flag(group, "servable_name", "t2t_ext", "The model's name on the server.", metavar="NAME")
-    add_flag(group, "servable_version", None, "The model's version; where not given, the newest.", kind=at_least(1))
-    add_flag(group, "rest", False, "Use the REST API instead of gRPC.")
-    add_flag(group, "timeout_secs", DEFAULT_TIMEOUT_SECS, "Longest time that a request may take.", metavar="SECONDS")
-    group = parser.group("Text")
-    add_flag(group, "inputs_once", "", "Translate this and leave.", metavar="TEXT")
-    add_flag(
-        group,
-        "features",
-        "",
-        "Of a model that reads feature vectors: .npz, .npy, .tsv or a folder (docs/captioning.md), in place of lines.",
-        metavar="FILE",
-    )
-    add_flag(group, "nbest", False, "All translations kept by the search, each with its score.")
-    add_flag(group, "align", False, "After each translation its word alignment, source-target pairs such as 0-0 2-1.")
-    add_flag(
-        group, "batch_size", 32, "Lines sent in one request, where they do not come from a terminal.", kind=at_least(1)
-    )
-    return parser
+    return FlagParser("t2t_ext-query-server", description, _FLAGS, examples=_EXAMPLES)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command and returns its exit status."""
-    return run_main(lambda: _main(build_parser().parse_args(argv)))
-
-
-def _main(flags: argparse.Namespace) -> None:
+@command(build_parser)
+def main(flags: argparse.Namespace) -> None:
+    """Translates what the flags say."""
     if flags.features and (flags.inputs_once or flags.align):
         wrong = "--inputs_once" if flags.inputs_once else "--align"
         raise UserError(f"{wrong} is for text; with --features there is none. Leave one of them out.")

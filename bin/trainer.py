@@ -2,13 +2,12 @@
 
 import argparse
 import os
-import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from t2t_ext import registry
 from t2t_ext.bin import _flag_groups
 from t2t_ext.bin._describe import describe, print_table
-from t2t_ext.bin._flags import FlagParser, run_main, start_tensorflow
+from t2t_ext.bin._flags import FlagParser, command, start_tensorflow
 from t2t_ext.config.hyperparameters import HParams
 from t2t_ext.config.training import TrainConfig
 from t2t_ext.data.datasets.generated import GeneratedData
@@ -16,7 +15,7 @@ from t2t_ext.errors import UserError
 from t2t_ext.runs.run_directory import RunDirectory
 from t2t_ext.training import setup_run
 
-EXAMPLES = """\
+_EXAMPLES = """\
   t2t_ext-trainer --problem=translate_ende_cldr --model=transformer --hparams_set=transformer_small
       --hparams="batch_size=2048,learning_rate_warmup_steps=1000" --data_dir=data --output_dir=RUN
       --train_steps=2000 --local_eval_frequency=500 --generate_data
@@ -26,29 +25,29 @@ _EXIT_INTERRUPTED = 130  # after SIGINT, as shells have it
 
 
 def build_parser() -> FlagParser:
-    """Returns the parser of the command's flags."""
+    """Returns the command's flags."""
     parser = FlagParser(
         "t2t_ext-trainer",
         "Trains a model; started again on the same --output_dir it resumes where it stopped, with what is stored there "
         "in place of flags that are not given.",
-        examples=EXAMPLES,
+        examples=_EXAMPLES,
     )
     _flag_groups.add_registry_flags(parser)
     _flag_groups.add_problem_flags(parser)
     _flag_groups.add_hparams_flags(parser)
     _flag_groups.add_training_flags(parser)
     _flag_groups.add_data_generation_flags(parser)
-    _flag_groups.add_thread_flags(parser)
+    parser.add(_flag_groups.thread_flags())
     return parser
 
 
-def run(argv: Sequence[str] | None = None) -> int:
+@command(build_parser)
+def main(args: argparse.Namespace) -> int:
     """Trains as the flags say; returns the exit status.
 
     Raises:
       UserError: A flag is missing or wrong, or training cannot continue.
     """
-    args = build_parser().parse_args(argv)
     if args.explain:
         hparams, origins = _hparams(args)
         rows = hparams.explain(origins)
@@ -58,7 +57,7 @@ def run(argv: Sequence[str] | None = None) -> int:
         describe(args, _hparams(args)[0])
         return 0
     _check_data_flags(args)
-    config = train_config(args, sys.argv[1:] if argv is None else argv)
+    config = train_config(args)
     # Everything that the user can have got wrong is found before TensorFlow starts.
     resolved = setup_run.resolve(config)
     setup_run.check_first_weights(resolved)
@@ -77,10 +76,11 @@ def run(argv: Sequence[str] | None = None) -> int:
     return _EXIT_INTERRUPTED if result.stop_reason == "SIGINT" else resolved.settings.preempted_exit_code
 
 
-def train_config(args: argparse.Namespace, command: Sequence[str]) -> TrainConfig:
+def train_config(args: argparse.Namespace) -> TrainConfig:
     """Returns what the flags ask for."""
     given = {name: getattr(args, name) for name in TrainConfig.names() if name in args.given}
-    return TrainConfig(**{**given, "problem_options": _flag_groups.problem_options(args)}, train_command=tuple(command))
+    given |= {"problem_options": _flag_groups.problem_options(args), "train_command": args.command_line}
+    return TrainConfig(**given)
 
 
 def _check_data_flags(args: argparse.Namespace) -> None:
@@ -107,7 +107,7 @@ def _start_tensorflow(args: argparse.Namespace, hparams: HParams) -> None:
 def _hparams(args: argparse.Namespace) -> tuple[HParams, Mapping[str, str]]:
     """Returns the hparams that a run with these flags would have, and their origins."""
     if args.output_dir and RunDirectory.exists(args.output_dir):
-        resolved = setup_run.resolve(train_config(args, ()))
+        resolved = setup_run.resolve(train_config(args))
         return resolved.hparams, resolved.config.origins
     if args.output_dir and (args.describe or args.describe_svg) and not (args.model and args.hparams_set):
         RunDirectory.open(args.output_dir)  # says what it is instead of a run
@@ -115,11 +115,6 @@ def _hparams(args: argparse.Namespace) -> tuple[HParams, Mapping[str, str]]:
         raise UserError("Say which hparams: --hparams_set=NAME (--registry_help lists all), or --output_dir=RUN.")
     hparams = registry.resolve_hparams(args.hparams_set, args.hparams).hparams
     return hparams, hparams.origins()
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command; returns the exit status."""
-    return run_main(lambda: run(argv))
 
 
 if __name__ == "__main__":

@@ -2,11 +2,10 @@
 
 import argparse
 import pathlib
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from t2t_ext.bin._flag_groups import add_decode_flags, add_thread_flags
-from t2t_ext.bin._flags import FlagParser, add_flag, at_least, run_main, start_tensorflow
+from t2t_ext.bin._flag_groups import DECODE_FLAGS, USER_DIRECTORY, thread_flags
+from t2t_ext.bin._flags import Flag, FlagParser, FlagTable, command, start_tensorflow
 from t2t_ext.bin._run_text import run_texts
 from t2t_ext.errors import UserError
 from t2t_ext.io.progress import running_total
@@ -14,7 +13,6 @@ from t2t_ext.io.progress import running_total
 if TYPE_CHECKING:
     from t2t_ext.evaluation.run_texts import RunTexts
 
-_FOLDERS = ("checkpoints", "averaged", "best")
 _EXAMPLES = """\
   t2t_ext-translate-all --output_dir=RUN --split=dev          # beside a trainer: continues until training is over
   t2t_ext-translate-all --output_dir=RUN --decode_from_file=in.txt --decode_reference=ref.txt --wait_minutes=0
@@ -22,103 +20,59 @@ _EXAMPLES = """\
 """
 
 
+_FLAGS: FlagTable = {
+    "What": {
+        "output_dir=RUN": Flag("The run, as t2t_ext-trainer wrote it.", required=True),
+        "checkpoints": Flag(
+            "Folder of the run whose checkpoints are taken.", "checkpoints", choices=("checkpoints", "averaged", "best")
+        ),
+        **USER_DIRECTORY,
+    },
+    "Input (one of these)": {
+        "split=NAME": "A split of the run's data, such as dev; where nothing is given, dev.",
+        "decode_from_file=FILE": "Lines to translate.",
+    },
+    "Scores": {
+        "decode_reference=FILE[,FILE]": "References of --decode_from_file, line by line.",
+        "scoring=NAME[,NAME]": "Protocols that score, such as multi_bleu,chrf; where not given, the problem's own. The "
+        "first one says which checkpoint is best.",
+        "n_bootstrap": Flag("Samples for the 95% confidence interval, 1000 for example; 0 = none.", 0, minimum=0),
+        "data_dir=DIR": "Data of --split, where they have moved since training.",
+    },
+    "Which checkpoints": {
+        "wait_minutes": Flag(
+            "How long to wait for the next checkpoint of a run that is not over; 0 = take what is there.", 60.0
+        ),
+        "min_steps": Flag("Pass over checkpoints of fewer steps.", 0, minimum=0),
+        "every_steps": Flag(
+            "Only checkpoints whose step is a multiple of this, and the run's last; 0 = all.", 0, minimum=0
+        ),
+        "last_only": "Only the last checkpoint that is there.",
+    },
+    "Output": {
+        "translations_dir=DIR": "Where the folder with translations and scores is put, in place of RUN/translations.",
+    },
+}
+
+
 def build_parser() -> FlagParser:
     """Returns the command's flags."""
-    parser = FlagParser(
-        "t2t_ext-translate-all",
+    description = (
         "Translates with every checkpoint of a run as it appears and scores each: translations, a table and a picture "
         "in RUN/translations, curves for TensorBoard. Started again, it continues with the checkpoints that are not "
-        "scored yet.",
-        examples=_EXAMPLES,
+        "scored yet."
     )
-    group = parser.group("What")
-    add_flag(group, "output_dir", "", "The run, as t2t_ext-trainer wrote it.", metavar="RUN", required=True)
-    add_flag(
-        group,
-        "checkpoints",
-        "checkpoints",
-        "Folder of the run whose checkpoints are taken.",
-        choices=_FOLDERS,
-    )
-    add_flag(
-        group,
-        "t2t_usr_dir",
-        "",
-        "The folder of the run's own modules, where it has moved since training.",
-        metavar="DIR",
-    )
-    _add_input_flags(parser)
-    _add_choice_flags(parser)
-    add_decode_flags(parser)
-    add_thread_flags(parser, many_batches=True)
-    return parser
+    tables = _FLAGS, DECODE_FLAGS, thread_flags(many_batches=True)
+    return FlagParser("t2t_ext-translate-all", description, *tables, examples=_EXAMPLES)
 
 
-def _add_input_flags(parser: FlagParser) -> None:
-    group = parser.group("Input (one of these)")
-    add_flag(group, "split", "", "A split of the run's data, such as dev; where nothing is given, dev.", metavar="NAME")
-    add_flag(group, "decode_from_file", "", "Lines to translate.", metavar="FILE")
-    group = parser.group("Scores")
-    add_flag(group, "decode_reference", "", "References of --decode_from_file, line by line.", metavar="FILE[,FILE]")
-    add_flag(
-        group,
-        "scoring",
-        "",
-        "Protocols that score, such as multi_bleu,chrf; where not given, the problem's own. The first one says which "
-        "checkpoint is best.",
-        metavar="NAME[,NAME]",
-    )
-    add_flag(
-        group,
-        "n_bootstrap",
-        0,
-        "Samples for the 95% confidence interval, 1000 for example; 0 = none.",
-        kind=at_least(0),
-        metavar="N",
-    )
-    add_flag(group, "data_dir", "", "Data of --split, where they have moved since training.", metavar="DIR")
-
-
-def _add_choice_flags(parser: FlagParser) -> None:
-    group = parser.group("Which checkpoints")
-    add_flag(
-        group,
-        "wait_minutes",
-        60.0,
-        "How long to wait for the next checkpoint of a run that is not over; 0 = take what is there.",
-        metavar="X",
-    )
-    add_flag(group, "min_steps", 0, "Pass over checkpoints of fewer steps.", kind=at_least(0), metavar="N")
-    add_flag(
-        group,
-        "every_steps",
-        0,
-        "Only checkpoints whose step is a multiple of this, and the run's last; 0 = all.",
-        kind=at_least(0),
-        metavar="N",
-    )
-    add_flag(group, "last_only", False, "Only the last checkpoint that is there.")
-    add_flag(
-        parser.group("Output"),
-        "translations_dir",
-        "",
-        "Where the folder with translations and scores is put, in place of RUN/translations.",
-        metavar="DIR",
-    )
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command and returns its exit status."""
-    return run_main(lambda: run(argv))
-
-
-def run(argv: Sequence[str] | None = None) -> None:
+@command(build_parser)
+def main(flags: argparse.Namespace) -> None:
     """Translates and scores as the flags say.
 
     Raises:
       UserError: A flag is wrong, files do not fit, or there is no run or checkpoint.
     """
-    flags = build_parser().parse_args(argv)
     if flags.wait_minutes < 0:
         raise UserError(f"--wait_minutes={flags.wait_minutes:g}: it must be at least 0.")
     from t2t_ext.experiments.sweep import Sweep

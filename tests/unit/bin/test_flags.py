@@ -12,7 +12,7 @@ import tomllib
 import pytest
 
 from t2t_ext.bin import _flag_groups
-from t2t_ext.bin._flags import FlagParser, add_flag, at_least, configure_threads, registry_text, run_main
+from t2t_ext.bin._flags import Flag, FlagParser, configure_threads, registry_text, run_main
 from t2t_ext.config.training import TrainingSettings
 from t2t_ext.errors import UserError
 
@@ -100,7 +100,7 @@ def trainer_parser():
     _flag_groups.add_hparams_flags(parser)
     _flag_groups.add_training_flags(parser)
     _flag_groups.add_data_generation_flags(parser)
-    _flag_groups.add_thread_flags(parser)
+    parser.add(_flag_groups.thread_flags())
     return parser
 
 
@@ -235,8 +235,7 @@ def test_all_wrong_flags_in_one_error():
 
 
 def test_required_flags():
-    parser = FlagParser("t2t_ext-decoder", "Decodes.")
-    _flag_groups.add_run_flags(parser)
+    parser = FlagParser("t2t_ext-decoder", "Decodes.", _flag_groups.RUN_FLAGS)
     with pytest.raises(UserError, match="required: --output_dir"):
         parser.parse_args([])
 
@@ -244,9 +243,8 @@ def test_required_flags():
 def test_types():
     parser = FlagParser("command", "Does it.")
     group = parser.group("Numbers")
-    add_flag(group, "count", 3, "Count.")
-    add_flag(group, "rate", 0.5, "Rate.")
-    add_flag(group, "least", 3, "Least.", kind=at_least(-1))
+    parser.add({"Numbers": {"count": Flag("Count.", 3), "rate": Flag("Rate.", 0.5)}})
+    parser.add({"Numbers": {"least": Flag("Least.", 3, minimum=-1)}})
     args = parser.parse_args(["--count=4", "--rate=1", "--least=-1"])
     assert (args.count, args.rate, args.least) == (4, 1.0, -1)
     assert isinstance(args.rate, float)
@@ -297,8 +295,7 @@ def test_registry_help_needs_no_required_flag_and_lists_the_users_names(tmp_path
         "@registry.register_hparams\ndef a_users_set():\n    return HParams()\n"
     )
     parser = trainer_parser()
-    _flag_groups.add_run_flags(FlagParser("t2t_ext-decoder", ""))
-    add_flag(parser, "needed", "", "Needed.", required=True)
+    parser.add({"What": {"needed=NAME": Flag("Needed.", required=True)}})
     with pytest.raises(SystemExit) as raised:
         parser.parse_args(["--registry_help", f"--t2t_usr_dir={tmp_path}"])
     assert raised.value.code == 0
@@ -405,9 +402,7 @@ def test_exit_statuses(capsys):
 def test_arguments_without_dashes():
     parser = FlagParser("t2t_ext-compare", "Compares.")
     parser.take_arguments("files", "What is compared.", metavar="FILE")
-    group = parser.group("Input")
-    add_flag(group, "reference", "", "The reference.", metavar="FILE")
-    add_flag(group, "fast", False, "Whether to hurry.")
+    parser.add({"Input": {"reference=FILE": "The reference.", "fast": "Whether to hurry."}})
     flags = parser.parse_args(["a.txt", "--reference", "r.txt", "-", "--fast", "b=c.txt"])
     assert (flags.files, flags.reference, flags.fast) == (["a.txt", "-", "b=c.txt"], "r.txt", True)
     assert flags.given == {"reference", "fast"}
