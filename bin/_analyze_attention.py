@@ -89,7 +89,12 @@ def run(flags: argparse.Namespace) -> None:
     looked, total = [], 0
     with running_total("Attention", len(lines), "sentences") as update:
         for number, (source, reference) in enumerate(zip(lines, references, strict=True), 1):
-            looked.append(_look(look, translator, source, reference, flags, number if len(lines) > 1 else 0))
+            try:
+                looked.append(look(translator, source, reference, flags.partner, flags.max_subwords))
+            except UserError as error:
+                if len(lines) == 1:
+                    raise
+                raise UserError(f"{flags.sentence_file}, line {number}: {error}") from error
             # Here already: what this model has not is refused before the other sentences are translated.
             total += len(choice.of(looked[-1].maps))
             update(number, len(lines))
@@ -167,12 +172,3 @@ def _decode_hparams(flags: argparse.Namespace, hparams: Any) -> Any:
         decode_hparams = decode_hparams.replace(beam_size=2, num_hypotheses=2)
     check_directions(decode_hparams, directions)
     return decode_hparams
-
-
-def _look(look: Any, translator: Any, source: str, reference: str, flags: argparse.Namespace, number: int) -> Any:
-    try:
-        return look(translator, source, reference, flags.partner, flags.max_subwords)
-    except UserError as error:
-        if not number:
-            raise
-        raise UserError(f"{flags.sentence_file}, line {number}: {error}") from error

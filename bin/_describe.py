@@ -10,6 +10,7 @@ from t2t_ext.bin import _flag_groups
 from t2t_ext.bin._flags import start_tensorflow
 from t2t_ext.config.hyperparameters import HParams
 from t2t_ext.data.datasets.generated import GeneratedData
+from t2t_ext.data.features.types import Floats
 from t2t_ext.errors import UserError
 from t2t_ext.io import files
 from t2t_ext.runs.run_directory import RunDirectory
@@ -75,29 +76,19 @@ def _model_arguments(args: argparse.Namespace) -> tuple[str, dict[str, Any]]:
         if not args.model or not args.problem:
             raise UserError("--describe needs --model and --problem (for the vocabulary's size), or --output_dir=RUN.")
         name = args.model
-        sizes, joint = _vocabulary_sizes(args)
-        feature_size = _feature_size(args)
+        problem = registry.problem(args.problem, **_flag_groups.problem_options(args))
+        source = problem.features().get("inputs")
+        feature_size = source.depth if isinstance(source, Floats) else 0
+        if args.data_dir:
+            encoders = GeneratedData.open(problem, args.data_dir).text_encoders()
+            sizes = [encoder.vocab_size for encoder in encoders]
+            joint = encoders[0].sha256 == encoders[1].sha256
+        else:
+            print(f"No --data_dir: the vocabulary is taken to have {problem.approx_vocab_size:,} subwords.")
+            sizes, joint = [problem.approx_vocab_size] * 2, problem.joint_vocab
     return name, {
         "source_vocab_size": sizes[0],
         "target_vocab_size": sizes[1],
         "joint_vocabulary": joint,
         "source_feature_size": feature_size,
     }
-
-
-def _vocabulary_sizes(args: argparse.Namespace) -> tuple[list[int], bool]:
-    """Returns the sizes of source and target vocabulary, and whether they are one."""
-    problem = registry.problem(args.problem, **_flag_groups.problem_options(args))
-    if args.data_dir:
-        encoders = GeneratedData.open(problem, args.data_dir).text_encoders()
-        return [encoder.vocab_size for encoder in encoders], encoders[0].sha256 == encoders[1].sha256
-    print(f"No --data_dir: the vocabulary is taken to have {problem.approx_vocab_size:,} subwords.")
-    return [problem.approx_vocab_size] * 2, problem.joint_vocab
-
-
-def _feature_size(args: argparse.Namespace) -> int:
-    """Returns the size of the source's feature vectors as the problem declares it, 0 of text."""
-    from t2t_ext.data.features.types import Floats
-
-    source = registry.problem(args.problem, **_flag_groups.problem_options(args)).features().get("inputs")
-    return source.depth if isinstance(source, Floats) else 0

@@ -121,6 +121,7 @@ class Flag(NamedTuple):
 
 
 Main = Callable[..., int]
+say = functools.partial(print, flush=True)
 # Group -> name of a flag, with =METAVAR where --help shows one -> the flag, or of a text or a switch its help.
 FlagTable = Mapping[str, Mapping[str, str | Flag]]
 

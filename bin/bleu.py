@@ -4,8 +4,7 @@ import argparse
 import dataclasses
 import itertools
 import json
-import math
-from collections.abc import Sequence
+import operator
 
 from t2t_ext.bin._flags import Flag, FlagParser, FlagTable, command
 from t2t_ext.data.corpora import text_lines
@@ -82,7 +81,9 @@ def main(flags: argparse.Namespace) -> None:
             options = {"language": flags.language, "n_bootstrap": flags.n_bootstrap}
             for score in protocols.score(protocol, text.lines, references, **options):
                 label = named.format(score.name)
-                print(_line(label, score))
+                # BLEU_uncased = %6.2f is what scripts around tensor2tensor's t2t-bleu look for.
+                value = f"{score.value:6.2f}" if label.startswith("BLEU_") else score.format(score.value)
+                print(f"{label} = {value}{score.explanation}")
                 if flags.by_order:
                     print(*_orders(score), sep="\n")
                 results.append({"system": text.system, "label": label, **dataclasses.asdict(score)})
@@ -128,12 +129,6 @@ def _by_metric(flags: argparse.Namespace) -> list[tuple[str, protocols.Protocol]
     return found
 
 
-def _line(label: str, score: scores.Score) -> str:
-    # BLEU_uncased = %6.2f is what scripts around tensor2tensor's t2t-bleu look for.
-    value = f"{score.value:6.2f}" if label.startswith("BLEU_") else score.format(score.value)
-    return f"{label} = {value}{score.explanation}"
-
-
 def _orders(score: scores.Score) -> list[str]:
     """Returns a table by order of n-grams, or nothing where a metric has none."""
     details = score.details
@@ -144,8 +139,8 @@ def _orders(score: scores.Score) -> list[str]:
         cumulative = [value / 100 for value in details["cumulative"]]
     elif "precisions" in details:
         single = [value / 100 for value in details["precisions"]]
-        penalty = details["brevity_penalty"]
-        cumulative = [penalty * _geometric_mean(single[: order + 1]) for order in range(len(single))]
+        products = enumerate(itertools.accumulate(single, operator.mul), 1)
+        cumulative = [details["brevity_penalty"] * product ** (1 / order) for order, product in products]
     else:
         return []
     rows = [("order", [str(order) for order in range(1, len(single) + 1)])]
@@ -154,10 +149,6 @@ def _orders(score: scores.Score) -> list[str]:
         for name, values in (("single", single), ("cumulative", cumulative))
     ]
     return [f"  {name:<10}" + "".join(f"{cell:>9}" for cell in cells) for name, cells in rows]
-
-
-def _geometric_mean(values: Sequence[float]) -> float:
-    return math.prod(values) ** (1 / len(values))
 
 
 if __name__ == "__main__":

@@ -111,11 +111,15 @@ def main(flags: argparse.Namespace) -> None:
         output = flags.decode_to_file
         if mode == "decode_from_file":
             output = output or run.default_output(flags.decode_from_file)
-        constraints = _parallel(flags.constraints_file, name, lines, "lines of constraints")
-        guides = {
-            "prefixes": _parallel(flags.prefix_file, name, lines, "prefixes"),
-            "constraints": constraints and [line.split("\t") for line in constraints],
-        }
+        guides: dict[str, Any] = {}
+        for guide, path in (("prefixes", flags.prefix_file), ("constraints", flags.constraints_file)):
+            if path:
+                found = text_lines.read(path)
+                advice = f"Give {guide} for each line of the input, an empty line for none."
+                text_lines.check_as_many(text_lines.TextLines(name, lines), found, advice)
+                guides[guide] = found.lines
+        if flags.constraints_file:
+            guides["constraints"] = [line.split("\t") for line in guides["constraints"]]
         _translate(run, flags, run.text.tagged(lines), references, output, guides)
 
 
@@ -197,19 +201,6 @@ class _Run:
         path = output_name(source, self._directory.config, self._search, len(self._chosen))
         text_lines.check_output(path)
         return path
-
-
-def _parallel(path: str, source: str, lines: list[str], what: str) -> list[str] | None:
-    """Reads a file that has a line for each line of the input; None where the path is empty."""
-    if not path:
-        return None
-    found = text_lines.read(path)
-    if len(found.lines) != len(lines):
-        raise UserError(
-            f"Unequal numbers of lines: {len(lines)} in {source}, {len(found.lines)} {what} in {found.name}. Give a "
-            "line for each line of the input, an empty one for none."
-        )
-    return found.lines
 
 
 def _translate(

@@ -6,7 +6,7 @@ import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from t2t_ext.bin._flags import Flag, FlagParser, FlagTable, command
+from t2t_ext.bin._flags import Flag, FlagParser, FlagTable, command, say
 from t2t_ext.errors import UserError
 from t2t_ext.io import log
 
@@ -218,23 +218,19 @@ def _carry_out(flags: argparse.Namespace, recipe: Any, book: Any, stages: Sequen
 
     redo = conduct.redo_kinds(flags.redo, stages)
     wanted = conduct.wanted_stages(stages, flags.stage, flags.until)
-    _say(f"{recipe.name}: {book.paper(recipe).short}, {recipe.table}, {recipe.row}; in {options.work_dir}")
+    say(f"{recipe.name}: {book.paper(recipe).short}, {recipe.table}, {recipe.row}; in {options.work_dir}")
     for change in options.changes():
-        _say(f"NOT the published setting: {change}")
+        say(f"NOT the published setting: {change}")
     if recipe.hardware:
-        _say(f"the paper's hardware: {recipe.hardware}")
+        say(f"the paper's hardware: {recipe.hardware}")
     try:
-        conduct.run_stages(stages, wanted, redo, _say)
+        conduct.run_stages(stages, wanted, redo, say)
     except Interrupted as interrupted:
         log.info("interrupted: the same command resumes here")
         return interrupted.exit_status
     if flags.stage in ("", "report") and flags.until in ("", "report"):
         print(conduct.report_text(recipe, book, stages, options), end="")
     return 0
-
-
-def _say(message: str) -> None:
-    print(message, flush=True)
 
 
 if __name__ == "__main__":

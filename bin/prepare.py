@@ -3,7 +3,6 @@
 import argparse
 import itertools
 import os
-from collections.abc import Callable
 
 from t2t_ext.bin._flags import Flag, FlagParser, FlagTable, command
 from t2t_ext.data.corpora import text_lines
@@ -61,7 +60,9 @@ def main(flags: argparse.Namespace) -> None:
         return
     text_lines.check_output(flags.output)
     lines = text_lines.read(flags.input).lines
-    text_lines.write(flags.output, map(one_line, _in_parts(_function(flags, encoder), lines)))
+    starts = range(0, len(lines), _LINES_AT_ONCE)
+    parts = (_processed(flags, encoder, lines[start : start + _LINES_AT_ONCE]) for start in starts)
+    text_lines.write(flags.output, map(one_line, itertools.chain.from_iterable(parts)))
 
 
 def _encoder(flags: argparse.Namespace) -> SubwordEncoder:
@@ -83,17 +84,11 @@ def _encoder(flags: argparse.Namespace) -> SubwordEncoder:
     return text.side(flags.side)
 
 
-def _function(flags: argparse.Namespace, encoder: SubwordEncoder) -> Callable[[list[str]], list[str]]:
+def _processed(flags: argparse.Namespace, encoder: SubwordEncoder, texts: list[str]) -> list[str]:
     if flags.restore:
-        return lambda texts: encoder.restore(encoder.join(texts))
-    if flags.words:
-        return encoder.prepare
-    return lambda texts: encoder.segment(encoder.prepare(texts))
-
-
-def _in_parts(function: Callable[[list[str]], list[str]], lines: list[str]) -> itertools.chain:
-    starts = range(0, len(lines), _LINES_AT_ONCE)
-    return itertools.chain.from_iterable(function(lines[start : start + _LINES_AT_ONCE]) for start in starts)
+        return encoder.restore(encoder.join(texts))
+    prepared = encoder.prepare(texts)
+    return prepared if flags.words else encoder.segment(prepared)
 
 
 def _description(encoder: SubwordEncoder) -> list[str]:

@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from t2t_ext.bin import _flag_groups
-from t2t_ext.bin._flags import Flag, FlagParser, FlagTable, command, start_tensorflow
+from t2t_ext.bin._flags import Flag, FlagParser, FlagTable, command, say, start_tensorflow
 from t2t_ext.errors import UserError
 from t2t_ext.io import log
 from t2t_ext.pseudo.work import DEFAULT_CHUNK_PAIRS
@@ -104,7 +104,7 @@ def main(flags: argparse.Namespace) -> int:
         join=flags.join,
         overwrite=flags.overwrite,
     )
-    decoding = PseudoDecoding(data, problem.data_name, teachers, config, _say)
+    decoding = PseudoDecoding(data, problem.data_name, teachers, config, say)
     if not flags.join:
         start_tensorflow(flags.inter_op_parallelism_threads, flags.intra_op_parallelism_threads)
         teachers.check_models()
@@ -139,10 +139,6 @@ def _shard(flags: argparse.Namespace) -> tuple[int, int]:
     if flags.join:
         raise UserError("--shard and --join exclude each other: --join puts all parts together.")
     return int(match[1]) - 1, int(match[2])
-
-
-def _say(message: str) -> None:
-    print(message, flush=True)
 
 
 if __name__ == "__main__":

@@ -54,7 +54,11 @@ def main(flags: argparse.Namespace) -> None:
     if flags.features and (flags.inputs_once or flags.align):
         wrong = "--inputs_once" if flags.inputs_once else "--align"
         raise UserError(f"{wrong} is for text; with --features there is none. Leave one of them out.")
-    sources = _features(flags.features) if flags.features else iter(())
+    sources: Iterator[Any] | None = None
+    if flags.features:
+        from t2t_ext.data.features.sources import read_sources
+
+        sources = iter([source.rows for source in read_sources(flags.features)])  # float32 [regions, F] each
     client = make_client(
         flags.server,
         flags.servable_name,
@@ -63,28 +67,18 @@ def main(flags: argparse.Namespace) -> None:
         version=flags.servable_version,
     )
     with client:
-        if flags.features:
-            while batch := list(itertools.islice(sources, flags.batch_size)):
-                _answer(client, batch, flags.nbest, False)
-        elif flags.inputs_once:
+        if flags.inputs_once:
             _answer(client, [flags.inputs_once], flags.nbest, flags.align)
-        elif sys.stdin.isatty():
+        elif sources is None and sys.stdin.isatty():
             for line in text_lines.typed_lines():
                 try:
                     _answer(client, [line], flags.nbest, flags.align)
                 except UserError as error:  # the next line may do better
                     log.error(str(error))
         else:
-            lines = iter(text_lines.read(STANDARD).lines)
-            while batch := list(itertools.islice(lines, flags.batch_size)):
+            sources = sources or iter(text_lines.read(STANDARD).lines)
+            while batch := list(itertools.islice(sources, flags.batch_size)):
                 _answer(client, batch, flags.nbest, flags.align)
-
-
-def _features(path: str) -> Iterator[Any]:
-    """Yields the sources of a file of feature vectors, float32 [regions, F] each."""
-    from t2t_ext.data.features.sources import read_sources
-
-    yield from [source.rows for source in read_sources(path)]
 
 
 def _answer(client: Client, lines: list[Any], nbest: bool, align: bool) -> None:

@@ -109,7 +109,8 @@ def main(flags: argparse.Namespace) -> None:
     from t2t_ext.translation.rerank import Reranker
     from t2t_ext.translation.translator import Translator
 
-    reranker = Reranker(*(Translator.of_runs(chosen[direction], decode_hparams) for direction in DIRECTIONS), config)
+    l2r, r2l = (Translator.of_runs(chosen[direction], decode_hparams) for direction in DIRECTIONS)
+    reranker = Reranker(l2r, r2l, config)
     started = time.monotonic()
     results = reranker.rerank(lines, running_total)
     seconds = time.monotonic() - started
@@ -149,9 +150,8 @@ def _settings(flags: argparse.Namespace) -> tuple[Any, Any]:
         raise UserError(f"--weights={flags.weights}: give two numbers, as --weights=1,0.5.") from None
     config = RerankConfig(flags.score, (l2r, r2l))
     hparams = resolve_decode_hparams(flags.decode_hparams)
-    for name in ("num_hypotheses", "return_beams", "write_beam_scores"):
-        if getattr(hparams, name) != getattr(type(hparams)(), name):
-            raise UserError(f"--decode_hparams: {name} says what is written of one search; here --k does.")
+    for name in hparams.changed("num_hypotheses", "return_beams", "write_beam_scores"):
+        raise UserError(f"--decode_hparams: {name} says what is written of one search; here --k does.")
     if hparams.sampling_method != "argmax":
         raise UserError(
             f"--decode_hparams: sampling_method={hparams.sampling_method} draws; reranking chooses among the lists of "

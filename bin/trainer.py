@@ -56,7 +56,12 @@ def main(args: argparse.Namespace) -> int:
     if args.describe or args.describe_svg:
         describe(args, _hparams(args)[0])
         return 0
-    _check_data_flags(args)
+    without_effect = [f"--{name}" for name in _flag_groups.generation_flags(args)]
+    if without_effect and not args.generate_data:
+        raise UserError(
+            f"{', '.join(without_effect)}: only for generating data. Add --generate_data, or leave out what has no "
+            f"effect without it."
+        )
     config = train_config(args)
     # Everything that the user can have got wrong is found before TensorFlow starts.
     resolved = setup_run.resolve(config)
@@ -81,16 +86,6 @@ def train_config(args: argparse.Namespace) -> TrainConfig:
     given = {name: getattr(args, name) for name in TrainConfig.names() if name in args.given}
     given |= {"problem_options": _flag_groups.problem_options(args), "train_command": args.command_line}
     return TrainConfig(**given)
-
-
-def _check_data_flags(args: argparse.Namespace) -> None:
-    """Refuses flags that only say how data are generated where none are."""
-    without_effect = [f"--{name}" for name in _flag_groups.generation_flags(args)]
-    if without_effect and not args.generate_data:
-        raise UserError(
-            f"{', '.join(without_effect)}: only for generating data. Add --generate_data, or leave out what has no "
-            f"effect without it."
-        )
 
 
 def _start_tensorflow(args: argparse.Namespace, hparams: HParams) -> None:

@@ -5,8 +5,8 @@ import pathlib
 from typing import TYPE_CHECKING, Any
 
 from t2t_ext.bin._flag_groups import DECODE_FLAGS, USER_DIRECTORY, thread_flags
-from t2t_ext.bin._flags import Flag, FlagParser, FlagTable, command, start_tensorflow
-from t2t_ext.bin._run_text import run_texts
+from t2t_ext.bin._flags import Flag, FlagParser, FlagTable, command, say, start_tensorflow
+from t2t_ext.bin._run_text import chosen_text, run_texts
 from t2t_ext.errors import UserError
 from t2t_ext.io.progress import running_total
 
@@ -79,7 +79,7 @@ def main(flags: argparse.Namespace) -> None:
     from t2t_ext.runs.run_directory import RunDirectory
 
     directory = RunDirectory.open(flags.output_dir)
-    sweep = Sweep(directory, _config(flags, directory), say=_say)
+    sweep = Sweep(directory, _config(flags, directory), say=say)
     start_tensorflow(flags.inter_op_parallelism_threads, flags.intra_op_parallelism_threads)
     table = sweep.run(running_total)
     best = table.best()
@@ -141,16 +141,10 @@ def _texts(flags: argparse.Namespace, texts: "RunTexts") -> tuple[str, list[str]
     if flags.decode_from_file:
         if flags.data_dir:
             raise UserError("--data_dir goes with --split, not --decode_from_file.")
-        from t2t_ext.evaluation.run_texts import read_references
-
-        source = texts.read(flags.decode_from_file)
-        return pathlib.Path(flags.decode_from_file).name, source.lines, read_references(flags.decode_reference, source)
+        _, lines, references = chosen_text(flags, texts)
+        return pathlib.Path(flags.decode_from_file).name, lines, references
     split = flags.split or "dev"
     return split, *texts.split(split)
-
-
-def _say(message: str) -> None:
-    print(message, flush=True)
 
 
 if __name__ == "__main__":

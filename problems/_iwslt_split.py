@@ -42,7 +42,14 @@ def make(directory: pathlib.Path, pair: tuple[str, str], text: PairSource) -> No
     persistence.remove_leftovers(directory.parent)
     with persistence.atomic_directory(directory) as temporary:
         with progress("Cleaning and splitting the training text", text.count(), "pairs") as advance:
-            cleaned = clean_pairs(_counted(text.read(report), advance), **_settings(pair, report))
+            steps = [TextSteps(STEPS, language) for language in pair]
+
+            def prepare(*sides: Sequence[str]) -> tuple[list[str], ...]:
+                return tuple(step.prepare(texts) for step, texts in zip(steps, sides, strict=True))
+
+            counted = _counted(text.read(report), advance)
+            cleaning = Cleaning.from_settings(CLEANING)
+            cleaned = clean_pairs(counted, cleaning=cleaning, languages=pair, prepare=prepare, report=report)
             lines = _write(temporary, pair, cleaned)
         record = {
             "made_from": made_from,
@@ -65,15 +72,6 @@ def add_drops(directory: pathlib.Path, report: ReadReport) -> None:
     report.drops.update(record.get("drops", {}))
     report.first.update(record.get("first", {}))
     report.explanations.update(record.get("explanations", {}))
-
-
-def _settings(pair: tuple[str, str], report: ReadReport) -> dict:
-    steps = [TextSteps(STEPS, language) for language in pair]
-
-    def prepare(*sides: Sequence[str]) -> tuple[list[str], ...]:
-        return tuple(step.prepare(texts) for step, texts in zip(steps, sides, strict=True))
-
-    return {"cleaning": Cleaning.from_settings(CLEANING), "languages": pair, "prepare": prepare, "report": report}
 
 
 def _counted(pairs: Iterator[tuple[str, ...]], advance: Advance) -> Iterator[tuple[str, ...]]:

@@ -5,6 +5,7 @@ They come in the order of its files, which is not that of the corpora: it shuffl
 
 import dataclasses
 import html
+import itertools
 import os
 import pathlib
 import re
@@ -132,7 +133,7 @@ class TfdsPairs:
         Raises:
           UserError: The data set has no such split, or has not been prepared.
         """
-        return self._reader(self._package()).info.splits[self.split].num_examples
+        return self._reader().info.splits[self.split].num_examples
 
     def read(self, report: ReadReport, wanted: Callable[[int], bool] | None = None) -> Iterator[tuple[str, ...]]:
         """Yields the pairs; line feeds within a sentence (TMX has some) become spaces and are counted.
@@ -152,22 +153,14 @@ class TfdsPairs:
 
     def _decoded(self, report: ReadReport, wanted: Callable[[int], bool] | None) -> Iterator[tuple[int, list[str]]]:
         """Yields number and texts of the pairs that are wanted and valid UTF-8."""
-        for number, row in enumerate(self._all_rows(), 1):
+        paths = self._reader().info.splits[self.split].filepaths
+        for number, row in enumerate(itertools.chain.from_iterable(map(self._rows, paths)), 1):
             if wanted and not wanted(number):
                 continue
             try:
                 yield number, [text.decode() for text in row]
             except UnicodeDecodeError:
                 report.drop(INVALID_UTF8, self._place, number, "invalid UTF-8")
-
-    def _package(self) -> Any:
-        return _imported("Its data", "", self.dataset.extra)
-
-    def _all_rows(self) -> Iterator[list[bytes]]:
-        """Yields the source and target of every pair of the split."""
-        builder = self._reader(self._package())
-        for path in builder.info.splits[self.split].filepaths:
-            yield from self._rows(path)
 
     def _rows(self, path: os.PathLike) -> Iterator[list[bytes]]:
         """Yields the source and target of every pair of a file."""
@@ -181,7 +174,8 @@ class TfdsPairs:
             except (DecodeError, IndexError) as error:
                 raise _damaged(path) from error
 
-    def _reader(self, tfds: Any) -> Any:
+    def _reader(self) -> Any:
+        tfds = _imported("Its data", "", self.dataset.extra)
         directory = self.dataset.directory(self.data_dir)
         name = self.dataset.title
         if directory is None:

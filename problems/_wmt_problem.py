@@ -3,9 +3,9 @@
 import os
 import pathlib
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from t2t_ext.config.problem_options import chosen
+from t2t_ext.config.problem_options import chosen, given
 from t2t_ext.data.corpora import archives
 from t2t_ext.data.corpora import weighting as corpora
 from t2t_ext.data.corpora.readers import PairFiles, PairSource
@@ -89,9 +89,10 @@ class WmtProblem(MixedTranslationProblem):
             tags=[self._tag_of.get(corpus.name, "") for corpus in used],
             depends_on_direction=any(corpus.synthetic for corpus in used),
         )
-        given: dict[str, Any] = {"layout": layout, "weights": weights, "tags": tags, "default_tag": default_tag}
-        given |= {"download": download, "tfds_dir": tfds_dir}
-        self._options = {option: value for option, value in given.items() if value}
+        self._options = given(
+            WmtProblem, layout=layout, weights=weights, tags=tags, default_tag=default_tag, download=download,
+            tfds_dir=tfds_dir,
+        )  # fmt: skip
         self.layout = chosen(
             self.base_name, "layout", layout or self.default_layout, (AUTO, TFDS, OFFICIAL, *self.packs)
         )
@@ -141,12 +142,8 @@ class WmtProblem(MixedTranslationProblem):
         ]
 
     @property
-    def _languages(self) -> tuple[str, str]:
-        return self.source_language, self.target_language
-
-    @property
     def _foreign(self) -> str:
-        return next(language for language in self._languages if language != "en")
+        return next(language for language in self.languages if language != "en")
 
     @property
     def _is_mixed(self) -> bool:
@@ -198,7 +195,7 @@ class WmtProblem(MixedTranslationProblem):
     def _wanted(self, chosen_corpora: Sequence[Corpus], tmp_dir: pathlib.Path) -> list[Wanted]:
         problem = self.base()
         return [
-            _wmt_files.wanted_corpus(corpus, tmp_dir, problem._languages, problem._foreign) for corpus in chosen_corpora
+            _wmt_files.wanted_corpus(corpus, tmp_dir, problem.languages, problem._foreign) for corpus in chosen_corpora
         ]
 
     def _by_files(self, layout: str) -> list[Corpus]:
@@ -207,7 +204,7 @@ class WmtProblem(MixedTranslationProblem):
 
     def _wanted_sets(self, split: str, tmp_dir: pathlib.Path) -> list[Wanted]:
         return [
-            _wmt_files.wanted_test_set(test_set, tmp_dir, self._languages, self._foreign)
+            _wmt_files.wanted_test_set(test_set, tmp_dir, self.languages, self._foreign)
             for test_set in self.test_sets[split]
         ]
 
@@ -261,8 +258,8 @@ class WmtProblem(MixedTranslationProblem):
         return f"Or put WMT's own files or archives into --tmp_dir={tmp_dir} (layout=official): {'; '.join(missing)}."
 
     def _tfds_dir(self, tmp_dir: pathlib.Path) -> pathlib.Path:
-        given = self._options.get("tfds_dir")
-        return pathlib.Path(given).expanduser() if given else tmp_dir / _TFDS_FOLDER
+        folder = self._options.get("tfds_dir")
+        return pathlib.Path(folder).expanduser() if folder else tmp_dir / _TFDS_FOLDER
 
     def _tfds_train(self, tmp_dir: pathlib.Path) -> list[tuple[str, TfdsPairs]]:
         """Returns what tensorflow-datasets has of train: all in one, or by corpus where these must be told apart."""
@@ -280,7 +277,7 @@ class WmtProblem(MixedTranslationProblem):
                 if each.subset
             ]
         return [
-            (name, TfdsPairs(dataset=dataset, split=TRAIN, languages=self._languages, data_dir=self._tfds_dir(tmp_dir)))
+            (name, TfdsPairs(dataset=dataset, split=TRAIN, languages=self.languages, data_dir=self._tfds_dir(tmp_dir)))
             for name, dataset in chosen_sets
         ]
 
@@ -295,7 +292,7 @@ class WmtProblem(MixedTranslationProblem):
         return TfdsPairs(
             dataset=dataset,
             split=split,
-            languages=self._languages,
+            languages=self.languages,
             data_dir=self._tfds_dir(tmp_dir),
             from_sgml=test_set.is_sgml,
         )
@@ -318,10 +315,10 @@ class WmtProblem(MixedTranslationProblem):
     def _pack_choices(self, stem: str, tmp_dir: pathlib.Path, pack: Pack) -> Wanted:
         folders = [*(tmp_dir / each for each in pack.folders), tmp_dir / f"{pack.archive}{archives.UNPACKED}"]
         choices = [
-            PairFiles.aligned(_wmt_files.compressed(folder / f"{stem}.{language}") for language in self._languages)
+            PairFiles.aligned(_wmt_files.compressed(folder / f"{stem}.{language}") for language in self.languages)
             for folder in folders
         ]
-        names = [f"{stem}.{language}" for language in self._languages] if pack.downloadable else []
+        names = [f"{stem}.{language}" for language in self.languages] if pack.downloadable else []
         downloads = [_wmt_files.Download(f"{pack.url}{name}", name, None) for name in names]
         return Wanted(choices, (pack.archive,), pack.url, downloads)
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from t2t_ext import registry
-from t2t_ext.config.problem_options import chosen
+from t2t_ext.config.problem_options import chosen, given
 from t2t_ext.data.corpora import readers
 from t2t_ext.data.features import sources as feature_sources
 from t2t_ext.data.features.sources import FeatureIndex
@@ -214,12 +214,10 @@ class CaptionCoco(CaptioningProblem):
         )
         self.text = chosen(self.base_name, "text", text, (TOKENS, RAW))
         self._captions, self._features = captions, features
-        given = {"captions": captions, "features": features, "feature_size": feature_size, "storage": storage}
-        given |= {"text": text, "missing": missing}
-        defaults = ("", "", 2048, "float16", TOKENS, REFUSE)
-        self._options = {
-            option: value for (option, value), default in zip(given.items(), defaults, strict=True) if value != default
-        }
+        self._options = given(
+            CaptionCoco, captions=captions, features=features, feature_size=feature_size, storage=storage, text=text,
+            missing=missing,
+        )  # fmt: skip
 
     def source_files(self, split: str, tmp_dir: str | os.PathLike) -> Sequence[pathlib.Path]:
         """Returns the data set and the tables of features, the same for all splits."""
@@ -330,11 +328,10 @@ class CaptionFeatures(CaptioningProblem):
         self._files, self._features = {TRAIN: train, DEV: dev, TEST: test}, features
         if not test and train:
             self.splits = (TRAIN, DEV)
-        given = {**self._files, "features": features, "target_language": target_language}
-        self._options: dict[str, Any] = {option: value for option, value in given.items() if value}
-        self._options |= {"feature_size": feature_size} if feature_size != 2048 else {}
-        self._options |= {"storage": storage} if storage != "float32" else {}
-        self._options |= {"missing": missing} if missing != REFUSE else {}
+        self._options = given(
+            CaptionFeatures, **self._files, features=features, target_language=target_language,
+            feature_size=feature_size, storage=storage, missing=missing,
+        )  # fmt: skip
 
     def prepare(self, tmp_dir: str | os.PathLike) -> None:
         """Checks that everything is there; see ``CaptioningProblem``."""

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar
 
 from t2t_ext import registry
-from t2t_ext.config.problem_options import chosen
+from t2t_ext.config.problem_options import chosen, given
 from t2t_ext.data.corpora.readers import PairSource
 from t2t_ext.errors import UserError
 from t2t_ext.problem import DEV, TEST, TRAIN, ParallelFilesProblem, Sample
@@ -77,7 +77,7 @@ class IwsltProblem(ParallelFilesProblem):
           UserError: An option has a value that it cannot have.
         """
         super().__init__(name=name, was_reversed=was_reversed)
-        self._options = {key: value for key, value in (("test", test), ("layout", layout), ("train", train)) if value}
+        self._options = given(IwsltProblem, test=test, layout=layout, train=train)
         self.test = chosen(self.base_name, "test", test or next(iter(self.test_sets)), self.test_sets)
         if self.test in self.published_tests:
             self.published = {**self.published, TEST: self.published_tests[self.test]}
@@ -87,8 +87,7 @@ class IwsltProblem(ParallelFilesProblem):
         self._train_stem = train or "train"
         if self.layout != WIT3:
             self.source_steps = self.target_steps = _ALREADY_TOKENIZED
-        base = self.base()
-        self._pair = (base.source_language, base.target_language)
+        self._pair = self.base().languages
 
     def prepare(self, tmp_dir: str | os.PathLike) -> None:
         """Gets and unpacks what is missing and can be got, and checks that all files are there.

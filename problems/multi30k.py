@@ -49,11 +49,7 @@ class Multi30kProblem(ParallelFilesProblem):
     def pair_files(self, split: str, tmp_dir: str | os.PathLike) -> Sequence[PairFiles]:
         """Returns the two files of a split."""
         stem = pathlib.Path(tmp_dir, FILE_STEMS[split])
-        return (PairFiles.aligned(stem.with_name(f"{stem.name}.{tag}.gz") for tag in self._file_languages()),)
-
-    def _file_languages(self) -> tuple[str, str]:
-        problem = self.base()
-        return problem.source_language, problem.target_language
+        return (PairFiles.aligned(stem.with_name(f"{stem.name}.{tag}.gz") for tag in self.base().languages),)
 
 
 @registry.register_problem

@@ -6,10 +6,10 @@ MT03 to MT06 as tests with four references each; nothing of it is free. docs/cor
 
 import os
 import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from t2t_ext import registry
-from t2t_ext.config.problem_options import chosen
+from t2t_ext.config.problem_options import chosen, given
 from t2t_ext.data.corpora.readers import PairSource
 from t2t_ext.errors import UserError
 from t2t_ext.problem import DEV, TRAIN, ParallelFilesProblem
@@ -34,11 +34,7 @@ EVALUATION_SETS = {
     "mt06": "LDC2010T17",
 }
 REFERENCES = 4
-_SEGMENTERS: Mapping[str, tuple[str, ...]] = {
-    "jieba": ("jieba",),
-    "characters": ("characters",),
-    "segmented": ("segmented",),
-}
+_SEGMENTERS = ("jieba", "characters", "segmented")
 
 
 @registry.register_problem
@@ -89,8 +85,7 @@ class TranslateZhenNist(ParallelFilesProblem):
           UserError: An option has a value that it cannot have.
         """
         super().__init__(name=name, was_reversed=was_reversed)
-        given = {"layout": layout, "words": words, "corpora": corpora}
-        self._options = {option: value for option, value in given.items() if value}
+        self._options = given(TranslateZhenNist, layout=layout, words=words, corpora=corpora)
         self.layout = chosen(self.base_name, "layout", layout or LDC, (LDC, PLAIN))
         if corpora and self.layout != LDC:
             raise UserError(f"corpora={corpora} chooses among the corpora of layout=ldc; layout={layout} has one text.")
@@ -99,7 +94,7 @@ class TranslateZhenNist(ParallelFilesProblem):
             for number in (corpora or ",".join(CORPORA)).split(",")
         )
         self.words = chosen(self.base_name, "words", words or "jieba", _SEGMENTERS)
-        self.source_steps = _SEGMENTERS[self.words]
+        self.source_steps = (self.words,)
 
     def prepare(self, tmp_dir: str | os.PathLike) -> None:
         """Unpacks archives and checks that everything is there.

@@ -58,11 +58,7 @@ class TranslateParallelText(MixedTranslationProblem):
             target_language=given.target_language,
             tags=[corpora.checked_tag(tag.strip(), "--train_tags") for tag in given.train_tags.split(",")],
         )
-        self._options: dict[str, Any] = {
-            field.name: getattr(given, field.name)
-            for field in dataclasses.fields(given)
-            if getattr(given, field.name) != field.default
-        }
+        self._options: dict[str, Any] = {name: getattr(given, name) for name in given.changed()}
         self.default_tag = self._checked_default_tag(given.default_tag)
         self._columns, self._encodings = _column_numbers(given.columns), _known_encodings(given.encodings)
         self._named = {split: self._paired(split) for split in (TRAIN, DEV, TEST)}
@@ -88,7 +84,7 @@ class TranslateParallelText(MixedTranslationProblem):
     def pair_files(self, split: str, tmp_dir: str | os.PathLike) -> Sequence[PairSource]:
         """Returns the files of a split; those of train, where the dev set is held out of it."""
         del tmp_dir
-        return self._files[TRAIN] if self._is_held_out(split) else self._files[split]
+        return self._files[split] or (self._files[TRAIN] if split == DEV else ())
 
     def count(self, split: str, tmp_dir: str | os.PathLike) -> int:
         """Returns the number of lines of a split."""
@@ -200,9 +196,6 @@ class TranslateParallelText(MixedTranslationProblem):
         for path in map(str.strip, self._options.get(option, "").split(",")):
             if path:
                 yield pathlib.Path(path).expanduser()
-
-    def _is_held_out(self, split: str) -> bool:
-        return split == DEV and not self._files[DEV]
 
     def _shares_training_text(self, split: str) -> bool:
         return split in (TRAIN, DEV) and not self._files[DEV]

@@ -12,7 +12,7 @@ from typing import Any
 
 from t2t_ext import registry
 from t2t_ext.config.own_text import OwnTextOptions
-from t2t_ext.config.problem_options import chosen
+from t2t_ext.config.problem_options import chosen, given
 from t2t_ext.config.strict_params import hparam
 from t2t_ext.data.corpora import readers
 from t2t_ext.data.corpora.readers import PairFiles, PairSource
@@ -107,14 +107,10 @@ class SummarizeCnnDailymail(ParallelFilesProblem):
         _checked_words(source_words, target_words)
         self.layout = chosen(self.base_name, "layout", layout or TFDS, _LAYOUTS)
         self.source_words, self.target_words = source_words, target_words
-        given = {"layout": layout, "tokenized": tokenized, "publishers": publishers, "tfds_dir": tfds_dir}
-        self._options: dict[str, Any] = {option: value for option, value in given.items() if value}
-        for option, words, usual in (
-            ("source_words", source_words, SOURCE_WORDS),
-            ("target_words", target_words, TARGET_WORDS),
-        ):
-            if words != usual:
-                self._options[option] = words
+        self._options: dict[str, Any] = given(
+            SummarizeCnnDailymail, layout=layout, tokenized=tokenized, publishers=publishers, tfds_dir=tfds_dir,
+            source_words=source_words, target_words=target_words,
+        )  # fmt: skip
         for option, layouts in (("tokenized", (STORIES, PLAIN)), ("publishers", (STORIES,)), ("tfds_dir", (TFDS,))):
             if option in self._options and self.layout not in layouts:
                 raise UserError(f"{self.base_name}: {option} goes with layout={' or '.join(layouts)} only.")
@@ -170,8 +166,8 @@ class SummarizeCnnDailymail(ParallelFilesProblem):
         return _truncated(found, self.source_words, self.target_words) if split == TRAIN else found
 
     def _tfds_dir(self, place: pathlib.Path) -> pathlib.Path:
-        given = self._options.get("tfds_dir")
-        return pathlib.Path(given).expanduser() if given else place / "tensorflow_datasets"
+        folder = self._options.get("tfds_dir")
+        return pathlib.Path(folder).expanduser() if folder else place / "tensorflow_datasets"
 
     def _folder(self, place: pathlib.Path, publisher: str) -> pathlib.Path | None:
         return _story_files.find_folder(place, _FOLDERS[publisher])
@@ -231,13 +227,13 @@ class SummarizeText(TranslateParallelText):
         Raises:
           UserError: A value is not allowed, or the options do not go together.
         """
-        given = self.options_class(**options)
-        _checked_words(given.source_words, given.target_words)
+        chosen_options = self.options_class(**options)
+        _checked_words(chosen_options.source_words, chosen_options.target_words)
         super().__init__(name=name, was_reversed=was_reversed, **options)
-        self.source_words, self.target_words = given.source_words, given.target_words
+        self.source_words, self.target_words = chosen_options.source_words, chosen_options.target_words
         self.source_steps = (f"first_{self.source_words}_words",) if self.source_words else ()
         self.target_steps = (document_steps.SENTENCE_TAGS,)
-        self.scoring = "rouge" if given.target_language.lower()[:2] in ("", "en") else "rouge_unicode"
+        self.scoring = "rouge" if chosen_options.target_language.lower()[:2] in ("", "en") else "rouge_unicode"
 
     def samples(self, split: str, tmp_dir: str | os.PathLike) -> Iterator[Sample]:
         """Yields the pairs of a split, summaries' sentences between ``<t>`` and ``</t>``; truncates those of train."""

@@ -22,7 +22,6 @@ import functools
 import importlib
 import inspect
 import re
-import types
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -63,21 +62,19 @@ class _Entry:
 class _Registry:
     """The objects of one kind, registered or indexed."""
 
-    def __init__(self, kind: str, package: str, decorator: str, hint: str, slot: str = "") -> None:
+    def __init__(self, kind: str, package: str, decorator: str, slot: str = "") -> None:
         """Makes an empty registry.
 
         Args:
           kind: What is registered, in the singular, for messages.
           package: The package of t2t_ext whose modules register objects of this kind.
           decorator: The decorator's name; that of a family's factory ends with ``_family``.
-          hint: How a user registers an object of this kind, for messages.
           slot: The decorator's first argument, where it has two.
         """
-        self._slot = slot
         self.kind = kind
         self._package = package
         self._decorator = decorator
-        self._hint = hint
+        self._slot = slot
         self._entries: dict[str, _Entry] = {}
         self._families: dict[str, _Entry] = {}
 
@@ -100,9 +97,10 @@ class _Registry:
         """Returns every name, indexed or registered, sorted."""
         return sorted({*self.index, *self._entries})
 
-    def registered(self) -> dict[str, _Entry]:
-        """Returns what modules imported so far have registered."""
-        return dict(self._entries)
+    def of(self, directory: str) -> list[str]:
+        """Returns the names and patterns that files under a directory have registered, sorted."""
+        entries = [*self._entries.values(), *self._families.values()]
+        return sorted(entry.name for entry in entries if _is_under(entry.place, directory))
 
     def forget(self, directory: str) -> None:
         """Takes back what files under a directory have registered."""
@@ -111,9 +109,9 @@ class _Registry:
                 if _is_under(entry.place, directory):
                     del registered[name]
 
-    def registered_families(self) -> dict[str, _Entry]:
-        """Returns the families that modules imported so far have registered."""
-        return dict(self._families)
+    def registered_families(self) -> list[str]:
+        """Returns the patterns that modules imported so far have registered."""
+        return list(self._families)
 
     def add(self, name: str, value: Any, place: str, module: str) -> None:
         """Registers one object.
@@ -164,20 +162,17 @@ class _Registry:
         for pattern, entry in self._families.items():
             if re.fullmatch(pattern, name):
                 return entry
-        raise UserError(self._unknown(name))
-
-    def _unknown(self, name: str) -> str:
         names = self.names()
         if self.kind == "problem":
             end = difflib.get_close_matches("_" + name.rpartition("_")[2], LOOK_UP_SUFFIXES, n=1, cutoff=0.7)
             names = [known + "".join(end) for known in names]  # the end may be what is misspelt
-        return (
-            f"Unknown {self.kind} {name!r}.{suggest(name, names)} "
-            f"{self._listed(names)}; {self._hint}, given with --t2t_usr_dir."
+        listed = f"Known: {', '.join(names)}" if self._slot else f"--registry_help lists all {self.kind}s"
+        what = "function" if self._decorator == "register_hparams" else "class"
+        arguments = f'("{self._slot}", NAME)' if self._slot else ""
+        raise UserError(
+            f"Unknown {self.kind} {name!r}.{suggest(name, names)} {listed}; your own {what} is registered by "
+            f"@t2t_ext.registry.{self._decorator}{arguments} in a module, given with --t2t_usr_dir."
         )
-
-    def _listed(self, names: list[str]) -> str:
-        return f"Known: {', '.join(names)}" if self._slot else f"--registry_help lists all {self.kind}s"
 
     def _taken_at(self, name: str, value: Any, place: str, module: str) -> str:
         """Returns the place that already has a name, or "" where the name is free."""
@@ -206,34 +201,13 @@ def _is_reloaded(old: _Entry, value: Any, place: str, module: str) -> bool:
     return old.place == place or (old.module == module == "__main__" and not same_file)
 
 
-_problems = _Registry(
-    "problem",
-    "t2t_ext.problems",
-    "register_problem",
-    "your own class is registered by @t2t_ext.registry.register_problem in a module",
-)
-_models = _Registry(
-    "model",
-    "t2t_ext.models",
-    "register_model",
-    "your own class is registered by @t2t_ext.registry.register_model in a module",
-)
-_hparams = _Registry(
-    "hparams set",
-    "t2t_ext.hparams",
-    "register_hparams",
-    "your own function is registered by @t2t_ext.registry.register_hparams in a module",
-)
+_problems = _Registry("problem", "t2t_ext.problems", "register_problem")
+_models = _Registry("model", "t2t_ext.models", "register_model")
+_hparams = _Registry("hparams set", "t2t_ext.hparams", "register_hparams")
 
 # A slot of a model -> what fills it. A mixer is the sublayer in which the positions of a sequence exchange information.
 _LAYERS = {
-    slot: _Registry(
-        kind,
-        "t2t_ext.layers",
-        "register_layer",
-        f'your own class is registered by @t2t_ext.registry.register_layer("{slot}", NAME) in a module',
-        slot,
-    )
+    slot: _Registry(kind, "t2t_ext.layers", "register_layer", slot)
     for slot, kind in {
         "encoder_mixer": "mixer of an encoder",
         "decoder_mixer": "mixer of a decoder",
@@ -246,14 +220,14 @@ _LAYERS = {
 _ALL = (_problems, _models, _hparams, *_LAYERS.values())
 
 
-def _caller() -> types.FrameType:
-    """Returns the frame of the code that applies a decorator of this module."""
+def _place() -> tuple[str, str]:
+    """Returns ``file:line`` and module of the code that applies a decorator of this module."""
     frame = inspect.currentframe()
     while frame is not None and frame.f_globals.get("__name__") == __name__:
         frame = frame.f_back
     if frame is None:
         raise RuntimeError("no Python code called the registry")
-    return frame
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}", frame.f_globals.get("__name__", "")
 
 
 def _decorator(
@@ -262,11 +236,10 @@ def _decorator(
     """Makes a decorator that can be written bare, with ``()`` or with a name."""
 
     def register(value: Any, name: str | None = None) -> Any:
-        frame = _caller()
+        place, module = _place()
         name = name or snake_case(value.__name__)
-        place = f"{frame.f_code.co_filename}:{frame.f_lineno}"
         wrapped = wrap(name, value, place)
-        registry.add(name, wrapped, place, frame.f_globals.get("__name__", ""))
+        registry.add(name, wrapped, place, module)
         return wrapped
 
     if name_or_value is None or isinstance(name_or_value, str):
@@ -306,9 +279,7 @@ def register_problem_family(pattern: str, *, example: str = "") -> Callable[[Any
     del example  # read from the source
 
     def register(factory: Any) -> Any:
-        frame = _caller()
-        place = f"{frame.f_code.co_filename}:{frame.f_lineno}"
-        _problems.add_family(pattern, factory, place, frame.f_globals.get("__name__", ""))
+        _problems.add_family(pattern, factory, *_place())
         return factory
 
     return register
@@ -365,6 +336,7 @@ def register_hparams(name: Any = None) -> Any:
 def _noting_origins(name: str, function: Callable[[], Any], place: str) -> Callable[[], Any]:
     """Wraps the function of an hparams set so that its values know which set put them."""
 
+    @functools.wraps(function)
     def hparams_set() -> Any:
         hparams = function()
         if not hasattr(hparams, "attributed_to"):
@@ -374,10 +346,6 @@ def _noting_origins(name: str, function: Callable[[], Any], place: str) -> Calla
             )
         return hparams.attributed_to(name)
 
-    hparams_set.__name__ = function.__name__
-    hparams_set.__qualname__ = function.__qualname__
-    hparams_set.__module__ = function.__module__
-    hparams_set.__doc__ = function.__doc__
     return hparams_set
 
 
@@ -523,13 +491,8 @@ def load_user_directory(path: str) -> dict[str, list[str]]:
 
 def user_names(directory: str) -> dict[str, list[str]]:
     """Returns what modules under a directory have registered: kind -> sorted names; families by their patterns."""
-    found = {}
-    for registry in _ALL:
-        entries = [*registry.registered().values(), *registry.registered_families().values()]
-        names = sorted(entry.name for entry in entries if _is_under(entry.place, directory))
-        if names:
-            found[registry.kind] = names
-    return found
+    found = {registry.kind: registry.of(directory) for registry in _ALL}
+    return {kind: names for kind, names in found.items() if names}
 
 
 def loaded_user_directories() -> list[str]:

@@ -1,7 +1,7 @@
 """How translations are searched for: ``DecodeHParams``, the settings of ``--decode_hparams``."""
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import ClassVar
 
 from t2t_ext.config.strict_params import StrictParams, hparam
@@ -158,19 +158,50 @@ class DecodeHParams(StrictParams):
 
     def validate(self) -> Iterator[str]:
         """Yields contradictions between fields."""
-        if self.sampling_method == "random":
-            yield from self._validate_sampling()
-        else:
+        random = self.sampling_method == "random"
+        if not random:
             if self.num_hypotheses > self.beam_size:
                 yield f"num_hypotheses={self.num_hypotheses} is more than beam_size={self.beam_size}"
-            yield from self._unused("sampling_method=random", _SAMPLING_FIELDS)
-        yield from self._validate_groups()
+            yield from self._unused("sampling_method=random", *_SAMPLING_FIELDS)
+        else:
+            if self.return_beams:
+                yield "return_beams=true returns a beam, which sampling_method=random has not: use num_hypotheses"
+            if self.coverage_penalty:
+                yield (
+                    f"coverage_penalty={self.coverage_penalty} ranks the hypotheses of a beam, which "
+                    "sampling_method=random has not: leave it out"
+                )
+            if self.sampling_keep_top_k == 0:
+                yield "sampling_keep_top_k=0 leaves no token to draw: at least 1, or -1 for all"
+        if self.diverse_groups == 1:
+            yield from self._unused("diverse_groups", "diverse_strength")
+        elif random:
+            yield f"diverse_groups={self.diverse_groups} divides a beam, which sampling_method=random has not"
+        elif self.beam_size % self.diverse_groups:
+            yield f"beam_size={self.beam_size} is not a multiple of diverse_groups={self.diverse_groups}"
         yield from self._validate_rules()
+
+    def _validate_rules(self) -> Iterator[str]:
+        if not self.no_repeat_ngram_size:
+            yield from self._unused("no_repeat_ngram_size", "no_repeat_ngram_unit", "no_repeat_ngram_ignore")
+        elif self.no_repeat_ngram_unit != "words":
+            yield from self._unused("no_repeat_ngram_unit=words", "no_repeat_ngram_ignore")
+        if not self.coverage_penalty:
+            yield from self._unused("coverage_penalty", "coverage_kind", "stepwise_penalty")
+        elif self.stepwise_penalty and self.coverage_kind != "summary":
+            yield (
+                f"stepwise_penalty=true needs coverage_kind=summary: the penalty of {self.coverage_kind} becomes less "
+                "as more of the source is looked at, and a search by it would not know when to stop"
+            )
+
+    def _unused(self, needed: str, *names: str) -> Iterator[str]:
+        """Yields which fields of those named are set though they need another one."""
+        for name in self.changed(*names):
+            yield f"{name}={getattr(self, name)} has no effect without {needed}"
 
     def synchronous_fields(self) -> list[str]:
         """Returns the names of those fields of models of two directions that are not at their defaults."""
-        fields = [field for field in dataclasses.fields(self) if field.name.startswith("sb_")]
-        return [field.name for field in fields if getattr(self, field.name) != field.default]
+        return [name for name in self.changed() if name.startswith("sb_")]
 
     @property
     def returned(self) -> int:
@@ -191,45 +222,6 @@ class DecodeHParams(StrictParams):
             raise UserError(
                 f"Constraints divide the beam, and so does diverse_groups={self.diverse_groups}: leave one of them out."
             )
-
-    def _validate_sampling(self) -> Iterator[str]:
-        if self.return_beams:
-            yield "return_beams=true returns a beam, which sampling_method=random has not: use num_hypotheses"
-        if self.coverage_penalty:
-            yield (
-                f"coverage_penalty={self.coverage_penalty} ranks the hypotheses of a beam, which "
-                "sampling_method=random has not: leave it out"
-            )
-        if self.sampling_keep_top_k == 0:
-            yield "sampling_keep_top_k=0 leaves no token to draw: at least 1, or -1 for all"
-
-    def _validate_rules(self) -> Iterator[str]:
-        if not self.no_repeat_ngram_size:
-            yield from self._unused("no_repeat_ngram_size", ("no_repeat_ngram_unit", "no_repeat_ngram_ignore"))
-        elif self.no_repeat_ngram_unit != "words":
-            yield from self._unused("no_repeat_ngram_unit=words", ("no_repeat_ngram_ignore",))
-        if not self.coverage_penalty:
-            yield from self._unused("coverage_penalty", ("coverage_kind", "stepwise_penalty"))
-        elif self.stepwise_penalty and self.coverage_kind != "summary":
-            yield (
-                f"stepwise_penalty=true needs coverage_kind=summary: the penalty of {self.coverage_kind} becomes less "
-                "as more of the source is looked at, and a search by it would not know when to stop"
-            )
-
-    def _validate_groups(self) -> Iterator[str]:
-        if self.diverse_groups == 1:
-            yield from self._unused("diverse_groups", ("diverse_strength",))
-        elif self.sampling_method == "random":
-            yield f"diverse_groups={self.diverse_groups} divides a beam, which sampling_method=random has not"
-        elif self.beam_size % self.diverse_groups:
-            yield f"beam_size={self.beam_size} is not a multiple of diverse_groups={self.diverse_groups}"
-
-    def _unused(self, needed: str, names: Sequence[str]) -> Iterator[str]:
-        """Yields which fields of those named are set though they need another one."""
-        defaults = {field.name: field.default for field in dataclasses.fields(self)}
-        for name in names:
-            if getattr(self, name) != defaults[name]:
-                yield f"{name}={getattr(self, name)} has no effect without {needed}"
 
 
 def resolve_decode_hparams(overrides: str = "", base: DecodeHParams | None = None) -> DecodeHParams:

@@ -94,14 +94,13 @@ class DynamicConvHParams(TransformerHParams):
     def validate(self) -> Iterator[str]:
         """Yields contradictions between fields."""
         yield from super().validate()
-        defaults = {field.name: field.default for field in dataclasses.fields(self)}
         for stack in ("encoder", "decoder"):
             name = f"{stack}_kernel_sizes"
             try:
                 kernel_sizes(getattr(self, name), 1)
             except ValueError as error:
                 yield f"{name}={getattr(self, name)!r}: {error}"
-            if self.conv_stacks not in ("both", stack) and getattr(self, name) != defaults[name]:
+            if self.conv_stacks not in ("both", stack) and self.changed(name):
                 yield (
                     f"{name}={getattr(self, name)!r} has no effect: with conv_stacks={self.conv_stacks} the {stack} "
                     "has self-attention; leave it out"

@@ -70,6 +70,12 @@ def _declared(factory: Callable[..., Any]) -> dict[str, Any] | None:
     return {name: each.annotation for name, each in parameters.items() if name not in _NO_OPTIONS}
 
 
+def given(problem_class: type, **options: Any) -> dict[str, Any]:
+    """Returns the options that are not the defaults of a problem class's constructor."""
+    parameters = inspect.signature(problem_class).parameters
+    return {name: value for name, value in options.items() if value != parameters[name].default}
+
+
 def chosen(problem: str, option: str, value: str, allowed: Mapping[str, Any] | tuple[str, ...]) -> str:
     """Returns the value of an option that must be one of a few.
 

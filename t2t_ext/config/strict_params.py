@@ -5,10 +5,11 @@ import functools
 import importlib
 import inspect
 import math
+import operator
 import re
 import types
 import typing
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, NamedTuple, Self, TypeVar
 
 from t2t_ext.config.replaced import HPARAMS, answers
@@ -32,7 +33,12 @@ _MOVED_CLASSES = {
 _NOT_YET_ATTRIBUTED = ""
 FLAG = "flag"  # the origin of what a command line overrides
 _TYPE_NAMES = {int: "an integer", float: "a number", bool: "true or false", str: "a string", Mapping: "a mapping"}
-
+# How a type's values are written, and what makes them of that.
+_NOTATIONS: Mapping[Any, tuple[str, Callable[[str], Any]]] = {
+    bool: ("(?i:true|false|1|0)", lambda raw: raw.lower() in ("true", "1")),
+    int: (r"[+-]?\d+", int),
+    float: (r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", float),
+}
 
 # The type of a field that is a list in a string: "1,3-4", or in a command line, where a comma ends a value, "1+3-4".
 NumberList = Annotated[str, "+"]
@@ -155,7 +161,9 @@ class StrictParams:
             all that is wrong in one message.
         """
         changes, problems = {}, []
-        for name, raw in parse_assignments(text, flag, self._lists()).items():
+        hints = typing.get_type_hints(type(self), include_extras=True)
+        lists = [name for name, kind in hints.items() if kind == NumberList]
+        for name, raw in parse_assignments(text, flag, lists).items():
             if name not in self.names():
                 problems.append(self._unknown(name))
                 continue
@@ -206,14 +214,14 @@ class StrictParams:
         return tuple(field.name for field in dataclasses.fields(cls))
 
     @classmethod
-    def _lists(cls) -> list[str]:
-        """Returns the names of the fields that are a ``NumberList``."""
-        return [name for name, kind in typing.get_type_hints(cls, include_extras=True).items() if kind == NumberList]
-
-    @classmethod
     def type_of(cls, name: str) -> Any:
         """Returns a field's declared type."""
         return _hints(cls)[name]  # type: ignore[arg-type]  # likewise
+
+    def changed(self, *names: str) -> list[str]:
+        """Returns which fields, of those named or of all, are not at their defaults."""
+        fields = (field for field in dataclasses.fields(self) if not names or field.name in names)
+        return [field.name for field in fields if getattr(self, field.name) != field.default]
 
     def attributed_to(self, set_name: str) -> Self:
         """Returns a copy in which an hparams set is the origin of all values that nobody put before it."""
@@ -238,15 +246,12 @@ class StrictParams:
           origins: Field -> origin, by default ``origins()``.
         """
         origins = origins or self.origins()
-        return [
-            Explained(field.name, self._shown(field), origins.get(field.name, "default"), help_of(field))
-            for field in dataclasses.fields(self)
-        ]
-
-    def _shown(self, field: dataclasses.Field) -> Any:
-        """Returns a field's value, or the word that stands for it."""
-        value = getattr(self, field.name)
-        return next((word for word, meant in field.metadata.get("words", {}).items() if meant == value), value)
+        rows = []
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            shown = next((word for word, meant in field.metadata.get("words", {}).items() if meant == value), value)
+            rows.append(Explained(field.name, shown, origins.get(field.name, "default"), help_of(field)))
+        return rows
 
     @classmethod
     def _unknown(cls, name: str) -> str:
@@ -265,15 +270,22 @@ def help_of(field: dataclasses.Field) -> str:
     return text + (f" In {unit}." if unit else "") + (f" One of: {', '.join(choices)}." if choices else "")
 
 
+def _limits(rules: Mapping[str, Any]) -> Iterator[tuple[Callable[[Any, Any], bool], float, str]]:
+    """Yields a field's limits: what must hold between a value and the limit, the limit, and both in words."""
+    least, above = ("more than", operator.gt) if rules.get("exclusive") else ("at least", operator.ge)
+    for rule, words, holds in (
+        ("minimum", least, above),
+        ("maximum", "at most", operator.le),
+        ("below", "less than", operator.lt),
+    ):
+        limit = rules.get(rule)
+        if limit is not None:
+            yield holds, limit, f"{words} {limit:,}"
+
+
 def limits_of(field: dataclasses.Field[Any]) -> str:
     """Returns a field's limits in words, or ""."""
-    rules = field.metadata
-    limits = [
-        rules["minimum"] is not None and f"{'more than' if rules['exclusive'] else 'at least'} {rules['minimum']:,}",
-        rules["maximum"] is not None and f"at most {rules['maximum']:,}",
-        rules["below"] is not None and f"less than {rules['below']:,}",
-    ]
-    text = ", ".join(limit for limit in limits if limit)
+    text = ", ".join(words for _, _, words in _limits(field.metadata))
     return f"{text[0].upper()}{text[1:]}." if text else ""
 
 
@@ -415,19 +427,12 @@ def _parse_value(name: str, raw: str, kind: Any) -> Any:
         return tuple(_parse_value(name, item, typing.get_args(kind)[0]) for item in items)
     if "[" in raw or "]" in raw:
         raise ValueError(f"{problem}, not a list")
-    if kind is bool:
-        if raw.lower() not in ("true", "false", "1", "0"):
-            raise ValueError(problem)
-        return raw.lower() in ("true", "1")
-    if kind is int:
-        if not re.fullmatch(r"[+-]?\d+", raw):
-            raise ValueError(problem)
-        return int(raw)
-    if kind is float:
-        if not re.fullmatch(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", raw):
-            raise ValueError(problem)
-        return float(raw)
-    return raw
+    if kind is str:
+        return raw
+    pattern, convert = _NOTATIONS[kind]
+    if not re.fullmatch(pattern, raw):
+        raise ValueError(problem)
+    return convert(raw)
 
 
 def _checked(value: Any, kind: Any, field: dataclasses.Field[Any]) -> tuple[Any, str]:
@@ -461,11 +466,4 @@ def broken_rule(value: Any, field: dataclasses.Field[Any]) -> str:
         return f"is one of {listed}"
     if not isinstance(value, int | float) or isinstance(value, bool) or value in rules.get("words", {}).values():
         return ""
-    minimum, maximum, below = (rules.get(rule) for rule in ("minimum", "maximum", "below"))
-    if minimum is not None and (value < minimum or (rules["exclusive"] and value == minimum)):
-        return f"must be {'more than' if rules['exclusive'] else 'at least'} {minimum:,}"
-    if maximum is not None and value > maximum:
-        return f"must be at most {maximum:,}"
-    if below is not None and value >= below:
-        return f"must be less than {below:,}"
-    return ""
+    return next((f"must be {words}" for holds, limit, words in _limits(rules) if not holds(value, limit)), "")

@@ -83,10 +83,6 @@ def _load_package(path: str, directory: str, children: list[str]) -> list[str]:
     sys.modules[name] = module
     try:
         _import(path, directory, functools.partial(spec.loader.exec_module, module))
-    except BaseException:
-        _forget(name)
-        raise
-    try:
         for child in children:
             _import(path, directory, functools.partial(importlib.import_module, f"{name}.{child}"))
     except BaseException:
@@ -162,11 +158,6 @@ def _import(path: str, directory: str, run: Callable[[], object]) -> None:
             if os.path.realpath(frame.filename).startswith(directory + os.sep):
                 place = f"{frame.filename}:{frame.lineno}"
         text = f"{type(error).__name__}: {error}".replace("\n", " ")
-        raise UserError(f"--t2t_usr_dir={path}: {place}: {text}{_advice(error)}") from error
-
-
-def _advice(error: BaseException) -> str:
-    """Returns what to do about an error in the user's module."""
-    if isinstance(error, ModuleNotFoundError) and (error.name or "").split(".")[0] == "tensor2tensor":
-        return " (t2t_ext is not tensor2tensor: import `registry` and `TranslationProblem` from t2t_ext.)"
-    return ""
+        if isinstance(error, ModuleNotFoundError) and (error.name or "").split(".")[0] == "tensor2tensor":
+            text += " (t2t_ext is not tensor2tensor: import `registry` and `TranslationProblem` from t2t_ext.)"
+        raise UserError(f"--t2t_usr_dir={path}: {place}: {text}") from error

@@ -68,13 +68,11 @@ class DualContextFields(TransformerVariant):
                 "or train one direction (synchronous=false)"
             )
         if not self.dc_encoder_layers and not self.dc_decoder_layers:
-            defaults = {field.name: field.default for field in dataclasses.fields(self)}
-            for name in ("dc_kernel_size", "dc_even_kernel"):
-                if getattr(self, name) != defaults[name]:
-                    yield (
-                        f"{name}={getattr(self, name)} has no effect: no layer has a dual contextual module; name some "
-                        "in dc_encoder_layers or dc_decoder_layers"
-                    )
+            for name in self.changed("dc_kernel_size", "dc_even_kernel"):
+                yield (
+                    f"{name}={getattr(self, name)} has no effect: no layer has a dual contextual module; name some in "
+                    "dc_encoder_layers or dc_decoder_layers"
+                )
         elif self.dc_even_kernel != "right" and (self.dc_kernel_size % 2 or not self.dc_encoder_layers):
             yield (
                 f"dc_even_kernel={self.dc_even_kernel} is for encoder layers with an even dc_kernel_size: an odd one "

@@ -100,9 +100,8 @@ class SourceViewFields(TransformerVariant):
     def validate(self) -> Iterator[str]:
         """Yields contradictions between fields."""
         yield from super().validate()
-        defaults = {field.name: field.default for field in dataclasses.fields(self)}
         for name, (needed, value) in _OPTIONS.items():
-            if getattr(self, name) != defaults[name] and getattr(self, needed) != value:
+            if self.changed(name) and getattr(self, needed) != value:
                 yield f"{name}={getattr(self, name)} is for {needed}={value}, not {getattr(self, needed)}"
         if self.source_view == "last":
             yield from self._validate_without_views()

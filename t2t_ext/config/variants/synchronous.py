@@ -121,18 +121,14 @@ class SynchronousFields(TransformerVariant):
                 f"pseudo={self.pseudo} is not for synchronous={str(self.synchronous).lower()}, with which it is one of "
                 f"{', '.join(allowed)}"
             )
-        yield from self._validate_both_directions() if self.synchronous else self._validate_one_direction()
-
-    def _validate_one_direction(self) -> Iterator[str]:
-        for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
-            if (field.name.startswith("sb_") or field.name == "predict_tag") and value != field.default:
-                yield (
-                    f"{field.name}={str(value).lower()} is about two directions that see each other, but with "
-                    f"synchronous=false there is one: leave {field.name} out, or set synchronous=true"
-                )
-
-    def _validate_both_directions(self) -> Iterator[str]:
+        if not self.synchronous:
+            for name in self.changed():
+                if name.startswith("sb_") or name == "predict_tag":
+                    yield (
+                        f"{name}={str(getattr(self, name)).lower()} is about two directions that see each other, but "
+                        f"with synchronous=false there is one: leave {name} out, or set synchronous=true"
+                    )
+            return
         try:
             if not self.synchronous_layers:
                 yield "sb_layers names no layer: without one this is a Transformer"
