@@ -15,7 +15,9 @@ BUILD_FLAGS: FlagTable = {
             "Which ones; also coordination_inversion (English), and odd_man_out with --pos_file.",
             "sentence_length,word_content,bigram_shift",
         ),
-        "build_sizes=N,N,N": Flag("Sentences of training, validation and test.", "100000,10000,10000"),
+        "build_sizes=N,N,N": Flag(
+            "Sentences of training, validation and test.", "100000,10000,10000", minimum=1, many=True
+        ),
         "build_words": Flag("word_content: how many words are classes.", 1000, minimum=2),
         "build_first_rank": Flag("word_content: rank in the vocabulary from which on they are taken.", 2001, minimum=1),
         "pos_file=FILE": "Parts of speech, a line for each word: WORD TAB TAG.",
@@ -35,12 +37,15 @@ def build_tasks(flags: argparse.Namespace) -> None:
     if not tasks:
         raise UserError(f"--build_tasks names none; there are {', '.join(senteval_build.BUILT)}.")
     senteval_build.check_tasks(tasks, bool(flags.pos_file))
-    sizes = _sizes(flags.build_sizes)
+    if len(flags.build_sizes) != 3:
+        raise UserError(
+            "--build_sizes: write three numbers, of training, validation and test sentences: 100000,10000,10000."
+        )
     if not flags.out_dir:
         raise UserError("--build_from needs --out_dir=DIR, the folder that the tasks are written to.")
     tags = senteval_corpus.read_tags(flags.pos_file) if flags.pos_file else None
     settings = senteval_build.BuildSettings(
-        sizes=sizes,
+        sizes=flags.build_sizes,
         seed=flags.random_seed,
         words=flags.build_words,
         first_rank=flags.build_first_rank,
@@ -69,14 +74,3 @@ def build_tasks(flags: argparse.Namespace) -> None:
         )
     if failed:
         raise UserError(" ".join(failed))
-
-
-def _sizes(text: str) -> tuple[int, int, int]:
-    parts = text.split(",")
-    if len(parts) != 3 or not all(part.strip().isdecimal() and int(part) > 0 for part in parts):
-        raise UserError(
-            f"--build_sizes={text}: write three numbers, sentences of training, validation and test, such as "
-            "100000,10000,10000."
-        )
-    first, second, third = map(int, parts)
-    return first, second, third

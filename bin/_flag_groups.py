@@ -2,7 +2,6 @@
 
 import argparse
 import dataclasses
-from collections.abc import Callable
 from typing import Any
 
 from t2t_ext.bin._flags import Flag, FlagParser, FlagTable, add_settings
@@ -26,7 +25,9 @@ RUN_FLAGS: FlagTable = {
         ),
         "checkpoint_path=DIR[,DIR]": "Checkpoint in it, or RUN/best or RUN/averaged; by default the latest. A,B: one "
         "for each run, or an ensemble of several of one run.",
-        "ensemble_weights=X,X": "Shares of an ensemble's members in the probability; where not given, equal ones.",
+        "ensemble_weights=X,X": Flag(
+            "Shares of an ensemble's members in the probability; where not given, equal ones.", kind=float, many=True
+        ),
         **USER_DIRECTORY,
     },
 }
@@ -44,7 +45,7 @@ ALIGNMENT_FLAGS: FlagTable = {
             None,
             kind=int,
         ),
-        "alignment_heads=N,N": "Its heads, counted from 0; where not given, all.",
+        "alignment_heads=N,N": Flag("Its heads, counted from 0; where not given, all.", kind=int, many=True),
     },
 }
 
@@ -162,30 +163,5 @@ def problem_options(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def alignment_settings(args: argparse.Namespace) -> dict[str, Any]:
-    """Returns the arguments of ``AlignmentConfig`` that were given as flags.
-
-    Raises:
-      UserError: ``--alignment_heads`` is no list of numbers.
-    """
-    return {"layer": args.alignment_layer, "heads": tuple(_numbers(args, "alignment_heads", int))}
-
-
-def ensemble_weights(args: argparse.Namespace, members: int) -> tuple[float, ...]:
-    """Returns the shares of an ensemble's members, which add up to 1.
-
-    Raises:
-      UserError: ``--ensemble_weights`` is no list of a positive number for each.
-    """
-    from t2t_ext.runs.chosen_runs import normalized_weights
-
-    return normalized_weights(_numbers(args, "ensemble_weights", float) or None, members)
-
-
-def _numbers(args: argparse.Namespace, name: str, kind: Callable[[str], Any]) -> list[Any]:
-    """Returns the numbers of a flag's comma-separated list."""
-    text = getattr(args, name)
-    try:
-        return [kind(part) for part in text.split(",")] if text else []
-    except ValueError:
-        what = "whole numbers" if kind is int else "numbers"
-        raise UserError(f"--{name}={text!r} is no list of {what}; write --{name}=1,2.") from None
+    """Returns the arguments of ``AlignmentConfig`` that the flags give."""
+    return {"layer": args.alignment_layer, "heads": args.alignment_heads}

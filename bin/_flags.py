@@ -104,6 +104,7 @@ class Flag(NamedTuple):
       default: The value where the flag is not given.
       minimum: The least value of an integer.
       kind: The type where neither default nor minimum tells.
+      many: Whether the value is a tuple of numbers of this kind, separated by commas; the default is a text.
       choices: The values allowed.
       required: Whether it must be given.
       broken_rule: Value -> which rule it breaks, or "".
@@ -114,6 +115,7 @@ class Flag(NamedTuple):
     default: Any = ""
     minimum: int | None = None
     kind: type | None = None
+    many: bool = False
     choices: Sequence[Any] = ()
     required: bool = False
     broken_rule: Callable[[Any], str] | None = None
@@ -398,6 +400,8 @@ def _number(kind: type, flag: Flag) -> Callable[[str], Any]:
             value = kind(text)
         except ValueError:
             words = "an integer" if kind is int else "a number"
+            if flag.many:
+                words = f"{'whole numbers' if kind is int else 'numbers'} separated by commas"
             raise argparse.ArgumentTypeError(f"expects {words}, not {text!r}") from None
         broken = flag.broken_rule(value) if flag.broken_rule else ""
         if flag.minimum is not None and value < flag.minimum:
@@ -406,7 +410,7 @@ def _number(kind: type, flag: Flag) -> Callable[[str], Any]:
             raise argparse.ArgumentTypeError(f"{broken}, not {text}")
         return value
 
-    return parse
+    return parse if not flag.many else lambda text: tuple(map(parse, text.split(","))) if text else ()
 
 
 def registry_text() -> str:

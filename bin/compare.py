@@ -55,7 +55,10 @@ _FLAGS: FlagTable = {
     },
     "Analyses": {
         "length_bins=N[,N]": Flag(
-            "Where bins of source length begin.", ",".join(map(str, length_analysis.DEFAULT_EDGES))
+            "Where bins of source length begin.",
+            ",".join(map(str, length_analysis.DEFAULT_EDGES)),
+            kind=int,
+            many=True,
         ),
         "length_unit": Flag(
             "What the source's length is counted in.", "words", choices=("words", "subwords", "characters")
@@ -101,7 +104,7 @@ def main(flags: argparse.Namespace) -> None:
         language=flags.language,
         resamples=flags.n_bootstrap,
         trials=flags.n_trials,
-        length_bins=_bins(flags.length_bins),
+        length_bins=flags.length_bins,
         length_unit=flags.length_unit,
         sentences=flags.sentences,
         all_pairs=flags.test_pairs == "all",
@@ -176,13 +179,6 @@ def _write_sheet(flags: argparse.Namespace, systems: Any, files: scored_files.Sc
     )
     _write(flags.sheet, sheet)
     _write(f"{flags.sheet}.key.csv", key)
-
-
-def _bins(text: str) -> list[int]:
-    try:
-        return [int(edge) for edge in text.split(",")]
-    except ValueError:
-        raise UserError(f"--length_bins={text}: give whole numbers, as 10,20,30,40,50.") from None
 
 
 def _train_text(path: str) -> Iterator[str] | None:

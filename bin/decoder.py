@@ -11,7 +11,6 @@ from t2t_ext.bin._flag_groups import (
     DECODE_FLAGS,
     RUN_FLAGS,
     alignment_settings,
-    ensemble_weights,
     thread_flags,
 )
 from t2t_ext.bin._flags import FlagParser, FlagTable, command, start_tensorflow
@@ -149,7 +148,7 @@ class _Run:
 
     def __init__(self, flags: argparse.Namespace) -> None:
         from t2t_ext.config.decode import resolve_decode_hparams
-        from t2t_ext.runs.chosen_runs import choose_runs
+        from t2t_ext.runs.chosen_runs import choose_runs, normalized_weights
 
         self._flags = flags
         self.decode_hparams = resolve_decode_hparams(flags.decode_hparams)
@@ -160,7 +159,7 @@ class _Run:
         if flags.nbest_file and self.written == 1 and self._search.sampling_method == "argmax":
             self._search = self._search.replace(num_hypotheses=self._search.beam_size)
         self._chosen = choose_runs(flags.output_dir, flags.checkpoint_path or None, warn=log.warning)
-        self._weights = ensemble_weights(flags, len(self._chosen))
+        self._weights = normalized_weights(flags.ensemble_weights or None, len(self._chosen))
         self._alignment = alignment_settings(flags)
         self._directory = self._chosen[0].run
         hparams = self._directory.hparams()

@@ -48,7 +48,11 @@ _FLAGS: FlagTable = {
         'datagen="A=1,B=x"': "Further flags of t2t_ext-datagen.",
         'problem_options="A=1,B=x"': "Further options of the problem.",
         'decode_hparams="A=1,B=x"': "Further decode hparams.",
-        "beams=N[,N]": "Score with each of these beams in place of the recipe's: a table, and a curve for each system.",
+        "beams=N[,N]": Flag(
+            "Score with each of these beams in place of the recipe's: a table, and a curve for each system.",
+            minimum=1,
+            many=True,
+        ),
     },
     "Information": {"list": "List the recipes (--recipe='he2018*': some) with their figures."},
 }
@@ -186,19 +190,9 @@ def _options(flags: argparse.Namespace, recipe: Any) -> Any:
         datagen=parsed["datagen"],
         problem_options=parsed["problem_options"],
         decode=parsed["decode_hparams"],
-        beams=_beams(flags.beams),
+        beams=tuple(dict.fromkeys(flags.beams)),
         t2t_usr_dir=flags.t2t_usr_dir,
     )
-
-
-def _beams(text: str) -> tuple[int, ...]:
-    try:
-        beams = tuple(int(beam) for beam in text.split(",")) if text else ()
-    except ValueError:
-        beams = (0,)
-    if any(beam < 1 for beam in beams):
-        raise UserError(f"--beams={text}: give whole numbers from 1 on, as --beams=2,4,8.")
-    return tuple(dict.fromkeys(beams))
 
 
 def _assignments(flag: str, text: str) -> Mapping[str, str]:

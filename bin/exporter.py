@@ -3,7 +3,7 @@
 import argparse
 from typing import Any
 
-from t2t_ext.bin._flag_groups import ALIGNMENT_FLAGS, DECODE_FLAGS, RUN_FLAGS, alignment_settings, ensemble_weights
+from t2t_ext.bin._flag_groups import ALIGNMENT_FLAGS, DECODE_FLAGS, RUN_FLAGS, alignment_settings
 from t2t_ext.bin._flags import Flag, FlagParser, FlagTable, command, start_tensorflow
 from t2t_ext.errors import UserError
 from t2t_ext.io import log
@@ -37,14 +37,15 @@ def main(flags: argparse.Namespace) -> None:
     """Exports as the flags say."""
     from t2t_ext.config.decode import resolve_decode_hparams
     from t2t_ext.runs import checkpoints
-    from t2t_ext.runs.chosen_runs import choose_runs
+    from t2t_ext.runs.chosen_runs import choose_runs, normalized_weights
     from t2t_ext.search.directions import check_directions, directions_of
     from t2t_ext.serving.served_text import check_destination
 
     decode_hparams = resolve_decode_hparams(flags.decode_hparams)
     chosen = choose_runs(flags.output_dir, flags.checkpoint_path or None, warn=log.warning)
     check_directions(decode_hparams, directions_of(chosen[0].run.hparams()))
-    weights, alignment = ensemble_weights(flags, len(chosen)), alignment_settings(flags)
+    weights = normalized_weights(flags.ensemble_weights or None, len(chosen))
+    alignment = alignment_settings(flags)
     if not flags.export_dir and len({each.run.path for each in chosen}) > 1:
         raise UserError("Several runs are exported together: say where to, --export_dir=EXPORT.")
     steps = [checkpoints.read_info(each.checkpoint).step for each in chosen]

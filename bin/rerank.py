@@ -56,7 +56,7 @@ _FLAGS: FlagTable = {
             "sum",
             choices=SCORES,
         ),
-        "weights=X,X": Flag("Of the L2R and the R2L run's log-probability.", "1,1"),
+        "weights=X,X": Flag("Of the L2R and the R2L run's log-probability.", "1,1", kind=float, many=True),
     },
     "Input (one of these)": {
         "decode_from_file=FILE": "Lines to translate; - is standard input.",
@@ -144,11 +144,9 @@ def _settings(flags: argparse.Namespace) -> tuple[Any, Any]:
     from t2t_ext.search.directions import check_directions
     from t2t_ext.translation.rerank import RerankConfig
 
-    try:
-        l2r, r2l = (float(weight) for weight in flags.weights.split(","))
-    except ValueError:
-        raise UserError(f"--weights={flags.weights}: give two numbers, as --weights=1,0.5.") from None
-    config = RerankConfig(flags.score, (l2r, r2l))
+    if len(flags.weights) != 2:
+        raise UserError("--weights: give two numbers, as --weights=1,0.5.")
+    config = RerankConfig(flags.score, flags.weights)
     hparams = resolve_decode_hparams(flags.decode_hparams)
     for name in hparams.changed("num_hypotheses", "return_beams", "write_beam_scores"):
         raise UserError(f"--decode_hparams: {name} says what is written of one search; here --k does.")

@@ -96,11 +96,11 @@ def test_n_best_lists_have_a_line_for_each_hypothesis(decode, tmp_path):
         (["--output_dir={run},{dir}/none"], "There is no run directory {dir}/none"),
         (["--output_dir={run},{run}", "--checkpoint_path=40,40,40"], "2 runs (--output_dir) and 3 checkpoints"),
         (["--output_dir={run},{run}", "--ensemble_weights=1"], "1 weights for 2 members"),
-        (["--output_dir={run},{run}", "--ensemble_weights=1,a"], "is no list of numbers"),
+        (["--output_dir={run},{run}", "--ensemble_weights=1,a"], "expects numbers separated by commas"),
         (["--output_dir={run}", "--alignment_layer=1"], "--alignment_file=FILE"),
         (["--output_dir={run}", "--alignment_file=-"], "--alignment_file=-"),
         (["--output_dir={run}", "--alignment_file={dir}/no/a"], "no directory {dir}/no"),
-        (["--output_dir={run}", "--alignment_file={dir}/a", "--alignment_heads=1;2"], "is no list of whole numbers"),
+        (["--output_dir={run}", "--alignment_file={dir}/a", "--alignment_heads=1;2"], "expects whole numbers separated by commas"),
         (["--output_dir={run}", "--alignment_file={dir}/a", "--alignment_heads=9"], "there is no head 9"),
     ],
 )
