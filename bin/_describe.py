@@ -19,10 +19,6 @@ from t2t_ext.runs.run_directory import RunDirectory
 def describe(args: argparse.Namespace, hparams: HParams) -> None:
     """Prints the model's diagram and its variables (``--describe``), and draws the diagram (``--describe_svg=FILE``).
 
-    Args:
-      args: The trainer's flags.
-      hparams: The model's.
-
     Raises:
       UserError: It is not said which model, the hparams do not fit it, or the file cannot be written.
     """

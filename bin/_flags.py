@@ -200,23 +200,10 @@ class FlagParser(argparse_flags.ArgumentParser):
             )
 
     def take_arguments(self, name: str, help: str, *, metavar: str) -> None:
-        """Makes the command take arguments without dashes, such as files, before, between and after its flags.
-
-        Args:
-          name: Where ``parse_args`` puts the list of them, which may be empty.
-          help: What they are.
-          metavar: What stands for one of them in ``--help``.
-        """
+        """Makes the command take arguments without dashes, before, between and after its flags, as a list ``name``."""
         self._arguments = name
         self.usage = f"{self.prog} --flag=value ... {metavar} ..."
         self.add_argument_group("Arguments", f"{metavar}: {help}")
-
-    @functools.cached_property
-    def _replaced(self) -> Mapping[str, str]:
-        """T2T's flags of this command: name -> what takes their place."""
-        tables = answers(_REPLACED_FLAGS)
-        chosen = ["absl", *_TABLES.get(self.prog, [self.prog.removeprefix("t2t_ext-")])]
-        return {name: answer for table in chosen for name, answer in tables.get(table, {}).items()}
 
     def names(self) -> list[str]:
         """Returns the names of all flags, without dashes."""
@@ -224,7 +211,10 @@ class FlagParser(argparse_flags.ArgumentParser):
 
     def replaced(self) -> Mapping[str, str]:
         """Returns T2T's flags that this command answers: name -> what takes its place."""
-        return {name: text for name, text in self._replaced.items() if name not in self.names()}
+        tables = answers(_REPLACED_FLAGS)
+        chosen = ["absl", *_TABLES.get(self.prog, [self.prog.removeprefix("t2t_ext-")])]
+        found = {name: answer for table in chosen for name, answer in tables.get(table, {}).items()}
+        return {name: answer for name, answer in found.items() if name not in self.names()}
 
     def format_help(self) -> str:
         """Returns the text of ``--help``, information last."""
@@ -347,10 +337,10 @@ class FlagParser(argparse_flags.ArgumentParser):
         known = f"--{name}" in self._option_string_actions
         if known or (name.startswith(_HP_PREFIX) and "--hparams" in self._option_string_actions):
             return "" if has_value else f"--{name} needs a value: --{name}=VALUE"
-        bare = name.removeprefix("no")
-        for candidate in (name, name.replace("-", "_"), bare):
-            if candidate in self._replaced:
-                return f"--{name} is no flag of {self.prog}: {self._replaced[candidate]}"
+        replaced = self.replaced()
+        for candidate in (name, name.replace("-", "_"), name.removeprefix("no")):
+            if candidate in replaced:
+                return f"--{name} is no flag of {self.prog}: {replaced[candidate]}"
         return f"unknown flag --{name}.{suggest(name, self.names())}"
 
 
@@ -446,12 +436,7 @@ def registry_text() -> str:
 
 
 def configure_threads(inter_op: int, intra_op: int) -> None:
-    """Sets the sizes of TensorFlow's thread pools; call it before TensorFlow is imported.
-
-    Args:
-      inter_op: Operations that run side by side; 0 = TensorFlow's choice.
-      intra_op: Threads of one operation; 0 = TensorFlow's choice.
-    """
+    """Sets the sizes of TensorFlow's thread pools, 0 being its own choice; call it before TensorFlow is imported."""
     for variable, value in (
         ("TF_NUM_INTEROP_THREADS", inter_op),
         ("TF_NUM_INTRAOP_THREADS", intra_op),
@@ -462,12 +447,7 @@ def configure_threads(inter_op: int, intra_op: int) -> None:
 
 
 def start_tensorflow(inter_op: int = 0, intra_op: int = 0) -> None:
-    """Sets thread pools and imports TensorFlow without its notes about itself.
-
-    Args:
-      inter_op: As ``configure_threads``.
-      intra_op: As ``configure_threads``.
-    """
+    """Sets thread pools as ``configure_threads`` and imports TensorFlow without its notes about itself."""
     configure_threads(inter_op, intra_op)
     chatter.import_tensorflow()
 

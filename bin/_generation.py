@@ -13,10 +13,6 @@ from t2t_ext.data.generation.generate import generate
 def generate_from_flags(args: argparse.Namespace, problem_name: str) -> Manifest:
     """Generates the data of a problem as the flags say, unless they are there.
 
-    Args:
-      args: Parsed flags, those of ``add_problem_flags`` and ``add_data_generation_flags`` among them.
-      problem_name: The problem.
-
     Raises:
       UserError: As ``registry.problem`` and ``generate``.
     """

@@ -73,11 +73,7 @@ def corpus(directory: pathlib.Path, number: str) -> list[PairSource]:
 
 @dataclasses.dataclass(frozen=True)
 class UnpairedFile:
-    """A file of a corpus without its other side: a ``readers.PairSource`` of no pairs, whose lines are counted.
-
-    Attributes:
-      path: The file.
-    """
+    """A file of a corpus without its other side: a ``readers.PairSource`` of no pairs, whose lines are counted."""
 
     path: pathlib.Path
 

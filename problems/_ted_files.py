@@ -39,11 +39,7 @@ class PlainFiles:
         return (PairFiles.aligned(self._path(split, language) for language in self.pair),)
 
     def prepare(self, problem: str, advice: str) -> None:
-        """Downloads what is missing, where it can be.
-
-        Args:
-          problem: The problem's name, for messages.
-          advice: What else the user may do, for messages.
+        """Downloads what is missing, where it can be; messages name the problem and what else the user may do.
 
         Raises:
           UserError: Files are missing; all of them are listed.
@@ -114,10 +110,6 @@ class TedFiles:
     def prepare(self, problem: str, advice: str) -> None:
         """Unpacks archives, or downloads one, where files are missing.
 
-        Args:
-          problem: The problem's name, for messages.
-          advice: What the user may do, for messages.
-
         Raises:
           UserError: Files are missing; all of them are listed, and where they come from. Or an archive is damaged.
         """
@@ -151,14 +143,12 @@ class TedFiles:
         """Unpacks the archives that may hold what is needed, unless it is all there without them."""
         if all(path.is_file() and archives.UNPACKED not in str(path) for path in self._paths()):
             return
+        wanted = self._wanted
         for _ in range(3):  # WIT3's releases are archives of archives
             for name, paths in self._found().items():
                 if archives.is_archive(name):
                     for path in paths:
-                        archives.unpacked_beside(path, self._is_wanted)
-
-    def _is_wanted(self, member: str) -> bool:
-        return bool(self._wanted.fullmatch(member.rsplit("/", 1)[-1]))
+                        archives.unpacked_beside(path, lambda member: bool(wanted.fullmatch(member.rsplit("/", 1)[-1])))
 
     @property
     def _orders(self) -> tuple[str, str]:
@@ -193,12 +183,8 @@ class TedFiles:
 
     def _training_paths(self, found: Mapping[str, list[pathlib.Path]]) -> tuple[pathlib.Path, pathlib.Path]:
         """Returns the two sides of the training text, both of the same direction: lines differ between the two."""
-        for order in self._orders:
-            names = [f"train.tags.{order}.{language}" for language in self.pair]
-            if all(name in found for name in names):
-                break
-        else:
-            names = [f"train.tags.{self._orders[0]}.{language}" for language in self.pair]
+        named = [[f"train.tags.{order}.{language}" for language in self.pair] for order in self._orders]
+        names = next((names for names in named if found.keys() >= set(names)), named[0])
         source, target = (self._only(found, name) for name in names)
         return source, target
 

@@ -11,7 +11,7 @@ import pathlib
 import re
 import tomllib
 import types
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from t2t_ext.data.corpora import archives, compression, download
@@ -120,12 +120,9 @@ class PackFiles(ChangedPairs):
 
     def change(self, pair: tuple[str, ...]) -> tuple[str, ...]:
         """Returns a pair as words."""
-        return tuple(map(self._words, pair))
-
-    def _words(self, text: str) -> str:
         if self.pack.subwords:
-            text = _JOINER.sub("", text)
-        return text.replace("##AT##-##AT##", "@-@") if self.pack.compounds else text
+            pair = tuple(_JOINER.sub("", text) for text in pair)
+        return tuple(text.replace("##AT##-##AT##", "@-@") for text in pair) if self.pack.compounds else pair
 
 
 def corpora(*names: str) -> tuple[Corpus, ...]:
@@ -194,21 +191,15 @@ class Wanted:
 
 
 def wanted_corpus(corpus: Corpus, tmp_dir: pathlib.Path, languages: tuple[str, str], foreign: str) -> Wanted:
-    """Returns the files of a training corpus.
-
-    Args:
-      corpus: The corpus.
-      tmp_dir: Where they are looked for.
-      languages: Source and target of the files' pairs, as they are read.
-      foreign: The language that is not English.
-    """
+    """Returns the files of a training corpus; the languages are source and target of the pairs as they are read."""
     names = {"foreign": foreign, "source": languages[0], "target": languages[1], "language": "{language}"}
     archive_names = [archive.format(**names) for archive in corpus.archives]
     url = corpus.url.format(**names)
-    choices: list[PairSource] = []
-    for stem in corpus.stems:
-        for place in _places(tmp_dir, stem.format(**names), archive_names, foreign):
-            choices.append(PairFiles.aligned(compressed(pathlib.Path(f"{place}.{language}")) for language in languages))
+    choices: list[PairSource] = [
+        PairFiles.aligned(compressed(pathlib.Path(f"{place}.{language}")) for language in languages)
+        for stem in corpus.stems
+        for place in _places(tmp_dir, stem.format(**names), archive_names, foreign)
+    ]
     if corpus.tmx:
         from t2t_ext.data.corpora.tmx import TmxFile
 
@@ -221,22 +212,16 @@ def wanted_corpus(corpus: Corpus, tmp_dir: pathlib.Path, languages: tuple[str, s
 
 
 def wanted_test_set(test_set: TestSet, tmp_dir: pathlib.Path, languages: tuple[str, str], foreign: str) -> Wanted:
-    """Returns the files of a dev or test set: plain text or SGML, whichever direction their names say.
-
-    Args:
-      test_set: The set.
-      tmp_dir: Where they are looked for.
-      languages: Source and target of the files' pairs, as they are read.
-      foreign: The language that is not English.
-    """
+    """Returns the files of a dev or test set: plain text or SGML, whichever direction their names say."""
     names = [[test_set.files(foreign)[language] for language in languages]]
     for folder in _TEST_FOLDERS:
         for pair in _test_names(test_set.name, *languages):
             names.append([str(pathlib.PurePath(folder, name)) for name in pair])
-    choices: list[PairSource] = []
-    for sides in names:
-        for places in zip(*(_places(tmp_dir, name, _SET_ARCHIVES, foreign) for name in sides), strict=True):
-            choices.append(_paired(*map(compressed, places)))
+    choices = [
+        _paired(*map(compressed, places))
+        for sides in names
+        for places in zip(*(_places(tmp_dir, name, _SET_ARCHIVES, foreign) for name in sides), strict=True)
+    ]
     archive = Download(ALL_SETS, _SET_ARCHIVES[0], _ALL_SETS_SHA256)
     return Wanted(choices, _SET_ARCHIVES, ALL_SETS, (archive,))
 
@@ -266,6 +251,11 @@ def download_archives(wanted: Sequence[Wanted], tmp_dir: pathlib.Path) -> None:
     missing = [files for files in wanted if not files.found()]
     for file in dict.fromkeys(file for files in missing for file in files.downloads):
         download.fetch(file.url, tmp_dir / file.name, file.sha256)
+
+
+def lacking(wanted: Iterable[Wanted]) -> str:
+    """Returns what is missing and where to get it, for a message; empty where nothing is."""
+    return "; ".join(filter(None, (files.missing() for files in wanted)))
 
 
 def any_found(wanted: Sequence[Wanted], tmp_dir: pathlib.Path) -> bool:

@@ -97,7 +97,7 @@ class WmtProblem(MixedTranslationProblem):
             self.base_name, "layout", layout or self.default_layout, (AUTO, TFDS, OFFICIAL, *self.packs)
         )
         self._used = tuple(used)
-        self.default_tag = self._checked_default_tag(default_tag)
+        self.default_tag = default_tag
         self._check_mixing()
         self._set_preparation()
 
@@ -118,9 +118,16 @@ class WmtProblem(MixedTranslationProblem):
         if "download" in self._options:
             _wmt_files.download_archives(problem._wanted_files(place, layout), place)
             _wmt_files.unpack_archives(problem._wanted_files(place, layout), place, problem._foreign)
-        problem._require(place, layout)
+        lacking = _wmt_files.lacking(problem._wanted_files(place, layout))
+        if lacking:
+            download = "--problem_options=download=true (or by tensorflow-datasets: layout=tfds)"
+            raise UserError(
+                f"{problem.name} (layout={layout}) lacks {lacking}. Put the files (plain or compressed) or the archives "
+                f"as they are into --tmp_dir={place}.{'' if layout == TFDS else f' Or have them downloaded: {download}.'}"
+            )
         if layout == TFDS:
-            otherwise = problem._otherwise(place)
+            otherwise = _wmt_files.lacking(problem._wanted_files(place, OFFICIAL))
+            otherwise = f"Or put WMT's own files or archives into --tmp_dir={place} (layout=official): {otherwise}."
             for pairs in problem._tfds_pairs(place):
                 pairs.dataset.prepare(pairs.data_dir, place, otherwise)
 
@@ -130,10 +137,8 @@ class WmtProblem(MixedTranslationProblem):
         layout = self._chosen_layout(place)
         problem = self.base()
         if split != TRAIN:
-            return [
-                CorpusSource(name=name, files=(files,), tag=self.default_tag)
-                for name, files in problem._set_files(split, place, layout)
-            ]
+            sets = problem._set_files(split, place, layout)
+            return [CorpusSource(name=name, files=(files,), tag=self.default_tag) for name, files in sets]
         return [
             CorpusSource(
                 name=name, files=(files,), weight=self._weight_of.get(name, 1.0), tag=self._tag_of.get(name, "")
@@ -145,20 +150,13 @@ class WmtProblem(MixedTranslationProblem):
     def _foreign(self) -> str:
         return next(language for language in self.languages if language != "en")
 
-    @property
-    def _is_mixed(self) -> bool:
-        """Whether corpora must be told apart."""
-        return bool(self._tag_of) or any(weight != 1 for weight in self._weight_of.values())
-
-    def _checked_default_tag(self, tag: str) -> str:
-        if tag and tag not in self.tags:
-            raise UserError(
-                f"default_tag={tag}: no training corpus has this tag.{suggest(tag, self.tags)} "
-                f"Tags are given by tags=NAME:<tag>; there are: {', '.join(self.tags) or 'none'}."
-            )
-        return tag
-
     def _check_mixing(self) -> None:
+        if self.default_tag and self.default_tag not in self.tags:
+            raise UserError(
+                f"default_tag={self.default_tag}: no training corpus has this tag."
+                f"{suggest(self.default_tag, self.tags)} Tags are given by tags=NAME:<tag>; there are: "
+                f"{', '.join(self.tags) or 'none'}."
+            )
         if "download" in self._options and self.layout not in (AUTO, OFFICIAL):
             pack = self.packs.get(self.layout)
             if not pack or not pack.downloadable:
@@ -168,7 +166,8 @@ class WmtProblem(MixedTranslationProblem):
                 )
         if not self._used:
             raise UserError(f"weights={self._options['weights']}: no training corpus of {self.base_name} is left.")
-        if self.layout in self.packs and (self._is_mixed or self.default_tag):
+        mixed = self._tag_of or self.default_tag or any(weight != 1 for weight in self._weight_of.values())
+        if self.layout in self.packs and mixed:
             raise UserError(
                 f"layout={self.layout} of {self.base_name} holds all training text in one file, so that weights and "
                 f"tags do not go with it. Take layout=official or layout=tfds."
@@ -213,18 +212,17 @@ class WmtProblem(MixedTranslationProblem):
         if layout in self.packs:
             return [(layout, self._pack_files(TRAIN, tmp_dir, self.packs[layout]))]
         by_files = self._by_files(layout)
-        read = [
-            (corpus.name, files.expected())
-            for corpus, files in zip(by_files, self._wanted(by_files, tmp_dir), strict=True)
-        ]
-        if layout == OFFICIAL:
-            return read
-        return [*self._tfds_train(tmp_dir), *read]
+        wanted = zip(by_files, self._wanted(by_files, tmp_dir), strict=True)
+        read = [(corpus.name, files.expected()) for corpus, files in wanted]
+        return read if layout == OFFICIAL else [*self._tfds_train(tmp_dir), *read]
 
     def _set_files(self, split: str, tmp_dir: pathlib.Path, layout: str) -> list[tuple[str, PairSource]]:
         """Returns the names and files of the sets of dev or test."""
         if layout in self.packs:
-            return self._pack_sets(split, tmp_dir, self.packs[layout])
+            pack = self.packs[layout]
+            if split == DEV and pack.validation:
+                return [(pack.validation, self._pack_files(split, tmp_dir, pack))]
+            return [(each.name, self._pack_files(split, tmp_dir, pack, each.name)) for each in self.test_sets[split]]
         wanted = zip(self.test_sets[split], self._wanted_sets(split, tmp_dir), strict=True)
         if layout == OFFICIAL:
             return [(each.name, files.expected()) for each, files in wanted]
@@ -240,62 +238,37 @@ class WmtProblem(MixedTranslationProblem):
     def _all_sets(self, tmp_dir: pathlib.Path) -> list[Wanted]:
         return [files for split in (DEV, TEST) for files in self._wanted_sets(split, tmp_dir)]
 
-    def _require(self, tmp_dir: pathlib.Path, layout: str) -> None:
-        missing = [files.missing() for files in self._wanted_files(tmp_dir, layout) if not files.found()]
-        if missing:
-            advice = (
-                " Or have them downloaded: --problem_options=download=true (or by tensorflow-datasets: layout=tfds)."
-            )
-            advice = "" if layout == TFDS else advice
-            raise UserError(
-                f"{self.name} (layout={layout}) lacks {'; '.join(missing)}. Put the files (plain or compressed) or the "
-                f"archives as they are into --tmp_dir={tmp_dir}.{advice}"
-            )
-
-    def _otherwise(self, tmp_dir: pathlib.Path) -> str:
-        """Returns what to do where tensorflow-datasets is of no help."""
-        missing = [files.missing() for files in self._wanted_files(tmp_dir, OFFICIAL) if not files.found()]
-        return f"Or put WMT's own files or archives into --tmp_dir={tmp_dir} (layout=official): {'; '.join(missing)}."
-
-    def _tfds_dir(self, tmp_dir: pathlib.Path) -> pathlib.Path:
+    def _tfds(
+        self, tmp_dir: pathlib.Path, split: str, subset: str = "", label: str = "", *, from_sgml: bool = False
+    ) -> TfdsPairs:
+        """Returns a split of the data set of all corpora, or of one of a single subset with its label."""
         folder = self._options.get("tfds_dir")
-        return pathlib.Path(folder).expanduser() if folder else tmp_dir / _TFDS_FOLDER
-
-    def _tfds_train(self, tmp_dir: pathlib.Path) -> list[tuple[str, TfdsPairs]]:
-        """Returns what tensorflow-datasets has of train: all in one, or by corpus where these must be told apart."""
         languages = (self._foreign, "en")
-        if self.tfds_name and not any(
-            self._weight_of[each.name] != 1 or each.name in self._tag_of
-            for each in self.training_corpora
-            if each.subset
-        ):
-            chosen_sets = [(self.tfds_name, TfdsDataset(languages=languages, name=self.tfds_name))]
+        if subset:
+            dataset = TfdsDataset(languages=languages, subsets={split: [subset]}, label=label)
         else:
-            chosen_sets = [
-                (each.name, TfdsDataset(languages=languages, subsets={TRAIN: [each.subset]}, label=each.name))
-                for each in self._used
-                if each.subset
-            ]
-        return [
-            (name, TfdsPairs(dataset=dataset, split=TRAIN, languages=self.languages, data_dir=self._tfds_dir(tmp_dir)))
-            for name, dataset in chosen_sets
-        ]
-
-    def _tfds_set(self, test_set: TestSet, tmp_dir: pathlib.Path) -> TfdsPairs:
-        languages = (self._foreign, "en")
-        split = self.tfds_splits.get(test_set.name, "")
-        if split:
             dataset = TfdsDataset(languages=languages, name=self.tfds_name)
-        else:
-            split = "validation"
-            dataset = TfdsDataset(languages=languages, subsets={split: [test_set.name]}, label=test_set.name)
         return TfdsPairs(
             dataset=dataset,
             split=split,
             languages=self.languages,
-            data_dir=self._tfds_dir(tmp_dir),
-            from_sgml=test_set.is_sgml,
+            data_dir=pathlib.Path(folder).expanduser() if folder else tmp_dir / _TFDS_FOLDER,
+            from_sgml=from_sgml,
         )
+
+    def _tfds_train(self, tmp_dir: pathlib.Path) -> list[tuple[str, TfdsPairs]]:
+        """Returns what tensorflow-datasets has of train: all in one, or by corpus where these must be told apart."""
+        named = [each.name for each in self.training_corpora if each.subset]
+        if self.tfds_name and all(self._weight_of[name] == 1 and name not in self._tag_of for name in named):
+            return [(self.tfds_name, self._tfds(tmp_dir, TRAIN))]
+        used = [each for each in self._used if each.subset]
+        return [(each.name, self._tfds(tmp_dir, TRAIN, each.subset, each.name)) for each in used]
+
+    def _tfds_set(self, test_set: TestSet, tmp_dir: pathlib.Path) -> TfdsPairs:
+        name, from_sgml = test_set.name, test_set.is_sgml
+        if name in self.tfds_splits:
+            return self._tfds(tmp_dir, self.tfds_splits[name], from_sgml=from_sgml)
+        return self._tfds(tmp_dir, "validation", name, name, from_sgml=from_sgml)
 
     def _tfds_pairs(self, tmp_dir: pathlib.Path) -> list[TfdsPairs]:
         """Returns all that is read from tensorflow-datasets, each data set once."""
@@ -303,11 +276,6 @@ class WmtProblem(MixedTranslationProblem):
         for split in (DEV, TEST):
             pairs += [files for _, files in self._set_files(split, tmp_dir, TFDS) if isinstance(files, TfdsPairs)]
         return list({(each.dataset.name, each.dataset.config_name): each for each in pairs}.values())
-
-    def _pack_sets(self, split: str, tmp_dir: pathlib.Path, pack: Pack) -> list[tuple[str, PairSource]]:
-        if split == DEV and pack.validation:
-            return [(pack.validation, self._pack_files(split, tmp_dir, pack))]
-        return [(each.name, self._pack_files(split, tmp_dir, pack, each.name)) for each in self.test_sets[split]]
 
     def _pack_files(self, split: str, tmp_dir: pathlib.Path, pack: Pack, test_set: str = "") -> PackFiles:
         return PackFiles(self._pack_choices(pack.stem(split, test_set), tmp_dir, pack).expected(), pack)
@@ -332,10 +300,10 @@ class WmtProblem(MixedTranslationProblem):
         wanted = [self._pack_choices(stem, tmp_dir, pack) for stem in sorted(stems)]
         if "download" in self._options:
             _wmt_files.download_archives(wanted, tmp_dir)
-        missing = [self._pack_choices(stem, tmp_dir, pack).missing() for stem in sorted(stems)]
-        if any(missing):
+        lacking = _wmt_files.lacking(self._pack_choices(stem, tmp_dir, pack) for stem in sorted(stems))
+        if lacking:
             others = "download=true, or take another layout: layout=auto" if pack.downloadable else "layout=auto"
             raise UserError(
-                f"{self.name} (layout={self.layout}) lacks {'; '.join(filter(None, missing))}. Put the files or the "
-                f"archive into --tmp_dir={tmp_dir}, or give --problem_options={others}."
+                f"{self.name} (layout={self.layout}) lacks {lacking}. Put the files or the archive into "
+                f"--tmp_dir={tmp_dir}, or give --problem_options={others}."
             )

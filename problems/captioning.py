@@ -9,8 +9,7 @@ import dataclasses
 import json
 import os
 import pathlib
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 from t2t_ext import registry
 from t2t_ext.config.problem_options import chosen, given
@@ -32,12 +31,7 @@ _FOLDERS = ("cocobu_att", "trainval_36", "trainval", "features", "")
 
 @dataclasses.dataclass(frozen=True)
 class Image:
-    """An image.
-
-    Attributes:
-      name: The name of its features.
-      captions: Its captions.
-    """
+    """An image: the name of its features, and its captions."""
 
     name: str
     captions: tuple[str, ...]
@@ -275,7 +269,8 @@ class CaptionCoco(CaptioningProblem):
                     raise UserError(
                         f"{path}: image {name} is of the split {entry['split']!r}; known are {', '.join(_SPLITS)}."
                     )
-                captions = (self._caption(sentence) for sentence in entry["sentences"])
+                raw = (each["raw"] if self.text == RAW else " ".join(each["tokens"]) for each in entry["sentences"])
+                captions = (" ".join(text.split()) for text in raw)
                 found[_SPLITS[entry["split"]]].append(Image(str(name), tuple(filter(None, captions))))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise UserError(
@@ -283,10 +278,6 @@ class CaptionCoco(CaptioningProblem):
                 f"({type(error).__name__}: {error})."
             ) from error
         return found
-
-    def _caption(self, sentence: Mapping[str, Any]) -> str:
-        text = sentence["raw"] if self.text == RAW else " ".join(sentence["tokens"])
-        return " ".join(text.split())
 
 
 @registry.register_problem

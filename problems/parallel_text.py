@@ -42,11 +42,6 @@ class TranslateParallelText(MixedTranslationProblem):
     def __init__(self, *, name: str | None = None, was_reversed: bool = False, **options: Any) -> None:
         """Makes the problem; reads nothing yet. Without any files it can find data that were generated before.
 
-        Args:
-          name: As for any problem.
-          was_reversed: Likewise.
-          **options: Fields of ``options_class``.
-
         Raises:
           UserError: A value is not allowed, or the options do not go together.
         """

@@ -35,6 +35,13 @@ _FOLDERS = {
 }
 
 
+def _tagged(sample: Sample) -> Sample:
+    summary = sample["targets"]
+    one = isinstance(summary, str)
+    sample["targets"] = _story_files.tagged_summary(summary) if one else [*map(_story_files.tagged_summary, summary)]
+    return sample
+
+
 def _truncated(samples: Iterator[Sample], source_words: int, target_words: int) -> Iterator[Sample]:
     """Yields training samples truncated to the lengths that are trained on.
 
@@ -154,7 +161,7 @@ class SummarizeCnnDailymail(ParallelFilesProblem):
                 ),
             )
         if self.layout == STORIES:
-            folders = {name: self._folder(place, name) for name in self.publishers}
+            folders = {name: _story_files.find_folder(place, _FOLDERS[name]) for name in self.publishers}
             found = {name: folder for name, folder in folders.items() if folder}
             return (_story_files.Stories(list_path=self._list(place, split), folders=found, tokenized=self.tokenized),)
         sides = [place / f"{_NAMES[split]}.{ending}" for ending in _ENDINGS[self.layout]]
@@ -169,9 +176,6 @@ class SummarizeCnnDailymail(ParallelFilesProblem):
         folder = self._options.get("tfds_dir")
         return pathlib.Path(folder).expanduser() if folder else place / "tensorflow_datasets"
 
-    def _folder(self, place: pathlib.Path, publisher: str) -> pathlib.Path | None:
-        return _story_files.find_folder(place, _FOLDERS[publisher])
-
     def _list(self, place: pathlib.Path, split: str) -> pathlib.Path:
         name = f"all_{_NAMES[split]}.txt"
         inside = place / "url_lists" / name
@@ -179,7 +183,7 @@ class SummarizeCnnDailymail(ParallelFilesProblem):
 
     def _require_stories(self, place: pathlib.Path) -> None:
         for name in self.publishers:
-            folder = self._folder(place, name)
+            folder = _story_files.find_folder(place, _FOLDERS[name])
             if folder is None or not _story_files.holds_stories(folder):
                 raise UserError(
                     f"There are no stories of {name} in {place}: looked for *.story in {', '.join(_FOLDERS[name])}. "
@@ -219,11 +223,6 @@ class SummarizeText(TranslateParallelText):
     def __init__(self, *, name: str | None = None, was_reversed: bool = False, **options: Any) -> None:
         """Makes the problem; reads nothing yet. Without any files it can find data that were generated before.
 
-        Args:
-          name: As for any problem.
-          was_reversed: Likewise.
-          **options: Fields of ``options_class``.
-
         Raises:
           UserError: A value is not allowed, or the options do not go together.
         """
@@ -237,12 +236,5 @@ class SummarizeText(TranslateParallelText):
 
     def samples(self, split: str, tmp_dir: str | os.PathLike) -> Iterator[Sample]:
         """Yields the pairs of a split, summaries' sentences between ``<t>`` and ``</t>``; truncates those of train."""
-        found = map(_with_tagged_summary, super().samples(split, tmp_dir))
+        found = map(_tagged, super().samples(split, tmp_dir))
         return _truncated(found, self.source_words, self.target_words) if split == TRAIN else found
-
-
-def _with_tagged_summary(sample: Sample) -> Sample:
-    summary = sample["targets"]
-    one = isinstance(summary, str)
-    sample["targets"] = _story_files.tagged_summary(summary) if one else [*map(_story_files.tagged_summary, summary)]
-    return sample

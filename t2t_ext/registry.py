@@ -44,14 +44,7 @@ _NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 @dataclasses.dataclass(frozen=True)
 class _Entry:
-    """A registered object.
-
-    Attributes:
-      name: The registered name.
-      value: The class or function.
-      place: Where it was registered, ``file:line``.
-      module: The dotted name of the module that registered it.
-    """
+    """A registered class or function, and where it was registered: ``file:line`` and dotted module."""
 
     name: str
     value: Any
@@ -286,17 +279,7 @@ def register_problem_family(pattern: str, *, example: str = "") -> Callable[[Any
 
 
 def register_model(name: Any = None) -> Any:
-    """Registers a model class (a ``Seq2Seq``); written ``@register_model`` or ``@register_model("name")``.
-
-    Args:
-      name: The name, by default the class's name in snake_case; or the class, where written bare.
-
-    Returns:
-      The class, unchanged; or the decorator.
-
-    Raises:
-      UserError: The name is taken or is not snake_case.
-    """
+    """Registers a model class (a ``Seq2Seq``); arguments, result and errors are those of ``register_problem``."""
     return _decorator(_models, name)
 
 

@@ -186,7 +186,7 @@ def test_weights_say_which_model_decides(models):
         (["--split=dev", "--decode_hparams=sb_pairing=best"], "this model generates in one direction"),
         (["--split=dev", "--decode_hparams=return_beams=true"], "here --k does"),
         (["--split=dev", "--weights=1"], "give two numbers"),
-        (["--split=dev", "--weights=a,b"], "expects numbers separated by commas, not .a."),
+        (["--split=dev", "--weights=a,b"], "expects numbers separated by commas, not 'a'"),
         (["--split=dev", "--weights=0,0"], "at least one of the models must count"),
         (["--split=dev", "--score=penalized"], "--score must be one of"),
         (["--split=dev", "--scoring=sacreblue"], "Did you mean 'sacrebleu'"),

@@ -357,7 +357,7 @@ def test_every_flag_of_tensor2tensor_is_taken_or_answered(command):
 
 def test_answers_are_sentences():
     for command in COMMANDS:
-        for name, text in FlagParser(command, "")._replaced.items():
+        for name, text in FlagParser(command, "").replaced().items():
             assert text.endswith("."), name
             assert "\n" not in text, name
 
