@@ -27,11 +27,7 @@ def build_parser() -> FlagParser:
 
 @command(build_parser)
 def main(flags: argparse.Namespace) -> None:
-    """Averages as the flags say.
-
-    Raises:
-      UserError: There is no run, no checkpoint, or one is damaged.
-    """
+    """Averages as the flags say."""
     directory = RunDirectory.open(flags.output_dir)
     from t2t_ext.runs.averaging import average_last
 

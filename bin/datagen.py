@@ -29,11 +29,7 @@ def build_parser() -> FlagParser:
 
 @command(build_parser)
 def main(args: argparse.Namespace) -> None:
-    """Generates the data of every problem that the flags name.
-
-    Raises:
-      UserError: A flag is missing or wrong, or generating failed.
-    """
+    """Generates the data of every problem that the flags name."""
     names = [name.strip() for name in args.problem.split(",") if name.strip()]
     if not names:
         raise UserError("--problem=NAME says which data to make (several: a,b); --registry_help lists all names.")

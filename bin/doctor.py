@@ -37,11 +37,7 @@ def build_parser() -> FlagParser:
 
 @command(build_parser)
 def main(args: argparse.Namespace) -> None:
-    """Examines the problem that the flags name.
-
-    Raises:
-      UserError: A flag is invalid, or the data cannot be used.
-    """
+    """Examines the problem that the flags name."""
     name = args.problem or (OWN_TEXT if args.train_source else "")
     if not name:
         raise UserError(

@@ -77,11 +77,7 @@ def build_parser() -> FlagParser:
 
 @command(build_parser)
 def main(flags: argparse.Namespace) -> int:
-    """Carries out the experiment; returns the exit status.
-
-    Raises:
-      UserError: A flag or a recipe is invalid, something is missing, or a stage failed.
-    """
+    """Carries out the experiment; returns the exit status."""
     book = recipe_book(flags.recipes_dir, flags.size)
     if flags.list:
         from t2t_ext.experiments.listing import list_text

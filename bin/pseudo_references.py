@@ -68,11 +68,7 @@ def build_parser() -> FlagParser:
 
 @command(build_parser)
 def main(flags: argparse.Namespace) -> int:
-    """Makes pseudo references as the flags say; returns the exit status.
-
-    Raises:
-      UserError: A flag is invalid, runs and data do not fit, or what is there was made in another way.
-    """
+    """Makes pseudo references as the flags say; returns the exit status."""
     from t2t_ext.config.decode import resolve_decode_hparams
     from t2t_ext.data.datasets.generated import GeneratedData
     from t2t_ext.pseudo.checks import Teachers

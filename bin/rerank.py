@@ -85,11 +85,7 @@ def build_parser() -> FlagParser:
 
 @command(build_parser)
 def main(flags: argparse.Namespace) -> None:
-    """Reranks as the flags say.
-
-    Raises:
-      UserError: A flag is wrong, files do not fit, or the runs cannot score each other's translations.
-    """
+    """Reranks as the flags say."""
     # Everything that the user can have got wrong is found before TensorFlow starts and models are loaded.
     config, decode_hparams = _settings(flags)
     output = _checked_output(flags)

@@ -43,11 +43,7 @@ def build_parser() -> FlagParser:
 
 @command(build_parser)
 def main(args: argparse.Namespace) -> int:
-    """Trains as the flags say; returns the exit status.
-
-    Raises:
-      UserError: A flag is missing or wrong, or training cannot continue.
-    """
+    """Trains as the flags say; returns the exit status."""
     if args.explain:
         hparams, origins = _hparams(args)
         rows = hparams.explain(origins)
@@ -108,7 +104,7 @@ def _hparams(args: argparse.Namespace) -> tuple[HParams, Mapping[str, str]]:
         RunDirectory.open(args.output_dir)  # says what it is instead of a run
     if not args.hparams_set:
         raise UserError("Say which hparams: --hparams_set=NAME (--registry_help lists all), or --output_dir=RUN.")
-    hparams = registry.resolve_hparams(args.hparams_set, args.hparams).hparams
+    hparams = registry.resolve_hparams(args.hparams_set, args.hparams)
     return hparams, hparams.origins()
 
 

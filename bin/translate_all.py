@@ -68,11 +68,7 @@ def build_parser() -> FlagParser:
 
 @command(build_parser)
 def main(flags: argparse.Namespace) -> None:
-    """Translates and scores as the flags say.
-
-    Raises:
-      UserError: A flag is wrong, files do not fit, or there is no run or checkpoint.
-    """
+    """Translates and scores as the flags say."""
     if flags.wait_minutes < 0:
         raise UserError(f"--wait_minutes={flags.wait_minutes:g}: it must be at least 0.")
     from t2t_ext.experiments.sweep import Sweep

@@ -283,8 +283,7 @@ def _may_be_of(name: str, foreign: str) -> bool:
 
 def compressed(path: pathlib.Path) -> pathlib.Path:
     """Returns the path with the ending of the compression that it is there with."""
-    candidates = (pathlib.Path(f"{path}{suffix}") for suffix in compression.SUFFIXES)
-    return next((candidate for candidate in candidates if candidate.is_file()), path)
+    return compression.with_suffix_of_file(path) or path
 
 
 def _paired(source: pathlib.Path, target: pathlib.Path) -> PairSource:

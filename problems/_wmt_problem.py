@@ -70,11 +70,7 @@ class WmtProblem(MixedTranslationProblem):
         download: bool = False,
         tfds_dir: str = "",
     ) -> None:
-        """Makes the problem; reads nothing yet.
-
-        Raises:
-          UserError: An option has a value that it cannot have, or options do not go together.
-        """
+        """Makes the problem; reads nothing yet."""
         names = [corpus.name for corpus in self.training_corpora]
         tag_of = corpora.named(tags, names, "tags") if tags != _CORPUS_NAMES else {each: f"<{each}>" for each in names}
         self._tag_of = {each: corpora.checked_tag(tag, "tags") for each, tag in tag_of.items()}
@@ -102,11 +98,7 @@ class WmtProblem(MixedTranslationProblem):
         self._set_preparation()
 
     def prepare(self, tmp_dir: str | os.PathLike) -> None:
-        """Unpacks archives, has tensorflow-datasets get what it gets, and checks that all files are there.
-
-        Raises:
-          UserError: Files are missing (says exactly which, and where they come from), or getting them failed.
-        """
+        """Unpacks archives, has tensorflow-datasets get what it gets, and checks that all files are there."""
         place = pathlib.Path(tmp_dir).expanduser()
         problem, layout = self.base(), self._chosen_layout(place)
         if layout in self.packs:
@@ -120,10 +112,12 @@ class WmtProblem(MixedTranslationProblem):
             _wmt_files.unpack_archives(problem._wanted_files(place, layout), place, problem._foreign)
         lacking = _wmt_files.lacking(problem._wanted_files(place, layout))
         if lacking:
-            download = "--problem_options=download=true (or by tensorflow-datasets: layout=tfds)"
+            download = (
+                " Or have them downloaded: --problem_options=download=true, or by tensorflow-datasets: layout=tfds."
+            )
             raise UserError(
-                f"{problem.name} (layout={layout}) lacks {lacking}. Put the files (plain or compressed) or the archives "
-                f"as they are into --tmp_dir={place}.{'' if layout == TFDS else f' Or have them downloaded: {download}.'}"
+                f"{problem.name} (layout={layout}) lacks {lacking}. Put the files (plain or compressed) or the "
+                f"archives as they are into --tmp_dir={place}.{'' if layout == TFDS else download}"
             )
         if layout == TFDS:
             otherwise = _wmt_files.lacking(problem._wanted_files(place, OFFICIAL))

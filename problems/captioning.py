@@ -53,11 +53,7 @@ class CaptioningProblem(Problem):
     max_length_ratio = 0.0
 
     def __init__(self, *, name: str | None, was_reversed: bool, feature_size: int, storage: str, missing: str) -> None:
-        """Makes the problem; reads nothing yet.
-
-        Raises:
-          UserError: An option has a value that it cannot have.
-        """
+        """Makes the problem; reads nothing yet."""
         super().__init__(name=name, was_reversed=was_reversed)
         if feature_size < 1:
             raise UserError(f"{self.base_name}: feature_size={feature_size}: at least 1 is needed.")

@@ -71,11 +71,7 @@ class IwsltProblem(ParallelFilesProblem):
         layout: str = "",
         train: str = "",
     ) -> None:
-        """Makes the problem; reads nothing yet.
-
-        Raises:
-          UserError: An option has a value that it cannot have.
-        """
+        """Makes the problem; reads nothing yet."""
         super().__init__(name=name, was_reversed=was_reversed)
         self._options = given(IwsltProblem, test=test, layout=layout, train=train)
         self.test = chosen(self.base_name, "test", test or next(iter(self.test_sets)), self.test_sets)
@@ -90,11 +86,7 @@ class IwsltProblem(ParallelFilesProblem):
         self._pair = self.base().languages
 
     def prepare(self, tmp_dir: str | os.PathLike) -> None:
-        """Gets and unpacks what is missing and can be got, and checks that all files are there.
-
-        Raises:
-          UserError: Files are missing; says exactly which, and where they come from. Or they are damaged.
-        """
+        """Gets and unpacks what is missing and can be got, and checks that all files are there."""
         raw = self._raw_files(tmp_dir)
         raw.prepare(self.base_name, self._advice())
         if self._takes_dev_from_train:

@@ -36,11 +36,7 @@ class Multi30kProblem(ParallelFilesProblem):
         super().__init__(name=name, was_reversed=was_reversed)
 
     def prepare(self, tmp_dir: str | os.PathLike) -> None:
-        """Downloads the files that are not in ``tmp_dir`` yet, and checks all of them.
-
-        Raises:
-          UserError: A download failed, or a file is not the original one.
-        """
+        """Downloads the files that are not in ``tmp_dir`` yet, and checks all of them."""
         problem = self.base()
         for split in self.splits:
             for path in problem.source_files(split, tmp_dir):

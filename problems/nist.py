@@ -79,11 +79,7 @@ class TranslateZhenNist(ParallelFilesProblem):
         words: str = "",
         corpora: str = "",
     ) -> None:
-        """Makes the problem; reads nothing yet.
-
-        Raises:
-          UserError: An option has a value that it cannot have.
-        """
+        """Makes the problem; reads nothing yet."""
         super().__init__(name=name, was_reversed=was_reversed)
         self._options = given(TranslateZhenNist, layout=layout, words=words, corpora=corpora)
         self.layout = chosen(self.base_name, "layout", layout or LDC, (LDC, PLAIN))
@@ -97,11 +93,7 @@ class TranslateZhenNist(ParallelFilesProblem):
         self.source_steps = (self.words,)
 
     def prepare(self, tmp_dir: str | os.PathLike) -> None:
-        """Unpacks archives and checks that everything is there.
-
-        Raises:
-          UserError: Corpora or evaluation sets are missing: lists what is looked for and where to get it.
-        """
+        """Unpacks archives and checks that everything is there."""
         directory = pathlib.Path(tmp_dir)
         if self.layout == LDC:
             for name in (*self.corpora, *EVALUATION_SETS, *EVALUATION_SETS.values()):

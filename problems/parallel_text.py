@@ -40,11 +40,7 @@ class TranslateParallelText(MixedTranslationProblem):
     options_class: ClassVar[type[OwnTextOptions]] = OwnTextOptions
 
     def __init__(self, *, name: str | None = None, was_reversed: bool = False, **options: Any) -> None:
-        """Makes the problem; reads nothing yet. Without any files it can find data that were generated before.
-
-        Raises:
-          UserError: A value is not allowed, or the options do not go together.
-        """
+        """Makes the problem; reads nothing yet. Without any files it can find data that were generated before."""
         given = self.options_class(**options)
         super().__init__(
             name=name,
@@ -61,11 +57,7 @@ class TranslateParallelText(MixedTranslationProblem):
         self._counts: dict[PairSource, int] = {}
 
     def prepare(self, tmp_dir: str | os.PathLike) -> None:
-        """Checks that all files are there.
-
-        Raises:
-          UserError: No training text is given, or files are missing; all that are missing are listed.
-        """
+        """Checks that all files are there."""
         del tmp_dir
         if not self._files[TRAIN]:
             raise UserError(

@@ -105,11 +105,7 @@ class SummarizeCnnDailymail(ParallelFilesProblem):
         target_words: int = TARGET_WORDS,
         tfds_dir: str = "",
     ) -> None:
-        """Makes the problem; reads nothing yet.
-
-        Raises:
-          UserError: An option has a value that it cannot have, or does not go with the layout.
-        """
+        """Makes the problem; reads nothing yet."""
         super().__init__(name=name, was_reversed=was_reversed)
         _checked_words(source_words, target_words)
         self.layout = chosen(self.base_name, "layout", layout or TFDS, _LAYOUTS)
@@ -132,11 +128,7 @@ class SummarizeCnnDailymail(ParallelFilesProblem):
         self.target_steps = (document_steps.SENTENCE_TAGS, tokenizer, "lowercase")
 
     def prepare(self, tmp_dir: str | os.PathLike) -> None:
-        """Has tensorflow-datasets prepare its data set, or checks that the files are there.
-
-        Raises:
-          UserError: They are not; what was looked for is listed.
-        """
+        """Has tensorflow-datasets prepare its data set, or checks that the files are there."""
         place = pathlib.Path(tmp_dir).expanduser()
         if self.layout == TFDS:
             others = ", ".join(f"layout={name}" for name in _LAYOUTS if name != TFDS)
@@ -221,11 +213,7 @@ class SummarizeText(TranslateParallelText):
     options_class = SummaryTextOptions
 
     def __init__(self, *, name: str | None = None, was_reversed: bool = False, **options: Any) -> None:
-        """Makes the problem; reads nothing yet. Without any files it can find data that were generated before.
-
-        Raises:
-          UserError: A value is not allowed, or the options do not go together.
-        """
+        """Makes the problem; reads nothing yet. Without any files it can find data that were generated before."""
         chosen_options = self.options_class(**options)
         _checked_words(chosen_options.source_words, chosen_options.target_words)
         super().__init__(name=name, was_reversed=was_reversed, **options)

@@ -24,7 +24,7 @@ from t2t_ext.data.corpora import readers
 from t2t_ext.data.corpora import weighting as corpora
 from t2t_ext.data.features.types import TARGET, Feature, Text, complaint
 from t2t_ext.errors import UserError
-from t2t_ext.registry import SYNCHRONOUS_SUFFIX
+from t2t_ext.registry import REVERSED_SUFFIX, SYNCHRONOUS_SUFFIX
 
 TRAIN, DEV, TEST = "train", "dev", "test"
 Sample = dict[str, Any]
@@ -111,7 +111,7 @@ class Problem:
     @property
     def data_name(self) -> str:
         """The name without ``_synchronous``: that of the data, which pseudo references only stand beside."""
-        return self.base_name + ("_rev" if self.was_reversed else "")
+        return self.base_name + (REVERSED_SUFFIX if self.was_reversed else "")
 
     @property
     def languages(self) -> tuple[str, str]:
@@ -141,7 +141,11 @@ class Problem:
         raise self._undefined("samples(self, split, tmp_dir)")
 
     def prepare(self, tmp_dir: str | os.PathLike) -> None:
-        """Gets raw files that are not there yet and checks that all are; called once before ``samples``."""
+        """Gets raw files that are not there yet and checks that all are; called once before ``samples``.
+
+        Raises:
+          UserError: Files are missing (all of them are listed, and where they come from) or damaged.
+        """
 
     def source_files(self, split: str, tmp_dir: str | os.PathLike) -> Sequence[pathlib.Path]:
         """Returns the raw files that a split is read from, so that a change of them is noticed."""
@@ -245,11 +249,7 @@ class ParallelFilesProblem(TranslationProblem):
         return {"inputs": Text(), "targets": Text(side=TARGET, multiple=self.multiple_references)}
 
     def prepare(self, tmp_dir: str | os.PathLike) -> None:
-        """Checks that all files are there.
-
-        Raises:
-          UserError: Files are missing; all that are missing are listed.
-        """
+        """Checks that all files are there."""
         paths = [path for split in self.splits for path in self.source_files(split, tmp_dir)]
         readers.require_files(paths, f"{self.base_name} is made from these; put them there.")
 

@@ -27,7 +27,7 @@ from typing import Any
 
 from t2t_ext.config import problem_options
 from t2t_ext.config import user_directory as _user_directory
-from t2t_ext.config.hyperparameters import HParams, ResolvedHParams
+from t2t_ext.config.hyperparameters import HParams
 from t2t_ext.errors import UserError, suggest
 from t2t_ext.index import Registration, registrations, snake_case
 from t2t_ext.io import chatter
@@ -395,15 +395,12 @@ def hparams(name: str) -> Any:
     return _hparams.find(name).value()
 
 
-def resolve_hparams(set_name: str, overrides: str = "") -> ResolvedHParams:
+def resolve_hparams(set_name: str, overrides: str = "") -> HParams:
     """Returns an hparams set with overrides.
 
     Args:
       set_name: The name of a registered hparams set.
       overrides: ``--hparams``: ``"a=1,b=x"``.
-
-    Returns:
-      The values and where each comes from.
 
     Raises:
       UserError: No such set; an unknown key, a wrong type, the same key twice, an empty value; a value that is not
@@ -412,8 +409,7 @@ def resolve_hparams(set_name: str, overrides: str = "") -> ResolvedHParams:
     base = hparams(set_name)
     if not isinstance(base, HParams):
         raise UserError(f"The hparams set {set_name!r} returned {type(base).__name__}, not an HParams.")
-    resolved = base.override(overrides, flag="--hparams")
-    return ResolvedHParams(resolved, resolved.origins())
+    return base.override(overrides, flag="--hparams")
 
 
 def problem_names() -> list[str]:

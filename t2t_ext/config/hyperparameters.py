@@ -16,7 +16,7 @@ Names and values are tensor2tensor's where it has them.
 """
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, ClassVar
 
 from t2t_ext.config import variants
@@ -25,7 +25,6 @@ from t2t_ext.config.strict_params import Explained, StrictParams, hparam, parse_
 __all__ = [
     "Explained",
     "HParams",
-    "ResolvedHParams",
     "StrictParams",
     "TransformerHParams",
     "hparam",
@@ -361,20 +360,3 @@ class TransformerHParams(_AllVariants, HParams):
                 "layer_preprocess_sequence and layer_postprocess_sequence must be n and da (pre-norm) or none and dan "
                 f"(post-norm), not {self.layer_preprocess_sequence} and {self.layer_postprocess_sequence}"
             )
-
-
-@dataclasses.dataclass(frozen=True)
-class ResolvedHParams:
-    """An hparams set with the overrides of a command line.
-
-    Attributes:
-      hparams: The values.
-      origins: Where each value comes from: field -> "default", "set NAME" or "flag".
-    """
-
-    hparams: HParams
-    origins: Mapping[str, str]
-
-    def explain(self) -> list[Explained]:
-        """Returns a row per field: name, value, origin, help."""
-        return self.hparams.explain(self.origins)

@@ -189,7 +189,7 @@ def _hparams(config: TrainConfig, stored: RunDirectory | None) -> tuple[HParams,
     """Returns the hparams, where each comes from, and the name of their set."""
     if stored is None or (config.hparams_set and config.hparams_set != stored.config.hparams_set):
         resolved = registry.resolve_hparams(config.hparams_set, config.hparams)
-        return resolved.hparams, dict(resolved.origins), config.hparams_set
+        return resolved, resolved.origins(), config.hparams_set
     # Overrides that are not repeated keep their stored values.
     hparams = stored.hparams().override(config.hparams, flag="--hparams")
     if hparams.batch_size == AUTO_BATCH_SIZE:

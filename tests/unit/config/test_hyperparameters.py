@@ -178,7 +178,7 @@ def test_replaced_names_are_not_fields():
 
 def test_origins_follow_the_derivation():
     resolved = registry.resolve_hparams("transformer_big_single_gpu", "batch_size=99")
-    origins = resolved.origins
+    origins = resolved.origins()
     assert origins["batch_size"] == "flag"
     assert origins["layer_prepostprocess_dropout"] == "set transformer_big_single_gpu"
     assert origins["hidden_size"] == "set transformer_big"
@@ -194,7 +194,7 @@ def test_origins_follow_the_derivation():
 
 
 def test_origins_do_not_count_for_equality_and_survive_copies():
-    hparams = registry.resolve_hparams("transformer_tiny").hparams
+    hparams = registry.resolve_hparams("transformer_tiny")
     assert hparams == TransformerHParams.from_dict(hparams.to_dict())
     assert pickle.loads(pickle.dumps(hparams)).origins() == hparams.origins()
     assert copy.deepcopy(hparams) == hparams
@@ -205,7 +205,7 @@ def test_origins_do_not_count_for_equality_and_survive_copies():
 
 def test_json_round_trip():
     for hparams in (
-        registry.resolve_hparams("transformer_big").hparams,
+        registry.resolve_hparams("transformer_big"),
         DecodeHParams(beam_size=7),
         WithLists(layers=(9,)),
     ):

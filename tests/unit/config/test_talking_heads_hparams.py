@@ -34,7 +34,7 @@ def test_refused_where_no_heads_can_talk(set_name, overrides, message):
     ],
 )  # fmt: skip
 def test_mixers_beside_other_variants(set_name, overrides, encoder, decoder):
-    hparams = registry.resolve_hparams(set_name, overrides).hparams
+    hparams = registry.resolve_hparams(set_name, overrides)
     for stack, depth, mixers in (
         ("encoder", hparams.encoder_layers, encoder),
         ("decoder", hparams.decoder_layers, decoder),

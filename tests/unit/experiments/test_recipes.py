@@ -399,7 +399,7 @@ def test_systems_of_a_pipeline_differ_in_nothing_but_the_model(size):
         values = []
         for recipe in map(found.recipe, names):
             hparams = ",".join(f"{name}={value}" for name, value in recipe.hparams.items())
-            values.append(registry.resolve_hparams(recipe.hparams_set, hparams).hparams.to_dict())
+            values.append(registry.resolve_hparams(recipe.hparams_set, hparams).to_dict())
         for other, differing in ((values[1], {"target_direction"}), (values[2], {"class", "pseudo", "synchronous"})):
             assert {name for name in values[0] if values[0][name] != other[name]} == differing
 
