@@ -68,6 +68,7 @@ class CldrLocale:
         # Between 12-hour and 24-hour clocks CLDR decides by the locale's short time; quoted text is literal.
         short_time = re.sub("'[^']*'", "", str(self._locale.time_formats["short"]))
         self.clock = "hm" if re.search("[hK]", short_time) else "Hm"
+        self._script = self._locale.script or get_global("likely_subtags").get(self.language, "")
         system = self._locale.default_numbering_system
         self._numbering = "default" if system in _ZEROS and system in self._locale.number_symbols else "latn"
         self._characters = dict.fromkeys(map(ord, "\u00a0\u2009\u202f"), " ") | {0xAD: ""}
@@ -105,11 +106,6 @@ class CldrLocale:
             "month": locale.months["stand-alone"]["wide"],
         }
 
-    @functools.cached_property
-    def _is_latin(self) -> bool:
-        tag = self._locale.script or get_global("likely_subtags").get(self.language, "")
-        return "Latn" in tag
-
     def names(self, kind: str) -> Mapping:
         """Returns the locale's names of a kind: key -> name, as CLDR has them."""
         return self._names[kind]
@@ -117,7 +113,7 @@ class CldrLocale:
     def name(self, kind: str, key: str | int) -> str | None:
         """Returns the name of a territory, language, script, currency, city, time zone, weekday or month."""
         name = self._names[kind].get(key)
-        if name is None and kind == "city" and self._is_latin:
+        if name is None and kind == "city" and "Latn" in self._script:
             # CLDR: where a locale gives none, the exemplar city is the end of the identifier.
             name = str(key).rpartition("/")[2].replace("_", " ")
         if not name or _NO_VALUE in name or name.casefold() == str(key).casefold():
@@ -125,9 +121,6 @@ class CldrLocale:
         return self._typed(name)
 
     # Numbers, amounts and measures.
-
-    def _decimal(self, number: decimal.Decimal) -> str:
-        return numbers.format_decimal(number, locale=self._locale, numbering_system=self._numbering)
 
     def percent(self, number: str) -> str:
         """Returns a percentage, given as a number of hundredths."""
@@ -160,18 +153,12 @@ class CldrLocale:
         plural = self._locale.plural_form(value)
         for length in ("long", "short"):  # where a locale has no long form, CLDR inherits the short one
             if plural in patterns.get(length, {}):
-                return self._typed(patterns[length][plural].format(self._decimal(value)))
+                shown = numbers.format_decimal(value, locale=self._locale, numbering_system=self._numbering)
+                return self._typed(patterns[length][plural].format(shown))
         return None
 
-    def money(self, amount: str, currency: str) -> str:
-        """Returns an amount with the currency's symbol."""
-        return self._currency(amount, currency, "standard")
-
-    def money_in_words(self, amount: str, currency: str) -> str:
-        """Returns an amount with the currency's name, in the plural that goes with it."""
-        return self._currency(amount, currency, "name")
-
-    def _currency(self, amount: str, currency: str, form: Literal["name", "standard"]) -> str:
+    def money(self, amount: str, currency: str, form: Literal["name", "standard"] = "standard") -> str:
+        """Returns an amount with the currency's symbol, or (``name``) its name in the plural that goes with it."""
         digits = numbers.get_currency_precision(currency)
         value = decimal.Decimal(amount).quantize(decimal.Decimal(1).scaleb(-digits))
         text = numbers.format_currency(
@@ -193,13 +180,10 @@ class CldrLocale:
         moment = datetime.datetime(year, month, day)
         return self._typed(dates.format_skeleton(skeleton, moment, fuzzy=False, locale=self._locale))
 
-    def time(self, hour: int, minute: int) -> str:
-        """Returns a time of day to the minute."""
-        return self._typed(dates.format_time(datetime.time(hour, minute), "short", locale=self._locale))
-
-    def time_with_seconds(self, hour: int, minute: int, second: int) -> str:
-        """Returns a time of day to the second."""
-        return self._typed(dates.format_time(datetime.time(hour, minute, second), "medium", locale=self._locale))
+    def time(self, hour: int, minute: int, second: int | None = None) -> str:
+        """Returns a time of day to the minute or second."""
+        width: Literal["short", "medium"] = "short" if second is None else "medium"
+        return self._typed(dates.format_time(datetime.time(hour, minute, second or 0), width, locale=self._locale))
 
     def interval(self, skeleton: str, start: datetime.datetime, end: datetime.datetime) -> str | None:
         """Returns an interval; None where it is empty or the locale has no pattern for just this difference."""

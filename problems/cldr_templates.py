@@ -153,7 +153,7 @@ DAY_OF_MONTH = Leaf("day_of_month", _DATE[:2], lambda locale, *keys: locale.part
 MONTH_OF_YEAR = Leaf("month_of_year", _DATE[1:], lambda locale, *keys: locale.part_of_date("yMMMM", 1, *keys))
 QUARTER = Leaf("quarter", ("quarter", "year"), lambda locale, key, year: locale.part_of_date("yQQQQ", 1, 3 * key, year))
 TIME = Leaf("time", ("hour", "minute"), CldrLocale.time)
-EXACT_TIME = Leaf("exact_time", ("hour", "minute_second", "minute_second"), CldrLocale.time_with_seconds)
+EXACT_TIME = Leaf("exact_time", ("hour", "minute_second", "minute_second"), CldrLocale.time)
 DAYS = _interval("days", "yMMMd", ("day", "day", *_DATE[1:]), lambda d1, d2, m, y: ((y, m, d1), (y, m, d2)))
 DAYS_OF_MONTHS = _interval(
     "days_of_months",
@@ -177,7 +177,7 @@ COMPACT = Leaf("compact", ("mantissa", "power"), CldrLocale.compact)
 MEASURE = Leaf("measure", ("count", "unit"), CldrLocale.measure)
 FINE_MEASURE = Leaf("fine_measure", ("decimal", "unit"), CldrLocale.measure)
 MONEY = Leaf("money", ("amount", "currency"), CldrLocale.money)
-MONEY_IN_WORDS = Leaf("money_in_words", ("amount", "currency"), CldrLocale.money_in_words)
+MONEY_IN_WORDS = Leaf("money_in_words", ("amount", "currency"), lambda locale, *keys: locale.money(*keys, "name"))
 
 LOCALE = within(LANGUAGE, TERRITORY)
 WRITTEN_LOCALE = within(LANGUAGE, SCRIPT, TERRITORY)

@@ -9,10 +9,10 @@ its own name in snake_case, or under a name that is given::
     @registry.register_hparams("transformer_mine")
     def mine(): return transformer_base().replace(filter_size=4096)
 
-What t2t_ext brings along is read from the decorators in the source files of
+What t2t_ext has is read from the decorators in the source files of
 ``t2t_ext.problems``, ``t2t_ext.models`` and ``t2t_ext.hparams`` (``t2t_ext.index``), so
 that listing names imports neither the modules nor TensorFlow; a module is imported
-when one of its names is looked up. What users bring along is registered by
+when one of its names is looked up. What users have is registered by
 ``load_user_directory``.
 """
 
@@ -73,7 +73,7 @@ class _Registry:
 
     @functools.cached_property
     def index(self) -> Mapping[str, Registration]:
-        """The names that t2t_ext itself brings along."""
+        """The names that t2t_ext itself has."""
         return {
             each.name: each
             for each in registrations(self._package)
@@ -82,7 +82,7 @@ class _Registry:
 
     @functools.cached_property
     def families(self) -> Mapping[str, Registration]:
-        """The patterns of names that t2t_ext itself brings along."""
+        """The patterns of names that t2t_ext itself has."""
         decorator = f"{self._decorator}_family"
         return {each.name: each for each in registrations(self._package) if each.decorator == decorator}
 

@@ -9,7 +9,7 @@ from t2t_ext.config.strict_params import hparam
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AsynchronousHParams(TransformerHParams):
-    """A Transformer with a second decoder, which writes backwards first."""
+    """A Transformer with a second decoder, which generates right to left first."""
 
     pseudo: str = hparam(
         "one",
@@ -30,7 +30,7 @@ class AsynchronousHParams(TransformerHParams):
     )
     backward_length_ratio: float = hparam(
         1.5,
-        "The backward decoder writes at most this x source + backward_length_offset tokens.",
+        "The backward decoder generates at most this x source + backward_length_offset tokens.",
         unit="tokens per source token",
         minimum=0,
     )

@@ -191,7 +191,7 @@ class DecodeHParams(StrictParams):
         elif self.stepwise_penalty and self.coverage_kind != "summary":
             yield (
                 f"stepwise_penalty=true needs coverage_kind=summary: the penalty of {self.coverage_kind} becomes less "
-                "as more of the source is looked at, and a search by it would not know when to stop"
+                "as more of the source is attended to, and a search by it would not know when to stop"
             )
 
     def _unused(self, needed: str, *names: str) -> Iterator[str]:

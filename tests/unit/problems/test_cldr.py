@@ -188,7 +188,7 @@ def test_grammar_of_numbers():
     }
     for (language, number), text in said.items():
         assert CldrLocale.of(language).measure(number, "length-kilometer") == text
-    assert CldrLocale.of("ru").money_in_words("5", "EUR") == "5,00 евро"
+    assert CldrLocale.of("ru").money("5", "EUR", "name") == "5,00 евро"
     assert CldrLocale.of("de").money("1234.5", "EUR") == "1.234,50 €"
     assert CldrLocale.of("en").money("1234.5", "JPY") == "¥1,234"
     assert CldrLocale.of("zh").compact("12", 6) == "1200万"
