@@ -3,7 +3,7 @@
 import argparse
 import importlib
 import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from t2t_ext.bin._flags import Flag, FlagParser, FlagTable, command, say
@@ -60,18 +60,13 @@ _FLAGS: FlagTable = {
 
 def build_parser() -> FlagParser:
     """Returns the command's flags."""
-    parser = FlagParser(
-        "t2t_ext-experiment",
+    description = (
         "Makes a published result: data, training with each seed, averaging, decoding, scoring as the paper does, and "
-        "a report with the paper's figure. Started again, it resumes where it stopped.",
-        examples=_EXAMPLES,
+        "a report with the paper's figure. Started again, it resumes where it stopped."
     )
-    for title in ("What", "How far"):
-        parser.group(title)
-    parser.group(
-        "Other settings", "With any of these the result is not that of the published setting, and the report says so."
-    )
-    parser.add(_FLAGS)
+    parser = FlagParser("t2t_ext-experiment", description, _FLAGS, examples=_EXAMPLES)
+    not_published = "With any of these the result is not that of the published setting, and the report says so."
+    parser.group("Other settings").description = not_published
     return parser
 
 
@@ -159,6 +154,7 @@ def check_commands(stages: Sequence[Any]) -> None:
 
 
 def _options(flags: argparse.Namespace, recipe: Any) -> Any:
+    from t2t_ext.config.problem_options import parse
     from t2t_ext.experiments.plan import Options
 
     if not flags.work_dir:
@@ -166,39 +162,20 @@ def _options(flags: argparse.Namespace, recipe: Any) -> Any:
     work_dir = pathlib.Path(flags.work_dir)
     if work_dir.exists() and not work_dir.is_dir():
         raise UserError(f"--work_dir={work_dir} is a file. Name a directory (it is made where it is missing).")
-    parsed: dict[str, Mapping[str, str]] = {
-        name: _assignments(name, getattr(flags, name))
-        for name in ("hparams", "train", "datagen", "problem_options", "decode_hparams")
-    }
+    names = ("hparams", "train", "datagen", "problem_options", "decode_hparams")
+    parsed: dict[str, Any] = {name: parse(getattr(flags, name), name) for name in names}
     for name, where in (("train_steps", "--train_steps"), ("hparams", "--hparams"), ("random_seed", "--first_seed")):
         if name in parsed["train"]:
             raise UserError(f"--train={flags.train}: say {name} with {where}.")
     count = flags.seeds or recipe.seeds
     return Options(
         work_dir=work_dir,
-        problem=flags.problem,
-        tmp_dir=flags.tmp_dir,
         seeds=tuple(range(flags.first_seed, flags.first_seed + count)),
-        scale=flags.scale,
-        train_steps=flags.train_steps,
-        hparams=parsed["hparams"],
-        train=parsed["train"],
-        datagen=parsed["datagen"],
-        problem_options=parsed["problem_options"],
-        decode=parsed["decode_hparams"],
         beams=tuple(dict.fromkeys(flags.beams)),
-        t2t_usr_dir=flags.t2t_usr_dir,
+        decode=parsed.pop("decode_hparams"),
+        **parsed,
+        **{name: getattr(flags, name) for name in ("problem", "tmp_dir", "scale", "train_steps", "t2t_usr_dir")},
     )
-
-
-def _assignments(flag: str, text: str) -> Mapping[str, str]:
-    """Returns the names and values of a flag; a value may hold commas."""
-    from t2t_ext.config.problem_options import parse
-
-    try:
-        return parse(text)
-    except UserError as error:
-        raise UserError(str(error).replace("--problem_options=", f"--{flag}=")) from None
 
 
 def _carry_out(flags: argparse.Namespace, recipe: Any, book: Any, stages: Sequence[Any], options: Any) -> int:

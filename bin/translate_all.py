@@ -41,7 +41,10 @@ _FLAGS: FlagTable = {
     },
     "Which checkpoints": {
         "wait_minutes": Flag(
-            "How long to wait for the next checkpoint of a run that is not over; 0 = take what is there.", 60.0
+            "How long to wait for the next checkpoint of a run that is not over; 0 = take what is there.",
+            60.0,
+            minimum=0,
+            kind=float,
         ),
         "min_steps": Flag("Pass over checkpoints of fewer steps.", 0, minimum=0),
         "every_steps": Flag(
@@ -69,8 +72,6 @@ def build_parser() -> FlagParser:
 @command(build_parser)
 def main(flags: argparse.Namespace) -> None:
     """Translates and scores as the flags say."""
-    if flags.wait_minutes < 0:
-        raise UserError(f"--wait_minutes={flags.wait_minutes:g}: it must be at least 0.")
     from t2t_ext.experiments.sweep import Sweep
     from t2t_ext.runs.run_directory import RunDirectory
 

@@ -55,28 +55,16 @@ _UNITS = {
 }
 
 
-def _counts() -> list[str]:
-    """Integers, the denser the smaller."""
-    ranges = (range(1, 100), range(100, 1000, 25), range(1000, 10000, 250), range(10000, 100001, 2500))
-    return [str(number) for number in itertools.chain(*ranges)]
-
-
-def _decimals() -> list[str]:
-    """Numbers below 100 with one decimal that is not 0, spread by a multiplicative step."""
-    tenths = [37 * i % 997 for i in range(1, 160)]
-    return [f"{number / 10:.1f}" for number in tenths if number % 10]
-
-
-def _amounts() -> list[str]:
-    """Amounts of money with hundredths up to 2,000, and round ones up to 100,000."""
-    hundredths = [7919 * i % 200003 for i in range(1, 121)]
-    round_ones = [*range(1, 50), *range(50, 1000, 50), *range(1000, 10000, 500), *range(10000, 100001, 5000)]
-    return [f"{number / 100:.2f}" for number in hundredths] + [str(number) for number in round_ones]
-
-
 @functools.cache
 def _open_kinds() -> Mapping[str, Sequence[Key]]:
     """Returns the keys of the kinds that need no name."""
+    # Integers, the denser the smaller.
+    counts = (range(1, 100), range(100, 1000, 25), range(1000, 10000, 250), range(10000, 100001, 2500))
+    # Numbers below 100 with one decimal that is not 0, spread by a multiplicative step.
+    tenths = [37 * i % 997 for i in range(1, 160)]
+    # Amounts of money with hundredths up to 2,000, and round ones up to 100,000.
+    hundredths = [7919 * i % 200003 for i in range(1, 121)]
+    round_ones = [*range(1, 50), *range(50, 1000, 50), *range(1000, 10000, 500), *range(10000, 100001, 5000)]
     return {
         "day": range(1, 32),
         "month_number": range(1, 13),
@@ -85,9 +73,9 @@ def _open_kinds() -> Mapping[str, Sequence[Key]]:
         "hour": range(24),
         "minute": range(0, 60, 5),
         "minute_second": range(1, 60, 2),
-        "count": _counts(),
-        "decimal": _decimals(),
-        "amount": _amounts(),
+        "count": [*map(str, itertools.chain(*counts))],
+        "decimal": [f"{number / 10:.1f}" for number in tenths if number % 10],
+        "amount": [*(f"{number / 100:.2f}" for number in hundredths), *map(str, round_ones)],
         "percent": [*map(str, range(1, 100)), *(f"{number}.5" for number in range(0, 100, 3)), "100"],
         # Two significant digits, so that no locale's "12.5 million" is rounded, in any powers of ten.
         "mantissa": [
@@ -103,41 +91,27 @@ def _open_kinds() -> Mapping[str, Sequence[Key]]:
     }
 
 
-def _current_currencies() -> list[str]:
-    """Returns the currencies that are legal tender somewhere today."""
-    of_territories = get_global("territory_currencies").values()
-    return sorted({code for used in of_territories for code, _, end, tender in used if tender and end is None})
-
-
-def _languages() -> list[str]:
-    """Returns the larger languages: those with a code of two letters, and their national variants that have names."""
-    return sorted(key for key in CldrLocale.of("en").names("language") if len(key.partition("_")[0]) == 2)
-
-
-def _cities() -> list[str]:
-    """Returns the time zones that are named after a city; ``America/Indiana/Knox`` is one of many villages."""
-    zones = get_global("zone_territories")
-    return sorted(zone for zone in zones if zone.count("/") == 1 and not zone.startswith(("Etc/", "Antarctica/")))
-
-
-def _scripts() -> list[str]:
-    """Returns the scripts that those languages are written in."""
-    tags = [*localedata.locale_identifiers(), *map(get_global("likely_subtags").get, _languages())]
-    parts = {part for tag in tags if tag for part in tag.split("_")[1:]}
-    return sorted(part for part in parts if len(part) == 4 and part.isalpha())
-
-
 @functools.cache
 def _candidates() -> Mapping[str, Sequence[Key]]:
     """Returns the keys of the named kinds that are looked up in every locale, sorted."""
     english = CldrLocale.of("en")
     no_place = {"XA", "XB", "ZZ"}
+    # The larger languages: those with a code of two letters, and their national variants that have names.
+    languages = sorted(key for key in english.names("language") if len(key.partition("_")[0]) == 2)
+    # The scripts that those languages are written in.
+    tags = [*localedata.locale_identifiers(), *map(get_global("likely_subtags").get, languages)]
+    parts = {part for tag in tags if tag for part in tag.split("_")[1:]}
+    # Currencies that are legal tender somewhere today.
+    uses = itertools.chain.from_iterable(get_global("territory_currencies").values())
+    # Time zones that are named after a city; America/Indiana/Knox is one of many villages.
+    zones = get_global("zone_territories")
+    cities = (zone for zone in zones if zone.count("/") == 1 and not zone.startswith(("Etc/", "Antarctica/")))
     return {
         "territory": sorted(set(english.names("territory")) - no_place),
-        "language": _languages(),
-        "script": _scripts(),
-        "currency": _current_currencies(),
-        "city": _cities(),
+        "language": languages,
+        "script": sorted(part for part in parts if len(part) == 4 and part.isalpha()),
+        "currency": sorted({code for code, _, end, tender in uses if tender and end is None}),
+        "city": sorted(cities),
         "zone": sorted(zone for zone in english.names("zone") if zone.endswith("/standard")),
         "weekday": range(7),
         "month": range(1, 13),

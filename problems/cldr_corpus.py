@@ -68,12 +68,6 @@ def _draws(piece: Piece, keys: Mapping[str, Sequence[Key]], wanted: int) -> Iter
             yield drawn
 
 
-def _repeats_a_name(piece: Piece, keys: Sequence[Key]) -> bool:
-    """Returns whether a phrase names the same territory, city, currency, ... twice."""
-    named = [(kind, key) for kind, key in zip(piece.kinds, keys, strict=True) if kind in _DIFFERENT]
-    return len(set(named)) < len(named)
-
-
 def _compose(source: CldrLocale, target: CldrLocale) -> Iterator[Pair]:
     """Yields pairs whose source no earlier pair has as its source, nor its target as its target."""
     keys = inventory(source, target)
@@ -85,7 +79,8 @@ def _compose(source: CldrLocale, target: CldrLocale) -> Iterator[Pair]:
         for drawn in _draws(piece, keys, wanted):
             if made == wanted:
                 break
-            if _repeats_a_name(piece, drawn):
+            named = [atom for atom in zip(piece.kinds, drawn, strict=True) if atom[0] in _DIFFERENT]
+            if len(set(named)) < len(named):
                 continue
             said, meant = (piece.text(voice, drawn) for voice in voices)
             if said is None or meant is None or said in sources or meant in targets:

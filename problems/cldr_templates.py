@@ -7,6 +7,7 @@ template needs the grammar of any language.
 
 import dataclasses
 import datetime
+import functools
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
@@ -80,10 +81,10 @@ class Combination:
       kinds: The kinds of all parts' atoms, in order.
     """
 
-    def __init__(self, glue: str, join: Callable[[CldrLocale, Sequence[str]], str], parts: Sequence[Piece]) -> None:
+    def __init__(self, glue: str, join: Callable[[CldrLocale, Sequence[str]], str], *parts: Piece) -> None:
         self.name = f"{glue}({', '.join(part.name for part in parts)})"
         self.kinds = tuple(kind for part in parts for kind in part.kinds)
-        self._parts = tuple(parts)
+        self._parts = parts
         self._join = join
 
     def text(self, voice: Voice, keys: Sequence[Key]) -> str | None:
@@ -100,34 +101,15 @@ class Combination:
         return self._join(voice.locale, texts)
 
 
-def every(*parts: Piece) -> Combination:
-    """Joins parts to a list with "and"."""
-    return Combination("and", lambda locale, texts: locale.listing("standard", texts), parts)
-
-
-def either(*parts: Piece) -> Combination:
-    """Joins parts to a list with "or"."""
-    return Combination("or", lambda locale, texts: locale.listing("or", texts), parts)
-
-
-def within(outside: Piece, *inside: Piece) -> Combination:
-    """Puts a specification in brackets after what it specifies."""
-    return Combination("in", lambda locale, texts: locale.bracketed(texts[0], texts[1:]), (outside, *inside))
-
-
-def head(heading: Piece, body: Piece) -> Combination:
-    """Puts a heading before a colon."""
-    return Combination("head", lambda locale, texts: locale.headed(*texts), (heading, body))
-
-
-def span(start: Piece, end: Piece) -> Combination:
-    """Joins two ends with a dash."""
-    return Combination("span", lambda locale, texts: locale.spanned(*texts), (start, end))
-
-
-def at(date: Piece, time: Piece) -> Combination:
-    """Joins a date and a time of day."""
-    return Combination("at", lambda locale, texts: locale.at(*texts), (date, time))
+# A list with "and", and one with "or".
+every = functools.partial(Combination, "and", lambda locale, texts: locale.listing("standard", texts))
+either = functools.partial(Combination, "or", lambda locale, texts: locale.listing("or", texts))
+# Something, and in brackets after it what specifies it.
+within = functools.partial(Combination, "in", lambda locale, texts: locale.bracketed(texts[0], texts[1:]))
+# A heading, a colon and what it announces; two ends with a dash; a date with a time of day.
+head = functools.partial(Combination, "head", lambda locale, texts: locale.headed(*texts))
+span = functools.partial(Combination, "span", lambda locale, texts: locale.spanned(*texts))
+at = functools.partial(Combination, "at", lambda locale, texts: locale.at(*texts))
 
 
 def _named(kind: str) -> Leaf:

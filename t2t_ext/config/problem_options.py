@@ -12,7 +12,7 @@ _NO_OPTIONS = ("self", "name", "was_reversed")
 _TRUTHS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 
 
-def parse(text: str) -> dict[str, str]:
+def parse(text: str, flag: str = "problem_options") -> dict[str, str]:
     """Splits ``"a=1,b=x,y"`` into names and raw values; a comma belongs to the value unless ``name=`` follows it.
 
     Raises:
@@ -22,11 +22,11 @@ def parse(text: str) -> dict[str, str]:
     for part in _ASSIGNMENT_STARTS.split(text) if text.strip() else []:
         name, equals, value = (piece.strip() for piece in part.partition("="))
         if not equals or not re.fullmatch(r"\w+", name):
-            raise UserError(f"--problem_options={text!r}: {part.strip()!r} is not of the form name=value.")
+            raise UserError(f"--{flag}={text!r}: {part.strip()!r} is not of the form name=value.")
         if not value:
-            raise UserError(f"--problem_options={text!r}: {name} has no value; leave it out for its default.")
+            raise UserError(f"--{flag}={text!r}: {name} has no value; leave it out for its default.")
         if name in options:
-            raise UserError(f"--problem_options={text!r}: {name} is given twice ({options[name]} and {value}).")
+            raise UserError(f"--{flag}={text!r}: {name} is given twice ({options[name]} and {value}).")
         options[name] = value
     return options
 
