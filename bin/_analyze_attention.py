@@ -59,11 +59,7 @@ def build_parser() -> FlagParser:
 
 
 def run(flags: argparse.Namespace) -> None:
-    """Carries out the analysis.
-
-    Raises:
-      UserError: A flag is invalid, or the run has no such attention.
-    """
+    """Carries out the analysis."""
     # All mistakes of the user are found before TensorFlow starts and the model is loaded.
     sources, references = _sentences(flags)
     choice = _choice(flags)

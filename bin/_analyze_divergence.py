@@ -51,11 +51,7 @@ def build_parser() -> FlagParser:
 
 
 def run(flags: argparse.Namespace) -> None:
-    """Carries out the analysis.
-
-    Raises:
-      UserError: A flag is wrong, or a run has no dual contextual modules.
-    """
+    """Carries out the analysis."""
     # All mistakes of the user are found before models are loaded.
     runs = open_runs(given_runs(flags), _NAME, flags.checkpoint_path, log.warning)
     for each in runs:

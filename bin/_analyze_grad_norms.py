@@ -53,11 +53,7 @@ def build_parser() -> FlagParser:
 
 
 def run(flags: argparse.Namespace) -> None:
-    """Carries out the analysis.
-
-    Raises:
-      UserError: A flag is wrong, a run has no gradient norms, or runs cannot be compared.
-    """
+    """Carries out the analysis."""
     _check_modes(flags)
     checkpoint_path = flags.checkpoint_path if flags.split else None
     runs = labeled(open_runs(given_runs(flags), _NAME, checkpoint_path, log.warning), flags.labels, shared=True)

@@ -65,11 +65,7 @@ def build_parser() -> FlagParser:
 
 
 def run(flags: argparse.Namespace) -> None:
-    """Carries out the analysis, or builds tasks.
-
-    Raises:
-      UserError: A flag is wrong, a file cannot be used, or a model has no states to probe.
-    """
+    """Carries out the analysis, or builds tasks."""
     if flags.build_from:
         if flags.output_dir or flags.more_runs or flags.tasks or flags.probing_dir:
             raise UserError(

@@ -26,11 +26,7 @@ BUILD_FLAGS: FlagTable = {
 
 
 def build_tasks(flags: argparse.Namespace) -> None:
-    """Builds the tasks that the flags ask for.
-
-    Raises:
-      UserError: A flag is wrong, or the corpus is too small for a task; the other tasks are written.
-    """
+    """Builds the tasks that the flags ask for."""
     from t2t_ext.analysis.probing import senteval_build, senteval_corpus
 
     tasks = list(dict.fromkeys(name.strip() for name in flags.build_tasks.split(",") if name.strip()))

@@ -17,11 +17,7 @@ from t2t_ext.runs.run_directory import RunDirectory
 
 
 def describe(args: argparse.Namespace, hparams: HParams) -> None:
-    """Prints the model's diagram and its variables (``--describe``), and draws the diagram (``--describe_svg=FILE``).
-
-    Raises:
-      UserError: It is not said which model, the hparams do not fit it, or the file cannot be written.
-    """
+    """Prints the model's diagram and its variables (``--describe``), and draws the diagram (``--describe_svg``)."""
     svg = pathlib.Path(args.describe_svg) if args.describe_svg else None
     if svg and (svg.is_dir() or not svg.absolute().parent.is_dir()):
         problem = "is a directory" if svg.is_dir() else f"{svg.absolute().parent} is no directory"

@@ -149,11 +149,7 @@ def generation_flags(args: argparse.Namespace) -> list[str]:
 
 
 def problem_options(args: argparse.Namespace) -> dict[str, Any]:
-    """Returns the options for ``registry.problem(args.problem, **options)`` that were given as flags.
-
-    Raises:
-      UserError: ``--problem_options`` is malformed, or names an option that has a flag of its own given too.
-    """
+    """Returns the options for ``registry.problem(args.problem, **options)`` that were given as flags."""
     named = {name: getattr(args, name) for name in OwnTextOptions.names() if name in args.given}
     options = parse_problem_options(args.problem_options)
     twice = sorted(set(named) & set(options))

@@ -290,11 +290,7 @@ class FlagParser(argparse_flags.ArgumentParser):
         raise UserError(f"{message}. {self.prog} --help lists all flags.")
 
     def _split(self, args: list[str]) -> Iterator[tuple[str, str | None]]:
-        """Yields (flag, value) for each flag; flags without a value have None, arguments that are no flags the name "".
-
-        Raises:
-          UserError: Arguments that are no flags, or flags that this command does not have; all in one message.
-        """
+        """Yields (flag, value) for each flag; a flag without a value has None, an argument that is no flag the name ""."""
         wrong = []
         position = 0
         while position < len(args):

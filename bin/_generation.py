@@ -11,11 +11,7 @@ from t2t_ext.data.generation.generate import generate
 
 
 def generate_from_flags(args: argparse.Namespace, problem_name: str) -> Manifest:
-    """Generates the data of a problem as the flags say, unless they are there.
-
-    Raises:
-      UserError: As ``registry.problem`` and ``generate``.
-    """
+    """Generates the data of a problem as the flags say, unless they are there."""
     problem = registry.problem(problem_name, **problem_options(args))
     manifest = generate(problem, args.data_dir, args.tmp_dir, **generation_settings(args))
     sidecar = manifest_path(pathlib.Path(args.data_dir).expanduser(), problem.name)

@@ -31,11 +31,7 @@ SCORE_FLAGS: FlagTable = {
 
 
 def check_scoring(flags: argparse.Namespace) -> None:
-    """Checks the names of protocols and tokenizers before hours of work go into what they would score.
-
-    Raises:
-      UserError: One of them is unknown, or flags exclude each other.
-    """
+    """Checks the names of protocols and tokenizers before hours of work go into what they would score."""
     if flags.scoring:
         from t2t_ext.evaluation import protocols
 

@@ -108,11 +108,7 @@ def main(flags: argparse.Namespace) -> int:
 
 
 def _problem(flags: argparse.Namespace, data_dir: pathlib.Path) -> Any:
-    """Returns the problem without pseudo references, with the options that its data were made with.
-
-    Raises:
-      UserError: There is no such problem, or its data were made with other options.
-    """
+    """Returns the problem without pseudo references, with the options that its data were made with."""
     from t2t_ext import registry
     from t2t_ext.training.setup_run import options_of_data
 
@@ -122,11 +118,7 @@ def _problem(flags: argparse.Namespace, data_dir: pathlib.Path) -> Any:
 
 
 def _shard(flags: argparse.Namespace) -> tuple[int, int]:
-    """Returns which part of the work is meant, from 0, and of how many.
-
-    Raises:
-      UserError: ``--shard`` is not of the form i/n, or goes with ``--join``.
-    """
+    """Returns which part of the work is meant, from 0, and of how many."""
     if not flags.shard:
         return 0, 1
     match = re.fullmatch(r"(\d+)/(\d+)", flags.shard.strip())

@@ -38,11 +38,7 @@ _COMPRESSIONS = tuple(filter(None, compression.SUFFIXES))
 
 
 def unpack(directory: pathlib.Path, name: str) -> None:
-    """Unpacks the archive of a corpus, where there is one and no folder; again where the archive has changed.
-
-    Raises:
-      UserError: It is damaged, or has an entry that is refused.
-    """
+    """Unpacks the archive of a corpus, where there is one and no folder; again where the archive has changed."""
     folder = _folder(directory, (name,))
     if folder and not folder.name.endswith(archives.UNPACKED):
         return
@@ -137,11 +133,7 @@ def evaluation_set(directory: pathlib.Path, name: str, number: str, references: 
 
 
 def _marked_up_set(folder: pathlib.Path, references: int) -> SegmentFiles | None:
-    """Returns the Chinese source and the English references among the SGML files of a folder.
-
-    Raises:
-      UserError: There are several sources, or a file is damaged.
-    """
+    """Returns the Chinese source and the English references among the SGML files of a folder."""
     sources: list[pathlib.Path] = []
     targets: list[pathlib.Path] = []
     for path in _files(folder):

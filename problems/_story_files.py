@@ -102,11 +102,7 @@ class Stories:
         return sum(1 for _ in self._urls())
 
     def read(self, report: ReadReport, wanted: Callable[[int], bool] | None = None) -> Iterator[tuple[str, ...]]:
-        """Yields article and summary of every story in the order of the list.
-
-        Raises:
-          UserError: The report is strict, and a story is missing or has no article or no highlights.
-        """
+        """Yields article and summary of every story in the order of the list."""
         for number, (line, publisher, url) in enumerate(self._urls(), 1):
             if wanted and not wanted(number):
                 continue
@@ -130,11 +126,7 @@ class Stories:
             yield article, document_steps.tagged(highlights)
 
     def _urls(self) -> Iterator[tuple[int, str, str]]:
-        """Yields line, publisher and URL of the publishers that are asked for.
-
-        Raises:
-          UserError: A line is no URL of a publisher that is known.
-        """
+        """Yields line, publisher and URL of the publishers that are asked for."""
         for number, line in enumerate(readers.read_lines(self.list_path), 1):
             url = line.decode(errors="replace").strip()
             publisher = next((name for name, host in _HOSTS.items() if host in url), "")
@@ -173,11 +165,7 @@ class TfdsStories(TfdsPairs):
     """A split of ``StoriesDataset``: highlights are the lines of a text."""
 
     def read(self, report: ReadReport, wanted: Callable[[int], bool] | None = None) -> Iterator[tuple[str, ...]]:
-        """Yields article and summary of every story.
-
-        Raises:
-          UserError: The data set has not been prepared, or a file of it is damaged.
-        """
+        """Yields article and summary of every story."""
         for _, (article, highlights) in self._decoded(report, wanted):
             yield " ".join(article.split("\n")), document_steps.tagged(filter(str.strip, highlights.split("\n")))
 

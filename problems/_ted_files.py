@@ -39,11 +39,7 @@ class PlainFiles:
         return (PairFiles.aligned(self._path(split, language) for language in self.pair),)
 
     def prepare(self, problem: str, advice: str) -> None:
-        """Downloads what is missing, where it can be; messages name the problem and what else the user may do.
-
-        Raises:
-          UserError: Files are missing; all of them are listed.
-        """
+        """Downloads what is missing, where it can be; messages name the problem and what else the user may do."""
         paths = [self._path(split, language) for split in self.stems for language in self.pair]
         missing = [path for path in paths if not path.is_file()]
         what = (
@@ -89,11 +85,7 @@ class TedFiles:
     resolve_entities: bool = True
 
     def sources(self, split: str) -> tuple[PairSource, ...]:
-        """Returns the files of a split; those that are not there under the names that they should have.
-
-        Raises:
-          UserError: Different files have the same name.
-        """
+        """Returns the files of a split; those that are not there under the names that they should have."""
         found = self._found()
         if split == TRAIN:
             return (TaggedLineFiles(*self._training_paths(found)),)
@@ -108,11 +100,7 @@ class TedFiles:
         )
 
     def prepare(self, problem: str, advice: str) -> None:
-        """Unpacks archives, or downloads one, where files are missing.
-
-        Raises:
-          UserError: Files are missing; all of them are listed, and where they come from. Or an archive is damaged.
-        """
+        """Unpacks archives, or downloads one, where files are missing."""
         self._unpack()
         missing = self._missing()
         if missing and self.url:

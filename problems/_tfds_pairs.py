@@ -128,19 +128,11 @@ class TfdsPairs:
         return tuple(sorted(directory.glob(f"*-{self.split}.*-of-*"))) if directory else ()
 
     def count(self) -> int:
-        """Returns the number of pairs; tensorflow-datasets has dropped those with an empty side.
-
-        Raises:
-          UserError: The data set has no such split, or has not been prepared.
-        """
+        """Returns the number of pairs; tensorflow-datasets has dropped those with an empty side."""
         return self._reader().info.splits[self.split].num_examples
 
     def read(self, report: ReadReport, wanted: Callable[[int], bool] | None = None) -> Iterator[tuple[str, ...]]:
-        """Yields the pairs; line feeds within a sentence (TMX has some) become spaces and are counted.
-
-        Raises:
-          UserError: The data set has not been prepared, or a file of it is damaged.
-        """
+        """Yields the pairs; line feeds within a sentence (TMX has some) become spaces and are counted."""
         for number, texts in self._decoded(report, wanted):
             if any("\n" in text for text in texts):
                 report.note(LINE_FEEDS, self._place, number)
@@ -197,11 +189,7 @@ class TfdsPairs:
 
 
 def _records(path: os.PathLike) -> Iterator[bytes]:
-    """Yields the records of a TFRecord file: length (uint64), checksum, bytes, checksum.
-
-    Raises:
-      UserError: The file ends within a record.
-    """
+    """Yields the records of a TFRecord file: length (uint64), checksum, bytes, checksum."""
     with open(path, "rb") as file:
         while header := file.read(_HEADER_BYTES):
             length = int.from_bytes(header[:_LENGTH_BYTES], "little")
@@ -219,11 +207,7 @@ def _damaged(path: os.PathLike) -> UserError:
 
 
 def _imported(need: str, otherwise: str, extra: str) -> Any:
-    """Returns the package.
-
-    Raises:
-      UserError: It is not installed.
-    """
+    """Returns the package."""
     require_package("tensorflow_datasets", extra, need, otherwise)
     # TensorFlow, which writes the files, prints messages that do not concern the user.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")

@@ -243,11 +243,7 @@ def unpack_archives(wanted: Sequence[Wanted], tmp_dir: pathlib.Path, foreign: st
 
 
 def download_archives(wanted: Sequence[Wanted], tmp_dir: pathlib.Path) -> None:
-    """Downloads what is not there in any form and can be downloaded.
-
-    Raises:
-      UserError: A download failed, or what came is not what is expected.
-    """
+    """Downloads what is not there in any form and can be downloaded."""
     missing = [files for files in wanted if not files.found()]
     for file in dict.fromkeys(file for files in missing for file in files.downloads):
         download.fetch(file.url, tmp_dir / file.name, file.sha256)

@@ -248,11 +248,7 @@ class CaptionCoco(CaptioningProblem):
         return next((path for path in places if path.is_file()), places[0])
 
     def _all_images(self, tmp_dir: pathlib.Path) -> dict[str, list[Image]]:
-        """Reads Karpathy's file.
-
-        Raises:
-          UserError: It is missing or of another format.
-        """
+        """Reads Karpathy's file."""
         path = self._data_set(tmp_dir)
         readers.require_files(
             [path], "Karpathy's split and captions are in it; docs/captioning.md says where to get it."

@@ -167,11 +167,7 @@ class TranslateParallelText(MixedTranslationProblem):
         return tuple(corpus for corpus in mixed if corpus.weight)
 
     def _checked_default_tag(self, tag: str) -> str:
-        """Returns the tag of what has none of its own.
-
-        Raises:
-          UserError: It is not one of the tags of the training text.
-        """
+        """Returns the tag of what has none of its own."""
         if tag and tag not in self.tags:
             raise UserError(
                 f"--default_tag={tag} is not one of --train_tags: {', '.join(self.tags) or 'none is given'}."
@@ -196,11 +192,7 @@ class TranslateParallelText(MixedTranslationProblem):
         return sum(self._lines(files) for files in self._files[TRAIN])
 
     def _held_out_lines(self) -> list[int]:
-        """Returns which lines of the training text, counted from 1 through all files, are the dev set.
-
-        Raises:
-          UserError: There are not enough lines.
-        """
+        """Returns which lines of the training text, counted from 1 through all files, are the dev set."""
         lines = self._training_lines()
         if not lines:
             paths = ", ".join(str(path) for files in self._files[TRAIN] for path in files.paths)
@@ -227,11 +219,7 @@ def _distinct(paths: Sequence[pathlib.Path]) -> list[str]:
 
 
 def _column_numbers(text: str) -> tuple[int, ...]:
-    """Returns the numbers in ``2,4``.
-
-    Raises:
-      UserError: They are not two or more different numbers from 1.
-    """
+    """Returns the numbers in ``2,4``."""
     parts = [part.strip() for part in text.split(",")] if text else []
     if (
         not all(part.isdecimal() and int(part) > 0 for part in parts)

@@ -343,11 +343,7 @@ def _hints(cls: type) -> dict[str, Any]:
 
 @functools.cache
 def _check_class(cls: type[StrictParams]) -> None:
-    """Refuses a subclass whose fields would silently be lost.
-
-    Raises:
-      TypeError: The class was not decorated, or gives a field another default without annotating it.
-    """
+    """Refuses a subclass whose fields would silently be lost."""
     names = cls.names()
     for base in cls.__mro__:
         if "wrong" in base.__dict__:
@@ -374,11 +370,7 @@ def moved_class(stored: str) -> str:
 
 
 def _find_class(stored: str, base: type[_Params]) -> type[_Params]:
-    """Returns the class that a stored name means, which must be ``base`` or a subclass.
-
-    Raises:
-      UserError: There is none.
-    """
+    """Returns the class that a stored name means, which must be ``base`` or a subclass."""
     stored = moved_class(stored)
     module = stored.partition(":")[0]
     if module.split(".")[0] == "t2t_ext":
@@ -412,11 +404,7 @@ def _type_name(kind: Any) -> str:
 
 
 def _parse_value(name: str, raw: str, kind: Any) -> Any:
-    """Returns a raw value as the field's type.
-
-    Raises:
-      ValueError: It is not of this type; the message says which is.
-    """
+    """Returns a raw value as the field's type."""
     problem = f"{name}={raw}: {name} is {_type_name(kind)}"
     if typing.get_origin(kind) is tuple:
         if not (raw.startswith("[") and raw.endswith("]")):

@@ -112,11 +112,7 @@ def _load_folder(path: str, directory: str, children: list[str]) -> list[str]:
 
 
 def _check_name_is_free(path: str, name: str, file: str, what: str) -> None:
-    """Refuses a module name that would hide, or be hidden by, another module.
-
-    Raises:
-      UserError: The name is taken.
-    """
+    """Refuses a module name that would hide, or be hidden by, another module."""
     taken = ""
     if name in sys.stdlib_module_names or name in sys.builtin_module_names:
         taken = "Python's standard library"
@@ -141,11 +137,7 @@ def _forget(name: str) -> None:
 
 
 def _import(path: str, directory: str, run: Callable[[], object]) -> None:
-    """Runs an import of the user's code.
-
-    Raises:
-      UserError: It failed; the message names file and line in the user's directory.
-    """
+    """Runs an import of the user's code."""
     try:
         run()
     except (UserError, KeyboardInterrupt):
