@@ -290,7 +290,7 @@ class FlagParser(argparse_flags.ArgumentParser):
         raise UserError(f"{message}. {self.prog} --help lists all flags.")
 
     def _split(self, args: list[str]) -> Iterator[tuple[str, str | None]]:
-        """Yields (flag, value) for each flag; a flag without a value has None, an argument that is no flag the name ""."""
+        """Yields (flag, value); a flag without a value has None, an argument that is no flag the name ""."""
         wrong = []
         position = 0
         while position < len(args):

@@ -55,10 +55,7 @@ _FLAGS: FlagTable = {
     },
     "Analyses": {
         "length_bins=N[,N]": Flag(
-            "Where bins of source length begin.",
-            ",".join(map(str, length_analysis.DEFAULT_EDGES)),
-            kind=int,
-            many=True,
+            "Where bins of source length begin.", ",".join(map(str, length_analysis.DEFAULT_EDGES)), kind=int, many=True
         ),
         "length_unit": Flag(
             "What the source's length is counted in.", "words", choices=("words", "subwords", "characters")

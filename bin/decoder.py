@@ -6,13 +6,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-from t2t_ext.bin._flag_groups import (
-    ALIGNMENT_FLAGS,
-    DECODE_FLAGS,
-    RUN_FLAGS,
-    alignment_settings,
-    thread_flags,
-)
+from t2t_ext.bin._flag_groups import ALIGNMENT_FLAGS, DECODE_FLAGS, RUN_FLAGS, alignment_settings, thread_flags
 from t2t_ext.bin._flags import FlagParser, FlagTable, command, start_tensorflow
 from t2t_ext.bin._run_text import (
     SCORE_FLAGS,
@@ -182,10 +176,7 @@ class _Run:
         from t2t_ext.translation.translator import Translator
 
         translator = Translator.of_runs(
-            self._chosen,
-            self._search,
-            ensemble_weights=self._weights,
-            alignment=AlignmentConfig(**self._alignment),
+            self._chosen, self._search, ensemble_weights=self._weights, alignment=AlignmentConfig(**self._alignment)
         )
         if self._flags.alignment_file:
             translator.check_alignment(with_partners=bool(self._flags.score_file))

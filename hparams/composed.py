@@ -21,12 +21,7 @@ from t2t_ext.registry import register_hparams
 def _with_all_three(hparams: TransformerHParams) -> TransformerHParams:
     """Returns a Transformer's settings with all three on."""
     return as_family(
-        hparams,
-        TransformerHParams,
-        dc_encoder_layers="all",
-        source_view="gca",
-        integration="soft",
-        synchronous=True,
+        hparams, TransformerHParams, dc_encoder_layers="all", source_view="gca", integration="soft", synchronous=True
     )
 
 

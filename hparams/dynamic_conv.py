@@ -126,24 +126,19 @@ def dynamic_conv_test() -> DynamicConvHParams:
     return dynamic_conv_small().replace(num_hidden_layers=2, hidden_size=16, filter_size=8, num_heads=2)
 
 
-def _lightweight(hparams: DynamicConvHParams) -> DynamicConvHParams:
-    """The same with kernels that are learned instead of computed."""
-    return hparams.replace(conv_type="lightweight")
-
-
 @register_hparams
 def lightweight_conv_base() -> DynamicConvHParams:
     """dynamic_conv_base with lightweight convolutions."""
-    return _lightweight(dynamic_conv_base())
+    return dynamic_conv_base().replace(conv_type="lightweight")
 
 
 @register_hparams
 def lightweight_conv_iwslt() -> DynamicConvHParams:
     """dynamic_conv_iwslt with lightweight convolutions."""
-    return _lightweight(dynamic_conv_iwslt())
+    return dynamic_conv_iwslt().replace(conv_type="lightweight")
 
 
 @register_hparams
 def lightweight_conv_big() -> DynamicConvHParams:
     """dynamic_conv_big with lightweight convolutions."""
-    return _lightweight(dynamic_conv_big())
+    return dynamic_conv_big().replace(conv_type="lightweight")

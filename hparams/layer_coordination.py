@@ -123,33 +123,28 @@ def layer_coordination_small_22_layers() -> LayerCoordinationHParams:
     return layer_coordination_small().replace(num_hidden_layers=22)
 
 
-# === Both directions ===
-
-
-def _in_both_directions(hparams: LayerCoordinationHParams) -> SynchronousLayerCoordinationHParams:
-    """Returns settings of layer-wise coordination with what Zhou et al. (2019) take: tanh, lambda 0.1, two triples."""
-    return as_family(hparams, SynchronousLayerCoordinationHParams)
+# === Both directions, with what Zhou et al. (2019) take: tanh, lambda 0.1, two triples ===
 
 
 @register_hparams
 def synchronous_layer_coordination_small() -> SynchronousLayerCoordinationHParams:
     """layer_coordination_small in both directions: as many parameters, targets of two directions."""
-    return _in_both_directions(layer_coordination_small())
+    return as_family(layer_coordination_small(), SynchronousLayerCoordinationHParams)
 
 
 @register_hparams
 def synchronous_layer_coordination_base() -> SynchronousLayerCoordinationHParams:
     """layer_coordination_base in both directions."""
-    return _in_both_directions(layer_coordination_base())
+    return as_family(layer_coordination_base(), SynchronousLayerCoordinationHParams)
 
 
 @register_hparams
 def synchronous_layer_coordination_tiny() -> SynchronousLayerCoordinationHParams:
     """layer_coordination_tiny in both directions."""
-    return _in_both_directions(layer_coordination_tiny())
+    return as_family(layer_coordination_tiny(), SynchronousLayerCoordinationHParams)
 
 
 @register_hparams
 def synchronous_layer_coordination_test() -> SynchronousLayerCoordinationHParams:
     """layer_coordination_test in both directions, for tests."""
-    return _in_both_directions(layer_coordination_test())
+    return as_family(layer_coordination_test(), SynchronousLayerCoordinationHParams)

@@ -75,11 +75,7 @@ def transformer_base() -> TransformerHParams:
 def transformer_big() -> TransformerHParams:
     """The big model. Its batch_size fits a 12 GB GPU; the paper's was 8 GPUs of about 4,096 tokens each."""
     return transformer_base().replace(
-        hidden_size=1024,
-        filter_size=4096,
-        num_heads=16,
-        batch_size=2048,
-        layer_prepostprocess_dropout=0.3,
+        hidden_size=1024, filter_size=4096, num_heads=16, batch_size=2048, layer_prepostprocess_dropout=0.3
     )
 
 

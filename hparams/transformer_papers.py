@@ -100,9 +100,7 @@ def transformer_big_ende_liu2020() -> TransformerHParams:
     The peak of 1e-3 and dropout 0.3 are those of Ott et al. (2018) for batches of this size and this pair.
     """
     return transformer_big_liu2020().replace(
-        layer_prepostprocess_dropout=0.3,
-        learning_rate_constant=1e-3 * 4000**0.5,
-        gradient_accumulation_steps=8 * 16,
+        layer_prepostprocess_dropout=0.3, learning_rate_constant=1e-3 * 4000**0.5, gradient_accumulation_steps=8 * 16
     )
 
 

@@ -37,15 +37,7 @@ _ZEROS = {
 # What stands between a heading and what it announces; Babel has no such pattern.
 _COLONS = {"am": "፦ ", "fr": " : ", "hy": "՝ ", "ja": "：", "km": "៖ ", "yue": "：", "zh": "："}
 _NO_VALUE = "∅∅∅"  # CLDR's mark for a name that a locale deliberately lacks
-_SECONDS = {
-    "second": 1,
-    "minute": 60,
-    "hour": 3600,
-    "day": 86400,
-    "week": 604800,
-    "month": 2592000,
-    "year": 31536000,
-}
+_SECONDS = {"second": 1, "minute": 60, "hour": 3600, "day": 86400, "week": 604800, "month": 2592000, "year": 31536000}
 
 
 class CldrLocale:

@@ -63,13 +63,7 @@ class IwsltProblem(ParallelFilesProblem):
     scoring = "multi_bleu"
 
     def __init__(
-        self,
-        *,
-        name: str | None = None,
-        was_reversed: bool = False,
-        test: str = "",
-        layout: str = "",
-        train: str = "",
+        self, *, name: str | None = None, was_reversed: bool = False, test: str = "", layout: str = "", train: str = ""
     ) -> None:
         """Makes the problem; reads nothing yet."""
         super().__init__(name=name, was_reversed=was_reversed)

@@ -22,14 +22,7 @@ from typing import TYPE_CHECKING, ClassVar
 from t2t_ext.config import variants
 from t2t_ext.config.strict_params import Explained, StrictParams, hparam, parse_assignments
 
-__all__ = [
-    "Explained",
-    "HParams",
-    "StrictParams",
-    "TransformerHParams",
-    "hparam",
-    "parse_assignments",
-]
+__all__ = ["Explained", "HParams", "StrictParams", "TransformerHParams", "hparam", "parse_assignments"]
 
 LEARNING_RATE_FACTORS = (
     "constant",
@@ -163,10 +156,7 @@ class HParams(StrictParams):
     learning_rate: float = hparam(0.2, "The factor of schedule `legacy`; no other uses it.", minimum=0, exclusive=True)
     learning_rate_warmup_steps: int = hparam(8000, "Length of the warm-up.", unit="steps", minimum=0)
     learning_rate_decay_steps: int = hparam(
-        5000,
-        "Length of cosdecay and linear_decay, and of one decay of exp_decay.",
-        unit="steps",
-        minimum=1,
+        5000, "Length of cosdecay and linear_decay, and of one decay of exp_decay.", unit="steps", minimum=1
     )
     learning_rate_decay_rate: float = hparam(
         1.0, "exp_decay multiplies by this in learning_rate_decay_steps.", minimum=0, exclusive=True
@@ -179,9 +169,7 @@ class HParams(StrictParams):
         choices=("float32", "mixed_bfloat16", "mixed_float16"),
     )
     target_direction: str = hparam(
-        "l2r",
-        "Direction in which targets are generated; output is always in reading order.",
-        choices=("l2r", "r2l"),
+        "l2r", "Direction in which targets are generated; output is always in reading order.", choices=("l2r", "r2l")
     )
     pseudo: str = hparam(
         "none",
