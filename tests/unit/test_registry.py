@@ -201,7 +201,7 @@ def test_registering_the_same_again_at_the_same_place_is_a_reload():
 def test_what_is_read_from_the_sources_is_what_the_decorators_register(names):
     for each in (*names.index.values(), *names.families.values()):
         importlib.import_module(each.module)
-    for read, registered in ((names.index, names.registered()), (names.families, names.registered_families())):
+    for read, registered in ((names.index, names._entries), (names.families, names._families)):
         ours = {name: (entry.module, entry.place) for name, entry in registered.items() if "t2t_ext." in entry.module}
         assert {name: (each.module, each.place) for name, each in read.items()} == ours
         assert ours or read is names.families

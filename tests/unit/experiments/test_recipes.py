@@ -512,7 +512,7 @@ def test_scale_concerns_all_numbers_of_steps():
         ),
         (["--recipe=synchronous_pipeline", "--work_dir=W", "--hparams=target_direction=r2l"], "of both directions"),
         (["--recipe=cldr_synchronous_rerank", "--work_dir=W", "--hparams=target_direction=l2r"], "of both directions"),
-        (["--recipe=synchronous_pipeline", "--work_dir=W", "--beams=4,x"], "give whole numbers from 1 on"),
+        (["--recipe=synchronous_pipeline", "--work_dir=W", "--beams=4,x"], "expects whole numbers separated by commas"),
         (["--recipe=synchronous_pipeline", "--work_dir=W", "--beams=2,3"], "beam_size=3: this model generates left to"),
         (["--recipe=synchronous_pipeline", "--work_dir=W", "--size=huge"], "'synchronous_transformer_huge' is unknown"),
         (["--recipe=synchronous_pipeline", "--work_dir=W", "--problem=translate_deen_multi3k"], "multi30k"),
