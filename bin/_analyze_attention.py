@@ -19,8 +19,6 @@ _EXAMPLES = """\
   t2t_ext-analyze attention --output_dir=RUN --sentence="Ein Mann schläft ." --reference="A man is asleep ." --layers=1
   t2t_ext-analyze attention --output_dir=RUN --sentence_file=in.txt --layers=1,5-6 --heads=all --out_dir=pictures
 """
-
-
 _FLAGS: FlagTable = {
     "What": {
         "output_dir=RUN": Flag("The run's directory.", required=True),

@@ -17,8 +17,6 @@ _EXAMPLES = """\
   t2t_ext-analyze divergence --output_dir=F2,F3,F5,F8 --split=test --sentences=500
   t2t_ext-analyze divergence --output_dir=ENC,FULL --sentence_file=in.txt --reference_file=ref.txt
 """
-
-
 _FLAGS: FlagTable = {
     "Sentences": {
         "split=NAME": "Split of the first run's data, such as test.",

@@ -20,8 +20,6 @@ _EXAMPLES = """\
   t2t_ext-analyze grad_norms --output_dir=BASELINE --output_dir=GCA --from_step=20000 --out_dir=figures
   t2t_ext-analyze grad_norms --output_dir=BASELINE,GCA --split=dev --batches=20 --checkpoint_path=best
 """
-
-
 _FLAGS: FlagTable = {
     "Norms that training logged (RUN/gradient_norms.jsonl)": {
         "from_step": Flag("Earlier steps are left out.", 0, minimum=0),

@@ -23,8 +23,6 @@ _EXAMPLES = """\
   t2t_ext-analyze probing --output_dir=RUN --probing_dir=DIR --max_train_sentences=10000 --epochs=20
   t2t_ext-analyze probing --build_from=corpus.tok.en --build_sizes=20000,2000,2000 --out_dir=DIR
 """
-
-
 _FLAGS: FlagTable = {
     "Tasks": {
         "probing_dir=DIR": "Folder of SentEval's files, such as sentence_length.txt.",

@@ -102,7 +102,7 @@ class Flag(NamedTuple):
     Attributes:
       help: What it does; the default is printed behind it.
       default: The value where the flag is not given.
-      minimum: The least value of an integer.
+      minimum: The least value of a number, of an integer where ``kind`` does not say otherwise.
       kind: The type where neither default nor minimum tells.
       many: Whether the value is a tuple of numbers of this kind, separated by commas; the default is a text.
       choices: The values allowed.

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from t2t_ext.runs.run_directory import RunDirectory
     from t2t_ext.translation.translator import Translator
 
-
 SCORE_FLAGS: FlagTable = {
     "Scores": {
         "decode_reference=FILE[,FILE]": "References of --decode_from_file, as people read them: scores are printed.",

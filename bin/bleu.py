@@ -27,8 +27,6 @@ _EXAMPLES = """\
   t2t_ext-bleu --translation=out.txt --reference=ref.txt --protocol=t2t_intl               # as tensor2tensor's t2t-bleu
   t2t_ext-bleu --translation=tst.sgm --reference=ref.sgm --source=src.sgm --protocol=mteval_v13a --by_order
 """
-
-
 _FLAGS: FlagTable = {
     "Input": {
         "translation=FILE": Flag(

@@ -19,8 +19,6 @@ _EXAMPLES = """\
   t2t_ext-compare --reference=ref.tok --protocol=multi_bleu,ter --train_text=train.tok --json=out.json a.tok b.tok
   t2t_ext-compare --output_dir=RUN --split=test --names=l2r,both RUN/translations/test.beam4.alpha0.6 rerank.jsonl
 """
-
-
 _FLAGS: FlagTable = {
     "Input": {
         "reference=FILE[,FILE]": "The reference, line by line, or SGML; several files are several references of each "

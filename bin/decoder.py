@@ -54,8 +54,6 @@ _EXAMPLES = """\
   t2t_ext-decoder --output_dir=RUN --decode_from_file=images.npz --decode_to_file=captions.txt
   cat in.txt | t2t_ext-decoder --output_dir=RUN --decode_from_file=- > out.txt
 """
-
-
 _FLAGS: FlagTable = {
     "Input (one of these)": {
         "decode_from_file=FILE": "Lines to translate; - is standard input. Of a run that reads feature vectors, .npz, "

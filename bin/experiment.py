@@ -18,8 +18,6 @@ _EXAMPLES = """\
   t2t_ext-experiment --recipe=he2018_table1_deen_baseline --work_dir=W --tmp_dir=RAW --until=data
   t2t_ext-experiment --recipe=synchronous_pipeline --problem=translate_deen_multi30k --size=tiny --work_dir=W
 """
-
-
 _FLAGS: FlagTable = {
     "What": {
         "recipe=NAME": "The recipe; --list shows all.",

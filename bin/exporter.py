@@ -13,8 +13,6 @@ _EXAMPLES = """\
   t2t_ext-exporter --output_dir=RUN --export_dir=EXPORT --checkpoint_path=averaged --decode_hparams="beam_size=4"
   t2t_ext-exporter --output_dir=RUN,OTHER --export_dir=EXPORT
 """
-
-
 _FLAGS: FlagTable = {
     "Output": {
         "export_dir=EXPORT": "TF Serving's model base path; the SavedModel is written to a directory in it, named by "

@@ -19,8 +19,6 @@ _EXAMPLES = """\
   t2t_ext-prepare --output_dir=RUN --side=target --words < reference.txt > reference.tok.txt
   t2t_ext-prepare --subword_model=vocab.model --describe
 """
-
-
 _FLAGS: FlagTable = {
     "Whose text (one of these)": {
         "output_dir=RUN": "A run, as t2t_ext-trainer wrote it.",

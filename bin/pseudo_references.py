@@ -18,8 +18,6 @@ _EXAMPLES = """\
   t2t_ext-pseudo-references --problem=... --l2r=RUN --r2l=RUN_R2L --data_dir=data --shard=1/4   # on one of 4 machines
   t2t_ext-pseudo-references --problem=... --l2r=RUN --r2l=RUN_R2L --data_dir=data --join        # when all are done
 """
-
-
 _FLAGS: FlagTable = {
     "What": {
         "problem=NAME": Flag("The problem that both runs were trained on.", required=True),

@@ -19,8 +19,6 @@ _EXAMPLES = """\
   t2t_ext-query-server --server=localhost:8500 --servable_name=t2t_ext < in.txt > out.txt
   t2t_ext-query-server --server=localhost:8500 --servable_name=t2t_ext --features=images.npz
 """
-
-
 _FLAGS: FlagTable = {
     "Server": {
         "server=HOST:PORT": Flag("Its address; gRPC unless --rest or http://.", required=True),

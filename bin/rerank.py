@@ -34,8 +34,6 @@ _EXAMPLES = """\
   t2t_ext-rerank --l2r=RUN --r2l=OTHER --checkpoint_path=averaged --split=test --report_file=rerank.json
   cat in.txt | t2t_ext-rerank --l2r=RUN --r2l=OTHER --k=4 --decode_from_file=- > out.txt
 """
-
-
 _FLAGS: FlagTable = {
     "What": {
         "l2r=RUN[,RUN]": Flag("The run that generates left to right; A,B: several, as an ensemble.", required=True),

@@ -18,8 +18,6 @@ _EXAMPLES = """\
   t2t_ext-translate-all --output_dir=RUN --decode_from_file=in.txt --decode_reference=ref.txt --wait_minutes=0
   t2t_ext-translate-all --output_dir=RUN --split=test --checkpoints=averaged --last_only --scoring=multi_bleu
 """
-
-
 _FLAGS: FlagTable = {
     "What": {
         "output_dir=RUN": Flag("The run, as t2t_ext-trainer wrote it.", required=True),
