@@ -146,6 +146,13 @@ class HParams(StrictParams):
     ema_decay: float = hparam(
         0.0, "Decay of the moving average of the weights, kept beside them; 0 = none.", minimum=0, below=1
     )
+    average_last: int = hparam(
+        0,
+        "Snapshots of the weights whose mean users get (LAWA); 0 = none. Takes the memory of so many copies of the "
+        "weights, and one more.",
+        minimum=0,
+    )
+    average_every: int = hparam(100, "Time from one snapshot of average_last to the next.", unit="updates", minimum=1)
 
     # Learning rate.
     learning_rate_schedule: str = hparam(
@@ -184,6 +191,8 @@ class HParams(StrictParams):
         """Which weights are evaluated, kept as the best and translate, in words."""
         if self.optimizer == "schedule_free_adam_w":
             return "the average of all updates (optimizer=schedule_free_adam_w)"
+        if self.average_last:
+            return f"the mean of the last {self.average_last} snapshots, one every {self.average_every} updates"
         return f"a moving average (ema_decay={self.ema_decay:g})" if self.ema_decay else "as trained"
 
     @property
@@ -200,15 +209,23 @@ class HParams(StrictParams):
                 f"learning_rate_schedule={self.learning_rate_schedule!r}: unknown factor "
                 f"{', '.join(map(repr, unknown))} (known: {', '.join(LEARNING_RATE_FACTORS)})"
             )
-        if self.optimizer == "schedule_free_adam_w":
-            if not {"constant", "linear_warmup", "rsqrt_hidden_size"}.issuperset(factors):
-                yield (
-                    f"optimizer=schedule_free_adam_w takes the place of a schedule, and learning_rate_schedule="
-                    f"{self.learning_rate_schedule!r} decays: set learning_rate_schedule=constant*linear_warmup, "
-                    "learning_rate_constant (0.0025, say) and learning_rate_warmup_steps"
-                )
-            if self.ema_decay:
-                yield f"optimizer=schedule_free_adam_w averages the weights: leave out ema_decay={self.ema_decay:g}"
+        schedule_free = self.optimizer == "schedule_free_adam_w"
+        if schedule_free and not {"constant", "linear_warmup", "rsqrt_hidden_size"}.issuperset(factors):
+            yield (
+                f"optimizer={self.optimizer} takes the place of a schedule, and learning_rate_schedule="
+                f"{self.learning_rate_schedule!r} decays: set learning_rate_schedule=constant*linear_warmup, "
+                "learning_rate_constant (0.0025, say) and learning_rate_warmup_steps"
+            )
+        kinds = {
+            f"optimizer={self.optimizer}": schedule_free,
+            f"ema_decay={self.ema_decay:g}": self.ema_decay,
+            f"average_last={self.average_last}": self.average_last,
+        }
+        averaging = [setting for setting, averages in kinds.items() if averages]
+        if len(averaging) > 1:
+            yield f"{' and '.join(averaging)} each average the weights: set only one of them"
+        if self.average_last == 1:
+            yield "average_last=1 is no average: it is 0 (none), 2 or more"
         if self.length_groups > 1:
             slices = self.gradient_accumulation_steps * self.parallel_slices
             if self.length_groups % slices:

@@ -8,6 +8,7 @@ import tensorflow as tf
 from t2t_ext.analysis.gradients.groups import groups_of
 from t2t_ext.config.hyperparameters import HParams
 from t2t_ext.training import handles
+from t2t_ext.training.averages import make_averages
 from t2t_ext.training.optimizers import Optimizer
 
 INITIAL_LOSS_SCALE = 2.0**15
@@ -38,8 +39,9 @@ class TrainingState:
     the position in the data.
 
     Attributes:
-      averages: Name -> variable of the weights for users: the optimizer's, or moving averages. Empty where users get
-        the trained ones.
+      averages: Name -> variable of the weights for users: those of ``averaging``, or of the optimizer. Empty where
+        users get the trained ones.
+      averaging: The average that is kept beside the weights, None without one.
       gradient_groups: Group (a layer, usually) -> the places of its variables; see ``analysis.gradient_groups``.
       gradient_norms: float32 [groups + 1], sums over the steps since they were read last of each group's gradient norm,
         and the number of these steps; skipped ones are left out.
@@ -65,10 +67,8 @@ class TrainingState:
             tf.zeros([len(self.gradient_groups) + 1]), tf.float32, "gradient_norms"
         )
         self.optimizer = optimizer
-        self.averages = optimizer.averages or {
-            name: handles.new_variable(variable, tf.float32, f"ema/{name}")
-            for name, variable in (variables.items() if hparams.ema_decay else ())
-        }
+        self.averaging = make_averages(hparams, variables)
+        self.averages = self.averaging.variables if self.averaging else optimizer.averages
 
     def named_variables(self) -> dict[str, tf.Variable]:
         """Returns the variables of the checkpoint's training group by stable names (averages are a group apart)."""
@@ -81,6 +81,7 @@ class TrainingState:
             "metrics/window": self.window,
             _GRADIENT_NORMS: self.gradient_norms,
             **self.optimizer.slots,
+            **(self.averaging.slots if self.averaging else {}),
         }
 
     def begin(self, weights: Mapping[str, np.ndarray]) -> None:

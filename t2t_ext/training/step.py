@@ -52,8 +52,7 @@ class TrainStep:
           optimizer: Over the model's variables.
           schedule: The learning rate.
           state: The training state.
-          hparams: Reads label_smoothing, clip_grad_norm, ema_decay, batch_shapes,
-            gradient_accumulation_steps and parallel_slices.
+          hparams: Reads label_smoothing, clip_grad_norm, batch_shapes, gradient_accumulation_steps and parallel_slices.
           strategy: That model, optimizer and state were made under.
           random_seed: Dropout masks are a function of it, the step, the replica and the slice.
           jit_compile: Whether XLA compiles the computation of the gradients; needs static shapes.
@@ -152,8 +151,8 @@ class TrainStep:
                 factor = limit / tf.maximum(norm, limit)
                 clipped = {name: gradient * factor for name, gradient in gradients.items()}
             self._optimizer.apply(clipped, learning_rate, update)
-            if hparams.ema_decay:
-                self._update_averages(tf.cast(update, tf.float32))
+            if state.averaging:
+                state.averaging.update(update)
             return tf.constant(True)
 
         # The branch holds no merge call: every replica sees the same sums, so all take the same branch.
@@ -253,13 +252,6 @@ class TrainStep:
         if context.num_replicas_in_sync == 1:
             return values
         return context.all_reduce(tf.distribute.ReduceOp.SUM, values)
-
-    def _update_averages(self, update: tf.Tensor) -> None:
-        # A shorter memory at first: otherwise the random initial weights would stay in the average for long.
-        decay = tf.minimum(self._hparams.ema_decay, (1.0 + update) / (10.0 + update))
-        for name, average in self._state.averages.items():
-            distance = handles.read(average) - handles.read(self._variables[name])
-            handles.assign_sub(average, (1.0 - decay) * distance)
 
 
 def loss_gradients(

@@ -214,12 +214,16 @@ def kept_training(
             f"as it is here, and {_together(others)} is not: its first values would stay in the mean over all steps. "
             f"Use --warm_start_optimizer={RESET}."
         )
+    snapshots = {name: value.shape for name, value in fresh.items() if name.startswith("snapshots/")}
+    if others or any(name not in old or old[name].shape != shape for name, shape in snapshots.items()):
+        snapshots = {}  # a mean of the old ones of some variables and the new ones of others is no model
     kept: set[str] = set()
     for name, value in fresh.items():
         variable = name.split("/", 2)[-1]
         is_slot = name.startswith(prefixes) and variable in loaded
         scales = name in _LOSS_SCALE and fresh[_LOSS_SCALE[0]] != 1 and old[_LOSS_SCALE[0]] != 1
-        if (is_slot or name in _COUNTERS or scales) and name in old and old[name].shape == value.shape:
+        taken = is_slot or name in _COUNTERS or scales or name in snapshots
+        if taken and name in old and old[name].shape == value.shape:
             arrays[name] = old[name].astype(value.dtype)
             kept.update([variable] if is_slot else [])
     told = f"steps and learning rate continue after step {int(arrays['step']):,}, the optimizer's state of {len(kept)} "

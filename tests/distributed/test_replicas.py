@@ -28,6 +28,8 @@ CASES = {
         "hparams": "ema_decay=0.9,gradient_accumulation_steps=2,parallel_slices=2",
         "steps": 3,
     },
+    "last_one": {"replicas": 1, "hparams": "average_last=2,average_every=1", "steps": 3},
+    "last_two": {"replicas": 2, "hparams": "average_last=2,average_every=1", "steps": 3},
     "schedule_free_one": {"replicas": 1, **SCHEDULE_FREE},
     "schedule_free_two": {
         "replicas": 2,
@@ -122,10 +124,11 @@ def test_slices_and_length_groups_on_two_replicas_are_one_batch(results, how):
         assert not np.array_equal(one[name], one[name.replace("ema/", "weight/")])
 
 
-def test_the_average_of_schedule_free_is_one_on_two_replicas(results):
-    one, two = results["schedule_free_one"], results["schedule_free_two"]
+@pytest.mark.parametrize("kind", ["schedule_free", "last"])
+def test_averages_are_one_on_two_replicas(results, kind):
+    one, two = results[f"{kind}_one"], results[f"{kind}_two"]
     np.testing.assert_allclose(two["losses"], one["losses"], rtol=1e-5)
-    for name in (name for name in one if name.startswith(("ema/", "state/schedule_free/z/", "weight/"))):
+    for name in (name for name in one if name.startswith(("ema/", "state/schedule_free/z/", "state/snapshots/"))):
         np.testing.assert_allclose(two[name], one[name], atol=2e-4, err_msg=name)
     kernel = next(name for name in one if name.startswith("ema/") and "kernel" in name)
     assert not np.array_equal(one[kernel], one[kernel.replace("ema/", "weight/")])

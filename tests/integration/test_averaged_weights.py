@@ -11,6 +11,7 @@ from t2t_ext.bin import avg_all, trainer
 from t2t_ext.runs import checkpoints
 
 KINDS = {
+    "last": "learning_rate_warmup_steps=20,learning_rate_constant=0.5,average_last=3,average_every=1",
     "schedule_free": "optimizer=schedule_free_adam_w,learning_rate_schedule=constant*linear_warmup,"
     "learning_rate_constant=0.02,learning_rate_warmup_steps=4,weight_decay=0.1,precision=mixed_bfloat16",
 }
@@ -58,6 +59,7 @@ def test_averages_are_kept_as_best_and_translate(finished):
         assert_equal({n: np.asarray(v) for n, v in model.named_variables().items()}, arrays["ema"])
 
 
+@pytest.mark.parametrize("finished", ["schedule_free"], indirect=True)
 def test_the_dev_loss_is_that_of_the_averages(finished, toy_data, tmp_path):
     """A run that begins with them and hardly moves has their dev loss."""
     run = tmp_path / "run"
@@ -82,6 +84,7 @@ def test_a_resumed_run_is_the_undisturbed_one(finished, tmp_path):
             assert_equal(found[group], arrays)
 
 
+@pytest.mark.parametrize("finished", ["schedule_free"], indirect=True)
 def test_a_warm_start_that_keeps_the_optimizer_continues_exactly(finished, toy_data, tmp_path):
     run, middle = tmp_path / "run", finished / "checkpoints" / checkpoints.checkpoint_name(4)
     hparams = KINDS[finished.name]

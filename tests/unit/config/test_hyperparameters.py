@@ -110,8 +110,10 @@ def test_override_parses_lists():
         ),
         (
             "optimizer=schedule_free_adam_w,learning_rate_schedule=constant,ema_decay=0.9",
-            "averages the weights: leave out ema_decay=0.9",
+            "optimizer=schedule_free_adam_w and ema_decay=0.9 each average the weights: set only one",
         ),
+        ("ema_decay=0.9,average_last=5", "ema_decay=0.9 and average_last=5 each average the weights"),
+        ("average_last=1", "average_last=1 is no average"),
         ("use_pad_remover=True", "'use_pad_remover' is not here: padding never changes a result"),
         ("self_attention_type=dot_product", "'self_attention_type' is not here: .*--model"),
     ],

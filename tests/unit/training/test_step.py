@@ -127,11 +127,14 @@ def test_slices_draw_different_masks():
     assert float(step.run(same_rows)["loss"]) != pytest.approx(float(alone.run(one_row)["loss"]), rel=1e-6)
 
 
-@pytest.mark.parametrize("changes", [{"ema_decay": 0.5}, {"optimizer": "schedule_free_adam_w"}])
+@pytest.mark.parametrize(
+    "changes", [{"ema_decay": 0.5}, {"optimizer": "schedule_free_adam_w"}, {"average_last": 2, "average_every": 2}]
+)
 def test_steps_that_are_not_finite_change_nothing_but_the_counters(changes):
     model, state, step = make(**changes)
     step.run(batch())
     kept = [*model.named_variables().values(), *state.averages.values(), *state.optimizer.slots.values()]
+    kept += state.averaging.slots.values() if state.averaging else []
     before = [v.numpy() for v in kept]
     sums = window(state)
     features, model.features = model.features, lambda *args, **kwargs: features(*args, **kwargs) * np.inf
@@ -166,6 +169,19 @@ def test_moving_averages_follow_the_weights():
         expected = decay * expected + (1 - decay) * model.table.numpy()
     np.testing.assert_allclose(state.averages["table"], expected, rtol=1e-5)
     assert "table" not in state.named_variables()
+
+
+def test_the_last_snapshots_are_averaged():
+    model, state, step = make(average_last=3, average_every=2)
+    taken = []
+    for number in range(1, 11):
+        step.run(batch(number))
+        if number % 2 == 0:
+            taken.append(model.table.numpy())
+        expected = np.mean(taken[-3:], axis=0) if taken else model.table.numpy()
+        np.testing.assert_allclose(state.averages["table"], expected, rtol=1e-6, err_msg=str(number))
+    assert state.named_variables()["snapshots/last/table"].shape == (3, *model.table.shape)
+    assert int(state.named_variables()["snapshots/taken"]) == 5
 
 
 def test_schedule_free_weights_for_users_are_the_mean_of_all_steps():

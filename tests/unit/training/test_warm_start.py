@@ -323,6 +323,21 @@ def test_without_the_optimizer_the_weights_that_users_get_are_taken(trained, tin
     assert "(the averages of its weights; the last one, of step 30)" in report.lines()[0]
 
 
+@pytest.mark.parametrize(("count", "fits"), [(3, True), (4, False)])
+def test_snapshots_are_kept_together_or_not_at_all(trained, tiny_encoder, count, fits):
+    model = {name: value for name, value in checkpoints.load_arrays(trained, "model").items() if "wide" not in name}
+    rows = {f"snapshots/last/{name}": np.ones([3, *value.shape], np.float32) for name, value in model.items()}
+    path = checkpoints.save_checkpoint(
+        trained.parent, 40, model, training={"step": np.array(40), "snapshots/taken": np.array(9), **rows}
+    )
+    _, report = warm_start.warm_start(model, (tiny_encoder, tiny_encoder), SIDES, str(path), keep=True)
+    fresh_rows = {name: np.zeros([count, *value.shape[1:]], np.float32) for name, value in rows.items()}
+    state = {"step": np.array(0), "loss_scale/scale": np.array(1), "snapshots/taken": np.array(0), **fresh_rows}
+    kept, _ = warm_start.kept_training(state, report)
+    assert kept["snapshots/taken"] == (9 if fits else 0)
+    assert all(kept[name].any() == fits for name in rows)
+
+
 def test_schedule_free_keeps_only_what_is_the_same_model(trained, tiny_encoder):
     """A new variable's first values would be a part of the average of all steps for good."""
     start = fresh(tiny_encoder.vocab_size)
