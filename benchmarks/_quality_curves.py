@@ -48,6 +48,7 @@ class Run:
       seed: Its seed; 0 where the log does not say.
       points: Its evaluations, in order.
       minutes: Of training alone, up to the last update that was logged.
+      minutes_before: Those of them that its first weights took.
       updates: How many updates were logged.
       ended: Why it ended: ``target``, ``minutes``, ``updates``, ``early stopping``; empty where nobody knows.
       startup_seconds: From the making of the model to the end of the first update; None where the log does not say.
@@ -62,6 +63,7 @@ class Run:
     points: list[Point]
     minutes: float
     updates: int
+    minutes_before: float = 0.0
     ended: str = ""
     startup_seconds: float | None = None
     test: float | None = None
@@ -135,6 +137,7 @@ def read_run(run: str | os.PathLike, name: str = "", seed: int = 0, before: floa
         seed=seed,
         points=points,
         minutes=clock.minutes[-1],
+        minutes_before=before,
         updates=clock.updates[-1],
     )
 

@@ -103,7 +103,7 @@ class Budget:
     """When a training ends, whatever comes first.
 
     Attributes:
-      minutes: Of training alone; 0: no end.
+      minutes: Of training alone, that of first weights by another recipe among it; 0: no end.
       stop_at: Dev BLEU; infinite: no end.
     """
 
@@ -151,6 +151,12 @@ class Job:
     def training(self) -> Stage:
         """The training that is measured; those before it only give first weights."""
         return [stage for stage in self.stages if stage.kind == "train"][-1]
+
+    def read(self) -> curves.Run:
+        """Returns the curve so far; what its first weights took is before it."""
+        first = [stage for stage in self.stages if stage.kind == "train" and stage is not self.training]
+        before = sum(curves.read_run(stage.output).minutes for stage in first)
+        return curves.read_run(self.training.output, self.name, self.seed, before)
 
     def settings(self, cores: int) -> dict[str, str]:
         """Returns what determines its result besides the budget."""

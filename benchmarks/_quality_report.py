@@ -32,13 +32,13 @@ def report(groups: Groups, targets: Sequence[float], baseline: str, command: str
       interpolated: See ``_quality_curves.reached``.
     """
     blocks: list[Any] = [_summary(groups)]
-    for field, (title, unit, form) in _QUANTITIES.items():
+    for field, (title, unit, form) in _QUANTITIES.items() if targets else ():
         rows = [
             [name, *(_scaled(to_target(runs, each, field, interpolated=interpolated), unit, form) for each in targets)]
             for name, runs in groups.items()
         ]
         blocks.append(_table(f"{title} until dev BLEU, {_HOW[interpolated]}", "", targets, rows))
-    if baseline and len(groups) > 1:
+    if baseline and targets and len(groups) > 1:
         caption = f"How many times as fast as {baseline}, by mean minutes of training, evaluations not counted"
         blocks.append(_table(caption, "", targets, _quotients(groups, targets, baseline, interpolated)))
     several = max(len(runs) for runs in groups.values()) > 1
@@ -88,7 +88,7 @@ def _summary(groups: Groups) -> Table:
             ([run.startup_seconds for run in runs], ".1f"),
             ([run.updates for run in runs], ",.0f"),
             ([run.minutes for run in runs], ",.2f"),
-            ([run.points[-1].tokens / run.points[-1].minutes / 60 for run, _ in best], ",.0f"),
+            ([_rate(run) for run, _ in best], ",.0f"),
             ([point.bleu for _, point in best], ".2f"),
             ([point.minutes for _, point in best], ",.2f"),
             ([run.test for run in runs], ".2f"),
@@ -101,6 +101,12 @@ def _summary(groups: Groups) -> Table:
         ended = ", ".join(dict.fromkeys(run.ended for run in runs if run.ended))
         rows.append([name, f"{parameters:,}" if parameters else None, str(len(runs)), *shown, ended or None])
     return Table(columns(*headings), rows, missing="-")
+
+
+def _rate(run: Run) -> float | None:
+    """Returns target tokens a second up to the last evaluation; None where no time went by."""
+    minutes = run.points[-1].minutes - run.minutes_before
+    return run.points[-1].tokens / minutes / 60 if minutes > 0 else None
 
 
 def markdown(made: Report) -> str:

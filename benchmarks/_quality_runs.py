@@ -24,7 +24,7 @@ from collections.abc import Iterator, Sequence
 
 import _quality_curves as curves
 import _report
-from _quality_jobs import EXTENDED, Budget, Job
+from _quality_jobs import EXTENDED, Job
 
 from t2t_ext.errors import UserError
 from t2t_ext.experiments.plan import Stage
@@ -102,7 +102,7 @@ class Trainings:
         parts = [f"{self._all - self._waiting.qsize() - len(running)} of {self._all} done"]
         parts += [each.text for each in running]
         totals = self._done_seconds or [whole for whole, _ in known]
-        if totals:
+        if totals and (running or self._waiting.qsize()):
             mean = statistics.fmean(totals)
             unknown = self._waiting.qsize() + len(running) - len(known)
             seconds = (sum(left for _, left in known) + mean * unknown) / len(self._slots)
@@ -140,15 +140,11 @@ class Trainings:
         for stage in job.stages:
             with self._locks[stage.marker]:  # first weights that several jobs want are trained once
                 if stage is job.training:
-                    ended = self._train(job, stage)
-                elif stage.kind == "train":
-                    self._train(dataclasses.replace(job, budget=Budget()), stage)
-                elif curves.read_run(job.training.output).points:
+                    ended = self._train(job)
+                elif stage.kind == "train" or job.read().points:
                     self._command(stage)
         stages = {stage.kind: stage for stage in job.stages}
-        before = sum(curves.read_run(stage.output).minutes for stage in job.stages[:-1]
-                     if stage.kind == "train" and stage is not job.training)  # fmt: skip
-        run = curves.read_run(job.training.output, job.name, job.seed, before)
+        run = job.read()
         run.ended = ended
         run.startup_seconds = curves.startup_seconds(job.training.log)
         scores = score_record(stages["score"])
@@ -163,25 +159,27 @@ class Trainings:
         _report.write_report(job.result, _report.report(run.to_json()))
         return run
 
-    def _train(self, job: Job, stage: Stage) -> str:
+    def _train(self, job: Job) -> str:
         """Trains until a budget ends, and says which did."""
-        run = curves.read_run(stage.output)
+        run, stage = job.read(), job.training
         asked = job.budget.ended_by(run)
         if not asked:
             with self._started(stage) as process:
                 while process.poll() is None:
                     time.sleep(_LOOK_SECONDS)
-                    run = curves.read_run(stage.output)
-                    if stage is job.training:
-                        self._running[job.title].note(run)
+                    run = job.read()
+                    self._running[job.title].note(run)
                     if not asked and (asked := job.budget.ended_by(run)):
                         process.send_signal(signal.SIGTERM)  # it saves and ends
-            run = curves.read_run(stage.output)
+            run = job.read()
             if process.returncode == 0:
                 return "updates" if run.updates >= int(stage.flags[EXTENDED]) else "early stopping"
             if not asked or process.returncode != _PREEMPTED:
                 raise _failure(stage, process.returncode)
-        step = checkpoints.checkpoint_step(checkpoints.list_checkpoints(stage.output)[-1])
+        saved = checkpoints.list_checkpoints(stage.output)
+        if not saved:
+            raise UserError(f"Its first weights took {run.minutes:.1f} min, the whole budget. Give more --minutes.")
+        step = checkpoints.checkpoint_step(saved[-1])
         if asked == "minutes" and step not in {point.updates for point in run.points}:
             # A trainer that has no update left to do evaluates the last one.
             self._command(dataclasses.replace(stage, flags={**stage.flags, EXTENDED: step}))
@@ -236,7 +234,7 @@ class _Progress:
 
     def __init__(self, job: Job) -> None:
         self._job, self.began, self.text = job, time.monotonic(), job.title
-        self._share = self._before = self._allowed(curves.read_run(job.training.output))
+        self._share = self._before = self._allowed(job.read())
 
     def note(self, run: curves.Run) -> None:
         """Takes what the training has logged so far."""

@@ -4,8 +4,12 @@ import dataclasses
 import importlib
 import json
 import math
+import os
 import pathlib
+import signal
 import sys
+import threading
+import time
 
 import pytest
 
@@ -227,6 +231,8 @@ def log(record):
     with open(path, "a") as file:
         file.write(json.dumps(record) + "\\n")
 def evaluate(step):
+    if f'"eval", "step": {{step}},' in path.read_text():
+        return
     log(dict(kind="eval", step=step, bleu=step / 10, loss=1.0, seconds=6.0))
 def leave(status):
     folder = run / "checkpoints" / f"model.ckpt-{{step:08d}}"
@@ -314,6 +320,48 @@ def test_ends_with_the_minutes_and_continues(pretending, tmp_path, capsys):
     assert second["points"][: len(first["points"])] == first["points"]
     assert pretending("--updates=200", "--hparams=attention_dropout=0.3") == 2
     assert "was made with other settings" in capsys.readouterr().err
+
+
+def test_resumes_after_an_interruption(pretending, tmp_path, capsys):
+    run = tmp_path / "w" / "a" / "seed1" / "run"
+
+    def interrupt():
+        while not (run / "metrics.jsonl").exists():
+            time.sleep(0.02)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=interrupt).start()
+    assert pretending("--updates=200") == 130
+    assert "a, seed 1: stopped; the same command resumes it" in capsys.readouterr().out
+    assert not (tmp_path / "w" / "results").exists()
+    [saved] = (run / "checkpoints").iterdir()
+    assert 0 < int(saved.name[-8:]) < 200
+    assert pretending("--updates=200") == 0
+    found = result(tmp_path)
+    assert [point["updates"] for point in found["points"]] == list(range(20, 201, 20))
+    assert found["startup_seconds"] == 1.5  # of the first start
+
+
+def test_first_weights_of_another_recipe_take_their_time(pretending, tmp_path, capsys):
+    path = tmp_path / "next.toml"
+    text = (
+        RECIPES
+        + """
+[mine_next]
+extends = "mine"
+row = "continues"
+warm_start = "mine_fast"
+train = { train_steps = 40 }
+"""
+    )
+    path.write_text(text)
+    assert pretending(f"--recipes={path}", "--recipe=mine_next", "--recipe=mine_fast", "--jobs=1") == 0
+    assert [point["minutes"] for point in result(tmp_path, "mine_fast")["points"]] == pytest.approx([1, 2, 3, 4, 5])
+    assert [point["minutes"] for point in result(tmp_path, "mine_next")["points"]] == pytest.approx([6, 7])
+    assert "| mine_next | 10 | 1 | 1.5 | 40 | 7.00 | 50 |" in (tmp_path / "w" / "quality.md").read_text()
+    flags = [f"--recipes={path}", "--recipe=mine_next"]
+    assert pretending(*flags, "--minutes=4", f"--work_dir={tmp_path / 'other'}") == 1
+    assert "took 5.0 min, the whole budget" in capsys.readouterr().out
 
 
 def test_a_training_that_fails_does_not_end_the_others(pretending, tmp_path, capsys):
