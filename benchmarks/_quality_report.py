@@ -161,34 +161,38 @@ def picture(groups: Groups, targets: Sequence[float], kind: str) -> bytes:
     )
     with figures.new_figure(11, 4.6) as figure:
         for axes, (field, unit, label) in zip(figure.subplots(1, 2, sharey=True), panels, strict=True):
-            for place, runs in enumerate(groups.values()):
-                _draw(axes, place, [run for run in runs if run.points], field, unit)
+            lines = [
+                _draw(axes, place, name, [run for run in runs if run.points], field, unit)
+                for place, (name, runs) in enumerate(groups.items())
+            ]
             for target in targets:
                 axes.axhline(target, color="#999999", linewidth=0.7, linestyle="--")
             axes.set(xlabel=label, xlim=(0, None), ylim=(0, None))
             figures.plain(axes)
         figure.axes[0].set_ylabel("dev BLEU")
-        figures.legend(figure, list(groups), lines=True)
+        figure.legend(handles=lines, loc="outside upper left", ncols=4, frameon=False, fontsize=9)
         return figures.saved(figure, kind)
 
 
-def _draw(axes: Any, place: int, runs: Sequence[Run], field: str, unit: float) -> None:
-    """Draws the seeds of a recipe as thin lines, and their mean and range as far as all of them got."""
+def _draw(axes: Any, place: int, name: str, runs: Sequence[Run], field: str, unit: float) -> Any:
+    """Draws each seed of a recipe, and mean and range as far as all of them got; returns the line of the mean."""
     color = figures.color(place)
     curves = [
         (np.array([getattr(point, field) for point in run.points]) / unit, np.array([p.bleu for p in run.points]))
         for run in runs
     ]
-    for x, y in curves[:1] if len(curves) == 1 else []:
-        axes.plot(x, y, color=color, marker=figures.marker(place), markersize=4)
-    if len(curves) < 2:
-        return
-    for x, y in curves:
-        axes.plot(x, y, color=color, linewidth=0.6, alpha=0.5)
-    first, last = max(x[0] for x, _ in curves), min(x[-1] for x, _ in curves)
-    every = np.unique(np.concatenate([x for x, _ in curves]))
-    every = every[(every >= first) & (every <= last)]
-    if len(every):
+    every, mean = np.array([]), np.array([])
+    if curves:
+        first, last = max(x[0] for x, _ in curves), min(x[-1] for x, _ in curves)
+        every = np.unique(np.concatenate([x for x, _ in curves]))
+        every = every[(every >= first) & (every <= last)]
         values = np.array([np.interp(every, x, y) for x, y in curves])
-        axes.plot(every, values.mean(0), color=color, marker=figures.marker(place), markersize=4, markevery=len(curves))
+        mean = values.mean(0)
+    if len(curves) > 1:
+        for x, y in curves:
+            axes.plot(x, y, color=color, linewidth=0.6, alpha=0.5)
         axes.fill_between(every, values.min(0), values.max(0), color=color, alpha=0.15, linewidth=0)
+    style = {"marker": figures.marker(place), "markersize": 4, "markevery": max(len(curves), 1)}
+    # Colors and markers come again after the seventh: then lines are dashed, then dotted.
+    dashes = ("-", "--", ":")[place // len(figures.COLORS) % 3]
+    return axes.plot(every, mean, dashes, color=color, label=figures.short(name), **style)[0]
