@@ -99,6 +99,21 @@ class HParams(StrictParams):
     label_smoothing: float = hparam(
         0.1, "Probability that is spread evenly over the other words of the vocabulary.", minimum=0, below=1
     )
+    simcut_alpha: float = hparam(
+        0.0,
+        "Factor of SimCut's regularizer (Gao et al. 2022): the model should say the same where it does not see some "
+        "words of source and target; an update takes twice as long; 0 = off, published: 3.",
+        minimum=0,
+    )
+    simcut_probability: float = hparam(
+        0.05, "Share of the words that SimCut hides from the second pass.", minimum=0, exclusive=True, below=1
+    )
+    r_drop_alpha: float = hparam(
+        0.0,
+        "Factor of R-Drop's regularizer (Liang et al. 2021): the model should say the same under two dropout masks; an "
+        "update takes twice as long; 0 = off, published: 5.",
+        minimum=0,
+    )
 
     # Optimizer.
     optimizer: str = hparam(
@@ -202,6 +217,11 @@ class HParams(StrictParams):
 
     def validate(self) -> Iterator[str]:
         """Yields contradictions between fields."""
+        if self.simcut_alpha and self.r_drop_alpha:
+            yield (
+                f"simcut_alpha={self.simcut_alpha:g} and r_drop_alpha={self.r_drop_alpha:g} are both on: choose one of "
+                "them, each needs a second pass of its own"
+            )
         factors = [factor.strip() for factor in self.learning_rate_schedule.split("*")]
         unknown = [factor for factor in factors if factor not in LEARNING_RATE_FACTORS]
         if unknown:

@@ -1,4 +1,4 @@
-"""Dropout whose masks are a pure function of a seed.
+"""Dropout, of units and of whole tokens, whose masks are a pure function of a seed.
 
 Inside ``seed_scope(seed)`` every call draws its mask from ``(seed, number of the
 call in the scope)``. Nothing is stored between steps, so a training step that is
@@ -25,6 +25,7 @@ class _Scopes(threading.local):
 
     def __init__(self) -> None:
         self.stack: list[_Scope] = []
+        self.cut_probability = 0.0
 
 
 class _Scope:
@@ -52,6 +53,37 @@ def seed_scope(seed: tf.Tensor) -> Iterator[None]:
         yield
     finally:
         _scopes.stack.pop()
+
+
+@contextlib.contextmanager
+def token_cut(probability: float) -> Iterator[None]:
+    """Makes ``cut_tokens`` set whole vectors of the second half of a batch to zero; 0: it does nothing."""
+    before, _scopes.cut_probability = _scopes.cut_probability, probability
+    try:
+        yield
+    finally:
+        _scopes.cut_probability = before
+
+
+def cut_tokens(x: tf.Tensor, kept: tf.Tensor | None = None) -> tf.Tensor:
+    """Sets whole vectors of the second half of a batch to zero, inside ``token_cut`` (SimCut's second pass).
+
+    As in the paper (Gao et al. 2022, https://arxiv.org/abs/2206.02368), the other vectors are not scaled up.
+
+    Args:
+      x: float [2 B, ..., D], the same B sentences twice.
+      kept: bool [2 B, ...], positions that are never cut; None: there are none.
+
+    Returns:
+      float [2 B, ..., D].
+    """
+    if not _scopes.cut_probability:
+        return x
+    shape = tf.shape(x)
+    noise = tf.random.stateless_uniform(tf.concat([shape[:1] // 2, shape[1:-1]], 0), _next_seed(), alg="philox")
+    stays = tf.concat([tf.ones_like(noise, tf.bool), noise >= _scopes.cut_probability], 0)
+    stays = stays if kept is None else stays | kept
+    return x * tf.cast(stays, x.dtype)[..., tf.newaxis]
 
 
 def dropout(x: tf.Tensor, rate: float, training: bool) -> tf.Tensor:
@@ -92,14 +124,18 @@ def relu_dropout(x: tf.Tensor, rate: float, training: bool) -> tuple[tf.Tensor, 
     return y, _LEVELS / (_LEVELS - dropped)
 
 
+def _next_seed() -> tf.Tensor:
+    """Returns the scope's next seed, int32 [2], or one of TensorFlow's global generator."""
+    if _scopes.stack:
+        return _scopes.stack[-1].next_seed()
+    return tf.random.uniform([2], maxval=tf.int32.max, dtype=tf.int32)
+
+
 def _keep(x: tf.Tensor, dropped: int) -> tf.Tensor:
     """Draws a mask of x's shape and dtype: 1 where a unit is kept, 0 for ``dropped`` of 256 units."""
-    seed = (
-        _scopes.stack[-1].next_seed() if _scopes.stack else tf.random.uniform([2], maxval=tf.int32.max, dtype=tf.int32)
-    )
     size = tf.size(x)
     words = tf.random.stateless_uniform(
-        [(size + 3) // 4], seed, minval=None, maxval=None, dtype=tf.uint32, alg="philox"
+        [(size + 3) // 4], _next_seed(), minval=None, maxval=None, dtype=tf.uint32, alg="philox"
     )
     noise = tf.reshape(tf.reshape(tf.bitcast(words, tf.uint8), [-1])[:size], tf.shape(x))
     return tf.cast(noise >= tf.constant(dropped, tf.uint8), x.dtype)

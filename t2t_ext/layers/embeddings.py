@@ -6,7 +6,9 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from t2t_ext.data.text.special_ids import FIRST_TEXT_ID, UNK_ID
 from t2t_ext.layers.base import Description, Layer, Projection
+from t2t_ext.layers.dropout import cut_tokens
 from t2t_ext.layers.masks import real_positions
 
 _MAX_TIMESCALE = 10000.0
@@ -44,7 +46,9 @@ class TokenEmbedding(Layer):
         # every later read, and the softmax may read the same one.
         rows = tf.cast(tf.gather(tf.convert_to_tensor(self.matrix.value), ids), self.compute_dtype)
         real = tf.cast(tf.not_equal(ids, 0), rows.dtype)[..., tf.newaxis]
-        return rows * (real * tf.cast(self.multiplier, rows.dtype))
+        # What ends a sentence or says its direction is kept, as the paper keeps the ends.
+        control = (ids < FIRST_TEXT_ID) & (ids != UNK_ID)
+        return cut_tokens(rows * (real * tf.cast(self.multiplier, rows.dtype)), kept=control)
 
 
 def sinusoids(positions: tf.Tensor, width: int, layout: str = "concat") -> tf.Tensor:
@@ -145,4 +149,4 @@ class FeatureEmbedding(Projection):
         # F may have been lost on the way, where a batch was divided into slices.
         rows = tf.reshape(tf.cast(features, self.compute_dtype), [-1, self.size])
         shape = tf.shape(features)
-        return tf.reshape(self.rows(rows), [shape[0], shape[1], sum(self.parts)]) * real
+        return cut_tokens(tf.reshape(self.rows(rows), [shape[0], shape[1], sum(self.parts)]) * real)

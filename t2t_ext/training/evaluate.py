@@ -160,7 +160,7 @@ class Evaluator:
         totals = [0.0] * 4
         for batch in self._batches:
             sums = self._sums({name: ids for name, ids in batch.items() if name != "index"})
-            totals = [total + float(value) for total, value in zip(totals, sums, strict=True)]
+            totals = [total + float(value) for total, value in zip(totals, sums[:4], strict=True)]
         loss, nll, correct, tokens = totals
         tokens = max(tokens, 1.0)
         return {

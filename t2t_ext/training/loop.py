@@ -19,6 +19,7 @@ from t2t_ext.runs import checkpoints
 from t2t_ext.training import (
     auto_batch_size,
     graph_options,
+    losses,
     out_of_memory,
     setup_run,
     skip_report,
@@ -232,6 +233,8 @@ class _Loop:
             "tokens_per_second": tokens / max(seconds, 1e-9),
             "seconds": seconds,
         }
+        if losses.Consistency.of(session.hparams):
+            record["regularizer"] = window["regularizer"] / labels
         self._records.append(record)
         self._board.record(record)
         if norms:

@@ -12,11 +12,17 @@ stay in the cache, and both gradient products are computed while they are there.
 The target's own part is subtracted in float32 before the products, which may run in 16 bits: for a token that is
 well predicted the two nearly cancel. The rank-one parts are added once for all rows. What is not needed is left out
 of the graph: every pass over the logits takes as long as a tenth of their product in 16 bits.
+
+Where the model saw every sentence twice (``Consistency``), the logits of both passes for the same tokens are in one
+chunk, so that the divergence between their distributions p and q costs no further product::
+
+    d KL(p || q) / d logits of p = p (log p - log q - KL(p || q))
+    d KL(p || q) / d logits of q = q - p
 """
 
 import functools
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
@@ -24,22 +30,57 @@ from t2t_ext.data.text.text_encoder import PAD_ID
 
 CHUNK_ROWS = 256
 _ROW_MULTIPLE = 16
+# Gradients of two passes are multiplied by it before they are cast: probabilities of 1e-7 remain in float16.
+_PAIR_SCALE = 256.0
 
 
 class LossSums(NamedTuple):
     """Sums over the tokens that are not padding; float32 scalars.
 
     Attributes:
-      loss: Label-smoothed cross-entropy in nats, 0 at its optimum. The only differentiable one.
+      loss: Label-smoothed cross-entropy in nats, 0 at its optimum.
       nll: Negative log-likelihood without smoothing, in nats (perplexity is exp of its mean).
       correct: Tokens that have the largest logit.
       tokens: Tokens that are not padding.
+      regularizer: What ``consistency`` adds to the loss, in nats; 0 without it.
+      objective: ``loss + regularizer``. The only differentiable one.
     """
 
     loss: tf.Tensor
     nll: tf.Tensor
     correct: tf.Tensor
     tokens: tf.Tensor
+    regularizer: tf.Tensor
+    objective: tf.Tensor
+
+
+class Consistency(NamedTuple):
+    """What is minimized where the model sees every sentence twice, with different dropout or input.
+
+    Attributes:
+      shares: The parts of the first and the second pass in loss, nll and correct; their sum is 1.
+      divergences: The factors of KL(first || second) and KL(second || first), which are added.
+    """
+
+    shares: tuple[float, float]
+    divergences: tuple[float, float]
+
+    @classmethod
+    def of(cls, hparams: Any) -> "Consistency | None":
+        """Returns what the hparams ask for.
+
+        SimCut (Gao et al. 2022, https://arxiv.org/abs/2206.02368): the cross-entropy of the sentence as it is, plus
+        alpha KL(as it is || with words cut out); the gradient flows through both, as in the authors' program.
+
+        R-Drop (Liang et al. 2021, https://arxiv.org/abs/2106.14448) adds up the cross-entropies of two dropout masks
+        and alpha / 2 (KL(first || second) + KL(second || first)). Here it is half of that, so that the loss stays
+        comparable; alpha means the same.
+        """
+        if hparams.simcut_alpha:
+            return cls((1.0, 0.0), (hparams.simcut_alpha, 0.0))
+        if hparams.r_drop_alpha:
+            return cls((0.5, 0.5), (hparams.r_drop_alpha / 4, hparams.r_drop_alpha / 4))
+        return None
 
 
 def smoothing_terms(label_smoothing: float, vocab_size: int) -> tuple[float, float, float]:
@@ -67,6 +108,7 @@ def softmax_cross_entropy(
     label_smoothing: float,
     *,
     weights: tf.Tensor | None = None,
+    consistency: Consistency | None = None,
     differentiable: bool = True,
     compact: bool = True,
 ) -> LossSums:
@@ -75,19 +117,21 @@ def softmax_cross_entropy(
     Products run in the dtype of ``features``; logits, log-sum-exp and all sums are float32.
 
     Args:
-      features: float [..., D]; the decoder's output.
+      features: float [..., D]; the decoder's output. With ``consistency`` that of the first pass, then that of the
+        second one on the first axis, which is twice as long as the targets'.
       kernel: float32 [V, D]; tensor or variable.
       bias: float32 [V] or None.
       targets: int32 [...]; padding (id 0) has weight 0.
       label_smoothing: As in ``smoothing_terms``.
       weights: float32 [...], what the loss of each target is multiplied by, and nothing else; None: 1.
+      consistency: How the two passes are weighed; None: there is one.
       differentiable: Whether gradients with respect to features, kernel and bias are prepared.
       compact: Whether rows of padding are taken out first. Needs dynamic shapes, so not for XLA.
 
     Returns:
-      The sums. Only ``loss`` has gradients.
+      The sums. Only ``objective`` has gradients.
     """
-    rows = tf.reshape(features, [-1, features.shape[-1]])  # [N, D]
+    rows = tf.reshape(features, [-1, features.shape[-1]])  # [N, D], or [2 N, D]
     labels = tf.reshape(targets, [-1])  # [N]
     real = tf.not_equal(labels, PAD_ID)
     tokens = tf.reduce_sum(tf.cast(real, tf.float32))
@@ -95,13 +139,16 @@ def softmax_cross_entropy(
     weighted = tokens if weights is None else tf.reduce_sum(tf.where(real, weights, 0.0))
     if compact:
         kept = tf.squeeze(tf.where(real), -1)
-        rows, labels = tf.gather(rows, kept), tf.gather(labels, kept)
+        both = tf.concat([kept, kept + tf.size(labels, kept.dtype)], 0) if consistency else kept
+        rows, labels = tf.gather(rows, both), tf.gather(labels, kept)
         weights = None if weights is None else tf.gather(weights, kept)
     kernel = tf.convert_to_tensor(kernel)
     vocab_size = kernel.shape[0]
     confidence, low, entropy = smoothing_terms(label_smoothing, vocab_size)
     biases = () if bias is None else (tf.convert_to_tensor(bias),)
-    head = functools.partial(_head, labels=labels, weights=weights, smoothing=(confidence, low))
+    head = functools.partial(
+        _head, labels=labels, weights=weights, smoothing=(confidence, low), consistency=consistency
+    )
 
     @tf.custom_gradient
     def differentiable_head(rows: tf.Tensor, kernel: tf.Tensor, *bias: tf.Tensor) -> tuple:
@@ -113,8 +160,9 @@ def softmax_cross_entropy(
         return sums, gradients
 
     sums = differentiable_head(rows, kernel, *biases) if differentiable else head(rows, kernel, *biases)[0]
-    cross_entropy, nll, correct = sums
-    return LossSums(cross_entropy - entropy * weighted, nll, correct, tokens)
+    objective, nll, correct, regularizer = sums
+    objective -= entropy * weighted
+    return LossSums(objective - regularizer, nll, correct, tokens, regularizer, objective)
 
 
 def _head(
@@ -125,17 +173,22 @@ def _head(
     labels: tf.Tensor,
     weights: tf.Tensor | None,
     smoothing: tuple[float, float],
+    consistency: Consistency | None,
     gradients: bool = False,
 ) -> tuple[tuple[tf.Tensor, ...], tuple[tf.Tensor, ...]]:
-    """Returns the three sums and, if asked for, the gradients of the first (float32)."""
+    """Returns the sums [objective, nll, correct, regularizer] and, if asked for, the first's gradients (float32)."""
     confidence, low = smoothing
     real = tf.cast(tf.not_equal(labels, PAD_ID), tf.float32)
-    weights = real if weights is None else real * weights
+    every_weight = weights = real if weights is None else real * weights
+    if consistency is not None:
+        labels, every_weight = tf.tile(labels, [2]), tf.tile(weights, [2])
+        shares = tf.repeat(tf.constant(consistency.shares), tf.shape(real)[0])
+        real, weights = tf.tile(real, [2]) * shares, every_weight * shares
     rows32 = tf.cast(rows, tf.float32) * weights[:, None]
     kernel_sum = tf.reduce_sum(tf.cast(kernel, tf.float32), 0)
     passes = (confidence - low, -low * tf.reduce_sum(rows32, 0)) if gradients else None
-    parts = _chunked(rows, tf.cast(kernel, rows.dtype), bias, labels, weights, passes)
-    log_sum_exp, label_logit, largest = parts[:3]
+    parts = _chunked(rows, tf.cast(kernel, rows.dtype), bias, labels, every_weight, passes, consistency)
+    log_sum_exp, label_logit, largest, *parts = parts
     # sum_v logits[n, v] = features[n] . sum_v kernel[v] + sum(bias): no pass over the logits.
     logit_sum = tf.linalg.matvec(rows32, kernel_sum)
     if bias is not None:
@@ -143,14 +196,66 @@ def _head(
     nll = real * (log_sum_exp - label_logit)
     cross_entropy = weights * (log_sum_exp - (confidence - low) * label_logit) - low * logit_sum
     correct = real * tf.cast(label_logit >= largest, tf.float32)
-    sums = (tf.reduce_sum(cross_entropy), tf.reduce_sum(nll), tf.reduce_sum(correct))
+    objective, regularizer = tf.reduce_sum(cross_entropy), tf.constant(0.0)
+    if consistency is not None:
+        divergence, *parts = parts
+        regularizer = tf.reduce_sum(every_weight * divergence) / 2  # it stands in the rows of both passes
+        objective += regularizer
+    sums = (objective, tf.reduce_sum(nll), tf.reduce_sum(correct), regularizer)
     if not gradients:
         return sums, ()
-    d_rows, *d_weights = parts[3:]
+    d_rows, *d_weights = parts
     d_rows -= low * weights[:, None] * kernel_sum
     if bias is not None:
         d_weights[1] -= low * tf.reduce_sum(weights)
     return sums, (d_rows, *d_weights)
+
+
+class _Layout(NamedTuple):
+    """How rows are divided into chunks that hold every pass of their tokens; ints, or tensors where shapes are dynamic.
+
+    Attributes:
+      sides: Passes.
+      count: Rows of a pass.
+      chunks: How many there are.
+      size: Rows of a pass in a chunk.
+    """
+
+    sides: int
+    count: Any
+    chunks: Any
+    size: Any
+
+    @classmethod
+    def of(cls, rows: tf.Tensor, sides: int) -> "_Layout":
+        """Divides rows float [sides * N, D]."""
+        static = rows.shape[0]
+        count = (tf.shape(rows)[0] if static is None else static) // sides
+        largest = tf.maximum if static is None else max
+        chunks = largest(1, (sides * count + CHUNK_ROWS - 1) // CHUNK_ROWS)
+        # Equal chunks, for little filling; few sizes of them, since a CPU's kernels are made for each shape.
+        size = (largest(1, (count + chunks - 1) // chunks) + _ROW_MULTIPLE - 1) // _ROW_MULTIPLE * _ROW_MULTIPLE
+        return cls(sides, count, chunks, size)
+
+    def divided(self, x: tf.Tensor) -> tf.Tensor:
+        """Returns [sides * N, ...] as [chunks, rows of a chunk, ...], filled up with zeros."""
+        others = x.shape[1:]
+        x = tf.reshape(x, [self.sides, self.count, *others])
+        x = tf.pad(x, [[0, 0], [0, self.chunks * self.size - self.count], *[[0, 0]] * len(others)])
+        x = _swapped(tf.reshape(x, [self.sides, self.chunks, self.size, *others]))
+        return tf.reshape(x, [self.chunks, self.sides * self.size, *others])
+
+    def joined(self, x: tf.Tensor) -> tf.Tensor:
+        """Undoes ``divided``."""
+        others = x.shape[2:]
+        x = _swapped(tf.reshape(x, [self.chunks, self.sides, self.size, *others]))
+        x = tf.reshape(x, [self.sides, self.chunks * self.size, *others])
+        return tf.reshape(x[:, : self.count], [self.sides * self.count, *others])
+
+
+def _swapped(x: tf.Tensor) -> tf.Tensor:
+    """Returns x with its first two axes swapped."""
+    return tf.transpose(x, [1, 0, *range(2, x.shape.rank)])
 
 
 def _chunked(
@@ -160,28 +265,22 @@ def _chunked(
     labels: tf.Tensor,
     weights: tf.Tensor,
     passes: tuple[float, tf.Tensor] | None,
+    consistency: Consistency | None,
 ) -> list[tf.Tensor]:
     """Runs the passes over the logits of N rows, chunk by chunk.
 
     For the gradients, ``passes`` are ``confidence - low``, which is subtracted from the target's probability, and the
     part of the kernel's gradient that is the same for all of its rows (float32 [D]).
+    With ``consistency``, rows are the model's first pass over all tokens, then its second one.
 
     Returns:
-      log-sum-exp, logit of the label and largest logit (float32 [N]); with gradients also those of the
-      cross-entropy with respect to rows [N, D], kernel [V, D] and, if there is one, bias [V] (float32), but for
-      the rank-one parts of rows and bias.
+      log-sum-exp, logit of the label and largest logit (float32 [N]); with ``consistency`` also the divergence of the
+      row's token, times its factors (float32 [N]); with gradients also those of the objective with respect to rows
+      [N, D], kernel [V, D] and, if there is one, bias [V] (float32), but for the rank-one parts of rows and bias.
     """
     vocab_size, depth = kernel.shape
-    static = rows.shape[0]
-    count = tf.shape(rows)[0] if static is None else static
-    largest = tf.maximum if static is None else max
-    chunks = largest(1, (count + CHUNK_ROWS - 1) // CHUNK_ROWS)
-    # Equal chunks, for little filling; few sizes of them, since a CPU's kernels are made for each shape.
-    size = (largest(1, (count + chunks - 1) // chunks) + _ROW_MULTIPLE - 1) // _ROW_MULTIPLE * _ROW_MULTIPLE
-    filling = chunks * size - count
-    chunk_rows = tf.reshape(tf.pad(rows, [[0, filling], [0, 0]]), [chunks, size, depth])
-    chunk_labels = tf.reshape(tf.pad(labels, [[0, filling]]), [chunks, size])
-    chunk_weights = tf.reshape(tf.pad(weights, [[0, filling]]), [chunks, size])
+    layout = _Layout.of(rows, 2 if consistency else 1)
+    chunk_rows, chunk_labels, chunk_weights = map(layout.divided, (rows, labels, weights))
 
     def body(i: tf.Tensor, arrays: list[tf.TensorArray], totals: list[tf.Tensor]) -> tuple:
         x = chunk_rows[i]
@@ -193,11 +292,19 @@ def _chunked(
         e = tf.exp(logits - top[:, None])
         z = tf.reduce_sum(e, -1)
         values = [top + tf.math.log(z), label_logit, top]
+        # The gradient of the logits, but for the target's part, times unit.
+        if consistency is None:
+            f, unit, confidence = e, z, 1.0
+        else:
+            f, divergence = _of_pairs(logits - values[0][:, None], e / z[:, None], consistency)
+            f, unit, confidence = _PAIR_SCALE * f, _PAIR_SCALE, tf.repeat(tf.constant(consistency.shares), layout.size)
+            values.append(tf.tile(divergence, [2]))
         if passes is not None:
-            scale = chunk_weights[i] / z
-            off_target = tf.exp(label_logit - top) - passes[0] * z
+            scale = chunk_weights[i] / unit
+            at_target = tf.exp(label_logit - top) if f is e else tf.gather(f, chunk_labels[i], batch_dims=1)
+            at_target -= passes[0] * unit * confidence
             target = tf.stack([tf.range(tf.shape(e)[0]), chunk_labels[i]], 1)
-            f = tf.tensor_scatter_nd_update(tf.cast(e, x.dtype), target, tf.cast(off_target, x.dtype))
+            f = tf.tensor_scatter_nd_update(tf.cast(f, x.dtype), target, tf.cast(at_target, x.dtype))
             scaled = tf.cast(tf.cast(x, tf.float32) * scale[:, None], x.dtype)
             values.append(tf.cast(tf.matmul(f, kernel), tf.float32) * scale[:, None])
             d_weights = [tf.matmul(f, scaled, transpose_a=True)]  # [V, D]
@@ -206,15 +313,39 @@ def _chunked(
             totals = [total + tf.cast(part, tf.float32) for total, part in zip(totals, d_weights, strict=True)]
         return i + 1, [array.write(i, value) for array, value in zip(arrays, values, strict=True)], totals
 
-    row_size = None if static is None else size
-    shapes = [[row_size]] * 3 + ([[row_size, depth]] if passes is not None else [])
-    arrays = [tf.TensorArray(tf.float32, chunks, element_shape=shape) for shape in shapes]
+    row_size = None if rows.shape[0] is None else layout.sides * layout.size
+    shapes = [[row_size]] * (2 + layout.sides) + ([[row_size, depth]] if passes is not None else [])
+    arrays = [tf.TensorArray(tf.float32, layout.chunks, element_shape=shape) for shape in shapes]
     totals = []
     if passes is not None:
         totals.append(tf.broadcast_to(passes[1], [vocab_size, depth]))
         totals += [] if bias is None else [tf.zeros([vocab_size])]
     # One after the other: side by side they would not stay in the cache.
-    _, arrays, totals = tf.while_loop(lambda i, *_: i < chunks, body, (0, arrays, totals), parallel_iterations=1)
-    stacked = [array.stack() for array in arrays]
-    flat = [tf.reshape(value, [chunks * size, *value.shape[2:]])[:count] for value in stacked]
-    return flat + list(totals)
+    _, arrays, totals = tf.while_loop(lambda i, *_: i < layout.chunks, body, (0, arrays, totals), parallel_iterations=1)
+    return [layout.joined(array.stack()) for array in arrays] + list(totals)
+
+
+def _of_pairs(log_probs: tf.Tensor, probs: tf.Tensor, consistency: Consistency) -> tuple[tf.Tensor, tf.Tensor]:
+    """Returns what two passes over the same tokens have of gradients, but for the targets' part, and the divergences.
+
+    Args:
+      log_probs: float32 [2 n, V]: n tokens in the first pass, then the same in the second one.
+      probs: exp of it.
+      consistency: The factors.
+
+    Returns:
+      float32 [2 n, V], with respect to the logits, and the weighed sum of both divergences, float32 [n], in nats.
+    """
+    p, q = tf.split(probs, 2)
+    difference = tf.subtract(*tf.split(log_probs, 2))
+    forward, backward = consistency.divergences
+    kl = tf.reduce_sum(p * difference, -1)
+    d_first = p * (consistency.shares[0] + forward * (difference - kl[:, None]))
+    d_second = q * (consistency.shares[1] + forward) - forward * p
+    divergence = forward * kl
+    if backward:
+        kl = -tf.reduce_sum(q * difference, -1)
+        d_first += backward * (p - q)
+        d_second -= q * (backward * (difference + kl[:, None]))
+        divergence += backward * kl
+    return tf.concat([d_first, d_second], 0), divergence

@@ -19,7 +19,10 @@ from t2t_ext.training.records import Record
 _CURVES = {
     "train": (
         "train",
-        ("loss", "perplexity", "accuracy", "learning_rate", "gradient_norm", "tokens_per_second", "skipped_steps"),
+        (
+            *("loss", "regularizer", "perplexity", "accuracy", "learning_rate", "gradient_norm"),
+            *("tokens_per_second", "skipped_steps"),
+        ),
     ),
     "eval": ("dev", ("loss", "perplexity", "accuracy", "bleu", *protocols.dev_labels())),
 }

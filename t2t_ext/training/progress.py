@@ -74,6 +74,7 @@ def describe_training(record: Record) -> str:
         f"{record['tokens_per_second']:,.0f} tokens/s, learning rate {record['learning_rate']:.2e}, "
         f"gradient norm {record['gradient_norm']:.2f}"
     )
+    text += f", regularizer {record['regularizer']:.3f}" if "regularizer" in record else ""
     return text + (f", {record['skipped_steps']} steps skipped so far" if record["skipped_steps"] else "")
 
 

@@ -28,6 +28,7 @@ WINDOW_FIELDS = (
     "steps",
     "skipped",
     "labels",  # what loss is taken on: the target tokens, unless a model or its hparams say otherwise
+    "regularizer",  # of SimCut or R-Drop, nats
 )
 _GRADIENT_NORMS = "metrics/gradient_norms"
 
@@ -115,15 +116,17 @@ class TrainingState:
 
 
 def with_all_sums(arrays: Mapping[str, np.ndarray], gradient_groups: int = 0) -> dict[str, np.ndarray]:
-    """Returns a checkpoint's training group with the sums that version 0.1.0's first checkpoints did not have.
+    """Returns a checkpoint's training group with the sums that earlier versions' checkpoints do not have.
 
-    Then loss was taken on every target token, so that there were as many labels; gradient norms of ``gradient_groups``
-    groups count from the checkpoint on.
+    The first ones took loss on every target token, so that there were as many labels; there was no regularizer;
+    gradient norms of ``gradient_groups`` groups count from the checkpoint on.
     """
     arrays = dict(arrays)
     if gradient_groups:
         arrays.setdefault(_GRADIENT_NORMS, np.zeros(gradient_groups + 1, np.float32))
     window = arrays.get("metrics/window")
-    if window is not None and len(window) == len(WINDOW_FIELDS) - 1:
-        arrays["metrics/window"] = np.append(window, window[WINDOW_FIELDS.index("target_tokens")])
+    if window is not None:
+        added = [window[WINDOW_FIELDS.index("target_tokens")], 0.0]
+        missing = len(WINDOW_FIELDS) - len(window)
+        arrays["metrics/window"] = np.append(window, added[len(added) - missing :])
     return arrays

@@ -22,6 +22,7 @@ from t2t_ext.training.schedules import Schedule
 from t2t_ext.training.state import WINDOW_FIELDS, TrainingState
 
 Batch = dict[str, tf.Tensor]
+_SUMS = ("loss", "nll", "correct", "regularizer")
 _COUNTS = ("target_tokens", "source_tokens", "positions", "examples", "labels")
 _LABELS = _COUNTS.index("labels")  # what the loss is divided by
 
@@ -158,7 +159,7 @@ class TrainStep:
         # The branch holds no merge call: every replica sees the same sums, so all take the same branch.
         tf.cond(finite, apply, lambda: tf.constant(False))
         values = tf.math.multiply_no_nan(tf.concat([sums, counts, [norm]], 0), applied)
-        names = ("loss", "nll", "correct", *_COUNTS, "gradient_norm")
+        names = (*_SUMS, *_COUNTS, "gradient_norm")
         row = dict(zip(names, tf.unstack(values, len(names)), strict=True))
         row |= {"steps": tf.constant(1.0), "skipped": 1.0 - applied}
         handles.assign_add(state.window, tf.stack([row[name] for name in WINDOW_FIELDS]))
@@ -167,7 +168,7 @@ class TrainStep:
         return {"loss": sums[0] / tf.maximum(counts[_LABELS], 1.0), "gradient_norm": norm}
 
     def _global_gradients(self, batch: Batch) -> tuple[dict[str, tf.Tensor], tf.Tensor, tf.Tensor]:
-        """Returns gradients of the mean loss over all replicas, sums [loss, nll, correct] and counts of them all."""
+        """Returns gradients of the mean objective over all replicas, the sums ``_SUMS`` and the counts of them all."""
         parts = [
             {**part, "labels": self._model.training_labels(part.get("labels", part["targets"]))}
             for part in (batch if isinstance(batch, tuple) else (batch,))
@@ -207,7 +208,7 @@ class TrainStep:
         if sequential == 1:
             *gradients, sums = side_by_side(0)
             return gradients, sums
-        zeros = [tf.zeros(variable.shape) for variable in self._variables.values()] + [tf.zeros([3])]
+        zeros = [tf.zeros(variable.shape) for variable in self._variables.values()] + [tf.zeros([len(_SUMS)])]
         _, totals = tf.while_loop(
             lambda i, _: i < sequential,
             lambda i, totals: (i + 1, [a + b for a, b in zip(totals, side_by_side(i), strict=True)]),
@@ -233,7 +234,7 @@ class TrainStep:
         return gradients, sums
 
     def _slice_gradients(self, batch: Batch, seed: tf.Tensor, scale: tf.Tensor) -> tuple[list[tf.Tensor], tf.Tensor]:
-        """Returns the gradients of ``scale`` times the summed loss, and [loss, nll, correct] (float32)."""
+        """Returns the gradients of ``scale`` times the summed objective, and the sums ``_SUMS`` (float32)."""
         variables = list(self._variables.values())
         with dropout.seed_scope(seed):
             return loss_gradients(self._model, variables, batch, scale, self._hparams, compact=self._compact)
@@ -264,24 +265,32 @@ def loss_gradients(
     training: bool = True,
     compact: bool = True,
 ) -> tuple[list[tf.Tensor], tf.Tensor]:
-    """Computes the gradients of ``scale`` times the summed loss of a batch, within a ``tf.function``.
+    """Computes the gradients of ``scale`` times the summed objective of a batch, within a ``tf.function``.
+
+    The objective is the loss and, in training with SimCut or R-Drop, their regularizer.
 
     Args:
       model: As of ``TrainStep``.
       variables: Of the model.
       batch: With ``inputs``, ``targets`` and ``labels``.
       scale: float32 [].
-      hparams: Reads label_smoothing.
+      hparams: Reads label_smoothing and, in training, simcut_alpha, simcut_probability and r_drop_alpha.
       training: Whether dropout is applied.
       compact: As of ``softmax_cross_entropy``.
 
     Returns:
-      The gradients, dense and float32, and the sums [loss, nll, correct], float32 [3], not scaled.
+      The gradients, dense and float32, and the sums ``_SUMS``, float32 [4], not scaled.
 
     Raises:
       RuntimeError: It is called outside of a graph.
     """
-    features = model.training_features(batch["inputs"], batch["targets"], training=training)
+    consistency = losses.Consistency.of(hparams) if training else None
+    inputs, targets = batch["inputs"], batch["targets"]
+    if consistency is not None:
+        # One pass over twice as many rows: its dropout masks differ, and matrix products are as good as in two passes.
+        inputs, targets = tf.concat([inputs, inputs], 0), tf.concat([targets, targets], 0)
+    with dropout.token_cut(hparams.simcut_probability if training and hparams.simcut_alpha else 0.0):
+        features = model.training_features(inputs, targets, training=training)
     kernel, bias = model.softmax_weights()
     sums = losses.softmax_cross_entropy(
         features,
@@ -290,10 +299,11 @@ def loss_gradients(
         batch["labels"],
         hparams.label_smoothing,
         weights=model.label_weights(batch["labels"]),
+        consistency=consistency,
         compact=compact,
     )
     gradients = tf.gradients(
-        sums.loss * scale,
+        sums.objective * scale,
         variables,
         unconnected_gradients=tf.UnconnectedGradients.ZERO,
         # In pairs: an AddN of more terms, as a tape makes it, begins with one whose memory nobody else holds at that
@@ -302,7 +312,7 @@ def loss_gradients(
     )
     # Identity puts each on the replica's device, where gradients that stem from operations without one are not.
     dense = [tf.identity(tf.cast(tf.convert_to_tensor(gradient), tf.float32)) for gradient in gradients]
-    return dense, tf.stack([sums.loss, sums.nll, sums.correct])
+    return dense, tf.stack([sums.loss, sums.nll, sums.correct, sums.regularizer])
 
 
 def _sliced(ids: tf.Tensor, sequential: int, parallel: int) -> tf.Tensor:

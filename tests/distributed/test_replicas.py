@@ -43,6 +43,13 @@ CASES = {
         **TWO_SIDED,
         "hparams": f"{TWO_SIDED['hparams']},gradient_accumulation_steps=2,parallel_slices=2",
     },
+    # Every word is hidden in the second pass: masks are those of a replica and slice otherwise.
+    "simcut_one": {"replicas": 1, "hparams": "simcut_alpha=3,simcut_probability=0.9999999", "steps": 3},
+    "simcut_two": {
+        "replicas": 2,
+        "hparams": "simcut_alpha=3,simcut_probability=0.9999999,gradient_accumulation_steps=2,parallel_slices=2",
+        "steps": 3,
+    },
     "before_inf": {"replicas": 1, "steps": 2},
     "inf_on_one": {"replicas": 1, "steps": 3, "inf_at": [2, 0]},
     "inf_on_two": {"replicas": 2, "steps": 3, "inf_at": [2, 1]},
@@ -136,6 +143,11 @@ def test_averages_are_one_on_two_replicas(results, kind):
 
 def test_two_replicas_of_a_model_with_two_target_sides_are_one(results):
     assert_same(results["synchronous_one"], results["synchronous_two"])
+
+
+def test_two_replicas_with_simcut_are_one(results):
+    assert_same(results["simcut_one"], results["simcut_two"])
+    assert results["simcut_one"]["state/metrics/window"][-1] > 0  # the regularizer
 
 
 @pytest.mark.parametrize("case", ["inf_on_one", "inf_on_two"])

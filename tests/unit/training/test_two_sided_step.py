@@ -95,11 +95,13 @@ def test_loss_is_the_mean_over_the_labels_of_both_targets(on_pseudo, predict_tag
     assert sums["examples"] == len(numbers)
 
 
-def test_a_checkpoint_without_the_number_of_labels_is_completed():
-    before = np.arange(len(WINDOW_FIELDS) - 1, dtype=np.float32)
+@pytest.mark.parametrize("missing", [1, 2])
+def test_a_checkpoint_without_the_number_of_labels_or_the_regularizer_is_completed(missing):
+    before = np.arange(len(WINDOW_FIELDS) - missing, dtype=np.float32)
     completed = with_all_sums({"metrics/window": before, "step": np.int64(4)})
     sums = dict(zip(WINDOW_FIELDS, completed["metrics/window"], strict=True))
-    assert sums["labels"] == sums["target_tokens"]
+    assert sums["labels"] == (sums["target_tokens"] if missing == 2 else WINDOW_FIELDS.index("labels"))
+    assert sums["regularizer"] == 0
     assert with_all_sums(completed)["metrics/window"].shape == (len(WINDOW_FIELDS),)
 
 
