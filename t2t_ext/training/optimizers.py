@@ -143,25 +143,37 @@ class ScheduleFreeAdamW(Optimizer):
     def apply(self, gradients: dict[str, tf.Tensor], learning_rate: tf.Tensor, update: tf.Tensor) -> None:
         """See the base class."""
         hparams = self.hparams
-        beta1, beta2 = hparams.optimizer_adam_beta1, hparams.optimizer_adam_beta2
-        rate = learning_rate * tf.sqrt(1.0 - tf.pow(beta2, tf.cast(update, tf.float32)))
+        beta2_power = tf.pow(hparams.optimizer_adam_beta2, tf.cast(update, tf.float32))
+        rate = learning_rate * tf.sqrt(1.0 - beta2_power)
         largest = self.slots["schedule_free/largest_rate"]
         handles.assign(largest, tf.maximum(handles.read(largest), rate))
         weight = tf.square(handles.read(largest))
         handles.assign_add(self.slots["schedule_free/sum_of_weights"], weight)
         share = weight / handles.read(self.slots["schedule_free/sum_of_weights"])
         for name, variable in self.variables.items():
-            gradient = gradients[name]
-            second = self._averaged(f"schedule_free/v/{name}", tf.square(gradient), beta2)
-            step = gradient / (tf.sqrt(second) + hparams.optimizer_adam_epsilon)
-            if hparams.weight_decay and gradient.shape.rank >= 2:
-                step += hparams.weight_decay * handles.read(variable)
-            z = handles.read(self.slots[f"schedule_free/z/{name}"]) - rate * step
-            x = handles.read(self.averages[name])
-            x += share * (z - x)
-            handles.assign(self.slots[f"schedule_free/z/{name}"], z)
-            handles.assign(self.averages[name], x)
-            handles.assign(variable, z + beta1 * (x - z))
+            slots = {kind: self.slots[f"schedule_free/{kind}/{name}"] for kind in "vz"}
+            if hparams.weight_decay and variable.shape.rank >= 2:
+                _subtract(slots["z"], rate * hparams.weight_decay, handles.read(variable))
+            # One fused operation in place of seven. Its mean of gradients, without a memory, is the gradient; it is put
+            # into y, which is computed anew below.
+            handles.assign(variable, gradients[name])
+            tf.raw_ops.ResourceApplyAdam(
+                var=handles.handle(slots["z"]),
+                m=handles.handle(variable),
+                v=handles.handle(slots["v"]),
+                beta1_power=0.0,
+                beta2_power=beta2_power,
+                lr=learning_rate,
+                beta1=0.0,
+                beta2=hparams.optimizer_adam_beta2,
+                epsilon=hparams.optimizer_adam_epsilon,
+                grad=gradients[name],
+            )
+            z = handles.read(slots["z"])
+            distance = handles.read(self.averages[name]) - z
+            _subtract(self.averages[name], share, distance)
+            handles.assign(variable, z)
+            _subtract(variable, hparams.optimizer_adam_beta1 * (share - 1.0), distance)
 
 
 class Adafactor(Optimizer):
@@ -225,6 +237,11 @@ _OPTIMIZERS: dict[str, type[Optimizer]] = {
 def make_optimizer(hparams: HParams, variables: dict[str, tf.Variable]) -> Optimizer:
     """Creates the optimizer that ``hparams.optimizer`` names. Call it in the strategy's scope."""
     return _OPTIMIZERS[hparams.optimizer](hparams, variables)
+
+
+def _subtract(variable: tf.Variable, factor: tf.Tensor, value: tf.Tensor) -> None:
+    """Subtracts a factor times a value from the current replica's component, in one pass."""
+    tf.raw_ops.ResourceApplyGradientDescent(var=handles.handle(variable), alpha=factor, delta=value)
 
 
 def _rms(x: tf.Tensor) -> tf.Tensor:
