@@ -106,7 +106,7 @@ class Trainings:
             mean = statistics.fmean(totals)
             unknown = self._waiting.qsize() + len(running) - len(known)
             seconds = (sum(left for _, left in known) + mean * unknown) / len(self._slots)
-            parts.append(f"at most about {math.ceil(seconds / 60)} min left")
+            parts.append(f"at most about {math.ceil(seconds / 60)} min of training left")
         return "; ".join(parts)
 
     def _work(self, cores: Sequence[int]) -> None:
@@ -142,6 +142,7 @@ class Trainings:
                 if stage is job.training:
                     ended = self._train(job)
                 elif stage.kind == "train" or job.read().points:
+                    self._running[job.title].text = f"{job.title}: {stage.title}"
                     self._command(stage)
         stages = {stage.kind: stage for stage in job.stages}
         run = job.read()

@@ -296,7 +296,7 @@ def test_ends_at_the_target(pretending, tmp_path, capsys):
         assert len(found["on_cores"]) == 1
     text = capsys.readouterr().out
     assert "0 of 2 done" in text
-    assert "min left" in text
+    assert "min of training left" in text
     assert "| a | 2.00 (2.00–2.00) | 3.00 (3.00–3.00) |" in (tmp_path / "w" / "quality.md").read_text()
     stored = json.loads((tmp_path / "w" / "quality.json").read_text())
     assert stored["recipes"]["a"]["targets"]["6"]["minutes_counted"]["values"] == pytest.approx([3.3, 3.3])
