@@ -137,6 +137,12 @@ class HParams(StrictParams):
         "optimizers: L2 loss, this times the matrix is added to its gradient.",
         minimum=0,
     )
+    optimizer_schedule_free_power: float = hparam(
+        0.0,
+        "schedule_free_adam_w: an update weighs its number to this power in the average; more than 0 forgets early "
+        "updates sooner.",
+        minimum=0,
+    )
     optimizer_adafactor_beta1: float = hparam(
         0.0, "Decay of Adafactor's mean of updates; 0 = none is kept.", minimum=0, below=1
     )

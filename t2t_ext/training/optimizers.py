@@ -120,7 +120,8 @@ class ScheduleFreeAdamW(Optimizer):
     The trained variables are y, where gradients are taken. Adam's steps, without a mean of gradients, move z (slots);
     x (``averages``, which users get) is the weighted mean of every z so far, and y = (1 - beta1) z + beta1 x. A z
     weighs as much as the square of the largest learning rate up to it, bias correction included, so that warm-up counts
-    for little. Matrices decay at y, as in the authors' code: ``z -= lr * weight_decay * y``.
+    for little, times its number to the power ``optimizer_schedule_free_power``. Matrices decay at y, as in the
+    authors' code: ``z -= lr * weight_decay * y``.
     """
 
     decouples_decay = True
@@ -143,11 +144,12 @@ class ScheduleFreeAdamW(Optimizer):
     def apply(self, gradients: dict[str, tf.Tensor], learning_rate: tf.Tensor, update: tf.Tensor) -> None:
         """See the base class."""
         hparams = self.hparams
-        beta2_power = tf.pow(hparams.optimizer_adam_beta2, tf.cast(update, tf.float32))
+        count = tf.cast(update, tf.float32)
+        beta2_power = tf.pow(hparams.optimizer_adam_beta2, count)
         rate = learning_rate * tf.sqrt(1.0 - beta2_power)
         largest = self.slots["schedule_free/largest_rate"]
         handles.assign(largest, tf.maximum(handles.read(largest), rate))
-        weight = tf.square(handles.read(largest))
+        weight = tf.pow(count, hparams.optimizer_schedule_free_power) * tf.square(handles.read(largest))
         handles.assign_add(self.slots["schedule_free/sum_of_weights"], weight)
         share = weight / handles.read(self.slots["schedule_free/sum_of_weights"])
         for name, variable in self.variables.items():

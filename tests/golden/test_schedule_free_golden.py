@@ -18,15 +18,15 @@ BETAS = (0.9, 0.9955)
 EPSILON, PEAK, WARMUP = 1e-4, 0.05, 8
 
 
-def expected(y, gradients, decay):
+def expected(y, gradients, decay, power):
     """Returns y, z and x after all steps."""
     beta1, beta2 = BETAS
     z, second, largest, total = y.copy(), np.zeros_like(y), 0.0, 0.0
     for count, gradient in enumerate(gradients, start=1):
         rate = PEAK * min(1.0, count / WARMUP) * np.sqrt(1 - beta2**count)
         largest = max(largest, rate)
-        total += largest**2
-        share = largest**2 / total
+        total += count**power * largest**2
+        share = count**power * largest**2 / total
         second += (1 - beta2) * (gradient**2 - second)
         step = gradient / (np.sqrt(second) + EPSILON) + decay * y
         y = y + share * (z - y) + rate * (beta1 * (1 - share) - 1) * step
@@ -34,11 +34,11 @@ def expected(y, gradients, decay):
     return y, z, (y - (1 - beta1) * z) / beta1
 
 
-@pytest.mark.parametrize("weight_decay", [0.0, 0.3])
-def test_schedule_free_adam_w(weight_decay):
+@pytest.mark.parametrize(("weight_decay", "power"), [(0.0, 0.0), (0.3, 0.0), (0.3, 1.5)])
+def test_schedule_free_adam_w(weight_decay, power):
     hparams = registry.hparams("transformer_test").replace(
         optimizer="schedule_free_adam_w", learning_rate_schedule="constant*linear_warmup", weight_decay=weight_decay,
-        learning_rate_constant=PEAK, learning_rate_warmup_steps=WARMUP,
+        optimizer_schedule_free_power=power, learning_rate_constant=PEAK, learning_rate_warmup_steps=WARMUP,
         optimizer_adam_beta1=BETAS[0], optimizer_adam_beta2=BETAS[1], optimizer_adam_epsilon=EPSILON,
     )  # fmt: skip
     rng = np.random.default_rng(0)
@@ -56,7 +56,7 @@ def test_schedule_free_adam_w(weight_decay):
         apply({name: tf.constant(value, tf.float32) for name, value in values.items()}, tf.constant(update, tf.int64))
     for name, value in initial.items():
         decay = weight_decay if name == "layer/kernel" else 0.0
-        y, z, x = expected(value, [each[name] for each in gradients], decay)
+        y, z, x = expected(value, [each[name] for each in gradients], decay, power)
         np.testing.assert_allclose(variables[name], y, rtol=1e-5, atol=2e-6)
         np.testing.assert_allclose(optimizer.slots[f"schedule_free/z/{name}"], z, rtol=1e-5, atol=2e-6)
         np.testing.assert_allclose(optimizer.averages[name], x, rtol=1e-5, atol=2e-6)
