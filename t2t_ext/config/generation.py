@@ -8,6 +8,7 @@ from t2t_ext.config.strict_params import StrictParams, hparam
 
 DEFAULT_SEED = 429459  # tensor2tensor's
 DEFAULT_VOCAB_SAMPLE_SIZE = 500_000
+DEFAULT_SEGMENTATIONS = 4
 LOCAL, BEAM = "local", "beam"
 
 _GENERATION, _TEXT = "Data generation", "Text"
@@ -24,7 +25,7 @@ class GenerationSettings(StrictParams):
     _prefix: ClassVar[str] = "--"
     # Fields whose 0 or False is a choice of the user; elsewhere a flag's 0 or "" says nothing.
     zero_counts: ClassVar[tuple[str, ...]] = (
-        "seed", "max_length_ratio", "max_tokens", "vocab_threshold", "joint_vocab",
+        "seed", "max_length_ratio", "max_tokens", "vocab_threshold", "joint_vocab", "bpe_dropout",
     )  # fmt: skip
 
     seed: int | None = hparam(
@@ -86,6 +87,22 @@ class GenerationSettings(StrictParams):
         minimum=0,
         group=_GENERATION,
     )
+    bpe_dropout: float | None = hparam(
+        None,
+        "Training texts are stored in several segmentations, each merge of two subwords left out with this probability "
+        "(BPE-dropout, published: 0.1); 0 = the usual segmentation alone.",
+        minimum=0,
+        below=1,
+        group=_TEXT,
+    )
+    segmentations: int | None = hparam(
+        None,
+        f"How many segmentations of every training pair bpe_dropout stores; by default {DEFAULT_SEGMENTATIONS}. An "
+        "epoch sees each pair that often.",
+        minimum=0,
+        group=_TEXT,
+        metavar="N",
+    )
     max_tokens: int | None = hparam(
         None,
         "Drop training texts of more subwords; 0 = none (training has its own max_length).",
@@ -114,6 +131,8 @@ class GenerationSettings(StrictParams):
         for name in ("vocab_size", "vocab_sample_size"):
             if getattr(self, name) == 0:
                 yield f"--{name}=0: {name} must be at least 1"
+        if (self.segmentations or 0) > 1 and not self.bpe_dropout:
+            yield f"--segmentations={self.segmentations} are all the same without --bpe_dropout; give it, such as 0.1"
 
     def turned(self) -> Self:
         """Returns the settings with those of the source and of the target exchanged."""

@@ -101,7 +101,7 @@ class SplitSummary:
 
     Attributes:
       read: Number of samples before any was dropped.
-      samples: Number of samples that were written.
+      samples: Number of samples that were written, of BPE-dropout in every segmentation.
       drops: Number of dropped samples by reason.
       notes: Number of lines changed without loss, by what was done.
       first: Where each reason or note occurred first.
@@ -222,9 +222,12 @@ def summary_lines(
     for name, split in manifest.splits.items():
         is_weighted = any(corpus["weight"] != 1 for corpus in split.corpora.values())
         by_weights = ", by the weights below" if is_weighted else ""
-        kept = f"{split.samples:,} of {split.read:,}" if split.drops and not is_weighted else f"{split.samples:,}"
+        segmentations = settings.get("segmentations", 1) if name == "train" else 1
+        count = split.samples // segmentations
+        kept = f"{count:,} of {split.read:,}" if split.drops and not is_weighted else f"{count:,}"
         shards = f"{kept} samples in {len(split.shards)} shard{'s' if len(split.shards) > 1 else ''}{by_weights}"
-        as_published = beside_published(split.samples, (published or {}).get(name))
+        shards += f", each in {segmentations} segmentations" if segmentations > 1 else ""
+        as_published = beside_published(count, (published or {}).get(name))
         yield f"  {name}: {shards}; {', '.join(_sizes(split))}{as_published}"
         for corpus, counted in split.corpora.items():
             yield f"    {corpus_line(corpus, counted)}"

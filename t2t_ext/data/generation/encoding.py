@@ -40,7 +40,9 @@ class Encoding:
       max_tokens: Longer texts are dropped, in subwords without EOS; 0 for no limit.
       max_length_ratio: Samples whose longest text has more than this many times the subwords of the shortest are
         dropped; 0 for no limit.
-      seed: Of the shuffling.
+      seed: Of the shuffling, and of the segmentations.
+      bpe_dropout: Probability that a merge is left out in training texts; 0: they are segmented as usual.
+      segmentations: With ``bpe_dropout``, how many of every training sample are written.
     """
 
     features: dict[str, Feature]
@@ -54,6 +56,8 @@ class Encoding:
     max_tokens: int = 0
     max_length_ratio: float = 0.0
     seed: int = 0
+    bpe_dropout: float = 0.0
+    segmentations: int = 1
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,7 +86,7 @@ class EncodedChunk:
 
     Attributes:
       read: Its samples before any was dropped.
-      rows: Different samples that are left.
+      rows: Different samples that are left, however many segmentations of each there are.
       samples: Their occurrences.
       drops: Number of dropped samples by reason.
       examples: The first of each reason, as people read it.
@@ -104,6 +108,7 @@ def encode_chunk(chunk: Chunk) -> EncodedChunk:
         samples, known = load_samples(chunk.samples), load_prepared(chunk.samples)
     else:
         samples, known = chunk.samples, {}
+    segmentations = encoding.segmentations if encoding.training and encoding.bpe_dropout else 1
     times = np.fromiter((getattr(each, "times", 1) if encoding.training else 1 for each in samples), np.int32)
     values = {name: [sample[name] for sample in samples] for name in encoding.features}
     features = text_features(encoding.features)
@@ -127,10 +132,8 @@ def encode_chunk(chunk: Chunk) -> EncodedChunk:
         for reason, unfit in filters.unfit_pairs(encoding.cleaning, columns, known_keys):
             dropped.drop(reason, unfit)
     kept = np.flatnonzero(dropped.kept_mask)
-    arrays: Arrays = {}
-    for name, column in {**values, **prepared}.items():
-        chosen = [column[row] for row in kept]
-        arrays[name], arrays[name + LENGTHS] = _flatten(encoding, name, chosen)
+    chosen = {name: [column[row] for row in kept] for name, column in {**values, **prepared}.items()}
+    arrays = _arrays(encoding, chosen)
     if encoding.training:
         if texts:
             lengths = np.stack([arrays[name + LENGTHS] for name in texts]) - 1  # [texts, rows], without EOS
@@ -145,6 +148,13 @@ def encode_chunk(chunk: Chunk) -> EncodedChunk:
             columns = [Column([column[row] for row in kept], ()) for column in texts.values()]
             kind = encoding.cleaning.duplicates
             duplicates.write_keys(chunk.directory, chunk.index, kind, columns, chunk.first + kept, times[kept])
+        if encoding.bpe_dropout:
+            # The limits above are those of the usual segmentation: the same pairs are kept with and without dropout.
+            chosen = {name: [column[row] for row in fit] for name, column in chosen.items()}
+            seeds = np.random.default_rng([encoding.seed, 3, chunk.index]).integers(1 << 31, size=segmentations)
+            versions = [_arrays(encoding, chosen, seed) for seed in seeds.tolist()]
+            arrays = {name: np.concatenate([version[name] for version in versions]) for name in arrays}
+            kept, fit = np.tile(kept, segmentations), np.arange(len(fit) * segmentations)
         order = np.random.default_rng([encoding.seed, 1, chunk.index]).permutation(len(fit))
         arrays, kept = take_rows(arrays, fit[order]), kept[order]
         if encoding.cleaning.duplicates != filters.NO:
@@ -153,8 +163,8 @@ def encode_chunk(chunk: Chunk) -> EncodedChunk:
         arrays[TIMES] = times[kept]
     return EncodedChunk(
         read=len(samples),
-        rows=len(kept),
-        samples=int(times[kept].sum()),
+        rows=len(kept) // segmentations,
+        samples=int(times[kept].sum()) // segmentations,
         drops=dropped.counts,
         examples=dropped.examples,
         size=write_arrays(chunk.directory / "rows" / f"{chunk.index:06d}", arrays),
@@ -198,14 +208,26 @@ def _prepared(encoder: SubwordEncoder, texts: Sequence[str], known: Mapping[int,
     return [known[row] if row in known else next(rest) for row in range(len(texts))]
 
 
-def _flatten(encoding: Encoding, name: str, values: Sequence[Any]) -> tuple[np.ndarray, np.ndarray]:
+def _arrays(encoding: Encoding, columns: Mapping[str, Sequence[Any]], seed: int | None = None) -> Arrays:
+    """Returns the arrays of samples; with a seed, in one of the segmentations that BPE-dropout draws."""
+    arrays: Arrays = {}
+    for name, column in columns.items():
+        arrays[name], arrays[name + LENGTHS] = _flatten(encoding, name, column, seed)
+    return arrays
+
+
+def _flatten(encoding: Encoding, name: str, values: Sequence[Any], seed: int | None) -> tuple[np.ndarray, np.ndarray]:
     """Returns the items of all values one after the other, and int32 [samples] how many each has."""
     feature = encoding.features[name]
     if isinstance(feature, Floats):
         return np.asarray(values, np.int32), np.ones(len(values), np.int32)
     if isinstance(feature, Text):
         encoder = _encoder_of(encoding, feature)
-        lists, size = encoder.encode_batch(values, add_eos=True), encoder.vocab_size
+        size = encoder.vocab_size
+        if seed is None:
+            lists = encoder.encode_batch(values, add_eos=True)
+        else:
+            lists = encoder.sample_batch(values, encoding.bpe_dropout, seed, add_eos=True)
     elif isinstance(feature, Ids):
         lists, size = list(values), feature.size
     else:

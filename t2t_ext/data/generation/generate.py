@@ -208,6 +208,8 @@ class _Generation:
             max_tokens=settings.max_tokens or 0,
             max_length_ratio=settings.max_length_ratio or 0.0,
             seed=settings.seed or 0,
+            bpe_dropout=settings.bpe_dropout or 0.0,
+            segmentations=settings.segmentations or 1,
         )
         splits: dict[str, SplitSummary] = {}
         shards: dict[str, dict[str, Any]] = {}

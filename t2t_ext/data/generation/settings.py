@@ -8,7 +8,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from t2t_ext import registry
-from t2t_ext.config.generation import DEFAULT_SEED, DEFAULT_VOCAB_SAMPLE_SIZE, GenerationSettings
+from t2t_ext.config.generation import (
+    DEFAULT_SEED,
+    DEFAULT_SEGMENTATIONS,
+    DEFAULT_VOCAB_SAMPLE_SIZE,
+    GenerationSettings,
+)
 from t2t_ext.data.datasets.manifest import Manifest
 from t2t_ext.data.generation.cleaning import Cleaning
 from t2t_ext.data.generation.preparation import NO_STEPS, SENTENCEPIECE, split_paths
@@ -25,6 +30,8 @@ _ALWAYS_BEFORE = {
     "subwords": SENTENCEPIECE,
     "num_merges": 0,
     "vocab_threshold": 0,
+    "bpe_dropout": 0.0,
+    "segmentations": 1,
     "cleaning": {},
 }
 
@@ -42,6 +49,8 @@ def resolved(asked: GenerationSettings, problem: Problem) -> GenerationSettings:
         "vocab_size": problem.approx_vocab_size,
         "joint_vocab": problem.joint_vocab,
         "vocab_sample_size": DEFAULT_VOCAB_SAMPLE_SIZE,
+        "bpe_dropout": 0.0,
+        "segmentations": DEFAULT_SEGMENTATIONS if asked.bpe_dropout else 1,
         "max_tokens": 0,
         "max_length_ratio": problem.max_length_ratio,
     }

@@ -3,10 +3,14 @@
 Kudo and Richardson 2018, https://aclanthology.org/D18-2012.
 """
 
+import functools
 import hashlib
 import io
+import math
+import operator
+import random
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import sentencepiece
 
@@ -16,6 +20,7 @@ from t2t_ext.errors import UserError
 # Longer training lines (in bytes) are truncated, or one runaway line would cost more than the rest of the sample.
 MAX_TRAINING_BYTES = 16384
 _SPACE = "\u2581"  # SentencePiece's sign for a space
+_WORD = re.compile(f"{_SPACE}[^{_SPACE}]*|[^{_SPACE}]+")
 sentencepiece.set_min_log_level(1)  # warnings
 _BYTE = re.compile(r"<0x([0-9A-F]{2})>")
 
@@ -66,6 +71,58 @@ class SentencePieceModel:
     def encode(self, texts: Sequence[str], add_eos: bool) -> list[list[int]]:
         """Returns the ids of texts, on the calling thread alone."""
         return self._processor.encode(list(texts), out_type=int, num_threads=1, add_eos=add_eos)
+
+    def sample(self, texts: Sequence[str], dropout: float, seed: int, add_eos: bool) -> list[list[int]]:
+        """Returns the ids of texts, merges left out with probability ``dropout``; a function of the seed.
+
+        SentencePiece samples, too, but not the same in every process whatever its seed.
+
+        Raises:
+          UserError: The model does not merge: it is a unigram model.
+        """
+        draw, end = random.Random(seed).random, [EOS_ID] if add_eos else []
+        return [[*self._sampled(self._processor.normalize(text), dropout, draw), *end] for text in texts]
+
+    def _sampled(self, normalized: str, dropout: float, draw: Callable[[], float]) -> Iterator[int]:
+        """Yields the ids of a text, from its form with a sign for each space."""
+        ids, ranks, tags = self._merges
+        for number, part in enumerate(tags.split(normalized)):
+            if number % 2:
+                yield ids[part]
+                continue
+            for word in _WORD.findall(part):
+                symbols = list(word)
+                while True:
+                    pairs = enumerate(map(operator.add, symbols, symbols[1:]))
+                    possible = [(ranks[merged], i) for i, merged in pairs if merged in ranks and draw() >= dropout]
+                    if not possible:
+                        break
+                    _, i = min(possible)
+                    symbols[i : i + 2] = ["".join(symbols[i : i + 2])]
+                for symbol in symbols:
+                    if symbol in ids:
+                        yield ids[symbol]
+                    else:  # spelled in bytes, where the model has them
+                        spelled = [self._processor.piece_to_id(f"<0x{byte:02X}>") for byte in symbol.encode()]
+                        yield from [UNK_ID] if UNK_ID in spelled else spelled
+
+    @functools.cached_property
+    def _merges(self) -> tuple[dict[str, int], dict[str, float], re.Pattern[str]]:
+        """The ids of all subwords, the rank of each as the result of a merge, and what matches the tags."""
+        model = self._processor
+        texts = [i for i in range(self.size) if not (model.is_control(i) or model.is_unknown(i) or model.is_byte(i))]
+        ids = {model.id_to_piece(i): i for i in texts}
+        ranks = {piece: -model.get_score(i) for piece, i in ids.items()}
+        if any(rank % 1 for rank in ranks.values()):
+            raise UserError(
+                "--bpe_dropout leaves out merges, but the SentencePiece model is a unigram model without any."
+            )
+        # Tags come before what was learned, whose scores begin with -0.0.
+        tags = [piece for piece, i in ids.items() if math.copysign(1.0, model.get_score(i)) > 0]
+        for tag in tags:
+            del ranks[tag]
+        found = "|".join(map(re.escape, sorted(tags, key=len, reverse=True))) or r"(?!)"
+        return ids, ranks, re.compile(f"({found})")
 
     def decode(self, ids: Sequence[int]) -> str:
         """Returns the text of ids; control symbols say nothing."""

@@ -7,10 +7,12 @@ counted words instead of text.
 
 import collections
 import contextlib
+import functools
 import hashlib
 import io
 import itertools
 import os
+import random
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -22,6 +24,7 @@ SEPARATOR = "@@"
 _JOIN = re.compile(f"(?<=[^ ]){SEPARATOR}(?: |$)")
 # Words whose subwords are remembered; 300,000 words take about 60 MB.
 _MOST_WORDS = 300_000
+_MOST_TRIES = 5
 
 
 class SubwordNmtModel:
@@ -80,6 +83,40 @@ class SubwordNmtModel:
             [*itertools.chain.from_iterable(self._word(word)[1] for word in text.split(" ") if word), *end]
             for text in texts
         ]
+
+    def sample(self, texts: Sequence[str], dropout: float, seed: int, add_eos: bool) -> list[list[int]]:
+        """Returns the ids of texts, each merge left out with probability ``dropout``; a function of the seed.
+
+        The table has the subwords of the usual segmentation alone. Others are split further, as ``allowed`` is; a word
+        that still is not made of subwords of the table is drawn again some times, and then segmented as usual.
+        """
+        before = random.getstate()  # the library draws from Python's own generator
+        random.seed(seed)
+        try:
+            end = [EOS_ID] if add_eos else []
+            return [
+                [*itertools.chain.from_iterable(self._sampled(word, dropout) for word in text.split(" ") if word), *end]
+                for text in texts
+            ]
+        finally:
+            random.setstate(before)
+            self._drawing_bpe.cache.clear()
+
+    @functools.cached_property
+    def _drawing_bpe(self) -> Any:
+        """The library's object that splits whatever the table does not have; another one, since it keeps words."""
+        there = frozenset(self._ids)
+        return _apply_bpe(self.codes, there if self.allowed is None else there & self.allowed, "the codes")
+
+    def _sampled(self, word: str, dropout: float) -> Sequence[int]:
+        """Returns the ids of a word, some merges left out."""
+        usual = self._word(word)[1]
+        for _ in range(0 if word in self.tags else _MOST_TRIES):
+            pieces = self._drawing_bpe.segment_tokens([word], dropout)
+            ids = [self._ids.get(piece, UNK_ID) for piece in pieces]
+            if ids.count(UNK_ID) <= usual.count(UNK_ID):
+                return ids
+        return usual
 
     def segment(self, text: str) -> str:
         """Returns the subwords, separated by spaces, as ``subword-nmt apply-bpe`` writes them."""

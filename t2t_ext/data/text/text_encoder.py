@@ -173,6 +173,20 @@ class SubwordEncoder:
         """
         return self.subwords.encode(texts, add_eos)
 
+    def sample_batch(self, texts: Sequence[str], dropout: float, seed: int, add_eos: bool = False) -> list[list[int]]:
+        """Returns ids as ``encode_batch`` does, of segmentations drawn by BPE-dropout.
+
+        Every merge of two subwords is left out with probability ``dropout``, each time that it is possible (Provilkov
+        et al. 2020, https://aclanthology.org/2020.acl-main.170).
+
+        Args:
+          texts: Any strings, prepared.
+          dropout: The probability, more than 0 and less than 1.
+          seed: The same one always gives the same ids; below 2^31.
+          add_eos: Whether every list ends with ``EOS_ID``.
+        """
+        return self.subwords.sample(texts, dropout, seed, add_eos)
+
     def decode(self, ids: Iterable[int]) -> str:
         """Returns the prepared text of ids up to the first EOS; PAD and control symbols say nothing.
 

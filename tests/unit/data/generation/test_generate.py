@@ -134,6 +134,49 @@ def test_bytes_do_not_depend_on_processes_or_time(make, tmp_path):
 
 
 @pytest.mark.usefixtures("small_chunks")
+@pytest.mark.parametrize("subwords", ["sentencepiece", "subword_nmt"])
+def test_bpe_dropout_stores_every_training_pair_in_several_segmentations(make, tmp_path, said, subwords):
+    problem = Toy(train=[*make_pairs(300, 0), *make_pairs(5, 0)])
+    settings = {"subwords": subwords, "num_merges": 60} if subwords == "subword_nmt" else {}
+    settings |= {"cleaning": "duplicates=true", "num_shards": 3}
+    usual = make(problem, tmp_path / "usual", **settings)
+    manifest = make(problem, tmp_path / "one", bpe_dropout=0.3, segmentations=3, **settings)
+    assert any("300 of 305 samples in 3 shards, each in 3 segmentations" in line for line in said)
+    make(problem, tmp_path / "two", bpe_dropout=0.3, segmentations=3, num_processes=2, **settings)
+    assert contents(tmp_path / "one") == contents(tmp_path / "two")
+    data = GeneratedData.open(problem, tmp_path / "one")
+    assert sorted(read_pairs(data)) == sorted(problem.pairs["train"][:300] * 3)
+    assert read_pairs(data, "dev") == problem.pairs["dev"]
+    assert manifest.splits["train"].samples == 900
+    assert manifest.splits["train"].drops == usual.splits["train"].drops == {"duplicate": 5}
+    assert manifest.splits["dev"] == usual.splits["dev"]
+    assert manifest.vocab == usual.vocab
+    more = {
+        name: manifest.splits["train"].tokens[name] / usual.splits["train"].tokens[name]
+        for name in ("inputs", "targets")
+    }
+    assert all(3 < ratio < 12 for ratio in more.values()), more
+    segmentations = collections.defaultdict(set)
+    source, _ = data.text_encoders()
+    for path in data.shard_paths("train"):
+        with np.load(path) as arrays:
+            for row in np.split(arrays["inputs"], np.cumsum(arrays["inputs_lengths"])[:-1]):
+                segmentations[source.decode(row)].add(tuple(row))
+    assert np.mean([len(different) for different in segmentations.values()]) > 1.2
+
+
+def test_bpe_dropout_of_data_that_are_there_is_compared(make):
+    make()
+    with pytest.raises(UserError, match=r"bpe_dropout was 0\.0, now 0\.1"):
+        make(bpe_dropout=0.1)
+    with pytest.raises(UserError, match="--segmentations=4 are all the same without --bpe_dropout"):
+        make(segmentations=4)
+    manifest = make(bpe_dropout=0.1, overwrite=True)
+    assert manifest.settings["segmentations"] == 4
+    assert make() == manifest
+
+
+@pytest.mark.usefixtures("small_chunks")
 def test_shards_are_of_equal_size(make, tmp_path):
     make(num_shards=7)
     sizes = []

@@ -3,6 +3,7 @@
 import io
 import json
 import pickle
+import random
 import subprocess
 import sys
 import zipfile
@@ -65,6 +66,24 @@ def test_codes_and_subwords_are_the_librarys(joint, toy_corpus, tmp_path):
     assert joint.source.subwords.counts == {piece: int(count) for piece, count in expected.items()}
     found = list(joint.source.subwords.counts.values())
     assert found == sorted(found, reverse=True)
+
+
+def test_bpe_dropout_is_a_function_of_the_seed_and_invents_no_unknown_subwords(joint, toy_corpus):
+    texts = [source for source, _ in toy_corpus.train]
+    usual = joint.source.encode_batch(texts, add_eos=True)
+    before = random.getstate()
+    drawn = joint.source.sample_batch(texts, 0.3, seed=7, add_eos=True)
+    assert random.getstate() == before
+    assert drawn == joint.source.sample_batch(texts, 0.3, seed=7, add_eos=True)
+    assert drawn != joint.source.sample_batch(texts, 0.3, seed=8, add_eos=True)
+    assert [joint.source.decode(ids) for ids in drawn] == [joint.source.decode(ids) for ids in usual]
+    assert sum(ids.count(UNK_ID) for ids in drawn) == sum(ids.count(UNK_ID) for ids in usual)
+    assert sum(map(len, usual)) < sum(map(len, drawn)) < 2 * sum(map(len, usual))
+    assert joint.source.sample_batch(texts, 1e-9, seed=7, add_eos=True) == usual
+    assert SubwordEncoder(joint.source.model_bytes).encode_batch(texts, add_eos=True) == usual
+    assert joint.source.sample_batch(["\u2603 the\u2603"], 0.3, seed=7) == joint.source.encode_batch(
+        ["\u2603 the\u2603"]
+    )
 
 
 def test_a_threshold_cuts_further_as_the_library_does(toy_corpus, tmp_path):

@@ -1,5 +1,6 @@
 """The subword encoder: lossless, deterministic, its special ids out of reach of any text."""
 
+import io
 import pickle
 
 import pytest
@@ -44,6 +45,46 @@ def test_every_text_comes_back(encoder, text):
     assert encoder.decode(ids) == text
     assert not set(ids) & set(range(text_encoder.FIRST_TEXT_ID))
     assert encoder.encode_batch([text, "cat"]) == [ids, encoder.encode("cat")]
+
+
+@pytest.mark.parametrize("text", ODD_TEXTS)
+def test_sampled_segmentations_come_back_too(encoder, text):
+    for ids in encoder.sample_batch([text, "the cat"], 0.5, seed=1, add_eos=True):
+        assert ids[-1] == EOS_ID
+        assert encoder.decode(ids) in (text, "the cat")
+        assert not set(ids[:-1]) & set(range(text_encoder.FIRST_TEXT_ID))
+
+
+def test_bpe_dropout_is_a_function_of_the_seed_and_leaves_out_as_many_merges_as_it_says(encoder, toy_corpus):
+    texts = [source for source, _ in toy_corpus.train]
+    usual = encoder.encode_batch(texts)
+    assert encoder.sample_batch(texts, 0.1, seed=7) == encoder.sample_batch(texts, 0.1, seed=7)
+    assert encoder.sample_batch(texts, 0.1, seed=7) != encoder.sample_batch(texts, 0.1, seed=8)
+    assert encoder.sample_batch(texts, 1e-9, seed=7) == usual
+    assert encoder.sample_batch(ODD_TEXTS, 1e-9, seed=7) == encoder.encode_batch(ODD_TEXTS)
+    assert encoder.encode_batch(texts) == usual
+    lengths = [sum(map(len, encoder.sample_batch(texts, dropout, seed=7))) for dropout in (1e-9, 0.1, 0.5, 0.999)]
+    assert lengths == sorted(lengths)
+    assert lengths[0] < lengths[1] < 1.6 * lengths[0]
+    assert lengths[-1] > 0.95 * sum(len(text) + 1 for text in texts)  # characters, and the space before the first
+
+
+def test_bpe_dropout_splits_no_tag(toy_corpus):
+    texts = [f"<2de> {source}" for source, _ in toy_corpus.train]
+    encoder = SubwordEncoder(sentencepiece_model.train(texts, 400, tags=["<2de>"]))
+    tag = encoder.pieces(range(text_encoder.FIRST_TEXT_ID + 1)).index("<2de>")
+    assert encoder.sample_batch(texts, 1e-9, seed=1) == encoder.encode_batch(texts)
+    assert all(ids.count(tag) == 1 for ids in encoder.sample_batch(texts, 0.9, seed=1))
+
+
+def test_bpe_dropout_of_a_unigram_model_is_refused(toy_corpus):
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=(source for source, _ in toy_corpus.train), model_writer=model, vocab_size=60,
+        hard_vocab_limit=False, pad_id=PAD_ID, eos_id=EOS_ID, unk_id=UNK_ID, bos_id=-1, minloglevel=2,
+    )  # fmt: skip
+    with pytest.raises(UserError, match="is a unigram model without any"):
+        SubwordEncoder(model.getvalue()).sample_batch(["the cat"], 0.1, seed=1)
 
 
 def test_special_ids(encoder):
