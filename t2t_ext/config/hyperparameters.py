@@ -213,7 +213,7 @@ class HParams(StrictParams):
         if self.optimizer == "schedule_free_adam_w":
             return "the average of all updates (optimizer=schedule_free_adam_w)"
         if self.average_last:
-            return f"the mean of the last {self.average_last} snapshots, one every {self.average_every} updates"
+            return f"the mean of the last {self.average_last} snapshots (average_every={self.average_every})"
         return f"a moving average (ema_decay={self.ema_decay:g})" if self.ema_decay else "as trained"
 
     @property

@@ -59,6 +59,19 @@ def test_averages_are_kept_as_best_and_translate(finished):
         assert_equal({n: np.asarray(v) for n, v in model.named_variables().items()}, arrays["ema"])
 
 
+@pytest.mark.parametrize(
+    ("finished", "words"),
+    [
+        ("last", "the mean of the last 3 snapshots"),
+        ("schedule_free", "the average of all updates"),
+    ],
+    indirect=["finished"],
+)
+def test_describe_says_which_weights_users_get(finished, words, capsys):
+    assert trainer.main(["--describe", f"--output_dir={finished}"]) == 0
+    assert f"weights that are evaluated, kept as the best and translate: {words}" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("finished", ["schedule_free"], indirect=True)
 def test_the_dev_loss_is_that_of_the_averages(finished, toy_data, tmp_path):
     """A run that begins with them and hardly moves has their dev loss."""
