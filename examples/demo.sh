@@ -4,7 +4,7 @@
 set -euo pipefail
 
 dir=${DEMO_DIR:-demo}
-steps=${DEMO_STEPS:-800}
+steps=${DEMO_STEPS:-600}
 mkdir -p "$dir"
 
 say() { printf '\n=== %s\n' "$*"; }
@@ -13,10 +13,9 @@ say "1. Data: names, dates, times, measures and money in English and German, fro
 t2t_ext-datagen --problem=translate_ende_cldr --data_dir="$dir/data" --tmp_dir="$dir/tmp"
 
 say "2. Training a small Transformer for $steps steps (run again to resume)"
-t2t_ext-trainer --problem=translate_ende_cldr --model=transformer --hparams_set=transformer_small \
-  --hparams="batch_size=2048,learning_rate_constant=0.7,learning_rate_warmup_steps=200" \
+t2t_ext-trainer --problem=translate_ende_cldr --model=transformer --hparams_set=transformer_small_data \
   --data_dir="$dir/data" --output_dir="$dir/run" \
-  --train_steps="$steps" --local_eval_frequency=400 --random_seed=1
+  --train_steps="$steps" --local_eval_frequency=300 --random_seed=1
 
 say "3. Decoding the held-out test set, BLEU"
 t2t_ext-decoder --output_dir="$dir/run" --split=test --decode_hparams="beam_size=4,alpha=0.6,batch_size=32" \
