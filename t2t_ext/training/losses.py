@@ -296,12 +296,18 @@ def _chunked(
         if consistency is None:
             f, unit, confidence = e, z, 1.0
         else:
-            f, divergence = _of_pairs(logits - values[0][:, None], e / z[:, None], consistency)
-            f, unit, confidence = _PAIR_SCALE * f, _PAIR_SCALE, tf.repeat(tf.constant(consistency.shares), layout.size)
+            halves, divergence = _of_pairs(logits, e, z, top, consistency)
+            unit, confidence = _PAIR_SCALE, tf.repeat(tf.constant(consistency.shares), layout.size)
             values.append(tf.tile(divergence, [2]))
         if passes is not None:
             scale = chunk_weights[i] / unit
-            at_target = tf.exp(label_logit - top) if f is e else tf.gather(f, chunk_labels[i], batch_dims=1)
+            if consistency is None:
+                at_target = tf.exp(label_logit - top)
+            else:
+                labels_of_pairs = tf.split(chunk_labels[i], 2)
+                pairs = zip(halves, labels_of_pairs, strict=True)
+                at_target = tf.concat([tf.gather(half, of_half, batch_dims=1) for half, of_half in pairs], 0)
+                f = tf.concat([tf.cast(half, x.dtype) for half in halves], 0)
             at_target -= passes[0] * unit * confidence
             target = tf.stack([tf.range(tf.shape(e)[0]), chunk_labels[i]], 1)
             f = tf.tensor_scatter_nd_update(tf.cast(f, x.dtype), target, tf.cast(at_target, x.dtype))
@@ -325,27 +331,42 @@ def _chunked(
     return [layout.joined(array.stack()) for array in arrays] + list(totals)
 
 
-def _of_pairs(log_probs: tf.Tensor, probs: tf.Tensor, consistency: Consistency) -> tuple[tf.Tensor, tf.Tensor]:
+def _of_pairs(
+    logits: tf.Tensor, e: tf.Tensor, z: tf.Tensor, top: tf.Tensor, consistency: Consistency
+) -> tuple[tuple[tf.Tensor, tf.Tensor], tf.Tensor]:
     """Returns what two passes over the same tokens have of gradients, but for the targets' part, and the divergences.
 
+    Probabilities and the distance of log-probabilities, which is that of the logits and a number for each row, are not
+    computed: every pass over all of them counts.
+
     Args:
-      log_probs: float32 [2 n, V]: n tokens in the first pass, then the same in the second one.
-      probs: exp of it.
+      logits: float32 [2 n, V]: n tokens in the first pass, then the same in the second one.
+      e: exp(logits - top), whose sums over the vocabulary are ``z`` [2 n].
+      z: float32 [2 n].
+      top: float32 [2 n], the largest logits.
       consistency: The factors.
 
     Returns:
-      float32 [2 n, V], with respect to the logits, and the weighed sum of both divergences, float32 [n], in nats.
+      float32 [n, V] for each pass, with respect to the logits, times ``_PAIR_SCALE``, and the weighted sum of both
+      divergences, float32 [n], in nats.
     """
-    p, q = tf.split(probs, 2)
-    difference = tf.subtract(*tf.split(log_probs, 2))
+    (e_p, e_q), (z_p, z_q) = tf.split(e, 2), tf.split(z, 2)
+    distance = tf.subtract(*tf.split(logits, 2))
+    normalizers = tf.subtract(*tf.split(top + tf.math.log(z), 2))
     forward, backward = consistency.divergences
-    kl = tf.reduce_sum(p * difference, -1)
-    d_first = p * (consistency.shares[0] + forward * (difference - kl[:, None]))
-    d_second = q * (consistency.shares[1] + forward) - forward * p
-    divergence = forward * kl
+    mean = tf.reduce_sum(e_p * distance, -1) / z_p
+    divergence = forward * (mean - normalizers)
+    share, other_share = consistency.shares
+
+    def row(factor: tf.Tensor | float, z: tf.Tensor) -> tf.Tensor:
+        return (_PAIR_SCALE * factor / z)[:, None]
+
+    d_first = e_p * (row(forward, z_p) * distance + row(share + backward - forward * mean, z_p))
     if backward:
-        kl = -tf.reduce_sum(q * difference, -1)
-        d_first += backward * (p - q)
-        d_second -= q * (backward * (difference + kl[:, None]))
-        divergence += backward * kl
-    return tf.concat([d_first, d_second], 0), divergence
+        mean = tf.reduce_sum(e_q * distance, -1) / z_q
+        divergence += backward * (normalizers - mean)
+        d_first -= row(backward, z_q) * e_q
+        own = row(other_share + forward + backward * mean, z_q) - row(backward, z_q) * distance
+    else:
+        own = row(other_share + forward, z_q)
+    return (d_first, own * e_q - row(forward, z_p) * e_p), divergence
