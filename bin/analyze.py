@@ -13,12 +13,14 @@ ANALYSES: Mapping[str, tuple[str, str]] = {
     "grad_norms": ("_analyze_grad_norms", "gradient norms of the layers of runs, in training or at a checkpoint"),
     "probing": ("_analyze_probing", "what the encoder's states say of a sentence: SentEval's ten probing tasks"),
     "divergence": ("_analyze_divergence", "how far local and global attention of dual contextual modules differ"),
+    "shortlist": ("_analyze_shortlist", "which target subwords sentences may need: a file for faster decoding"),
 }
 _EXAMPLES = """\
   t2t_ext-analyze attention --output_dir=RUN --sentence="Ein Mann schläft ."
   t2t_ext-analyze grad_norms --output_dir=BASELINE --output_dir=CROSS_VIEW
   t2t_ext-analyze probing --output_dir=BASELINE --output_dir=ENC_DC --probing_dir=senteval/probing
   t2t_ext-analyze divergence --output_dir=F2,F3,F5,F8 --split=test
+  t2t_ext-analyze shortlist --output_dir=RUN
   t2t_ext-analyze attention --help
 """
 

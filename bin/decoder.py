@@ -140,6 +140,7 @@ class _Run:
 
     def __init__(self, flags: argparse.Namespace) -> None:
         from t2t_ext.config.decode import resolve_decode_hparams
+        from t2t_ext.data.datasets.shortlist import Shortlist
         from t2t_ext.runs.chosen_runs import choose_runs, normalized_weights
 
         self._flags = flags
@@ -161,6 +162,8 @@ class _Run:
             check_prefixes(self.directions, hparams.target_direction)
         if flags.alignment_file and self.directions == 2 and not flags.score_file:
             refuse_one_side("alignment")
+        if self.decode_hparams.shortlist:
+            Shortlist.read(self.decode_hparams.shortlist, *self._directory.text_encoders())
         self.text = run_texts(self._directory, flags)
         if self._directory.config.source_feature_size:
             for name in ("score_file", "decode_interactive", "alignment_file", "source_tag"):

@@ -137,6 +137,13 @@ class DecodeHParams(StrictParams):
         exclusive=True,
     )
 
+    shortlist: str = hparam(
+        "",
+        'File of candidate subwords, as t2t_ext-analyze shortlist makes it, to which the search keeps; "" = all of the '
+        "vocabulary.",
+        metavar="FILE",
+    )
+
     sb_pairing: str = hparam(
         "rank",
         "Partner that a hypothesis of a model of two directions attends to: the other direction's of the same rank "
@@ -179,6 +186,10 @@ class DecodeHParams(StrictParams):
             yield f"diverse_groups={self.diverse_groups} divides a beam, which sampling_method=random has not"
         elif self.beam_size % self.diverse_groups:
             yield f"beam_size={self.beam_size} is not a multiple of diverse_groups={self.diverse_groups}"
+        if self.shortlist and random:
+            yield "shortlist searches among probable subwords; sampling_method=random draws from all: leave one out"
+        if self.shortlist and self.sb_decode == "recompute":
+            yield "sb_decode=recompute computes all of the softmax, for comparison: leave shortlist out"
         yield from self._validate_rules()
 
     def _validate_rules(self) -> Iterator[str]:

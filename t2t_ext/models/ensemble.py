@@ -109,6 +109,11 @@ class Ensemble:
         ]
         return log_mixture([logits for logits, _ in steps], self.weights), {"members": [new for _, new in steps]}
 
+    def shortlisted(self, state: State, ids: tf.Tensor) -> State:
+        """Returns the state with which steps give log-probabilities of candidates int32 [B, C] alone; see Seq2Seq."""
+        pairs = zip(self.members, state["members"], strict=True)
+        return {"members": [member.shortlisted(each, ids) for member, each in pairs]}
+
     def step_with_attention(
         self, ids: tf.Tensor, visible: tf.Tensor, partner_visible: tf.Tensor | None, parents: tf.Tensor, state: State
     ) -> tuple[tf.Tensor, tf.Tensor, State]:

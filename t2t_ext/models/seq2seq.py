@@ -213,6 +213,21 @@ class Seq2Seq(keras.Model, abc.ABC, Generic[H]):
           logits float32 [B, R, K, V] and the new state.
         """
 
+    def shortlisted(self, state: State, ids: tf.Tensor) -> State:
+        """Returns the state before the first step with which ``step`` gives logits of candidates alone.
+
+        Args:
+          state: From ``start``.
+          ids: int32 [B, C], the candidates of each sentence, ascending; ``search.shortlist.BEYOND`` behind the last.
+
+        Returns:
+          A state whose steps' logits are float32 [B, R, K, C], about -1e9 for BEYOND.
+
+        Raises:
+          UserError: The model does not compute parts of its softmax.
+        """
+        raise UserError(f"{type(self).__name__} does not decode with a shortlist: leave shortlist out.")
+
     def step_with_attention(
         self, ids: tf.Tensor, visible: tf.Tensor, partner_visible: tf.Tensor | None, parents: tf.Tensor, state: State
     ) -> tuple[tf.Tensor, tf.Tensor, State]:

@@ -17,6 +17,11 @@ from t2t_ext.layers.attention import StepContext
 from t2t_ext.layers.base import Mixer
 from t2t_ext.layers.embeddings import TokenEmbedding, sinusoids
 from t2t_ext.models.seq2seq import Seq2Seq, State
+from t2t_ext.search.search_state import NOT_THERE
+from t2t_ext.search.shortlist import known_ids
+
+# Of a state: the softmax's rows of each sentence's candidates.
+_ROWS = "softmax_rows"
 
 T = TypeVar("T", bound=TransformerHParams)
 
@@ -98,7 +103,22 @@ class StackedSeq2Seq(Seq2Seq[T]):
         """Feeds ids int32 [B, R, K]; returns logits float32 [B, R, K, V] and the new state; see Seq2Seq."""
         context = self.reading.step_context(state["position"], visible, partner_visible, parents)
         x, state = self._step_decoder(self._step_input(ids, state["position"]), context, state, record)
-        return tf.reshape(self.logits(x), [-1, *context.hypotheses, self.target_vocab_size]), state  # [B, R, K, V]
+        if _ROWS not in state:
+            return tf.reshape(self.logits(x), [-1, *context.hypotheses, self.target_vocab_size]), state  # [B, R, K, V]
+        kernel, bias = state[_ROWS]["kernel"], state[_ROWS]["bias"]
+        rows = tf.reshape(x, [tf.shape(kernel)[0], -1, x.shape[-1]])
+        logits = tf.cast(tf.matmul(rows, kernel, transpose_b=True), tf.float32) + bias[:, tf.newaxis]
+        return tf.reshape(logits, [-1, *context.hypotheses, tf.shape(kernel)[1]]), state  # [B, R, K, C]
+
+    def shortlisted(self, state: State, ids: tf.Tensor) -> State:
+        """Returns the state with the softmax's rows of candidates int32 [B, C]; see Seq2Seq."""
+        kernel, bias = self.softmax_weights()
+        known = known_ids(ids)
+        rows = tf.cast(tf.gather(tf.convert_to_tensor(kernel), known), self.compute_dtype)
+        missing = tf.where(tf.equal(ids, known), 0.0, NOT_THERE)
+        if bias is not None:
+            missing += tf.cast(tf.gather(tf.convert_to_tensor(bias), known), tf.float32)
+        return {**state, _ROWS: {"kernel": rows, "bias": missing}}
 
     def _step_input(self, ids: tf.Tensor, position: tf.Tensor) -> tf.Tensor:
         """Returns the input float [B, R, K, D] of a step, without positions, for ids int32 [B, R, K]."""

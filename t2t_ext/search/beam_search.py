@@ -35,6 +35,7 @@ from t2t_ext.search.search_state import (
     SearchConfig,
     length_penalty,
 )
+from t2t_ext.search.shortlist import Columns
 from t2t_ext.search.strategies import BeamStrategy, Continuations
 from t2t_ext.search.top_k import log_normalizer
 
@@ -186,6 +187,7 @@ class _Going(NamedTuple):
       state: The model's.
       rules: Of each rule, the strategy's first.
       partners: Of the directions; see partners.
+      columns: The candidates of a shortlist; () where there is none.
     """
 
     places: tf.Tensor
@@ -196,6 +198,7 @@ class _Going(NamedTuple):
     state: Any
     rules: tuple[Any, ...]
     partners: Partners
+    columns: Columns | tuple[()]
 
 
 def _going_invariants(going: _Going, config: SearchConfig) -> _Going:
@@ -211,6 +214,7 @@ def _going_invariants(going: _Going, config: SearchConfig) -> _Going:
         state=_invariants(going.state),
         rules=_invariants(going.rules),
         partners=partner_invariants(config),
+        columns=_invariants(going.columns),
     )
 
 
@@ -260,6 +264,7 @@ def beam_search(
     config: SearchConfig,
     rules: Sequence[Rule] = (),
     strategy: BeamStrategy | None = None,
+    columns: Columns | None = None,
 ) -> Result:
     """Searches the most probable token sequences.
 
@@ -275,6 +280,7 @@ def beam_search(
       config: The search's constants.
       rules: What hypotheses must keep to, in the order in which they are asked.
       strategy: How continuations are chosen; None: the usual beam.
+      columns: Which ids the columns of the step's logits are; None: all of the vocabulary.
 
     Returns:
       The N best hypotheses of every sentence.
@@ -295,7 +301,11 @@ def beam_search(
         visible = _visible(live, config)
         partner_visible = partner_columns(going.partners, visible, config)
         logits, *attention, state = step(live.ids, visible, partner_visible, live.parents, going.state)
-        now = Step(length, going.limits, live.tokens, live.log_probs, logits, attention[0] if with_attention else None)
+        now = Step(
+            *(length, going.limits, live.tokens, live.log_probs, logits),
+            attention=attention[0] if with_attention else None,
+            columns=going.columns if isinstance(going.columns, Columns) else None,
+        )
         with_states = list(zip(rules, going.rules, strict=True))
         allowed, normalizer = logits, log_normalizer(logits)
         for rule, rule_state in with_states:
@@ -328,7 +338,8 @@ def beam_search(
     live, empty = _start_live(batch, strategy, config), _start_pool(batch, config)
     states = tuple(rule.start(batch, config.live) for rule in rules)
     partners = start_partners(batch, config)
-    going = _Going(tf.range(batch), limits, tf.zeros([batch], tf.bool), live, empty, state, states, partners)
+    done = tf.zeros([batch], tf.bool)
+    going = _Going(tf.range(batch), limits, done, live, empty, state, states, partners, columns or ())
     pool = empty._replace(tokens=tf.zeros([batch, config.beam_size, longest], tf.int32))
     shapes = _going_invariants(going, config)
     _, pool, _ = tf.while_loop(

@@ -77,8 +77,8 @@ class ConstrainedBeam(BeamStrategy):
     ) -> Continuations:
         """Returns the 2K continuations that the banks choose in turn, each [B, R, 2K], in the order of choice."""
         phrases, progress = state
-        values, ids = best_of_each(logits, config)
-        wanted, wanted_values = lexical_constraints.wanted_continuations(phrases, progress, logits, ids)
+        values, ids = best_of_each(logits, config, step.columns)
+        wanted, wanted_values = lexical_constraints.wanted_continuations(phrases, progress, logits, ids, step.columns)
         tokens, values = tf.concat([ids, wanted], axis=3), tf.concat([values, wanted_values], axis=3)
         log_probs = values - normalizer + live.log_probs[..., tf.newaxis]
 
@@ -144,7 +144,7 @@ class DiverseGroups(BeamStrategy):
         self, logits: tf.Tensor, normalizer: tf.Tensor, live: Live, step: Step, state: tuple, config: SearchConfig
     ) -> Continuations:
         """Returns the 2K / G best continuations of every group, group after group."""
-        values, tokens = best_of_each(logits, config)
+        values, tokens = best_of_each(logits, config, step.columns)
         log_probs = values - normalizer + live.log_probs[..., tf.newaxis]
         places = diverse_groups.choose_in_turn(log_probs, tokens, self._groups, self._strength)
         batch, each = tf.shape(places)[0], tokens.shape[3]

@@ -21,6 +21,7 @@ import tensorflow as tf
 
 from t2t_ext.data.text.text_encoder import PAD_ID, UNK_ID
 from t2t_ext.errors import UserError
+from t2t_ext.search.shortlist import Columns, columns_of
 
 SEPARATOR = "\t"
 _DEAD = -1e9
@@ -180,7 +181,11 @@ def next_tokens(phrases: Phrases, progress: Progress) -> tf.Tensor:
 
 
 def wanted_continuations(
-    phrases: Phrases, progress: Progress, logits: tf.Tensor, proposed: tf.Tensor
+    phrases: Phrases,
+    progress: Progress,
+    logits: tf.Tensor,
+    proposed: tf.Tensor,
+    columns: Columns | None = None,
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Returns what takes hypotheses on to their missing phrases and is not proposed anyway.
 
@@ -189,6 +194,7 @@ def wanted_continuations(
       progress: Of the K live hypotheses.
       logits: float32 [B, R, K, V].
       proposed: int32 [B, R, K, E], the continuations that the model proposes.
+      columns: Which ids the logits' columns are; None: all.
 
     Returns:
       Tokens int32 and their logits float32, about -1e9 where there are fewer, both [B, R, K, 2C].
@@ -197,7 +203,7 @@ def wanted_continuations(
     repeated = tf.reduce_any(tf.equal(wanted[..., tf.newaxis], proposed[..., tf.newaxis, :]), axis=-1)
     same = tf.cast(tf.equal(wanted[..., tf.newaxis], wanted[..., tf.newaxis, :]), tf.int32)
     repeated |= tf.reduce_sum(tf.linalg.band_part(same, -1, 0), axis=-1) > 1
-    values = tf.gather(logits, wanted, batch_dims=3)
+    values = tf.gather(logits, columns_of(columns, wanted), batch_dims=3)
     return wanted, tf.where(repeated | tf.equal(wanted, PAD_ID), _DEAD, values)
 
 

@@ -7,7 +7,7 @@ Whatever rules do, a hypothesis's log-probability stays the model's own: the nor
 over the whole vocabulary, forbidden tokens included. The length limit stands above all rules.
 
 Legend: B sentences, R directions, K live hypotheses of a direction, T tokens so far, V
-vocabulary, S source positions, P tokens of the longest prefix.
+vocabulary (with a shortlist the columns of candidates), S source positions, P tokens of the longest prefix.
 """
 
 from collections.abc import Sequence
@@ -18,6 +18,7 @@ import tensorflow as tf
 
 from t2t_ext.data.text.text_encoder import EOS_ID, PAD_ID
 from t2t_ext.search.search_state import NOT_THERE
+from t2t_ext.search.shortlist import Columns, columns_of, known_ids, width_of
 
 # Added to the logits of forbidden tokens, which makes hypotheses with them not there.
 FORBIDDEN = NOT_THERE
@@ -34,6 +35,7 @@ class Step(NamedTuple):
       logits: float32 [B, R, K, V], the model's own, before any rule.
       attention: float32 [B, R, K, S], cross-attention as the model chooses this token; None unless a
         rule needs it.
+      columns: Which ids the logits' columns are; None: all of the vocabulary.
     """
 
     length: tf.Tensor
@@ -42,6 +44,7 @@ class Step(NamedTuple):
     log_probs: tf.Tensor
     logits: tf.Tensor
     attention: tf.Tensor | None
+    columns: Columns | None = None
 
 
 class Rule:
@@ -98,11 +101,11 @@ def reorder(state: tf.Tensor, parents: tf.Tensor) -> tf.Tensor:
     return tf.gather(state, parents, batch_dims=2)
 
 
-def forbid(logits: tf.Tensor, tokens: tf.Tensor, chosen: tf.Tensor) -> tf.Tensor:
-    """Returns logits [B, R, K, V] with FORBIDDEN for those of tokens int32 [B, R, K, T] that are chosen, bool."""
-    rows = tf.reshape(logits, [-1, logits.shape[-1]])
+def forbid(logits: tf.Tensor, columns: tf.Tensor, chosen: tf.Tensor) -> tf.Tensor:
+    """Returns logits [B, R, K, V] with FORBIDDEN for those of columns int32 [B, R, K, T] that are chosen, bool."""
+    rows = tf.reshape(logits, [-1, width_of(logits)])
     # Places where none is forbid PAD, which is never chosen anyway.
-    columns = tf.reshape(tf.where(chosen, tokens, PAD_ID), [tf.shape(rows)[0], -1])
+    columns = tf.reshape(tf.where(chosen, columns, PAD_ID), [tf.shape(rows)[0], -1])
     numbers = tf.broadcast_to(tf.range(tf.shape(rows)[0])[:, tf.newaxis], tf.shape(columns))
     updates = tf.fill(tf.shape(columns), FORBIDDEN)
     changed = tf.tensor_scatter_nd_update(rows, tf.stack([numbers, columns], axis=2), updates)
@@ -128,7 +131,7 @@ class MinimumLength(Rule):
         early = step.length <= tf.minimum(state, step.limits - 1)
 
         def without_eos() -> tf.Tensor:
-            eos = tf.one_hot(EOS_ID, logits.shape[-1], FORBIDDEN)
+            eos = tf.one_hot(EOS_ID, width_of(logits), FORBIDDEN)
             return logits + tf.cast(early, tf.float32)[:, tf.newaxis, tf.newaxis, tf.newaxis] * eos
 
         return tf.cond(tf.reduce_any(early), without_eos, lambda: logits)
@@ -152,7 +155,7 @@ class NoRepeatedNgrams(Rule):
             for i in range(self._size - 1):
                 ends_with = tf.gather(step.tokens, starts + i, axis=3)
                 repeats &= tf.equal(step.tokens[..., i : i + starts], ends_with[..., tf.newaxis])
-            return forbid(logits, follows, repeats)
+            return forbid(logits, columns_of(step.columns, follows), repeats)
 
         changed = tf.cond(past >= self._size, without_repeats, lambda: logits)
         return tf.ensure_shape(changed, logits.shape)
@@ -188,8 +191,12 @@ class ForcedPrefix(Rule):
             inside = past < lengths
             behind = tf.equal(past, lengths) & state["ends_word"]
             token = tf.gather(state["ids"], tf.minimum(past, tf.shape(state["ids"])[1] - 1), axis=1)
-            others = inside[:, tf.newaxis] & ~tf.one_hot(token, logits.shape[-1], True, False)
-            others |= behind[:, tf.newaxis] & self._inside_words
+            column = columns_of(step.columns, token)
+            others = inside[:, tf.newaxis] & ~tf.one_hot(column, width_of(logits), True, False)
+            inside_words = tf.constant(self._inside_words)
+            if step.columns is not None:
+                inside_words = tf.gather(inside_words, known_ids(step.columns.ids))
+            others |= behind[:, tf.newaxis] & inside_words
             free = tf.where(by_sentence(inside), step.logits, logits)
             return free + by_sentence(tf.where(others, FORBIDDEN, 0.0))
 

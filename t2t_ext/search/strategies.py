@@ -15,14 +15,20 @@ import tensorflow as tf
 from t2t_ext.data.text.text_encoder import EOS_ID
 from t2t_ext.search.rules import Rule, Step
 from t2t_ext.search.search_state import NOT_THERE, Candidates, FinishedPool, Live, SearchConfig, length_penalty
+from t2t_ext.search.shortlist import Columns, ids_of
 from t2t_ext.search.top_k import top_k_tokens
 
 # Log-probabilities float32, parents int32 and tokens int32, each [B, R, C].
 Continuations = tuple[tf.Tensor, tf.Tensor, tf.Tensor]
 
 
-def best_of_each(logits: tf.Tensor, config: SearchConfig) -> tuple[tf.Tensor, tf.Tensor]:
+def best_of_each(
+    logits: tf.Tensor, config: SearchConfig, columns: Columns | None = None
+) -> tuple[tf.Tensor, tf.Tensor]:
     """Returns the E = 2K most probable continuations of each hypothesis, logits and ids [B, R, K, E]."""
+    if columns is not None:
+        values, places = tf.math.top_k(logits + columns.banned[:, tf.newaxis, tf.newaxis], 2 * config.live)
+        return values, tf.ensure_shape(ids_of(columns, places), values.shape)
     vocab_size = logits.shape[-1]
     each = min(2 * config.live, vocab_size)
     values, ids = top_k_tokens(tf.reshape(logits, [-1, vocab_size]), each, config.banned)
@@ -58,7 +64,7 @@ class BeamStrategy(Rule):
         Returns:
           log-probabilities, parents and tokens, each [B, R, C] with C = 2K, or all there are.
         """
-        values, ids = best_of_each(logits, config)
+        values, ids = best_of_each(logits, config, step.columns)
         each = ids.shape[3]
         sums = values - normalizer + live.log_probs[..., tf.newaxis]
         flat = [-1, config.directions, config.live * each]

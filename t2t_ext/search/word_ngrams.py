@@ -14,6 +14,7 @@ import tensorflow as tf
 
 from t2t_ext.data.text.text_encoder import EOS_ID, SubwordEncoder
 from t2t_ext.search.rules import Rule, Step, forbid, reorder
+from t2t_ext.search.shortlist import columns_of
 
 
 class Boundaries(NamedTuple):
@@ -77,7 +78,9 @@ class NoRepeatedWordNgrams(Rule):
 
         def without_repeats() -> tf.Tensor:
             tokens = step.tokens[..., :past]
-            return forbid(logits, tokens, self._completes(tokens, past, state["memories"]["same"]))
+            return forbid(
+                logits, columns_of(step.columns, tokens), self._completes(tokens, past, state["memories"]["same"])
+            )
 
         changed = tf.cond(past >= self._size, without_repeats, lambda: logits)
         return tf.ensure_shape(changed, logits.shape)

@@ -74,6 +74,7 @@ class ServedTranslator(tf.Module):
         # that no function reads, and loaders outside Python restore only the copy.
         self.modules = [codec.graph for codec in (translator.source, translator.target) if isinstance(codec, TextCodec)]
         self.weights = list(translator.model.named_variables().values())
+        self.shortlist = translator.shortlist
 
         search, hparams = translator.search_batch, translator.decode_hparams
         inputs = translator.source.spec

@@ -27,6 +27,7 @@ from t2t_ext.search.recompute import WholePrefixes
 from t2t_ext.search.rules import CoveragePenalty, ForcedPrefix, MinimumLength, NoRepeatedNgrams, Rule, StepwisePenalty
 from t2t_ext.search.sampling import Sampling, Truncation
 from t2t_ext.search.search_state import SearchConfig
+from t2t_ext.search.shortlist import ShortlistTable
 from t2t_ext.search.word_ngrams import NoRepeatedWordNgrams, word_boundaries
 from t2t_ext.translation.codec import TextCodec
 
@@ -38,10 +39,15 @@ class Searcher:
     """Searches for translations of encoded sources, inside the graph."""
 
     def __init__(
-        self, model: Seq2Seq | Ensemble, target: TextCodec, decode_hparams: DecodeHParams, target_direction: str
+        self,
+        model: Seq2Seq | Ensemble,
+        target: TextCodec,
+        decode_hparams: DecodeHParams,
+        target_direction: str,
+        shortlist: ShortlistTable | None = None,
     ) -> None:
         """Takes a built model, or an ensemble; with ``target_direction=r2l`` its output is reversed."""
-        self._model, self._target, self._hparams = model, target, decode_hparams
+        self._model, self._target, self._hparams, self._shortlist = model, target, decode_hparams, shortlist
         self._target_direction = target_direction
 
     @forward_only()
@@ -107,7 +113,12 @@ class Searcher:
         strategy = sampling_strategy(hparams, sources, seeds) or guided_strategy(hparams, directions, phrases)
         stepper: Any = WholePrefixes(self._model, config) if hparams.sb_decode == "recompute" else self._model
         step = stepper.step_with_attention if any(rule.needs_attention for rule in rules) else stepper.step
-        found = beam_search(step, stepper.start(sources), limits, config, rules, strategy)
+        state, columns = stepper.start(sources), None
+        if self._shortlist is not None:
+            given = [each for each in (beginnings and beginnings.ids, phrases and phrases.tokens) if each is not None]
+            columns = self._shortlist.columns(sources, given, banned, 2 * config.live)
+            state = stepper.shortlisted(state, columns.ids)
+        found = beam_search(step, state, limits, config, rules, strategy, columns)
         unmet = {}
         if phrases is not None:
             unmet["unmet_constraints"] = count_unmet(phrases, found.ids, found.directions)[:batch]

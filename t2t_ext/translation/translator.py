@@ -22,6 +22,7 @@ import tensorflow as tf
 
 from t2t_ext import registry
 from t2t_ext.config.decode import DecodeHParams, resolve_decode_hparams
+from t2t_ext.data.datasets.shortlist import Shortlist
 from t2t_ext.data.features.sources import FeatureSource
 from t2t_ext.data.text.text_encoder import EOS_ID, SubwordEncoder
 from t2t_ext.errors import UserError
@@ -31,6 +32,7 @@ from t2t_ext.models.seq2seq import Seq2Seq, build_model
 from t2t_ext.runs import checkpoints
 from t2t_ext.runs.chosen_runs import ChosenRun, Paths, choose_runs, normalized_weights
 from t2t_ext.search.lexical_constraints import SEPARATOR, join_phrases
+from t2t_ext.search.shortlist import ShortlistTable
 from t2t_ext.translation.alignment import AlignmentConfig
 from t2t_ext.translation.codec import IDS, Encoded, FeatureCodec, TextCodec
 from t2t_ext.translation.forced_decoding import ForcedDecoder
@@ -123,6 +125,7 @@ class Translator:
       decode_hparams: How to search.
       target_direction: ``l2r`` or ``r2l``.
       alignment: Which attention word alignments are read from.
+      shortlist: The candidates that the search keeps to; None: all of the vocabulary.
       truncated_lines: How many lines of the last call were truncated to max_input_length subwords (or regions).
       truncated_line_numbers: Which ones, counted from 1.
       unmet_prefix_line_numbers: Lines of the last call whose translation holds only the beginning of its prefix, since
@@ -161,7 +164,8 @@ class Translator:
         else:
             same = source_encoder.ids_sha256 == target_encoder.ids_sha256
             self.source = TextCodec(source_encoder, limit, "inputs", self.target.graph if same else None)
-        self._searcher = Searcher(model, self.target, self.decode_hparams, target_direction)
+        self.shortlist = self._shortlist()
+        self._searcher = Searcher(model, self.target, self.decode_hparams, target_direction, self.shortlist)
         self._forced = ForcedDecoder(
             model, self.source, self.target, self.decode_hparams, target_direction, self.alignment
         )
@@ -227,6 +231,15 @@ class Translator:
         direction = models[0].hparams.target_direction
         model = models[0] if len(models) == 1 else Ensemble(models, weights)
         return cls(model, *encoders, decode_hparams, direction, alignment)
+
+    def _shortlist(self) -> ShortlistTable | None:
+        """Returns the shortlist that the decode hparams name, None where they name none."""
+        if not (path := self.decode_hparams.shortlist):
+            return None
+        if self.model.source_feature_size:
+            raise UserError("A shortlist is made for subwords of the source, and this run reads feature vectors.")
+        shortlist = Shortlist.read(path, self.source_encoder, self.target_encoder)
+        return ShortlistTable(shortlist, self.target_encoder.vocab_size)
 
     # === Translating ===
 

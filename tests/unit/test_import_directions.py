@@ -59,6 +59,7 @@ TENSORFLOW_FREE = (
     "data.generation.generate",
     "data.datasets.generated",
     "data.datasets.example_store",
+    "data.datasets.shortlist",
     "data.datasets.batching",
     "io.files",
     "runs.run_directory",
