@@ -25,7 +25,7 @@ $(READY): pyproject.toml setup.py t2t_ext/version.py
 
 setup: $(READY) ## Makes the virtual environment .venv and installs t2t_ext into it.
 
-demo: $(READY) ## Offline corpus -> training -> BLEU -> export -> three served sentences (under 10 minutes).
+demo: $(READY) ## Offline corpus -> training -> BLEU -> export -> three served sentences (3 to 5 minutes).
 	PATH="$(abspath $(BIN)):$$PATH" examples/demo.sh
 
 lint: $(READY) ## Style and types of the code, by ruff and mypy.
@@ -33,7 +33,7 @@ lint: $(READY) ## Style and types of the code, by ruff and mypy.
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-test: lint ## Passes the tests (15 minutes on 2 cores).
+test: lint ## Passes the tests (15 to 20 minutes on 2 cores).
 	$(PYTEST) tests/unit $(COVERAGE)
 	$(PYTEST) --ignore=tests/unit
 
