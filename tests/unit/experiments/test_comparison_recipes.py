@@ -1,0 +1,49 @@
+"""Recipes of the comparison at convergence: a row changes what its paper changes, and nothing else."""
+
+import pytest
+
+from t2t_ext import registry
+from t2t_ext.bin import experiment
+from t2t_ext.experiments.plan import assignments
+
+BOOK = experiment.recipe_book()
+ROWS = [name for name in BOOK.names() if name.startswith("comparison_")]
+# What the papers' models are made of, and which targets they read.
+OF_THE_PAPERS = {
+    "source_view", "integration", "dc_encoder_layers", "dc_decoder_layers", "dc_kernel_size", "synchronous", "sb_fusion",
+    "sb_lambda", "pseudo", "target_direction",
+}  # fmt: skip
+NOT_READ = {"learning_rate"}  # but by the schedule `legacy`
+# Rows that also differ in size, or leave something out.
+MORE = {
+    "comparison_layer_coordination": {"num_hidden_layers": 7},
+    "comparison_layer_coordination_without_weight_sharing": {"num_hidden_layers": 4},
+    "comparison_layer_coordination_without_mixed_attention": {"num_hidden_layers": 7},
+    "comparison_layer_coordination_without_side_embedding": {"num_hidden_layers": 7},
+    "comparison_layer_coordination_without_positions": {"num_hidden_layers": 7, "pos": "none"},
+    "comparison_transformer_enc_dc_size": {"filter_size": 768},
+}
+
+
+def settings(recipe):
+    return registry.resolve_hparams(recipe.hparams_set, assignments(recipe.hparams)).to_dict()
+
+
+BASE = settings(BOOK.recipe("comparison_transformer"))
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_a_row_changes_only_what_its_paper_changes(name):
+    recipe, base = BOOK.recipe(name), BOOK.recipe("comparison_transformer")
+    same = ("problem", "problem_options", "datagen", "scoring", "train", "checkpoint", "average", "decode", "splits")
+    assert [getattr(recipe, field) for field in same] == [getattr(base, field) for field in same]
+    if not recipe.rerank:
+        found = {key: value for key, value in settings(recipe).items() if key in BASE and BASE[key] != value}
+        changed = set(found) - OF_THE_PAPERS - NOT_READ - {"class"}
+        assert {key: found[key] for key in changed} == MORE.get(name, {})
+
+
+def test_the_base_is_the_set_for_small_data():
+    small = registry.hparams("transformer_small_data").to_dict()
+    differ = {key for key, value in BASE.items() if small[key] != value}
+    assert differ == {"layer_prepostprocess_dropout", "precision"}
