@@ -10,8 +10,8 @@ BOOK = experiment.recipe_book()
 ROWS = [name for name in BOOK.names() if name.startswith("comparison_")]
 # What the papers' models are made of, and which targets they read.
 OF_THE_PAPERS = {
-    "source_view", "integration", "dc_encoder_layers", "dc_decoder_layers", "dc_kernel_size", "synchronous", "sb_fusion",
-    "sb_lambda", "pseudo", "target_direction",
+    "source_view", "integration", "dc_encoder_layers", "dc_decoder_layers", "dc_kernel_size", "synchronous",
+    "sb_fusion", "sb_lambda", "pseudo", "target_direction",
 }  # fmt: skip
 NOT_READ = {"learning_rate"}  # but by the schedule `legacy`
 # Rows that also differ in size, or leave something out.
