@@ -9,11 +9,13 @@ import json
 import os
 import pathlib
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from t2t_ext.data.corpora.readers import PairFiles, PairSource, ReadReport
 from t2t_ext.data.generation.cleaning import Cleaning, clean_pairs
 from t2t_ext.data.text.text_steps import TextSteps
 from t2t_ext.io import files as persistence
+from t2t_ext.io import stored
 from t2t_ext.io.progress import Advance, progress
 from t2t_ext.problem import DEV, TRAIN
 
@@ -108,6 +110,6 @@ def _made_from(text: PairSource) -> dict:
 
 def _record(directory: pathlib.Path) -> dict:
     try:
-        return json.loads((directory / _RECORD).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        return stored.read(directory / _RECORD, dict[str, Any])
+    except (OSError, stored.Damaged):
         return {}

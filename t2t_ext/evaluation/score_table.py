@@ -17,7 +17,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from t2t_ext.errors import UserError, first_line
-from t2t_ext.io import files
+from t2t_ext.io import files, stored
+from t2t_ext.io.stored import Count
 from t2t_ext.reporting import figures
 from t2t_ext.reporting.table import Table, columns
 
@@ -43,13 +44,13 @@ class ScoreRecord:
       directions: Of a model that generates in two directions, the share of each: see ``t2t_ext.search.directions``.
     """
 
-    step: int
+    step: Count
     checkpoint: str
     weights: str
     search: str
     scoring: str
     translations: str
-    lines: int
+    lines: Count
     seconds: float
     scores: Mapping[str, float]
     signatures: Mapping[str, str]
@@ -74,13 +75,15 @@ class ScoreTable:
         files.remove_leftovers(folder)
         self._path = folder / RECORDS_NAME
         self._by_step: dict[int, ScoreRecord] = {}
-        text = self._path.read_text(encoding="utf-8") if self._path.exists() else ""
-        lines = text.splitlines()
+        content = self._path.read_bytes() if self._path.exists() else b""
+        lines = content.splitlines()
         for number, line in enumerate(lines, start=1):
             try:
-                record = ScoreRecord(**json.loads(line))
-            except (ValueError, TypeError) as error:
-                if number == len(lines) and not text.endswith("\n"):
+                record = ScoreRecord(**stored.parse(line, ScoreRecord))
+                if not record.scores:
+                    raise ValueError("scores is empty")
+            except ValueError as error:
+                if number == len(lines) and not content.endswith(b"\n"):
                     break
                 raise UserError(
                     f"{self._path}, line {number} is damaged ({error}). Remove the line: its checkpoint is then scored "

@@ -5,15 +5,15 @@ t2t_ext-translate-all (of which the last checkpoint's count).
 """
 
 import dataclasses
-import json
 import os
 import pathlib
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 from t2t_ext.data.corpora import markup, raw_files, text_lines
 from t2t_ext.errors import UserError
+from t2t_ext.io import stored
 
 _SGML_NAME = re.compile(r"\.(sgm|sgml)(\.\w+)?$", re.I)
 _SGML_TEXT = re.compile(rb"\s*<(\?xml\b|!doctype\b|(mteval|srcset|refset|tstset)\b)", re.I)
@@ -179,17 +179,30 @@ def source_lengths(source: Text | None, unit: str, subword_model: str = "") -> l
     return [len(ids) for ids in encoder.encode_batch(encoder.prepare(source.lines))]
 
 
+class _NBest(TypedDict):
+    text: str
+    prepared: NotRequired[str]
+    direction: NotRequired[str]
+    length: NotRequired[stored.Count]
+
+
+class _NBestLine(TypedDict):
+    """What is read of a line of an n-best list."""
+
+    hypotheses: list[_NBest]
+
+
 def _read_nbest(path: str, tokenized: bool) -> Text:
     """Reads the best of each line of an n-best list as t2t_ext-decoder and t2t_ext-rerank write it."""
     best: list[Mapping[str, Any]] = []
     for number, line in enumerate(text_lines.read(path).lines, start=1):
         try:
-            hypothesis = json.loads(line)["hypotheses"][0]
-            best.append({"text": hypothesis["text"], **hypothesis})
-        except (ValueError, LookupError, TypeError) as error:
+            best.append(stored.parse(line, _NBestLine)["hypotheses"][0])
+        except (ValueError, LookupError) as error:
+            reason = "hypotheses is empty" if isinstance(error, LookupError) else error
             raise UserError(
-                f"{path}, line {number} is no line of an n-best list ({type(error).__name__}: {error}). Files that end "
-                "in .jsonl are those of --nbest_file; give translations another ending."
+                f"{path}, line {number} is no line of an n-best list ({reason}). Files that end in .jsonl are those of "
+                "--nbest_file; give translations another ending."
             ) from error
     texts = [each.get("prepared", each["text"]) if tokenized else each["text"] for each in best]
     directions = [each.get("direction", "") if each.get("length", 1) else "" for each in best]

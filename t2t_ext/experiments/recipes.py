@@ -14,6 +14,7 @@ TensorFlow and knows no recipe.
 """
 
 import dataclasses
+import math
 import pathlib
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
@@ -118,7 +119,9 @@ class Recipe:
 
 _EMPTY = Recipe(name="")
 _KEYS = (*(field.name for field in dataclasses.fields(Recipe) if field.name != "name"), "extends", "template")
-_KINDS: Mapping[type, str] = {dict: "a table", list: "a list of strings", str: "a string", int: "a whole number"}
+_KINDS: Mapping[type, str] = {
+    dict: "a table", list: "a list of strings", str: "a string", int: "a whole number", bool: "true or false",
+}  # fmt: skip
 _OF_THE_RUNS = (
     "problem", "problem_options", "datagen", "model", "hparams_set", "hparams", "train", "average", "checkpoint",
     "decode", "scoring", "warm_start", "pseudo_references", "rerank",
@@ -226,14 +229,16 @@ class RecipeBook:
     def _read(self, path: pathlib.Path) -> None:
         try:
             content = tomllib.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            raise UserError(f"{path} cannot be read as TOML: {error}.") from error
+        except (OSError, ValueError, RecursionError) as error:
+            reason = "it is nested too deeply" if isinstance(error, RecursionError) else error
+            raise UserError(f"{path} cannot be read as TOML: {reason}.") from error
         for name, table in content.items():
             if not isinstance(table, dict):
                 raise UserError(f"{path}: {name!r} stands outside of any table; a recipe is written under [NAME].")
             if name == "papers":
                 for key, value in table.items():
-                    if not isinstance(value, dict) or set(value) != {"citation", "short"}:
+                    known = isinstance(value, dict) and set(value) == {"citation", "short"}
+                    if not known or not all(isinstance(text, str) for text in value.values()):
                         needed = "citation = '...' and short = '...', and nothing else"
                         raise UserError(f"{path}: [papers.{key}] needs {needed}.")
                     self.papers[key] = Paper(**value)
@@ -243,10 +248,8 @@ class RecipeBook:
                 raise UserError(f"{path}: the recipe {name!r} is already defined in {self._places[name]}. Rename one.")
             else:
                 self._tables[name], self._places[name] = table, path
-                for key in table:
-                    if key not in _KEYS:
-                        known = f"{suggest(key, _KEYS)} Known: {', '.join(_KEYS)}"
-                        raise self._error(name, f"unknown key {key!r}.{known}")
+                for key, value in table.items():
+                    self._check_type(name, key, value)
 
     def _read_coming(self, path: pathlib.Path, table: Mapping[str, Any]) -> None:
         for kind, names in table.items():
@@ -255,7 +258,24 @@ class RecipeBook:
                 raise UserError(
                     f"{path}: [coming] has the unknown key {kind!r}.{close} Known: {', '.join(self.coming)}."
                 )
+            if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+                raise UserError(f"{path}: [coming] {kind} = {names!r} must be a list of strings.")
             self.coming[kind].update(names)
+
+    def _check_type(self, name: str, key: str, value: Any) -> None:
+        """Checks that a recipe has a key, and that its value is of the key's type."""
+        if key not in _KEYS:
+            raise self._error(name, f"unknown key {key!r}.{suggest(key, _KEYS)} Known: {', '.join(_KEYS)}")
+        default: Any = {"extends": "", "template": False}.get(key, getattr(_EMPTY, key, ""))
+        kind = list if isinstance(default, tuple) else type(default)
+        item = int if key in _NUMBERS else str
+        if type(value) is not kind or (kind is list and any(type(each) is not item for each in value)):
+            numbers = "a list of whole numbers" if key in _NUMBERS else ""
+            raise self._error(name, f"{key} = {value!r} must be {numbers or _KINDS[kind]}")
+        for inner, each in value.items() if isinstance(value, dict) else ():
+            is_plain = isinstance(each, str | int) or (isinstance(each, float) and math.isfinite(each))
+            if not is_plain and key != "published":
+                raise self._error(name, f"{key}.{inner} = {each!r} must be a string, a number, or true or false")
 
     def _merged(self, name: str, below: list[str]) -> dict[str, Any]:
         """Returns a table with what it inherits."""
@@ -281,13 +301,6 @@ class RecipeBook:
     def _checked(self, name: str, table: dict[str, Any]) -> Recipe:
         """Returns a merged table as a recipe, checked."""
         table.pop("template", None)
-        for key, value in table.items():
-            default = getattr(_EMPTY, key)
-            kind = list if isinstance(default, tuple) else type(default)
-            item = int if key in _NUMBERS else str
-            if type(value) is not kind or (kind is list and any(type(each) is not item for each in value)):
-                numbers = "a list of whole numbers" if key in _NUMBERS else ""
-                raise self._error(name, f"{key} = {value!r} must be {numbers or _KINDS[kind]}")
         missing = [key for key in (*_NEEDED, *(() if table.get("rerank") else _OF_A_RUN)) if not table.get(key)]
         if missing:
             raise self._error(name, f"{', '.join(missing)} must be given, here or in what it extends")
@@ -344,7 +357,7 @@ class RecipeBook:
             if figure not in known:
                 others = f"nor one of {', '.join(OTHER_FIGURES)}.{suggest(figure, known)}"
                 raise self._error(recipe.name, f"published.{figure} is neither a split that is scored {others}")
-            if not isinstance(value, int | float) or isinstance(value, bool):
+            if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value):
                 raise self._error(recipe.name, f"published.{figure} = {value!r} must be a number")
 
     def _error(self, name: str, what: str) -> UserError:

@@ -1,13 +1,12 @@
 """The report of an experiment: each seed's scores, mean and deviation, and the paper's figure beside them."""
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from t2t_ext.experiments.plan import Options, Stage
 from t2t_ext.experiments.recipes import Paper, Recipe
 from t2t_ext.experiments.results import Figure, comparisons
-from t2t_ext.experiments.stages import score_record
+from t2t_ext.experiments.stages import Reranked, read_output, score_record
 from t2t_ext.reporting import figures as drawing
 from t2t_ext.reporting import report as reporting
 from t2t_ext.reporting.report import Block, Items, Note, Paragraph, Report, Section
@@ -129,7 +128,7 @@ def _more(stages: Sequence[Stage]) -> list[Block]:
             shown = ", ".join(f"{name} {100 * found['share']:.1f}%" for name, found in record.directions.items())
             lines.append(f"{stage.label}, seed {stage.seed}: {stage.system} was generated {shown}")
         if stage.command == "rerank" and stage.output.exists():
-            shares = json.loads(stage.output.read_text(encoding="utf-8"))["winners"]
+            shares = read_output(stage, Reranked)["winners"]
             shown = ", ".join(f"{name} {100 * share:.1f}%" for name, share in shares.items())
             lines.append(f"{stage.split}, seed {stage.seed}: reranking's winners are in the list of {shown}")
         if stage.kind == "compare" and stage.output.exists():

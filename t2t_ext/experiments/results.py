@@ -1,17 +1,17 @@
 """The results of an experiment: quantities with their value for each seed, mean, deviation, and the paper's figure."""
 
 import dataclasses
-import json
 import math
 import pathlib
 import statistics
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 from t2t_ext.evaluation.score_table import ScoreRecord
 from t2t_ext.experiments.plan import Stage
 from t2t_ext.experiments.recipes import Recipe
-from t2t_ext.experiments.stages import score_record
+from t2t_ext.experiments.stages import read_output, score_record
+from t2t_ext.io import stored
 from t2t_ext.runs import checkpoints
 
 
@@ -126,7 +126,7 @@ def _end_figures(recipe: Recipe, stages: Sequence[Stage]) -> list[Figure]:
     tests = [stage for stage in compared if stage.split != "dev"] or compared
     values: dict[str, list[float]] = {"first": [], "last": []}
     for stage in tests:
-        ends = json.loads(stage.output.read_text(encoding="utf-8"))["ends"].get(recipe.name, {})
+        ends = read_output(stage, _Compared).get("ends", {}).get(recipe.name, {})
         for end in values:
             values[end] += [ends[end]] if ends.get(end) is not None else []
     return [
@@ -141,6 +141,45 @@ def _end_figures(recipe: Recipe, stages: Sequence[Stage]) -> list[Figure]:
     ]
 
 
+class _LoggedTime(TypedDict):
+    """What is read of a line of the log."""
+
+    kind: str
+    step: stored.Count
+    seconds: float
+
+
+class _SystemScore(TypedDict):
+    value: float
+    confidence: NotRequired[float | None]
+
+
+class _PairedTest(TypedDict):
+    system: str
+    difference: float
+    p_bootstrap: float | None
+    p_randomization: float | None
+
+
+class _ComparedScore(TypedDict):
+    label: str
+    systems: dict[str, _SystemScore]
+    tests: list[_PairedTest]
+
+
+class _Ends(TypedDict):
+    first: float | None
+    last: float | None
+
+
+class _Compared(TypedDict):
+    """What is read of the report of t2t_ext-compare."""
+
+    names: list[str]
+    scores: list[_ComparedScore]
+    ends: NotRequired[dict[str, _Ends]]
+
+
 def comparisons(stages: Sequence[Stage]) -> list[dict[str, Any]]:
     """Returns the first score of every comparison that is done, for ``report.json``.
 
@@ -151,7 +190,7 @@ def comparisons(stages: Sequence[Stage]) -> list[dict[str, Any]]:
     for stage in stages:
         if stage.kind != "compare" or not stage.output.exists():
             continue
-        content = json.loads(stage.output.read_text(encoding="utf-8"))
+        content = read_output(stage, _Compared)
         first = content["scores"][0]
         systems = {
             name: {"score": score["value"], "confidence": score["confidence"]}
@@ -168,8 +207,11 @@ def comparisons(stages: Sequence[Stage]) -> list[dict[str, Any]]:
 def _train_steps_per_second(metrics: pathlib.Path) -> float:
     """Returns the median over the log's lines, the first (which holds the start) left out where there are others."""
     rates, before = [], 0
-    for line in metrics.read_text(encoding="utf-8").splitlines() if metrics.exists() else []:
-        record = json.loads(line)
+    for line in metrics.read_bytes().splitlines() if metrics.exists() else []:
+        try:
+            record = stored.parse(line, _LoggedTime)
+        except stored.Damaged:
+            continue
         if record["kind"] == "train" and record["seconds"] > 0:
             rates.append((record["step"] - before) / record["seconds"])
             before = record["step"]

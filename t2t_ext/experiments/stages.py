@@ -16,14 +16,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 from t2t_ext.errors import UserError
 from t2t_ext.evaluation.score_table import RECORDS_NAME, ScoreRecord, ScoreTable
 from t2t_ext.evaluation.scorer import label_with_case
 from t2t_ext.experiments.plan import Stage, requirements
 from t2t_ext.experiments.sweep import training_is_over
-from t2t_ext.io import files
+from t2t_ext.io import files, stored
 from t2t_ext.runs import checkpoints
 from t2t_ext.runs.run_directory import RunDirectory
 
@@ -277,6 +277,25 @@ def _is_complete(stage: Stage) -> bool:
     return score_record(stage) is not None
 
 
+class _Score(TypedDict):
+    name: str
+    value: float
+    signature: str
+
+
+class _RerankedScores(TypedDict):
+    reranked: list[_Score]
+
+
+class Reranked(TypedDict):
+    """What is read of the report of t2t_ext-rerank."""
+
+    winners: dict[str, float]
+    lines: stored.Count
+    seconds: float
+    scores: _RerankedScores
+
+
 def score_record(stage: Stage) -> ScoreRecord | None:
     """Returns what the last checkpoint of a scoring stage scored, or both runs together; None where nothing has.
 
@@ -286,24 +305,33 @@ def score_record(stage: Stage) -> ScoreRecord | None:
     if stage.command != "rerank":
         records = ScoreTable(stage.output).records if (stage.output / RECORDS_NAME).exists() else []
         return records[-1] if records else None
-    try:
-        found = json.loads(stage.output.read_text(encoding="utf-8"))
-        scores = {label_with_case(stage.flags["scoring"], each["name"]): each for each in found["scores"]["reranked"]}
-        return ScoreRecord(
-            step=0,
-            checkpoint=stage.flags.get("checkpoint_path", "latest"),
-            weights="",
-            search="",
-            scoring="",
-            translations=stage.flags["nbest_file"],
-            lines=found["lines"],
-            seconds=found["seconds"],
-            scores={name: each["value"] for name, each in scores.items()},
-            signatures={name: each["signature"] for name, each in scores.items()},
-        )
-    except FileNotFoundError:
+    if not stage.output.exists():
         return None
-    except (ValueError, KeyError, TypeError) as error:
+    found = read_output(stage, Reranked)
+    scores = {label_with_case(stage.flags["scoring"], each["name"]): each for each in found["scores"]["reranked"]}
+    return ScoreRecord(
+        step=0,
+        checkpoint=stage.flags.get("checkpoint_path", "latest"),
+        weights="",
+        search="",
+        scoring="",
+        translations=stage.flags["nbest_file"],
+        lines=found["lines"],
+        seconds=found["seconds"],
+        scores={name: each["value"] for name, each in scores.items()},
+        signatures={name: each["signature"] for name, each in scores.items()},
+    )
+
+
+def read_output(stage: Stage, schema: Any) -> Any:
+    """Returns what a stage wrote as JSON.
+
+    Raises:
+      UserError: It is damaged.
+    """
+    try:
+        return stored.read(stage.output, schema)
+    except (OSError, stored.Damaged) as error:
         raise UserError(f"{stage.output} is damaged ({error}). Remove it: it is then made again.") from error
 
 
@@ -349,13 +377,22 @@ def _is_running(pid: int, word: str) -> bool:
     return word in command
 
 
+class _Marker(TypedDict):
+    """What is read of the file that says how a stage went."""
+
+    status: str
+    key: str
+    flags: dict[str, Any]
+    pid: NotRequired[stored.Count]
+    parent: NotRequired[stored.Count]
+
+
 def _read_marker(stage: Stage) -> dict[str, Any] | None:
     try:
-        content = json.loads(stage.marker.read_text(encoding="utf-8"))
-        return content if {"key", "flags", "status"} <= set(content) else None
+        return stored.read(stage.marker, _Marker)
     except FileNotFoundError:
         return None
-    except (OSError, ValueError) as error:
+    except (OSError, stored.Damaged) as error:
         raise UserError(f"{stage.marker} is damaged ({error}). Remove it: the stage is then begun again.") from error
 
 

@@ -6,7 +6,6 @@ is stopped and started again resumes with what is missing.
 
 import contextlib
 import dataclasses
-import json
 import pathlib
 import time
 from collections.abc import Callable, Sequence
@@ -18,12 +17,12 @@ from t2t_ext.data.corpora import text_lines
 from t2t_ext.errors import UserError
 from t2t_ext.evaluation.score_table import ScoreRecord, ScoreTable, curves, digest
 from t2t_ext.evaluation.scorer import Scorer, Translation
-from t2t_ext.io import files
+from t2t_ext.io import files, stored
 from t2t_ext.io.progress import Progress
 from t2t_ext.runs import checkpoints
 from t2t_ext.runs.run_directory import RunDirectory
 from t2t_ext.search.directions import direction_shares, shown_shares
-from t2t_ext.training.records import stopped_improving
+from t2t_ext.training.records import Logged, stopped_improving
 
 if TYPE_CHECKING:
     from t2t_ext.translation.translator import Translator
@@ -293,16 +292,16 @@ class Sweep:
 
 def training_is_over(run_path: pathlib.Path) -> bool:
     """Returns whether a run has made all its steps, or was stopped early, so that no checkpoint is to come."""
-    stored = RunDirectory.open(run_path)  # opened again: a run that is resumed may be given more steps
-    known = {name: value for name, value in stored.config.training.items() if name in TrainingSettings.names()}
+    run = RunDirectory.open(run_path)  # opened again: a run that is resumed may be given more steps
+    known = {name: value for name, value in run.config.training.items() if name in TrainingSettings.names()}
     settings = TrainingSettings(**known)
     found = checkpoints.list_checkpoints(run_path)
     if found and _step(found[-1]) >= settings.train_steps:
         return True
     evaluations = []
-    for line in _read_lines(stored.metrics_path):
-        with contextlib.suppress(ValueError):  # a line that is being written
-            record = json.loads(line)
+    for line in _read_lines(run.metrics_path):
+        with contextlib.suppress(stored.Damaged):  # a line that is being written
+            record = stored.parse(line, Logged)
             evaluations += [record] if record["kind"] == "eval" else []
     return stopped_improving(evaluations, settings) is not None
 

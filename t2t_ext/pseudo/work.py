@@ -30,7 +30,7 @@ from t2t_ext.data.datasets.manifest import shard_name, text_name
 from t2t_ext.data.datasets.pseudo_references import DIRECTIONS, SUFFIX, SplitPseudo
 from t2t_ext.data.generation.shards import npz_bytes
 from t2t_ext.errors import UserError
-from t2t_ext.io import files
+from t2t_ext.io import files, stored
 
 DEFAULT_CHUNK_PAIRS = 2000
 
@@ -144,10 +144,10 @@ class WorkFolder:
         """Notes what the work is done with, or checks that it is what is noted already."""
         noted, chunks = self.path / _SETTINGS, list(self.path.glob("*.npz"))
         try:
-            before = json.loads(noted.read_text(encoding="utf-8"))
+            before = stored.read(noted, dict[str, Any])
         except FileNotFoundError:
             before = {} if chunks else None
-        except ValueError:
+        except (OSError, stored.Damaged):
             before = {}
         if before is not None and fingerprint(before) == fingerprint(settings):
             return

@@ -20,12 +20,13 @@ import json
 import pathlib
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 
 from t2t_ext.errors import UserError, suggest
-from t2t_ext.io import files
+from t2t_ext.io import files, stored
+from t2t_ext.io.stored import Count, FileEntry
 
 FORMAT_VERSION = 1
 GROUPS = ("model", "ema", "training")
@@ -42,6 +43,23 @@ class DamagedCheckpointError(UserError):
     """A checkpoint whose files are missing, unreadable or not what was written."""
 
 
+class ArrayEntry(TypedDict):
+    """The shape and the dtype of a variable."""
+
+    shape: list[Count]
+    dtype: str
+
+
+class _Description(TypedDict):
+    """``checkpoint.json``."""
+
+    format_version: Count
+    step: Count
+    files: dict[str, FileEntry]
+    groups: dict[str, dict[str, ArrayEntry]]
+    metadata: dict[str, Any]
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CheckpointInfo:
     """What ``checkpoint.json`` says.
@@ -56,8 +74,8 @@ class CheckpointInfo:
 
     path: pathlib.Path
     step: int
-    files: dict[str, dict[str, Any]]
-    groups: dict[str, dict[str, dict[str, Any]]]
+    files: dict[str, FileEntry]
+    groups: dict[str, dict[str, ArrayEntry]]
     metadata: dict[str, Any]
 
     @property
@@ -145,17 +163,20 @@ def read_info(path: files.PathLike) -> CheckpointInfo:
     """
     path = pathlib.Path(path)
     try:
-        content = json.loads((path / DESCRIPTION_NAME).read_text(encoding="utf-8"))
+        content = stored.read(path / DESCRIPTION_NAME, stored.Versioned)
         if content["format_version"] > FORMAT_VERSION:
             raise UserError(
                 f"The checkpoint {path} has format version {content['format_version']}, this t2t_ext reads up to "
                 f"{FORMAT_VERSION}. Install the newer t2t_ext that wrote it."
             )
+        stored.check(content, _Description)
         if checkpoint_step(path) not in (None, content["step"]):
             raise ValueError(f"its step is {content['step']}")
         return CheckpointInfo(path=path, **{k: content[k] for k in ("step", "files", "groups", "metadata")})
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise DamagedCheckpointError(f"The checkpoint {path} is damaged: {DESCRIPTION_NAME}: {error!r}.") from error
+    except FileNotFoundError as error:
+        raise DamagedCheckpointError(f"The checkpoint {path} is damaged: it has no {DESCRIPTION_NAME}.") from error
+    except (OSError, ValueError) as error:
+        raise DamagedCheckpointError(f"The checkpoint {path} is damaged: {DESCRIPTION_NAME}: {error}.") from error
 
 
 def verify_checkpoint(path: files.PathLike, groups: Iterable[str] = GROUPS) -> CheckpointInfo:

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Self
 from t2t_ext.config.strict_params import moved_class
 from t2t_ext.data.text import VOCABULARY_NAMES
 from t2t_ext.errors import UserError, suggest
-from t2t_ext.io import files
+from t2t_ext.io import files, stored
 from t2t_ext.version import __version__
 
 if TYPE_CHECKING:
@@ -141,19 +141,21 @@ class RunConfig:
           UserError: They are damaged, or a newer version wrote them.
         """
         try:
-            content = json.loads(text)
-            version = content["format_version"]
-            if version > FORMAT_VERSION:
-                writer = content.get("versions", {}).get("t2t_ext", "a newer version")
+            content = stored.parse(text, stored.Versioned)
+            if (version := content["format_version"]) > FORMAT_VERSION:
+                versions = content.get("versions")
+                writer = versions.get("t2t_ext", "") if isinstance(versions, dict) else "a newer version"
                 raise UserError(
                     f"{place} has format version {version}, written by t2t_ext {writer}; this t2t_ext {__version__} "
                     f"reads up to {FORMAT_VERSION}. Install the newer t2t_ext to use this run."
                 )
+            stored.check(content, cls)
             content["hparams_class"] = moved_class(content["hparams_class"])
             if "class" in content["hparams"]:
+                stored.check(content["hparams"]["class"], str, "hparams.class")
                 content["hparams"]["class"] = moved_class(content["hparams"]["class"])
             return cls(**content)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except ValueError as error:
             raise UserError(
                 f"{place} is damaged ({error}). Restore it from a backup, or train into another directory."
             ) from error

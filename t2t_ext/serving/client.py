@@ -18,12 +18,13 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Self
+from typing import Any, Self, TypedDict
 
 import numpy as np
 
 from t2t_ext.data.features.float_files import padded
 from t2t_ext.errors import UserError, require_package
+from t2t_ext.io import stored
 from t2t_ext.serving import served_text
 from t2t_ext.serving.protocol import Values
 from t2t_ext.serving.served_text import ServedText
@@ -261,7 +262,8 @@ class RestClient(Client):
         headers = {"Content-Type": "application/json"}
         request = urllib.request.Request(self._url(), data=json.dumps(body).encode(), headers=headers)
         with self._explained(), urllib.request.urlopen(request, timeout=self.timeout_secs) as response:
-            outputs = json.load(response).get("outputs")
+            answer = stored.parse(response.read(), dict[str, Any])
+        outputs = answer.get("outputs")
         if not isinstance(outputs, dict):
             raise self._refused("the answer holds no named outputs; this is no model of t2t_ext-exporter.")
         return outputs
@@ -285,8 +287,8 @@ class RestClient(Client):
             raise (self._timeout() if timed_out else self._unreachable(_one_line(str(error.reason)))) from error
         except (OSError, http.client.HTTPException) as error:
             raise self._unreachable(_one_line(f"{type(error).__name__}: {error}")) from error
-        except json.JSONDecodeError as error:
-            raise self._refused("the answer is not JSON; is this TF Serving's REST port?") from error
+        except stored.Damaged as error:
+            raise self._refused(f"{error}; is this TF Serving's REST port?") from error
 
 
 def make_client(
@@ -310,8 +312,8 @@ def make_client(
       UserError: ``server`` is no address, or the time-out is not positive.
     """
     rest = rest or server.startswith(("http://", "https://"))
-    parsed = urllib.parse.urlsplit(server if "://" in server else f"//{server}")
     with contextlib.suppress(ValueError):  # a port that is no number
+        parsed = urllib.parse.urlsplit(server if "://" in server else f"//{server}")  # "[::1" has no end
         if parsed.hostname and (parsed.port or rest) and timeout_secs > 0:
             kind = RestClient if rest else GrpcClient
             return kind(server, servable_name, timeout_secs=timeout_secs, version=version)
@@ -320,10 +322,14 @@ def make_client(
     raise UserError(f"--server={server!r} is no address. Give host:port, such as localhost:8500.")
 
 
+class _RestError(TypedDict):
+    error: str
+
+
 def _rest_error(error: urllib.error.HTTPError) -> str:
     try:
-        return _one_line(str(json.load(error)["error"]))
-    except (ValueError, KeyError, TypeError, OSError):
+        return _one_line(stored.parse(error.read(), _RestError)["error"])
+    except (stored.Damaged, OSError, http.client.HTTPException):
         return f"HTTP status {error.code} {error.reason}"
 
 

@@ -9,13 +9,20 @@ import dataclasses
 import json
 import pathlib
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypedDict
 
 from t2t_ext.config.training import TrainingSettings
-from t2t_ext.io import files
+from t2t_ext.io import files, stored
 from t2t_ext.training.dev_metrics import EVAL_METRICS
 
 Record = dict[str, Any]
+
+
+class Logged(TypedDict):
+    """What every line of the log has; the other values are numbers."""
+
+    kind: str
+    step: stored.Count
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,11 +44,11 @@ class Records:
         self._path = path
         self._writable = writable
         self.all: list[Record] = []
-        text = path.read_text(encoding="utf-8") if writable and path.exists() else ""
+        text = path.read_text(encoding="utf-8", errors="replace") if writable and path.exists() else ""
         for line in text.splitlines():
             try:
-                record = json.loads(line)
-            except ValueError:
+                record = stored.parse(line, Logged)
+            except stored.Damaged:
                 continue
             if record["step"] <= last_step:
                 self.all.append(record)

@@ -1,15 +1,15 @@
 """Distribution strategies: one device, several devices of one machine, several machines, or a TPU."""
 
-import json
 import os
 import signal
 import threading
-from typing import Any
+from typing import Any, TypedDict
 
 import tensorflow as tf
 
 from t2t_ext import compat
 from t2t_ext.errors import UserError, first_line, suggest
+from t2t_ext.io import stored
 
 _JOIN_SECONDS = 300  # for all workers to be started
 
@@ -82,6 +82,18 @@ def worker_addresses(strategy: tf.distribute.Strategy) -> dict[str, str]:
     }
 
 
+class _Task(TypedDict):
+    type: str
+    index: stored.Count
+
+
+class _Cluster(TypedDict):
+    """``TF_CONFIG``."""
+
+    cluster: dict[str, list[str]]
+    task: _Task
+
+
 def _tf_config() -> dict[str, Any]:
     text = os.environ.get("TF_CONFIG", "")
     example = '{"cluster": {"worker": ["host0:2222", "host1:2222"]}, "task": {"type": "worker", "index": 0}}'
@@ -91,14 +103,12 @@ def _tf_config() -> dict[str, Any]:
             f"which is not set. Set it for each process, for example: {example}"
         )
     try:
-        config = json.loads(text)
-        task = config["task"]
-        addresses = config["cluster"][task["type"]]
-        addresses[task["index"]]
-    except (ValueError, KeyError, IndexError, TypeError) as error:
-        raise UserError(
-            f"TF_CONFIG cannot be used ({type(error).__name__}: {error}). It must look like: {example}"
-        ) from None
+        config = stored.parse(text, _Cluster)
+        kind, index = config["task"]["type"], config["task"]["index"]
+        if index >= len(config["cluster"].get(kind, [])):
+            raise stored.Damaged(f"task is {kind} {index}, which is not in cluster")
+    except stored.Damaged as error:
+        raise UserError(f"TF_CONFIG cannot be used: {error}. It must look like: {example}") from None
     return config
 
 

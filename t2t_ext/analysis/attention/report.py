@@ -8,12 +8,13 @@ import json
 import pathlib
 import re
 from collections.abc import Callable, Sequence
+from typing import TypedDict
 
 from t2t_ext.analysis.attention import pictures as drawing
 from t2t_ext.analysis.attention.maps import KINDS, AttentionMap, Looked, strongest
 from t2t_ext.config.layer_ranges import layer_numbers
 from t2t_ext.errors import UserError
-from t2t_ext.io import files
+from t2t_ext.io import files, stored
 from t2t_ext.reporting import figures
 from t2t_ext.reporting import report as reporting
 from t2t_ext.reporting.html import element
@@ -154,13 +155,19 @@ def write(
     return reporting.write(directory, {PAGE: page, WEIGHTS: weights, **pictures})
 
 
+class _Earlier(TypedDict):
+    """What is read of ``weights.json``."""
+
+    files: list[str]
+
+
 def _remove_earlier(directory: pathlib.Path, names: set[str]) -> None:
     """Removes pictures that an earlier call left, which would be taken for those of these sentences."""
     try:
-        earlier = json.loads((directory / WEIGHTS).read_text(encoding="utf-8"))["files"]
-    except (OSError, ValueError, KeyError, TypeError):
+        earlier = stored.read(directory / WEIGHTS, _Earlier)
+    except (OSError, stored.Damaged):
         return
-    for name in earlier:
+    for name in earlier["files"]:
         if name not in names and pathlib.PurePath(name).name == name and name.endswith(".png"):
             (directory / name).unlink(missing_ok=True)
 

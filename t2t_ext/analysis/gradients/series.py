@@ -5,15 +5,16 @@ before), or a batch. Several runs under one label are one system, such as seeds.
 """
 
 import dataclasses
-import json
 import math
 import pathlib
 from collections.abc import Mapping, Sequence
+from typing import TypedDict
 
 import numpy as np
 
 from t2t_ext.analysis.gradients.groups import encoder_layers, in_order
 from t2t_ext.errors import UserError
+from t2t_ext.io import stored
 from t2t_ext.runs.run_directory import RunDirectory
 
 ALL = "all"
@@ -94,6 +95,13 @@ class System:
         return part.value / whole.value if part and whole and whole.value else None
 
 
+class _Logged(TypedDict):
+    """A line of the file."""
+
+    step: stored.Count
+    norms: dict[str, stored.Real]
+
+
 def read(run: RunDirectory, from_step: int = 0, to_step: int = 0) -> Series:
     """Reads what a run logged between two steps, both included (0: to the end).
 
@@ -110,9 +118,9 @@ def read(run: RunDirectory, from_step: int = 0, to_step: int = 0) -> Series:
     damaged = 0
     for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
         try:
-            record = json.loads(line)
-            points.append((int(record["step"]), {name: float(norm) for name, norm in record["norms"].items()}))
-        except (ValueError, KeyError, TypeError, AttributeError):
+            record = stored.parse(line, _Logged)
+            points.append((record["step"], record["norms"]))
+        except stored.Damaged:
             damaged += 1
     if not points:
         raise UserError(f"{path} has no line that can be read ({damaged} damaged): compute them with --split=dev.")

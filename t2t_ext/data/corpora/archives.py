@@ -22,7 +22,7 @@ from typing import IO, BinaryIO
 
 from t2t_ext.data.corpora import compression
 from t2t_ext.errors import UserError, suggest
-from t2t_ext.io import files
+from t2t_ext.io import files, stored
 
 PathLike = str | os.PathLike
 ENDINGS = (".tar", ".tgz", ".tbz2", ".txz", ".tar.gz", ".tar.bz2", ".tar.xz", ".tar.zst", ".zip")
@@ -119,7 +119,7 @@ def unpacked(path: PathLike, directory: PathLike, wanted: Callable[[str], bool] 
         raise UserError(f"{path} cannot be read: {error.strerror or error}.") from error
     record = {"name": os.path.basename(path), "bytes": status.st_size, "modified_ns": status.st_mtime_ns}
     with contextlib.suppress(OSError, ValueError):
-        if json.loads((directory / _RECORD).read_text(encoding="utf-8")) == record:
+        if stored.read(directory / _RECORD) == record:
             return directory
     files.remove_leftovers(directory.parent)
     with files.atomic_directory(directory) as temporary:

@@ -6,10 +6,11 @@ import os
 import pathlib
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, NotRequired, Self, TypedDict
 
 from t2t_ext.errors import UserError
-from t2t_ext.io import files
+from t2t_ext.io import files, stored
+from t2t_ext.io.stored import Count, FileEntry
 
 
 def manifest_path(data_dir: str | os.PathLike, base_name: str) -> pathlib.Path:
@@ -56,7 +57,7 @@ class StoredManifest:
     latest_format: ClassVar[int]
     split_class: ClassVar[type]
     again: ClassVar[str]
-    files: dict[str, dict[str, Any]]
+    files: dict[str, FileEntry]
 
     @classmethod
     def load(cls, path: str | os.PathLike) -> Self:
@@ -67,16 +68,18 @@ class StoredManifest:
           FileNotFoundError: There is none.
         """
         try:
-            content = json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
-            version = content["format_version"]
-            if version > cls.latest_format:
+            content = stored.read(path)
+            stored.check(content, stored.Versioned)
+            if (version := content["format_version"]) > cls.latest_format:
                 raise UserError(
                     f"{path} has format {version}, but this t2t_ext reads formats up to {cls.latest_format}; "
                     f"update t2t_ext, or {cls.again}"
                 )
+            stored.check(content, cls)
+            stored.check(content["splits"], dict[str, cls.split_class], "splits")  # type: ignore[name-defined]
             content["splits"] = {name: cls.split_class(**split) for name, split in content["splits"].items()}
             return cls(**content)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (IsADirectoryError, PermissionError, ValueError) as error:
             raise UserError(f"{path} is damaged ({error}); {cls.again}") from error
 
     def damaged_files(self, data_dir: str | os.PathLike, *, checksums: bool = False) -> list[str]:
@@ -93,6 +96,52 @@ class StoredManifest:
             if not intact or (checksums and files.sha256_of_file(path) != expected["sha256"]):
                 damaged.append(name)
         return damaged
+
+
+class CorpusSummary(TypedDict):
+    """The contents of one of several corpora: its weight and tag, pairs read, and their occurrences by the weight."""
+
+    weight: float
+    tag: str
+    pairs: Count
+    occurrences: Count
+
+
+class FloatsSummary(TypedDict):
+    """The files of a feature of float vectors and what they hold; see ``t2t_ext.data.features.float_files``."""
+
+    depth: Count
+    storage: str
+    sequences: Count
+    vectors: Count
+    longest: Count
+    files: list[str]
+    lengths: str
+
+
+class VocabFile(TypedDict):
+    """The text encoder of a side."""
+
+    file: str
+    size: Count
+    sha256: str
+
+
+class VocabTraining(TypedDict):
+    """What the subword models were trained on, or the files that were taken over."""
+
+    reused: NotRequired[list[str]]
+    samples_used: NotRequired[Count]
+    samples_read: NotRequired[Count]
+
+
+class VocabSummary(TypedDict):
+    """The text encoders of the data; a side of float vectors has none."""
+
+    joint: bool
+    training: VocabTraining
+    source: NotRequired[VocabFile]
+    target: VocabFile
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -115,17 +164,17 @@ class SplitSummary:
         ``t2t_ext.data.features.float_files``. Left out of the file where there are none.
     """
 
-    read: int
-    samples: int
-    drops: dict[str, int] = dataclasses.field(default_factory=dict)
-    notes: dict[str, int] = dataclasses.field(default_factory=dict)
+    read: Count
+    samples: Count
+    drops: dict[str, Count] = dataclasses.field(default_factory=dict)
+    notes: dict[str, Count] = dataclasses.field(default_factory=dict)
     first: dict[str, str] = dataclasses.field(default_factory=dict)
-    tokens: dict[str, int]
-    longest: dict[str, int]
+    tokens: dict[str, Count]
+    longest: dict[str, Count]
     shards: list[str]
     texts: dict[str, list[str]] = dataclasses.field(default_factory=dict)
-    corpora: dict[str, dict[str, Any]] = dataclasses.field(default_factory=dict)
-    floats: dict[str, dict[str, Any]] = dataclasses.field(default_factory=dict)
+    corpora: dict[str, Annotated[dict[str, Any], CorpusSummary]] = dataclasses.field(default_factory=dict)
+    floats: dict[str, Annotated[dict[str, Any], FloatsSummary]] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -156,9 +205,9 @@ class Manifest(StoredManifest):
     target_language: str
     settings: dict[str, Any]
     inputs: dict[str, list[dict[str, Any]]]
-    vocab: dict[str, Any]
+    vocab: Annotated[dict[str, Any], VocabSummary]
     splits: dict[str, SplitSummary]
-    files: dict[str, dict[str, Any]]
+    files: dict[str, FileEntry]
     versions: dict[str, str]
 
     def to_json(self) -> str:
@@ -170,7 +219,7 @@ class Manifest(StoredManifest):
         return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
 
 
-def describe_file(path: str | os.PathLike) -> dict[str, Any]:
+def describe_file(path: str | os.PathLike) -> FileEntry:
     """Returns a file's size in bytes and SHA-256 as a manifest lists them."""
     return {"bytes": os.path.getsize(path), "sha256": files.sha256_of_file(path)}
 

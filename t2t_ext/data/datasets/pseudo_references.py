@@ -18,10 +18,11 @@ import hashlib
 import json
 import os
 import pathlib
-from typing import Any, Self
+from typing import Annotated, Any, Self, TypedDict
 
 from t2t_ext.data.datasets.manifest import StoredManifest, manifest_path
 from t2t_ext.errors import UserError
+from t2t_ext.io.stored import Count, FileEntry
 
 SUFFIX = "_synchronous"
 DIRECTIONS = ("l2r", "r2l")
@@ -31,6 +32,19 @@ SPLITS = ("train", "dev")
 def command(problem: str, data_dir: str | os.PathLike) -> str:
     """Returns the command that makes the pseudo references of a problem, given without ``_synchronous``."""
     return f"t2t_ext-pseudo-references --problem={problem} --l2r=RUN --r2l=RUN --data_dir={data_dir}"
+
+
+class MadeFrom(TypedDict):
+    """The data that pseudo references belong to: the SHA-256 of their manifest."""
+
+    digest: str
+
+
+class Texts(TypedDict):
+    """The file of the texts of each direction."""
+
+    l2r: str
+    r2l: str
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -45,10 +59,10 @@ class SplitPseudo:
       statistics: By direction: numbers for people, such as mean lengths and BLEU against the gold targets.
     """
 
-    pairs: int
+    pairs: Count
     shards: list[str]
-    texts: dict[str, str]
-    failures: dict[str, dict[str, int]]
+    texts: Annotated[dict[str, str], Texts]
+    failures: dict[str, dict[str, Count]]
     statistics: dict[str, dict[str, Any]]
 
 
@@ -72,11 +86,11 @@ class PseudoManifest(StoredManifest):
 
     format_version: int = latest_format
     problem: str
-    data: dict[str, Any]
+    data: Annotated[dict[str, Any], MadeFrom]
     models: dict[str, list[dict[str, Any]]]
     settings: dict[str, Any]
     splits: dict[str, SplitPseudo]
-    files: dict[str, dict[str, Any]]
+    files: dict[str, FileEntry]
     versions: dict[str, str]
 
     def to_json(self) -> str:
@@ -114,7 +128,7 @@ class PseudoReferences:
                 f"There are no pseudo references of {problem} in {data_dir} (no {path.name}). Train a model on "
                 f"{problem} that generates left to right and one with target_direction=r2l, then run: {again}"
             ) from None
-        made_from = manifest.data.get("digest", "")
+        made_from = manifest.data["digest"]
         if made_from != data_digest:
             raise UserError(
                 f"The data of {problem} in {data_dir} have changed since its pseudo references were made: the manifest "

@@ -7,10 +7,11 @@ import functools
 import json
 import re
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, TypedDict
 
 from t2t_ext.data.text.step import Stage, Step
 from t2t_ext.errors import UserError
+from t2t_ext.io import stored
 
 _PACKAGES = ("sacremoses",)
 # How the Stanford NLP group's files for WMT have a hyphen that was split.
@@ -94,6 +95,13 @@ class Tokenized(MosesTokenize):
         return super().restore(text.replace(_STANFORD_HYPHEN, "-"))
 
 
+class _Learned(TypedDict):
+    """What the truecaser has learned: each word in its usual case, and all in any case."""
+
+    best: list[str]
+    known: list[str]
+
+
 class Truecase(Step):
     """``truecase.perl``, undone by ``detruecase.perl``: words in their usual case; learned from training text."""
 
@@ -134,7 +142,7 @@ class Truecase(Step):
 
         if self.learned is None:
             raise ValueError("The truecaser has not learned anything yet.")
-        content = json.loads(self.learned)
+        content = stored.parse(self.learned, _Learned)
         truecaser = sacremoses.MosesTruecaser()
         truecaser.model = {
             "best": {word.lower(): word for word in content["best"]},

@@ -14,12 +14,13 @@ import io
 import json
 import zipfile
 import zlib
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 from t2t_ext.data.text.sentencepiece_model import SentencePieceModel
 from t2t_ext.data.text.subword_nmt_model import SubwordNmtModel
 from t2t_ext.data.text.text_steps import TextSteps
 from t2t_ext.errors import UserError
+from t2t_ext.io import stored
 
 FORMAT_VERSION = 1
 Subwords = SentencePieceModel | SubwordNmtModel
@@ -34,6 +35,20 @@ _DAMAGED = (
     zipfile.BadZipFile, zlib.error, ValueError, KeyError, TypeError, AttributeError, EOFError, ImportError,
     RuntimeError,
 )  # fmt: skip
+
+
+class _StepRecord(TypedDict):
+    name: str
+
+
+class _Record(TypedDict):
+    """What is read of ``text.json``."""
+
+    language: str
+    steps: list[_StepRecord]
+    tags: NotRequired[list[str]]
+    packages: dict[str, str]
+    subwords: str
 
 
 def write(steps: TextSteps, subwords: Subwords) -> bytes:
@@ -83,12 +98,13 @@ def read(content: bytes, origin: str) -> tuple[TextSteps, Subwords]:
             if sum(entry.file_size for entry in archive.infolist()) > _MOST_BYTES:
                 raise ValueError("its parts claim to be larger than any text encoder")
             members = {entry.filename: archive.read(entry) for entry in archive.infolist()}
-        record = json.loads(members[_RECORD])
+        record = stored.parse(members[_RECORD], stored.Versioned)
         if record["format_version"] > FORMAT_VERSION:
             raise UserError(
                 f"{origin} has format version {record['format_version']}; this t2t_ext reads up to {FORMAT_VERSION}. "
                 "Install the newer t2t_ext that wrote it."
             )
+        stored.check(record, _Record)
         learned = {name.removeprefix(_LEARNT): data for name, data in members.items() if name.startswith(_LEARNT)}
         steps = TextSteps.from_record(record, learned)
         if steps.unlearned:

@@ -511,7 +511,7 @@ def test_folder_of_translations(files, corpus, tmp_path, capsys):
         table.add(
             ScoreRecord(
                 step=step, checkpoint="", weights="", search="", scoring="", translations=f"model.ckpt-{step}.txt",
-                lines=60, seconds=1.0, scores={}, signatures={},
+                lines=60, seconds=1.0, scores={"BLEU": 1.0}, signatures={"BLEU": ""},
             )
         )  # fmt: skip
     (table.folder / "model.ckpt-20.directions.txt").write_text("l2r\n" * 60)

@@ -1,0 +1,185 @@
+"""JSON that is read back: every value is of the type that was written, or the message names its place.
+
+The schema of a file is a type: a dataclass or ``TypedDict`` of its keys, ``list[str]``, ``dict[str, int]``,
+``int | None``, ``Count``. A ``TypedDict`` allows further keys, a dataclass does not; ``Any`` allows everything.
+``Annotated[dict[str, Any], Schema]`` is a dictionary for the code that uses it, and checked as the schema says.
+"""
+
+import dataclasses
+import functools
+import json
+import math
+import os
+import pathlib
+import re
+import types
+import typing
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, NotRequired
+
+Count = Annotated[int, range(2**53)]  # a whole number from 0 on, exact in every reader of JSON
+Real = Annotated[float, "not a number and infinity, too"]
+
+MOST_BYTES = 1 << 28  # beyond that it is no file of ours, and reading it would fill the memory
+_MOST_SHOWN = 60  # characters
+_MOST_BITS = 200  # of a number that is shown; writing out many digits takes long
+_HALF_CHARACTER = re.compile(r"\\u[dD][89a-fA-F]")
+_NAMES: Mapping[Any, str] = {
+    str: "a string", int: "a whole number", float: "a number", bool: "true or false", dict: "an object", list: "a list",
+    tuple: "a list", Sequence: "a list", type(None): "null",
+}  # fmt: skip
+
+
+class Damaged(ValueError):
+    """What is read is not what was written; the message says where in it, and what is there."""
+
+
+class _FileEntry(typing.TypedDict):
+    bytes: Count
+    sha256: str
+
+
+FileEntry = Annotated[dict[str, Any], _FileEntry]  # of a file, beside its name: size, and SHA-256 in hexadecimal digits
+
+
+class Versioned(typing.TypedDict):
+    """A file of any version, whose other keys only its own version knows."""
+
+    format_version: Count
+
+
+def read(path: str | os.PathLike, schema: Any = Any) -> Any:
+    """Returns what a file of JSON in UTF-8 holds.
+
+    Raises:
+      Damaged: It is not JSON, or not as the schema says.
+      OSError: It cannot be read.
+    """
+    path = pathlib.Path(path)
+    if (size := path.stat().st_size) > MOST_BYTES:
+        raise Damaged(f"it has {size:,} bytes, more than any such file")
+    return parse(path.read_bytes(), schema)
+
+
+def parse(text: str | bytes, schema: Any = Any) -> Any:
+    """Returns the value of a text of JSON, of UTF-8 where it is bytes.
+
+    Raises:
+      Damaged: It is not JSON, or not as the schema says.
+    """
+    try:
+        if isinstance(text, bytes):
+            text = text.decode("utf-8")
+        value = json.loads(text)
+        if _HALF_CHARACTER.search(text):
+            json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeDecodeError as error:
+        raise Damaged(f"byte {error.start} is not UTF-8") from None
+    except UnicodeEncodeError:
+        raise Damaged("it holds half of a character (\\ud800 to \\udfff)") from None
+    except RecursionError:
+        raise Damaged("it is nested too deeply") from None
+    except json.JSONDecodeError as error:
+        raise Damaged(f"it is not JSON: {error}" if text.strip() else "it is empty") from None
+    except ValueError:  # what Python converts to a whole number
+        raise Damaged("it holds a number of thousands of digits") from None
+    check(value, schema)
+    return value
+
+
+def check(value: Any, schema: Any, place: str = "") -> None:
+    """Checks a value of JSON against a schema.
+
+    Args:
+      value: The value.
+      schema: The schema.
+      place: Where the value is, such as ``splits.train``.
+
+    Raises:
+      Damaged: It is something else.
+    """
+    origin, inner = typing.get_origin(schema) or schema, typing.get_args(schema)
+    if schema is Any:
+        return
+    if origin in (Annotated, NotRequired):
+        _check_annotated(value, schema, place)
+    elif origin in (types.UnionType, typing.Union):
+        fitting = [kind for kind in inner if _fits(value, kind)]
+        if not fitting:
+            raise _wrong(value, place, *inner)
+        check(value, fitting[0], place)
+    elif not _fits(value, origin):
+        raise _wrong(value, place, origin)
+    elif dataclasses.is_dataclass(origin) or typing.is_typeddict(origin):
+        _check_keys(value, origin, place)
+    elif inner and isinstance(value, dict):
+        for key, each in value.items():
+            check(each, inner[1], _inside(place, key))
+    elif inner:
+        for number, each in enumerate(value):
+            check(each, inner[0], f"{place}[{number}]")
+    elif isinstance(value, float) and not math.isfinite(value):
+        raise Damaged(f"{place or 'it'} is {value}, not a finite number")
+
+
+def shown(value: Any) -> str:
+    """Returns a value as JSON for a message, shortened."""
+    if isinstance(value, int) and value.bit_length() > _MOST_BITS:
+        return f"a number of about {int(value.bit_length() * math.log10(2)):,} digits"
+    text = json.dumps(value, ensure_ascii=False) if not isinstance(value, dict | list) else _NAMES[type(value)]
+    return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}..."
+
+
+def _check_annotated(value: Any, schema: Any, place: str) -> None:
+    kind, *more = typing.get_args(schema)
+    if schema == Real:
+        if not _fits(value, float):
+            raise _wrong(value, place, float)
+        return
+    check(value, more[0] if more and schema != Count else kind, place)
+    if schema == Count and value not in more[0]:
+        raise Damaged(f"{place or 'it'} is {shown(value)}, not a whole number from 0 to {more[0].stop - 1:,}")
+
+
+def _check_keys(value: Mapping[str, Any], schema: type, place: str) -> None:
+    kinds, needed, closed = _keys(schema)
+    for key in needed:
+        if key not in value:
+            raise Damaged(f"{place or 'it'} lacks {key!r}")
+    for key, each in value.items():
+        if key in kinds:
+            check(each, kinds[key], _inside(place, key))
+        elif closed:
+            raise Damaged(f"{place or 'it'} has the unknown key {key[:_MOST_SHOWN]!r}")
+
+
+def _fits(value: Any, kind: Any) -> bool:
+    """Returns whether a value is what a type without arguments is in JSON."""
+    kind = typing.get_origin(kind) or kind
+    if kind is float:
+        return type(value) in (int, float)
+    if kind in (tuple, Sequence):
+        kind = list
+    is_object = kind is Mapping or dataclasses.is_dataclass(kind) or typing.is_typeddict(kind)
+    return type(value) is (dict if is_object else kind)
+
+
+def _wrong(value: Any, place: str, *kinds: Any) -> Damaged:
+    names = (_NAMES.get(typing.get_origin(kind) or kind, _NAMES[dict]) for kind in kinds)
+    return Damaged(f"{place or 'it'} is {shown(value)}, not {' or '.join(dict.fromkeys(names))}")
+
+
+def _inside(place: str, key: str) -> str:
+    return f"{place}.{key[:_MOST_SHOWN]}" if place else key[:_MOST_SHOWN]
+
+
+@functools.cache
+def _keys(schema: type) -> tuple[Mapping[str, Any], Sequence[str], bool]:
+    """Returns the types of a schema's keys, which must be there, and whether there may be no others."""
+    kinds = typing.get_type_hints(schema, include_extras=True)
+    if typing.is_typeddict(schema):
+        return kinds, sorted(schema.__required_keys__), False  # type: ignore[attr-defined]  # of a TypedDict
+    found = dataclasses.fields(schema)
+    absent = dataclasses.MISSING
+    needed = [each.name for each in found if each.default is absent and each.default_factory is absent]
+    return {each.name: kinds[each.name] for each in found}, needed, True
