@@ -15,6 +15,7 @@ PUBLISHED = {
     "num_encoder_layers": 7,
     "num_decoder_layers": 6,
     "encoder_kernel_sizes": "3,7,15,31",
+    "conv_even_kernel": "left",
     "decoder_kernel_sizes": "3,7,15,31",
     "weight_softmax": True,
     "layer_preprocess_sequence": "none",
@@ -109,6 +110,7 @@ def dynamic_conv_small() -> DynamicConvHParams:
     """
     return DynamicConvHParams().replace(
         batch_size=4096,
+        conv_even_kernel="left",
         hidden_size=256,
         filter_size=1024,
         num_heads=4,

@@ -1,10 +1,10 @@
 """Settings of layer-wise coordination: He et al. (NeurIPS 2018), sections 4.2, 4.3 and 5.2.
 
 Stated: 256/1024 with 4 heads (small), 512/2048 with 8 (base), 1024 with 16 (big), 14 layers for small and big, Adam
-.9/.98, the schedule of Vaswani et al. (2017), batches of about 4,096 tokens of both sides together. What the paper does
-not state is that of the baseline, tensor2tensor's Transformer: pre-norm, dropout and label smoothing 0.1; the warm-up
-of 4,000 steps is that of Vaswani et al. Where the paper trained on 8 GPUs, gradient_accumulation_steps makes one
-device's update as large.
+.9/.98, the schedule of Vaswani et al. (2017), batches of about 4,096 tokens of both sides together, a start-of-sentence
+symbol before the target. What the paper does not state is that of the baseline, tensor2tensor's Transformer: pre-norm,
+dropout and label smoothing 0.1; the warm-up of 4,000 steps is that of Vaswani et al. Where the paper trained on 8 GPUs,
+gradient_accumulation_steps makes one device's update as large.
 """
 
 from t2t_ext.config.layer_coordination import LayerCoordinationHParams, SynchronousLayerCoordinationHParams
@@ -23,6 +23,7 @@ def layer_coordination_small() -> LayerCoordinationHParams:
         hidden_size=256,
         filter_size=1024,
         num_heads=4,
+        use_sos=True,
         optimizer="adam",
         optimizer_adam_beta1=0.9,
         optimizer_adam_beta2=0.98,
@@ -80,8 +81,20 @@ def layer_coordination_test() -> LayerCoordinationHParams:
 
 @register_hparams
 def layer_coordination_small_no_sharing() -> LayerCoordinationHParams:
-    """Table 3, without weight sharing: 7 layers for the source and 7 for the target, as many parameters."""
+    """Table 3, without weight sharing: 7 layers for the source and 7 for the target, as many parameters.
+
+    Target layer i reads what source layer i writes (section 3), so that every weight counted is used.
+    """
     return layer_coordination_small().replace(lwc_share_weights=False, num_hidden_layers=7)
+
+
+@register_hparams
+def layer_coordination_small_no_sharing_input() -> LayerCoordinationHParams:
+    """Without weight sharing and nothing else: a target layer reads what the source's reads, as shared ones do.
+
+    Nothing would read the seventh layer of the source, which is left out: 18.28M parameters.
+    """
+    return layer_coordination_small_no_sharing().replace(lwc_source="input")
 
 
 @register_hparams
@@ -126,25 +139,30 @@ def layer_coordination_small_22_layers() -> LayerCoordinationHParams:
 # === Both directions, with what Zhou et al. (2019) take: tanh, lambda 0.1, two triples ===
 
 
+def _both_directions(hparams: LayerCoordinationHParams) -> SynchronousLayerCoordinationHParams:
+    """A direction's first input is its tag, in place of the start-of-sentence symbol."""
+    return as_family(hparams.replace(use_sos=False), SynchronousLayerCoordinationHParams)
+
+
 @register_hparams
 def synchronous_layer_coordination_small() -> SynchronousLayerCoordinationHParams:
-    """layer_coordination_small in both directions: as many parameters, targets of two directions."""
-    return as_family(layer_coordination_small(), SynchronousLayerCoordinationHParams)
+    """layer_coordination_small in both directions: targets of two directions, whose tags are the first inputs."""
+    return _both_directions(layer_coordination_small())
 
 
 @register_hparams
 def synchronous_layer_coordination_base() -> SynchronousLayerCoordinationHParams:
     """layer_coordination_base in both directions."""
-    return as_family(layer_coordination_base(), SynchronousLayerCoordinationHParams)
+    return _both_directions(layer_coordination_base())
 
 
 @register_hparams
 def synchronous_layer_coordination_tiny() -> SynchronousLayerCoordinationHParams:
     """layer_coordination_tiny in both directions."""
-    return as_family(layer_coordination_tiny(), SynchronousLayerCoordinationHParams)
+    return _both_directions(layer_coordination_tiny())
 
 
 @register_hparams
 def synchronous_layer_coordination_test() -> SynchronousLayerCoordinationHParams:
     """layer_coordination_test in both directions, for tests."""
-    return as_family(layer_coordination_test(), SynchronousLayerCoordinationHParams)
+    return _both_directions(layer_coordination_test())

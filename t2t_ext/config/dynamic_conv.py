@@ -62,6 +62,12 @@ class DynamicConvHParams(TransformerHParams):
     decoder_kernel_sizes: NumberList = hparam(
         "3,7,15,31", "The same of each decoder layer, whose kernels end at the position itself."
     )
+    conv_even_kernel: str = hparam(
+        "right",
+        "Encoder, kernels of an even number of taps: on which side of a position they have one more, left (Wu et al., "
+        "section 2, and the sets) or right (fairseq, and runs before this was a setting).",
+        choices=("right", "left"),
+    )
     conv_glu: bool = hparam(True, "Whether the input projection has a gate (GLU) and twice the width.")
     weight_softmax: bool = hparam(True, "Whether kernels are normalized by a softmax over their taps.")
     weight_dropout: float = hparam(0.1, "Dropout of the kernels' normalized weights (DropConnect).", minimum=0, below=1)

@@ -341,7 +341,7 @@ class TransformerHParams(_AllVariants, HParams):
     pos_encoding: str = hparam(
         "concat",
         "Order of the sinusoids' channels: all sines, then all cosines (concat, as T2T), or alternating "
-        "(interleaved, as the paper).",
+        "(interleaved: sine and cosine of one rate side by side, as Vaswani et al. 2017).",
         choices=("concat", "interleaved"),
     )
     feature_positions: str = hparam(

@@ -34,6 +34,13 @@ class LayerCoordinationHParams(TransformerHParams):
         "Source and target go through the same layers; false: num_hidden_layers each, the source's and the target's "
         "with weights of their own.",
     )
+    lwc_source: str = hparam(
+        "output",
+        "Two stacks (lwc_share_weights=false): whether the target's layer i reads what the source's layer i writes "
+        "(output, section 3 of He et al.) or what it reads (input, section 1, as in layers that both sides share; the "
+        "source then has a layer less, since nothing would read the last one).",
+        choices=("output", "input"),
+    )
     lwc_mixed_attention: bool = hparam(
         True,
         "A target position attends to the source and to its own past in one softmax; false: to its past, then to the "
@@ -45,6 +52,11 @@ class LayerCoordinationHParams(TransformerHParams):
     use_sos: bool = hparam(
         False, "The first target position reads a learned vector (start of sentence) instead of a zero vector."
     )
+
+    @property
+    def encoder_layers(self) -> int:
+        """Layers that transform the source; of two stacks, nothing reads a last one whose input the target reads."""
+        return self.num_hidden_layers - (self.lwc_source == "input")
 
     def shared_mixer(self, layer: int) -> str:
         """Returns what mixes the target's positions with the source's in a layer; see TransformerVariant.mixer."""
@@ -59,6 +71,11 @@ class LayerCoordinationHParams(TransformerHParams):
             value = getattr(self, name)
             if value != only:
                 yield f"{name}={value}: layer-wise coordination has no such choice, {why}; leave it out"
+        if self.lwc_share_weights and self.lwc_source != "output":
+            yield (
+                f"lwc_source={self.lwc_source} is about two stacks: layers that both sides share read both as they "
+                "entered them; leave it out, or set lwc_share_weights=false"
+            )
         if self.lwc_share_weights and dual_context.dc_decoder_layers:
             yield (
                 f"dc_decoder_layers={dual_context.dc_decoder_layers!r}: layers that source and target share have one "

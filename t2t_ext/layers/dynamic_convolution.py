@@ -249,13 +249,17 @@ class _Convolution(Mixer):
 
 @registry.register_layer("encoder_mixer", "dynamic_convolution")
 class EncoderConvolution(_Convolution):
-    """The encoder's mixer: kernels are centered, of an even number of taps one more is to the right."""
+    """The encoder's mixer: kernels are centered, of an even number of taps one more is to the side that hparams say."""
 
     stack = "encoder"
 
+    def __init__(self, hparams: DynamicConvHParams, taps: int, **kwargs: Any) -> None:
+        super().__init__(hparams, taps, **kwargs)
+        self.left = (taps - (hparams.conv_even_kernel == "right")) // 2
+
     def call(self, x: tf.Tensor, mask: tf.Tensor, training: bool = False) -> tf.Tensor:
         """Mixes a whole sequence float [B, S, D] under mask bool [B, 1, 1, S]; padding, where it is False, is zero."""
-        return self._mix(x, mask[:, 0, 0], (self.taps - 1) // 2, training)
+        return self._mix(x, mask[:, 0, 0], self.left, training)
 
 
 @registry.register_layer("decoder_mixer", "dynamic_convolution")

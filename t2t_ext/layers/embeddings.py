@@ -58,8 +58,9 @@ def sinusoids(positions: tf.Tensor, width: int, layout: str = "concat") -> tf.Te
       positions: int [N], counted from 0.
       width: D.
       layout: ``concat`` is T2T's: all sines, then all cosines, with D/2 timescales that grow
-        geometrically from 1 to 10000 inclusive. ``interleaved`` is the papers':
-        sin(p / 10000^(k/D)) at even k, cos(p / 10000^((k-1)/D)) at odd k.
+        geometrically from 1 to 10000 inclusive. ``interleaved`` is Vaswani et al.'s:
+        sin(p / 10000^(k/D)) at even k, cos(p / 10000^((k-1)/D)) at odd k. He et al. (2018), who
+        cite it, print k/D at odd k, too.
 
     Returns:
       float32 [N, D].

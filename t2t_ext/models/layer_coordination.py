@@ -9,7 +9,8 @@ Nothing reads what the source would become in the last layer: there it is projec
 the rest.
 
 With ``lwc_share_weights=false`` there are two stacks, ``encoder`` and ``decoder``; layer i of the target then reads
-the output of layer i of the source, with projections of its own (docs/decisions/0016).
+the output of layer i of the source, or with ``lwc_source=input`` its input, with projections of its own
+(docs/decisions/0016).
 
 Layers may have dual contextual modules (``layers/mixed_dual_context.py``). With ``synchronous=true`` there are two
 targets, which attend to each other (``layers/synchronous_mixed_attention.py``); positions begin at 0 in each of the
@@ -187,7 +188,8 @@ class LayerCoordination(StackedSeq2Seq[LayerCoordinationHParams]):
         self.encoder: Stack | None = None
         self.decoder: Stack | None = None
         if not hparams.lwc_share_weights:
-            mixers = [self.make_mixer("encoder_mixer", hparams.mixer("encoder", i), i) for i in count]
+            own = range(hparams.encoder_layers)
+            mixers = [self.make_mixer("encoder_mixer", hparams.mixer("encoder", i), i) for i in own]
             layers = [EncoderLayer(hparams, mixer, name=f"layer_{i}", **args) for i, mixer in enumerate(mixers)]
             self.encoder = Stack(layers, name="encoder", **args)
             self.decoder = Stack(coordinated, name="decoder", **args)
@@ -258,7 +260,9 @@ class LayerCoordination(StackedSeq2Seq[LayerCoordinationHParams]):
     def _source_states(
         self, x: tf.Tensor, mask: tf.Tensor, training: bool = False, record: Record | None = None
     ) -> Iterator[tf.Tensor]:
-        """Yields what each layer of the source's own stack computes from float [B, S, D]."""
+        """Yields what each layer of the target reads of the source, of whose own stack float [B, S, D] is the input."""
+        if self.hparams.lwc_source == "input":
+            yield x
         for layer in self.encoder.layers if self.encoder else ():
             x = layer(x, mask, training=training, record=record)
             yield x
@@ -273,6 +277,7 @@ class LayerCoordination(StackedSeq2Seq[LayerCoordinationHParams]):
         x = self._embed(inputs, _SOURCE)
         if self.encoder is not None:
             states = list(self._source_states(x, mask))
+            states = states[1:] or states if self.hparams.lwc_source == "input" else states
         else:
             states, rows = [x], self._rows(x)
             for layer in self.coordinated[:-1]:

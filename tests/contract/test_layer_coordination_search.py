@@ -26,12 +26,22 @@ def test_coverage_and_alignments_read_the_part_on_the_source(tiny_encoder):
     assert translator_of(model, tiny_encoder).align([PAIRS[0]]) == [expected]
 
 
-@pytest.mark.parametrize("shared", [True, False])
-def test_states_of_the_source_are_what_the_next_layer_reads(shared):
-    """Of one stack layer i + 1 makes its keys of them, of two stacks the target's layer i; the last are normalised."""
+@pytest.mark.parametrize(
+    ("shared", "changes"),
+    [
+        (True, {}),
+        (False, {"lwc_share_weights": False}),
+        (True, {"lwc_share_weights": False, "lwc_source": "input"}),
+    ],
+)
+def test_states_of_the_source_are_what_the_next_layer_reads(shared, changes):
+    """Of one stack layer i + 1 makes its keys of them, of two stacks the target's layer i, or i + 1 that of inputs.
+
+    The last are normalised.
+    """
     from t2t_ext import registry
 
-    hparams = registry.hparams("layer_coordination_test").replace(num_hidden_layers=3, lwc_share_weights=shared)
+    hparams = registry.hparams("layer_coordination_test").replace(num_hidden_layers=3, **changes)
     model = registry.model("layer_coordination")(hparams, source_vocab_size=24, target_vocab_size=24)
     model.build()
     model.assign(random_arrays(model, seed=4))

@@ -163,7 +163,6 @@ def test_growth_of_gates_and_trained_lambdas(changes, growth):
     assert counted(hparams, 1000, 1000, True, SYNCHRONOUS) == formula(hparams, 1000, 1000, True) + growth
 
 
-NO_SPACES = {"use_target_space_embedding": False}
 SEPARATE = {"shared_embedding_and_softmax_weights": False}
 
 
@@ -172,8 +171,8 @@ SEPARATE = {"shared_embedding_and_softmax_weights": False}
     [
         # Zhou et al. 2019, table 6: 207.8M, for 30,720 rows one matrix for both vocabularies and the softmax.
         ("big_original", {}, True, "207.85"),  # with the 32 target spaces of 1,024 numbers, of which one is used
-        ("big_original", NO_SPACES, True, "207.81"),
-        ("big_original", NO_SPACES, False, "239.27"),
+        ("big_printed", {}, True, "207.81"),  # as transformer_big_zhou2019
+        ("big_printed", {}, False, "239.27"),
         ("big", {}, True, "207.75"),  # pre-norm: two last norms more than post-norm
         ("big", {"layer_preprocess_sequence": "none", "layer_postprocess_sequence": "dan"}, True, "207.74"),
         ("big", {}, False, "239.20"),

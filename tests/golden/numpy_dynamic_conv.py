@@ -1,15 +1,17 @@
 """Lightweight and dynamic convolutions in NumPy (float64), written from Wu et al. (2019) and not from `t2t_ext.layers`.
 
 Section 3: LightConv_{i,c} = sum over j of softmax(W)_{h,j} X_{i + j - left, c}, where channel c belongs to head
-h = ceil(c H / d), left = floor((k - 1) / 2) in the encoder (as many taps on both sides; of an even number one more to
-the right) and k - 1 in the decoder (only the past). Section 4: in DynamicConv, W_{h,j} at position i is the sum over c
-of W^Q_{h,j,c} X_{i,c}. What is not part of the sentence counts as zero. Section 3.1: X is a gated linear unit of a
-projection of the module's input, and a projection follows. All else is the Transformer of `numpy_transformer`.
+h = ceil(c H / d), left = ceil((k + 1) / 2) - 1 in the encoder (as many taps on both sides; of an even number one more
+to the left, or with `conv_even_kernel` "right" to the right) and k - 1 in the decoder (only the past). Section 4: in
+DynamicConv, W_{h,j} at position i is the sum over c of W^Q_{h,j,c} X_{i,c}. What is not part of the sentence counts as
+zero. Section 3.1: X is a gated linear unit of a projection of the module's input, and a projection follows. All else is
+the Transformer of `numpy_transformer`.
 
 Written for reading: one sentence, one position, one head, one tap at a time.
 """
 
 import dataclasses
+import math
 
 import numpy as np
 from numpy_transformer import NumpyTransformer, sigmoid, softmax, weights_of
@@ -99,6 +101,7 @@ class NumpyDynamicConv(NumpyTransformer):
             stack, _, layer = path.partition("/layer_")
             taps = kernels[stack][int(layer)]
             dynamic = hparams.conv_type == "dynamic"
+            before = (taps - 1) // 2 if hparams.conv_even_kernel == "right" else math.ceil((taps + 1) / 2) - 1
             getattr(self.w, stack)[int(layer)][0].part = Convolution(
                 inner=variables.pop("input/kernel"),
                 kernels=variables.pop("taps/kernel" if dynamic else "taps"),
@@ -106,7 +109,7 @@ class NumpyDynamicConv(NumpyTransformer):
                 inner_bias=variables.pop("input/bias", None),
                 outer_bias=variables.pop("output/bias", None),
                 taps=taps,
-                left=taps - 1 if stack == "decoder" else (taps - 1) // 2,
+                left=taps - 1 if stack == "decoder" else before,
                 dynamic=dynamic,
             )
             if variables:

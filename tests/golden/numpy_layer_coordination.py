@@ -10,9 +10,9 @@ Positions begin anew at the target; a learned vector for either side is added. O
 softmax.
 
 What the paper leaves open is as `docs/decisions/0016` says: scaling by a head's width, the norms of tensor2tensor, a
-zero vector as the first target input, and for the ablations: without sharing, target layer i reads what source layer i
-wrote; without mixed attention, self-attention and cross-attention follow each other, with one norm and one set
-of projections.
+zero vector or a learned one as the first target input, and for the ablations: without sharing, target layer i reads
+what source layer i wrote (section 3), or with `lwc_source` "input" what it read (section 1); without mixed attention,
+self-attention and cross-attention follow each other, with one norm and one set of projections.
 
 Layers may have dual contextual modules (Ampomah et al. 2021, equations 6 to 8) as `docs/decisions/0026` says: every
 attention of a layer is then two, to local contexts and to the states themselves, which W_z joins; the context of a
@@ -149,7 +149,8 @@ def weights_of(arrays, hparams):
     if hparams.lwc_share_weights:
         source = target = [layer(f"layer_{i}", "attention") for i in count]
     else:
-        source = [layer(f"encoder/layer_{i}", "self_attention") for i in count]
+        read = count if hparams.lwc_source == "output" else count[:-1]
+        source = [layer(f"encoder/layer_{i}", "self_attention") for i in read]
         target = [layer(f"decoder/layer_{i}", "attention") for i in count]
     sos = take("sos/embeddings")
     result = Weights(
@@ -286,10 +287,12 @@ class NumpyLayerCoordination:
         """Logits [T, V] of a target given its source, both padded lists of ids; distributions go to `maps`."""
         self.maps = {}
         s, t = self._embed(source, 0), self._embed([PAD, *target[:-1]], 1)
-        for i, (source_layer, target_layer) in enumerate(zip(self.w.source, self.w.target, strict=True)):
-            after = self._source_layer(s, source_layer, source, f"layer_{i}")
-            t = self._target_layer(t, target_layer, s if self.hp.lwc_share_weights else after, source, f"layer_{i}")
-            s = after
+        states = [s]
+        for i, layer in enumerate(self.w.source):
+            states.append(self._source_layer(states[-1], layer, source, f"layer_{i}"))
+        reads_output = not self.hp.lwc_share_weights and self.hp.lwc_source == "output"
+        for i, layer in enumerate(self.w.target):
+            t = self._target_layer(t, layer, states[i + reads_output], source, f"layer_{i}")
         t = layer_norm(t, self.w.final_norm, self.hp.norm_epsilon) if self.w.final_norm else t
         return t @ self.w.embedding.T
 

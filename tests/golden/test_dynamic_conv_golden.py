@@ -18,6 +18,7 @@ SETTINGS = {
         [1, 2, 2],
     ),
     "even_and_long": ("encoder_kernel_sizes=4+31,decoder_kernel_sizes=31+4,conv_heads=1", [4, 31], [31, 4]),
+    "even_to_the_right": ("encoder_kernel_sizes=2+4,conv_even_kernel=right", [2, 4], [3, 7]),
     "many_heads": ("conv_heads=16", [3, 7], [3, 7]),
     "lightweight_heads": ("conv_heads=4,conv_type=lightweight,num_heads=1", [3, 7], [3, 7]),
     "no_gate": ("conv_glu=false", [3, 7], [3, 7]),

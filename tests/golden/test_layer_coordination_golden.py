@@ -15,9 +15,12 @@ SETTINGS = {
     "no_mixed_attention_post_norm": f"lwc_mixed_attention=false,{POST_NORM},projection_bias=true",
     "no_sharing": "lwc_share_weights=false",
     "no_sharing_post_norm": f"lwc_share_weights=false,lwc_mixed_attention=false,{POST_NORM}",
+    "no_sharing_input": "lwc_share_weights=false,lwc_source=input,num_hidden_layers=3",
+    "no_sharing_input_post_norm": f"lwc_share_weights=false,lwc_source=input,lwc_mixed_attention=false,{POST_NORM}",
     "no_side_embedding": "lwc_side_embedding=false",
     "no_positions": "pos=none",
-    "sos_and_biases": "use_sos=true,projection_bias=true,ffn_activation=swiglu",
+    "no_sos": "use_sos=false",
+    "sos_and_biases": "projection_bias=true,ffn_activation=swiglu",
     "dual_context": "dc_encoder_layers=all",
     "dual_context_post_norm": f"num_hidden_layers=3,dc_encoder_layers=1+3,dc_kernel_size=3,{POST_NORM}",
     "dual_context_no_mixed_attention": "lwc_mixed_attention=false,dc_encoder_layers=all,dc_kernel_size=4,"

@@ -24,6 +24,7 @@ def small(**changes):
             {"dc_decoder_layers": "all"},
             "dc_decoder_layers='all': .* dc_encoder_layers names them; .*share_weights=false",
         ),
+        ({"lwc_source": "input"}, "lwc_source=input is about two stacks: .*set lwc_share_weights=false"),
         ({"dc_encoder_layers": "15"}, "dc_encoder_layers='15': .* count from 1 to 14"),
     ],
 )
@@ -53,6 +54,7 @@ def test_the_sets_of_both_directions_are_those_of_one():
         assert {field for field in one.names() if getattr(one, field) != getattr(both, field)} == {
             "pseudo",
             "synchronous",
+            "use_sos",
         }
         assert (both.pseudo, both.sb_fusion, both.sb_lambda, both.directions) == ("two", "tanh", 0.1, 2)
         assert both.early_stopping_metric == "bleu"
@@ -65,9 +67,10 @@ def test_the_sets_are_the_papers():
         hparams = registry.hparams(f"layer_coordination_{name}")
         assert (hparams.hidden_size, hparams.filter_size, hparams.num_heads, hparams.num_hidden_layers) == values
         assert (hparams.optimizer_adam_beta1, hparams.optimizer_adam_beta2) == (0.9, 0.98)
-        assert (hparams.batch_size, hparams.batch_tokens) == (4096, "sum")
+        assert (hparams.batch_size, hparams.batch_tokens, hparams.use_sos) == (4096, "sum", True)
     ablations = {
         "no_sharing": {"lwc_share_weights": False, "num_hidden_layers": 7},
+        "no_sharing_input": {"lwc_share_weights": False, "lwc_source": "input", "num_hidden_layers": 7},
         "no_mixed_attention": {"lwc_mixed_attention": False},
         "no_side_embedding": {"lwc_side_embedding": False},
         "no_positions": {"pos": "none"},

@@ -74,18 +74,19 @@ SIZES = {"tiny": (2, 128, 512, 4), "small": (6, 256, 1024, 4), "base": (6, 512, 
 
 
 @pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("original", [False, True])
-def test_what_the_paper_states(size, original):
-    """Zhou et al. 2019, section 4.2; the rest is the authors' program's."""
-    hparams = registry.hparams(f"synchronous_transformer_{size}{'_original' * original}")
+@pytest.mark.parametrize("kind", ["", "_printed", "_original"])
+def test_what_the_paper_states(size, kind):
+    """Zhou et al. 2019, section 4.2, equations 11 and 12; the rest is the authors' program's."""
+    hparams, original = registry.hparams(f"synchronous_transformer_{size}{kind}"), kind == "_original"
     assert SIZES[size] == (hparams.num_hidden_layers, hparams.hidden_size, hparams.filter_size, hparams.num_heads)
     assert (hparams.optimizer, hparams.optimizer_adam_beta1, hparams.optimizer_adam_beta2) == ("adam", 0.9, 0.998)
     assert (hparams.optimizer_adam_epsilon, hparams.learning_rate_warmup_steps) == (1e-9, 16000)
     assert (hparams.label_smoothing, hparams.layer_prepostprocess_dropout) == (0.1, 0.1)
     assert (hparams.sb_fusion, hparams.sb_lambda, hparams.sb_layers, hparams.pseudo) == ("tanh", 0.1, "all", "two")
     norms = (hparams.layer_preprocess_sequence, hparams.layer_postprocess_sequence)
-    assert norms == (("none", "dan") if original else ("n", "da"))
-    assert hparams.projection_bias == hparams.predict_tag == hparams.use_target_space_embedding == original
+    assert norms == (("none", "dan") if kind else ("n", "da"))
+    assert hparams.projection_bias == bool(kind)
+    assert hparams.predict_tag == hparams.use_target_space_embedding == original
     assert hparams.sb_future_dropout == (0.3 if original else 0.0)
 
 
