@@ -68,3 +68,17 @@ def test_peaks_of_the_learning_rate(name, train_steps, peak_step, peak):
     assert rates[peak_step] == pytest.approx(peak, rel=3e-3)
     if "ampomah" in name:
         assert rates[train_steps] == pytest.approx(0.0, abs=1e-9)
+
+
+def test_even_kernels_of_sets_and_of_stored_runs():
+    """The sets' have their further tap on the left, as Wu et al. (2019); older stored runs do not."""
+    from t2t_ext.config.dynamic_conv import DynamicConvHParams
+    from t2t_ext.config.hyperparameters import HParams
+
+    sets = [name for name in registry.hparams_names() if isinstance(registry.hparams(name), DynamicConvHParams)]
+    assert len(sets) > 8
+    for name in sets:
+        hparams = registry.hparams(name)
+        assert hparams.conv_even_kernel == "left", name
+    stored = {key: value for key, value in hparams.to_dict().items() if key != "conv_even_kernel"}
+    assert HParams.from_dict(stored).conv_even_kernel == "right"
