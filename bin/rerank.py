@@ -106,7 +106,7 @@ def main(flags: argparse.Namespace) -> None:
     l2r, r2l = (Translator.of_runs(chosen[direction], decode_hparams) for direction in DIRECTIONS)
     reranker = Reranker(l2r, r2l, config)
     started = time.monotonic()
-    results = reranker.rerank(lines, running_total)
+    results = reranker.rerank(lines, passes=running_total)
     seconds = time.monotonic() - started
     report_truncated_lines(reranker.l2r)
     if flags.nbest_file:

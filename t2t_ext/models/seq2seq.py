@@ -20,13 +20,13 @@ import math
 from collections.abc import Mapping
 from typing import Any, Generic, NamedTuple, Self, TypeVar
 
-import keras
 import numpy as np
 import tensorflow as tf
 
 from t2t_ext import compat, registry
 from t2t_ext.config.hyperparameters import HParams
 from t2t_ext.errors import UserError
+from t2t_ext.models.keras_model import KerasModel
 
 # A decoding state: nested dicts and lists of tensors, opaque to the search.
 State = Any
@@ -57,7 +57,7 @@ class VariableRow:
     parameters: int
 
 
-class Seq2Seq(keras.Model, abc.ABC, Generic[H]):
+class Seq2Seq(KerasModel, abc.ABC, Generic[H]):
     """A model that gives the next target token's distribution for a source and a target prefix.
 
     Ids are int32; every sentence ends with EOS (1) and is padded with PAD (0).
@@ -173,9 +173,13 @@ class Seq2Seq(keras.Model, abc.ABC, Generic[H]):
     def softmax_weights(self) -> tuple[tf.Tensor, tf.Tensor | None]:
         """Returns kernel [V, D] and bias [V] or None (variable dtype): logits = features kernel^T + bias."""
 
-    def call(self, inputs: tf.Tensor, targets: tf.Tensor, training: bool = False) -> tf.Tensor:
-        """Returns the logits float32 [B, T, V] of every target position; arguments as of ``features``."""
-        return self.logits(self.features(inputs, targets, training=training))
+    def call(self, inputs: Any, targets: tf.Tensor | None = None, training: bool = False) -> tf.Tensor:
+        """Returns the logits float32 [B, T, V] of every target position.
+
+        Arguments are those of ``features``; source and targets may also be one argument, a dict with the keys
+        ``inputs`` and ``targets``, or a list.
+        """
+        return self.logits(self.features(*self.unpacked(inputs, targets), training=training))
 
     def logits(self, features: tf.Tensor) -> tf.Tensor:
         """Projects features float [..., D] to logits float32 [..., V]."""

@@ -21,12 +21,12 @@ chunk, so that the divergence between their distributions p and q costs no furth
 """
 
 import functools
-import math
 from typing import Any, NamedTuple
 
 import tensorflow as tf
 
 from t2t_ext.data.text.text_encoder import PAD_ID
+from t2t_ext.layers.label_smoothing import smoothing_terms
 
 CHUNK_ROWS = 256
 _ROW_MULTIPLE = 16
@@ -81,23 +81,6 @@ class Consistency(NamedTuple):
         if hparams.r_drop_alpha:
             return cls((0.5, 0.5), (hparams.r_drop_alpha / 4, hparams.r_drop_alpha / 4))
         return None
-
-
-def smoothing_terms(label_smoothing: float, vocab_size: int) -> tuple[float, float, float]:
-    """Returns T2T's smoothed distribution and its entropy.
-
-    Args:
-      label_smoothing: Probability given to all wrong tokens together (Szegedy et al. 2016, section 7).
-      vocab_size: Number of classes V.
-
-    Returns:
-      (confidence 1 - ls, probability ls / (V - 1) of each wrong token, entropy in nats: the least
-      cross-entropy that can be reached, which the loss is reduced by).
-    """
-    confidence = 1.0 - label_smoothing
-    low = label_smoothing / (vocab_size - 1)
-    entropy = -sum(count * p * math.log(p) for count, p in ((1, confidence), (vocab_size - 1, low)) if p > 0)
-    return confidence, low, entropy
 
 
 def softmax_cross_entropy(

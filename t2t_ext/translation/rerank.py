@@ -11,8 +11,9 @@ of exactly these tokens and EOS.
 Legend: k translations of a list.
 """
 
+import contextlib
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
@@ -34,8 +35,9 @@ _BOTH_WAYS = (
 )
 
 Ids = tuple[int, ...]
+Progress = Callable[[int, int], None]
 # (what is done, how much there is, in which unit) -> a context that yields what a Translator calls with (done, total)
-Progress = Callable[[str, int, str], AbstractContextManager[Callable[[int, int], None]]]
+Passes = Callable[[str, int, str], AbstractContextManager[Progress]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -171,16 +173,21 @@ class Reranker:
                 raise UserError("Reranking chooses among the lists of two searches: leave sampling_method=random out.")
         _check_ids(l2r.target_encoder, r2l.target_encoder, "the two models")
 
-    def rerank(self, lines: Sequence[str], progress: Progress) -> list[list[Candidate]]:
+    def rerank(
+        self, lines: Sequence[str], progress: Progress | None = None, *, passes: Passes | None = None
+    ) -> list[list[Candidate]]:
         """Returns the translations that both models have found of every line, best first.
 
         Args:
           lines: Source sentences, raw text.
-          progress: Shows how far each of the four passes is.
+          progress: Called with (done, all) after every batch; all is four times the lines: both models translate, and
+            both score what the other has found.
+          passes: Shows how far each of these four passes is by itself, instead.
         """
+        passes = passes or _together(progress, len(lines))
         found = {}
         for direction, translator in self._translators.items():
-            with progress(f"Translating {direction}", len(lines), "lines") as update:
+            with passes(f"Translating {direction}", len(lines), "lines") as update:
                 found[direction] = translator.translate(lines, update)
         unions = [_union(*lists) for lists in zip(found["l2r"], found["r2l"], strict=True)]
         for direction, translator in self._translators.items():
@@ -188,7 +195,7 @@ class Reranker:
             wanted = missing
             if direction == "r2l":  # in the order of generation
                 wanted = [[(*reversed(ids[:-1]), ids[-1]) for ids in row] for row in missing]
-            with progress(f"Scoring {direction}", sum(map(len, wanted)), "translations") as update:
+            with passes(f"Scoring {direction}", sum(map(len, wanted)), "translations") as update:
                 scored = translator.score_ids(lines, wanted, update)
             for union, row, results in zip(unions, missing, scored, strict=True):
                 for ids, result in zip(row, results, strict=True):
@@ -221,6 +228,21 @@ class Reranker:
 
         hparams = self._translators["l2r"].decode_hparams
         return total / float(length_penalty(length, hparams.alpha, hparams.length_penalty))
+
+
+def _together(progress: Progress | None, lines: int) -> Passes:
+    """Returns what tells one callback how far four passes are, each of which counts as ``lines``."""
+    before = 0
+
+    @contextlib.contextmanager
+    def each(description: str, total: int, unit: str) -> Iterator[Progress]:
+        nonlocal before
+        tell = progress or (lambda done, total: None)
+        yield lambda done, total: tell(before + done * lines // total, 4 * lines)
+        before += lines
+        tell(before, 4 * lines)
+
+    return each
 
 
 def _union(*lists: Sequence["Hypothesis"]) -> dict[Ids, dict[str, Any]]:

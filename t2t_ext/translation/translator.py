@@ -241,6 +241,17 @@ class Translator:
         shortlist = Shortlist.read(path, self.source_encoder, self.target_encoder)
         return ShortlistTable(shortlist, self.target_encoder.vocab_size)
 
+    def __repr__(self) -> str:
+        members = self.model.members if isinstance(self.model, Ensemble) else (self.model,)
+        models = " + ".join(f"{type(each).__name__} of {each.count_params():,} parameters" for each in members)
+        size = self.model.source_feature_size
+        source = f"vectors of {size:,}" if size else f"{self.source_encoder.vocab_size:,} subwords"
+        search = self.decode_hparams
+        return (
+            f"<Translator: {models}, {source} to {self.target_encoder.vocab_size:,} subwords, {self.target_direction}, "
+            f"beam_size={search.beam_size}, alpha={search.alpha:g}, num_hypotheses={search.num_hypotheses}>"
+        )
+
     # === Translating ===
 
     def __call__(self, lines: Sources) -> list[str]:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import serving_fakes
 from caption_files import SIZE, write_coco
+from python_blocks import run_blocks
 
 from t2t_ext.bin import datagen, decoder, exporter, query_server, trainer
 
@@ -135,3 +136,14 @@ def test_ensembles_read_the_same(place, tiny_run, capsys):
     status = decoder.main([f"--output_dir={place[0] / 'run'},{tiny_run.path}", "--split=test"])
     assert status != 0
     assert "different target vocabularies" in capsys.readouterr().err
+
+
+def test_the_python_of_the_docs(place, decode, tmp_path, monkeypatch):
+    directory, entries = place
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "RUN").symlink_to(directory / "run")
+    np.save("image.npy", entries[-1][1].astype(np.float32))
+    assert decode("--split=test", "--decode_to_file=out.txt", "--nbest_file=nbest.jsonl")[0] == 0
+    run_blocks("docs/captioning.md")
+    results = json.loads((tmp_path / "results.json").read_text())
+    assert [each["caption"] for each in results] == (tmp_path / "out.txt").read_text().splitlines()

@@ -7,6 +7,7 @@ import sys
 
 import pytest
 import serving_fakes
+from python_blocks import run_blocks
 
 from t2t_ext.bin import query_server
 from t2t_ext.errors import UserError
@@ -165,3 +166,9 @@ def test_wrong_port(servable, capsys):
     with serving_fakes.rest_server(servable) as address:
         assert query_server.main([f"--server={address}", "--inputs_once=x", "--timeout_secs=5"]) == 2
         assert capsys.readouterr().err.startswith("error: ")
+
+
+def test_the_python_of_the_docs(servable, capsys):
+    with serving_fakes.grpc_server(servable) as address:
+        run_blocks("docs/serving.md", replaced={"localhost:8500": address})
+    assert capsys.readouterr().out

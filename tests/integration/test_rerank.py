@@ -1,6 +1,5 @@
 """t2t_ext-rerank through the real command, against both models' probabilities computed anew one by one."""
 
-import contextlib
 import dataclasses
 import json
 import shutil
@@ -98,11 +97,6 @@ def brute_force(models):
     return expected
 
 
-def silent(description, total, unit):
-    """Shows no progress."""
-    return contextlib.nullcontext(lambda done, total: None)
-
-
 def write(path, lines):
     path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     return path
@@ -114,7 +108,7 @@ def read(path):
 
 @pytest.mark.parametrize(("weights", "score"), [((1.0, 1.0), "sum"), ((1.0, 0.25), "penalised")])
 def test_against_brute_force(models, brute_force, weights, score):
-    results = Reranker(models["l2r"], models["r2l"], RerankConfig(score, weights)).rerank(LINES, silent)
+    results = Reranker(models["l2r"], models["r2l"], RerankConfig(score, weights)).rerank(LINES)
     for line, candidates in zip(LINES, results, strict=True):
         if not line:
             assert [(each.text, each.length) for each in candidates] == [("", 0)]
@@ -144,7 +138,10 @@ def test_files_scores_and_report(command, models, tmp_path):
         f"--nbest_file={nbest}", f"--report_file={report}",
     )  # fmt: skip
     assert status == 0, err
-    results = Reranker(models["l2r"], models["r2l"]).rerank(LINES, silent)
+    told = []
+    results = Reranker(models["l2r"], models["r2l"]).rerank(LINES, lambda *progress: told.append(progress))
+    assert told == sorted(told)
+    assert told[-1] == (4 * len(LINES), 4 * len(LINES))
     assert read(tmp_path / "in.txt.reranked") == [candidates[0].text for candidates in results]
     for line, row, candidates in zip(LINES, map(json.loads, read(nbest)), results, strict=True):
         assert row["source"] == line
@@ -172,7 +169,7 @@ def test_files_scores_and_report(command, models, tmp_path):
 
 def test_weights_say_which_model_decides(models):
     config = RerankConfig(weights=(1.0, 0.0))
-    for candidates in Reranker(models["l2r"], models["r2l"], config).rerank(LINES[:1], silent):
+    for candidates in Reranker(models["l2r"], models["r2l"], config).rerank(LINES[:1]):
         assert candidates[0].log_probs["l2r"] == max(each.log_probs["l2r"] for each in candidates)
 
 

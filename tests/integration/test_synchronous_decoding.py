@@ -7,9 +7,11 @@ import pathlib
 import shutil
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from python_blocks import run_blocks
 
 from t2t_ext.bin import decoder, translate_all
 from t2t_ext.errors import UserError
@@ -324,3 +326,12 @@ def test_served_like_any_other_model(scorer, results, tmp_path):
     met = [PHRASE in text.decode() for text, line in zip(found["outputs"].numpy(), LINES, strict=True) if line]
     assert met == [not unmet for unmet, line in zip(found["unmet_constraints"].numpy(), LINES, strict=True) if line]
     assert any(met)
+
+
+def test_the_python_of_the_docs(scorer, model):
+    names = {"translator": scorer, "both_sides": np.array([[[20, 30, 1], [40, 1, 0]]], np.int32)}
+    run_blocks("docs/decoding.md", blocks=slice(1), names=names)
+    sizes = {"source_vocab_size": 20, "target_vocab_size": 20}
+    made = run_blocks("docs/synchronous.md")["CrossView"](model.hparams, **sizes)
+    encoded = SimpleNamespace(layers=["first", "second"])
+    assert made.decoder.source_views.views(encoded) == encoded.layers

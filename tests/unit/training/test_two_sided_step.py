@@ -10,7 +10,7 @@ from t2t_ext.data.datasets import target_variants
 from t2t_ext.data.datasets.example_store import ExampleStore
 from t2t_ext.data.datasets.pipeline import TrainPipeline
 from t2t_ext.data.text.special_ids import L2R_ID, R2L_ID
-from t2t_ext.training.losses import smoothing_terms
+from t2t_ext.layers.label_smoothing import smoothing_terms
 from t2t_ext.training.optimizers import make_optimizer
 from t2t_ext.training.schedules import Schedule
 from t2t_ext.training.state import WINDOW_FIELDS, TrainingState, with_all_sums

@@ -1,0 +1,108 @@
+"""Python blocks of README and docs, and the notebook, on a tiny run; other files run those that need more."""
+
+import json
+import re
+import shutil
+
+import pytest
+from python_blocks import BLOCK, ROOT, run_blocks
+
+from t2t_ext import registry
+
+PAGES = [
+    page.relative_to(ROOT).as_posix()
+    for page in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    if BLOCK.search(page.read_text(encoding="utf-8"))
+]
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch, tiny_run):
+    """The current folder, with copies of the tiny run as RUN, which has an average, and OTHER."""
+    from t2t_ext.runs import checkpoints
+    from t2t_ext.runs.run_directory import RunDirectory
+
+    monkeypatch.chdir(tmp_path)
+    for name in ("RUN", "OTHER"):
+        shutil.copytree(tiny_run.path, tmp_path / name)
+        run = RunDirectory.open(tmp_path / name)
+        arrays = checkpoints.load_arrays(checkpoints.latest(run.checkpoints_dir))
+        checkpoints.save_checkpoint(run.averaged_dir, 40, arrays)
+    return tmp_path
+
+
+@pytest.fixture
+def registers(monkeypatch):
+    """What the test registers is forgotten afterwards."""
+    for kind in (registry._problems, registry._models, registry._hparams):
+        for name in ("_entries", "_families"):
+            monkeypatch.setattr(kind, name, dict(getattr(kind, name)))
+
+
+def test_every_page_is_run_by_a_test():
+    tests = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py"))
+    run = set(re.findall(r'run_blocks\(\s*"([\w/.]+)"', tests))
+    assert len(PAGES) >= 9
+    assert set(PAGES) == run, "each page with Python blocks is given to run_blocks by a test"
+
+
+def test_readme(folder, capsys):
+    run_blocks("README.md")
+    assert capsys.readouterr().out.startswith("['")
+
+
+def test_decoding(folder, capsys):
+    names = run_blocks("docs/decoding.md", blocks=slice(1, None))
+    assert len(capsys.readouterr().out.splitlines()) == 3
+    assert repr(names["translator"]).startswith("<Translator: Transformer of ")
+
+
+def test_extending(folder, registers):
+    names = run_blocks("docs/extending.md")
+    (folder / "dev.tsv").write_text("Guten Morgen.\tGood morning.\n", encoding="utf-8")
+    assert list(names["TranslateDeenMine"]().samples("dev", folder)) == [
+        {"inputs": "Guten Morgen.", "targets": "Good morning."}
+    ]
+    assert registry.hparams("transformer_mine").num_encoder_layers == 12
+    hparams = registry.hparams("transformer_test").replace(attention_dropout=0.2)
+    made = registry.model("my_transformer")(hparams, source_vocab_size=20, target_vocab_size=20)
+    assert [layer.mixer.attention_dropout for layer in made.encoder.layers] == [0.4, 0.2]
+    assert [source.name for source in names["TranslateDeenMixed"]().pair_files("train", "T")] == ["news", "web"]
+
+
+def test_scoring(capsys):
+    lines = ["the cat sees the old lamp", "the city loves the door today"]
+    names = {"hypotheses": lines, "references": lines, "source": lines, "lines_a": lines, "lines_b": lines[::-1]}
+    assert "<html" in run_blocks("docs/scoring.md", names=names)["html"]
+    assert "BLEU 100.0" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_keras(folder, capsys):
+    names = run_blocks("docs/keras.md", replaced={'"transformer_tiny"': '"transformer_test"'})
+    assert len(names["history"].history["sparse_categorical_accuracy"]) == 2
+    assert names["again"].optimizer.iterations.numpy() == 4
+
+
+def test_the_notebook(folder):
+    cells = json.loads((ROOT / "examples" / "keras.ipynb").read_text(encoding="utf-8"))["cells"]
+    namespace = {"__name__": "__main__"}
+    for number, cell in enumerate(cells, 1):
+        if cell["cell_type"] == "code":
+            assert not cell["outputs"], "outputs are not kept in the repository"
+            exec(compile("".join(cell["source"]), f"keras.ipynb, cell {number}", "exec"), namespace)
+    first, last = (namespace["history"].history["loss"][each] for each in (0, -1))
+    assert last < 0.8 * first
+    assert namespace["difference"] == 0
+
+
+@pytest.mark.slow
+def test_walkthrough(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    replaced = {
+        '"transformer_small_data"': '"transformer_test"',
+        "train_steps=2000": 'train_steps=2, decode_hparams="beam_size=1", eval_bleu_sentences=4',
+        'tmp_dir="T"': 'tmp_dir="T", vocab_size=600, num_processes=1, progress=False',
+    }
+    run_blocks("docs/walkthrough.md", replaced=replaced)
+    assert len(eval(capsys.readouterr().out.splitlines()[-1])) == 2

@@ -1,0 +1,65 @@
+"""What a Keras user meets: one argument, the loss, errors. Saving: tests/contract; fit: the docs' examples."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from t2t_ext import registry
+from t2t_ext.errors import UserError
+from t2t_ext.layers.label_smoothing import SmoothedCrossEntropy
+from t2t_ext.training.losses import softmax_cross_entropy
+
+INPUTS = np.array([[7, 8, 9, 1], [9, 1, 0, 0]])  # int64, as NumPy makes them
+TARGETS = np.array([[11, 12, 1], [13, 1, 0]])
+
+
+@pytest.fixture(scope="module")
+def model():
+    hparams = registry.hparams("transformer_test").override("num_hidden_layers=1,label_smoothing=0.1")
+    return registry.model("transformer")(hparams, source_vocab_size=20, target_vocab_size=20)
+
+
+def test_it_is_built_by_the_first_call(model):
+    both = {"inputs": INPUTS, "targets": TARGETS}
+    assert model(both).shape == (2, 3, 20)
+    np.testing.assert_array_equal(model([INPUTS, TARGETS]), model(both))
+    # Names of checkpoints do not depend on how it was built.
+    other = registry.model("transformer")(model.hparams, source_vocab_size=20, target_vocab_size=20)
+    other.build()
+    assert list(other.named_variables()) == list(model.named_variables())
+
+
+@pytest.mark.parametrize("given", [INPUTS, {"inputs": INPUTS}, {"x": INPUTS, "targets": TARGETS}, [INPUTS]])
+def test_what_it_takes_is_said(model, given):
+    with pytest.raises(UserError, match=r"takes both sides' ids.*To translate without targets, use t2t_ext.Translator"):
+        model(given)
+
+
+def test_the_loss_without_one_is_the_trainers(model):
+    model.compile("adam")
+    logits = model([INPUTS, TARGETS])
+    found = model.compute_loss({"inputs": INPUTS, "targets": TARGETS}, None, logits)
+    features = model.features(tf.constant(INPUTS, tf.int32), tf.constant(TARGETS, tf.int32))
+    sums = softmax_cross_entropy(features, *model.softmax_weights(), tf.constant(TARGETS, tf.int32), 0.1)
+    assert float(found) == pytest.approx(float(sums.loss / sums.tokens), abs=1e-5)
+
+
+def test_weights_of_losses():
+    loss, logits = SmoothedCrossEntropy(), np.log([[[0.25, 0.75], [0.5, 0.5]], [[0.75, 0.25], [0.5, 0.5]]])
+    labels = np.array([[1, 1], [1, 0]])
+    each = -np.log([0.75, 0.5, 0.25])
+    assert float(loss(labels, logits)) == pytest.approx(each.mean())
+    assert float(loss(labels, logits, [2.0, 0.0])) == pytest.approx(2 * each[:2].sum() / 3)
+    assert float(loss(labels, logits, [[1.0, 0.0], [1.0, 5.0]])) == pytest.approx((each[0] + each[2]) / 3)
+
+
+def test_the_loss_is_saved():
+    again = keras.losses.deserialize(keras.losses.serialize(SmoothedCrossEntropy(0.2)))
+    assert isinstance(again, SmoothedCrossEntropy)
+    assert again.label_smoothing == 0.2
+
+
+def test_models_of_a_users_folder_are_registered_too():
+    mine = type("MyModel", (registry.model("transformer"),), {})
+    assert keras.saving.get_registered_object("t2t_ext>MyModel") is mine
