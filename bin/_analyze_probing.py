@@ -39,14 +39,14 @@ _FLAGS: FlagTable = {
         "cache_features": Flag("Keep representations in RUN/analysis/probing/features for later calls.", True),
     },
     "Classifier": {
-        "hidden_size": Flag("Hidden units; 0 = as many as the encoder's width.", 0, minimum=0),
-        "learning_rate": Flag("Of RMSProp.", 2.5e-4),
-        "l2": Flag("L2 regularization of the hidden layer's weights.", 1e-4),
-        "batch_size": Flag("Sentences of an update.", 64, minimum=1),
+        "hidden_size": Flag("Hidden units; 0 = as many as the encoder's width.", 0, minimum=0, maximum=65_536),
+        "learning_rate": Flag("Of RMSProp.", 2.5e-4, maximum=1000),
+        "l2": Flag("L2 regularization of the hidden layer's weights.", 1e-4, maximum=1000),
+        "batch_size": Flag("Sentences of an update.", 64, minimum=1, maximum=100_000),
         "epochs": Flag("The most.", 100, minimum=1),
         "patience": Flag("Stop after so many epochs without a better validation accuracy.", 10, minimum=1),
-        "random_seed": Flag("Of weights and order; of what is built.", 1, minimum=0),
-        "seeds": Flag("Classifiers of each task, of seeds from --random_seed on.", 1, minimum=1),
+        "random_seed": Flag("Of weights and order; of what is built.", 1, minimum=0, maximum=2**62),
+        "seeds": Flag("Classifiers of each task, of seeds from --random_seed on.", 1, minimum=1, maximum=1000),
     },
 }
 

@@ -22,8 +22,15 @@ _FLAGS: FlagTable = {
         "max_examples": Flag("Of more training examples, so many are counted, evenly spaced.", 500_000, minimum=1),
     },
     "Candidates": {
-        "frequent": Flag("The most frequent target subwords that are candidates of every sentence.", 100, minimum=0),
-        "candidates": Flag("Candidates of every source subword, the most probable ones.", 50, minimum=1),
+        "frequent": Flag(
+            "The most frequent target subwords that are candidates of every sentence.",
+            100,
+            minimum=0,
+            maximum=10_000_000,
+        ),
+        "candidates": Flag(
+            "Candidates of every source subword, the most probable ones.", 50, minimum=1, maximum=10_000
+        ),
     },
     "Output": {
         "shortlist_file=FILE": "What the decode hparam shortlist reads; where not given, RUN/shortlist.npz.",

@@ -60,8 +60,12 @@ def thread_flags(*, many_batches: bool = False) -> FlagTable:
     threads, words = (1, "1 is fastest, as several batches are translated at once") if many_batches else (0, choice)
     return {
         "Machine": {
-            "inter_op_parallelism_threads": Flag(f"Operations that run side by side; {choice}.", 0, minimum=0),
-            "intra_op_parallelism_threads": Flag(f"Threads of one operation; {words}.", threads, minimum=0),
+            "inter_op_parallelism_threads": Flag(
+                f"Operations that run side by side; {choice}.", 0, minimum=0, maximum=4096
+            ),
+            "intra_op_parallelism_threads": Flag(
+                f"Threads of one operation; {words}.", threads, minimum=0, maximum=4096
+            ),
         },
     }
 

@@ -24,6 +24,7 @@ import argparse
 import dataclasses
 import functools
 import itertools
+import math
 import os
 import pathlib
 import re
@@ -39,13 +40,14 @@ from absl.flags import argparse_flags
 from t2t_ext import registry
 from t2t_ext.config.replaced import answers
 from t2t_ext.config.strict_params import StrictParams, broken_rule
-from t2t_ext.errors import UserError, suggest
+from t2t_ext.errors import UserError, shortened, suggest
 from t2t_ext.io import chatter, log
 from t2t_ext.version import __version__
 
 _TRUE = ("true", "t", "1", "yes")
 _FALSE = ("false", "f", "0", "no")
 _HP_PREFIX = "hp_"
+_MOST = 10**9  # of a number that says no other limit
 _LOGGING = (
     "absl's flags. --flagfile=FILE: read flags from a file, one a line. --verbosity=N: log errors (-2), warnings (-1), "
     "messages (0, the default) or more (1). --log_dir=DIR: also write the log to a file there, unless --logtostderr is "
@@ -103,6 +105,7 @@ class Flag(NamedTuple):
       help: What it does; the default is printed behind it.
       default: The value where the flag is not given.
       minimum: The least value of a number, of an integer where ``kind`` does not say otherwise.
+      maximum: The greatest value of a number; it must be finite, too.
       kind: The type where neither default nor minimum tells.
       many: Whether the value is a tuple of numbers of this kind, separated by commas; the default is a text.
       choices: The values allowed.
@@ -113,7 +116,8 @@ class Flag(NamedTuple):
 
     help: str
     default: Any = ""
-    minimum: int | None = None
+    minimum: float | None = None
+    maximum: float = _MOST
     kind: type | None = None
     many: bool = False
     choices: Sequence[Any] = ()
@@ -388,15 +392,22 @@ def _number(kind: type, flag: Flag) -> Callable[[str], Any]:
             words = "an integer" if kind is int else "a number"
             if flag.many:
                 words = f"{'whole numbers' if kind is int else 'numbers'} separated by commas"
-            raise argparse.ArgumentTypeError(f"expects {words}, not {text!r}") from None
-        broken = flag.broken_rule(value) if flag.broken_rule else ""
-        if flag.minimum is not None and value < flag.minimum:
-            broken = f"must be at least {flag.minimum}"
+            raise argparse.ArgumentTypeError(f"expects {words}, not {shortened(text)!r}") from None
+        broken = flag.broken_rule(value) if flag.broken_rule else _broken_limit(value, flag)
         if broken:
-            raise argparse.ArgumentTypeError(f"{broken}, not {text}")
+            raise argparse.ArgumentTypeError(f"{broken}, not {shortened(text)}")
         return value
 
     return parse if not flag.many else lambda text: tuple(map(parse, text.split(","))) if text else ()
+
+
+def _broken_limit(value: float, flag: Flag) -> str:
+    """Returns which limit of a flag a number breaks, or ""."""
+    if not math.isfinite(value):
+        return "must be finite"
+    if flag.minimum is not None and value < flag.minimum:
+        return f"must be at least {flag.minimum:,}"
+    return "" if abs(value) <= flag.maximum else f"must be at most {flag.maximum:,}"
 
 
 def registry_text() -> str:

@@ -21,7 +21,10 @@ SCORE_FLAGS: FlagTable = {
         "of translations chrf and ter. Those for tokenized text score what the model generated, the others what "
         "--decode_to_file gets.",
         "n_bootstrap": Flag(
-            "Bootstrap samples for 95% confidence intervals of the scores, 1000 is usual; 0 = none.", 0, minimum=0
+            "Bootstrap samples for 95% confidence intervals of the scores, 1000 is usual; 0 = none.",
+            0,
+            minimum=0,
+            maximum=100_000,
         ),
         "tokenize=NAME": "BLEU's tokenizer; where not given, that of the target language.",
         "data_dir=DIR": "Data of --split, where they have moved since training.",

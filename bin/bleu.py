@@ -44,7 +44,9 @@ _FLAGS: FlagTable = {
         "bleu_variant": Flag("Whether case counts.", "both", choices=tuple(_VARIANTS)),
         "tokenize=NAME": "BLEU's tokenizer: 13a, intl, zh, char, none, ...; where not given, that of --language.",
         "language=CODE": "The target language, such as de or zh: chooses the tokenizer.",
-        "n_bootstrap": Flag("Samples for the 95% confidence interval, 1000 for example; 0 = none.", 0),
+        "n_bootstrap": Flag(
+            "Samples for the 95% confidence interval, 1000 for example; 0 = none.", 0, minimum=0, maximum=100_000
+        ),
     },
     "Output": {
         "by_order": "Also prints BLEU and NIST by order of n-grams, as mteval-v13a does.",

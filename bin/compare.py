@@ -39,11 +39,13 @@ _FLAGS: FlagTable = {
             f"{significance.DEFAULT_RESAMPLES}, fewer for huge files.",
             None,
             minimum=2,
+            maximum=100_000,
         ),
         "n_trials": Flag(
             f"Trials of approximate randomization; by default {significance.DEFAULT_TRIALS}, fewer for huge files.",
             None,
             minimum=1,
+            maximum=1_000_000,
         ),
         "test_pairs": Flag(
             "Which systems are tested against each other: all, or each against the baseline.",

@@ -25,7 +25,7 @@ _FLAGS: FlagTable = {
         "tmp_dir=DIR": "Where raw files are, or are downloaded to; where not given, WORK_DIR/tmp.",
         "problem=NAME": "In place of the recipe's problem, with its own way of scoring.",
         "size=SIZE": "Of a recipe whose models come in sizes: tiny, small, base or big.",
-        "seeds": Flag("How many seeds; 0 = as many as the paper.", 0, minimum=0),
+        "seeds": Flag("How many seeds; 0 = as many as the paper.", 0, minimum=0, maximum=1000),
         "first_seed": Flag("The first seed, to spread seeds over machines.", 1, minimum=1),
         "recipes_dir=DIR": "Folder of your own recipes (*.toml), beside those that are here.",
         "t2t_usr_dir=DIR": "Folder of your own problems, models and hparams sets.",
@@ -38,7 +38,9 @@ _FLAGS: FlagTable = {
     },
     "Other settings": {
         "scale": Flag(
-            "Factor of all numbers of steps (training, warm-up, between checkpoints): 0.01 shows whether all runs.", 1.0
+            "Factor of all numbers of steps (training, warm-up, between checkpoints): 0.01 shows whether all runs.",
+            1.0,
+            maximum=1000,
         ),
         "train_steps": Flag("Steps of training; 0 = the recipe's.", 0, minimum=0),
         'hparams="A=1,B=x"': "Further changes to the hparams set.",

@@ -17,7 +17,9 @@ _FLAGS: FlagTable = {
     "Output": {
         "export_dir=EXPORT": "TF Serving's model base path; the SavedModel is written to a directory in it, named by "
         "its version. Where not given, RUN/export.",
-        "export_version": Flag("The version, at least 1; where not given, the checkpoint's step.", None, minimum=1),
+        "export_version": Flag(
+            "The version, at least 1; where not given, the checkpoint's step.", None, minimum=1, maximum=2**63 - 1
+        ),
         "overwrite": "Replace this version if it exists.",
     },
 }

@@ -23,9 +23,11 @@ _FLAGS: FlagTable = {
     "Server": {
         "server=HOST:PORT": Flag("Its address; gRPC unless --rest or http://.", required=True),
         "servable_name=NAME": Flag("The model's name on the server.", "t2t_ext"),
-        "servable_version": Flag("The model's version; where not given, the newest.", None, minimum=1),
+        "servable_version": Flag(
+            "The model's version; where not given, the newest.", None, minimum=1, maximum=2**63 - 1
+        ),
         "rest": "Use the REST API instead of gRPC.",
-        "timeout_secs=SECONDS": Flag("Longest time that a request may take.", DEFAULT_TIMEOUT_SECS),
+        "timeout_secs=SECONDS": Flag("Longest time that a request may take.", DEFAULT_TIMEOUT_SECS, maximum=86_400),
     },
     "Text": {
         "inputs_once=TEXT": "Translate this and leave.",
@@ -33,7 +35,9 @@ _FLAGS: FlagTable = {
         "place of lines.",
         "nbest": "All translations kept by the search, each with its score.",
         "align": "After each translation its word alignment, source-target pairs such as 0-0 2-1.",
-        "batch_size": Flag("Lines sent in one request, where they do not come from a terminal.", 32, minimum=1),
+        "batch_size": Flag(
+            "Lines sent in one request, where they do not come from a terminal.", 32, minimum=1, maximum=100_000
+        ),
     },
 }
 

@@ -48,6 +48,7 @@ _FLAGS: FlagTable = {
             "Translations of a line that each run's search finds; its beam, where --decode_hparams says no wider one.",
             DEFAULT_K,
             minimum=1,
+            maximum=1000,
         ),
         "score": Flag(
             "sum: both log-probabilities added up; penalised: divided by the length penalty of --decode_hparams.",

@@ -34,7 +34,9 @@ _FLAGS: FlagTable = {
         "decode_reference=FILE[,FILE]": "References of --decode_from_file, line by line.",
         "scoring=NAME[,NAME]": "Protocols that score, such as multi_bleu,chrf; where not given, the problem's own. The "
         "first one says which checkpoint is best.",
-        "n_bootstrap": Flag("Samples for the 95% confidence interval, 1000 for example; 0 = none.", 0, minimum=0),
+        "n_bootstrap": Flag(
+            "Samples for the 95% confidence interval, 1000 for example; 0 = none.", 0, minimum=0, maximum=100_000
+        ),
         "data_dir=DIR": "Data of --split, where they have moved since training.",
     },
     "Which checkpoints": {
@@ -42,6 +44,7 @@ _FLAGS: FlagTable = {
             "How long to wait for the next checkpoint of a run that is not over; 0 = take what is there.",
             60.0,
             minimum=0,
+            maximum=525_600,  # a year
             kind=float,
         ),
         "min_steps": Flag("Pass over checkpoints of fewer steps.", 0, minimum=0),

@@ -9,6 +9,8 @@ import difflib
 import importlib.util
 from collections.abc import Iterable
 
+_LONGEST_NAME = 200
+
 
 class UserError(Exception):
     """A mistake of the user's, explained in one message without a traceback.
@@ -26,6 +28,11 @@ def first_line(error: BaseException) -> str:
     return text if len(text) <= 200 else text[:200] + "..."
 
 
+def shortened(text: str, most: int = 100) -> str:
+    """Returns a text for a message: as it is, or its beginning and how long it is."""
+    return text if len(text) <= most else f"{text[:most]}... ({len(text):,} characters)"
+
+
 def suggest(name: str, candidates: Iterable[str], limit: int = 3) -> str:
     """Returns a sentence with the names closest to a misspelt one.
 
@@ -37,7 +44,9 @@ def suggest(name: str, candidates: Iterable[str], limit: int = 3) -> str:
     Returns:
       ``" Did you mean 'a' or 'b'?"`` with a leading space, or an empty string when nothing is close.
     """
-    close = difflib.get_close_matches(name, list(candidates), n=limit, cutoff=0.6)
+    if len(name) > _LONGEST_NAME:  # comparing takes the square of it
+        return ""
+    close = difflib.get_close_matches(name, [each for each in candidates if each != name], n=limit, cutoff=0.6)
     if not close:
         return ""
     return " Did you mean " + " or ".join(repr(match) for match in close) + "?"

@@ -26,15 +26,19 @@ class AsynchronousHParams(TransformerHParams):
         below=1,
     )
     backward_beam_size: int = hparam(
-        1, "Hypotheses of the backward decoder's own search, before the forward one; 1 = greedy.", minimum=1
+        1,
+        "Hypotheses of the backward decoder's own search, before the forward one; 1 = greedy.",
+        minimum=1,
+        maximum=1000,
     )
     backward_length_ratio: float = hparam(
         1.5,
         "The backward decoder generates at most this x source + backward_length_offset tokens.",
         unit="tokens per source token",
         minimum=0,
+        maximum=1000,
     )
-    backward_length_offset: int = hparam(20, "See backward_length_ratio.", unit="tokens", minimum=1)
+    backward_length_offset: int = hparam(20, "See backward_length_ratio.", unit="tokens", minimum=1, maximum=100_000)
 
     @property
     def target_sides(self) -> int:

@@ -19,7 +19,7 @@ class DecodeHParams(StrictParams):
 
     _replaced: ClassVar[str] = "decode_hparams"
 
-    beam_size: int = hparam(4, "Hypotheses kept per sentence; 1 = greedy.", minimum=1)
+    beam_size: int = hparam(4, "Hypotheses kept per sentence; 1 = greedy.", minimum=1, maximum=1000)
     alpha: float = hparam(0.6, "Exponent of the length penalty; 0 = none.", minimum=0, maximum=10)
     length_penalty: str = hparam(
         "gnmt",
@@ -27,7 +27,7 @@ class DecodeHParams(StrictParams):
         "length^alpha (len_power, as fairseq).",
         choices=("gnmt", "len_power"),
     )
-    batch_size: int = hparam(32, "Sentences searched at once.", unit="sentences", minimum=1)
+    batch_size: int = hparam(32, "Sentences searched at once.", unit="sentences", minimum=1, maximum=100_000)
     length_limit: str = hparam(
         "ratio",
         "The most tokens of a translation: max_length_ratio x source + max_length_offset (ratio), or source + "
@@ -42,7 +42,7 @@ class DecodeHParams(StrictParams):
     max_input_length: int = hparam(
         1024, "Longer lines are truncated, counted and reported.", unit="subwords", minimum=1, maximum=_MOST_TOKENS
     )
-    num_hypotheses: int = hparam(1, "Translations returned per sentence, best first.", minimum=1)
+    num_hypotheses: int = hparam(1, "Translations returned per sentence, best first.", minimum=1, maximum=10_000)
     return_beams: bool = hparam(False, "Return all beam_size translations of a sentence, as T2T does.")
     write_beam_scores: bool = hparam(
         False, "Write the score with the length penalty beside every translation, as T2T does."
@@ -108,7 +108,11 @@ class DecodeHParams(StrictParams):
         exclusive=True,
     )
     sampling_keep_top_k: int = hparam(
-        -1, "random draws from this many most probable tokens; -1 = from all.", unit="tokens", minimum=-1
+        -1,
+        "random draws from this many most probable tokens; -1 = from all.",
+        unit="tokens",
+        minimum=-1,
+        maximum=10_000_000,
     )
     sampling_keep_top_p: float = hparam(
         1.0,
@@ -128,6 +132,7 @@ class DecodeHParams(StrictParams):
         1,
         "Number of groups that the beam is divided into and that are kept from continuing alike; 1 = no groups.",
         minimum=1,
+        maximum=1000,
     )
     diverse_strength: float = hparam(
         0.5,

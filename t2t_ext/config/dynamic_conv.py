@@ -53,6 +53,7 @@ class DynamicConvHParams(TransformerHParams):
         0,
         "H, groups of channels with a kernel of their own each; 0 = num_heads, which source attention has.",
         minimum=0,
+        maximum=65_536,
     )
     encoder_kernel_sizes: NumberList = hparam(
         "3,7,15,31",

@@ -32,11 +32,16 @@ class GenerationSettings(StrictParams):
         None,
         f"Seed of the shuffling and of the sample that the subword model is trained on; by default {DEFAULT_SEED}.",
         minimum=0,
+        maximum=2**63 - 1,
         group=_GENERATION,
         flag="random_seed",
     )
     num_shards: int | None = hparam(
-        None, "Number of files of the train split; 0 = one for 200,000 samples.", minimum=0, group=_GENERATION
+        None,
+        "Number of files of the train split; 0 = one for 200,000 samples.",
+        minimum=0,
+        maximum=99_999,
+        group=_GENERATION,
     )
     source_steps: str | None = hparam(
         None, "Steps that prepare the source, such as moses_tokenize,lowercase.", group=_TEXT, metavar="A,B"
@@ -48,12 +53,13 @@ class GenerationSettings(StrictParams):
         None, "Segmentation into subwords: sentencepiece or subword_nmt.", group=_TEXT, metavar="NAME"
     )
     num_merges: int | None = hparam(
-        None, f"Number of merge operations of subword_nmt; {_BY_PROBLEM}.", minimum=0, group=_TEXT
+        None, f"Number of merge operations of subword_nmt; {_BY_PROBLEM}.", minimum=0, maximum=10_000_000, group=_TEXT
     )
     vocab_threshold: int | None = hparam(
         None,
         "subword_nmt splits words further until every subword occurs this often on its side; 0 = however rare.",
         minimum=0,
+        maximum=10**9,
         group=_TEXT,
     )
     bpe_codes: str | None = hparam(
@@ -72,6 +78,7 @@ class GenerationSettings(StrictParams):
         None,
         f"Number of subwords, special ones included; {_BY_PROBLEM}. Of subword_nmt the rarest are left out.",
         minimum=0,
+        maximum=10_000_000,
         group=_GENERATION,
     )
     joint_vocab: bool | None = hparam(
@@ -85,6 +92,7 @@ class GenerationSettings(StrictParams):
         f"Largest number of pairs, chosen at random, that train the subword model; "
         f"by default {DEFAULT_VOCAB_SAMPLE_SIZE:,}.",
         minimum=0,
+        maximum=10**9,
         group=_GENERATION,
     )
     bpe_dropout: float | None = hparam(
@@ -100,6 +108,7 @@ class GenerationSettings(StrictParams):
         f"How many segmentations of every training pair bpe_dropout stores; by default {DEFAULT_SEGMENTATIONS}. An "
         "epoch sees each pair that often.",
         minimum=0,
+        maximum=1000,
         group=_TEXT,
         metavar="N",
     )
@@ -108,6 +117,7 @@ class GenerationSettings(StrictParams):
         "Drop training texts of more subwords; 0 = none (training has its own max_length).",
         unit="subwords",
         minimum=0,
+        maximum=10**9,
         group=_GENERATION,
         metavar="N",
     )
@@ -116,6 +126,7 @@ class GenerationSettings(StrictParams):
         f"Drop training pairs with more than this many times as many subwords on one side as on the other; 0 = none, "
         f"{_BY_PROBLEM}.",
         minimum=0,
+        maximum=1e6,
         group=_GENERATION,
     )
     cleaning: str | Mapping[str, Any] | None = hparam(
@@ -162,7 +173,7 @@ class GenerationConfig(GenerationSettings):
     )
     vocab_from: str = hparam("", "Run whose subword model to use.", group=_GENERATION, metavar="RUN")
     num_processes: int = hparam(
-        0, "Number of processes that encode; 0 = one a core. The data do not depend on it.", minimum=0,
+        0, "Number of processes that encode; 0 = one a core. The data do not depend on it.", minimum=0, maximum=4096,
         group=_GENERATION,
     )  # fmt: skip
     overwrite: bool = hparam(False, "Replace data that are there already.", group=_GENERATION)

@@ -54,6 +54,7 @@ class HParams(StrictParams):
         "probed when the run begins.",
         unit="tokens",
         minimum=1,
+        maximum=10_000_000,
         words={"auto": AUTO_BATCH_SIZE},
     )
     batch_tokens: str = hparam(
@@ -67,6 +68,7 @@ class HParams(StrictParams):
         "Training pairs with a longer side (EOS included) are left out and counted; 0 = batch_size.",
         unit="tokens",
         minimum=0,
+        maximum=1_000_000,
     )
     batch_shapes: str = hparam(
         "dynamic",
@@ -74,18 +76,26 @@ class HParams(StrictParams):
         "shapes as buckets (static: TPU and XLA).",
         choices=("dynamic", "static"),
     )
-    min_length_bucket: int = hparam(8, "Length of the shortest bucket.", unit="tokens", minimum=1)
+    min_length_bucket: int = hparam(8, "Length of the shortest bucket.", unit="tokens", minimum=1, maximum=1_000_000)
     length_bucket_step: float = hparam(
-        1.1, "Each bucket is this many times as long as the one before, at least one token.", minimum=1, exclusive=True
+        1.1,
+        "Each bucket is this many times as long as the one before, at least one token.",
+        minimum=1,
+        maximum=100,
+        exclusive=True,
     )
     gradient_accumulation_steps: int = hparam(
         1,
         "Slices of batch_size tokens, computed one after the other, that make one update: as one batch that many times "
         "as large, in the memory of one slice.",
         minimum=1,
+        maximum=100_000,
     )
     parallel_slices: int = hparam(
-        1, "Slices of a replica's batch that are computed side by side on a CPU; same mathematics.", minimum=1
+        1,
+        "Slices of a replica's batch that are computed side by side on a CPU; same mathematics.",
+        minimum=1,
+        maximum=10_000,
     )
     length_groups: int = hparam(
         1,
@@ -93,6 +103,7 @@ class HParams(StrictParams):
         "lengths, at little padding. 1 = all pairs of an update have similar lengths; else a multiple of "
         "gradient_accumulation_steps * parallel_slices.",
         minimum=1,
+        maximum=10_000,
     )
 
     # Loss.
@@ -104,6 +115,7 @@ class HParams(StrictParams):
         "Factor of SimCut's regularizer (Gao et al. 2022): the model should say the same where it does not see some "
         "words of source and target; an update takes twice as long; 0 = off, published: 3.",
         minimum=0,
+        maximum=1e6,
     )
     simcut_probability: float = hparam(
         0.05, "Share of the words that SimCut hides from the second pass.", minimum=0, exclusive=True, below=1
@@ -113,6 +125,7 @@ class HParams(StrictParams):
         "Factor of R-Drop's regularizer (Liang et al. 2021): the model should say the same under two dropout masks; an "
         "update takes twice as long; 0 = off, published: 5.",
         minimum=0,
+        maximum=1e6,
     )
 
     # Optimizer.
@@ -130,18 +143,20 @@ class HParams(StrictParams):
         below=1,
     )
     optimizer_adam_beta2: float = hparam(0.997, "Decay of Adam's mean of squared gradients.", minimum=0, below=1)
-    optimizer_adam_epsilon: float = hparam(1e-9, "Added to Adam's denominator.", minimum=0, exclusive=True)
+    optimizer_adam_epsilon: float = hparam(1e-9, "Added to Adam's denominator.", minimum=0, maximum=1, exclusive=True)
     weight_decay: float = hparam(
         0.0,
         "adam_w, schedule_free_adam_w: share of a matrix, times the learning rate, subtracted at each step; other "
         "optimizers: L2 loss, this times the matrix is added to its gradient.",
         minimum=0,
+        maximum=1000,
     )
     optimizer_schedule_free_power: float = hparam(
         0.0,
         "schedule_free_adam_w: an update weighs its number to this power in the average; more than 0 forgets early "
         "updates sooner.",
         minimum=0,
+        maximum=100,
     )
     optimizer_adafactor_beta1: float = hparam(
         0.0, "Decay of Adafactor's mean of updates; 0 = none is kept.", minimum=0, below=1
@@ -155,15 +170,17 @@ class HParams(StrictParams):
         choices=("pow", "adam"),
     )
     optimizer_adafactor_memory_exponent: float = hparam(
-        0.8, "The exponent of decay type pow.", minimum=0, exclusive=True
+        0.8, "The exponent of decay type pow.", minimum=0, maximum=100, exclusive=True
     )
     optimizer_adafactor_clipping_threshold: float = hparam(
-        1.0, "Updates are scaled down to this root mean square; 0 = not.", minimum=0
+        1.0, "Updates are scaled down to this root mean square; 0 = not.", minimum=0, maximum=1e6
     )
     optimizer_adafactor_multiply_by_parameter_scale: bool = hparam(
         True, "Whether a variable's learning rate is multiplied by the root mean square of its values."
     )
-    clip_grad_norm: float = hparam(0.0, "Gradients are scaled down to this global norm; 0 = not.", minimum=0)
+    clip_grad_norm: float = hparam(
+        0.0, "Gradients are scaled down to this global norm; 0 = not.", minimum=0, maximum=1e9
+    )
     ema_decay: float = hparam(
         0.0, "Decay of the moving average of the weights, kept beside them; 0 = none.", minimum=0, below=1
     )
@@ -172,22 +189,31 @@ class HParams(StrictParams):
         "Snapshots of the weights whose mean users get (LAWA); 0 = none. Takes the memory of so many copies of the "
         "weights, and one more.",
         minimum=0,
+        maximum=10_000,
     )
-    average_every: int = hparam(100, "Time from one snapshot of average_last to the next.", unit="updates", minimum=1)
+    average_every: int = hparam(
+        100, "Time from one snapshot of average_last to the next.", unit="updates", minimum=1, maximum=10**9
+    )
 
     # Learning rate.
     learning_rate_schedule: str = hparam(
         "constant*linear_warmup*rsqrt_decay*rsqrt_hidden_size",
         "Factors of the learning rate, joined by *: " + ", ".join(LEARNING_RATE_FACTORS) + " (legacy is T2T's noam).",
     )
-    learning_rate_constant: float = hparam(2.0, "The factor `constant`.", minimum=0, exclusive=True)
-    learning_rate: float = hparam(0.2, "The factor of schedule `legacy`; no other uses it.", minimum=0, exclusive=True)
-    learning_rate_warmup_steps: int = hparam(8000, "Length of the warm-up.", unit="steps", minimum=0)
+    learning_rate_constant: float = hparam(2.0, "The factor `constant`.", minimum=0, maximum=1e9, exclusive=True)
+    learning_rate: float = hparam(
+        0.2, "The factor of schedule `legacy`; no other uses it.", minimum=0, maximum=1e6, exclusive=True
+    )
+    learning_rate_warmup_steps: int = hparam(8000, "Length of the warm-up.", unit="steps", minimum=0, maximum=10**9)
     learning_rate_decay_steps: int = hparam(
-        5000, "Length of cosdecay and linear_decay, and of one decay of exp_decay.", unit="steps", minimum=1
+        5000,
+        "Length of cosdecay and linear_decay, and of one decay of exp_decay.",
+        unit="steps",
+        minimum=1,
+        maximum=10**9,
     )
     learning_rate_decay_rate: float = hparam(
-        1.0, "exp_decay multiplies by this in learning_rate_decay_steps.", minimum=0, exclusive=True
+        1.0, "exp_decay multiplies by this in learning_rate_decay_steps.", minimum=0, maximum=1e6, exclusive=True
     )
 
     # Numbers and direction.
@@ -282,17 +308,19 @@ class TransformerHParams(_AllVariants, HParams):
     """What a Transformer is made of (Vaswani et al. 2017; field names and strings are T2T's), with all variants."""
 
     # Sizes.
-    hidden_size: int = hparam(512, "Width of the model (d_model).", unit="units", minimum=2)
-    filter_size: int = hparam(2048, "Width of the feed-forward sublayers (d_ff).", unit="units", minimum=1)
-    num_heads: int = hparam(8, "Attention heads.", minimum=1)
-    num_hidden_layers: int = hparam(6, "Layers of encoder and decoder each.", minimum=1)
-    num_encoder_layers: int = hparam(0, "Layers of the encoder; 0 = num_hidden_layers.", minimum=0)
-    num_decoder_layers: int = hparam(0, "Layers of the decoder; 0 = num_hidden_layers.", minimum=0)
+    hidden_size: int = hparam(512, "Width of the model (d_model).", unit="units", minimum=2, maximum=65_536)
+    filter_size: int = hparam(
+        2048, "Width of the feed-forward sublayers (d_ff).", unit="units", minimum=1, maximum=1_048_576
+    )
+    num_heads: int = hparam(8, "Attention heads.", minimum=1, maximum=4096)
+    num_hidden_layers: int = hparam(6, "Layers of encoder and decoder each.", minimum=1, maximum=1000)
+    num_encoder_layers: int = hparam(0, "Layers of the encoder; 0 = num_hidden_layers.", minimum=0, maximum=1000)
+    num_decoder_layers: int = hparam(0, "Layers of the decoder; 0 = num_hidden_layers.", minimum=0, maximum=1000)
     attention_key_channels: int = hparam(
-        0, "Width of queries and keys, all heads together; 0 = hidden_size.", unit="units", minimum=0
+        0, "Width of queries and keys, all heads together; 0 = hidden_size.", unit="units", minimum=0, maximum=65_536
     )
     attention_value_channels: int = hparam(
-        0, "Width of values, all heads together; 0 = hidden_size.", unit="units", minimum=0
+        0, "Width of values, all heads together; 0 = hidden_size.", unit="units", minimum=0, maximum=65_536
     )
 
     # Around the sublayers.
@@ -313,7 +341,7 @@ class TransformerHParams(_AllVariants, HParams):
     relu_dropout: float = hparam(
         0.1, "Dropout inside the feed-forward sublayer, after its activation.", minimum=0, below=1
     )
-    norm_epsilon: float = hparam(1e-6, "Added to the variance in layer norms.", minimum=0, exclusive=True)
+    norm_epsilon: float = hparam(1e-6, "Added to the variance in layer norms.", minimum=0, maximum=1, exclusive=True)
 
     # Inside the sublayers.
     ffn_activation: str = hparam(
@@ -332,7 +360,7 @@ class TransformerHParams(_AllVariants, HParams):
         "Initial distribution of the projections' matrices.",
         choices=("uniform_unit_scaling", "normal_unit_scaling", "orthogonal"),
     )
-    initializer_gain: float = hparam(1.0, "The initializer's scale.", minimum=0, exclusive=True)
+    initializer_gain: float = hparam(1.0, "The initializer's scale.", minimum=0, maximum=1e6, exclusive=True)
 
     # Embeddings.
     pos: str = hparam(

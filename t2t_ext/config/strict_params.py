@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, NamedTuple, Self, TypeVar
 
 from t2t_ext.config.replaced import HPARAMS, answers
-from t2t_ext.errors import UserError, suggest
+from t2t_ext.errors import UserError, shortened, suggest
 from t2t_ext.version import __version__
 
 _CLASS = "class"
@@ -33,6 +33,7 @@ _MOVED_CLASSES = {
 _NOT_YET_ATTRIBUTED = ""
 FLAG = "flag"  # the origin of what a command line overrides
 _TYPE_NAMES = {int: "an integer", float: "a number", bool: "true or false", str: "a string", Mapping: "a mapping"}
+_MOST_DIGITS = 300  # of a number; Python refuses to convert some thousands
 # How a type's values are written, and what makes them of that.
 _NOTATIONS: Mapping[Any, tuple[str, Callable[[str], Any]]] = {
     bool: ("(?i:true|false|1|0)", lambda raw: raw.lower() in ("true", "1")),
@@ -122,7 +123,7 @@ class StrictParams:
             object.__setattr__(self, field.name, value)
             if problem:
                 flag = field.metadata.get("flag") or field.name
-                problems.append(f"{self._prefix}{flag}={value!r}: {field.name} {problem}")
+                problems.append(f"{self._prefix}{flag}={shortened(repr(value))}: {field.name} {problem}")
         # Rules between fields assume that each is right by itself.
         problems = problems or list(self.validate())
         if problems:
@@ -405,7 +406,7 @@ def _type_name(kind: Any) -> str:
 
 def _parse_value(name: str, raw: str, kind: Any) -> Any:
     """Returns a raw value as the field's type."""
-    problem = f"{name}={raw}: {name} is {_type_name(kind)}"
+    problem = f"{name}={shortened(raw)}: {name} is {_type_name(kind)}"
     if typing.get_origin(kind) is tuple:
         if not (raw.startswith("[") and raw.endswith("]")):
             raise ValueError(f"{problem}, written {name}=[v1,v2]")
@@ -418,7 +419,7 @@ def _parse_value(name: str, raw: str, kind: Any) -> Any:
     if kind is str:
         return raw
     pattern, convert = _NOTATIONS[kind]
-    if not re.fullmatch(pattern, raw):
+    if not re.fullmatch(pattern, raw) or len(raw) > _MOST_DIGITS:
         raise ValueError(problem)
     return convert(raw)
 
@@ -432,8 +433,6 @@ def _checked(value: Any, kind: Any, field: dataclasses.Field[Any]) -> tuple[Any,
         value = float(value)
     if not any(_is_a(value, one) for one in kinds):
         return value, f"is {_type_name(kind)}"
-    if isinstance(value, float) and not math.isfinite(value):
-        return value, "must be finite"
     return value, broken_rule(value, field)
 
 
@@ -454,4 +453,6 @@ def broken_rule(value: Any, field: dataclasses.Field[Any]) -> str:
         return f"is one of {listed}"
     if not isinstance(value, int | float) or isinstance(value, bool) or value in rules.get("words", {}).values():
         return ""
+    if not math.isfinite(value):
+        return "must be finite"
     return next((f"must be {words}" for holds, limit, words in _limits(rules) if not holds(value, limit)), "")

@@ -24,22 +24,29 @@ class TrainingSettings(StrictParams):
         "Number of updates after which training stops; linear_decay and single_cycle_cos_decay reach their end there.",
         unit="steps",
         minimum=1,
+        maximum=10**9,
         group="Training",
     )
     deterministic: bool = hparam(
         False, "Use only operations that give the same bits every time; can be slower on GPUs.", group="Training"
     )
     keep_checkpoint_max: int = hparam(
-        20, "Number of checkpoints to keep in RUN/checkpoints; 0 = all.", minimum=0, group="Training"
+        20, "Number of checkpoints to keep in RUN/checkpoints; 0 = all.", minimum=0, maximum=1_000_000, group="Training"
     )
     log_step_count_steps: int = hparam(
-        100, "Steps between lines of the log; the device is read only then.", unit="steps", minimum=1, group="Training"
+        100,
+        "Steps between lines of the log; the device is read only then.",
+        unit="steps",
+        minimum=1,
+        maximum=10**9,
+        group="Training",
     )
     max_skipped_steps: int = hparam(
         20,
         "Stop after this many steps in a row whose gradients are not finite.",
         unit="steps",
         minimum=1,
+        maximum=10**9,
         group="Training",
     )
     preempted_exit_code: int = hparam(
@@ -55,12 +62,14 @@ class TrainingSettings(StrictParams):
         "Steps between evaluations on the development set; each saves a checkpoint.",
         unit="steps",
         minimum=1,
+        maximum=10**9,
         group="Evaluation",
     )
     eval_bleu_sentences: int = hparam(
         0,
         "Number of development sentences to translate for BLEU, from the first on; 0 = all, -1 = no BLEU.",
         minimum=-1,
+        maximum=10**9,
         group="Evaluation",
     )
     best_checkpoint_metric: str = hparam(
@@ -71,10 +80,14 @@ class TrainingSettings(StrictParams):
     )
     eval_early_stopping_steps: int = hparam(
         0, "Stop when the metric has not improved for this many steps; 0 = never.", unit="steps", minimum=0,
-        group="Evaluation",
+        maximum=10**9, group="Evaluation",
     )  # fmt: skip
     eval_early_stopping_metric_delta: float = hparam(
-        0.1, "Smallest change of the metric that counts as an improvement.", group="Evaluation"
+        0.1,
+        "Smallest change of the metric that counts as an improvement.",
+        minimum=-1e6,
+        maximum=1e6,
+        group="Evaluation",
     )
     eval_early_stopping_metric_minimize: bool | None = hparam(
         None, "Whether smaller is better; by default as the metric is defined.", group="Evaluation"
@@ -153,7 +166,9 @@ class TrainConfig(TrainingSettings):
         metavar="DIR",
     )
     data_dir: str = hparam("", "Directory of the generated data.", group="Data", metavar="DIR")
-    random_seed: int = hparam(1, "Seed of initial weights, dropout and order of the data.", minimum=0, group="Training")
+    random_seed: int = hparam(
+        1, "Seed of initial weights, dropout and order of the data.", minimum=0, maximum=2**63 - 1, group="Training"
+    )
     warm_start_from: str = hparam(
         "",
         "Run (its last checkpoint), or a checkpoint such as RUN/best or RUN/averaged, that the first weights of a new "

@@ -27,7 +27,9 @@ class SynchronousFields(TransformerVariant):
         "(equation 6).",
         choices=("linear", "tanh", "relu", "gate"),
     )
-    sb_lambda: float = hparam(0.1, "lambda, the weight of the other direction; where it is trained, its start.")
+    sb_lambda: float = hparam(
+        0.1, "lambda, the weight of the other direction; where it is trained, its start.", minimum=-1000, maximum=1000
+    )
     sb_lambda_trainable: str = hparam(
         "none",
         "Whether each layer learns its lambda: not (none), as one number (scalar), or one for each of its channels "

@@ -2,13 +2,16 @@
 
 import copy
 import dataclasses
+import importlib
 import json
 import pathlib
 import pickle
+import pkgutil
+import typing
 
 import pytest
 
-from t2t_ext import registry
+from t2t_ext import config, registry
 from t2t_ext.config import hyperparameters
 from t2t_ext.config.decode import DecodeHParams, resolve_decode_hparams
 from t2t_ext.config.hyperparameters import (
@@ -168,6 +171,44 @@ def test_every_field_is_documented():
             assert help_of(field).rstrip().endswith("."), f"{kind.__name__}.{field.name}"
             if isinstance(field.default, int) and not isinstance(field.default, bool):
                 assert field.metadata["minimum"] is not None, f"{kind.__name__}.{field.name}"
+
+
+def settings_classes():
+    """All classes of settings of the package."""
+    from t2t_ext.config.strict_params import StrictParams
+    from t2t_ext.data.generation import cleaning  # noqa: F401 - it declares a class
+
+    for module in pkgutil.walk_packages(config.__path__, "t2t_ext.config."):
+        importlib.import_module(module.name)
+    waiting, found = [StrictParams], []
+    while waiting:
+        kinds = [kind for kind in waiting.pop().__subclasses__() if kind.__module__.startswith("t2t_ext.")]
+        waiting += kinds
+        found += kinds
+    return found
+
+
+def test_every_number_has_limits():
+    fields = {
+        (kind.__name__, field.name): field.metadata
+        for kind in settings_classes()
+        for field in dataclasses.fields(kind)
+        if {int, float} & {kind.type_of(field.name), *typing.get_args(kind.type_of(field.name))}
+    }
+    assert len(fields) > 100
+    unlimited = {
+        name
+        for name, rules in fields.items()
+        if rules["minimum"] is None or (rules["maximum"] is None and rules["below"] is None)
+    }
+    assert unlimited == set()
+
+
+@pytest.mark.parametrize("digits", [299, 5000])
+def test_a_long_number_is_not_echoed_whole(digits):
+    with pytest.raises(UserError) as raised:
+        DecodeHParams().override(f"beam_size={'9' * digits}")
+    assert len(str(raised.value)) < 300
 
 
 def test_replaced_names_are_not_fields():
