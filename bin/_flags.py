@@ -23,6 +23,7 @@ This module and everything before the flags are parsed import no TensorFlow.
 import argparse
 import dataclasses
 import functools
+import io
 import itertools
 import math
 import os
@@ -38,15 +39,17 @@ from absl import flags
 from absl.flags import argparse_flags
 
 from t2t_ext import registry
+from t2t_ext.bin import _process
 from t2t_ext.config.replaced import answers
 from t2t_ext.config.strict_params import StrictParams, broken_rule
-from t2t_ext.errors import UserError, shortened, suggest
+from t2t_ext.errors import UserError, first_line, shortened, suggest
 from t2t_ext.io import chatter, log
 from t2t_ext.version import __version__
 
 _TRUE = ("true", "t", "1", "yes")
 _FALSE = ("false", "f", "0", "no")
 _HP_PREFIX = "hp_"
+_LONG_WORD = re.compile(r"(\S{200})\S{200,}(\S{50})")  # which would bury the message
 _MOST = 10**9  # of a number that says no other limit
 _LOGGING = (
     "absl's flags. --flagfile=FILE: read flags from a file, one a line. --verbosity=N: log errors (-2), warnings (-1), "
@@ -459,33 +462,50 @@ def start_tensorflow(inter_op: int = 0, intra_op: int = 0) -> None:
     chatter.import_tensorflow()
 
 
-def run_main(main: Callable[[], int | None]) -> int:
+def run_main(main: Callable[[], int | None], *, is_process: bool = False) -> int:
     """Runs a command and turns its errors into an exit status.
 
     Args:
       main: The command; parses its flags itself.
+      is_process: Whether the process is there for the command alone and ends with it.
 
     Returns:
-      What ``main`` returned (None: 0); 2 after a user's mistake, which is printed on one line; 130 after Ctrl-C;
-      141 where whoever read the output has gone. Anything else is a defect and keeps its traceback.
+      What ``main`` returned (None: 0); 2 after a user's mistake and where a file or the memory is the problem, which is
+      said on one line; 130 after Ctrl-C; 141 where whoever read the output has gone. Anything else is a defect and
+      keeps its traceback.
     """
     # TensorFlow's start-up notes would bury what the commands say; its warnings and errors stay.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
+    if is_process and isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # of names of files that are not UTF-8
     try:
-        status = main()
-        sys.stdout.flush()
-        return status or 0
-    except UserError as error:
-        sys.stdout.flush()
-        log.error(" ".join(str(error).split()))
-        return error.exit_status
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        return 130
+        try:
+            status = main()
+            sys.stdout.flush()
+            return status or 0
+        except UserError as error:
+            sys.stdout.flush()
+            log.error(_LONG_WORD.sub(r"\1...\2", " ".join(str(error).split())))
+            return error.exit_status
+        except KeyboardInterrupt:
+            if is_process:
+                _process.leave_at_the_next_interrupt()
+            print("interrupted", file=sys.stderr)
+            return _process.INTERRUPTED
     except BrokenPipeError:
-        # The interpreter flushes stdout once more at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _process.silence_stdout()
         return 141
+    except OSError as error:
+        message = _process.stdout_failure(error)
+        if not message and error.filename is not None and error.strerror:
+            message = f"{error.filename}: {error.strerror}."
+        if not message:
+            raise
+        log.error(_LONG_WORD.sub(r"\1...\2", message))
+        return 2
+    except MemoryError as error:
+        log.error(f"The memory is not enough ({first_line(error)}). Give smaller sizes, or less at a time.")
+        return 2
 
 
 def command(build_parser: Callable[[], FlagParser]) -> Callable[[Callable[[Any], int | None]], Main]:
@@ -494,7 +514,7 @@ def command(build_parser: Callable[[], FlagParser]) -> Callable[[Callable[[Any],
     def decorate(function: Callable[[Any], int | None]) -> Main:
         @functools.wraps(function)
         def main(argv: Sequence[str] | None = None) -> int:
-            return run_main(lambda: function(build_parser().parse_args(argv)))
+            return run_main(lambda: function(build_parser().parse_args(argv)), is_process=argv is None)
 
         return main
 

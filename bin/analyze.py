@@ -38,7 +38,7 @@ def build_parser(analysis: str = "") -> FlagParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command and returns its exit status."""
-    return run_main(lambda: _main(sys.argv[1:] if argv is None else list(argv)))
+    return run_main(lambda: _main(sys.argv[1:] if argv is None else list(argv)), is_process=argv is None)
 
 
 def _main(argv: list[str]) -> None:

@@ -1,0 +1,77 @@
+"""The process of a command: Ctrl-C at any time ends it with 130 without a traceback, and no stream is missing."""
+
+import contextlib
+import errno
+import os
+import signal
+import sys
+import threading
+from types import TracebackType
+from typing import Any
+
+INTERRUPTED = 130
+# A disk, a pipe or a terminal that takes no more, or is not there.
+_CANNOT_WRITE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
+
+
+def prepare() -> None:
+    """Makes the process one that Ctrl-C ends quietly, during imports and after the command, too; see ``run_main``.
+
+    Streams that the caller has closed are replaced: otherwise the next file that is opened takes their numbers, and
+    what is meant for the stream would be written to it. What is printed is then an error, messages go nowhere.
+    """
+    for number, mode in ((0, os.O_RDONLY), (1, os.O_RDONLY), (2, os.O_WRONLY)):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, mode)  # takes the lowest number that is free
+    for name, number in (("stdout", 1), ("stderr", 2)):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(number, "w", encoding="utf-8", errors="backslashreplace", closefd=False))  # noqa: SIM115
+    if sys.excepthook is sys.__excepthook__:
+        sys.excepthook = _on_exception
+    if sys.unraisablehook is sys.__unraisablehook__:
+        sys.unraisablehook = _on_unraisable
+
+
+def leave_at_the_next_interrupt() -> None:
+    """Makes a further Ctrl-C end the process at once, whatever still waits for a thread or cleans up."""
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, lambda *_: os._exit(INTERRUPTED))
+
+
+def stdout_failure(error: OSError) -> str:
+    """Returns that standard output takes no more where that is what an error is about, else ""."""
+    if error.filename is not None or error.errno not in _CANNOT_WRITE:
+        return ""
+    try:
+        sys.stdout.flush()
+    except (OSError, ValueError):
+        silence_stdout()
+        return f"Standard output cannot be written to: {error.strerror}."
+    return f"Standard output, or a file, cannot be written to: {error.strerror}."
+
+
+def silence_stdout() -> None:
+    """Lets standard output go nowhere from now on: the interpreter flushes it once more at exit."""
+    with contextlib.suppress(OSError, ValueError):  # of a stream without a number
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _on_exception(kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
+    if issubclass(kind, KeyboardInterrupt):
+        print("interrupted", file=sys.stderr, flush=True)
+        os._exit(INTERRUPTED)
+    sys.__excepthook__(kind, error, traceback)
+
+
+def _on_unraisable(problem: Any) -> None:
+    """Handles a Ctrl-C that came where nothing can be raised, such as in a destructor."""
+    if not issubclass(problem.exc_type, KeyboardInterrupt):
+        sys.__unraisablehook__(problem)
+    elif threading.main_thread().is_alive():
+        again = threading.Timer(0.05, os.kill, [os.getpid(), signal.SIGINT])  # where it can be raised
+        again.daemon = True
+        again.start()
+    else:
+        os._exit(INTERRUPTED)
