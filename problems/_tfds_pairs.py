@@ -15,10 +15,9 @@ from typing import Any
 
 from google.protobuf.message import DecodeError
 
-from t2t_ext.data.corpora.readers import INVALID_UTF8, ReadReport
+from t2t_ext.data.corpora.readers import INVALID_UTF8, LINE_FEEDS, ReadReport
 from t2t_ext.errors import UserError, require_package
 
-LINE_FEEDS = "line_feeds"
 # Of the data sets that are put together here; tensorflow-datasets wants one.
 _OWN_VERSION = "1.0.0"
 _INFO = "dataset_info.json"

@@ -26,13 +26,13 @@ _DEV_SEED = 20180731
 
 @registry.register_problem
 class TranslateParallelText(MixedTranslationProblem):
-    """The user's files: line-aligned, tab-separated, TMX, or marked up with segments (SGML, WIT3's XML and tags).
+    """The user's files: line-aligned, tab-separated, TMX, segments (SGML, WIT3's XML and tags), Parquet, JSON lines.
 
     The format of a file is recognized by its content (``t2t_ext.data.corpora.formats``). Each may be compressed (.gz,
     .bz2, .xz, .zst) or lie in an archive: ``corpus.tgz:de-en/train.de``.
 
     Options are the fields of ``OwnTextOptions``. Several pairs of training files are separated by commas; several dev
-    or test targets are several reference translations. Without a target, the source is a tab-separated file or TMX.
+    or test targets are several reference translations. Without a target, the source holds both sides.
     """
 
     path_options = ("train_source", "train_target", "dev_source", "dev_target", "test_source", "test_target")
@@ -51,7 +51,7 @@ class TranslateParallelText(MixedTranslationProblem):
         )
         self._options: dict[str, Any] = {name: getattr(given, name) for name in given.changed()}
         self.default_tag = self._checked_default_tag(given.default_tag)
-        self._columns, self._encodings = _column_numbers(given.columns), _known_encodings(given.encodings)
+        self._columns, self._encodings = _columns(given.columns), _known_encodings(given.encodings)
         self._named = {split: self._paired(split) for split in (TRAIN, DEV, TEST)}
         self.splits = (TRAIN, DEV, TEST) if self._named[TEST] else (TRAIN, DEV)
         self._counts: dict[PairSource, int] = {}
@@ -218,18 +218,17 @@ def _distinct(paths: Sequence[pathlib.Path]) -> list[str]:
     ]
 
 
-def _column_numbers(text: str) -> tuple[int, ...]:
-    """Returns the numbers in ``2,4``."""
-    parts = [part.strip() for part in text.split(",")] if text else []
-    if (
-        not all(part.isdecimal() and int(part) > 0 for part in parts)
-        or len(set(parts)) != len(parts)
-        or len(parts) == 1
-    ):
+def _columns(text: str) -> tuple[int, ...] | tuple[str, ...]:
+    """Returns the numbers in ``2,4``, or the names in ``de,en``."""
+    parts = tuple(part.strip() for part in text.split(",")) if text else ()
+    numbers = [part.isdecimal() and int(part) > 0 for part in parts]
+    names = [part.replace("_", "").replace(".", "").replace("-", "").isalpha() for part in parts]
+    if not (all(numbers) or (all(names) and len(parts) == 2)) or len(set(parts)) != len(parts) or len(parts) == 1:
         raise UserError(
-            f"columns={text}: give the numbers of the source's and the target's column, such as columns=1,2."
+            f"columns={text}: give the numbers of the source's and the target's column, such as columns=1,2; of "
+            "Parquet and JSON lines their names, such as columns=de,en."
         )
-    return tuple(map(int, parts))
+    return tuple(map(int, parts)) if all(numbers) else parts
 
 
 def _known_encodings(text: str) -> tuple[str, ...]:

@@ -53,7 +53,11 @@ class OwnTextOptions(StrictParams):
     )
     source_language: str = hparam("", "Tag of the source language, such as de.", group=GROUP, metavar="TAG")
     target_language: str = hparam("", "Tag of the target language.", group=GROUP, metavar="TAG")
-    columns: str = hparam("", "Columns of source and target in tab-separated files, from 1: columns=2,4.")
+    columns: str = hparam(
+        "",
+        "Columns of source and target in tab-separated files, from 1: columns=2,4; in Parquet and JSON lines their "
+        "names, such as columns=article,highlights.",
+    )
     encodings: str = hparam("", "Encodings that files may have besides UTF-8: encodings=gb18030,big5hkscs.")
 
     def validate(self) -> Iterator[str]:

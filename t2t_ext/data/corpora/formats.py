@@ -1,7 +1,8 @@
 """Tells what format the user's files are in, and makes a ``readers.PairSource`` of them.
 
-A file that exists is recognized by its first bytes, one that does not by its name: translation memories (TMX),
-marked-up segments (WIT3's XML, NIST's and WMT's SGML), WIT3's lines with tags, tab-separated columns, plain lines.
+A file that exists is recognized by its first bytes, one that does not by its name, JSON lines always by its name:
+translation memories (TMX), marked-up segments (WIT3's XML, NIST's and WMT's SGML), WIT3's lines with tags, rows of data
+sets (Parquet, JSON lines), tab-separated columns, plain lines.
 """
 
 import os
@@ -9,18 +10,26 @@ import pathlib
 import re
 from collections.abc import Sequence
 
-from t2t_ext.data.corpora import archives, compression, raw_files
+from t2t_ext.data.corpora import archives, compression, raw_files, rows
 from t2t_ext.data.corpora.readers import PairFiles, PairSource
 from t2t_ext.data.corpora.segments import SegmentFiles, TaggedLineFiles
 from t2t_ext.data.corpora.tmx import TmxFile
 from t2t_ext.errors import UserError
 
 PLAIN, SEGMENTS, TAGGED_LINES, TMX = "plain", "segments", "tagged lines", "TMX"
+PARQUET, JSON_LINES = "Parquet", "JSON lines"
 _HEAD_BYTES = 4096
 _IN_WORDS = {
     PLAIN: "plain text", SEGMENTS: "marked up with segments (XML or SGML)",
     TAGGED_LINES: "a training file of WIT3 with tags", TMX: "a translation memory (TMX)",
+    PARQUET: "Parquet", JSON_LINES: "JSON lines",
 }  # fmt: skip
+_ENDINGS = {
+    TMX: (".tmx",),
+    SEGMENTS: (".sgm", ".sgml", ".xml"),
+    PARQUET: (".parquet",),
+    JSON_LINES: (".jsonl", ".ndjson", ".json"),
+}
 _BEGINNINGS = (
     (TMX, re.compile(rb"\s*(?:<\?xml[^>]*>\s*)?(?:<!--.*?-->\s*)*(?:<!doctype\s+tmx|<tmx\b)", re.I | re.S)),
     (SEGMENTS, re.compile(
@@ -28,24 +37,24 @@ _BEGINNINGS = (
         rb"<(?:!doctype\s+)?(?:mteval|dataset|srcset|refset|tstset|doc|seg)\b", re.I | re.S,
     )),
     (TAGGED_LINES, re.compile(rb"\s*(?:<(?:doc|url|talkid|keywords|speaker)\b[^\n]*\n\s*){2}")),
+    (PARQUET, re.compile(rows.PARQUET_MAGIC)),
 )  # fmt: skip
 
 
 def format_of(path: compression.PathLike) -> str:
-    """Returns the format of a file: ``PLAIN``, ``SEGMENTS``, ``TAGGED_LINES`` or ``TMX``.
+    """Returns the format of a file: ``PLAIN``, ``SEGMENTS``, ``TAGGED_LINES``, ``TMX``, ``PARQUET``, ``JSON_LINES``.
 
     Raises:
       UserError: The file cannot be read, or is an archive of several files.
     """
+    name = os.fspath(path).lower()
+    for ending in filter(None, compression.SUFFIXES):
+        name = name.removesuffix(ending)
+    if name.endswith(_ENDINGS[JSON_LINES]):
+        return JSON_LINES
     if not os.path.isfile(raw_files.on_disk(path)):  # not there, or a pipe, which can be read only once
-        name = os.fspath(path).lower()
-        for ending in filter(None, compression.SUFFIXES):
-            name = name.removesuffix(ending)
-        if name.endswith(".tmx"):
-            return TMX
-        if name.endswith((".sgm", ".sgml", ".xml")):
-            return SEGMENTS
-        return TAGGED_LINES if os.path.basename(name).startswith("train.tags.") else PLAIN
+        plain = TAGGED_LINES if os.path.basename(name).startswith("train.tags.") else PLAIN
+        return next((kind for kind, endings in _ENDINGS.items() if name.endswith(endings)), plain)
     archive, member = archives.split_address(path)
     if archives.is_archive(archive) and not member:
         names = archives.member_names(archive)
@@ -60,7 +69,8 @@ def format_of(path: compression.PathLike) -> str:
     head = head.removeprefix(b"\xef\xbb\xbf")
     if _BEGINNINGS[2][1].match(head) and b"<seg" not in head:
         return TAGGED_LINES
-    return next((kind for kind, beginning in _BEGINNINGS[:2] if beginning.match(head)), PLAIN)
+    others = (*_BEGINNINGS[:2], *_BEGINNINGS[3:])
+    return next((kind for kind, beginning in others if beginning.match(head)), PLAIN)
 
 
 def pair_source(
@@ -70,18 +80,18 @@ def pair_source(
     split: str,
     languages: tuple[str, str] = ("", ""),
     separate: bool = False,
-    columns: tuple[int, ...] = (),
+    columns: tuple[int, ...] | tuple[str, ...] = (),
     encodings: tuple[str, ...] = (),
 ) -> PairSource:
     """Returns what reads a source file and its translations.
 
     Args:
-      source: The source side; of TMX and of tab-separated files, both sides.
+      source: The source side; of TMX, Parquet, JSON lines and tab-separated files, both sides.
       targets: Translations; several are several references.
       split: What the flags begin with that name the files, for messages.
-      languages: Source and target language, needed for TMX.
+      languages: Source and target language, needed for TMX; of Parquet and JSON lines, what the texts are called.
       separate: Whether each of several translations in marked-up files makes a pair of its own.
-      columns: Of tab-separated files, the columns of source and target, from 1.
+      columns: Of tab-separated files, the columns of source and target, from 1; of Parquet and JSON lines, their names.
       encodings: Encodings that the files may have beside UTF-8.
 
     Raises:
@@ -93,10 +103,16 @@ def pair_source(
         raise UserError(
             f"{source} is {_IN_WORDS[kind]}, but {other} is {_IN_WORDS[format_of(other)]}; both must be of one format."
         )
+    if kind in (TMX, PARQUET, JSON_LINES) and targets:
+        raise UserError(f"{source} is {_IN_WORDS[kind]} and has both sides; leave out --{split}_target.")
     if kind == TMX:
-        if targets:
-            raise UserError(f"{source} is a translation memory (TMX) and has both sides; leave out --{split}_target.")
         return TmxFile(source, *languages)
+    if kind in (PARQUET, JSON_LINES):
+        if any(isinstance(column, int) for column in columns):
+            shown = ",".join(map(str, columns))
+            raise UserError(f"{source} is {_IN_WORDS[kind]}: columns={shown} must be names, such as columns=de,en.")
+        source_name, target_name = columns or languages
+        return rows.RowFile(source, (str(source_name), str(target_name)), parquet=kind == PARQUET)
     if kind != PLAIN and not targets:
         raise UserError(f"{source} is {_IN_WORDS[kind]}; its translation is in another file: --{split}_target=FILE.")
     if kind == SEGMENTS:
@@ -107,5 +123,9 @@ def pair_source(
         return TaggedLineFiles(source, targets[0])
     if not targets:
         advice = "" if columns else f" (of line-aligned files, give --{split}_target too)"
-        return PairFiles(source, advice=advice, columns=columns, encodings=encodings)
+        numbers = tuple(column for column in columns if isinstance(column, int))
+        if len(numbers) < len(columns):
+            shown = ",".join(map(str, columns))
+            raise UserError(f"{source} is tab-separated: columns={shown} must be numbers, such as columns=1,2.")
+        return PairFiles(source, advice=advice, columns=numbers, encodings=encodings)
     return PairFiles(source, targets[0], tuple(targets[1:]), encodings=encodings)

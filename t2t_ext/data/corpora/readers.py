@@ -24,6 +24,7 @@ INVALID_UTF8 = "invalid_utf8"
 WRONG_COLUMNS = "wrong_columns"
 CARRIAGE_RETURNS = "carriage_returns"
 BYTE_ORDER_MARK = "byte_order_mark"
+LINE_FEEDS = "line_feeds"
 
 _BLOCK_BYTES = 1 << 20
 

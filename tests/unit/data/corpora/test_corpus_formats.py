@@ -399,7 +399,7 @@ def test_columns_of_tab_separated_files(tmp_path):
     ]
     assert problem.reading.first == {"wrong_columns": f"{path}:3"}
     assert problem.options["columns"] == "2,4"
-    for wrong in ("2", "0,1", "a,b", "1,1"):
+    for wrong in ("2", "0,1", "a,b,c", "1,b", "1,1"):
         with pytest.raises(UserError, match="such as columns=1,2"):
             registry.problem("translate_parallel_text", train_source=str(path), columns=wrong)
 

@@ -1,0 +1,139 @@
+"""Reads files of data sets as Hugging Face keeps them: Parquet, and JSON lines.
+
+Each row has the texts in a column ``translation``, which is ``{"de": "...", "en": "..."}`` or, of many languages,
+``{"language": ["de", "en"], "translation": ["...", "..."]}``; or in columns of their own.
+"""
+
+import dataclasses
+import itertools
+import json
+import pathlib
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from t2t_ext.data.corpora import raw_files
+from t2t_ext.data.corpora.readers import LINE_FEEDS, ReadReport, count_lines, read_lines
+from t2t_ext.data.corpora.tmx import NO_TRANSLATION
+from t2t_ext.errors import UserError, require_package, suggest
+
+TRANSLATION = "translation"
+PARQUET_MAGIC = b"PAR1"
+_BATCH_ROWS = 1024
+
+
+@dataclasses.dataclass(frozen=True)
+class RowFile:
+    """A file of rows; a ``readers.PairSource``.
+
+    Attributes:
+      path: The file, JSON lines compressed or not.
+      names: Of source and target: languages of the column ``translation``, or columns; ``a.b`` is b in column a.
+      parquet: Whether it is Parquet; otherwise it is JSON lines.
+    """
+
+    path: pathlib.Path
+    names: tuple[str, str]
+    parquet: bool = False
+
+    @property
+    def paths(self) -> tuple[pathlib.Path, ...]:
+        """The file."""
+        return (raw_files.on_disk(self.path),)
+
+    def count(self) -> int:
+        """Returns the number of rows; raises a UserError where the first has not the texts that are wanted."""
+        for row in itertools.islice(self._rows(), 1):
+            self._check(row)
+        if not self.parquet:
+            return count_lines(self.path)
+        with self._parquet_file() as file:
+            return file.metadata.num_rows
+
+    def read(self, report: ReadReport, wanted: Callable[[int], bool] | None = None) -> Iterator[tuple[str, ...]]:
+        """Yields (source, target) of every row; line feeds within a text become spaces. See ``PairSource.read``."""
+        for number, row in enumerate(self._rows(), 1):
+            if number == 1:
+                self._check(row)
+            if wanted and not wanted(number):
+                continue
+            found = texts_of(row)
+            texts = [text for text in map(found.get, self._keys(found)) if isinstance(text, str)]
+            if len(texts) < 2:
+                report.drop(NO_TRANSLATION, self.path, number, f"the row has no text in {' and '.join(self.names)}")
+                continue
+            if any("\n" in text for text in texts):
+                report.note(LINE_FEEDS, self.path, number)
+            yield tuple(" ".join(text.splitlines()) if "\n" in text else text for text in texts)
+
+    def _check(self, row: Mapping[str, Any]) -> None:
+        """Raises a UserError with the texts that there are where the first row has not those that are wanted."""
+        found = texts_of(row)
+        missing = [name for name, key in zip(self.names, self._keys(found), strict=True) if key not in found]
+        if not all(self.names):
+            raise UserError(
+                f"{self.path} has texts of several names: say which are translated (--source_language=de "
+                f"--target_language=en, or columns=SOURCE,TARGET in --problem_options). It has: {', '.join(found)}."
+            )
+        if missing:
+            raise UserError(
+                f"{self.path} has no text called {missing[0]!r}; it has: {', '.join(found) or 'none'}."
+                f"{suggest(missing[0], found)} Correct --source_language and --target_language, or give "
+                "columns=SOURCE,TARGET in --problem_options."
+            )
+
+    def _keys(self, found: Mapping[str, Any]) -> list[str]:
+        """Returns what source and target are called in a row: ``de`` may be ``de_DE`` there."""
+        keys = []
+        for name in self.names:
+            similar = (key for key in found if key.replace("_", "-").startswith(f"{name}-"))
+            keys.append(name if name in found else next(similar, name))
+        return keys
+
+    def _rows(self) -> Iterator[dict[str, Any]]:
+        if not self.parquet:
+            yield from self._json_rows()
+            return
+        with self._parquet_file() as file:
+            for batch in file.iter_batches(_BATCH_ROWS):
+                yield from batch.to_pylist()
+
+    def _json_rows(self) -> Iterator[dict[str, Any]]:
+        for number, line in enumerate(read_lines(self.path), 1):
+            try:
+                row = json.loads(line) if line.strip() else {}
+            except ValueError as error:
+                raise UserError(f"{self.path}, line {number}: damaged or incomplete JSON ({error}).") from error
+            if not isinstance(row, dict):
+                raise UserError(f"{self.path}, line {number}: a JSON object is wanted, such as {{...}}; got {row!r}.")
+            yield row
+
+    def _parquet_file(self) -> Any:
+        require_package("pyarrow", "parquet", f"Parquet ({self.path})")
+        import pyarrow
+        import pyarrow.parquet
+
+        try:
+            if self.path.is_file():
+                return pyarrow.parquet.ParquetFile(self.path)
+            with raw_files.opened(self.path) as file:  # a member of an archive
+                return pyarrow.parquet.ParquetFile(pyarrow.BufferReader(file.read()))
+        except pyarrow.ArrowInvalid as error:
+            raise UserError(f"{self.path} is damaged or incomplete Parquet ({error}).") from error
+
+
+def texts_of(row: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
+    """Returns the texts of a row by language or column; those inside of other columns than ``translation`` as ``a.b``.
+
+    >>> texts_of({"id": "1", "translation": {"de": "Haus", "en": "house"}})
+    {'id': '1', 'de': 'Haus', 'en': 'house'}
+    """
+    found: dict[str, str] = {}
+    for name, value in row.items():
+        if isinstance(value, Mapping):
+            languages, texts = value.get("language"), value.get(TRANSLATION)
+            if isinstance(languages, list) and isinstance(texts, list):
+                value = dict(zip(languages, texts, strict=False))  # noqa: PLW2901
+            found |= texts_of(value, prefix if name == TRANSLATION else f"{prefix}{name}.")
+        elif isinstance(value, str):
+            found[prefix + name] = value
+    return found

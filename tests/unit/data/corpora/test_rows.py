@@ -1,0 +1,104 @@
+"""Parquet and JSON lines, as Hugging Face's data sets are kept, through `translate_parallel_text`."""
+
+import gzip
+import json
+
+import pyarrow
+import pyarrow.parquet
+import pytest
+
+from t2t_ext import registry
+from t2t_ext.data.corpora import formats, rows
+from t2t_ext.errors import UserError
+
+PAIRS = [{"de": "ein Haus", "en": "a house"}, {"de": "zwei\nHäuser", "en": "two houses"}, {"de": None, "en": "three"}]
+KINDS = ("train.parquet", "train.jsonl", "train.jsonl.gz", "no_ending")
+
+
+def write(path, found):
+    """The rows in the format of the name: JSON lines, or Parquet."""
+    if ".json" not in path.name:
+        pyarrow.parquet.write_table(pyarrow.Table.from_pylist(found), path)
+        return path
+    text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in found)
+    (gzip.open if path.suffix == ".gz" else open)(path, "wt", encoding="utf-8").write(text)
+    return path
+
+
+def read(problem, split, place):
+    return [(sample["inputs"], sample["targets"]) for sample in problem.samples(split, place)]
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_column_of_translations(tmp_path, name):
+    path = write(tmp_path / name, [{"id": str(i), "translation": pair} for i, pair in enumerate(PAIRS)])
+    dev = write(tmp_path / f"dev.{name}", [{"translation": PAIRS[0]}])
+    options = {"train_source": str(path), "dev_source": str(dev), "source_language": "de", "target_language": "en"}
+    problem = registry.problem("translate_parallel_text", **options)
+    problem.prepare(tmp_path)
+    assert problem.count("train", tmp_path) == 3
+    assert read(problem, "train", tmp_path) == [("ein Haus", "a house"), ("zwei Häuser", "two houses")]
+    assert dict(problem.reading.drops) == {"no_translation": 1}
+    assert problem.reading.first == {"line_feeds": f"{path}:2", "no_translation": f"{path}:3"}
+    assert read(problem, "dev", tmp_path) == [("ein Haus", "a house")]
+
+
+@pytest.mark.parametrize("name", KINDS[:2])
+def test_columns_by_name(tmp_path, name):
+    path = write(tmp_path / name, [{"article": "long", "meta": {"highlights": "short", "n": 1}}] * 2)
+    problem = registry.problem(
+        "translate_parallel_text", train_source=str(path), dev_source=str(path), columns="article,meta.highlights"
+    )
+    assert read(problem, "train", tmp_path) == [("long", "short")] * 2
+
+
+def test_many_languages_in_a_row_and_tags_of_regions(tmp_path):
+    path = write(
+        tmp_path / "a.parquet", [{"translation": {"language": ["de", "en"], "translation": ["Haus", "house"]}}]
+    )
+    assert list(rows.RowFile(path, ("en", "de"), parquet=True).read(formats_report())) == [("house", "Haus")]
+    path = write(tmp_path / "b.jsonl", [{"translation": {"de_DE": "Haus", "en-GB": "house"}}])
+    assert list(rows.RowFile(path, ("de", "en")).read(formats_report())) == [("Haus", "house")]
+
+
+def formats_report():
+    from t2t_ext.data.corpora.readers import ReadReport
+
+    return ReadReport(strict=True)
+
+
+def test_what_is_wrong_is_said(tmp_path):
+    good = write(tmp_path / "a.jsonl", [{"translation": {"de": "Haus", "en": "house"}}])
+    for names, message in (
+        (("", ""), r"say which are translated.*It has: de, en\."),
+        (("de", "fr"), r"has no text called 'fr'; it has: de, en\."),
+    ):
+        with pytest.raises(UserError, match=message):
+            rows.RowFile(good, names).count()
+    with pytest.raises(UserError, match="is JSON lines and has both sides; leave out --train_target"):
+        formats.pair_source(good, (good,), split="train")
+    with pytest.raises(UserError, match="columns=1,2 must be names"):
+        formats.pair_source(good, split="train", columns=(1, 2))
+    tabs = tmp_path / "a.tsv"
+    tabs.write_text("a\tb\n")
+    with pytest.raises(UserError, match="columns=de,en must be numbers"):
+        formats.pair_source(tabs, split="train", columns=("de", "en"))
+    damaged = tmp_path / "b.jsonl"
+    for text, message in (('{"de": "x"\n', r"b\.jsonl, line 1: damaged or incomplete JSON"), ("[1]\n", "JSON object")):
+        damaged.write_text(text)
+        with pytest.raises(UserError, match=message):
+            rows.RowFile(damaged, ("de", "en")).count()
+    broken = tmp_path / "c.parquet"
+    broken.write_bytes(b"PAR1 and nothing else")
+    with pytest.raises(UserError, match="damaged or incomplete Parquet"):
+        formats.pair_source(broken, split="train", columns=("de", "en")).count()
+    missing = write(tmp_path / "d.parquet", [{"translation": {"de": "x", "en": "y"}}, {"translation": {"de": "x"}}])
+    with pytest.raises(UserError, match="line 2: the row has no text in de and en"):
+        list(rows.RowFile(missing, ("de", "en"), parquet=True).read(formats_report()))
+
+
+def test_without_pyarrow(tmp_path, without_package):
+    path = write(tmp_path / "a.parquet", [{"de": "x", "en": "y"}])
+    without_package("pyarrow")
+    with pytest.raises(UserError, match=r"needs the package pyarrow.*t2t_ext\[parquet\]"):
+        rows.RowFile(path, ("de", "en"), parquet=True).count()
