@@ -5,9 +5,8 @@ import argparse
 from t2t_ext.bin._analyzed_runs import add_run_flags, given_runs
 from t2t_ext.bin._flags import Flag, FlagParser, FlagTable
 from t2t_ext.bin._run_text import run_texts
-from t2t_ext.data.corpora import text_lines
 from t2t_ext.errors import UserError
-from t2t_ext.io import log
+from t2t_ext.io import log, outputs
 from t2t_ext.runs.run_directory import RunDirectory
 
 _NAME = "t2t_ext-analyze shortlist"
@@ -59,8 +58,7 @@ def run(flags: argparse.Namespace) -> None:
     directory = RunDirectory.open(paths[0])
     directory.require_text(_NAME)
     output = flags.shortlist_file or str(directory.path / "shortlist.npz")
-    for path in filter(None, (output, flags.vmap_file)):
-        text_lines.check_output(path)
+    outputs.check_all([output, flags.vmap_file], [])
     from t2t_ext.data.datasets.example_store import ExampleStore
     from t2t_ext.data.datasets.shortlist import Shortlist
 

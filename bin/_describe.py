@@ -1,7 +1,6 @@
 """``t2t_ext-trainer --describe``: a diagram of the model and a table of its variables."""
 
 import argparse
-import pathlib
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -12,16 +11,15 @@ from t2t_ext.config.hyperparameters import HParams
 from t2t_ext.data.datasets.generated import GeneratedData
 from t2t_ext.data.features.types import Floats
 from t2t_ext.errors import UserError
-from t2t_ext.io import files
+from t2t_ext.io import files, outputs
 from t2t_ext.runs.run_directory import RunDirectory
 
 
 def describe(args: argparse.Namespace, hparams: HParams) -> None:
     """Prints the model's diagram and its variables (``--describe``), and draws the diagram (``--describe_svg``)."""
-    svg = pathlib.Path(args.describe_svg) if args.describe_svg else None
-    if svg and (svg.is_dir() or not svg.absolute().parent.is_dir()):
-        problem = "is a directory" if svg.is_dir() else f"{svg.absolute().parent} is no directory"
-        raise UserError(f"--describe_svg={svg}: {problem}. Name a file in a directory that is there.")
+    svg = args.describe_svg
+    if svg:
+        outputs.check(svg)
     name, arguments = _model_arguments(args)
     start_tensorflow()
     model = registry.model(name)(hparams, **arguments)

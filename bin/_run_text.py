@@ -8,6 +8,7 @@ from t2t_ext.bin._flags import Flag, FlagTable
 from t2t_ext.data.corpora import text_lines
 from t2t_ext.errors import UserError
 from t2t_ext.io import log
+from t2t_ext.io.outputs import check_all
 
 if TYPE_CHECKING:
     from t2t_ext.evaluation.run_texts import RunTexts
@@ -68,7 +69,7 @@ def chosen_text(flags: argparse.Namespace, texts: "RunTexts") -> tuple[str, list
 
 
 def check_files(flags: argparse.Namespace, inputs: Sequence[str], outputs: Sequence[str]) -> None:
-    """Checks that outputs can be written, none over another, and that standard input is read once.
+    """Checks that outputs can be written, none over another or an input, and that standard input is read once.
 
     Args:
       flags: The command's.
@@ -78,11 +79,7 @@ def check_files(flags: argparse.Namespace, inputs: Sequence[str], outputs: Seque
     Raises:
       UserError: One of them cannot be, or is given twice.
     """
-    paths = [path for path in outputs if path]
-    for path in paths:
-        text_lines.check_output(path)
-        if paths.count(path) > 1:
-            raise UserError(f"{path} is given for two outputs: give each of them a file of its own.")
+    check_all(outputs, [path for name in inputs for path in getattr(flags, name).split(",")])
     given = [f"--{name}" for name in inputs if getattr(flags, name) == text_lines.STANDARD]
     if len(given) > 1:
         raise UserError(f"{' and '.join(given)} cannot both be standard input: give files for all but one.")

@@ -10,7 +10,7 @@ from t2t_ext.bin._flags import Flag, FlagParser, FlagTable, command
 from t2t_ext.data.corpora import text_lines
 from t2t_ext.errors import UserError, suggest
 from t2t_ext.evaluation import protocols, scored_files, scores
-from t2t_ext.io import log
+from t2t_ext.io import log, outputs
 
 _VARIANTS = {
     "both": (("uncased", True), ("cased", False)),
@@ -63,8 +63,7 @@ def build_parser() -> FlagParser:
 @command(build_parser)
 def main(flags: argparse.Namespace) -> None:
     """Scores as the flags say."""
-    if flags.json:
-        text_lines.check_output(flags.json)
+    outputs.check_all([flags.json], [flags.translation, *flags.reference.split(","), flags.source])
     chosen = _by_protocol(flags) if flags.protocol else _by_metric(flags)
     # Of an n-best list, the words that the model generated.
     tokenized = bool(flags.protocol) and protocols.wants_tokens([protocol for _, protocol in chosen])

@@ -10,7 +10,7 @@ from t2t_ext.data.corpora import readers, text_lines
 from t2t_ext.errors import UserError
 from t2t_ext.evaluation import protocols, scored_files
 from t2t_ext.evaluation.comparison import length_analysis, significance
-from t2t_ext.io import log
+from t2t_ext.io import log, outputs
 from t2t_ext.reporting.report import as_json
 
 _EXAMPLES = """\
@@ -108,8 +108,9 @@ def main(flags: argparse.Namespace) -> None:
     )
     chosen = protocols.check_names(settings.protocols)
     length_analysis.bin_labels(settings.length_bins)
-    for path in filter(None, (flags.json, flags.html, flags.sheet)):
-        text_lines.check_output(path)
+    written = (flags.json, flags.html, flags.sheet, flags.sheet and f"{flags.sheet}.key.csv")
+    read = (*flags.translations, *flags.reference.split(","), flags.source, flags.train_text, flags.subword_model)
+    outputs.check_all(written, read)
     scored_files.check_given_once(flags.translations)
     files = _read(flags, tokenized=protocols.wants_tokens(chosen))
     names = scored_files.system_names(files.translations, flags.names)

@@ -20,7 +20,7 @@ from t2t_ext.bin._run_text import (
 from t2t_ext.data.corpora import text_lines
 from t2t_ext.data.corpora.text_lines import STANDARD, one_line
 from t2t_ext.errors import UserError
-from t2t_ext.io import log
+from t2t_ext.io import log, outputs
 from t2t_ext.io.progress import running_total
 from t2t_ext.search.directions import (
     check_directions,
@@ -190,7 +190,7 @@ class _Run:
         if source == STANDARD:
             return STANDARD
         path = output_name(source, self._directory.config, self._search, len(self._chosen))
-        text_lines.check_output(path)
+        outputs.check(path)
         return path
 
 

@@ -9,6 +9,7 @@ from t2t_ext.data.corpora import text_lines
 from t2t_ext.data.corpora.text_lines import STANDARD, one_line
 from t2t_ext.data.text.text_encoder import SubwordEncoder
 from t2t_ext.errors import UserError
+from t2t_ext.io import outputs
 from t2t_ext.runs.run_directory import RunDirectory
 from t2t_ext.serving.served_text import ServedText
 
@@ -56,7 +57,7 @@ def main(flags: argparse.Namespace) -> None:
     if flags.describe:
         text_lines.write(STANDARD, _description(encoder))
         return
-    text_lines.check_output(flags.output)
+    outputs.check_all([flags.output], [flags.input, flags.subword_model])
     lines = text_lines.read(flags.input).lines
     starts = range(0, len(lines), _LINES_AT_ONCE)
     parts = (_processed(flags, encoder, lines[start : start + _LINES_AT_ONCE]) for start in starts)

@@ -12,6 +12,7 @@ import os
 import pathlib
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -23,7 +24,7 @@ from t2t_ext.evaluation.score_table import RECORDS_NAME, ScoreRecord, ScoreTable
 from t2t_ext.evaluation.scorer import label_with_case
 from t2t_ext.experiments.plan import Stage, requirements
 from t2t_ext.experiments.sweep import training_is_over
-from t2t_ext.io import files, stored
+from t2t_ext.io import files, locks, stored
 from t2t_ext.runs import checkpoints
 from t2t_ext.runs.run_directory import RunDirectory
 
@@ -31,6 +32,7 @@ Say = Callable[[str], None]
 _INTERRUPTED = (130, 143, -signal.SIGINT, -signal.SIGTERM)
 _SECONDS_BETWEEN_LINES = 20.0
 _SECONDS_TO_END = 300.0
+_HOST = socket.gethostname()
 _DEAR = ("data", "pseudo", "train")  # kinds whose results are not thrown away without being asked to
 
 
@@ -136,24 +138,38 @@ def run_stage(stage: Stage, number: str, say: Say, *, redo: bool = False, again:
       UserError: The command failed, or another process is running it; the message names stage, log and what to do.
       Interrupted: SIGTERM or Ctrl-C; the command has been told and has ended.
     """
-    state = state_of(stage)
     title = f"[{number}] {stage.title}"
-    if state.word == "done" and not redo and not again:
+    if state_of(stage).word == "done" and not redo and not again:
         say(f"{title}: done already")
+        return False
+    try:
+        stage.folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"Cannot make {stage.folder}: {error.strerror}. Choose another --work_dir.") from error
+    advice = "Wait until it has ended, or choose another --work_dir."
+    with locks.held(stage.marker.with_suffix(".lock"), f"is running the stage '{stage.title}'", advice=advice):
+        return _run_alone(stage, title, say, redo=redo, again=again)
+
+
+def _run_alone(stage: Stage, title: str, say: Say, *, redo: bool, again: bool) -> bool:
+    """Does the work of ``run_stage`` for the one experiment that holds the stage's lock."""
+    state = state_of(stage)
+    if state.word == "done" and not redo and not again:
+        say(f"{title}: done meanwhile by another experiment")
         return False
     if state.word == "changed" and not redo:
         say(f"{title}: the settings have changed ({'; '.join(state.differences)}); made again")
     _end_orphan(stage, say)
     if redo or (state.word == "changed" and stage.kind in _DEAR):
+        if owner := locks.owner_in(stage.output):
+            raise UserError(
+                f"{stage.output} is to be made again, but {owner} is at work there. Wait until it has ended."
+            )
         stage.marker.unlink(missing_ok=True)
         if stage.output.is_dir():
             files.remove_directory(stage.output)
         elif stage.kind == "pseudo":
             stage.output.unlink(missing_ok=True)  # the manifest: the files that are left without it are written again
-    try:
-        stage.folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"Cannot make {stage.folder}: {error.strerror}. Choose another --work_dir.") from error
     say(f"{title}{': resumes' if state.word == 'begun' else ''}\n    {stage.command_line}")
     started = time.monotonic()
     try:
@@ -197,7 +213,7 @@ def _run(stage: Stage, say: Say) -> tuple[int, str]:
             env=environment,
             start_new_session=True,  # Ctrl-C comes to us alone: it is handed on once
         )
-        _write_marker(stage, "begun", pid=process.pid, parent=os.getpid())
+        _write_marker(stage, "begun", pid=process.pid, host=_HOST)
         with _handing_on(process) as stopped:
             for line in process.stdout or ():
                 log.write(line)
@@ -336,18 +352,13 @@ def read_output(stage: Stage, schema: Any) -> Any:
 
 
 def _end_orphan(stage: Stage, say: Say) -> None:
-    """Ends what a killed experiment left running; refuses to do the work of an experiment that is alive."""
+    """Ends what an experiment that was killed on this machine left running."""
     marker = _read_marker(stage)
-    if marker is None or marker["status"] != "begun":
+    if marker is None or marker["status"] != "begun" or marker.get("host", _HOST) != _HOST:
         return
-    pid, parent = marker.get("pid", 0), marker.get("parent", 0)
+    pid = marker.get("pid", 0)
     if not _is_running(pid, _module(stage)):
         return
-    if parent != os.getpid() and _is_running(parent, "experiment"):
-        raise UserError(
-            f"The stage '{stage.title}' is being run by another t2t_ext-experiment, process {parent}. Wait until it "
-            "has ended, or choose another --work_dir."
-        )
     say(f"    ending process {pid}, which an experiment that was killed has left running")
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGTERM)

@@ -3,7 +3,8 @@
 Everything is written under a temporary name in the same directory, flushed to
 the disk and then renamed, so that neither a killed process nor a full disk nor
 a power failure leaves a half-written file under the final name. What a killed
-process leaves behind are temporary names, which ``remove_leftovers`` finds.
+process leaves behind are temporary names, which ``remove_leftovers`` finds. Links are
+followed, and devices and pipes written through (``outputs``).
 
 A full disk, a missing permission and the like become a ``UserError`` that names
 the path, what was needed and what is left. This module imports no TensorFlow.
@@ -17,9 +18,11 @@ import pathlib
 import secrets
 import shutil
 import socket
+import tempfile
 from collections.abc import Iterator
 
 from t2t_ext.errors import UserError
+from t2t_ext.io.outputs import Destination
 
 PathLike = str | os.PathLike
 
@@ -32,11 +35,16 @@ _active: set[str] = set()  # temporary names that this process is writing at the
 def write_bytes_atomically(path: PathLike, data: bytes) -> None:
     """Writes a file that is complete under its name or not there (an older one stays as it was).
 
-    The directory of the path must exist.
+    The directory of the path must exist. A device or a pipe gets the bytes and stays what it is.
 
     Raises:
       UserError: The disk is full, or the place cannot be written to. Nothing is left behind.
     """
+    destination = Destination.of(path)
+    if destination.through:
+        with _explained(destination.path, destination.path, len(data)), destination.opened_through() as file:
+            file.write(data)
+        return
     with atomic_file(path, needed_bytes=len(data)) as temporary:
         temporary.write_bytes(data)
 
@@ -71,16 +79,25 @@ def atomic_file(path: PathLike, needed_bytes: int | None = None) -> Iterator[pat
     """Gives a temporary path to write one file to; renames it to ``path`` if the block succeeds.
 
     Args:
-      path: The final name; a file that has it is replaced at the end.
+      path: The final name; a file that has it is replaced at the end, of a link the file that it points to. To a device
+        or a pipe the contents are written at the end.
       needed_bytes: Size of the contents in bytes if it is known; only for the message about a full disk.
 
     Yields:
-      The temporary path, in the same directory. It does not exist yet; the block must create the file.
+      The temporary path, in the same directory as the file. It does not exist yet; the block must create the file.
 
     Raises:
       UserError: The disk is full, or the place cannot be written to. The temporary file is removed.
     """
-    final = pathlib.Path(path)
+    destination = Destination.of(path)
+    final = destination.path
+    if destination.through:
+        with tempfile.TemporaryDirectory(prefix="t2t_ext-") as folder, _explained(final, final, needed_bytes):
+            temporary = pathlib.Path(folder, "output")
+            yield temporary
+            with open(temporary, "rb") as contents, destination.opened_through() as file:
+                shutil.copyfileobj(contents, file)
+        return
     temporary = _temporary_beside(final)
     try:
         with _explained(final, temporary, needed_bytes):
@@ -100,7 +117,7 @@ def atomic_directory(path: PathLike, needed_bytes: int | None = None) -> Iterato
 
     All files in it are flushed to the disk before it gets its name. A directory that has the name
     already is replaced: it is moved aside first, since a directory that is not empty cannot be
-    renamed over, and deleted afterwards.
+    renamed over, and deleted afterwards. A link to a directory stays, and the directory is replaced.
 
     Args:
       path: The final name. Its parent is created where it is missing.
@@ -110,9 +127,13 @@ def atomic_directory(path: PathLike, needed_bytes: int | None = None) -> Iterato
       The temporary directory, which exists, is empty, and lies beside the final one.
 
     Raises:
-      UserError: The disk is full, or the place cannot be written to. The temporary directory is removed.
+      UserError: The disk is full, the place cannot be written to, or something that is no directory is there. The
+        temporary directory is removed.
     """
     final = pathlib.Path(path)
+    final = pathlib.Path(os.path.realpath(final)) if final.is_symlink() else final
+    if final.exists() and not final.is_dir():
+        raise UserError(f"Cannot write the directory {path}: something else has that name. Choose another one.")
     temporary = _temporary_beside(final)
     try:
         with _explained(final, temporary, needed_bytes):
@@ -171,8 +192,14 @@ def remove_leftovers(directory: PathLike, *, sole_writer: bool = False) -> list[
 
 
 def remove_directory(path: PathLike) -> None:
-    """Deletes a directory; it is renamed first, so that no process ever sees half of it under its name."""
+    """Deletes a directory; it is renamed first, so that no process ever sees half of it under its name.
+
+    Of a link to a directory only the link is deleted.
+    """
     path = pathlib.Path(path)
+    if path.is_symlink():
+        path.unlink()
+        return
     aside = _temporary_beside(path)
     try:
         os.rename(path, aside)
@@ -240,7 +267,7 @@ def _rename_directory(temporary: pathlib.Path, final: pathlib.Path) -> None:
     try:
         os.rename(final, aside)
         os.rename(temporary, final)
-        shutil.rmtree(aside, ignore_errors=True) if aside.is_dir() else aside.unlink()
+        shutil.rmtree(aside, ignore_errors=True)
     finally:
         _active.discard(aside.name)
 

@@ -10,12 +10,9 @@ TensorFlow.
 import collections
 import contextlib
 import dataclasses
-import errno
-import fcntl
 import hashlib
 import itertools
 import json
-import os
 import pathlib
 import zipfile
 import zlib
@@ -30,14 +27,12 @@ from t2t_ext.data.datasets.manifest import shard_name, text_name
 from t2t_ext.data.datasets.pseudo_references import DIRECTIONS, SUFFIX, SplitPseudo
 from t2t_ext.data.generation.shards import npz_bytes
 from t2t_ext.errors import UserError
-from t2t_ext.io import files, stored
+from t2t_ext.io import files, locks, stored
 
 DEFAULT_CHUNK_PAIRS = 2000
 
 _SETTINGS = "settings.json"
 _UNREADABLE = (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error)
-# Of network file systems that know no locks.
-_NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS, errno.EINVAL)
 # These say where a run lies; work is resumed when it has moved.
 _FOR_PEOPLE_ONLY = frozenset({"run"})
 
@@ -127,14 +122,13 @@ class WorkFolder:
         path = data.data_dir / f".{problem}{SUFFIX}.decoding"
         try:
             path.mkdir(exist_ok=True)
-            (path / "lock").touch()
         except OSError as error:
             raise UserError(f"--data_dir={data.data_dir} cannot be written to: {error.strerror or error}.") from error
         with contextlib.ExitStack() as stack:
             whole = shard == (0, 1)
-            stack.enter_context(_locked(path / "lock", fcntl.LOCK_EX if whole else fcntl.LOCK_SH))
+            stack.enter_context(_locked(path / "lock", shared=not whole))
             if not whole:
-                stack.enter_context(_locked(path / f"lock.{shard[0]}-of-{shard[1]}", fcntl.LOCK_EX))
+                stack.enter_context(_locked(path / f"lock.{shard[0]}-of-{shard[1]}"))
             files.remove_leftovers(path)
             work = cls(path, settings)
             work._check_settings(settings, overwrite)
@@ -316,25 +310,6 @@ def join(
     return SplitPseudo(pairs=sum(sizes), shards=shards, texts=texts, failures=by_frequency, statistics={})
 
 
-@contextlib.contextmanager
-def _locked(path: pathlib.Path, kind: int) -> Iterator[None]:
-    """Holds a lock.
-
-    Raises:
-      UserError: Another process holds it.
-    """
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
-    try:
-        try:
-            fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise UserError(
-                f"Another process is making these pseudo references (it holds {path}). Wait until it is done, or share "
-                f"the work: --shard=1/2 for one process, --shard=2/2 for the other."
-            ) from None
-        except OSError as error:
-            if error.errno not in _NO_LOCKS:  # then the worst is that the same chunk is made twice
-                raise
-        yield
-    finally:
-        os.close(descriptor)
+def _locked(path: pathlib.Path, *, shared: bool = False) -> contextlib.AbstractContextManager[None]:
+    advice = "Wait until it is done, or share the work: --shard=1/2 for one process, --shard=2/2 for the other."
+    return locks.held(path, f"is making these pseudo references in {path.parent}", shared=shared, advice=advice)

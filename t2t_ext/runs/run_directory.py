@@ -228,7 +228,9 @@ class RunDirectory:
         """
         path = pathlib.Path(path)
         if (path / CONFIG_NAME).exists():
-            raise UserError(f"{path} is a run already. Choose another --output_dir, or remove it to start again.")
+            raise UserError(
+                f"{path} is a run already. Run the command again to resume it, or choose another --output_dir."
+            )
         try:
             path.mkdir(parents=True, exist_ok=True)
         except OSError as error:

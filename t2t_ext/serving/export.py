@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
-from t2t_ext.io import chatter, files
+from t2t_ext.io import chatter, files, locks
 from t2t_ext.serving import protocol
 from t2t_ext.serving.served_text import SIDES, SIGNATURE, ServedText, check_destination
 from t2t_ext.translation.codec import TextCodec
@@ -173,11 +173,22 @@ def export(
       The version's directory.
 
     Raises:
-      UserError: The version exists, or the disk is full or not writable. Nothing half-written is left.
+      UserError: The version exists, another process is writing it, or the disk is full or not writable. Nothing
+        half-written is left.
       ValueError: The graph holds operations that no server knows.
       RuntimeError: The SavedModel translates otherwise than the translator.
     """
-    final = check_destination(export_dir, version, overwrite=overwrite)
+    base = pathlib.Path(export_dir)
+    final = check_destination(base, version, overwrite=overwrite)
+    with locks.held(base / f".{version}.lock", f"is exporting version {version} to {base}", make_directory=True):
+        check_destination(base, version, overwrite=overwrite)  # another process may have made it meanwhile
+        _write(translator, final, made_from or {}, warmup_lines)
+    return final
+
+
+def _write(
+    translator: "Translator", final: pathlib.Path, made_from: Mapping[str, Any], warmup_lines: Sequence[str]
+) -> None:
     module = ServedTranslator(translator)
     names = (
         "serving_default",
@@ -191,7 +202,7 @@ def export(
     )
     text = served_text(translator)
     signatures = {name: getattr(module, name) for name in names if hasattr(module, name)}
-    description = {"t2t_ext": __version__, "tensorflow": tf.__version__, **(made_from or {})}
+    description = {"t2t_ext": __version__, "tensorflow": tf.__version__, **made_from}
     if text is not None:
         description["text"] = {side: text.side(side).record() for side in SIDES}
     requests = translator.source.trial_batches(warmup_lines)
@@ -205,7 +216,6 @@ def export(
             text.write(temporary)
         content = json.dumps(description, indent=2, ensure_ascii=False) + "\n"
         (temporary / DESCRIPTION_NAME).write_text(content, encoding="utf-8")
-    return final
 
 
 def saved_model_ops(directory: files.PathLike) -> dict[str, int]:

@@ -13,7 +13,7 @@ from t2t_ext.config.training import KEEP, TrainConfig
 from t2t_ext.data.datasets import target_variants
 from t2t_ext.data.datasets.generated import GeneratedData
 from t2t_ext.errors import UserError
-from t2t_ext.io import files
+from t2t_ext.io import files, locks
 from t2t_ext.io.interruption import Agreement, Interrupted, SignalWatch
 from t2t_ext.runs import checkpoints
 from t2t_ext.training import (
@@ -32,6 +32,8 @@ from t2t_ext.training.progress import Progress, describe_evaluation, describe_tr
 from t2t_ext.training.records import Best, Record, Records, best_of, gradient_norms_record, stopped_improving
 from t2t_ext.training.session import Session
 from t2t_ext.training.workers import Workers
+
+_ADVICE = "Wait until it has ended (what it saved, this command then resumes), or choose another --output_dir."
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,7 +79,8 @@ def train(config: TrainConfig | setup_run.ResolvedRun, *, quiet: bool = False) -
         generated = GeneratedData.open(setup_run.make_problem(run), run.config.data_dir)
         setup_run.check_stored(run, generated)
         workers.check_same(setup_run.what_workers_share(run, generated))
-        return _Loop(run, generated, strategy, workers, quiet=quiet).run()
+        with locks.in_directory(run.output_dir, "trains", _ADVICE) if workers.is_chief else contextlib.nullcontext():
+            return _Loop(run, generated, strategy, workers, quiet=quiet).run()
 
 
 class _Loop:

@@ -74,6 +74,6 @@ def test_the_diagram_of_a_run_and_where_it_cannot_be_drawn(runs, tmp_path, capsy
     assert trainer.main([f"--output_dir={runs[1]}", "--describe"]) == 0
     assert "dual contextual module, f = 2 (Ampomah et al. 2021)" in capsys.readouterr().out
     assert trainer.main([f"--output_dir={runs[1]}", f"--describe_svg={tmp_path}"]) == 2
-    assert "is a directory. Name a file" in capsys.readouterr().err
+    assert "it is a directory. Give the name of a file" in capsys.readouterr().err
     assert trainer.main([f"--output_dir={runs[1]}", f"--describe_svg={tmp_path / 'no' / 'model.svg'}"]) == 2
-    assert f"{tmp_path / 'no'} is no directory" in capsys.readouterr().err
+    assert f"there is no directory {tmp_path / 'no'}" in capsys.readouterr().err

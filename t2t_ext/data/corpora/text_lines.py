@@ -2,17 +2,15 @@
 
 import contextlib
 import dataclasses
-import os
-import pathlib
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from t2t_ext.data.corpora import readers
 from t2t_ext.errors import UserError
-from t2t_ext.io import files, log
+from t2t_ext.io import files, log, outputs
 
-STANDARD = "-"  # stands for standard input or output
+STANDARD = outputs.STANDARD
 _SHOWN_NUMBERS = 10
 
 
@@ -62,23 +60,6 @@ def read(path: str) -> TextLines:
     if carriage_returns := report.notes[readers.CARRIAGE_RETURNS]:
         log.warning(f"{name}: the CR of CR LF was dropped at the end of {carriage_returns} line(s)")
     return TextLines(name, lines)
-
-
-def check_output(path: str) -> None:
-    """Checks that a file can be written, before hours of work go into what it would hold.
-
-    Raises:
-      UserError: It is a directory, or its directory is missing or not writable.
-    """
-    if path == STANDARD:
-        return
-    final = pathlib.Path(path)
-    if final.is_dir():
-        raise UserError(f"Cannot write {path}: it is a directory. Give the name of a file.")
-    if not final.parent.is_dir():
-        raise UserError(f"Cannot write {path}: there is no directory {final.parent}. Create it first.")
-    if not os.access(final.parent, os.W_OK):
-        raise UserError(f"Cannot write {path}: {final.parent} may not be written to. Choose another directory.")
 
 
 def write(path: str, lines: Iterable[str]) -> None:

@@ -7,8 +7,6 @@ without a manifest; the next one removes both. A lock lets one process at a time
 """
 
 import contextlib
-import fcntl
-import itertools
 import os
 import pathlib
 import shutil
@@ -16,7 +14,7 @@ from collections.abc import Callable, Iterator
 
 from t2t_ext.data.datasets.manifest import is_data_file, manifest_path
 from t2t_ext.errors import UserError
-from t2t_ext.io import files
+from t2t_ext.io import files, locks
 
 
 @contextlib.contextmanager
@@ -35,37 +33,23 @@ def locked_workspace(data_dir: pathlib.Path, base_name: str, say: Callable[[str]
       UserError: The data directory cannot be written to.
     """
     path = _workspace_path(data_dir, base_name)
-    made = list(itertools.takewhile(lambda folder: not folder.exists(), (data_dir, *data_dir.parents)))
-    try:
-        data_dir.mkdir(parents=True, exist_ok=True)
-        descriptor = _lock(path, say)
-    except OSError as error:
-        raise UserError(f"--data_dir={data_dir} cannot be written to: {error.strerror or error}.") from error
-    try:
-        if any(path.iterdir()):
-            for entry in path.iterdir():
-                shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
+    with _locked(data_dir, base_name, say):
+        if path.is_dir() and any(path.iterdir()):
             say(f"Removed what an interrupted generation left in {path}.")
-        yield path
-    finally:
         shutil.rmtree(path, ignore_errors=True)
-        os.close(descriptor)
-        with contextlib.suppress(OSError):  # there are data in it
-            for folder in made:
-                folder.rmdir()
+        try:
+            path.mkdir()
+            yield path
+        finally:
+            shutil.rmtree(path, ignore_errors=True)
 
 
 def remove_abandoned(data_dir: pathlib.Path, base_name: str) -> None:
     """Removes what a killed process left, unless a process is at work there now."""
     path = _workspace_path(data_dir, base_name)
-    try:
-        descriptor = os.open(path, os.O_RDONLY)
-    except FileNotFoundError:
-        return
-    with contextlib.suppress(BlockingIOError):
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        shutil.rmtree(path, ignore_errors=True)
-    os.close(descriptor)
+    if path.exists() or _lock_path(data_dir, base_name).exists():
+        with contextlib.suppress(UserError), _locked(data_dir, base_name):
+            shutil.rmtree(path, ignore_errors=True)
 
 
 def publish(workspace: pathlib.Path, data_dir: pathlib.Path, base_name: str) -> None:
@@ -92,21 +76,12 @@ def _workspace_path(data_dir: pathlib.Path, base_name: str) -> pathlib.Path:
     return data_dir / f".{base_name}.generating"
 
 
-def _lock(path: pathlib.Path, say: Callable[[str], None]) -> int:
-    """Creates and locks a directory, waiting for the process that holds it; returns the locked descriptor."""
-    told = False
-    while True:
-        path.mkdir(parents=True, exist_ok=True)  # the one who was waited for may have removed an empty data_dir
-        descriptor = os.open(path, os.O_RDONLY)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if not told:
-                say(f"Another process is generating these data (it holds {path}); waiting until it is done.")
-                told = True
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-        # The process that held it may have removed it: then the lock is on a directory without a name.
-        with contextlib.suppress(FileNotFoundError):
-            if os.path.samestat(os.fstat(descriptor), os.stat(path)):
-                return descriptor
-        os.close(descriptor)
+def _lock_path(data_dir: pathlib.Path, base_name: str) -> pathlib.Path:
+    return data_dir / f".{base_name}.lock"
+
+
+def _locked(
+    data_dir: pathlib.Path, base_name: str, wait: Callable[[str], None] | None = None
+) -> contextlib.AbstractContextManager[None]:
+    what = f"is generating the data of {base_name} in {data_dir}"
+    return locks.held(_lock_path(data_dir, base_name), what, wait=wait, make_directory=True)

@@ -9,7 +9,8 @@ from t2t_ext.errors import UserError
 from t2t_ext.evaluation.score_table import ScoreRecord, ScoreTable
 from t2t_ext.experiments import report, results
 from t2t_ext.experiments.plan import Options, plan
-from t2t_ext.experiments.stages import check_unchanged, score_record, state_of
+from t2t_ext.experiments.stages import check_unchanged, run_stage, score_record, state_of
+from t2t_ext.io import locks
 
 BOOK = experiment.recipe_book()
 RECIPE = BOOK.recipe("cldr_synchronous")
@@ -71,6 +72,19 @@ def test_a_teacher_that_was_trained_anew_makes_what_it_taught_out_of_date(stages
     # Data are the same whenever they are made.
     note(stages["data", ""], 59)
     assert state_of(stages["train", "_r2l"]).differences == ()
+
+
+def test_what_another_process_is_at_is_neither_done_twice_nor_removed(stages):
+    stage = stages["train", "_l2r"]
+    note(stage, 50, status="begun")
+    with locks.held(stage.marker.with_suffix(".lock"), "is running it"):
+        with pytest.raises(UserError, match=r"Another process is running the stage 'train, seed 1.*\(process \d+ on"):
+            run_stage(stage, "1/1", print)
+    with locks.in_directory(stage.output, "trains"):
+        with pytest.raises(UserError, match=r"is to be made again, but process \d+ on this machine.* is at work there"):
+            run_stage(stage, "1/1", print, redo=True)
+    assert stage.output.is_dir()
+    assert stage.marker.exists()
 
 
 def test_reranking_is_scored_by_its_report(tmp_path):
