@@ -26,7 +26,7 @@ def add_run_flags(parser: FlagParser, labels: str) -> None:
         help="A run, as t2t_ext-trainer wrote it; given again, or A,B: several, the first being what the others are "
         "compared with.",
     )
-    moved = "The folder of the runs' own modules, where it has moved since training."
+    moved = "The folder of your own modules, in place of the copies of them in runs."
     parser.add({"What": {"labels=A,B": f"Their names; by default {labels}.", "t2t_usr_dir=DIR": moved}})
 
 

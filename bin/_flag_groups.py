@@ -15,7 +15,7 @@ from t2t_ext.errors import UserError
 # Settings and options that only t2t_ext-datagen has flags for.
 _DATAGEN_ALONE = ("seed", "vocab_sample_size", "max_tokens", "overwrite", "runner", "beam_options", "dev_lines")
 
-USER_DIRECTORY = {"t2t_usr_dir=DIR": "The folder of the run's own modules, where it has moved since training."}
+USER_DIRECTORY = {"t2t_usr_dir=DIR": "The folder of your own modules, in place of the copies of them in runs."}
 # The runs to use; --output_dir must be given.
 RUN_FLAGS: FlagTable = {
     "What": {

@@ -41,7 +41,7 @@ _FLAGS: FlagTable = {
         "checkpoint_path=NAME": "Of both runs: best, averaged or a step; by default the latest of each.",
         "l2r_checkpoint_path=DIR": "Checkpoint of --l2r alone, in place of --checkpoint_path.",
         "r2l_checkpoint_path=DIR": "Checkpoint of --r2l alone, in place of --checkpoint_path.",
-        "t2t_usr_dir=DIR": "The folder of the runs' own modules, where it has moved since training.",
+        "t2t_usr_dir=DIR": "The folder of your own modules, in place of the copies of them in runs.",
     },
     "How to choose": {
         "k": Flag(

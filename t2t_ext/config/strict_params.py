@@ -199,7 +199,7 @@ class StrictParams:
           UserError: An unknown class or field, or a value that is not allowed.
         """
         stored = dict(stored)
-        kind = _find_class(stored.pop(_CLASS), cls) if _CLASS in stored else cls
+        kind = known_class(stored.pop(_CLASS), cls) if _CLASS in stored else cls
         unknown = [name for name in stored if name not in kind.names()]
         if unknown:
             raise UserError(
@@ -370,8 +370,14 @@ def moved_class(stored: str) -> str:
     return _MOVED_CLASSES.get(stored, stored)
 
 
-def _find_class(stored: str, base: type[_Params]) -> type[_Params]:
-    """Returns the class that a stored name means, which must be ``base`` or a subclass."""
+def known_class(stored: str, base: type[_Params]) -> type[_Params]:
+    """Returns the class that a stored name, ``module:QualifiedName``, means: ``base`` or a subclass of it.
+
+    No module is imported for it but t2t_ext's own.
+
+    Raises:
+      UserError: No such class is loaded.
+    """
     stored = moved_class(stored)
     module = stored.partition(":")[0]
     if module.split(".")[0] == "t2t_ext":

@@ -1,23 +1,84 @@
-"""Importing the modules of a user's directory, with errors that name file and line."""
+"""Importing the modules of a user's directory, with errors that name file and line; copies of it in runs."""
 
 import functools
+import hashlib
 import importlib
 import importlib.machinery
 import importlib.util
 import os
+import pathlib
+import shutil
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from t2t_ext.errors import UserError
 
 _LEFT_OUT = ("setup.py", "conftest.py")
+_MOST_BYTES = 1 << 20  # of a file beside the modules that is copied with them
 _loaded: list[str] = []
+_copies: set[str] = set()  # digests of the copies in runs that have been loaded
 
 
 def loaded() -> list[str]:
     """Returns the absolute paths of the directories loaded so far, in order."""
     return list(_loaded)
+
+
+def named() -> bool:
+    """Says whether a directory was loaded because the user named it, not as the copy in a run."""
+    return len(_loaded) > len(_copies)
+
+
+def load_copy(path: pathlib.Path, digest: str, load_directory: Callable[[str], object]) -> None:
+    """Loads a copy that ``copy`` made, once, after a check that nothing in it has changed.
+
+    Args:
+      path: The copy.
+      digest: What ``copy`` returned.
+      load_directory: Loads and registers a directory.
+
+    Raises:
+      UserError: It has been changed, or has links.
+    """
+    if digest in _copies:
+        return
+    entries = sorted(each for each in path.rglob("*") if not each.is_dir() or each.is_symlink())
+    links = [each for each in (path, *entries) if each.is_symlink()]
+    if links or _digest(path, entries) != digest:
+        what = f"{links[0]} is a link" if links else "its SHA-256 is another one"
+        raise UserError(
+            f"{path} is not the copy of your modules that the run was trained with: {what}. Name the folder of your "
+            "modules to use that one: --t2t_usr_dir=DIR."
+        )
+    sys.dont_write_bytecode = True  # what is not in the digest must not be there
+    load_directory(str(path))
+    _copies.add(digest)
+
+
+def copy(directory: str, target: pathlib.Path) -> str:
+    """Copies a directory's modules, packages and small files beside them; returns the digest of the copy."""
+    source, copied = pathlib.Path(directory), []
+    for folder, folders, names in os.walk(source):
+        inside = pathlib.Path(folder)
+        folders[:] = [name for name in folders if (inside / name / "__init__.py").is_file()]
+        for name in names:
+            file = inside / name
+            small = file.is_file() and (name.endswith(".py") or file.stat().st_size <= _MOST_BYTES)
+            if small and not name.startswith("."):
+                copied.append(target / file.relative_to(source))
+                copied[-1].parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(file, copied[-1])
+    return _digest(target, sorted(copied))
+
+
+def _digest(directory: pathlib.Path, entries: Iterable[pathlib.Path]) -> str:
+    """Returns the SHA-256 of files with their names."""
+    found = hashlib.sha256()
+    for entry in entries:
+        content = hashlib.sha256(entry.read_bytes()).hexdigest()
+        found.update(f"{content}  {entry.relative_to(directory).as_posix()}\n".encode("utf-8", "surrogateescape"))
+    return found.hexdigest()
 
 
 def absolute(path: str) -> str:

@@ -4,6 +4,7 @@
     RUN/vocab.source.model      the subword models, byte for byte; config.json has their SHA-256
     RUN/vocab.target.model
     RUN/checkpoints/            see t2t_ext.runs.checkpoints; likewise RUN/best, RUN/averaged
+    RUN/t2t_usr_dir/            copy of the user's own modules (--t2t_usr_dir), where there are some
     RUN/metrics.jsonl           what was logged; RUN/gradient_norms.jsonl: of the gradient of each layer
 
 So ``t2t_ext-decoder --output_dir=RUN`` needs no other flag. ``config.json`` is written last: a
@@ -13,7 +14,6 @@ directory that has it is a run. This module imports no TensorFlow.
 import dataclasses
 import datetime
 import hashlib
-import importlib
 import importlib.metadata
 import json
 import pathlib
@@ -21,7 +21,10 @@ import platform
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Self
 
-from t2t_ext.config.strict_params import moved_class
+from t2t_ext import registry
+from t2t_ext.config import user_directory
+from t2t_ext.config.hyperparameters import HParams
+from t2t_ext.config.strict_params import known_class, moved_class
 from t2t_ext.data.text import VOCABULARY_NAMES
 from t2t_ext.errors import UserError, suggest
 from t2t_ext.io import files, stored
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
 
 FORMAT_VERSION = 1
 CONFIG_NAME = "config.json"
+USER_CODE_NAME = "t2t_usr_dir"
 
 # What may change when a run is resumed: it alters neither what an update computes nor which data it sees.
 # Names as ``differences`` reports them; a field's name stands for all that is in it.
@@ -46,6 +50,7 @@ MAY_CHANGE = frozenset(
         "hparams.parallel_slices",
         "origins",
         "t2t_usr_dir",
+        "t2t_usr_dir_sha256",
         "train_command",
         "training",
         "versions",
@@ -82,7 +87,8 @@ class RunConfig:
       origins: Hparam name -> where its value came from (default, a set, the flag).
       data_dir: Directory of the generated data when the run was made.
       data_digest: SHA-256 of the data's manifest.
-      t2t_usr_dir: The user's directory of modules, or ``""``.
+      t2t_usr_dir: The user's directory of modules, or ``""``. It is a note for people: what is loaded is the copy.
+      t2t_usr_dir_sha256: Digest of the run's copy of it, or ``""``, and then not in ``config.json``.
       random_seed: Seed of initial weights, dropout and data order.
       warm_start_from: The run or checkpoint that the first weights were taken from, or ``""``.
       warm_start_optimizer: ``keep`` where its optimizer and steps were taken over, too; where they began anew it is
@@ -108,6 +114,7 @@ class RunConfig:
     problem_options: dict[str, Any] = dataclasses.field(default_factory=dict)
     origins: dict[str, str] = dataclasses.field(default_factory=dict)
     t2t_usr_dir: str = ""
+    t2t_usr_dir_sha256: str = ""
     warm_start_from: str = ""
     warm_start_optimizer: str = "reset"
     training: dict[str, Any] = dataclasses.field(default_factory=dict)
@@ -129,6 +136,8 @@ class RunConfig:
         content = dataclasses.asdict(self)
         if not self.source_feature_size:
             del content["source_feature_size"]
+        if not self.t2t_usr_dir_sha256:
+            del content["t2t_usr_dir_sha256"]
         if self.warm_start_optimizer == "reset":
             del content["warm_start_optimizer"]
         return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
@@ -239,7 +248,7 @@ class RunDirectory:
         for side, encoder in (("source", source_encoder), ("target", target_encoder)):
             files.write_bytes_atomically(path / VOCABULARY_NAMES[side], encoder.model_bytes)
             digests[side] = hashlib.sha256(encoder.model_bytes).hexdigest()
-        config = config.replace(vocabularies=digests)
+        config = _with_user_code(config.replace(vocabularies=digests), path)
         files.write_text_atomically(path / CONFIG_NAME, config.to_json())
         return cls(path, config)
 
@@ -312,7 +321,7 @@ class RunDirectory:
         """
         stored = self._config if config.hparams == self._config.hparams else self.config_now()
         check_resumable(stored, config, self._path)
-        config = config.replace(vocabularies=self._config.vocabularies)
+        config = _with_user_code(config.replace(vocabularies=self._config.vocabularies), self._path)
         files.write_text_atomically(self._path / CONFIG_NAME, config.to_json())
         self._config, self._hparams = config, None
 
@@ -321,41 +330,39 @@ class RunDirectory:
         return self._config.replace(hparams=self.hparams().to_dict())
 
     def load_user_code(self) -> None:
-        """Registers the problems, models and hparams of the run's ``--t2t_usr_dir``, if it has one.
+        """Registers the problems, models and hparams of the user's modules that the run was trained with, if any.
 
-        Where the directory has moved and another one was loaded in its place (the commands' ``--t2t_usr_dir``), that
-        one is taken.
+        They are the copy in the run, and never the directory that ``config.json`` names, which may be anything. Where
+        the user has named a directory (the commands' ``--t2t_usr_dir``), that one is taken.
 
         Raises:
-          UserError: The directory is gone, or a module in it fails.
+          UserError: There is no copy, it was changed, or a module in it fails.
         """
-        from t2t_ext import registry
-        from t2t_ext.config import user_directory as _user_directory
-
-        stored = self._config.t2t_usr_dir
-        moved = bool(_user_directory.loaded()) and not pathlib.Path(stored).is_dir()
-        if stored and not moved:
-            registry.load_user_directory(stored)
+        stored, digest = self._config.t2t_usr_dir, self._config.t2t_usr_dir_sha256
+        if not stored or user_directory.named():
+            return
+        copy = _user_code(self._path, stored)
+        if not digest or not copy.is_dir():
+            raise UserError(
+                f"The run {self._path} was trained with modules of your own in {stored} and holds no copy of them. "
+                "Modules are not imported because a run says so: if you trust them, name their folder, "
+                f"--t2t_usr_dir={stored}."
+            )
+        user_directory.load_copy(copy, digest, registry.load_user_directory)
 
     def hparams(self) -> Any:
         """Returns the run's ``HParams``, of the class they were saved from; they are read once.
 
         Raises:
-          UserError: The class, or one of its fields, does not exist in this version.
+          UserError: No such class is registered, or one of its fields does not exist in this version.
         """
         if self._hparams is not None:
             return self._hparams
         self.load_user_code()
-        module, _, name = self._config.hparams_class.partition(":")
         try:
-            found = importlib.import_module(module)
-            for part in name.split("."):
-                found = getattr(found, part)
-        except (ImportError, AttributeError) as error:
-            raise UserError(
-                f"The hparams of the run {self._path} are of the class {self._config.hparams_class}, which cannot be "
-                f"found ({error}). If it is your own, it must be in --t2t_usr_dir={self._config.t2t_usr_dir or '...'}."
-            ) from error
+            found = known_class(self._config.hparams_class, HParams)
+        except UserError as error:
+            raise UserError(f"The run {self._path} cannot be read. {error}") from error
         self._hparams = found.from_dict(self._config.hparams)
         return self._hparams
 
@@ -397,6 +404,21 @@ class RunDirectory:
                     f"{file} is not the subword model that the run was trained with (SHA-256 {digest[:12]}... instead "
                     f"of {str(self._config.vocabularies.get(side))[:12]}...). Copy the right one from a backup."
                 )
+
+
+def _user_code(run: pathlib.Path, directory: str) -> pathlib.Path:
+    """Returns where a run's copy of the user's modules is; a package keeps its name."""
+    return run / USER_CODE_NAME / (pathlib.Path(directory).name.strip(".") or "modules")
+
+
+def _with_user_code(config: RunConfig, run: pathlib.Path) -> RunConfig:
+    """Copies the modules that the user has named into the run; returns the configuration with their digest."""
+    directory = user_directory.absolute(config.t2t_usr_dir) if config.t2t_usr_dir else ""
+    if directory not in user_directory.loaded():
+        return config
+    with files.atomic_directory(run / USER_CODE_NAME) as temporary:
+        digest = user_directory.copy(directory, temporary / _user_code(run, config.t2t_usr_dir).name)
+    return config.replace(t2t_usr_dir_sha256=digest)
 
 
 def class_name(hparams: Any) -> str:

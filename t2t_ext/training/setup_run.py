@@ -69,10 +69,12 @@ def resolve(config: TrainConfig) -> ResolvedRun:
             f"{', '.join(f'--{name}' for name in missing)} as well. --registry_help lists the names."
         )
     old = stored.config if stored else None
-    usr_dir = config.t2t_usr_dir or (old.t2t_usr_dir if old else "")
-    if usr_dir:
-        usr_dir = os.path.abspath(usr_dir)
+    usr_dir = old.t2t_usr_dir if old else ""
+    if config.t2t_usr_dir:
+        usr_dir = os.path.abspath(config.t2t_usr_dir)
         registry.load_user_directory(usr_dir)
+    elif stored:
+        stored.load_user_code()
     hparams, origins, set_name = _hparams(config, stored)
     settings = _settings(config, old, hparams)
     decode_hparams = resolve_decode_hparams(settings.decode_hparams)
@@ -101,6 +103,7 @@ def resolve(config: TrainConfig) -> ResolvedRun:
         data_digest=old.data_digest if old else "",
         source_feature_size=old.source_feature_size if old else 0,
         t2t_usr_dir=usr_dir,
+        t2t_usr_dir_sha256=old.t2t_usr_dir_sha256 if old else "",
         warm_start_from=_warm_start_from(config, stored),
         warm_start_optimizer=_warm_start_optimizer(config, stored),
         random_seed=old.random_seed if old and "random_seed" not in config.given() else config.random_seed,

@@ -13,13 +13,9 @@ from t2t_ext.runs import run_directory
 from t2t_ext.runs.run_directory import RunConfig, RunDirectory
 
 
-@dataclasses.dataclass(frozen=True)
-class FakeHParams:
-    hidden_size: int = 8
-
-    @classmethod
-    def from_dict(cls, values):
-        return cls(**values)
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FakeHParams(HParams):
+    hidden_size: int = hparam(8, "Width.")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -123,7 +119,7 @@ def test_exchanged_or_missing_subword_model(run):
 def test_unknown_hparams_class(tmp_path):
     config = make_config(hparams_class="nowhere.at_all:HParams")
     run = RunDirectory.create(tmp_path / "run", config, FakeEncoder(b"x"), FakeEncoder(b"x"))
-    with pytest.raises(UserError, match="cannot be found"):
+    with pytest.raises(UserError, match="The run .* cannot be read.*'nowhere.at_all:HParams' is not a HParams that is loaded"):
         run.hparams()
 
 
