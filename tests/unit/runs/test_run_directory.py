@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from t2t_ext.config.hyperparameters import HParams, hparam
 from t2t_ext.errors import UserError
 from t2t_ext.runs import run_directory
 from t2t_ext.runs.run_directory import RunConfig, RunDirectory
@@ -119,7 +120,7 @@ def test_exchanged_or_missing_subword_model(run):
 def test_unknown_hparams_class(tmp_path):
     config = make_config(hparams_class="nowhere.at_all:HParams")
     run = RunDirectory.create(tmp_path / "run", config, FakeEncoder(b"x"), FakeEncoder(b"x"))
-    with pytest.raises(UserError, match="The run .* cannot be read.*'nowhere.at_all:HParams' is not a HParams that is loaded"):
+    with pytest.raises(UserError, match=r"The run .* cannot be read\. .*'nowhere\.at_all:HParams' is not a"):
         run.hparams()
 
 

@@ -1,0 +1,139 @@
+"""Whose code a run may import: the copy in it, or what the user names; never what its config.json points to."""
+
+import json
+import shutil
+import sys
+import textwrap
+
+import pytest
+
+from t2t_ext import registry
+from t2t_ext.config import user_directory
+from t2t_ext.errors import UserError
+from t2t_ext.runs import run_directory
+from t2t_ext.runs.run_directory import RunDirectory
+from tests.unit.runs.test_run_directory import FakeEncoder, make_config
+
+MODULE = """
+    import dataclasses, pathlib
+    from t2t_ext import registry
+    from t2t_ext.config.hyperparameters import HParams, hparam
+
+    (pathlib.Path(__file__).parent / "imported").touch()
+
+    @dataclasses.dataclass(frozen=True, kw_only=True)
+    class MineHParams(HParams):
+        window: int = hparam(5, "Window.", minimum=1)
+
+    @registry.register_hparams
+    def mine_base():
+        return MineHParams(window=int((pathlib.Path(__file__).parent / "window.txt").read_text()))
+"""
+
+
+@pytest.fixture
+def fresh(monkeypatch):
+    """Makes the process one that has loaded no user directory; returns what does so again."""
+
+    def start_again():
+        for name in [name for name in sys.modules if name.partition(".")[0] == "my_trusted_modules"]:
+            del sys.modules[name]
+        monkeypatch.setattr(user_directory, "_loaded", [])
+        monkeypatch.setattr(user_directory, "_copies", set())
+        for kind in registry._ALL:
+            monkeypatch.setattr(kind, "_entries", dict(entries[kind.kind]))
+
+    entries = {kind.kind: dict(kind._entries) for kind in registry._ALL}
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    start_again()
+    yield start_again
+    start_again()
+
+
+@pytest.fixture
+def modules(tmp_path):
+    folder = tmp_path / "my_trusted_modules"
+    (folder / "corpus").mkdir(parents=True)
+    (folder / "__init__.py").write_text("")
+    (folder / "sets.py").write_text(textwrap.dedent(MODULE))
+    (folder / "window.txt").write_text("7")
+    (folder / "corpus" / "train.txt").write_text("no part of a package")
+    (folder / "large.bin").write_bytes(bytes((1 << 20) + 1))
+    return folder
+
+
+@pytest.fixture
+def run(tmp_path, modules, fresh):
+    """A run that was trained with the user's modules, opened in another process where they are gone."""
+    registry.load_user_directory(str(modules))
+    (modules / "imported").unlink()
+    hparams = registry.hparams("mine_base")
+    config = make_config(
+        t2t_usr_dir=str(modules), hparams_class=run_directory.class_name(hparams), hparams=hparams.to_dict()
+    )
+    made = RunDirectory.create(tmp_path / "run", config, FakeEncoder(b"x"), FakeEncoder(b"x"))
+    shutil.rmtree(modules)
+    fresh()
+    return RunDirectory.open(made.path)
+
+
+def test_the_copy_in_the_run_is_imported(run, fresh):
+    copy = run.path / "t2t_usr_dir" / "my_trusted_modules"
+    assert sorted(entry.name for entry in copy.iterdir()) == ["__init__.py", "sets.py", "window.txt"]
+    assert run.hparams().window == 7
+    assert registry.hparams("mine_base").window == 7
+    assert not user_directory.named()
+    (copy / "imported").unlink()
+    again = RunDirectory.open(shutil.copytree(run.path, run.path.with_name("ensemble")))
+    assert again.hparams().window == 7  # the same modules, loaded once
+    fresh()
+    moved = RunDirectory.open(again.path)
+    assert moved.hparams().window == 7
+
+
+@pytest.mark.parametrize("change", ["module", "compiled", "data", "link"])
+def test_a_changed_copy_is_not_imported(run, change):
+    copy = run.path / "t2t_usr_dir" / "my_trusted_modules"
+    if change == "link":
+        shutil.move(copy, run.path.with_name("elsewhere"))
+        copy.symlink_to(run.path.with_name("elsewhere"))
+    else:
+        name = {"module": "sets.py", "compiled": "evil.pyc", "data": "window.txt"}[change]
+        with open(copy / name, "a") as file:
+            file.write("\n")
+    with pytest.raises(UserError, match=r"is not the copy of your modules.*--t2t_usr_dir=DIR"):
+        run.hparams()
+    assert not (copy / "imported").exists()
+
+
+def test_a_named_directory_takes_the_place_of_the_copy(run, modules):
+    shutil.copytree(run.path / "t2t_usr_dir" / "my_trusted_modules", modules)
+    (modules / "window.txt").write_text("9")
+    registry.load_user_directory(str(modules))
+    assert run.hparams().window == 7  # what is stored
+    assert registry.hparams("mine_base").window == 9
+    digest = run.config.t2t_usr_dir_sha256
+    run.update(run.config)
+    assert RunDirectory.open(run.path).config.t2t_usr_dir_sha256 not in ("", digest)
+
+
+def test_nothing_is_imported_because_a_configuration_says_so(tmp_path, modules, fresh, monkeypatch):
+    modules = modules.rename(tmp_path / "my_hostile_modules")
+    config = make_config(t2t_usr_dir=str(modules), hparams_class="my_hostile_modules.sets:MineHParams")
+    run = RunDirectory.create(tmp_path / "run", config, FakeEncoder(b"x"), FakeEncoder(b"x"))
+    with pytest.raises(UserError, match=rf"holds no copy of them.*--t2t_usr_dir={modules}"):
+        run.hparams()
+    monkeypatch.syspath_prepend(str(tmp_path))
+    content = json.loads((run.path / "config.json").read_text())
+    for hparams_class in ("my_hostile_modules.sets:MineHParams", "my_hostile_modules.sets:pathlib", "os:system"):
+        changed = {**content, "t2t_usr_dir": "", "hparams_class": hparams_class}
+        (run.path / "config.json").write_text(json.dumps(changed))
+        with pytest.raises(UserError, match="that is loaded"):
+            RunDirectory.open(run.path).hparams()
+    for outside in ("..", "/", "../..", "."):
+        changed = {**content, "t2t_usr_dir": outside, "t2t_usr_dir_sha256": "0" * 64}
+        (run.path / "config.json").write_text(json.dumps(changed))
+        with pytest.raises(UserError, match=r"holds no copy of them|is not the copy"):
+            RunDirectory.open(run.path).hparams()
+    assert not (modules / "imported").exists()
