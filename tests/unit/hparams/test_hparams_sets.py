@@ -134,3 +134,37 @@ def test_peak_learning_rates():
 def test_the_set_for_small_data_takes_two_slices_at_a_time():
     hparams = registry.hparams("transformer_small_data").override("parallel_slices=2,gradient_accumulation_steps=2")
     assert not list(hparams.validate())
+
+
+def test_the_sets_for_middle_and_large_data_differ_from_published_ones_by_the_optimizer():
+    fairseq, middle = registry.hparams("transformer_iwslt_liu2020"), registry.hparams("transformer_middle_data")
+    base, large = registry.hparams("transformer_base"), registry.hparams("transformer_large_data")
+    sizes = ("num_hidden_layers", "hidden_size", "filter_size", "num_heads", "layer_prepostprocess_dropout",
+             "attention_dropout", "relu_dropout", "label_smoothing", "batch_size")  # fmt: skip
+    for published, own in ((fairseq, middle), (base, large)):
+        assert {name: getattr(own, name) for name in sizes} == {name: getattr(published, name) for name in sizes}
+        assert own.optimizer == "schedule_free_adam_w"
+        assert not list(own.override("parallel_slices=2").validate())
+
+
+@pytest.mark.parametrize(
+    ("name", "beside", "layers"),
+    [
+        ("transformer_small_data_4_2", "transformer_small_data", (4, 2)),
+        ("transformer_small_data_6_1", "transformer_small_data", (6, 1)),
+        ("transformer_iwslt_6_2", "transformer_iwslt_4layer", (6, 2)),
+        ("transformer_iwslt_8_1", "transformer_iwslt_4layer", (8, 1)),
+        ("transformer_iwslt_10_3", "transformer_iwslt_small", (10, 3)),
+        ("transformer_iwslt_12_1", "transformer_iwslt_small", (12, 1)),
+        ("transformer_base_12_1", "transformer_base", (12, 1)),
+    ],
+)
+def test_a_deep_encoder_has_about_as_many_weights(name, beside, layers):
+    def weights(hparams):
+        attention, feed_forward = 4 * hparams.hidden_size**2, 2 * hparams.hidden_size * hparams.filter_size
+        encoder = hparams.encoder_layers * (attention + feed_forward)
+        return encoder + hparams.decoder_layers * (2 * attention + feed_forward)
+
+    deep = registry.hparams(name)
+    assert (deep.encoder_layers, deep.decoder_layers) == layers
+    assert weights(deep) == pytest.approx(weights(registry.hparams(beside)), rel=0.08)
