@@ -1,0 +1,303 @@
+"""What ``comparison.py`` trains, in order: grid, rows and seeds, as recipes for ``t2t_ext-experiment``.
+
+A training is a row with the rate and dropout of its family and a seed. Its recipe extends the row's; it has a name of
+its own, such as ``comparison_enc_dc.dropout0.2.rate0.0075``, and names the tuned recipes whose runs it takes.
+"""
+
+import dataclasses
+import fnmatch
+import functools
+import itertools
+import json
+import math
+import pathlib
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from t2t_ext.errors import UserError, suggest
+from t2t_ext.experiments.recipes import BOTH, Recipe, RecipeBook
+
+PLAIN = "plain"
+Cell = tuple[float, ...]  # a value for each hparam of the grid; empty: those of the recipe
+_SEED_OF_THE_GRID = 1  # the teachers of pseudo references are of seed 1, too
+_OF_A_CORPUS = ("problem", "problem_options", "datagen", "scoring")
+
+
+@dataclasses.dataclass(frozen=True, order=True)
+class Job:
+    """A training.
+
+    Attributes:
+      row: Its recipe.
+      variant: ``plain``, or another recipe of training.
+      cell: Its place in the grid.
+      seed: Its seed.
+    """
+
+    row: str
+    variant: str
+    cell: Cell
+    seed: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Grid:
+    """Values of hparams that are tried for every family.
+
+    Attributes:
+      values: Hparam -> its values; the search begins with the first of each.
+      full: Whether all cells are tried, and not one hparam after the other.
+    """
+
+    values: Mapping[str, Sequence[float]]
+    full: bool = False
+
+    def search(self, losses: Mapping[Cell, float]) -> tuple[list[Cell], Cell | None]:
+        """Returns the cells to train next, and the chosen one, None before all that it takes are trained.
+
+        Args:
+          losses: Those of the cells that are trained.
+        """
+        cell = tuple(values[0] for values in self.values.values())
+        for place, values in enumerate([()] if self.full else self.values.values()):
+            cells: list[Cell] = [(*cell[:place], value, *cell[place + 1 :]) for value in values]
+            cells = cells or list(itertools.product(*self.values.values()))
+            missing = [each for each in cells if each not in losses]
+            if missing:
+                return missing, None
+            cell = min(cells, key=lambda each: losses[each])
+        return [], cell
+
+    def trainings(self) -> int:
+        """Returns how many cells of a family are trained."""
+        counts = [len(values) for values in self.values.values()]
+        return math.prod(counts) if self.full else 1 + sum(count - 1 for count in counts)
+
+
+class Plan:
+    """The rows of a corpus and what belongs to them.
+
+    Attributes:
+      corpus: Its name.
+      title: It in words.
+      grid: The grid; None: rows are trained as their recipes say.
+      main: The main rows, the most informative first.
+      ablations: The others.
+      variants: Recipe of training -> its table; ``plain`` is the first.
+      orders: Paper -> [(row that is above, row that is below, by how many BLEU there), ...].
+    """
+
+    def __init__(
+        self, path: pathlib.Path, corpus: str, book: RecipeBook, *, tune: bool = True, full: bool = False
+    ) -> None:
+        """Reads ``comparison.toml``.
+
+        Args:
+          path: The file.
+          corpus: One of its corpora.
+          book: Where the rows' recipes are.
+          tune: Whether there is a grid.
+          full: Whether it is trained in full.
+
+        Raises:
+          UserError: There is no such corpus.
+        """
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+        corpora = content["corpora"]
+        if corpus not in corpora:
+            raise UserError(f"--corpus={corpus}: there is {', '.join(corpora)}.{suggest(corpus, corpora)}")
+        self.corpus, self._corpus, self._content = corpus, corpora[corpus], content
+        self._recipe = functools.cache(book.recipe)
+        self.title = self._corpus["title"]
+        values = {**content["tuning"], **self._corpus.get("tuning", {})}
+        self.grid = Grid(values, full) if tune else None
+        patterns = self._corpus.get("rows", ["*"])
+        self.main, self.ablations = (
+            [row for row in content["rows"][kind] if any(fnmatch.fnmatch(row, each) for each in patterns)]
+            for kind in ("main", "ablations")
+        )
+        self.variants: dict[str, Mapping[str, Any]] = {PLAIN: {}, **content["variants"]}
+        here = {*self.main, *self.ablations}
+        self.orders = {
+            paper: [(above, below, gain) for above, below, gain in each if {above, below} <= here]
+            for paper, each in content["orders"].items()
+        }
+
+    # === Rows ===
+
+    def family(self, row: str) -> str:
+        """Returns the family of a row."""
+        return next(name for name, rows in self._content["families"].items() if _closest(row, rows))
+
+    def tuned_on(self, family: str) -> str:
+        """Returns the row that a family is tuned on."""
+        return self._content["families"][family][0]
+
+    def families(self) -> list[str]:
+        """Returns the families of the main rows."""
+        return list(dict.fromkeys(map(self.family, self.main)))
+
+    def control(self, row: str) -> str:
+        """Returns what a row is compared with; empty for the Transformer."""
+        controls = self._content["controls"]
+        found = _closest(row, controls)
+        return controls[found] if found else self.main[0] if row != self.main[0] else ""
+
+    def words(self, row: str) -> str:
+        """Returns a row in words."""
+        return self._recipe(row).row
+
+    def needs(self, job: Job, cells: Mapping[str, Cell]) -> list[Job] | None:
+        """Returns the trainings whose runs a training takes; None where a family among them is not tuned yet."""
+        needed = self._needed(job.row, job.seed)
+        if any(self.family(row) not in cells for row, _ in needed):
+            return None
+        return [Job(row, job.variant, cells[self.family(row)], seed) for row, seed in needed]
+
+    def _needed(self, row: str, seed: int) -> list[tuple[str, int]]:
+        """Returns the rows and seeds whose runs a row takes."""
+        recipe = self._recipe(row)
+        needed = [(recipe.pseudo_references[each], _SEED_OF_THE_GRID) for each in BOTH if recipe.pseudo_references]
+        needed += [(recipe.rerank[each], seed) for each in BOTH if recipe.rerank]
+        return needed + ([(recipe.warm_start, seed)] if recipe.warm_start else [])
+
+    # === Order ===
+
+    def cells(self, losses: Mapping[Job, float]) -> dict[str, Cell]:
+        """Returns the chosen cell of every family that is tuned.
+
+        Args:
+          losses: Of the trainings that are done.
+        """
+        found = {}
+        for family in self._content["families"]:
+            cell = self.grid.search(self._losses(family, losses))[1] if self.grid else ()
+            if cell is not None:
+                found[family] = cell
+        return found
+
+    def jobs(
+        self, losses: Mapping[Job, float], seeds: Sequence[int], variants: Sequence[str], only: Sequence[str] = ("*",)
+    ) -> tuple[list[Job], int]:
+        """Returns all trainings, done or not, in order, as far as the grid's results say which they are.
+
+        Args:
+          losses: The best development loss of those that are done.
+          seeds: Of the main rows; ablations have the first.
+          variants: Recipes of training.
+          only: Patterns of the wanted rows; what they need is done, too.
+
+        Returns:
+          The trainings, and how many there will be besides.
+        """
+        cells, found = self.cells(losses), dict[Job, None]()
+        later: set[tuple[str, str, Cell | None, int]] = set()
+        cells_left: dict[str, int] = {}  # family -> cells that the grid's results will name
+
+        def tune(family: str) -> None:
+            if self.grid and family not in cells_left:
+                known = self._losses(family, losses)
+                now, _ = self.grid.search(known)
+                cells_left[family] = max(0, self.grid.trainings() - len(known) - len(now)) if now else 0
+                for cell in (*known, *now):
+                    put(self.tuned_on(family), PLAIN, cell, _SEED_OF_THE_GRID)
+
+        def put(row: str, variant: str, cell: Cell | None, seed: int) -> None:
+            needed = self._needed(row, seed)
+            for other, other_seed in needed:
+                add(other, variant, other_seed)
+            if cell is None or any(self.family(other) not in cells for other, _ in needed):
+                later.add((row, variant, cell, seed))
+            else:
+                found.setdefault(Job(row, variant, cell, seed))
+
+        def add(row: str, variant: str, seed: int) -> None:
+            tune(self.family(row))
+            put(row, variant, cells.get(self.family(row)), seed)
+
+        for variant, seed, row in self._wanted(seeds, variants, only):
+            add(row, variant, seed)
+        # The first seed of the row that a family is tuned on is one of the grid's.
+        of_the_grid = {(self.tuned_on(family), PLAIN, None, _SEED_OF_THE_GRID) for family in cells_left}
+        return list(found), sum(cells_left.values()) + len(later - of_the_grid)
+
+    def matching(self, pattern: str) -> list[str]:
+        """Returns the rows whose names a pattern has."""
+        return fnmatch.filter([*self.main, *self.ablations], pattern)
+
+    def _wanted(
+        self, seeds: Sequence[int], variants: Sequence[str], only: Sequence[str]
+    ) -> Iterator[tuple[str, int, str]]:
+        rows = {row for pattern in only for row in self.matching(pattern)}
+        for variant in variants:
+            yield from ((variant, seed, row) for seed in seeds for row in self.main if row in rows)
+            if variant == PLAIN:
+                yield from ((variant, seeds[0], row) for row in self.ablations if row in rows)
+
+    def _losses(self, family: str, losses: Mapping[Job, float]) -> dict[Cell, float]:
+        row = self.tuned_on(family)
+        return {
+            job.cell: loss
+            for job, loss in losses.items()
+            if (job.row, job.variant, job.seed) == (row, PLAIN, _SEED_OF_THE_GRID)
+        }
+
+    # === Recipes ===
+
+    def name(self, job: Job) -> str:
+        """Returns the name of a training's recipe."""
+        short = self._content["names"]
+        values = [f"{short[hparam]}{value:g}" for hparam, value in zip(self._hparams(), job.cell, strict=True)]
+        return ".".join([job.row, *([] if job.variant == PLAIN else [job.variant]), *(values or ["untuned"])])
+
+    def changes(self, job: Job) -> dict[str, Any]:
+        """Returns the hparams of a training that its row's recipe has not."""
+        own = self._corpus.get("row_hparams", {})
+        cell = dict(zip(self._hparams(), job.cell, strict=True))
+        of_the_row = own.get(_closest(job.row, own), {})
+        return {
+            **self._corpus.get("hparams", {}),
+            **of_the_row,
+            **self.variants[job.variant].get("hparams", {}),
+            **cell,
+        }
+
+    def toml(self, jobs: Sequence[Job], cells: Mapping[str, Cell]) -> str:
+        """Returns the recipes of trainings as a TOML file."""
+        tables = []
+        for name, job in {self.name(job): job for job in jobs}.items():
+            recipe = self._recipe(job.row)
+            variant = self.variants[job.variant].get("words", "")
+            table: dict[str, Any] = {"extends": job.row, "row": ", ".join(filter(None, [recipe.row, variant]))}
+            table |= {key: self._corpus[key] for key in _OF_A_CORPUS if key in self._corpus}
+            table |= {} if recipe.rerank else {"hparams": self.changes(job)}
+            table |= self._names_of_needed(recipe, job, cells)
+            lines = [f"{key} = {_toml(value)}" for key, value in table.items() if value not in ("", {})]
+            tables.append("\n".join([f"[{json.dumps(name)}]", *lines]))
+        return "\n\n".join(tables) + "\n"
+
+    def _names_of_needed(self, recipe: Recipe, job: Job, cells: Mapping[str, Cell]) -> dict[str, Any]:
+        def tuned(row: str) -> str:
+            return self.name(Job(row, job.variant, cells[self.family(row)], 0))
+
+        table: dict[str, Any] = {"warm_start": tuned(recipe.warm_start)} if recipe.warm_start else {}
+        for key in ("pseudo_references", "rerank"):
+            if both := getattr(recipe, key):
+                table[key] = {direction: tuned(both[direction]) for direction in BOTH}
+        return table
+
+    def _hparams(self) -> list[str]:
+        return list(self.grid.values) if self.grid else []
+
+
+def _closest(name: str, patterns: Sequence[str] | Mapping[str, Any]) -> str:
+    """Returns the longest pattern that a name has; empty for none."""
+    return max((each for each in patterns if fnmatch.fnmatch(name, each)), key=len, default="")
+
+
+def _toml(value: Any) -> str:
+    """Writes a value of a recipe: text, a number, a truth value or a table of these."""
+    if isinstance(value, Mapping):
+        return "{ " + ", ".join(f"{key} = {_toml(each)}" for key, each in value.items()) + " }"
+    return json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,204 @@
+"""The queue of ``comparison.py``: trainings on pinned cores, in the plan's order, each stored the moment it is done."""
+
+import ctypes
+import dataclasses
+import math
+import os
+import pathlib
+import signal
+import statistics
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import _quality_curves as curves
+from _comparison_plan import Job, Plan
+from _comparison_store import Record, Store
+from _quality_runs import say
+
+from t2t_ext.errors import UserError
+
+_LOOK_SECONDS = 1.0
+_DIE_WITH_PARENT = 1  # prctl's PR_SET_PDEATHSIG
+
+
+class Work(Protocol):
+    """What the queue has others do."""
+
+    def command(self, job: Job) -> list[str]:
+        """Returns the command that carries out a training, and resumes one that was stopped."""
+
+    def folder(self, job: Job) -> pathlib.Path:
+        """Returns where its log is; its run is in ``run``."""
+
+    def unfinished(self, job: Job) -> set[pathlib.Path]:
+        """Returns the markers of the stages that the command would work on."""
+
+    def record(self, job: Job, seconds: float) -> Record:
+        """Returns the result of a training that is done."""
+
+
+@dataclasses.dataclass
+class _Running:
+    """A training at work: its process, the cores it has, the stages that are its own, and when it was started."""
+
+    process: subprocess.Popen
+    cores: Sequence[int]
+    markers: set[pathlib.Path]
+    began: float
+
+
+class Queue:
+    """Trainings side by side, one in each slot.
+
+    Attributes:
+      failed: Training -> why it failed.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        store: Store,
+        work: Work,
+        jobs: Callable[[], tuple[list[Job], int]],
+        slots: Sequence[Sequence[int]],
+        *,
+        keep_open: Sequence[int] = (),
+    ) -> None:
+        """Prepares; nothing is started.
+
+        Args:
+          plan: The rows.
+          store: Where results go.
+          work: How a training is carried out.
+          jobs: Returns all trainings in order as far as they are known, and how many there will be besides.
+          slots: The cores of each of those that run side by side.
+          keep_open: Files that a training holds open as long as it runs.
+        """
+        self._plan, self._store, self._work, self._jobs, self._slots = plan, store, work, jobs, slots
+        self._keep_open = keep_open
+        self._running: dict[Job, _Running] = {}
+        self.failed: dict[Job, str] = {}
+
+    def run(self, every: float = 60.0) -> None:
+        """Carries out the trainings; says every so many seconds how far they are.
+
+        Raises:
+          KeyboardInterrupt: Ctrl-C or SIGTERM came; the trainings have saved and ended.
+        """
+        before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+        try:
+            said = time.monotonic()
+            self._start()
+            while self._running:
+                time.sleep(_LOOK_SECONDS)
+                ended = [job for job, each in self._running.items() if each.process.poll() is not None]
+                for job in ended:
+                    self._finish(job)
+                if ended:
+                    self._start()
+                if time.monotonic() - said >= every:
+                    said = time.monotonic()
+                    say(self.progress())
+        finally:
+            for each in self._running.values():
+                each.process.terminate()
+            for job, each in self._running.items():
+                each.process.wait()
+                say(f"{self._title(job)}: stopped; the same command resumes it")
+            signal.signal(signal.SIGTERM, before)
+
+    def _start(self) -> None:
+        """Starts what can be started."""
+        waiting = [job for job in self._jobs()[0] if job not in self._store.records]
+        cells = self._plan.cells(self._store.losses())
+        for job in waiting:
+            free = [cores for cores in self._slots if cores not in [each.cores for each in self._running.values()]]
+            if not free:
+                break
+            if job in self.failed or job in self._running:
+                continue
+            if any(need in waiting for need in self._plan.needs(job, cells) or ()):
+                continue
+            markers = self._work.unfinished(job)
+            if any(markers & each.markers for each in self._running.values()):
+                continue  # such as the data that another one is just generating
+            self._running[job] = self._started(job, free[0], markers)
+
+    def _started(self, job: Job, cores: Sequence[int], markers: set[pathlib.Path]) -> _Running:
+        folder = self._work.folder(job)
+        folder.mkdir(parents=True, exist_ok=True)
+
+        def prepare() -> None:  # in the new process
+            os.sched_setaffinity(0, cores)
+            ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGTERM)  # it saves and ends if the queue is killed
+
+        with open(folder / "queue.log", "ab") as log:
+            process = subprocess.Popen(
+                self._work.command(job),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, "PYTHONUNBUFFERED": "1"},
+                start_new_session=True,  # Ctrl-C comes to us alone
+                pass_fds=list(self._keep_open),
+                preexec_fn=prepare,  # noqa: PLW1509 - this process has one thread
+            )
+        say(f"{self._title(job)}: on cores {','.join(map(str, cores))}")
+        return _Running(process, cores, markers, time.monotonic())
+
+    def _finish(self, job: Job) -> None:
+        """Stores the result of a training whose process has ended, or notes why there is none."""
+        ended = self._running.pop(job)
+        log = self._work.folder(job) / "queue.log"
+        try:
+            if ended.process.returncode:
+                lines = log.read_text(encoding="utf-8", errors="replace").split("\n")
+                last = next((line.strip() for line in reversed(lines) if line.strip()), "it printed nothing")
+                raise UserError(f"status {ended.process.returncode}: {last} Its output is in {log}.")
+            record = self._work.record(job, time.monotonic() - ended.began)
+            self._store.add(record)
+        except (UserError, OSError) as error:  # one training must not end the others
+            self.failed[job] = str(error)
+            say(f"{self._title(job)}: failed: {error}")
+            return
+        minutes = f"{record['updates']:,} updates, {record['minutes']:.1f} min"
+        say(f"{self._title(job)}: test BLEU {record['test']['BLEU']:.2f}, dev {record['dev']['BLEU']:.2f}; {minutes}")
+        say(self.progress())
+
+    def progress(self) -> str:
+        """Returns how far the trainings are, and about how long all that is left takes."""
+        jobs, later = self._jobs()
+        done = [job for job in jobs if job in self._store.records]
+        parts = [f"{len(done)} of {len(jobs) + later} trainings done"]
+        parts += [self._shown(job) for job in self._running]
+        left = self._seconds_left(
+            [job for job in jobs if job not in self._store.records and job not in self.failed], later
+        )
+        if left:
+            parts.append(f"about {math.ceil(left / 60):,} min left ({left / 3600:.1f} h)")
+        return "; ".join(parts)
+
+    def _seconds_left(self, jobs: Sequence[Job], later: int) -> float:
+        """Returns an estimate from what trainings of the same row, or of all rows, have taken; 0 for none."""
+        taken: dict[str, list[float]] = {}
+        for job, record in self._store.records.items():
+            taken.setdefault(job.row, []).append(record["seconds"])
+        if not taken:
+            return 0.0
+        usual = statistics.median(seconds for each in taken.values() for seconds in each)
+        total = later * usual
+        for job in jobs:
+            whole = statistics.median(taken.get(job.row, [usual]))
+            running = self._running.get(job)
+            total += max(0.0, whole - (time.monotonic() - running.began)) if running else whole
+        return total / len(self._slots)
+
+    def _shown(self, job: Job) -> str:
+        run = curves.read_run(self._work.folder(job) / "run")
+        bleu = f", dev BLEU {run.points[-1].bleu:.1f}" if run.points else ""
+        return f"{self._title(job)}: update {run.updates:,}{bleu}"
+
+    def _title(self, job: Job) -> str:
+        return f"{self._plan.name(job)}, seed {job.seed}"

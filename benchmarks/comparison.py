@@ -1,0 +1,247 @@
+"""The papers' models at convergence: tuned alike, trained until they gain no more, tested over all seeds.
+
+    python benchmarks/comparison.py --work_dir=W --tmp_dir=RAW                     # Multi30k; days on one core
+    taskset -c 1 python benchmarks/comparison.py --work_dir=W --tmp_dir=RAW        # on core 1 alone
+    python benchmarks/comparison.py --work_dir=W --tmp_dir=RAW --only='comparison_enc_dc*' --seeds=1 --dry_run
+    python benchmarks/comparison.py --corpus=iwslt14 --work_dir=W --tmp_dir=PLAIN --cores=8 --cores_each=8   # a GPU
+    python benchmarks/comparison.py --report                                       # tables and figure, no training
+
+docs/comparison.md is the protocol; benchmarks/comparison.toml has rows and their order, recipes/comparison*.toml the
+models. Every family is tuned first; the rows follow with its rate and dropout. A training is a command
+``t2t_ext-experiment`` of its own on a core of its own, as many side by side as ``--cores`` allows.
+
+Ctrl-C, SIGTERM and kill -9 end the trainings, which save; the same command resumes. A training that is done is stored
+in docs/results/comparison_CORPUS.json (``--results``) at once, with what all tests need, and is never made again, even
+where its run is gone. One that failed is passed over, and tried again by the next command.
+"""
+
+import argparse
+import fcntl
+import os
+import pathlib
+import sys
+import time
+from collections.abc import Sequence
+from typing import IO
+
+import _comparison_report
+import _comparison_store
+from _comparison_plan import PLAIN, Job, Plan
+from _comparison_queue import Queue
+
+from t2t_ext.bin._flags import run_main
+from t2t_ext.bin.experiment import check_commands, recipe_book
+from t2t_ext.config.problem_options import parse
+from t2t_ext.errors import UserError, suggest
+from t2t_ext.experiments import plan as plans
+from t2t_ext.experiments.recipes import RecipeBook
+from t2t_ext.experiments.stages import state_of
+from t2t_ext.io import files
+
+_HERE = pathlib.Path(__file__).resolve().parent
+_RESULTS = _HERE.parent / "docs" / "results"
+_LOCK_SECONDS = 120.0
+_PASSED_ON = ("problem_options", "hparams", "train")  # to t2t_ext-experiment
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Trains, tests, writes; returns the exit status."""
+    return run_main(lambda: _run(_parser().parse_args(argv)))
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
+    )
+    add = parser.add_argument
+    add("--corpus", default="multi30k", help="of comparison.toml [multi30k]")
+    add("--work_dir", type=pathlib.Path, help="where data, runs and recipes are put")
+    add("--tmp_dir", default="", help="raw text for generating data")
+    add("--only", action="append", default=[], help="pattern of the wanted rows; what they need is trained, too [all]")
+    add("--seeds", default="1,2,3", help="of the main rows; ablations have the first")
+    add("--variants", default="", help="recipes of training: plain,best [both, one after the other]")
+    add("--full_grid", action="store_true", help="all cells of the grid, not one hparam after the other")
+    add("--no_tuning", action="store_true", help="rate and dropout as the recipes have them")
+    add("--cores", type=int, default=0, help="how many of the cores that this command may use [all]")
+    add("--cores_each", type=int, default=1, help="of each training")
+    add("--train_steps", type=int, default=0, help="in place of the recipes' limit")
+    add("--hparams", default="", help="changes to all rows: A=1,B=x")
+    add("--train", default="", help="further flags of every training: A=1,B=x")
+    add("--problem_options", default="", help="options of the corpus: A=x,B=y")
+    add("--results", type=pathlib.Path, help="stored results [docs/results/comparison_CORPUS.json]")
+    add("--report", action="store_true", help="write tables and figure from the stored results, and train nothing")
+    add("--out", type=pathlib.Path, help="path of the tables and the figure without ending [beside the results]")
+    add("--dry_run", action="store_true", help="list the trainings in order")
+    add("--say_every", type=float, default=60.0, help="seconds between two lines that say how far all is")
+    return parser
+
+
+def _run(args: argparse.Namespace) -> int:
+    garden = recipe_book()
+    plan = Plan(_HERE / "comparison.toml", args.corpus, garden, tune=not args.no_tuning, full=args.full_grid)
+    results = args.results or _RESULTS / f"comparison_{args.corpus}.json"
+    store = _comparison_store.Store(results)
+    if args.report and not store.records:
+        raise UserError(f"{results} has no results yet. Leave out --report to train, or name another file.")
+    failed = {}
+    try:
+        failed = {} if args.report else _train(args, plan, store)
+    finally:  # also when it is interrupted
+        if store.records and not args.dry_run:
+            _comparison_report.write(plan, store.records, args.out or results.with_suffix(""))
+    for title, why in failed.items():
+        print(f"failed: {title}: {why}")
+    return 1 if failed else 0
+
+
+def _train(args: argparse.Namespace, plan: Plan, store: _comparison_store.Store) -> dict[str, str]:
+    """Trains what is not stored yet; returns what failed."""
+    if not args.work_dir:
+        raise UserError("--work_dir=DIR says where data, runs and recipes are put; --report needs none.")
+    (seeds, variants, only), slots = _chosen(args, plan), _slots(args)
+    work = ExperimentWork(args, plan, store)
+
+    def jobs() -> tuple[list[Job], int]:
+        found, later = plan.jobs(store.losses(), seeds, variants, only)
+        work.write_recipes(found)
+        return found, later
+
+    named, later = jobs()
+    for job in named:
+        if job in store.records:
+            store.check(job, work.settings(job))
+        else:
+            check_commands(work.stages(job))
+    done = sum(job in store.records for job in named)
+    print(f"{len(named) + later} trainings, {done} of them done already", flush=True)
+    if args.dry_run:
+        for job in named:
+            print(f"  {'done ' if job in store.records else 'to do'} {plan.name(job)}, seed {job.seed}")
+        print(f"  and {later} more, whose rate and dropout tuning decides" if later else "  and no more")
+        return {}
+    with _locked(work.root) as lock:
+        queue = Queue(plan, store, work, jobs, slots, keep_open=[lock.fileno()])
+        queue.run(args.say_every)
+    return {f"{plan.name(job)}, seed {job.seed}": why for job, why in queue.failed.items()}
+
+
+def _chosen(args: argparse.Namespace, plan: Plan) -> tuple[list[int], list[str], list[str]]:
+    """Returns seeds, variants and patterns of rows, checked."""
+    try:
+        seeds = [int(seed) for seed in args.seeds.split(",")]
+    except ValueError:
+        raise UserError(f"--seeds={args.seeds}: whole numbers, as --seeds=1,2,3.") from None
+    variants = [name for name in args.variants.split(",") if name] or list(plan.variants)
+    for name in variants:
+        if name not in plan.variants:
+            raise UserError(f"--variants={args.variants}: {name!r} is none of {', '.join(plan.variants)}.")
+    rows = [*plan.main, *plan.ablations]
+    only = [pattern for each in args.only for pattern in each.split(",")] or ["*"]
+    for pattern in only:
+        if not plan.matching(pattern):
+            raise UserError(f"--only={pattern}: no row of {plan.corpus} has such a name.{suggest(pattern, rows)}")
+    return seeds, sorted(variants, key=[PLAIN, *plan.variants].index), only
+
+
+def _slots(args: argparse.Namespace) -> list[list[int]]:
+    """Returns the cores of each of the trainings that run side by side."""
+    usable = sorted(os.sched_getaffinity(0))
+    cores = args.cores or len(usable)
+    if not 1 <= args.cores_each <= cores <= len(usable):
+        raise UserError(
+            f"--cores={cores}, --cores_each={args.cores_each}: there are {len(usable)} cores that this command may use."
+        )
+    return [usable[n * args.cores_each : (n + 1) * args.cores_each] for n in range(cores // args.cores_each)]
+
+
+def _locked(work_dir: pathlib.Path) -> IO[str]:
+    """Returns the open lock of a folder; waits a little for trainings of a killed queue, which save and end.
+
+    Raises:
+      UserError: Another queue is at work there.
+    """
+    lock = open(work_dir / ".lock", "w", encoding="utf-8")  # noqa: SIM115
+    until = time.monotonic() + _LOCK_SECONDS
+    while True:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return lock
+        except OSError:
+            if time.monotonic() > until:
+                lock.close()
+                raise UserError(
+                    f"--work_dir={work_dir}: another command is at work there. Wait until it has ended."
+                ) from None
+            time.sleep(0.5)
+
+
+class ExperimentWork:
+    """Carries out a training with ``t2t_ext-experiment``."""
+
+    def __init__(self, args: argparse.Namespace, plan: Plan, store: _comparison_store.Store) -> None:
+        """Prepares; the recipes' file is written by ``write_recipes``."""
+        self._args, self._plan, self._store = args, plan, store
+        self.root = args.work_dir.resolve() / args.corpus
+        self._recipes = self.root / "recipes" / "tuned.toml"
+        self._written = ""
+        self._book: RecipeBook | None = None
+        self._options = plans.Options(
+            work_dir=self.root / "runs",
+            tmp_dir=str(pathlib.Path(args.tmp_dir).resolve()) if args.tmp_dir else "",
+            train_steps=args.train_steps,
+            **{name: parse(getattr(args, name), name) for name in _PASSED_ON},
+        )
+
+    def write_recipes(self, jobs: Sequence[Job]) -> None:
+        """Writes the recipes of all trainings that are known, where they have changed."""
+        text = self._plan.toml(jobs, self._plan.cells(self._store.losses()))
+        if text != self._written:
+            self._recipes.parent.mkdir(parents=True, exist_ok=True)
+            files.write_text_atomically(self._recipes, text)
+            self._written = text
+            self._book = recipe_book(str(self._recipes.parent))
+
+    def stages(self, job: Job) -> list[plans.Stage]:
+        """Returns the commands of a training."""
+        assert self._book is not None
+        options = plans.Options(**{**vars(self._options), "seeds": (job.seed,)})
+        return plans.plan(self._book.recipe(self._plan.name(job)), self._book, options)
+
+    def settings(self, job: Job) -> dict[str, str]:
+        """Returns what determines the result of a training."""
+        return _comparison_store.settings_of(self.stages(job))
+
+    def command(self, job: Job) -> list[str]:
+        """Returns the command that carries out a training."""
+        args = self._args
+        flags = {
+            "recipe": self._plan.name(job),
+            "recipes_dir": self._recipes.parent,
+            "work_dir": self._options.work_dir,
+            "tmp_dir": self._options.tmp_dir,
+            "first_seed": job.seed,
+            "seeds": 1,
+            "train_steps": args.train_steps or "",
+            **{name: getattr(args, name) for name in _PASSED_ON},
+        }
+        given = [f"--{name}={value}" for name, value in flags.items() if value != ""]
+        return [sys.executable, "-m", "t2t_ext.bin.experiment", *given]
+
+    def folder(self, job: Job) -> pathlib.Path:
+        """Returns where the log of a training is; its run is in ``run``."""
+        return plans.run_folder(self._plan.name(job), self._options, job.seed)
+
+    def unfinished(self, job: Job) -> set[pathlib.Path]:
+        """Returns the markers of the stages that its command would work on."""
+        return {stage.marker for stage in self.stages(job) if state_of(stage).word != "done"}
+
+    def record(self, job: Job, seconds: float) -> _comparison_store.Record:
+        """Returns the result of a training that is done."""
+        assert self._book is not None
+        cell = dict(zip(self._plan.grid.values if self._plan.grid else (), job.cell, strict=True))
+        recipe = self._book.recipe(self._plan.name(job))
+        return _comparison_store.record_of(job, cell, recipe, self.stages(job), seconds)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,460 @@
+"""benchmarks/comparison.py: grid and order, a queue of commands that only pretend, tests, stored results, tables."""
+
+import fnmatch
+import importlib
+import json
+import pathlib
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+FOLDER = pathlib.Path(__file__).parents[3] / "benchmarks"
+ROOT = "comparison_transformer"
+
+
+@pytest.fixture(scope="module")
+def benchmark():
+    sys.path.insert(0, str(FOLDER))
+    yield importlib.import_module("comparison")
+    sys.path.remove(str(FOLDER))
+
+
+@pytest.fixture(scope="module")
+def plans(benchmark):
+    return importlib.import_module("_comparison_plan")
+
+
+@pytest.fixture(scope="module")
+def stores(benchmark):
+    return benchmark._comparison_store
+
+
+@pytest.fixture(scope="module")
+def book(benchmark):
+    return benchmark.recipe_book()
+
+
+@pytest.fixture
+def make_plan(benchmark, book):
+    def make(corpus="multi30k", **more):
+        return benchmark.Plan(FOLDER / "comparison.toml", corpus, book, **more)
+
+    return make
+
+
+# === Grid and order ===
+
+
+def test_every_recipe_is_a_row_of_one_family(make_plan, book):
+    plan = make_plan()
+    rows = [*plan.main, *plan.ablations]
+    assert sorted(rows) == [name for name in book.names() if name.startswith("comparison_")]
+    families = plan._content["families"].values()
+    for row in rows:
+        assert sum(any(fnmatch.fnmatch(row, each) for each in patterns) for patterns in families) == 1
+    assert {plan.control(row) for row in rows} - {""} <= set(rows)
+    assert plan.control(ROOT) == ""
+    assert plan.control("comparison_cross_view_continued") == "comparison_transformer_longer"
+    assert plan.control("comparison_cross_view") == ROOT
+    written = [pair for orders in plan._content["orders"].values() for pair in orders]
+    assert sum(len(each) for each in plan.orders.values()) == len(written)
+    assert {row for above, below, _ in written for row in (above, below)} <= set(rows)
+
+
+def test_search_goes_from_hparam_to_hparam(plans):
+    grid = plans.Grid({"dropout": [0.2, 0.3], "rate": [2, 1, 4]})
+    assert grid.trainings() == 4
+    assert grid.search({}) == ([(0.2, 2), (0.3, 2)], None)
+    assert grid.search({(0.2, 2): 1.5}) == ([(0.3, 2)], None)
+    losses = {(0.2, 2): 1.5, (0.3, 2): 1.4}
+    assert grid.search(losses) == ([(0.3, 1), (0.3, 4)], None)
+    assert grid.search({**losses, (0.3, 1): 1.3, (0.3, 4): 1.6}) == ([], (0.3, 1))
+    full = plans.Grid(grid.values, full=True)
+    cells = [(dropout, rate) for dropout in (0.2, 0.3) for rate in (2, 1, 4)]
+    assert full.trainings() == 6
+    assert full.search({}) == (cells, None)
+    assert full.search({cell: abs(cell[1] - 4) + cell[0] for cell in cells}) == ([], (0.2, 4))
+
+
+@pytest.mark.parametrize("more", [{}, {"full": True}, {"tune": False}])
+def test_every_training_comes_after_what_it_needs_and_their_number_is_known(make_plan, more):
+    """The whole queue with made-up losses: what is announced is what is trained, each once, in a possible order."""
+    plan, done, rng = make_plan(**more), {}, random.Random(1)
+    variants = list(plan.variants)
+    first, later = plan.jobs({}, [1, 2, 3], variants)
+    count, trained = len(first) + later, []
+    while True:
+        jobs, later = plan.jobs(done, [1, 2, 3], variants)
+        assert len(jobs) + later == count
+        waiting, cells = set(jobs) - set(trained), plan.cells(done)
+        needs = {job: plan.needs(job, cells) for job in jobs}
+        assert None not in needs.values()
+        ready = [job for job in jobs if job in waiting and not waiting & set(needs[job])]
+        if not ready:
+            break
+        trained += ready
+        done |= {job: rng.random() for job in ready if job.row != "comparison_rerank"}
+    assert (waiting, later) == (set(), 0)
+    assert len(trained) == len(set(trained)) == count
+    assert trained[0].row == ROOT
+    assert {job.seed for job in trained if job.row in plan.ablations} == {1}
+    chosen = {(job.row, job.variant, job.seed) for job in trained if job.cell == cells[plan.family(job.row)]}
+    assert chosen >= {(row, variant, seed) for row in plan.main for variant in variants for seed in (1, 2, 3)}
+
+
+def test_only_some_rows_and_what_they_need(make_plan):
+    plan = make_plan()
+    jobs, later = plan.jobs({}, [1], ["plain"], ["comparison_cross_view_continued"])
+    assert {job.row for job in jobs} == {ROOT, "comparison_cross_view"}
+    assert (len(jobs), later) == (4, 5)  # two more of each grid, and the row itself
+
+
+@pytest.mark.parametrize("corpus", ["multi30k", "iwslt14", "cldr"])
+def test_tuned_recipes_are_recipes(benchmark, make_plan, tmp_path, corpus, monkeypatch):
+    """Recipes, their first weights and teachers have the rate and dropout of their families; commands are valid."""
+    plan = make_plan(corpus)
+    dropout, rates = plan.grid.values.values()
+    losses = {}
+    for _ in range(2):
+        for job in plan.jobs(losses, [1], ["plain"])[0]:
+            losses.setdefault(job, -job.cell[1])  # the highest rate wins
+    for _ in range(3):
+        for job in plan.jobs(losses, [1], ["plain"])[0]:
+            losses.setdefault(job, -job.cell[1])
+    jobs = plan.jobs(losses, [1, 2], ["plain", "best"])[0]
+    (tmp_path / "tuned.toml").write_text(plan.toml(jobs, plan.cells(losses)))
+    own = benchmark.recipe_book(str(tmp_path))
+    ending = f"dropout{dropout[0]:g}.rate{max(rates):g}"
+    names = {plan.name(job) for job in jobs}
+    assert {f"{ROOT}.{ending}", f"comparison_cross_view_continued.best.{ending}"} <= names
+    recipe = own.recipe(f"comparison_cross_view_continued.best.{ending}")
+    assert recipe.warm_start == f"{ROOT}.best.{ending}"
+    assert recipe.row.endswith(", SimCut")
+    assert recipe.hparams["simcut_alpha"] == 3.0
+    assert recipe.hparams["learning_rate_constant"] == max(rates)
+    if corpus == "multi30k":
+        both = own.recipe(f"comparison_synchronous.{ending}").pseudo_references
+        assert both["r2l"] == f"comparison_transformer_r2l.{ending}"
+        assert own.recipe(f"comparison_rerank.best.{ending}").rerank["l2r"] == f"{ROOT}.best.{ending}"
+    if corpus == "iwslt14":
+        assert own.recipe(f"comparison_layer_coordination.{ending}").hparams["num_hidden_layers"] == 14
+    options = benchmark.plans.Options(work_dir=tmp_path / "w", tmp_dir="RAW", seeds=(2,))
+    for name in (f"comparison_cross_view_continued.best.{ending}", f"comparison_layer_coordination.{ending}"):
+        benchmark.check_commands(benchmark.plans.plan(own.recipe(name), own, options))
+
+
+# === The queue ===
+
+
+class Pretended:
+    """Commands that write down their cores; results that are made up."""
+
+    def __init__(self, folder, stores, code="0"):
+        self.root, self.code, self.stores, self.started = folder, code, stores, []
+
+    def command(self, job):
+        self.started.append(job)
+        text = "import os, sys, time, pathlib; pathlib.Path(sys.argv[1]).write_text(str(os.sched_getaffinity(0)))\n"
+        return [sys.executable, "-S", "-c", f"{text}{self.code}", str(self.folder(job) / "cores"), job.row]
+
+    def folder(self, job):
+        return self.root / f"{job.row}.{job.cell}.{job.seed}"
+
+    def unfinished(self, job):
+        return {self.root / job.row}
+
+    def record(self, job, seconds):
+        return made_up(self.stores, job, 40.0 + job.seed + 10 * job.cell[0], loss=1.5 - job.cell[0] + job.cell[1])
+
+
+REFERENCES = ["a b c d e f g h", "b c d e f g", "c d e f a b d e f g h a"] * 20
+
+
+def made_up(stores, job, bleu, loss=1.5, noise=0.2):
+    """A result: translations of three sentences, twenty times, with some words wrong."""
+    from sacrebleu.metrics import BLEU
+
+    rng = random.Random(repr(job))
+    lines = [" ".join(word if rng.random() > noise else "x" for word in each.split()) for each in REFERENCES]
+    counts = BLEU(references=[REFERENCES])._extract_corpus_statistics(lines, None)
+    names = ("layer_prepostprocess_dropout", "learning_rate_constant")[: len(job.cell)]
+    test = {
+        "BLEU": bleu, "signature": "BLEU nrefs:1", "chrF2": 60.0, "length_ratio": 0.98, "first": 70.0, "last": 65.5,
+        "by_length": {"<10": [40, bleu], "10-20": [20, bleu - 1], ">20": [0, None]}, "sha256": "0",
+        "sentences": len(lines), "counts": stores.pack(counts),
+    }  # fmt: skip
+    return {
+        "row": job.row, "variant": job.variant, "cell": dict(zip(names, job.cell, strict=True)), "seed": job.seed,
+        "name": job.row, "words": job.row, "date": "2026-11-23", "machine": "a machine", "settings": {"train --a": "1"},
+        "parameters": 1_896_448, "updates": 9000, "updates_to_best": 6500, "minutes": 25.0, "minutes_to_best": 18.0,
+        "minutes_before": 0.0, "seconds": 1800, "ended": "early stopping", "tokens_per_second": 12000,
+        "sentences_per_second": 150.0, "dev_loss": loss, "curve": [[500, 1.4, 2.1, 28.0]], "dev": {"BLEU": bleu + 1},
+        "test": test,
+    }  # fmt: skip
+
+
+@pytest.fixture
+def queue_of(benchmark, make_plan, stores, tmp_path, monkeypatch):
+    """Makes a queue of the Transformer and the views, in two slots."""
+    module = importlib.import_module("_comparison_queue")
+    monkeypatch.setattr(module, "_LOOK_SECONDS", 0.01)
+    plan = make_plan()
+
+    def make(code="0", only=("comparison_transformer", "comparison_cross_view_continued"), cores=((0,), (0,))):
+        store, work = stores.Store(tmp_path / "results.json"), Pretended(tmp_path / "runs", stores, code)
+        queue = module.Queue(plan, store, work, lambda: plan.jobs(store.losses(), [1, 2], ["plain"], only), cores)
+        return queue, work, store
+
+    return make
+
+
+def test_a_queue_tunes_then_trains_and_a_second_one_has_nothing_to_do(queue_of, capsys):
+    queue, work, store = queue_of()
+    queue.run()
+    assert queue.failed == {}
+    assert len(work.started) == len(set(work.started)) == len(store.records) == 11
+    chosen = {(job.row, job.cell, job.seed) for job in work.started[-3:]}
+    assert chosen <= {
+        (row, (0.3, 0.00375), seed) for row in (ROOT, "comparison_cross_view_continued") for seed in (1, 2)
+    }
+    assert (work.folder(work.started[0]) / "cores").read_text() == "{0}"
+    said = capsys.readouterr().out
+    assert "11 of 11 trainings done" in said
+    assert "min left" in said
+    again, work, _ = queue_of()
+    again.run()
+    assert work.started == []
+
+
+def test_rows_of_a_failed_training_wait_and_the_next_command_tries_again(queue_of):
+    queue, work, store = queue_of("if sys.argv[2].endswith('cross_view'): sys.exit('no luck')")
+    queue.run()
+    assert {job.row for job in store.records} == {ROOT}
+    assert all("no luck Its output is in" in why for why in queue.failed.values())
+    assert {job.row for job in queue.failed} == {"comparison_cross_view"}
+    again, work, store = queue_of()
+    again.run()
+    assert ROOT not in {job.row for job in work.started}
+    assert len(store.records) == 11
+
+
+def test_one_training_at_a_time_works_on_a_stage(queue_of):
+    """Two trainings that would do the same (here: of one row) are not started side by side."""
+    queue, _work, _ = queue_of("time.sleep(0.2)", only=[ROOT])
+    together = []
+    original = queue._started
+
+    def started(job, cores, markers):
+        together.append(len(queue._running))
+        return original(job, cores, markers)
+
+    queue._started = started
+    queue.run()
+    assert together == [0] * 5
+
+
+def test_an_interrupted_queue_ends_its_trainings(queue_of, monkeypatch):
+    queue, _work, store = queue_of("time.sleep(60)")
+
+    def interrupt(seconds):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(importlib.import_module("_comparison_queue").time, "sleep", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        queue.run()
+    assert [each.process.returncode for each in queue._running.values()] == [-signal.SIGTERM]
+    assert store.records == {}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the kernel tells the trainings")
+def test_trainings_of_a_killed_queue_end(tmp_path):
+    """After kill -9 nothing is left that the next command would meet."""
+    code = f"""
+import sys, time, types, pathlib
+sys.path.insert(0, {str(FOLDER)!r})
+import _comparison_queue as module
+work = types.SimpleNamespace(command=lambda job: [sys.executable, "-S", "-c", "import time; time.sleep(60)"],
+                             folder=lambda job: pathlib.Path({str(tmp_path)!r}))
+plan = types.SimpleNamespace(name=lambda job: "a")
+queue = module.Queue(plan, None, work, None, [[0]])
+running = queue._started(types.SimpleNamespace(seed=1), [0], set())
+print(running.process.pid, flush=True)
+time.sleep(60)
+"""
+    queue = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    queue.stdout.readline()
+    pid = int(queue.stdout.readline())
+    queue.kill()
+    queue.wait()
+    until = time.monotonic() + 10
+    while pathlib.Path(f"/proc/{pid}").exists() and time.monotonic() < until:
+        time.sleep(0.05)
+    assert not pathlib.Path(f"/proc/{pid}").exists()
+
+
+# === Stored results ===
+
+
+def test_results_are_on_the_disk_at_once(stores, plans, tmp_path):
+    store, path = stores.Store(tmp_path / "r.json"), tmp_path / "r.json"
+    job, other = (plans.Job("comparison_enc_dc", "plain", (0.2, 0.0075), seed) for seed in (1, 2))
+    elsewhere = stores.Store(path)
+    store.add(made_up(stores, job, 40.0))
+    elsewhere.add(made_up(stores, other, 41.0))  # another command's result stays
+    store.add(made_up(stores, job, 42.0))
+    again = stores.Store(path)
+    assert [record["test"]["BLEU"] for record in again.records.values()] == [42.0, 41.0]
+    assert list(again.records) == [job, other]
+    assert len(path.read_text().splitlines()) == 4  # a line each
+    again.check(job, {"train --a": "1"})
+    with pytest.raises(stores.UserError, match="train --a: '1', now '2'"):
+        again.check(job, {"train --a": "2"})
+    path.write_text("{")
+    with pytest.raises(stores.UserError, match="is damaged"):
+        stores.Store(path)
+    path.write_text('{"format": 7, "results": []}')
+    with pytest.raises(stores.UserError, match="format 7, known is 1"):
+        stores.Store(path)
+
+
+# === Tests of differences ===
+
+
+@pytest.fixture(scope="module")
+def differences(benchmark):
+    return importlib.import_module("_comparison_tests")
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.3, 0.9, 1.0])
+def test_bleu_is_sacrebleus(differences, noise):
+    from sacrebleu.metrics import BLEU
+
+    rng = random.Random(3)
+    lines = [" ".join(word if rng.random() >= noise else "x" for word in each.split()) for each in REFERENCES]
+    metric = BLEU(references=[REFERENCES])
+    counts = np.array(metric._extract_corpus_statistics(lines, None), float)
+    assert float(differences.bleu(counts.sum(axis=0))) == pytest.approx(metric.corpus_score(lines, None).score)
+
+
+def counts_of(stores, plans, noise, seed):
+    record = made_up(stores, plans.Job("row", "plain", (), seed), 40.0, noise=noise)
+    return stores.unpack(record["test"]["counts"], record["test"]["sentences"])
+
+
+def test_differences_over_seeds(differences, stores, plans):
+    good, bad = ({seed: counts_of(stores, plans, noise, seed) for seed in (1, 2, 3)} for noise in (0.1, 0.4))
+    found = differences.difference(good, bad)
+    mean = np.mean(
+        [differences.bleu(each[seed].sum(0)) * sign for each, sign in ((good, 1), (bad, -1)) for seed in good]
+    )
+    assert found.value == pytest.approx(2 * mean)
+    assert 0 < found.low < found.value < found.high
+    assert found.p_randomization < 0.001 > found.p_bootstrap - 0.001
+    same = differences.difference(good, good)
+    assert (same.value, same.p_randomization, same.seeds) == (0.0, 1.0, 3)
+    assert same.low <= 0 <= same.high
+    one = differences.difference({3: good[3]}, bad)
+    assert one.seeds == 1
+    assert differences.difference({4: good[3]}, bad) is None
+
+
+def test_three_seeds_are_not_three_times_as_many_sentences(differences, stores, plans):
+    """The same translations three times: p stays what it is of one seed."""
+    good, bad = (counts_of(stores, plans, noise, 1) for noise in (0.18, 0.2))
+    one = differences.difference({1: good}, {1: bad})
+    three = differences.difference(dict.fromkeys((1, 2, 3), good), dict.fromkeys((1, 2, 3), bad))
+    assert three.p_randomization == pytest.approx(one.p_randomization, abs=0.02)
+    assert three.high - three.low == pytest.approx(one.high - one.low, rel=0.1)
+
+
+def test_holm(differences):
+    assert differences.holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
+    assert differences.holm([0.5, 0.9]) == [1.0, 1.0]
+    assert differences.holm([]) == []
+
+
+# === The report ===
+
+
+@pytest.fixture(scope="module")
+def reports(benchmark):
+    return benchmark._comparison_report
+
+
+@pytest.fixture
+def full_store(make_plan, stores, plans, tmp_path):
+    """Results of a few rows with three seeds, of an ablation, and of the grid."""
+    store = stores.Store(tmp_path / "docs" / "results" / "comparison_multi30k.json")
+    noises = {ROOT: 0.3, "comparison_cross_view": 0.1, "comparison_enc_dc": 0.3, "comparison_layer_coordination": 0.6}
+    for row, noise in noises.items():
+        for cell in ((0.2, 0.0075), (0.3, 0.0075), (0.2, 0.00375), (0.2, 0.015)):
+            job = plans.Job(row, "plain", cell, 1)
+            store.add(made_up(stores, job, 40 - 10 * noise, loss=1.4 + 0.1 * (cell != (0.2, 0.015)), noise=noise))
+        for seed in (2, 3):
+            job = plans.Job(row, "plain", (0.2, 0.015), seed)
+            store.add(made_up(stores, job, 40 + seed / 10 - 10 * noise, noise=noise))
+    store.add(made_up(stores, plans.Job("comparison_dec_dc", "plain", (0.2, 0.015), 1), 33.0))
+    return store
+
+
+def test_report_from_stored_results_alone(benchmark, full_store, tmp_path, capsys):
+    (tmp_path / "docs" / "images").mkdir()
+    assert benchmark.main(["--report", f"--results={full_store.path}"]) == 0
+    page = full_store.path.with_suffix(".md").read_text()
+    assert max(map(len, page.splitlines())) <= 160
+    lines = {line.split(" | ")[1]: line for line in page.splitlines() if line.count(" | ") > 9}
+    assert "| 3 | 37.17 ± 0.15 |" in lines["Transformer"]
+    assert lines["GCA, soft (Liu et al. 2020)"].endswith("**above** |")
+    assert lines["Layer-wise coordination (He et al. 2018)"].endswith("**below** |")
+    assert lines["Enc-DC (Ampomah et al. 2021)"].endswith("no difference shown |")
+    assert "| 20 | Dec-DC |" not in page
+    assert "| Dec-DC | 1,896,448 | 34.00 | 33.00 | 5 |" in page
+    assert "| He et al. 2018 | Layer-wise coordination > Transformer | +2.21 | -" in page
+    assert "**contradicted** |" in page
+    assert "too few seeds |" in page  # Enc-DC > Dec-DC
+    assert "| Transformer | 0.2 | 0.015 | 1.4000 | 38.00 | 9,000 | chosen |" in page
+    assert "BLEU by the length of the source" in page
+    assert "Not trained yet: DynamicConv (Wu et al. 2019); Transformer, right to left;" in " ".join(page.split("\n"))
+    picture = tmp_path / "docs" / "images" / "comparison_multi30k.png"
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert "(../images/comparison_multi30k.png)" in page
+    before = page
+    assert benchmark.main(["--report", f"--results={full_store.path}"]) == 0
+    assert full_store.path.with_suffix(".md").read_text() == before
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--corpus=multi30"], "Did you mean 'multi30k'"),
+        ([], "--work_dir=DIR"),
+        (["--work_dir={tmp}", "--only=comparison_enc_d"], "Did you mean 'comparison_enc_dc'"),
+        (["--work_dir={tmp}", "--seeds=a"], "--seeds=1,2,3"),
+        (["--work_dir={tmp}", "--variants=bset"], "none of plain, best"),
+        (["--work_dir={tmp}", "--cores=1000"], "cores that this command may use"),
+        (["--report"], "has no results yet"),
+    ],
+)
+def test_mistakes_on_the_command_line(benchmark, tmp_path, capsys, flags, message):
+    given = [flag.format(tmp=tmp_path) for flag in flags]
+    assert benchmark.main([*given, f"--results={tmp_path / 'r.json'}"]) != 0
+    assert message in capsys.readouterr().err
+
+
+def test_dry_run_lists_what_is_done(benchmark, tmp_path, capsys, stores, make_plan):
+    flags = [f"--work_dir={tmp_path}", f"--results={tmp_path / 'r.json'}", "--only=comparison_enc_dc", "--dry_run"]
+    assert benchmark.main(flags) == 0
+    said = capsys.readouterr().out
+    assert "9 trainings, 0 of them done already" in said
+    assert "to do comparison_enc_dc.dropout0.2.rate0.0075, seed 1" in said
+    job = make_plan().jobs({}, [1], ["plain"], ["comparison_enc_dc"])[0][0]
+    stores.Store(tmp_path / "r.json").add(made_up(stores, job, 40.0))
+    assert benchmark.main(flags) != 0
+    assert "made with other settings" in capsys.readouterr().err
+    stored = json.loads((tmp_path / "r.json").read_text())
+    assert len(stored["results"]) == 1
