@@ -404,12 +404,14 @@ def resolve_hparams(set_name: str, overrides: str = "") -> HParams:
 
     Raises:
       UserError: No such set; an unknown key, a wrong type, the same key twice, an empty value; a value that is not
-        allowed. All that is wrong is in one message.
+        allowed; a field that is set and that nothing reads. All that is wrong is in one message.
     """
     base = hparams(set_name)
     if not isinstance(base, HParams):
         raise UserError(f"The hparams set {set_name!r} returned {type(base).__name__}, not an HParams.")
-    return base.override(overrides, flag="--hparams")
+    resolved = base.override(overrides, flag="--hparams")
+    resolved.check_effect("--hparams")
+    return resolved
 
 
 def problem_names() -> list[str]:

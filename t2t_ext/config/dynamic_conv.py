@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 
 from t2t_ext.config.hyperparameters import TransformerHParams
-from t2t_ext.config.strict_params import NumberList, hparam
+from t2t_ext.config.strict_params import Condition, NumberList, hparam
 
 _SEPARATORS = r"[,+]"
 _MOST_TAPS = 10_000
@@ -31,6 +31,19 @@ def kernel_sizes(text: str, layers: int) -> tuple[int, ...]:
             )
         sizes.append(int(part))
     return tuple((sizes + sizes[-1:] * layers)[:layers])
+
+
+def _convolutions_in(stack: str) -> Condition:
+    """Returns the condition that a stack has convolutions."""
+
+    def why_not(hparams: "DynamicConvHParams") -> str:
+        if hparams.conv_stacks not in ("both", stack):
+            return f"has no effect: with conv_stacks={hparams.conv_stacks} the {stack} has self-attention; leave it out"
+        if hparams.lacks("dynamic_convolution", stack):
+            return f"has no effect: dual contextual modules have the place of all convolutions of the {stack}"
+        return ""
+
+    return why_not
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -59,9 +72,12 @@ class DynamicConvHParams(TransformerHParams):
         "3,7,15,31",
         "Taps of each encoder layer's kernels, from the first layer on; the last size repeats. Centered. (In "
         "--hparams: 3+7+15+31.)",
+        when=_convolutions_in("encoder"),
     )
     decoder_kernel_sizes: NumberList = hparam(
-        "3,7,15,31", "The same of each decoder layer, whose kernels end at the position itself."
+        "3,7,15,31",
+        "The same of each decoder layer, whose kernels end at the position itself.",
+        when=_convolutions_in("decoder"),
     )
     conv_even_kernel: str = hparam(
         "right",
@@ -107,11 +123,8 @@ class DynamicConvHParams(TransformerHParams):
                 kernel_sizes(getattr(self, name), 1)
             except ValueError as error:
                 yield f"{name}={getattr(self, name)!r}: {error}"
-            if self.conv_stacks not in ("both", stack) and self.changed(name):
-                yield (
-                    f"{name}={getattr(self, name)!r} has no effect: with conv_stacks={self.conv_stacks} the {stack} "
-                    "has self-attention; leave it out"
-                )
+            if self.conv_stacks not in ("both", stack):
+                yield from self.without_effect(self.changed(name))
         if self.directions > 1 and self.conv_stacks != "encoder":
             yield (
                 f"conv_stacks={self.conv_stacks}: a decoder of two directions has no convolutions, since its positions "

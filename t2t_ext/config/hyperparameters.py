@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, ClassVar
 
 from t2t_ext.config import variants
-from t2t_ext.config.strict_params import Explained, StrictParams, hparam, parse_assignments
+from t2t_ext.config.strict_params import Condition, Explained, StrictParams, every, hparam, only, parse_assignments
 
 __all__ = ["Explained", "HParams", "StrictParams", "TransformerHParams", "hparam", "parse_assignments"]
 
@@ -37,6 +37,34 @@ LEARNING_RATE_FACTORS = (
 )
 
 AUTO_BATCH_SIZE = -1  # batch_size=auto, until the trainer has probed what fits
+_ADAFACTOR = only("optimizer", "adafactor")
+_ADAM = ("adam", "adam_w", "schedule_free_adam_w")
+
+
+def _in_schedule(*factors: str, **instead: str) -> Condition:
+    """Returns the condition that the learning rate has one of some factors.
+
+    Args:
+      *factors: The factors.
+      **instead: Factor -> field that may have been meant where the schedule has that factor.
+    """
+
+    def why_not(hparams: "HParams") -> str:
+        present = hparams.learning_rate_factors
+        if set(factors).intersection(present):
+            return ""
+        meant = "".join(f"{field}, or " for factor, field in instead.items() if factor in present)
+        return (
+            f"has no effect: learning_rate_schedule={hparams.learning_rate_schedule} does not use it; set {meant}"
+            f"a learning_rate_schedule with {' or '.join(factors)}"
+        )
+
+    return why_not
+
+
+def _above_zero(name: str, example: str) -> Condition:
+    """Returns the condition that another field is not 0."""
+    return lambda hparams: "" if getattr(hparams, name) else f"has no effect: {name}=0; set {name}={example}"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -76,13 +104,21 @@ class HParams(StrictParams):
         "shapes as buckets (static: TPU and XLA).",
         choices=("dynamic", "static"),
     )
-    min_length_bucket: int = hparam(8, "Length of the shortest bucket.", unit="tokens", minimum=1, maximum=1_000_000)
+    min_length_bucket: int = hparam(
+        8,
+        "Length of the shortest bucket.",
+        unit="tokens",
+        minimum=1,
+        maximum=1_000_000,
+        when=only("batch_shapes", "static"),
+    )
     length_bucket_step: float = hparam(
         1.1,
         "Each bucket is this many times as long as the one before, at least one token.",
         minimum=1,
         maximum=100,
         exclusive=True,
+        when=only("batch_shapes", "static"),
     )
     gradient_accumulation_steps: int = hparam(
         1,
@@ -118,7 +154,12 @@ class HParams(StrictParams):
         maximum=1e6,
     )
     simcut_probability: float = hparam(
-        0.05, "Share of the words that SimCut hides from the second pass.", minimum=0, exclusive=True, below=1
+        0.05,
+        "Share of the words that SimCut hides from the second pass.",
+        minimum=0,
+        exclusive=True,
+        below=1,
+        when=_above_zero("simcut_alpha", "3"),
     )
     r_drop_alpha: float = hparam(
         0.0,
@@ -141,9 +182,14 @@ class HParams(StrictParams):
         "are taken at.",
         minimum=0,
         below=1,
+        when=only("optimizer", *_ADAM),
     )
-    optimizer_adam_beta2: float = hparam(0.997, "Decay of Adam's mean of squared gradients.", minimum=0, below=1)
-    optimizer_adam_epsilon: float = hparam(1e-9, "Added to Adam's denominator.", minimum=0, maximum=1, exclusive=True)
+    optimizer_adam_beta2: float = hparam(
+        0.997, "Decay of Adam's mean of squared gradients.", minimum=0, below=1, when=only("optimizer", *_ADAM)
+    )
+    optimizer_adam_epsilon: float = hparam(
+        1e-9, "Added to Adam's denominator.", minimum=0, maximum=1, exclusive=True, when=only("optimizer", *_ADAM)
+    )
     weight_decay: float = hparam(
         0.0,
         "adam_w, schedule_free_adam_w: share of a matrix, times the learning rate, subtracted at each step; other "
@@ -157,26 +203,37 @@ class HParams(StrictParams):
         "updates sooner.",
         minimum=0,
         maximum=100,
+        when=only("optimizer", "schedule_free_adam_w"),
     )
     optimizer_adafactor_beta1: float = hparam(
-        0.0, "Decay of Adafactor's mean of updates; 0 = none is kept.", minimum=0, below=1
+        0.0, "Decay of Adafactor's mean of updates; 0 = none is kept.", minimum=0, below=1, when=_ADAFACTOR
     )
     optimizer_adafactor_beta2: float = hparam(
-        0.999, 'Decay of the mean of squared gradients where decay_type is "adam".', minimum=0, below=1
+        0.999,
+        'Decay of the mean of squared gradients where decay_type is "adam".',
+        minimum=0,
+        below=1,
+        when=every(_ADAFACTOR, only("optimizer_adafactor_decay_type", "adam")),
     )
     optimizer_adafactor_decay_type: str = hparam(
         "pow",
         "Decay of the mean of squared gradients: 1 - step^-memory_exponent (pow) or beta2 (adam).",
         choices=("pow", "adam"),
+        when=_ADAFACTOR,
     )
     optimizer_adafactor_memory_exponent: float = hparam(
-        0.8, "The exponent of decay type pow.", minimum=0, maximum=100, exclusive=True
+        0.8,
+        "The exponent of decay type pow.",
+        minimum=0,
+        maximum=100,
+        exclusive=True,
+        when=every(_ADAFACTOR, only("optimizer_adafactor_decay_type", "pow")),
     )
     optimizer_adafactor_clipping_threshold: float = hparam(
-        1.0, "Updates are scaled down to this root mean square; 0 = not.", minimum=0, maximum=1e6
+        1.0, "Updates are scaled down to this root mean square; 0 = not.", minimum=0, maximum=1e6, when=_ADAFACTOR
     )
     optimizer_adafactor_multiply_by_parameter_scale: bool = hparam(
-        True, "Whether a variable's learning rate is multiplied by the root mean square of its values."
+        True, "Whether a variable's learning rate is multiplied by the root mean square of its values.", when=_ADAFACTOR
     )
     clip_grad_norm: float = hparam(
         0.0, "Gradients are scaled down to this global norm; 0 = not.", minimum=0, maximum=1e9
@@ -192,7 +249,12 @@ class HParams(StrictParams):
         maximum=10_000,
     )
     average_every: int = hparam(
-        100, "Time from one snapshot of average_last to the next.", unit="updates", minimum=1, maximum=10**9
+        100,
+        "Time from one snapshot of average_last to the next.",
+        unit="updates",
+        minimum=1,
+        maximum=10**9,
+        when=_above_zero("average_last", "10"),
     )
 
     # Learning rate.
@@ -200,20 +262,45 @@ class HParams(StrictParams):
         "constant*linear_warmup*rsqrt_decay*rsqrt_hidden_size",
         "Factors of the learning rate, joined by *: " + ", ".join(LEARNING_RATE_FACTORS) + " (legacy is T2T's noam).",
     )
-    learning_rate_constant: float = hparam(2.0, "The factor `constant`.", minimum=0, maximum=1e9, exclusive=True)
-    learning_rate: float = hparam(
-        0.2, "The factor of schedule `legacy`; no other uses it.", minimum=0, maximum=1e6, exclusive=True
+    learning_rate_constant: float = hparam(
+        2.0,
+        "The factor `constant`.",
+        minimum=0,
+        maximum=1e9,
+        exclusive=True,
+        when=_in_schedule("constant", legacy="learning_rate"),
     )
-    learning_rate_warmup_steps: int = hparam(8000, "Length of the warm-up.", unit="steps", minimum=0, maximum=10**9)
+    learning_rate: float = hparam(
+        0.2,
+        "The factor of schedule `legacy`; no other uses it.",
+        minimum=0,
+        maximum=1e6,
+        exclusive=True,
+        when=_in_schedule("legacy", constant="learning_rate_constant"),
+    )
+    learning_rate_warmup_steps: int = hparam(
+        8000,
+        "Length of the warm-up.",
+        unit="steps",
+        minimum=0,
+        maximum=10**9,
+        when=_in_schedule("linear_warmup", "rsqrt_decay", "legacy", "single_cycle_cos_decay", "cosdecay", "exp_decay"),
+    )
     learning_rate_decay_steps: int = hparam(
         5000,
         "Length of cosdecay and linear_decay, and of one decay of exp_decay.",
         unit="steps",
         minimum=1,
         maximum=10**9,
+        when=_in_schedule("cosdecay", "linear_decay", "exp_decay"),
     )
     learning_rate_decay_rate: float = hparam(
-        1.0, "exp_decay multiplies by this in learning_rate_decay_steps.", minimum=0, maximum=1e6, exclusive=True
+        1.0,
+        "exp_decay multiplies by this in learning_rate_decay_steps.",
+        minimum=0,
+        maximum=1e6,
+        exclusive=True,
+        when=_in_schedule("exp_decay"),
     )
 
     # Numbers and direction.
@@ -232,6 +319,11 @@ class HParams(StrictParams):
         "examples of their own; for models with two, the pairs two, six or one of docs/training.md.",
         choices=("none", "l2r", "both", "two", "six", "one"),
     )
+
+    @property
+    def learning_rate_factors(self) -> tuple[str, ...]:
+        """The factors that learning_rate_schedule names."""
+        return tuple(factor.strip() for factor in self.learning_rate_schedule.split("*"))
 
     @property
     def weights_for_users(self) -> str:
@@ -254,7 +346,7 @@ class HParams(StrictParams):
                 f"simcut_alpha={self.simcut_alpha:g} and r_drop_alpha={self.r_drop_alpha:g} are both on: choose one of "
                 "them, each needs a second pass of its own"
             )
-        factors = [factor.strip() for factor in self.learning_rate_schedule.split("*")]
+        factors = self.learning_rate_factors
         unknown = [factor for factor in factors if factor not in LEARNING_RATE_FACTORS]
         if unknown:
             yield (
@@ -313,7 +405,18 @@ class TransformerHParams(_AllVariants, HParams):
         2048, "Width of the feed-forward sublayers (d_ff).", unit="units", minimum=1, maximum=1_048_576
     )
     num_heads: int = hparam(8, "Attention heads.", minimum=1, maximum=4096)
-    num_hidden_layers: int = hparam(6, "Layers of encoder and decoder each.", minimum=1, maximum=1000)
+    num_hidden_layers: int = hparam(
+        6,
+        "Layers of encoder and decoder each.",
+        minimum=1,
+        maximum=1000,
+        when=lambda hparams: (
+            f"has no effect: num_encoder_layers={hparams.num_encoder_layers} and num_decoder_layers="
+            f"{hparams.num_decoder_layers} are set; change these, or set them to 0"
+            if hparams.num_encoder_layers and hparams.num_decoder_layers
+            else ""
+        ),
+    )
     num_encoder_layers: int = hparam(0, "Layers of the encoder; 0 = num_hidden_layers.", minimum=0, maximum=1000)
     num_decoder_layers: int = hparam(0, "Layers of the decoder; 0 = num_hidden_layers.", minimum=0, maximum=1000)
     attention_key_channels: int = hparam(
@@ -371,6 +474,7 @@ class TransformerHParams(_AllVariants, HParams):
         "Order of the sinusoids' channels: all sines, then all cosines (concat, as T2T), or alternating "
         "(interleaved: sine and cosine of one rate side by side, as Vaswani et al. 2017).",
         choices=("concat", "interleaved"),
+        when=only("pos", "timing"),
     )
     feature_positions: str = hparam(
         "none",
@@ -391,7 +495,9 @@ class TransformerHParams(_AllVariants, HParams):
     use_target_space_embedding: bool = hparam(
         False, "Whether a learned vector for the target language (one of 32) is added to the encoder's input."
     )
-    target_space_id: int = hparam(0, "Which of the 32 vectors.", minimum=0, maximum=31)
+    target_space_id: int = hparam(
+        0, "Which of the 32 vectors.", minimum=0, maximum=31, when=only("use_target_space_embedding", True)
+    )
 
     @property
     def encoder_layers(self) -> int:

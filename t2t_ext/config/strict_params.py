@@ -44,6 +44,8 @@ _NOTATIONS: Mapping[Any, tuple[str, Callable[[str], Any]]] = {
 # The type of a field that is a list in a string: "1,3-4", or in a command line, where a comma ends a value, "1+3-4".
 NumberList = Annotated[str, "+"]
 _Params = TypeVar("_Params", bound="StrictParams")
+# The other settings -> "" where a field is read; else what follows its name and value in a message, with {name}.
+Condition = Callable[[Any], str]
 
 
 class Explained(NamedTuple):
@@ -76,6 +78,7 @@ def hparam(
     group: str = "",
     metavar: str = "",
     flag: str = "",
+    when: Condition | None = None,
 ) -> Any:
     """Makes a documented and checked field of a ``StrictParams``: its one declaration.
 
@@ -94,13 +97,32 @@ def hparam(
       group: Of a setting that is a flag, its group in ``--help``.
       metavar: What stands for the flag's value in ``--help``; by default the unit or the type says it.
       flag: The flag's name where it is not the field's.
+      when: Of a field that is read under a condition, the condition, such as ``only("optimizer", "adafactor")``: where
+        it does not hold, a user who sets the field is told so.
 
     Returns:
       A dataclass field.
     """
     rules = {"choices": tuple(choices), "minimum": minimum, "maximum": maximum, "below": below, "exclusive": exclusive}
-    shown = {"help": help, "unit": unit, "group": group, "metavar": metavar, "flag": flag}
+    shown = {"help": help, "unit": unit, "group": group, "metavar": metavar, "flag": flag, "when": when}
     return dataclasses.field(default=default, metadata={**shown, "words": dict(words or {}), **rules})
+
+
+def only(name: str, *values: Any) -> Condition:
+    """Returns the condition that another field has one of some values."""
+
+    def why_not(settings: Any) -> str:
+        value = getattr(settings, name)
+        *others, last = map(_shown, values)
+        needed = f"{', '.join(others)} and {last}" if others else last
+        return "" if value in values else f"is for {name}={needed}, not {_shown(value)}"
+
+    return why_not
+
+
+def every(*conditions: Condition) -> Condition:
+    """Returns the condition that all of several hold; of those that do not, the first says why."""
+    return lambda settings: next(filter(None, (condition(settings) for condition in conditions)), "")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -224,6 +246,28 @@ class StrictParams:
         fields = (field for field in dataclasses.fields(self) if not names or field.name in names)
         return [field.name for field in fields if getattr(self, field.name) != field.default]
 
+    def without_effect(self, names: Collection[str]) -> list[str]:
+        """Returns a sentence for each of some fields that nothing reads as the others are; it names what does."""
+        found = []
+        for name in names:
+            condition = self.__dataclass_fields__[name].metadata.get("when")
+            if condition and (why := condition(self)):
+                found.append(f"{name}={_shown(getattr(self, name))} {why.replace('{name}', name)}")
+        return found
+
+    def check_effect(self, flag: str) -> None:
+        """Checks that what a command line has set is read.
+
+        Args:
+          flag: The flag that it was set with, for the message.
+
+        Raises:
+          UserError: It is not.
+        """
+        given = [name for name, origin in self._origins.items() if origin == FLAG]
+        if problems := self.without_effect(given):
+            raise UserError(f"{flag}: {_together(problems)}")
+
     def attributed_to(self, set_name: str) -> Self:
         """Returns a copy in which an hparams set is the origin of all values that nobody put before it."""
         copy = dataclasses.replace(self)
@@ -269,6 +313,13 @@ def help_of(field: dataclasses.Field) -> str:
     unit = field.metadata.get("unit", "")
     choices = [choice for choice in field.metadata.get("choices", ()) if choice]
     return text + (f" In {unit}." if unit else "") + (f" One of: {', '.join(choices)}." if choices else "")
+
+
+def _shown(value: Any) -> str:
+    """Returns a value as it is written in ``--hparams``."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _limits(rules: Mapping[str, Any]) -> Iterator[tuple[Callable[[Any, Any], bool], float, str]]:

@@ -7,7 +7,7 @@ training of the two recipes that make them. What several recipes need is in the 
 import dataclasses
 import pathlib
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from t2t_ext import registry
@@ -405,10 +405,13 @@ class _Planner:
             # Without pseudo references there is nothing to choose from.
             if every or (_takes(known, {**hparams, name: value}) and (recipe.pseudo_references or name != "pseudo")):
                 hparams[name] = value
+        if not every:
+            hparams = _read(known, hparams, options.hparams)
         if options.scale != 1 and "learning_rate_warmup_steps" not in options.hparams:
             warm_up = recipe.hparams.get("learning_rate_warmup_steps") or known.learning_rate_warmup_steps
             if warm_up:
-                hparams["learning_rate_warmup_steps"] = max(1, round(warm_up * options.scale))
+                scaled = {"learning_rate_warmup_steps": max(1, round(warm_up * options.scale))}
+                hparams = _read(known, {**hparams, **scaled}, scaled)
         return hparams
 
     def _directions(self, recipe: Recipe) -> int:
@@ -475,6 +478,16 @@ def _takes(hparams: HParams, changes: Mapping[str, Any]) -> bool:
     except UserError:
         return False
     return True
+
+
+def _read(hparams: HParams, changes: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    """Returns changes of hparams without those of some names that nothing would read."""
+    try:
+        resolved = hparams.override(assignments(changes))
+    except UserError:  # told when the commands are checked
+        return dict(changes)
+    unread = {name for name in names if name in changes and resolved.without_effect([name])}
+    return {name: value for name, value in changes.items() if name not in unread}
 
 
 def _both_runs(trained: Sequence[Stage], recipes: Sequence[Recipe]) -> dict[str, str]:

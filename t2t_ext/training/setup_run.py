@@ -14,6 +14,7 @@ from t2t_ext.config.training import KEEP, RESET, TrainConfig, TrainingSettings
 from t2t_ext.data.datasets import target_variants
 from t2t_ext.data.datasets.generated import GeneratedData
 from t2t_ext.data.datasets.manifest import Manifest, manifest_path
+from t2t_ext.data.features.types import Floats
 from t2t_ext.data.generation.settings import differing_options
 from t2t_ext.errors import UserError
 from t2t_ext.io import files
@@ -90,6 +91,7 @@ def resolve(config: TrainConfig) -> ResolvedRun:
     data_dir = os.path.abspath(config.data_dir or (old.data_dir if old else ""))
     if not old:
         target_variants.check_problem(hparams, _problem(problem, options), data_dir)
+        _check_source(hparams, _problem(problem, options))
         options = {**options_of_data(problem, options, data_dir), **options}
     new = RunConfig(
         problem=problem,
@@ -207,6 +209,19 @@ def _hparams(config: TrainConfig, stored: RunDirectory | None) -> tuple[HParams,
         hparams = hparams.replace(batch_size=number)
     given = {name: origin for name, origin in hparams.origins().items() if origin == FLAG}
     return hparams, {**stored.config.origins, **given}, stored.config.hparams_set
+
+
+def _check_source(hparams: HParams, problem: Any) -> None:
+    """Checks that what hparams say of a source of feature vectors is for one.
+
+    Raises:
+      UserError: The source is text.
+    """
+    if hparams.origins().get("feature_positions") == FLAG and not isinstance(problem.features()["inputs"], Floats):
+        raise UserError(
+            f"--hparams: feature_positions has no effect: the source of {problem.name} is text, whose positions are "
+            "as pos says. Leave it out, or set pos."
+        )
 
 
 def _warm_start_from(config: TrainConfig, stored: RunDirectory | None) -> str:

@@ -4,10 +4,25 @@ import dataclasses
 from collections.abc import Iterator
 
 from t2t_ext.config.layer_ranges import layer_numbers
-from t2t_ext.config.strict_params import NumberList, hparam
+from t2t_ext.config.strict_params import NumberList, every, hparam
 from t2t_ext.config.variants import TransformerVariant
 
 _STACKS = ("encoder", "decoder")
+
+
+def _has_modules(hparams: "DualContextFields") -> str:
+    if hparams.dc_encoder_layers or hparams.dc_decoder_layers:
+        return ""
+    return "has no effect: no layer has a dual contextual module; name some in dc_encoder_layers or dc_decoder_layers"
+
+
+def _has_even_kernel(hparams: "DualContextFields") -> str:
+    if hparams.dc_encoder_layers and hparams.dc_kernel_size % 2 == 0:
+        return ""
+    return (
+        "is for encoder layers with an even dc_kernel_size: an odd one is centered, and the decoder's ends at the "
+        "position itself"
+    )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -21,13 +36,18 @@ class DualContextFields(TransformerVariant):
     )
     dc_decoder_layers: NumberList = hparam("", "The same of the decoder, whose modules see no later positions.")
     dc_kernel_size: int = hparam(
-        2, "f, neighboring positions that the convolution of a dual contextual module joins.", minimum=1, maximum=64
+        2,
+        "f, neighboring positions that the convolution of a dual contextual module joins.",
+        minimum=1,
+        maximum=64,
+        when=_has_modules,
     )
     dc_even_kernel: str = hparam(
         "right",
         "Encoder, even dc_kernel_size: on which side of a position the neighborhood has one position more (right: f=2 "
         "joins t and t+1, as TensorFlow's SAME; left: t-1 and t).",
         choices=("right", "left"),
+        when=every(_has_modules, _has_even_kernel),
     )
 
     def __post_init__(self) -> None:
@@ -67,14 +87,4 @@ class DualContextFields(TransformerVariant):
                 "place of the dual contextual module's two attentions; leave it out (dc_encoder_layers goes with it), "
                 "or train one direction (synchronous=false)"
             )
-        if not self.dc_encoder_layers and not self.dc_decoder_layers:
-            for name in self.changed("dc_kernel_size", "dc_even_kernel"):
-                yield (
-                    f"{name}={getattr(self, name)} has no effect: no layer has a dual contextual module; name some in "
-                    "dc_encoder_layers or dc_decoder_layers"
-                )
-        elif self.dc_even_kernel != "right" and (self.dc_kernel_size % 2 or not self.dc_encoder_layers):
-            yield (
-                f"dc_even_kernel={self.dc_even_kernel} is for encoder layers with an even dc_kernel_size: an odd one "
-                "is centered, and the decoder's ends at the position itself"
-            )
+        yield from self.without_effect(self.changed("dc_kernel_size", "dc_even_kernel"))

@@ -4,17 +4,27 @@ import dataclasses
 import re
 from collections.abc import Iterator
 
-from t2t_ext.config.strict_params import hparam
+from t2t_ext.config.strict_params import hparam, only
 from t2t_ext.config.variants import TransformerVariant
 
 _ROUTED = ("gca", "gpa")  # every decoder layer reads one encoder layer, which a map may name
-# Options of one view or one integration: field -> (field that it belongs to, the value that it needs).
-_OPTIONS = {
-    "fma": ("source_view", "fma"),
-    "ama_share_layers": ("source_view", "ama"),
-    "ama_query": ("source_view", "ama"),
-    "integration_attention": ("integration", "soft_two_attention"),
-}
+
+
+def _separate_norms(hparams: "SourceViewFields") -> str:
+    if hparams.source_view == "last":
+        return "has no effect with source_view=last"
+    if hparams.layer_preprocess_sequence == "n":
+        return ""
+    return "is for pre-norm stacks: with layer_preprocess_sequence=none the layers' outputs are normalized"
+
+
+def _has_view(hparams: "SourceViewFields") -> str:
+    if hparams.source_view != "last":
+        return ""
+    return (
+        "joins another view of the source to the last layer, but source_view is last: set source_view, such as gca, or "
+        "(a Transformer without cross-view decoding) integration=hard"
+    )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -32,39 +42,47 @@ class SourceViewFields(TransformerVariant):
         "",
         "gca and gpa: the encoder layers that the decoder's layers see, from the first decoder layer on, counted from "
         "1, such as 6,5,4,3,2,1 (in --hparams: 6+5+4+3+2+1); empty: evenly spread from one end to the other.",
+        when=only("source_view", *_ROUTED),
     )
     source_view_norm: str = hparam(
         "separate",
         "Pre-norm stacks, whose layers' outputs are not normalized: the stack's last norm is e_N's, and every "
         "other layer that is seen has one of its own (separate), or it is that of all of them (shared).",
         choices=("separate", "shared"),
+        when=_separate_norms,
     )
     fma: str = hparam(
         "full",
         "source_view=fma: a matrix from all layers side by side and a bias for each decoder layer (full), or one "
         "weight for each encoder layer (scalar); both begin as the mean.",
         choices=("full", "scalar"),
+        when=only("source_view", "fma"),
     )
     ama_share_layers: bool = hparam(
-        False, "source_view=ama: whether all decoder layers have the same vectors, one for each encoder layer."
+        False,
+        "source_view=ama: whether all decoder layers have the same vectors, one for each encoder layer.",
+        when=only("source_view", "ama"),
     )
     ama_query: str = hparam(
         "source",
         "source_view=ama: what the vectors are multiplied with to weigh the layers: each of them at a source position "
         "(source), or the decoder's state, so that every target position has weights of its own (decoder; slower).",
         choices=("source", "decoder"),
+        when=only("source_view", "ama"),
     )
     integration: str = hparam(
         "hard",
         "R_i in place of e_N (hard), layer norm of e_N + R_i (soft, equation 7), or layer norm of the sum of two "
         "attentions, to e_N and to R_i (soft_two_attention).",
         choices=("hard", "soft", "soft_two_attention"),
+        when=_has_view,
     )
     integration_attention: str = hparam(
         "shared",
         "integration=soft_two_attention: whether both attentions have the same projections (shared) or each its own "
         "(separate).",
         choices=("shared", "separate"),
+        when=only("integration", "soft_two_attention"),
     )
 
     @property
@@ -100,37 +118,17 @@ class SourceViewFields(TransformerVariant):
     def validate(self) -> Iterator[str]:
         """Yields contradictions between fields."""
         yield from super().validate()
-        for name, (needed, value) in _OPTIONS.items():
-            if self.changed(name) and getattr(self, needed) != value:
-                yield f"{name}={getattr(self, name)} is for {needed}={value}, not {getattr(self, needed)}"
+        fields = [field.name for field in dataclasses.fields(SourceViewFields) if field.metadata.get("when")]
+        yield from self.without_effect(self.changed(*fields))
         if self.source_view == "last":
-            yield from self._validate_without_views()
-        elif self.encoder_layers == 1:
+            return
+        if self.encoder_layers == 1:
             yield f"source_view={self.source_view} needs several encoder layers; of one, every view is source_view=last"
         else:
             yield from self._validate_map()
-        if self.source_view_norm != "separate" and self.layer_preprocess_sequence == "none":
-            yield (
-                f"source_view_norm={self.source_view_norm} is for pre-norm stacks: with layer_preprocess_sequence=none "
-                "the layers' outputs are normalized"
-            )
-
-    def _validate_without_views(self) -> Iterator[str]:
-        if self.integration != "hard":
-            yield (
-                f"integration={self.integration} joins another view of the source to the last layer, but source_view "
-                "is last: set source_view, such as gca, or (a Transformer without cross-view decoding) integration=hard"
-            )
-        if self.source_view_map:
-            yield f"source_view_map={self.source_view_map!r} is for source_view=gca and gpa, not last"
-        if self.source_view_norm != "separate":
-            yield f"source_view_norm={self.source_view_norm} has no effect with source_view=last"
 
     def _validate_map(self) -> Iterator[str]:
-        if self.source_view_map:
-            if self.source_view not in _ROUTED:
-                yield f"source_view_map={self.source_view_map!r} is for source_view=gca and gpa, not {self.source_view}"
-                return
+        if self.source_view_map and self.source_view in _ROUTED:
             try:
                 layers = self.viewed_layers
             except ValueError as error:

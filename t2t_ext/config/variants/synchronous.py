@@ -5,12 +5,30 @@ from collections.abc import Iterator
 from typing import Any, Self
 
 from t2t_ext.config.layer_ranges import layer_numbers
-from t2t_ext.config.strict_params import NumberList, hparam
+from t2t_ext.config.strict_params import NumberList, every, hparam, only
 from t2t_ext.config.variants import TransformerVariant
 
 _AUTO = "auto"
 # Target sides of an example -> what pseudo may be; the first is what auto stands for.
 _PSEUDO = {1: ("none", "l2r", "both"), 2: ("two", "one", "six", "none")}
+
+
+def _two_directions(hparams: "SynchronousFields") -> str:
+    if hparams.synchronous:
+        return ""
+    return (
+        "is about two directions that see each other, but with synchronous=false there is one: leave {name} out, or "
+        "set synchronous=true"
+    )
+
+
+def _has_lambda(hparams: "SynchronousFields") -> str:
+    if hparams.sb_fusion != "gate":
+        return ""
+    return (
+        "has no effect: sb_fusion=gate has no lambda, its gates weigh both attentions; leave {name} out, or choose "
+        "sb_fusion=linear, tanh or relu"
+    )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -26,34 +44,47 @@ class SynchronousFields(TransformerVariant):
         "equation 4), past + lambda * tanh or relu of future (equation 5), or gates that are learned for both "
         "(equation 6).",
         choices=("linear", "tanh", "relu", "gate"),
+        when=_two_directions,
     )
     sb_lambda: float = hparam(
-        0.1, "lambda, the weight of the other direction; where it is trained, its start.", minimum=-1000, maximum=1000
+        0.1,
+        "lambda, the weight of the other direction; where it is trained, its start.",
+        minimum=-1000,
+        maximum=1000,
+        when=every(_two_directions, _has_lambda),
     )
     sb_lambda_trainable: str = hparam(
         "none",
         "Whether each layer learns its lambda: not (none), as one number (scalar), or one for each of its channels "
         "(vector).",
         choices=("none", "scalar", "vector"),
+        when=every(_two_directions, _has_lambda),
     )
     sb_gate: str = hparam(
         "head",
         "sb_fusion=gate: one matrix a layer that all its heads share (head: twice a head's width, squared), or one for "
         "all heads side by side (model).",
         choices=("head", "model"),
+        when=every(_two_directions, only("sb_fusion", "gate")),
     )
     sb_layers: NumberList = hparam(
         "all",
         "Decoder layers that attend to the other direction: all, or numbers and ranges from 1, such as 1-3 or 1,3-4 "
         "(in --hparams: 1+3-4).",
+        when=_two_directions,
     )
     sb_future_dropout: float = hparam(
-        0.0, "Dropout of the attention to the other direction, before its activation.", minimum=0, below=1
+        0.0,
+        "Dropout of the attention to the other direction, before its activation.",
+        minimum=0,
+        below=1,
+        when=_two_directions,
     )
     predict_tag: bool = hparam(
         False,
         "The direction's tag is predicted from a zero vector, as the authors' program does, instead of being the "
         "first input.",
+        when=_two_directions,
     )
     pseudo: str = hparam(
         _AUTO,
@@ -64,7 +95,14 @@ class SynchronousFields(TransformerVariant):
         "directions' models (both). auto: two with synchronous=true, else none.",
         choices=(_AUTO, "none", "l2r", "both", "two", "six", "one"),
     )
-    sb_loss_on_pseudo: bool = hparam(True, "Whether translations that stand in for a target are trained on, too.")
+    sb_loss_on_pseudo: bool = hparam(
+        True,
+        "Whether translations that stand in for a target are trained on, too.",
+        when=every(
+            _two_directions,
+            lambda hparams: "is about pseudo references, but pseudo=none has none" if hparams.pseudo == "none" else "",
+        ),
+    )
 
     def __post_init__(self) -> None:
         """Puts a value in the place of ``pseudo=auto`` and checks all fields."""
@@ -124,25 +162,12 @@ class SynchronousFields(TransformerVariant):
                 f"{', '.join(allowed)}"
             )
         if not self.synchronous:
-            for name in self.changed():
-                if name.startswith("sb_") or name == "predict_tag":
-                    yield (
-                        f"{name}={str(getattr(self, name)).lower()} is about two directions that see each other, but "
-                        f"with synchronous=false there is one: leave {name} out, or set synchronous=true"
-                    )
+            fields = [field.name for field in dataclasses.fields(SynchronousFields) if field.metadata.get("when")]
+            yield from self.without_effect(self.changed(*fields))
             return
         try:
             if not self.synchronous_layers:
                 yield "sb_layers names no layer: without one this is a Transformer"
         except ValueError as error:
             yield f"sb_layers={self.sb_layers!r}: {error}"
-        if self.sb_fusion == "gate" and self.sb_lambda_trainable != "none":
-            yield f"sb_lambda_trainable={self.sb_lambda_trainable}: sb_fusion=gate has no lambda that could be trained"
-        if self.sb_fusion == "gate" and self.sb_lambda != type(self).sb_lambda:
-            # The default is what is not given: only a changed value was meant to do something.
-            yield (
-                f"sb_lambda={self.sb_lambda:g}: sb_fusion=gate has no lambda, its gates weigh both attentions; leave "
-                "sb_lambda out, or choose sb_fusion=linear, tanh or relu"
-            )
-        if self.sb_fusion != "gate" and self.sb_gate != "head":
-            yield f"sb_gate={self.sb_gate} is for sb_fusion=gate: sb_fusion={self.sb_fusion} has no gate"
+        yield from self.without_effect(self.changed("sb_lambda_trainable", "sb_lambda", "sb_gate"))

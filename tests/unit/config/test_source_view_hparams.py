@@ -61,7 +61,7 @@ POST_NORM = "layer_preprocess_sequence=none,layer_postprocess_sequence=dan"
         ),
         ("source_view=gca,fma=scalar", "fma=scalar is for source_view=fma, not gca"),
         ("source_view=gca,ama_query=decoder", "ama_query=decoder is for source_view=ama, not gca"),
-        ("source_view=fma,ama_share_layers=true", "ama_share_layers=True is for source_view=ama, not fma"),
+        ("source_view=fma,ama_share_layers=true", "ama_share_layers=true is for source_view=ama, not fma"),
         ("source_view=gca,integration=soft,integration_attention=separate", "is for integration=soft_two_attention"),
         ("source_view_map=6+5+4+3+2+1", "is for source_view=gca and gpa, not last"),
         ("source_view=ama,source_view_map=6+5+4+3+2+1", "is for source_view=gca and gpa, not ama"),

@@ -51,8 +51,8 @@ def test_mistaken_layer_ranges(text, message):
     ("overrides", "message"),
     [
         ("sb_fusion=gate,sb_lambda_trainable=scalar", "sb_fusion=gate has no lambda"),
-        ("sb_fusion=gate,sb_lambda=0.5", "sb_lambda=0.5: sb_fusion=gate has no lambda"),
-        ("sb_gate=model", "sb_fusion=tanh has no gate"),
+        ("sb_fusion=gate,sb_lambda=0.5", "sb_lambda=0.5 has no effect: sb_fusion=gate has no lambda"),
+        ("sb_gate=model", "sb_gate=model is for sb_fusion=gate, not tanh"),
         ("sb_fusion=gated", "sb_fusion is one of linear, tanh, relu, gate"),
         ("sb_layer=1", "sb_layers"),
         ("pseudo=l2r", "pseudo=l2r is not for synchronous=true"),
