@@ -31,6 +31,10 @@ def _has_lambda(hparams: "SynchronousFields") -> str:
     )
 
 
+def _has_pseudo_references(hparams: "SynchronousFields") -> str:
+    return "is about pseudo references, but with pseudo=none there are none" if hparams.pseudo == "none" else ""
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SynchronousFields(TransformerVariant):
     """Whether the decoder generates in both directions at once, and how they see each other."""
@@ -98,10 +102,7 @@ class SynchronousFields(TransformerVariant):
     sb_loss_on_pseudo: bool = hparam(
         True,
         "Whether translations that stand in for a target are trained on, too.",
-        when=every(
-            _two_directions,
-            lambda hparams: "is about pseudo references, but pseudo=none has none" if hparams.pseudo == "none" else "",
-        ),
+        when=every(_two_directions, _has_pseudo_references),
     )
 
     def __post_init__(self) -> None:
