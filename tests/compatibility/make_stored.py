@@ -29,7 +29,7 @@ STEPS = 300
 COMMON = (
     "hidden_size=16,filter_size=16,num_heads=2,num_hidden_layers=2,batch_size=500,"
     "layer_prepostprocess_dropout=0.0,attention_dropout=0.0,relu_dropout=0.0,precision=float32,max_length=48,"
-    "learning_rate_constant=2.0,learning_rate_warmup_steps=40"
+    "learning_rate_warmup_steps=40"
 )
 # Folder -> (model, set of hparams, overrides). Where pseudo references are read, the problem is their data.
 RUNS = {
@@ -123,10 +123,12 @@ def _make_data():
 
 def _train(name, files):
     model, hparams_set, more = RUNS[name]
+    constant = "constant" in t2t_ext.registry.hparams(hparams_set).learning_rate_factors
+    hparams = ",".join(filter(None, (COMMON, constant * "learning_rate_constant=2.0", more)))
     pseudo = "synchronous_" in hparams_set or "synchronous=true" in more
     _command(
         "trainer", f"--problem=translate_parallel_text{'_synchronous' * pseudo}", f"--model={model}",
-        f"--hparams_set={hparams_set}", f"--hparams={','.join(filter(None, (COMMON, more)))}", "--data_dir=data",
+        f"--hparams_set={hparams_set}", f"--hparams={hparams}", "--data_dir=data",
         f"--output_dir=runs/{name}", "--random_seed=1", f"--train_steps={STEPS}", f"--local_eval_frequency={STEPS}",
         "--eval_bleu_sentences=-1", "--best_checkpoint_metric=loss", "--eval_early_stopping_metric=loss", *files,
     )  # fmt: skip

@@ -8,7 +8,7 @@ from t2t_ext.bin import datagen, decoder, pseudo_references, trainer
 from t2t_ext.runs.run_directory import RunDirectory
 
 NAME = "translate_parallel_text"
-HPARAMS = "num_hidden_layers=1,batch_size=800,learning_rate_warmup_steps=20,learning_rate_constant=0.5"
+HPARAMS = "num_hidden_layers=1,batch_size=800,learning_rate_warmup_steps=20"
 NO_BLEU = {"eval_bleu_sentences": -1, "best_checkpoint_metric": "loss"}
 
 
@@ -34,8 +34,8 @@ def test_from_text_to_a_synchronous_translation(tmp_path, toy_corpus, capfd):
              ("train_source", "train_target", "dev_source", "dev_target")]  # fmt: skip
     flags = [f"--problem={NAME}", f"--data_dir={tmp_path / 'data'}", "--vocab_size=340", "--num_processes=1"]
     assert datagen.main([*flags, *files]) == 0
-    train(tmp_path, "l2r", "target_direction=l2r", **NO_BLEU)
-    train(tmp_path, "r2l", "target_direction=r2l", **NO_BLEU)
+    train(tmp_path, "l2r", "learning_rate_constant=0.5,target_direction=l2r", **NO_BLEU)
+    train(tmp_path, "r2l", "learning_rate_constant=0.5,target_direction=r2l", **NO_BLEU)
     flags = [f"--problem={NAME}", f"--data_dir={tmp_path / 'data'}", "--decode_hparams=beam_size=1,max_length_ratio=1"]
     assert pseudo_references.main([*flags, f"--l2r={tmp_path / 'l2r'}", f"--r2l={tmp_path / 'r2l'}"]) == 0
     capfd.readouterr()

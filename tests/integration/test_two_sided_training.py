@@ -12,7 +12,7 @@ from t2t_ext.bin import decoder, trainer
 from t2t_ext.runs import checkpoints
 from t2t_ext.runs.run_directory import RunDirectory
 
-HPARAMS = "num_hidden_layers=1,batch_size=400,learning_rate_warmup_steps=20,learning_rate_constant=0.5"
+HPARAMS = "num_hidden_layers=1,batch_size=400,learning_rate_warmup_steps=20"
 
 
 @pytest.fixture(scope="module")
