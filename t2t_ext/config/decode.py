@@ -149,6 +149,12 @@ class DecodeHParams(StrictParams):
         metavar="FILE",
     )
 
+    beam_extends: str = hparam(
+        "unfinished",
+        "Which continuations go on: the beam_size best that do not end (unfinished, as T2T), or, of the beam_size best "
+        "of all, those that do not end (top; the greedy search of Zhou et al. 2019 is this with beam_size=2).",
+        choices=("unfinished", "top"),
+    )
     sb_pairing: str = hparam(
         "rank",
         "Partner that a hypothesis of a model of two directions attends to: the other direction's of the same rank "
@@ -185,17 +191,23 @@ class DecodeHParams(StrictParams):
                 )
             if self.sampling_keep_top_k == 0:
                 yield "sampling_keep_top_k=0 leaves no token to draw: at least 1, or -1 for all"
+        yield from self._validate_beam(random)
+        if self.shortlist and random:
+            yield "shortlist searches among probable subwords; sampling_method=random draws from all: leave one out"
+        if self.shortlist and self.sb_decode == "recompute":
+            yield "sb_decode=recompute computes all of the softmax, for comparison: leave shortlist out"
+        yield from self._validate_rules()
+
+    def _validate_beam(self, random: bool) -> Iterator[str]:
+        if self.beam_extends == "top" and (random or self.diverse_groups > 1):
+            other = "sampling_method=random" if random else f"diverse_groups={self.diverse_groups}"
+            yield f"beam_extends=top is about a beam that is searched as one, which {other} has not: leave one out"
         if self.diverse_groups == 1:
             yield from self._unused("diverse_groups", "diverse_strength")
         elif random:
             yield f"diverse_groups={self.diverse_groups} divides a beam, which sampling_method=random has not"
         elif self.beam_size % self.diverse_groups:
             yield f"beam_size={self.beam_size} is not a multiple of diverse_groups={self.diverse_groups}"
-        if self.shortlist and random:
-            yield "shortlist searches among probable subwords; sampling_method=random draws from all: leave one out"
-        if self.shortlist and self.sb_decode == "recompute":
-            yield "sb_decode=recompute computes all of the softmax, for comparison: leave shortlist out"
-        yield from self._validate_rules()
 
     def _validate_rules(self) -> Iterator[str]:
         if not self.no_repeat_ngram_size:
@@ -233,6 +245,11 @@ class DecodeHParams(StrictParams):
         if self.sampling_method == "random":
             raise UserError(
                 "Constraints need a search, but sampling_method=random draws: leave it out, or the constraints."
+            )
+        if self.beam_extends == "top":
+            raise UserError(
+                "Constraints divide the beam among what is still missing, and beam_extends=top would let a bank run "
+                "dry: leave one of them out."
             )
         if self.diverse_groups > 1:
             raise UserError(

@@ -25,7 +25,7 @@ from t2t_ext.search.search_state import (
     SearchConfig,
     length_penalty,
 )
-from t2t_ext.search.strategies import BeamStrategy, Continuations, best_of_each
+from t2t_ext.search.strategies import BeamStrategy, Continuations, TopBeam, best_of_each
 
 # Ranks tell apart so many missing phrases; empty places of the pool must stay behind them.
 _MOST_MISSING = 400
@@ -44,7 +44,7 @@ def guided_strategy(hparams: DecodeHParams, directions: int, phrases: Phrases | 
         return ConstrainedBeam(phrases)
     groups = hparams.diverse_groups
     if groups == 1:
-        return None
+        return TopBeam() if hparams.beam_extends == "top" else None
     if hparams.beam_size % (directions * groups):
         raise UserError(
             f"beam_size={hparams.beam_size} is not a multiple of {directions * groups}: this model generates in "

@@ -147,3 +147,18 @@ class BeamStrategy(Rule):
     def finish(self, pool: FinishedPool, config: SearchConfig) -> FinishedPool:
         """Returns the N best of the pool, best first."""
         return FinishedPool(*(part[:, : config.num_hypotheses] for part in pool))
+
+
+class TopBeam(BeamStrategy):
+    """A beam that extends only what is among the K best continuations (Zhou et al. 2019, section 2.2 and footnote 12).
+
+    A place that a finished hypothesis takes is not filled by the next best. With one hypothesis a direction each is
+    searched greedily: it ends where its most probable token is EOS.
+    """
+
+    def propose(
+        self, logits: tf.Tensor, normalizer: tf.Tensor, live: Live, step: Step, state: Any, config: SearchConfig
+    ) -> Continuations:
+        """Returns the K best continuations of each direction; see BeamStrategy."""
+        log_probs, parents, tokens = super().propose(logits, normalizer, live, step, state, config)
+        return log_probs[..., : config.live], parents[..., : config.live], tokens[..., : config.live]

@@ -207,7 +207,8 @@ def search_config(
         penalty=hparams.length_penalty,
         banned=banned,
         pairing=hparams.sb_pairing,
-        finished_partner=hparams.sb_finished_partner,
+        # A finished hypothesis leaves its place empty, so that nobody takes its rank.
+        finished_partner="freeze" if hparams.beam_extends == "top" else hparams.sb_finished_partner,
     )
 
 

@@ -96,7 +96,17 @@ def beam_search(log_probs, **settings):
 
 
 def search_directions(
-    log_probs, *, limit, beam, alpha, kind="gnmt", forbidden=(0,), wanted=1, allowed=anything, bonus=nothing
+    log_probs,
+    *,
+    limit,
+    beam,
+    alpha,
+    kind="gnmt",
+    forbidden=(0,),
+    wanted=1,
+    allowed=anything,
+    bonus=nothing,
+    top=False,
 ):
     """The search of one sentence.
 
@@ -111,6 +121,7 @@ def search_directions(
       wanted: how many hypotheses the caller wants; the search stops when that many are safe.
       allowed: whether a token may follow a prefix.
       bonus: of ended hypotheses, added to the score; not more than 0.
+      top: whether only the best continuations count, as many as live hypotheses, and not twice as many.
 
     Returns:
       Up to `beam` hypotheses, the best first. Those that the limit cut follow all finished ones, by penalised score.
@@ -126,7 +137,7 @@ def search_directions(
             def ask(own, rank, function=function, partners=partners):
                 return function(own, partners[min(rank, len(partners) - 1)])
 
-            grown.append(_grow(live[direction], ask, forbidden, 2 * width, allowed))
+            grown.append(_grow(live[direction], ask, forbidden, width if top else 2 * width, allowed))
 
         def end(ids, log_prob, finished, t=t):
             return Found(ids, log_prob, log_prob / penalty(t, alpha, kind) + bonus(ids), finished)

@@ -11,6 +11,8 @@ Definitions (K hypotheses a side):
   the partner's past, the node of the same step included. A rank at which nobody is left has a copy of the side's best.
 * The 2K best continuations of a side: those with EOS go to the pool, which both sides share; the first K others live
   on.
+* ``top``: only the K best continuations of a side count, those with EOS for the pool, the others live on; a side may so
+  run out of hypotheses, and has then ended.
 * ``freeze``: where the continuation of a hypothesis with EOS is among the K best of its side, it has finished as a
   partner: whatever extends the hypotheses that saw it at this step sees for ever what they saw.
 """
@@ -73,6 +75,7 @@ def search(
     pairing="rank",
     finished_partner="next_alive",
     recompute=False,
+    top=False,
     allowed=lambda prefix, token: True,
 ):
     """Searches for one sentence.
@@ -88,6 +91,7 @@ def search(
       pairing: ``rank`` or ``best``.
       finished_partner: ``next_alive`` or ``freeze``.
       recompute: Whether all nodes of a pair are made anew at every step, with today's partners.
+      top: Whether only the K best continuations of a side count.
       allowed: Whether a token may follow a prefix.
 
     Returns:
@@ -100,7 +104,7 @@ def search(
     ask = recomputed(model) if recompute else model.log_probs
     for t in range(1, limit + 1):
         _feed(live, pairing)
-        grown = [_grow(side, ask, forbidden, allowed)[: 2 * width] for side in live]
+        grown = [_grow(side, ask, forbidden, allowed)[: width if top else 2 * width] for side in live]
         for side, continuations in enumerate(grown):
             for rank, token, log_prob in continuations:
                 if token == EOS:
@@ -159,6 +163,8 @@ def _continue(hypotheses, continuations, ended_partners, width, pairing, finishe
         if finished_partner == "freeze" and frozen is None and (0 if pairing == "best" else rank) in ended_partners:
             frozen = parent.past[-1].seen
         chosen.append(_Live((*parent.ids, token), log_prob, parent.past, frozen))
+    if not chosen:
+        return [dataclasses.replace(each, log_prob=NEVER) for each in hypotheses]
     best = chosen[0]
     copies = [_Live(best.ids, NEVER, best.past, best.frozen) for _ in range(width - len(chosen))]
     return chosen + copies

@@ -111,6 +111,20 @@ def test_beams_of_other_sizes(beam, eos):
         same(found[sentence], expected)
 
 
+def test_only_the_top_is_extended():
+    """`top` finds what the independent search finds, and something else than the usual beam."""
+    from t2t_ext.search.strategies import TopBeam
+
+    limits = [8, 5, 8, 1]
+    toy = Toy(len(limits), 40, seed=3, eos=2.0)
+    found = search(toy, limits, beam_size=3, num_hypotheses=3, alpha=0.6, strategy=TopBeam)
+    for sentence, limit in enumerate(limits):
+        settings = {"limit": limit, "beam": 3, "alpha": 0.6, "wanted": 3}
+        same(found[sentence], beam_search(toy.log_probs(sentence), top=True, **settings))
+    usual = search(toy, limits, beam_size=3, num_hypotheses=3, alpha=0.6)
+    assert [[each["ids"] for each in row] for row in found] != [[each["ids"] for each in row] for row in usual]
+
+
 def test_a_large_vocabulary():
     """Beyond the size where the best tokens are looked for in blocks."""
     toy = Toy(2, 5003, seed=1, eos=6.0, scale=1.0, rows=401)

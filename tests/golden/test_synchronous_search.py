@@ -158,6 +158,27 @@ def test_the_modes_differ():
         assert one != other
 
 
+@pytest.mark.parametrize("beam", [2, 6])
+def test_only_the_top_is_extended(beam):
+    """With one hypothesis a side it is a greedy search: a side ends where EOS is the likeliest, and stays as it was."""
+    from t2t_ext.config.decode import DecodeHParams
+    from t2t_ext.search.guided_strategies import guided_strategy
+    from t2t_ext.translation.searcher import search_config
+
+    top = DecodeHParams(beam_size=beam, beam_extends="top")
+    assert search_config(top, beam, 2, BANNED).freezes
+    made, inputs, limits = make(), sources(6, seed=9), [9] * 6
+    settings, beams = {"alpha": 0.6, "finished_partner": "freeze"}, {"beam_size": beam, "num_hypotheses": beam}
+    found = ours(made[0], inputs, limits, strategy=lambda: guided_strategy(top, 2), **beams, **settings)
+    for one, numpy_model, limit in zip(found, numpy_models(made, inputs), limits, strict=True):
+        same(one, search(numpy_model, limit=limit, beam=beam, wanted=beam, forbidden=BANNED, top=True, **settings))
+    assert found != ours(made[0], inputs, limits, **beams, **settings)
+    if beam == 2:
+        assert all({each["side"] for each in sentence} == {0, 1} for sentence in found)
+        lengths = [sorted(len(each["ids"]) for each in sentence) for sentence in found]
+        assert any(short < long for short, long in lengths), "no side went on alone: this test shows little"
+
+
 # === Without a cache ===
 
 

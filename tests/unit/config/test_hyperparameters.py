@@ -328,6 +328,11 @@ def test_decode_hparams():
     decode = resolve_decode_hparams("beam_size=2,alpha=1.1,return_beams=true")
     assert (decode.beam_size, decode.alpha, decode.return_beams) == (2, 1.1, True)
     assert resolve_decode_hparams("alpha=0", decode).beam_size == 2
+    for other in ("diverse_groups=2", "sampling_method=random"):
+        with pytest.raises(UserError, match=f"beam_extends=top is about a beam .* which {other} has not"):
+            resolve_decode_hparams(f"beam_extends=top,{other}")
+    with pytest.raises(UserError, match=r"Constraints divide the beam .* beam_extends=top"):
+        resolve_decode_hparams("beam_extends=top").check_constraints()
     with pytest.raises(UserError, match="--decode_hparams: num_hypotheses=5 is more than beam_size=4"):
         resolve_decode_hparams("num_hypotheses=5")
     with pytest.raises(UserError, match=r"unknown key 'beam'.*Known: beam_size, alpha"):

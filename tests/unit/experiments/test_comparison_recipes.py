@@ -18,6 +18,7 @@ NOT_READ = {"learning_rate"}  # but by the schedule `legacy`
 MORE = {
     "comparison_layer_coordination": {"num_hidden_layers": 7},
     "comparison_layer_coordination_without_weight_sharing": {"num_hidden_layers": 4},
+    "comparison_layer_coordination_without_weight_sharing_input": {"num_hidden_layers": 4},
     "comparison_layer_coordination_without_mixed_attention": {"num_hidden_layers": 7},
     "comparison_layer_coordination_without_side_embedding": {"num_hidden_layers": 7},
     "comparison_layer_coordination_without_positions": {"num_hidden_layers": 7, "pos": "none"},
