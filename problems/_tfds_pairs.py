@@ -78,7 +78,7 @@ class TfdsDataset:
         """
         if self.directory(data_dir):
             return
-        tfds = _imported(f"{self.title} is not in {data_dir} and", otherwise, self.extra)
+        tfds = imported(f"{self.title} is not in {data_dir} and", otherwise, self.extra)
         try:
             builder = self._builder(tfds, data_dir)
             downloads = tfds.download.DownloadConfig(manual_dir=manual_dir)
@@ -108,7 +108,7 @@ class TfdsPairs:
 
     Attributes:
       dataset: The data set.
-      split: ``train``, ``validation`` or ``test``.
+      split: ``train``, ``validation`` or ``test``; or parts, as tensorflow-datasets writes them: ``train[:2000]``.
       languages: Source and target.
       data_dir: Where tensorflow-datasets puts data sets.
       from_sgml: Whether the text was taken out of SGML, of which tensorflow-datasets leaves entities as they are.
@@ -124,7 +124,8 @@ class TfdsPairs:
     def paths(self) -> tuple[pathlib.Path, ...]:
         """The prepared files; none before it is prepared."""
         directory = self.dataset.directory(self.data_dir)
-        return tuple(sorted(directory.glob(f"*-{self.split}.*-of-*"))) if directory else ()
+        found = [directory.glob(f"*-{name}.*-of-*") for name in self._split_names] if directory else []
+        return tuple(sorted(itertools.chain.from_iterable(found)))
 
     def count(self) -> int:
         """Returns the number of pairs; tensorflow-datasets has dropped those with an empty side."""
@@ -139,19 +140,28 @@ class TfdsPairs:
             yield tuple(map(html.unescape, texts)) if self.from_sgml else tuple(texts)
 
     @property
+    def _split_names(self) -> list[str]:
+        """The splits that this is a part of."""
+        return sorted({part.partition("[")[0].strip() for part in self.split.split("+")})
+
+    @property
     def _place(self) -> str:
         return f"{self.dataset.title} {self.split}"
 
     def _decoded(self, report: ReadReport, wanted: Callable[[int], bool] | None) -> Iterator[tuple[int, list[str]]]:
         """Yields number and texts of the pairs that are wanted and valid UTF-8."""
-        paths = self._reader().info.splits[self.split].filepaths
-        for number, row in enumerate(itertools.chain.from_iterable(map(self._rows, paths)), 1):
+        parts = self._reader().info.splits[self.split].file_instructions
+        for number, row in enumerate(itertools.chain.from_iterable(map(self._rows_of, parts)), 1):
             if wanted and not wanted(number):
                 continue
             try:
                 yield number, [text.decode() for text in row]
             except UnicodeDecodeError:
                 report.drop(INVALID_UTF8, self._place, number, "invalid UTF-8")
+
+    def _rows_of(self, part: Any) -> Iterator[list[bytes]]:
+        """Yields the source and target of the pairs that are wanted of a file."""
+        return itertools.islice(self._rows(part.filename), part.skip, None if part.take < 0 else part.skip + part.take)
 
     def _rows(self, path: os.PathLike) -> Iterator[list[bytes]]:
         """Yields the source and target of every pair of a file."""
@@ -161,12 +171,16 @@ class TfdsPairs:
         for record in _records(path):
             try:
                 features = tf_example_generated_pb2.Example.FromString(record).features.feature
-                yield [features[language].bytes_list.value[0] for language in self.languages]
+                yield [self.text(features, language) for language in self.languages]
             except (DecodeError, IndexError) as error:
                 raise _damaged(path) from error
 
+    def text(self, features: Mapping[str, Any], name: str) -> bytes:
+        """Returns the text that is called so among the features of an example; an IndexError where it has none."""
+        return features[name].bytes_list.value[0]
+
     def _reader(self) -> Any:
-        tfds = _imported("Its data", "", self.dataset.extra)
+        tfds = imported("Its data", "", self.dataset.extra)
         directory = self.dataset.directory(self.data_dir)
         name = self.dataset.title
         if directory is None:
@@ -175,9 +189,10 @@ class TfdsPairs:
             builder = tfds.builder_from_directory(directory)
         except Exception as error:  # any error of a damaged description
             raise UserError(f"{directory} is damaged ({error}); remove it to have {name} prepared again.") from error
-        if self.split not in builder.info.splits:
+        missing = [each for each in self._split_names if each not in builder.info.splits]
+        if missing:
             raise UserError(
-                f"{name} in {directory} has no {self.split} split; it has: {', '.join(builder.info.splits)}."
+                f"{name} in {directory} has no {missing[0]} split; it has: {', '.join(builder.info.splits)}."
             )
         if builder.info.file_format.value != _FILE_FORMAT:
             raise UserError(
@@ -205,7 +220,7 @@ def _damaged(path: os.PathLike) -> UserError:
     return UserError(f"{path} is damaged or incomplete; remove {folder} to have it prepared again.")
 
 
-def _imported(need: str, otherwise: str, extra: str) -> Any:
+def imported(need: str, otherwise: str, extra: str) -> Any:
     """Returns the package."""
     require_package("tensorflow_datasets", extra, need, otherwise)
     # TensorFlow, which writes the files, prints messages that do not concern the user.

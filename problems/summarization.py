@@ -7,20 +7,21 @@ Hermann et al. 2015 (https://arxiv.org/abs/1506.03340) collected the articles wi
 import dataclasses
 import os
 import pathlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from t2t_ext import registry
 from t2t_ext.config.own_text import OwnTextOptions
 from t2t_ext.config.problem_options import chosen, given
-from t2t_ext.config.strict_params import hparam
+from t2t_ext.config.strict_params import StrictParams, hparam
 from t2t_ext.data.corpora import readers
-from t2t_ext.data.corpora.readers import PairFiles, PairSource
+from t2t_ext.data.corpora.readers import PairFiles, PairSource, ReadReport
 from t2t_ext.data.text import document_steps
 from t2t_ext.errors import UserError
 from t2t_ext.problem import DEV, TEST, TRAIN, ParallelFilesProblem, Sample
 from t2t_ext.problems import _story_files
 from t2t_ext.problems.parallel_text import TranslateParallelText
+from t2t_ext.problems.tfds import NamedTexts, TfdsOptions, TranslateTfds
 
 SOURCE_WORDS, TARGET_WORDS = 400, 100
 TFDS, STORIES, OPENNMT, PLAIN = "tfds", "stories", "opennmt", "plain"
@@ -189,15 +190,43 @@ class SummarizeCnnDailymail(ParallelFilesProblem):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class SummaryTextOptions(OwnTextOptions):
-    """Options of ``summarize_text``: those of ``translate_parallel_text``, and how much of a text is read."""
+class SummaryWords(StrictParams):
+    """How much of a text is read."""
 
     source_words: int = hparam(SOURCE_WORDS, "How many words of a text are read; 0 = all.")
     target_words: int = hparam(TARGET_WORDS, "How many words of a summary are trained on; 0 = all.")
 
 
+class _Summaries(ParallelFilesProblem):
+    """What problems of texts and summaries have in common, beside what reads them."""
+
+    reversible = False
+    max_length_ratio = 0.0
+    approx_vocab_size = 32768
+
+    def __init__(self, *, name: str | None = None, was_reversed: bool = False, **options: Any) -> None:
+        """Makes the problem; reads nothing yet. Without options it can find data that were generated before."""
+        words = SummaryWords(**{name: options[name] for name in SummaryWords.names() if name in options})
+        _checked_words(words.source_words, words.target_words)
+        super().__init__(name=name, was_reversed=was_reversed, **options)
+        self.source_words, self.target_words = words.source_words, words.target_words
+        self.source_steps = (f"first_{self.source_words}_words",) if self.source_words else ()
+        self.target_steps = (document_steps.SENTENCE_TAGS,)
+        self.scoring = "rouge" if self.target_language.lower()[:2] in ("", "en") else "rouge_unicode"
+
+    def samples(self, split: str, tmp_dir: str | os.PathLike) -> Iterator[Sample]:
+        """Yields the pairs of a split, summaries' sentences between ``<t>`` and ``</t>``; truncates those of train."""
+        found = map(_tagged, super().samples(split, tmp_dir))
+        return _truncated(found, self.source_words, self.target_words) if split == TRAIN else found
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SummaryTextOptions(SummaryWords, OwnTextOptions):
+    """Options of ``summarize_text``: those of ``translate_parallel_text``, and how much of a text is read."""
+
+
 @registry.register_problem
-class SummarizeText(TranslateParallelText):
+class SummarizeText(_Summaries, TranslateParallelText):
     """The user's texts and summaries: line-aligned, tab-separated, or any format of ``translate_parallel_text``.
 
     Sentences of a summary may be marked, by ``<t>`` and ``</t>``, ``<s>`` and ``</s>`` or ``<q>`` in between: the model
@@ -206,23 +235,34 @@ class SummarizeText(TranslateParallelText):
     Options are the fields of ``SummaryTextOptions``, those of ``translate_parallel_text`` among them.
     """
 
-    reversible = False
-    max_length_ratio = 0.0
-    approx_vocab_size = 32768
-
     options_class = SummaryTextOptions
 
-    def __init__(self, *, name: str | None = None, was_reversed: bool = False, **options: Any) -> None:
-        """Makes the problem; reads nothing yet. Without any files it can find data that were generated before."""
-        chosen_options = self.options_class(**options)
-        _checked_words(chosen_options.source_words, chosen_options.target_words)
-        super().__init__(name=name, was_reversed=was_reversed, **options)
-        self.source_words, self.target_words = chosen_options.source_words, chosen_options.target_words
-        self.source_steps = (f"first_{self.source_words}_words",) if self.source_words else ()
-        self.target_steps = (document_steps.SENTENCE_TAGS,)
-        self.scoring = "rouge" if chosen_options.target_language.lower()[:2] in ("", "en") else "rouge_unicode"
 
-    def samples(self, split: str, tmp_dir: str | os.PathLike) -> Iterator[Sample]:
-        """Yields the pairs of a split, summaries' sentences between ``<t>`` and ``</t>``; truncates those of train."""
-        found = map(_tagged, super().samples(split, tmp_dir))
-        return _truncated(found, self.source_words, self.target_words) if split == TRAIN else found
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SummaryTfdsOptions(SummaryWords, TfdsOptions):
+    """Options of ``summarize_tfds``: those of ``translate_tfds``, and how much of a text is read."""
+
+
+class TfdsSummaries(NamedTexts):
+    """A split of texts and summaries; several lines of a summary are its sentences."""
+
+    def read(self, report: ReadReport, wanted: Callable[[int], bool] | None = None) -> Iterator[tuple[str, ...]]:
+        """Yields text and summary; those of which one is empty are dropped and counted."""
+        for _, (text, summary) in self._decoded(report, wanted):
+            lines = [line for line in summary.split("\n") if line.strip()]
+            if text.strip() and lines:
+                yield " ".join(text.split("\n")), document_steps.tagged(lines) if len(lines) > 1 else lines[0]
+            else:
+                report.drops["empty"] += 1
+
+
+@registry.register_problem
+class SummarizeTfds(_Summaries, TranslateTfds):
+    """Texts and summaries of tensorflow-datasets, such as ``dataset=xsum,source=document,target=summary``.
+
+    Options are the fields of ``SummaryTfdsOptions``.
+    """
+
+    extra = "summarization"
+    options_class = SummaryTfdsOptions
+    texts_class = TfdsSummaries
