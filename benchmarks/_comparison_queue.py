@@ -184,7 +184,9 @@ class Queue:
         """Returns an estimate from what trainings of the same row, or of all rows, have taken; 0 for none."""
         taken: dict[str, list[float]] = {}
         for job, record in self._store.records.items():
-            taken.setdefault(job.row, []).append(record["seconds"])
+            # Of a training that was resumed, only the last part was timed.
+            trained = 60 * (record["minutes"] - record["minutes_before"])
+            taken.setdefault(job.row, []).append(max(record["seconds"], trained))
         if not taken:
             return 0.0
         usual = statistics.median(seconds for each in taken.values() for seconds in each)

@@ -108,7 +108,7 @@ class Store:
 def settings_of(stages: Sequence[Stage]) -> dict[str, str]:
     """Returns what determines a result."""
     return {
-        f"{stage.kind} {stage.split} {stage.owner}".strip() + f" --{name}": value
+        " ".join(filter(None, [stage.kind, stage.split, stage.owner, f"--{name}"])): value
         for stage in stages
         for name, value in stage.counted_flags().items()
     }
@@ -171,7 +171,7 @@ def record_of(job: Job, cell: Mapping[str, float], recipe: Recipe, stages: Seque
 
 def _machine() -> str:
     found = _report.machine()
-    return f"{found['cpu']}, {found['cores']} cores usable"
+    return ", ".join([*found["gpus"], found["cpu"], f"{found['cores']} cores usable"])
 
 
 def _rounded(value: float | None, digits: int = 1) -> float | None:

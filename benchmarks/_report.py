@@ -16,6 +16,7 @@ import pathlib
 import platform
 import secrets
 import shlex
+import subprocess
 import sys
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -28,10 +29,10 @@ _SAMPLE_SECONDS = 0.1
 
 
 def machine() -> dict[str, Any]:
-    """Returns what the figures depend on: CPU model, usable cores, vector extensions, memory, other work on it.
+    """Returns what the figures depend on: CPU model, usable cores, vector extensions, GPUs, memory, other work on it.
 
-    Keys: ``cpu``, ``cores`` (that this process may use), ``cpu_flags`` (those of matrix products), ``memory_mb``,
-    ``system``, ``load_average`` (of the last minute; about 0 where the machine was quiet).
+    Keys: ``cpu``, ``cores`` (that this process may use), ``cpu_flags`` (those of matrix products), ``gpus`` (their
+    names), ``memory_mb``, ``system``, ``load_average`` (of the last minute; about 0 where the machine was quiet).
     """
     cpu = _proc_fields("/proc/cpuinfo")
     flags = set(cpu.get("flags", cpu.get("Features", "")).split())
@@ -39,10 +40,20 @@ def machine() -> dict[str, Any]:
         "cpu": cpu.get("model name", platform.processor() or platform.machine()),
         "cores": len(os.sched_getaffinity(0)),
         "cpu_flags": [flag for flag in _NOTED_FLAGS if flag in flags],
+        "gpus": _gpus(),
         "memory_mb": round(int(_proc_fields("/proc/meminfo").get("MemTotal", "0 kB").split()[0]) / 1000),
         "system": platform.platform(),
         "load_average": round(os.getloadavg()[0], 2),
     }
+
+
+def _gpus() -> list[str]:
+    """Returns the names of NVIDIA's GPUs, as their driver's tool says them; none where there is no such tool."""
+    with contextlib.suppress(OSError, subprocess.SubprocessError):
+        command = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
+        found = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout
+        return [line.strip() for line in found.splitlines() if line.strip()]
+    return []
 
 
 def versions(packages: Sequence[str] = _PACKAGES) -> dict[str, str]:

@@ -322,6 +322,73 @@ def test_results_are_on_the_disk_at_once(stores, plans, tmp_path):
         stores.Store(path)
 
 
+def write_run(folder, steps, bleus, command="translate-all"):
+    """A run of so many updates, half a minute for ten, with its checkpoint."""
+    run = folder / "run"
+    checkpoint = run / "checkpoints" / f"model.ckpt-{steps:08d}"
+    checkpoint.mkdir(parents=True)
+    variables = {"model": {name: {"shape": shape, "dtype": "float32"} for name, shape in (("a", [2, 3]), ("b", [4]))}}
+    (checkpoint / "checkpoint.json").write_text(
+        json.dumps({"format_version": 1, "step": steps, "files": {}, "groups": variables, "metadata": {}})
+    )
+    window = {"kind": "train", "seconds": 30.0, "source_tokens_per_step": 150.0, "target_tokens_per_step": 150.0}
+    lines = [{**window, "step": step, "tokens_per_second": 100.0} for step in range(10, steps + 1, 10)]
+    lines += [
+        {"kind": "eval", "step": step, "seconds": 6.0, "bleu": bleu, "loss": 3.0 - bleu / 20}
+        for step, bleu in zip(range(10, steps + 1, 10), bleus, strict=True)
+    ]
+    (run / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def write_scores(stage, bleu):
+    stage.output.parent.mkdir(parents=True, exist_ok=True)
+    if stage.command == "rerank":
+        scores = {"reranked": [{"name": "BLEU", "value": bleu, "signature": "nrefs:1"}]}
+        found = {"winners": {"l2r": 0.5, "r2l": 0.5}, "scores": scores, "lines": 9, "seconds": 3.0}
+        stage.output.write_text(json.dumps(found))
+        return
+    stage.output.mkdir()
+    record = {
+        "step": 1, "checkpoint": "c", "weights": "", "search": "", "scoring": "", "translations": "t", "lines": 30,
+        "seconds": 2.0, "scores": {"BLEU_cased": bleu}, "signatures": {"BLEU_cased": "nrefs:1"},
+    }  # fmt: skip
+    (stage.output / "scores.jsonl").write_text(json.dumps(record) + "\n")
+
+
+@pytest.mark.parametrize("row", ["comparison_cross_view_continued", "comparison_rerank"])
+def test_result_of_a_training(benchmark, stores, plans, book, tmp_path, monkeypatch, row):
+    """Minutes of first weights are counted and told apart; reranking has its parts' parameters, and trains nothing."""
+    options = benchmark.plans.Options(work_dir=tmp_path, seeds=(2,))
+    recipe = book.recipe(row)
+    stages = benchmark.plans.plan(recipe, book, options)
+    for stage in stages:
+        if stage.kind == "train":
+            first = stage.owner == ROOT
+            write_run(stage.folder, 40 if first else 30, [10.0, 30.0, 20.0, 25.0][: 4 if first else 3])
+        elif stage.kind == "score":
+            write_scores(stage, 33.25)
+    monkeypatch.setattr(stores, "_analysis", lambda stage: {"chrF2": 50.0, "split": stage.split})
+    job = plans.Job(row, "plain", (0.2, 0.0075), 2)
+    cell = {"layer_prepostprocess_dropout": 0.2, "learning_rate_constant": 0.0075}
+    found = stores.record_of(job, cell, recipe, stages, 12.3)
+    assert stores.key(found) == job
+    assert found["test"] == {"BLEU": 33.25, "signature": found["test"]["signature"], "chrF2": 50.0, "split": "test"}
+    assert found["dev"]["BLEU"] == 33.25
+    assert found["settings"]["data --problem"] == "translate_deen_multi30k"
+    if row == "comparison_rerank":
+        assert (found["parameters"], found["updates"], found["dev_loss"], found["curve"]) == (20, 70, None, [])
+        assert (found["minutes"], found["minutes_before"], found["minutes_to_best"]) == (3.5, 3.5, 2.0)
+        assert found["sentences_per_second"] == 3.0
+        assert not [name for name in found["settings"] if name.startswith("score test --l2r")]
+    else:
+        assert (found["parameters"], found["updates"], found["updates_to_best"]) == (10, 30, 20)
+        assert (found["minutes"], found["minutes_before"], found["minutes_to_best"]) == (3.5, 2.0, 3.0)
+        assert (found["dev_loss"], found["tokens_per_second"], found["sentences_per_second"]) == (1.5, 100, 15.0)
+        assert found["curve"] == [[10, 2.5, 2.5, 10.0], [20, 3.0, 1.5, 30.0], [30, 3.5, 2.0, 20.0]]
+        assert found["settings"]["train --train_steps"] == found["settings"][f"train {ROOT} --train_steps"] == "40000"
+    assert found["ended"] == "early stopping"
+
+
 # === Tests of differences ===
 
 
@@ -458,3 +525,18 @@ def test_dry_run_lists_what_is_done(benchmark, tmp_path, capsys, stores, make_pl
     assert "made with other settings" in capsys.readouterr().err
     stored = json.loads((tmp_path / "r.json").read_text())
     assert len(stored["results"]) == 1
+
+
+@pytest.mark.slow
+def test_a_training_on_the_offline_corpus_from_data_to_the_report(benchmark, tmp_path):
+    results = tmp_path / "results.json"
+    flags = [f"--work_dir={tmp_path}", f"--results={results}", "--corpus=cldr", "--only=comparison_transformer"]
+    flags += ["--no_tuning", "--seeds=1", "--variants=plain", "--cores=1", "--train_steps=20"]
+    flags += ["--train=local_eval_frequency=10,eval_bleu_sentences=4", "--hparams=precision=float32"]
+    assert benchmark.main(flags) == 0
+    [record] = json.loads(results.read_text())["results"]
+    assert (record["updates"], record["ended"], len(record["curve"])) == (20, "limit", 2)
+    assert record["test"]["sentences"] > 100
+    assert "| 1 | Transformer | 1 |" in results.with_suffix(".md").read_text()
+    assert benchmark.main(flags) == 0  # nothing is left to do
+    assert benchmark.main([*flags, "--report"]) == 0
