@@ -204,7 +204,7 @@ def _tests_table(main: Sequence[Row]) -> str:
     for row in main:
         p = holms.get(row.name)
         said = [_p(p), conclusion(row.difference, p)] if p is not None and row.difference else ["", ""]
-        cells = [str(row.number), row.words, str(len(row.runs)), row.bleu()]
+        cells = [str(row.number), figures.short(row.words, 50), str(len(row.runs)), row.bleu()]
         lines.append([*cells, *_compared(row), *said])
     headings = ("", "", "seeds", "BLEU", "to", "difference", "95 %", "p boot", "p rand", "Holm", "")
     return _table(headings, lines)
@@ -251,7 +251,16 @@ def _ablation_table(found: Sequence[Row]) -> str:
     lines = []
     for row in found:
         size, dev = row.mean("parameters"), row.mean("dev", "BLEU")
-        lines.append([str(row.number), row.words, _shown(size, ",.0f"), _shown(dev), row.bleu(), *_compared(row)])
+        lines.append(
+            [
+                str(row.number),
+                figures.short(row.words, 64),
+                _shown(size, ",.0f"),
+                _shown(dev),
+                row.bleu(),
+                *_compared(row),
+            ]
+        )
     return _table(("", "", "parameters", "dev", "BLEU", "to", "difference", "95 %", "p boot", "p rand"), lines)
 
 
@@ -276,7 +285,7 @@ def _orders_table(plan: Plan, found: Sequence[Row]) -> str:
 
 
 def _brief(row: Row) -> str:
-    return re.sub(r" \(.*?\)", "", row.words)
+    return figures.short(re.sub(r" \(.*?\)", "", row.words), 42)
 
 
 def _grid_table(plan: Plan, records: Mapping[Job, Record]) -> str:
