@@ -22,11 +22,14 @@ def describe(args: argparse.Namespace, hparams: HParams) -> None:
         outputs.check(svg)
     name, arguments = _model_arguments(args)
     start_tensorflow()
-    model = registry.model(name)(hparams, **arguments)
-    model.build()
+    import tensorflow as tf
+
     from t2t_ext.analysis.diagram.model import diagram_of
 
-    diagram = diagram_of(model, name)
+    with tf.Graph().as_default():  # weights are declared and never filled, so that any size takes no memory
+        model = registry.model(name)(hparams, **arguments)
+        model.build()
+        diagram = diagram_of(model, name)
     if svg:
         from t2t_ext.analysis.diagram.svg import diagram_svg
 
@@ -37,14 +40,16 @@ def describe(args: argparse.Namespace, hparams: HParams) -> None:
 
         print(diagram_text(diagram), end="\n\n")
         rows = model.describe()
+        count = sum(r.parameters for r in rows)
         print_table(
             [
                 ("variable", "part", "shape", "type", "parameters"),
                 *((r.path, r.part, " x ".join(map(str, r.shape)), r.dtype, f"{r.parameters:,}") for r in rows),
-                ("all", "", "", "", f"{sum(r.parameters for r in rows):,}"),
+                ("all", "", "", "", f"{count:,}"),
             ]
         )
-        print(f"\nweights that are evaluated, kept as the best and translate: {hparams.weights_for_users}")
+        print(f"\nparameters: {count / 1e6:.2f}M")
+        print(f"weights that are evaluated, kept as the best and translate: {hparams.weights_for_users}")
 
 
 def print_table(rows: Iterable[Sequence[Any]]) -> None:
@@ -63,19 +68,30 @@ def _model_arguments(args: argparse.Namespace) -> tuple[str, dict[str, Any]]:
         joint = len(set(stored.config.vocabularies.values())) == 1
         feature_size = stored.config.source_feature_size
     else:
-        if not args.model or not args.problem:
-            raise UserError("--describe needs --model and --problem (for the vocabulary's size), or --output_dir=RUN.")
-        name = args.model
-        problem = registry.problem(args.problem, **_flag_groups.problem_options(args))
-        source = problem.features().get("inputs")
-        feature_size = source.depth if isinstance(source, Floats) else 0
-        if args.data_dir:
+        if not args.model or not (args.problem or args.vocab_size):
+            raise UserError(
+                "--describe needs --model, and the vocabulary's size: --vocab_size=N or --problem=NAME; or all of it "
+                "from a run, --output_dir=RUN."
+            )
+        if args.vocab_size and args.data_dir:
+            raise UserError(
+                f"--vocab_size={args.vocab_size} and --data_dir={args.data_dir} both say how many subwords there are: "
+                "leave one out."
+            )
+        name, feature_size, joint = args.model, 0, True
+        if args.problem:
+            problem = registry.problem(args.problem, **_flag_groups.problem_options(args))
+            source = problem.features().get("inputs")
+            feature_size, joint = source.depth if isinstance(source, Floats) else 0, problem.joint_vocab
+        if args.vocab_size:
+            sizes, joint = [args.vocab_size] * 2, joint and not args.separate_vocab
+        elif args.data_dir:
             encoders = GeneratedData.open(problem, args.data_dir).text_encoders()
             sizes = [encoder.vocab_size for encoder in encoders]
             joint = encoders[0].sha256 == encoders[1].sha256
         else:
             print(f"No --data_dir: the vocabulary is taken to have {problem.approx_vocab_size:,} subwords.")
-            sizes, joint = [problem.approx_vocab_size] * 2, problem.joint_vocab
+            sizes, joint = [problem.approx_vocab_size] * 2, joint and not args.separate_vocab
     return name, {
         "source_vocab_size": sizes[0],
         "target_vocab_size": sizes[1],
