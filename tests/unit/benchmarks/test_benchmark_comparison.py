@@ -469,7 +469,8 @@ def full_store(make_plan, stores, plans, tmp_path):
     return store
 
 
-def test_report_from_stored_results_alone(benchmark, full_store, tmp_path, capsys):
+def test_report_from_stored_results_alone(benchmark, differences, full_store, tmp_path, monkeypatch):
+    monkeypatch.setattr(differences, "TRIALS", 2000)
     (tmp_path / "docs" / "images").mkdir()
     assert benchmark.main(["--report", f"--results={full_store.path}"]) == 0
     page = full_store.path.with_suffix(".md").read_text()
@@ -493,6 +494,22 @@ def test_report_from_stored_results_alone(benchmark, full_store, tmp_path, capsy
     before = page
     assert benchmark.main(["--report", f"--results={full_store.path}"]) == 0
     assert full_store.path.with_suffix(".md").read_text() == before
+
+
+def test_every_row_fits_into_the_tables(make_plan, stores, plans, reports, differences, monkeypatch):
+    monkeypatch.setattr(differences, "SAMPLES", 500)
+    monkeypatch.setattr(differences, "TRIALS", 500)
+    plan, records = make_plan(tune=False), {}
+    for variant in plan.variants:
+        for row in [*plan.main, *(plan.ablations if variant == "plain" else ())]:
+            job = plans.Job(row, variant, (), 1)
+            records[job] = made_up(stores, job, 40.0, loss=None if row == "comparison_rerank" else 1.5)
+    page = reports.markdown(plan, records, reports.rows(plan, records), "picture.png")
+    assert max(map(len, page.splitlines())) <= 160
+    rows = [line.split(" | ")[0] for line in page.splitlines() if line.startswith("| ")]
+    assert {f"| {number}" for number in range(1, len(plan.main) + len(plan.ablations) + 1)} <= set(rows)
+    assert "## Main rows, SimCut" in page
+    assert page.count("too few seeds |") >= 2 * len(plan.main) - 2 + sum(map(len, plan.orders.values()))
 
 
 @pytest.mark.parametrize(
