@@ -80,7 +80,8 @@ def add_registry_flags(parser: FlagParser) -> None:
 def add_problem_flags(parser: FlagParser) -> None:
     """Adds ``--problem``, ``--problem_options``, ``--data_dir`` and ``--tmp_dir``."""
     add_settings(parser, TrainConfig, ["problem", "problem_options", "data_dir"], problem_options="")
-    parser.add({"Data": {"tmp_dir=DIR": Flag("Where raw files are, or are downloaded to.", "/tmp/t2t_datagen")}})
+    own = "a folder of your own in the system's temporary one"
+    parser.add({"Data": {"tmp_dir=DIR": f"Where raw files are, or are downloaded to; where not given, {own}."}})
 
 
 def add_data_generation_flags(parser: FlagParser, *, alone: bool = False) -> None:

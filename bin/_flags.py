@@ -43,7 +43,7 @@ from t2t_ext.bin import _process
 from t2t_ext.config.replaced import answers
 from t2t_ext.config.strict_params import StrictParams, broken_rule
 from t2t_ext.errors import UserError, first_line, shortened, suggest
-from t2t_ext.io import chatter, log
+from t2t_ext.io import chatter, inputs, log
 from t2t_ext.version import __version__
 
 _TRUE = ("true", "t", "1", "yes")
@@ -506,6 +506,8 @@ def run_main(main: Callable[[], int | None], *, is_process: bool = False) -> int
     except MemoryError as error:
         log.error(f"The memory is not enough ({first_line(error)}). Give smaller sizes, or less at a time.")
         return 2
+    finally:
+        inputs.forget_pipes()
 
 
 def command(build_parser: Callable[[], FlagParser]) -> Callable[[Callable[[Any], int | None]], Main]:

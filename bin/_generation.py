@@ -5,6 +5,7 @@ import pathlib
 
 from t2t_ext import registry
 from t2t_ext.bin._flag_groups import generation_settings, problem_options
+from t2t_ext.data.corpora.download import private_folder
 from t2t_ext.data.datasets.manifest import Manifest, manifest_path
 from t2t_ext.data.datasets.pseudo_references import command
 from t2t_ext.data.generation.generate import generate
@@ -13,7 +14,7 @@ from t2t_ext.data.generation.generate import generate
 def generate_from_flags(args: argparse.Namespace, problem_name: str) -> Manifest:
     """Generates the data of a problem as the flags say, unless they are there."""
     problem = registry.problem(problem_name, **problem_options(args))
-    manifest = generate(problem, args.data_dir, args.tmp_dir, **generation_settings(args))
+    manifest = generate(problem, args.data_dir, args.tmp_dir or private_folder(), **generation_settings(args))
     sidecar = manifest_path(pathlib.Path(args.data_dir).expanduser(), problem.name)
     if problem.with_pseudo_references and not sidecar.exists():
         print(

@@ -2,6 +2,7 @@
 
 import argparse
 
+from t2t_ext import registry
 from t2t_ext.bin import _flag_groups
 from t2t_ext.bin._flags import FlagParser, command
 from t2t_ext.errors import UserError
@@ -37,6 +38,8 @@ def main(args: argparse.Namespace) -> None:
         raise UserError("--data_dir=DIR says where to put the data files.")
     from t2t_ext.bin._generation import generate_from_flags
 
+    for name in names:  # a mistake in the last is found before hours of work on the first
+        registry.problem(name, **_flag_groups.problem_options(args))
     for name in names:
         generate_from_flags(args, name)
 

@@ -10,6 +10,7 @@ from typing import Any
 from t2t_ext.bin import _flag_groups
 from t2t_ext.bin._flags import FlagParser, command
 from t2t_ext.config.generation import GenerationConfig
+from t2t_ext.data.corpora.download import private_folder
 from t2t_ext.errors import UserError
 
 OWN_TEXT = "translate_parallel_text"
@@ -60,7 +61,7 @@ def main(args: argparse.Namespace) -> None:
         scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="t2t_ext-doctor-"))
         doctor = Doctor(
             problem=problem,
-            tmp_dir=pathlib.Path(args.tmp_dir).expanduser(),
+            tmp_dir=pathlib.Path(args.tmp_dir or private_folder()).expanduser(),
             scratch=pathlib.Path(scratch),
             workers=stack.enter_context(Workers(args.num_processes)),
             cleaning=cleaning_asked(settings.cleaning, problem.cleaning),

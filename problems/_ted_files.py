@@ -27,12 +27,14 @@ class PlainFiles:
       pair: Source and target language, the endings of the names.
       stems: By split.
       url: Where files that are not there can be downloaded, a directory; "" for nowhere.
+      sha256: Of files there, by their URLs.
     """
 
     directory: pathlib.Path
     pair: tuple[str, str]
     stems: Mapping[str, str]
     url: str = ""
+    sha256: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def sources(self, split: str) -> tuple[PairSource, ...]:
         """Returns the two files of a split, whether they are there or not."""
@@ -53,7 +55,8 @@ class PlainFiles:
         for path in paths:
             if self.url:
                 try:
-                    download.fetch(self.url + path.name, path)
+                    url = self.url + path.name
+                    download.fetch(url, path, self.sha256.get(url))
                 except UserError as error:
                     raise UserError(f"{what} {error} {advice}") from error
 

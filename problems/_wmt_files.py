@@ -141,7 +141,7 @@ def _table() -> dict[str, Any]:
 
 
 # Holds all sets of 2008 to 2018; the archives of the years hold the same ones under other names.
-ALL_SETS = "http://data.statmt.org/wmt19/translation-task/dev.tgz"
+ALL_SETS = "https://data.statmt.org/wmt19/translation-task/dev.tgz"
 _ALL_SETS_SHA256 = "7a7deccf82ebb05ba508dba5eb21356492224e8f630ec4f992132b029b4b25e7"
 _SET_ARCHIVES = ("dev.tgz", "test-full.tgz", "test.tgz")
 

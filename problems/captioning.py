@@ -18,6 +18,7 @@ from t2t_ext.data.features import sources as feature_sources
 from t2t_ext.data.features.sources import FeatureIndex
 from t2t_ext.data.features.types import STORAGES, TARGET, Feature, Floats, Lazy, Text
 from t2t_ext.errors import UserError
+from t2t_ext.io import inputs
 from t2t_ext.problem import DEV, TEST, TRAIN, Problem, Sample
 
 MISSING_FEATURES, NO_CAPTION = "missing_features", "no_caption"
@@ -255,7 +256,7 @@ class CaptionCoco(CaptioningProblem):
         )
         found: dict[str, list[Image]] = {split: [] for split in self.splits}
         try:
-            for entry in json.loads(path.read_bytes())["images"]:
+            for entry in json.loads(inputs.on_disk(path).read_bytes())["images"]:
                 name = entry["cocoid"] if "cocoid" in entry else pathlib.PurePath(entry["filename"]).stem
                 if entry["split"] not in _SPLITS:
                     raise UserError(

@@ -24,6 +24,15 @@ from t2t_ext.problems._ted_files import PlainFiles, TedFiles
 WIT3, PLAIN, STANFORD = "wit3", "plain", "stanford"
 DE_EN_URL = "https://dl.fbaipublicfiles.com/fairseq/data/iwslt14/de-en.tgz"
 STANFORD_URL = "https://nlp.stanford.edu/projects/nmt/data/iwslt15.en-vi/"
+# As Hugging Face's data set mt_eng_vietnamese publishes them (dataset_infos.json).
+STANFORD_SHA256 = {
+    f"{STANFORD_URL}train.en": "c26dfeed74b6bf3752f5ca552f2412456f0de153f7c804df8717931fb3a5c78a",
+    f"{STANFORD_URL}train.vi": "707206edf2dc0280273952c7b70544ea8a1363aa69aaeb9d70514b888dc3067d",
+    f"{STANFORD_URL}tst2012.en": "b8fbcd0d4199d41276421d1f7228298df67dd9e2c5c134c2ee8cdf3ec27801e2",
+    f"{STANFORD_URL}tst2012.vi": "01004078b3f36b0c46e81b65fc6851230b3c823405c76d1d82ef3b786b512ff0",
+    f"{STANFORD_URL}tst2013.en": "3860ce60bc5b85d96cc2d3d580cf1bc9d62440e939c1b964676d3607c4e8f1df",
+    f"{STANFORD_URL}tst2013.vi": "29af16842808da2812b8fd4d47fc05d082ba870e60ab7755090ad04b380994cd",
+}
 _ALREADY_TOKENIZED = ("tokenized",)
 
 
@@ -117,7 +126,7 @@ class IwsltProblem(ParallelFilesProblem):
             return PlainFiles(directory, self._pair, {TRAIN: self._train_stem, DEV: "valid", TEST: "test"})
         if self.layout == STANFORD:
             dev, test = (sets[0].removeprefix("TED.") for sets in (self.dev_sets, self.test_sets[self.test]))
-            return PlainFiles(directory, self._pair, {TRAIN: "train", DEV: dev, TEST: test}, self.url)
+            return PlainFiles(directory, self._pair, {TRAIN: "train", DEV: dev, TEST: test}, self.url, STANFORD_SHA256)
         sets = {TEST: self.test_sets[self.test], **({DEV: self.dev_sets} if self.dev_sets else {})}
         return TedFiles(
             directory,

@@ -17,6 +17,7 @@ from t2t_ext.data.corpora.readers import PairFiles, PairSource
 from t2t_ext.data.corpora.segments import SegmentFiles
 from t2t_ext.data.corpora.weighting import CorpusSource
 from t2t_ext.errors import UserError, suggest
+from t2t_ext.io import inputs
 from t2t_ext.problem import DEV, TEST, TRAIN, MixedTranslationProblem, Sample
 
 MOST_DEV_LINES = 2000
@@ -244,7 +245,7 @@ def _has_references(files: PairSource) -> bool:
     match files:
         case PairFiles():
             return bool(files.references) or len(files.columns) > 2
-        case SegmentFiles() if all(path.is_file() for path in files.paths):
+        case SegmentFiles() if all(map(inputs.is_file, files.paths)):
             return files.translations() > 1
         case SegmentFiles():
             return len(files.targets) > 1

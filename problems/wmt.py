@@ -118,7 +118,7 @@ class TranslateEnfrWmt14Liu2020(TranslateEnfrWmt14):
 class TranslateEnroWmt16(WmtProblem):
     """English to Romanian, WMT16: Europarl v8, SETIMES 2 and back-translations; detokenized BLEU.
 
-    The back-translations are Sennrich et al.'s (http://data.statmt.org/rsennrich/wmt16_backtranslations/): of
+    The back-translations are Sennrich et al.'s (https://data.statmt.org/rsennrich/wmt16_backtranslations/): of
     ``translate_enro_wmt16`` Romanian news with machine-made English, of ``translate_enro_wmt16_rev`` English news with
     machine-made Romanian; so the two have data files of their own. Weight 0 leaves them out.
     """

@@ -260,8 +260,6 @@ def _is_sgml(path: str) -> bool:
         return False
     if _SGML_NAME.search(path):
         return True
-    if os.path.exists(path) and not os.path.isfile(path):
-        return False  # a pipe, of which nothing may be read twice
     try:
         with raw_files.opened(path) as file:
             return _SGML_TEXT.match(file.read(1024).removeprefix(b"\xef\xbb\xbf")) is not None

@@ -126,7 +126,7 @@ def test_python_in_the_graph_is_refused(tmp_path, tiny_encoder):
     translator = fake_translator(lambda inputs: tf.numpy_function(lambda x: x, [inputs], tf.string), tiny_encoder)
     with pytest.raises(ValueError, match="PyFunc"):
         export(translator, tmp_path / "model")
-    assert list((tmp_path / "model").iterdir()) == []
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_each_variable_is_saved_once(exported, tiny_run):

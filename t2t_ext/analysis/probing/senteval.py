@@ -15,7 +15,7 @@ import numpy as np
 from t2t_ext.data.corpora import readers
 from t2t_ext.data.corpora.compression import SUFFIXES
 from t2t_ext.errors import UserError
-from t2t_ext.io import files
+from t2t_ext.io import files, inputs
 
 SURFACE, SYNTACTIC, SEMANTIC, OTHER = CATEGORIES = ("surface", "syntactic", "semantic", "other")
 TRAIN, VALID, TEST = PARTITIONS = ("tr", "va", "te")
@@ -140,7 +140,7 @@ def read_task(path: files.PathLike, limits: Sequence[int] = (0, 0, 0), max_chara
       UserError: The file cannot be read, or a partition is empty, or training has one class only.
     """
     path = pathlib.Path(path)
-    if not path.is_file():
+    if not inputs.is_file(path):
         raise UserError(f"There is no file {path}. Probing tasks are files as sentence_length.txt of SentEval.")
     dropped: collections.Counter[str] = collections.Counter()
     first: dict[str, int] = {}

@@ -13,7 +13,7 @@ import numpy as np
 from t2t_ext.analysis.probing.senteval import PARTITIONS
 from t2t_ext.data.corpora import readers
 from t2t_ext.errors import UserError
-from t2t_ext.io import files
+from t2t_ext.io import files, inputs
 
 SHORTEST, LONGEST = 5, 28  # tokens of a sentence, as in SentEval's corpus
 DOUBLE_QUOTES = frozenset('"“”„‟«»＂〝〞') | {"``", "''", "&quot;"}
@@ -57,7 +57,7 @@ def read_corpus(path: files.PathLike) -> Corpus:
       UserError: It cannot be read, or has no sentence that can be used.
     """
     path = pathlib.Path(path)
-    if not path.is_file():
+    if not inputs.is_file(path):
         raise UserError(f"There is no file {path} (--build_from).")
     sentences: dict[Tokens, None] = {}
     left_out: collections.Counter[str] = collections.Counter()
@@ -89,7 +89,7 @@ def read_tags(path: files.PathLike) -> dict[str, str]:
     Raises:
       UserError: The file cannot be read, or a line is something else.
     """
-    if not pathlib.Path(path).is_file():
+    if not inputs.is_file(path):
         raise UserError(f"There is no file {path} (--pos_file).")
     tags: dict[str, str] = {}
     for number, line in enumerate(readers.read_lines(path), 1):

@@ -3,17 +3,22 @@
 import http.client
 import os
 import pathlib
+import stat
+import tempfile
 import time
 import urllib.error
+import urllib.parse
 import urllib.request
+from typing import Any, BinaryIO
 
 from t2t_ext.errors import UserError
-from t2t_ext.io import files
+from t2t_ext.io import files, log
 from t2t_ext.io.progress import progress
 
 ATTEMPTS = 3
 SECONDS_BEFORE_RETRY = 2.0
 TIMEOUT_SECONDS = 30.0
+MOST_BYTES = 64 << 30  # of a file; the largest corpus that is downloaded has 3 GB
 _BLOCK_BYTES = 1 << 16
 _RANGE_NOT_SATISFIABLE = 416
 
@@ -22,8 +27,8 @@ def fetch(url: str, path: str | os.PathLike, sha256: str | None = None, *, show_
     """Returns a file that has the given checksum, downloading it where it is not there yet.
 
     A download that was interrupted is resumed. Where no checksum is known in advance, that of the first
-    download is written beside the file (``FILE.sha256``), and the file must have it from then on; a file that the user
-    put there without one is taken as it is.
+    download is written beside the file (``FILE.sha256``), with a warning, and the file must have it from then on; a
+    file that the user put there without one is taken as it is.
 
     Args:
       url: Where it is.
@@ -32,8 +37,8 @@ def fetch(url: str, path: str | os.PathLike, sha256: str | None = None, *, show_
       show_progress: Whether to show a progress bar or lines.
 
     Raises:
-      UserError: The file there, or what came, has another checksum; or the download failed. The message
-        names file and URL and says how to put the file there by hand.
+      UserError: The file there, or what came, has another checksum; or the download failed, is larger than any corpus,
+        or was redirected from https to http. The message names file and URL and says how to put the file there by hand.
     """
     path = pathlib.Path(path)
     if path.is_file():
@@ -50,6 +55,10 @@ def fetch(url: str, path: str | os.PathLike, sha256: str | None = None, *, show_
         raise UserError(f"{path.name} could not be downloaded from {url} ({reason}). {by_hand}") from error
     if sha256 is None:
         files.write_text_atomically(record_of(path), f"{found}  {path.name}\n")
+        log.warning(
+            f"{path.name} came from {url}, of which no SHA-256 is published. What came has {found}, which is kept in "
+            f"{record_of(path)}; compare it with that of others."
+        )
     elif found != sha256:
         part.unlink()
         raise UserError(
@@ -60,9 +69,67 @@ def fetch(url: str, path: str | os.PathLike, sha256: str | None = None, *, show_
     return path
 
 
+def private_folder() -> str:
+    """Returns the folder for raw files where the user names none: the user's own, in the temporary one; it is made.
+
+    Raises:
+      UserError: It is not the user's own, or others may write there.
+    """
+    earlier = os.path.join(tempfile.gettempdir(), "t2t_datagen")  # what tensor2tensor and earlier versions use
+    if _is_own(earlier):
+        return earlier
+    path = f"{earlier}-{os.getuid()}"
+    try:
+        os.makedirs(path, mode=0o700, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"{path} cannot be made: {error.strerror}. Give another folder: --tmp_dir=DIR.") from error
+    if not _is_own(path):
+        raise UserError(f"{path} is not yours alone: others can put files there. Give another folder: --tmp_dir=DIR.")
+    return path
+
+
+def _is_own(path: str) -> bool:
+    """Says whether a path is a directory that nobody but this user can write to."""
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return False
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o022
+
+
 def record_of(path: str | os.PathLike) -> pathlib.Path:
     """Returns the file that the checksum of a first download is written to, in the format of ``sha256sum``."""
     return pathlib.Path(f"{os.fspath(path)}.sha256")
+
+
+class _Redirects(urllib.request.HTTPRedirectHandler):
+    """Follows redirects, but not from https to anything less."""
+
+    def redirect_request(self, request: Any, *arguments: Any) -> Any:
+        url = arguments[-1]
+        schemes = [urllib.parse.urlsplit(each).scheme.lower() for each in (request.full_url, url)]
+        if schemes[1] != "https" and schemes != ["http", "http"]:
+            raise UserError(
+                f"{request.full_url} leads to {url}: what comes from there may be anybody's. It is not downloaded; see "
+                "whether the file has moved, and put it there by hand."
+            )
+        return super().redirect_request(request, *arguments)
+
+
+def _opened_part(part: pathlib.Path, *, resumed: bool) -> BinaryIO:
+    """Opens the unfinished file, which must be a file of its own: no link to another one."""
+    advice = "Remove it, or give another --tmp_dir."
+    try:
+        descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
+    except OSError as error:
+        raise UserError(f"{part} cannot be written: {error.strerror or error}. {advice}") from error
+    found = os.fstat(descriptor)
+    if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:
+        os.close(descriptor)
+        raise UserError(f"{part} is no file of its own. {advice}")
+    if not resumed:
+        os.ftruncate(descriptor, 0)
+    return os.fdopen(descriptor, "ab")
 
 
 def _check(path: pathlib.Path, url: str, sha256: str | None) -> None:
@@ -85,7 +152,7 @@ def _download(url: str, part: pathlib.Path, show_progress: bool) -> None:
         done = part.stat().st_size if part.exists() else 0
         request = urllib.request.Request(url, headers={"Range": f"bytes={done}-"} if done else {})
         try:
-            with urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS) as response:
+            with urllib.request.build_opener(_Redirects).open(request, timeout=TIMEOUT_SECONDS) as response:
                 _receive(response, part, show_progress)
             return
         except urllib.error.HTTPError as error:
@@ -101,15 +168,21 @@ def _download(url: str, part: pathlib.Path, show_progress: bool) -> None:
 
 def _receive(response: http.client.HTTPResponse, part: pathlib.Path, show_progress: bool) -> None:
     resumed = response.status == http.HTTPStatus.PARTIAL_CONTENT
-    length = int(response.headers.get("Content-Length") or 0)
-    received = 0
+    stated = response.headers.get("Content-Length") or ""
+    length, received = int(stated) if stated.isdecimal() else 0, 0
     with (
         progress(f"Downloading {part.stem}", length or None, "bytes", enabled=show_progress) as advance,
-        open(part, "ab" if resumed else "wb") as file,
+        _opened_part(part, resumed=resumed) as file,
     ):
-        while block := response.read(_BLOCK_BYTES):
+        most = MOST_BYTES - file.tell()
+        while received <= most and length <= most and (block := response.read(_BLOCK_BYTES)):
             file.write(block)
             received += len(block)
             advance(len(block))
+        if max(received, length) > most:
+            raise UserError(
+                f"{response.url} gives more than {files.format_bytes(MOST_BYTES)} for {part.stem}, which is no corpus. "
+                f"Remove {part} and see what is there."
+            )
     if received < length:
         raise http.client.IncompleteRead(b"", length - received)

@@ -15,6 +15,7 @@ from t2t_ext.data.corpora.readers import PairFiles, PairSource
 from t2t_ext.data.corpora.segments import SegmentFiles, TaggedLineFiles
 from t2t_ext.data.corpora.tmx import TmxFile
 from t2t_ext.errors import UserError
+from t2t_ext.io import inputs
 
 PLAIN, SEGMENTS, TAGGED_LINES, TMX = "plain", "segments", "tagged lines", "TMX"
 PARQUET, JSON_LINES = "Parquet", "JSON lines"
@@ -52,7 +53,7 @@ def format_of(path: compression.PathLike) -> str:
         name = name.removesuffix(ending)
     if name.endswith(_ENDINGS[JSON_LINES]):
         return JSON_LINES
-    if not os.path.isfile(raw_files.on_disk(path)):  # not there, or a pipe, which can be read only once
+    if not inputs.is_file(raw_files.on_disk(path)):
         plain = TAGGED_LINES if os.path.basename(name).startswith("train.tags.") else PLAIN
         return next((kind for kind, endings in _ENDINGS.items() if name.endswith(endings)), plain)
     archive, member = archives.split_address(path)

@@ -7,6 +7,7 @@ from typing import BinaryIO
 
 from t2t_ext.data.corpora import archives, compression
 from t2t_ext.errors import UserError
+from t2t_ext.io import inputs
 
 
 @contextlib.contextmanager
@@ -22,7 +23,7 @@ def opened(path: compression.PathLike) -> Iterator[BinaryIO]:
             if member:
                 raw = stack.enter_context(archives.opened_member(archive, member))
             else:
-                raw = stack.enter_context(open(path, "rb"))
+                raw = stack.enter_context(open(inputs.on_disk(path), "rb"))
             yield stack.enter_context(compression.decompressed(raw, path))
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror or error}.") from error

@@ -18,6 +18,7 @@ from typing import Any, Protocol, Self
 from t2t_ext.data.corpora import raw_files
 from t2t_ext.data.corpora.charsets import encoding_of
 from t2t_ext.errors import UserError
+from t2t_ext.io import inputs
 
 PathLike = str | os.PathLike
 INVALID_UTF8 = "invalid_utf8"
@@ -281,6 +282,6 @@ def _refuse_utf16(path: PathLike, head: bytes) -> None:
 
 def require_files(paths: Sequence[PathLike], advice: str) -> None:
     """Raises a UserError that lists the files that are not there; ``advice`` is a sentence: what the user can do."""
-    missing = [str(path) for path in paths if not os.path.isfile(path)]
+    missing = [str(path) for path in paths if not inputs.is_file(path)]
     if missing:
         raise UserError(f"No such file: {', '.join(missing)}. {advice}")

@@ -11,6 +11,7 @@ from t2t_ext.errors import UserError
 from t2t_ext.io import files, log, outputs
 
 STANDARD = outputs.STANDARD
+MOST_LINES = 100_000_000  # they are held in memory
 _SHOWN_NUMBERS = 10
 
 
@@ -50,6 +51,8 @@ def read(path: str) -> TextLines:
         name, raw = path, readers.read_lines(path, report)
     lines, invalid = [], []
     for number, line in enumerate(raw, start=1):
+        if number > MOST_LINES:
+            raise UserError(f"{name} has more than {MOST_LINES:,} lines. Split it: split -l {MOST_LINES} ...")
         try:
             lines.append(line.decode("utf-8"))
         except UnicodeDecodeError:

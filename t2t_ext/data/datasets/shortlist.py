@@ -21,7 +21,7 @@ from t2t_ext.data.datasets.example_store import ExampleStore
 from t2t_ext.data.text.special_ids import EOS_ID, FIRST_TEXT_ID, PAD_ID, UNK_ID
 from t2t_ext.data.text.text_encoder import SubwordEncoder
 from t2t_ext.errors import UserError
-from t2t_ext.io import files
+from t2t_ext.io import files, inputs
 
 _ITERATIONS = 4
 # Pairs of source and target subwords that are counted at once: what bounds the memory.
@@ -93,7 +93,7 @@ class Shortlist:
         """
         how = "t2t_ext-analyze shortlist --output_dir=RUN makes one"
         try:
-            with np.load(pathlib.Path(path).expanduser(), allow_pickle=False) as stored:
+            with np.load(inputs.on_disk(pathlib.Path(path).expanduser()), allow_pickle=False) as stored:
                 always, best, vocabularies = (stored[name] for name in _FIELDS)
         except OSError as error:
             raise UserError(f"The shortlist {path} cannot be read: {error.strerror or error}; {how}.") from error

@@ -29,6 +29,7 @@ from t2t_ext.data.corpora import raw_files
 from t2t_ext.data.features.float_files import DAMAGED
 from t2t_ext.data.features.types import UnusableValue
 from t2t_ext.errors import UserError
+from t2t_ext.io import inputs
 
 SUFFIXES = (".npy", ".npz", ".tsv")
 COLUMNS = ("image_id", "image_w", "image_h", "num_boxes", "boxes", "features")
@@ -89,9 +90,9 @@ def _arrays(path: pathlib.Path) -> Iterator[tuple[str, np.ndarray]]:
         if not files:
             raise UserError(f"{path} is a folder without .npz or .npy files. Give one that has a file for each source.")
         yield from ((each.stem, read_single(each)) for each in files)
-    elif not path.is_file():
+    elif not inputs.is_file(path):
         raise UserError(f"No such file: {path}. Give a file of features ({', '.join(SUFFIXES)}) or a folder of them.")
-    elif is_table(path):
+    elif is_table(path) or (inputs.is_pipe(path) and not inputs.on_disk(path).suffix):
         with raw_files.opened(path) as file:
             for number, line in enumerate(file, 1):
                 try:
@@ -100,7 +101,7 @@ def _arrays(path: pathlib.Path) -> Iterator[tuple[str, np.ndarray]]:
                     message = f"{path}, line {number}: {error.explanation}. Correct it or leave it out."
                     raise UserError(message) from error
                 yield row
-    elif path.suffix in SUFFIXES:
+    elif (path := inputs.on_disk(path)).suffix in SUFFIXES:
         names = [""] if path.suffix == ".npy" else names_in(path)
         for name in names:
             rows = read_single(path, name)
@@ -249,14 +250,15 @@ def _places(path: pathlib.Path) -> Iterator[tuple[str, tuple[pathlib.Path, int]]
         for name in sorted(entry.name for entry in os.scandir(path) if entry.name.endswith((".npz", ".npy"))):
             yield name[: -len(".npz")], (path / name, OWN_FILE)
         return
-    if not path.is_file():
+    if not inputs.is_file(path):
         raise UserError(f"No such file or folder: {path}. Give a folder of .npz files, or a table of features (.tsv).")
+    is_pipe, path = inputs.is_pipe(path), inputs.on_disk(path)
     if path.suffix in _COMPRESSED:
         raise UserError(f"{path} is compressed, but single lines of it must be found quickly: unpack it first.")
     if path.suffix == ".npz":
         yield from ((name, (path, IN_ARCHIVE)) for name in names_in(path))
         return
-    if not is_table(path):
+    if not is_table(path) and not is_pipe:
         raise UserError(f"{path} is neither a folder of .npz files, nor .npz, nor a table of features (.tsv).")
     start = 0
     with open(path, "rb") as file:

@@ -20,7 +20,7 @@ from t2t_ext.data.generation.preparation import NO_STEPS, SENTENCEPIECE, split_p
 from t2t_ext.data.generation.vocabulary import Vocabulary
 from t2t_ext.data.text.text_steps import parse_steps
 from t2t_ext.errors import UserError
-from t2t_ext.io import files
+from t2t_ext.io import files, inputs
 from t2t_ext.problem import Problem
 
 # How data were made whose manifest is older than these settings.
@@ -99,7 +99,8 @@ def describe_inputs(problem: Problem, tmp_dir: str | os.PathLike) -> dict[str, l
 
     @functools.cache  # splits may share large files
     def described(path: pathlib.Path) -> dict[str, Any]:
-        return {"name": path.name, "bytes": path.stat().st_size, "sha256": files.sha256_of_file(path)}
+        content = inputs.on_disk(path)
+        return {"name": path.name, "bytes": content.stat().st_size, "sha256": files.sha256_of_file(content)}
 
     return {split: [described(path) for path in problem.source_files(split, tmp_dir)] for split in problem.splits}
 

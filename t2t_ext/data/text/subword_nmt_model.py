@@ -19,6 +19,7 @@ from typing import Any
 
 from t2t_ext.data.text.special_ids import EOS_ID, FIRST_TEXT_ID, PAD_ID, SPECIAL_PIECES, UNK_ID
 from t2t_ext.errors import UserError
+from t2t_ext.io import inputs
 
 SEPARATOR = "@@"
 _JOIN = re.compile(f"(?<=[^ ]){SEPARATOR}(?: |$)")
@@ -248,7 +249,7 @@ def read_counts(path: str) -> dict[str, int]:
 
 def _read(path: str, flag: str) -> str:
     try:
-        with open(path, encoding="utf-8", newline="\n") as file:
+        with open(inputs.on_disk(path), encoding="utf-8", newline="\n") as file:
             return file.read()
     except OSError as error:
         raise UserError(f"{flag}={path} cannot be read: {error.strerror or error}.") from error

@@ -37,7 +37,7 @@ from t2t_ext.data.text.special_ids import (
 from t2t_ext.data.text.subword_nmt_model import SubwordNmtModel
 from t2t_ext.data.text.text_steps import TextSteps
 from t2t_ext.errors import UserError
-from t2t_ext.io import files
+from t2t_ext.io import files, inputs
 
 __all__ = [
     "CONTROL_SYMBOLS",
@@ -90,7 +90,7 @@ class SubwordEncoder:
           UserError: There is no such file, or it is not a usable model.
         """
         try:
-            with open(path, "rb") as file:
+            with open(inputs.on_disk(path), "rb") as file:
                 return cls(file.read(), origin=str(path))
         except OSError as error:
             raise UserError(f"The subword model {path} cannot be read: {error.strerror or error}.") from error

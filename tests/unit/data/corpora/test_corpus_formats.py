@@ -17,7 +17,7 @@ import zstandard
 from t2t_ext import registry
 from t2t_ext.data.corpora import archives, charsets, compression, formats
 from t2t_ext.data.corpora.markup import read_segments
-from t2t_ext.data.corpora.readers import PairFiles, ReadReport, read_lines
+from t2t_ext.data.corpora.readers import PairFiles, ReadReport, count_lines, read_lines
 from t2t_ext.data.corpora.segments import SegmentFiles, TaggedLineFiles
 from t2t_ext.data.corpora.tmx import TmxFile
 from t2t_ext.errors import UserError
@@ -66,6 +66,11 @@ def test_what_expands_beyond_reason_is_refused(tmp_path, monkeypatch, kind):
     monkeypatch.setattr(compression, "MOST_EXPANSION", 200)
     pack = {"gz": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress, "zst": zstandard.compress}[kind]
     path = file(tmp_path / "bomb", pack(b"\n" * (1 << 23)))
+    with pytest.raises(UserError, match="bomb expands to more than 200 times its size"):
+        list(read_lines(path))
+    monkeypatch.setattr(compression, "MOST_UNCHECKED_BYTES", 1 << 30)
+    assert count_lines(path) == 1 << 23
+    monkeypatch.setattr(compression, "MOST_UNCHECKED_LINES", 1 << 20)  # of empty lines alone
     with pytest.raises(UserError, match="bomb expands to more than 200 times its size"):
         list(read_lines(path))
 

@@ -1,0 +1,80 @@
+"""Files that are read: a pipe (``<(zcat file)``, a named one) counts as a file, however often it is read.
+
+What comes out of a pipe comes once. So it is kept in a file of a private folder, until the command ends. This module
+imports no TensorFlow.
+"""
+
+import atexit
+import os
+import pathlib
+import shutil
+import stat
+import tempfile
+import threading
+
+from t2t_ext.errors import UserError
+from t2t_ext.io import files, log
+
+PathLike = str | os.PathLike
+_WAIT_SECONDS = 1.0
+_MAGIC = {b"PK\x03\x04": ".npz", b"\x93NUMPY": ".npy"}  # formats that are known by their endings otherwise
+_kept: dict[tuple[int, int], pathlib.Path] = {}
+_folders: list[str] = []
+
+
+def is_file(path: PathLike) -> bool:
+    """Says whether there is something that can be read: a file, a pipe or a device."""
+    return os.path.exists(path) and not os.path.isdir(path)
+
+
+def is_pipe(path: PathLike) -> bool:
+    """Says whether a path is a pipe."""
+    try:
+        return stat.S_ISFIFO(os.stat(path).st_mode)
+    except OSError:
+        return False
+
+
+def on_disk(path: PathLike) -> pathlib.Path:
+    """Returns a path to read from and to seek in: the one given, or of a pipe the file that its contents are kept in.
+
+    The first call for a pipe waits for its writer and says so, and reads all that comes.
+
+    Raises:
+      UserError: A pipe cannot be read, or the disk is full.
+    """
+    path = pathlib.Path(path)
+    if not is_pipe(path):
+        return path
+    found = os.stat(path)
+    key = found.st_dev, found.st_ino
+    if key not in _kept:
+        if not _folders:
+            _folders.append(tempfile.mkdtemp(prefix="t2t_ext-"))
+        folder = pathlib.Path(tempfile.mkdtemp(dir=_folders[0]))
+        message = f"waiting for a process that writes to the pipe {path} ..."
+        waiting = threading.Timer(_WAIT_SECONDS, log.info, [message])
+        waiting.daemon = True
+        waiting.start()
+        try:
+            with open(path, "rb") as pipe, files.atomic_file(folder / "pipe") as temporary:
+                waiting.cancel()
+                with open(temporary, "wb") as file:
+                    shutil.copyfileobj(pipe, file)
+        except OSError as error:
+            raise UserError(f"The pipe {path} cannot be read: {error.strerror or error}.") from error
+        finally:
+            waiting.cancel()
+        with open(folder / "pipe", "rb") as file:
+            head = file.read(max(map(len, _MAGIC)))
+        ending = next((ending for magic, ending in _MAGIC.items() if head.startswith(magic)), "")
+        _kept[key] = (folder / "pipe").rename(folder / f"pipe{ending}")
+    return _kept[key]
+
+
+@atexit.register
+def forget_pipes() -> None:
+    """Removes what pipes gave: a later command reads them anew."""
+    _kept.clear()
+    while _folders:
+        shutil.rmtree(_folders.pop(), ignore_errors=True)

@@ -1,0 +1,109 @@
+"""What downloads refuse: weaker redirects, endless files, links in the place of files, folders of others."""
+
+import io
+import os
+import stat
+import tempfile
+import urllib.request
+
+import pytest
+
+from t2t_ext.data.corpora import download
+from t2t_ext.errors import UserError
+from t2t_ext.problems import iwslt
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "allowed"),
+    [
+        ("https://a.org/x", "https://b.org/x", True),
+        ("http://a.org/x", "https://a.org/x", True),
+        ("http://a.org/x", "http://a.org/y", True),
+        ("https://a.org/x", "http://a.org/x", False),
+        ("https://a.org/x", "HTTP://a.org/x", False),
+        ("http://a.org/x", "ftp://a.org/x", False),
+        ("https://a.org/x", "file:///etc/passwd", False),
+    ],
+)
+def test_redirects(first, second, allowed):
+    redirects, request = download._Redirects(), urllib.request.Request(first)
+    if allowed:
+        assert redirects.redirect_request(request, None, 302, "Found", {}, second).full_url == second
+    else:
+        with pytest.raises(UserError, match=f"{first} leads to {second}"):
+            redirects.redirect_request(request, None, 302, "Found", {}, second)
+
+
+class Response(io.BytesIO):
+    status, url = 200, "https://a.org/x"
+
+    def __init__(self, content, **headers):
+        super().__init__(content)
+        self.headers = {name.replace("_", "-"): value for name, value in headers.items()}
+
+
+@pytest.fixture
+def answer(monkeypatch):
+    """Makes every request be answered by a response that is given."""
+
+    def give(response):
+        opener = type("Opener", (), {"open": lambda self, request, timeout: response})
+        monkeypatch.setattr(urllib.request, "build_opener", lambda *handlers: opener())
+
+    return give
+
+
+@pytest.mark.parametrize(
+    "stated", [{}, {"Content_Length": "1000000"}, {"Content_Length": "-1"}, {"Content_Length": "x"}]
+)
+def test_files_without_end_are_not_kept(tmp_path, monkeypatch, answer, stated):
+    monkeypatch.setattr(download, "MOST_BYTES", 1000)
+    answer(Response(bytes(10_000), **stated))
+    with pytest.raises(UserError, match=r"gives more than 1\.0 kB for x"):
+        download.fetch("https://a.org/x", tmp_path / "x", show_progress=False)
+    assert not (tmp_path / "x").exists()
+
+
+@pytest.mark.parametrize("kind", ["link", "hard link", "pipe"])
+def test_nothing_is_written_through_a_name_that_is_taken(tmp_path, answer, kind):
+    (tmp_path / "mine").write_bytes(b"mine")
+    part = tmp_path / "raw" / "x.part"
+    part.parent.mkdir()
+    {"link": lambda: part.symlink_to("../mine"), "hard link": lambda: os.link(tmp_path / "mine", part),
+     "pipe": lambda: os.mkfifo(part)}[kind]()  # fmt: skip
+    answer(Response(b"theirs"))
+    with pytest.raises(UserError, match=r"x\.part (cannot be written|is no file of its own).*--tmp_dir"):
+        download.fetch("https://a.org/x", tmp_path / "raw" / "x", show_progress=False)
+    assert (tmp_path / "mine").read_bytes() == b"mine"
+
+
+def test_a_file_of_unknown_checksum_is_warned_of(tmp_path, answer, capfd):
+    answer(Response(b"content"))
+    download.fetch("https://a.org/x", tmp_path / "x", show_progress=False)
+    assert "of which no SHA-256 is published" in capfd.readouterr().err
+    download.fetch("https://a.org/x", tmp_path / "x", show_progress=False)
+    assert capfd.readouterr().err == ""
+
+
+def test_the_default_folder_is_the_users_own(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    made = download.private_folder()
+    assert stat.S_IMODE(os.stat(made).st_mode) == 0o700
+    assert download.private_folder() == made
+    os.chmod(made, 0o777)
+    with pytest.raises(UserError, match=r"is not yours alone.*--tmp_dir"):
+        download.private_folder()
+    os.rmdir(made)
+    (tmp_path / "elsewhere").mkdir()
+    os.symlink(tmp_path / "elsewhere", made)
+    with pytest.raises(UserError, match="is not yours alone"):
+        download.private_folder()
+    (tmp_path / "t2t_datagen").mkdir(mode=0o755)  # raw files that were put there before
+    assert download.private_folder() == str(tmp_path / "t2t_datagen")
+
+
+def test_published_checksums_are_of_the_files_that_are_downloaded():
+    assert {url.removeprefix(iwslt.STANFORD_URL) for url in iwslt.STANFORD_SHA256} == {
+        f"{stem}.{language}" for stem in ("train", "tst2012", "tst2013") for language in ("en", "vi")
+    }
+    assert all(len(value) == 64 for value in iwslt.STANFORD_SHA256.values())

@@ -1,0 +1,86 @@
+"""Pipes are read wherever a file is, as often as it takes, and who waits for one is told."""
+
+import base64
+import os
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from t2t_ext.bin import bleu
+from t2t_ext.data.corpora import formats, readers, text_lines
+from t2t_ext.data.features.sources import read_sources
+from t2t_ext.data.generation.shards import npz_bytes
+from t2t_ext.io import inputs
+
+
+@pytest.fixture
+def pipe(tmp_path):
+    """Makes named pipes that a thread writes bytes to, after some seconds; returns their paths."""
+    threads = []
+
+    def make(name, content, *, after=0.0):
+        def write():
+            time.sleep(after)
+            with open(tmp_path / name, "wb") as file:
+                file.write(content)
+
+        os.mkfifo(tmp_path / name)
+        threads.append(threading.Thread(target=write, daemon=True))
+        threads[-1].start()
+        return tmp_path / name
+
+    yield make
+    for thread in threads:
+        thread.join(5)
+    inputs.forget_pipes()
+
+
+def test_a_pipe_is_read_as_often_as_it_takes(pipe, tmp_path):
+    path = pipe("pipe", b"one\ntwo\n")
+    readers.require_files([path], "Give it.")
+    assert formats.format_of(path) == formats.PLAIN
+    assert readers.count_lines(path) == 2
+    assert [list(readers.read_lines(path)) for _ in range(2)] == [[b"one", b"two"]] * 2
+    kept = inputs.on_disk(path)
+    assert kept.stat().st_mode & 0o077 == 0 or kept.parent.stat().st_mode & 0o077 == 0
+    inputs.forget_pipes()
+    assert not kept.exists()
+    assert [path.name for path in tmp_path.iterdir()] == ["pipe"]  # nobody's file was removed
+
+
+def test_who_waits_for_a_writer_is_told(pipe, monkeypatch, capfd):
+    monkeypatch.setattr(inputs, "_WAIT_SECONDS", 0.05)
+    path = pipe("late", b"text\n", after=0.3)
+    assert text_lines.read(str(path)).lines == ["text"]
+    assert f"waiting for a process that writes to the pipe {path}" in capfd.readouterr().err
+    assert text_lines.read(str(path)).lines == ["text"]
+    assert capfd.readouterr().err == ""
+
+
+def test_scores_of_pipes(pipe, capsys):
+    sgml = b'<refset setid="s" srclang="de" trglang="en"><doc docid="d"><seg id="1">one two three four</seg></doc>'
+    sgml += b"</refset>"
+    translation, reference = pipe("translation", b"one two three four\n"), pipe("reference", sgml)
+    assert bleu.main([f"--translation={translation}", f"--reference={reference}"]) == 0
+    assert "BLEU_uncased = 100.00" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("kind", ["npz", "table"])
+def test_features_of_pipes(pipe, kind):
+    rows = np.arange(6, dtype=np.float32).reshape(2, 3)
+    content = (
+        npz_bytes({"feat": rows})
+        if kind == "npz"
+        else b"\t".join([b"a", b"1", b"1", b"2", b"", base64.b64encode(rows.tobytes())])
+    )
+    (found,) = read_sources(str(pipe("features", content)))
+    np.testing.assert_array_equal(found.rows, rows)
+
+
+def test_what_is_a_file(tmp_path):
+    assert inputs.is_file(__file__)
+    assert not inputs.is_file(tmp_path)
+    assert not inputs.is_file(tmp_path / "nowhere")
+    assert inputs.on_disk(__file__) == inputs.pathlib.Path(__file__)
