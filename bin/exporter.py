@@ -1,18 +1,22 @@
-"""t2t_ext-exporter: writes a trained run as a SavedModel for TensorFlow Serving."""
+"""t2t_ext-exporter: writes a trained run as a SavedModel for TensorFlow Serving, or as a preset for KerasHub."""
 
 import argparse
+import pathlib
+from collections.abc import Sequence
 from typing import Any
 
 from t2t_ext.bin._flag_groups import ALIGNMENT_FLAGS, DECODE_FLAGS, RUN_FLAGS, alignment_settings
 from t2t_ext.bin._flags import Flag, FlagParser, FlagTable, command, start_tensorflow
-from t2t_ext.errors import UserError
+from t2t_ext.errors import UserError, require_package
 from t2t_ext.io import log
 
 _EXAMPLES = """\
   t2t_ext-exporter --output_dir=RUN --export_dir=EXPORT
   t2t_ext-exporter --output_dir=RUN --export_dir=EXPORT --checkpoint_path=averaged --decode_hparams="beam_size=4"
   t2t_ext-exporter --output_dir=RUN,OTHER --export_dir=EXPORT
+  t2t_ext-exporter --output_dir=RUN --export_dir=PRESET --format=keras_hub
 """
+SAVED_MODEL, KERAS_HUB = FORMATS = ("saved_model", "keras_hub")
 _FLAGS: FlagTable = {
     "Output": {
         "export_dir=EXPORT": "TF Serving's model base path; the SavedModel is written to a directory in it, named by "
@@ -20,7 +24,13 @@ _FLAGS: FlagTable = {
         "export_version": Flag(
             "The version, at least 1; where not given, the checkpoint's step.", None, minimum=1, maximum=2**63 - 1
         ),
-        "overwrite": "Replace this version if it exists.",
+        "overwrite": "Replace this version, or preset folder, if it exists.",
+        "format": Flag(
+            "What is written: a SavedModel (saved_model), or in export_dir itself a preset folder for KerasHub's "
+            "Seq2SeqLM.from_preset (keras_hub).",
+            SAVED_MODEL,
+            choices=FORMATS,
+        ),
     },
 }
 
@@ -49,6 +59,11 @@ def main(flags: argparse.Namespace) -> None:
     if not flags.export_dir and len({each.run.path for each in chosen}) > 1:
         raise UserError("Several runs are exported together: say where to, --export_dir=EXPORT.")
     steps = [checkpoints.read_info(each.checkpoint).step for each in chosen]
+    names = ", ".join(f"step {step} of {each.run.path}" for each, step in zip(chosen, steps, strict=True))
+    if flags.format == KERAS_HUB:
+        path = _write_preset(flags, chosen, weights, decode_hparams)
+        print(f"Exported {names} to {path}; docs/keras.md says how KerasHub loads it.")
+        return
     export_dir = flags.export_dir or chosen[0].run.path / "export"
     version = flags.export_version or max(*steps, 1)
     check_destination(export_dir, version, overwrite=flags.overwrite)
@@ -68,8 +83,27 @@ def main(flags: argparse.Namespace) -> None:
     if len(members) > 1:
         made_from["ensemble"] = [{**member, "weight": weight} for member, weight in zip(members, weights, strict=True)]
     path = export(translator, export_dir, version=version, made_from=made_from, overwrite=flags.overwrite)
-    names = ", ".join(f"step {step} of {each.run.path}" for each, step in zip(chosen, steps, strict=True))
     print(f"Exported {names} to {path}; docs/serving.md says how to serve it.")
+
+
+def _write_preset(flags: argparse.Namespace, chosen: Sequence[Any], weights: Any, decode_hparams: Any) -> pathlib.Path:
+    """Writes the preset folder for KerasHub and returns it."""
+    require_package("keras_hub", "keras-hub", f"--format={KERAS_HUB}")
+    folder = pathlib.Path(flags.export_dir or chosen[0].run.path / "keras_hub")
+    if flags.export_version:
+        raise UserError(f"A preset folder has no versions: leave --export_version out, or --format={KERAS_HUB}.")
+    if folder.exists() and (folder.is_file() or any(folder.iterdir())):
+        if not (folder / "task.json").is_file():
+            raise UserError(f"{folder} holds something else than a preset: give another --export_dir.")
+        if not flags.overwrite:
+            raise UserError(f"{folder} exists already. Give --overwrite to replace it, or another --export_dir.")
+    start_tensorflow()
+    from t2t_ext.keras_hub import write_preset
+    from t2t_ext.translation.translator import Translator
+
+    translator = Translator.of_runs(chosen, decode_hparams, ensemble_weights=weights)
+    write_preset(translator, chosen[0].run.config.model, folder)
+    return folder
 
 
 def _description(chosen: Any, step: int) -> dict[str, Any]:

@@ -79,8 +79,12 @@ def test_scoring(capsys):
 
 @pytest.mark.slow
 def test_keras(folder, capsys):
+    from t2t_ext.bin import exporter
+
+    assert exporter.main(["--output_dir=RUN", "--export_dir=PRESET", "--format=keras_hub"]) == 0
     names = run_blocks("docs/keras.md", replaced={'"transformer_tiny"': '"transformer_test"'})
     assert len(names["history"].history["sparse_categorical_accuracy"]) == 2
+    assert (folder / "TUNED" / "task.json").is_file()
     assert names["again"].optimizer.iterations.numpy() == 4
 
 

@@ -29,7 +29,7 @@ FLOORS = (
     ("search", "analysis.runs"),
     ("models",),
     ("translation",),
-    ("evaluation",),
+    ("evaluation", "keras_hub"),
     ("evaluation.comparison", "analysis.attention", "analysis.gradients"),
     ("analysis.diagram", "analysis.divergence", "analysis.probing"),
     ("training",),

@@ -1,0 +1,83 @@
+"""A run as a KerasHub task: the preset folder of the exporter, in KerasHub's own hands."""
+
+import numpy as np
+import pytest
+
+from t2t_ext.bin import exporter
+
+LINES = ["the old cat sees the lamp .", "", "the city loves the small flower today .", "Ünïcödé ☃ x"]
+
+
+@pytest.fixture(scope="module")
+def preset(tiny_run, tmp_path_factory):
+    """The folder that t2t_ext-exporter writes for the tiny run."""
+    folder = tmp_path_factory.mktemp("keras_hub") / "preset"
+    flags = [f"--output_dir={tiny_run.path}", f"--export_dir={folder}", "--decode_hparams=beam_size=3,alpha=0.8"]
+    assert exporter.main([*flags, "--format=keras_hub"]) == 0
+    return folder
+
+
+@pytest.fixture(scope="module")
+def task(preset):
+    import keras_hub
+
+    import t2t_ext.keras_hub  # noqa: F401 -- KerasHub finds its classes
+
+    return keras_hub.models.Seq2SeqLM.from_preset(str(preset))
+
+
+def test_it_says_what_the_decoder_says(task, tiny_run):
+    from t2t_ext.translation.translator import Translator
+
+    expected = Translator.load(tiny_run.path, decode_hparams="beam_size=3,alpha=0.8")(LINES)
+    assert task.generate(LINES) == expected
+    assert task.generate(LINES[0]) == expected[0]
+
+
+def test_a_sampler_of_keras_hub(task, make_translator):
+    task.preprocessor.encoder_sequence_length = task.preprocessor.decoder_sequence_length = 16
+    task.compile(sampler="greedy")
+    greedy = make_translator(beam_size=1, max_length_ratio=0.0, max_length_offset=15)
+    assert task.generate(LINES[:1]) == greedy(LINES[:1])
+    begun = task.generate({"encoder_text": LINES[:1], "decoder_text": ["die"]})
+    assert begun[0].startswith("die")
+
+
+def test_fit_and_the_preset_again(task, preset, tmp_path):
+    import keras_hub
+
+    task.preprocessor.encoder_sequence_length = task.preprocessor.decoder_sequence_length = 12
+    task.compile(optimizer="adam", run_eagerly=True)
+    pairs = {"encoder_text": [LINES[0], LINES[2]], "decoder_text": ["die alte Katze", "die Stadt"]}
+    losses = task.fit(pairs, batch_size=2, epochs=2, verbose=0).history["loss"]
+    assert losses[-1] < losses[0]
+    task.save_to_preset(str(tmp_path / "tuned"))
+    again = keras_hub.models.Seq2SeqLM.from_preset(str(tmp_path / "tuned"))
+    for mine, other in zip(task.backbone.weights, again.backbone.weights, strict=True):
+        np.testing.assert_array_equal(mine.numpy(), other.numpy())
+    assert sorted(path.name for path in preset.iterdir()) == sorted(
+        path.name for path in (tmp_path / "tuned").iterdir()
+    )
+
+
+def test_what_is_in_the_way_is_said(preset, tiny_run, tmp_path, capsys, without_package):
+    (tmp_path / "notes.txt").write_text("mine")
+    run = [f"--output_dir={tiny_run.path}", "--format=keras_hub"]
+    for flags, message in (
+        ([f"--export_dir={tmp_path}", "--overwrite"], "holds something else than a preset"),
+        ([f"--export_dir={preset}"], "exists already. Give --overwrite"),
+        (["--export_version=3"], "has no versions: leave --export_version out"),
+    ):
+        assert exporter.main([*run, *flags]) == 2
+        assert message in capsys.readouterr().err
+    without_package("keras_hub")
+    assert exporter.main([*run, f"--export_dir={tmp_path / 'new'}"]) == 2
+    assert "pip install 't2t_ext[keras-hub]'" in capsys.readouterr().err
+
+
+def test_what_a_task_cannot_be(make_translator):
+    from t2t_ext.errors import UserError
+    from t2t_ext.keras_hub import task_of
+
+    with pytest.raises(UserError, match="this has a direction from right to left: leave --format=keras_hub out"):
+        task_of(make_translator("r2l"), "transformer")
