@@ -253,6 +253,9 @@ class T2tSeq2SeqLM(keras_hub.models.Seq2SeqLM):
         features = backbone(backbone.input)["decoder_sequence_output"]
         super().__init__(inputs=backbone.input, outputs=_Logits(backbone.seq2seq, name="logits")(features), **kwargs)
 
+    def build(self, input_shape: Any = None) -> None:
+        """Does nothing: the backbone has all variables."""
+
     def get_config(self) -> dict[str, Any]:
         """Returns what ``from_config`` needs to make an equal task."""
         return {**super().get_config(), "decode_hparams": self.decode_hparams.to_dict()}
