@@ -127,6 +127,7 @@ def check_commands(stages: Sequence[Any]) -> None:
     from t2t_ext import registry
     from t2t_ext.config.decode import resolve_decode_hparams
     from t2t_ext.evaluation import protocols
+    from t2t_ext.models import families
 
     for stage in stages:
         module = importlib.import_module(f"t2t_ext.bin.{stage.command.replace('-', '_')}")
@@ -137,7 +138,8 @@ def check_commands(stages: Sequence[Any]) -> None:
 
                 registry.problem(parsed.problem, **problem_options(parsed))
             if stage.kind == "train":
-                registry.resolve_hparams(parsed.hparams_set, parsed.hparams)
+                hparams = registry.resolve_hparams(parsed.hparams_set, parsed.hparams)
+                families.check_hparams(parsed.model, hparams, parsed.hparams_set)
                 from t2t_ext.bin.trainer import train_config
                 from t2t_ext.training import dev_metrics
 

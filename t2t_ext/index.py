@@ -9,6 +9,8 @@ import functools
 import importlib.util
 import pathlib
 import re
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,6 +24,7 @@ class Registration:
       name: The last argument, or the decorated object's name in snake_case.
       module: Dotted name of the module.
       place: ``file:line``.
+      definition: Name of the decorated class or function.
     """
 
     decorator: str
@@ -30,6 +33,7 @@ class Registration:
     name: str
     module: str
     place: str
+    definition: str = ""
 
 
 @functools.cache
@@ -42,14 +46,61 @@ def registrations(package: str) -> tuple[Registration, ...]:
     Raises:
       ValueError: An argument of a decorator is not written out as a text, so that no name can be read.
     """
-    spec = importlib.util.find_spec(package)
     found: list[Registration] = []
-    for folder in (spec and spec.submodule_search_locations) or ():
-        for path in sorted(pathlib.Path(folder).glob("*.py")):
-            source = path.read_text(encoding="utf-8")
-            if path.stem != "__init__" and "register_" in source:
-                found += _in_module(source, f"{package}.{path.stem}", str(path))
+    for path in _modules(package):
+        source = path.read_text(encoding="utf-8")
+        if "register_" in source:
+            found += _in_module(source, f"{package}.{path.stem}", str(path))
     return tuple(found)
+
+
+@functools.cache
+def class_attributes(package: str, name: str) -> Mapping[str, Any]:
+    """Returns what a class of a package, or a base of it there, sets its attributes to.
+
+    Constants have their values; a name, such as that of another class, is a text; anything else is left out.
+    """
+    attributes: dict[str, Any] = {}
+    # What several bases inherit from comes after all of them, as in Python's own order.
+    for each in dict.fromkeys(reversed(list(_with_bases(package, name)))):
+        attributes |= _own_attributes(_classes(package)[each])
+    return attributes
+
+
+def _with_bases(package: str, name: str) -> Iterator[str]:
+    """Yields a class and its bases, depth first; one that several have comes several times."""
+    if name in _classes(package):
+        yield name
+        for base in _classes(package)[name].bases:
+            yield from _with_bases(package, getattr(base.value if isinstance(base, ast.Subscript) else base, "id", ""))
+
+
+def _own_attributes(definition: ast.ClassDef) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for node in definition.body:
+        if not isinstance(node, ast.Assign | ast.AnnAssign):
+            continue
+        for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+            names, values = [target], [node.value]
+            if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
+                names, values = target.elts, [*node.value.elts]
+            for name, value in zip(names, values, strict=True):
+                if isinstance(name, ast.Name) and isinstance(value, ast.Constant | ast.Name):
+                    found[name.id] = value.value if isinstance(value, ast.Constant) else value.id
+    return found
+
+
+@functools.cache
+def _classes(package: str) -> Mapping[str, ast.ClassDef]:
+    trees = (ast.parse(path.read_text(encoding="utf-8")) for path in _modules(package))
+    return {node.name: node for tree in trees for node in tree.body if isinstance(node, ast.ClassDef)}
+
+
+def _modules(package: str) -> list[pathlib.Path]:
+    """Returns the files of the modules directly in a package, in the order of their names."""
+    spec = importlib.util.find_spec(package)
+    folders = (spec and spec.submodule_search_locations) or ()
+    return [path for folder in folders for path in sorted(pathlib.Path(folder).glob("*.py")) if path.stem != "__init__"]
 
 
 def snake_case(name: str) -> str:
@@ -73,5 +124,5 @@ def _in_module(source: str, module: str, file: str) -> list[Registration]:
             keywords = {each.arg: ast.literal_eval(each.value) for each in call.keywords} if call else {}
             name = texts[-1] if texts else snake_case(definition.name)
             place = f"{file}:{decorator.lineno}"
-            found.append(Registration(called, texts, keywords.get("example", ""), name, module, place))
+            found.append(Registration(called, texts, keywords.get("example", ""), name, module, place, definition.name))
     return found

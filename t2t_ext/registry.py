@@ -29,7 +29,7 @@ from t2t_ext.config import problem_options
 from t2t_ext.config import user_directory as _user_directory
 from t2t_ext.config.hyperparameters import HParams
 from t2t_ext.errors import UserError, suggest
-from t2t_ext.index import Registration, registrations, snake_case
+from t2t_ext.index import Registration, class_attributes, registrations, snake_case
 from t2t_ext.io import chatter
 
 REVERSED_SUFFIX = "_rev"
@@ -369,6 +369,22 @@ def model(name: str) -> type[Any]:
       UserError: No model has this name.
     """
     return _models.find(name).value
+
+
+def model_attributes(name: str) -> Mapping[str, Any]:
+    """Returns what a model's class sets its attributes to, and its name as ``title``, without importing TensorFlow.
+
+    A class, such as ``hparams_class``, is its name. Of a user's model only ``hparams_class`` is known.
+
+    Raises:
+      UserError: No model has this name.
+    """
+    if name in _models.index:
+        definition = _models.index[name].definition
+        return {"title": definition, **class_attributes("t2t_ext.models", definition)}
+    value = _models.find(name).value
+    family = getattr(value, "hparams_class", HParams)
+    return {"title": getattr(value, "__name__", name), "hparams_class": family.__name__}
 
 
 def layer(slot: str, name: str) -> type[Any]:

@@ -3,11 +3,8 @@
 Variables, training and search are those of the model that each stands for; the name says which variant has to be on.
 """
 
-from typing import Any
-
 from t2t_ext.config.dynamic_conv import DynamicConvHParams
 from t2t_ext.config.hyperparameters import HParams
-from t2t_ext.errors import UserError
 from t2t_ext.models.layer_coordination import LayerCoordination
 from t2t_ext.models.seq2seq import Seq2Seq
 from t2t_ext.models.transformer import Transformer
@@ -15,7 +12,7 @@ from t2t_ext.registry import register_model
 
 
 class Named(Seq2Seq):
-    """Checks that the variant is on that a model's name promises; comes before the model among the bases.
+    """Says which variant a model's name promises, which is then checked; comes before the model among the bases.
 
     Attributes:
       slot: The property of the hparams that the variant fills, ``mixers`` for the mixers of any layer.
@@ -26,13 +23,6 @@ class Named(Seq2Seq):
     slot: str
     filled_with: object
     advice: str
-
-    def __init__(self, hparams: Any, **kwargs: Any) -> None:
-        """Initializes the model; see Seq2Seq. A variant that is off is a ``UserError``."""
-        super().__init__(hparams, **kwargs)
-        found = hparams.mixers if self.slot == "mixers" else (getattr(hparams, self.slot),)
-        if self.filled_with not in found:
-            raise UserError(f"{type(self).__name__} without {self.advice}.")
 
 
 @register_model("composed_transformer")

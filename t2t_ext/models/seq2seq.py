@@ -23,9 +23,10 @@ from typing import Any, Generic, NamedTuple, Self, TypeVar
 import numpy as np
 import tensorflow as tf
 
-from t2t_ext import compat, registry
+from t2t_ext import compat
 from t2t_ext.config.hyperparameters import HParams
 from t2t_ext.errors import UserError
+from t2t_ext.models import families
 from t2t_ext.models.keras_model import KerasModel
 
 # A decoding state: nested dicts and lists of tensors, opaque to the search.
@@ -102,13 +103,10 @@ class Seq2Seq(KerasModel, abc.ABC, Generic[H]):
             model cannot read feature vectors.
         """
         super().__init__(name=name or "model", dtype=dtype or hparams.precision)
-        if not isinstance(hparams, self.hparams_class):
-            sets = [name for name in registry.hparams_names() if isinstance(registry.hparams(name), self.hparams_class)]
-            raise UserError(
-                f"{type(self).__name__} needs hparams of the family {self.hparams_class.__name__}, "
-                f"got {type(hparams).__name__}: choose an hparams set made for this model"
-                + (f", such as {', '.join(sets[:4])}." if sets else ".")
-            )
+        needed = {name: getattr(self, name) for name in ("slot", "filled_with", "advice") if hasattr(self, name)}
+        needed |= {"title": type(self).__name__, "hparams_class": self.hparams_class.__name__}
+        if wrong := families.misfit(needed, hparams):
+            raise UserError(wrong)
         if joint_vocabulary is None:
             joint_vocabulary = source_vocab_size == target_vocab_size
         if joint_vocabulary and source_vocab_size != target_vocab_size:

@@ -120,6 +120,6 @@ def check_destination(export_dir: str | os.PathLike, version: int, *, overwrite:
     final = base / str(version)
     if final.exists() and not overwrite:
         raise UserError(
-            f"{final} exists already. Give --overwrite to replace it, another --version, or another --export_dir."
+            f"{final} exists already. Give --overwrite to replace it, another --export_version or another --export_dir."
         )
     return final

@@ -18,6 +18,7 @@ from t2t_ext.data.features.types import Floats
 from t2t_ext.data.generation.settings import differing_options
 from t2t_ext.errors import UserError
 from t2t_ext.io import files
+from t2t_ext.models import families
 from t2t_ext.runs import checkpoints
 from t2t_ext.runs.run_directory import RunConfig, RunDirectory, check_resumable, class_name
 from t2t_ext.search.directions import check_directions, directions_of
@@ -114,6 +115,8 @@ def resolve(config: TrainConfig) -> ResolvedRun:
     )
     if new.model not in registry.model_names():
         registry.model(new.model)  # raises; a model that exists is imported, and TensorFlow with it, only when needed
+    if not old:
+        families.check_hparams(new.model, hparams, set_name)
     if old and stored:
         check_resumable(stored.config_now(), new, config.output_dir)
         new = dataclasses.replace(new, created=old.created)

@@ -4,8 +4,10 @@ import dataclasses
 import hashlib
 import os
 import pathlib
-from typing import Self
+import shlex
+from typing import Any, Self
 
+from t2t_ext.config.own_text import OwnTextOptions
 from t2t_ext.data.datasets.manifest import Manifest, SplitSummary, manifest_path
 from t2t_ext.data.datasets.pseudo_references import PseudoReferences
 from t2t_ext.data.features.float_files import FloatSequences
@@ -13,6 +15,16 @@ from t2t_ext.data.features.sources import FeatureSource
 from t2t_ext.data.text.text_encoder import SubwordEncoder
 from t2t_ext.errors import UserError
 from t2t_ext.problem import Problem
+
+
+def datagen_command(problem: Problem, data_dir: str | os.PathLike) -> str:
+    """Returns the command that makes the data of a problem, with the options that it has."""
+    flags: dict[str, Any] = {"problem": problem.data_name, "data_dir": data_dir}
+    own_text = [field.name for field in dataclasses.fields(OwnTextOptions) if field.metadata["group"]]
+    flags |= {name: value for name, value in problem.options.items() if name in own_text}
+    if others := [f"{name}={value}" for name, value in problem.options.items() if name not in own_text]:
+        flags["problem_options"] = ",".join(others)
+    return shlex.join(["t2t_ext-datagen", *(f"--{name}={value}" for name, value in flags.items())])
 
 
 @dataclasses.dataclass(eq=False)
@@ -45,14 +57,15 @@ class GeneratedData:
         if was_reversed and manifest_path(data_dir, name).is_file():
             # Corpora that depend on the direction: NAME_rev has data of its own.
             path, was_reversed = manifest_path(data_dir, name), False
-        again = f"t2t_ext-datagen --problem={name} --data_dir={data_dir}"
+        again = datagen_command(problem, data_dir)
         try:
             manifest = Manifest.load(path)
         except NotADirectoryError:
             raise UserError(f"--data_dir={data_dir} is not a directory. Give the one that {again} wrote.") from None
         except FileNotFoundError:
             raise UserError(
-                f"There are no data of {name} in {data_dir} (no {path.name}). Run: {again} --tmp_dir=..."
+                f"There are no data of {name} in {data_dir} (no {path.name}). Run: {again} (with --tmp_dir=DIR, where "
+                "raw files are not in its default); t2t_ext-trainer does it first with --generate_data."
             ) from None
         damaged = manifest.damaged_files(data_dir, checksums=False)
         if damaged:
@@ -66,8 +79,7 @@ class GeneratedData:
             if tags:  # they would stand on the target
                 raise UserError(
                     f"The sources of {manifest.problem} begin with tags ({', '.join(tags)}), so that its data cannot "
-                    f"be read in the other direction; {name} needs data of its own. Run: {again} --tmp_dir=... with "
-                    f"tags."
+                    f"be read in the other direction; {name} needs data of its own. Run, with its --train_tags: {again}"
                 )
         data = cls(data_dir, manifest, was_reversed)
         if problem.with_pseudo_references:

@@ -21,6 +21,7 @@ import numpy as np
 from t2t_ext import version
 from t2t_ext.config.generation import BEAM, GenerationConfig, GenerationSettings
 from t2t_ext.data.datasets import manifest as manifests
+from t2t_ext.data.datasets.generated import datagen_command
 from t2t_ext.data.datasets.manifest import Manifest, SplitSummary
 from t2t_ext.data.features.types import SOURCE, text_features
 from t2t_ext.data.generation import cleaning, duplicates, text_checks, vocabulary, workspace
@@ -159,8 +160,8 @@ class _Generation:
         except NotADirectoryError:
             raise UserError(f"--data_dir={self.data_dir} is not a directory. Give another one.") from None
         again = (
-            f"Make them again with t2t_ext-datagen --problem={name} --data_dir={self.data_dir} ... --overwrite, or "
-            f"give another --data_dir to keep both."
+            f"Make them again with {datagen_command(self.problem, self.data_dir)} --overwrite and what else you gave, "
+            "or give another --data_dir to keep both."
         )
         damaged = manifest.damaged_files(self.data_dir, checksums=False)
         if damaged:

@@ -21,7 +21,7 @@ from t2t_ext.data.generation.vocabulary import Vocabulary
 from t2t_ext.data.text.text_steps import parse_steps
 from t2t_ext.errors import UserError
 from t2t_ext.io import files, inputs
-from t2t_ext.problem import Problem
+from t2t_ext.problem import DEV, TRAIN, Problem
 
 # How data were made whose manifest is older than these settings.
 _ALWAYS_BEFORE = {
@@ -140,6 +140,9 @@ def differences(
         made_from: list[dict[str, Any]] = manifest.inputs.get(split, [])
         if not paths or not all(map(os.path.isfile, paths)):
             continue
+        if split == DEV and (change := _other_kind_of_dev_set(problem, tmp_dir, manifest)):
+            found.append(change)
+            continue
         if len(paths) != len(made_from):
             found.append(f"{split} was made from {len(made_from)} files, now {len(paths)} are given")
             continue
@@ -147,6 +150,18 @@ def differences(
             if path.stat().st_size != old["bytes"] or files.sha256_of_file(path) != old["sha256"]:
                 found.append(f"{path} is not the {old['name']} that {split} was made from")
     return found
+
+
+def _other_kind_of_dev_set(problem: Problem, tmp_dir: str | os.PathLike, manifest: Manifest) -> str:
+    """Says that a dev set was held out of the training text and has files of its own now, or the other way round."""
+    now = problem.source_files(DEV, tmp_dir) == problem.source_files(TRAIN, tmp_dir)
+    before, of_train = ([each["sha256"] for each in manifest.inputs.get(split, [])] for split in (DEV, TRAIN))
+    if now == (before == of_train) or not before:
+        return ""
+    if not now:
+        return "dev was held out of the training text, now --dev_source is given"
+    names = " and ".join(each["name"] for each in manifest.inputs[DEV])
+    return f"dev was made from {names}, now --dev_source is not given, which would hold dev out of the training text"
 
 
 def differing_options(problem: Any, made_with: Mapping[str, Any]) -> list[str]:

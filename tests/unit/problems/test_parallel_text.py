@@ -175,6 +175,7 @@ def test_without_any_file(lines, tmp_path):
 
 def test_generated_data_need_no_files_any_more(lines, tmp_path):
     paths = {"train_source": lines("a", 50), "train_target": lines("b", 50)}
+    dev = {"dev_source": lines("c", 3), "dev_target": lines("d", 3)}
     made = parallel_text(**paths, source_language="de", target_language="en")
     call = {"num_processes": 1, "progress": False}
     manifest = generate(made, tmp_path / "data", tmp_path, vocab_size=400, **call)
@@ -187,5 +188,10 @@ def test_generated_data_need_no_files_any_more(lines, tmp_path):
     lines("a2", 50)
     with pytest.raises(UserError, match="a2 is not the a that train was made from"):
         generate(parallel_text(**moved), tmp_path / "data", tmp_path, **call)
+    with pytest.raises(UserError, match="way: dev was held out of the training text, now --dev_source is given"):
+        generate(parallel_text(**paths, **dev), tmp_path / "data", tmp_path, **call)
+    generate(parallel_text(**paths, **dev), tmp_path / "named", tmp_path, vocab_size=400, **call)
+    with pytest.raises(UserError, match="way: dev was made from c and d, now --dev_source is not given, which would"):
+        generate(parallel_text(**paths), tmp_path / "named", tmp_path, **call)
     with pytest.raises(UserError, match="target_language was 'en', now 'fr'"):
         generate(parallel_text(target_language="fr"), tmp_path / "data", tmp_path, **call)

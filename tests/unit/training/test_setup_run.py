@@ -125,6 +125,10 @@ def test_a_file_is_no_run(tmp_path):
         (["--num_shards=2", "--separate_vocab"], "--num_shards, --separate_vocab: only"),
         (["--warm_start_from=/no/where"], "--warm_start_from=/no/where does not exist"),
         ([], "There are no data of translate_parallel_text"),
+        (["--train_source=a.de", "--train_target=a.en"], "--train_source=a.de --train_target=a.en (with --tmp_dir=DIR"),
+        (["--model=synchronous_transformer"], "SynchronousTransformer without both directions"),
+        (["--hparams=learning_rate=0.0001"], "set learning_rate_constant, or a learning_rate_schedule with legacy"),
+        (["--hparams=feature_positions=timing"], "feature_positions has no effect: the source of translate_parallel"),
     ],
 )
 def test_mistakes_are_found_before_tensorflow_starts(flags, message, tmp_path, capsys, monkeypatch):

@@ -1,0 +1,89 @@
+"""Which hparams a model takes, known before TensorFlow is imported."""
+
+import itertools
+from collections.abc import Mapping
+from typing import Any
+
+from t2t_ext import registry
+from t2t_ext.config.hyperparameters import HParams
+from t2t_ext.config.strict_params import FLAG
+from t2t_ext.errors import UserError
+from t2t_ext.index import snake_case
+
+_MOST_NAMED = 4
+
+
+def check_hparams(model: str, hparams: HParams, hparams_set: str) -> None:
+    """Checks that a model takes hparams, and that it reads what the user has set.
+
+    Args:
+      model: The model's name.
+      hparams: Its hparams.
+      hparams_set: The set that they are from.
+
+    Raises:
+      UserError: It does not; the message names sets that it takes, or models that read it.
+    """
+    attributes = registry.model_attributes(model)
+    if wrong := misfit(attributes, hparams, hparams_set):
+        raise UserError(wrong)
+    read = _family(attributes, hparams).names()
+    unread = [name for name, origin in hparams.origins().items() if origin == FLAG and name not in read]
+    if unread:
+        others = {name: registry.model_attributes(name) for name in registry.model_names()}
+        readers = [
+            name
+            for name, each in others.items()
+            if _fits(each, hparams) and unread[0] in _family(each, hparams).names()
+        ]
+        raise UserError(
+            f"--hparams: {', '.join(unread)} has no effect: --model={model} does not read it"
+            + (f"; --model={' or '.join(readers)} does." if readers else ".")
+        )
+
+
+def misfit(attributes: Mapping[str, Any], hparams: HParams, hparams_set: str = "") -> str:
+    """Returns why a model does not take hparams, or "".
+
+    Args:
+      attributes: Of the model's class, see ``registry.model_attributes``: ``title``, ``hparams_class``, and of a
+        ``Named`` model ``slot``, ``filled_with`` and ``advice``.
+      hparams: The hparams.
+      hparams_set: The set that they are from; sets that the message names are of its size.
+    """
+    if _fits(attributes, hparams):
+        return ""
+    title, family = attributes["title"], attributes["hparams_class"]
+    if family in _families(hparams):
+        wrong = f"{title} without {attributes['advice']}"
+    else:
+        wrong = f"{title} needs hparams of the family {family}, got {type(hparams).__name__}: choose an hparams set "
+        wrong += "made for this model"
+    size = hparams_set.rpartition("_")[2]
+    fitting = [name for name in registry.hparams_names() if _fits(attributes, registry.hparams(name))]
+    fitting.sort(key=lambda each: (-_words_in_common(each, snake_case(title)), not each.endswith(f"_{size}"), each))
+    return wrong + (f". Sets for it: {', '.join(fitting[:_MOST_NAMED])}." if fitting else ".")
+
+
+def _words_in_common(one: str, other: str) -> int:
+    """Returns how many words two names begin with in common."""
+    pairs = zip(one.split("_"), other.split("_"), strict=False)
+    return sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))
+
+
+def _fits(attributes: Mapping[str, Any], hparams: Any) -> bool:
+    """Returns whether a model takes hparams."""
+    if attributes["hparams_class"] not in _families(hparams):
+        return False
+    slot = attributes.get("slot")
+    found = () if not slot else hparams.mixers if slot == "mixers" else (getattr(hparams, slot),)
+    return not slot or attributes["filled_with"] in found
+
+
+def _families(hparams: HParams) -> list[str]:
+    return [kind.__name__ for kind in type(hparams).__mro__]
+
+
+def _family(attributes: Mapping[str, Any], hparams: HParams) -> type[HParams]:
+    """Returns the class of hparams that a model reads, one that these hparams are of."""
+    return next(kind for kind in type(hparams).__mro__ if kind.__name__ == attributes["hparams_class"])

@@ -1,0 +1,54 @@
+"""Which hparams a model takes is known, and told, before TensorFlow is imported."""
+
+import pytest
+
+from t2t_ext import registry
+from t2t_ext.errors import UserError
+from t2t_ext.models import families
+
+
+def check(model, hparams_set, overrides=""):
+    families.check_hparams(model, registry.resolve_hparams(hparams_set, overrides), hparams_set)
+
+
+@pytest.mark.parametrize(
+    ("model", "hparams_set", "told"),
+    [
+        ("synchronous_transformer", "transformer_tiny", "Sets for it: synchronous_transformer_tiny, "),
+        ("layer_coordination", "transformer_base", "Sets for it: layer_coordination_base, "),
+        ("dual_context_transformer", "transformer_base", "Sets for it: dual_context_base, "),
+        ("asynchronous_transformer", "transformer_small", "Sets for it: asynchronous_transformer_small, "),
+        ("dynamic_conv", "transformer_iwslt_small", "needs hparams of the family DynamicConvHParams, got Transf"),
+        ("cross_view_transformer", "transformer_tiny", "Add source_view=gca,integration=soft to --hparams"),
+    ],
+)
+def test_a_set_of_another_family_is_refused_with_sets_of_the_model(model, hparams_set, told):
+    with pytest.raises(UserError) as caught:
+        check(model, hparams_set)
+    assert told in str(caught.value)
+    *_, listed = str(caught.value).split("Sets for it: ")
+    for name in listed.rstrip(".").split(", "):
+        check(model, name)
+
+
+@pytest.mark.parametrize(
+    ("model", "hparams_set", "overrides", "told"),
+    [
+        ("transformer", "layer_coordination_small", "use_sos=true", "use_sos has no effect: --model=transformer does "),
+        ("transformer", "layer_coordination_small", "use_sos=true", "; --model=layer_coordination does."),
+        ("transformer", "context_gate_transformer_small", "context_gate=channel", "--model=context_gate_transformer "),
+    ],
+)
+def test_what_only_other_models_read_is_refused(model, hparams_set, overrides, told):
+    check(model, hparams_set)
+    with pytest.raises(UserError) as caught:
+        check(model, hparams_set, overrides)
+    assert told in str(caught.value)
+
+
+@pytest.mark.parametrize("name", registry.model_names())
+def test_what_is_read_from_the_source_is_what_the_class_has(name):
+    model, read = registry.model(name), registry.model_attributes(name)
+    assert (read["title"], read["hparams_class"]) == (model.__name__, model.hparams_class.__name__)
+    for attribute in ("slot", "filled_with", "advice", "takes_source_features"):
+        assert read.get(attribute) == getattr(model, attribute, None)
