@@ -3,7 +3,6 @@
 import argparse
 import pathlib
 import re
-from typing import Any
 
 from t2t_ext.bin import _flag_groups
 from t2t_ext.bin._flags import Flag, FlagParser, FlagTable, command, say, start_tensorflow
@@ -67,17 +66,12 @@ def build_parser() -> FlagParser:
 @command(build_parser)
 def main(flags: argparse.Namespace) -> int:
     """Makes pseudo references as the flags say; returns the exit status."""
-    from t2t_ext.config.decode import resolve_decode_hparams
     from t2t_ext.data.datasets.generated import GeneratedData
     from t2t_ext.pseudo.checks import Teachers
     from t2t_ext.pseudo.generate import PseudoConfig, PseudoDecoding
-    from t2t_ext.search.directions import check_directions
 
     shard = _shard(flags)
-    decode_hparams = resolve_decode_hparams(flags.decode_hparams)
-    if decode_hparams.sampling_method != "argmax":
-        raise UserError("--decode_hparams: sampling_method=random draws another translation each time; leave it out.")
-    check_directions(decode_hparams, 1)
+    decode_hparams = _flag_groups.search_for_training_text(flags)
     # All mistakes of the user are found before TensorFlow starts.
     teachers = Teachers.choose(
         flags.l2r,
@@ -87,7 +81,7 @@ def main(flags: argparse.Namespace) -> int:
         log.warning,
     )
     data_dir = pathlib.Path(flags.data_dir).expanduser()
-    problem = _problem(flags, data_dir)
+    problem = _flag_groups.problem_of_data(flags, data_dir)
     data = GeneratedData.open(problem, data_dir)
     teachers.check(problem, data, log.warning)
     config = PseudoConfig(
@@ -103,16 +97,6 @@ def main(flags: argparse.Namespace) -> int:
         start_tensorflow(flags.inter_op_parallelism_threads, flags.intra_op_parallelism_threads)
         teachers.check_models()
     return _EXIT_STATUS.get(decoding.run(), 0)
-
-
-def _problem(flags: argparse.Namespace, data_dir: pathlib.Path) -> Any:
-    """Returns the problem without pseudo references, with the options that its data were made with."""
-    from t2t_ext import registry
-    from t2t_ext.training.setup_run import options_of_data
-
-    name = flags.problem.removesuffix(registry.SYNCHRONOUS_SUFFIX)
-    given = _flag_groups.parse_problem_options(flags.problem_options)
-    return registry.problem(name, **{**options_of_data(name, given, data_dir), **given})
 
 
 def _shard(flags: argparse.Namespace) -> tuple[int, int]:

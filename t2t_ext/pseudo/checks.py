@@ -13,6 +13,7 @@ from t2t_ext.data.datasets.pseudo_references import DIRECTIONS, SUFFIX
 from t2t_ext.errors import UserError
 from t2t_ext.runs import checkpoints
 from t2t_ext.runs.chosen_runs import ChosenRun, choose_runs
+from t2t_ext.runs.run_directory import RunDirectory
 
 if TYPE_CHECKING:
     from t2t_ext.translation.translator import Translator
@@ -77,24 +78,7 @@ class Teachers:
         Raises:
           UserError: A checkpoint is damaged.
         """
-        found: dict[str, list[dict[str, Any]]] = {direction: [] for direction in DIRECTIONS}
-        for direction in DIRECTIONS:
-            for chosen in self.members(direction):
-                info = checkpoints.read_info(chosen.checkpoint)
-                weights = {
-                    name: entry["sha256"]
-                    for name, entry in info.files.items()
-                    if name.startswith(f"{info.users_group}.")
-                }
-                found[direction].append(
-                    {
-                        "run": chosen.run.path.resolve().name,
-                        "model": chosen.run.config.model,
-                        "step": info.step,
-                        "weights": hashlib.sha256(json.dumps(weights, sort_keys=True).encode()).hexdigest(),
-                    }
-                )
-        return found
+        return {direction: [described(chosen) for chosen in self.members(direction)] for direction in DIRECTIONS}
 
     def check(self, problem: Any, data: GeneratedData, warn: Warn) -> None:
         """Checks that the runs translate what the data of a problem hold, between its languages.
@@ -102,29 +86,9 @@ class Teachers:
         Raises:
           UserError: A run was trained on another problem, or its ids mean something else.
         """
-        encoders = data.text_encoders()
         for direction in DIRECTIONS:
             for run in dict.fromkeys(chosen.run for chosen in self.members(direction)):
-                trained_on = run.config.problem.removesuffix(SUFFIX)
-                if trained_on != problem.data_name:
-                    languages = registry.problem(trained_on, **run.config.problem_options).languages
-                    if languages != problem.languages or not all(languages):
-                        raise UserError(
-                            f"--{direction}={run.path} was trained on {run.config.problem}, not on "
-                            f"{problem.data_name}. Give a run of {problem.data_name}, or the --problem that the run "
-                            f"was trained on."
-                        )
-                    warn(f"{run.path} (--{direction}) was trained on {run.config.problem}, not on {problem.data_name}")
-                for name, own, other in zip(("source", "target"), run.text_encoders(), encoders, strict=True):
-                    if own.ids_sha256 != other.ids_sha256:
-                        raise UserError(
-                            f"--{direction}={run.path}: the ids of its {name} mean something else than those of the "
-                            f"data in {data.data_dir} (digests {own.ids_sha256[:12]}... and "
-                            f"{other.ids_sha256[:12]}...). Train it on these data, or "
-                            f"make them with t2t_ext-datagen --vocab_from={run.path}."
-                        )
-                if run.config.problem == problem.data_name and run.config.data_digest != data.digest():
-                    warn(f"the data in {data.data_dir} are not those that {run.path} (--{direction}) was trained on")
+                check_run(f"--{direction}", run, problem, data, warn)
 
     def translator(self, direction: str, decode_hparams: DecodeHParams) -> "Translator":
         """Loads the Translator of a direction.
@@ -144,12 +108,74 @@ class Teachers:
         """
         for direction in DIRECTIONS:
             for chosen in self.members(direction):
-                name = chosen.run.config.model
-                if registry.model(name).sides(chosen.run.hparams()).directions != 1:
-                    raise UserError(
-                        f"--{direction}={chosen.run.path}: its model ({name}) generates in both directions at once. "
-                        f"Give a run of a model that generates {_WORDS[direction]} alone, such as transformer."
-                    )
+                check_one_direction(f"--{direction}", chosen, f"generates {_WORDS[direction]} alone")
+
+
+def described(chosen: ChosenRun) -> dict[str, Any]:
+    """Returns what a checkpoint's translations depend on, ready for JSON.
+
+    Raises:
+      UserError: The checkpoint is damaged.
+    """
+    info = checkpoints.read_info(chosen.checkpoint)
+    weights = {name: entry["sha256"] for name, entry in info.files.items() if name.startswith(f"{info.users_group}.")}
+    return {
+        "run": chosen.run.path.resolve().name,
+        "model": chosen.run.config.model,
+        "step": info.step,
+        "weights": hashlib.sha256(json.dumps(weights, sort_keys=True).encode()).hexdigest(),
+    }
+
+
+def check_run(
+    flag: str, run: RunDirectory, problem: Any, data: GeneratedData, warn: Warn, *, backward: bool = False
+) -> None:
+    """Checks that a run translates what the data of a problem hold, from its source or (``backward``) its target.
+
+    Raises:
+      UserError: The run was trained on another problem, or its ids mean something else.
+    """
+    encoders, languages, wanted = data.text_encoders(), problem.languages, problem.data_name
+    if backward:
+        encoders, languages, wanted = encoders[::-1], languages[::-1], reversed_name(wanted)
+    trained_on = run.config.problem.removesuffix(SUFFIX)
+    if trained_on != wanted:
+        of_the_run = registry.problem(trained_on, **run.config.problem_options).languages
+        if of_the_run != languages or not all(languages):
+            raise UserError(
+                f"{flag}={run.path} was trained on {run.config.problem}, not on {wanted}. Give a run of {wanted}, or "
+                "the --problem that the run was trained on."
+            )
+        warn(f"{run.path} ({flag}) was trained on {run.config.problem}, not on {wanted}")
+    for name, own, other in zip(("source", "target"), run.text_encoders(), encoders, strict=True):
+        if own.ids_sha256 != other.ids_sha256:
+            raise UserError(
+                f"{flag}={run.path}: the ids of its {name} mean something else than those of the data in "
+                f"{data.data_dir} (digests {own.ids_sha256[:12]}... and {other.ids_sha256[:12]}...). Train it on these "
+                f"data, or make them with t2t_ext-datagen --vocab_from={run.path}."
+            )
+    if run.config.problem == wanted and run.config.data_digest != data.digest():
+        warn(f"the data in {data.data_dir} are not those that {run.path} ({flag}) was trained on")
+
+
+def reversed_name(problem: str) -> str:
+    """Returns NAME_rev of NAME, and NAME of NAME_rev."""
+    reverse = registry.REVERSED_SUFFIX
+    return problem.removesuffix(reverse) if problem.endswith(reverse) else problem + reverse
+
+
+def check_one_direction(flag: str, chosen: ChosenRun, what: str) -> None:
+    """Checks that a model generates in one direction; imports TensorFlow.
+
+    Raises:
+      UserError: It generates in both directions at once; the message asks for a model that does ``what``.
+    """
+    name = chosen.run.config.model
+    if registry.model(name).sides(chosen.run.hparams()).directions != 1:
+        raise UserError(
+            f"{flag}={chosen.run.path}: its model ({name}) generates in both directions at once. Give a run of a model "
+            f"that {what}, such as transformer."
+        )
 
 
 def _chosen(direction: str, runs: str, checkpoint: str, warn: Warn) -> tuple[ChosenRun, ...]:

@@ -29,15 +29,14 @@ from t2t_ext.io.interruption import Interrupted, SignalWatch
 from t2t_ext.io.progress import progress
 from t2t_ext.pseudo import work as pseudo_work
 from t2t_ext.pseudo.checks import Teachers
+from t2t_ext.pseudo.translating import translate_sources
 from t2t_ext.pseudo.work import DEFAULT_CHUNK_PAIRS, Chunk, Translations, WorkFolder
 from t2t_ext.runs.run_directory import package_versions
 
 if TYPE_CHECKING:
-    from t2t_ext.translation.translator import Hypothesis, Translator
+    from t2t_ext.translation.translator import Translator
 
 _BLEU_PAIRS = 2000
-# A translation of at least so many tokens repeats itself where fewer than one in this many are different.
-_LONG_ENOUGH_TO_REPEAT, _MOST_REPETITION = 12, 4
 _BYTES_PER_TOKEN = 8  # ids and text, beside each other in chunks and in the finished files
 # One translation of each source is kept, and it does not depend on its batch.
 _NOT_IN_THE_RESULT = ("batch_size", "num_hypotheses", "return_beams", "write_beam_scores")
@@ -119,7 +118,8 @@ class PseudoDecoding:
         number, count = self._config.shard
         mine = chunks[number::count]
         settings = {**self._settings, "chunk_pairs": self._config.chunk_pairs}
-        with WorkFolder.open(self._data, self._problem, settings, self._config.shard, self._config.overwrite) as work:
+        folder = self._data.data_dir / f".{self._problem}{SUFFIX}.decoding"
+        with WorkFolder.open(folder, settings, self._config.shard, self._config.overwrite) as work:
             missing = [chunk for chunk in mine if not work.is_done(chunk)]
             total, to_do, left = (sum(chunk.pairs for chunk in each) for each in (chunks, mine, missing))
             part = f"part {number + 1} of {count}: " if count > 1 else ""
@@ -213,33 +213,9 @@ class PseudoDecoding:
     def _translated(self, chunk: Chunk, advance: Callable[[int], None]) -> Translations:
         """Translates the pairs of a chunk."""
         store = self._store(chunk.split)
-        longest = self._config.decode_hparams.max_input_length + 1
-        ids: list[Sequence[int]] = [()] * chunk.pairs
-        texts, failures = [""] * chunk.pairs, [""] * chunk.pairs
         sources = [store.example(number)[0] for number in range(chunk.first, chunk.last)]
-        for place, source in enumerate(sources):
-            if len(source) <= 1:
-                failures[place] = "empty source"
-            elif len(source) > longest:
-                failures[place] = f"source longer than {longest - 1} tokens"
-        places = [place for place, failure in enumerate(failures) if not failure]
-        advance(chunk.pairs - len(places))
-        done = 0
-
-        def update(now: int, total: int) -> None:
-            nonlocal done
-            advance(now - done)
-            done = now
-
-        with self._signals.abandoning():
-            found = self._translators[chunk.direction].translate_ids(
-                [sources[place].tolist() for place in places], update
-            )
-        for place, hypotheses in zip(places, found, strict=True):
-            failures[place] = why_failed(hypotheses[0], self._config.max_length)
-            if not failures[place]:
-                ids[place], texts[place] = in_text_order(hypotheses[0]), hypotheses[0].text
-        return Translations(ids, texts, failures)
+        translator = self._translators[chunk.direction]
+        return translate_sources(translator, sources, self._config.max_length, self._signals, advance)
 
     def _store(self, split: str) -> ExampleStore:
         if split not in self._stores:
@@ -339,25 +315,6 @@ def _bleu(
     )
     (score,) = protocols.score("sacrebleu", made, [gold], language=data.target_language)
     return score, len(numbers)
-
-
-def why_failed(hypothesis: "Hypothesis", max_length: int) -> str:
-    """Returns why a translation is no pseudo reference, or an empty string."""
-    if not hypothesis.finished:
-        return "ended by the length limit"
-    if hypothesis.length <= 1 or not hypothesis.text.strip():
-        return "empty"
-    if hypothesis.length > max_length:
-        return f"longer than {max_length} tokens"
-    if hypothesis.length >= _LONG_ENOUGH_TO_REPEAT and len(set(hypothesis.ids)) * _MOST_REPETITION < hypothesis.length:
-        return "repetition"
-    return ""
-
-
-def in_text_order(hypothesis: "Hypothesis") -> tuple[int, ...]:
-    """Returns the ids of a finished translation in text order, EOS last."""
-    ids = hypothesis.ids
-    return (*ids[-2::-1], ids[-1]) if hypothesis.direction == "r2l" else ids
 
 
 def _identical(one: tuple[np.ndarray, np.ndarray], other: tuple[np.ndarray, np.ndarray]) -> np.ndarray:

@@ -1,10 +1,10 @@
-"""Unfinished pseudo references: which chunks there are, which are done, and how they are joined.
+"""Unfinished translations of training data: which chunks there are, which are done, and how they are joined.
 
-A chunk is some thousand pairs of a split, translated by one of the two models. Each is a file of its own, there
+A chunk is some thousand pairs of a split, translated by one of the models. Each is a file of its own, there
 completely or not at all, that records the settings it was made with. So a process that is killed loses one chunk at
 most, several machines can share the work, and chunks of other models never get into one set. The work lies in a
-hidden folder of the data directory, ``.P_synchronous.decoding``, until all of it is joined. This module imports no
-TensorFlow.
+hidden folder of the data directory (``.P_synchronous.decoding`` of pseudo references) until all of it is joined. This
+module imports no TensorFlow.
 """
 
 import collections
@@ -24,7 +24,7 @@ import numpy as np
 from t2t_ext.data.corpora.text_lines import one_line
 from t2t_ext.data.datasets.generated import GeneratedData
 from t2t_ext.data.datasets.manifest import shard_name, text_name
-from t2t_ext.data.datasets.pseudo_references import DIRECTIONS, SUFFIX, SplitPseudo
+from t2t_ext.data.datasets.pseudo_references import DIRECTIONS, SplitPseudo
 from t2t_ext.data.generation.shards import npz_bytes
 from t2t_ext.errors import UserError
 from t2t_ext.io import files, locks, stored
@@ -43,8 +43,8 @@ class Chunk:
 
     Attributes:
       split: Such as ``train``.
-      direction: ``l2r`` or ``r2l``.
-      number: Its number among those of the split and direction.
+      direction: Which model: ``l2r`` or ``r2l``, or its name in augmented data.
+      number: Its number among those of the split and model.
       first: The first pair.
       last: The one after its last.
     """
@@ -81,12 +81,12 @@ class Translations:
     failures: Sequence[str]
 
 
-def plan(pairs: Mapping[str, int], chunk_pairs: int) -> list[Chunk]:
+def plan(pairs: Mapping[str, int], chunk_pairs: int, models: Sequence[str] = DIRECTIONS) -> list[Chunk]:
     """Returns all chunks of pairs by split, at most ``chunk_pairs`` each, in the order in which they are made."""
     return [
         Chunk(split, direction, number, first, min(first + chunk_pairs, count))
         for split, count in pairs.items()
-        for direction in DIRECTIONS
+        for direction in models
         for number, first in enumerate(range(0, count, chunk_pairs))
     ]
 
@@ -105,13 +105,12 @@ class WorkFolder:
     @classmethod
     @contextlib.contextmanager
     def open(
-        cls, data: GeneratedData, problem: str, settings: Mapping[str, Any], shard: tuple[int, int], overwrite: bool
+        cls, path: pathlib.Path, settings: Mapping[str, Any], shard: tuple[int, int], overwrite: bool
     ) -> Iterator[Self]:
         """Opens the work of a problem, or begins it, and keeps others from doing the same part of it meanwhile.
 
         Args:
-          data: The problem's data; the folder lies beside them.
-          problem: The problem's name without ``_synchronous``.
+          path: The folder, in a data directory that is there.
           settings: Everything that the ids depend on, ready for JSON.
           shard: (i, n): this process does the i-th of n parts; of (0, 1) it does everything and joins it.
           overwrite: Whether work done with other settings is thrown away.
@@ -119,11 +118,11 @@ class WorkFolder:
         Raises:
           UserError: Work done with other settings is there, another process is at it, or the folder cannot be made.
         """
-        path = data.data_dir / f".{problem}{SUFFIX}.decoding"
         try:
             path.mkdir(exist_ok=True)
         except OSError as error:
-            raise UserError(f"--data_dir={data.data_dir} cannot be written to: {error.strerror or error}.") from error
+            why = error.strerror or error
+            raise UserError(f"{path.parent} cannot be written to: {why}. Choose another folder.") from error
         with contextlib.ExitStack() as stack:
             whole = shard == (0, 1)
             stack.enter_context(_locked(path / "lock", shared=not whole))

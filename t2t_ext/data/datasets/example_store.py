@@ -117,8 +117,8 @@ class ExampleStore:
           UserError: There is no such split, or a shard is missing or damaged; the message names it.
         """
         paths = [pathlib.Path(path) for path in generated.shard_paths(split)]
-        folder = paths[0].parent if paths else "..."
-        repair = f"t2t_ext-datagen --problem={generated.manifest.problem} --data_dir={folder} --overwrite"
+        folder = paths[0].parent if paths else pathlib.Path("...")
+        repair = generated.manifest.command(folder)
         with concurrent.futures.ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
             arrays = _read_shards(paths, generated.manifest, repair, pool, _SIDES, verify)
             first, second = ("targets", "inputs") if generated.was_reversed else ("inputs", "targets")

@@ -71,7 +71,13 @@ class GeneratedData:
         if damaged:
             raise UserError(
                 f"Data files of {name} in {data_dir} are missing or have another size: {', '.join(damaged)}. "
-                f"Run: {again} --overwrite"
+                f"Run: {manifest.command(data_dir)}"
+            )
+        made_for = manifest.augmentation.get("problem", name)
+        if made_for != name and manifest.augmentation["method"] != "both_directions":
+            raise UserError(
+                f"The data in {data_dir} were made by t2t_ext-augment to train {made_for}, whose sources and targets "
+                f"are not alike: give --problem={made_for}, or for {name} the --data_dir of t2t_ext-datagen."
             )
         if was_reversed:
             train = manifest.splits.get("train")
@@ -116,9 +122,7 @@ class GeneratedData:
         described = self._split(split).floats.get("inputs")
         if described is None:
             return None
-        name = self.manifest.problem
-        repair = f"t2t_ext-datagen --problem={name} --data_dir={self.data_dir} --overwrite"
-        return FloatSequences.open(self.data_dir, described, repair)
+        return FloatSequences.open(self.data_dir, described, self.manifest.command(self.data_dir))
 
     def text_encoders(self) -> tuple[SubwordEncoder, SubwordEncoder]:
         """Returns the encoders of the source and of the target, the same object where they are joint."""

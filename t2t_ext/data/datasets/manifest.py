@@ -192,6 +192,8 @@ class Manifest(StoredManifest):
       splits: What each split holds.
       files: Size in bytes and SHA-256 of every file of the set, by name.
       versions: Versions of the software that made it.
+      augmentation: Of data that t2t_ext-augment made: the method, the problem whose direction they are for, and what
+        they were made from. Left out of the file elsewhere.
     """
 
     latest_format = 1
@@ -209,10 +211,20 @@ class Manifest(StoredManifest):
     splits: dict[str, SplitSummary]
     files: dict[str, FileEntry]
     versions: dict[str, str]
+    augmentation: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+    def command(self, data_dir: str | os.PathLike) -> str:
+        """Returns the command that makes the data again, less what is not recorded."""
+        if self.augmentation:
+            made = f"--problem={self.augmentation['problem']} --method={self.augmentation['method']}"
+            return f"t2t_ext-augment {made} --output_data_dir={data_dir} ... --overwrite"
+        return f"t2t_ext-datagen --problem={self.problem} --data_dir={data_dir} --overwrite"
 
     def to_json(self) -> str:
         """Returns the manifest as JSON text."""
         content = dataclasses.asdict(self)
+        if not self.augmentation:
+            del content["augmentation"]
         for split in content["splits"].values():
             if not split["floats"]:  # the manifest of a text, and so its digest, is what it was before there were any
                 del split["floats"]

@@ -30,6 +30,7 @@ COMMANDS = {
     "t2t_ext-translate-all": "translate_all",
     "t2t_ext-experiment": "experiment",
     "t2t_ext-pseudo-references": "pseudo_references",
+    "t2t_ext-augment": "augment",
     "t2t_ext-rerank": "rerank",
     "t2t_ext-analyze": "analyze",
 }
@@ -88,6 +89,7 @@ T2T_FLAGS = {
     """),
     "t2t_ext-experiment": [],
     "t2t_ext-pseudo-references": [],
+    "t2t_ext-augment": [],
     "t2t_ext-rerank": [],
     "t2t_ext-analyze": [],
 }
@@ -220,7 +222,7 @@ def test_flags_that_are_wrong(args, expected):
     [
         name
         for name in COMMANDS
-        if name not in ("t2t_ext-trainer", "t2t_ext-datagen", "t2t_ext-doctor", "t2t_ext-pseudo-references")
+        if name.removeprefix("t2t_ext-") not in ("trainer", "datagen", "doctor", "pseudo-references", "augment")
     ],
 )
 def test_commands_that_list_no_names_say_which_one_does(command):

@@ -20,7 +20,8 @@ from t2t_ext.data.generation import generate
 from t2t_ext.data.generation.workspace import publish
 from t2t_ext.errors import UserError
 from t2t_ext.pseudo import work as pseudo_work
-from t2t_ext.pseudo.generate import in_text_order, split_statistics, why_failed
+from t2t_ext.pseudo.generate import split_statistics
+from t2t_ext.pseudo.translating import in_text_order, why_failed
 from t2t_ext.pseudo.work import Chunk, Translations, WorkFolder
 
 NAME = "translate_parallel_text"
@@ -69,7 +70,7 @@ def translations(chunk, first_id=3):
 
 
 def opened(data, settings=SETTINGS, shard=(0, 1), *, overwrite=False, problem=NAME):
-    return WorkFolder.open(data, problem, settings, shard, overwrite)
+    return WorkFolder.open(data.data_dir / f".{problem}_synchronous.decoding", settings, shard, overwrite)
 
 
 def make_sidecar(data, problem=NAME, chunk_pairs=4, first_id=3):

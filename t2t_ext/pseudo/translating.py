@@ -1,0 +1,76 @@
+"""Translates sources that are kept as ids, and says which translations are no use as training text."""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from t2t_ext.io.interruption import SignalWatch
+from t2t_ext.pseudo.work import Translations
+
+if TYPE_CHECKING:
+    from t2t_ext.translation.translator import Hypothesis, Translator
+
+# A translation of at least so many tokens repeats itself where fewer than one in this many are different.
+_LONG_ENOUGH_TO_REPEAT, _MOST_REPETITION = 12, 4
+
+
+def translate_sources(
+    translator: "Translator",
+    sources: Sequence[np.ndarray],
+    max_length: int,
+    signals: SignalWatch,
+    advance: Callable[[int], None],
+) -> Translations:
+    """Returns the best translation of each source, ids with EOS, or why there is none.
+
+    Args:
+      translator: Searches.
+      sources: Ids with EOS.
+      max_length: Longer translations, tokens with EOS, count as failed.
+      signals: A signal ends the search at once (``Interrupted``).
+      advance: Told how many more are done.
+    """
+    longest = translator.decode_hparams.max_input_length + 1
+    ids: list[Sequence[int]] = [()] * len(sources)
+    texts, failures = [""] * len(sources), [""] * len(sources)
+    for place, source in enumerate(sources):
+        if len(source) <= 1:
+            failures[place] = "empty source"
+        elif len(source) > longest:
+            failures[place] = f"source longer than {longest - 1} tokens"
+    places = [place for place, failure in enumerate(failures) if not failure]
+    advance(len(sources) - len(places))
+    done = 0
+
+    def update(now: int, total: int) -> None:
+        nonlocal done
+        advance(now - done)
+        done = now
+
+    with signals.abandoning():
+        found = translator.translate_ids([sources[place].tolist() for place in places], update)
+    for place, hypotheses in zip(places, found, strict=True):
+        failures[place] = why_failed(hypotheses[0], max_length)
+        if not failures[place]:
+            ids[place], texts[place] = in_text_order(hypotheses[0]), hypotheses[0].text
+    return Translations(ids, texts, failures)
+
+
+def why_failed(hypothesis: "Hypothesis", max_length: int) -> str:
+    """Returns why a translation is no pseudo reference, or an empty string."""
+    if not hypothesis.finished:
+        return "ended by the length limit"
+    if hypothesis.length <= 1 or not hypothesis.text.strip():
+        return "empty"
+    if hypothesis.length > max_length:
+        return f"longer than {max_length} tokens"
+    if hypothesis.length >= _LONG_ENOUGH_TO_REPEAT and len(set(hypothesis.ids)) * _MOST_REPETITION < hypothesis.length:
+        return "repetition"
+    return ""
+
+
+def in_text_order(hypothesis: "Hypothesis") -> tuple[int, ...]:
+    """Returns the ids of a finished translation in text order, EOS last."""
+    ids = hypothesis.ids
+    return (*ids[-2::-1], ids[-1]) if hypothesis.direction == "r2l" else ids
