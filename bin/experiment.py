@@ -47,6 +47,7 @@ _FLAGS: FlagTable = {
         'train="A=1,B=x"': "Further flags of t2t_ext-trainer.",
         'datagen="A=1,B=x"': "Further flags of t2t_ext-datagen.",
         'problem_options="A=1,B=x"': "Further options of the problem.",
+        'augment="A=1,B=x"': "Further flags of t2t_ext-augment, such as target_text=FILE, and models=N of each recipe.",
         'decode_hparams="A=1,B=x"': "Further decode hparams.",
         "beams=N[,N]": Flag(
             "Score with each of these beams in place of the recipe's: a table, and a curve for each system.",
@@ -157,6 +158,7 @@ def check_commands(stages: Sequence[Any]) -> None:
 
 def _options(flags: argparse.Namespace, recipe: Any) -> Any:
     from t2t_ext.config.problem_options import parse
+    from t2t_ext.data.corpora import readers
     from t2t_ext.experiments.plan import Options
 
     if not flags.work_dir:
@@ -164,11 +166,13 @@ def _options(flags: argparse.Namespace, recipe: Any) -> Any:
     work_dir = pathlib.Path(flags.work_dir)
     if work_dir.exists() and not work_dir.is_dir():
         raise UserError(f"--work_dir={work_dir} is a file. Name a directory (it is made where it is missing).")
-    names = ("hparams", "train", "datagen", "problem_options", "decode_hparams")
+    names = ("hparams", "train", "datagen", "problem_options", "augment", "decode_hparams")
     parsed: dict[str, Any] = {name: parse(getattr(flags, name), name) for name in names}
     for name, where in (("train_steps", "--train_steps"), ("hparams", "--hparams"), ("random_seed", "--first_seed")):
         if name in parsed["train"]:
             raise UserError(f"--train={flags.train}: say {name} with {where}.")
+    own_text = [path for path in parsed["augment"].get("target_text", "").split(",") if path]
+    readers.require_files([pathlib.Path(path).expanduser() for path in own_text], "Correct --augment=target_text=...")
     count = flags.seeds or recipe.seeds
     return Options(
         work_dir=work_dir,

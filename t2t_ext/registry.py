@@ -278,6 +278,12 @@ def register_problem_family(pattern: str, *, example: str = "") -> Callable[[Any
     return register
 
 
+def reversed_name(problem: str) -> str:
+    """Returns NAME_rev of NAME, and NAME of NAME_rev."""
+    is_reversed = problem.endswith(REVERSED_SUFFIX)
+    return problem.removesuffix(REVERSED_SUFFIX) if is_reversed else problem + REVERSED_SUFFIX
+
+
 def register_model(name: Any = None) -> Any:
     """Registers a model class (a ``Seq2Seq``); arguments, result and errors are those of ``register_problem``."""
     return _decorator(_models, name)

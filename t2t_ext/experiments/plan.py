@@ -17,17 +17,17 @@ from t2t_ext.data.datasets.manifest import manifest_path
 from t2t_ext.data.datasets.pseudo_references import SUFFIX
 from t2t_ext.errors import UserError
 from t2t_ext.evaluation.score_table import digest
-from t2t_ext.experiments.recipes import BOTH, Recipe, RecipeBook
+from t2t_ext.experiments.recipes import AUGMENT_MODELS, BOTH, Recipe, RecipeBook
 from t2t_ext.experiments.sweep import folder_name
 from t2t_ext.search.directions import check_directions, directions_of
 
 KINDS = ("data", "pseudo", "train", "average", "score", "compare", "report")
 # Flags that say where and how fast something is computed, not what comes out.
 _NOT_IN_THE_RESULT = frozenset(
-    {"data_dir", "tmp_dir", "output_dir", "warm_start_from", "translations_dir", "num_processes", "distribution", "tpu",
-     "worker_timeout", "log_step_count_steps", "t2t_usr_dir", "wait_minutes", "inter_op_parallelism_threads",
-     "intra_op_parallelism_threads", "preempted_exit_code", "l2r", "r2l", "decode_to_file", "nbest_file", "report_file",
-     "json", "html", "overwrite"}
+    {"data_dir", "tmp_dir", "output_dir", "output_data_dir", "warm_start_from", "translations_dir", "num_processes",
+     "distribution", "tpu", "worker_timeout", "log_step_count_steps", "t2t_usr_dir", "wait_minutes",
+     "inter_op_parallelism_threads", "intra_op_parallelism_threads", "preempted_exit_code", "l2r", "r2l", "forward",
+     "backward", "decode_to_file", "nbest_file", "report_file", "json", "html", "overwrite"}
 )  # fmt: skip
 # Pseudo references are made once, whatever the seeds of what is trained on them: by the teachers of this seed.
 _TEACHERS_SEED = 1
@@ -48,6 +48,7 @@ class Options:
       train: Further flags of the trainer.
       datagen: Further flags of datagen.
       problem_options: Further options of the problem.
+      augment: Further flags of t2t_ext-augment, and ``models`` of recipes.
       decode: Further decode hparams.
       beams: Beam sizes that are tried in place of the recipes' own; empty: theirs.
       t2t_usr_dir: Folder of the user's own modules.
@@ -63,6 +64,7 @@ class Options:
     train: Mapping[str, str] = dataclasses.field(default_factory=dict)
     datagen: Mapping[str, str] = dataclasses.field(default_factory=dict)
     problem_options: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    augment: Mapping[str, str] = dataclasses.field(default_factory=dict)
     decode: Mapping[str, str] = dataclasses.field(default_factory=dict)
     beams: Sequence[int] = ()
     t2t_usr_dir: str = ""
@@ -72,7 +74,7 @@ class Options:
         found = [f"--problem={self.problem}"] if self.problem else []
         found += [f"--scale={self.scale:g}"] if self.scale != 1 else []
         found += [f"--train_steps={self.train_steps}"] if self.train_steps else []
-        for name in ("hparams", "train", "datagen", "problem_options", "decode"):
+        for name in ("hparams", "train", "datagen", "problem_options", "augment", "decode"):
             counted = _counted(getattr(self, name))
             if counted:
                 flag = "decode_hparams" if name == "decode" else name
@@ -286,7 +288,8 @@ class _Planner:
         return "" if recipe.name == self._runs_of(self._main).name else recipe.name
 
     def _problem(self, recipe: Recipe) -> str:
-        return self._options.problem or recipe.problem
+        name = self._options.problem or recipe.problem
+        return registry.reversed_name(name) if recipe.reversed else name
 
     def _scoring(self, recipe: Recipe) -> str:
         if not self._options.problem:
@@ -345,6 +348,35 @@ class _Planner:
             f"pseudo references {name}", "pseudo", "pseudo-references", flags, data.folder, output, [data, *trained]
         )
 
+    def _augmented(self, recipe: Recipe) -> Stage:
+        """Adds the augmented data that a recipe is trained on, after the runs that make them."""
+        said = {**recipe.augment, **self._options.augment}
+        models = str(said.pop("models", 1))
+        if not models.isdecimal() or not int(models):
+            raise UserError(f"--augment=models={models}: it must be a whole number from 1 on.")
+        if said["method"] == "back_translation" and not said.get("target_text"):
+            raise UserError(
+                f"{recipe.name} translates text in the target language back: say which with "
+                "--augment=target_text=FILE, a sentence a line."
+            )
+        data, problem = self._data(recipe), self._problem(recipe)
+        flags: dict[str, Any] = self._problem_flags(recipe)
+        needs = [data]
+        for kind in AUGMENT_MODELS:
+            if said.get(kind):
+                teacher = self._book.recipe(said.pop(kind))
+                trained = [self._trained(teacher, seed) for seed in range(1, int(models) + 1)]
+                flags[kind] = ",".join(stage.flags["output_dir"] for stage in trained)
+                if teacher.checkpoint != "latest":
+                    flags["checkpoint_path"] = teacher.checkpoint
+                needs += trained
+        flags |= {**said, **self._user_modules(), "data_dir": str(data.output), "overwrite": True}
+        name = f"{data.output.name}.{said['method']}.{digest([*(need.key for need in needs), _counted(flags)])[:6]}"
+        folder = data.folder / name
+        flags["output_data_dir"] = str(folder)
+        output = manifest_path(folder, registry.problem(problem).base_name)
+        return self._add(f"augment {name}", "pseudo", "augment", flags, data.folder, output, needs)
+
     def _of_both_directions(self, names: Mapping[str, Any]) -> list[Recipe]:
         """Returns the recipes whose runs generate left to right and right to left."""
         if "target_direction" in self._options.hparams:
@@ -376,6 +408,10 @@ class _Planner:
         if recipe.pseudo_references:
             needs.append(self._pseudo_references(recipe))
             flags["problem"] += SUFFIX
+        data_dir = str(data.output)
+        if recipe.augment:
+            needs.append(self._augmented(recipe))
+            data_dir = needs[-1].flags["output_data_dir"]
         first = self._train(self._book.recipe(recipe.warm_start), seed) if recipe.warm_start else None
         flags |= {"model": recipe.model, "hparams_set": recipe.hparams_set}
         hparams = self._hparams(recipe)
@@ -384,7 +420,7 @@ class _Planner:
         flags |= scaled_train_flags(recipe, options)
         flags["random_seed"] = seed
         flags |= self._user_modules()
-        flags |= {"data_dir": str(data.output), "output_dir": str(folder / "run")}
+        flags |= {"data_dir": data_dir, "output_dir": str(folder / "run")}
         if first:
             needs.append(first)
             flags["warm_start_from"] = first.flags["output_dir"]

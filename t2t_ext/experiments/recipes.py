@@ -70,6 +70,10 @@ class Recipe:
         data have; further flags of t2t_ext-pseudo-references. Empty: none.
       rerank: ``l2r`` and ``r2l``, recipes whose runs of the same seed rerank each other's translations, in place of a
         run of this recipe's own; further flags of t2t_ext-rerank. Empty: nothing is reranked.
+      augment: How t2t_ext-augment makes the data that it is trained on: ``method``, ``forward`` and ``backward``
+        (recipes whose runs translate, the latter ``reversed``), ``models`` (how many of each recipe, of seeds from 1),
+        and further flags. Empty: it is trained on the data as they are.
+      reversed: Whether it is trained on the problem's other direction.
       decode: Decode hparams.
       beams: Beam sizes that are tried one after the other; empty: that of ``decode`` alone.
       beside: Recipes that are carried out, too, and stand beside this one in the report.
@@ -100,6 +104,8 @@ class Recipe:
     size: str = ""
     pseudo_references: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     rerank: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    augment: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    reversed: bool = False
     decode: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     beams: Sequence[int] = ()
     beside: Sequence[str] = ()
@@ -124,12 +130,13 @@ _KINDS: Mapping[type, str] = {
 }  # fmt: skip
 _OF_THE_RUNS = (
     "problem", "problem_options", "datagen", "model", "hparams_set", "hparams", "train", "average", "checkpoint",
-    "decode", "scoring", "warm_start", "pseudo_references", "rerank",
+    "decode", "scoring", "warm_start", "pseudo_references", "rerank", "augment", "reversed",
 )  # fmt: skip
 _NEEDED = ("paper", "table", "row", "problem", "scoring")
 _OF_A_RUN = ("model", "hparams_set", "train")  # needed, but by a recipe that reranks what others translate
 _NUMBERS = ("beams",)  # lists of whole numbers; the others are lists of strings
 BOTH = ("l2r", "r2l")  # directions
+AUGMENT_MODELS = ("forward", "backward")  # from source to target, from target to source
 _SIZE = "{size}"
 
 
@@ -189,15 +196,24 @@ class RecipeBook:
             data = [(each.problem, each.problem_options, each.datagen) for each in (recipe, other)]
             if data[0] != data[1]:
                 raise self._error(name, f"{key} = {other.name!r} is trained on other data")
-        # The two recipes that a recipe takes translations from.
+        self._check_translating(recipe)
+        return recipe
+
+    def _check_translating(self, recipe: Recipe) -> None:
+        """Checks the recipes that a recipe takes translations from."""
         for key, both in (("pseudo_references", recipe.pseudo_references), ("rerank", recipe.rerank)):
             others = [self.recipe(both[direction]) for direction in BOTH if both]
             for direction, other in zip(BOTH, others, strict=False):
                 if other.hparams.get("target_direction", "l2r") != direction or other.rerank:
-                    raise self._error(name, f"{key}.{direction} = {other.name!r} has no {direction} run")
+                    raise self._error(recipe.name, f"{key}.{direction} = {other.name!r} has no {direction} run")
             if others and others[0].checkpoint != others[1].checkpoint:
-                raise self._error(name, f"{key}: {others[0].name!r} and {others[1].name!r} differ in checkpoint")
-        return recipe
+                raise self._error(recipe.name, f"{key}: {others[0].name!r} and {others[1].name!r} differ in checkpoint")
+        translators = {kind: self.recipe(recipe.augment[kind]) for kind in AUGMENT_MODELS if recipe.augment.get(kind)}
+        for kind, other in translators.items():
+            if other.reversed != (recipe.reversed ^ (kind == "backward")) or other.rerank:
+                raise self._error(recipe.name, f"augment.{kind} = {other.name!r} has no run that translates {kind}")
+        if len({other.checkpoint for other in translators.values()}) > 1:
+            raise self._error(recipe.name, "augment: the recipes of forward and backward differ in checkpoint")
 
     def missing(self, recipe: Recipe) -> list[str]:
         """Returns what a recipe takes that is not in this version, in words; empty for one that can be run."""
@@ -338,6 +354,7 @@ class RecipeBook:
             both = getattr(recipe, key)
             if both and not all(isinstance(both.get(direction), str) for direction in BOTH):
                 raise self._error(name, f"{key} needs l2r = 'RECIPE' and r2l = 'RECIPE'")
+        self._check_augmentation(recipe)
         if recipe.rerank and (recipe.pseudo_references or recipe.warm_start or recipe.beams):
             raise self._error(name, "rerank has no run of its own: leave out pseudo_references, warm_start and beams")
         if any(beam < 1 for beam in recipe.beams):
@@ -345,6 +362,22 @@ class RecipeBook:
         for other in recipe.beside:
             if other not in self.names():
                 raise self._error(name, f"beside: there is no recipe {other!r}.{suggest(other, self.names())}")
+
+    def _check_augmentation(self, recipe: Recipe) -> None:
+        """Checks what a recipe says of the models that make its training data."""
+        name, said = recipe.name, recipe.augment
+        if not said:
+            return
+        if not isinstance(said.get("method"), str):
+            raise self._error(name, "augment needs method, one of those of t2t_ext-augment")
+        for kind in AUGMENT_MODELS:
+            if not isinstance(said.get(kind, ""), str):
+                raise self._error(name, f"augment.{kind} must be the name of a recipe")
+        models = said.get("models", 1)
+        if type(models) is not int or models < 1:
+            raise self._error(name, f"augment.models = {models!r} must be a whole number from 1 on")
+        if recipe.pseudo_references or recipe.rerank:
+            raise self._error(name, "augment does not go with pseudo_references or rerank: leave one of them out")
 
     def _check_figures(self, recipe: Recipe) -> None:
         """Checks the published figures."""
@@ -371,4 +404,5 @@ def _others(recipe: Recipe) -> list[tuple[str, str]]:
     for key in ("pseudo_references", "rerank"):
         both = getattr(recipe, key)
         found += [(f"{key}.{direction}", both[direction]) for direction in BOTH if both]
+    found += [(f"augment.{kind}", recipe.augment[kind]) for kind in AUGMENT_MODELS if recipe.augment.get(kind)]
     return found

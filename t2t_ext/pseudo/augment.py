@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from t2t_ext import registry
 from t2t_ext.config.decode import DecodeHParams
 from t2t_ext.data.corpora import readers
 from t2t_ext.data.datasets.example_store import ExampleStore
@@ -169,7 +170,7 @@ class Augmentation:
             "diversification": (forward or backward, "--forward=RUN[,RUN], --backward=RUN[,RUN] or both"),
             "back_translation": (
                 backward == 1 and not forward,
-                f"--backward=RUN, one model of {checks.reversed_name(self._problem)} (A+B: an ensemble), "
+                f"--backward=RUN, one model of {registry.reversed_name(self._problem)} (A+B: an ensemble), "
                 "and no --forward",
             ),
         }

@@ -137,7 +137,7 @@ def check_run(
     """
     encoders, languages, wanted = data.text_encoders(), problem.languages, problem.data_name
     if backward:
-        encoders, languages, wanted = encoders[::-1], languages[::-1], reversed_name(wanted)
+        encoders, languages, wanted = encoders[::-1], languages[::-1], registry.reversed_name(wanted)
     trained_on = run.config.problem.removesuffix(SUFFIX)
     if trained_on != wanted:
         of_the_run = registry.problem(trained_on, **run.config.problem_options).languages
@@ -156,12 +156,6 @@ def check_run(
             )
     if run.config.problem == wanted and run.config.data_digest != data.digest():
         warn(f"the data in {data.data_dir} are not those that {run.path} ({flag}) was trained on")
-
-
-def reversed_name(problem: str) -> str:
-    """Returns NAME_rev of NAME, and NAME of NAME_rev."""
-    reverse = registry.REVERSED_SUFFIX
-    return problem.removesuffix(reverse) if problem.endswith(reverse) else problem + reverse
 
 
 def check_one_direction(flag: str, chosen: ChosenRun, what: str) -> None:

@@ -159,7 +159,7 @@ def test_every_recipe_resolves(name):
 @pytest.mark.parametrize("name", runnable())
 def test_commands_of_every_recipe_that_runs_are_accepted(name, tmp_path):
     recipe = BOOK.recipe(name)
-    stages = plan(recipe, BOOK, Options(work_dir=tmp_path))
+    stages = plan(recipe, BOOK, Options(work_dir=tmp_path, augment={"target_text": "news.en"}))
     experiment.check_commands([stage for stage in stages if stage.seed <= 1])  # the others differ in their number
     assert stages[0].kind == "data"
     systems = [recipe, *(BOOK.recipe(other) for other in recipe.beside)]
@@ -305,6 +305,51 @@ def test_directions_of_the_recipes_that_a_pipeline_needs(tmp_path):
         other = more + "datagen = { vocab_size = 300 }\n"
         with pytest.raises(UserError, match=rf"{key}\.l2r = 'a' is trained on other data"):
             book(tmp_path, other).recipe("both")
+
+
+def test_models_that_make_training_data(tmp_path):
+    rows = '[a]\nextends = "mine"\nrow = "a"\n[b]\nextends = "a"\nreversed = true\nrow = "b"\n'
+    for augment, message in (
+        ('forward = "a"', "augment needs method"),
+        ('method = "distillation", forward = "b"', "augment.forward = 'b' has no run that translates forward"),
+        ('method = "diversification", backward = "a"', "augment.backward = 'a' has no run that translates backward"),
+        ('method = "diversification", backward = "c"', "There is no recipe 'c'"),
+        ('method = "diversification", backward = 3', "augment.backward must be the name of a recipe"),
+        ('method = "diversification", backward = "b", models = 0', "augment.models = 0 must be a whole number"),
+    ):
+        more = f'{rows}[new]\nextends = "mine"\nrow = "r"\naugment = {{ {augment} }}\n'
+        with pytest.raises(UserError, match=message):
+            book(tmp_path, more).recipe("new")
+
+
+def test_the_plan_of_diversification_and_of_both_directions_first(tmp_path):
+    options = Options(work_dir=tmp_path, augment={"models": "2"})
+    stages = plan(BOOK.recipe("diversification"), BOOK, options)
+    [made] = [stage for stage in stages if stage.command == "augment"]
+    runs = {kind: made.flags[kind].split(",") for kind in ("forward", "backward")}
+    assert runs["forward"] == [str(tmp_path / "augmented_baseline" / f"seed{n}" / "run") for n in (1, 2)]
+    assert runs["backward"] == [str(tmp_path / "augmented_reversed" / f"seed{n}" / "run") for n in (1, 2)]
+    trained = {stage.flags["output_dir"]: stage for stage in stages if stage.kind == "train"}
+    assert {trained[run].flags["problem"] for run in runs["backward"]} == {"translate_deen_multi30k_rev"}
+    assert all(trained[run].flags["data_dir"] == made.flags["data_dir"] for each in runs.values() for run in each)
+    own = trained[str(tmp_path / "diversification" / "seed1" / "run")]
+    assert own.flags["data_dir"] == made.flags["output_data_dir"] != made.flags["data_dir"]
+    assert made in own.needs
+    other = plan(BOOK.recipe("diversification"), BOOK, Options(work_dir=tmp_path))
+    assert made.output not in {stage.output for stage in other}  # of three models: other data
+
+    both = plan(BOOK.recipe("both_directions_first"), BOOK, Options(work_dir=tmp_path, scale=2.0))
+    first, then = (stage for stage in both if stage.kind == "train" and "baseline" not in stage.flags["output_dir"])
+    assert ".both_directions." in first.flags["data_dir"]
+    assert then.flags["warm_start_from"] == first.flags["output_dir"]
+    assert "both_directions." not in then.flags["data_dir"]
+    assert (first.flags["train_steps"], then.flags["train_steps"]) == (2000, 4000)
+
+    recipe = BOOK.recipe("back_translation")
+    with pytest.raises(UserError, match="--augment=target_text=FILE"):
+        plan(recipe, BOOK, Options(work_dir=tmp_path))
+    with pytest.raises(UserError, match="--augment=models=some"):
+        plan(recipe, BOOK, Options(work_dir=tmp_path, augment={"target_text": "t", "models": "some"}))
 
 
 def test_rows_of_the_same_runs_have_the_same_settings(tmp_path):
