@@ -93,6 +93,7 @@ def records(run):
     return [{k: v for k, v in line.items() if k not in ("seconds", "tokens_per_second")} for line in lines]
 
 
+@pytest.mark.slow
 def test_a_signal_and_a_kill_change_nothing(start, tmp_path):
     undisturbed, run = tmp_path / "undisturbed", tmp_path / "run"
     job = start(undisturbed)

@@ -139,6 +139,7 @@ def test_an_exported_ensemble(exported_ensemble, ensemble, tiny_run, other_run):
     assert [member["weight"] for member in members] == pytest.approx([2 / 3, 1 / 3])
 
 
+@pytest.mark.slow  # test_export.py loads a single model so
 def test_an_exported_ensemble_loads_through_the_c_api(exported_ensemble, ensemble):
     command = [sys.executable, str(HERE / "c_api_loader.py"), *loader_arguments(exported_ensemble)]
     assert run_loader(command) == ensemble(LINES)

@@ -67,7 +67,7 @@ FATAL_DATAGEN_STEPS = [
     "os.rename .translate_parallel_text.generating/translate_parallel_text.manifest.json",
     "shutil.rmtree .translate_parallel_text.generating",
 ]
-RANDOM_TRAINING_KILLS, MORE_RANDOM_TRAINING_KILLS = 5, 20  # the second in a slow test
+RANDOM_TRAINING_KILLS, MORE_RANDOM_TRAINING_KILLS = 2, 20  # the second in a slow test
 RANDOM_DATAGEN_KILLS = 8
 
 

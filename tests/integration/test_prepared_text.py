@@ -192,6 +192,7 @@ def test_the_saved_model_and_the_pair_of_commands(exported, translator, monkeypa
     assert words == translator.source_encoder.prepare(LINES)
 
 
+@pytest.mark.slow  # test_export.py loads a model of plain lines so
 def test_loads_through_the_c_api(exported, translator):
     encoder = translator.source_encoder
     fixed = loader_arguments(exported)[:5]  # all but the lines

@@ -43,13 +43,15 @@ def same(found, expected):
     ("settings", "given"),
     [
         ({}, {}),
-        ({"beam_size": 1}, {}),
-        ({"min_length": 6, "no_repeat_ngram_size": 2}, {}),
+        pytest.param({"beam_size": 1}, {}, marks=pytest.mark.slow),
+        pytest.param({"min_length": 6, "no_repeat_ngram_size": 2}, {}, marks=pytest.mark.slow),
         ({"no_repeat_ngram_size": 1, "no_repeat_ngram_unit": "words"}, {}),
         ({"coverage_penalty": 0.3}, {"prefixes": ["die Stadt ", "", "", "x", "alte"]}),
-        ({"diverse_groups": 2}, {}),
+        pytest.param({"diverse_groups": 2}, {}, marks=pytest.mark.slow),
         ({"beam_size": 6}, {"constraints": [["alte Katze"], [], [], ["Tür"], ["Tür", "rote"]]}),
-        ({"target_direction": "r2l"}, {"constraints": [["alte Katze"], [], [], [], []]}),
+        pytest.param(
+            {"target_direction": "r2l"}, {"constraints": [["alte Katze"], [], [], [], []]}, marks=pytest.mark.slow
+        ),
     ],
 )
 def test_the_whole_vocabulary_is_the_search_without(make_translator, files, settings, given):
