@@ -10,6 +10,7 @@ import dataclasses
 import errno
 import os
 import pathlib
+import re
 import stat
 import sys
 from collections.abc import Iterable, Iterator
@@ -21,6 +22,7 @@ from t2t_ext.io import log
 PathLike = str | os.PathLike
 STANDARD = "-"  # stands for standard input or output
 _MOST_LINKS = 40
+_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f]")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -126,6 +128,11 @@ def check_all(outputs: Iterable[str | None], inputs: Iterable[str | None]) -> No
         if path in taken.values() or (key is not None and key in taken):
             raise UserError(f"{path} is given for two outputs: give each of them a file of its own.")
         taken[key if key is not None else path] = path
+
+
+def visible(text: str) -> str:
+    r"""Returns text whose control characters, which could command a terminal, are written as ``\x1b``; tabs stay."""
+    return _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
 
 
 def _identity(path: str, standard: int) -> object:

@@ -2,10 +2,19 @@
 
 import dataclasses
 import math
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from t2t_ext.reporting.html import Html, element, joined
+
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?%?")
+
+
+def harmless(cell: str) -> str:
+    """Returns a cell that programs for spreadsheets take for text, not for a formula: with an apostrophe before it."""
+    is_formula = len(cell) > 1 and cell[0] in "=+-@\t\r" and not _NUMBER.fullmatch(cell)
+    return f"'{cell}" if is_formula else cell
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,12 +85,17 @@ class Table:
         return "\n".join([*filter(None, [self.caption]), *lines])
 
     def tsv(self) -> str:
-        """Returns headings and rows for machines: numbers to six digits, empty fields for None and NaN."""
+        """Returns headings and rows for machines: numbers to six digits, empty fields for None and NaN.
+
+        Words that a spreadsheet would take for a formula have an apostrophe before them.
+        """
 
         def field(value: Any) -> str:
             if value is None or (isinstance(value, float) and math.isnan(value)):
                 return ""
-            return f"{value:.6g}" if isinstance(value, float) else str(value).replace("\t", " ").replace("\n", " ")
+            if isinstance(value, float):
+                return f"{value:.6g}"
+            return harmless(str(value).replace("\t", " ").replace("\n", " "))
 
         rows = [[column.heading for column in self.columns], *([field(value) for value in row] for row in self.rows)]
         return "".join("\t".join(row) + "\n" for row in rows)

@@ -14,6 +14,9 @@ import contextlib
 import dataclasses
 import http.client
 import json
+import queue
+import threading
+import time
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -24,12 +27,17 @@ import numpy as np
 
 from t2t_ext.data.features.float_files import padded
 from t2t_ext.errors import UserError, require_package
-from t2t_ext.io import stored
+from t2t_ext.io import files, stored
+from t2t_ext.io.outputs import visible
+from t2t_ext.io.stored import Real
 from t2t_ext.serving import served_text
 from t2t_ext.serving.protocol import Values
 from t2t_ext.serving.served_text import ServedText
 
 DEFAULT_TIMEOUT_SECS = 10.0
+MOST_REQUEST_BYTES = 256 << 20
+MOST_ANSWER_BYTES = 64 << 20
+_BLOCK_BYTES = 1 << 16
 Sources = Sequence[str] | Sequence[np.ndarray]
 
 
@@ -92,7 +100,7 @@ class Client(abc.ABC):
         if not lines:
             return []
         inputs = {"inputs": self._sources_to_graph(lines)}
-        texts, scores = self._outputs("serving_default", inputs, ("outputs", "scores"))
+        texts, scores = self._outputs("serving_default", inputs, {"outputs": str, "scores": Real}, len(lines))
         return [[Translation(text, score)] for text, score in zip(self._from_graph(texts), scores, strict=True)]
 
     def nbest(self, lines: Sources) -> list[list[Translation]]:
@@ -100,7 +108,8 @@ class Client(abc.ABC):
         if not lines:
             return []
         inputs = {"inputs": self._sources_to_graph(lines)}
-        texts, *numbers = self._outputs("nbest", inputs, ("outputs", "scores", "log_probs", "lengths"))
+        schemas = {"outputs": list[str], "scores": list[Real], "log_probs": list[Real], "lengths": list[int]}
+        texts, *numbers = self._outputs("nbest", inputs, schemas, len(lines))
         outputs = [self._from_graph(row) for row in texts], *numbers
         return [[Translation(*row) for row in zip(*beams, strict=True)] for beams in zip(*outputs, strict=True)]
 
@@ -115,7 +124,8 @@ class Client(abc.ABC):
         inputs = self._pairs_to_graph(pairs)
         if partners is not None:
             inputs["partners"] = self._to_graph("target", partners)
-        outputs = self._outputs("score", inputs, ("scores", "log_probs", "lengths"))
+        schemas = {"scores": Real, "log_probs": Real, "lengths": int}
+        outputs = self._outputs("score", inputs, schemas, len(pairs))
         return [Translation(*row) for row in zip([target for _, target in pairs], *outputs, strict=True)]
 
     def align(self, pairs: Sequence[tuple[str, str]]) -> list[str]:
@@ -125,7 +135,7 @@ class Client(abc.ABC):
         """
         if not pairs:
             return []
-        return self._outputs("align", self._pairs_to_graph(pairs), ("alignments",))[0]
+        return self._outputs("align", self._pairs_to_graph(pairs), {"alignments": str}, len(pairs))[0]
 
     def prepare(self, side: str, texts: Sequence[str]) -> list[str]:
         """Returns texts of the ``source`` or ``target`` as the model's steps prepare them: unchanged without steps."""
@@ -136,7 +146,7 @@ class Client(abc.ABC):
         """Returns the model's text encoders, asked for once; None where its graph takes text as people write it."""
         if not self._asked_for_text:
             with contextlib.suppress(Refused):  # no such signature
-                (found,) = self._outputs(served_text.SIGNATURE, {"sides": served_text.SIDES}, ("files",))
+                (found,) = self._outputs(served_text.SIGNATURE, {"sides": served_text.SIDES}, {"files": str}, 2)
                 self._text = ServedText.from_wire(found, f"the model {self.servable_name!r} on {self.server}")
             self._asked_for_text = True
         return self._text
@@ -170,15 +180,31 @@ class Client(abc.ABC):
     def __exit__(self, *exception: object) -> None:
         self.close()
 
-    def _outputs(self, signature_name: str, inputs: Mapping[str, Values], names: Sequence[str]) -> list[list]:
+    def _outputs(
+        self, signature_name: str, inputs: Mapping[str, Values], schemas: Mapping[str, Any], rows: int
+    ) -> list[list]:
+        """Returns the outputs that ``schemas`` names, each a list of as many ``rows`` of what its schema says."""
         found = self.predict(signature_name, inputs)
-        missing = [name for name in names if name not in found]
+        model = f"The model {self.servable_name!r} on {self.server}"
+        missing = [name for name in schemas if name not in found]
         if missing:
             raise UserError(
-                f"The model {self.servable_name!r} on {self.server} answers {', '.join(sorted(found)) or 'nothing'}, "
-                f"not {', '.join(missing)}: it was not exported by t2t_ext-exporter."
+                f"{model} answers {visible(', '.join(sorted(found)))[:200] or 'nothing'}, not {', '.join(missing)}: it "
+                "was not exported by t2t_ext-exporter."
             )
-        return [found[name] for name in names]
+        try:
+            for name, schema in schemas.items():
+                stored.check(found[name], list[schema], name)  # type: ignore[valid-type]
+        except stored.Damaged as error:
+            raise UserError(
+                f"{model} gives no answer of t2t_ext-exporter's models: {_one_line(str(error))}."
+            ) from error
+        outputs = [found[name] for name in schemas]
+        sizes = {tuple(len(row) if isinstance(row, list) else 1 for row in output) for output in outputs}
+        if len(sizes) > 1 or any(len(output) != rows for output in outputs):
+            counts = ", ".join(f"{len(found[name]):,} {name}" for name in schemas)
+            raise UserError(f"{model} answers {rows:,} lines with {counts}, or not as many of each for every line.")
+        return outputs
 
     def _unreachable(self, reason: str) -> UserError:
         return UserError(
@@ -199,6 +225,15 @@ class Client(abc.ABC):
             "Give the name that it was started with (--model_name of TF Serving) as --servable_name."
         )
 
+    def _check_size(self, size: int) -> None:
+        if size > MOST_REQUEST_BYTES:
+            raise self._too_large("request", MOST_REQUEST_BYTES)
+
+    def _too_large(self, what: str, most: int) -> UserError:
+        return UserError(
+            f"The {what} has more than {files.format_bytes(most)} ({self.server}). Send fewer or shorter lines at once."
+        )
+
     def _refused(self, reason: str) -> Refused:
         return Refused(f"The server at {self.server} refused the request: {reason}")
 
@@ -215,8 +250,9 @@ class GrpcClient(Client):
         import grpc
 
         super().__init__(server, servable_name, **options)
-        unlimited = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
-        self._channel = grpc.insecure_channel(server, options=unlimited)
+        limits = {"receive": MOST_ANSWER_BYTES, "send": MOST_REQUEST_BYTES}
+        settings = [(f"grpc.max_{name}_message_length", value) for name, value in limits.items()]
+        self._channel = grpc.insecure_channel(server, options=settings)
 
     def predict(self, signature_name: str, inputs: Mapping[str, Values]) -> dict[str, list]:
         """See ``Client.predict``."""
@@ -225,15 +261,16 @@ class GrpcClient(Client):
         from t2t_ext.serving import protocol
 
         request = protocol.predict_request(self.servable_name, signature_name, inputs, self.version)
-        call = self._channel.unary_unary(
-            protocol.PREDICT_METHOD,
-            request_serializer=bytes,
-            response_deserializer=protocol.parse_predict_response,
-        )
+        self._check_size(len(request))
+        call = self._channel.unary_unary(protocol.PREDICT_METHOD, request_serializer=bytes)
         try:
-            return call(request, timeout=self.timeout_secs)
+            answer = call(request, timeout=self.timeout_secs)
         except grpc.RpcError as error:
             raise self._explain(error.code(), _one_line(error.details() or error.code().name)) from error
+        try:
+            return protocol.parse_predict_response(answer)
+        except protocol.BAD_RESPONSE as error:
+            raise self._refused("the answer is none of TF Serving's; is this its gRPC port?") from error
 
     def close(self) -> None:
         """Closes the channel."""
@@ -247,6 +284,8 @@ class GrpcClient(Client):
                 return self._unreachable(details)
             case "NOT_FOUND":
                 return self._unknown_model(details)
+            case "RESOURCE_EXHAUSTED" if "larger than max" in details:
+                return self._too_large("answer", MOST_ANSWER_BYTES)
         return self._refused(f"{details} ({code.name})")
 
 
@@ -260,13 +299,49 @@ class RestClient(Client):
         columns = {name: np.asarray(values).tolist() for name, values in inputs.items()}
         body = {"signature_name": signature_name, "inputs": columns}
         headers = {"Content-Type": "application/json"}
-        request = urllib.request.Request(self._url(), data=json.dumps(body).encode(), headers=headers)
-        with self._explained(), urllib.request.urlopen(request, timeout=self.timeout_secs) as response:
-            answer = stored.parse(response.read(), dict[str, Any])
+        data = json.dumps(body).encode()
+        self._check_size(len(data))
+        request = urllib.request.Request(self._url(), data=data, headers=headers)
+        with self._explained():
+            answer = stored.parse(self._within_time(request), dict[str, Any])
         outputs = answer.get("outputs")
         if not isinstance(outputs, dict):
             raise self._refused("the answer holds no named outputs; this is no model of t2t_ext-exporter.")
         return outputs
+
+    def _within_time(self, request: urllib.request.Request) -> bytes:
+        """Returns the answer to a request, all of it within ``timeout_secs``.
+
+        Sockets only limit how long each read may take, and a server that sends a byte now and then would be waited for
+        for ever. So a thread reads, which is left behind when the time is over.
+        """
+        results: queue.SimpleQueue[bytes | Exception] = queue.SimpleQueue()
+        end = time.monotonic() + self.timeout_secs
+
+        def ask() -> None:
+            try:
+                with urllib.request.urlopen(request, timeout=self.timeout_secs) as response:
+                    blocks, size = [], 0
+                    while (block := response.read1(_BLOCK_BYTES)) and time.monotonic() < end:
+                        blocks.append(block)
+                        size += len(block)
+                        if size > MOST_ANSWER_BYTES:
+                            raise self._too_large("answer", MOST_ANSWER_BYTES)
+                results.put(b"".join(blocks))
+            except urllib.error.HTTPError as error:
+                error.msg = _rest_error(error)  # it is read here, where time is limited
+                results.put(error)
+            except Exception as error:
+                results.put(error)
+
+        threading.Thread(target=ask, name="t2t_ext-client", daemon=True).start()
+        try:
+            found = results.get(timeout=self.timeout_secs)
+        except queue.Empty:
+            raise TimeoutError from None
+        if isinstance(found, Exception):
+            raise found
+        return found
 
     def _url(self) -> str:
         base = self.server if "://" in self.server else f"http://{self.server}"
@@ -278,7 +353,7 @@ class RestClient(Client):
         try:
             yield
         except urllib.error.HTTPError as error:
-            reason = _rest_error(error)
+            reason = error.msg
             raise (self._unknown_model(reason) if error.code == 404 else self._refused(reason)) from error
         except TimeoutError as error:
             raise self._timeout() from error
@@ -328,10 +403,10 @@ class _RestError(TypedDict):
 
 def _rest_error(error: urllib.error.HTTPError) -> str:
     try:
-        return _one_line(stored.parse(error.read(), _RestError)["error"])
+        return _one_line(stored.parse(error.read(_BLOCK_BYTES), _RestError)["error"])
     except (stored.Damaged, OSError, http.client.HTTPException):
-        return f"HTTP status {error.code} {error.reason}"
+        return _one_line(f"HTTP status {error.code} {error.reason}")
 
 
 def _one_line(text: str) -> str:
-    return " ".join(text.split())
+    return visible(" ".join(text.split()))

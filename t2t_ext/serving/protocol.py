@@ -14,13 +14,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf import descriptor_pb2, descriptor_pool, message, message_factory
 
 PREDICT_METHOD = "/tensorflow.serving.PredictionService/Predict"
 
 Values = Sequence[str] | np.ndarray
 DT_FLOAT, DT_INT32, DT_STRING, DT_BOOL = 1, 3, 7, 10  # tensorflow/core/framework/types.proto
 
+BAD_RESPONSE = (message.DecodeError, ValueError, struct.error)  # what ``parse_predict_response`` raises
+_MOST_DIMENSIONS, _MOST_VALUES = 8, 1 << 24
 _PACKAGE = "t2t_ext.serving"
 _FIELD = descriptor_pb2.FieldDescriptorProto
 _SCALARS = {"string": _FIELD.TYPE_STRING, "bytes": _FIELD.TYPE_BYTES, "int32": _FIELD.TYPE_INT32,
@@ -78,7 +80,11 @@ def prediction_log(request: bytes) -> bytes:
 
 
 def parse_predict_response(data: bytes) -> dict[str, list]:
-    """Returns the tensors of a serialized PredictResponse as (nested) lists of str, float or int."""
+    """Returns the tensors of a serialized PredictResponse as (nested) lists of str, float or int.
+
+    Raises:
+      DecodeError, ValueError, struct.error: The data are none, or of no size that a translation model answers with.
+    """
     response = _CLASSES["PredictResponse"].FromString(data)
     return {entry.key: _to_list(entry.value) for entry in response.outputs}
 
@@ -89,6 +95,8 @@ _NUMBERS = {DT_FLOAT: ("float_val", "f"), DT_INT32: ("int_val", "i"), DT_BOOL: (
 def _to_list(tensor: Any) -> list:
     shape = [dim.size for dim in tensor.tensor_shape.dim]
     count = math.prod(shape)
+    if len(shape) > _MOST_DIMENSIONS or min(shape, default=0) < 0 or count > _MOST_VALUES:
+        raise ValueError(f"A tensor of the shape {shape[:_MOST_DIMENSIONS]} is not what a translation model answers.")
     if tensor.dtype == DT_STRING:
         flat = [value.decode("utf-8", errors="replace") for value in tensor.string_val]
     elif tensor.dtype not in _NUMBERS:
@@ -99,6 +107,8 @@ def _to_list(tensor: Any) -> list:
         flat = list(struct.unpack(f"<{count}{code}", content) if content else getattr(tensor, field))
     if 0 < len(flat) < count:  # equal values at the end may be left out
         flat += [flat[-1]] * (count - len(flat))
+    if len(flat) != count:
+        raise ValueError(f"A tensor of the shape {shape} has {len(flat)} values.")
     return _nest(flat, shape)
 
 

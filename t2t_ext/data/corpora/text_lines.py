@@ -66,7 +66,12 @@ def read(path: str) -> TextLines:
 
 
 def write(path: str, lines: Iterable[str]) -> None:
-    """Writes lines to a file, which then is complete or not there, or to standard output (``-``)."""
+    """Writes lines to a file, which then is complete or not there, or to standard output (``-``).
+
+    On a terminal control characters are shown, not carried out.
+    """
+    if path == STANDARD and sys.stdout.isatty():
+        lines = map(outputs.visible, lines)
     data = "".join(f"{line}\n" for line in lines).encode("utf-8", errors="replace")
     if path != STANDARD:
         files.write_bytes_atomically(path, data)

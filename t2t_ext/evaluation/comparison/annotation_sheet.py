@@ -12,6 +12,7 @@ import string
 from collections.abc import Mapping, Sequence
 
 from t2t_ext.errors import UserError
+from t2t_ext.reporting.table import harmless
 
 DEFAULT_SENTENCES = 100
 _SEED = 12345
@@ -52,5 +53,5 @@ def make_sheet(
 
 def _csv(rows: Sequence[Sequence[str]]) -> str:
     text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows(rows)
+    csv.writer(text, lineterminator="\n").writerows([harmless(cell) for cell in row] for row in rows)
     return text.getvalue()
