@@ -77,6 +77,7 @@ class StoredManifest:
                 )
             stored.check(content, cls)
             stored.check(content["splits"], dict[str, cls.split_class], "splits")  # type: ignore[name-defined]
+            _check_names(content)
             content["splits"] = {name: cls.split_class(**split) for name, split in content["splits"].items()}
             return cls(**content)
         except (IsADirectoryError, PermissionError, ValueError) as error:
@@ -96,6 +97,21 @@ class StoredManifest:
             if not intact or (checksums and files.sha256_of_file(path) != expected["sha256"]):
                 damaged.append(name)
         return damaged
+
+
+def _check_names(content: Mapping[str, Any]) -> None:
+    """Raises ``Damaged`` where a manifest's name of a file leads out of its directory."""
+    names = [*content["files"]]
+    for split in content["splits"].values():
+        names += split["shards"]
+        for texts in split.get("texts", {}).values():
+            names += [texts] if isinstance(texts, str) else texts
+        for floats in split.get("floats", {}).values():
+            names += [*floats["files"], floats["lengths"]]
+    names += [side["file"] for side in content.get("vocab", {}).values() if isinstance(side, dict) and "file" in side]
+    for name in names:
+        if name != os.path.basename(name) or name in ("", ".", "..") or "\0" in name:
+            raise stored.Damaged(f"{stored.shown(name)} is not the name of a file beside it")
 
 
 class CorpusSummary(TypedDict):

@@ -6,14 +6,17 @@ sample is kept beside them, since steps such as Moses's tokenizer cost more than
 """
 
 import itertools
+import json
 import os
 import pathlib
-import pickle
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from t2t_ext.data.corpora.readers import ReadReport
+from t2t_ext.data.corpora.weighting import WeightedSample
 from t2t_ext.data.features.types import Floats
 from t2t_ext.problem import TRAIN, Problem, Sample
 
@@ -60,8 +63,10 @@ class RawSamples:
             return
         self._directory.mkdir(exist_ok=True)
         self._chunks = 0
+        names = list(self._problem.features())
         for batch in batches(self):
-            _dump(batch, self._file(self._chunks))
+            rows = [(getattr(each, "times", None), {name: each[name] for name in names}) for each in batch]
+            _dump(rows, self._file(self._chunks))
             self._chunks += 1
             yield from batch
         self.kept = True
@@ -100,14 +105,21 @@ def batches(samples: Iterable[Sample]) -> Iterator[list[Sample]]:
 
 
 def load_samples(path: pathlib.Path) -> list[Sample]:
-    """Returns the samples of a scratch file."""
-    return pickle.loads(path.read_bytes())
+    """Returns the samples of a scratch file: their declared features, and how often they occur."""
+    samples: list[Sample] = []
+    for times, values in _load(path):
+        samples.append(values if times is None else WeightedSample(values))
+        if times is not None:
+            samples[-1].times = times  # type: ignore[attr-defined]
+    return samples
 
 
 def load_prepared(path: pathlib.Path) -> dict[str, dict[int, str]]:
     """Returns the prepared texts that are known of the samples of a scratch file, by feature and row."""
     prepared = _prepared_file(path)
-    return pickle.loads(prepared.read_bytes()) if prepared.exists() else {}
+    if not prepared.exists():
+        return {}
+    return {name: {int(row): text for row, text in texts.items()} for name, texts in _load(prepared).items()}
 
 
 def _prepared_file(path: pathlib.Path) -> pathlib.Path:
@@ -115,4 +127,10 @@ def _prepared_file(path: pathlib.Path) -> pathlib.Path:
 
 
 def _dump(content: Any, path: pathlib.Path) -> None:
-    path.write_bytes(pickle.dumps(content, pickle.HIGHEST_PROTOCOL))
+    # Machines that share the folder read it: JSON, and nothing that could be code. Half a surrogate pair may be in it.
+    text = json.dumps(content, ensure_ascii=False, default=lambda value: np.asarray(value).tolist())
+    path.write_bytes(text.encode("utf-8", "surrogatepass"))
+
+
+def _load(path: pathlib.Path) -> Any:
+    return json.loads(path.read_bytes().decode("utf-8", "surrogatepass"))

@@ -6,6 +6,7 @@ Processes are spawned, never forked: the calling process may hold TensorFlow's t
 import collections
 import concurrent.futures.process
 import contextlib
+import hmac
 import itertools
 import multiprocessing
 import multiprocessing.connection
@@ -25,6 +26,7 @@ from t2t_ext.errors import UserError, require_package
 # Enough that no process waits for its next task, few enough that tasks do not pile up in memory.
 TASKS_IN_FLIGHT_PER_PROCESS = 3
 _DEFAULT_RUNNER = "DirectRunner"
+_KEY_BYTES = 32  # of SHA-256, and of its key
 
 
 class Workers:
@@ -107,7 +109,8 @@ class BeamWorkers(Workers):
 
     Tasks are written to a directory that all machines share, a pipeline of their numbers runs them, and what they
     return is read from there, in order. So a runner moves and keeps only numbers, and the same files are written as by
-    ``Workers``, whatever the machines are and however often a runner repeats a task.
+    ``Workers``, whatever the machines are and however often a runner repeats a task. Nothing that others put into that
+    directory is unpickled: every file is authenticated with a key that goes through Beam alone.
     """
 
     def __init__(self, options: str, directory: pathlib.Path) -> None:
@@ -124,6 +127,7 @@ class BeamWorkers(Workers):
         require_package("apache_beam", "beam", "--runner=beam")
         self._flags = _checked_flags(options)
         self._directory = directory
+        self._key = secrets.token_bytes(_KEY_BYTES)
         self._stages = 0
 
     def __exit__(self, *exception: object) -> None:
@@ -142,11 +146,11 @@ class BeamWorkers(Workers):
             (stage / folder).mkdir(parents=True)
         count = 0
         for count, task in enumerate(tasks, 1):
-            _put(stage / "tasks" / str(count - 1), (function, task))
+            _put(stage / "tasks" / str(count - 1), (function, task), self._key)
         if count:
             self._run(stage, count)
         for number in range(count):
-            failed, result = pickle.loads((stage / "results" / str(number)).read_bytes())
+            failed, result = _get(stage / "results" / str(number), self._key)
             if failed:
                 raise result
             yield result
@@ -160,7 +164,7 @@ class BeamWorkers(Workers):
             with beam.Pipeline(options=PipelineOptions(self._flags)) as pipeline:
                 numbers = pipeline | "Number the tasks" >> beam.Create(range(count))
                 spread = numbers | "Spread them" >> beam.Reshuffle()
-                _ = spread | "Run them" >> beam.Map(run_task, str(stage))
+                _ = spread | "Run them" >> beam.Map(run_task, str(stage), self._key)
         except Exception as error:
             raise UserError(
                 f"Apache Beam ({shlex.join(self._flags)}) failed: {error}. All its machines must see {stage} under "
@@ -168,25 +172,43 @@ class BeamWorkers(Workers):
             ) from error
 
 
-def run_task(number: int, stage: str) -> None:
-    """Does a task that lies in a directory and puts what it returns, or raises, beside it."""
+def run_task(number: int, stage: str, key: bytes) -> None:
+    """Does a task that lies in a directory and puts what it returns, or raises, beside it; ``key`` authenticates both.
+
+    Raises:
+      UserError: Somebody else has written the task.
+    """
     result = pathlib.Path(stage, "results", str(number))
     if result.exists():  # the runner does it again
         return
     task_file = pathlib.Path(stage, "tasks", str(number))
-    function, task = pickle.loads(task_file.read_bytes())
+    function, task = _get(task_file, key)
     try:
         outcome = (False, function(task))
     except Exception as error:
         outcome = (True, error)
-    _put(result, outcome)
+    _put(result, outcome, key)
     task_file.unlink(missing_ok=True)
 
 
-def _put(path: pathlib.Path, content: Any) -> None:
+def _put(path: pathlib.Path, content: Any, key: bytes) -> None:
     temporary = path.with_name(f".{path.name}.tmp-{secrets.token_hex(8)}")
-    temporary.write_bytes(pickle.dumps(content, pickle.HIGHEST_PROTOCOL))
+    data = pickle.dumps(content, pickle.HIGHEST_PROTOCOL)
+    temporary.write_bytes(_code(path, data, key) + data)
     os.rename(temporary, path)
+
+
+def _get(path: pathlib.Path, key: bytes) -> Any:
+    content = path.read_bytes()
+    code, data = content[:_KEY_BYTES], content[_KEY_BYTES:]
+    if not hmac.compare_digest(code, _code(path, data, key)):
+        raise UserError(f"{path} was not written by this data generation. See who else writes to that folder.")
+    return pickle.loads(data)
+
+
+def _code(path: pathlib.Path, data: bytes, key: bytes) -> bytes:
+    """Returns what authenticates the contents of a file of a stage under its name: HMAC-SHA-256."""
+    return hmac.digest(key, "/".join(path.parts[-3:]).encode() + b"\0" + data, "sha256")
 
 
 def _checked_flags(options: str) -> list[str]:
