@@ -10,7 +10,7 @@ PYTEST = $(BIN)/python -m pytest -m "not slow" -n $(WORKERS) --dist loadfile --n
 # Unit tests are measured (`make test COVERAGE=` does not); of the others, much runs in processes of their own.
 COVERAGE ?= --cov --cov-report=
 
-.PHONY: help setup demo test test-slow lint format docs clean
+.PHONY: help setup demo test test-hostile test-slow lint format docs clean
 
 help: ## Lists the targets.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -36,6 +36,9 @@ lint: $(READY) ## Style and types of the code, by ruff and mypy.
 test: lint ## Passes the tests (15 to 20 minutes on 2 cores).
 	$(PYTEST) tests/unit $(COVERAGE)
 	$(PYTEST) --ignore=tests/unit
+
+test-hostile: $(READY) ## Thousands of malformed and hostile cases (20 to 30 minutes); `make test` has a sample of them.
+	$(BIN)/python -m pytest tests/hostile -m "slow or not slow"
 
 test-slow: $(READY) ## The tests that take minutes each.
 	$(BIN)/python -m pytest -m slow

@@ -141,6 +141,8 @@ def generation_settings(args: argparse.Namespace) -> dict[str, Any]:
             continue
         flag = field.metadata["flag"] or field.name
         value = getattr(args, flag) if flag in args.given else None
+        if value == "" and field.metadata["metavar"] == "FILE":
+            raise UserError(f"--{flag}= names no file. Give one, or leave the flag out.")
         if field.name == "joint_vocab" and value is not None:
             value = not value  # --separate_vocab
         if value or (value is not None and field.name in GenerationConfig.zero_counts):

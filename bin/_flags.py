@@ -42,7 +42,7 @@ from t2t_ext import registry
 from t2t_ext.bin import _process
 from t2t_ext.config.replaced import answers
 from t2t_ext.config.strict_params import StrictParams, broken_rule
-from t2t_ext.errors import UserError, first_line, shortened, suggest
+from t2t_ext.errors import UserError, shortened, suggest
 from t2t_ext.io import chatter, inputs, log
 from t2t_ext.version import __version__
 
@@ -253,6 +253,8 @@ class FlagParser(argparse_flags.ArgumentParser):
             args = flags.FLAGS.read_flags_from_files(args, force_gnu=True)
         except flags.Error as error:
             raise UserError(f"--flagfile: {error}") from None
+        except UnicodeDecodeError as error:
+            raise UserError(f"--flagfile: the file is not UTF-8 ({error.reason}); write it as text.") from None
         if "--help" in args or "-h" in args:
             self.print_help()
             self.exit()
@@ -327,7 +329,8 @@ class FlagParser(argparse_flags.ArgumentParser):
             else:
                 if not equals and follows:
                     value, position, equals = args[position], position + 1, "="
-                problem = self._complaint(name, equals)
+                # argparse takes "--" for the end of the flags, even here.
+                problem = self._complaint(name, equals if value != "--" else "")
                 wrong.extend(filter(None, [problem]))
                 if not problem:
                     yield name, value
@@ -495,16 +498,11 @@ def run_main(main: Callable[[], int | None], *, is_process: bool = False) -> int
     except BrokenPipeError:
         _process.silence_stdout()
         return 141
-    except OSError as error:
-        message = _process.stdout_failure(error)
-        if not message and error.filename is not None and error.strerror:
-            message = f"{error.filename}: {error.strerror}."
+    except (OSError, ValueError, MemoryError) as error:
+        message = _process.explained(error)
         if not message:
             raise
         log.error(_LONG_WORD.sub(r"\1...\2", message))
-        return 2
-    except MemoryError as error:
-        log.error(f"The memory is not enough ({first_line(error)}). Give smaller sizes, or less at a time.")
         return 2
     finally:
         inputs.forget_pipes()

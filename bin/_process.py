@@ -9,6 +9,8 @@ import threading
 from types import TracebackType
 from typing import Any
 
+from t2t_ext.errors import first_line
+
 INTERRUPTED = 130
 # A disk, a pipe or a terminal that takes no more, or is not there.
 _CANNOT_WRITE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
@@ -40,9 +42,16 @@ def leave_at_the_next_interrupt() -> None:
         signal.signal(signal.SIGINT, lambda *_: os._exit(INTERRUPTED))
 
 
-def stdout_failure(error: OSError) -> str:
-    """Returns that standard output takes no more where that is what an error is about, else ""."""
-    if error.filename is not None or error.errno not in _CANNOT_WRITE:
+def explained(error: OSError | ValueError | MemoryError) -> str:
+    """Returns what the system, rather than the command, is the reason of, in words for the user; else ""."""
+    if isinstance(error, MemoryError):
+        return f"The memory is not enough ({first_line(error)}). Give smaller sizes, or less at a time."
+    if isinstance(error, ValueError):
+        named = "embedded null" in str(error)  # what Python says of a file name with a NUL character
+        return "The name of a file or directory holds a NUL character; correct it." if named else ""
+    if error.filename is not None and error.strerror:
+        return f"{error.filename}: {error.strerror}."
+    if error.errno not in _CANNOT_WRITE:
         return ""
     try:
         sys.stdout.flush()

@@ -18,6 +18,11 @@ _EXAMPLES = """\
   t2t_ext-experiment --recipe=he2018_table1_deen_baseline --work_dir=W --tmp_dir=RAW --until=data
   t2t_ext-experiment --recipe=synchronous_pipeline --problem=translate_deen_multi30k --size=tiny --work_dir=W
 """
+# Flags of the commands that the experiment gives itself.
+_OF_THE_EXPERIMENT = (
+    "output_dir", "data_dir", "tmp_dir", "t2t_usr_dir", "problem", "problem_options", "model", "hparams_set",
+    "warm_start_from",
+)  # fmt: skip
 _FLAGS: FlagTable = {
     "What": {
         "recipe=NAME": "The recipe; --list shows all.",
@@ -97,9 +102,10 @@ def main(flags: argparse.Namespace) -> int:
     stages = plan(recipe, book, options)
     check_commands(stages)
     if flags.dry_run:
-        from t2t_ext.experiments.conduct import wanted_stages
+        from t2t_ext.experiments.conduct import kinds_of_redo, wanted_stages
         from t2t_ext.experiments.listing import dry_run_text
 
+        kinds_of_redo(flags.redo)
         wanted = wanted_stages(stages, until=flags.until)
         print(dry_run_text(recipe, book, stages, options, wanted))
         return 0
@@ -173,6 +179,12 @@ def _options(flags: argparse.Namespace, recipe: Any) -> Any:
             raise UserError(f"--train={flags.train}: say {name} with {where}.")
     own_text = [path for path in parsed["augment"].get("target_text", "").split(",") if path]
     readers.require_files([pathlib.Path(path).expanduser() for path in own_text], "Correct --augment=target_text=...")
+    for flag in ("train", "datagen"):
+        for name in [name for name in parsed[flag] if name in _OF_THE_EXPERIMENT]:
+            raise UserError(
+                f"--{flag}={getattr(flags, flag)}: {name} is what the recipe and the experiment's own flags say "
+                "(--work_dir, --problem, --tmp_dir, ...). Leave it out."
+            )
     count = flags.seeds or recipe.seeds
     return Options(
         work_dir=work_dir,

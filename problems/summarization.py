@@ -193,8 +193,10 @@ class SummarizeCnnDailymail(ParallelFilesProblem):
 class SummaryWords(StrictParams):
     """How much of a text is read."""
 
-    source_words: int = hparam(SOURCE_WORDS, "How many words of a text are read; 0 = all.")
-    target_words: int = hparam(TARGET_WORDS, "How many words of a summary are trained on; 0 = all.")
+    source_words: int = hparam(SOURCE_WORDS, "How many words of a text are read; 0 = all.", minimum=0, maximum=10**9)
+    target_words: int = hparam(
+        TARGET_WORDS, "How many words of a summary are trained on; 0 = all.", minimum=0, maximum=10**9
+    )
 
 
 class _Summaries(ParallelFilesProblem):

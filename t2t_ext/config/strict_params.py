@@ -33,6 +33,7 @@ _MOVED_CLASSES = {
 _NOT_YET_ATTRIBUTED = ""
 FLAG = "flag"  # the origin of what a command line overrides
 _TYPE_NAMES = {int: "an integer", float: "a number", bool: "true or false", str: "a string", Mapping: "a mapping"}
+_MOST_PROBLEMS = 20  # in a message
 _MOST_DIGITS = 300  # of a number; Python refuses to convert some thousands
 # How a type's values are written, and what makes them of that.
 _NOTATIONS: Mapping[Any, tuple[str, Callable[[str], Any]]] = {
@@ -385,7 +386,8 @@ def parse_assignments(text: str, flag: str = "hparams", lists: Collection[str] =
 
 def _together(problems: Sequence[str]) -> str:
     """Joins what is wrong into one message, on one line."""
-    return "; ".join(problem.rstrip(".") for problem in problems) + "."
+    more = f"; {len(problems) - _MOST_PROBLEMS} more" if len(problems) > _MOST_PROBLEMS else ""
+    return "; ".join(problem.rstrip(".") for problem in problems[:_MOST_PROBLEMS]) + f"{more}."
 
 
 @functools.cache

@@ -84,14 +84,13 @@ class ScoreTable:
                     raise ValueError("scores is empty")
             except ValueError as error:
                 if number == len(lines) and not content.endswith(b"\n"):
+                    self._write()
                     break
                 raise UserError(
                     f"{self._path}, line {number} is damaged ({error}). Remove the line: its checkpoint is then scored "
                     "again, if it is still there."
                 ) from error
             self._by_step[record.step] = record
-        if lines:
-            self._write()
 
     @property
     def records(self) -> list[ScoreRecord]:

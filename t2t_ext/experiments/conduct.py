@@ -13,16 +13,26 @@ from t2t_ext.experiments.stages import Say, check_unchanged, is_redone, run_stag
 REDONE = tuple(kind for kind in KINDS if kind != "report")  # kinds of stages that can be made again
 
 
+def kinds_of_redo(text: str) -> list[str]:
+    """Returns the kinds of stages in a text, separated by commas.
+
+    Raises:
+      UserError: There is no such kind.
+    """
+    redo = [name.strip() for name in text.split(",") if name.strip()]
+    for name in redo:
+        if name not in REDONE:
+            raise UserError(f"--redo={text}: {name!r} is no stage.{suggest(name, REDONE)} It is {', '.join(REDONE)}.")
+    return redo
+
+
 def redo_kinds(text: str, stages: Sequence[Stage]) -> list[str]:
     """Returns the kinds of stages that are made again, from their names separated by commas.
 
     Raises:
       UserError: There is no such kind, or data or runs were made with other settings and are not among them.
     """
-    redo = [name.strip() for name in text.split(",") if name.strip()]
-    for name in redo:
-        if name not in REDONE:
-            raise UserError(f"--redo={text}: {name!r} is no stage.{suggest(name, REDONE)} It is {', '.join(REDONE)}.")
+    redo = kinds_of_redo(text)
     for name in redo:
         of_others = sorted({stage.owner for stage in stages if stage.kind == name and stage.owner})
         if of_others and not any(is_redone(stage, [name]) for stage in stages):

@@ -197,6 +197,11 @@ def train(
                 "The training text has no characters to learn subwords from; check the train files."
             ) from error
         small = re.search(r"smaller than required_chars\. \d+ vs (\d+)", str(error))
+        if not small and vocab_size < FIRST_TEXT_ID:  # it fails before it counts what is needed
+            raise UserError(
+                f"vocab_size={vocab_size} is too small: 256 bytes and {FIRST_TEXT_ID} special ids alone need more. "
+                "Some thousands are usual."
+            ) from error
         if not small:
             raise
         raise UserError(

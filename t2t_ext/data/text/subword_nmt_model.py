@@ -223,6 +223,8 @@ def read_codes(path: str) -> str:
       UserError: It cannot be read, or holds no codes.
     """
     codes = _read(path, "--bpe_codes")
+    if not any(line.strip() and not line.startswith("#version") for line in codes.split("\n")):
+        raise UserError(f"--bpe_codes={path} holds no merge: give the file that subword-nmt learn-bpe wrote.")
     _apply_bpe(codes, None, f"--bpe_codes={path}")
     return codes
 
