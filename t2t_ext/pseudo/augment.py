@@ -150,6 +150,12 @@ class Augmentation:
             made = self._made(work, chunks, counts, record)
             copies = 0 if self._config.method == "distillation" else self._config.original_copies
             manifest = augmented.write(finished, self._data, made, copies, record)
+            if not counts["made"]:
+                reasons = ", ".join(f"{count:,} {reason}" for reason, count in counts.items() if count)
+                raise UserError(
+                    f"Nothing was made: no translation is any use ({reasons or 'there is no text'}). Give models that "
+                    "translate better, or other text; --overwrite begins again."
+                )
             publish(finished, folder, name)
             work.remove()
         self._tell(manifest)

@@ -222,6 +222,14 @@ def test_mistakes(folder, tmp_path, method, models, config, message):
     assert not (tmp_path / "D").exists()
 
 
+def test_models_that_translate_nothing(folder, tmp_path, monkeypatch):
+    monkeypatch.setitem(globals(), "translatable", lambda ids: False)
+    with pytest.raises(UserError, match=r"Nothing was made: .* \(46 ended by the length limit\)"):
+        augmented(folder, tmp_path / "D", "diversification", {"forward1": "first", "backward1": "first"})
+    with pytest.raises(UserError, match="There are no data"):
+        GeneratedData.open(registry.problem(NAME), tmp_path / "D")
+
+
 def test_other_data_are_not_overwritten(folder, tmp_path):
     with pytest.raises(UserError, match="holds data of t2t_ext-datagen, which stay"):
         augmented(folder, folder / "data", "both_directions", overwrite=True)
