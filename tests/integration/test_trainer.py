@@ -14,6 +14,7 @@ import pytest
 from t2t_ext.bin import avg_all, trainer
 from t2t_ext.config.training import TrainConfig
 from t2t_ext.errors import UserError
+from t2t_ext.io import locks
 from t2t_ext.runs import checkpoints
 from t2t_ext.runs.run_directory import RunDirectory
 
@@ -104,6 +105,17 @@ def test_a_finished_run_has_nothing_left_to_do(finished):
     before = records(finished)
     assert trainer.main([f"--output_dir={finished}"]) == 0
     assert records(finished) == before
+
+
+def test_a_second_trainer_is_refused(finished, capsys):
+    before = records(finished)
+    with locks.in_directory(finished, "trains"):
+        assert trainer.main([f"--output_dir={finished}", "--train_steps=30"]) == 2
+    error = capsys.readouterr().err
+    assert f"Another process trains {finished} (process {os.getpid()} on this machine, since " in error
+    assert records(finished) == before
+    assert RunDirectory.open(finished).config.training["train_steps"] == 24
+    assert not (finished / ".lock").exists()
 
 
 def test_a_damaged_checkpoint_is_passed_over_and_done_again(finished, tmp_path, capsys):

@@ -184,6 +184,7 @@ class _Generation:
         filters = self._checked_cleaning()
         problem.prepare(self.tmp_dir)
         samples, totals = self._raw_samples(work)
+        self._check_inputs()
         inputs = describe_inputs(problem, self.tmp_dir)
         vocab = self.reused or self._trained_vocabulary(samples[TRAIN], totals[TRAIN], settings, workers)
         if not self._has_source_text():
@@ -266,6 +267,17 @@ class _Generation:
             ):  # a line of it that cannot be used is found before all the work on train
                 collections.deque(samples[split].keep(), maxlen=0)
         return samples, totals
+
+    def _check_inputs(self) -> None:
+        """Refuses to make data of files that the new ones would take the place of."""
+        for split in self.problem.splits:
+            for path in self.problem.source_files(split, self.tmp_dir):
+                beside = os.path.realpath(os.path.dirname(path) or ".") == os.path.realpath(self.data_dir)
+                if beside and manifests.is_data_file(os.path.basename(path), self.problem.base_name):
+                    raise UserError(
+                        f"{path} is read and would be written over: it is a data file of {self.problem.base_name} in "
+                        f"{self.data_dir}. Copy it elsewhere first, or give another --data_dir."
+                    )
 
     def _checked_cleaning(self) -> cleaning.Cleaning:
         """Returns the cleaning; checks it before anything is read."""

@@ -53,6 +53,13 @@ class Toy(TranslationProblem):
             yield {"inputs": source, "targets": target}
 
 
+class OfFile(Toy):
+    """Reads what an earlier generation wrote."""
+
+    def source_files(self, split, tmp_dir):
+        return [pathlib.Path(tmp_dir, "data", "toy-dev.inputs.txt")]
+
+
 @pytest.fixture
 def said():
     return []
@@ -589,3 +596,12 @@ def test_progress_bar_on_a_terminal(monkeypatch, capsys):
     with progress.progress("Encoding train", 10, "pairs") as advance:
         advance(10)
     assert "10 of 10 pairs" in capsys.readouterr().err
+
+
+def test_data_are_not_made_of_what_they_replace(make, tmp_path):
+    make()
+    before = contents(tmp_path / "data")
+    with pytest.raises(UserError, match=r"toy-dev\.inputs\.txt is read and would be written over"):
+        make(OfFile(), overwrite=True)
+    assert contents(tmp_path / "data") == before
+    make(OfFile(), tmp_path / "other")
