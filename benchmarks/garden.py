@@ -23,7 +23,7 @@ have none.
 
 ``--table`` makes one table over all models with BLEU: ``recipes/garden_table.toml`` by t2t_ext-experiment, whose flags
 (``--problem``, ``--train_steps``, ``--hparams``, ...) may follow, then the speeds of its runs in turns. ``--recipe``
-names another recipe with rows beside it.
+names another recipe with rows beside it. ``comparison.py`` is the table of models that are tuned and have converged.
 """
 
 import argparse
