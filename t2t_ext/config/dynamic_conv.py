@@ -46,6 +46,15 @@ def _convolutions_in(stack: str) -> Condition:
     return why_not
 
 
+def _even_kernels(hparams: "DynamicConvHParams") -> str:
+    """The condition that a convolution of the encoder has an even number of taps."""
+    if why := _convolutions_in("encoder")(hparams):
+        return why
+    if any(taps % 2 == 0 for taps in hparams.encoder_kernels):
+        return ""
+    return f"has no effect: encoder_kernel_sizes={hparams.encoder_kernel_sizes} has no even number; leave it out"
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DynamicConvHParams(TransformerHParams):
     """A Transformer with convolutions where it has self-attention."""
@@ -84,6 +93,7 @@ class DynamicConvHParams(TransformerHParams):
         "Encoder, kernels of an even number of taps: on which side of a position they have one more, left (Wu et al., "
         "section 2, and the sets) or right (fairseq, and runs before this was a setting).",
         choices=("right", "left"),
+        when=_even_kernels,
     )
     conv_glu: bool = hparam(True, "Whether the input projection has a gate (GLU) and twice the width.")
     weight_softmax: bool = hparam(True, "Whether kernels are normalized by a softmax over their taps.")

@@ -20,6 +20,16 @@ _FIXED = {
 }
 
 
+def _two_stacks(hparams: "LayerCoordinationHParams") -> str:
+    """The condition that source and target have stacks of their own."""
+    if not hparams.lwc_share_weights:
+        return ""
+    return (
+        "is about two stacks: layers that both sides share read both as they entered them; leave it out, or set "
+        "lwc_share_weights=false"
+    )
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LayerCoordinationHParams(TransformerHParams):
     """One stack of layers for source and target; ``num_hidden_layers`` is its depth.
@@ -40,6 +50,7 @@ class LayerCoordinationHParams(TransformerHParams):
         "(output, section 3 of He et al.) or what it reads (input, section 1, as in layers that both sides share; the "
         "source then has a layer less, since nothing would read the last one).",
         choices=("output", "input"),
+        when=_two_stacks,
     )
     lwc_mixed_attention: bool = hparam(
         True,
@@ -71,11 +82,7 @@ class LayerCoordinationHParams(TransformerHParams):
             value = getattr(self, name)
             if value != only:
                 yield f"{name}={value}: layer-wise coordination has no such choice, {why}; leave it out"
-        if self.lwc_share_weights and self.lwc_source != "output":
-            yield (
-                f"lwc_source={self.lwc_source} is about two stacks: layers that both sides share read both as they "
-                "entered them; leave it out, or set lwc_share_weights=false"
-            )
+        yield from self.without_effect(self.changed("lwc_source"))
         if self.lwc_share_weights and dual_context.dc_decoder_layers:
             yield (
                 f"dc_decoder_layers={dual_context.dc_decoder_layers!r}: layers that source and target share have one "

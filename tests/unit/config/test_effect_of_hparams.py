@@ -73,6 +73,8 @@ CONDITIONS = {
     "predict_tag": ("true", TWO, "", "synchronous=true"),
     "sb_loss_on_pseudo": ("false", f"{TWO},pseudo=two", f"{TWO},pseudo=none", "pseudo=none"),
     "encoder_kernel_sizes": ("3", "", "conv_stacks=decoder", "conv_stacks=decoder"),
+    "conv_even_kernel": ("left", "encoder_kernel_sizes=4", "", "has no even number"),
+    "lwc_source": ("input", "lwc_share_weights=false", "", "lwc_share_weights=false"),
     "decoder_kernel_sizes": ("3", "", "conv_stacks=encoder", "conv_stacks=encoder"),
 }  # fmt: skip
 
