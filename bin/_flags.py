@@ -43,7 +43,7 @@ from t2t_ext.bin import _process
 from t2t_ext.config.replaced import answers
 from t2t_ext.config.strict_params import StrictParams, broken_rule
 from t2t_ext.errors import UserError, shortened, suggest
-from t2t_ext.io import chatter, inputs, log
+from t2t_ext.io import inputs, log
 from t2t_ext.version import __version__
 
 _TRUE = ("true", "t", "1", "yes")
@@ -462,7 +462,7 @@ def configure_threads(inter_op: int, intra_op: int) -> None:
 def start_tensorflow(inter_op: int = 0, intra_op: int = 0) -> None:
     """Sets thread pools as ``configure_threads`` and imports TensorFlow without its notes about itself."""
     configure_threads(inter_op, intra_op)
-    chatter.import_tensorflow()
+    import tensorflow  # noqa: F401
 
 
 def run_main(main: Callable[[], int | None], *, is_process: bool = False) -> int:

@@ -10,6 +10,7 @@ import importlib
 import os
 from typing import TYPE_CHECKING, Any
 
+from t2t_ext.io import chatter
 from t2t_ext.version import __version__
 
 if TYPE_CHECKING:
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 # Keras chooses its backend once, at its first import; a user's keras.json may name another.
 os.environ.setdefault("KERAS_BACKEND", "tensorflow")
+# Whatever imports TensorFlow first, its notes about itself are not for users.
+chatter.keep_imports_quiet()
 
 _MODULES = {
     "DecodeHParams": "t2t_ext.config.decode",
@@ -40,8 +43,6 @@ _MODULES = {
     "registry": "t2t_ext.registry",
     "train": "t2t_ext.training.loop",
 }
-
-_NEED_TENSORFLOW = ("Translator", "export", "train")
 
 __all__ = [
     "DecodeHParams",
@@ -63,8 +64,6 @@ def __getattr__(name: str) -> Any:
     """Imports a public name when it is first used."""
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    if name in _NEED_TENSORFLOW:
-        importlib.import_module("t2t_ext.io.chatter").import_tensorflow()
     module = importlib.import_module(_MODULES[name])
     value = module if module.__name__ == f"{__name__}.{name}" else getattr(module, name)
     globals()[name] = value

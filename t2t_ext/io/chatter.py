@@ -1,12 +1,14 @@
 """Keeps notes of C++ libraries about themselves off standard error; their errors and warnings are passed on."""
 
 import contextlib
+import importlib.machinery
 import os
 import re
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
+import types
+from collections.abc import Iterator, Sequence
 
 # Lines that a user can do nothing about.
 _CHATTER = re.compile(
@@ -44,13 +46,36 @@ def left_out() -> Iterator[None]:
             os.close(real)
 
 
-def import_tensorflow() -> None:
-    """Imports TensorFlow and looks for its devices, without its notes about versions, CPUs and missing GPUs."""
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
-    with left_out():
-        import tensorflow as tf
+class _QuietLoader(importlib.machinery.SourceFileLoader):
+    """Loads TensorFlow and looks for its devices, without its notes about versions, CPUs and missing GPUs."""
 
-        from t2t_ext import compat
+    def exec_module(self, module: types.ModuleType) -> None:
+        os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
+        with left_out():
+            super().exec_module(module)
+            from t2t_ext import compat
 
-        tf.config.list_physical_devices()
-        compat.say_what_onednn_lacks()
+            module.config.list_physical_devices()
+            compat.say_what_onednn_lacks()
+
+
+class _QuietFinder:
+    """Finds TensorFlow for whoever imports it first: a command, one of t2t_ext's modules, or a user's."""
+
+    @staticmethod
+    def find_spec(
+        name: str, path: Sequence[str] | None = None, target: types.ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        """Returns where TensorFlow is, to be loaded quietly; None for all other modules."""
+        if name != "tensorflow":
+            return None
+        spec = importlib.machinery.PathFinder.find_spec(name, path, target)
+        if spec is not None and type(spec.loader) is importlib.machinery.SourceFileLoader:
+            spec.loader = _QuietLoader(spec.loader.name, spec.loader.path)
+        return spec
+
+
+def keep_imports_quiet() -> None:
+    """Has TensorFlow imported quietly, by whatever statement it is imported first in this process."""
+    if _QuietFinder not in sys.meta_path:
+        sys.meta_path.insert(0, _QuietFinder)

@@ -10,9 +10,6 @@ __all__ = ["TrainConfig", "TrainResult", "TrainingSettings", "train"]
 def __getattr__(name: str) -> Any:
     # The loop imports TensorFlow; the configuration does not need it.
     if name in ("TrainResult", "train"):
-        from t2t_ext.io import chatter
-
-        chatter.import_tensorflow()
         from t2t_ext.training import loop
 
         return getattr(loop, name)
