@@ -79,7 +79,8 @@ def check_files(flags: argparse.Namespace, inputs: Sequence[str], outputs: Seque
     Raises:
       UserError: One of them cannot be, or is given twice.
     """
-    check_all(outputs, [path for name in inputs for path in getattr(flags, name).split(",")])
+    values = [getattr(flags, name) for name in inputs]
+    check_all(outputs, [path for value in values for path in (value, *value.split(","))])
     given = [f"--{name}" for name in inputs if getattr(flags, name) == text_lines.STANDARD]
     if len(given) > 1:
         raise UserError(f"{' and '.join(given)} cannot both be standard input: give files for all but one.")

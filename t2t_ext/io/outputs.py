@@ -8,6 +8,7 @@ shell's ``>(...)`` is) stay what they are and get the bytes. This module imports
 import contextlib
 import dataclasses
 import errno
+import fcntl
 import os
 import pathlib
 import re
@@ -44,11 +45,18 @@ class Destination:
         """Finds out what a path names.
 
         Raises:
-          UserError: A directory or a socket, which cannot be written, or links that point to each other.
+          UserError: A directory, a socket or a file that is open for reading, which cannot be written, or links that
+            point to each other.
         """
         given = pathlib.Path(path)
         number = _own_descriptor(given)
         if number is not None:
+            try:
+                is_read = fcntl.fcntl(number, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY
+            except OSError:
+                raise UserError(f"Cannot write {path}: no such file is open. Give another name.") from None
+            if is_read:
+                raise UserError(f"Cannot write {path}: it is open for reading only. Give another name.")
             return cls(given, through=True, descriptor=number)
         try:
             mode = os.stat(given).st_mode
@@ -66,7 +74,11 @@ class Destination:
 
     @contextlib.contextmanager
     def opened_through(self) -> Iterator[BinaryIO]:
-        """Opens the device or pipe for writing; of a named pipe that nobody reads, says that it waits for a reader."""
+        """Opens the device or pipe for writing; of a named pipe that nobody reads, says that it waits for a reader.
+
+        Raises:
+          UserError: Whoever read the pipe has gone; of standard output it is a ``BrokenPipeError``.
+        """
         if self.descriptor is not None:
             if self.descriptor == 1 and sys.stdout:
                 sys.stdout.flush()
@@ -80,8 +92,13 @@ class Destination:
                     raise
                 log.info(f"waiting for a process that reads the pipe {self.path} ...")
                 opened = os.open(self.path, os.O_WRONLY)
-        with open(opened, "wb") as file:
-            yield file
+        try:
+            with open(opened, "wb") as file:
+                yield file
+        except BrokenPipeError as error:
+            if self.descriptor == 1:
+                raise
+            raise UserError(f"Cannot write all to {self.path}: the process that read the pipe has ended.") from error
 
 
 def check(path: str) -> None:

@@ -76,6 +76,20 @@ def test_full_device_is_explained(write):
         write("/dev/full", bytes(1 << 16))
 
 
+@WRITERS
+def test_a_reader_that_leaves_is_told_of(tmp_path, write):
+    reading, writing = os.pipe()
+    os.close(reading)
+    for name, expected in ((writing, "the process that read the pipe has ended"), (999, "no such file is open")):
+        with pytest.raises(UserError, match=rf"Cannot write .*/dev/fd/{name}: {expected}"):
+            write(f"/dev/fd/{name}", bytes(100))
+    os.close(writing)
+    with open(tmp_path / "read", "w+b") as made, open(tmp_path / "read", "rb") as file:
+        with pytest.raises(UserError, match="is open for reading only"):
+            write(f"/dev/fd/{file.fileno()}", b"x")
+        assert made.read() == b""
+
+
 def test_what_cannot_be_written(tmp_path):
     (tmp_path / "loop").symlink_to("loop")
     (tmp_path / "dead").symlink_to("no/file")
