@@ -16,7 +16,7 @@ from t2t_ext.data.text.text_encoder import EOS_ID
 from t2t_ext.search.rules import Rule, Step
 from t2t_ext.search.search_state import NOT_THERE, Candidates, FinishedPool, Live, SearchConfig, length_penalty
 from t2t_ext.search.shortlist import Columns, ids_of
-from t2t_ext.search.top_k import top_k_tokens
+from t2t_ext.search.top_k import top_k_continuations, top_k_tokens
 
 # Log-probabilities float32, parents int32 and tokens int32, each [B, R, C].
 Continuations = tuple[tf.Tensor, tf.Tensor, tf.Tensor]
@@ -64,6 +64,17 @@ class BeamStrategy(Rule):
         Returns:
           log-probabilities, parents and tokens, each [B, R, C] with C = 2K, or all there are.
         """
+        if step.columns is None:
+            live_rows = [-1, config.live]
+            found = top_k_continuations(
+                tf.reshape(logits, [*live_rows, logits.shape[3]]),
+                tf.reshape(normalizer, live_rows),
+                tf.reshape(live.log_probs, live_rows),
+                count := min(2 * config.live, config.live * logits.shape[3]),
+                config.banned,
+            )
+            log_probs, parents, tokens = (tf.reshape(part, [-1, config.directions, count]) for part in found)
+            return log_probs, parents, tokens
         values, ids = best_of_each(logits, config, step.columns)
         each = ids.shape[3]
         sums = values - normalizer + live.log_probs[..., tf.newaxis]

@@ -1,6 +1,9 @@
-"""The k best logits and the normalizer for large vocabularies, in few passes over the logits."""
+"""The k best logits and the normalizer for large vocabularies, in few passes over the logits.
 
-from collections.abc import Sequence
+Legend: N rows, K hypotheses, V vocabulary, W width of a block.
+"""
+
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -10,6 +13,43 @@ _PART = 16  # of a block
 # Below this many blocks a candidate block, the plain top-k is as fast.
 _WORTHWHILE = 4
 _MINUS_INFINITY = -1e9
+
+
+def _block_width(vocab_size: int) -> int:
+    """Returns W: whole parts, near 128, and without a rest where that is possible, since padding copies all logits."""
+    widths = range(_BLOCK // 2, 2 * _BLOCK + 1, _PART)
+    return min(widths, key=lambda width: (vocab_size % width != 0 or vocab_size < 2 * _BLOCK, abs(width - _BLOCK)))
+
+
+def _in_blocks(logits: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Returns logits float32 [N, V] as [N, blocks, W], padded with -2e9, and the blocks' maxima [N, blocks]."""
+    width = _block_width(logits.shape[-1])
+    blocks = -(-logits.shape[-1] // width)
+    if padding := blocks * width - logits.shape[-1]:
+        logits = tf.pad(logits, [[0, 0], [0, padding]], constant_values=2 * _MINUS_INFINITY)
+    blocked = tf.reshape(logits, [-1, blocks, width])
+    return blocked, tf.reduce_max(blocked, axis=-1)
+
+
+def _ban(vocab_size: int, banned: Sequence[int]) -> np.ndarray:
+    """Returns -1e9 for banned ids and 0 for others, float32 [V]."""
+    ban = np.zeros([vocab_size], np.float32)
+    ban[list(banned)] = _MINUS_INFINITY
+    return ban
+
+
+def _without_banned(blocked: tf.Tensor, maxima: tf.Tensor, ban: np.ndarray) -> tf.Tensor:
+    """Returns the maxima [N, blocks] of blocks [N, blocks, W] to which ban float32 [blocks, W] is added.
+
+    Only blocks that hold a banned id are looked at again.
+    """
+    with_bans = np.flatnonzero(ban.any(axis=1))
+    if not with_bans.size:
+        return maxima
+    allowed = {int(block): tf.reduce_max(blocked[:, block] + ban[block], axis=-1) for block in with_bans}
+    first, last = min(allowed), max(allowed) + 1
+    middle = [allowed[block] if block in allowed else maxima[:, block] for block in range(first, last)]
+    return tf.concat([maxima[:, :first], tf.stack(middle, axis=1), maxima[:, last:]], axis=1)
 
 
 def top_k_tokens(logits: tf.Tensor, k: int, banned: Sequence[int] = ()) -> tuple[tf.Tensor, tf.Tensor]:
@@ -27,46 +67,76 @@ def top_k_tokens(logits: tf.Tensor, k: int, banned: Sequence[int] = ()) -> tuple
     Returns:
       values float32 [N, k] and ids int32 [N, k].
     """
-    vocab_size = logits.shape[-1]
-    ban = np.zeros([vocab_size], np.float32)
-    ban[list(banned)] = _MINUS_INFINITY
-    blocks = -(-vocab_size // _BLOCK)
-    if blocks < _WORTHWHILE * k:
-        return tf.math.top_k(logits + ban if banned else logits, k)
-
-    padding = blocks * _BLOCK - vocab_size
-    if padding:
-        logits = tf.pad(logits, [[0, 0], [0, padding]], constant_values=2 * _MINUS_INFINITY)
-        ban = np.pad(ban, [0, padding])
-    blocked = tf.reshape(logits, [-1, blocks, _BLOCK])
-    maxima = tf.reduce_max(blocked, axis=-1)
-    ban = ban.reshape(blocks, _BLOCK)
-    with_bans = np.flatnonzero(ban.any(axis=1))
-    if with_bans.size:
-        # Only blocks that hold a banned id are looked at again.
-        allowed = [tf.reduce_max(blocked[:, block] + ban[block], axis=-1) for block in with_bans]
-        columns = [
-            allowed[np.searchsorted(with_bans, block)] if block in with_bans else None for block in range(blocks)
-        ]
-        first, last = with_bans[0], with_bans[-1] + 1
-        middle = [maxima[:, b] if columns[b] is None else columns[b] for b in range(first, last)]
-        maxima = tf.concat([maxima[:, :first], tf.stack(middle, axis=1), maxima[:, last:]], axis=1)
-
-    best_blocks = _best_in_order(maxima, k)
-    candidates = tf.gather(blocked, best_blocks, batch_dims=1) + tf.gather(tf.constant(ban), best_blocks)
-    values, places = _top_k_of_parts(tf.reshape(candidates, [-1, k * _BLOCK]), k)
-    ids = tf.gather(best_blocks, places // _BLOCK, batch_dims=1) * _BLOCK + places % _BLOCK
+    values, _, ids = _top_k(logits[:, tf.newaxis], k, banned, lambda x, _: x)
     return values, ids
 
 
+def top_k_continuations(
+    logits: tf.Tensor, normalizers: tf.Tensor, log_probs: tf.Tensor, k: int, banned: Sequence[int] = ()
+) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """Returns the k largest of logits - normalizers + log_probs over all tokens of K hypotheses together.
+
+    In the stages of ``top_k_tokens``, of all hypotheses at once: after the first stage there are k blocks for a
+    sentence, not for a hypothesis. Of equal sums the earlier hypothesis's, then the smaller id comes first.
+
+    Args:
+      logits: float32 [N, K, V] with K and V known.
+      normalizers: float32 [N, K].
+      log_probs: float32 [N, K].
+      k: How many, 1 <= k <= K V.
+      banned: As of ``top_k_tokens``.
+
+    Returns:
+      sums float32, hypotheses int32 and ids int32, each [N, k].
+    """
+
+    def sums(x: tf.Tensor, of_hypothesis: tf.Tensor | None) -> tf.Tensor:
+        def of(each: tf.Tensor) -> tf.Tensor:
+            each = each if of_hypothesis is None else tf.gather(each, of_hypothesis, batch_dims=1)
+            return each[..., tf.newaxis]
+
+        return x - of(normalizers) + of(log_probs)
+
+    return _top_k(logits, k, banned, sums)
+
+
+def _top_k(
+    logits: tf.Tensor, k: int, banned: Sequence[int], sums: Callable[[tf.Tensor, tf.Tensor | None], tf.Tensor]
+) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """As ``top_k_continuations``.
+
+    ``sums`` returns what is compared of logits float32 [N, C, ...] of hypotheses int32 [N, C]; None: of each one.
+    """
+    hypotheses, vocab_size = logits.shape[1:]
+    ban, width = _ban(vocab_size, banned), _block_width(vocab_size)
+    blocks = -(-vocab_size // width)
+    if hypotheses * blocks < _WORTHWHILE * k:
+        flat = tf.reshape(sums(logits + ban if banned else logits, None), [-1, hypotheses * vocab_size])
+        values, places = tf.math.top_k(flat, k)
+        return values, places // vocab_size, places % vocab_size
+
+    blocked, maxima = _in_blocks(tf.reshape(logits, [-1, vocab_size]))
+    ban = np.pad(ban, [0, blocks * width - vocab_size]).reshape(blocks, width)
+    maxima = sums(tf.reshape(_without_banned(blocked, maxima, ban), [-1, hypotheses, blocks]), None)
+    best = _best_in_order(tf.reshape(maxima, [-1, hypotheses * blocks]), k)
+    of_hypothesis, of_vocabulary = best // blocks, best % blocks
+    candidates = tf.gather(tf.reshape(blocked, [-1, hypotheses * blocks, width]), best, batch_dims=1)
+    if banned:
+        candidates += tf.gather(tf.constant(ban), of_vocabulary)
+    values, places = _top_k_of_parts(tf.reshape(sums(candidates, of_hypothesis), [-1, k * width]), k)
+    block = places // width
+    ids = tf.gather(of_vocabulary, block, batch_dims=1) * width + places % width
+    return values, tf.gather(of_hypothesis, block, batch_dims=1), ids
+
+
 def _best_in_order(maxima: tf.Tensor, k: int) -> tf.Tensor:
-    """Returns the places int32 [N, k] of the k largest of float32 [N, W], smaller places first."""
+    """Returns the places int32 [N, k] of the k largest of float32 [N, C], smaller places first."""
     _, best = tf.math.top_k(maxima, k, sorted=False)
     return -tf.math.top_k(-best, k)[0]
 
 
 def _top_k_of_parts(rows: tf.Tensor, k: int) -> tuple[tf.Tensor, tf.Tensor]:
-    """Returns values and places of the k largest of rows float32 [N, W], largest first; W is a multiple of 16."""
+    """Returns values and places of the k largest of rows float32 [N, C], largest first; C is a multiple of 16."""
     width = rows.shape[-1]
     if width < 2 * _WORTHWHILE * _PART * k:
         return tf.math.top_k(rows, k)
@@ -81,7 +151,16 @@ def log_normalizer(logits: tf.Tensor) -> tf.Tensor:
     """Returns the log-sum-exp of logits float32 [..., V], float32 [..., 1].
 
     By way of the softmax, which is one fast operation where exp, sum and log are several passes: the largest
-    probability is exp(largest logit - normalizer), and at least 1 / V, so that its logarithm is exact.
+    probability is exp(largest logit - normalizer), and at least 1 / V, so that its logarithm is exact. Where V is
+    known, both are looked for in one block alone; its maxima are those that ``top_k_continuations`` needs.
     """
-    largest = tf.reduce_max(logits, axis=-1, keepdims=True)
-    return largest - tf.math.log(tf.reduce_max(tf.nn.softmax(logits), axis=-1, keepdims=True))
+    vocab_size = logits.shape[-1]
+    if vocab_size is None or vocab_size % _block_width(vocab_size):
+        largest = tf.reduce_max(logits, axis=-1, keepdims=True)
+        return largest - tf.math.log(tf.reduce_max(tf.nn.softmax(logits), axis=-1, keepdims=True))
+    rows = tf.reshape(logits, [-1, vocab_size])
+    blocked, maxima = _in_blocks(rows)
+    probabilities = tf.reshape(tf.nn.softmax(rows), tf.shape(blocked))
+    best = tf.gather(probabilities, tf.argmax(maxima, axis=1, output_type=tf.int32), batch_dims=1)
+    normalizers = tf.reduce_max(maxima, axis=1) - tf.math.log(tf.reduce_max(best, axis=1))
+    return tf.reshape(normalizers, tf.concat([tf.shape(logits)[:-1], [1]], axis=0))

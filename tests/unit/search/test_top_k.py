@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from t2t_ext.search.top_k import log_normalizer, top_k_tokens
+from t2t_ext.search.top_k import log_normalizer, top_k_continuations, top_k_tokens
 
 
 @pytest.mark.parametrize(
@@ -52,3 +52,27 @@ def test_log_normalizer(scale):
 def test_fewer_allowed_than_asked_for():
     values, _ = top_k_tokens(tf.zeros([1, 4]), 4, banned=(0, 1))
     assert (values.numpy()[0, 2:] < -1e8).all()
+
+
+@pytest.mark.parametrize(("vocab_size", "hypotheses"), [(4000, 4), (8193, 4), (30, 2), (1000, 8)])
+def test_continuations_are_those_of_a_plain_top_k(vocab_size, hypotheses):
+    """Of equal sums the earlier hypothesis's, then the smaller id comes first; a hypothesis may not be there."""
+    random, k, banned = np.random.default_rng(vocab_size), 2 * hypotheses, (0, 2, 3)
+    logits = random.integers(0, 12, size=[6, hypotheses, vocab_size]).astype(np.float32) / 4
+    normalizers = random.integers(8, 12, size=[6, hypotheses]).astype(np.float32)
+    log_probs = -random.integers(1, 4, size=[6, hypotheses]).astype(np.float32)
+    log_probs[0, 1:] = -1e9
+    allowed = logits.copy()
+    allowed[..., list(banned)] = -1e9
+    sums = (allowed - normalizers[..., np.newaxis] + log_probs[..., np.newaxis]).reshape(6, -1)
+    values, parents, ids = top_k_continuations(*map(tf.constant, (logits, normalizers, log_probs)), k, banned)
+    expected = np.argsort(-sums, axis=1, kind="stable")[:, :k]
+    np.testing.assert_array_equal(parents * vocab_size + ids, expected)
+    np.testing.assert_array_equal(values, np.take_along_axis(sums, expected, axis=1))
+
+
+@pytest.mark.parametrize("vocab_size", [4000, 4096, 32000])
+def test_the_normalizer_of_blocks_is_that_of_whole_rows(vocab_size):
+    logits = tf.constant(np.random.default_rng(2).normal(size=[3, 2, vocab_size]).astype(np.float32))
+    rows = tf.function(log_normalizer, input_signature=[tf.TensorSpec([None, None, None])], autograph=False)
+    np.testing.assert_array_equal(log_normalizer(logits), rows(logits))
