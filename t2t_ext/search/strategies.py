@@ -117,29 +117,29 @@ class BeamStrategy(Rule):
           config: The search's constants.
           state: The strategy's, of the next step.
         """
+        # The directions side by side: [B, R, C, ...] becomes [B, R * C, ...]. Both shapes are made once for all parts.
         batch = tf.shape(done)[0]
-
-        def flat(x: tf.Tensor) -> tf.Tensor:
-            """Puts the directions side by side: [B, R, C, ...] becomes [B, R * C, ...]."""
-            return tf.reshape(x, tf.concat([[batch, -1], tf.shape(x)[3:]], axis=0))
-
+        flat, flat_tokens = tf.stack([batch, -1]), tf.stack([batch, -1, length])
+        closed = done[:, tf.newaxis]
         ranks, log_probs, lengths, finished = [pool.ranks], [pool.log_probs], [pool.lengths], [pool.finished]
         directions, tokens = [pool.directions], [tf.pad(pool.tokens, [[0, 0], [0, 0], [0, 1]])]
         for kind in kinds:
-            shape = tf.shape(kind.ranks)
-            closed = done[:, tf.newaxis, tf.newaxis]
-            ranks.append(flat(tf.where(closed, tf.constant(NOT_THERE, tf.float64), kind.ranks)))
-            log_probs.append(flat(kind.log_probs))
-            lengths.append(flat(tf.fill(shape, length)))
-            finished.append(flat(tf.fill(shape, kind.finished)))
-            directions.append(flat(tf.broadcast_to(tf.range(config.directions)[:, tf.newaxis], shape)))
-            tokens.append(flat(kind.tokens))
+            asking = tf.reshape(kind.ranks, flat)
+            ranks.append(tf.where(closed, tf.constant(NOT_THERE, tf.float64), asking))
+            log_probs.append(tf.reshape(kind.log_probs, flat))
+            lengths.append(tf.fill(tf.shape(asking), length))
+            finished.append(tf.fill(tf.shape(asking), kind.finished))
+            if config.directions > 1:
+                sides = tf.broadcast_to(tf.range(config.directions)[:, tf.newaxis], tf.shape(kind.ranks))
+                directions.append(tf.reshape(sides, flat))
+            tokens.append(tf.reshape(kind.tokens, flat_tokens))
         best, places = tf.math.top_k(tf.concat(ranks, axis=1), config.beam_size)
 
         def pick(parts: list[tf.Tensor]) -> tf.Tensor:
             return tf.gather(tf.concat(parts, axis=1), places, batch_dims=1)
 
-        return FinishedPool(best, pick(log_probs), pick(lengths), pick(finished), pick(directions), pick(tokens))
+        sides = pick(directions) if config.directions > 1 else pool.directions
+        return FinishedPool(best, pick(log_probs), pick(lengths), pick(finished), sides, pick(tokens))
 
     def is_done(self, pool: FinishedPool, live: Live, limits: tf.Tensor, config: SearchConfig) -> tf.Tensor:
         """Returns bool [B]: no live hypothesis can get among the N best any more.

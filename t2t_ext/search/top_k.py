@@ -160,7 +160,7 @@ def log_normalizer(logits: tf.Tensor) -> tf.Tensor:
         return largest - tf.math.log(tf.reduce_max(tf.nn.softmax(logits), axis=-1, keepdims=True))
     rows = tf.reshape(logits, [-1, vocab_size])
     blocked, maxima = _in_blocks(rows)
-    probabilities = tf.reshape(tf.nn.softmax(rows), tf.shape(blocked))
+    probabilities = tf.reshape(tf.nn.softmax(rows), [-1, *blocked.shape[1:]])
     best = tf.gather(probabilities, tf.argmax(maxima, axis=1, output_type=tf.int32), batch_dims=1)
     normalizers = tf.reduce_max(maxima, axis=1) - tf.math.log(tf.reduce_max(best, axis=1))
     return tf.reshape(normalizers, tf.concat([tf.shape(logits)[:-1], [1]], axis=0))
