@@ -58,9 +58,9 @@ def main(flags: argparse.Namespace) -> None:
         text_lines.write(STANDARD, _description(encoder))
         return
     outputs.check_all([flags.output], [flags.input, flags.subword_model])
-    lines = text_lines.read(flags.input).lines
-    starts = range(0, len(lines), _LINES_AT_ONCE)
-    parts = (_processed(flags, encoder, lines[start : start + _LINES_AT_ONCE]) for start in starts)
+    lines = text_lines.stream(flags.input)
+    batches = iter(lambda: list(itertools.islice(lines, _LINES_AT_ONCE)), [])
+    parts = (_processed(flags, encoder, batch) for batch in batches)
     text_lines.write(flags.output, map(one_line, itertools.chain.from_iterable(parts)))
 
 

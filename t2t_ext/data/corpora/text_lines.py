@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import itertools
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -13,6 +14,7 @@ from t2t_ext.io import files, log, outputs
 STANDARD = outputs.STANDARD
 MOST_LINES = 100_000_000  # they are held in memory
 _SHOWN_NUMBERS = 10
+_LINES_AT_ONCE = 1000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,44 +43,56 @@ def read(path: str) -> TextLines:
     """Reads all lines of a file, plain or gzipped, or of standard input (``-``); warns of what was changed.
 
     Raises:
-      UserError: The file cannot be read.
+      UserError: The file cannot be read, or has more lines than are held in memory.
     """
+    name = "standard input" if path == STANDARD else path
+    lines = list(itertools.islice(stream(path), MOST_LINES + 1))
+    if len(lines) > MOST_LINES:
+        raise UserError(f"{name} has more than {MOST_LINES:,} lines. Split it: split -l {MOST_LINES} ...")
+    return TextLines(name, lines)
+
+
+def stream(path: str) -> Iterator[str]:
+    """Yields the lines of a file as ``read`` reads them, in memory that does not grow; warns at the end."""
     report = readers.ReadReport()
     if path == STANDARD:
         name = "standard input"
         raw = readers.without_ends(sys.stdin.buffer, name, report)
     else:
         name, raw = path, readers.read_lines(path, report)
-    lines, invalid = [], []
+    invalid: list[int] = []
     for number, line in enumerate(raw, start=1):
-        if number > MOST_LINES:
-            raise UserError(f"{name} has more than {MOST_LINES:,} lines. Split it: split -l {MOST_LINES} ...")
         try:
-            lines.append(line.decode("utf-8"))
+            yield line.decode("utf-8")
         except UnicodeDecodeError:
-            lines.append(line.decode("utf-8", errors="replace"))
             invalid.append(number)
+            yield line.decode("utf-8", errors="replace")
     if invalid:
         log.warning(f"{name}: not UTF-8: {count_lines(invalid)}; U+FFFD stands for what cannot be decoded")
     if carriage_returns := report.notes[readers.CARRIAGE_RETURNS]:
         log.warning(f"{name}: the CR of CR LF was dropped at the end of {carriage_returns} line(s)")
-    return TextLines(name, lines)
 
 
 def write(path: str, lines: Iterable[str]) -> None:
-    """Writes lines to a file, which then is complete or not there, or to standard output (``-``).
+    """Writes lines to a file, which then is complete or not there, or to standard output (``-``), as they come.
 
     On a terminal control characters are shown, not carried out.
     """
-    if path == STANDARD and sys.stdout.isatty():
-        lines = map(outputs.visible, lines)
-    data = "".join(f"{line}\n" for line in lines).encode("utf-8", errors="replace")
     if path != STANDARD:
-        files.write_bytes_atomically(path, data)
+        with files.atomic_file(path) as temporary, open(temporary, "wb") as file:
+            file.writelines(_blocks(lines))
         return
+    if sys.stdout.isatty():
+        lines = map(outputs.visible, lines)
     sys.stdout.flush()
-    sys.stdout.buffer.write(data)
+    sys.stdout.buffer.writelines(_blocks(lines))
     sys.stdout.buffer.flush()
+
+
+def _blocks(lines: Iterable[str]) -> Iterator[bytes]:
+    lines = iter(lines)
+    while block := list(itertools.islice(lines, _LINES_AT_ONCE)):
+        yield "".join(f"{line}\n" for line in block).encode("utf-8", errors="replace")
 
 
 def one_line(text: str, *, tabs: bool = True) -> str:

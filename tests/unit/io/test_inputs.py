@@ -12,6 +12,7 @@ from t2t_ext.bin import bleu
 from t2t_ext.data.corpora import formats, readers, text_lines
 from t2t_ext.data.features.sources import read_sources
 from t2t_ext.data.generation.shards import npz_bytes
+from t2t_ext.errors import UserError
 from t2t_ext.io import inputs
 
 
@@ -84,3 +85,31 @@ def test_what_is_a_file(tmp_path):
     assert not inputs.is_file(tmp_path)
     assert not inputs.is_file(tmp_path / "nowhere")
     assert inputs.on_disk(__file__) == inputs.pathlib.Path(__file__)
+
+
+def test_lines_are_read_and_written_as_they_come(tmp_path, monkeypatch):
+    """Neither of them waits for the last line; an output that fails on the way leaves the old one."""
+    (tmp_path / "in").write_bytes(b"".join(b"%d\r\n" % number for number in range(5000)) + b"\xff")
+    seen = []
+
+    def noted(lines):
+        for line in lines:
+            seen.append(len(list(tmp_path.glob(".out*"))))
+            yield line
+
+    text_lines.write(str(tmp_path / "out"), noted(text_lines.stream(str(tmp_path / "in"))))
+    assert set(seen) == {1}
+    assert (tmp_path / "out").read_text().splitlines() == [*map(str, range(5000)), "\N{REPLACEMENT CHARACTER}"]
+
+    def failing():
+        yield from ["new"] * 2000
+        raise UserError("damaged")
+
+    with pytest.raises(UserError, match="damaged"):
+        text_lines.write(str(tmp_path / "out"), failing())
+    assert (tmp_path / "out").read_text().startswith("0\n1\n")
+    monkeypatch.setattr(text_lines, "MOST_LINES", 5000)
+    with pytest.raises(UserError, match="in has more than 5,000 lines"):
+        text_lines.read(str(tmp_path / "in"))
+    monkeypatch.setattr(text_lines, "MOST_LINES", 5001)
+    assert len(text_lines.read(str(tmp_path / "in")).lines) == 5001
