@@ -1,6 +1,11 @@
 """How far the stages of a pipeline are, and what is refused so that no dear result is lost or taken for another one."""
 
 import json
+import signal
+import socket
+import subprocess
+import sys
+import threading
 
 import pytest
 
@@ -9,7 +14,7 @@ from t2t_ext.errors import UserError
 from t2t_ext.evaluation.score_table import ScoreRecord, ScoreTable
 from t2t_ext.experiments import report, results
 from t2t_ext.experiments.plan import Options, plan
-from t2t_ext.experiments.stages import check_unchanged, run_stage, score_record, state_of
+from t2t_ext.experiments.stages import _end_orphan, check_unchanged, run_stage, score_record, state_of
 from t2t_ext.io import locks
 
 BOOK = experiment.recipe_book()
@@ -131,3 +136,21 @@ def test_a_report_of_beams_puts_systems_side_by_side(tmp_path):
     assert (tmp_path / recipe.name / "report.png").read_bytes().startswith(b"\x89PNG")
     stored = json.loads((tmp_path / recipe.name / "report.json").read_text())
     assert [figure["mean"] for figure in stored["beside"]["synchronous_pipeline_l2r"]][:2] == [28.0, 29.5]
+
+
+@pytest.mark.parametrize("host", ["here", "elsewhere", None])
+def test_what_a_killed_experiment_left_running_is_ended_on_this_machine(stages, host):
+    stage = stages["train", "_l2r"]
+    content = json.loads(stage.marker.read_text())
+    command = [sys.executable, "-c", "import time; print(flush=True); time.sleep(60)", "t2t_ext.bin.trainer"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as left:
+        left.stdout.readline()
+        more = {} if host is None else {"host": socket.gethostname() if host == "here" else "elsewhere"}
+        stage.marker.write_text(json.dumps({**content, "status": "begun", "pid": left.pid, **more}))
+        threading.Thread(target=left.wait, daemon=True).start()
+        _end_orphan(stage, print)
+        if host == "elsewhere":  # the number is another process here
+            assert left.poll() is None
+            left.kill()
+        else:
+            assert left.wait(10) == -signal.SIGTERM
