@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Iterator
 from typing import ClassVar
 
+from t2t_ext.config.precision import ALIASES
 from t2t_ext.config.strict_params import StrictParams, hparam
 from t2t_ext.errors import UserError
 
@@ -51,6 +52,7 @@ class DecodeHParams(StrictParams):
         "",
         'Type of the computations; "" = as the model was trained.',
         choices=("", "float32", "mixed_bfloat16", "mixed_float16"),
+        aliases=ALIASES,
     )
     min_length: int = hparam(
         0, "The fewest tokens of a translation, EOS not counted.", unit="tokens", minimum=0, maximum=_MOST_TOKENS

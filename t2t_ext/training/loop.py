@@ -139,6 +139,8 @@ class _Loop:
             f"{100 * pipeline.fill_rate():.0f}% of positions filled; {pipeline.batches_per_epoch:,} steps an "
             f"epoch; training {'examples' if pipeline.examples.identity else 'pairs'} left out: {dropped}"
         )
+        if hint := auto_batch_size.hint(hparams.batch_size, pipeline.planner.num_examples / pipeline.batches_per_epoch):
+            self._say(hint)
         if session.state.averages:
             self._say(f"weights that are evaluated, kept as the best and translate: {hparams.weights_for_users}")
         for line in (target_variants.describe(pipeline.examples), self._evaluator.describe()):
