@@ -1,7 +1,7 @@
 """Settings of a training run; flags of ``t2t_ext-trainer``, checks and the tables of the docs are made from them."""
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
 from t2t_ext.config.strict_params import StrictParams, hparam
@@ -125,11 +125,6 @@ class TrainingSettings(StrictParams):
         maximum=86400,
         group="Machine",
     )
-
-    def validate(self) -> Iterator[str]:
-        """Yields contradictions between fields."""
-        if self.tpu and self.distribution != "tpu":
-            yield f"--tpu={self.tpu} is not used with --distribution={self.distribution}: give --distribution=tpu"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
