@@ -182,6 +182,11 @@ class DecodeHParams(StrictParams):
         if not random:
             if self.num_hypotheses > self.beam_size:
                 yield f"num_hypotheses={self.num_hypotheses} is more than beam_size={self.beam_size}"
+            if self.return_beams and self.num_hypotheses not in (1, self.beam_size):
+                yield (
+                    f"num_hypotheses={self.num_hypotheses} and return_beams=true, which returns all "
+                    f"beam_size={self.beam_size}, contradict each other: leave one out"
+                )
             yield from self._unused("sampling_method=random", *_SAMPLING_FIELDS)
         else:
             if self.return_beams:

@@ -73,7 +73,10 @@ class TrainingSettings(StrictParams):
         group="Evaluation",
     )
     best_checkpoint_metric: str = hparam(
-        "bleu", f"Metric that chooses RUN/best: {_METRICS}.", group="Evaluation", metavar="NAME"
+        "bleu",
+        f"Metric that chooses RUN/best: {_METRICS}. Where --eval_bleu_sentences=-1 leaves no translations: loss.",
+        group="Evaluation",
+        metavar="NAME",
     )
     eval_early_stopping_metric: str = hparam(
         "loss", f"Metric that early stopping watches: {_METRICS}.", group="Evaluation", metavar="NAME"

@@ -114,9 +114,11 @@ class _Loop:
         step = self._session.step
         self._records = Records(self._run.metrics_path, step, writable=self._is_chief)
         self._gradient_norms = Records(self._run.gradient_norms_path, step, writable=self._is_chief)
-        self._board = Board(self._run.path / "tensorboard", step, enabled=self._is_chief)
+        self._board = Board(self._run.path, step, enabled=self._is_chief)
         if not self._restored:
-            rows = [(row.name, row.value, row.origin) for row in run.hparams.explain(run.config.origins)]
+            named = {name: getattr(run.config, name) for name in ("problem", "model", "hparams_set", "random_seed")}
+            rows = [(name, value, "flag") for name, value in named.items()]
+            rows += [(row.name, row.value, row.origin) for row in run.hparams.explain(run.config.origins)]
             self._board.hparams(rows)
         self._signals = SignalWatch()
         self._agreement = Agreement(workers, self._signals, run.settings.log_step_count_steps, step)
@@ -166,7 +168,10 @@ class _Loop:
         result = TrainResult(
             self._session.step, reason, evaluations[-1] if evaluations else None, self._best(evaluations)
         )
-        best = f"; best checkpoint: step {result.best.step}, {result.best.value:.4g}" if result.best else ""
+        metric = self._settings.best_checkpoint_metric.replace("bleu", "BLEU")
+        best = (
+            f"; best checkpoint: step {result.best.step}, dev {metric} {result.best.value:.4g}" if result.best else ""
+        )
         if result.finished:
             self._say(f"finished at step {result.step} ({reason}){best}")
         else:

@@ -176,7 +176,8 @@ def open_run(run: ResolvedRun, generated: GeneratedData, *, is_chief: bool = Tru
     if run.stored is not None:
         if is_chief:
             stored = run.stored
-            for folder in (stored.path, stored.checkpoints_dir, stored.best_dir, stored.path / "tensorboard"):
+            curves = [stored.path / name for name in ("train", "eval", "tensorboard")]
+            for folder in (stored.path, stored.checkpoints_dir, stored.best_dir, *curves):
                 files.remove_leftovers(folder, sole_writer=True)
             run.stored.update(config)
         return run.stored
@@ -268,6 +269,7 @@ def _settings(config: TrainConfig, old: RunConfig | None, hparams: HParams) -> T
     bleu = given.get("eval_bleu_sentences", 0) >= 0
     if not old and (bleu or hparams.early_stopping_metric != "bleu"):
         known["eval_early_stopping_metric"] = hparams.early_stopping_metric
+    known |= {} if old else dev_metrics.defaults(given)
     settings = TrainingSettings(**{**known, **given})
     if given.get("tpu") and settings.distribution != "tpu":
         raise UserError(
