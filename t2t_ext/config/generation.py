@@ -74,6 +74,15 @@ class GenerationSettings(StrictParams):
         group=_TEXT,
         metavar="FILE",
     )
+    source_tokenizer: str | None = hparam(
+        None,
+        "KerasHub preset, a folder or a name, whose tokenizer is the source's; --hparams=encoder_preset needs it.",
+        group=_TEXT,
+        metavar="PRESET",
+    )
+    target_tokenizer: str | None = hparam(
+        None, "Likewise the target's, for NAME_rev with encoder_preset.", group=_TEXT, metavar="PRESET"
+    )
     vocab_size: int | None = hparam(
         None,
         f"Number of subwords, special ones included; {_BY_PROBLEM}. Of subword_nmt the rarest are left out.",
@@ -145,11 +154,22 @@ class GenerationSettings(StrictParams):
         if (self.segmentations or 0) > 1 and not self.bpe_dropout:
             yield f"--segmentations={self.segmentations} are all the same without --bpe_dropout; give it, such as 0.1"
 
+        for side in ("source", "target"):
+            preset, steps = getattr(self, f"{side}_tokenizer"), getattr(self, f"{side}_steps")
+            if preset and steps not in (None, "none"):
+                yield f"--{side}_tokenizer={preset} takes text as it is: leave --{side}_steps={steps} out"
+        if (self.source_tokenizer or self.target_tokenizer) and self.joint_vocab:
+            yield "a preset's tokenizer is of one side: the vocabulary cannot be joint"
+        if (self.source_tokenizer or self.target_tokenizer) and self.bpe_dropout:
+            yield "--bpe_dropout segments text in several ways, and a preset's tokenizer has one; leave one of them out"
+
     def turned(self) -> Self:
         """Returns the settings with those of the source and of the target exchanged."""
         return self.replace(
             source_steps=self.target_steps,
             target_steps=self.source_steps,
+            source_tokenizer=self.target_tokenizer,
+            target_tokenizer=self.source_tokenizer,
             bpe_codes=_turned(self.bpe_codes),
             bpe_vocab=_turned(self.bpe_vocab),
         )

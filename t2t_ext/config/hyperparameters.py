@@ -20,7 +20,6 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, ClassVar
 
 from t2t_ext.config import variants
-from t2t_ext.config.precision import ALIASES
 from t2t_ext.config.strict_params import Condition, Explained, StrictParams, every, hparam, only, parse_assignments
 
 __all__ = ["Explained", "HParams", "StrictParams", "TransformerHParams", "hparam", "parse_assignments"]
@@ -66,6 +65,11 @@ def _in_schedule(*factors: str, **instead: str) -> Condition:
 def _above_zero(name: str, example: str) -> Condition:
     """Returns the condition that another field is not 0."""
     return lambda hparams: "" if getattr(hparams, name) else f"has no effect: {name}=0; set {name}={example}"
+
+
+def _with_preset(hparams: "TransformerHParams") -> str:
+    """Says why a field of the pretrained encoder has no effect, where there is none."""
+    return "" if hparams.encoder_preset else "has no effect: set encoder_preset, too"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -307,9 +311,8 @@ class HParams(StrictParams):
     # Numbers and direction.
     precision: str = hparam(
         "float32",
-        "Type of the computations; variables are float32 always. bf16, bfloat16, fp32, fp16 and float16 will do, too.",
+        "Type of the computations; variables are float32 always.",
         choices=("float32", "mixed_bfloat16", "mixed_float16"),
-        aliases=ALIASES,
     )
     target_direction: str = hparam(
         "l2r", "Direction in which targets are generated; output is always in reading order.", choices=("l2r", "r2l")
@@ -428,6 +431,27 @@ class TransformerHParams(_AllVariants, HParams):
         0, "Width of values, all heads together; 0 = hidden_size.", unit="units", minimum=0, maximum=65_536
     )
 
+    # A pretrained encoder.
+    encoder_preset: str = hparam(
+        "",
+        "KerasHub preset, a folder or a name, whose backbone is the encoder; the data are made with "
+        "--source_tokenizer of the same. Its weights are read when a run begins.",
+    )
+    encoder_preset_rate: float = hparam(
+        1.0,
+        "The pretrained encoder's learning rate, as a multiple of the others'; 0 = it is frozen.",
+        minimum=0,
+        maximum=1000,
+        when=_with_preset,
+    )
+    encoder_preset_frozen_layers: int = hparam(
+        0,
+        "So many of its first layers are frozen, and its embeddings; 0 = none.",
+        minimum=0,
+        maximum=1000,
+        when=_with_preset,
+    )
+
     # Around the sublayers.
     layer_preprocess_sequence: str = hparam(
         "n",
@@ -522,6 +546,16 @@ class TransformerHParams(_AllVariants, HParams):
             yield f"hidden_size={self.hidden_size} is odd: pos=timing needs as many sines as cosines"
         if self.feature_positions == "timing" and self.pos == "none":
             yield "feature_positions=timing adds the positions of pos=timing, but pos=none has none"
+        if self.encoder_preset and (layers := getattr(self, "dc_encoder_layers", "")):
+            yield (
+                f"dc_encoder_layers={layers} are layers of the Transformer's own encoder, and "
+                f"encoder_preset={self.encoder_preset} stands in its place: leave one of them out"
+            )
+        if self.encoder_preset and self.optimizer == "schedule_free_adam_w" and self.encoder_preset_rate not in (0, 1):
+            yield (
+                f"encoder_preset_rate={self.encoder_preset_rate:g} does not go with optimizer={self.optimizer}, whose "
+                "averages need one rate: set optimizer=adam_w, or a rate of 0 or 1"
+            )
         if (self.layer_preprocess_sequence == "n") == (self.layer_postprocess_sequence == "dan"):
             yield (
                 "layer_preprocess_sequence and layer_postprocess_sequence must be n and da (pre-norm) or none and dan "

@@ -167,7 +167,7 @@ class AsynchronousTransformer(Transformer[AsynchronousHParams]):
         # Of its own: every graph that translates or scores calls this one; outside of graphs it would take seconds.
         self._write = tf.function(
             self._search_backward,
-            input_signature=[inputs, [states] * hparams.encoder_layers, states, mask],
+            input_signature=[inputs, [states] * self.hparams.encoder_layers, states, mask],
             autograph=False,
         )
 

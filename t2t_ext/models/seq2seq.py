@@ -68,12 +68,14 @@ class Seq2Seq(KerasModel, abc.ABC, Generic[H]):
       directions: R, the directions in which it generates at once; of a class, the fewest.
       target_sides: How many target sequences a training example has; of a class, the fewest.
       takes_source_features: Whether the source may be feature vectors.
+      takes_encoder_preset: Whether a pretrained encoder may stand in its encoder's place.
     """
 
     hparams_class: type[HParams] = HParams
     directions: int = 1
     target_sides: int = 1
     takes_source_features: bool = False
+    takes_encoder_preset: bool = False
 
     def __init__(
         self,
@@ -83,6 +85,7 @@ class Seq2Seq(KerasModel, abc.ABC, Generic[H]):
         target_vocab_size: int,
         joint_vocabulary: bool | None = None,
         source_feature_size: int = 0,
+        encoder_config: Mapping[str, Any] | None = None,
         name: str | None = None,
         dtype: str | None = None,
     ) -> None:
@@ -95,6 +98,7 @@ class Seq2Seq(KerasModel, abc.ABC, Generic[H]):
           joint_vocabulary: Whether source and target ids mean the same subwords, so that their
             embeddings may be shared. None: exactly when the sizes are equal.
           source_feature_size: F, where the source is feature vectors, whose ids then do not matter; 0: it is ids.
+          encoder_config: Of ``encoder_preset``, what its encoder is made of; see ``PresetTokenizer``.
           name: Root of the variables' paths; the names that checkpoints use leave it out.
           dtype: A Keras dtype policy; None: ``hparams.precision``.
 
@@ -119,6 +123,16 @@ class Seq2Seq(KerasModel, abc.ABC, Generic[H]):
                 f"({source_feature_size} numbers each). Choose a model whose encoder stands alone, such as transformer "
                 "or cross_view_transformer."
             )
+        preset = getattr(hparams, "encoder_preset", "")
+        if preset and not (self.takes_encoder_preset and encoder_config):
+            reason = (
+                "but the source of these data is not tokenized by a preset. Make them with t2t_ext-datagen "
+                f"--source_tokenizer={preset}"
+                if self.takes_encoder_preset
+                else f"but {type(self).__name__} has no encoder of its own in whose place it could stand"
+            )
+            raise UserError(f"encoder_preset={preset} is a pretrained encoder with its own tokenizer, {reason}.")
+        self.encoder_config = dict(encoder_config) if preset and encoder_config else None
         self.hparams: H = hparams
         self.directions, self.target_sides = self.sides(hparams)
         self.source_feature_size = source_feature_size
@@ -263,6 +277,19 @@ class Seq2Seq(KerasModel, abc.ABC, Generic[H]):
             named[name] = variable.value
         return named
 
+    def rate_of(self, variable: Any) -> float:
+        """Returns the multiple of the learning rate that a Keras variable learns with; 0: it is frozen."""
+        return 1.0
+
+    def rates(self) -> dict[str, float]:
+        """Returns those multiples that are not 1, by the names of ``named_variables``."""
+        found = {variable.path.split("/", 1)[1]: self.rate_of(variable) for variable in self.variables}
+        return {name: rate for name, rate in found.items() if rate != 1.0}
+
+    def pretrained(self) -> dict[str, np.ndarray]:
+        """Returns the weights that a fresh run begins with, of a preset, by the names of ``named_variables``."""
+        return {}
+
     def assign(self, arrays: Mapping[str, np.ndarray], strict: bool = True) -> None:
         """Sets variables from arrays of the same names, casting to the variables' dtypes.
 
@@ -314,6 +341,7 @@ class Seq2Seq(KerasModel, abc.ABC, Generic[H]):
             "target_vocab_size": self.target_vocab_size,
             "joint_vocabulary": self.joint_vocabulary,
             "source_feature_size": self.source_feature_size,
+            **({"encoder_config": self.encoder_config} if self.encoder_config else {}),
             "name": self.name,
             "dtype": self.dtype_policy.name,
         }
@@ -339,12 +367,14 @@ def build_model(
 
     The vocabulary is joint where their ids mean the same. The other arguments are those of the model.
     """
+    tokenized = getattr(hparams, "encoder_preset", "") and source_encoder.kind == "keras_hub"
     model = model_class(
         hparams,
         source_vocab_size=source_encoder.vocab_size,
         target_vocab_size=target_encoder.vocab_size,
         joint_vocabulary=source_encoder.ids_sha256 == target_encoder.ids_sha256,
         source_feature_size=source_feature_size,
+        encoder_config=source_encoder.subwords.encoder_config if tokenized else None,
         dtype=dtype,
     )
     model.build()

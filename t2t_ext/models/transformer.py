@@ -9,6 +9,7 @@ K hypotheses of a direction.
 """
 
 import math
+import os
 from typing import Any
 
 import tensorflow as tf
@@ -22,6 +23,7 @@ from t2t_ext.layers.dropout import dropout
 from t2t_ext.layers.embeddings import FeatureEmbedding, TargetSpaceEmbedding, TokenEmbedding
 from t2t_ext.layers.feed_forward import FeedForward
 from t2t_ext.layers.masks import padding_mask
+from t2t_ext.layers.preset_encoder import PresetEncoder
 from t2t_ext.layers.source_views import EncoderOutput, SourceViews
 from t2t_ext.layers.sublayer import Frame, final_normalization
 from t2t_ext.models.seq2seq import State
@@ -271,8 +273,16 @@ class Transformer(StackedSeq2Seq[T]):
 
     hparams_class: type[HParams] = TransformerHParams
     takes_source_features = True
+    takes_encoder_preset = True
 
     def __init__(self, hparams: T, **kwargs: Any) -> None:
+        preset = None
+        if hparams.encoder_preset and kwargs.get("encoder_config"):
+            preset = PresetEncoder(
+                hparams, kwargs["encoder_config"], name="encoder", dtype=kwargs.get("dtype") or hparams.precision
+            )
+            # What reads the encoder's layers must know how many there are.
+            hparams = hparams.replace(num_encoder_layers=preset.depth, use_target_space_embedding=False)
         super().__init__(hparams, **kwargs)
         policy = self.dtype_policy
         self.source_embedding, self.target_embedding, self.softmax = self._make_embeddings()
@@ -286,8 +296,11 @@ class Transformer(StackedSeq2Seq[T]):
             if hparams.use_target_space_embedding
             else None
         )
-        mixers = [self.make_encoder_mixer(i) for i in range(hparams.encoder_layers)]
-        self.encoder = Encoder(hparams, mixers, name="encoder", dtype=policy)
+        if preset is None:
+            mixers = [self.make_encoder_mixer(i) for i in range(hparams.encoder_layers)]
+            self.encoder: Any = Encoder(hparams, mixers, name="encoder", dtype=policy)
+        else:
+            self.encoder = preset
         self.decoder = self.make_decoder("decoder")
 
     # === Parts that relatives replace ===
@@ -334,7 +347,7 @@ class Transformer(StackedSeq2Seq[T]):
         tied_source = self.joint_vocabulary and (hparams.shared_embedding or tied_softmax)
         target = table("embedding" if tied_source else "target_embedding", self.target_vocab_size)
         source = target if tied_source else None
-        if self.source_feature_size:
+        if self.source_feature_size or self.encoder_config:
             source = None
         elif source is None:
             source = table("source_embedding", self.source_vocab_size)
@@ -351,6 +364,17 @@ class Transformer(StackedSeq2Seq[T]):
             if part is not None and not part.built:
                 part.build(None)
 
+    def rate_of(self, variable: Any) -> float:
+        """Returns the multiple of the learning rate that a Keras variable learns with; 0: it is frozen."""
+        return self.encoder.rate_of(variable) if self.encoder_config else 1.0
+
+    def pretrained(self) -> dict[str, Any]:
+        """Returns the weights of ``encoder_preset`` by the names of ``named_variables``."""
+        if not self.encoder_config:
+            return {}
+        found = self.encoder.weights_of(os.path.expanduser(self.hparams.encoder_preset))
+        return {path.split("/", 1)[1]: array for path, array in found.items()}
+
     # === Whole sequences ===
 
     def _add_positions(self, x: tf.Tensor, training: bool, ordered: bool = True) -> tf.Tensor:
@@ -361,6 +385,8 @@ class Transformer(StackedSeq2Seq[T]):
 
     def encode(self, inputs: tf.Tensor, training: bool = False, record: Record | None = None) -> EncoderOutput:
         """Encodes inputs int32 [B, S], or feature vectors float [B, S, F]."""
+        if self.encoder_config:
+            return self.encoder(inputs, padding_mask(inputs), training=training)
         if self.source_embedding is not None:
             x, ordered = self.source_embedding(inputs), True
         else:

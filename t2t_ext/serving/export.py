@@ -10,7 +10,6 @@ EXPORT/500/                                    one directory a version, as TF Se
 
 import collections
 import contextlib
-import errno
 import itertools
 import json
 import os
@@ -36,7 +35,8 @@ WARMUP_LINES = ("1 2 3", "A. B. 2.0 (C)", "", "Maria, Anna and Peter 1 2 3 4 5 6
 
 # Ops that call back into the Python process that made them: no server can run them.
 _PYTHON_OPS = frozenset({"PyFunc", "PyFuncStateless", "EagerPyFunc"})
-_TEXT_OPS_PREFIX = "Sentencepiece"  # tensorflow-text's; TF Serving links them in
+# How tensorflow-text's operations begin that tokenizers use; TF Serving links them in.
+_TEXT_OPS = ("Sentencepiece", "FastWordpiece", "Wordpiece", "CaseFoldUTF8", "NormalizeUTF8", "RegexSplit")
 
 
 class ServedTranslator(tf.Module):
@@ -208,14 +208,11 @@ def _write(
         description["text"] = {side: text.side(side).record() for side in SIDES}
     requests = translator.source.trial_batches(warmup_lines)
     with files.atomic_directory(final) as temporary:
-        try:
-            with _quiet_saving():
-                tf.saved_model.save(module, str(temporary), signatures=signatures)
-            _check_ops(temporary)
-            _check_outputs(temporary, module, requests[-1])
-            _write_warmup_requests(temporary, requests)
-        except tf.errors.ResourceExhaustedError as error:
-            raise OSError(errno.ENOSPC, "No space left on device") from error
+        with _quiet_saving():
+            tf.saved_model.save(module, str(temporary), signatures=signatures)
+        _check_ops(temporary)
+        _check_outputs(temporary, module, requests[-1])
+        _write_warmup_requests(temporary, requests)
         if text is not None:
             text.write(temporary)
         content = json.dumps(description, indent=2, ensure_ascii=False) + "\n"
@@ -255,7 +252,7 @@ def _check_ops(directory: pathlib.Path) -> None:
     foreign = [
         name
         for name in saved_model_ops(directory)
-        if name in _PYTHON_OPS or not (hasattr(tf.raw_ops, name) or name.startswith(_TEXT_OPS_PREFIX))
+        if name in _PYTHON_OPS or not (hasattr(tf.raw_ops, name) or name.startswith(_TEXT_OPS))
     ]
     if foreign:
         raise ValueError(

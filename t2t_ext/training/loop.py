@@ -105,6 +105,8 @@ class _Loop:
         self._session = Session(run, generated, strategy)
         first_weights = setup_run.first_weights(run)
         setup_run.check_first_weights(run)
+        if not checkpoints.list_checkpoints(run.output_dir):
+            self._session.begin_with_preset()
         keep = run.config.warm_start_optimizer == KEEP
         report = self._session.warm_start(first_weights, keep=keep) if first_weights else None
         self._evaluator = Evaluator(run, generated, self._session.encoders)
@@ -114,11 +116,9 @@ class _Loop:
         step = self._session.step
         self._records = Records(self._run.metrics_path, step, writable=self._is_chief)
         self._gradient_norms = Records(self._run.gradient_norms_path, step, writable=self._is_chief)
-        self._board = Board(self._run.path, step, enabled=self._is_chief)
+        self._board = Board(self._run.path / "tensorboard", step, enabled=self._is_chief)
         if not self._restored:
-            named = {name: getattr(run.config, name) for name in ("problem", "model", "hparams_set", "random_seed")}
-            rows = [(name, value, "flag") for name, value in named.items()]
-            rows += [(row.name, row.value, row.origin) for row in run.hparams.explain(run.config.origins)]
+            rows = [(row.name, row.value, row.origin) for row in run.hparams.explain(run.config.origins)]
             self._board.hparams(rows)
         self._signals = SignalWatch()
         self._agreement = Agreement(workers, self._signals, run.settings.log_step_count_steps, step)
@@ -141,8 +141,6 @@ class _Loop:
             f"{100 * pipeline.fill_rate():.0f}% of positions filled; {pipeline.batches_per_epoch:,} steps an "
             f"epoch; training {'examples' if pipeline.examples.identity else 'pairs'} left out: {dropped}"
         )
-        if hint := auto_batch_size.hint(hparams.batch_size, pipeline.planner.num_examples / pipeline.batches_per_epoch):
-            self._say(hint)
         if session.state.averages:
             self._say(f"weights that are evaluated, kept as the best and translate: {hparams.weights_for_users}")
         for line in (target_variants.describe(pipeline.examples), self._evaluator.describe()):
@@ -168,10 +166,7 @@ class _Loop:
         result = TrainResult(
             self._session.step, reason, evaluations[-1] if evaluations else None, self._best(evaluations)
         )
-        metric = self._settings.best_checkpoint_metric.replace("bleu", "BLEU")
-        best = (
-            f"; best checkpoint: step {result.best.step}, dev {metric} {result.best.value:.4g}" if result.best else ""
-        )
+        best = f"; best checkpoint: step {result.best.step}, {result.best.value:.4g}" if result.best else ""
         if result.finished:
             self._say(f"finished at step {result.step} ({reason}){best}")
         else:

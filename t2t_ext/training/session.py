@@ -109,6 +109,13 @@ class Session:
         """Returns what a checkpoint says about the batches that it was trained on."""
         return global_batches.describe(self.hparams, self.strategy.num_replicas_in_sync, self.pipeline.planner)
 
+    def begin_with_preset(self) -> None:
+        """Takes over the weights of a pretrained encoder, where the hparams name one, into a fresh model."""
+        pretrained = self.model.pretrained()
+        if pretrained:
+            self.model.assign(pretrained, strict=False)
+            self.state.begin({name: _value(variable) for name, variable in self._variables.items()})
+
     def warm_start(self, origin: str, *, keep: bool = False) -> warm_start.WarmStartReport:
         """Takes first weights over from another run, or a checkpoint in one.
 

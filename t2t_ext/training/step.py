@@ -60,6 +60,8 @@ class TrainStep:
         """
         self._model = model
         self._variables = model.named_variables()
+        # Of a pretrained encoder: frozen variables have no gradients, and others may learn with rates of their own.
+        self._rates = model.rates() if hasattr(model, "rates") else {}
         self._optimizer = optimizer
         self._schedule = schedule
         self._state = state
@@ -151,7 +153,11 @@ class TrainStep:
             if limit:
                 factor = limit / tf.maximum(norm, limit)
                 clipped = {name: gradient * factor for name, gradient in gradients.items()}
+            before = {name: tf.identity(handles.read(self._variables[name])) for name in self._rates}
             self._optimizer.apply(clipped, learning_rate, update)
+            for name, old in before.items():
+                new = handles.read(self._variables[name])
+                handles.assign(self._variables[name], old + self._rates[name] * (new - old))
             if state.averaging:
                 state.averaging.update(update)
             return tf.constant(True)
@@ -235,9 +241,15 @@ class TrainStep:
 
     def _slice_gradients(self, batch: Batch, seed: tf.Tensor, scale: tf.Tensor) -> tuple[list[tf.Tensor], tf.Tensor]:
         """Returns the gradients of ``scale`` times the summed objective, and the sums ``_SUMS`` (float32)."""
-        variables = list(self._variables.values())
+        learning = {name: each for name, each in self._variables.items() if self._rates.get(name, 1.0)}
         with dropout.seed_scope(seed):
-            return loss_gradients(self._model, variables, batch, scale, self._hparams, compact=self._compact)
+            gradients, sums = loss_gradients(
+                self._model, list(learning.values()), batch, scale, self._hparams, compact=self._compact
+            )
+        if len(learning) == len(self._variables):
+            return gradients, sums
+        found = dict(zip(learning, gradients, strict=True))
+        return [found.get(name, tf.zeros(each.shape)) for name, each in self._variables.items()], sums
 
     def _seed(self, step: tf.Tensor, slice_index: tf.Tensor | int) -> tf.Tensor:
         """Returns int32 [2], a hash of (random seed, step, replica, slice)."""

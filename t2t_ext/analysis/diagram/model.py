@@ -38,11 +38,9 @@ class Part(Description):
 
     Attributes:
       parameters: Numbers that are learned, with those of the norms around it; what two parts share counts at the first.
-      residual: Whether its input is added to its output.
     """
 
     parameters: int = 0
-    residual: bool = False
 
     @property
     def title(self) -> str:
@@ -240,9 +238,7 @@ class _Walk:
         part = dataclasses.replace(part, setting=", ".join(filter(None, settings)))
         frame = getattr(owner, f"{attribute}_frame", None)
         variables = [*layer.variables, *(frame.variables if isinstance(frame, Frame) else ())]
-        return dataclasses.replace(
-            part, parameters=self._count(variables), residual=isinstance(frame, Frame), **changes
-        )
+        return dataclasses.replace(part, parameters=self._count(variables), **changes)
 
     def _groups(self, name: str, reading: CountedReading | None) -> tuple[Group, ...]:
         """Returns the layers of a stack, equal neighbors together."""

@@ -39,12 +39,18 @@ from t2t_ext.data.generation.settings import (
 from t2t_ext.data.generation.split_writer import SplitWriter, no_usable_sample
 from t2t_ext.data.generation.vocabulary import Vocabulary
 from t2t_ext.data.generation.workers import BeamWorkers, Workers
+from t2t_ext.data.text.preset_tokenizer import PresetTokenizer
+from t2t_ext.data.text.text_encoder import SubwordEncoder
+from t2t_ext.data.text.text_steps import TextSteps
 from t2t_ext.errors import UserError
 from t2t_ext.io import files
 from t2t_ext.io.progress import progress as shown_progress
 from t2t_ext.problem import TRAIN, Problem, Sample
 
-_PREPARATION = ("source_steps", "target_steps", "subwords", "num_merges", "vocab_threshold", "bpe_codes", "bpe_vocab")
+_PREPARATION = (
+    "source_steps", "target_steps", "source_tokenizer", "target_tokenizer", "subwords", "num_merges", "vocab_threshold",
+    "bpe_codes", "bpe_vocab",
+)  # fmt: skip
 Say = Callable[[str], None]
 
 
@@ -359,13 +365,25 @@ class _Generation:
                 fit=None if filters == cleaning.Cleaning() else functools.partial(self._are_clean, filters),
                 keep_prepared=samples.keep_prepared,
             )
-        if self.preparation.subwords == SENTENCEPIECE:
-            for side, encoder in (("source", trained.source), ("target", trained.target)):
-                if encoder.vocab_size < (settings.vocab_size or 0) and not (trained.joint and side == "target"):
-                    self.say(
-                        f"Note: the corpus is too small for {settings.vocab_size:,} subwords; "
-                        f"the {'joint' if trained.joint else side} model has all {encoder.vocab_size:,} that it gives."
-                    )
+        trained = self._with_presets(trained, settings)
+        size = settings.vocab_size or 0
+        for side, encoder in (("source", trained.source), ("target", trained.target)):
+            once = not (trained.joint and side == "target")
+            if encoder.kind == SENTENCEPIECE and encoder.vocab_size < size and once:
+                self.say(
+                    f"Note: the corpus is too small for {size:,} subwords; "
+                    f"the {'joint' if trained.joint else side} model has all {encoder.vocab_size:,} that it gives."
+                )
+        return trained
+
+    @staticmethod
+    def _with_presets(trained: Vocabulary, settings: GenerationSettings) -> Vocabulary:
+        """Returns the vocabulary with the tokenizers of presets in the place of what was trained."""
+        for side in ("source", "target"):
+            if preset := getattr(settings, f"{side}_tokenizer"):
+                tokenizer = PresetTokenizer.from_preset(os.path.expanduser(preset))
+                encoder: dict[str, Any] = {side: SubwordEncoder.make(TextSteps(), tokenizer)}
+                trained = dataclasses.replace(trained, **encoder)
         return trained
 
     def _are_clean(self, filters: cleaning.Cleaning, *texts: Sequence[str]) -> np.ndarray:

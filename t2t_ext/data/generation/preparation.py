@@ -81,6 +81,8 @@ class TextPreparation:
 
         def steps(name: str) -> tuple[str, ...]:
             value = getattr(settings, name)
+            if getattr(settings, name.replace("_steps", "_tokenizer")):
+                return ()
             return tuple(getattr(problem, name)) if value is None else parse_steps(value, f"--{name}")
 
         codes = split_paths(settings.bpe_codes)

@@ -54,6 +54,9 @@ def resolved(asked: GenerationSettings, problem: Problem) -> GenerationSettings:
         "max_tokens": 0,
         "max_length_ratio": problem.max_length_ratio,
     }
+    for side in ("source", "target"):
+        if getattr(asked, f"{side}_tokenizer"):
+            defaults |= {f"{side}_steps": NO_STEPS, "joint_vocab": False}
     cleaning = cleaning_asked(asked.cleaning, problem.cleaning).given()
     return GenerationSettings(**{**defaults, **asked.given(), "cleaning": cleaning})
 

@@ -12,6 +12,7 @@ import tensorflow as tf
 import tensorflow_text as tf_text
 
 from t2t_ext import compat
+from t2t_ext.data.text.preset_tokenizer import PresetTokenizer
 from t2t_ext.data.text.special_ids import EOS_ID, FIRST_TEXT_ID, UNK_ID
 from t2t_ext.data.text.subword_nmt_model import SEPARATOR, SubwordNmtModel
 from t2t_ext.data.text.text_encoder import SubwordEncoder
@@ -99,13 +100,38 @@ class GraphTokenEncoder(tf.Module):
         return tf.ragged.boolean_mask(tokens, tf.not_equal(tokens, ""))[:, :max_length]
 
 
-GraphEncoder = GraphSubwordEncoder | GraphTokenEncoder
+class GraphPresetEncoder(tf.Module):
+    """A KerasHub preset's tokenizer as graph operations; agrees with SubwordEncoder of the same one."""
+
+    def __init__(self, subwords: PresetTokenizer, name: str | None = None) -> None:
+        """Initializes the encoder."""
+        super().__init__(name=name)
+        # An attribute, so that a SavedModel that uses its tables saves them.
+        self._tokenizer = subwords.tokenizer
+
+    def encode(self, strings: tf.Tensor, max_length: int | None = None) -> tf.RaggedTensor:
+        """Encodes strings [N] as ragged int32 [N, (T)], at most ``max_length`` subwords each, then EOS."""
+        ids = self._tokenizer.tokenize(strings)[:, :max_length]
+        return _with_eos(tf.cast(ids, tf.int32) + FIRST_TEXT_ID)
+
+    def encode_marked(self, strings: tf.Tensor, max_length: int | None = None) -> tf.RaggedTensor:
+        """Encodes strings as ``encode``."""
+        return self.encode(strings, max_length)
+
+    def decode(self, ids: tf.RaggedTensor) -> tf.Tensor:
+        """Decodes ragged int32 [N, (T)] without EOS to strings [N]."""
+        return self._tokenizer.detokenize(ids - FIRST_TEXT_ID)
+
+
+GraphEncoder = GraphSubwordEncoder | GraphTokenEncoder | GraphPresetEncoder
 
 
 def graph_encoder(encoder: SubwordEncoder, name: str) -> GraphEncoder:
     """Returns the graph's part of a text encoder: what it tokenizes, or the table of its subwords."""
     if isinstance(encoder.subwords, SubwordNmtModel):
         return GraphTokenEncoder(encoder.pieces(range(encoder.vocab_size)), name)
+    if isinstance(encoder.subwords, PresetTokenizer):
+        return GraphPresetEncoder(encoder.subwords, name)
     return GraphSubwordEncoder(encoder.subwords.model, name)
 
 

@@ -7,7 +7,8 @@ A zip archive, nothing in it compressed, so that the same content is the same by
   sentencepiece.model   the subword model, or
   codes.bpe             subword-nmt's codes,
   vocabulary.txt        the subwords with their counts in the order of their ids, and
-  allowed.txt           those that this side uses, where that is less
+  allowed.txt           those that this side uses, where that is less, or
+  preset/...            the files of a KerasHub preset's tokenizer
 """
 
 import io
@@ -16,6 +17,7 @@ import zipfile
 import zlib
 from typing import Any, NotRequired, TypedDict
 
+from t2t_ext.data.text.preset_tokenizer import PresetTokenizer
 from t2t_ext.data.text.sentencepiece_model import SentencePieceModel
 from t2t_ext.data.text.subword_nmt_model import SubwordNmtModel
 from t2t_ext.data.text.text_steps import TextSteps
@@ -23,11 +25,11 @@ from t2t_ext.errors import UserError
 from t2t_ext.io import stored
 
 FORMAT_VERSION = 1
-Subwords = SentencePieceModel | SubwordNmtModel
+Subwords = SentencePieceModel | SubwordNmtModel | PresetTokenizer
 
 _RECORD, _SENTENCEPIECE = "text.json", "sentencepiece.model"
 _CODES, _VOCABULARY, _ALLOWED = "codes.bpe", "vocabulary.txt", "allowed.txt"
-_LEARNT = "learnt/"
+_LEARNT, _PRESET = "learnt/", "preset/"
 # A text encoder is some megabytes; what claims to be more is no text encoder.
 _MOST_BYTES = 1 << 30
 # What reading something else, or a damaged file, ends in.
@@ -66,6 +68,8 @@ def write(steps: TextSteps, subwords: Subwords) -> bytes:
     members.update({_LEARNT + name: content for name, content in sorted(steps.learned.items())})
     if isinstance(subwords, SentencePieceModel):
         members[_SENTENCEPIECE] = subwords.model
+    elif isinstance(subwords, PresetTokenizer):
+        members.update({_PRESET + name: content for name, content in subwords.files.items()})
     else:
         members[_CODES] = subwords.codes.encode()
         members[_VOCABULARY] = "".join(f"{piece} {count}\n" for piece, count in subwords.counts.items()).encode()
@@ -111,6 +115,9 @@ def read(content: bytes, origin: str) -> tuple[TextSteps, Subwords]:
             raise KeyError(_LEARNT + steps.unlearned[0])
         if record["subwords"] == SentencePieceModel.kind:
             return steps, SentencePieceModel(members[_SENTENCEPIECE], origin)
+        if record["subwords"] == PresetTokenizer.kind:
+            found = {name.removeprefix(_PRESET): data for name, data in members.items() if name.startswith(_PRESET)}
+            return steps, PresetTokenizer(found)
         allowed = members[_ALLOWED].decode().split("\n")[:-1] if _ALLOWED in members else None
         counts = [line.rpartition(" ") for line in members[_VOCABULARY].decode().split("\n")[:-1]]
         model = SubwordNmtModel(

@@ -117,7 +117,7 @@ class SubwordEncoder:
 
     @property
     def kind(self) -> str:
-        """The kind of subword model: ``sentencepiece`` or ``subword_nmt``."""
+        """The kind of subword model: ``sentencepiece``, ``subword_nmt`` or ``keras_hub``."""
         return self.subwords.kind
 
     @property

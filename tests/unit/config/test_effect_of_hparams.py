@@ -53,6 +53,8 @@ CONDITIONS = {
     "learning_rate_decay_steps": ("100", "learning_rate_schedule=constant*cosdecay", "", "cosdecay or linear_decay or"),
     "learning_rate_decay_rate": ("0.5", "learning_rate_schedule=exp_decay", "", "with exp_decay"),
     "num_hidden_layers": ("3", "num_encoder_layers=2", "num_encoder_layers=2,num_decoder_layers=2", "change these"),
+    "encoder_preset_rate": ("0.5", "encoder_preset=PRESET", "", "set encoder_preset"),
+    "encoder_preset_frozen_layers": ("2", "encoder_preset=PRESET", "", "set encoder_preset"),
     "pos_encoding": ("interleaved", "", "pos=none", "pos=timing"),
     "target_space_id": ("1", "use_target_space_embedding=true", "", "use_target_space_embedding=true"),
     "dc_kernel_size": ("3", "dc_encoder_layers=all", "", "dc_encoder_layers or dc_decoder_layers"),

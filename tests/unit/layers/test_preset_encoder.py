@@ -1,0 +1,109 @@
+"""Pretrained encoders: their tokenizers on the host and in the graph, and every decoder behind them."""
+
+import functools
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from preset_files import write_preset
+
+from t2t_ext import registry
+from t2t_ext.analysis.diagram.model import diagram_of
+from t2t_ext.data.text.graph_text_encoder import graph_encoder
+from t2t_ext.data.text.preset_tokenizer import PresetTokenizer
+from t2t_ext.data.text.special_ids import EOS_ID, FIRST_TEXT_ID
+from t2t_ext.data.text.text_encoder import SubwordEncoder
+from t2t_ext.data.text.text_steps import TextSteps
+from t2t_ext.errors import UserError
+
+LINES = ["the old cat sees the lamp .", "", "The city loves it, often!", "ünïcödé ☃ x"]
+KINDS = ("bert", "distil_bert", "xlm_roberta", pytest.param("roberta", marks=pytest.mark.slow))
+MODELS = {
+    "transformer": ("transformer_test", "hidden_size=16"),
+    "cross_view_transformer": ("cross_view_transformer_test", "source_view=gca,num_decoder_layers=2"),
+    "dynamic_conv": ("dynamic_conv_test", ""),
+    "synchronous_transformer": ("synchronous_transformer_test", ""),
+    "asynchronous_transformer": ("asynchronous_transformer_test", "num_hidden_layers=1"),
+}
+
+
+@pytest.fixture(scope="module")
+def make_preset(tmp_path_factory):
+    """Function (kind) -> the folder of a preset, its text encoder as read from its file."""
+
+    @functools.cache
+    def make(kind):
+        folder = write_preset(tmp_path_factory.mktemp("presets") / kind, kind)
+        encoder = SubwordEncoder.make(TextSteps(), PresetTokenizer.from_preset(folder))
+        return folder, SubwordEncoder(encoder.model_bytes)
+
+    return make
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_graph_tokenizes_as_the_host_does(make_preset, kind):
+    _, encoder = make_preset(kind)
+    expected = encoder.encode_batch(LINES, add_eos=True)
+    graph = graph_encoder(encoder, "inputs")
+    encode = tf.function(graph.encode, input_signature=[tf.TensorSpec([None], tf.string)])
+    assert encode(tf.constant(LINES)).to_list() == expected
+    assert all(FIRST_TEXT_ID <= index < encoder.vocab_size for row in expected for index in row[:-1])
+    assert expected[1] == [EOS_ID]
+    assert encoder.decode(expected[0]).replace(" ", "").lower() == LINES[0].replace(" ", "")
+    assert encoder.pieces(expected[0])[-1] == "</s>"
+    assert encoder.takes_raw_text
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_every_decoder_takes_it(make_preset, model):
+    folder, encoder = make_preset("bert")
+    name, overrides = MODELS[model]
+    hparams = registry.hparams(name).override(f"encoder_preset={folder},{overrides}".rstrip(","))
+    made = registry.model(model)(
+        hparams, source_vocab_size=encoder.vocab_size, target_vocab_size=30,
+        encoder_config=encoder.subwords.encoder_config,
+    )  # fmt: skip
+    made.build()
+    assert len(set(made.named_variables())) == len(made.variables)
+    made.assign(made.pretrained(), strict=False)
+    rows = encoder.encode_batch(LINES, add_eos=True)
+    inputs = np.zeros([len(rows), 20], np.int32)
+    for row, ids in zip(inputs, rows, strict=True):
+        row[: len(ids)] = ids
+    targets = np.tile(np.array([[12, 13, 1, 0]], np.int32), [4, 1])
+    targets = np.stack([targets, targets], 1) if made.target_sides == 2 else targets
+    logits = made(inputs, targets).numpy()
+    assert np.isfinite(logits).all()
+    # Padding changes nothing, and what is read does.
+    wider = np.pad(inputs, [[0, 0], [0, 8]])
+    np.testing.assert_allclose(made(wider, targets).numpy(), logits, atol=2e-4)
+    inputs[0, 0] += 1
+    assert np.abs(made(inputs, targets).numpy()[0] - logits[0]).max() > 1e-4
+
+
+def test_it_is_the_backbone_of_keras_hub(make_preset):
+    import keras_hub
+
+    folder, encoder = make_preset("bert")
+    hparams = registry.hparams("transformer_test").override(f"hidden_size=16,encoder_preset={folder}")
+    made = registry.model("transformer")(
+        hparams, source_vocab_size=encoder.vocab_size, target_vocab_size=30,
+        encoder_config=encoder.subwords.encoder_config,
+    )  # fmt: skip
+    made.build()
+    made.assign(made.pretrained(), strict=False)
+    ids = np.array([encoder.encode_batch(LINES[:1], add_eos=True)[0]], np.int32)
+    backbone = keras_hub.models.Backbone.from_preset(folder)
+    own = np.array([[2, *(ids[0, :-1] - FIRST_TEXT_ID), 3]])  # [CLS] ... [SEP]
+    expected = backbone({"token_ids": own, "padding_mask": np.ones_like(own), "segment_ids": np.zeros_like(own)})
+    np.testing.assert_allclose(made.encode(ids).final, expected["sequence_output"][:, 1:], atol=1e-5)
+    assert diagram_of(made, "with BERT").parameters == made.count_params()
+
+
+def test_what_does_not_go_together_is_said(make_preset):
+    folder, _ = make_preset("bert")
+    hparams = registry.hparams("transformer_test").override(f"encoder_preset={folder}")
+    with pytest.raises(UserError, match="Make them with t2t_ext-datagen --source_tokenizer="):
+        registry.model("transformer")(hparams, source_vocab_size=30, target_vocab_size=30)
+    with pytest.raises(UserError, match="KerasHub could not read the preset"):
+        PresetTokenizer.from_preset(f"{folder}/nowhere")
