@@ -252,6 +252,8 @@ def describe_file(path: str | os.PathLike) -> FileEntry:
     return {"bytes": os.path.getsize(path), "sha256": files.sha256_of_file(path)}
 
 
+# From which share on dropped samples are warned of.
+LOUD_SHARE = 0.1
 REASONS = {
     "empty": "an empty side",
     "too_long": "too long",
@@ -314,6 +316,18 @@ def summary_lines(
             for reason, count in counts.items():
                 where = f" (first: {split.first[reason]})" if reason in split.first else ""
                 yield f"    {what.format(count)}: {REASONS.get(reason, reason)}{where}"
+        dropped = sum(split.drops.values())
+        if dropped >= LOUD_SHARE * split.read and not is_weighted:
+            yield f"    WARNING: {dropped / split.read:.0%} of {name} was dropped. {_remedy(split.drops)}"
+
+
+def _remedy(drops: Mapping[str, int]) -> str:
+    """Returns what to do where much was dropped, by the reason that dropped most."""
+    if max(drops, key=lambda reason: drops[reason]) == "invalid_utf8":
+        return (
+            "Find out the encoding of the files, convert them (iconv -f ISO-8859-1 -t UTF-8 FILE > NEW), start again."
+        )
+    return "t2t_ext-doctor with the same flags shows examples of every reason."
 
 
 def _sizes(split: SplitSummary) -> Iterator[str]:

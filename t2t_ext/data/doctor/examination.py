@@ -14,6 +14,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from t2t_ext.data.doctor.alignment import Block, shifted_blocks
 from t2t_ext.data.generation import cleaning as filters
 from t2t_ext.data.generation import duplicates, text_checks
 from t2t_ext.data.generation.cleaning import Cleaning, Column
@@ -76,6 +77,7 @@ class Examination:
       worst: For each reason the worst or first pairs: (badness, minus the number, what people read).
       overlap: Pairs of which a text stands in an evaluation set, by ``exact source``, ``normalized pair`` ...
       found: The keys of evaluation texts that occur here, by the same names.
+      shifted: Windows in which one side is some lines ahead of the other.
     """
 
     pairs: int = 0
@@ -87,9 +89,11 @@ class Examination:
     worst: dict[str, list[tuple[float, int, str]]] = dataclasses.field(default_factory=dict)
     overlap: collections.Counter = dataclasses.field(default_factory=collections.Counter)
     found: dict[str, set[bytes]] = dataclasses.field(default_factory=lambda: collections.defaultdict(set))
+    shifted: list[Block] = dataclasses.field(default_factory=list)
 
     def add(self, other: Self) -> None:
         """Adds the sums of other pairs."""
+        self.shifted += other.shifted
         self.pairs += other.pairs
         self.left += other.left
         self.ratios += other.ratios
@@ -163,6 +167,7 @@ def examine(chunk: ExaminedChunk) -> Examination:
             result.found[name].update(known)
         keys = {kind: wanted[f"normalized {kind}"] for kind in (filters.SOURCE, filters.TARGET, filters.PAIR)}
     _apply_filters(chunk, columns, np.stack(subwords), keys, result)
+    result.shifted = shifted_blocks(chunk.first, *chunk.texts)
     return result
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from t2t_ext.data.datasets import manifest
+from t2t_ext.data.doctor.alignment import joined
 from t2t_ext.data.doctor.diagnosis import TRAIN, Diagnosis
 from t2t_ext.data.doctor.examination import SIDES
 from t2t_ext.data.generation import cleaning as filters
@@ -72,8 +73,19 @@ def faults(diagnosis: Diagnosis) -> Iterator[str]:
 def findings(diagnosis: Diagnosis) -> Iterator[str]:
     """Yields what a person should look at, and what may be done about it."""
     train = diagnosis.train
+    for name, split in diagnosis.splits.items():
+        for block in joined(split.examined.shifted):
+            share = percent(block.last - block.first + 1, split.examined.pairs)
+            where = f"{abs(block.offset)} line(s) further {'down' if block.offset > 0 else 'up'}"
+            yield (
+                f"{name}, pairs {block.first + 1:,} to {block.last + 1:,} ({share}), look misaligned: lengths, names "
+                f"and numbers agree if the target is read {where}; look for a line that is missing or there twice "
+                "before them, or leave them out"
+            )
     for reason, count in train.alone.items():
-        if count > _SHARE_OF_NOTE * train.pairs and reason not in (filters.DUPLICATE, filters.TEST_OVERLAP):
+        # Characters that were decoded wrongly and empty lines say that something went wrong, however few they are.
+        least = 0 if reason in (filters.ENCODING, filters.EMPTY) else _SHARE_OF_NOTE * train.pairs
+        if count > least and reason not in (filters.DUPLICATE, filters.TEST_OVERLAP):
             setting = _setting(diagnosis.all_filters, reason)
             advice = f": --cleaning={setting}" if "=" in setting else " (always dropped)"
             advice = " (dropped)" if reason in train.in_order and diagnosis.asked else advice

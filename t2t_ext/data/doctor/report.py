@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from t2t_ext.data.datasets import manifest
+from t2t_ext.data.doctor.alignment import joined
 from t2t_ext.data.doctor.diagnosis import TRAIN, Diagnosis, SplitDiagnosis
 from t2t_ext.data.doctor.examination import LONGEST_COUNTED, RATIOS, SIDES, Side
 from t2t_ext.data.doctor.findings import faults, filter_rows, findings, percent, quantiles
@@ -44,7 +45,9 @@ def build(diagnosis: Diagnosis, for_page: bool = False) -> Report:
     """Returns the whole picture; on a page findings come first, on a terminal last."""
     arrow = " -> ".join(filter(None, diagnosis.languages))
     title = f"{diagnosis.problem}{f' ({arrow})' if arrow else ''}"
-    outcomes = ("Check", list(findings(diagnosis))), ("Must be fixed", list(faults(diagnosis)))
+    check, fix = list(findings(diagnosis)), list(faults(diagnosis))
+    clean = [] if check or fix else ["Nothing stands out: these data can be trained on as they are."]
+    outcomes = ("Check", check), ("Must be fixed", fix), ("Verdict", clean)
     outcome: list[Block] = [Section(heading, [Items(sentences)]) for heading, sentences in outcomes if sentences]
     if for_page:
         outcome.reverse()
@@ -117,6 +120,11 @@ def record(diagnosis: Diagnosis) -> dict[str, Any]:
         "repeated": diagnosis.repeated,
         "repeated_example": diagnosis.repeated_example,
         "worst": {reason: [text for *_, text in worst] for reason, worst in sorted(diagnosis.train.worst.items())},
+        "misaligned": {
+            name: [{"first": block.first + 1, "last": block.last + 1, "offset": block.offset} for block in blocks]
+            for name, split in diagnosis.splits.items()
+            if (blocks := list(joined(split.examined.shifted)))
+        },
         "findings": list(findings(diagnosis)),
         "faults": list(faults(diagnosis)),
     }

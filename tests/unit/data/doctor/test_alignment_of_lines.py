@@ -1,0 +1,85 @@
+"""The doctor finds blocks in which one side is some lines ahead of the other, and none elsewhere."""
+
+import random
+
+import pytest
+
+from t2t_ext.data.doctor.alignment import joined, shifted_blocks
+
+COUNT, FIRST, LAST = 2000, 600, 1000
+
+
+def corpus(seed=1, names=False):
+    """Sources and targets of lengths that go together loosely, as translations' do; or of one length, with numbers."""
+    rng = random.Random(seed)
+    pairs = []
+    for _ in range(COUNT):
+        words = rng.randint(3, 40)
+        other = max(1, round(words * rng.uniform(0.8, 1.25)))
+        number = str(rng.randint(1000, 9999))
+        if names:
+            words = other = 10
+        pairs.append((f"{number} " * names + "wort " * words, "word " * other + number * names))
+    return [list(side) for side in zip(*pairs, strict=True)]
+
+
+@pytest.mark.parametrize("names", [False, True])
+@pytest.mark.parametrize("offset", [1, -2])
+def test_a_shifted_block_is_found_with_its_lines(names, offset):
+    sources, targets = corpus(names=names)
+    block = targets[FIRST:LAST]
+    targets[FIRST:LAST] = block[-offset:] + block[:-offset]  # what belongs to line i stands at line i + offset
+    (found,) = joined(shifted_blocks(0, sources, targets))
+    assert found.offset == offset
+    assert abs(found.first - FIRST) <= 50
+    assert abs(found.last - LAST) <= 50
+
+
+@pytest.mark.parametrize("names", [False, True])
+def test_aligned_text_has_none(names):
+    for seed in range(5):
+        assert list(joined(shifted_blocks(0, *corpus(seed, names)))) == []
+
+
+def test_texts_of_one_length_and_few_pairs_say_nothing():
+    assert shifted_blocks(0, ["a"] * 100, ["b"] * 100) == []
+    assert shifted_blocks(0, ["a"] * 3, ["b"] * 3) == []
+
+
+def test_blocks_of_several_chunks_are_one():
+    sources, targets = corpus()
+    targets = targets[-1:] + targets[:-1]
+    parts = [shifted_blocks(at, sources[at : at + 500], targets[at : at + 500]) for at in range(0, COUNT, 500)]
+    (found,) = joined(block for part in parts for block in part)
+    assert (found.first, found.last, found.offset) == (0, COUNT - 1, 1)
+
+
+def test_what_stands_out_is_said_and_where_nothing_does():
+    from t2t_ext.data.corpora.readers import ReadReport
+    from t2t_ext.data.doctor.alignment import Block
+    from t2t_ext.data.doctor.diagnosis import Diagnosis, SplitDiagnosis
+    from t2t_ext.data.doctor.examination import Examination
+    from t2t_ext.data.doctor.findings import findings
+    from t2t_ext.data.doctor.report import build
+    from t2t_ext.data.generation.cleaning import Cleaning
+
+    train = Examination(pairs=2000, left=2000)
+    splits = {"train": SplitDiagnosis(train, ReadReport())}
+    diagnosis = Diagnosis("p", ("", ""), {}, splits, "model", (10, 10), Cleaning(), False, Cleaning())
+    assert list(findings(diagnosis)) == []
+    assert "Nothing stands out" in build(diagnosis).text()
+    train.shifted = [Block(600, 649, 1), Block(625, 674, 1)]
+    train.alone.update(encoding=1, empty=2, numbers=3)
+    shifted, damaged, empty = findings(diagnosis)
+    assert shifted.startswith("train, pairs 601 to 675 (3.75%), look misaligned: ")
+    assert "read 1 line(s) further down" in shifted
+    assert "damaged characters" in damaged
+    assert "an empty side" in empty
+    assert "Nothing stands out" not in build(diagnosis).text()
+
+
+def test_much_that_is_dropped_is_warned_of():
+    from t2t_ext.data.datasets import manifest
+
+    assert "iconv -f" in manifest._remedy({"invalid_utf8": 500, "empty": 1})
+    assert "t2t_ext-doctor" in manifest._remedy({"invalid_utf8": 1, "length_ratio": 500})
