@@ -63,10 +63,10 @@ def shifted_blocks(first: int, sources: Sequence[str], targets: Sequence[str]) -
 
 
 def joined(blocks: Iterable[Block]) -> Iterator[Block]:
-    """Yields blocks of more than one window, those that meet and have one offset as one."""
+    """Yields blocks of more than one window, those of one offset with less than a window between them as one."""
     whole: Block | None = None
     for block in sorted(set(blocks), key=lambda each: (each.offset, each.first)):
-        if whole and block.offset == whole.offset and block.first <= whole.last + 1:
+        if whole and block.offset == whole.offset and block.first <= whole.last + WINDOW:
             whole = whole._replace(last=max(block.last, whole.last))
             continue
         if whole and whole.last - whole.first >= WINDOW:
