@@ -12,6 +12,7 @@ import functools
 import importlib.util
 import json
 import pathlib
+import statistics
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -142,11 +143,18 @@ def _row(name: str, report: Mapping[str, Any], speeds: Mapping[str, Mapping[str,
     for kind, found in speeds.items():
         row[kind] = found["per_second"].get(name)
         row[f"{kind}_ratio"] = found["ratios"].get(name)
+        if name in found["seconds"]:
+            # per_second is an amount over the median time: that of a round follows from its time.
+            seconds = found["seconds"][name]
+            amount = row[kind] * statistics.median(seconds)
+            row[f"{kind}_rounds"] = [amount / max(seconds), amount / min(seconds)]
     return row
 
 
 def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
     """Returns the table in Markdown; brackets hold quotients of the figures shown, by the first row's.
+
+    Behind a speed are those of the slowest and the fastest round.
 
     The JSON file beside it has the medians of the ratios within rounds, too.
     """
@@ -163,7 +171,8 @@ def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
         cells.append("" if row["difference"] is None else f"{row['difference']:+.2f} ({row['p']:.3f})")
         for kind in ("training", "decoding"):
             rate = row[kind]
-            cells.append("-" if rate is None else f"{rate:,.0f} ({rate / rows[0][kind]:.2f})")
+            spread = "{:,.0f} to {:,.0f}".format(*row[f"{kind}_rounds"]) if rate else ""
+            cells.append("-" if rate is None else f"{rate:,.0f} ({rate / rows[0][kind]:.2f}); {spread}")
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 

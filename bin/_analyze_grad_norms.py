@@ -9,6 +9,7 @@ from t2t_ext.bin._analyzed_runs import CHECKPOINT, add_run_flags, given_runs, ou
 from t2t_ext.bin._flag_groups import thread_flags
 from t2t_ext.bin._flags import Flag, FlagParser, FlagTable, start_tensorflow
 from t2t_ext.bin._run_text import run_texts
+from t2t_ext.config.precision import ALIASES
 from t2t_ext.errors import UserError
 from t2t_ext.io import log
 from t2t_ext.io.progress import running_total
@@ -33,7 +34,9 @@ _FLAGS: FlagTable = {
         **CHECKPOINT,
         "data_dir=DIR": "The first run's data, where they have moved since training.",
         "precision": Flag(
-            "What is computed in; another one gives other roundings.", "float32", choices=("float32", "mixed_bfloat16")
+            "What is computed in (fp32 and bf16 are understood); another one gives other roundings.",
+            "float32",
+            choices=("float32", "mixed_bfloat16", "fp32", "bf16", "bfloat16"),
         ),
     },
 }
@@ -92,7 +95,8 @@ def _at_checkpoints(flags: argparse.Namespace, runs: Sequence[AnalyzedRun]) -> A
     start_tensorflow(flags.inter_op_parallelism_threads, flags.intra_op_parallelism_threads)
     from t2t_ext.analysis.checkpoint_gradients import compare
 
+    precision = ALIASES.get(flags.precision, flags.precision)
     return compare(
-        runs, data, flags.split, batches=flags.batches, batch_size=flags.batch_size, precision=flags.precision,
+        runs, data, flags.split, batches=flags.batches, batch_size=flags.batch_size, precision=precision,
         progress=running_total,
     )  # fmt: skip

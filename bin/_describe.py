@@ -12,6 +12,7 @@ from t2t_ext.data.datasets.generated import GeneratedData
 from t2t_ext.data.features.types import Floats
 from t2t_ext.errors import UserError
 from t2t_ext.io import files, outputs
+from t2t_ext.models import families
 from t2t_ext.runs.run_directory import RunDirectory
 
 
@@ -21,6 +22,8 @@ def describe(args: argparse.Namespace, hparams: HParams) -> None:
     if svg:
         outputs.check(svg)
     name, arguments = _model_arguments(args)
+    if not (args.output_dir and RunDirectory.exists(args.output_dir)):
+        families.check_hparams(name, hparams, args.hparams_set)
     start_tensorflow()
     import tensorflow as tf
 

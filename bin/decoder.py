@@ -225,7 +225,7 @@ def _translate(
             log.warning(f"{what}: {text_lines.count_lines(numbers)}")
     alignments: list[list[str]] = []
     if flags.alignment_file:
-        with running_total("Aligning", len(lines), "lines") as update:
+        with running_total("Aligning", sum(map(len, results)), "translations") as update:
             alignments = translator.align_hypotheses(lines, results, update)
         written = itertools.chain.from_iterable(each[: run.written] for each in alignments)
         text_lines.write(flags.alignment_file, written)

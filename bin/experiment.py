@@ -150,7 +150,8 @@ def check_commands(stages: Sequence[Any]) -> None:
                 from t2t_ext.bin.trainer import train_config
                 from t2t_ext.training import dev_metrics
 
-                dev_metrics.check(train_config(parsed))
+                config = train_config(parsed)
+                dev_metrics.check(config.replace(**dev_metrics.defaults(config.given())))
             if stage.kind in ("score", "pseudo"):
                 resolve_decode_hparams(parsed.decode_hparams)
             if stage.kind == "score":

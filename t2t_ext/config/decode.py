@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Iterator
 from typing import ClassVar
 
+from t2t_ext.config.precision import ALIASES
 from t2t_ext.config.strict_params import StrictParams, hparam
 from t2t_ext.errors import UserError
 
@@ -51,6 +52,7 @@ class DecodeHParams(StrictParams):
         "",
         'Type of the computations; "" = as the model was trained.',
         choices=("", "float32", "mixed_bfloat16", "mixed_float16"),
+        aliases=ALIASES,
     )
     min_length: int = hparam(
         0, "The fewest tokens of a translation, EOS not counted.", unit="tokens", minimum=0, maximum=_MOST_TOKENS
@@ -180,6 +182,11 @@ class DecodeHParams(StrictParams):
         if not random:
             if self.num_hypotheses > self.beam_size:
                 yield f"num_hypotheses={self.num_hypotheses} is more than beam_size={self.beam_size}"
+            if self.return_beams and self.num_hypotheses not in (1, self.beam_size):
+                yield (
+                    f"num_hypotheses={self.num_hypotheses} and return_beams=true, which returns all "
+                    f"beam_size={self.beam_size}, contradict each other: leave one out"
+                )
             yield from self._unused("sampling_method=random", *_SAMPLING_FIELDS)
         else:
             if self.return_beams:

@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, ClassVar
 
 from t2t_ext.config import variants
+from t2t_ext.config.precision import ALIASES
 from t2t_ext.config.strict_params import Condition, Explained, StrictParams, every, hparam, only, parse_assignments
 
 __all__ = ["Explained", "HParams", "StrictParams", "TransformerHParams", "hparam", "parse_assignments"]
@@ -311,8 +312,9 @@ class HParams(StrictParams):
     # Numbers and direction.
     precision: str = hparam(
         "float32",
-        "Type of the computations; variables are float32 always.",
+        "Type of the computations; variables are float32 always. bf16, bfloat16, fp32, fp16 and float16 will do, too.",
         choices=("float32", "mixed_bfloat16", "mixed_float16"),
+        aliases=ALIASES,
     )
     target_direction: str = hparam(
         "l2r", "Direction in which targets are generated; output is always in reading order.", choices=("l2r", "r2l")

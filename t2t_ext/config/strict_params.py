@@ -76,6 +76,7 @@ def hparam(
     below: float | None = None,
     exclusive: bool = False,
     words: Mapping[str, int] | None = None,
+    aliases: Mapping[str, str] | None = None,
     group: str = "",
     metavar: str = "",
     flag: str = "",
@@ -95,6 +96,7 @@ def hparam(
       below: The number must be less than this.
       exclusive: Whether ``minimum`` itself is not allowed.
       words: Words for values of an integer that stand outside the limits, such as ``{"auto": -1}``.
+      aliases: Other names of a string's choices.
       group: Of a setting that is a flag, its group in ``--help``.
       metavar: What stands for the flag's value in ``--help``; by default the unit or the type says it.
       flag: The flag's name where it is not the field's.
@@ -106,7 +108,9 @@ def hparam(
     """
     rules = {"choices": tuple(choices), "minimum": minimum, "maximum": maximum, "below": below, "exclusive": exclusive}
     shown = {"help": help, "unit": unit, "group": group, "metavar": metavar, "flag": flag, "when": when}
-    return dataclasses.field(default=default, metadata={**shown, "words": dict(words or {}), **rules})
+    return dataclasses.field(
+        default=default, metadata={**shown, "words": dict(words or {}), "aliases": dict(aliases or {}), **rules}
+    )
 
 
 def only(name: str, *values: Any) -> Condition:
@@ -490,6 +494,8 @@ def _checked(value: Any, kind: Any, field: dataclasses.Field[Any]) -> tuple[Any,
         return value, ""
     if float in kinds and type(value) is int:
         value = float(value)
+    if isinstance(value, str):
+        value = field.metadata.get("aliases", {}).get(value, value)
     if not any(_is_a(value, one) for one in kinds):
         return value, f"is {_type_name(kind)}"
     return value, broken_rule(value, field)

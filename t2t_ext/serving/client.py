@@ -322,9 +322,11 @@ class RestClient(Client):
             try:
                 with urllib.request.urlopen(request, timeout=self.timeout_secs) as response:
                     blocks, size = [], 0
-                    while (block := response.read1(_BLOCK_BYTES)) and time.monotonic() < end:
+                    while block := response.read1(_BLOCK_BYTES):
                         blocks.append(block)
                         size += len(block)
+                        if time.monotonic() > end:
+                            raise TimeoutError
                         if size > MOST_ANSWER_BYTES:
                             raise self._too_large("answer", MOST_ANSWER_BYTES)
                 results.put(b"".join(blocks))

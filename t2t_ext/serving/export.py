@@ -10,6 +10,7 @@ EXPORT/500/                                    one directory a version, as TF Se
 
 import collections
 import contextlib
+import errno
 import itertools
 import json
 import os
@@ -208,11 +209,14 @@ def _write(
         description["text"] = {side: text.side(side).record() for side in SIDES}
     requests = translator.source.trial_batches(warmup_lines)
     with files.atomic_directory(final) as temporary:
-        with _quiet_saving():
-            tf.saved_model.save(module, str(temporary), signatures=signatures)
-        _check_ops(temporary)
-        _check_outputs(temporary, module, requests[-1])
-        _write_warmup_requests(temporary, requests)
+        try:
+            with _quiet_saving():
+                tf.saved_model.save(module, str(temporary), signatures=signatures)
+            _check_ops(temporary)
+            _check_outputs(temporary, module, requests[-1])
+            _write_warmup_requests(temporary, requests)
+        except tf.errors.ResourceExhaustedError as error:
+            raise OSError(errno.ENOSPC, "No space left on device") from error
         if text is not None:
             text.write(temporary)
         content = json.dumps(description, indent=2, ensure_ascii=False) + "\n"

@@ -30,6 +30,8 @@ HOST_SHARE = 0.8
 DEVICE_SHARE = 0.9
 FIRST_SIZE = 1024  # tokens
 SMALLEST_SIZE = 64
+# A step of fewer pairs on average is hardly meant; as many as Keras's own default of a batch are proposed.
+_FEW_PAIRS, _USUAL_PAIRS = 8, 32
 _LOOK_SECONDS = 0.05
 _MEMORY_WORDS = re.compile("bad_alloc|out[ _]of[ _]memory|resource_?exhausted|memoryerror", re.IGNORECASE)
 _MODULE = "t2t_ext.training.batch_size_probe"
@@ -69,6 +71,17 @@ def fill_in(run: setup_run.ResolvedRun, say: Say) -> setup_run.ResolvedRun:
     hparams = run.hparams.replace(batch_size=size)
     stored = run.config.replace(hparams=hparams.to_dict(), origins={**run.config.origins, "batch_size": origin})
     return dataclasses.replace(run, config=stored, hparams=hparams)
+
+
+def hint(batch_size: int, pairs: float) -> str:
+    """Returns what to say where steps have few pairs on average: who means sentences gets that many tokens."""
+    if pairs >= _FEW_PAIRS:
+        return ""
+    proposed = round(batch_size * _USUAL_PAIRS / pairs, -2)
+    return (
+        f"batch_size={batch_size:,} counts tokens, not sentences: a step sees {pairs:.1f} pairs on average; with "
+        f"batch_size={proposed:.0f} it would be about {_USUAL_PAIRS} (the sets have 2,048 to 4,096)"
+    )
 
 
 def largest_that_fits(fits: Callable[[int], bool], most: Callable[[], int]) -> int | None:

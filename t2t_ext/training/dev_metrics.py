@@ -1,5 +1,8 @@
 """Metrics of the development set that a run can be steered by. This module imports no TensorFlow."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from t2t_ext.config.training import TrainingSettings
 from t2t_ext.errors import UserError, suggest
 from t2t_ext.evaluation import protocols
@@ -11,6 +14,12 @@ EVAL_METRICS = {
 }
 _WITHOUT_TRANSLATIONS = ("loss", "nll", "perplexity", "accuracy")
 _BEST, _EARLY_STOPPING = "best_checkpoint_metric", "eval_early_stopping_metric"
+
+
+def defaults(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns settings whose default depends on what is given: without translations the loss chooses the best."""
+    without = given.get("eval_bleu_sentences", 0) < 0 and _BEST not in given
+    return {_BEST: "loss"} if without else {}
 
 
 def check(settings: TrainingSettings) -> None:
@@ -28,9 +37,8 @@ def check(settings: TrainingSettings) -> None:
                 f"{', '.join(EVAL_METRICS)}.{suggest(metric, EVAL_METRICS)}"
             )
         if metric not in _WITHOUT_TRANSLATIONS and settings.eval_bleu_sentences < 0 and name in watched:
-            default = ", the default," if metric == type(settings).__dataclass_fields__[name].default else ""
             raise UserError(
-                f"--{name}={metric}{default} needs translations, which --eval_bleu_sentences=-1 switches off; use "
+                f"--{name}={metric} needs translations, which --eval_bleu_sentences=-1 switches off; use "
                 f"--{name}=loss with it."
             )
         if metric in protocols.dev_labels():

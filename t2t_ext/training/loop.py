@@ -116,9 +116,11 @@ class _Loop:
         step = self._session.step
         self._records = Records(self._run.metrics_path, step, writable=self._is_chief)
         self._gradient_norms = Records(self._run.gradient_norms_path, step, writable=self._is_chief)
-        self._board = Board(self._run.path / "tensorboard", step, enabled=self._is_chief)
+        self._board = Board(self._run.path, step, enabled=self._is_chief)
         if not self._restored:
-            rows = [(row.name, row.value, row.origin) for row in run.hparams.explain(run.config.origins)]
+            named = {name: getattr(run.config, name) for name in ("problem", "model", "hparams_set", "random_seed")}
+            rows = [(name, value, "flag") for name, value in named.items()]
+            rows += [(row.name, row.value, row.origin) for row in run.hparams.explain(run.config.origins)]
             self._board.hparams(rows)
         self._signals = SignalWatch()
         self._agreement = Agreement(workers, self._signals, run.settings.log_step_count_steps, step)
@@ -141,6 +143,8 @@ class _Loop:
             f"{100 * pipeline.fill_rate():.0f}% of positions filled; {pipeline.batches_per_epoch:,} steps an "
             f"epoch; training {'examples' if pipeline.examples.identity else 'pairs'} left out: {dropped}"
         )
+        if hint := auto_batch_size.hint(hparams.batch_size, pipeline.planner.num_examples / pipeline.batches_per_epoch):
+            self._say(hint)
         if session.state.averages:
             self._say(f"weights that are evaluated, kept as the best and translate: {hparams.weights_for_users}")
         for line in (target_variants.describe(pipeline.examples), self._evaluator.describe()):
@@ -166,7 +170,10 @@ class _Loop:
         result = TrainResult(
             self._session.step, reason, evaluations[-1] if evaluations else None, self._best(evaluations)
         )
-        best = f"; best checkpoint: step {result.best.step}, {result.best.value:.4g}" if result.best else ""
+        metric = self._settings.best_checkpoint_metric.replace("bleu", "BLEU")
+        best = (
+            f"; best checkpoint: step {result.best.step}, dev {metric} {result.best.value:.4g}" if result.best else ""
+        )
         if result.finished:
             self._say(f"finished at step {result.step} ({reason}){best}")
         else:

@@ -1,8 +1,12 @@
-"""TensorBoard: curves, sample translations, attention pictures and hparams, in RUN/tensorboard."""
+"""TensorBoard: curves, sample translations, attention pictures and hparams, in RUN/train, RUN/eval and RUN itself.
+
+So ``tensorboard --logdir=RUN`` shows both losses in one chart, and ``--logdir=RUNS`` calls every run by its name.
+"""
 
 import contextlib
 import html
 import pathlib
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -15,54 +19,64 @@ from t2t_ext.evaluation import protocols
 from t2t_ext.io import files
 from t2t_ext.training.records import Record
 
-# Kind of record -> prefix of the tags, metrics that have curves.
+# Kind of record, and folder of its event files -> metrics that have curves.
 _CURVES = {
     "train": (
-        "train",
-        (
-            *("loss", "regularizer", "perplexity", "accuracy", "learning_rate", "gradient_norm"),
-            *("tokens_per_second", "skipped_steps"),
-        ),
+        *("loss", "nll", "regularizer", "perplexity", "accuracy", "learning_rate", "gradient_norm"),
+        *("tokens_per_second", "skipped_steps"),
     ),
-    "eval": ("dev", ("loss", "perplexity", "accuracy", "bleu", *protocols.dev_labels())),
+    "eval": ("loss", "nll", "perplexity", "accuracy", "bleu", *protocols.dev_labels()),
 }
+_COMPARED = ("bleu", "loss", "perplexity", "accuracy")  # of runs, beside their hparams
+_EVENTS = "events.out.tfevents.*"
+_LAYER = re.compile(r"layer_(\d+)")
 
 
 class Board:
     """Writes event files; on resume they are truncated to the restored step, as ``metrics.jsonl`` is."""
 
     def __init__(self, directory: pathlib.Path, restored_step: int, *, enabled: bool = True) -> None:
-        """Opens a new event file, unless this worker is not the chief (``enabled=False``).
+        """Prepares event files below a run's directory, unless this worker is not the chief (``enabled=False``).
 
         Points of steps after ``restored_step`` are taken out of the event files that are there.
         """
-        self._writer = tf.summary.create_noop_writer()
-        self._directory = directory
+        # Where runs of earlier versions have all points.
+        older = directory / "tensorboard"
+        self._directory = older if any(older.glob(_EVENTS)) else directory
+        self._enabled = enabled
+        self._writers: dict[str, tf.summary.SummaryWriter] = {}
         if enabled:
-            _truncate(directory, restored_step)
-            self._writer = tf.summary.create_file_writer(str(directory))
+            for folder in (self._directory, *(self._directory / kind for kind in _CURVES)):
+                _truncate(folder, restored_step)
 
     def record(self, record: Record) -> None:
         """Writes the points of a record's curves."""
-        prefix, metrics = _CURVES[record["kind"]]
-        with self._explained(), self._writer.as_default(record["step"]):
-            for metric in metrics:
+        with self._writing(record["kind"], record["step"]):
+            for metric in _CURVES[record["kind"]]:
                 if metric in record:
-                    tf.summary.scalar(f"{prefix}/{metric}", record[metric])
+                    tf.summary.scalar(metric, record[metric])
 
     def gradient_norms(self, record: Record) -> None:
         """Writes the points of a record of ``gradient_norms.jsonl``, a curve for each part of the model."""
-        with self._explained(), self._writer.as_default(record["step"]):
+        with self._writing("train", record["step"]):
             for name, norm in record["norms"].items():
-                if name != "all":  # that is train/gradient_norm
-                    tf.summary.scalar(f"gradient_norm/{name}", norm)
+                if name != "all":  # that is the curve gradient_norm
+                    tf.summary.scalar(f"gradient_norms/{_for_people(name)}", norm)
 
     def hparams(self, rows: Sequence[tuple[str, Any, str]]) -> None:
-        """Writes a table of (hparam, value, origin)."""
+        """Writes (hparam, value, origin) as a table, and for the tab that compares runs by their hparams."""
+        from tensorboard.plugins.hparams import api
+
         lines = ["| hparam | value | origin |", "|---|---|---|"]
         lines += [f"| {name} | `{value}` | {origin} |" for name, value, origin in rows]
-        with self._explained(), self._writer.as_default(0):
+        values = {name: value if isinstance(value, bool | int | float) else str(value) for name, value, _ in rows}
+        metrics = [api.Metric(tag, group="eval", display_name=f"dev {tag}") for tag in _COMPARED]
+        metrics.append(api.Metric("loss", group="train", display_name="train loss"))
+        with self._writing("", 0):
             tf.summary.text("hparams", "\n".join(lines))
+            api.hparams_config([api.HParam(name) for name in values], metrics)
+            # Each run is a trial of its own, whatever it has in common with others.
+            api.hparams(values, trial_id=str(self._directory))
 
     def samples(self, step: int, sources: Sequence[str], outputs: Sequence[str], references: Sequence[str]) -> None:
         """Writes a table of translated sentences."""
@@ -70,24 +84,38 @@ class Board:
         for row in zip(sources, outputs, references, strict=True):
             cells = [html.escape(text).replace("|", "&#124;") for text in row]
             lines.append("| " + " | ".join(cells) + " |")
-        with self._explained(), self._writer.as_default(step):
-            tf.summary.text("dev/samples", "\n".join(lines))
+        with self._writing("eval", step):
+            tf.summary.text("samples", "\n".join(lines))
 
     def attention(self, step: int, maps: Sequence[AttentionMap]) -> None:
         """Writes pictures of one sentence's attention, a layer each with its heads side by side."""
-        with self._explained(), self._writer.as_default(step):
+        with self._writing("eval", step):
             for shown in maps:
-                tf.summary.image(f"attention/{shown.name}", tf.image.decode_png(attention_picture(shown))[None])
+                picture = tf.image.decode_png(attention_picture(shown))[None]
+                tf.summary.image(f"attention/{_for_people(shown.name)}", picture)
 
     def flush(self) -> None:
         """Writes what is buffered."""
         with self._explained():
-            self._writer.flush()
+            for writer in self._writers.values():
+                writer.flush()
 
     def close(self) -> None:
-        """Writes what is left and closes the file."""
+        """Writes what is left and closes the files."""
         with self._explained():
-            self._writer.close()
+            for writer in self._writers.values():
+                writer.close()
+
+    @contextlib.contextmanager
+    def _writing(self, folder: str, step: int) -> Iterator[None]:
+        """Makes the writer of a folder the one that summaries go to; it opens its file when it is used first."""
+        with self._explained():
+            if folder not in self._writers:
+                path = str(self._directory / folder)
+                writer = tf.summary.create_file_writer(path) if self._enabled else tf.summary.create_noop_writer()
+                self._writers[folder] = writer
+            with self._writers[folder].as_default(step):
+                yield
 
     @contextlib.contextmanager
     def _explained(self) -> Iterator[None]:
@@ -101,10 +129,15 @@ class Board:
             ) from error
 
 
+def _for_people(name: str) -> str:
+    """Returns the name of a part of a model with layers that count from 1: ``encoder/layer1``."""
+    return _LAYER.sub(lambda match: f"layer{int(match[1]) + 1}", name)
+
+
 def _truncate(directory: pathlib.Path, last_step: int) -> None:
     """Takes points of later steps, and half-written records, out of the event files of a directory."""
     # TensorBoard's own purge event only concerns TensorFlow 1's summaries.
-    for path in sorted(directory.glob("events.out.tfevents.*")):
+    for path in sorted(directory.glob(_EVENTS)):
         kept, complete = [], True
         try:
             for record in tf.data.TFRecordDataset(str(path)):

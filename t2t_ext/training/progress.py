@@ -67,10 +67,17 @@ class Progress:
         self._bar = None
 
 
+def _losses(record: Record) -> str:
+    """Returns the loss in words; perplexity is of the loss without label smoothing, where the two differ."""
+    loss, nll = record["loss"], record.get("nll", record["loss"])
+    smoothed = f" (label-smoothed; {nll:.3f} without)" if abs(loss - nll) >= 5e-4 else ""
+    return f"loss {loss:.3f}{smoothed}"
+
+
 def describe_training(record: Record) -> str:
     """Formats a training record as one line."""
     text = (
-        f"step {record['step']}: loss {record['loss']:.3f}, perplexity {record['perplexity']:.2f}, "
+        f"step {record['step']}: {_losses(record)}, perplexity {record['perplexity']:.2f}, "
         f"{record['tokens_per_second']:,.0f} tokens/s, learning rate {record['learning_rate']:.2e}, "
         f"gradient norm {record['gradient_norm']:.2f}"
     )
@@ -81,7 +88,7 @@ def describe_training(record: Record) -> str:
 def describe_evaluation(record: Record) -> str:
     """Formats an evaluation record as one line."""
     text = (
-        f"dev set at step {record['step']}: loss {record['loss']:.3f}, perplexity {record['perplexity']:.2f}, "
+        f"dev set at step {record['step']}: {_losses(record)}, perplexity {record['perplexity']:.2f}, "
         f"token accuracy {100 * record['accuracy']:.1f}%"
     )
     if "bleu" in record:

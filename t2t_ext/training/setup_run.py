@@ -17,7 +17,7 @@ from t2t_ext.data.datasets.manifest import Manifest, manifest_path
 from t2t_ext.data.features.types import Floats
 from t2t_ext.data.generation.settings import differing_options
 from t2t_ext.errors import UserError
-from t2t_ext.io import files
+from t2t_ext.io import files, log
 from t2t_ext.models import families
 from t2t_ext.runs import checkpoints
 from t2t_ext.runs.run_directory import RunConfig, RunDirectory, check_resumable, class_name
@@ -176,7 +176,8 @@ def open_run(run: ResolvedRun, generated: GeneratedData, *, is_chief: bool = Tru
     if run.stored is not None:
         if is_chief:
             stored = run.stored
-            for folder in (stored.path, stored.checkpoints_dir, stored.best_dir, stored.path / "tensorboard"):
+            curves = [stored.path / name for name in ("train", "eval", "tensorboard")]
+            for folder in (stored.path, stored.checkpoints_dir, stored.best_dir, *curves):
                 files.remove_leftovers(folder, sole_writer=True)
             run.stored.update(config)
         return run.stored
@@ -260,12 +261,21 @@ def _warm_start_optimizer(config: TrainConfig, stored: RunDirectory | None) -> s
 
 
 def _settings(config: TrainConfig, old: RunConfig | None, hparams: HParams) -> TrainingSettings:
-    known = {name: value for name, value in (old.training if old else {}).items() if name in TrainingSettings.names()}
+    stored = old.training if old else {}
+    known = {name: value for name, value in stored.items() if name in TrainingSettings.names()}
+    for name in sorted(set(stored) - set(known)):
+        log.warning(f"{config.output_dir} stores the setting {name}, which this version does not have: left out")
     given = config.given_settings()
     bleu = given.get("eval_bleu_sentences", 0) >= 0
     if not old and (bleu or hparams.early_stopping_metric != "bleu"):
         known["eval_early_stopping_metric"] = hparams.early_stopping_metric
+    known |= {} if old else dev_metrics.defaults(given)
     settings = TrainingSettings(**{**known, **given})
+    if given.get("tpu") and settings.distribution != "tpu":
+        raise UserError(
+            f"--tpu={settings.tpu} is not used with --distribution={settings.distribution}: give --distribution=tpu, "
+            "or leave it out."
+        )
     dev_metrics.check(settings)
     return settings
 

@@ -82,7 +82,12 @@ def test_svg_is_valid_and_nothing_lies_outside_or_across(case):
         assert 0 <= y <= y + h <= height
         for u, v, a, b in boxes[:number]:
             assert x + w <= u or u + a <= x or y + h <= v or v + b <= y, "two boxes overlap"
-    papers = diagram(model_of(case)).papers
+    found = diagram(model_of(case))
+    sums = sum(
+        len(stack.lanes) * part.residual for stack in found.stacks for group in stack.groups for part in group.parts
+    )
+    assert len(list(root.iter(f"{SVG}circle"))) == sums > 0
+    papers = found.papers
     assert all(any(text.text.startswith(paper) for text in texts) for paper in papers), "the legend"
 
 

@@ -48,6 +48,7 @@ class World:
 
     def __init__(self, folder: pathlib.Path) -> None:
         self.folder = folder
+        folder.mkdir(exist_ok=True)
         with tarfile.open(STORED) as packed:
             wanted = (f"{RUN}/", f"{DATA}/", "exports/transformer/", "train.", "dev.")
             packed.extractall(folder, [m for m in packed if m.name.startswith(wanted)], filter="data")

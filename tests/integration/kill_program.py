@@ -24,7 +24,12 @@ import time
 import traceback
 
 # What a training process imports late.
-_PRELOADED = ("t2t_ext.training.loop", "t2t_ext.bin.trainer", "t2t_ext.models.transformer", "tensorboard.summary.v2")
+_PRELOADED = (
+    "t2t_ext.training.loop",
+    "t2t_ext.bin.trainer",
+    "t2t_ext.models.transformer",
+    "tensorboard.plugins.hparams.api",
+)
 _PICTURE = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 )

@@ -145,7 +145,7 @@ def test_gradient_norms_of_training(analyze_command, trained_run, tmp_path):
         f"--out_dir={tmp_path}/out",
     )  # fmt: skip
     assert status == 0, err
-    assert "half: norm of dLoss/d(encoder/layer_1) = " in out
+    assert "half: norm of dLoss/d(encoder layer 2) = " in out
     assert "0.500 of whole's" in out
     rows = [line.split("\t") for line in (tmp_path / "out" / "grad_norms.tsv").read_text().splitlines()]
     values = {(row[0], row[1]): dict(zip(rows[0], row, strict=True)) for row in rows[1:]}

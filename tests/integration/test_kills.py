@@ -122,16 +122,18 @@ def records(run):
 
 
 def curves(run):
-    """TensorBoard's points: tag -> step -> value."""
+    """TensorBoard's points: folder and tag -> step -> value."""
     import tensorflow as tf
 
     points = {}
-    for path in sorted((run / "tensorboard").glob("events*")):
+    for path in sorted(run.glob("*/events*")):
         for record in tf.data.TFRecordDataset(str(path)):
             event = tf.compat.v1.Event.FromString(record.numpy())
             for value in event.summary.value:
-                if value.metadata.plugin_data.plugin_name == "scalars" and value.tag != "train/tokens_per_second":
-                    points.setdefault(value.tag, {})[event.step] = float(tf.make_ndarray(value.tensor))
+                if value.metadata.plugin_data.plugin_name == "scalars" and value.tag != "tokens_per_second":
+                    points.setdefault((path.parent.name, value.tag), {})[event.step] = float(
+                        tf.make_ndarray(value.tensor)
+                    )
     return points
 
 

@@ -173,6 +173,7 @@ def test_signatures(exported, tiny_run, make_translator, monkeypatch):
         ("sampling_keep_top_p=0", "more than 0"),
         ("sampling_method=random,sampling_keep_top_k=0", "leaves no token"),
         ("sampling_method=random,return_beams=true", "use num_hypotheses"),
+        ("num_hypotheses=3,return_beams=true", "returns all beam_size=4, contradict each other: leave one out"),
         ("sampling_method=random,coverage_penalty=0.2", "leave it out"),
         ("num_hypotheses=5", "more than beam_size=4"),
         ("min_length=-1", "at least 0"),

@@ -98,7 +98,7 @@ def test_a_run_holds_what_it_should(finished, capsys):
     kept = checkpoints.list_checkpoints(finished / "best")
     assert [checkpoints.checkpoint_step(path) for path in kept] == [best["step"]]
     assert checkpoints.read_info(kept[0]).metadata["bleu"] == best["bleu"]
-    assert any((finished / "tensorboard").iterdir())
+    assert all(any((finished / folder).glob("events*")) for folder in ("", "train", "eval"))
 
 
 def test_a_finished_run_has_nothing_left_to_do(finished):

@@ -38,9 +38,11 @@ class Part(Description):
 
     Attributes:
       parameters: Numbers that are learned, with those of the norms around it; what two parts share counts at the first.
+      residual: Whether its input is added to its output.
     """
 
     parameters: int = 0
+    residual: bool = False
 
     @property
     def title(self) -> str:
@@ -238,7 +240,9 @@ class _Walk:
         part = dataclasses.replace(part, setting=", ".join(filter(None, settings)))
         frame = getattr(owner, f"{attribute}_frame", None)
         variables = [*layer.variables, *(frame.variables if isinstance(frame, Frame) else ())]
-        return dataclasses.replace(part, parameters=self._count(variables), **changes)
+        return dataclasses.replace(
+            part, parameters=self._count(variables), residual=isinstance(frame, Frame), **changes
+        )
 
     def _groups(self, name: str, reading: CountedReading | None) -> tuple[Group, ...]:
         """Returns the layers of a stack, equal neighbors together."""

@@ -4,8 +4,9 @@ Written by hand: rectangles, lines and text, colored by paper, with a style for 
 measures text; boxes are as wide as an estimate from above says. Inputs are at the top, outputs at the bottom.
 """
 
+import itertools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from xml.sax.saxutils import escape
 
 from t2t_ext.analysis.diagram.model import OWN, TRANSFORMER, CountedReading, Diagram, Group, Part, Stack
@@ -17,6 +18,7 @@ _ARROW = 18  # between boxes
 _PADDING = 12  # inside of a group of layers
 _NARROWEST = 250
 _WIDEST = 300  # of a line that can be broken
+_SUM = 7  # radius of the sign of a sum
 _LANE = 24  # height of what names a lane
 _SPACING = 34  # between the layers in the picture of what is read
 _RADIUS = 11
@@ -60,7 +62,8 @@ def diagram_svg(diagram: Diagram) -> str:
     if read is not None:
         # What flows from the encoder through the picture of what is read to the decoders.
         (left, right, middle), (encoder, decoder, *behind) = read, columns
-        picture.elbow((encoder.right, encoder.beside(middle)), (left, middle))
+        for start in encoder.starts(middle, diagram.reading.layers if diagram.reading else ()):
+            picture.elbow(start, (left, middle))
         named = ("cross-attention", "two cross-attentions", "mixed attention")
         to = decoder.of_part(*named, default=decoder.beside(middle))
         picture.elbow((right, middle), (decoder.x + _PADDING, to))
@@ -138,6 +141,25 @@ class _Picture:
             f'<path class="flow" d="M{x0:.1f} {y0:.1f} H{between:.1f} V{y1:.1f} H{x1:.1f}" marker-end="url(#head)"/>'
         )
 
+    def around(self, x: float, y: float, side: float, end: float) -> None:
+        """Draws a line from (x, y) by a side to the same x further down."""
+        toward = _SUM if side < x else -_SUM
+        self.elements.append(
+            f'<path class="flow" d="M{x:.1f} {y:.1f} H{side:.1f} V{end:.1f} H{x - toward:.1f}" '
+            f'marker-end="url(#head)"/>'
+        )
+
+    def line(self, x: float, y: float, end: float) -> None:
+        """Draws a line downward."""
+        self.elements.append(f'<path class="flow" d="M{x:.1f} {y:.1f} V{end:.1f}"/>')
+
+    def sum(self, x: float, y: float) -> None:
+        """Draws the sign of a sum."""
+        self.elements.append(f'<circle class="sum" cx="{x:.1f}" cy="{y:.1f}" r="{_SUM}"/>')
+        arm = _SUM - 3
+        cross = f"M{x - arm:.1f} {y:.1f} H{x + arm:.1f} M{x:.1f} {y - arm:.1f} V{y + arm:.1f}"
+        self.elements.append(f'<path class="flow" d="{cross}"/>')
+
     def file(self, described: str) -> str:
         """Returns the file."""
         width, height = round(self.width + _MARGIN), round(self.height + _MARGIN)
@@ -162,7 +184,7 @@ def _style() -> str:
     def colors(page: str, letters: str, faint: str, lines: str, group: str, place: int) -> Iterator[str]:
         yield f".page {{ fill: {page}; }} .t {{ fill: {letters}; }} .f {{ fill: {faint}; }}"
         yield f".flow, .read, .join {{ stroke: {lines}; }} .head {{ fill: {lines}; }}"
-        yield f".group {{ fill: {group}; stroke: {lines}; }}"
+        yield f".group {{ fill: {group}; stroke: {lines}; }} .sum {{ fill: {page}; stroke: {lines}; }}"
         for paper, each in _COLORS.items():
             yield f".{_class(paper)} {{ fill: {each[place]}; stroke: {each[place + 1]}; }}"
 
@@ -228,6 +250,13 @@ class _Column:
         """Returns the height of its layers that is nearest to another one."""
         return min(max(y, min(self._groups) + _PADDING), max(self._groups) - _PADDING) if self._groups else y
 
+    def starts(self, y: float, layers: Sequence[Sequence[int]]) -> Iterator[tuple[float, float]]:
+        """Yields the points where what is read leaves the stack: of e_N its last norm, of other layers the layers."""
+        yield from ((self.right - _PADDING, self._middles[part.name]) for part in self._stack.after)
+        others = not layers or any(number != self._stack.depth for each in layers for number in each)
+        if not self._stack.after or others:
+            yield self.right, self.beside(y)
+
     def of_part(self, *names: str, default: float) -> float:
         """Returns the middle of the first box of one of these names."""
         return next((self._middles[name] for name in names if name in self._middles), default)
@@ -269,17 +298,34 @@ class _Column:
         self._middles.setdefault(part.name, self.y + height / 2)
         self.y += height
 
+    def _residuals(self, y: float) -> None:
+        """Draws, from height y past the part that has just been drawn, what is added to its output in every lane."""
+        half = (len(self._lanes) + 1) // 2
+        end = self.y + _ARROW / 2 + 1
+        for lanes, side in ((self._lanes[:half], self.x + 5), (self._lanes[half:][::-1], self.right - 5)):
+            if lanes:
+                self.picture.around(lanes[-1], y, side, end)
+        for lane in self._lanes:
+            self.picture.line(lane, self.y, end)
+            self.picture.sum(lane, end)
+        self.y = end + _SUM
+
     def _group(self, group: Group) -> None:
         place, start = len(self.picture.elements), self.y
         self.picture.text(self.x + 8, self.y + 16, group.title.replace("-", "–"), _SMALL, kind="f b")
         if group.count > 1:
             self.picture.text(self.x + self.width - 8, self.y + 16, f"×{group.count}", _NAME, kind="t b", anchor="end")
-        self.y += 24
-        for number, part in enumerate(group.parts):
-            if number:
-                self._arrows()
+        self.y += 20
+        branch = 0.0
+        for part, following in itertools.zip_longest(group.parts, group.parts[1:]):
+            branch = self.y + 4 if part.residual else branch
+            self._arrows()
             self._part(part)
-        self.y += _PADDING
+            # A part without a sum of its own, such as a gate, is inside of the one before it.
+            if branch and (following is None or following.residual):
+                self._residuals(branch)
+                branch = 0.0
+        self.y += 4
         self._groups += [start, self.y]
         self.picture.frame(place, self.x, start, self.width, self.y - start)
 

@@ -48,6 +48,13 @@ def stack_of(group: str) -> tuple[str, int | None]:
     return (stack, int(match[1])) if match else (group, None)
 
 
+def title_of(group: str) -> str:
+    """Returns the name of a part for people: layers count from 1."""
+    stack, number = stack_of(group)
+    named = stack.replace("_", " ")
+    return named if number is None else f"{named} layer {number + 1}".strip()
+
+
 def encoder_layers(groups: Sequence[str]) -> list[str]:
     """Returns the layers that encode the source, lowest first: ``encoder/layer_i``, or those that both sides share."""
     for wanted in ("encoder", ""):

@@ -4,8 +4,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from t2t_ext.analysis.gradients.groups import stack_of
-from t2t_ext.analysis.gradients.series import TOP, System
+from t2t_ext.analysis.gradients.groups import title_of
+from t2t_ext.analysis.gradients.series import System
 from t2t_ext.reporting import figures
 
 _PANELS = 3  # side by side
@@ -25,7 +25,7 @@ def curves(systems: Sequence[System], names: Sequence[str]) -> tuple[bytes, byte
                         norms = series.norms[series.named(name)]
                         marker = "." if len(norms) < 30 else None
                         panel.plot(series.steps, norms, color=figures.color(place), linewidth=1.3, marker=marker)
-            panel.set_title(_title(name), fontsize=9)
+            panel.settitle_of(title_of(name), fontsize=9)
             _logarithmic(panel)
             figures.plain(panel)
         for panel in panels[len(names) :]:
@@ -52,7 +52,7 @@ def bars(systems: Sequence[System], stacks: Sequence[Sequence[str]]) -> tuple[by
                 heights = [None if mean is None else mean.value for mean in means]
                 errors = [0.0 if mean is None or math.isnan(mean.error) else mean.error for mean in means]
                 figures.bars(panel, len(systems), place, heights, errors)
-            panel.set_xticks(range(len(stack)), [_title(name) for name in stack], rotation=30 * (len(stack) > 8))
+            panel.set_xticks(range(len(stack)), [title_of(name) for name in stack], rotation=30 * (len(stack) > 8))
             panel.set_ylabel("gradient norm", fontsize=9)
             values = [mean.value for system in systems for name in stack if (mean := system.mean(name))]
             if 0 < min(values) < max(values) / _WIDE_RANGE:
@@ -60,14 +60,6 @@ def bars(systems: Sequence[System], stacks: Sequence[Sequence[str]]) -> tuple[by
             figures.plain(panel)
         figures.legend(figure, [system.label for system in systems])
         return figures.saved(figure, "png"), figures.saved(figure, "svg")
-
-
-def _title(name: str) -> str:
-    """Returns the name of a part for people: layers count from 1."""
-    stack, number = stack_of(name)
-    if name == TOP or number is None:
-        return name.replace("_", " ")
-    return f"{stack.replace('_', ' ')} layer {number + 1}".strip()
 
 
 def _logarithmic(panel: Any) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from t2t_ext.analysis.gradients import plots as gradient_plots
 from t2t_ext.analysis.gradients import series as gradient_series
-from t2t_ext.analysis.gradients.groups import encoder_layers, in_order, stack_of
+from t2t_ext.analysis.gradients.groups import encoder_layers, in_order, stack_of, title_of
 from t2t_ext.analysis.gradients.series import ALL, TOP, System
 from t2t_ext.analysis.runs import AnalyzedRun
 from t2t_ext.io import files
@@ -110,7 +110,7 @@ def table(report: GradientComparison) -> Table:
             headings.append(Column(f"by {first}", ".3f", hint=f"The norm divided by that of {first}"))
     rows = []
     for name in report.parts:
-        row: list[Any] = [name]
+        row: list[Any] = [title_of(name)]
         for number, system in enumerate(report.systems):
             row += [system.mean(name), system.share(name)]
             if system.label in report.together:
@@ -129,7 +129,7 @@ def summary(report: GradientComparison) -> list[str]:
             lines.append(f"{system.label}: no layers that encode the source")
             continue
         bottom = system.mean(encoder_layers(system.groups)[0])
-        words = f"{system.label}: norm of dLoss/d({system.series[0].top}) = {mean}"
+        words = f"{system.label}: norm of dLoss/d({title_of(system.series[0].top)}) = {mean}"
         words += f", {100 * share:.1f}% of the whole gradient's" if share is not None else ""
         words += f", {mean.value / bottom.value:.3f} of the lowest layer's" if bottom and bottom.value else ""
         words += f", {ratio:.3f} of {report.systems[0].label}'s" if number and ratio is not None else ""

@@ -41,7 +41,8 @@ class SentencePieceModel:
             if not model:  # accepted by SentencePiece until the first use
                 raise RuntimeError("empty")
             self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
-        except RuntimeError as error:
+            self._processor.id_to_piece(list(range(self._processor.get_piece_size())))
+        except (RuntimeError, UnicodeDecodeError) as error:  # the second of a piece that is not UTF-8
             raise UserError(
                 f"{origin} is not a SentencePiece model; give a .model file as t2t_ext-datagen or spm_train write it."
             ) from error

@@ -170,12 +170,13 @@ def test_table_of_all_models(benchmark):
         ],
         "commands": ["t2t_ext-datagen --x=1", "t2t_ext-translate-all '--decode_hparams=beam_size=4,alpha=0.6' --y=2"],
     }
-    speed = {"per_second": {"base": 1000.0, "mine": 500.0}, "ratios": {"base": 1.0, "mine": 0.5}}
+    seconds = {"base": [1.0, 1.25, 0.8], "mine": [2.0, 2.0, 2.5]}
+    speed = {"per_second": {"base": 1000.0, "mine": 500.0}, "ratios": {"base": 1.0, "mine": 0.5}, "seconds": seconds}
     rows = [made._row(name, report, {"training": speed, "decoding": speed}) for name in made._order(report)]
     assert [row["name"] for row in rows] == ["base", "rerank", "mine"]
     assert made._decode_hparams(report) == "beam_size=4,alpha=0.6"
     assert made.markdown(rows).splitlines()[2:] == [
-        "| Transformer | 2.00M (1.00) | 21.00 ± 1.25 |  | 1,000 (1.00) | 1,000 (1.00) |",
+        "| Transformer | 2.00M (1.00) | 21.00 ± 1.25 |  | 1,000 (1.00); 800 to 1,250 | 1,000 (1.00); 800 to 1,250 |",
         "| Rerank | 2.00M (1.00) | - |  | - | - |",
-        "| Mine | 3.00M (1.50) | 22.50 | +1.50 (0.002) | 500 (0.50) | 500 (0.50) |",
+        "| Mine | 3.00M (1.50) | 22.50 | +1.50 (0.002) | 500 (0.50); 400 to 500 | 500 (0.50); 400 to 500 |",
     ]

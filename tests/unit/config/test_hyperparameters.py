@@ -324,6 +324,19 @@ def test_subclass_adds_fields_and_rules():
 # Decoding.
 
 
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [("bf16", "mixed_bfloat16"), ("bfloat16", "mixed_bfloat16"), ("fp32", "float32"), ("fp16", "mixed_float16"),
+     ("float16", "mixed_float16"), ("float32", "float32"), ("mixed_bfloat16", "mixed_bfloat16")],
+)  # fmt: skip
+def test_names_of_precisions(written, meant):
+    """Of other toolkits, too; what is stored is Keras's name."""
+    assert resolve_decode_hparams(f"precision={written}").to_dict()["precision"] == meant
+    assert TransformerHParams().override(f"precision={written}").precision == meant
+    with pytest.raises(UserError, match=r"precision is one of .*mixed_bfloat16"):
+        resolve_decode_hparams("precision=bf15")
+
+
 def test_decode_hparams():
     decode = resolve_decode_hparams("beam_size=2,alpha=1.1,return_beams=true")
     assert (decode.beam_size, decode.alpha, decode.return_beams) == (2, 1.1, True)

@@ -56,7 +56,7 @@ def ask(address, lines=("a",), timeout_secs=5.0):
 @pytest.mark.parametrize("where", ["head", "body"])
 def test_a_dripping_server_is_not_waited_for(where):
     parts = [b"HTTP/1.1 200 OK\r\nX: "] if where == "head" else [head(1000)]
-    with server(*parts, *[b"x"] * 40, pause=0.1) as address:
+    with server(*parts, *[b"x"] * 12, pause=0.1) as address:
         started = time.monotonic()
         with pytest.raises(UserError, match=r"did not answer within 0\.3 s"):
             ask(address, timeout_secs=0.3)

@@ -45,6 +45,14 @@ def test_search_finds_the_largest_within_an_eighth(limit):
     assert len(tried) == len(set(tried)) <= 12
 
 
+def test_batches_of_few_pairs_are_told():
+    """A Keras user's batch_size=32 is 32 tokens here."""
+    assert auto_batch_size.hint(4096, 8.0) == ""
+    told = auto_batch_size.hint(32, 1.6)
+    assert told.startswith("batch_size=32 counts tokens, not sentences: a step sees 1.6 pairs on average; with ")
+    assert "batch_size=600 it would be about 32" in told
+
+
 def test_search_ends_at_the_whole_data():
     assert auto_batch_size.largest_that_fits(lambda size: True, lambda: 3000) == 3000
     assert auto_batch_size.largest_that_fits(lambda size: True, lambda: 10) == auto_batch_size.FIRST_SIZE

@@ -141,12 +141,67 @@ def test_event_files_are_cut_to_the_restored_step(tmp_path):
     for step in (10, 20, 30):
         board.record({"kind": "train", "step": step, "loss": 1.0})
     board.close()
-    (written,) = tmp_path.iterdir()
+    (written,) = (tmp_path / "train").iterdir()
     written.write_bytes(written.read_bytes() + b"half a rec")
     board = Board(tmp_path, 20)
     board.record({"kind": "train", "step": 25, "loss": 1.0})
     board.close()
-    assert points(tmp_path, "train/loss") == [10, 20, 25]
+    assert points(tmp_path / "train", "loss") == [10, 20, 25]
+
+
+def test_an_older_run_keeps_its_points_where_they_are(tmp_path):
+    older = tmp_path / "tensorboard"
+    with tf.summary.create_file_writer(str(older)).as_default():
+        for step in (10, 30):
+            tf.summary.scalar("train/loss", 1.0, step)
+    board = Board(tmp_path, 20)
+    board.record({"kind": "train", "step": 25, "loss": 1.0})
+    board.close()
+    assert points(older, "train/loss") == [10]
+    assert points(older / "train", "loss") == [25]
+
+
+def test_tensorboard_compares_losses_and_runs(tmp_path):
+    """As TensorBoard itself reads the folder above two runs: one chart for both losses, a row of hparams a run."""
+    from tensorboard.backend.event_processing.data_provider import MultiplexerDataProvider
+    from tensorboard.backend.event_processing.plugin_event_multiplexer import EventMultiplexer
+    from tensorboard.context import RequestContext
+    from tensorboard.plugins.base_plugin import TBContext
+    from tensorboard.plugins.hparams import api_pb2, backend_context, list_session_groups
+
+    for name, batch_size in (("small", 10), ("large", 20)):
+        board = Board(tmp_path / name, 0)
+        board.hparams(
+            [("model", "transformer", "flag"), ("batch_size", batch_size, "flag"), ("pos", "none", "default")]
+        )
+        board.record({"kind": "train", "step": 5, "loss": 2.0})
+        board.record({"kind": "eval", "step": 5, "loss": batch_size / 4, "bleu": 30.0})
+        board.gradient_norms({"step": 5, "norms": {"all": 1.0, "encoder/layer_0": 0.5}})
+        board.close()
+    multiplexer = EventMultiplexer().AddRunsFromDirectory(str(tmp_path))
+    multiplexer.Reload()
+    provider = MultiplexerDataProvider(multiplexer, str(tmp_path))
+    curves = provider.list_scalars(RequestContext(), experiment_id="", plugin_name="scalars")
+    assert [run for run, tags in sorted(curves.items()) if "loss" in tags] == [
+        "large/eval", "large/train", "small/eval", "small/train",
+    ]  # fmt: skip
+    assert "gradient_norms/encoder/layer1" in curves["small/train"]
+    context = backend_context.Context(TBContext(logdir=str(tmp_path), multiplexer=multiplexer, data_provider=provider))
+    experiment = context.experiment_from_metadata(
+        RequestContext(), "", False, context.hparams_metadata(RequestContext(), ""), []
+    )
+    request = api_pb2.ListSessionGroupsRequest(
+        start_index=0, slice_size=10, allowed_statuses=[api_pb2.STATUS_UNKNOWN, api_pb2.STATUS_RUNNING],
+        col_params=[api_pb2.ColParams(metric=info.name) for info in experiment.metric_infos],
+    )  # fmt: skip
+    rows = list_session_groups.Handler(RequestContext(), context, "", request).run().session_groups
+    found = {row.sessions[0].name: row for row in rows}
+    assert found.keys() == {"small", "large"}
+    assert {name: value.number_value for name, value in found["large"].hparams.items() if name == "batch_size"} == {
+        "batch_size": 20
+    }
+    measured = {(each.name.group, each.name.tag): each.value for each in found["large"].metric_values}
+    assert (measured["eval", "loss"], measured["train", "loss"], measured["eval", "bleu"]) == (5, 2, 30)
 
 
 def test_tensorboard_has_samples_pictures_and_hparams(tmp_path):
@@ -161,19 +216,19 @@ def test_tensorboard_has_samples_pictures_and_hparams(tmp_path):
     )
     board.attention(5, maps)
     board.close()
-    tags = ("hparams", "dev/samples", "attention/decoder/layer_0/source_attention", "attention/layer_1/mixed_attention")
-    for tag in tags:
-        assert points(tmp_path, tag), tag
+    assert points(tmp_path, "hparams")
+    for tag in ("samples", "attention/decoder/layer1/source_attention", "attention/layer2/mixed_attention"):
+        assert points(tmp_path / "eval", tag), tag
     picture = tf.image.decode_png(attention_picture(maps[0]))
     assert picture.shape[2] == 4
     assert len(np.unique(picture)) > 10
 
 
 def test_no_event_files_where_they_are_switched_off(tmp_path):
-    board = Board(tmp_path / "tensorboard", 0, enabled=False)
+    board = Board(tmp_path, 0, enabled=False)
     board.record({"kind": "train", "step": 1, "loss": 1.0})
     board.close()
-    assert not (tmp_path / "tensorboard").exists()
+    assert not list(tmp_path.iterdir())
 
 
 def test_lines_without_a_terminal_are_plain():
@@ -200,6 +255,12 @@ def test_a_terminal_gets_a_bar():
     progress.stop()
     assert "[bold]step 5" in stream.getvalue()
     assert "5/10" in stream.getvalue()
+
+
+def test_lines_say_which_loss_is_smoothed():
+    record = {"step": 5, "loss": 1.5, "nll": 1.25, "perplexity": 3.49, "accuracy": 0.5}
+    assert "loss 1.500 (label-smoothed; 1.250 without), perplexity 3.49" in describe_evaluation(record)
+    assert "loss 1.250, perplexity 3.49" in describe_evaluation({**record, "loss": 1.25})
 
 
 def test_evaluation_line_has_the_signature():

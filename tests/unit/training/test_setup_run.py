@@ -94,6 +94,14 @@ def test_what_a_warm_start_keeps_is_stored_and_may_be_given_again(make, resolve)
         resolve(warm_start_optimizer="reset")
 
 
+def test_without_translations_the_loss_chooses_unless_the_user_does(make, resolve):
+    make(eval_bleu_sentences=-1)
+    assert resolve().settings.best_checkpoint_metric == "loss"
+    assert resolve(best_checkpoint_metric="perplexity").settings.best_checkpoint_metric == "perplexity"
+    with pytest.raises(UserError, match="best_checkpoint_metric=bleu needs translations, which --eval_bleu_sentences"):
+        resolve(best_checkpoint_metric="bleu")
+
+
 @pytest.mark.parametrize(
     ("given", "told"),
     [

@@ -107,7 +107,7 @@ def test_means_errors_shares_and_ratios(systems):
     report = gradient_report.GradientComparison(systems, "Measured.", "logged point", over_steps=True)
     assert report.parts == ["top encoder layer", "encoder/layer_0", "encoder/layer_1", "all"]
     assert report.ratio(thin, gradient_series.TOP) == pytest.approx(0.2)
-    assert "thin: norm of dLoss/d(encoder/layer_0) = 0.5 ± 0, 50.0% of" in gradient_report.build(report).text()
+    assert "thin: norm of dLoss/d(encoder layer 1) = 0.5 ± 0, 50.0% of" in gradient_report.build(report).text()
     rows = [row.split("\t") for row in gradient_report.records(report).tsv().splitlines()]
     values = {(row[0], row[1]): row for row in rows[1:]}
     assert values["base", "top encoder layer"][2:4] == ["encoder/layer_1", "2.5"]
