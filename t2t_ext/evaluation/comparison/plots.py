@@ -1,6 +1,6 @@
 """The figures of a comparison, as SVG that stands alone. matplotlib is imported when something is drawn."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from t2t_ext.evaluation.comparison.comparison import Comparison
@@ -8,6 +8,8 @@ from t2t_ext.reporting import figures
 
 _HATCHES = ("", "//", "..", "xx", "\\\\", "++", "oo")
 _NAME_LENGTH = 20
+# BLEU of fewer sentences says little: a line to it would look like a result.
+_LEAST_SENTENCES = 10
 
 
 def scores(comparison: Comparison, block: int) -> bytes:
@@ -76,17 +78,28 @@ def _by_length(
     comparison: Comparison, value: Callable[[Any, str], float | None], label: str, line: float | None
 ) -> bytes:
     bins = comparison.by_length
+    enough = drawn_bins([each.sentences for each in bins])
 
     def draw(axes: Any) -> None:
         if line is not None:
             axes.axhline(line, color="#595959", linewidth=1, linestyle=":")
         for place, name in enumerate(comparison.names):
-            axes.plot(range(len(bins)), [_nan(value(each, name)) for each in bins], label=_short(name), **_line(place))
-        axes.set_xticks(range(len(bins)), [f"{each.label}\n({each.sentences})" for each in bins])
+            values = [_nan(value(each, name) if drawn else None) for each, drawn in zip(bins, enough, strict=True)]
+            axes.plot(range(len(bins)), values, label=_short(name), **_line(place))
+        few = ["" if drawn else ", too few" for drawn in enough]
+        axes.set_xticks(
+            range(len(bins)), [f"{e.label}\n({e.sentences}{note})" for e, note in zip(bins, few, strict=True)]
+        )
         axes.set_xlabel(f"length of the {comparison.length_of} in {comparison.settings.length_unit} (sentences)")
         axes.set_ylabel(label)
 
     return _figure(draw)
+
+
+def drawn_bins(sentences: Sequence[int]) -> list[bool]:
+    """Returns which bins of so many sentences are drawn: those of ten and more, or all where there is none of them."""
+    enough = [count >= _LEAST_SENTENCES for count in sentences]
+    return enough if any(enough) else [True] * len(enough)
 
 
 _LABEL = {"color": "black", "bbox": {"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "pad": 1.5}}

@@ -263,6 +263,11 @@ def test_html_is_one_safe_page():
     assert "$x$" in base64.b64decode(page.images[0].partition(",")[2]).decode()
 
 
+def test_no_line_is_drawn_to_a_bin_of_few_sentences():
+    assert compare_plots.drawn_bins([3, 200, 10, 9]) == [False, True, True, False]
+    assert compare_plots.drawn_bins([3, 0, 4]) == [True] * 3  # a toy: better than an empty figure
+
+
 def test_colours_are_many_enough(corpus):
     _, reference, systems = corpus
     many = {f"system number {number} with a long name": systems["bad"] for number in range(9)}
