@@ -12,6 +12,7 @@ import importlib.util
 import os
 import pathlib
 import random
+import signal
 import sys
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
@@ -20,6 +21,10 @@ os.environ.setdefault("TF_NUM_INTEROP_THREADS", "2")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 import pytest
+
+# A shell that starts the tests in the background has them ignore Ctrl-C, and so all programs that they start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Commands set these before they import TensorFlow (the decoder: one thread an operation). In these processes it has its
 # threads already; the programs that later tests start would have others, and so other last bits.

@@ -237,7 +237,7 @@ def evaluate(step):
 def leave(status):
     folder = run / "checkpoints" / f"model.ckpt-{{step:08d}}"
     folder.mkdir(parents=True, exist_ok=True)
-    variables = {{"model": {{"a": {{"shape": [2, 3]}}, "b": {{"shape": [4]}}}}}}
+    variables = {{"model": {{n: {{"shape": s, "dtype": "float32"}} for n, s in [("a", [2, 3]), ("b", [4])]}}}}
     (folder / "checkpoint.json").write_text(json.dumps(
         dict(format_version=1, step=step, files={{}}, groups=variables, metadata={{}})))
     (run / "cores").write_text(json.dumps(sorted(os.sched_getaffinity(0))))

@@ -29,7 +29,7 @@ class FakeData:
             np.savez_compressed(path, **arrays)
             self.paths.append(path)
         digests = {path.name: {"sha256": files.sha256_of_file(path)} for path in self.paths}
-        self.manifest = types.SimpleNamespace(problem="x", files=digests)
+        self.manifest = types.SimpleNamespace(files=digests, command=lambda folder: "t2t_ext-datagen --problem=x")
 
     def shard_paths(self, split):
         assert split == "train"
