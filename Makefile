@@ -37,7 +37,7 @@ test: lint ## Passes the tests (15 to 20 minutes on 2 cores).
 	$(PYTEST) tests/unit $(COVERAGE)
 	$(PYTEST) --ignore=tests/unit
 
-test-hostile: $(READY) ## Thousands of malformed and hostile cases (20 to 30 minutes); `make test` has a sample of them.
+test-hostile: $(READY) ## Thousands of malformed and hostile cases (about 6 minutes); `make test` has a sample of them.
 	$(BIN)/python -m pytest tests/hostile -m "slow or not slow"
 
 test-slow: $(READY) ## The tests that take minutes each.
