@@ -27,6 +27,7 @@ _CURVES = {
     ),
     "eval": ("loss", "nll", "perplexity", "accuracy", "bleu", *protocols.dev_labels()),
 }
+_LARGEST = float(tf.float32.max) / 2  # what event files hold; the perplexity of a training that diverges is beyond
 _COMPARED = ("bleu", "loss", "perplexity", "accuracy")  # of runs, beside their hparams
 _EVENTS = "events.out.tfevents.*"
 _LAYER = re.compile(r"layer_(\d+)")
@@ -54,7 +55,7 @@ class Board:
         with self._writing(record["kind"], record["step"]):
             for metric in _CURVES[record["kind"]]:
                 if metric in record:
-                    tf.summary.scalar(metric, record[metric])
+                    tf.summary.scalar(metric, min(record[metric], _LARGEST))
 
     def gradient_norms(self, record: Record) -> None:
         """Writes the points of a record of ``gradient_norms.jsonl``, a curve for each part of the model."""

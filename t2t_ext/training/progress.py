@@ -67,6 +67,11 @@ class Progress:
         self._bar = None
 
 
+def _number(value: float) -> str:
+    """Returns a number as text; that of a training that diverges may be beyond 1e300."""
+    return f"{value:.2f}" if value < 1e6 else f"{value:.2e}"
+
+
 def _losses(record: Record) -> str:
     """Returns the loss in words; perplexity is of the loss without label smoothing, where the two differ."""
     loss, nll = record["loss"], record.get("nll", record["loss"])
@@ -77,7 +82,7 @@ def _losses(record: Record) -> str:
 def describe_training(record: Record) -> str:
     """Formats a training record as one line."""
     text = (
-        f"step {record['step']}: {_losses(record)}, perplexity {record['perplexity']:.2f}, "
+        f"step {record['step']}: {_losses(record)}, perplexity {_number(record['perplexity'])}, "
         f"{record['tokens_per_second']:,.0f} tokens/s, learning rate {record['learning_rate']:.2e}, "
         f"gradient norm {record['gradient_norm']:.2f}"
     )
@@ -88,7 +93,7 @@ def describe_training(record: Record) -> str:
 def describe_evaluation(record: Record) -> str:
     """Formats an evaluation record as one line."""
     text = (
-        f"dev set at step {record['step']}: {_losses(record)}, perplexity {record['perplexity']:.2f}, "
+        f"dev set at step {record['step']}: {_losses(record)}, perplexity {_number(record['perplexity'])}, "
         f"token accuracy {100 * record['accuracy']:.1f}%"
     )
     if "bleu" in record:

@@ -92,7 +92,7 @@ def test_without_a_weight_of_the_other_direction_it_is_layer_coordination():
     """lambda = 0: each direction is the model of one that is given the direction's tag first; and has its weights."""
     from t2t_ext import registry
 
-    settings = registry.hparams("layer_coordination_test")
+    settings = registry.hparams("layer_coordination_test").replace(use_sos=False)
     both = registry.hparams("synchronous_layer_coordination_test").replace(sb_lambda=0.0)
     one_way, two_way = (
         registry.model(name)(hparams, source_vocab_size=VOCAB, target_vocab_size=VOCAB)

@@ -240,9 +240,12 @@ def test_two_directions_are_refused_before_the_model_is_loaded(make_run, tmp_pat
     run = make_run("synchronous_transformer")
     (tmp_path / "in.txt").write_text("a\n")
     monkeypatch.setattr("t2t_ext.bin.decoder.start_tensorflow", lambda *_: pytest.fail("TensorFlow was started"))
-    for flag, message in (("prefix_file", "Prefixes need a model"), ("alignment_file", "the alignment of a transl")):
+    for flag, name, message in (
+        ("prefix_file", "in.txt", "Prefixes need a model"),
+        ("alignment_file", "out.txt", "the alignment of a transl"),
+    ):
         status = decoder.main(
-            [f"--output_dir={run}", f"--decode_from_file={tmp_path}/in.txt", f"--{flag}={tmp_path}/in.txt"]
+            [f"--output_dir={run}", f"--decode_from_file={tmp_path}/in.txt", f"--{flag}={tmp_path}/{name}"]
         )
         assert (status, message in capsys.readouterr().err) == (2, True)
 

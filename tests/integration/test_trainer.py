@@ -169,7 +169,8 @@ def test_another_number_of_replicas_must_keep_the_global_batches(finished, tmp_p
 def test_too_many_skipped_steps_stop_with_a_report(toy_data, toy_corpus, tmp_path, capsys):
     """The stop comes at once, not with the next line of the log, and says what was in the batch."""
     run = tmp_path / "run"
-    wild = HPARAMS.replace("learning_rate_constant=0.5", "learning_rate_constant=1e30")
+    wild = HPARAMS.replace("learning_rate_constant=0.5", "learning_rate_constant=1e9")
+    wild += ",learning_rate_schedule=" + "*".join(["constant"] * 4 + ["linear_warmup"])
     more = {"hparams": wild, "max_skipped_steps": 4, "log_step_count_steps": 500, "local_eval_frequency": 500,
             "train_steps": 500}  # fmt: skip
     assert in_process(toy_data, run, **more) == 2

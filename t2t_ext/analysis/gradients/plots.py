@@ -25,7 +25,7 @@ def curves(systems: Sequence[System], names: Sequence[str]) -> tuple[bytes, byte
                         norms = series.norms[series.named(name)]
                         marker = "." if len(norms) < 30 else None
                         panel.plot(series.steps, norms, color=figures.color(place), linewidth=1.3, marker=marker)
-            panel.settitle_of(title_of(name), fontsize=9)
+            panel.set_title(title_of(name), fontsize=9)
             _logarithmic(panel)
             figures.plain(panel)
         for panel in panels[len(names) :]:

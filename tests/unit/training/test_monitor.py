@@ -149,6 +149,14 @@ def test_event_files_are_cut_to_the_restored_step(tmp_path):
     assert points(tmp_path / "train", "loss") == [10, 20, 25]
 
 
+def test_numbers_of_a_training_that_diverges(tmp_path):
+    """A perplexity beyond float32, which event files hold, is shown as a very large one."""
+    board = Board(tmp_path, 0)
+    board.record({"kind": "train", "step": 10, "loss": float("nan"), "perplexity": 1e304})
+    board.close()
+    assert points(tmp_path / "train", "perplexity") == points(tmp_path / "train", "loss") == [10]
+
+
 def test_an_older_run_keeps_its_points_where_they_are(tmp_path):
     older = tmp_path / "tensorboard"
     with tf.summary.create_file_writer(str(older)).as_default():
