@@ -230,9 +230,10 @@ def _saved_model_worker(args: argparse.Namespace) -> dict[str, Any]:
     lines = args.input.read_text(encoding="utf-8").splitlines()
     _start_tensorflow(args)
     import tensorflow as tf
-    import tensorflow_text  # noqa: F401  # registers the text encoder's operations
 
-    loaded = tf.saved_model.load(str(args.export))
+    from t2t_ext.serving.export import load
+
+    loaded = load(args.export)
     translate = loaded.signatures["serving_default"]
     order = sorted(lines, key=len, reverse=True)
     size = _batch_size(args.hparams)

@@ -45,6 +45,8 @@ _PRELOADED = ("t2t_ext.training.loop", "t2t_ext.models.transformer", "t2t_ext.tr
 _VOLATILE = re.compile(
     r'"(seconds|tokens_per_second|created|train_command|time|pid|parent|command)": ("[^"]*"|[^,}\n]+)'
 )
+_GRAPH = r"saved_model\.pb|fingerprint\.pb|variables\.index"
+_GRAPH_ENTRY = re.compile(rf'"[^"]*(?:{_GRAPH})": \{{[^}}]*\}},?\s*')  # in export.json
 _HPARAMS = "num_hidden_layers=1,hidden_size=16,filter_size=32,batch_size=400,learning_rate_warmup_steps=20"
 _STEPS = 9
 Command = tuple[str, Sequence[str], dict[str, str]]  # name, flags, environment
@@ -67,8 +69,8 @@ class Job:
     inputs: pathlib.Path | None = None
 
 
-def jobs(work: pathlib.Path) -> list[Job]:
-    """Makes what the jobs start from and returns them."""
+def jobs(work: pathlib.Path, names: Sequence[str]) -> list[Job]:
+    """Makes what the jobs start from and returns those that are named, all where none is."""
     import datagen
 
     corpus = datagen.write_corpus(work, pairs=600, seed=1, words=60)
@@ -102,18 +104,29 @@ def jobs(work: pathlib.Path) -> list[Job]:
     runs = [f"--l2r={work / 'l2r'}", f"--r2l={work / 'r2l'}", "--problem=translate_parallel_text",
             "--chunk_pairs=100", "--decode_hparams=beam_size=2"]  # fmt: skip
     exported = [f"--output_dir={work / 'l2r'}"]
-    experiment = ["--recipe=cldr_ende_transformer_tiny", f"--train_steps={_STEPS}", "--until=score",
+    for side in ("source", "target"):
+        test = corpus[f"test_{side}"] = work / f"test.{side}"
+        test.write_text("".join(corpus[f"dev_{side}"].read_text(encoding="utf-8").splitlines(True)[:20]), "utf-8")
+    options = ",".join(f"{name}={path}" for name, path in corpus.items())
+    experiment = ["--recipe=cldr_ende_transformer_tiny", "--problem=translate_parallel_text", "--until=score",
+                  f"--problem_options={options}", "--datagen=vocab_size=340,num_shards=3", "--seeds=1",
+                  f"--train_steps={_STEPS}", f"--hparams={_HPARAMS}", "--decode_hparams=beam_size=1",
+                  "--train=local_eval_frequency=1,eval_bleu_sentences=-1,deterministic=true",
                   f"--tmp_dir={work / 'tmp'}"]  # fmt: skip
-    return [
+    every = [
         Job("train", lambda folder: [("trainer", [*train, f"--hparams={_HPARAMS}", f"--output_dir={folder}"], {})]),
         Job("train_two_workers", two_workers),
         Job("datagen", lambda folder: [("datagen", [*data, f"--data_dir={folder}"], {})]),
         Job("pseudo_references", lambda folder: [("pseudo_references", [*runs, f"--data_dir={folder}"], {})],
             inputs=work / "data"),
         Job("exporter", lambda folder: [("exporter", [*exported, f"--export_dir={folder}", "--overwrite"], {})],
-            left_out=r"saved_model\.pb|fingerprint\.pb|variables\.index"),
+            left_out=_GRAPH),
         Job("experiment", lambda folder: [("experiment", [*experiment, f"--work_dir={folder}"], {})]),
     ]  # fmt: skip
+    found = {job.name: job for job in every}
+    if unknown := set(names) - set(found):
+        raise SystemExit(f"--jobs: there is no {', '.join(unknown)}; there are {', '.join(found)}.")
+    return [found[name] for name in names or found]
 
 
 # === Processes ===
@@ -208,7 +221,8 @@ def digests(folder: pathlib.Path, left_out: str) -> dict[str, str]:
         if path.is_file() and not re.search(left_out, name):
             content = path.read_bytes()
             if path.suffix in (".json", ".jsonl"):
-                text = _VOLATILE.sub(r'"\1": 0', re.sub(r'"train_command": \[[^]]*\]', "", content.decode()))
+                text = _GRAPH_ENTRY.sub("", content.decode())
+                text = _VOLATILE.sub(r'"\1": 0', re.sub(r'"train_command": \[[^]]*\]', "", text))
                 content = text.replace(str(folder), "").encode()
             found[name] = hashlib.sha256(content).hexdigest()
     return found
@@ -232,19 +246,22 @@ class Trial:
         self.unequal = sorted(set(digests(again, job.left_out).items()) ^ set(self._expected.items()))
         shutil.rmtree(again)
 
-    def kills(self, count: int, streak: int) -> dict[str, Any]:
-        """Kills the job ``count`` times, at most ``streak`` times before it may end; returns what came of it."""
+    def kills(self, count: int, streak: int, seconds: float) -> dict[str, Any]:
+        """Kills the job ``count`` times, at most ``streak`` times before it may end; returns what came of it.
+
+        No new streak begins after ``seconds``.
+        """
         killed = ends = 0
         differ: list[str] = []
-        while killed < count:
+        until = time.monotonic() + seconds
+        while killed < count and time.monotonic() < until:
             folder = self._new(f"killed{next(self._numbers)}")
             for _ in range(min(streak, count - killed)):
                 moment = self._rng.uniform(0, self.seconds)
                 statuses, _ = run(self.job.commands(folder), self._log, kill_after=moment)
                 killed += any(status == -signal.SIGKILL for status in statuses)
-            self._end(folder)
+            differ += self._faults_of_end(folder)
             ends += 1
-            differ += self._differences(folder)
         return {"kills": killed, "ends": ends, "differences": differ}
 
     def full_disks(self, most: int) -> dict[str, Any]:
@@ -264,8 +281,7 @@ class Trial:
             left = [path.name for path in folder.rglob("*") if ".tmp" in path.name] if folder.exists() else []
             if "Traceback" in said or any(status not in (0, 2) for status in statuses) or left:
                 faults.append(f"change {place}: status {statuses}, left {left}, {said[-300:]}")
-            self._end(folder)
-            faults += self._differences(folder)
+            faults += self._faults_of_end(folder)
         return {"changes": changes, "full_disks": len(places), "statuses": dict(outcomes), "faults": faults}
 
     def _new(self, name: str) -> pathlib.Path:
@@ -280,12 +296,17 @@ class Trial:
         if any(statuses):
             raise SystemExit(f"{self.job.name} does not end: status {statuses}, see {self._log}")
 
-    def _differences(self, folder: pathlib.Path) -> list[str]:
+    def _faults_of_end(self, folder: pathlib.Path) -> list[str]:
+        """Lets a job end that was disturbed; returns what is wrong with its end."""
+        statuses, _ = run(self.job.commands(folder), self._log)
+        if any(statuses):
+            return [f"{folder.name}: does not end: status {statuses}, see {self._log}"]
         found = digests(folder, self.job.left_out)
-        names = sorted(name for name in {**found, **self._expected} if found.get(name) != self._expected.get(name))
+        always = dict(self.unequal)  # the second undisturbed job had them otherwise, too
+        names = {name for name, _ in {*found.items()} ^ {*self._expected.items()} if name not in always}
         if not names:
             shutil.rmtree(folder)
-        return [f"{folder.name}: {', '.join(names[:5])}"] if names else []
+        return [f"{folder.name}: {', '.join(sorted(names)[:5])}"] if names else []
 
 
 def main() -> None:
@@ -294,6 +315,7 @@ def main() -> None:
     parser.add_argument("--work_dir", type=pathlib.Path, required=True)
     parser.add_argument("--jobs", default="", help="Names, separated by commas; by default all.")
     parser.add_argument("--kills", type=int, default=100, help="Of each job.")
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="No more kills of a job after so many.")
     parser.add_argument("--streak", type=int, default=4, help="Most kills in a row before a job may end.")
     parser.add_argument("--faults", type=int, default=0, help="Full disks of each job, at most one for each change.")
     parser.add_argument("--seed", type=int, default=1)
@@ -308,12 +330,11 @@ def main() -> None:
     work = args.work_dir.resolve()
     work.mkdir(parents=True, exist_ok=True)
     rows: list[dict[str, Any]] = []
-    for job in jobs(work):
-        if args.jobs and job.name not in args.jobs.split(","):
-            continue
+    for job in jobs(work, [name for name in args.jobs.split(",") if name]):
         trial = Trial(job, work, random.Random(args.seed))
-        row = {"job": job.name, "seconds": round(trial.seconds, 1), "files_that_always_differ": trial.unequal}
-        row |= trial.kills(args.kills, args.streak)
+        always = sorted(dict(trial.unequal))
+        row = {"job": job.name, "seconds": round(trial.seconds, 1), "files_that_always_differ": always}
+        row |= trial.kills(args.kills, args.streak, 60 * args.minutes)
         row |= trial.full_disks(args.faults) if args.faults else {}
         rows.append(row)
         print(json.dumps(row), flush=True)

@@ -153,6 +153,7 @@ def run_stage(stage: Stage, number: str, say: Say, *, redo: bool = False, again:
 
 def _run_alone(stage: Stage, title: str, say: Say, *, redo: bool, again: bool) -> bool:
     """Does the work of ``run_stage`` for the one experiment that holds the stage's lock."""
+    files.remove_leftovers(stage.folder)  # markers that a killed experiment was writing
     state = state_of(stage)
     if state.word == "done" and not redo and not again:
         say(f"{title}: done meanwhile by another experiment")

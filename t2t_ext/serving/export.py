@@ -5,7 +5,7 @@ EXPORT/500/                                    one directory a version, as TF Se
   assets.extra/tf_serving_warmup_requests      requests that the server answers before it says it is ready
   assets.extra/text_encoder.{source,target}.model
                                                what happens to text before and after the graph, where anything does
-  export.json                                  what the model was made from
+  export.json                                  what the model was made from; sizes and SHA-256 of all other files
 """
 
 import collections
@@ -20,16 +20,17 @@ from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
+from t2t_ext.errors import UserError
 from t2t_ext.io import chatter, files, locks
-from t2t_ext.serving import protocol
-from t2t_ext.serving.served_text import SIDES, SIGNATURE, ServedText, check_destination
+from t2t_ext.serving import exported_files, protocol
+from t2t_ext.serving.exported_files import DESCRIPTION_NAME
+from t2t_ext.serving.served_text import SIDES, SIGNATURE, ServedText, check_destination, version_directory
 from t2t_ext.translation.codec import TextCodec
 from t2t_ext.version import __version__
 
 if TYPE_CHECKING:
     from t2t_ext.translation.translator import Translator
 
-DESCRIPTION_NAME = "export.json"
 WARMUP_NAME = os.path.join("assets.extra", "tf_serving_warmup_requests")
 # Byte fallback makes any text a fair request for any vocabulary; names and numbers are the least foreign to all.
 WARMUP_LINES = ("1 2 3", "A. B. 2.0 (C)", "", "Maria, Anna and Peter 1 2 3 4 5 6 7 8 9 10 Maria, Anna and Peter")
@@ -185,6 +186,7 @@ def export(
     with locks.held(base / f".{version}.lock", f"is exporting version {version} to {base}", make_directory=True):
         check_destination(base, version, overwrite=overwrite)  # another process may have made it meanwhile
         _write(translator, final, made_from or {}, warmup_lines)
+        files.remove_leftovers(base)  # of exports that were killed; one may have been replacing this version
     return final
 
 
@@ -219,8 +221,34 @@ def _write(
             raise OSError(errno.ENOSPC, "No space left on device") from error
         if text is not None:
             text.write(temporary)
+        description["files"] = exported_files.record(temporary)
         content = json.dumps(description, indent=2, ensure_ascii=False) + "\n"
         (temporary / DESCRIPTION_NAME).write_text(content, encoding="utf-8")
+
+
+def load(export_dir: files.PathLike) -> Any:
+    """Loads an exported model whose files are as they were written.
+
+    Args:
+      export_dir: A version's directory, or the one that holds the versions: then the highest counts.
+
+    Returns:
+      What ``tf.saved_model.load`` returns; its ``signatures`` are those of ``ServedTranslator``.
+
+    Raises:
+      UserError: There is no export, or a file of it is damaged, which is named.
+    """
+    import tensorflow_text  # noqa: F401  # registers the operations of the text encoders
+
+    path = version_directory(export_dir)
+    exported_files.check(path)
+    _read_saved_model(path)
+    try:
+        with chatter.left_out():
+            return tf.saved_model.load(str(path))
+    except (tf.errors.OpError, OSError, ValueError, KeyError) as error:
+        said = str(error).partition("\n")[0][:200]
+        raise UserError(f"The exported model {path} cannot be loaded: {said}. {exported_files.ADVICE}") from error
 
 
 def saved_model_ops(directory: files.PathLike) -> dict[str, int]:
@@ -247,9 +275,14 @@ def signature_tensors(directory: files.PathLike, signature: str = "serving_defau
 
 
 def _read_saved_model(directory: files.PathLike) -> Any:
+    from google.protobuf.message import DecodeError
     from tensorflow.core.protobuf import saved_model_pb2
 
-    return saved_model_pb2.SavedModel.FromString((pathlib.Path(directory) / "saved_model.pb").read_bytes())
+    path = pathlib.Path(directory) / "saved_model.pb"
+    try:
+        return saved_model_pb2.SavedModel.FromString(path.read_bytes())
+    except DecodeError as error:
+        raise UserError(f"{path} is damaged ({error}). {exported_files.ADVICE}") from error
 
 
 def _check_ops(directory: pathlib.Path) -> None:

@@ -14,6 +14,7 @@ from typing import Self
 
 from t2t_ext.data.text.text_encoder import SubwordEncoder
 from t2t_ext.errors import UserError
+from t2t_ext.serving import exported_files
 
 SIGNATURE = "text_encoders"
 SIDES = ("source", "target")
@@ -56,6 +57,7 @@ class ServedText:
           UserError: There is no export, or a file of it is damaged.
         """
         path = version_directory(export_dir)
+        exported_files.check(path, FILE_NAMES.values())
         if not (path / FILE_NAMES["source"]).is_file():
             return None
         return cls(*(SubwordEncoder.from_file(path / FILE_NAMES[side]) for side in SIDES))

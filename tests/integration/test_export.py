@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import shutil
+import socket
 import subprocess
 import sys
 import types
@@ -21,9 +22,9 @@ LINES = ["the old cat sees the lamp .", "", "the city loves the small flower tod
 
 @pytest.fixture(scope="module")
 def signatures(exported):
-    import tensorflow as tf
+    from t2t_ext.serving.export import load
 
-    model = tf.saved_model.load(str(exported))
+    model = load(exported.parent)
     yield model.signatures
     del model
 
@@ -37,6 +38,33 @@ def test_files(exported, tiny_run):
     assert description["problem"] == "translate_parallel_text"
     assert description["decode_hparams"]["beam_size"] == 4
     assert tf.saved_model.contains_saved_model(str(exported))
+
+
+def test_a_damaged_file_is_named(exported, tmp_path):
+    from t2t_ext.serving import export
+
+    copy = tmp_path / "40"
+    shutil.copytree(exported, copy)
+    names = sorted(json.loads((copy / "export.json").read_text())["files"])
+    assert names == sorted(
+        path.relative_to(copy).as_posix() for path in copy.rglob("*") if path.is_file() and path.name != "export.json"
+    )
+    for name in names:
+        good = (copy / name).read_bytes()
+        middle = len(good) // 2
+        for damaged in (good[:middle], good[:middle] + bytes([good[middle] ^ 1]) + good[middle + 1 :]):
+            (copy / name).write_bytes(damaged)
+            with pytest.raises(UserError, match=f"is damaged: {name} "):
+                export.load(copy)
+        (copy / name).write_bytes(good)
+    # Without what was noted, as in exports of earlier versions.
+    (copy / "export.json").unlink()
+    for name in ("saved_model.pb", "variables/variables.index"):
+        good = (copy / name).read_bytes()
+        (copy / name).write_bytes(good[: len(good) // 2])
+        with pytest.raises(UserError, match=r"damaged|cannot be loaded"):
+            export.load(copy)
+        (copy / name).write_bytes(good)
 
 
 def test_text_as_people_write_it_needs_no_encoders(signatures, exported, capsys):
@@ -203,6 +231,9 @@ def test_versions(tmp_path, tiny_encoder):
         export(lower, tmp_path)
     second = export(lower, tmp_path, version=2)
     assert (translate(first, "aB"), translate(second, "aB")) == (b"AB", b"ab")
+    with subprocess.Popen(["true"]) as killed:
+        killed.wait()
+    (tmp_path / f".1.tmp-{socket.gethostname()[:40]}_{killed.pid}_0000").mkdir()
     export(lower, tmp_path, overwrite=True)
     assert translate(first, "aB") == b"ab"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["1", "2"]

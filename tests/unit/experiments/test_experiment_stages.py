@@ -85,11 +85,16 @@ def test_what_another_process_is_at_is_neither_done_twice_nor_removed(stages):
     with locks.held(stage.marker.with_suffix(".lock"), "is running it"):
         with pytest.raises(UserError, match=r"Another process is running the stage 'train, seed 1.*\(process \d+ on"):
             run_stage(stage, "1/1", print)
+    with subprocess.Popen(["true"]) as killed:
+        killed.wait()
+    leftover = stage.folder / f".{stage.marker.name}.tmp-{socket.gethostname()[:40]}_{killed.pid}_0000"
+    leftover.touch()
     with locks.in_directory(stage.output, "trains"):
         with pytest.raises(UserError, match=r"is to be made again, but process \d+ on this machine.* is at work there"):
             run_stage(stage, "1/1", print, redo=True)
     assert stage.output.is_dir()
     assert stage.marker.exists()
+    assert not leftover.exists()
 
 
 def test_reranking_is_scored_by_its_report(tmp_path):
