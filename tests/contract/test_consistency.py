@@ -95,7 +95,8 @@ def test_r_drop_trains_models_of_one_and_two_targets(case):
     "case", [case for case in FIRST if case.model in ("transformer", "synchronous_transformer")], ids=str
 )
 @pytest.mark.parametrize(
-    "precision", ["float32", "mixed_bfloat16", pytest.param("mixed_float16", marks=pytest.mark.slow)]
+    "precision",
+    ["float32", *(pytest.param(other, marks=pytest.mark.slow) for other in ("mixed_bfloat16", "mixed_float16"))],
 )
 def test_the_loss_is_that_of_the_whole_sentence(case, precision):
     from t2t_ext import registry

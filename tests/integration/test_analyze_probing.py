@@ -50,6 +50,7 @@ def task_dir(toy_corpus, tmp_path_factory):
     return directory / "built"
 
 
+@pytest.mark.slow
 def test_probing_of_two_runs(analyze_command, tiny_run, dual_runs, task_dir, tmp_path, monkeypatch):
     flags = [f"--output_dir={tiny_run.path},{dual_runs[0]}", f"--probing_dir={task_dir}", f"--out_dir={tmp_path}",
              "--labels=base,dual", "--epochs=25", "--learning_rate=0.01", "--max_train_sentences=140",

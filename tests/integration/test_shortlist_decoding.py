@@ -83,6 +83,7 @@ def test_a_translation_does_not_depend_on_its_batch(make_translator, files):
     same([translator.translate([line])[0] for line in LINES], translator.translate(LINES))
 
 
+@pytest.mark.slow
 def test_ensembles_and_two_directions(tiny_model, tiny_encoder, files):
     from random_weights import random_arrays
 
