@@ -1,9 +1,9 @@
 """Writes the lists of docs/settings.md from the settings' declarations: ``python docs/make_tables.py [--check]``."""
 
+import argparse
 import dataclasses
 import pathlib
 import re
-import sys
 import textwrap
 
 from t2t_ext.config.decode import DecodeHParams
@@ -64,9 +64,12 @@ def page(text: str) -> str:
 
 def main() -> int:
     """Writes the page, or with --check says whether it is as the declarations are; returns the exit status."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true", help="Write nothing.")
+    check = parser.parse_args().check
     before = PAGE.read_text(encoding="utf-8")
     after = page(before)
-    if "--check" in sys.argv:
+    if check:
         return int(before != after)
     PAGE.write_text(after, encoding="utf-8")
     return 0

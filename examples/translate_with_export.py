@@ -3,8 +3,8 @@
 python translate_with_export.py EXPORT_DIR "A sentence." "Another one."
 """
 
+import argparse
 import pathlib
-import sys
 
 import tensorflow as tf
 import tensorflow_text  # noqa: F401 -- registers the text operations of the SavedModel
@@ -12,11 +12,16 @@ import tensorflow_text  # noqa: F401 -- registers the text operations of the Sav
 
 def main() -> None:
     """Loads the newest version in the export directory and prints each sentence with its translation."""
-    export_dir, sentences = pathlib.Path(sys.argv[1]), sys.argv[2:]
-    newest = max((path for path in export_dir.iterdir() if path.name.isdigit()), key=lambda path: int(path.name))
+    parser = argparse.ArgumentParser(description="Translates sentences with an exported SavedModel.")
+    parser.add_argument("export_dir", type=pathlib.Path, help="The folder that t2t_ext-exporter wrote.")
+    parser.add_argument("sentences", nargs="+", metavar="sentence")
+    given = parser.parse_args()
+    newest = max((path for path in given.export_dir.iterdir() if path.name.isdigit()), key=lambda path: int(path.name))
     translate = tf.saved_model.load(str(newest)).signatures["serving_default"]
-    result = translate(inputs=tf.constant(sentences))
-    for sentence, output, score in zip(sentences, result["outputs"].numpy(), result["scores"].numpy(), strict=True):
+    result = translate(inputs=tf.constant(given.sentences))
+    for sentence, output, score in zip(
+        given.sentences, result["outputs"].numpy(), result["scores"].numpy(), strict=True
+    ):
         print(f"{sentence}\n  -> {output.decode()}   (score {score:.2f})")
 
 

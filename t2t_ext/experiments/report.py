@@ -163,7 +163,10 @@ def _pictures(
 
 def _draw_seeds(axis: Any, figure: Figure) -> None:
     seeds = [str(seed) for seed in figure.by_seed]
-    axis.plot(seeds, list(figure.by_seed.values()), "o", color=drawing.color(0), label="seeds")
+    scores = list(figure.by_seed.values())
+    axis.plot(seeds, scores, "o", color=drawing.color(0), label="seeds")
+    tips = [f"seed {seed}: {figure.shown(score)}" for seed, score in figure.by_seed.items()]
+    drawing.points(axis, seeds, scores, tips)
     axis.axhline(figure.mean, color=drawing.color(0), linewidth=1, label=f"mean {figure.mean:.2f}")
     if figure.published is not None:
         axis.axhline(figure.published, color=drawing.color(1), linestyle="--", label=f"paper {figure.published:.2f}")
@@ -175,6 +178,9 @@ def _draw_beams(axis: Any, name: str, systems: Mapping[str, Sequence[Figure]]) -
         named = [(each.name.partition(", beam "), each.mean) for each in figures]
         points = [(int(beam), mean) for (label, _, beam), mean in named if label == name and beam]
         if points:
-            axis.plot(*zip(*points, strict=True), "o-", color=drawing.color(place), label=system)
+            beams, means = zip(*points, strict=True)
+            axis.plot(beams, means, "o-", color=drawing.color(place), label=system)
+            tips = [f"{system}, beam {beam}: {mean:.2f}" for beam, mean in points]
+            drawing.points(axis, beams, means, tips)
     axis.set_xscale("log", base=2)
     axis.set_xlabel("beam size")

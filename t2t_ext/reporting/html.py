@@ -1,45 +1,58 @@
 """HTML that is escaped in one place, and the frame of every page: light and dark, wide and narrow, no outside files."""
 
-import base64
+import hashlib
 import html
+import xml.etree.ElementTree as ET
 from collections.abc import Iterable
 
 from t2t_ext.version import __version__
 
 _STYLE = """
 :root { color-scheme: light dark; --page: #fff; --text: #1a1a1a; --soft: #555; --line: #ddd; --edge: #999;
-  --link: #00508c; --top: #e6f0fa; --note: #fff6d6; --note-edge: #b58900; --wrong: #fde3c8; }
+  --link: #00508c; --top: #e6f0fa; --note: #fff6d6; --note-edge: #b58900; --wrong: #fde3c8;
+  --heat: #08306b; --unseen: #e4e4e4; --bound: #d55e00; }
 @media (prefers-color-scheme: dark) {
   :root { --page: #16181c; --text: #e4e4e4; --soft: #aaa; --line: #33373d; --edge: #6b7078; --link: #86bdf0;
-    --top: #1d3145; --note: #37300f; --note-edge: #c79c1a; --wrong: #5d3813; }
-  figure img { filter: invert(.91) hue-rotate(180deg); }
-  figure.as-is img { filter: none; }
+    --top: #1d3145; --note: #37300f; --note-edge: #c79c1a; --wrong: #5d3813;
+    --heat: #a6d0ff; --unseen: #3a3e45; --bound: #ff9d4d; }
+  figure.drawn svg { filter: invert(.91) hue-rotate(180deg); }
 }
 * { box-sizing: border-box; }
 body { font: 16px/1.5 system-ui, sans-serif; color: var(--text); background: var(--page); max-width: 76rem;
-  margin: 2rem auto; padding: 0 1.2rem; overflow-wrap: break-word; }
-h1 { font-size: 1.6rem; line-height: 1.25; margin-bottom: .3rem; overflow-wrap: anywhere; }
+  margin: 2rem auto; padding: 0 1.2rem; overflow-wrap: anywhere; }
+h1 { font-size: 1.6rem; line-height: 1.25; margin-bottom: .3rem; }
 h2 { font-size: 1.25rem; margin: 2.4rem 0 .6rem; border-bottom: 1px solid var(--edge); }
 h3 { font-size: 1.05rem; margin: 1.6rem 0 .3rem; }
 a { color: var(--link); }
-code { font-size: .8rem; color: var(--soft); overflow-wrap: anywhere; }
+code { font-size: .8rem; color: var(--soft); }
 .scroll { overflow-x: auto; margin: .5rem 0 1rem; max-width: 100%; }
 table { border-collapse: collapse; }
 .caption { font-weight: 600; margin: 1rem 0 .2rem; }
 th, td { padding: .22rem .7rem; border-bottom: 1px solid var(--line); text-align: right; white-space: pre;
   font-variant-numeric: tabular-nums; }
 th:first-child, .words { text-align: left; }
-th:first-child { position: sticky; left: 0; background: var(--page); }
+th:first-child { position: sticky; left: 0; background: var(--page); max-width: 24rem; white-space: pre-wrap; }
 thead th { border-bottom: 2px solid var(--edge); vertical-align: bottom; }
 th[title] { text-decoration: underline dotted; text-underline-offset: .2em; cursor: help; }
 tr.top > * { background: var(--top); font-weight: 600; }
 figure { display: inline-block; vertical-align: top; margin: .5rem 1rem .5rem 0; max-width: 100%; }
-figure img { display: block; max-width: 100%; height: auto; background: #fff; }
+figure svg { display: block; }
+figure.drawn svg { max-width: 100%; height: auto; background: #fff; stroke-linejoin: round; stroke-linecap: butt; }
+.grid { display: grid; gap: 1rem; grid-template-columns: repeat(auto-fill, minmax(min(100%, var(--map)), 1fr)); }
+.grid figure { min-width: 0; margin: 0; }
+.map rect { fill: var(--heat); } .map .unseen { fill: var(--unseen); } .map text { fill: var(--text); }
+.map .frame { fill: none; stroke: var(--edge); } .map .bound { stroke: var(--bound); stroke-width: 2; }
+.map rect:hover { stroke: var(--bound); stroke-width: 2; }
+.scale { display: flex; flex-wrap: wrap; align-items: center; gap: .3rem .6rem; }
+.scale i { width: 9rem; height: 1rem; border: 1px solid var(--edge);
+  background: linear-gradient(to right, transparent, var(--heat)); print-color-adjust: exact; }
+.scale i.unseen { width: 1rem; margin-left: 1rem; background: var(--unseen); }
 figcaption { color: var(--soft); font-size: .9rem; }
 details { margin: .2rem 0 1rem; } summary { cursor: pointer; color: var(--link); }
-nav ul, nav ol { columns: 18rem; padding-left: 1.3rem; } nav td { text-align: center; }
-dl { display: grid; grid-template-columns: max-content minmax(0, auto); gap: .2rem 1rem; }
-dt { font-weight: 600; } dd { margin: 0; overflow-wrap: anywhere; }
+nav > ul { columns: 18rem; column-gap: 2.5rem; } nav ul { padding-left: 1.3rem; margin: 0; }
+nav > ul > li { break-inside: avoid; }
+dl { display: grid; grid-template-columns: fit-content(14rem) minmax(0, 1fr); gap: .2rem 1rem; }
+dt { font-weight: 600; } dd { margin: 0; }
 .card { border: 1px solid var(--line); border-radius: .4rem; padding: 0 .8rem; margin: 1rem 0; }
 .note { background: var(--note); border-left: 4px solid var(--note-edge); padding: .3rem .8rem; margin: .4rem 0; }
 .small, .weak { color: var(--soft); font-size: .85rem; font-weight: 400; }
@@ -47,7 +60,7 @@ dt { font-weight: 600; } dd { margin: 0; overflow-wrap: anywhere; }
 footer { margin-top: 3rem; color: var(--soft); font-size: .85rem; }
 @media (max-width: 40rem) {
   body { padding: 0 .7rem; } dl { display: block; } dd { margin-bottom: .5rem; }
-  th:first-child { max-width: 42vw; white-space: normal; }
+  th:first-child { max-width: 42vw; }
 }
 @media print { details > * { display: block; } nav { display: none; } }
 """
@@ -65,18 +78,36 @@ def joined(parts: Iterable[str]) -> Html:
 def element(name: str, *content: str, **attributes: str) -> Html:
     """Makes an element. Content that is not ``Html`` is escaped, as are attributes' values; empty ones are left out.
 
-    An underscore at the end of an attribute's name is dropped.
+    Of an attribute's name an underscore at its end is dropped, and others are dashes.
     """
     given = "".join(
-        f' {key.removesuffix("_")}="{html.escape(value, quote=True)}"' for key, value in attributes.items() if value
+        f' {key.removesuffix("_").replace("_", "-")}="{html.escape(value, quote=True)}"'
+        for key, value in attributes.items()
+        if value
     )
     return Html(f"<{name}{given}>{joined(content)}</{name}>")
 
 
-def image(svg: bytes, described: str) -> Html:
-    """Embeds an SVG picture, described for those who do not see it."""
-    data = base64.b64encode(svg).decode("ascii")
-    return Html(f'<img alt="{html.escape(described, quote=True)}" src="data:image/svg+xml;base64,{data}">')
+def drawing(svg: bytes, described: str) -> Html:
+    """Puts an SVG picture of ``figures`` into a page, described for those who do not see it; its tooltips are kept.
+
+    Names within it are made the page's, on which other pictures have the same ones; fonts and sizes are its own.
+    """
+    root = ET.fromstring(svg)
+    prefix = f"g{hashlib.sha256(svg).hexdigest()[:8]}-"
+    for parent in list(root.iter()):
+        parent.tag = parent.tag.rpartition("}")[2]
+        for child in list(parent):
+            if child.tag.rpartition("}")[2] in ("metadata", "style"):  # licenses; rules that would be the whole page's
+                parent.remove(child)
+        for key, value in list(parent.attrib.items()):
+            name = key.rpartition("}")[2]
+            is_link = name == "href" and value.startswith("#")
+            own = f"{prefix}{value}" if name == "id" else f"#{prefix}{value[1:]}" if is_link else value
+            del parent.attrib[key]
+            parent.set(name, own.replace("url(#", f"url(#{prefix}"))
+    root.attrib.update({"role": "img", "aria-label": described})
+    return Html(ET.tostring(root, "unicode", method="html"))
 
 
 def page(title: str, body: Html, command: str) -> str:

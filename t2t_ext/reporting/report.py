@@ -17,7 +17,7 @@ from t2t_ext.io import files
 from t2t_ext.reporting import html
 from t2t_ext.reporting.html import Html, element, joined
 
-_SECTIONS_WITH_CONTENTS = 4  # a page with as many has a table of contents
+_SECTIONS_WITH_CONTENTS = 3  # a page with as many has a table of contents
 
 
 class Block(Protocol):
@@ -126,19 +126,17 @@ class Figure(Block):
       svg: The picture, or what draws it when the page is made.
       described: What it shows, for those who do not see it.
       caption: Below it.
-      as_is: Whether its colors mean more or less, so that a dark page leaves them alone.
     """
 
     svg: bytes | Callable[[], bytes]
     described: str
     caption: str = ""
-    as_is: bool = False
 
     def html(self) -> Html:
         """Returns the picture, embedded."""
         svg = self.svg() if callable(self.svg) else self.svg
         caption = element("figcaption", self.caption) if self.caption else Html()
-        return element("figure", html.image(svg, self.described), caption, class_="as-is" if self.as_is else "")
+        return element("figure", html.drawing(svg, self.described), caption, class_="drawn")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -154,7 +152,7 @@ class PageOnly(Block):
 
 @dataclasses.dataclass(frozen=True)
 class Section:
-    """A heading and the blocks below it."""
+    """A heading and the blocks below it, some of which may be sections themselves."""
 
     title: str
     blocks: Sequence[Block]
@@ -164,9 +162,33 @@ class Section:
         shown = list(filter(None, (block.text() for block in self.blocks)))
         return "\n".join([f"== {self.title}", *shown]) if shown else ""
 
-    def html(self) -> Html:
-        """Returns the section."""
-        return element("section", element("h2", self.title), *(block.html() for block in self.blocks))
+    def html(self, place: str = "", level: int = 2) -> Html:
+        """Returns the section with a heading of a level; ``place`` is what links lead to."""
+        return element("section", element(f"h{level}", self.title), *_html(self.blocks, place, level + 1), id=place)
+
+
+def _html(blocks: Sequence[Block], place: str, level: int) -> list[Html]:
+    """Returns blocks in order, the sections among them with headings of a level."""
+    places = iter(_places(blocks, place))
+    return [
+        Html(f"{block.html(next(places)[0], level) if isinstance(block, Section) else block.html()}\n")
+        for block in blocks
+    ]
+
+
+def _places(blocks: Sequence[Block], place: str) -> list[tuple[str, Section]]:
+    """Returns the sections among blocks at a place of the page, each with its own."""
+    sections = [block for block in blocks if isinstance(block, Section)]
+    return [(f"{place}{'-' if place else 'part'}{number}", each) for number, each in enumerate(sections, 1)]
+
+
+def _contents(blocks: Sequence[Block], place: str = "") -> Html:
+    """Returns links to the sections among blocks, and below each those to its own; nothing where there are none."""
+    items = [
+        element("li", element("a", each.title, href=f"#{there}"), _contents(each.blocks, there))
+        for there, each in _places(blocks, place)
+    ]
+    return element("ul", *items) if items else Html()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -183,17 +205,11 @@ class Report:
 
     def page(self) -> str:
         """Returns one page that holds everything, with a table of contents where it has many sections."""
-        sections = [block for block in self.blocks if isinstance(block, Section)]
-        parts: list[str] = []
-        for block in self.blocks:
-            if not isinstance(block, Section):
-                parts.append(block.html())
-                continue
-            if block is sections[0] and len(sections) >= _SECTIONS_WITH_CONTENTS:
-                links = (element("a", each.title, href=f"#part{number}") for number, each in enumerate(sections, 1))
-                parts.append(element("nav", element("ul", *(element("li", link) for link in links))))
-            parts.append(element("div", block.html(), id=f"part{sections.index(block) + 1}"))
-        return html.page(self.title, joined(Html(f"{part}\n") for part in parts), self.command)
+        parts, links = _html(self.blocks, "", 2), _contents(self.blocks)
+        if links.count("<a ") >= _SECTIONS_WITH_CONTENTS:
+            first = next(number for number, block in enumerate(self.blocks) if isinstance(block, Section))
+            parts.insert(first, element("nav", links, aria_label="Contents"))
+        return html.page(self.title, joined(parts), self.command)
 
 
 def as_json(content: Any) -> str:

@@ -8,6 +8,7 @@ optimizer, schedule), and say in the commit what changed. Without ``--write`` it
 machine are from the file's.
 """
 
+import argparse
 import contextlib
 import importlib.util
 import io
@@ -89,10 +90,13 @@ def _module(name):
 
 def main():
     """Prints the differences, or writes the file."""
+    parser = argparse.ArgumentParser(description="Compares losses with those of the files.")
+    parser.add_argument("--write", action="store_true", help="Write the files anew.")
+    write = parser.parse_args().write
     for file, run in ((FILE, losses), (SYNCHRONOUS_FILE, synchronous_losses)):
         with tempfile.TemporaryDirectory() as directory:
             found = run(directory)
-        if "--write" in sys.argv:
+        if write:
             file.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
             print(f"wrote {file}")
             continue

@@ -64,8 +64,8 @@ def test_a_transformer_looks_at_what_it_writes_itself(analyze_command, trained_r
         np.testing.assert_allclose(np.sum(each["weights"], axis=1), 1, atol=1e-3)
     assert not np.triu(own["weights"], 1).any()
     page = (tmp_path / "out" / "attention.html").read_text()
-    assert page.count("data:image/svg+xml;base64,") == 3
-    assert "http" not in page.replace("http://www.w3.org", "")
+    assert page.count("<figure") == 3
+    assert "http" not in page
     assert sorted(path.name for path in (tmp_path / "out").glob("*.png")) == sorted(
         each["file"] for each in maps.values()
     )
@@ -104,7 +104,7 @@ def decoder_says(trained_run, tmp_path):
 )  # fmt: skip
 def test_every_kind_of_model(analyze_command, make_run, tmp_path, model, overrides, expected, monkeypatch):
     # Drawing takes longer than all else here; the first test draws.
-    monkeypatch.setattr("t2t_ext.analysis.attention.pictures.head_pictures", lambda *_: (b"", b""))
+    monkeypatch.setattr("t2t_ext.analysis.attention.pictures.head_picture", lambda *_: b"")
     run = make_run(model, overrides)
     status, out, err = analyze_command(
         "attention", f"--output_dir={run}", f"--sentence={SOURCE}", f"--reference={REFERENCE}", "--layers=1",

@@ -34,13 +34,9 @@ def attention_picture(shown: AttentionMap) -> bytes:
         return saved(figure, "png")
 
 
-def head_pictures(shown: AttentionMap, head: int | None) -> tuple[bytes, bytes]:
-    """Draws a head, counted from 0, or the mean over all heads (None); dark is much, up to the largest weight.
-
-    Returns a PNG file, and the same as SVG, whose text is text.
-    """
+def head_picture(shown: AttentionMap, head: int | None, most: float) -> bytes:
+    """Draws a head, counted from 0, or the mean over all (None); dark is much, up to ``most``. Returns a PNG file."""
     weights = shown.of_head(head)
-    most = max(float(weights.max()), 1e-6)
     across = _CELL * len(shown.columns) + _LETTER * (_longest(shown.rows) + _longest(shown.predicted)) + 1.5
     down = _CELL * len(shown.rows) + _LETTER * _longest(shown.columns) + 1.0
     which = f"mean of {shown.heads} heads" if head is None else f"head {head + 1}"
@@ -50,7 +46,7 @@ def head_pictures(shown: AttentionMap, head: int | None) -> tuple[bytes, bytes]:
         image = _heat_map(axis, shown, weights, most, left=True, right=True, font=9)
         figure.colorbar(image, ax=axis, shrink=0.7, pad=0.02, aspect=24).ax.tick_params(labelsize=7)
         figure.suptitle(title, x=0.01, horizontalalignment="left", fontsize=10)
-        return saved(figure, "png"), saved(figure, "svg")
+        return saved(figure, "png")
 
 
 def _heat_map(

@@ -11,24 +11,25 @@ from collections.abc import Callable, Sequence
 from typing import TypedDict
 
 from t2t_ext.analysis.attention import pictures as drawing
+from t2t_ext.analysis.attention.heat_map import heat_map, scale
 from t2t_ext.analysis.attention.maps import KINDS, AttentionMap, Looked, strongest
 from t2t_ext.config.layer_ranges import layer_numbers
 from t2t_ext.errors import UserError
 from t2t_ext.io import files, stored
 from t2t_ext.reporting import figures
 from t2t_ext.reporting import report as reporting
-from t2t_ext.reporting.html import element
-from t2t_ext.reporting.report import Block, Definitions, Either, Figure, Note, Paragraph, Report, Section
+from t2t_ext.reporting.html import Html, element
+from t2t_ext.reporting.report import Block, Definitions, Either, Note, Paragraph, Report, Section
 from t2t_ext.reporting.table import Table, columns
 
 PAGE, WEIGHTS = "attention.html", "attention.json"
 MEAN, ALL = "mean", "all"
 _STRONGEST = 3
 _EXPLAINED = (
-    "A row is a position of the sentence that attends, a column one that is attended to; darker is more, and every row "
-    "adds up to 1. Positions of the target are labeled by the token that they read (left); → says which one they "
-    "predict: the row of a word shows what was attended to when the word after it was predicted. Gray is what a "
-    "position cannot see."
+    "A row is a position of the sentence that attends, a column one that is attended to; more color is a larger "
+    "weight, and every row adds up to 1. Positions of the target are labeled by the token that they read (left); → "
+    "says which one they predict: the row of a word shows what was attended to when the word after it was predicted. "
+    "Squares have tooltips."
 )
 _FIGURES = {"source": "2", "self": "3", "mixed": "4"}  # of He et al. (2018)
 
@@ -107,12 +108,11 @@ def _numbers(flag: str, text: str, count: int) -> frozenset[int]:
 
 @dataclasses.dataclass(frozen=True)
 class Picture:
-    """A drawn attention: its head, counted from 0 (None: the mean), the PNG file's name, and the same as SVG."""
+    """A drawn attention: its head, counted from 0 (None: the mean), and the PNG file's name."""
 
     shown: AttentionMap
     head: int | None
     png: str
-    svg: bytes
 
     @property
     def label(self) -> str:
@@ -137,21 +137,21 @@ def write(
     """
     chosen = [choice.of(looked.maps) for looked in sentences]
     total = sum(map(len, chosen))
+    most = max((float(shown.of_head(head).max()) for maps in chosen for shown, head in maps), default=0.0) or 1.0
     directory = reporting.directory_for(directory)
     drawn: list[list[Picture]] = []
     pictures: dict[str, bytes] = {}
     for number, maps in enumerate(chosen, 1):
         drawn.append([])
         for shown, head in maps:
-            png, svg = drawing.head_pictures(shown, head)
             place = re.sub(r"layer_(\d+)", lambda match: f"layer{int(match[1]) + 1}", shown.name).replace("/", ".")
             of = f"sentence{number}." if len(sentences) > 1 else ""
             name = f"{of}{place}.{'mean' if head is None else f'head{head + 1}'}.png"
-            pictures[name] = png
-            drawn[-1].append(Picture(shown, head, name, svg))
+            pictures[name] = drawing.head_picture(shown, head, most)
+            drawn[-1].append(Picture(shown, head, name))
             progress(len(pictures), total)
     _remove_earlier(directory, set(pictures))
-    page, weights = _report(sentences, drawn, about).page(), _json(sentences, drawn, about)
+    page, weights = _report(sentences, drawn, about, most).page(), _json(sentences, drawn, about)
     return reporting.write(directory, {PAGE: page, WEIGHTS: weights, **pictures})
 
 
@@ -200,53 +200,47 @@ def _json(sentences: Sequence[Looked], drawn: Sequence[Sequence[Picture]], about
 
 
 def _report(
-    sentences: Sequence[Looked], drawn: Sequence[Sequence[Picture]], about: Sequence[tuple[str, str]]
+    sentences: Sequence[Looked], drawn: Sequence[Sequence[Picture]], about: Sequence[tuple[str, str]], most: float
 ) -> Report:
-    blocks: list[Block] = [Definitions(about), Paragraph(_EXPLAINED, "small")]
+    blocks: list[Block] = [Definitions(about), Paragraph(_EXPLAINED, "small"), Either("", scale(most))]
     for number, (looked, pictures) in enumerate(zip(sentences, drawn, strict=True), 1):
-        title = f"Sentence {number}: {figures.short(looked.source, 60)}" if len(sentences) > 1 else "Sentence"
         texts, name = [("source", looked.source)], "reference" if looked.given else "translation"
         for side, words in looked.targets.items():
             which = f" {side}" if len(looked.targets) > 1 else ""
             texts.append((name + which + " (the better one)" * (side == looked.best), words))
             name = "other direction" if looked.given else name
-        own: list[Block] = [Definitions(texts), *map(Note, looked.notes), _index(number, pictures)]
-        for place, picture in enumerate(pictures):
-            kind = picture.shown.kind
-            if not place or pictures[place - 1].shown.kind != kind:
-                of = f" (as figure {_FIGURES[kind]} of He et al. 2018)" if kind in _FIGURES else ""
-                own.append(Either("", element("h3", KINDS[kind] + of)))
-            described = f"{picture.shown.title}, {picture.label}"
-            figure = Figure(
-                picture.svg,
-                f"{described}; the table has the strongest links",
-                f"{described} · {picture.png}",
-                as_is=True,
-            )
-            links = element("details", element("summary", "Strongest links"), _links(picture).html())
-            own.append(Either("", element("div", figure.html(), links, id=f"s{number}p{place}")))
-        blocks.append(Section(title, own))
+        own: list[Block] = [Definitions(texts), *map(Note, looked.notes), *_grids(pictures, most)]
+        title = f"Sentence {number}: {figures.short(looked.source, 60)}"
+        blocks += [Section(title, own)] if len(sentences) > 1 else own
     return Report(f"Attention in {about[0][1]}" if about else "Attention", blocks, "t2t_ext-analyze attention")
 
 
-def _index(number: int, pictures: Sequence[Picture]) -> Either:
-    """Returns a table of links: a row for each attention, a column for each head, or a line of layers for means."""
-    rows: dict[str, list[str]] = {}
-    for place, picture in enumerate(pictures):
+def _grids(pictures: Sequence[Picture], most: float) -> list[Block]:
+    """Returns the heads of each attention of each layer side by side; of means, the layers of each kind."""
+    groups: dict[str, list[Picture]] = {}
+    for picture in pictures:
         shown = picture.shown
-        stack = f"{shown.stack.replace('_', ' ')} " if shown.stack else ""
-        what = f"{KINDS[shown.kind]}, {stack}{shown.side}".rstrip(", ")
-        if shown.part not in ("source_attention", "self_attention", "mixed_attention", "source_self_attention"):
-            what += f" ({shown.part})"
-        layer = f"layer {shown.layer + 1}"
-        what += "" if picture.head is None else f" {layer}, head"
-        label = layer if picture.head is None else str(picture.head + 1)
-        rows.setdefault(what, []).append(element("a", label, href=f"#s{number}p{place}"))
-    listed = (
-        element("tr", element("th", what, scope="row"), *(element("td", link) for link in links))
-        for what, links in rows.items()
-    )
-    return Either("", element("nav", element("table", element("tbody", *listed)), class_="scroll"))
+        groups.setdefault(KINDS[shown.kind] if picture.head is None else shown.title, []).append(picture)
+    sections: list[Block] = []
+    kinds: set[str] = set()
+    for title, members in groups.items():
+        kind = members[0].shown.kind
+        of = f" (as figure {_FIGURES[kind]} of He et al. 2018)" if kind in _FIGURES and kind not in kinds else ""
+        kinds.add(kind)
+        maps = [_figure(picture, most) for picture in members]
+        widest = max(width for _, width in maps)
+        grid = element("div", *(figure for figure, _ in maps), class_="grid", style=f"--map: {widest}px")
+        sections.append(Section(title + of, [Either("", grid)]))
+    return sections
+
+
+def _figure(picture: Picture, most: float) -> tuple[Html, int]:
+    """Returns the picture with its name and strongest links, and its width in pixels."""
+    title = f"{picture.shown.title}, {picture.label}"
+    svg, width = heat_map(picture.shown, picture.head, most, f"{title}; the table has the strongest links")
+    links = element("details", element("summary", "Strongest links"), _links(picture).html())
+    caption = element("figcaption", title if picture.head is None else picture.label, f" · {picture.png}")
+    return element("figure", caption, element("div", svg, class_="scroll", tabindex="0"), links, class_="map"), width
 
 
 def _links(picture: Picture) -> Table:

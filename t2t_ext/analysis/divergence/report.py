@@ -177,13 +177,13 @@ def pictures(runs: Sequence[Measured]) -> tuple[bytes, bytes]:
             for place, run in there:
                 found = run.stacks[stack]
                 means = [_mean(found.values[:, column]) for column in range(len(found.layers))]
-                _points(left, place, [layer + 1 for layer in found.layers], means, line="-")
+                _points(left, place, [layer + 1 for layer in found.layers], means, "-", f"{run.label}, layer")
             sizes = sorted({run.kernel_size for _, run in there})
             if all([run.kernel_size for _, run in there].count(size) == 1 for size in sizes):
                 ordered = sorted((run.kernel_size, run.stacks[stack].overall[0]) for _, run in there)
                 right.plot(*zip(*ordered, strict=True), color="#8c8c8c", linewidth=1.0, zorder=1)
             for place, run in there:
-                _points(right, place, [run.kernel_size], [run.stacks[stack].overall], line="")
+                _points(right, place, [run.kernel_size], [run.stacks[stack].overall], "", f"{run.label}, kernel size")
             left.set_xticks([layer + 1 for layer in _layers(runs, stack)])
             left.set_xlabel("layer", fontsize=9)
             left.set_ylabel("divergence (nats)", fontsize=9)
@@ -194,14 +194,18 @@ def pictures(runs: Sequence[Measured]) -> tuple[bytes, bytes]:
                 panel.set_title(f"{stack.capitalize()}: {what}", fontsize=9)
                 figures.plain(panel)
                 panel.set_ylim(bottom=0)
-        figures.legend(figure, [run.label for run in runs], lines=True, columns=5)
+        figures.legend(figure, [run.label for run in runs], lines=True)
         return figures.saved(figure, "png"), figures.saved(figure, "svg")
 
 
-def _points(panel: Any, place: int, x: Sequence[float], means: Sequence[tuple[float, float]], line: str) -> None:
+def _points(
+    panel: Any, place: int, x: Sequence[int], means: Sequence[tuple[float, float]], line: str, what: str
+) -> None:
     errors = [0.0 if math.isnan(error) else error for _, error in means]
     values = [value for value, _ in means]
     panel.errorbar(
         x, values, errors, color=figures.color(place), marker=figures.marker(place), markersize=5, linestyle=line,
         linewidth=1.3, capsize=3,
     )  # fmt: skip
+    tips = [f"{what} {number}: {_shown(mean)}" for number, mean in zip(x, means, strict=True)]
+    figures.points(panel, x, values, tips)

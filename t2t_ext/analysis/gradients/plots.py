@@ -25,6 +25,9 @@ def curves(systems: Sequence[System], names: Sequence[str]) -> tuple[bytes, byte
                         norms = series.norms[series.named(name)]
                         marker = "." if len(norms) < 30 else None
                         panel.plot(series.steps, norms, color=figures.color(place), linewidth=1.3, marker=marker)
+                        pairs = zip(series.steps, norms, strict=True)
+                        tips = [f"{system.label}, step {step}: {norm:.4g}" for step, norm in pairs]
+                        figures.points(panel, series.steps, norms, tips)
             panel.set_title(title_of(name), fontsize=9)
             _logarithmic(panel)
             figures.plain(panel)
@@ -51,7 +54,8 @@ def bars(systems: Sequence[System], stacks: Sequence[Sequence[str]]) -> tuple[by
                 means = [system.mean(name) for name in stack]
                 heights = [None if mean is None else mean.value for mean in means]
                 errors = [0.0 if mean is None or math.isnan(mean.error) else mean.error for mean in means]
-                figures.bars(panel, len(systems), place, heights, errors)
+                tips = [f"{system.label}, {title_of(name)}: {mean}" for name, mean in zip(stack, means, strict=True)]
+                figures.bars(panel, len(systems), place, heights, errors, tips)
             panel.set_xticks(range(len(stack)), [title_of(name) for name in stack], rotation=30 * (len(stack) > 8))
             panel.set_ylabel("gradient norm", fontsize=9)
             values = [mean.value for system in systems for name in stack if (mean := system.mean(name))]

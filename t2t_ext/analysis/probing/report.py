@@ -186,7 +186,10 @@ def pictures(report: ProbingReport) -> tuple[bytes, bytes]:
             for place, label in enumerate(labels):
                 found = [each.runs[label] for each in tasks]
                 errors = [[100 * abs(each.interval[side] - each.accuracy) for each in found] for side in (0, 1)]
-                figures.bars(panel, len(labels), place, [100 * each.accuracy for each in found], errors)
+                heights = [100 * each.accuracy for each in found]
+                pairs = zip(tasks, heights, strict=True)
+                tips = [f"{label}, {each.task.name}: {height:.2f}%" for each, height in pairs]
+                figures.bars(panel, len(labels), place, heights, errors, tips)
             for x, each in enumerate(tasks):
                 panel.plot([x - 0.45, x + 0.45], [100 * each.task.majority] * 2, color="black", linestyle=(0, (2, 1)),
                            linewidth=1.1)  # fmt: skip

@@ -253,8 +253,10 @@ def lengths_picture(diagnosis: Diagnosis, kind: str) -> bytes:
         for axes, row, unit in zip(figure.subplots(1, 2), (WORDS, SUBWORDS), ("words", "subwords"), strict=True):
             histograms = [side.lengths[row] for side in diagnosis.train.sides]
             last = max(2, *(quantiles(counts, (_SHOWN_SHARE,))[0] for counts in histograms))
-            for place, counts in enumerate(histograms):
+            for place, (side, counts) in enumerate(zip(SIDES, histograms, strict=False)):
                 axes.step(np.arange(last + 1), counts[: last + 1], where="mid", color=figures.color(place))
+                tips = [f"{side}, {length} {unit}: {count:,} texts" for length, count in enumerate(counts[: last + 1])]
+                figures.points(axes, np.arange(last + 1), counts[: last + 1], tips)
             axes.set_xlabel(f"length in {unit}")
             axes.set_ylabel("training texts")
             figures.plain(axes)
@@ -266,7 +268,9 @@ def ratios_picture(diagnosis: Diagnosis, kind: str) -> bytes:
     """Draws how many words the targets have for each word of their sources; returns a ``png`` or ``svg`` file."""
     with figures.new_figure(10, 2.6) as figure:
         axes = figure.subplots()
-        axes.bar(np.log2(RATIOS), diagnosis.train.ratios, width=0.22, color=figures.color(0))
+        drawn = axes.bar(np.log2(RATIOS), diagnosis.train.ratios, width=0.22, color=figures.color(0))
+        for bar, ratio, count in zip(drawn, RATIOS, diagnosis.train.ratios, strict=True):
+            figures.tip(bar, f"{ratio:.3g}: {count:,} pairs")
         ticks = np.arange(-4, 5)
         axes.set_xticks(ticks, [f"{2.0**tick:g}" for tick in ticks])
         axes.set_xlabel("words of the target for each word of the source")

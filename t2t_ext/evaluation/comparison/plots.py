@@ -17,8 +17,9 @@ def scores(comparison: Comparison, block: int) -> bytes:
     values = comparison.scores[block]
 
     def draw(axes: Any) -> None:
-        for place, score in enumerate(values.systems.values()):
-            axes.bar(place, score.value, 0.6, **_bar(place))
+        for place, (name, score) in enumerate(values.systems.items()):
+            (bar,) = axes.bar(place, score.value, 0.6, **_bar(place))
+            figures.tip(bar, f"{name}: {score.format(score.value)}")
             if score.confidence is not None and score.mean is not None:
                 axes.errorbar(place, score.mean, score.confidence, color="black", capsize=5, linewidth=1.2)
             axes.annotate(
@@ -27,7 +28,8 @@ def scores(comparison: Comparison, block: int) -> bytes:
         axes.set_xticks(range(len(values.systems)), [_short(name) for name in values.systems])
         axes.set_ylabel(values.label)
 
-    return _figure(draw, width=1.6 + 1.0 * len(values.systems))
+    each = max(1.0, 0.09 * max(len(_short(name)) for name in values.systems))  # inches
+    return _figure(draw, width=1.6 + each * len(values.systems))
 
 
 def bleu_by_length(comparison: Comparison) -> bytes:
@@ -45,13 +47,16 @@ def ends(comparison: Comparison) -> bytes:
     count = comparison.settings.end_tokens
 
     def draw(axes: Any) -> None:
+        ticks = [*range(count), *range(count + 1, 2 * count + 1)]
+        labels = [str(place + 1) for place in range(count)] + [str(place - count) for place in range(count)]
         for place, (name, each) in enumerate(comparison.ends.items()):
             first = [_nan(value) for value in each.first_by_position]
             last = [_nan(value) for value in reversed(each.last_by_position)]
             axes.plot(range(count), first, label=_short(name), **_line(place))
             axes.plot(range(count + 1, 2 * count + 1), last, **_line(place))
-        labels = [str(place + 1) for place in range(count)] + [str(place - count) for place in range(count)]
-        axes.set_xticks([*range(count), *range(count + 1, 2 * count + 1)], labels)
+            tips = [f"{name}, {label}: {value:.1f}%" for label, value in zip(labels, first + last, strict=True)]
+            figures.points(axes, ticks, first + last, tips)
+        axes.set_xticks(ticks, labels)
         axes.set_xlabel("position from the beginning / from the end")
         axes.set_ylabel("correct tokens (%)")
         axes.set_ylim(bottom=0)
@@ -66,7 +71,10 @@ def f1_by_frequency(comparison: Comparison) -> bytes:
         count = len(comparison.names)
         for place, (name, buckets) in enumerate(comparison.by_frequency.items()):
             left = [bucket + (place - (count - 1) / 2) * 0.8 / count for bucket in range(len(buckets))]
-            axes.bar(left, [bucket.f1 or 0 for bucket in buckets], 0.8 / count, label=_short(name), **_bar(place))
+            heights = [bucket.f1 or 0 for bucket in buckets]
+            drawn = axes.bar(left, heights, 0.8 / count, label=_short(name), **_bar(place))
+            for bar, bucket, height in zip(drawn, buckets, heights, strict=True):
+                figures.tip(bar, f"{name}, {bucket.label}: F1 {height:.2f}")
         axes.set_xticks(range(len(buckets)), [bucket.label for bucket in buckets])
         axes.set_xlabel(f"occurrences in the {comparison.frequencies_of}")
         axes.set_ylabel("F1 (%)")
@@ -86,6 +94,8 @@ def _by_length(
         for place, name in enumerate(comparison.names):
             values = [_nan(value(each, name) if drawn else None) for each, drawn in zip(bins, enough, strict=True)]
             axes.plot(range(len(bins)), values, label=_short(name), **_line(place))
+            tips = [f"{name}, {each.label}: {value:.3g}" for each, value in zip(bins, values, strict=True)]
+            figures.points(axes, range(len(bins)), values, tips)
         few = ["" if drawn else ", too few" for drawn in enough]
         axes.set_xticks(
             range(len(bins)), [f"{e.label}\n({e.sentences}{note})" for e, note in zip(bins, few, strict=True)]
@@ -127,6 +137,6 @@ def _figure(draw: Callable[[Any], None], width: float = 6.2, height: float = 3.2
         axes = figure.add_subplot()
         draw(axes)
         figures.plain(axes)
-        if axes.get_legend_handles_labels()[0]:
-            figure.legend(loc="outside upper left", ncols=4, frameon=False)
+        if labels := axes.get_legend_handles_labels()[1]:
+            figure.legend(loc="outside upper left", ncols=figures.legend_columns(figure, labels), frameon=False)
         return figures.saved(figure, "svg")

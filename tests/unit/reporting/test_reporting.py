@@ -6,6 +6,7 @@ import math
 import pytest
 
 from t2t_ext.errors import UserError
+from t2t_ext.reporting import figures
 from t2t_ext.reporting import report as reporting
 from t2t_ext.reporting.html import Html, element, joined, page
 from t2t_ext.reporting.report import Definitions, Either, Figure, Items, Note, PageOnly, Paragraph, Report, Section
@@ -96,12 +97,13 @@ def test_a_page_holds_everything_and_needs_nothing(sections, links):
     assert [value for name, value in found.attributes if name == "href"] == [f"#part{n}" for n in range(1, links + 1)]
     ids = [value for name, value in found.attributes if name == "id"]
     assert len(set(ids)) == len(ids)
-    assert [value.partition(",")[0] for name, value in found.attributes if name == "src"] == [
-        "data:image/svg+xml;base64"
-    ]
+    assert not [value for name, value in found.attributes if name == "src"]
+    assert ("aria-label", EVIL) in found.attributes
     assert "http" not in text
     assert "url(" not in text
     assert "prefers-color-scheme: dark" in text
+    assert ("name", "viewport") in found.attributes
+    assert text.count("<table") == text.count('class="scroll" tabindex="0"><table') == sections
 
 
 def test_figures_are_drawn_for_pages_alone():
@@ -110,6 +112,53 @@ def test_figures_are_drawn_for_pages_alone():
     assert (report.text(), drawn) == ("", [])
     report.page()
     assert drawn == [1]
+
+
+def test_sections_within_sections_have_places_of_their_own():
+    inner = [Section("<one>", []), Section("two", [Section("deep", [])])]
+    text = Report("x", [Paragraph("first"), Section("A", inner), Section("B", inner[:1])], "t2t_ext-test").page()
+    found = Page(text)
+    links = [value[1:] for name, value in found.attributes if name == "href"]
+    assert links == ["part1", "part1-1", "part1-2", "part1-2-1", "part2", "part2-1"]
+    assert [value for name, value in found.attributes if name == "id"] == links
+    assert '<section id="part1-1"><h3>&lt;one&gt;</h3></section>' in text
+    assert "<h4>deep</h4>" in text
+    assert text.index("first") < text.index("<nav") < text.index("<h2>A")
+
+
+def figure_with(*words):
+    with figures.new_figure(3, 2) as figure:
+        axes = figure.subplots()
+        figures.bars(axes, 1, 0, [1.0, None], None, words)
+        axes.plot([0, 1, 2], [1.0, 2.0, float("nan")], marker="o")
+        figures.points(axes, [0, 1, 2], [1.0, 2.0, float("nan")], ["first", "second", "nothing"])
+        figures.points(axes, range(999), [1.0] * 999, ["one of very many"] * 999)
+        figures.legend(figure, ["<&>"])
+        return figures.saved(figure, "svg"), figures.saved(figure, "png")
+
+
+def test_bars_and_points_have_tooltips_and_pictures_of_a_page_do_not_share_names():
+    (svg, png), (other, _) = figure_with(EVIL, "b"), figure_with("a", "b")
+    assert png.startswith(b"\x89PNG")
+    text = Report("x", [Figure(svg, "one"), Figure(other, "other")], "t2t_ext-test").page()
+    found = Page(text)
+    assert (found.text.count(EVIL), found.text.count("<&>")) == (1, 2)
+    assert [text.count(f"<title>{words}</title>") for words in ("first", "second", "nothing")] == [2, 2, 0]
+    assert "very many" not in text
+    assert "http" not in text
+    assert not {"script", "metadata", "image"} & set(found.tags)
+    assert found.tags.count("style") == 1  # the page's
+    ids = [value for name, value in found.attributes if name == "id"]
+    assert len(set(ids)) == len(ids)
+    used = [value[1:] for name, value in found.attributes if name == "href"]
+    used += [value[5:-1] for name, value in found.attributes if name == "clip-path"]
+    assert used
+    assert set(used) <= set(ids)
+
+
+def test_a_legend_has_as_many_columns_as_fit():
+    with figures.new_figure(6, 2) as figure:
+        assert [figures.legend_columns(figure, ["x" * count] * 9) for count in (1, 12, 28, 90)] == [5, 3, 1, 1]
 
 
 def test_writing_replaces_and_removes(tmp_path):

@@ -192,9 +192,5 @@ def test_choices_that_the_model_does_not_have(maps, choice, message):
         Choice(**choice).of(maps)
 
 
-def test_pictures_show_heads_and_text(maps):
-    png, svg = drawing.head_pictures(maps[-1], None)
-    assert tf.image.decode_png(png).shape[2] == 4
-    text = svg.decode()
-    for words in ("mean of 4 heads", "&lt;start&gt;", "→ house", "Haus"):
-        assert words in text
+def test_pictures_are_drawn(maps):
+    assert tf.image.decode_png(drawing.head_picture(maps[-1], None, 1.0)).shape[2] == 4

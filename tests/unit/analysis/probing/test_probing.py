@@ -258,7 +258,7 @@ def test_report(tmp_path):
     assert content["means"]["surface"] == {"a": 0.375, "b": 0.625}
     page = (tmp_path / "out" / "probing.html").read_text()
     assert "A &lt;note&gt;." in page
-    assert page.count("data:image/svg+xml;base64,") == 1
+    assert page.count("<svg ") == 1
     assert tf.image.decode_png((tmp_path / "out" / "probing.png").read_bytes()).shape[2] == 4
     table = probing_report.build(report).text().splitlines()
     assert table[3].split() == ["task", "classes", "majority", "a", "95%", "b", "95%", "-", "a", "p"]
