@@ -92,9 +92,9 @@ def report_speed(done: str, lines: int, seconds: float, output: str) -> None:
     log.info(f"{done} {lines:,} lines in {seconds:.1f} s ({lines / max(seconds, 1e-3):,.1f} lines/s){where}")
 
 
-def report_truncated_lines(translator: "Translator") -> None:
-    """Warns of the lines that the last call of a Translator truncated."""
-    if translator.truncated_lines:
+def report_truncated_lines(translator: "Translator", lines: text_lines.LineNumbers | None = None) -> None:
+    """Warns of the lines that a Translator truncated; where they are not given, in its last call."""
+    lines = lines or text_lines.LineNumbers(translator.truncated_line_numbers)
+    if lines.count:
         limit = translator.decode_hparams.max_input_length
-        lines = text_lines.count_lines(translator.truncated_line_numbers)
         log.warning(f"truncated to max_input_length={limit} {translator.source.unit}: {lines}")

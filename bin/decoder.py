@@ -1,9 +1,13 @@
 """t2t_ext-decoder: translates files, a split of the data, or what is typed, with a trained run."""
 
 import argparse
+import collections
+import contextlib
+import dataclasses
 import itertools
 import sys
 import time
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from t2t_ext.bin._flag_groups import ALIGNMENT_FLAGS, DECODE_FLAGS, RUN_FLAGS, alignment_settings, thread_flags
@@ -20,18 +24,20 @@ from t2t_ext.bin._run_text import (
 from t2t_ext.data.corpora import text_lines
 from t2t_ext.data.corpora.text_lines import STANDARD, one_line
 from t2t_ext.errors import UserError
-from t2t_ext.io import log, outputs
+from t2t_ext.io import files, log, outputs
 from t2t_ext.io.progress import running_total
 from t2t_ext.search.directions import (
     check_directions,
     check_prefixes,
-    direction_shares,
+    count_winners,
     directions_of,
     refuse_one_side,
+    shares_of,
     shown_shares,
 )
 
 if TYPE_CHECKING:
+    from t2t_ext.translation.hypothesis import Hypothesis
     from t2t_ext.translation.translator import Translator
 
 _MODES = ("decode_from_file", "split", "score_file", "decode_interactive")
@@ -98,20 +104,11 @@ def main(flags: argparse.Namespace) -> None:
     elif mode == "score_file":
         _score_pairs(run, flags)
     else:
-        name, lines, references = chosen_text(flags, run.text)
         output = flags.decode_to_file
+        source = _source(run, flags)
         if mode == "decode_from_file":
             output = output or run.default_output(flags.decode_from_file)
-        guides: dict[str, Any] = {}
-        for guide, path in (("prefixes", flags.prefix_file), ("constraints", flags.constraints_file)):
-            if path:
-                found = text_lines.read(path)
-                advice = f"Give {guide} for each line of the input, an empty line for none."
-                text_lines.check_as_many(text_lines.TextLines(name, lines), found, advice)
-                guides[guide] = found.lines
-        if flags.constraints_file:
-            guides["constraints"] = [line.split("\t") for line in guides["constraints"]]
-        _translate(run, flags, run.text.tagged(lines), references, output, guides)
+        _translate(run, flags, source, output)
 
 
 def _mode(flags: argparse.Namespace) -> str:
@@ -165,7 +162,8 @@ class _Run:
         if self.decode_hparams.shortlist:
             Shortlist.read(self.decode_hparams.shortlist, *self._directory.text_encoders())
         self.text = run_texts(self._directory, flags)
-        if self._directory.config.source_feature_size:
+        self.reads_features = bool(self._directory.config.source_feature_size)
+        if self.reads_features:
             for name in ("score_file", "decode_interactive", "alignment_file", "source_tag"):
                 if getattr(flags, name):
                     self._directory.require_text(f"--{name}")
@@ -187,67 +185,158 @@ class _Run:
         """Returns the name of the output file, made as T2T makes it."""
         from t2t_ext.translation.hypothesis import output_name
 
-        if source == STANDARD:
-            return STANDARD
-        path = output_name(source, self._directory.config, self._search, len(self._chosen))
-        outputs.check(path)
+        path = STANDARD
+        if source != STANDARD:
+            path = output_name(source, self._directory.config, self._search, len(self._chosen))
+        outputs.check_all([path], [source])
         return path
 
 
-def _translate(
-    run: _Run,
-    flags: argparse.Namespace,
-    lines: list[Any],
-    references: list[list[str]],
-    output: str,
-    guides: dict[str, Any],
-) -> None:
-    """Translates lines, writes the translations where asked, and prints scores where there are references."""
-    from t2t_ext.translation.hypothesis import hypothesis_record, nbest_lines, output_line
+@dataclasses.dataclass
+class _Source:
+    """What is translated.
+
+    Attributes:
+      lines: The lines, or sources of feature vectors; of text without anything beside it, as they are read.
+      count: How many there are; None where that is not known before the end.
+      references: Sets of references.
+      guides: Prefixes and constraints for ``Translator.translate``.
+    """
+
+    lines: Iterable[Any]
+    count: int | None
+    references: list[list[str]] = dataclasses.field(default_factory=list)
+    guides: dict[str, list[Any]] = dataclasses.field(default_factory=dict)
+
+
+def _source(run: _Run, flags: argparse.Namespace) -> _Source:
+    """Finds what the flags ask to translate; files are checked before any model is loaded."""
+    run.text.tagged([])  # an unknown tag
+    path = flags.decode_from_file
+    if path and not (flags.decode_reference or flags.prefix_file or flags.constraints_file or run.reads_features):
+        return _Source(text_lines.stream(path), text_lines.count(path))
+    name, lines, references = chosen_text(flags, run.text)
+    guides: dict[str, list[Any]] = {}
+    for guide, path in (("prefixes", flags.prefix_file), ("constraints", flags.constraints_file)):
+        if path:
+            found = text_lines.read(path)
+            advice = f"Give {guide} for each line of the input, an empty line for none."
+            text_lines.check_as_many(text_lines.TextLines(name, lines), found, advice)
+            guides[guide] = found.lines
+    if flags.constraints_file:
+        guides["constraints"] = [line.split("\t") for line in guides["constraints"]]
+    return _Source(lines, len(lines), references, guides)
+
+
+def _translate(run: _Run, flags: argparse.Namespace, source: _Source, output: str) -> None:
+    """Translates lines, writes the translations where asked, and prints scores where there are references.
+
+    Lines are read, translated and written in windows, which are not kept but for what scores need of the translations.
+    """
+    from t2t_ext.evaluation.scorer import Translation
 
     translator = run.translator()
-    started = time.monotonic()
-    with running_total("Translating", len(lines), "lines") as update:
-        results = translator.translate(lines, update, **guides)
-    seconds = time.monotonic() - started
-    report_truncated_lines(translator)
-    for numbers, what in (
-        (
-            translator.unmet_prefix_line_numbers,
-            "the length limit or a character outside the vocabulary left only a part of the prefix",
-        ),
-        (
-            translator.unmet_constraint_line_numbers,
-            "--constraints_file: not all phrases are in the translation, up to the length limit",
-        ),
-    ):
-        if numbers:
-            log.warning(f"{what}: {text_lines.count_lines(numbers)}")
-    alignments: list[list[str]] = []
-    if flags.alignment_file:
-        with running_total("Aligning", sum(map(len, results)), "translations") as update:
-            alignments = translator.align_hypotheses(lines, results, update)
-        written = itertools.chain.from_iterable(each[: run.written] for each in alignments)
-        text_lines.write(flags.alignment_file, written)
-    if flags.nbest_file:
+    notes = _Notes()
+    best: list[Translation] = []
+    winners: collections.Counter[tuple[str, int]] = collections.Counter()
+    done, seconds = 0, 0.0
+    what = "Translating and aligning" if flags.alignment_file else "Translating"
+    with contextlib.ExitStack() as stack:
+        add = stack.enter_context(_outputs(run, flags, output, translator))
+        update = stack.enter_context(running_total(what, source.count, "lines"))
+        for window in text_lines.windows(source.lines):
+            lines = run.text.tagged(window)
+            guides = {name: given[done : done + len(lines)] for name, given in source.guides.items()}
+
+            def show(now: int, total: int, before: int = done) -> None:
+                update(before + now, total)
+
+            started = time.monotonic()
+            results = translator.translate(lines, show, **guides)
+            seconds += time.monotonic() - started
+            notes.add(translator, done)
+            add(lines, results, done)
+            done += len(lines)
+            winners += count_winners(hypotheses[0] for hypotheses in results)
+            if source.references:
+                best += [Translation(each[0].text, each[0].prepared) for each in results]
+    notes.report(translator)
+    report_speed("Translated", done, seconds, output)
+    if translator.two_sided:
+        log.info(shown_shares(shares_of(winners)))
+    if source.references:
+        for score in run.text.scores(best, source.references, translator.target_encoder):
+            print(score, file=sys.stderr if output == STANDARD else sys.stdout, flush=True)
+
+
+@contextlib.contextmanager
+def _outputs(
+    run: _Run, flags: argparse.Namespace, output: str, translator: "Translator"
+) -> Iterator[Callable[[list[Any], list[list["Hypothesis"]], int], None]]:
+    """Gives a function that writes (lines, hypotheses of each, number of lines before) to all files that are asked for.
+
+    The files get their names together, at the end of the block.
+    """
+    from t2t_ext.translation.hypothesis import hypothesis_record, nbest_lines, output_line
+
+    def records(results: list[list["Hypothesis"]], alignments: list[list[str]]) -> Iterator[list[dict[str, Any]]]:
         no_alignments = itertools.repeat(itertools.repeat(None))
-        records = (
-            [
+        for hypotheses, aligned in zip(results, alignments or no_alignments, strict=False):
+            yield [
                 hypothesis_record(hypothesis, alignment, with_direction=translator.two_sided)
                 for hypothesis, alignment in zip(hypotheses, aligned, strict=False)
             ]
-            for hypotheses, aligned in zip(results, alignments or no_alignments, strict=False)
+
+    def add(lines: list[Any], results: list[list["Hypothesis"]], before: int) -> None:
+        alignments: list[list[str]] = []
+        if write_alignments:
+            alignments = translator.align_hypotheses(lines, results)
+            write_alignments(itertools.chain.from_iterable(each[: run.written] for each in alignments))
+        if write_nbest:
+            write_nbest(nbest_lines(lines, records(results, alignments), before + 1))
+        if write_output:
+            write_output(output_line(hypotheses, run.decode_hparams) for hypotheses in results)
+
+    paths = output, flags.nbest_file, flags.alignment_file
+    for path in set(paths) - {"", STANDARD}:
+        files.remove_leftovers(outputs.Destination.of(path).path.parent)
+    with contextlib.ExitStack() as stack:
+        write_output, write_nbest, write_alignments = (
+            stack.enter_context(text_lines.writer(path)) if path else None for path in paths
         )
-        text_lines.write(flags.nbest_file, nbest_lines(lines, records))
-    if output:
-        text_lines.write(output, (output_line(hypotheses, run.decode_hparams) for hypotheses in results))
-    report_speed("Translated", len(lines), seconds, output)
-    best = [hypotheses[0] for hypotheses in results]
-    if translator.two_sided:
-        log.info(shown_shares(direction_shares(best)))
-    if references:
-        for score in run.text.scores(best, references, translator.target_encoder):
-            print(score, file=sys.stderr if output == STANDARD else sys.stdout, flush=True)
+        yield add
+
+
+class _Notes:
+    """Lines that there is something to say about, over all windows."""
+
+    def __init__(self) -> None:
+        self._truncated, self._unmet_prefixes, self._unmet_constraints = (text_lines.LineNumbers() for _ in range(3))
+
+    def add(self, translator: "Translator", before: int) -> None:
+        """Notes those of the translator's last call, which so many lines came before."""
+        for noted, numbers in (
+            (self._truncated, translator.truncated_line_numbers),
+            (self._unmet_prefixes, translator.unmet_prefix_line_numbers),
+            (self._unmet_constraints, translator.unmet_constraint_line_numbers),
+        ):
+            noted.add(before + number for number in numbers)
+
+    def report(self, translator: "Translator") -> None:
+        """Warns of them."""
+        report_truncated_lines(translator, self._truncated)
+        for noted, what in (
+            (
+                self._unmet_prefixes,
+                "the length limit or a character outside the vocabulary left only a part of the prefix",
+            ),
+            (
+                self._unmet_constraints,
+                "--constraints_file: not all phrases are in the translation, up to the length limit",
+            ),
+        ):
+            if noted.count:
+                log.warning(f"{what}: {noted}")
 
 
 def _score_pairs(run: _Run, flags: argparse.Namespace) -> None:

@@ -42,7 +42,7 @@ def write_bytes_atomically(path: PathLike, data: bytes) -> None:
     """
     destination = Destination.of(path)
     if destination.through:
-        with _explained(destination.path, destination.path, len(data)), destination.opened_through() as file:
+        with explained(destination.path, destination.path, len(data)), destination.opened_through() as file:
             file.write(data)
         return
     with atomic_file(path, needed_bytes=len(data)) as temporary:
@@ -61,7 +61,7 @@ def append_line(path: PathLike, line: str) -> None:
       UserError: The disk is full, or the place cannot be written to. The file has the lines that it had.
     """
     path, data = pathlib.Path(path), (line + "\n").encode("utf-8")
-    with _explained(path, path, len(data)), open(path, "ab", buffering=0) as file:
+    with explained(path, path, len(data)), open(path, "ab", buffering=0) as file:
         before = os.fstat(file.fileno()).st_size
         try:
             written = file.write(data)
@@ -92,7 +92,7 @@ def atomic_file(path: PathLike, needed_bytes: int | None = None) -> Iterator[pat
     destination = Destination.of(path)
     final = destination.path
     if destination.through:
-        with tempfile.TemporaryDirectory(prefix="t2t_ext-") as folder, _explained(final, final, needed_bytes):
+        with tempfile.TemporaryDirectory(prefix="t2t_ext-") as folder, explained(final, final, needed_bytes):
             temporary = pathlib.Path(folder, "output")
             yield temporary
             with open(temporary, "rb") as contents, destination.opened_through() as file:
@@ -100,7 +100,7 @@ def atomic_file(path: PathLike, needed_bytes: int | None = None) -> Iterator[pat
         return
     temporary = _temporary_beside(final)
     try:
-        with _explained(final, temporary, needed_bytes):
+        with explained(final, temporary, needed_bytes):
             yield temporary
             _fsync(temporary)
             os.replace(temporary, final)
@@ -136,7 +136,7 @@ def atomic_directory(path: PathLike, needed_bytes: int | None = None) -> Iterato
         raise UserError(f"Cannot write the directory {path}: something else has that name. Choose another one.")
     temporary = _temporary_beside(final)
     try:
-        with _explained(final, temporary, needed_bytes):
+        with explained(final, temporary, needed_bytes):
             final.parent.mkdir(parents=True, exist_ok=True)
             if needed_bytes is not None:
                 require_space(final, needed_bytes)
@@ -281,8 +281,8 @@ def _fsync(path: PathLike) -> None:
 
 
 @contextlib.contextmanager
-def _explained(final: pathlib.Path, temporary: pathlib.Path, needed_bytes: int | None) -> Iterator[None]:
-    """Turns errors of the operating system that the user can correct into ``UserError``."""
+def explained(final: pathlib.Path, temporary: pathlib.Path, needed_bytes: int | None = None) -> Iterator[None]:
+    """Turns errors of the operating system that the user can correct into a ``UserError`` that names ``final``."""
     try:
         yield
     except OSError as error:

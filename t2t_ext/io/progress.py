@@ -35,7 +35,7 @@ def progress(description: str, total: int | None, unit: str, *, enabled: bool = 
 
 
 @contextlib.contextmanager
-def running_total(description: str, total: int, unit: str) -> Iterator[Update]:
+def running_total(description: str, total: int | None, unit: str) -> Iterator[Update]:
     """Shows progress on standard error to callers that count themselves."""
     before = 0
     with progress(description, total, unit) as advance:

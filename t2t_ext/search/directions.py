@@ -3,7 +3,7 @@
 Imports no TensorFlow.
 """
 
-import math
+import collections
 from collections.abc import Iterable, Mapping
 from typing import Any, NoReturn
 
@@ -79,25 +79,32 @@ def refuse_one_side(what: str, instead: str = "") -> NoReturn:
     )
 
 
+def count_winners(best: Iterable[Any]) -> collections.Counter[tuple[str, int]]:
+    """Counts best hypotheses by direction and length in tokens; lines with nothing to translate do not count."""
+    return collections.Counter((each.direction, each.length) for each in best if each.length)
+
+
 def direction_shares(best: Iterable[Any]) -> dict[str, dict[str, float]]:
     """Returns how many of the best hypotheses (with ``direction`` and ``length``) of each line each direction won.
 
     They are for ``l2r`` and ``r2l`` the ``count`` of translations, their ``share`` of all (0 to 1; 0 where there are
-    none) and their ``mean_length`` in tokens with EOS. Lines with nothing to translate do not count.
+    none) and their ``mean_length`` in tokens with EOS.
     """
-    lengths: dict[str, list[int]] = {name: [] for name in NAMES}
-    for each in best:
-        if each.length:
-            lengths[each.direction].append(each.length)
-    total = sum(map(len, lengths.values()))
-    return {
-        name: {
-            "count": len(found),
-            "share": len(found) / max(total, 1),
-            "mean_length": math.fsum(found) / max(len(found), 1),
+    return shares_of(count_winners(best))
+
+
+def shares_of(winners: Mapping[tuple[str, int], int]) -> dict[str, dict[str, float]]:
+    """Returns the ``direction_shares`` of counted hypotheses."""
+    shares = {}
+    for name in NAMES:
+        lengths = {length: count for (direction, length), count in winners.items() if direction == name}
+        count = sum(lengths.values())
+        shares[name] = {
+            "count": count,
+            "share": count / max(sum(winners.values()), 1),
+            "mean_length": sum(length * times for length, times in lengths.items()) / max(count, 1),
         }
-        for name, found in lengths.items()
-    }
+    return shares
 
 
 def shown_shares(shares: Mapping[str, Mapping[str, float]]) -> str:

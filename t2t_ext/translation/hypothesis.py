@@ -141,9 +141,11 @@ def text_record(translation: Any) -> dict[str, str]:
     return texts if translation.prepared != translation.text else {"text": translation.text}
 
 
-def nbest_lines(sources: Sequence[Any], records: Iterable[Sequence[Mapping[str, Any]]]) -> Iterable[str]:
+def nbest_lines(
+    sources: Sequence[Any], records: Iterable[Sequence[Mapping[str, Any]]], first: int = 1
+) -> Iterable[str]:
     """Yields the lines of an n-best list: for each source its number, itself and the records of its hypotheses."""
-    for number, (source, hypotheses) in enumerate(zip(sources, records, strict=True), start=1):
+    for number, (source, hypotheses) in enumerate(zip(sources, records, strict=True), start=first):
         record = {"line": number, "source": str(source), "hypotheses": list(hypotheses)}
         yield json.dumps(record, ensure_ascii=False)
 

@@ -10,6 +10,7 @@ import pytest
 
 from t2t_ext.bin import decoder
 from t2t_ext.data.corpora import text_lines
+from t2t_ext.errors import UserError
 from t2t_ext.evaluation import protocols
 
 LINES = [
@@ -51,6 +52,84 @@ def test_file_to_file_keeps_lines_and_order(decode, tiny_run, tmp_path):
     assert "25 lines" in err
     assert out == ""
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
+
+
+def test_windows_change_nothing(decode, tiny_run, monkeypatch, tmp_path):
+    """Lines that come in windows are written as together, in all files, and nobody reads ahead."""
+    raw = "".join(f"{line}\n" for line in LINES * 2).encode() + b"the \xff cat\n" + b"the old cat sees " * 20
+    (tmp_path / "in.txt").write_bytes(raw)
+    outputs = [tmp_path / name for name in ("out.txt", "out.align", "out.jsonl")]
+    flags = [f"--decode_from_file={tmp_path / 'in.txt'}", "--decode_hparams=beam_size=2,max_input_length=60"]
+    names = ("decode_to_file", "alignment_file", "nbest_file")
+    flags += [f"--{name}={path}" for name, path in zip(names, outputs, strict=True)]
+
+    def decoded():
+        status, _, err = decode(*flags)
+        assert status == 0, err
+        assert "Translated 12 lines" in err
+        assert "not UTF-8: 1 line (11)" in err
+        assert "truncated to max_input_length=60 subwords: 1 line (12)" in err
+        records = list(map(json.loads, read(outputs[2])))
+        # Log-probabilities differ in their last bits, as products of other numbers of rows do.
+        scores = [each.pop(name) for row in records for each in row["hypotheses"] for name in ("log_prob", "score")]
+        return [path.read_bytes() for path in outputs[:2]], records, scores
+
+    *together, scores = decoded()
+    numbers, read_lines, most = [], 0, 0
+    stream, translate = text_lines.stream, tiny_run.translator.__class__.translate
+
+    def noted(path):
+        nonlocal read_lines
+        for line in stream(path):
+            read_lines += 1
+            yield line
+
+    def counted(self, lines, *args, **kwargs):
+        nonlocal most, read_lines
+        numbers.append(len(lines))
+        most, read_lines = max(most, read_lines), 0
+        return translate(self, lines, *args, **kwargs)
+
+    monkeypatch.setattr(text_lines, "WINDOW_LINES", 5)
+    monkeypatch.setattr(text_lines, "stream", noted)
+    monkeypatch.setattr(tiny_run.translator.__class__, "translate", counted)
+    *windows, scores_of_windows = decoded()
+    assert (numbers, most) == ([5, 5, 2], 5)
+    assert windows == together
+    assert scores_of_windows == pytest.approx(scores, rel=1e-4)
+    assert [record["line"] for record in together[1]] == list(range(1, 13))
+
+
+def test_prefixes_and_scores_go_with_their_windows(decode, monkeypatch, tmp_path):
+    source = write(tmp_path / "in.txt", LINES)
+    prefixes = write(tmp_path / "prefixes.txt", ["", "", "die \u2603", "", "die"])
+    flags = [f"--decode_from_file={source}", f"--prefix_file={prefixes}", f"--decode_to_file={tmp_path / 'out.txt'}"]
+    flags.append(f"--decode_reference={write(tmp_path / 'ref.txt', LINES)}")
+    together = decode(*flags)
+    translations = (tmp_path / "out.txt").read_bytes()
+    monkeypatch.setattr(text_lines, "WINDOW_LINES", 2)
+    windows = decode(*flags)
+    assert windows[:2] == together[:2]
+    assert (tmp_path / "out.txt").read_bytes() == translations
+    warnings = [[line for line in err.splitlines() if line.startswith("warning")] for _, _, err in (together, windows)]
+    assert warnings[0] == warnings[1]
+
+
+def test_an_error_on_the_way_leaves_nothing(decode, monkeypatch, tmp_path):
+    source, output = write(tmp_path / "in.txt", LINES), write(tmp_path / "out.txt", ["before"])
+
+    def broken(path):
+        yield from LINES[:3]
+        assert len(list(tmp_path.glob(".*.tmp-*"))) == 2
+        raise UserError("damaged on the way")
+
+    monkeypatch.setattr(text_lines, "WINDOW_LINES", 2)
+    monkeypatch.setattr(text_lines, "stream", broken)
+    files = [f"--decode_to_file={output}", f"--nbest_file={tmp_path / 'nbest.jsonl'}"]
+    status, _, err = decode(f"--decode_from_file={source}", *files)
+    assert (status, err.splitlines()[-1]) == (2, "error: damaged on the way")
+    assert read(output) == ["before"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in.txt", "out.txt"]
 
 
 def test_default_output_name(decode, tmp_path):

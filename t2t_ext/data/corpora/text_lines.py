@@ -3,8 +3,9 @@
 import contextlib
 import dataclasses
 import itertools
+import pathlib
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from t2t_ext.data.corpora import readers
@@ -12,8 +13,12 @@ from t2t_ext.errors import UserError
 from t2t_ext.io import files, log, outputs
 
 STANDARD = outputs.STANDARD
-MOST_LINES = 100_000_000  # they are held in memory
+MOST_LINES = 100_000_000
+WINDOW_LINES = 10_000
+# Lines can be long: what is made of a window, token ids above all, takes some tens of bytes a character.
+WINDOW_CHARACTERS = 1 << 22
 _SHOWN_NUMBERS = 10
+_KEPT_NUMBERS = 1000
 _LINES_AT_ONCE = 1000
 
 
@@ -30,6 +35,33 @@ class TextLines:
     lines: list[Any]
 
 
+class LineNumbers:
+    """How many lines there is something to say about, and the first thousand of their numbers; memory stays bounded.
+
+    Attributes:
+      count: How many lines.
+      first: The first numbers.
+    """
+
+    def __init__(self, numbers: Iterable[int] = ()) -> None:
+        """Counts the numbers."""
+        self.count = 0
+        self.first: list[int] = []
+        self.add(numbers)
+
+    def add(self, numbers: Iterable[int]) -> None:
+        """Counts further numbers."""
+        for number in numbers:
+            self.count += 1
+            if self.count <= _KEPT_NUMBERS:
+                self.first.append(number)
+
+    def __str__(self) -> str:
+        """Returns how many lines and the first of their numbers for a message: ``2 lines (3, 17)``."""
+        shown = ", ".join(map(str, self.first[:_SHOWN_NUMBERS])) + (", ..." if self.count > _SHOWN_NUMBERS else "")
+        return f"{self.count} line{'s' if self.count > 1 else ''} ({shown})"
+
+
 def check_as_many(first: Any, second: Any, advice: str) -> None:
     """Raises a UserError unless two texts, which have a ``name`` and ``lines``, have as many lines."""
     if len(second.lines) != len(first.lines):
@@ -43,13 +75,44 @@ def read(path: str) -> TextLines:
     """Reads all lines of a file, plain or gzipped, or of standard input (``-``); warns of what was changed.
 
     Raises:
-      UserError: The file cannot be read, or has more lines than are held in memory.
+      UserError: The file cannot be read, or has more than ``MOST_LINES`` lines.
     """
     name = "standard input" if path == STANDARD else path
     lines = list(itertools.islice(stream(path), MOST_LINES + 1))
-    if len(lines) > MOST_LINES:
-        raise UserError(f"{name} has more than {MOST_LINES:,} lines. Split it: split -l {MOST_LINES} ...")
+    _check_most(name, len(lines))
     return TextLines(name, lines)
+
+
+def count(path: str) -> int | None:
+    """Returns how many lines ``stream`` yields of a file, all of which it reads; None of standard input.
+
+    Raises:
+      UserError: As ``read``.
+    """
+    if path == STANDARD:
+        return None
+    lines = readers.count_lines(path)
+    _check_most(path, lines)
+    return lines
+
+
+def _check_most(name: str, lines: int) -> None:
+    if lines > MOST_LINES:
+        raise UserError(f"{name} has more than {MOST_LINES:,} lines. Split it: split -l {MOST_LINES} ...")
+
+
+def windows(lines: Iterable[Any]) -> Iterator[list[Any]]:
+    """Yields lines in lists of ``WINDOW_LINES``, or fewer where they are long; each is read when it is asked for."""
+    window: list[Any] = []
+    characters = 0
+    for line in lines:
+        window.append(line)
+        characters += len(line) if isinstance(line, str) else 0
+        if len(window) >= WINDOW_LINES or characters >= WINDOW_CHARACTERS:
+            yield window
+            window, characters = [], 0
+    if window:
+        yield window
 
 
 def stream(path: str) -> Iterator[str]:
@@ -60,15 +123,15 @@ def stream(path: str) -> Iterator[str]:
         raw = readers.without_ends(sys.stdin.buffer, name, report)
     else:
         name, raw = path, readers.read_lines(path, report)
-    invalid: list[int] = []
+    invalid = LineNumbers()
     for number, line in enumerate(raw, start=1):
         try:
             yield line.decode("utf-8")
         except UnicodeDecodeError:
-            invalid.append(number)
+            invalid.add([number])
             yield line.decode("utf-8", errors="replace")
-    if invalid:
-        log.warning(f"{name}: not UTF-8: {count_lines(invalid)}; U+FFFD stands for what cannot be decoded")
+    if invalid.count:
+        log.warning(f"{name}: not UTF-8: {invalid}; U+FFFD stands for what cannot be decoded")
     if carriage_returns := report.notes[readers.CARRIAGE_RETURNS]:
         log.warning(f"{name}: the CR of CR LF was dropped at the end of {carriage_returns} line(s)")
 
@@ -78,15 +141,30 @@ def write(path: str, lines: Iterable[str]) -> None:
 
     On a terminal control characters are shown, not carried out.
     """
-    if path != STANDARD:
-        with files.atomic_file(path) as temporary, open(temporary, "wb") as file:
-            file.writelines(_blocks(lines))
+    with writer(path) as add:
+        add(lines)
+
+
+@contextlib.contextmanager
+def writer(path: str) -> Iterator[Callable[[Iterable[str]], None]]:
+    """Gives a function that adds lines as ``write`` does, call by call; a file is there at the end of the block."""
+
+    def print_lines(lines: Iterable[str]) -> None:
+        sys.stdout.flush()
+        sys.stdout.buffer.writelines(_blocks(map(outputs.visible, lines) if sys.stdout.isatty() else lines))
+        sys.stdout.buffer.flush()
+
+    if path == STANDARD:
+        yield print_lines
         return
-    if sys.stdout.isatty():
-        lines = map(outputs.visible, lines)
-    sys.stdout.flush()
-    sys.stdout.buffer.writelines(_blocks(lines))
-    sys.stdout.buffer.flush()
+    with files.atomic_file(path) as temporary, open(temporary, "wb") as file:
+
+        def add(lines: Iterable[str]) -> None:
+            # Among several files that are open, the message names this one.
+            with files.explained(pathlib.Path(path), temporary):
+                file.writelines(_blocks(lines))
+
+        yield add
 
 
 def _blocks(lines: Iterable[str]) -> Iterator[bytes]:
@@ -99,12 +177,6 @@ def one_line(text: str, *, tabs: bool = True) -> str:
     """Returns a text (byte fallback lets a model write LF) as one line of a file; without ``tabs``, as one column."""
     text = text.replace("\n", " ")
     return text if tabs else text.replace("\t", " ")
-
-
-def count_lines(numbers: Sequence[int]) -> str:
-    """Returns how many lines and the first of their numbers for a message: ``2 lines (3, 17)``."""
-    shown = ", ".join(map(str, numbers[:_SHOWN_NUMBERS])) + (", ..." if len(numbers) > _SHOWN_NUMBERS else "")
-    return f"{len(numbers)} line{'s' if len(numbers) > 1 else ''} ({shown})"
 
 
 def typed_lines() -> Iterator[str]:

@@ -1,0 +1,57 @@
+"""Lines come and go in windows, and what is noted of them stays bounded."""
+
+import errno
+import os
+
+import pytest
+
+from t2t_ext.data.corpora import text_lines
+from t2t_ext.errors import UserError
+
+
+def test_windows_are_bounded_by_lines_and_characters(monkeypatch):
+    monkeypatch.setattr(text_lines, "WINDOW_LINES", 3)
+    monkeypatch.setattr(text_lines, "WINDOW_CHARACTERS", 10)
+    lines = iter(["a", "b", "c", "d", "e" * 9, "f" * 20, "g"])
+    windows = text_lines.windows(lines)
+    assert next(windows) == ["a", "b", "c"]
+    assert next(lines) == "d"  # the next window was not read yet
+    assert list(windows) == [["e" * 9, "f" * 20], ["g"]]
+    assert list(text_lines.windows([])) == []
+    assert list(text_lines.windows([1, 2, 3, 4])) == [[1, 2, 3], [4]]
+
+
+def test_numbers_of_lines_are_counted_and_some_are_kept():
+    numbers = text_lines.LineNumbers([3])
+    assert str(numbers) == "1 line (3)"
+    numbers.add(range(4, 100_004))
+    assert numbers.count == 100_001
+    assert numbers.first == list(range(3, 1003))
+    assert str(numbers) == "100001 lines (3, 4, 5, 6, 7, 8, 9, 10, 11, 12, ...)"
+
+
+@pytest.mark.parametrize("content", [b"", b"one", b"one\n", b"\xef\xbb\xbf", b"\xef\xbb\xbfone\r\ntwo", b"\n\n\xff"])
+def test_as_many_lines_are_counted_as_are_read(tmp_path, monkeypatch, content):
+    (tmp_path / "in").write_bytes(content)
+    lines = list(text_lines.stream(str(tmp_path / "in")))
+    assert text_lines.count(str(tmp_path / "in")) == len(lines)
+    assert text_lines.count("-") is None
+    monkeypatch.setattr(text_lines, "MOST_LINES", 0)
+    if lines:
+        with pytest.raises(UserError, match="in has more than 0 lines"):
+            text_lines.count(str(tmp_path / "in"))
+
+
+def test_of_several_files_the_full_one_is_named(tmp_path):
+    def full():
+        yield "line"
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def write_both():
+        with text_lines.writer(str(tmp_path / "first")) as add, text_lines.writer(str(tmp_path / "second")) as other:
+            other(["kept back"])
+            add(full())
+
+    with pytest.raises(UserError, match=r"Cannot write .*first: "):
+        write_both()
+    assert list(tmp_path.iterdir()) == []
