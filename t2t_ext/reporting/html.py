@@ -29,7 +29,7 @@ code { font-size: .8rem; color: var(--soft); }
 table { border-collapse: collapse; }
 .caption { font-weight: 600; margin: 1rem 0 .2rem; }
 th, td { padding: .22rem .7rem; border-bottom: 1px solid var(--line); text-align: right; white-space: pre;
-  font-variant-numeric: tabular-nums; }
+  font-variant-numeric: tabular-nums; overflow-wrap: break-word; }
 th:first-child, .words { text-align: left; }
 th:first-child { position: sticky; left: 0; background: var(--page); max-width: 24rem; white-space: pre-wrap; }
 thead th { border-bottom: 2px solid var(--edge); vertical-align: bottom; }
