@@ -10,9 +10,9 @@ a disk that is full at one change of its files (opening for writing, renaming, r
 without: the first must end with one line that says so, or well, and leave no temporary file; the second must be as
 undisturbed.
 
-What is compared is every file of the result byte for byte, but for: seconds in logs, dates and command lines in
-``config.json``, TensorBoard's files, and of an export the graph, which TensorFlow writes with names and numbers of its
-own each time. Children are forked from one process that has imported TensorFlow and not used it, which saves
+What is compared is every file of the result byte for byte, but for: seconds in logs and ``scores.tsv``
+(``scores.jsonl`` is compared), dates and command lines in ``config.json``, TensorBoard's files, and of an export the graph, which
+TensorFlow writes with names and numbers of its own each time. Children are forked from one process that has imported TensorFlow and not used it, which saves
 the seconds of importing; an experiment starts its commands as users do. Linux only.
 """
 
@@ -65,7 +65,7 @@ class Job:
 
     name: str
     commands: Callable[[pathlib.Path], list[Command]]
-    left_out: str = r"/tensorboard/|\.log$"
+    left_out: str = r"\.tfevents\.|\.log$|/scores\.tsv$"
     inputs: pathlib.Path | None = None
 
 
@@ -249,7 +249,7 @@ class Trial:
     def kills(self, count: int, streak: int, seconds: float) -> dict[str, Any]:
         """Kills the job ``count`` times, at most ``streak`` times before it may end; returns what came of it.
 
-        No new streak begins after ``seconds``.
+        Nothing is killed any more after ``seconds``.
         """
         killed = ends = 0
         differ: list[str] = []
@@ -260,6 +260,8 @@ class Trial:
                 moment = self._rng.uniform(0, self.seconds)
                 statuses, _ = run(self.job.commands(folder), self._log, kill_after=moment)
                 killed += any(status == -signal.SIGKILL for status in statuses)
+                if time.monotonic() > until:
+                    break
             differ += self._faults_of_end(folder)
             ends += 1
         return {"kills": killed, "ends": ends, "differences": differ}
