@@ -11,9 +11,10 @@ without: the first must end with one line that says so, or well, and leave no te
 undisturbed.
 
 What is compared is every file of the result byte for byte, but for: seconds in logs and ``scores.tsv``
-(``scores.jsonl`` is compared), dates and command lines in ``config.json``, TensorBoard's files, and of an export the graph, which
-TensorFlow writes with names and numbers of its own each time. Children are forked from one process that has imported TensorFlow and not used it, which saves
-the seconds of importing; an experiment starts its commands as users do. Linux only.
+(``scores.jsonl`` is compared), dates and command lines in ``config.json``, TensorBoard's files, and of an export the
+graph, which TensorFlow writes with names and numbers of its own each time. Children are forked from one process that
+has imported TensorFlow and not used it, which saves the seconds of importing; an experiment starts its commands as
+users do. Linux only.
 """
 
 import argparse
