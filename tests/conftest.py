@@ -9,6 +9,7 @@ import ctypes
 import dataclasses
 import gc
 import importlib.util
+import logging
 import os
 import pathlib
 import random
@@ -43,8 +44,9 @@ def _restore_threads():
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item):
-    """Undoes what the commands of earlier tests set."""
+    """Undoes what the commands of earlier tests set: numbers of threads, what is logged."""
     _restore_threads()
+    logging.getLogger("absl.t2t_ext").setLevel(logging.INFO)
 
 
 @pytest.hookimpl(tryfirst=True)
