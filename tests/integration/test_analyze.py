@@ -154,7 +154,7 @@ def test_gradient_norms_of_training(analyze_command, trained_run, tmp_path):
     assert values["half", "top encoder layer"]["ratio_to_first"] == "0.5"
     assert values["half", "encoder/layer_0"]["ratio_to_first"] == "1"
     page = (tmp_path / "out" / "grad_norms.html").read_text()
-    assert page.count("data:image/svg+xml;base64,") == 2
+    assert page.count("<svg") == 2
     assert {path.suffix for path in (tmp_path / "out").iterdir()} == {".html", ".tsv", ".png"}
 
 

@@ -82,7 +82,7 @@ def test_the_whole_picture(run, flags, tmp_path):
     assert "10, 7.30% (first: pair 128 repeats pair 1)" in output
     assert "--cleaning=duplicates=true" in output
     page = (tmp_path / "report" / "report.html").read_text()
-    assert page.count("data:image/svg+xml;base64,") == 2
+    assert page.count("<svg") == 2
     assert "http" not in page
     assert (tmp_path / "report" / "lengths.png").read_bytes().startswith(b"\x89PNG")
 
