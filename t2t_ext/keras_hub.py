@@ -361,7 +361,7 @@ def task_of(translator: Translator, model: str) -> T2tSeq2SeqLM:
     }
     for reason in [reason for reason, is_so in reasons.items() if is_so]:
         raise UserError(
-            f"KerasHub's Seq2SeqLM reads a text and writes one from left to right, and this has {reason}: leave "
+            f"KerasHub's Seq2SeqLM reads a text and generates one left to right, and this has {reason}: leave "
             "--format=keras_hub out for a SavedModel, which can be anything."
         )
     assert isinstance(made, Seq2Seq)

@@ -27,6 +27,9 @@ class Bigrams:
     def named_variables(self):
         return {"table": self.table, "kernel": self.kernel, "unused": self.unused}
 
+    def rates(self):
+        return {}
+
     def softmax_weights(self):
         return self.kernel, None
 

@@ -153,8 +153,8 @@ class DecodeHParams(StrictParams):
 
     beam_extends: str = hparam(
         "unfinished",
-        "Which continuations go on: the beam_size best that do not end (unfinished, as T2T), or, of the beam_size best "
-        "of all, those that do not end (top; the greedy search of Zhou et al. 2019 is this with beam_size=2).",
+        "Which continuations are extended: the beam_size best that do not end (unfinished, as T2T), or, of the "
+        "beam_size best of all, those that do not end (top; with beam_size=2, the greedy search of Zhou et al. 2019).",
         choices=("unfinished", "top"),
     )
     sb_pairing: str = hparam(

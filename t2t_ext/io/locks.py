@@ -98,13 +98,15 @@ def held(
             f"{path.parent} cannot be written to: {error.strerror or error}. Choose another one."
         ) from error
     done = threading.Event()
+    beat = threading.Thread(target=_beat, args=(descriptor, done), name="t2t_ext-lock", daemon=True)
     if not shared:
-        threading.Thread(target=_beat, args=(descriptor, done), name="t2t_ext-lock", daemon=True).start()
+        beat.start()
     try:
         yield
     finally:
         done.set()
         if not shared:
+            beat.join()  # the number of its file may be another's once it is closed
             with contextlib.suppress(OSError):
                 path.unlink()
         os.close(descriptor)

@@ -153,7 +153,7 @@ class Augmentation:
             if not counts["made"]:
                 reasons = ", ".join(f"{count:,} {reason}" for reason, count in counts.items() if count)
                 raise UserError(
-                    f"Nothing was made: no translation is any use ({reasons or 'there is no text'}). Give models that "
+                    f"Nothing was made: no translation can be used ({reasons or 'there is no text'}). Give models that "
                     "translate better, or other text; --overwrite begins again."
                 )
             publish(finished, folder, name)

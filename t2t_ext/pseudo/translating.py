@@ -1,4 +1,4 @@
-"""Translates sources that are kept as ids, and says which translations are no use as training text."""
+"""Translates sources that are kept as ids, and says which translations cannot be training text."""
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING

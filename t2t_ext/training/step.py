@@ -61,7 +61,7 @@ class TrainStep:
         self._model = model
         self._variables = model.named_variables()
         # Of a pretrained encoder: frozen variables have no gradients, and others may learn with rates of their own.
-        self._rates = model.rates() if hasattr(model, "rates") else {}
+        self._rates = model.rates()
         self._optimizer = optimizer
         self._schedule = schedule
         self._state = state

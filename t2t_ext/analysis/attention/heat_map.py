@@ -17,7 +17,7 @@ _LONGEST = 16  # characters of a label; its tooltip has all
 def heat_map(shown: AttentionMap, head: int | None, most: float, described: str) -> tuple[Html, int]:
     """Draws a head, counted from 0, or the mean over all heads (None); a weight of ``most`` has the full color.
 
-    Every square, and every label that is cut, says in a tooltip what it is of. Returns the picture and its width.
+    Every square, and every truncated label, has a tooltip. Returns the picture and its width.
     """
     weights, hidden = shown.of_head(head), shown.hidden
     predicted = [f"→ {piece}" for piece in shown.predicted]
