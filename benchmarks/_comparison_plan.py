@@ -53,13 +53,18 @@ class Grid:
     values: Mapping[str, Sequence[float]]
     full: bool = False
 
+    @property
+    def first(self) -> Cell:
+        """The cell that every family is trained with first."""
+        return tuple(values[0] for values in self.values.values())
+
     def search(self, losses: Mapping[Cell, float]) -> tuple[list[Cell], Cell | None]:
         """Returns the cells to train next, and the chosen one, None before all that it takes are trained.
 
         Args:
           losses: Those of the cells that are trained.
         """
-        cell = tuple(values[0] for values in self.values.values())
+        cell = self.first
         for place, values in enumerate([()] if self.full else self.values.values()):
             cells: list[Cell] = [(*cell[:place], value, *cell[place + 1 :]) for value in values]
             cells = cells or list(itertools.product(*self.values.values()))
@@ -177,6 +182,13 @@ class Plan:
                 found[family] = cell
         return found
 
+    def best_so_far(self, losses: Mapping[Job, float]) -> dict[str, Cell]:
+        """Returns the chosen cell of every family, or the best of those trained until now, where there is one."""
+        known = {family: self._losses(family, losses) for family in self._content["families"]}
+        return {family: min(each, key=lambda cell: each[cell]) for family, each in known.items() if each} | self.cells(
+            losses
+        )
+
     def jobs(
         self, losses: Mapping[Job, float], seeds: Sequence[int], variants: Sequence[str], only: Sequence[str] = ("*",)
     ) -> tuple[list[Job], int]:
@@ -216,7 +228,12 @@ class Plan:
             tune(self.family(row))
             put(row, variant, cells.get(self.family(row)), seed)
 
-        for variant, seed, row in self._wanted(seeds, variants, only):
+        wanted = list(self._wanted(seeds, variants, only))
+        # One cell of every family first, so that all families can be compared long before the grid is done.
+        for row in dict.fromkeys(self.tuned_on(self.family(row)) for _, _, row in wanted):
+            if self.grid and not self._needed(row, _SEED_OF_THE_GRID):
+                put(row, PLAIN, self.grid.first, _SEED_OF_THE_GRID)
+        for variant, seed, row in wanted:
             add(row, variant, seed)
         # The first seed of the row that a family is tuned on is one of the grid's.
         of_the_grid = {(self.tuned_on(family), PLAIN, None, _SEED_OF_THE_GRID) for family in cells_left}

@@ -81,8 +81,12 @@ def write(plan: Plan, records: Mapping[Job, Record], out: pathlib.Path) -> None:
 
 def rows(plan: Plan, records: Mapping[Job, Record]) -> dict[str, list[Row]]:
     """Returns for each recipe of training the rows that have a result, main rows first, with their tests."""
-    cells = plan.cells({job: each["dev_loss"] for job, each in records.items() if each["dev_loss"] is not None})
+    cells = plan.best_so_far(_losses(records))
     return {variant: _rows(plan, records, cells, variant) for variant in plan.variants}
+
+
+def _losses(records: Mapping[Job, Record]) -> dict[Job, float]:
+    return {job: each["dev_loss"] for job, each in records.items() if each["dev_loss"] is not None}
 
 
 def _rows(plan: Plan, records: Mapping[Job, Record], cells: Mapping[str, Cell], variant: str) -> list[Row]:
@@ -160,6 +164,8 @@ def markdown(plan: Plan, records: Mapping[Job, Record], made: Mapping[str, Seque
 
 def _about(plan: Plan, records: Mapping[Job, Record], made: Mapping[str, Sequence[Row]]) -> str:
     missing = [plan.words(name) for name in plan.main if name not in {row.name for row in made[PLAIN]}]
+    tuned = plan.cells(_losses(records))  # without a grid all families are
+    untuned = [family for family in plan.families() if family not in tuned]
     hours = sum(each["minutes"] - each["minutes_before"] for each in records.values()) / 60
     limit = [f"{each['name']}, seed {each['seed']}" for each in records.values() if each["ended"] == "limit"]
     machines = sorted({each["machine"] for each in records.values()})
@@ -168,6 +174,9 @@ def _about(plan: Plan, records: Mapping[Job, Record], made: Mapping[str, Sequenc
         f"{len(records)} trainings, {hours:,.1f} hours of updates, {dates[0]} to {dates[-1]}; {'; '.join(machines)}.",
         f"Early stopping ended all but {', '.join(limit)}." if limit else "Early stopping ended all of them.",
         f"Not trained yet: {'; '.join(missing)}." if missing else "",
+        f"Not tuned in full yet, so the rows are those of the best cell so far: {'; '.join(untuned)}."
+        if untuned
+        else "",
         "Differences are those of the mean over the seeds to the row whose number stands beside them, with the 95 % "
         "interval of a bootstrap over sentences and seeds; Holm: p of the randomization, corrected for their number.",
     ]
@@ -289,7 +298,7 @@ def _brief(row: Row) -> str:
 
 
 def _grid_table(plan: Plan, records: Mapping[Job, Record]) -> str:
-    cells = plan.cells({job: each["dev_loss"] for job, each in records.items() if each["dev_loss"] is not None})
+    cells = plan.cells(_losses(records))
     names = list(plan.grid.values) if plan.grid else []
     lines = []
     for family in plan.families():

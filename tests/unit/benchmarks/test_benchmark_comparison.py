@@ -114,6 +114,20 @@ def test_only_some_rows_and_what_they_need(make_plan):
     assert (len(jobs), later) == (4, 5)  # two more of each grid, and the row itself
 
 
+def test_one_cell_of_every_family_comes_before_the_rest_of_the_grid(make_plan, plans):
+    plan = make_plan()
+    jobs, _ = plan.jobs({}, [1, 2], ["plain"])
+    without_teachers = [row for row in map(plan.tuned_on, plan.families()) if not plan._needed(row, 1)]
+    assert [job.row for job in jobs[: len(without_teachers)]] == without_teachers
+    assert len(without_teachers) == 5
+    assert {job.cell for job in jobs[:5]} == {plan.grid.first}
+    losses = {
+        plans.Job(ROOT, "plain", cell, 1): loss for cell, loss in {(0.2, 0.0075): 1.4, (0.3, 0.0075): 1.3}.items()
+    }
+    assert plan.cells(losses) == {}
+    assert plan.best_so_far(losses) == {"Transformer": (0.3, 0.0075)}
+
+
 @pytest.mark.parametrize("corpus", ["multi30k", "iwslt14", "cldr"])
 def test_tuned_recipes_are_recipes(benchmark, make_plan, tmp_path, corpus, monkeypatch):
     """Recipes, their first weights and teachers have the rate and dropout of their families; commands are valid."""
@@ -487,7 +501,9 @@ def test_report_from_stored_results_alone(benchmark, differences, full_store, tm
     assert "too few seeds |" in page  # Enc-DC > Dec-DC
     assert "| Transformer | 0.2 | 0.015 | 1.4000 | 38.00 | 9,000 | chosen |" in page
     assert "BLEU by the length of the source" in page
-    assert "Not trained yet: DynamicConv (Wu et al. 2019); Transformer, right to left;" in " ".join(page.split("\n"))
+    text = " ".join(page.split("\n"))
+    assert "Not trained yet: DynamicConv (Wu et al. 2019); Transformer, right to left;" in text
+    assert "the rows are those of the best cell so far: DynamicConv; synchronous; ABD-NMT." in text
     picture = tmp_path / "docs" / "images" / "comparison_multi30k.png"
     assert picture.read_bytes().startswith(b"\x89PNG")
     assert "(../images/comparison_multi30k.png)" in page
