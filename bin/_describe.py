@@ -69,6 +69,10 @@ def _model_arguments(args: argparse.Namespace) -> tuple[str, dict[str, Any]]:
         stored = RunDirectory.open(args.output_dir)
         name, sizes = stored.config.model, [encoder.vocab_size for encoder in stored.text_encoders()]
         joint = len(set(stored.config.vocabularies.values())) == 1
+        if args.vocab_size:
+            raise UserError(
+                f"--vocab_size={args.vocab_size}: the run {stored.path} has its own subwords; leave it out."
+            )
         feature_size = stored.config.source_feature_size
     else:
         if not args.model or not (args.problem or args.vocab_size):

@@ -2,12 +2,10 @@
 
 import argparse
 import dataclasses
-import pathlib
 from typing import Any
 
 from t2t_ext.bin._flags import Flag, FlagParser, FlagTable, add_settings
 from t2t_ext.config import own_text
-from t2t_ext.config.decode import DecodeHParams, resolve_decode_hparams
 from t2t_ext.config.generation import GenerationConfig
 from t2t_ext.config.own_text import OwnTextOptions
 from t2t_ext.config.problem_options import parse as parse_problem_options
@@ -170,24 +168,3 @@ def problem_options(args: argparse.Namespace) -> dict[str, Any]:
 def alignment_settings(args: argparse.Namespace) -> dict[str, Any]:
     """Returns the arguments of ``AlignmentConfig`` that the flags give."""
     return {"layer": args.alignment_layer, "heads": args.alignment_heads}
-
-
-def problem_of_data(args: argparse.Namespace, data_dir: pathlib.Path) -> Any:
-    """Returns the problem without pseudo references, with the options that its data were made with."""
-    from t2t_ext import registry
-    from t2t_ext.training.setup_run import options_of_data
-
-    name = args.problem.removesuffix(registry.SYNCHRONOUS_SUFFIX)
-    given = parse_problem_options(args.problem_options)
-    return registry.problem(name, **{**options_of_data(name, given, data_dir), **given})
-
-
-def search_for_training_text(args: argparse.Namespace) -> DecodeHParams:
-    """Returns how models translate training text: in one direction, and the same way each time."""
-    from t2t_ext.search.directions import check_directions
-
-    decode_hparams = resolve_decode_hparams(args.decode_hparams)
-    if decode_hparams.sampling_method != "argmax":
-        raise UserError("--decode_hparams: sampling_method=random draws another translation each time; leave it out.")
-    check_directions(decode_hparams, 1)
-    return decode_hparams

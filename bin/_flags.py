@@ -50,6 +50,7 @@ _TRUE = ("true", "t", "1", "yes")
 _FALSE = ("false", "f", "0", "no")
 _HP_PREFIX = "hp_"
 _LONG_WORD = re.compile(r"(\S{200})\S{200,}(\S{50})")  # which would bury the message
+_PATHS = re.compile("DIR|FILE|RUN|EXPORT|PRESET")  # of metavars
 _MOST = 10**9  # of a number that says no other limit
 _LOGGING = (
     "absl's flags. --flagfile=FILE: read flags from a file, one a line. --verbosity=N: log errors (-2), warnings (-1), "
@@ -198,7 +199,7 @@ class FlagParser(argparse_flags.ArgumentParser):
             shown = "|".join(map(str, flag.choices)) or ("N" if kind is int else "X")
             group.add_argument(
                 name,
-                type=_number(kind, flag) if kind in (int, float) else kind,
+                type=_number(kind, flag) if kind in (int, float) else _paths if _PATHS.search(metavar) else kind,
                 default=flag.default,
                 help=flag.help,
                 choices=flag.choices or None,
@@ -242,7 +243,7 @@ class FlagParser(argparse_flags.ArgumentParser):
 
         Returns:
           The values, ``given`` (the set of flags given) and ``command_line`` (``args``) among them. Where the parser
-          has ``--t2t_usr_dir`` and it is given, the directory has been loaded.
+          has ``--t2t_usr_dir`` and it is given, the directory has been loaded. In paths ``~`` is the home directory.
 
         Raises:
           UserError: Unknown flags, flags of T2T that are answered, or wrong values.
@@ -386,6 +387,11 @@ def add_settings(parser: FlagParser, settings: type[StrictParams], names: Sequen
             broken_rule=functools.partial(broken_rule, field=field),
         )
         parser.add({declared["group"]: {f"{declared['flag'] or name}={metavar}": flag}})
+
+
+def _paths(text: str) -> str:
+    """Returns paths separated by commas, with the home directory for ``~``, which shells leave behind ``--flag=``."""
+    return ",".join(map(os.path.expanduser, text.split(",")))
 
 
 def _number(kind: type, flag: Flag) -> Callable[[str], Any]:

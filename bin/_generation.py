@@ -1,7 +1,6 @@
 """From the flags of data generation to ``generate``, for the commands that generate data."""
 
 import argparse
-import pathlib
 
 from t2t_ext import registry
 from t2t_ext.bin._flag_groups import generation_settings, problem_options
@@ -15,7 +14,7 @@ def generate_from_flags(args: argparse.Namespace, problem_name: str) -> Manifest
     """Generates the data of a problem as the flags say, unless they are there."""
     problem = registry.problem(problem_name, **problem_options(args))
     manifest = generate(problem, args.data_dir, args.tmp_dir or private_folder(), **generation_settings(args))
-    sidecar = manifest_path(pathlib.Path(args.data_dir).expanduser(), problem.name)
+    sidecar = manifest_path(args.data_dir, problem.name)
     if problem.with_pseudo_references and not sidecar.exists():
         print(
             f"These are the data of {problem.data_name}. What {problem.name} has beside them is made by two runs that "

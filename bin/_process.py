@@ -20,16 +20,19 @@ def prepare() -> None:
     """Makes the process one that Ctrl-C ends quietly, during imports and after the command, too; see ``run_main``.
 
     Streams that the caller has closed are replaced: otherwise the next file that is opened takes their numbers, and
-    what is meant for the stream would be written to it. What is printed is then an error, messages go nowhere.
+    what is meant for the stream would be written to it. Nothing comes in, what is printed is an error, messages go
+    nowhere.
     """
     for number, mode in ((0, os.O_RDONLY), (1, os.O_RDONLY), (2, os.O_WRONLY)):
         try:
             os.fstat(number)
         except OSError:
             os.open(os.devnull, mode)  # takes the lowest number that is free
-    for name, number in (("stdout", 1), ("stderr", 2)):
-        if getattr(sys, name) is None:
-            setattr(sys, name, open(number, "w", encoding="utf-8", errors="backslashreplace", closefd=False))  # noqa: SIM115
+    text: Any = {"encoding": "utf-8", "errors": "backslashreplace", "closefd": False}
+    sys.stdin, sys.stdout, sys.stderr = (
+        stream or open(number, "w" if number else "r", **text)  # noqa: SIM115
+        for number, stream in enumerate((sys.stdin, sys.stdout, sys.stderr))
+    )
     if sys.excepthook is sys.__excepthook__:
         sys.excepthook = _on_exception
     if sys.unraisablehook is sys.__unraisablehook__:

@@ -61,7 +61,7 @@ def main(args: argparse.Namespace) -> None:
         scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="t2t_ext-doctor-"))
         doctor = Doctor(
             problem=problem,
-            tmp_dir=pathlib.Path(args.tmp_dir or private_folder()).expanduser(),
+            tmp_dir=pathlib.Path(args.tmp_dir or private_folder()),
             scratch=pathlib.Path(scratch),
             workers=stack.enter_context(Workers(args.num_processes)),
             cleaning=cleaning_asked(settings.cleaning, problem.cleaning),
@@ -108,7 +108,7 @@ def _encoders(args: argparse.Namespace, problem: Any) -> tuple[Any, Any, str] | 
     reused = vocabulary.reused_vocabulary(args.subword_model, args.vocab_from, problem.was_reversed)
     if reused:
         return reused.source, reused.target, args.subword_model or args.vocab_from
-    if args.data_dir and manifest_path(pathlib.Path(args.data_dir).expanduser(), problem.base_name).exists():
+    if args.data_dir and manifest_path(args.data_dir, problem.base_name).exists():
         data = GeneratedData.open(problem.base(), args.data_dir)  # the doctor examines the base problem
         return *data.text_encoders(), f"that of the data in {args.data_dir}"
     return None

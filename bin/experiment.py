@@ -21,7 +21,7 @@ _EXAMPLES = """\
 # Flags of the commands that the experiment gives itself.
 _OF_THE_EXPERIMENT = (
     "output_dir", "data_dir", "tmp_dir", "t2t_usr_dir", "problem", "problem_options", "model", "hparams_set",
-    "warm_start_from",
+    "warm_start_from", "output_data_dir",
 )  # fmt: skip
 _FLAGS: FlagTable = {
     "What": {
@@ -100,6 +100,8 @@ def main(flags: argparse.Namespace) -> int:
 
     options = _options(flags, recipe)
     stages = plan(recipe, book, options)
+    if flags.augment and not any(stage.command == "augment" for stage in stages):
+        raise UserError(f"--augment={flags.augment}: {recipe.name} makes no augmented data; leave it out.")
     check_commands(stages)
     if flags.dry_run:
         from t2t_ext.experiments.conduct import kinds_of_redo, wanted_stages
@@ -180,7 +182,7 @@ def _options(flags: argparse.Namespace, recipe: Any) -> Any:
             raise UserError(f"--train={flags.train}: say {name} with {where}.")
     own_text = [path for path in parsed["augment"].get("target_text", "").split(",") if path]
     readers.require_files([pathlib.Path(path).expanduser() for path in own_text], "Correct --augment=target_text=...")
-    for flag in ("train", "datagen"):
+    for flag in ("train", "datagen", "augment"):
         for name in [name for name in parsed[flag] if name in _OF_THE_EXPERIMENT]:
             raise UserError(
                 f"--{flag}={getattr(flags, flag)}: {name} is what the recipe and the experiment's own flags say "

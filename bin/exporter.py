@@ -37,7 +37,7 @@ _FLAGS: FlagTable = {
 
 def build_parser() -> FlagParser:
     """Returns the command's flags."""
-    description = "Writes a trained run as a SavedModel for TensorFlow Serving."
+    description = "Writes a trained run as a SavedModel for TensorFlow Serving, or as a preset for KerasHub."
     tables = RUN_FLAGS, _FLAGS, DECODE_FLAGS, ALIGNMENT_FLAGS
     return FlagParser("t2t_ext-exporter", description, *tables, examples=_EXAMPLES)
 
@@ -90,8 +90,8 @@ def _write_preset(flags: argparse.Namespace, chosen: Sequence[Any], weights: Any
     """Writes the preset folder for KerasHub and returns it."""
     require_package("keras_hub", "keras-hub", f"--format={KERAS_HUB}")
     folder = pathlib.Path(flags.export_dir or chosen[0].run.path / "keras_hub")
-    if flags.export_version:
-        raise UserError(f"A preset folder has no versions: leave --export_version out, or --format={KERAS_HUB}.")
+    for name in sorted({"alignment_heads", "alignment_layer", "export_version"} & flags.given):
+        raise UserError(f"--{name} has no effect on a preset folder: leave it out, or --format={KERAS_HUB}.")
     if folder.exists() and (folder.is_file() or any(folder.iterdir())):
         if not (folder / "task.json").is_file():
             raise UserError(f"{folder} holds something else than a preset: give another --export_dir.")

@@ -2,7 +2,6 @@
 
 import argparse
 import itertools
-import os
 
 from t2t_ext.bin._flags import Flag, FlagParser, FlagTable, command
 from t2t_ext.data.corpora import text_lines
@@ -71,7 +70,7 @@ def _encoder(flags: argparse.Namespace) -> SubwordEncoder:
         what = "nothing says" if not given else f"{' and '.join(f'--{name}' for name in given)} both say"
         raise UserError(f"{what} whose text it is: give one of --output_dir, --export_dir, --subword_model.")
     if flags.subword_model:
-        return SubwordEncoder.from_file(os.path.expanduser(flags.subword_model))
+        return SubwordEncoder.from_file(flags.subword_model)
     if flags.output_dir:
         return ServedText(*RunDirectory.open(flags.output_dir).text_encoders()).side(flags.side)
     text = ServedText.of_export(flags.export_dir)

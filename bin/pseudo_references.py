@@ -1,16 +1,13 @@
 """``t2t_ext-pseudo-references``: makes the problem ``NAME_synchronous`` with what two trained runs translate."""
 
 import argparse
-import pathlib
 import re
 
-from t2t_ext.bin import _flag_groups
-from t2t_ext.bin._flags import Flag, FlagParser, FlagTable, command, say, start_tensorflow
+from t2t_ext.bin import _training_text
+from t2t_ext.bin._flags import FlagParser, FlagTable, command, say, start_tensorflow
 from t2t_ext.errors import UserError
 from t2t_ext.io import log
-from t2t_ext.pseudo.work import DEFAULT_CHUNK_PAIRS
 
-_EXIT_STATUS = {"SIGINT": 130, "SIGTERM": 143}
 _EXAMPLES = """\
   t2t_ext-pseudo-references --problem=translate_deen_multi30k --l2r=RUN --r2l=RUN_R2L --data_dir=data
   t2t_ext-pseudo-references --problem=... --l2r=RUN --r2l=RUN_R2L --data_dir=data --checkpoint_path=averaged
@@ -18,11 +15,6 @@ _EXAMPLES = """\
   t2t_ext-pseudo-references --problem=... --l2r=RUN --r2l=RUN_R2L --data_dir=data --join        # when all are done
 """
 _FLAGS: FlagTable = {
-    "What": {
-        "problem=NAME": Flag("The problem that both runs were trained on.", required=True),
-        'problem_options="A=x,B=y"': "Options of the problem; where not given, those that its data were made with.",
-        "data_dir=DIR": Flag("The problem's data; the result is put beside them.", required=True),
-    },
     "Models": {
         "l2r=RUN[,RUN]": "The run that generates left to right. A,B: several, which translate together as an ensemble.",
         "r2l=RUN[,RUN]": "The run with target_direction=r2l. A,B: several, which translate together as an ensemble.",
@@ -31,20 +23,8 @@ _FLAGS: FlagTable = {
         "r2l_checkpoint_path=DIR[,DIR]": "The same for --r2l.",
     },
     "Work": {
-        "max_length": Flag(
-            "Longer translations, in tokens, count as failed; 0 = the longest that the L2R run was trained on.",
-            0,
-            minimum=0,
-        ),
-        "chunk_pairs": Flag(
-            "Pairs that are translated before they are kept: what is lost when the process is killed.",
-            DEFAULT_CHUNK_PAIRS,
-            minimum=1,
-        ),
         "shard=i/n": "Do the i-th of n parts, for n machines; --join puts them together.",
         "join": "Translate nothing: put finished parts together, or say what is missing.",
-        "overwrite": "Replace finished pseudo references, or unfinished work, made with other models, settings or "
-        "data.",
     },
 }
 
@@ -58,8 +38,7 @@ def build_parser() -> FlagParser:
         "NAME_synchronous. Killed and started again, it resumes.",
         examples=_EXAMPLES,
     )
-    _flag_groups.add_registry_flags(parser)
-    parser.add(_FLAGS, _flag_groups.DECODE_FLAGS, _flag_groups.thread_flags(many_batches=True))
+    _training_text.add_flags(parser, _FLAGS)
     return parser
 
 
@@ -67,26 +46,25 @@ def build_parser() -> FlagParser:
 def main(flags: argparse.Namespace) -> int:
     """Makes pseudo references as the flags say; returns the exit status."""
     from t2t_ext.data.datasets.generated import GeneratedData
-    from t2t_ext.pseudo.checks import Teachers
+    from t2t_ext.pseudo import checks
     from t2t_ext.pseudo.generate import PseudoConfig, PseudoDecoding
 
     shard = _shard(flags)
-    decode_hparams = _flag_groups.search_for_training_text(flags)
+    decode_hparams = _training_text.decode_hparams(flags)
     # All mistakes of the user are found before TensorFlow starts.
-    teachers = Teachers.choose(
+    teachers = checks.Teachers.choose(
         flags.l2r,
         flags.r2l,
         flags.l2r_checkpoint_path or flags.checkpoint_path,
         flags.r2l_checkpoint_path or flags.checkpoint_path,
         log.warning,
     )
-    data_dir = pathlib.Path(flags.data_dir).expanduser()
-    problem = _flag_groups.problem_of_data(flags, data_dir)
-    data = GeneratedData.open(problem, data_dir)
+    problem = _training_text.problem_of_data(flags)
+    data = GeneratedData.open(problem, flags.data_dir)
     teachers.check(problem, data, log.warning)
     config = PseudoConfig(
         decode_hparams=decode_hparams,
-        max_length=flags.max_length or teachers.max_length,
+        max_length=flags.max_length or checks.max_length(teachers.l2r),
         chunk_pairs=flags.chunk_pairs,
         shard=shard,
         join=flags.join,
@@ -96,7 +74,7 @@ def main(flags: argparse.Namespace) -> int:
     if not flags.join:
         start_tensorflow(flags.inter_op_parallelism_threads, flags.intra_op_parallelism_threads)
         teachers.check_models()
-    return _EXIT_STATUS.get(decoding.run(), 0)
+    return _training_text.EXIT_STATUS.get(decoding.run(), 0)
 
 
 def _shard(flags: argparse.Namespace) -> tuple[int, int]:

@@ -223,8 +223,8 @@ def _columns(text: str) -> tuple[int, ...] | tuple[str, ...]:
     """Returns the numbers in ``2,4``, or the names in ``de,en``."""
     parts = tuple(part.strip() for part in text.split(",")) if text else ()
     numbers = [part.isdecimal() and int(part) > 0 for part in parts]
-    names = [part.replace("_", "").replace(".", "").replace("-", "").isalpha() for part in parts]
-    if not (all(numbers) or (all(names) and len(parts) == 2)) or len(set(parts)) != len(parts) or len(parts) == 1:
+    are_names = len(parts) == 2 and all(parts) and not any(part.isdecimal() for part in parts)
+    if not (all(numbers) or are_names) or len(set(parts)) != len(parts) or len(parts) == 1:
         raise UserError(
             f"columns={text}: give the numbers of the source's and the target's column, such as columns=1,2; of "
             "Parquet and JSON lines their names, such as columns=de,en."

@@ -377,7 +377,7 @@ def task_of(translator: Translator, model: str) -> T2tSeq2SeqLM:
 
 
 def write_preset(translator: Translator, model: str, folder: str | os.PathLike) -> None:
-    """Writes the preset folder of a translator, which must not exist yet; it appears whole or not at all.
+    """Writes the preset folder of a translator, which appears whole or not at all; one that is there is replaced.
 
     Raises:
       UserError: As of ``task_of``.
@@ -385,3 +385,4 @@ def write_preset(translator: Translator, model: str, folder: str | os.PathLike) 
     task = task_of(translator, model)
     with files.atomic_directory(folder) as place:
         task.save_to_preset(str(place))
+    files.remove_leftovers(pathlib.Path(folder).parent)  # of exports that were killed

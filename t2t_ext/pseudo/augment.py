@@ -94,6 +94,7 @@ class Augmentation:
         self._config = dataclasses.replace(config, decode_hparams=one)
         self._data, self._problem, self._models, self._say = data, problem, models, say
         self._signals = SignalWatch()
+        self._unfinished = config.output_dir / f".{data.manifest.problem}.augmenting"
         self._check_method()
         self._check_data()
         default = DecodeHParams().to_dict()
@@ -122,6 +123,7 @@ class Augmentation:
           UserError: Other data are there, a file is damaged, or the disk is full.
         """
         folder, name = self._config.output_dir, self._data.manifest.problem
+        files.remove_leftovers(folder)  # a work folder that was being removed
         if self._is_finished():
             return ""
         try:
@@ -132,7 +134,7 @@ class Augmentation:
         files.require_space(folder, (self._config.original_copies + 2 * max(1, len(self._models))) * size)
         chunks = self._chunks()
         settings = {**self._record, "chunk_pairs": self._config.chunk_pairs}
-        with WorkFolder.open(folder / f".{name}.augmenting", settings, (0, 1), self._config.overwrite) as work:
+        with WorkFolder.open(self._unfinished, settings, self._config.overwrite, "this augmented data") as work:
             with self._signals.watching():
                 try:
                     self._translate_all(work, chunks)
@@ -241,6 +243,8 @@ class Augmentation:
             raise UserError(
                 f"The {_SUBJECT} in {folder} {why}. Give --overwrite to make them again, or another folder."
             )
+        if self._unfinished.exists():  # killed while it was cleaning up
+            files.remove_directory(self._unfinished)
         self._say(f"The {_SUBJECT} of {self._problem} are in {folder} already; nothing to do.")
         return True
 

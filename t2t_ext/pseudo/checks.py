@@ -3,7 +3,7 @@
 import dataclasses
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 from t2t_ext import registry
@@ -44,7 +44,13 @@ class Teachers:
         Raises:
           UserError: One does not exist, those of a direction do not fit, or a run generates in the other direction.
         """
-        runs = {"l2r": _chosen("l2r", l2r, l2r_checkpoint, warn), "r2l": _chosen("r2l", r2l, r2l_checkpoint, warn)}
+        runs = {}
+        for direction, given, checkpoint in (("l2r", l2r, l2r_checkpoint), ("r2l", r2l, r2l_checkpoint)):
+            if not given:
+                how = " (trained with --hparams=target_direction=r2l)" * (direction == "r2l")
+                what = f"a run of t2t_ext-trainer whose model generates {_WORDS[direction]}{how}"
+                raise UserError(f"--{direction}=RUN is needed: {what}.")
+            runs[direction] = choose(f"--{direction}={given}", given, checkpoint, warn)
         found = {
             direction: chosen[0].run.config.hparams.get("target_direction", "l2r") for direction, chosen in runs.items()
         }
@@ -65,12 +71,6 @@ class Teachers:
     def members(self, direction: str) -> tuple[ChosenRun, ...]:
         """Returns those of a direction."""
         return self.l2r if direction == "l2r" else self.r2l
-
-    @property
-    def max_length(self) -> int:
-        """The longest target that the L2R run was trained on, tokens with EOS."""
-        hparams = self.l2r[0].run.config.hparams
-        return hparams.get("max_length") or hparams["batch_size"]
 
     def described(self) -> dict[str, list[dict[str, Any]]]:
         """Returns direction -> what its translations depend on for each checkpoint, ready for JSON.
@@ -172,16 +172,24 @@ def check_one_direction(flag: str, chosen: ChosenRun, what: str) -> None:
         )
 
 
-def _chosen(direction: str, runs: str, checkpoint: str, warn: Warn) -> tuple[ChosenRun, ...]:
-    if not runs:
-        raise UserError(
-            f"--{direction}=RUN is needed: a run of t2t_ext-trainer whose model generates {_WORDS[direction]}"
-            + (" (trained with --hparams=target_direction=r2l)." if direction == "r2l" else ".")
-        )
+def choose(flag: str, runs: str, checkpoint: str, warn: Warn) -> tuple[ChosenRun, ...]:
+    """Returns the run and checkpoint that a flag such as ``--l2r=RUN`` means, or the members of an ensemble.
+
+    The runs' own modules are loaded.
+
+    Raises:
+      UserError: One does not exist, or they do not fit each other; the message begins with the flag.
+    """
     try:
         chosen = tuple(choose_runs(runs, checkpoint or None, warn=warn))
         for each in chosen:
             each.run.load_user_code()
         return chosen
     except UserError as error:
-        raise UserError(f"--{direction}={runs}: {error}") from error
+        raise UserError(f"{flag}: {error}") from error
+
+
+def max_length(runs: Sequence[ChosenRun]) -> int:
+    """Returns the longest target that the first of some runs was trained on, tokens with EOS."""
+    hparams = runs[0].run.config.hparams
+    return hparams.get("max_length") or hparams["batch_size"]

@@ -119,7 +119,8 @@ class PseudoDecoding:
         mine = chunks[number::count]
         settings = {**self._settings, "chunk_pairs": self._config.chunk_pairs}
         folder = self._data.data_dir / f".{self._problem}{SUFFIX}.decoding"
-        with WorkFolder.open(folder, settings, self._config.shard, self._config.overwrite) as work:
+        what, overwrite = "these pseudo references", self._config.overwrite
+        with WorkFolder.open(folder, settings, overwrite, what, self._config.shard) as work:
             missing = [chunk for chunk in mine if not work.is_done(chunk)]
             total, to_do, left = (sum(chunk.pairs for chunk in each) for each in (chunks, mine, missing))
             part = f"part {number + 1} of {count}: " if count > 1 else ""

@@ -10,18 +10,18 @@ module imports no TensorFlow.
 import collections
 import contextlib
 import dataclasses
+import functools
 import hashlib
 import itertools
 import json
 import pathlib
-import zipfile
-import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
 
 from t2t_ext.data.corpora.text_lines import one_line
+from t2t_ext.data.datasets.example_store import UNREADABLE
 from t2t_ext.data.datasets.generated import GeneratedData
 from t2t_ext.data.datasets.manifest import shard_name, text_name
 from t2t_ext.data.datasets.pseudo_references import DIRECTIONS, SplitPseudo
@@ -32,7 +32,6 @@ from t2t_ext.io import files, locks, stored
 DEFAULT_CHUNK_PAIRS = 2000
 
 _SETTINGS = "settings.json"
-_UNREADABLE = (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error)
 # These say where a run lies; work is resumed when it has moved.
 _FOR_PEOPLE_ONLY = frozenset({"run"})
 
@@ -105,15 +104,22 @@ class WorkFolder:
     @classmethod
     @contextlib.contextmanager
     def open(
-        cls, path: pathlib.Path, settings: Mapping[str, Any], shard: tuple[int, int], overwrite: bool
+        cls,
+        path: pathlib.Path,
+        settings: Mapping[str, Any],
+        overwrite: bool,
+        what: str,
+        shard: tuple[int, int] | None = None,
     ) -> Iterator[Self]:
         """Opens the work of a problem, or begins it, and keeps others from doing the same part of it meanwhile.
 
         Args:
           path: The folder, in a data directory that is there.
           settings: Everything that the ids depend on, ready for JSON.
-          shard: (i, n): this process does the i-th of n parts; of (0, 1) it does everything and joins it.
           overwrite: Whether work done with other settings is thrown away.
+          what: What is made, for messages.
+          shard: (i, n): this process does the i-th of n parts; of (0, 1) it does everything and joins it. None: so it
+            does, and the work cannot be shared.
 
         Raises:
           UserError: Work done with other settings is there, another process is at it, or the folder cannot be made.
@@ -123,11 +129,14 @@ class WorkFolder:
         except OSError as error:
             why = error.strerror or error
             raise UserError(f"{path.parent} cannot be written to: {why}. Choose another folder.") from error
+        share = "share the work: --shard=1/2 for one process, --shard=2/2 for the other."
+        advice = f"Wait until it is done, or {share if shard else 'choose another directory.'}"
+        held = functools.partial(locks.held, what=f"is making {what} in {path.parent}", advice=advice)
         with contextlib.ExitStack() as stack:
-            whole = shard == (0, 1)
-            stack.enter_context(_locked(path / "lock", shared=not whole))
-            if not whole:
-                stack.enter_context(_locked(path / f"lock.{shard[0]}-of-{shard[1]}"))
+            part = shard if shard != (0, 1) else None
+            stack.enter_context(held(path / "lock", shared=part is not None))
+            if part:
+                stack.enter_context(held(path / f"lock.{part[0]}-of-{part[1]}"))
             files.remove_leftovers(path)
             work = cls(path, settings)
             work._check_settings(settings, overwrite)
@@ -217,7 +226,7 @@ class WorkFolder:
     def _reading(self, path: pathlib.Path) -> Iterator[None]:
         try:
             yield
-        except _UNREADABLE as error:
+        except UNREADABLE as error:
             raise UserError(
                 f"{path} is damaged ({error}). Remove that file and run the same command again: it is made again, the "
                 f"others stay."
@@ -258,7 +267,7 @@ def shard_sizes(data: GeneratedData, split: str) -> list[int]:
         try:
             with np.load(path, allow_pickle=False) as shard:
                 sizes.append(len(shard["inputs_lengths"]))
-        except _UNREADABLE as error:
+        except UNREADABLE as error:
             raise UserError(
                 f"The data shard {path} is damaged: {error}. Make it again: t2t_ext-datagen "
                 f"--problem={data.manifest.problem} --data_dir={data.data_dir} --overwrite"
@@ -307,8 +316,3 @@ def join(
         for direction, counts in failures.items()
     }
     return SplitPseudo(pairs=sum(sizes), shards=shards, texts=texts, failures=by_frequency, statistics={})
-
-
-def _locked(path: pathlib.Path, *, shared: bool = False) -> contextlib.AbstractContextManager[None]:
-    advice = "Wait until it is done, or share the work: --shard=1/2 for one process, --shard=2/2 for the other."
-    return locks.held(path, f"is making these pseudo references in {path.parent}", shared=shared, advice=advice)

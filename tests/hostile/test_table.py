@@ -10,7 +10,7 @@ from t2t_ext.bin import analyze
 from t2t_ext.bin._flags import FlagParser
 
 COMMANDS = (
-    "avg_all", "bleu", "compare", "datagen", "decoder", "doctor", "experiment", "exporter", "prepare",
+    "augment", "avg_all", "bleu", "compare", "datagen", "decoder", "doctor", "experiment", "exporter", "prepare",
     "pseudo_references", "query_server", "rerank", "trainer", "translate_all",
 )  # fmt: skip
 _TEXTS = "--reference=WORLD/text.txt"
@@ -72,6 +72,8 @@ CASES = [
     ("experiment", (*_RECIPE, "--train=output_dir=/elsewhere"), "output_dir"),
     ("experiment", (*_RECIPE, "--train=trian_steps=3"), "trian_steps"),
     ("experiment", (*_RECIPE, "--datagen=data_dir=/elsewhere"), "data_dir"),
+    ("experiment", (*_RECIPE, "--augment=output_data_dir=/elsewhere"), "output_data_dir"),
+    ("experiment", (*_RECIPE, "--augment=models=2"), "makes no augmented data"),
     ("experiment", (*_RECIPE, "--hparams=hidden_size=nan"), "hidden_size"),
     ("experiment", (*_RECIPE, "--scale=0"), "--scale"),
     ("analyze", ("atention", _RUN), "no analysis 'atention'"),
@@ -119,6 +121,8 @@ CASES = [
     ("avg_all", ("--output_dir=WORLD/missing",), "no run directory"),
     ("avg_all", (_RUN, "--n=0"), "at least 1"),
     ("exporter", (_RUN, "--export_dir=WORLD/text.txt"), "is a file"),
+    ("exporter", (_RUN, "--format=keras_hub", "--alignment_layer=-1"), "--alignment_layer has no effect"),
+    ("trainer", (_RUN, "--describe", "--vocab_size=300"), "--vocab_size=300"),
     ("exporter", (_RUN, "--export_dir=OUT/x", "--export_version=99999999999999999999"), "at most"),
     (
         "pseudo_references",

@@ -6,7 +6,6 @@ Each row has the texts in a column ``translation``, which is ``{"de": "...", "en
 
 import dataclasses
 import itertools
-import json
 import pathlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -15,6 +14,7 @@ from t2t_ext.data.corpora import raw_files
 from t2t_ext.data.corpora.readers import LINE_FEEDS, ReadReport, count_lines, read_lines
 from t2t_ext.data.corpora.tmx import NO_TRANSLATION
 from t2t_ext.errors import UserError, require_package, suggest
+from t2t_ext.io import stored
 
 TRANSLATION = "translation"
 PARQUET_MAGIC = b"PAR1"
@@ -100,12 +100,11 @@ class RowFile:
     def _json_rows(self) -> Iterator[dict[str, Any]]:
         for number, line in enumerate(read_lines(self.path), 1):
             try:
-                row = json.loads(line) if line.strip() else {}
-            except ValueError as error:
-                raise UserError(f"{self.path}, line {number}: damaged or incomplete JSON ({error}).") from error
-            if not isinstance(row, dict):
-                raise UserError(f"{self.path}, line {number}: a JSON object is wanted, such as {{...}}; got {row!r}.")
-            yield row
+                yield stored.parse(line, dict) if line.strip() else {}
+            except stored.Damaged as error:
+                raise UserError(
+                    f"{self.path}, line {number}: {error}. Every line must be a JSON object, such as {{...}}."
+                ) from error
 
     def _parquet_file(self) -> Any:
         require_package("pyarrow", "parquet", f"Parquet ({self.path})")

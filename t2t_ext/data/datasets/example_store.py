@@ -11,6 +11,7 @@ import concurrent.futures
 import dataclasses
 import os
 import pathlib
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Callable, Sequence
@@ -29,7 +30,10 @@ Sequences = tuple[np.ndarray, np.ndarray]  # flat ids and offsets
 
 _FORMAT = np.lib.format
 _SIDES = ("inputs", "targets")
-_UNREADABLE = (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error)
+# What reading a damaged .npz file raises.
+UNREADABLE = (
+    OSError, ValueError, KeyError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error, tokenize.TokenError
+)  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True)
@@ -169,7 +173,7 @@ def _read_shards(
         def guarded(path: pathlib.Path, *rest: Any) -> Any:
             try:
                 return read(path, *rest)
-            except _UNREADABLE as error:
+            except UNREADABLE as error:
                 raise UserError(f"The data shard {path} is damaged: {error}. Make it again: {repair}") from error
 
         return list(pool.map(guarded, paths, *rest))

@@ -160,6 +160,13 @@ class VocabSummary(TypedDict):
     target: VocabFile
 
 
+class AugmentationSummary(TypedDict):
+    """What made augmented data, and the problem whose direction they are for; there is more, for people."""
+
+    method: str
+    problem: str
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SplitSummary:
     """The contents of one split.
@@ -227,7 +234,7 @@ class Manifest(StoredManifest):
     splits: dict[str, SplitSummary]
     files: dict[str, FileEntry]
     versions: dict[str, str]
-    augmentation: dict[str, Any] = dataclasses.field(default_factory=dict)
+    augmentation: Annotated[dict[str, Any], AugmentationSummary] = dataclasses.field(default_factory=dict)
 
     def command(self, data_dir: str | os.PathLike) -> str:
         """Returns the command that makes the data again, less what is not recorded."""

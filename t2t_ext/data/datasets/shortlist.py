@@ -11,13 +11,12 @@ import io
 import os
 import pathlib
 import re
-import zipfile
 from collections.abc import Iterator
 from typing import Self
 
 import numpy as np
 
-from t2t_ext.data.datasets.example_store import ExampleStore
+from t2t_ext.data.datasets.example_store import UNREADABLE, ExampleStore
 from t2t_ext.data.text.special_ids import EOS_ID, FIRST_TEXT_ID, PAD_ID, UNK_ID
 from t2t_ext.data.text.text_encoder import SubwordEncoder
 from t2t_ext.errors import UserError
@@ -97,7 +96,7 @@ class Shortlist:
                 always, best, vocabularies = (stored[name] for name in _FIELDS)
         except OSError as error:
             raise UserError(f"The shortlist {path} cannot be read: {error.strerror or error}; {how}.") from error
-        except (ValueError, KeyError, EOFError, zipfile.BadZipFile, AttributeError, TypeError) as error:
+        except (*UNREADABLE, AttributeError, TypeError) as error:
             raise UserError(f"{path} is not a shortlist; {how}.") from error
         if tuple(vocabularies) != (source.ids_sha256, target.ids_sha256):
             raise UserError(f"The shortlist {path} is one for other subwords than this run's; {how}.")

@@ -455,6 +455,18 @@ def test_standard_output_that_takes_nothing(redirect):
     assert said.startswith("error: Standard output")
 
 
+def test_a_closed_standard_input_is_empty():
+    code = "from t2t_ext.data.corpora import text_lines; sys.exit(len(text_lines.read('-').lines))"
+    assert _in_a_process(code, "<&-") == (0, "")
+
+
+def test_the_home_directory_in_paths(monkeypatch):
+    monkeypatch.setenv("HOME", "/home/me")
+    given = parse("--data_dir=~/data", "--hparams=optimizer=~/x", "--warm_start_from", "a~,~/run")
+    assert (given.data_dir, given.hparams) == ("/home/me/data", "optimizer=~/x")
+    assert given.warm_start_from == "a~,/home/me/run"
+
+
 def test_a_closed_standard_error_is_no_file(tmp_path):
     """What is said must not be written to the next file that is opened, which takes the number."""
     code = f"file = open({str(tmp_path / 'file')!r}, 'w'); print('said', file=sys.stderr); os.write(2, b'said')"

@@ -14,6 +14,7 @@ from t2t_ext.data.datasets.generated import GeneratedData
 from t2t_ext.data.datasets.manifest import Manifest
 from t2t_ext.data.generation import generate
 from t2t_ext.errors import UserError
+from t2t_ext.io import locks
 from t2t_ext.pseudo import augment
 from t2t_ext.pseudo.augment import TAG_ID, Augmentation, AugmentConfig
 
@@ -190,7 +191,9 @@ def test_killed_and_started_again_makes_the_same_bytes(folder, tmp_path):
     files = [{path.name: path.read_bytes() for path in (tmp_path / name).iterdir()} for name in "DE"]
     assert files[0] == files[1]
     said.clear()
+    (tmp_path / "D" / f".{NAME}.augmenting").mkdir()  # killed while it was cleaning up
     augmented(folder, tmp_path / "D", "diversification", models, say=said.append)
+    assert not (tmp_path / "D" / f".{NAME}.augmenting").exists()
     assert said == [f"The augmented data of {NAME} are in {tmp_path / 'D'} already; nothing to do."]
     with pytest.raises(UserError, match=r"were made in another way: .*Give --overwrite"):
         augmented(folder, tmp_path / "D", "diversification", {"forward1": "first"})
@@ -220,6 +223,13 @@ def test_mistakes(folder, tmp_path, method, models, config, message):
     with pytest.raises(UserError, match=message):
         augmented(folder, tmp_path / "D", method, models, **config)
     assert not (tmp_path / "D").exists()
+
+
+def test_one_process_at_a_time(folder, tmp_path):
+    work = tmp_path / "D" / f".{NAME}.augmenting"
+    refused = pytest.raises(UserError, match=r"making this augmented data in .*Wait .*or choose another directory\.$")
+    with locks.held(work / "lock", "is at it", make_directory=True), refused:
+        augmented(folder, tmp_path / "D", "both_directions")
 
 
 def test_models_that_translate_nothing(folder, tmp_path, monkeypatch):

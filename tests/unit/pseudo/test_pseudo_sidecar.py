@@ -70,7 +70,8 @@ def translations(chunk, first_id=3):
 
 
 def opened(data, settings=SETTINGS, shard=(0, 1), *, overwrite=False, problem=NAME):
-    return WorkFolder.open(data.data_dir / f".{problem}_synchronous.decoding", settings, shard, overwrite)
+    folder = data.data_dir / f".{problem}_synchronous.decoding"
+    return WorkFolder.open(folder, settings, overwrite, "these pseudo references", shard)
 
 
 def make_sidecar(data, problem=NAME, chunk_pairs=4, first_id=3):

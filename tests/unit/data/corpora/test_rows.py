@@ -45,9 +45,9 @@ def test_a_column_of_translations(tmp_path, name):
 
 @pytest.mark.parametrize("name", KINDS[:2])
 def test_columns_by_name(tmp_path, name):
-    path = write(tmp_path / name, [{"article": "long", "meta": {"highlights": "short", "n": 1}}] * 2)
+    path = write(tmp_path / name, [{"text 1": "long", "meta": {"sentence_2": "short", "n": 1}}] * 2)
     problem = registry.problem(
-        "translate_parallel_text", train_source=str(path), dev_source=str(path), columns="article,meta.highlights"
+        "translate_parallel_text", train_source=str(path), dev_source=str(path), columns="text 1,meta.sentence_2"
     )
     assert read(problem, "train", tmp_path) == [("long", "short")] * 2
 
@@ -84,7 +84,13 @@ def test_what_is_wrong_is_said(tmp_path):
     with pytest.raises(UserError, match="columns=de,en must be numbers"):
         formats.pair_source(tabs, split="train", columns=("de", "en"))
     damaged = tmp_path / "b.jsonl"
-    for text, message in (('{"de": "x"\n', r"b\.jsonl, line 1: damaged or incomplete JSON"), ("[1]\n", "JSON object")):
+    for text, message in (
+        ('{"de": "x"\n', r"b\.jsonl, line 1: it is not JSON"),
+        ("[1]\n", "it is a list, not an object. Every line must be a JSON object"),
+        ("[" * 100_000, "nested too deeply"),
+        ('{"de": "\\ud800", "en": "y"}', "half of a character"),
+        (f"[{'1, ' * 100_000}1]", "^.{1,200}$"),
+    ):
         damaged.write_text(text)
         with pytest.raises(UserError, match=message):
             rows.RowFile(damaged, ("de", "en")).count()

@@ -116,3 +116,19 @@ def test_errors(pairs, tmp_path):
             Shortlist.read(tmp_path / f"{name}.npz", SOURCE, TARGET)
     with pytest.raises(UserError, match="for other subwords"):
         Shortlist.read(tmp_path / "list.npz", TARGET, TARGET)
+
+
+def test_damage_is_a_message(pairs, tmp_path):
+    """Whatever the damage makes zlib, zip and numpy raise: it is refused, or nothing that is read has changed."""
+    make(pairs).write(tmp_path / "list.npz")
+    content = (tmp_path / "list.npz").read_bytes()
+    refused = 0
+    for place in range(0, len(content), 7):
+        changed = content[:place] + bytes([content[place] ^ 255]) + content[place + 1 :]
+        (tmp_path / "changed.npz").write_bytes(changed)
+        try:
+            found = Shortlist.read(tmp_path / "changed.npz", SOURCE, TARGET)
+            np.testing.assert_array_equal(found.best, make(pairs).best)
+        except UserError:
+            refused += 1
+    assert refused > len(content) // 14
