@@ -1,86 +1,168 @@
-"""Translates many hostile lines with a run, in a process of its own, and reports seconds and peak memory.
+"""Translates millions of hostile lines through one process, and reports lines/s, CPU time and memory on the way.
 
-    python benchmarks/soak.py --output_dir=RUN --lines=10000000 --out=soak.json
-    python benchmarks/soak.py --output_dir=RUN --lines=20000 --compare_lines=5000     # how memory grows with the lines
+    python benchmarks/soak.py --lines=10000000 --out=soak.json               # the decoder command, then a served model
+    python benchmarks/soak.py --ways=decoder --lines=100000 --output_dir=RUN
 
 The lines are a function of the seed: bytes that are no UTF-8, emoji, control characters, the model's own control
-symbols, one word repeated, empty ones, and a line of 100,000 characters in every thousand. Every line must have its
-translation. Linux only.
+symbols, one word repeated, empty ones, and a line of 100,000 characters in every thousand. They go through a pipe, and
+every line must have its translation. Without ``--output_dir`` the model is as small as one can be, so that time goes
+into reading, tokenizing, batching and writing. The served model is an export behind a local server of TensorFlow
+Serving's REST API (``_rest_server.py``), asked by ``t2t_ext-query-server``; memory is that of both processes. Progress
+goes to standard output, a line of JSON for every ``--every`` lines. Linux only.
 """
 
 import argparse
+import contextlib
 import json
+import os
 import pathlib
 import random
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import _report
+import datagen
 
 _CONTROLS = ("<pad>", "</s>", "<unk>", "<l2r>", "<r2l>", "\x00", "\x1b[2J", "\u202e", "\ufeff", "\u2028", "\ud7ff")
+_EMOJI = [chr(code) for code in range(0x1F300, 0x1FAFF)]
+_SYMBOLS = [chr(code) for code in range(32, 0x3000)]
 _LONG = 100_000
+_BLOCK = 1000  # lines written at once, of which one is long
+_SEARCH = "beam_size=1,batch_size=2048,max_input_length=8,length_limit=extra,extra_length=0"
+_HPARAMS = "num_hidden_layers=1,hidden_size=8,filter_size=8,num_heads=1,batch_size=400"
+_WAYS = ("decoder", "served")
 
 
-def write_lines(path: pathlib.Path, count: int, seed: int) -> None:
-    """Writes the lines."""
+def blocks(count: int, seed: int) -> Iterator[bytes]:
+    """Yields the lines, a thousand at a time."""
     rng = random.Random(seed)
 
     def line(number: int) -> bytes:
         kind = rng.randrange(6)
-        if number % 1000 == 999:
+        if number % _BLOCK == _BLOCK - 1:
             return (rng.choice(("a", "word ", "\U0001f600")) * _LONG)[:_LONG].encode()
         if kind == 0:
             return rng.randbytes(rng.randrange(60)).replace(b"\n", b" ")
         if kind == 1:
-            return "".join(chr(rng.randrange(0x1F300, 0x1FAFF)) for _ in range(rng.randrange(30))).encode()
+            return "".join(rng.choices(_EMOJI, k=rng.randrange(30))).encode()
         if kind == 2:
-            return " ".join(rng.choice(_CONTROLS) for _ in range(rng.randrange(10))).encode()
+            return " ".join(rng.choices(_CONTROLS, k=rng.randrange(10))).encode()
         if kind == 3:
-            return ("word " * rng.randrange(50)).encode()
-        return "".join(chr(rng.randrange(32, 0x3000)) for _ in range(rng.randrange(60))).encode()
+            return b"word " * rng.randrange(50)
+        return "".join(rng.choices(_SYMBOLS, k=rng.randrange(60))).encode()
 
-    with open(path, "wb") as file:
-        file.writelines(line(number) + b"\n" for number in range(count))
+    for start in range(0, count, _BLOCK):
+        yield b"".join(line(number) + b"\n" for number in range(start, min(start + _BLOCK, count)))
 
 
-def translate(run: str, lines: int, seed: int, decode_hparams: str) -> dict[str, Any]:
-    """Translates so many lines and returns the figures."""
-    with tempfile.TemporaryDirectory() as folder:
-        source, target = pathlib.Path(folder, "in.txt"), pathlib.Path(folder, "out.txt")
-        write_lines(source, lines, seed)
-        command = [sys.executable, "-m", "t2t_ext.bin.decoder", f"--output_dir={run}", f"--decode_from_file={source}",
-                   f"--decode_to_file={target}", f"--decode_hparams={decode_hparams}"]  # fmt: skip
-        began = time.monotonic()
-        with subprocess.Popen(command, stderr=subprocess.PIPE) as process, _report.peak_memory(process.pid) as memory:
-            _, said = process.communicate()
-        if process.returncode:
-            raise SystemExit(f"status {process.returncode}: {said.decode(errors='replace')[-2000:]}")
-        translated = target.read_bytes().count(b"\n")
-        if translated != lines:
-            raise SystemExit(f"{translated} translations of {lines} lines")
-        megabytes = source.stat().st_size / 1e6
+def make_run(folder: pathlib.Path) -> pathlib.Path:
+    """Trains the smallest model for one step and returns its run."""
+    corpus = datagen.write_corpus(folder, pairs=600, seed=1, words=60)
+    own = ["--problem=translate_parallel_text", *(f"--{name}={path}" for name, path in corpus.items())]
+    data = f"--data_dir={folder / 'data'}"
+    _command("datagen", *own, data, "--vocab_size=340", "--num_processes=1")
+    model = ["--model=transformer", "--hparams_set=transformer_test", f"--hparams={_HPARAMS}", "--train_steps=1"]
+    _command("trainer", *own, *model, data, f"--output_dir={folder / 'run'}", "--eval_bleu_sentences=0")
+    return folder / "run"
+
+
+def _command(name: str, *flags: str) -> None:
+    done = subprocess.run([sys.executable, "-m", f"t2t_ext.bin.{name}", *flags], capture_output=True, check=False)
+    if done.returncode:
+        raise SystemExit(f"{name}: status {done.returncode}: {done.stderr.decode(errors='replace')[-2000:]}")
+
+
+@contextlib.contextmanager
+def served(run: str, folder: pathlib.Path, search: str) -> Iterator[tuple[list[str], int]]:
+    """Yields the command that translates standard input through a served model, and the server's process id."""
+    _command("exporter", f"--output_dir={run}", f"--export_dir={folder / 'export'}", f"--decode_hparams={search}")
+    server = [sys.executable, str(pathlib.Path(__file__).with_name("_rest_server.py")), str(folder / "export")]
+    with subprocess.Popen(server, stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout
+            address = process.stdout.readline().decode().strip()
+            client = [sys.executable, "-m", "t2t_ext.bin.query_server", f"--server={address}", "--rest"]
+            yield [*client, "--batch_size=2000", "--timeout_secs=3600"], process.pid
+        finally:
+            process.kill()
+
+
+def soak(way: str, command: Sequence[str], pids: Sequence[int], args: argparse.Namespace) -> dict[str, Any]:
+    """Sends the lines through a command's pipes and returns the figures; ``pids`` are further processes that work."""
+    began, marks, done = time.monotonic(), [], 0
+    with contextlib.ExitStack() as stack:
+        said = stack.enter_context(tempfile.TemporaryFile())
+        process = stack.enter_context(
+            subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said)
+        )
+        peaks = [stack.enter_context(_report.peak_memory(pid, every=1.0)) for pid in (process.pid, *pids)]
+        assert process.stdin
+        assert process.stdout
+        threading.Thread(target=_feed, args=[process.stdin, args.lines, args.seed], daemon=True).start()
+        while block := process.stdout.read1(1 << 20):
+            before, done = done, done + block.count(b"\n")
+            if done // args.every > before // args.every:
+                marks.append(
+                    {
+                        "way": way,
+                        "lines": done,
+                        "seconds": round(time.monotonic() - began, 1),
+                        "cpu_seconds": round(sum(map(_cpu_seconds, (process.pid, *pids))), 1),
+                        "memory_mb": round(sum(map(_report.tree_memory, (process.pid, *pids)))),
+                    }
+                )
+                print(json.dumps(marks[-1]), flush=True)
+        if process.wait() or done != args.lines:
+            said.seek(0)
+            words = said.read().decode(errors="replace")[-2000:]
+            raise SystemExit(f"{way}: status {process.returncode}, {done} translations of {args.lines} lines: {words}")
     seconds = round(time.monotonic() - began, 1)
-    return {"lines": lines, "input_mb": megabytes, "seconds": seconds, "peak_memory_mb": memory.megabytes}
+    peak = round(sum(each.megabytes for each in peaks))
+    return {"way": way, "lines": done, "seconds": seconds, "peak_memory_mb": peak, "on_the_way": marks}
+
+
+def _feed(pipe: Any, count: int, seed: int) -> None:
+    with contextlib.suppress(BrokenPipeError), pipe:
+        for block in blocks(count, seed):
+            pipe.write(block)
+
+
+def _cpu_seconds(pid: int) -> float:
+    with contextlib.suppress(OSError):
+        fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return 0.0
 
 
 def main() -> None:
     """Translates and writes the report."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--output_dir", required=True, help="The run.")
+    parser.add_argument("--output_dir", default="", help="The run; by default the smallest one is made.")
     parser.add_argument("--lines", type=int, default=10_000_000)
-    parser.add_argument("--compare_lines", type=int, default=0, help="Also translate so many, to compare the memory.")
-    parser.add_argument("--decode_hparams", default="beam_size=1,batch_size=64,max_input_length=128")
+    parser.add_argument("--every", type=int, default=250_000, help="So many lines come between two lines of progress.")
+    parser.add_argument("--ways", nargs="+", choices=_WAYS, default=_WAYS)
+    parser.add_argument("--decode_hparams", default=_SEARCH)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--out", default="soak.json")
     args = parser.parse_args()
     rows = []
-    for count in filter(None, (args.compare_lines, args.lines)):
-        rows.append(translate(args.output_dir, count, args.seed, args.decode_hparams))
-        print(json.dumps(rows[-1]), flush=True)
-    _report.write_report(args.out, _report.report({"translations": rows}))
+    with tempfile.TemporaryDirectory(prefix="soak-") as name:
+        folder = pathlib.Path(name)
+        run = args.output_dir or str(make_run(folder))
+        for way in args.ways:
+            if way == "decoder":
+                flags = [f"--output_dir={run}", "--decode_from_file=-", f"--decode_hparams={args.decode_hparams}"]
+                rows.append(soak(way, [sys.executable, "-m", "t2t_ext.bin.decoder", *flags], [], args))
+            else:
+                with served(run, folder, args.decode_hparams) as (command, pid):
+                    rows.append(soak(way, command, [pid], args))
+            print(json.dumps({key: value for key, value in rows[-1].items() if key != "on_the_way"}), flush=True)
+            _report.write_report(args.out, _report.report({"translations": rows}))
 
 
 if __name__ == "__main__":

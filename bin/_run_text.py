@@ -1,7 +1,7 @@
 """What the commands that translate share: flags of scores, a run's texts as the flags say, a warning."""
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 from t2t_ext.bin._flags import Flag, FlagTable
@@ -58,8 +58,11 @@ def run_texts(run: "RunDirectory", flags: argparse.Namespace) -> "RunTexts":
     return RunTexts(run, **{name: value for name in names if (value := getattr(flags, name, None))})
 
 
-def chosen_text(flags: argparse.Namespace, texts: "RunTexts") -> tuple[str, list[Any], list[list[str]]]:
-    """Returns the name of what is translated, its lines and its sets of references: of ``split`` or of a file."""
+def chosen_text(flags: argparse.Namespace, texts: "RunTexts") -> tuple[str, Collection[Any], Sequence[Collection[str]]]:
+    """Returns the name of what is translated, its lines and its sets of references: of ``split`` or of a file.
+
+    Lines of files are read when they are needed.
+    """
     if flags.split:
         return flags.split, *texts.split(flags.split)
     from t2t_ext.evaluation.run_texts import read_references

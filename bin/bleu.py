@@ -67,8 +67,9 @@ def main(flags: argparse.Namespace) -> None:
     chosen = _by_protocol(flags) if flags.protocol else _by_metric(flags)
     # Of an n-best list, the words that the model generated.
     tokenized = bool(flags.protocol) and protocols.wants_tokens([protocol for _, protocol in chosen])
-    files = scored_files.read([flags.translation], flags.reference.split(","), flags.source, tokenized=tokenized)
-    references = [text.lines for text in files.references]
+    references = flags.reference.split(",")
+    files = scored_files.read([flags.translation], references, flags.source, tokenized=tokenized, streamed=True)
+    sets = [text.lines for text in files.references]
     results = []
     for text in files.translations:
         if len(files.translations) > 1:
@@ -78,7 +79,7 @@ def main(flags: argparse.Namespace) -> None:
             if doubt:
                 log.warning(doubt)
             options = {"language": flags.language, "n_bootstrap": flags.n_bootstrap}
-            for score in protocols.score(protocol, text.lines, references, **options):
+            for score in protocols.score(protocol, text.lines, sets, **options):
                 label = named.format(score.name)
                 # BLEU_uncased = %6.2f is what scripts around tensor2tensor's t2t-bleu look for.
                 value = f"{score.value:6.2f}" if label.startswith("BLEU_") else score.format(score.value)
@@ -90,7 +91,7 @@ def main(flags: argparse.Namespace) -> None:
         report = {
             "translation": flags.translation,
             "references": [text.name for text in files.references],
-            "segments": len(references[0]),
+            "segments": len(sets[0]),
             "scores": results,
         }
         text_lines.write(flags.json, [json.dumps(report, ensure_ascii=False, indent=1)])

@@ -7,7 +7,7 @@ import dataclasses
 import itertools
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from t2t_ext.bin._flag_groups import ALIGNMENT_FLAGS, DECODE_FLAGS, RUN_FLAGS, alignment_settings, thread_flags
@@ -24,7 +24,7 @@ from t2t_ext.bin._run_text import (
 from t2t_ext.data.corpora import text_lines
 from t2t_ext.data.corpora.text_lines import STANDARD, one_line
 from t2t_ext.errors import UserError
-from t2t_ext.io import files, log, outputs
+from t2t_ext.io import log, outputs
 from t2t_ext.io.progress import running_total
 from t2t_ext.search.directions import (
     check_directions,
@@ -197,7 +197,7 @@ class _Source:
     """What is translated.
 
     Attributes:
-      lines: The lines, or sources of feature vectors; of text without anything beside it, as they are read.
+      lines: The lines, or sources of feature vectors.
       count: How many there are; None where that is not known before the end.
       references: Sets of references.
       guides: Prefixes and constraints for ``Translator.translate``.
@@ -205,8 +205,8 @@ class _Source:
 
     lines: Iterable[Any]
     count: int | None
-    references: list[list[str]] = dataclasses.field(default_factory=list)
-    guides: dict[str, list[Any]] = dataclasses.field(default_factory=dict)
+    references: Sequence[Iterable[str]] = ()
+    guides: dict[str, Iterable[Any]] = dataclasses.field(default_factory=dict)
 
 
 def _source(run: _Run, flags: argparse.Namespace) -> _Source:
@@ -216,28 +216,27 @@ def _source(run: _Run, flags: argparse.Namespace) -> _Source:
     if path and not (flags.decode_reference or flags.prefix_file or flags.constraints_file or run.reads_features):
         return _Source(text_lines.stream(path), text_lines.count(path))
     name, lines, references = chosen_text(flags, run.text)
-    guides: dict[str, list[Any]] = {}
+    guides: dict[str, Iterable[Any]] = {}
     for guide, path in (("prefixes", flags.prefix_file), ("constraints", flags.constraints_file)):
         if path:
-            found = text_lines.read(path)
+            found = text_lines.stored(path)
             advice = f"Give {guide} for each line of the input, an empty line for none."
             text_lines.check_as_many(text_lines.TextLines(name, lines), found, advice)
             guides[guide] = found.lines
     if flags.constraints_file:
-        guides["constraints"] = [line.split("\t") for line in guides["constraints"]]
+        guides["constraints"] = (line.split("\t") for line in guides["constraints"])
     return _Source(lines, len(lines), references, guides)
 
 
 def _translate(run: _Run, flags: argparse.Namespace, source: _Source, output: str) -> None:
     """Translates lines, writes the translations where asked, and prints scores where there are references.
 
-    Lines are read, translated and written in windows, which are not kept but for what scores need of the translations.
+    Lines are read, translated, written and scored in windows, of which only the counts of scores are kept.
     """
-    from t2t_ext.evaluation.scorer import Translation
-
     translator = run.translator()
     notes = _Notes()
-    best: list[Translation] = []
+    scorer = run.text.scorer(translator.target_encoder) if source.references else None
+    references, guides = list(map(iter, source.references)), {name: iter(each) for name, each in source.guides.items()}
     winners: collections.Counter[tuple[str, int]] = collections.Counter()
     done, seconds = 0, 0.0
     what = "Translating and aligning" if flags.alignment_file else "Translating"
@@ -246,26 +245,26 @@ def _translate(run: _Run, flags: argparse.Namespace, source: _Source, output: st
         update = stack.enter_context(running_total(what, source.count, "lines"))
         for window in text_lines.windows(source.lines):
             lines = run.text.tagged(window)
-            guides = {name: given[done : done + len(lines)] for name, given in source.guides.items()}
+            given = {name: list(itertools.islice(each, len(lines))) for name, each in guides.items()}
 
             def show(now: int, total: int, before: int = done) -> None:
                 update(before + now, total)
 
             started = time.monotonic()
-            results = translator.translate(lines, show, **guides)
+            results = translator.translate(lines, show, **given)
             seconds += time.monotonic() - started
             notes.add(translator, done)
             add(lines, results, done)
             done += len(lines)
             winners += count_winners(hypotheses[0] for hypotheses in results)
-            if source.references:
-                best += [Translation(each[0].text, each[0].prepared) for each in results]
+            if scorer:
+                scorer.add([each[0] for each in results], [list(itertools.islice(s, len(lines))) for s in references])
     notes.report(translator)
     report_speed("Translated", done, seconds, output)
     if translator.two_sided:
         log.info(shown_shares(shares_of(winners)))
-    if source.references:
-        for score in run.text.scores(best, source.references, translator.target_encoder):
+    if scorer:
+        for score in run.text.scores(scorer):
             print(score, file=sys.stderr if output == STANDARD else sys.stdout, flush=True)
 
 
@@ -297,13 +296,11 @@ def _outputs(
         if write_output:
             write_output(output_line(hypotheses, run.decode_hparams) for hypotheses in results)
 
-    paths = output, flags.nbest_file, flags.alignment_file
-    for path in set(paths) - {"", STANDARD}:
-        files.remove_leftovers(outputs.Destination.of(path).path.parent)
-    with contextlib.ExitStack() as stack:
-        write_output, write_nbest, write_alignments = (
-            stack.enter_context(text_lines.writer(path)) if path else None for path in paths
-        )
+    with text_lines.writers(output, flags.nbest_file, flags.alignment_file) as (
+        write_output,
+        write_nbest,
+        write_alignments,
+    ):
         yield add
 
 
@@ -343,19 +340,33 @@ def _score_pairs(run: _Run, flags: argparse.Namespace) -> None:
     """Writes ``log-probability TAB tokens TAB penalized score`` for each pair of lines."""
     from t2t_ext.translation.hypothesis import parse_pairs
 
-    read = text_lines.read(flags.score_file)
-    sources, targets, sides = parse_pairs(read.name, read.lines, run.directions)
-    pairs = list(zip(run.text.tagged(sources), targets, strict=True))
+    read = text_lines.stored(flags.score_file)
+    first = 1
+    for window in text_lines.windows(read.lines):
+        parse_pairs(read.name, window, run.directions, first)
+        first += len(window)
+    run.text.tagged([])  # an unknown tag
     translator = run.translator()
-    with running_total("Scoring", len(pairs), "pairs") as update:
-        results = translator.score(pairs, update, **sides)
-    report_truncated_lines(translator)
-    if flags.alignment_file:
-        with running_total("Aligning", len(pairs), "pairs") as update:
-            alignments = translator.align(pairs, update, **sides)
-        text_lines.write(flags.alignment_file, alignments)
-    scores = (f"{row.log_prob:.6f}\t{row.length}\t{row.score:.6f}" for row in results)
-    text_lines.write(flags.decode_to_file or STANDARD, scores)
+    truncated, done = text_lines.LineNumbers(), 0
+    what = "Scoring and aligning" if flags.alignment_file else "Scoring"
+    paths = flags.decode_to_file or STANDARD, flags.alignment_file
+    total = len(read.lines)
+    with text_lines.writers(*paths) as (write, align), running_total(what, total, "pairs") as update:
+        for window in text_lines.windows(read.lines):
+            sources, targets, sides = parse_pairs(read.name, window, run.directions)
+            pairs = list(zip(run.text.tagged(sources), targets, strict=True))
+
+            def show(now: int, total: int, before: int = done) -> None:
+                update(before + now, total)
+
+            results = translator.score(pairs, show, **sides)
+            truncated.add(done + number for number in translator.truncated_line_numbers)
+            if write:
+                write(f"{row.log_prob:.6f}\t{row.length}\t{row.score:.6f}" for row in results)
+            if align:
+                align(translator.align(pairs, None, **sides))
+            done += len(window)
+    report_truncated_lines(translator, truncated)
 
 
 def _interactive(run: _Run) -> None:

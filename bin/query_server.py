@@ -78,7 +78,7 @@ def main(flags: argparse.Namespace) -> None:
                 except UserError as error:  # the next line may do better
                     log.error(str(error))
         else:
-            sources = sources or iter(text_lines.read(STANDARD).lines)
+            sources = sources or text_lines.stream(STANDARD)
             while batch := list(itertools.islice(sources, flags.batch_size)):
                 _answer(client, batch, flags.nbest, flags.align)
 

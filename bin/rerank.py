@@ -1,10 +1,11 @@
 """t2t_ext-rerank: a left-to-right and a right-to-left run choose together among the translations of both."""
 
 import argparse
+import itertools
 import json
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 from t2t_ext.bin._flag_groups import DECODE_FLAGS, thread_flags
@@ -27,6 +28,7 @@ from t2t_ext.translation.rerank import DEFAULT_K, DIRECTIONS, SCORES
 
 if TYPE_CHECKING:
     from t2t_ext.evaluation.run_texts import RunTexts
+    from t2t_ext.translation.rerank import Reranker
 
 _SYSTEMS = {"l2r": "L2R", "r2l": "R2L", "reranked": "reranked"}
 _EXAMPLES = """\
@@ -89,7 +91,6 @@ def main(flags: argparse.Namespace) -> None:
     config, decode_hparams = _settings(flags)
     output = _checked_output(flags)
     from t2t_ext.runs.chosen_runs import choose_runs
-    from t2t_ext.translation.hypothesis import nbest_lines
     from t2t_ext.translation.rerank import check_runs
 
     chosen = {}
@@ -99,23 +100,19 @@ def main(flags: argparse.Namespace) -> None:
     check_runs(*(chosen[direction][0].run for direction in DIRECTIONS))
     text = run_texts(chosen["l2r"][0].run, flags)
     _, sources, references = chosen_text(flags, text)
-    lines = text.tagged(sources)
+    text.tagged([])  # an unknown tag
     start_tensorflow(flags.inter_op_parallelism_threads, flags.intra_op_parallelism_threads)
     from t2t_ext.translation.rerank import Reranker
     from t2t_ext.translation.translator import Translator
 
     l2r, r2l = (Translator.of_runs(chosen[direction], decode_hparams) for direction in DIRECTIONS)
     reranker = Reranker(l2r, r2l, config)
-    started = time.monotonic()
-    results = reranker.rerank(lines, passes=running_total)
-    seconds = time.monotonic() - started
-    report_truncated_lines(reranker.l2r)
-    if flags.nbest_file:
-        records = ([candidate.record() for candidate in candidates] for candidates in results)
-        text_lines.write(flags.nbest_file, nbest_lines(lines, records))
-    if output:
-        text_lines.write(output, (one_line(candidates[0].text) for candidates in results))
-    report_speed("Reranked", len(lines), seconds, output)
+    found = _Found(text, reranker, references)
+    with text_lines.writers(output, flags.nbest_file) as writers:
+        for window in text_lines.windows(sources):
+            found.add(text.tagged(window), *writers)
+    report_truncated_lines(reranker.l2r, found.truncated)
+    report_speed("Reranked", found.lines, found.seconds, output)
     report = {
         "l2r": flags.l2r,
         "r2l": flags.r2l,
@@ -124,9 +121,9 @@ def main(flags: argparse.Namespace) -> None:
         "score": config.score,
         "weights": list(config.weights),
         "decode_hparams": decode_hparams.to_dict(),
-        "lines": len(lines),
-        "seconds": round(seconds, 3),
-        **_told(results, references, text, reranker, sys.stderr if output == STANDARD else sys.stdout),
+        "lines": found.lines,
+        "seconds": round(found.seconds, 3),
+        **found.told(sys.stderr if output == STANDARD else sys.stdout),
     }
     if flags.report_file:
         text_lines.write(flags.report_file, [json.dumps(report, ensure_ascii=False, indent=1)])
@@ -178,40 +175,62 @@ def _checked_output(flags: argparse.Namespace) -> str:
     return output
 
 
-def _told(
-    results: Sequence[Sequence[Any]], references: list[list[str]], text: "RunTexts", reranker: Any, stream: Any
-) -> dict[str, Any]:
-    """Prints where the winners come from and the scores of all three; returns both for the report."""
-    from t2t_ext.translation import rerank
+class _Found:
+    """What is reported of the translations of all windows of lines, which are not kept themselves.
 
-    found = rerank.winners(results)
-    shares = found.shares()
-    print(
-        f"winners: {found.l2r:,} from the L2R list only ({100 * shares['l2r']:.1f}%), {found.r2l:,} from the R2L list "
-        f"only ({100 * shares['r2l']:.1f}%), {found.both:,} from both ({100 * shares['both']:.1f}%); {found.union:.1f} "
-        "different translations a line",
-        file=stream if references else sys.stderr,
-        flush=True,
-    )
-    report: dict[str, Any] = {"winners": shares, "lines_with_text": found.lines, "union": found.union}
-    if not references:
+    Attributes:
+      lines: How many there were.
+      seconds: How long they took.
+      truncated: Those that were truncated.
+    """
+
+    def __init__(self, text: "RunTexts", reranker: "Reranker", references: Sequence[Collection[str]]) -> None:
+        from t2t_ext.translation.rerank import Winners
+
+        self.lines, self.seconds, self.truncated = 0, 0.0, text_lines.LineNumbers()
+        self._text, self._reranker, self._winners = text, reranker, Winners()
+        self._references = list(map(iter, references))
+        self._scorers = {name: text.scorer(reranker.l2r.target_encoder) for name in _SYSTEMS if references}
+
+    def add(self, lines: list[str], write: text_lines.Add | None, write_nbest: text_lines.Add | None) -> None:
+        """Reranks a window, writes what is to be written, and counts."""
+        from t2t_ext.translation import rerank
+        from t2t_ext.translation.hypothesis import nbest_lines
+
+        started = time.monotonic()
+        results = self._reranker.rerank(lines, passes=running_total)
+        self.seconds += time.monotonic() - started
+        self.truncated.add(self.lines + number for number in self._reranker.l2r.truncated_line_numbers)
+        if write_nbest:
+            records = ([candidate.record() for candidate in candidates] for candidates in results)
+            write_nbest(nbest_lines(lines, records, self.lines + 1))
+        if write:
+            write(one_line(candidates[0].text) for candidates in results)
+        self.lines += len(lines)
+        self._winners += rerank.winners(results)
+        references = [list(itertools.islice(each, len(lines))) for each in self._references]
+        for system, scorer in self._scorers.items():
+            wins = system == "reranked"
+            scorer.add([each[0] if wins else rerank.best_of(each, system) for each in results], references)
+
+    def told(self, stream: Any) -> dict[str, Any]:
+        """Prints where the winners come from and the scores of all three; returns both for the report."""
+        found, shares = self._winners, self._winners.shares()
+        print(
+            f"winners: {found.l2r:,} from the L2R list only ({100 * shares['l2r']:.1f}%), {found.r2l:,} from the R2L "
+            f"list only ({100 * shares['r2l']:.1f}%), {found.both:,} from both ({100 * shares['both']:.1f}%); "
+            f"{found.union:.1f} different translations a line",
+            file=stream if self._scorers else sys.stderr,
+            flush=True,
+        )
+        report: dict[str, Any] = {"winners": shares, "lines_with_text": found.lines, "union": found.union}
+        for system, scorer in self._scorers.items():
+            rows = report.setdefault("scores", {})[system] = []
+            for score in self._text.scores(scorer):
+                print(f"{_SYSTEMS[system]}: {score}", file=stream, flush=True)
+                confidence = {} if score.confidence is None else {"confidence": score.confidence}
+                rows.append({"name": score.name, "value": score.value, "signature": score.signature, **confidence})
         return report
-    chosen = {direction: [rerank.best_of(each, direction) for each in results] for direction in DIRECTIONS}
-    chosen["reranked"] = [candidates[0] for candidates in results]
-    report["scores"] = {}
-    for system, best in chosen.items():
-        report["scores"][system] = []
-        for score in text.scores(best, references, reranker.l2r.target_encoder):
-            print(f"{_SYSTEMS[system]}: {score}", file=stream, flush=True)
-            report["scores"][system].append(
-                {
-                    "name": score.name,
-                    "value": score.value,
-                    "signature": score.signature,
-                    **({} if score.confidence is None else {"confidence": score.confidence}),
-                }
-            )
-    return report
 
 
 if __name__ == "__main__":

@@ -25,6 +25,8 @@ _WORD = re.compile(r"\w+(?:['’-]\w+)*")
 class Cider(MeanOfSegments):
     """CIDEr-D of a corpus."""
 
+    whole_corpus = True  # the weight of an n-gram depends on how many segments have it
+
     def __init__(self, references: Sequence[Sequence[str]]) -> None:
         """Makes the metric for one list of references per set."""
         super().__init__(CIDER, references, signature={"tok": "words-lc", "n": "4", "sigma": "6"})
@@ -34,7 +36,6 @@ class Cider(MeanOfSegments):
         return [_words(each) for each in references]
 
     def _extract_corpus_statistics(self, hypotheses: Sequence[str], references: Any) -> list[list[float]]:
-        # All segments at once: the weight of an n-gram depends on how many segments have it.
         cached = self._cache_references(references) if references else self._ref_cache
         scorer = CiderScorer(n=4, sigma=6.0)
         for hypothesis, kept in zip(hypotheses, cached, strict=True):

@@ -196,6 +196,7 @@ class Nist(Metric):
     """
 
     _SIGNATURE_TYPE = NistSignature
+    whole_corpus = True  # an n-gram's information depends on all references
 
     def __init__(
         self,

@@ -9,11 +9,11 @@ Nothing heavy is imported before a score is computed.
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from t2t_ext.errors import UserError, require_package, suggest
-from t2t_ext.evaluation import scores
+from t2t_ext.evaluation import scores, segment_counts
 
 References = Sequence[Sequence[str]]
 _Make = Callable[[str, References], dict[str, Any]]
@@ -131,8 +131,8 @@ def wants_tokens(chosen: Sequence[Protocol]) -> bool:
 
 def score(
     protocol: Protocol | str,
-    hypotheses: Sequence[str],
-    references: References,
+    hypotheses: Collection[str],
+    references: Sequence[Collection[str]],
     *,
     language: str = "",
     n_bootstrap: int = 0,
@@ -153,7 +153,9 @@ def score(
       UserError: An unknown name, unequal numbers of segments, or none at all.
     """
     scores.check_segments(hypotheses, references)
-    return score_with(_named(protocol).metrics(references, language), hypotheses, n_bootstrap)
+    found = segment_counts.PartByPart(functools.partial(_named(protocol).metrics, language=language))
+    found.add(hypotheses, references)
+    return found.scores(n_bootstrap)
 
 
 def score_with(metrics: Mapping[str, Any], hypotheses: Sequence[str], n_bootstrap: int = 0) -> list[scores.Score]:
@@ -164,22 +166,46 @@ def score_with(metrics: Mapping[str, Any], hypotheses: Sequence[str], n_bootstra
     ]
 
 
-def doubt(protocol: Protocol | str, hypotheses: Sequence[str]) -> str:
+@dataclasses.dataclass
+class FullStops:
+    """How many lines end in a full stop, and of how many of them it stands alone.
+
+    Attributes:
+      count: The former.
+      apart: The latter.
+    """
+
+    count: int = 0
+    apart: int = 0
+
+    def add(self, lines: Iterable[str]) -> None:
+        """Counts those of further lines."""
+        for line in lines:
+            end = line.rstrip()
+            self.count += end.endswith(".")
+            self.apart += end.endswith(" .")
+
+
+def doubt(protocol: Protocol | str, hypotheses: Iterable[str] | FullStops) -> str:
     """Says in a sentence if translations do not look like what a protocol scores; "" where nothing is odd.
 
     Languages without full stops are not judged.
     """
     chosen = _named(protocol)
-    ends = [line.rstrip() for line in hypotheses if line.rstrip().endswith(".")]
-    if len(ends) < _JUDGED or chosen.any_text:
+    if chosen.any_text:
         return ""
-    apart = sum(line.endswith(" .") for line in ends)
-    if chosen.tokenized and apart < len(ends) / 2:
+    if not isinstance(hypotheses, FullStops):
+        lines, hypotheses = hypotheses, FullStops()
+        hypotheses.add(lines)
+    stops, apart = hypotheses.count, hypotheses.apart
+    if stops < _JUDGED:
+        return ""
+    if chosen.tokenized and apart < stops / 2:
         return (
-            f"{len(ends) - apart} lines end in a full stop that is part of a word, but {chosen.name} scores tokenized "
+            f"{stops - apart} lines end in a full stop that is part of a word, but {chosen.name} scores tokenized "
             "text. Tokenize both sides, or choose a protocol for plain text, such as sacrebleu."
         )
-    if not chosen.tokenized and apart > len(ends) / 2:
+    if not chosen.tokenized and apart > stops / 2:
         return (
             f"{apart} lines end in a full stop that stands alone, but {chosen.name} scores plain text. Detokenize "
             "both sides, or choose a protocol for tokenized text, such as multi_bleu."

@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from t2t_ext import registry
@@ -11,7 +11,7 @@ from t2t_ext.data.corpora import weighting as corpora
 from t2t_ext.data.datasets.generated import GeneratedData
 from t2t_ext.errors import UserError
 from t2t_ext.evaluation import protocols
-from t2t_ext.evaluation.scorer import Scorer, Translated
+from t2t_ext.evaluation.scorer import PartScorer
 from t2t_ext.evaluation.scores import Score
 from t2t_ext.io import log
 from t2t_ext.runs.run_directory import RunDirectory
@@ -52,14 +52,14 @@ class RunTexts:
         return getattr(self.problem, "source_language", "")
 
     def read(self, path: str) -> text_lines.TextLines:
-        """Reads the lines of a file; where the run reads feature vectors, the sources of a file or a folder.
+        """Returns the lines of a file; where the run reads feature vectors, the sources of a file or a folder.
 
         Raises:
           UserError: It cannot be read, or holds something else.
         """
         size = self.run.config.source_feature_size
         if not size:
-            return text_lines.read(path)
+            return text_lines.stored(path)
         if path == text_lines.STANDARD:
             self.run.require_text("Standard input")
         from t2t_ext.data.features.sources import read_sources
@@ -109,10 +109,8 @@ class RunTexts:
             log.warning(f"the run's problem cannot be made, so no line gets a tag: {error}")
             return (), ""
 
-    def scores(
-        self, hypotheses: Sequence[Translated], references: Sequence[Sequence[str]], encoder: "SubwordEncoder"
-    ) -> Iterator[Score]:
-        """Yields the scores of the best hypotheses, each when it is known; warns of odd texts."""
+    def scorer(self, encoder: "SubwordEncoder") -> PartScorer:
+        """Returns what scores the best hypotheses, which may come in parts; the encoder is the target's."""
         own = getattr(self.problem, "scoring", protocols.DEFAULT)
         # Edits and n-grams of characters are asked of translations, not of summaries.
         others = () if protocols.protocol(own).needs[0] else ("chrf", "ter")
@@ -120,22 +118,27 @@ class RunTexts:
         if self.tokenize:
             names = [protocols.bleu_with(self.tokenize)]
         language = getattr(self.problem, "target_language", "")
-        scorer = Scorer(names, references, encoder, language=language, n_bootstrap=self.n_bootstrap)
-        for found, doubts in scorer.by_protocol(hypotheses):
-            for doubt in doubts:
+        return PartScorer(names, encoder, language=language)
+
+    def scores(self, scorer: PartScorer) -> Iterator[Score]:
+        """Yields the scores of all parts, each when it is known; warns of odd texts."""
+        for found, doubt in scorer.by_protocol(self.n_bootstrap):
+            if doubt:
                 log.warning(doubt)
             yield from found
 
 
-def read_references(paths: str, source: text_lines.TextLines) -> list[list[str]]:
-    """Reads files of references (separated by commas), as many lines as the source in each.
+def read_references(paths: str, source: text_lines.TextLines) -> list[Collection[str]]:
+    """Returns the lines of files of references (separated by commas), as many as the source has in each.
 
     Raises:
       UserError: A file cannot be read or has another number of lines, or there is nothing to score.
     """
-    references = [text_lines.read(path) for path in paths.split(",")] if paths else []
-    for reference in references:
+    references: list[Collection[str]] = []
+    for path in paths.split(",") if paths else []:
+        reference = text_lines.stored(path)
         text_lines.check_as_many(source, reference, "The reference must have one line for each line of the input.")
-    if references and not source.lines:
+        references.append(reference.lines)
+    if references and not len(source.lines):
         raise UserError(f"{source.name} is empty: there is nothing to score.")
-    return [reference.lines for reference in references]
+    return references

@@ -8,6 +8,7 @@ import dataclasses
 import os
 import pathlib
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, NotRequired, TypedDict
 
@@ -28,7 +29,7 @@ class Text:
     Attributes:
       name: The file, with the system where the file holds several.
       system: The system's id in an SGML file, "" for none and for plain files.
-      lines: The segments.
+      lines: The segments, a sequence; or ``StoredLines`` where those are asked for.
       keys: Document and segment id of each, None for a plain file.
       directions: The direction that won each, ``l2r`` or ``r2l``, of a model with both directions ("" where
         there was nothing to translate); else None.
@@ -36,7 +37,7 @@ class Text:
 
     name: str
     system: str
-    lines: Sequence[str]
+    lines: Any
     keys: Sequence[_Key] | None = None
     directions: Sequence[str] | None = None
 
@@ -57,12 +58,17 @@ class ScoredFiles:
 
 
 def read(
-    translations: Sequence[str], references: Sequence[str], source: str = "", *, tokenized: bool = False
+    translations: Sequence[str],
+    references: Sequence[str],
+    source: str = "",
+    *,
+    tokenized: bool = False,
+    streamed: bool = False,
 ) -> ScoredFiles:
     """Reads files and puts their segments in the same order: the source's, or the first SGML reference's.
 
     A translation ``-`` is standard input; the source may be "". Where a list or folder has both the text and the tokens
-    of the model, the latter are read if ``tokenized``.
+    of the model, the latter are read if ``tokenized``. Lines of plain files are ``StoredLines`` if ``streamed``.
 
     Raises:
       UserError: A file is missing, empty or damaged, numbers of lines differ, or segments are missing.
@@ -72,9 +78,9 @@ def read(
             raise UserError("--reference has an empty name of a file. Write --reference=FILE or --reference=FILE,FILE.")
         if path in references[:number]:
             raise UserError(f"--reference names {path} twice. Give each file once.")
-    sources = _read_file(source, "srcset")[:1] if source else []
-    sets = [text for path in references for text in _read_file(path, "refset")]
-    systems = read_translations(translations, tokenized=tokenized)
+    sources = _read_file(source, "srcset", streamed)[:1] if source else []
+    sets = [text for path in references for text in _read_file(path, "refset", streamed)]
+    systems = read_translations(translations, tokenized=tokenized, streamed=streamed)
     every = [*sources, *sets, *systems]
     order = next((text for text in every if text.keys is not None), None)
     if order is not None:
@@ -108,7 +114,7 @@ def read_beside(
     return ScoredFiles(texts, [Text(name, "", each) for each in references], source)
 
 
-def read_translations(paths: Sequence[str], *, tokenized: bool = False) -> list[Text]:
+def read_translations(paths: Sequence[str], *, tokenized: bool = False, streamed: bool = False) -> list[Text]:
     """Reads translations in any of the forms that ``read`` takes, one text for each system.
 
     Raises:
@@ -121,7 +127,7 @@ def read_translations(paths: Sequence[str], *, tokenized: bool = False) -> list[
         elif path.endswith(".jsonl"):
             systems.append(_read_nbest(path, tokenized))
         else:
-            systems += _read_file(path, "tstset")
+            systems += _read_file(path, "tstset", streamed)
     return systems
 
 
@@ -194,20 +200,19 @@ class _NBestLine(TypedDict):
 
 def _read_nbest(path: str, tokenized: bool) -> Text:
     """Reads the best of each line of an n-best list as t2t_ext-decoder and t2t_ext-rerank write it."""
-    best: list[Mapping[str, Any]] = []
-    for number, line in enumerate(text_lines.read(path).lines, start=1):
+    lines, directions = [], []
+    for number, line in enumerate(text_lines.stored(path).lines, start=1):
         try:
-            best.append(stored.parse(line, _NBestLine)["hypotheses"][0])
+            best: Mapping[str, Any] = stored.parse(line, _NBestLine)["hypotheses"][0]
         except (ValueError, LookupError) as error:
             reason = "hypotheses is empty" if isinstance(error, LookupError) else error
             raise UserError(
                 f"{path}, line {number} is no line of an n-best list ({reason}). Files that end in .jsonl are those of "
                 "--nbest_file; give translations another ending."
             ) from error
-    texts = [each.get("prepared", each["text"]) if tokenized else each["text"] for each in best]
-    directions = [each.get("direction", "") if each.get("length", 1) else "" for each in best]
+        lines.append(text_lines.one_line(best.get("prepared", best["text"]) if tokenized else best["text"]))
+        directions.append(sys.intern(best.get("direction", "") if best.get("length", 1) else ""))
     both = any(directions) and set(directions) <= {"l2r", "r2l", ""}
-    lines = [text_lines.one_line(text) for text in texts]
     return _not_empty(Text(path, "", lines, directions=directions if both else None))
 
 
@@ -228,9 +233,9 @@ def _read_folder(folder: pathlib.Path, tokenized: bool) -> Text:
     return _not_empty(Text(str(folder), "", lines, directions=directions))
 
 
-def _read_file(path: str, kind: str) -> list[Text]:
+def _read_file(path: str, kind: str, streamed: bool) -> list[Text]:
     if not _is_sgml(path):
-        return [_not_empty(Text(path, "", text_lines.read(path).lines))]
+        return [_not_empty(Text(path, "", text_lines.stored(path).lines if streamed else text_lines.read(path).lines))]
     systems: dict[str, dict[_Key, str]] = {}
     for segment in markup.read_segments(path):
         if segment.kind not in (kind, ""):
@@ -268,7 +273,7 @@ def _is_sgml(path: str) -> bool:
 
 
 def _not_empty(text: Text) -> Text:
-    if not text.lines:
+    if not len(text.lines):
         raise UserError(f"{text.name} is empty. A score needs at least one line.")
     return text
 

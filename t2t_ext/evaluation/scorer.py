@@ -5,12 +5,14 @@ prepare them; one for plain text gets both as people read them. Imports no Tenso
 """
 
 import dataclasses
+import functools
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
 from t2t_ext.data.text.text_encoder import SubwordEncoder
 from t2t_ext.evaluation import protocols, scores
 from t2t_ext.evaluation.scores import Score
+from t2t_ext.evaluation.segment_counts import PartByPart
 
 # Steps for text that is not as people read it: tokenized already, or with its sentences between tags.
 _PREPARED_BEFORE = {"tokenized", "segmented", "sentence_tags"}
@@ -125,6 +127,43 @@ class Scorer:
         if protocol.name not in self._metrics:
             self._metrics[protocol.name] = protocol.metrics(self._forms[tokenized], self._language)
         return self._metrics[protocol.name]
+
+
+class PartScorer:
+    """Scores translations that come in parts, of which only counts are kept; see ``Scorer``."""
+
+    def __init__(self, names: Sequence[str | protocols.Protocol], encoder: SubwordEncoder, *, language: str) -> None:
+        """Notes how to score; arguments are those of ``Scorer``.
+
+        Raises:
+          UserError: There is no such protocol.
+        """
+        chosen = [protocols.protocol(name) if isinstance(name, str) else name for name in names]
+        self._parts = {
+            each: PartByPart(functools.partial(each.metrics, language=language)) for each in dict.fromkeys(chosen)
+        }
+        self._stops = {each: protocols.FullStops() for each in self._parts}
+        self._encoder = encoder
+
+    def add(self, hypotheses: Sequence[Translated], references: Sequence[Sequence[str]]) -> None:
+        """Counts further segments; references are raw, as many in each set as hypotheses."""
+        scores.check_segments(hypotheses, references)
+        forms: dict[bool, list[list[str]]] = {}
+        for protocol, parts in self._parts.items():
+            if (tokenized := protocol.tokenized) not in forms:
+                forms[tokenized] = references_of(references, self._encoder, tokenized=tokenized)
+            texts = [each.prepared if tokenized else each.text for each in hypotheses]
+            self._stops[protocol].add(texts)
+            parts.add(texts, forms[tokenized])
+
+    def by_protocol(self, n_bootstrap: int = 0) -> Iterator[tuple[list[Score], str]]:
+        """Yields the scores of one protocol after the other, each with what is odd about the texts that it scored.
+
+        Raises:
+          UserError: There are no segments.
+        """
+        for protocol, parts in self._parts.items():
+            yield parts.scores(n_bootstrap), protocols.doubt(protocol, self._stops[protocol])
 
 
 def references_of(references: Sequence[Sequence[str]], encoder: SubwordEncoder, *, tokenized: bool) -> list[list[str]]:

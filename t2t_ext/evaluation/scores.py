@@ -9,7 +9,8 @@ This module imports no TensorFlow.
 
 import dataclasses
 import importlib.util
-from collections.abc import Sequence
+import os
+from collections.abc import Sequence, Sized
 from typing import Any
 
 from t2t_ext.errors import UserError, suggest
@@ -104,7 +105,7 @@ def check_tokenizer(name: str) -> None:
         raise UserError(f"Unknown tokenizer {name!r}.{suggest(name, BLEU.TOKENIZERS)} Choose one of: {known}.")
 
 
-def check_segments(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> None:
+def check_segments(hypotheses: Sized, references: Sequence[Sized]) -> None:
     """Raises a UserError unless there are references, as many as translations, and at least one of them."""
     if not references:
         raise UserError("There are no references to score against. Give at least one set of references.")
@@ -115,7 +116,7 @@ def check_segments(hypotheses: Sequence[str], references: Sequence[Sequence[str]
                 f"Unequal numbers of segments: {len(hypotheses)} translations, but {len(reference)} in {which}. "
                 "A score needs the same number of lines on both sides; check that both files belong together."
             )
-    if not hypotheses:
+    if not len(hypotheses):
         raise UserError("There is nothing to score: 0 translations, 0 references.")
 
 
@@ -127,9 +128,28 @@ def score_with(metric: Any, hypotheses: Sequence[str], n_bootstrap: int = 0) -> 
     Raises:
       UserError: ``n_bootstrap`` is negative or 1.
     """
+    return score_of_counts(metric, metric._extract_corpus_statistics(list(hypotheses), None), n_bootstrap)
+
+
+def score_of_counts(metric: Any, counts: Any, n_bootstrap: int = 0) -> Score:
+    """Computes a score, as ``score_with``, of what a metric counted in each segment.
+
+    The bootstrap samples are those of sacrebleu, which holds all of them at once.
+
+    Raises:
+      UserError: As ``score_with``.
+    """
     if n_bootstrap < 0 or n_bootstrap == 1:
         raise UserError(f"n_bootstrap={n_bootstrap}: give 0 for no confidence interval, or 2 or more (1000 is usual).")
-    result = metric.corpus_score(list(hypotheses), None, n_bootstrap=max(1, n_bootstrap))
+    result = metric._aggregate_and_compute(counts)
+    if n_bootstrap:
+        import numpy as np
+
+        metric.n_bootstrap, metric.seed = n_bootstrap, os.environ.get("SACREBLEU_SEED", "12345").lower()
+        rng = np.random.default_rng(None if metric.seed == "none" else int(metric.seed))
+        table, size = np.array(counts, dtype="float32"), len(counts)  # as sacrebleu does
+        samples = (table[rng.choice(size, size=size)].sum(0) for _ in range(n_bootstrap))
+        result.estimate_ci([metric._compute_score_from_stats(sample) for sample in samples])
     return Score(
         name=result.name,
         value=float(result.score),

@@ -5,12 +5,16 @@ imports no TensorFlow.
 """
 
 import atexit
+import contextlib
 import os
 import pathlib
 import shutil
 import stat
+import sys
 import tempfile
 import threading
+from collections.abc import Iterator
+from typing import BinaryIO
 
 from t2t_ext.errors import UserError
 from t2t_ext.io import files, log
@@ -18,6 +22,7 @@ from t2t_ext.io import files, log
 PathLike = str | os.PathLike
 _WAIT_SECONDS = 1.0
 _MAGIC = {b"PK\x03\x04": ".npz", b"\x93NUMPY": ".npy"}  # formats that are known by their endings otherwise
+_STANDARD = (-1, -1)
 _kept: dict[tuple[int, int], pathlib.Path] = {}
 _folders: list[str] = []
 
@@ -49,9 +54,7 @@ def on_disk(path: PathLike) -> pathlib.Path:
     found = os.stat(path)
     key = found.st_dev, found.st_ino
     if key not in _kept:
-        if not _folders:
-            _folders.append(tempfile.mkdtemp(prefix="t2t_ext-"))
-        folder = pathlib.Path(tempfile.mkdtemp(dir=_folders[0]))
+        folder = _private_folder()
         message = f"waiting for a process that writes to the pipe {path} ..."
         waiting = threading.Timer(_WAIT_SECONDS, log.info, [message])
         waiting.daemon = True
@@ -70,6 +73,32 @@ def on_disk(path: PathLike) -> pathlib.Path:
         ending = next((ending for magic, ending in _MAGIC.items() if head.startswith(magic)), "")
         _kept[key] = (folder / "pipe").rename(folder / f"pipe{ending}")
     return _kept[key]
+
+
+def keep_standard_input() -> pathlib.Path:
+    """Returns the file that all of standard input is kept in, from which ``standard_input`` reads from now on."""
+    if _STANDARD not in _kept:
+        path = _private_folder() / "standard_input"
+        with files.atomic_file(path) as temporary, open(temporary, "wb") as file:
+            shutil.copyfileobj(sys.stdin.buffer, file)
+        _kept[_STANDARD] = path
+    return _kept[_STANDARD]
+
+
+@contextlib.contextmanager
+def standard_input() -> Iterator[BinaryIO]:
+    """Opens standard input, from its beginning where it is kept."""
+    if _STANDARD in _kept:
+        with open(_kept[_STANDARD], "rb") as file:
+            yield file
+    else:
+        yield sys.stdin.buffer
+
+
+def _private_folder() -> pathlib.Path:
+    if not _folders:
+        _folders.append(tempfile.mkdtemp(prefix="t2t_ext-"))
+    return pathlib.Path(tempfile.mkdtemp(dir=_folders[0]))
 
 
 @atexit.register

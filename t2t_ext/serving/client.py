@@ -296,7 +296,7 @@ class RestClient(Client):
 
     def predict(self, signature_name: str, inputs: Mapping[str, Values]) -> dict[str, list]:
         """See ``Client.predict``."""
-        columns = {name: np.asarray(values).tolist() for name, values in inputs.items()}
+        columns = {name: v.tolist() if isinstance(v, np.ndarray) else list(v) for name, v in inputs.items()}
         body = {"signature_name": signature_name, "inputs": columns}
         headers = {"Content-Type": "application/json"}
         data = json.dumps(body).encode()

@@ -63,21 +63,22 @@ class PairScore:
 
 def hypotheses_of(found: Mapping[str, np.ndarray], row: int, encoder: SubwordEncoder) -> list[Hypothesis]:
     """Returns the hypotheses of a row of ``Searcher.search``, without empty places; at least one."""
-    there = np.flatnonzero(found["log_probs"][row] > _LEAST_LOG_PROB)
+    values = {name: array[row].tolist() for name, array in found.items()}
+    there = [n for n, log_prob in enumerate(values["log_probs"]) if log_prob > _LEAST_LOG_PROB]
     hypotheses = []
-    for n in there if len(there) else [0]:
-        each = {name: values[row, n] for name, values in found.items()}
+    for n in there or [0]:
+        each = {name: of_places[n] for name, of_places in values.items()}
         prepared = encoder.join([each["outputs"].decode("utf-8", errors="replace")])
         hypotheses.append(
             Hypothesis(
                 text=encoder.restore(prepared)[0],
                 prepared=prepared[0],
-                log_prob=float(each["log_probs"]),
-                length=int(each["lengths"]),
-                score=float(each["scores"]),
-                finished=bool(each["finished"]),
-                ids=tuple(int(i) for i in each["ids"] if i != PAD_ID),
-                unmet_constraints=int(each["unmet_constraints"]) if "unmet_constraints" in each else None,
+                log_prob=each["log_probs"],
+                length=each["lengths"],
+                score=each["scores"],
+                finished=each["finished"],
+                ids=tuple([i for i in each["ids"] if i != PAD_ID]),
+                unmet_constraints=each.get("unmet_constraints"),
                 direction="r2l" if each["directions"] else "l2r",
             )
         )
@@ -150,8 +151,12 @@ def nbest_lines(
         yield json.dumps(record, ensure_ascii=False)
 
 
-def parse_pairs(name: str, lines: Sequence[str], directions: int) -> tuple[list[str], list[str], dict[str, list[str]]]:
+def parse_pairs(
+    name: str, lines: Sequence[str], directions: int, first: int = 1
+) -> tuple[list[str], list[str], dict[str, list[str]]]:
     """Reads lines ``source TAB target`` of a file, and for a model of two directions ``TAB partner [TAB direction]``.
+
+    ``first`` is the number of the first line.
 
     Returns:
       Sources, targets, and what else ``Translator.score`` needs: partners, and in which direction each target is
@@ -169,7 +174,7 @@ def parse_pairs(name: str, lines: Sequence[str], directions: int) -> tuple[list[
             "directions at once, and each attends to the other, so that a score needs what the other direction "
             "generates beside the target: its partner, in text order"
         )
-    for number, row in enumerate(rows, start=1):
+    for number, row in enumerate(rows, start=first):
         if len(row) not in allowed:
             raise UserError(f"{name}, line {number}: {len(row)} tab-separated columns where {wanted}.")
         if len(row) == 4 and row[3] not in ("l2r", "r2l"):

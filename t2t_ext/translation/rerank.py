@@ -107,18 +107,26 @@ class Winners:
       l2r: Lines whose winner only the L2R list has.
       r2l: Lines whose winner only the R2L list has.
       both: Lines whose winner both lists have.
-      union: Mean number of different translations of a line.
+      translations: Different translations of all lines.
     """
 
-    l2r: int
-    r2l: int
-    both: int
-    union: float
+    l2r: int = 0
+    r2l: int = 0
+    both: int = 0
+    translations: int = 0
+
+    def __add__(self, other: "Winners") -> "Winners":
+        return Winners(*(getattr(self, each.name) + getattr(other, each.name) for each in dataclasses.fields(self)))
 
     @property
     def lines(self) -> int:
         """Lines with text."""
         return self.l2r + self.r2l + self.both
+
+    @property
+    def union(self) -> float:
+        """Mean number of different translations of a line."""
+        return self.translations / max(1, self.lines)
 
     def shares(self) -> dict[str, float]:
         """Returns the share of each kind of winner."""
@@ -275,8 +283,8 @@ def winners(results: Sequence[Sequence[Candidate]]) -> Winners:
     """Counts where the chosen translations come from."""
     chosen = [candidates[0].ranks for candidates in results if candidates[0].ids]
     l2r, r2l = (sum(set(ranks) == {direction} for ranks in chosen) for direction in DIRECTIONS)
-    found = [len(candidates) for candidates in results if candidates[0].ids]
-    return Winners(l2r, r2l, len(chosen) - l2r - r2l, sum(found) / max(1, len(found)))
+    found = sum(len(candidates) for candidates in results if candidates[0].ids)
+    return Winners(l2r, r2l, len(chosen) - l2r - r2l, found)
 
 
 def _check_ids(l2r: Any, r2l: Any, where: str) -> None:

@@ -203,7 +203,7 @@ def test_nbest(decode, tiny_run, make_translator, tmp_path):
     assert [len(json.loads(line)["hypotheses"]) for line in read(nbest)] == [4] * len(LINES)
 
 
-def test_score_file(decode, tiny_run, tmp_path):
+def test_score_file(decode, tiny_run, tmp_path, monkeypatch):
     pairs = [("the cat", "die Katze"), ("the lamp sees", ""), ("", "die"), ("the old door", "die alte Tür .")]
     source = write(tmp_path / "pairs.tsv", ["\t".join(pair) for pair in pairs])
     status, out, err = decode(f"--score_file={source}")
@@ -213,8 +213,14 @@ def test_score_file(decode, tiny_run, tmp_path):
         assert float(log_prob) == pytest.approx(expected.log_prob, abs=1e-4)
         assert int(length) == expected.length
         assert float(score) == pytest.approx(expected.score, abs=1e-4)
-    assert decode(f"--score_file={source}", f"--decode_to_file={tmp_path / 'scores.tsv'}")[0] == 0
-    assert read(tmp_path / "scores.tsv") == out.splitlines()
+    # Pairs that come in windows, through a pipe and with alignments, are scored as together.
+    monkeypatch.setattr(text_lines, "WINDOW_LINES", 3)
+    monkeypatch.setattr(sys, "stdin", Pipe(source.read_bytes()))
+    outputs = [f"--decode_to_file={tmp_path / 'scores.tsv'}", f"--alignment_file={tmp_path / 'pairs.align'}"]
+    assert decode("--score_file=-", *outputs)[0] == 0
+    for line, expected in zip(read(tmp_path / "scores.tsv"), out.splitlines(), strict=True):
+        assert list(map(float, line.split("\t"))) == pytest.approx(list(map(float, expected.split("\t"))), abs=1e-4)
+    assert read(tmp_path / "pairs.align") == tiny_run.translator.align(pairs)
 
 
 class Pipe(io.TextIOWrapper):

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from t2t_ext.bin import rerank
+from t2t_ext.data.corpora import text_lines
 from t2t_ext.data.text.text_encoder import EOS_ID, PAD_ID
 from t2t_ext.evaluation import protocols
 from t2t_ext.translation.rerank import RerankConfig, Reranker, best_of, winners
@@ -130,7 +131,8 @@ def test_against_brute_force(models, brute_force, weights, score):
             assert best_of(candidates, direction).ranks[direction] == 0
 
 
-def test_files_scores_and_report(command, models, tmp_path):
+def test_files_scores_and_report(command, models, tmp_path, monkeypatch):
+    monkeypatch.setattr(text_lines, "WINDOW_LINES", 3)  # the lines come in two windows
     source, nbest, report = (tmp_path / name for name in ("in.txt", "nbest.jsonl", "report.json"))
     reference = write(tmp_path / "ref.txt", ["die alte Katze sieht die Lampe .", "", "die Stadt liebt", "☃"])
     status, out, err = command(
@@ -143,8 +145,8 @@ def test_files_scores_and_report(command, models, tmp_path):
     assert told == sorted(told)
     assert told[-1] == (4 * len(LINES), 4 * len(LINES))
     assert read(tmp_path / "in.txt.reranked") == [candidates[0].text for candidates in results]
-    for line, row, candidates in zip(LINES, map(json.loads, read(nbest)), results, strict=True):
-        assert row["source"] == line
+    for number, (line, row, candidates) in enumerate(zip(LINES, map(json.loads, read(nbest)), results, strict=True), 1):
+        assert (row["source"], row["line"]) == (line, number)
         for written, candidate in zip(row["hypotheses"], candidates, strict=True):
             assert (written["text"], written["length"]) == (candidate.text, candidate.length)
             assert written["log_probs"] == pytest.approx(candidate.log_probs, abs=1e-3)

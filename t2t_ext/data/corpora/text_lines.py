@@ -10,7 +10,7 @@ from typing import Any
 
 from t2t_ext.data.corpora import readers
 from t2t_ext.errors import UserError
-from t2t_ext.io import files, log, outputs
+from t2t_ext.io import files, inputs, log, outputs
 
 STANDARD = outputs.STANDARD
 MOST_LINES = 100_000_000
@@ -20,6 +20,7 @@ WINDOW_CHARACTERS = 1 << 22
 _SHOWN_NUMBERS = 10
 _KEPT_NUMBERS = 1000
 _LINES_AT_ONCE = 1000
+Add = Callable[[Iterable[str]], None]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,11 +29,44 @@ class TextLines:
 
     Attributes:
       name: The file, or ``standard input``.
-      lines: Its lines, without LF or CR LF; or its sources of feature vectors.
+      lines: A list of its lines, without LF or CR LF, or of its sources of feature vectors; or ``StoredLines``.
     """
 
     name: str
-    lines: list[Any]
+    lines: Any
+
+
+class StoredLines:
+    """The lines of a file or of standard input as ``read`` reads them, anew whenever they are asked for.
+
+    What was changed is warned of once. Standard input is kept in a private file until the command ends.
+    """
+
+    def __init__(self, path: str) -> None:
+        """Counts them.
+
+        Raises:
+          UserError: As ``read``.
+        """
+        self._path, self._told = path, False
+        if path == STANDARD:
+            inputs.keep_standard_input()
+            self._count = sum(1 for _ in stream(path, quiet=True))
+        else:
+            self._count = readers.count_lines(path)
+        _check_most(_named(path), self._count)
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[str]:
+        lines = 0
+        for line in stream(self._path, quiet=True) if self._told else stream(self._path):
+            yield line
+            lines += 1
+        self._told = True
+        if lines != self._count:
+            raise UserError(f"{_named(self._path)} had {self._count} lines, then {lines}: it changed meanwhile.")
 
 
 class LineNumbers:
@@ -77,10 +111,18 @@ def read(path: str) -> TextLines:
     Raises:
       UserError: The file cannot be read, or has more than ``MOST_LINES`` lines.
     """
-    name = "standard input" if path == STANDARD else path
     lines = list(itertools.islice(stream(path), MOST_LINES + 1))
-    _check_most(name, len(lines))
-    return TextLines(name, lines)
+    _check_most(_named(path), len(lines))
+    return TextLines(_named(path), lines)
+
+
+def stored(path: str) -> TextLines:
+    """Returns the lines that ``read`` returns, which are read when they are needed, and kept nowhere.
+
+    Raises:
+      UserError: As ``read``; the lines themselves, where the file changes meanwhile.
+    """
+    return TextLines(_named(path), StoredLines(path))
 
 
 def count(path: str) -> int | None:
@@ -94,6 +136,10 @@ def count(path: str) -> int | None:
     lines = readers.count_lines(path)
     _check_most(path, lines)
     return lines
+
+
+def _named(path: str) -> str:
+    return "standard input" if path == STANDARD else path
 
 
 def _check_most(name: str, lines: int) -> None:
@@ -115,21 +161,19 @@ def windows(lines: Iterable[Any]) -> Iterator[list[Any]]:
         yield window
 
 
-def stream(path: str) -> Iterator[str]:
+def stream(path: str, *, quiet: bool = False) -> Iterator[str]:
     """Yields the lines of a file as ``read`` reads them, in memory that does not grow; warns at the end."""
-    report = readers.ReadReport()
-    if path == STANDARD:
-        name = "standard input"
-        raw = readers.without_ends(sys.stdin.buffer, name, report)
-    else:
-        name, raw = path, readers.read_lines(path, report)
-    invalid = LineNumbers()
-    for number, line in enumerate(raw, start=1):
-        try:
-            yield line.decode("utf-8")
-        except UnicodeDecodeError:
-            invalid.add([number])
-            yield line.decode("utf-8", errors="replace")
+    name, report, invalid = _named(path), readers.ReadReport(), LineNumbers()
+    with inputs.standard_input() if path == STANDARD else contextlib.nullcontext() as file:
+        raw = readers.read_lines(path, report) if file is None else readers.without_ends(file, name, report)
+        for number, line in enumerate(raw, start=1):
+            try:
+                yield line.decode("utf-8")
+            except UnicodeDecodeError:
+                invalid.add([number])
+                yield line.decode("utf-8", errors="replace")
+    if quiet:
+        return
     if invalid.count:
         log.warning(f"{name}: not UTF-8: {invalid}; U+FFFD stands for what cannot be decoded")
     if carriage_returns := report.notes[readers.CARRIAGE_RETURNS]:
@@ -146,7 +190,19 @@ def write(path: str, lines: Iterable[str]) -> None:
 
 
 @contextlib.contextmanager
-def writer(path: str) -> Iterator[Callable[[Iterable[str]], None]]:
+def writers(*paths: str) -> Iterator[list[Add | None]]:
+    """Gives what ``writer`` does for each path, None for an empty one, after what killed processes left is removed.
+
+    The files get their names together, at the end of the block.
+    """
+    for path in set(paths) - {"", STANDARD}:
+        files.remove_leftovers(outputs.Destination.of(path).path.parent)
+    with contextlib.ExitStack() as stack:
+        yield [stack.enter_context(writer(path)) if path else None for path in paths]
+
+
+@contextlib.contextmanager
+def writer(path: str) -> Iterator[Add]:
     """Gives a function that adds lines as ``write`` does, call by call; a file is there at the end of the block."""
 
     def print_lines(lines: Iterable[str]) -> None:

@@ -7,7 +7,7 @@ import pytest
 from t2t_ext.data.text import text_container
 from t2t_ext.data.text.text_encoder import SubwordEncoder
 from t2t_ext.data.text.text_steps import TextSteps
-from t2t_ext.evaluation.scorer import Scorer
+from t2t_ext.evaluation.scorer import PartScorer, Scorer
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,4 +31,9 @@ def test_a_perfect_translation_has_100_bleu_whatever_the_data_are(tiny_encoder, 
     (text,) = encoder.restore([prepared])
     assert (text, prepared) == ("That's the small house, isn't it?", "That &apos;s the small house , isn &apos;t it ?")
     (score, *_) = Scorer([protocol], [[raw]], encoder, language="en").scores([Written(text, prepared)])
+    assert score.value == pytest.approx(100.0)
+    parts = PartScorer([protocol], encoder, language="en")
+    for _ in range(2):
+        parts.add([Written(text, prepared)], [[raw]])
+    (((score, *_), _),) = parts.by_protocol()
     assert score.value == pytest.approx(100.0)

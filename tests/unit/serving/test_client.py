@@ -1,7 +1,9 @@
 """The client's wire format against TF Serving's own message classes; it loads no TensorFlow."""
 
+import json
 import subprocess
 import sys
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -73,6 +75,24 @@ def test_rest_url():
     versioned = make("https://host/prefix/", "m", version=3)
     assert versioned._url() == "https://host/prefix/v1/models/m/versions/3:predict"
     assert isinstance(make("host:8500", "m"), client.GrpcClient)
+
+
+def test_rest_sends_texts_as_they_are(monkeypatch):
+    """Also NUL at the end, and a short text beside a long one takes no more memory than it needs."""
+    texts = ["a\0", "", "\U0001f600" * 1_000_000, *["b"] * 1000]
+    sent = []
+
+    def answer(self, request):
+        sent.append(json.loads(request.data))
+        return b'{"outputs": {}}'
+
+    monkeypatch.setattr(client.RestClient, "_within_time", answer)
+    tracemalloc.start()
+    client.RestClient("localhost:1", "m").predict("serving_default", {"inputs": texts})
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert sent == [{"signature_name": "serving_default", "inputs": {"inputs": texts}}]
+    assert peak < 200e6
 
 
 @pytest.mark.parametrize("server", ["", "localhost", "localhost:port", "8500:", ":8500"])

@@ -1,12 +1,14 @@
 """Lines come and go in windows, and what is noted of them stays bounded."""
 
 import errno
+import io
 import os
 
 import pytest
 
 from t2t_ext.data.corpora import text_lines
 from t2t_ext.errors import UserError
+from t2t_ext.io import inputs
 
 
 def test_windows_are_bounded_by_lines_and_characters(monkeypatch):
@@ -40,6 +42,34 @@ def test_as_many_lines_are_counted_as_are_read(tmp_path, monkeypatch, content):
     if lines:
         with pytest.raises(UserError, match="in has more than 0 lines"):
             text_lines.count(str(tmp_path / "in"))
+
+
+def test_stored_lines_are_read_again_and_again(tmp_path, monkeypatch, capsys):
+    content = b"\xef\xbb\xbfone\r\ntwo\n\xff"
+    (tmp_path / "in").write_bytes(content)
+    expected = text_lines.read(str(tmp_path / "in"))
+    capsys.readouterr()
+    found = text_lines.stored(str(tmp_path / "in"))
+    assert (found.name, len(found.lines)) == (expected.name, 3)
+    assert [list(found.lines), list(found.lines)] == [expected.lines] * 2
+    assert capsys.readouterr().err.count("not UTF-8") == 1
+    (tmp_path / "in").write_bytes(b"one\n")
+    with pytest.raises(UserError, match="in had 3 lines, then 1: it changed meanwhile"):
+        list(found.lines)
+
+
+def test_stored_lines_of_standard_input(monkeypatch):
+    with open(os.memfd_create("in"), "w+b") as file:
+        file.write(b"one\n\xff\n\ntwo")
+        file.seek(0)
+        with monkeypatch.context() as patch:
+            patch.setattr("sys.stdin", io.TextIOWrapper(file, "utf-8"))
+            found = text_lines.stored("-")
+        try:
+            assert (found.name, len(found.lines)) == ("standard input", 4)
+            assert [list(found.lines), list(found.lines)] == [["one", "\ufffd", "", "two"]] * 2
+        finally:
+            inputs.forget_pipes()
 
 
 def test_of_several_files_the_full_one_is_named(tmp_path):
