@@ -28,6 +28,12 @@ class DecodeHParams(StrictParams):
         "length^alpha (len_power, as fairseq).",
         choices=("gnmt", "len_power"),
     )
+    early_stopping: str = hparam(
+        "exact",
+        "When a sentence's search ends: when no unfinished hypothesis can win any more at any length (exact, as T2T), "
+        "or when none would at the present length (heuristic; faster, a few translations differ).",
+        choices=("exact", "heuristic"),
+    )
     batch_size: int = hparam(32, "Sentences searched at once.", unit="sentences", minimum=1, maximum=100_000)
     length_limit: str = hparam(
         "ratio",

@@ -23,7 +23,6 @@ from t2t_ext.search.search_state import (
     FinishedPool,
     Live,
     SearchConfig,
-    length_penalty,
 )
 from t2t_ext.search.strategies import BeamStrategy, Continuations, TopBeam, best_of_each
 
@@ -191,9 +190,8 @@ class DiverseGroups(BeamStrategy):
         """Returns bool [B]: in no group can a live hypothesis get among those of its N / G best any more."""
         wanted = -(-config.num_hypotheses // self._groups)
         nth = _regrouped(pool.ranks, config.beam_size // self._groups)[:, wanted - 1]
-        best_live = tf.reduce_max(self._split(live.log_probs), axis=[1, 2])
-        bound = best_live / length_penalty(tf.repeat(limits, self._groups), config.alpha, config.penalty)
-        return tf.reduce_all(tf.reshape(nth >= tf.cast(bound, tf.float64), [-1, self._groups]), axis=1)
+        bound = self.best_attainable(self._split(live.log_probs), live, tf.repeat(limits, self._groups), config)
+        return tf.reduce_all(tf.reshape(nth >= bound, [-1, self._groups]), axis=1)
 
     def finish(self, pool: FinishedPool, config: SearchConfig) -> FinishedPool:
         """Returns the N best of all groups; see ``diverse_groups.merge_pools``."""

@@ -29,6 +29,8 @@ class SearchConfig:
       directions: 1, or 2 for left-to-right and right-to-left at once.
       alpha: Exponent of the length penalty, >= 0.
       penalty: Kind of length penalty; see length_penalty.
+      early_stopping: Which length gives the best score that a live hypothesis may get: the limit (``exact``) or
+        that of the next step (``heuristic``).
       banned: Ids that are never produced (PAD, control symbols).
       pairing: Of two directions, whom a hypothesis attends to: the other's of the same ``rank``, or its ``best``.
       finished_partner: What it sees once that one is finished: ``next_alive`` or ``freeze``; see partners.
@@ -39,6 +41,7 @@ class SearchConfig:
     directions: int = 1
     alpha: float = 0.6
     penalty: str = "gnmt"
+    early_stopping: str = "exact"
     banned: tuple[int, ...] = (0,)
     pairing: str = "rank"
     finished_partner: str = "next_alive"

@@ -144,16 +144,30 @@ class BeamStrategy(Rule):
     def is_done(self, pool: FinishedPool, live: Live, limits: tf.Tensor, config: SearchConfig) -> tf.Tensor:
         """Returns bool [B]: no live hypothesis can get among the N best any more.
 
-        A live hypothesis's log-probability can only fall, and the penalty that helps it most is the one of the limit.
-        Rules' bonuses are never more than 0 (they are not looked at here: a coverage penalty of now says nothing, it
-        becomes smaller with every token), so that this bounds the penalized score with them, too.
+        A live hypothesis's log-probability can only fall, and the penalty that helps it most is the one of the limit;
+        ``early_stopping=heuristic`` takes that of the next step. Rules' bonuses are never more than 0 (they are not
+        looked at here: a coverage penalty of now says nothing, it becomes smaller with every token), so that this
+        bounds the penalized score with them, too.
         """
         nth = pool.ranks[:, config.num_hypotheses - 1]
         if config.beam_size == 1:
             return nth > NOT_THERE / 2
-        best_live = tf.reduce_max(live.log_probs, axis=[1, 2])
-        bound = best_live / length_penalty(limits, config.alpha, config.penalty)
-        return nth >= tf.cast(bound, tf.float64)
+        return nth >= self.best_attainable(live.log_probs, live, limits, config)
+
+    def best_attainable(self, log_probs: tf.Tensor, live: Live, limits: tf.Tensor, config: SearchConfig) -> tf.Tensor:
+        """Returns the best score that live hypotheses may still get, float64 [N].
+
+        Args:
+          log_probs: float32 [N, R, K], those of the hypotheses.
+          live: All hypotheses, for their length.
+          limits: int32 [N], the most tokens of their sentences.
+          config: The search's constants.
+        """
+        lengths = limits
+        if config.early_stopping == "heuristic":
+            lengths = tf.minimum(limits, tf.shape(live.tokens)[-1] + 1)
+        bound = tf.reduce_max(log_probs, axis=[1, 2]) / length_penalty(lengths, config.alpha, config.penalty)
+        return tf.cast(bound, tf.float64)
 
     def finish(self, pool: FinishedPool, config: SearchConfig) -> FinishedPool:
         """Returns the N best of the pool, best first."""

@@ -205,6 +205,7 @@ def search_config(
         directions=directions,
         alpha=hparams.alpha,
         penalty=hparams.length_penalty,
+        early_stopping=hparams.early_stopping,
         banned=banned,
         pairing=hparams.sb_pairing,
         # A finished hypothesis leaves its place empty, so that nobody takes its rank.

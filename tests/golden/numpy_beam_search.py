@@ -107,6 +107,7 @@ def search_directions(
     allowed=anything,
     bonus=nothing,
     top=False,
+    heuristic=False,
 ):
     """The search of one sentence.
 
@@ -122,6 +123,7 @@ def search_directions(
       allowed: whether a token may follow a prefix.
       bonus: of ended hypotheses, added to the score; not more than 0.
       top: whether only the best continuations count, as many as live hypotheses, and not twice as many.
+      heuristic: whether the search stops when no live hypothesis would win if it ended at the next step for nothing.
 
     Returns:
       Up to `beam` hypotheses, the best first. Those that the limit cut follow all finished ones, by penalised score.
@@ -148,7 +150,8 @@ def search_directions(
         alive = [lp for side in live for _, lp in side]
         if not alive:
             return finished
-        if len(finished) >= wanted and finished[wanted - 1].score >= max(alive) / penalty(limit, alpha, kind):
+        length = min(t + 1, limit) if heuristic else limit
+        if len(finished) >= wanted and finished[wanted - 1].score >= max(alive) / penalty(length, alpha, kind):
             return finished
     left = [end(i, lp, False) for side in live for i, lp in side]
     return (finished + _ranked(left))[:beam]

@@ -99,6 +99,21 @@ def test_ordinary_beams_agree_with_the_independent_search(kind, wanted, alpha, p
         same(found[sentence], expected[:wanted])
 
 
+@pytest.mark.parametrize("wanted", [1, 3])
+def test_a_heuristic_stop_agrees_with_the_independent_search(wanted):
+    """It finds something else for some sentences, never anything better."""
+    limits = [40, 12, 25, 40, 9, 30]
+    toy = Toy(len(limits), 23, seed=5, eos=1.0)
+    config = {"beam_size": 4, "num_hypotheses": wanted, "alpha": 1.5}
+    found = search(toy, limits, early_stopping="heuristic", **config)
+    for sentence, limit in enumerate(limits):
+        settings = {"limit": limit, "beam": 4, "alpha": 1.5, "wanted": wanted, "heuristic": True}
+        same(found[sentence], beam_search(toy.log_probs(sentence), **settings)[:wanted])
+    exact = search(toy, limits, **config)
+    assert [row[0]["ids"] for row in found] != [row[0]["ids"] for row in exact]
+    assert all(row[0]["score"] <= best[0]["score"] + TOLERANCE for row, best in zip(found, exact, strict=True))
+
+
 @pytest.mark.parametrize("beam", [2, 3, 8])
 @pytest.mark.parametrize("eos", [-8.0, 0.0, 3.0])
 def test_beams_of_other_sizes(beam, eos):
