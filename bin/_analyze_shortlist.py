@@ -2,10 +2,9 @@
 
 import argparse
 
-from t2t_ext.bin._analyzed_runs import add_run_flags, given_runs
+from t2t_ext.bin._flag_groups import USER_DIRECTORY
 from t2t_ext.bin._flags import Flag, FlagParser, FlagTable
 from t2t_ext.bin._run_text import run_texts
-from t2t_ext.errors import UserError
 from t2t_ext.io import log, outputs
 from t2t_ext.runs.run_directory import RunDirectory
 
@@ -16,6 +15,7 @@ _EXAMPLES = """\
   t2t_ext-decoder --output_dir=RUN --decode_from_file=in.txt --decode_hparams="shortlist=RUN/shortlist.npz"
 """
 _FLAGS: FlagTable = {
+    "What": {"output_dir=RUN": Flag("The run, as t2t_ext-trainer wrote it.", required=True), **USER_DIRECTORY},
     "Pairs": {
         "data_dir=DIR": "The run's data, where they have moved since training.",
         "max_examples": Flag("Of more training examples, so many are counted, evenly spaced.", 500_000, minimum=1),
@@ -42,20 +42,14 @@ def build_parser() -> FlagParser:
     """Returns the flags of the command."""
     description = (
         "Finds the target subwords that sentences may need, from the run's training data (IBM Model 1), for faster "
-        "decoding. It looks at no checkpoint."
+        "decoding. It needs no checkpoint."
     )
-    parser = FlagParser(_NAME, description, examples=_EXAMPLES)
-    add_run_flags(parser, "their directories")
-    parser.add(_FLAGS)
-    return parser
+    return FlagParser(_NAME, description, _FLAGS, examples=_EXAMPLES)
 
 
 def run(flags: argparse.Namespace) -> None:
     """Makes the shortlist."""
-    paths = given_runs(flags)
-    if len(paths) != 1 or "," in paths[0]:
-        raise UserError("A shortlist is made of one run's data: --output_dir=RUN.")
-    directory = RunDirectory.open(paths[0])
+    directory = RunDirectory.open(flags.output_dir)
     directory.require_text(_NAME)
     output = flags.shortlist_file or str(directory.path / "shortlist.npz")
     outputs.check_all([output, flags.vmap_file], [])

@@ -3,7 +3,8 @@
 import argparse
 import pathlib
 
-from t2t_ext.bin._flags import FlagParser, FlagTable
+from t2t_ext.bin._flag_groups import USER_DIRECTORY
+from t2t_ext.bin._flags import FlagParser, FlagTable, expand_home
 
 CHECKPOINT = {
     "checkpoint_path=DIR[,DIR]": "Checkpoint of each run, best, averaged or a step; by default the latest. A,B: one "
@@ -22,12 +23,12 @@ def add_run_flags(parser: FlagParser, labels: str) -> None:
     parser.group("What").add_argument(
         "--output_dir",
         action="append",
+        type=expand_home,
         metavar="RUN[,RUN]",
         help="A run, as t2t_ext-trainer wrote it; given again, or A,B: several, the first being what the others are "
         "compared with.",
     )
-    moved = "The folder of your own modules, in place of the copies of them in runs."
-    parser.add({"What": {"labels=A,B": f"Their names; by default {labels}.", "t2t_usr_dir=DIR": moved}})
+    parser.add({"What": {"labels=A,B": f"Their names; by default {labels}.", **USER_DIRECTORY}})
 
 
 def add_analyzed_run_flags(parser: FlagParser, labels: str) -> None:

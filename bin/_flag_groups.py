@@ -99,8 +99,9 @@ def add_data_generation_flags(parser: FlagParser, *, alone: bool = False) -> Non
     add_settings(parser, GenerationConfig, [name for name in GenerationConfig.names() if name not in skipped])
     parser.group(
         own_text.GROUP,
-        "Lines of text, or SGML or XML with segments; without *_target, tab-separated files or TMX. Plain or "
-        "compressed, or ARCHIVE:MEMBER. A,B: several files; of dev and test targets, several references.",
+        "Lines of text, or SGML or XML with segments; without *_target, tab-separated files, TMX, Parquet or JSON "
+        "lines. Plain or compressed, or ARCHIVE:MEMBER. A,B: several files; of dev and test targets, several "
+        "references.",
     )
     options = [field.name for field in dataclasses.fields(OwnTextOptions) if field.metadata["group"]]
     add_settings(parser, OwnTextOptions, [name for name in options if name not in skipped])

@@ -199,7 +199,7 @@ class FlagParser(argparse_flags.ArgumentParser):
             shown = "|".join(map(str, flag.choices)) or ("N" if kind is int else "X")
             group.add_argument(
                 name,
-                type=_number(kind, flag) if kind in (int, float) else _paths if _PATHS.search(metavar) else kind,
+                type=_number(kind, flag) if kind in (int, float) else expand_home if _PATHS.search(metavar) else kind,
                 default=flag.default,
                 help=flag.help,
                 choices=flag.choices or None,
@@ -389,7 +389,7 @@ def add_settings(parser: FlagParser, settings: type[StrictParams], names: Sequen
         parser.add({declared["group"]: {f"{declared['flag'] or name}={metavar}": flag}})
 
 
-def _paths(text: str) -> str:
+def expand_home(text: str) -> str:
     """Returns paths separated by commas, with the home directory for ``~``, which shells leave behind ``--flag=``."""
     return ",".join(map(os.path.expanduser, text.split(",")))
 

@@ -1,4 +1,4 @@
-"""``t2t_ext-augment``: training data of training data, by models' translations or in both directions."""
+"""``t2t_ext-augment``: training data from training data, by models' translations or in both directions."""
 
 import argparse
 import pathlib
@@ -45,7 +45,7 @@ def build_parser() -> FlagParser:
     """Returns the command's flags."""
     parser = FlagParser(
         "t2t_ext-augment",
-        "Makes training data of training data: in both directions, of what trained models translate, or of "
+        "Makes training data from training data: in both directions, from models' translations, or from "
         "back-translated text. The result is data of the same problem in a folder of its own. Killed and started "
         "again, it resumes.",
         examples=_EXAMPLES,

@@ -20,7 +20,7 @@ SAVED_MODEL, KERAS_HUB = FORMATS = ("saved_model", "keras_hub")
 _FLAGS: FlagTable = {
     "Output": {
         "export_dir=EXPORT": "TF Serving's model base path; the SavedModel is written to a directory in it, named by "
-        "its version. Where not given, RUN/export.",
+        "its version. Where not given, RUN/export, of a preset RUN/keras_hub.",
         "export_version": Flag(
             "The version, at least 1; where not given, the checkpoint's step.", None, minimum=1, maximum=2**63 - 1
         ),

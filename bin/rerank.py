@@ -8,7 +8,7 @@ import time
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
-from t2t_ext.bin._flag_groups import DECODE_FLAGS, thread_flags
+from t2t_ext.bin._flag_groups import DECODE_FLAGS, USER_DIRECTORY, thread_flags
 from t2t_ext.bin._flags import Flag, FlagParser, FlagTable, command, start_tensorflow
 from t2t_ext.bin._run_text import (
     SCORE_FLAGS,
@@ -43,7 +43,7 @@ _FLAGS: FlagTable = {
         "checkpoint_path=NAME": "Of both runs: best, averaged or a step; by default the latest of each.",
         "l2r_checkpoint_path=DIR": "Checkpoint of --l2r alone, in place of --checkpoint_path.",
         "r2l_checkpoint_path=DIR": "Checkpoint of --r2l alone, in place of --checkpoint_path.",
-        "t2t_usr_dir=DIR": "The folder of your own modules, in place of the copies of them in runs.",
+        **USER_DIRECTORY,
     },
     "How to choose": {
         "k": Flag(

@@ -59,7 +59,6 @@ class GenerationSettings(StrictParams):
         None,
         "subword_nmt splits words further until every subword occurs this often on its side; 0 = however rare.",
         minimum=0,
-        maximum=10**9,
         group=_TEXT,
     )
     bpe_codes: str | None = hparam(
@@ -101,7 +100,6 @@ class GenerationSettings(StrictParams):
         f"Largest number of pairs, chosen at random, that train the subword model; "
         f"by default {DEFAULT_VOCAB_SAMPLE_SIZE:,}.",
         minimum=0,
-        maximum=10**9,
         group=_GENERATION,
     )
     bpe_dropout: float | None = hparam(
@@ -126,7 +124,6 @@ class GenerationSettings(StrictParams):
         "Drop training texts of more subwords; 0 = none (training has its own max_length).",
         unit="subwords",
         minimum=0,
-        maximum=10**9,
         group=_GENERATION,
         metavar="N",
     )

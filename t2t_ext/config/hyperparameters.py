@@ -241,9 +241,7 @@ class HParams(StrictParams):
     optimizer_adafactor_multiply_by_parameter_scale: bool = hparam(
         True, "Whether a variable's learning rate is multiplied by the root mean square of its values.", when=_ADAFACTOR
     )
-    clip_grad_norm: float = hparam(
-        0.0, "Gradients are scaled down to this global norm; 0 = not.", minimum=0, maximum=1e9
-    )
+    clip_grad_norm: float = hparam(0.0, "Gradients are scaled down to this global norm; 0 = not.", minimum=0)
     ema_decay: float = hparam(
         0.0, "Decay of the moving average of the weights, kept beside them; 0 = none.", minimum=0, below=1
     )
@@ -259,7 +257,6 @@ class HParams(StrictParams):
         "Time from one snapshot of average_last to the next.",
         unit="updates",
         minimum=1,
-        maximum=10**9,
         when=_above_zero("average_last", "10"),
     )
 
@@ -269,12 +266,7 @@ class HParams(StrictParams):
         "Factors of the learning rate, joined by *: " + ", ".join(LEARNING_RATE_FACTORS) + " (legacy is T2T's noam).",
     )
     learning_rate_constant: float = hparam(
-        2.0,
-        "The factor `constant`.",
-        minimum=0,
-        maximum=1e9,
-        exclusive=True,
-        when=_in_schedule("constant", legacy="learning_rate"),
+        2.0, "The factor `constant`.", minimum=0, exclusive=True, when=_in_schedule("constant", legacy="learning_rate")
     )
     learning_rate: float = hparam(
         0.2,
@@ -289,7 +281,6 @@ class HParams(StrictParams):
         "Length of the warm-up.",
         unit="steps",
         minimum=0,
-        maximum=10**9,
         when=_in_schedule("linear_warmup", "rsqrt_decay", "legacy", "single_cycle_cos_decay", "cosdecay", "exp_decay"),
     )
     learning_rate_decay_steps: int = hparam(
@@ -297,7 +288,6 @@ class HParams(StrictParams):
         "Length of cosdecay and linear_decay, and of one decay of exp_decay.",
         unit="steps",
         minimum=1,
-        maximum=10**9,
         when=_in_schedule("cosdecay", "linear_decay", "exp_decay"),
     )
     learning_rate_decay_rate: float = hparam(

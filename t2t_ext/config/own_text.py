@@ -29,7 +29,6 @@ class OwnTextOptions(StrictParams):
         "Without --dev_source, hold out this many lines of the training text, chosen at random with a fixed seed; "
         "0 = 5%, at most 2,000. A training line that repeats one of them word for word stays.",
         minimum=0,
-        maximum=10**9,
         group=GROUP,
     )
     train_weights: str = hparam(

@@ -34,6 +34,7 @@ _NOT_YET_ATTRIBUTED = ""
 FLAG = "flag"  # the origin of what a command line overrides
 _TYPE_NAMES = {int: "an integer", float: "a number", bool: "true or false", str: "a string", Mapping: "a mapping"}
 _MOST_PROBLEMS = 20  # in a message
+_MOST = 10**9  # of a number that says no other limit
 _MOST_DIGITS = 300  # of a number; Python refuses to convert some thousands
 # How a type's values are written, and what makes them of that.
 _NOTATIONS: Mapping[Any, tuple[str, Callable[[str], Any]]] = {
@@ -92,7 +93,7 @@ def hparam(
       unit: The unit of a number: tokens, steps, sentences.
       choices: The values allowed for a string.
       minimum: The least number allowed.
-      maximum: The greatest number allowed.
+      maximum: The greatest number allowed; where there is a least one and no other limit, 10^9.
       below: The number must be less than this.
       exclusive: Whether ``minimum`` itself is not allowed.
       words: Words for values of an integer that stand outside the limits, such as ``{"auto": -1}``.
@@ -106,6 +107,8 @@ def hparam(
     Returns:
       A dataclass field.
     """
+    if minimum is not None and below is None and maximum is None:
+        maximum = _MOST
     rules = {"choices": tuple(choices), "minimum": minimum, "maximum": maximum, "below": below, "exclusive": exclusive}
     shown = {"help": help, "unit": unit, "group": group, "metavar": metavar, "flag": flag, "when": when}
     return dataclasses.field(

@@ -24,7 +24,6 @@ class TrainingSettings(StrictParams):
         "Number of updates after which training stops; linear_decay and single_cycle_cos_decay reach their end there.",
         unit="steps",
         minimum=1,
-        maximum=10**9,
         group="Training",
     )
     deterministic: bool = hparam(
@@ -34,19 +33,13 @@ class TrainingSettings(StrictParams):
         20, "Number of checkpoints to keep in RUN/checkpoints; 0 = all.", minimum=0, maximum=1_000_000, group="Training"
     )
     log_step_count_steps: int = hparam(
-        100,
-        "Steps between lines of the log; the device is read only then.",
-        unit="steps",
-        minimum=1,
-        maximum=10**9,
-        group="Training",
+        100, "Steps between lines of the log; the device is read only then.", unit="steps", minimum=1, group="Training"
     )
     max_skipped_steps: int = hparam(
         20,
         "Stop after this many steps in a row whose gradients are not finite.",
         unit="steps",
         minimum=1,
-        maximum=10**9,
         group="Training",
     )
     preempted_exit_code: int = hparam(
@@ -62,14 +55,12 @@ class TrainingSettings(StrictParams):
         "Steps between evaluations on the development set; each saves a checkpoint.",
         unit="steps",
         minimum=1,
-        maximum=10**9,
         group="Evaluation",
     )
     eval_bleu_sentences: int = hparam(
         0,
         "Number of development sentences to translate for BLEU, from the first on; 0 = all, -1 = no BLEU.",
         minimum=-1,
-        maximum=10**9,
         group="Evaluation",
     )
     best_checkpoint_metric: str = hparam(
@@ -83,7 +74,7 @@ class TrainingSettings(StrictParams):
     )
     eval_early_stopping_steps: int = hparam(
         0, "Stop when the metric has not improved for this many steps; 0 = never.", unit="steps", minimum=0,
-        maximum=10**9, group="Evaluation",
+        group="Evaluation",
     )  # fmt: skip
     eval_early_stopping_metric_delta: float = hparam(
         0.1,

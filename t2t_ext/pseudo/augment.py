@@ -1,4 +1,4 @@
-"""Makes training data of training data: what models translate, or both directions, beside the original pairs.
+"""Makes training data from training data: what models translate, or both directions, beside the original pairs.
 
 Sources: both directions first, Ding et al. 2021 (arXiv 2109.07780) and Gao et al. 2022 (Bi-SimCut, arXiv 2206.02368);
 sequence-level distillation, Kim and Rush 2016 (arXiv 1606.07947); data diversification, Nguyen et al. 2020 (arXiv

@@ -146,4 +146,4 @@ def test_commands(tiny_run, tmp_path, capsys):
     found = tf.saved_model.load(str(export)).signatures["serving_default"](inputs=tf.constant(LINES))
     assert [text.decode() for text in found["outputs"].numpy()] == lines
     assert analyze.main(["shortlist", run, str(tiny_run.path)]) == 2
-    assert "one run's data" in capsys.readouterr().err
+    assert "unexpected argument" in capsys.readouterr().err

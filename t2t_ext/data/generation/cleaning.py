@@ -64,7 +64,7 @@ class Cleaning(StrictParams):
         False, "Drop pairs with control characters, U+FFFD, private-use characters or UTF-8 that was read as Latin-1."
     )
     min_words: int = hparam(0, "Drop pairs with a side of fewer words (0 = none).", minimum=0, maximum=1_000_000)
-    max_words: int = hparam(0, "Drop pairs with a side of more words (0 = none).", minimum=0, maximum=10**9)
+    max_words: int = hparam(0, "Drop pairs with a side of more words (0 = none).", minimum=0)
     max_word_ratio: float = hparam(
         0.0,
         "Drop pairs whose longer side has more than this many times the words of the shorter (0 = none).",
@@ -89,7 +89,7 @@ class Cleaning(StrictParams):
         "case, punctuation and whitespace do not matter.",
         choices=_KINDS,
     )
-    max_subwords: int = hparam(0, "Drop pairs with a side of more subwords (0 = none).", minimum=0, maximum=10**9)
+    max_subwords: int = hparam(0, "Drop pairs with a side of more subwords (0 = none).", minimum=0)
     duplicates: str = hparam(
         NO,
         "Drop all but the first of pairs with the same text of both sides (pair = true), of the source, of the target, "
