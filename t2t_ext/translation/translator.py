@@ -11,7 +11,6 @@ A Translator is a codec for each side (``translation.codec``), a ``Searcher`` an
 end in ``_batch`` are their graph functions of string tensors, of which a SavedModel is made.
 """
 
-import concurrent.futures
 import functools
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -34,6 +33,7 @@ from t2t_ext.runs.chosen_runs import ChosenRun, Paths, choose_runs, normalized_w
 from t2t_ext.search.lexical_constraints import SEPARATOR, join_phrases
 from t2t_ext.search.shortlist import ShortlistTable
 from t2t_ext.translation.alignment import AlignmentConfig
+from t2t_ext.translation.batches import Given, Progress, Read, Traced, run_batches, similar_lengths
 from t2t_ext.translation.codec import IDS, Encoded, FeatureCodec, TextCodec
 from t2t_ext.translation.forced_decoding import ForcedDecoder
 from t2t_ext.translation.hypothesis import Hypothesis, PairScore, hypotheses_of, pair_score
@@ -44,71 +44,10 @@ _WIDTH_MULTIPLE = 8
 # Training keeps float32 weights beside the low-precision products; for translating, the low-precision copy is enough.
 _INFERENCE_PRECISION = {"mixed_bfloat16": "bfloat16", "mixed_float16": "float16"}
 
-# A batch of long sentences holds fewer of them: attention's memory grows with the square of the length.
-_MAX_BATCH_POSITIONS = 16384
-
-Progress = Callable[[int, int], None]
-# (arrays of a batch by name, row) -> the result of the sentence in that row
-Read = Callable[[Mapping[str, np.ndarray], int], Any]
 Sources = Sequence[str] | Sequence[FeatureSource] | Sequence[np.ndarray]
 _STRINGS = tf.TensorSpec([None], tf.string)
 _FLAGS = tf.TensorSpec([None], tf.bool)
 _OPTIONS = {"prefixes": _STRINGS, "constraints": _STRINGS, "seeds": tf.TensorSpec([None], tf.int64)}
-
-
-class Traced:
-    """A graph function of tensors by name, each of which may be left out: a trace for each choice of them."""
-
-    def __init__(self, function: Callable[..., dict[str, tf.Tensor]], specs: Mapping[str, tf.TensorSpec]) -> None:
-        """Traces nothing yet; the function takes the tensors as keywords, and further settings that are no tensors."""
-        self._function, self._specs = function, dict(specs)
-        self._traces: dict[tuple[Any, ...], tf.types.experimental.PolymorphicFunction] = {}
-
-    def of(self, *names: str, **settings: Any) -> tf.types.experimental.PolymorphicFunction:
-        """Returns the graph function of these tensors, in the order of the specs, with settings that are no tensors.
-
-        Its ``get_concrete_function()`` traces without running.
-        """
-
-        def call(*tensors: tf.Tensor) -> dict[str, tf.Tensor]:
-            return self._function(**dict(zip(names, tensors, strict=True)), **settings)
-
-        key = (names, tuple(sorted(settings.items())))
-        if key not in self._traces:
-            signature = [self._specs[name] for name in names]
-            # The first batches come on several threads: all get the same one, which is traced once.
-            self._traces.setdefault(key, tf.function(call, input_signature=signature, autograph=False))
-        return self._traces[key]
-
-    def __call__(self, settings: Mapping[str, Any] | None = None, **tensors: tf.Tensor | None) -> dict[str, tf.Tensor]:
-        """Runs the graph function of the tensors that are not None."""
-        given = {name: tensors[name] for name in self._specs if tensors.get(name) is not None}
-        return self.of(*given, **(settings or {}))(*given.values())
-
-
-def similar_lengths(
-    lengths: Sequence[int] | np.ndarray,
-    batch_size: int,
-    apart: Sequence[bool] | None = None,
-    positions: int = _MAX_BATCH_POSITIONS,
-) -> list[np.ndarray]:
-    """Groups the numbers of sentences of similar lengths, longest first, so that the last batches are the quick ones.
-
-    Sentences that are ``apart`` share no batch with the others, and come first. A batch has at most so many positions,
-    padding included.
-    """
-    widths = np.asarray(lengths, np.int64)
-    if apart is not None:
-        kinds = [np.flatnonzero(apart), np.flatnonzero(~np.asarray(apart, bool))]
-        return [kind[batch] for kind in kinds for batch in similar_lengths(widths[kind], batch_size, None, positions)]
-    order = np.argsort(-widths, kind="stable")
-    batches, start = [], 0
-    while start < len(order):
-        longest = max(1, int(widths[order[start]]))
-        rows = min(batch_size, max(1, positions // longest))
-        batches.append(order[start : start + rows])
-        start += rows
-    return batches
 
 
 class Translator:
@@ -605,43 +544,22 @@ class Translator:
     def _run(
         self,
         function: Callable[..., dict[str, tf.Tensor]],
-        given: Callable[[np.ndarray], Mapping[str, tf.Tensor | None]],
+        given: Given,
         read: Read,
         lengths: Sequence[int],
         progress: Progress | None,
         apart: Sequence[bool] | None = None,
     ) -> list[Any]:
-        """Runs a graph function on batches of similar lengths, ``parallel_batches`` at a time; the first error ends it.
-
-        ``given`` returns the tensors of the sentences of a batch by name, and ``read`` makes a sentence's result of the
-        function's arrays and its row in them.
-        """
-        hparams, results = self.decode_hparams, [None] * len(lengths)
-
-        def run(batch: np.ndarray) -> None:
-            arrays = {name: value.numpy() for name, value in function(**given(batch)).items()}
-            for row, i in enumerate(batch):
-                results[i] = read(arrays, row)
-
-        done = 0
+        """Runs a graph function as ``run_batches``; says what to change where memory runs out."""
+        hparams = self.decode_hparams
+        batches = similar_lengths(lengths, hparams.batch_size, apart)
         try:
-            with concurrent.futures.ThreadPoolExecutor(self.parallel_batches) as pool:
-                batches = similar_lengths(lengths, hparams.batch_size, apart)
-                futures = {pool.submit(run, batch): len(batch) for batch in batches}
-                try:
-                    for future in concurrent.futures.as_completed(futures):
-                        future.result()
-                        done += futures[future]
-                        if progress is not None:
-                            progress(done, len(lengths))
-                finally:
-                    pool.shutdown(cancel_futures=True)
+            return run_batches(function, given, read, batches, self.parallel_batches, progress)
         except (tf.errors.ResourceExhaustedError, MemoryError) as error:
             raise UserError(
                 f"Memory ran out: choose a smaller batch_size (now {hparams.batch_size}), beam_size "
                 f"({hparams.beam_size}) or max_input_length ({hparams.max_input_length}) in the decode hparams."
             ) from error
-        return results
 
 
 def _load_model(

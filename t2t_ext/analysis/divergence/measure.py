@@ -23,7 +23,7 @@ from t2t_ext.data.text.special_ids import PAD_ID
 from t2t_ext.errors import UserError
 from t2t_ext.models.stacked import Record
 from t2t_ext.models.transformer import Transformer
-from t2t_ext.translation.translator import similar_lengths
+from t2t_ext.translation.batches import similar_lengths
 
 # How one distribution is made of all heads' -> its words in reports.
 HEADS = {

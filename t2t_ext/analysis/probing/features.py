@@ -20,7 +20,7 @@ from t2t_ext.io import files
 from t2t_ext.io.progress import Update
 from t2t_ext.models.transformer import Transformer
 from t2t_ext.runs import checkpoints
-from t2t_ext.translation.translator import similar_lengths
+from t2t_ext.translation.batches import similar_lengths
 
 TOP = 0
 _FORMAT = 1  # of the files; another one is another key
