@@ -55,6 +55,8 @@ class CldrLocale:
           UserError: CLDR has no such locale.
         """
         self._locale = parse_locale(identifier)
+        # Babel keeps the names that it resolves for one locale where others find them: German months were Chinese ones.
+        localedata._cache.clear()
         self.identifier = str(self._locale)
         self.language = self._locale.language
         # Between 12-hour and 24-hour clocks CLDR decides by the locale's short time; quoted text is literal.

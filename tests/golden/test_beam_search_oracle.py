@@ -26,7 +26,7 @@ def search(toy, limits, *, kind="memories", graph=True, rules=list, strategy=lam
         state = toy.start(tf.shape(lengths)[0], settings.live)
         return ours(step, state, lengths, settings, asked, strategy())
 
-    function = tf.function(run, input_signature=[tf.TensorSpec([None], tf.int32)]) if graph else run
+    function = tf.function(run, input_signature=[tf.TensorSpec([None], tf.int32)], autograph=False) if graph else run
     result = function(tf.constant(limits, tf.int32))
     result = type(result)(*(part.numpy() for part in result))
     return [

@@ -60,7 +60,9 @@ def test_loss_and_gradients_are_those_of_the_formula(alphas, compact, count):
     arrays, labels, weights = problem(count)
     tensors = [tf.constant(array, tf.float32) for array in arrays]
 
-    @tf.function(input_signature=[tf.TensorSpec([2, None, DEPTH]), *(tf.TensorSpec(a.shape) for a in arrays[1:])])
+    signature = [tf.TensorSpec([2, None, DEPTH]), *(tf.TensorSpec(a.shape) for a in arrays[1:])]
+
+    @tf.function(input_signature=signature, autograph=False)
     def computed(features, kernel, bias):
         with tf.GradientTape() as tape:
             tape.watch([features, kernel, bias])

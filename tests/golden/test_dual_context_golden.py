@@ -110,7 +110,7 @@ def test_attention_dropout_is_of_the_weights_of_both_attentions(decoder, blind):
     r = tf.constant(states(1, 6, WIDTH))
     mask = tf.ones([1, 1, 6, 6], tf.bool) if decoder else tf.ones([1, 1, 1, 6], tf.bool)
 
-    @tf.function
+    @tf.function(autograph=False)
     def trained(seed):
         with seed_scope(seed):
             return layer(r, mask, training=True)

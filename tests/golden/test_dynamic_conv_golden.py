@@ -72,7 +72,7 @@ def test_convolve_and_its_gradient(length, taps, left, known):
     expected = np.stack([convolve(x[i], weights[i], left) for i in range(2)])
     shapes = [[None, length if known else None, 4], [None, length if known else None, 2, taps]]
 
-    @tf.function(input_signature=[tf.TensorSpec(shape, tf.float64) for shape in [*shapes, shapes[0]]])
+    @tf.function(input_signature=[tf.TensorSpec(shape, tf.float64) for shape in [*shapes, shapes[0]]], autograph=False)
     def run(x, weights, dy):
         with tf.GradientTape() as tape:
             tape.watch([x, weights])

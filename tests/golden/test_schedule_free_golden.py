@@ -48,7 +48,7 @@ def test_schedule_free_adam_w(weight_decay, power):
     optimizer = make_optimizer(hparams, variables)
     schedule = Schedule(hparams, STEPS)
 
-    @tf.function
+    @tf.function(autograph=False)
     def apply(values, update):
         optimizer.apply(optimizer.regularised(values), schedule(update), update)
 

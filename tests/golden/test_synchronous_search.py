@@ -79,7 +79,7 @@ def ours(model, inputs, limits, *, recompute=False, graph=False, rules=lambda id
         return beam_search(step, stepper.start(ids), lengths, settings, asked, strategy())
 
     shapes = [tf.TensorSpec([None, None], tf.int32), tf.TensorSpec([None], tf.int32)]
-    function = tf.function(run, input_signature=shapes) if graph else run
+    function = tf.function(run, input_signature=shapes, autograph=False) if graph else run
     result = function(tf.constant(inputs), tf.constant(limits, tf.int32))
     result = type(result)(*(part.numpy() for part in result))
     return [

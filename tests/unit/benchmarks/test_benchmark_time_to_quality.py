@@ -248,7 +248,8 @@ print(f"first step after {{step + 1.5}} s", flush=True)
 if saved and step >= int(flags["train_steps"]):
     evaluate(step)
 while step < int(flags["train_steps"]):
-    time.sleep(0.05)
+    if not saved and int(flags["train_steps"]) > 100:  # whoever stops it has some time
+        time.sleep(0.05)
     step += 5
     if step % 10 == 0:
         log(dict(kind="train", step=step, seconds=30.0, tokens_per_second=100.0, source_tokens_per_step=150.0,

@@ -14,7 +14,7 @@ def encode(tiny_encoder):
 
     encoder = GraphSubwordEncoder(tiny_encoder.model_bytes)
 
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.string), tf.TensorSpec([None], tf.int32)])
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string), tf.TensorSpec([None], tf.int32)], autograph=False)
     def function(lines, limits):
         return encode_phrases(lines, lambda strings: encoder.encode(strings)[:, :-1], limits, (False, True))
 

@@ -84,6 +84,7 @@ def _parent(pid):
 
 def test_probed_size_is_stored_and_stays(toy_data, tmp_path, monkeypatch):
     """With a real child; all of the toy corpus fits."""
+    monkeypatch.setattr(auto_batch_size, "FIRST_SIZE", 4096)  # few probes
     config, before, said = config_of(toy_data, tmp_path / "run"), children(), []
     run = auto_batch_size.fill_in(setup_run.resolve(config), said.append)
     assert children() == before

@@ -40,13 +40,23 @@ def window(state):
     return dict(zip(WINDOW_FIELDS, state.window.numpy(), strict=True))
 
 
-@pytest.mark.parametrize("changes", [{"simcut_alpha": 3.0}, {"r_drop_alpha": 5.0}], ids=["simcut", "r_drop"])
+@pytest.fixture(scope="module")
+def hidden():
+    """A step with all words hidden, taken: the state and the model after it, and what it returned."""
+    model, state, step = make(**ALL_HIDDEN)
+    return state, model, step.run(batch())
+
+
+# Slices and passes each draw masks of their own: slices beside SimCut's, whose passes differ anyway.
+@pytest.mark.parametrize(
+    "changes", [{"simcut_alpha": 3.0, "parallel_slices": 2}, {"r_drop_alpha": 5.0}], ids=["simcut", "r_drop"]
+)
 def test_a_resumed_run_computes_the_same_bits(changes):
-    model, state, step = make(parallel_slices=2, **changes)
+    model, state, step = make(**changes)
     step.run(batch(0))
     kept = {name: value.numpy() for group in (model, state) for name, value in group.named_variables().items()}
     expected = step.run(batch(1))
-    other, resumed, again = make(parallel_slices=2, **changes)
+    other, resumed, again = make(**changes)
     for group in (other, resumed):
         for name, variable in group.named_variables().items():
             variable.assign(kept[name])
@@ -58,10 +68,10 @@ def test_a_resumed_run_computes_the_same_bits(changes):
     assert window(state)["regularizer"] > 0
 
 
-def test_the_regularizer_is_logged_apart_and_tokens_count_once():
+def test_the_regularizer_is_logged_apart_and_tokens_count_once(hidden):
     _, plain_state, plain = make(**NO_DROPOUT)
-    _, state, step = make(**ALL_HIDDEN)
-    expected, result = plain.run(batch()), step.run(batch())
+    state, _, result = hidden
+    expected = plain.run(batch())
     assert float(result["loss"]) == pytest.approx(float(expected["loss"]), rel=1e-5)
     before, sums = window(plain_state), window(state)
     for name in ("loss", "nll", "correct", "target_tokens", "source_tokens", "positions", "examples", "labels"):
@@ -71,20 +81,20 @@ def test_the_regularizer_is_logged_apart_and_tokens_count_once():
     assert sums["gradient_norm"] != pytest.approx(before["gradient_norm"], rel=1e-3)
 
 
-def test_slices_of_a_batch_are_the_batch():
-    whole_model, whole_state, whole = make(**ALL_HIDDEN)
+def test_slices_of_a_batch_are_the_batch(hidden):
+    whole_state, whole_model, expected = hidden
     model, state, sliced = make(gradient_accumulation_steps=2, parallel_slices=2, **ALL_HIDDEN)
-    expected, result = whole.run(batch()), sliced.run(batch())
+    result = sliced.run(batch())
     np.testing.assert_allclose(result["gradient_norm"], expected["gradient_norm"], rtol=1e-5)
     np.testing.assert_allclose(state.window, whole_state.window, rtol=1e-5)
     for name, variable in model.named_variables().items():
         np.testing.assert_allclose(variable, whole_model.named_variables()[name], atol=1e-3)
 
 
-def test_float16_scales_both_parts():
+def test_float16_scales_both_parts(hidden):
     _, state, step = make(**ALL_HIDDEN, precision="mixed_float16")
-    _, exact_state, exact = make(**ALL_HIDDEN)
-    result, expected = step.run(batch()), exact.run(batch())
+    exact_state, _, expected = hidden
+    result = step.run(batch())
     assert float(result["gradient_norm"]) == pytest.approx(float(expected["gradient_norm"]), rel=0.02)
     assert window(state)["regularizer"] == pytest.approx(window(exact_state)["regularizer"], rel=0.02)
 

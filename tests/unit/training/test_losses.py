@@ -40,7 +40,7 @@ def random_problem(rows, depth=16, vocab_size=50, seed=0, padding=0.3):
 def test_sums_and_gradients_are_those_of_the_formula(rows, compact, label_smoothing):
     features, kernel, bias, targets = random_problem(rows)
 
-    @tf.function(input_signature=[tf.TensorSpec([None, 16]), tf.TensorSpec([None], tf.int32)])
+    @tf.function(input_signature=[tf.TensorSpec([None, 16]), tf.TensorSpec([None], tf.int32)], autograph=False)
     def fused(features, targets):
         with tf.GradientTape() as tape:
             tape.watch([features, kernel, bias])
@@ -114,7 +114,7 @@ def test_sums_without_gradients_are_the_same():
 def test_compiles_with_xla_where_shapes_are_static():
     features, kernel, bias, targets = random_problem(300)
 
-    @tf.function(jit_compile=True)
+    @tf.function(jit_compile=True, autograph=False)
     def compiled(features, kernel, targets):
         with tf.GradientTape() as tape:
             tape.watch(kernel)

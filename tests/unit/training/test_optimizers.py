@@ -20,7 +20,7 @@ def run(**changes):
     variables = {name: tf.Variable(value, dtype=tf.float32) for name, value in initial.items()}
     optimizer = make_optimizer(hparams, variables)
 
-    @tf.function
+    @tf.function(autograph=False)
     def apply(values, update):
         optimizer.apply(values, tf.constant(0.1), update)
 

@@ -1,5 +1,6 @@
 """Probing: representations, the classifier against NumPy, what is sure of accuracies, the report."""
 
+import functools
 import json
 import math
 import pathlib
@@ -135,14 +136,20 @@ def numpy_accuracy(train, valid, test, settings, seed):
     return result
 
 
+SETTINGS = ClassifierSettings(hidden_size=24, learning_rate=0.01, epochs=40, patience=4, batch_size=32)
+PARTS = toy(600), toy(100, 1), toy(2000, 2)
+
+
+@functools.cache
+def trained(seed):
+    sentences, classes = zip(*PARTS, strict=True)
+    return probing_classifier.train(sentences, classes[:2], 3, SETTINGS, seed)
+
+
 def test_accuracies_are_those_of_numpy_within_noise():
-    train, valid, test = toy(600), toy(100, 1), toy(2000, 2)
-    settings = ClassifierSettings(hidden_size=24, learning_rate=0.01, epochs=40, patience=4, batch_size=32)
-    expected = [numpy_accuracy(train, valid, test, settings, seed) for seed in range(12)]
-    found = []
-    for seed in range(3):
-        parts = (train[0], valid[0], test[0]), (train[1], valid[1])
-        found.append((probing_classifier.train(*parts, 3, settings, seed).predicted == test[1]).mean())
+    test_classes = PARTS[2][1]
+    expected = [numpy_accuracy(*PARTS, SETTINGS, seed) for seed in range(12)]
+    found = [(trained(seed).predicted == test_classes).mean() for seed in range(3)]
     noise = np.std(expected, ddof=1) * math.sqrt(1 / 12 + 1 / 3)
     assert abs(np.mean(found) - np.mean(expected)) < 4 * noise, (found, expected)
 
@@ -159,12 +166,8 @@ def test_the_order_of_the_sentences_is_another_one_in_every_epoch():
 
 
 def test_a_classifier_learns_and_stops_and_says_the_same_again():
-    (x, y), (valid, valid_labels), (test, test_labels) = toy(600), toy(100, 1), toy(200, 2)
-    settings = ClassifierSettings(hidden_size=24, learning_rate=0.01, epochs=40, patience=4, batch_size=32)
-    first, again, other = (
-        probing_classifier.train((x, valid, test), (y, valid_labels), 3, settings, seed) for seed in (1, 1, 2)
-    )
-    assert (first.predicted == test_labels).mean() > 0.85
+    first, again, other = trained(1), trained.__wrapped__(1), trained(2)
+    assert (first.predicted == PARTS[2][1]).mean() > 0.85
     assert first.validation == again.validation != other.validation
     np.testing.assert_array_equal(first.predicted, again.predicted)
     assert first.validation[first.best_epoch - 1] == max(first.validation)
