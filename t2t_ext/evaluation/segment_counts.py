@@ -4,15 +4,17 @@ sacrebleu's metrics are sums over segments followed by a formula. A segment's co
 its references, which sacrebleu keeps of all segments, are several thousand. This module imports no TensorFlow.
 """
 
+import bisect
 import dataclasses
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from t2t_ext.errors import UserError
 from t2t_ext.evaluation import scores
+
+if TYPE_CHECKING:
+    import numpy as np
 
 _SEGMENTS_AT_ONCE = 200
 
@@ -27,6 +29,8 @@ class SegmentCounts(Sequence):
 
     def add(self, rows: Sequence[Sequence[float]]) -> None:
         """Adds the counts of further segments."""
+        import numpy as np
+
         part = np.array(rows)
         self._parts.append(part.astype(np.int32) if part.dtype.kind == "i" and part.max() < 2**31 else part)
         self._starts.append(self._starts[-1] + len(part))
@@ -38,10 +42,12 @@ class SegmentCounts(Sequence):
         return itertools.chain.from_iterable(part.tolist() for part in self._parts)
 
     def __getitem__(self, index: Any) -> Any:
-        number = int(np.searchsorted(self._starts, index, side="right")) - 1
+        number = bisect.bisect_right(self._starts, index) - 1
         return self._parts[number][index - self._starts[number]].tolist()
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> "np.ndarray":
+        import numpy as np
+
         return np.concatenate(self._parts, dtype=dtype, casting="unsafe")
 
 

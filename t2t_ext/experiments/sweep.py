@@ -194,7 +194,7 @@ class Sweep:
                 )
             elif isinstance(error, checkpoints.DamagedCheckpointError):
                 self.damaged.append(step)
-                self._say(f"warning: {error} Passed over.")
+                self._say(f"warning: {error.what} Passed over.")
             else:
                 raise
             return None
@@ -243,7 +243,7 @@ class Sweep:
         else:
             model = self._translator.model
             assert isinstance(model, Seq2Seq)  # of one run
-            model.assign(checkpoints.load_arrays(path, checkpoints.read_info(path).users_group))
+            model.assign(checkpoints.load_arrays(path, checkpoints.read_info(path).users_group), origin=path)
         return self._translator
 
     def _scored(self, record: ScoreRecord, texts: Sequence[str], prepared: Sequence[str]) -> ScoreRecord:

@@ -17,6 +17,7 @@ vocabulary, R directions, K hypotheses of a direction.
 import abc
 import dataclasses
 import math
+import os
 from collections.abc import Mapping
 from typing import Any, Generic, NamedTuple, Self, TypeVar
 
@@ -290,12 +291,13 @@ class Seq2Seq(KerasModel, abc.ABC, Generic[H]):
         """Returns the weights that a fresh run begins with, of a preset, by the names of ``named_variables``."""
         return {}
 
-    def assign(self, arrays: Mapping[str, np.ndarray], strict: bool = True) -> None:
+    def assign(self, arrays: Mapping[str, np.ndarray], strict: bool = True, origin: str | os.PathLike = "") -> None:
         """Sets variables from arrays of the same names, casting to the variables' dtypes.
 
         Args:
           arrays: By the names of ``named_variables``.
           strict: Whether names must agree exactly; otherwise the common ones are set.
+          origin: The checkpoint of a run that they come from, for messages.
 
         Raises:
           UserError: If names (strict) or shapes do not agree; nothing is set then.
@@ -313,7 +315,13 @@ class Seq2Seq(KerasModel, abc.ABC, Generic[H]):
         ]
         if problems:
             shown = "; ".join(problems[:5]) + (f"; and {len(problems) - 5} more" if len(problems) > 5 else "")
-            raise UserError(f"These weights do not fit the model: {shown}.")
+            if not origin:
+                raise UserError(f"These weights do not fit the model: {shown}.")
+            raise UserError(
+                f"The weights in {origin} do not fit the model of its run: {shown}. They are of another run or version "
+                "of t2t_ext, or the run's config.json or subword models are. Put back what belongs together, or choose "
+                "another checkpoint."
+            )
         for name in common:
             variables[name].assign(tf.cast(arrays[name], variables[name].dtype))
 

@@ -40,7 +40,16 @@ Warn = Callable[[str], None]
 
 
 class DamagedCheckpointError(UserError):
-    """A checkpoint whose files are missing, unreadable or not what was written."""
+    """A checkpoint whose files are missing, unreadable or not what was written.
+
+    Attributes:
+      what: The message without what to do.
+    """
+
+    def __init__(self, what: str) -> None:
+        """Adds what to do to the message."""
+        super().__init__(f"{what} Restore it from a backup, or choose another checkpoint.")
+        self.what = what
 
 
 class ArrayEntry(TypedDict):
@@ -256,9 +265,9 @@ def latest(run: files.PathLike, warn: Warn | None = None) -> pathlib.Path | None
             verify_checkpoint(path)
             return path
         except DamagedCheckpointError as error:
-            complaints.append(str(error))
+            complaints.append(error.what)
             if warn is not None:
-                warn(f"{error} Taking the one before it.")
+                warn(f"{error.what} Taking the one before it.")
     if complaints:
         raise UserError(
             f"Every checkpoint in {candidates[0].parent} is damaged ({complaints[0]}). "

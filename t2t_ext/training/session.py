@@ -97,7 +97,7 @@ class Session:
             return False
         global_batches.check(path, self.global_batches(), say)
         # Checksums have been verified.
-        self.model.assign(checkpoints.load_arrays(path, "model", verify=False))
+        self.model.assign(checkpoints.load_arrays(path, "model", verify=False), origin=path)
         training = checkpoints.load_arrays(path, "training", verify=False)
         _assign(self.state.named_variables(), with_all_sums(training, len(self.state.gradient_groups)), path)
         if self.state.averages:
@@ -238,10 +238,15 @@ def _value(variable: tf.Variable) -> np.ndarray:
 
 
 def _assign(variables: dict[str, tf.Variable], arrays: dict[str, np.ndarray], path: pathlib.Path) -> None:
-    if variables.keys() != arrays.keys():
-        odd = sorted(variables.keys() ^ arrays.keys())
+    odd = [f"{name} is in one only" for name in sorted(variables.keys() ^ arrays.keys())]
+    odd += [
+        f"{name} has shape {list(arrays[name].shape)}, not {list(variable.shape)}"
+        for name, variable in variables.items()
+        if name in arrays and tuple(arrays[name].shape) != tuple(variable.shape)
+    ]
+    if odd:
         raise UserError(
-            f"The training state in {path} does not fit this version of t2t_ext ({odd[0]} is in one only). Continue "
+            f"The training state in {path} does not fit this version of t2t_ext ({odd[0]}). Continue "
             f"with the version that wrote it, or start a new run with --warm_start_from={path}."
         )
     for name, variable in variables.items():

@@ -568,6 +568,7 @@ def _load_model(
     """Returns the model of a checkpoint; the precision is the run's where it is empty."""
     hparams = chosen.run.hparams()
     precision = precision or hparams.precision
+    arrays = checkpoints.load_arrays(chosen.checkpoint, checkpoints.read_info(chosen.checkpoint).users_group)
     model = build_model(
         registry.model(chosen.run.config.model),
         hparams,
@@ -576,7 +577,7 @@ def _load_model(
         source_feature_size=chosen.run.config.source_feature_size,
         dtype=_INFERENCE_PRECISION.get(precision, precision),
     )
-    model.assign(checkpoints.load_arrays(chosen.checkpoint, checkpoints.read_info(chosen.checkpoint).users_group))
+    model.assign(arrays, origin=chosen.checkpoint)
     return model
 
 

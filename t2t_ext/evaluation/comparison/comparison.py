@@ -172,14 +172,15 @@ def compare(
         trials=settings.trials or significance.affordable_trials(segments),
     )
     made = [
-        (protocol.name, label, segment_statistics.remember(metric))
+        (protocol.name, label, metric)
         for protocol in chosen
-        for label, metric in protocol.metrics(references, settings.language).items()
+        for label, metric in segment_statistics.metrics_of(protocol, systems, references, settings.language).items()
     ]
     scored = [_scores(*each, systems, settings, report) for each in made]
     tokens = any(protocol.tokenized and not protocol.any_text for protocol in chosen)
-    analysed, bleu = _first(made, "BLEU", "multi_bleu" if tokens else protocols.DEFAULT, references, settings.language)
-    _, chrf = _first(made, "chrF", "chrf", references, settings.language)
+    texts = systems, references, settings.language
+    analysed, bleu = _first(made, "BLEU", "multi_bleu" if tokens else protocols.DEFAULT, *texts)
+    _, chrf = _first(made, "chrF", "chrf", *texts)
     report("lengths, words and sentences")
     counted = references[0] if source is None else source
     if source_lengths is None:
@@ -247,14 +248,20 @@ def _scores(
 
 
 def _first(
-    made: Sequence[tuple[str, str, Any]], kind: str, fitting: str, references: Sequence[Lines], language: str
+    made: Sequence[tuple[str, str, Any]],
+    kind: str,
+    fitting: str,
+    systems: Mapping[str, Lines],
+    references: Sequence[Lines],
+    language: str,
 ) -> tuple[str, Any]:
     """Returns the first metric of a kind, or that of the protocol that fits the text, with its name."""
     for protocol, label, metric in made:
         if label.startswith(kind):
             return f"{protocol} {label}", metric
-    ((label, metric),) = protocols.protocol(fitting).metrics(references, language).items()
-    return f"{fitting} {label}", segment_statistics.remember(metric)
+    found = segment_statistics.metrics_of(protocols.protocol(fitting), systems, references, language)
+    ((label, metric),) = found.items()
+    return f"{fitting} {label}", metric
 
 
 def _by_system(systems: Mapping[str, Any], analyze: Callable[[Any], Any]) -> dict[str, Any]:

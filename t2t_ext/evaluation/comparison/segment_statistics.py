@@ -1,20 +1,65 @@
 """What a metric counts in each segment, kept, so that scores of parts of a corpus cost next to nothing.
 
 sacrebleu's metrics are sums over segments followed by a formula. Its paired tests use the same two methods of a
-metric (``_extract_corpus_statistics`` and ``_aggregate_and_compute``); they are called here and nowhere else.
+metric (``_extract_corpus_statistics`` and ``_aggregate_and_compute``).
 """
 
+import collections
 import copy
+import functools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from t2t_ext.evaluation.protocols import Protocol
+from t2t_ext.evaluation.segment_counts import SegmentCounts
+
 Statistics = Any  # float [segments, counts], an array or lists
+_SEGMENTS_AT_ONCE = 200
+
+
+def metrics_of(
+    protocol: Protocol, systems: Mapping[str, Sequence[str]], references: Sequence[Sequence[str]], language: str = ""
+) -> dict[str, Any]:
+    """Makes the metrics of a protocol, by label, that have counted the translations of these systems and only these.
+
+    References are counted part by part: their n-grams take several thousand bytes a segment.
+    """
+    import numpy as np
+
+    metrics: dict[str, Any] = {}
+    counts: dict[tuple[str, str], SegmentCounts] = collections.defaultdict(SegmentCounts)
+    segments = len(references[0])
+    for start in range(0, segments, _SEGMENTS_AT_ONCE):
+        sets = [each[start : start + _SEGMENTS_AT_ONCE] for each in references]
+        if not metrics:
+            metrics = protocol.metrics(sets, language)
+            if any(getattr(metric, "whole_corpus", False) for metric in metrics.values()):
+                found = protocol.metrics(references, language)
+                return {label: remember(metric) for label, metric in found.items()}
+        else:
+            for metric in metrics.values():
+                metric._ref_cache = metric._cache_references(sets)
+        for label, metric in metrics.items():
+            for name, lines in systems.items():
+                part = lines[start : start + _SEGMENTS_AT_ONCE]
+                counts[label, name].add(metric._extract_corpus_statistics(part, None))
+    for label, metric in metrics.items():
+        counted = {name: np.array(counts[label, name], dtype=np.float64) for name in systems}
+        metric._extract_corpus_statistics = functools.partial(_counted, systems, counted)
+    return metrics
+
+
+def _counted(
+    systems: Mapping[str, Sequence[str]], counted: Mapping[str, Statistics], hypotheses: Sequence[str], references: Any
+) -> Statistics:
+    (name, *_) = (name for name, lines in systems.items() if lines is hypotheses or list(lines) == list(hypotheses))
+    return counted[name]
 
 
 def remember(metric: Any) -> Any:
     """Makes a metric keep what it counted for each translation, for tests that count more than once.
 
-    It must have been made with its references. The counts become an array of float64, in which sacrebleu's approximate
+    It must have been made with its references. The counts become an array of float64, in which approximate
     randomization takes half the time.
     """
     import numpy as np
