@@ -6,7 +6,6 @@ of a run directory, in saving, copying the best and deleting the oldest checkpoi
 that users start is killed as well.
 """
 
-import concurrent.futures
 import itertools
 import json
 import os
@@ -68,7 +67,7 @@ FATAL_DATAGEN_STEPS = [
     "shutil.rmtree .translate_parallel_text.generating",
 ]
 RANDOM_TRAINING_KILLS, MORE_RANDOM_TRAINING_KILLS = 2, 20  # the second in a slow test
-RANDOM_DATAGEN_KILLS = 8
+RANDOM_DATAGEN_KILLS = 4
 
 
 class Server:
@@ -166,93 +165,90 @@ def data_dir(corpus_flags, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def undisturbed(data_dir, tmp_path_factory):
+def server(tmp_path_factory):
+    with Server(tmp_path_factory.mktemp("server")) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def undisturbed(server, data_dir, tmp_path_factory):
     """The run that all must equal, its seconds, and the steps of its work on the disk."""
     directory = tmp_path_factory.mktemp("undisturbed")
-    with Server(directory) as server:
-        _, seconds, steps = server.run("trainer", training_flags(data_dir, directory / "run"), directory / "run")
+    _, seconds, steps = server.run("trainer", training_flags(data_dir, directory / "run"), directory / "run")
     assert len(records(directory / "run")) == TRAIN_STEPS + TRAIN_STEPS / EVALUATE_EVERY
     return directory / "run", seconds, steps
 
 
-def killed_at_random_moments(data_dir, root, seconds, expected, enough):
+def killed_at_random_moments(server, data_dir, root, seconds, expected, enough):
     """Kills one run after another, each until it is finished in spite of it; until there were ``enough`` kills."""
     rng = random.Random(20181115 + enough)
     kills = 0
-    with Server(root) as server:
-        for number in itertools.count():
-            run = root / f"random{number}"
-            killed = True
-            while killed:
-                moment = rng.uniform(0, seconds) if kills < enough else None
-                killed, _, _ = server.run("trainer", training_flags(data_dir, run), run, kill_after=moment)
-                kills += killed
-            assert_equal_runs(run, expected)
-            if kills >= enough:
-                return kills
+    for number in itertools.count():
+        run = root / f"random{number}"
+        killed = True
+        while killed:
+            moment = rng.uniform(0, seconds) if kills < enough else None
+            killed, _, _ = server.run("trainer", training_flags(data_dir, run), run, kill_after=moment)
+            kills += killed
+        assert_equal_runs(run, expected)
+        if kills >= enough:
+            return kills
 
 
-def killed_before_chosen_steps(data_dir, root, expected):
+def killed_before_chosen_steps(server, data_dir, root, expected):
     """Kills a run before every chosen step, the next one when it is finished; then leaves half a line in the log."""
     steps = list(FATAL_TRAINING_STEPS)
-    with Server(root) as server:
-        for number in itertools.count():
-            run, before = root / f"chosen{number}", len(steps)
-            while steps and server.run("trainer", training_flags(data_dir, run), run, kill_at=steps[0])[0]:
-                steps.pop(0)
-            assert not steps or len(steps) < before, f"{steps[0]} does not happen in a new run"
-            if not steps:
-                break
-            assert_equal_runs(run, expected)
-        log = run / "metrics.jsonl"
-        log.write_bytes(log.read_bytes()[:-20])  # as a power cut may leave it
-        assert not server.run("trainer", training_flags(data_dir, run), run)[0]
+    for number in itertools.count():
+        run, before = root / f"chosen{number}", len(steps)
+        while steps and server.run("trainer", training_flags(data_dir, run), run, kill_at=steps[0])[0]:
+            steps.pop(0)
+        assert not steps or len(steps) < before, f"{steps[0]} does not happen in a new run"
+        if not steps:
+            break
+        assert_equal_runs(run, expected)
+    log = run / "metrics.jsonl"
+    log.write_bytes(log.read_bytes()[:-20])  # as a power cut may leave it
+    assert not server.run("trainer", training_flags(data_dir, run), run)[0]
     assert_equal_runs(run, expected)
 
 
 def kill_the_command(data_dir, root, expected):
-    """Kills the command as users start it: while it starts, and while it works."""
+    """Kills the command as users start it while it works."""
     run = root / "command"
     log_of_run = run / "metrics.jsonl"
     command = [sys.executable, "-m", "t2t_ext.bin.trainer", *training_flags(data_dir, run)]
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
     with open(root / "command.log", "ab") as log:
 
-        def reached(lines):
-            text = log_of_run.read_bytes() if log_of_run.exists() else b""
-            return text.count(b"\n") >= lines if lines else run.exists()
-
         def start():
             return subprocess.Popen(command, stdout=log, stderr=log, env=environment, start_new_session=True)
 
-        for lines in (0, 4):  # of the log: at the first sign of the run directory, and among the steps
-            process = start()
-            deadline = time.monotonic() + 120
-            while time.monotonic() < deadline and process.poll() is None and not reached(lines):
-                time.sleep(0.02)
-            os.killpg(process.pid, signal.SIGKILL)
-            assert process.wait() == -signal.SIGKILL, (root / "command.log").read_text()[-3000:]
+        process = start()
+        deadline = time.monotonic() + 120
+        while time.monotonic() < deadline and process.poll() is None:
+            if log_of_run.exists() and log_of_run.read_bytes().count(b"\n") >= 4:
+                break
+            time.sleep(0.02)
+        os.killpg(process.pid, signal.SIGKILL)
+        assert process.wait() == -signal.SIGKILL, (root / "command.log").read_text()[-3000:]
         assert start().wait() == 0
     assert_equal_runs(run, expected)
 
 
-def test_killed_training_ends_as_if_it_had_not_been(data_dir, undisturbed, tmp_path):
+def test_killed_training_ends_as_if_it_had_not_been(server, data_dir, undisturbed, tmp_path):
     expected, seconds, steps = undisturbed
     # What is named here exists: a change of what is done on the disk must be followed here.
     assert {step for step, _ in FATAL_TRAINING_STEPS} <= set(steps)
-    with concurrent.futures.ThreadPoolExecutor(2) as pool:  # one core each
-        at_random = pool.submit(killed_at_random_moments, data_dir, tmp_path, seconds, expected, RANDOM_TRAINING_KILLS)
-        chosen = pool.submit(killed_before_chosen_steps, data_dir, tmp_path, expected)
-        real = pool.submit(kill_the_command, data_dir, tmp_path, expected)
-        chosen.result()
-        real.result()
-        assert at_random.result() == RANDOM_TRAINING_KILLS
+    killed_before_chosen_steps(server, data_dir, tmp_path, expected)
+    kill_the_command(data_dir, tmp_path, expected)
+    kills = killed_at_random_moments(server, data_dir, tmp_path, seconds, expected, RANDOM_TRAINING_KILLS)
+    assert kills == RANDOM_TRAINING_KILLS
 
 
 @pytest.mark.slow
-def test_training_that_is_killed_at_many_moments(data_dir, undisturbed, tmp_path):
+def test_training_that_is_killed_at_many_moments(server, data_dir, undisturbed, tmp_path):
     expected, seconds, _ = undisturbed
-    kills = killed_at_random_moments(data_dir, tmp_path, seconds, expected, MORE_RANDOM_TRAINING_KILLS)
+    kills = killed_at_random_moments(server, data_dir, tmp_path, seconds, expected, MORE_RANDOM_TRAINING_KILLS)
     assert kills == MORE_RANDOM_TRAINING_KILLS
 
 
