@@ -17,9 +17,10 @@ WIDTH = 6
 class Bigrams:
     """Predicts a token from the one before it and the mean of the source."""
 
-    def __init__(self, rate=0.0):
+    def __init__(self, rate=0.0, learning_rates=None):
         rng = np.random.default_rng(0)
         self.rate = rate
+        self.learning_rates = learning_rates or {}
         self.table = tf.Variable(rng.standard_normal((VOCAB, WIDTH)), dtype=tf.float32)
         self.kernel = tf.Variable(rng.standard_normal((VOCAB, WIDTH)), dtype=tf.float32)
         self.unused = tf.Variable(tf.ones([3]))
@@ -28,7 +29,7 @@ class Bigrams:
         return {"table": self.table, "kernel": self.kernel, "unused": self.unused}
 
     def rates(self):
-        return {}
+        return self.learning_rates
 
     def softmax_weights(self):
         return self.kernel, None
@@ -48,11 +49,11 @@ class Bigrams:
         return None
 
 
-def make(rate=0.0, seed=1, **changes):
+def make(rate=0.0, seed=1, learning_rates=None, **changes):
     hparams = registry.hparams("transformer_test").replace(
         learning_rate_schedule="constant", learning_rate_constant=0.01, **changes
     )
-    model = Bigrams(rate)
+    model = Bigrams(rate, learning_rates)
     optimizer = make_optimizer(hparams, model.named_variables())
     state = TrainingState(hparams, model.named_variables(), optimizer)
     step = TrainStep(

@@ -138,7 +138,8 @@ class TrainStep:
     def _replica_step(self, batch: Batch) -> dict[str, tf.Tensor]:
         state, hparams = self._state, self._hparams
         gradients, sums, counts = self._global_gradients(batch)
-        gradients = self._optimizer.regularised(gradients)
+        frozen = {name: gradients[name] for name, rate in self._rates.items() if not rate}
+        gradients = self._optimizer.regularised(gradients) | frozen
         # As tf.linalg.global_norm, with the squares of every variable summed once for all gradients and for the groups.
         halves = tf.stack([tf.nn.l2_loss(gradient) for gradient in gradients.values()])
         groups = [tf.reduce_sum(tf.gather(halves, places)) for places in state.gradient_groups.values()]
@@ -158,6 +159,8 @@ class TrainStep:
             for name, old in before.items():
                 new = handles.read(self._variables[name])
                 handles.assign(self._variables[name], old + self._rates[name] * (new - old))
+                if name in frozen and name in self._optimizer.averages:
+                    handles.assign(self._optimizer.averages[name], old)
             if state.averaging:
                 state.averaging.update(update)
             return tf.constant(True)

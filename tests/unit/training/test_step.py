@@ -208,6 +208,19 @@ def test_schedule_free_weights_for_users_are_the_mean_of_all_steps():
         np.testing.assert_array_equal(begun, np.ones(begun.shape))
 
 
+@pytest.mark.parametrize("optimizer", ["adam", "schedule_free_adam_w"])
+def test_weight_decay_leaves_what_is_frozen(optimizer):
+    """Neither the weights nor the average that users get moves, and adam's L2 term adds nothing to the gradients."""
+    model, state, step = make(optimizer=optimizer, weight_decay=0.5, learning_rates={"table": 0.0})
+    table, kernel = model.table.numpy(), model.kernel.numpy()
+    for number in range(2):
+        step.run(batch(number))
+    np.testing.assert_array_equal(model.table, table)
+    np.testing.assert_array_equal(state.averages.get("table", table), table)
+    np.testing.assert_array_equal(state.optimizer.slots.get("adam/m/table", 0), 0)
+    assert not np.array_equal(model.kernel, kernel)
+
+
 def test_loss_scale_grows_and_falls():
     _, state, _ = make(precision="mixed_float16")
     state.finite_in_a_row.assign(1999)
