@@ -13,8 +13,8 @@ _MAX_BATCH_POSITIONS = 16384
 Progress = Callable[[int, int], None]
 # The numbers of a batch's sentences -> their tensors by name
 Given = Callable[[np.ndarray], Mapping[str, tf.Tensor | None]]
-# (arrays of a batch by name, row) -> the result of the sentence in that row
-Read = Callable[[Mapping[str, np.ndarray], int], Any]
+# (what a batch gave, by name, as lists; row) -> the result of the sentence in that row
+Read = Callable[[Mapping[str, list[Any]], int], Any]
 
 
 class Traced:
@@ -85,7 +85,7 @@ def run_batches(
     Args:
       function: The graph function.
       given: Returns the tensors of the sentences of a batch.
-      read: Makes a sentence's result of the function's arrays and its row in them.
+      read: Makes a sentence's result of what the function gave, as lists, and its row in them.
       batches: The numbers of the sentences of each batch, every sentence in one.
       parallel: How many run at a time, on threads.
       progress: Called with (sentences done, sentences in all) after every batch.
@@ -96,9 +96,9 @@ def run_batches(
     results: list[Any] = [None] * sum(map(len, batches))
 
     def run(batch: np.ndarray) -> None:
-        arrays = {name: value.numpy() for name, value in function(**given(batch)).items()}
+        found = {name: value.numpy().tolist() for name, value in function(**given(batch)).items()}
         for row, i in enumerate(batch):
-            results[i] = read(arrays, row)
+            results[i] = read(found, row)
 
     done = 0
     with concurrent.futures.ThreadPoolExecutor(parallel) as pool:

@@ -5,8 +5,6 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from t2t_ext.config.decode import DecodeHParams
 from t2t_ext.data.corpora.text_lines import one_line
 from t2t_ext.data.text.text_encoder import PAD_ID, SubwordEncoder
@@ -61,9 +59,9 @@ class PairScore:
     token_log_probs: tuple[float, ...]
 
 
-def hypotheses_of(found: Mapping[str, np.ndarray], row: int, encoder: SubwordEncoder) -> list[Hypothesis]:
+def hypotheses_of(found: Mapping[str, list[Any]], row: int, encoder: SubwordEncoder) -> list[Hypothesis]:
     """Returns the hypotheses of a row of ``Searcher.search``, without empty places; at least one."""
-    values = {name: array[row].tolist() for name, array in found.items()}
+    values = {name: rows[row] for name, rows in found.items()}
     there = [n for n, log_prob in enumerate(values["log_probs"]) if log_prob > _LEAST_LOG_PROB]
     hypotheses = []
     for n in there or [0]:
@@ -85,14 +83,14 @@ def hypotheses_of(found: Mapping[str, np.ndarray], row: int, encoder: SubwordEnc
     return hypotheses
 
 
-def pair_score(scored: Mapping[str, np.ndarray], row: int) -> PairScore:
+def pair_score(scored: Mapping[str, list[Any]], row: int) -> PairScore:
     """Returns a row of ``ForcedDecoder.score``."""
-    length = int(scored["lengths"][row])
+    length = scored["lengths"][row]
     return PairScore(
-        log_prob=float(scored["log_probs"][row]),
+        log_prob=scored["log_probs"][row],
         length=length,
-        score=float(scored["scores"][row]),
-        token_log_probs=tuple(map(float, scored["token_log_probs"][row, :length])),
+        score=scored["scores"][row],
+        token_log_probs=tuple(scored["token_log_probs"][row][:length]),
     )
 
 

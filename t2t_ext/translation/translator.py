@@ -581,7 +581,7 @@ def _load_model(
     return model
 
 
-def _alignment(aligned: Mapping[str, np.ndarray], row: int) -> str:
+def _alignment(aligned: Mapping[str, list[bytes]], row: int) -> str:
     return aligned["alignments"][row].decode()
 
 
