@@ -7,6 +7,7 @@ without TensorFlow do not wait for it.
 import base64
 import ctypes
 import dataclasses
+import fcntl
 import gc
 import importlib.util
 import logging
@@ -53,6 +54,37 @@ def pytest_runtest_setup(item):
 def pytest_runtest_call(item):
     """Undoes what the commands of this test's fixtures set."""
     _restore_threads()
+
+
+# Files of up to a minute: one that began last would keep one worker busy while the others have nothing to do.
+_LONGEST_FILES = {
+    "test_all_models.py", "test_cldr.py", "test_consistency_step.py", "test_kills.py", "test_replicas.py",
+    "test_step.py", "test_trainer.py",
+}  # fmt: skip
+
+
+def pytest_collection_modifyitems(items):
+    """Puts the longest files first."""
+    items.sort(key=lambda item: item.path.name not in _LONGEST_FILES)
+
+
+@pytest.fixture(scope="session")
+def shared(tmp_path_factory):
+    """Function (name, make) -> a directory that make(directory) has filled, once for all processes of a test run."""
+    root = tmp_path_factory.getbasetemp()
+    root = root.parent if "PYTEST_XDIST_WORKER" in os.environ else root
+
+    def once(name, make):
+        directory, done = root / name, root / f".{name}.done"
+        with open(root / f".{name}.lock", "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # until it is closed
+            if not done.exists():
+                directory.mkdir()
+                make(directory)
+                done.touch()
+        return directory
+
+    return once
 
 
 @pytest.fixture
@@ -240,28 +272,29 @@ class TrainedRun:
     """A run that was really trained."""
 
     directory: pathlib.Path
-    result: object  # t2t_ext.training.loop.TrainResult
 
 
 @pytest.fixture(scope="session")
-def trained_run(toy_corpus, toy_data, small_pictures, tmp_path_factory):
+def trained_run(toy_corpus, toy_data, small_pictures, shared):
     """A tiny Transformer, trained for 60 steps on the toy corpus, with two checkpoints; tests do not change it."""
     from t2t_ext.config.training import TrainConfig
     from t2t_ext.training.loop import train
 
-    directory = tmp_path_factory.mktemp("trained_run") / "run"
-    config = TrainConfig(
-        output_dir=str(directory),
-        problem="translate_parallel_text",
-        problem_options=toy_corpus.options(),
-        model="transformer",
-        hparams_set="transformer_test",
-        hparams="batch_size=512,hidden_size=32,filter_size=64,learning_rate_warmup_steps=30,max_length=64",
-        data_dir=str(toy_data),
-        random_seed=1,
-        train_steps=60,
-        local_eval_frequency=30,
-        log_step_count_steps=10,
-        eval_bleu_sentences=8,
-    )
-    return TrainedRun(directory, train(config, quiet=True))
+    def make(directory):
+        config = TrainConfig(
+            output_dir=str(directory / "run"),
+            problem="translate_parallel_text",
+            problem_options=toy_corpus.options(),
+            model="transformer",
+            hparams_set="transformer_test",
+            hparams="batch_size=512,hidden_size=32,filter_size=64,learning_rate_warmup_steps=30,max_length=64",
+            data_dir=str(toy_data),
+            random_seed=1,
+            train_steps=60,
+            local_eval_frequency=30,
+            log_step_count_steps=10,
+            eval_bleu_sentences=8,
+        )
+        assert train(config, quiet=True).finished
+
+    return TrainedRun(shared("trained_run", make) / "run")

@@ -116,6 +116,13 @@ class Case:
 CASES = [Case(model, setting) for model, settings in SETTINGS.items() for setting in settings]
 
 
+def few_layers(hparams):
+    """A setting with few layers, whose graphs are soon traced; views of the source are of several encoder layers."""
+    if hparams.source_view == "last":
+        return hparams.replace(num_hidden_layers=1)
+    return hparams if hparams.integration == "hard" else hparams.replace(num_encoder_layers=2, num_decoder_layers=1)
+
+
 def new_model(case, precision="float32", vocab=VOCAB):
     """A built model with its initial weights."""
     from t2t_ext import registry

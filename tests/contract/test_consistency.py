@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from contract_cases import SETTINGS, VOCAB, Case, new_model, sentences, targets_of
+from contract_cases import SETTINGS, VOCAB, Case, few_layers, sentences, targets_of
 from random_weights import random_arrays
 
 NO_DROPOUT = {"layer_prepostprocess_dropout": 0.0, "attention_dropout": 0.0, "relu_dropout": 0.0}
@@ -30,6 +30,15 @@ def batch_of(model, inputs, targets):
 
     targets = tf.constant(targets_of(model, targets))
     return {"inputs": tf.constant(inputs), "targets": targets, "labels": model.training_labels(targets)}
+
+
+def model_and_batch(case):
+    from t2t_ext import registry
+
+    model = registry.model(case.model)(few_layers(case.hparams()), source_vocab_size=VOCAB, target_vocab_size=VOCAB)
+    model.build()
+    model.assign(random_arrays(model, seed=1))
+    return model, batch_of(model, sentences(4, 7, seed=1), sentences(4, 6, seed=2))
 
 
 def check(model, batch, hparams, alphas):
@@ -60,9 +69,7 @@ def test_simcut_trains_every_model(case):
 
     from t2t_ext.layers import dropout
 
-    model = new_model(case)
-    model.assign(random_arrays(model, seed=1))
-    batch = batch_of(model, sentences(4, 7, seed=1), sentences(4, 6, seed=2))
+    model, batch = model_and_batch(case)
 
     def features():
         with dropout.seed_scope(tf.constant([1, 2])):
@@ -77,9 +84,7 @@ def test_simcut_trains_every_model(case):
     "case", [case for case in FIRST if case.model in ("transformer", "synchronous_transformer")], ids=str
 )
 def test_r_drop_trains_models_of_one_and_two_targets(case):
-    model = new_model(case)
-    model.assign(random_arrays(model, seed=1))
-    batch = batch_of(model, sentences(4, 7, seed=1), sentences(4, 6, seed=2))
+    model, batch = model_and_batch(case)
     usual = objective_of(model, batch, case.hparams())
     before, sums = usual()
     assert sums[3] == 0
@@ -101,7 +106,7 @@ def test_r_drop_trains_models_of_one_and_two_targets(case):
 def test_the_loss_is_that_of_the_whole_sentence(case, precision):
     from t2t_ext import registry
 
-    hparams = case.hparams(precision).replace(**NO_DROPOUT)
+    hparams = few_layers(case.hparams(precision)).replace(**NO_DROPOUT)
     model = registry.model(case.model)(hparams, source_vocab_size=VOCAB, target_vocab_size=VOCAB)
     model.build()
     batch = batch_of(model, sentences(4, 7, seed=1), sentences(4, 6, seed=2))
@@ -118,7 +123,7 @@ def test_the_loss_is_that_of_the_whole_sentence(case, precision):
 def test_feature_vectors_are_cut_whole():
     from t2t_ext import registry
 
-    hparams = registry.hparams("transformer_test")
+    hparams = few_layers(registry.hparams("transformer_test"))
     model = registry.model("transformer")(
         hparams, source_vocab_size=VOCAB, target_vocab_size=VOCAB, source_feature_size=SIZE
     )

@@ -9,8 +9,7 @@ import pytest
 def test_the_run_has_learnt_something(trained_run):
     records = [json.loads(line) for line in (trained_run.directory / "metrics.jsonl").read_text().splitlines()]
     losses = [record["loss"] for record in records if record.get("kind", "train") == "train" and "loss" in record]
-    assert trained_run.result.finished
-    assert trained_run.result.step == 60
+    assert records[-1]["step"] == 60
     assert losses[-1] < 0.8 * losses[0]
 
 
