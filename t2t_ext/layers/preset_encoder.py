@@ -47,6 +47,8 @@ class PresetEncoder(Layer):
         # Of each variable of the backbone, the layer that it is in, counted from 1; 0: the embeddings.
         inside = {id(v): number for number, layer in enumerate(groups, 1) for v in layer.variables}
         self.layer_of = {id(variable): inside.get(id(variable), 0) for variable in self.backbone.variables}
+        for variable in self.backbone.variables:
+            variable.trainable = variable.trainable and self.rate_of(variable) != 0  # for ``fit`` of Keras
         self.projection = None
         if self.backbone_width != hparams.hidden_size:
             initializer = make_initializer(hparams.initializer, hparams.initializer_gain)

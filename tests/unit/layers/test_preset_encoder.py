@@ -100,6 +100,20 @@ def test_it_is_the_backbone_of_keras_hub(make_preset):
     assert diagram_of(made, "with BERT").parameters == made.count_params()
 
 
+def test_keras_freezes_what_has_no_learning_rate(make_preset):
+    folder, encoder = make_preset("bert")
+    hparams = registry.hparams("transformer_test").override(f"encoder_preset={folder},encoder_preset_frozen_layers=1")
+    made = registry.model("transformer")(
+        hparams, source_vocab_size=encoder.vocab_size, target_vocab_size=30,
+        encoder_config=encoder.subwords.encoder_config,
+    )  # fmt: skip
+    made.build()
+    frozen = {variable.path.split("/", 1)[1] for variable in made.variables if not variable.trainable}
+    assert frozen == made.rates().keys()
+    assert {name.split("/")[2] for name in frozen} > {"transformer_layer_0"}
+    assert not any("transformer_layer_1" in name for name in frozen)
+
+
 def test_what_does_not_go_together_is_said(make_preset):
     folder, _ = make_preset("bert")
     hparams = registry.hparams("transformer_test").override(f"encoder_preset={folder}")
