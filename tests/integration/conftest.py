@@ -1,5 +1,6 @@
 """A run directory around the tiny model, with data, for the commands that use a trained run."""
 
+import contextlib
 import dataclasses
 import pathlib
 
@@ -57,14 +58,30 @@ def tiny_run(tmp_path_factory, toy_corpus, tiny_encoder, tiny_model, tiny_transl
 
 
 @pytest.fixture(scope="session")
-def exported(tiny_run, tmp_path_factory):
-    """The version directory that t2t_ext-exporter writes for the tiny run."""
+def exported(tiny_run, shared):
+    """The version directory that t2t_ext-exporter writes for the tiny run; tests do not change it."""
     from t2t_ext.bin import exporter
 
-    export_dir = tmp_path_factory.mktemp("export") / "model"
-    assert exporter.main([f"--output_dir={tiny_run.path}", f"--export_dir={export_dir}"]) == 0
-    (version,) = export_dir.iterdir()
+    def make(directory):
+        assert exporter.main([f"--output_dir={tiny_run.path}", f"--export_dir={directory / 'model'}"]) == 0
+
+    (version,) = (shared("exported", make) / "model").iterdir()
     return version
+
+
+@pytest.fixture(scope="session")
+def few_signatures():
+    """A context in which exports leave out prefixes and constraints, whose graphs take as long as all others."""
+    from t2t_ext.translation.translator import Translator
+
+    @contextlib.contextmanager
+    def left_out():
+        with pytest.MonkeyPatch.context() as patch:
+            for name in ("can_force_prefix", "can_constrain"):
+                patch.setattr(Translator, name, False)
+            yield
+
+    return left_out
 
 
 @pytest.fixture

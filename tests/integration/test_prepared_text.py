@@ -52,10 +52,11 @@ def translator(run):
 
 
 @pytest.fixture(scope="module")
-def exported(run, corpus):
+def exported(run, corpus, few_signatures):
     search = "--decode_hparams=beam_size=2,max_length_ratio=1,max_length_offset=4"
     export_dir = corpus.directory / "export"
-    assert exporter.main([f"--output_dir={run}", f"--export_dir={export_dir}", search]) == 0
+    with few_signatures():
+        assert exporter.main([f"--output_dir={run}", f"--export_dir={export_dir}", search]) == 0
     return export_dir / "20"
 
 
