@@ -1,5 +1,7 @@
 """Trains a tiny model for some steps on N replicas and writes what came out; run by test_replicas.py.
 
+What a case with an inf writes has the weights and the state before and after that step, too.
+
 python replica_program.py OUT_DIR '{"case": {"replicas": 2, "hparams": "...", "steps": 3, "inf_at": [step, replica]}}'
 
 All cases of a call have as many replicas; with TF_CONFIG set, those of all workers.
@@ -78,7 +80,9 @@ def train(strategy, out, case):
     rng = np.random.default_rng(0)
     model.assign({n: rng.standard_normal(v.shape).astype(np.float32) * 0.2 for n, v in variables.items()})
     state.begin(variables)
-    inject(model, state, *case.get("inf_at", (-1, -1)))
+    at_step, at_replica = case.get("inf_at", (-1, -1))
+    inject(model, state, at_step, at_replica)
+    around_inf = {at_step: "before", at_step + 1: "after"} if at_step >= 0 else {}
     step = TrainStep(
         model, optimizer=optimizer, schedule=Schedule(hparams, 100), state=state,
         hparams=hparams, strategy=strategy, random_seed=7,
@@ -106,6 +110,9 @@ def train(strategy, out, case):
 
     arrays, results = {}, []
     for number in range(case["steps"]):
+        if number in around_inf:
+            arrays |= values(f"{around_inf[number]}/weight", variables)
+            arrays |= values(f"{around_inf[number]}/state", state.named_variables())
         results.append(step.run(batch_of(number)))
         if number == 0:  # Adam's mean is now the first gradient times 1 - beta1
             arrays |= values("gradient", {n: v for n, v in optimizer.slots.items() if n.startswith("adam/m/")})
@@ -141,4 +148,5 @@ def main():
         train(make_strategy(case["replicas"]), out / f"{name}.npz", case)
 
 
-main()
+if __name__ == "__main__":
+    main()

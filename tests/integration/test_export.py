@@ -209,6 +209,7 @@ def test_loads_through_the_c_api_from_c(exported, tiny_run, tmp_path):
     assert run_loader([str(program), *loader_arguments(exported)]) == tiny_run.translator(LINES)
 
 
+@pytest.mark.slow  # test_synchronous_decoding.py loads a model so
 def test_loads_through_the_c_api_from_ctypes(exported, tiny_run):
     command = [sys.executable, str(HERE / "c_api_loader.py"), *loader_arguments(exported)]
     assert run_loader(command) == tiny_run.translator(LINES)
