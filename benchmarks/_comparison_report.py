@@ -169,9 +169,11 @@ def _about(plan: Plan, records: Mapping[Job, Record], made: Mapping[str, Sequenc
     hours = sum(each["minutes"] - each["minutes_before"] for each in records.values()) / 60
     limit = [f"{each['name']}, seed {each['seed']}" for each in records.values() if each["ended"] == "limit"]
     machines = sorted({each["machine"] for each in records.values()})
-    dates = sorted({each["date"] for each in records.values()})
+    dates = sorted(each["date"] for each in records.values())
+    days = dates[0] if dates[0] == dates[-1] else f"{dates[0]} to {dates[-1]}"
     sentences = [
-        f"{len(records)} trainings, {hours:,.1f} hours of updates, {dates[0]} to {dates[-1]}; {'; '.join(machines)}.",
+        f"{len(records)} training{'s' if len(records) > 1 else ''}, {hours:,.1f} hours of updates, {days};",
+        f"{'; '.join(machines)}.",
         f"Early stopping ended all but {', '.join(limit)}." if limit else "Early stopping ended all of them.",
         f"Not trained yet: {'; '.join(missing)}." if missing else "",
         f"Not tuned in full yet, so the rows are those of the best cell so far: {'; '.join(untuned)}."

@@ -171,7 +171,7 @@ def record_of(job: Job, cell: Mapping[str, float], recipe: Recipe, stages: Seque
 
 def _machine() -> str:
     found = _report.machine()
-    return ", ".join([*found["gpus"], found["cpu"], f"{found['cores']} cores usable"])
+    return ", ".join([*found["gpus"], found["cpu"], f"{found['cores']} usable core{'s' if found['cores'] > 1 else ''}"])
 
 
 def _rounded(value: float | None, digits: int = 1) -> float | None:

@@ -7,6 +7,7 @@ Embeddings and softmax are one matrix where the vocabulary is joint.
 """
 
 from t2t_ext.config.dynamic_conv import DynamicConvHParams
+from t2t_ext.hparams.transformer import SMALL_DATA
 from t2t_ext.registry import register_hparams
 
 # What all of the authors' models have.
@@ -120,6 +121,12 @@ def dynamic_conv_small() -> DynamicConvHParams:
         learning_rate_constant=1.0,
         learning_rate_warmup_steps=4000,
     )
+
+
+@register_hparams
+def dynamic_conv_small_data() -> DynamicConvHParams:
+    """3+3 layers for 10,000 to 50,000 pairs: transformer_small_data with convolutions, and dropout 0.2 of sublayers."""
+    return dynamic_conv_small().replace(**SMALL_DATA, layer_prepostprocess_dropout=0.2)
 
 
 @register_hparams
