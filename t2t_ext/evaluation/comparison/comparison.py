@@ -35,9 +35,9 @@ class Settings:
     Attributes:
       protocols: Names of the protocols; the first one with words, not characters, is what the analyses use.
       language: The target language's code, "" if it is unknown.
-      resamples: Samples of the bootstrap, for intervals and for the paired test; None for 1,000, or fewer where the
-        memory asks for it.
-      trials: Trials of approximate randomization; None for 10,000, or fewer where the memory asks for it.
+      resamples: Samples of the bootstrap, for intervals and for the paired test; None for 1,000, or fewer where
+        there are many segments.
+      trials: Trials of approximate randomization; None for 10,000, or fewer where there are many segments.
       length_bins: Where bins of source length begin.
       length_unit: What lengths are counted in, for the report: ``words``, ``subwords`` or ``characters``.
       sentences: How many differing sentences are shown.

@@ -7,6 +7,7 @@ metric (``_extract_corpus_statistics`` and ``_aggregate_and_compute``).
 import collections
 import copy
 import functools
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -122,5 +123,5 @@ def tokens_as_written(metric: Any, texts: Sequence[str]) -> list[list[str]]:
 
 
 def tokens_of(metric: Any, texts: Iterable[str]) -> list[list[str]]:
-    """Returns the tokens that a metric sees in each text."""
-    return [metric._preprocess_segment(text).split() for text in texts]
+    """Returns the tokens that a metric sees in each text; equal ones are one object, for the memory's sake."""
+    return [list(map(sys.intern, metric._preprocess_segment(text).split())) for text in texts]

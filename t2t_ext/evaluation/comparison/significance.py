@@ -53,12 +53,12 @@ class PairedTest:
 
 
 def affordable_trials(segments: int, trials: int = DEFAULT_TRIALS) -> int:
-    """Returns how many trials of approximate randomization fit into an array of 1.5 GB, 1,000 at the least."""
+    """Returns how many trials of approximate randomization there are by default, at least 1,000."""
     return min(trials, max(_FEWEST_TRIALS, _MEMORY // (_TRIAL_BYTES_PER_SEGMENT * max(1, segments))))
 
 
 def affordable_resamples(segments: int, resamples: int = DEFAULT_RESAMPLES) -> int:
-    """Returns how many bootstrap samples fit into an array of 1.5 GB, 200 at the least."""
+    """Returns how many bootstrap samples there are by default, at least 200."""
     return min(resamples, max(_FEWEST_RESAMPLES, _MEMORY // (_RESAMPLE_BYTES_PER_SEGMENT * max(1, segments))))
 
 
