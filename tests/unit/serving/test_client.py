@@ -1,9 +1,11 @@
 """The client's wire format against TF Serving's own message classes; it loads no TensorFlow."""
 
+import contextlib
 import json
 import subprocess
 import sys
 import tracemalloc
+import types
 
 import numpy as np
 import pytest
@@ -123,3 +125,25 @@ def test_needs_no_tensorflow():
         "sys.exit('tensorflow' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_standard_input_is_answered_as_it_comes(monkeypatch, capfd):
+    """Nothing is read beyond the batch that is translated: standard input may be endless."""
+    read = []
+
+    def lines():
+        for number in range(5):
+            read.append(number)
+            yield f"{number}\n".encode()
+
+    class Echo(contextlib.nullcontext):
+        def translate(self, sources):
+            assert len(read) == int(sources[-1]) + 1
+            return [[client.Translation(source, 0.0)] for source in sources]
+
+    monkeypatch.setattr(query_server, "make_client", lambda *_, **__: Echo())
+    monkeypatch.setattr(Echo, "__enter__", lambda self: self)
+    stdin = types.SimpleNamespace(buffer=lines(), isatty=lambda: False)
+    monkeypatch.setattr(sys, "stdin", stdin)
+    assert query_server.main(["--server=localhost:1", "--batch_size=2"]) == 0
+    assert capfd.readouterr().out == "0\n1\n2\n3\n4\n"
