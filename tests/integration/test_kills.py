@@ -212,18 +212,14 @@ def killed_before_chosen_steps(server, data_dir, root, expected):
     assert_equal_runs(run, expected)
 
 
-def kill_the_command(data_dir, root, expected):
-    """Kills the command as users start it while it works."""
+def kill_the_command(server, data_dir, root, expected):
+    """Kills the command as users start it while it works; what it left is finished."""
     run = root / "command"
     log_of_run = run / "metrics.jsonl"
     command = [sys.executable, "-m", "t2t_ext.bin.trainer", *training_flags(data_dir, run)]
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
     with open(root / "command.log", "ab") as log:
-
-        def start():
-            return subprocess.Popen(command, stdout=log, stderr=log, env=environment, start_new_session=True)
-
-        process = start()
+        process = subprocess.Popen(command, stdout=log, stderr=log, env=environment, start_new_session=True)
         deadline = time.monotonic() + 120
         while time.monotonic() < deadline and process.poll() is None:
             if log_of_run.exists() and log_of_run.read_bytes().count(b"\n") >= 4:
@@ -231,7 +227,7 @@ def kill_the_command(data_dir, root, expected):
             time.sleep(0.02)
         os.killpg(process.pid, signal.SIGKILL)
         assert process.wait() == -signal.SIGKILL, (root / "command.log").read_text()[-3000:]
-        assert start().wait() == 0
+    assert not server.run("trainer", training_flags(data_dir, run), run)[0]
     assert_equal_runs(run, expected)
 
 
@@ -240,7 +236,7 @@ def test_killed_training_ends_as_if_it_had_not_been(server, data_dir, undisturbe
     # What is named here exists: a change of what is done on the disk must be followed here.
     assert {step for step, _ in FATAL_TRAINING_STEPS} <= set(steps)
     killed_before_chosen_steps(server, data_dir, tmp_path, expected)
-    kill_the_command(data_dir, tmp_path, expected)
+    kill_the_command(server, data_dir, tmp_path, expected)
     kills = killed_at_random_moments(server, data_dir, tmp_path, seconds, expected, RANDOM_TRAINING_KILLS)
     assert kills == RANDOM_TRAINING_KILLS
 
