@@ -33,7 +33,7 @@ lint: $(READY) ## Style and types of the code, by ruff and mypy.
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-test: lint ## Passes the tests (15 to 20 minutes on 2 cores).
+test: lint ## Passes the tests (about 15 minutes on 2 cores).
 	$(PYTEST) tests/unit $(COVERAGE)
 	$(PYTEST) --ignore=tests/unit
 
