@@ -12,6 +12,7 @@ the path, what was needed and what is left. This module imports no TensorFlow.
 
 import contextlib
 import errno
+import functools
 import hashlib
 import os
 import pathlib
@@ -19,6 +20,8 @@ import secrets
 import shutil
 import socket
 import tempfile
+import time
+import uuid
 from collections.abc import Iterator
 
 from t2t_ext.errors import UserError
@@ -29,6 +32,7 @@ PathLike = str | os.PathLike
 _TEMPORARY_MARK = ".tmp-"
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _NOT_ALLOWED = (errno.EACCES, errno.EPERM, errno.EROFS)
+_DAY_SECONDS = 86400
 _active: set[str] = set()  # temporary names that this process is writing at the moment
 
 
@@ -172,7 +176,8 @@ def remove_leftovers(directory: PathLike, *, sole_writer: bool = False) -> list[
     Args:
       directory: Where to look (not below it). It may be missing.
       sole_writer: No other process can be writing here now, as in a run directory; then what processes on
-        other machines left is removed as well. Otherwise only what dead processes of this machine left.
+        other machines left is removed as well. Otherwise only what dead processes of this machine left. What has its
+        name but another start or another container (whose process numbers say nothing here) goes after a day.
 
     Returns:
       The names that were removed, sorted.
@@ -180,7 +185,7 @@ def remove_leftovers(directory: PathLike, *, sole_writer: bool = False) -> list[
     directory = pathlib.Path(directory)
     removed = []
     for entry in sorted(directory.iterdir()) if directory.is_dir() else []:
-        if not _is_leftover(entry.name, sole_writer):
+        if not _is_leftover(entry, sole_writer):
             continue
         if entry.is_dir() and not entry.is_symlink():
             shutil.rmtree(entry, ignore_errors=True)
@@ -236,25 +241,41 @@ def fsync_directory(directory: PathLike) -> None:
 
 def _temporary_beside(final: pathlib.Path) -> pathlib.Path:
     host = socket.gethostname().replace("/", "_") or "localhost"
-    name = f".{final.name[:120]}{_TEMPORARY_MARK}{host[:40]}_{os.getpid()}_{secrets.token_hex(4)}"
+    shortened = os.fsencode(final.name)[:120].decode(errors="ignore")  # of at most 255 bytes, with what follows
+    name = f".{shortened}{_TEMPORARY_MARK}{host[:40]}_{os.getpid()}_{_process_table()}{secrets.token_hex(4)}"
     _active.add(name)
     return final.with_name(name)
 
 
-def _is_leftover(name: str, sole_writer: bool) -> bool:
-    if not is_temporary_name(name) or name in _active:
+@functools.cache
+def _process_table() -> str:
+    """Returns 8 hexadecimal digits that differ where process numbers mean other processes.
+
+    Two containers of one host name have numbers of their own each, and so has a machine after its next start.
+    """
+    try:
+        known = pathlib.Path("/proc/sys/kernel/random/boot_id").read_text("ascii") + os.readlink("/proc/self/ns/pid")
+    except OSError:  # not Linux
+        known = str(uuid.getnode())
+    return hashlib.sha256(known.encode()).hexdigest()[:8]
+
+
+def _is_leftover(path: pathlib.Path, sole_writer: bool) -> bool:
+    if not is_temporary_name(path.name) or path.name in _active:
         return False
     if sole_writer:
         return True
-    host, _, rest = name.rpartition(_TEMPORARY_MARK)[2].partition("_")
-    pid = rest.partition("_")[0]
+    host, _, rest = path.name.rpartition(_TEMPORARY_MARK)[2].partition("_")
+    pid, _, table = rest.partition("_")
     if host != socket.gethostname()[:40] or not pid.isdigit():
         return False
     try:
+        if table[:8] != _process_table():
+            return path.lstat().st_mtime < time.time() - _DAY_SECONDS
         os.kill(int(pid), 0)
     except ProcessLookupError:
         return True
-    except PermissionError:  # it is alive, and another user's
+    except OSError:  # it is alive, and another user's; or the file has gone
         return False
     return int(pid) == os.getpid()
 

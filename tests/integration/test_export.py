@@ -15,6 +15,7 @@ import pytest
 
 from t2t_ext.bin import exporter
 from t2t_ext.errors import UserError
+from t2t_ext.io import files
 
 HERE = pathlib.Path(__file__).parent
 LINES = ["the old cat sees the lamp .", "", "the city loves the small flower today .", "Ünïcödé ☃ x", "the " * 30]
@@ -234,7 +235,7 @@ def test_versions(tmp_path, tiny_encoder):
     assert (translate(first, "aB"), translate(second, "aB")) == (b"AB", b"ab")
     with subprocess.Popen(["true"]) as killed:
         killed.wait()
-    (tmp_path / f".1.tmp-{socket.gethostname()[:40]}_{killed.pid}_0000").mkdir()
+    (tmp_path / f".1.tmp-{socket.gethostname()[:40]}_{killed.pid}_{files._process_table()}0000").mkdir()
     export(lower, tmp_path, overwrite=True)
     assert translate(first, "aB") == b"ab"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["1", "2"]

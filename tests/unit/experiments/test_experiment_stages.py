@@ -15,7 +15,7 @@ from t2t_ext.evaluation.score_table import ScoreRecord, ScoreTable
 from t2t_ext.experiments import report, results
 from t2t_ext.experiments.plan import Options, plan
 from t2t_ext.experiments.stages import _end_orphan, check_unchanged, run_stage, score_record, state_of
-from t2t_ext.io import locks
+from t2t_ext.io import files, locks
 
 BOOK = experiment.recipe_book()
 RECIPE = BOOK.recipe("cldr_synchronous")
@@ -87,7 +87,9 @@ def test_what_another_process_is_at_is_neither_done_twice_nor_removed(stages):
             run_stage(stage, "1/1", print)
     with subprocess.Popen(["true"]) as killed:
         killed.wait()
-    leftover = stage.folder / f".{stage.marker.name}.tmp-{socket.gethostname()[:40]}_{killed.pid}_0000"
+    leftover = (
+        stage.folder / f".{stage.marker.name}.tmp-{socket.gethostname()[:40]}_{killed.pid}_{files._process_table()}0000"
+    )
     leftover.touch()
     with locks.in_directory(stage.output, "trains"):
         with pytest.raises(UserError, match=r"is to be made again, but process \d+ on this machine.* is at work there"):

@@ -4,6 +4,7 @@ import errno
 import os
 import pathlib
 import signal
+import socket
 import subprocess
 import sys
 import textwrap
@@ -130,6 +131,23 @@ def test_leftovers_of_living_processes_and_other_machines_stay(tmp_path):
     elsewhere.write_bytes(b"x")
     assert files.remove_leftovers(tmp_path) == []
     assert files.remove_leftovers(tmp_path, sole_writer=True) == [elsewhere.name]
+
+
+def test_other_containers_of_this_host_name_lose_only_what_is_old(tmp_path):
+    host = socket.gethostname()[:40]
+    with subprocess.Popen(["true"]) as dead:
+        dead.wait()
+    other = tmp_path / f".a.tmp-{host}_{dead.pid}_0123456789abcdef"  # the number of a live process over there, perhaps
+    other.write_bytes(b"x")
+    assert files.remove_leftovers(tmp_path) == []
+    os.utime(other, (0, 0))
+    assert files.remove_leftovers(tmp_path) == [other.name]
+
+
+def test_long_names_of_several_bytes_a_letter(tmp_path):
+    name = "\N{LATIN SMALL LETTER A}" + "\N{CJK UNIFIED IDEOGRAPH-4E00}" * 84  # 253 bytes
+    files.write_text_atomically(tmp_path / name, "x")
+    assert os.listdir(tmp_path) == [name]
 
 
 def test_sha256_of_file(tmp_path):

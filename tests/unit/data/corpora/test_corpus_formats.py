@@ -21,6 +21,7 @@ from t2t_ext.data.corpora.readers import PairFiles, ReadReport, count_lines, rea
 from t2t_ext.data.corpora.segments import SegmentFiles, TaggedLineFiles
 from t2t_ext.data.corpora.tmx import TmxFile
 from t2t_ext.errors import UserError
+from t2t_ext.io import files
 
 LINES = [f"Zeile {i} äöü".encode() for i in range(2000)]
 TEXT = b"".join(line + b"\n" for line in LINES)
@@ -163,7 +164,7 @@ def test_hostile_zips(tmp_path, monkeypatch):
 
 def test_archives_are_unpacked_once_and_again_where_they_changed(tmp_path):
     path = file(tmp_path / "c.tgz", corpus_files.tar({"a": "1", "b": "2"}))
-    killed = tmp_path / f".c.tgz.unpacked.tmp-{socket.gethostname()[:40]}_{2**22 + 1}_abcd"
+    killed = tmp_path / f".c.tgz.unpacked.tmp-{socket.gethostname()[:40]}_{2**22 + 1}_{files._process_table()}abcd"
     killed.mkdir()
     target = archives.unpacked_beside(path, lambda name: name == "a")
     assert sorted(os.listdir(target)) == [".unpacked_from.json", "a"]
