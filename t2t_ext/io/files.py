@@ -185,7 +185,7 @@ def remove_leftovers(directory: PathLike, *, sole_writer: bool = False) -> list[
     directory = pathlib.Path(directory)
     removed = []
     for entry in sorted(directory.iterdir()) if directory.is_dir() else []:
-        if not _is_leftover(entry, sole_writer):
+        if not is_temporary_name(entry.name) or entry.name in _active or not (sole_writer or _is_leftover(entry)):
             continue
         if entry.is_dir() and not entry.is_symlink():
             shutil.rmtree(entry, ignore_errors=True)
@@ -260,11 +260,8 @@ def _process_table() -> str:
     return hashlib.sha256(known.encode()).hexdigest()[:8]
 
 
-def _is_leftover(path: pathlib.Path, sole_writer: bool) -> bool:
-    if not is_temporary_name(path.name) or path.name in _active:
-        return False
-    if sole_writer:
-        return True
+def _is_leftover(path: pathlib.Path) -> bool:
+    """Says whether the writer of a temporary file is certainly gone."""
     host, _, rest = path.name.rpartition(_TEMPORARY_MARK)[2].partition("_")
     pid, _, table = rest.partition("_")
     if host != socket.gethostname()[:40] or not pid.isdigit():
