@@ -154,7 +154,7 @@ def atomic_directory(path: PathLike, needed_bytes: int | None = None) -> Iterato
             fsync_directory(final.parent)
     finally:
         _active.discard(temporary.name)
-        shutil.rmtree(temporary, ignore_errors=True)
+        _remove_tree(temporary)
 
 
 def require_space(path: PathLike, needed_bytes: int) -> None:
@@ -188,7 +188,7 @@ def remove_leftovers(directory: PathLike, *, sole_writer: bool = False) -> list[
         if not is_temporary_name(entry.name) or entry.name in _active or not (sole_writer or _is_leftover(entry)):
             continue
         if entry.is_dir() and not entry.is_symlink():
-            shutil.rmtree(entry, ignore_errors=True)
+            _remove_tree(entry)
         else:
             with contextlib.suppress(OSError):
                 entry.unlink()
@@ -208,7 +208,7 @@ def remove_directory(path: PathLike) -> None:
     aside = _temporary_beside(path)
     try:
         os.rename(path, aside)
-        shutil.rmtree(aside, ignore_errors=True)
+        _remove_tree(aside)
     finally:
         _active.discard(aside.name)
 
@@ -285,9 +285,17 @@ def _rename_directory(temporary: pathlib.Path, final: pathlib.Path) -> None:
     try:
         os.rename(final, aside)
         os.rename(temporary, final)
-        shutil.rmtree(aside, ignore_errors=True)
+        _remove_tree(aside)
     finally:
         _active.discard(aside.name)
+
+
+def _remove_tree(directory: pathlib.Path) -> None:
+    """Deletes a directory with a temporary name, or leaves what cannot be deleted to ``remove_leftovers``."""
+    for _ in range(2):  # a full or a distant disk may refuse once
+        shutil.rmtree(directory, ignore_errors=True)
+        if not directory.exists():
+            return
 
 
 def _fsync(path: PathLike) -> None:

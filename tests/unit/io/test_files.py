@@ -144,6 +144,24 @@ def test_other_containers_of_this_host_name_lose_only_what_is_old(tmp_path):
     assert files.remove_leftovers(tmp_path) == [other.name]
 
 
+@pytest.mark.parametrize("refused", ["unlink", "rmdir"])
+def test_a_removal_that_is_refused_once_is_tried_again(tmp_path, monkeypatch, refused):
+    (tmp_path / "old").mkdir()
+    (tmp_path / "old" / "x").write_bytes(b"x")
+    calls, remove = [], getattr(os, refused)
+
+    def refuse_first(*args, **kwargs):
+        calls.append(args)
+        if len(calls) == 1:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        remove(*args, **kwargs)
+
+    monkeypatch.setattr(os, refused, refuse_first)
+    files.remove_directory(tmp_path / "old")
+    assert len(calls) == 2
+    assert os.listdir(tmp_path) == []
+
+
 def test_long_names_of_several_bytes_a_letter(tmp_path):
     name = "\N{LATIN SMALL LETTER A}" + "\N{CJK UNIFIED IDEOGRAPH-4E00}" * 84  # 253 bytes
     files.write_text_atomically(tmp_path / name, "x")
