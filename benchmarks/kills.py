@@ -7,8 +7,8 @@ For each job (training, training of two workers, data generation, pseudo referen
 what the job starts from, and does the job once undisturbed. Then it kills the job at moments drawn from its duration,
 starts it again, at most ``--streak`` times in a row, lets it end, and compares. With ``--faults`` it does the job with
 a disk that is full at one change of its files (opening for writing, renaming, removing, making directories), and again
-without: the first must end with one line that says so, or well, and leave no temporary file; the second must be as
-undisturbed.
+without: the first must end with one line that says so, or well, and leave no temporary file (status 75 of
+the other worker); the second must be as undisturbed.
 
 What is compared is every file of the result byte for byte, but for: seconds in logs and ``scores.tsv``
 (``scores.jsonl`` is compared), dates and command lines in ``config.json``, TensorBoard's files, and of an export the
@@ -282,7 +282,8 @@ class Trial:
             said = self._log.read_bytes()[start:].decode(errors="replace")
             outcomes.update(str(status) for status in statuses)
             left = [path.name for path in folder.rglob("*") if ".tmp" in path.name] if folder.exists() else []
-            if "Traceback" in said or any(status not in (0, 2) for status in statuses) or left:
+            allowed = (0, 2, 75) if 2 in statuses else (0, 2)  # 75: another worker is lost
+            if "Traceback" in said or any(status not in allowed for status in statuses) or left:
                 faults.append(f"change {place}: status {statuses}, left {left}, {said[-300:]}")
             faults += self._faults_of_end(folder)
         return {"changes": changes, "full_disks": len(places), "statuses": dict(outcomes), "faults": faults}
