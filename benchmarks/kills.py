@@ -7,8 +7,8 @@ For each job (training, training of two workers, data generation, pseudo referen
 what the job starts from, and does the job once undisturbed. Then it kills the job at moments drawn from its duration,
 starts it again, at most ``--streak`` times in a row, lets it end, and compares. With ``--faults`` it does the job with
 a disk that is full at one change of its files (opening for writing, renaming, removing, making directories), and again
-without: the first must end with one line that says so, or well, and leave no temporary file (status 75 of
-the other worker); the second must be as undisturbed.
+without: the first must end with one line that says so, or well, and leave no temporary file, and another worker may
+end with status 75; the second must be as undisturbed.
 
 What is compared is every file of the result byte for byte, but for: seconds in logs and ``scores.tsv``
 (``scores.jsonl`` is compared), dates and command lines in ``config.json``, TensorBoard's files, and of an export the

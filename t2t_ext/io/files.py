@@ -240,11 +240,14 @@ def fsync_directory(directory: PathLike) -> None:
 
 
 def _temporary_beside(final: pathlib.Path) -> pathlib.Path:
-    host = socket.gethostname().replace("/", "_") or "localhost"
     shortened = os.fsencode(final.name)[:120].decode(errors="ignore")  # of at most 255 bytes, with what follows
-    name = f".{shortened}{_TEMPORARY_MARK}{host[:40]}_{os.getpid()}_{_process_table()}{secrets.token_hex(4)}"
+    name = f".{shortened}{_TEMPORARY_MARK}{_host()}_{os.getpid()}_{_process_table()}{secrets.token_hex(4)}"
     _active.add(name)
     return final.with_name(name)
+
+
+def _host() -> str:
+    return socket.gethostname().replace("/", "_")[:40] or "localhost"
 
 
 @functools.cache
@@ -261,10 +264,10 @@ def _process_table() -> str:
 
 
 def _is_leftover(path: pathlib.Path) -> bool:
-    """Says whether the writer of a temporary file is certainly gone."""
-    host, _, rest = path.name.rpartition(_TEMPORARY_MARK)[2].partition("_")
-    pid, _, table = rest.partition("_")
-    if host != socket.gethostname()[:40] or not pid.isdigit():
+    """Says whether the writer of a temporary file is gone, or of unknown life and silent for a day."""
+    written, _, table = path.name.rpartition(_TEMPORARY_MARK)[2].rpartition("_")
+    host, _, pid = written.rpartition("_")  # a host name may have "_", too
+    if host != _host() or not pid.isdigit():
         return False
     try:
         if table[:8] != _process_table():

@@ -144,6 +144,15 @@ def test_other_containers_of_this_host_name_lose_only_what_is_old(tmp_path):
     assert files.remove_leftovers(tmp_path) == [other.name]
 
 
+def test_a_host_name_may_have_an_underscore(tmp_path, monkeypatch):
+    monkeypatch.setattr(socket, "gethostname", lambda: "my_host")
+    with subprocess.Popen(["true"]) as dead:
+        dead.wait()
+    name = files._temporary_beside(tmp_path / "a").name.replace(f"_{os.getpid()}_", f"_{dead.pid}_")
+    (tmp_path / name).write_bytes(b"x")
+    assert files.remove_leftovers(tmp_path) == [name]
+
+
 @pytest.mark.parametrize("refused", ["unlink", "rmdir"])
 def test_a_removal_that_is_refused_once_is_tried_again(tmp_path, monkeypatch, refused):
     (tmp_path / "old").mkdir()
