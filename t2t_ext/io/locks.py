@@ -107,8 +107,10 @@ def held(
         done.set()
         if not shared:
             beat.join()  # the number of its file may be another's once it is closed
-            with contextlib.suppress(OSError):
-                path.unlink()
+            for _ in range(2):  # a full or a distant disk may refuse once
+                with contextlib.suppress(OSError):
+                    path.unlink(missing_ok=True)
+                    break
         os.close(descriptor)
         with contextlib.suppress(OSError):  # there is something in it
             for folder in made:

@@ -1,5 +1,6 @@
 """Locks: one owner, who is named; free as soon as its owner is dead, and not before."""
 
+import errno
 import json
 import os
 import signal
@@ -47,6 +48,21 @@ def test_directories_made_for_a_lock_go_with_it_unless_used(tmp_path):
     with locks.in_directory(tmp_path / "a" / "b", "trains"):
         (tmp_path / "a" / "c").touch()
     assert os.listdir(tmp_path / "a") == ["c"]
+
+
+def test_a_removal_that_is_refused_once_is_tried_again(tmp_path, monkeypatch):
+    unlink, calls = os.unlink, []
+
+    def refuse_once(path, *args, **kwargs):
+        calls.append(path)
+        if len(calls) == 1:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+        unlink(path, *args, **kwargs)
+
+    with locks.in_directory(tmp_path / "run", "trains"):
+        monkeypatch.setattr(os, "unlink", refuse_once)
+    assert len(calls) == 2
+    assert not (tmp_path / "run").exists()
 
 
 def test_who_waits_is_told_for_whom_and_comes_next(tmp_path):
