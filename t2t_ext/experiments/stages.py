@@ -214,8 +214,8 @@ def _run(stage: Stage, say: Say) -> tuple[int, str]:
             env=environment,
             start_new_session=True,  # Ctrl-C comes to us alone: it is handed on once
         )
-        _write_marker(stage, "begun", pid=process.pid, host=_HOST)
-        with _handing_on(process) as stopped:
+        with _handing_on(process) as stopped:  # it ends with us, too, where the marker cannot be written
+            _write_marker(stage, "begun", pid=process.pid, host=_HOST)
             for line in process.stdout or ():
                 log.write(line)
                 text = line.decode("utf-8", errors="replace").rstrip()

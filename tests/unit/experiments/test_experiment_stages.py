@@ -161,3 +161,21 @@ def test_what_a_killed_experiment_left_running_is_ended_on_this_machine(stages, 
             left.kill()
         else:
             assert left.wait(10) == -signal.SIGTERM
+
+
+def test_a_command_ends_with_the_experiment_that_cannot_note_it(tmp_path, monkeypatch):
+    started = []
+    popen = subprocess.Popen
+
+    def sleeper(command, **options):
+        started.append(popen([sys.executable, "-c", "import time; time.sleep(60)"], **options))
+        return started[0]
+
+    def full(stage, status, **notes):
+        raise UserError("Cannot write it: the disk is full.")
+
+    monkeypatch.setattr(subprocess, "Popen", sleeper)
+    monkeypatch.setattr("t2t_ext.experiments.stages._write_marker", full)
+    with pytest.raises(UserError, match="the disk is full"):
+        run_stage(make(tmp_path)["data", ""], "1/1", lambda text: None)
+    assert started[0].poll() == -signal.SIGTERM
