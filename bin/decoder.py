@@ -308,7 +308,9 @@ class _Notes:
     """Lines that there is something to say about, over all windows."""
 
     def __init__(self) -> None:
-        self._truncated, self._unmet_prefixes, self._unmet_constraints = (text_lines.LineNumbers() for _ in range(3))
+        self._truncated, self._unmet_prefixes, self._unmet_constraints, self._untranslated = (
+            text_lines.LineNumbers() for _ in range(4)
+        )
 
     def add(self, translator: "Translator", before: int) -> None:
         """Notes those of the translator's last call, which so many lines came before."""
@@ -316,6 +318,7 @@ class _Notes:
             (self._truncated, translator.truncated_line_numbers),
             (self._unmet_prefixes, translator.unmet_prefix_line_numbers),
             (self._unmet_constraints, translator.unmet_constraint_line_numbers),
+            (self._untranslated, translator.untranslated_line_numbers),
         ):
             noted.add(before + number for number in numbers)
 
@@ -330,6 +333,11 @@ class _Notes:
             (
                 self._unmet_constraints,
                 "--constraints_file: not all phrases are in the translation, up to the length limit",
+            ),
+            (
+                self._untranslated,
+                "no translation: the model's probabilities are NaN (try another checkpoint, or precision=float32 in "
+                "--decode_hparams), or the rules leave none",
             ),
         ):
             if noted.count:
@@ -374,7 +382,9 @@ def _interactive(run: _Run) -> None:
     translator = run.translator()
     for line in text_lines.typed_lines():
         (hypotheses,) = translator.translate(run.text.tagged([line]))
-        report_truncated_lines(translator)
+        notes = _Notes()
+        notes.add(translator, 0)
+        notes.report(translator)
         if len(hypotheses) == 1 and not run.decode_hparams.write_beam_scores:
             text_lines.write(STANDARD, [one_line(hypotheses[0].text)])
         else:

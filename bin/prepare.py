@@ -16,6 +16,7 @@ _LINES_AT_ONCE = 1000
 _EXAMPLES = """\
   t2t_ext-prepare --export_dir=EXPORT --side=source < raw.txt > tokens.txt
   t2t_ext-prepare --export_dir=EXPORT --side=target --restore < tokens.txt > raw.txt
+  t2t_ext-prepare --export_dir=EXPORT --side=target --phrases < constraints.tsv > phrases.tsv
   t2t_ext-prepare --output_dir=RUN --side=target --words < reference.txt > reference.tok.txt
   t2t_ext-prepare --subword_model=vocab.model --describe
 """
@@ -29,6 +30,7 @@ _FLAGS: FlagTable = {
         "side": Flag("Whose steps: those of the source or of the target.", "source", choices=("source", "target")),
         "restore": "The other way round: what the graph gives becomes text for people.",
         "words": "Stop at the words; do not segment them into subwords.",
+        "phrases": "Lines are phrases that translations must hold, separated by tabs: each is prepared by itself.",
         "input=FILE": Flag("A file instead of standard input; .gz is unpacked.", STANDARD),
         "output=FILE": Flag("A file instead of standard output.", STANDARD),
     },
@@ -52,6 +54,8 @@ def main(flags: argparse.Namespace) -> None:
     """Prepares or restores text as the flags say."""
     if flags.restore and flags.words:
         raise UserError("--words is a place to stop when text is prepared; --restore takes words and subwords alike.")
+    if flags.phrases and (flags.restore or flags.words or flags.side != "target"):
+        raise UserError("--phrases are of translations, as their graph takes them: --side=target alone goes with it.")
     encoder = _encoder(flags)
     if flags.describe:
         text_lines.write(STANDARD, _description(encoder))
@@ -85,6 +89,8 @@ def _encoder(flags: argparse.Namespace) -> SubwordEncoder:
 def _processed(flags: argparse.Namespace, encoder: SubwordEncoder, texts: list[str]) -> list[str]:
     if flags.restore:
         return encoder.restore(encoder.join(texts))
+    if flags.phrases:
+        return encoder.segment_phrases(texts)
     prepared = encoder.prepare(texts)
     return prepared if flags.words else encoder.segment(prepared)
 

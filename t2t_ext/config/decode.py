@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from t2t_ext.config.precision import ALIASES
-from t2t_ext.config.strict_params import StrictParams, hparam
+from t2t_ext.config.strict_params import StrictParams, hparam, only
 from t2t_ext.errors import UserError
 
 # What keeps lengths in tokens far from the largest int32.
@@ -42,10 +42,19 @@ class DecodeHParams(StrictParams):
         choices=("ratio", "extra"),
     )
     max_length_ratio: float = hparam(
-        1.5, "See length_limit.", unit="tokens per source token", minimum=0, maximum=_MOST_PER_TOKEN
+        1.5,
+        "See length_limit.",
+        unit="tokens per source token",
+        minimum=0,
+        maximum=_MOST_PER_TOKEN,
+        when=only("length_limit", "ratio"),
     )
-    max_length_offset: int = hparam(20, "See length_limit.", unit="tokens", minimum=1, maximum=_MOST_TOKENS)
-    extra_length: int = hparam(100, "See length_limit.", unit="tokens", minimum=0, maximum=_MOST_TOKENS)
+    max_length_offset: int = hparam(
+        20, "See length_limit.", unit="tokens", minimum=1, maximum=_MOST_TOKENS, when=only("length_limit", "ratio")
+    )
+    extra_length: int = hparam(
+        100, "See length_limit.", unit="tokens", minimum=0, maximum=_MOST_TOKENS, when=only("length_limit", "extra")
+    )
     max_input_length: int = hparam(
         1024, "Longer lines are truncated, counted and reported.", unit="subwords", minimum=1, maximum=_MOST_TOKENS
     )
@@ -270,17 +279,24 @@ class DecodeHParams(StrictParams):
             )
 
 
-def resolve_decode_hparams(overrides: str = "", base: DecodeHParams | None = None) -> DecodeHParams:
+def resolve_decode_hparams(
+    overrides: str = "", base: DecodeHParams | None = None, *, stored: bool = False
+) -> DecodeHParams:
     """Returns decoding hyper-parameters with the overrides of ``--decode_hparams``.
 
     Args:
       overrides: ``"beam_size=4,alpha=0.6"``.
       base: The values that are overridden, by default the defaults.
+      stored: Whether a run has stored the overrides, so that it is too late to refuse those that nothing reads.
 
     Returns:
       The values.
 
     Raises:
-      UserError: An unknown key, a wrong type, the same key twice, an empty value; a value that is not allowed.
+      UserError: An unknown key, a wrong type, the same key twice, an empty value; a value that is not allowed, or that
+        nothing reads as the others are.
     """
-    return (base or DecodeHParams()).override(overrides, flag="--decode_hparams")
+    found = (base or DecodeHParams()).override(overrides, flag="--decode_hparams")
+    if not stored:
+        found.check_effect("--decode_hparams")
+    return found

@@ -60,7 +60,7 @@ class ServedTranslator(tf.Module):
         prefixes. Not there for models that generate right to left.
       translate_with_constraints: ``inputs``, ``constraints`` (phrases separated by tabs) -> ``outputs``, ``scores`` of
         translations that hold the phrases, and ``unmet_constraints`` int32 [N], how many are missing. Not there where
-        the decode hparams sample or ask for diverse groups.
+        the decode hparams exclude phrases: samples, diverse groups, ``beam_extends=top``.
       sample: ``inputs``, ``seeds`` int64 [N] -> ``outputs``, ``scores``, ``log_probs`` of a sample of each line. Only
         with sampling_method=random; then the other signatures sample, too.
       align: ``inputs``, ``targets`` -> ``alignments`` string [N], source-target pairs of words, ``0-0 2-1 1-2``. Not

@@ -38,6 +38,10 @@ class ServedText:
         encoder = self.side(side)
         return encoder.segment(encoder.prepare(texts))
 
+    def phrases_to_graph(self, lines: Sequence[str]) -> list[str]:
+        """Returns raw phrases of the target, separated by tabs in each line, as the graph takes constraints."""
+        return self.target.segment_phrases(lines)
+
     def to_prepared(self, side: str, texts: Sequence[str]) -> list[str]:
         """Returns raw texts as their steps leave them, before words are segmented."""
         return self.side(side).prepare(texts)

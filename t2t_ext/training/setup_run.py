@@ -79,7 +79,7 @@ def resolve(config: TrainConfig) -> ResolvedRun:
         stored.load_user_code()
     hparams, origins, set_name = _hparams(config, stored)
     settings = _settings(config, old, hparams)
-    decode_hparams = resolve_decode_hparams(settings.decode_hparams)
+    decode_hparams = resolve_decode_hparams(settings.decode_hparams, stored=old is not None)
     if settings.eval_bleu_sentences >= 0:
         check_directions(decode_hparams, directions_of(hparams))
     if settings.xla_compile and hparams.batch_shapes != "static":

@@ -21,8 +21,8 @@ from t2t_ext.errors import UserError
 from t2t_ext.layers.masks import real_positions
 
 IDS = tf.TensorSpec([None, None], tf.int32)
-# The whitespace that ``tf.strings.strip`` removes.
-_ASCII_WHITESPACE = " \t\n\v\f\r"
+# Nothing but whitespace, as ``str.isspace`` and the cleaning of training data have it.
+_BLANK = r"[\pZ\x{09}-\x{0D}\x{1C}-\x{1F}\x{85}]*"
 
 
 class Encoded(NamedTuple):
@@ -79,7 +79,7 @@ class TextCodec:
         return Encoded(
             [[*each[: self.limit], EOS_ID] for each in ids],
             np.array([len(each) for each in ids], np.int64),
-            np.array([not text.strip(_ASCII_WHITESPACE) for text in segmented], bool),
+            np.array([not text.strip() for text in segmented], bool),
         )
 
     def read_ids(self, ids: Sequence[Sequence[int]]) -> Encoded:
@@ -108,7 +108,7 @@ class TextCodec:
 
     def empty(self, strings: tf.Tensor) -> tf.Tensor:
         """Returns which of strings [B] have nothing to translate, since no character is visible: bool [B]."""
-        return tf.equal(tf.strings.length(tf.strings.strip(strings)), 0)
+        return tf.strings.regex_full_match(strings, _BLANK)
 
     def unmarked(self, ids: tf.Tensor) -> tf.Tensor:
         """Returns ids without the marks of ``GraphTokenEncoder.encode_marked``."""

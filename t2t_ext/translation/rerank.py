@@ -6,7 +6,7 @@ two log-probabilities wins.
 
 Translations are told apart by their token ids in text order. What a search has scored itself keeps that score; the
 other model's, and those of translations truncated at the length limit, without EOS, are found by forced decoding
-of exactly these tokens and EOS.
+of exactly these tokens and EOS. So are all of a model that searches with a shortlist.
 
 Legend: k translations of a list.
 """
@@ -197,7 +197,9 @@ class Reranker:
         for direction, translator in self._translators.items():
             with passes(f"Translating {direction}", len(lines), "lines") as update:
                 found[direction] = translator.translate(lines, update)
-        unions = [_union(*lists) for lists in zip(found["l2r"], found["r2l"], strict=True)]
+        # Tokens are more probable among the candidates of a shortlist than among all, which forced decoding goes by.
+        whole = [direction for direction in DIRECTIONS if self._translators[direction].shortlist is None]
+        unions = [_union(lists, whole) for lists in zip(found["l2r"], found["r2l"], strict=True)]
         for direction, translator in self._translators.items():
             missing = [[ids for ids, each in union.items() if direction not in each["log_probs"]] for union in unions]
             wanted = missing
@@ -253,8 +255,11 @@ def _together(progress: Progress | None, lines: int) -> Passes:
     return each
 
 
-def _union(*lists: Sequence["Hypothesis"]) -> dict[Ids, dict[str, Any]]:
-    """Returns the translations of a line by their ids, with what the searches of both directions know of each."""
+def _union(lists: Sequence[Sequence["Hypothesis"]], scored: Sequence[str]) -> dict[Ids, dict[str, Any]]:
+    """Returns the translations of a line by their ids, with what the searches of both directions know of each.
+
+    ``scored`` are the directions whose searches' log-probabilities count.
+    """
     union: dict[Ids, dict[str, Any]] = {}
     for direction, hypotheses in zip(DIRECTIONS, lists, strict=True):
         for rank, hypothesis in enumerate(hypotheses):
@@ -263,7 +268,7 @@ def _union(*lists: Sequence["Hypothesis"]) -> dict[Ids, dict[str, Any]]:
             ids = text_order(hypothesis.ids, direction)
             each = union.setdefault(ids, {"hypothesis": hypothesis, "log_probs": {}, "ranks": {}})
             each["ranks"].setdefault(direction, rank)
-            if hypothesis.finished:
+            if hypothesis.finished and direction in scored:
                 each["log_probs"].setdefault(direction, hypothesis.log_prob)
     return union
 

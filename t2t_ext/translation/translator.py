@@ -30,7 +30,7 @@ from t2t_ext.models.ensemble import Ensemble
 from t2t_ext.models.seq2seq import Seq2Seq, build_model
 from t2t_ext.runs import checkpoints
 from t2t_ext.runs.chosen_runs import ChosenRun, Paths, choose_runs, normalized_weights
-from t2t_ext.search.lexical_constraints import SEPARATOR, join_phrases
+from t2t_ext.search.lexical_constraints import join_phrases
 from t2t_ext.search.shortlist import ShortlistTable
 from t2t_ext.translation.alignment import AlignmentConfig
 from t2t_ext.translation.batches import Given, Progress, Read, Traced, run_batches, similar_lengths
@@ -70,6 +70,8 @@ class Translator:
       unmet_prefix_line_numbers: Lines of the last call whose translation holds only the beginning of its prefix, since
         it was truncated at the length limit or a character is not in the vocabulary.
       unmet_constraint_line_numbers: Lines of the last call whose best translation lacks some of its phrases.
+      untranslated_line_numbers: Lines of the last call that are not empty and have no translation, since the model's
+        probabilities are NaN or the rules leave none.
       parallel_batches: Batches searched at the same time, on threads. With TensorFlow's intra-op threads set to
         1, as the commands do, one a core is fastest.
     """
@@ -79,6 +81,7 @@ class Translator:
     truncated_line_numbers: tuple[int, ...] = ()
     unmet_prefix_line_numbers: tuple[int, ...] = ()
     unmet_constraint_line_numbers: tuple[int, ...] = ()
+    untranslated_line_numbers: tuple[int, ...] = ()
 
     def __init__(
         self,
@@ -227,7 +230,7 @@ class Translator:
             raise UserError(f"{len(prefixes)} prefixes for {len(lines)} lines: give one for each line, empty for none.")
         phrases = None
         if constraints is not None:
-            phrases = self._segmented_phrases(join_phrases(constraints, len(lines)))
+            phrases = self.target_encoder.segment_phrases(join_phrases(constraints, len(lines)))
             self.decode_hparams.check_constraints()
         encoded = self.source.read(lines)
         self._note_truncated(encoded)
@@ -235,6 +238,11 @@ class Translator:
         prepared = None if prefixes is None else _keeping_whitespace(prefixes, encoder.prepare)
         segmented = None if prepared is None else _keeping_whitespace(prepared, encoder.segment)
         results = self._search_all(encoded, progress, segmented, phrases)
+        self.untranslated_line_numbers = tuple(
+            i
+            for i, (found, empty) in enumerate(zip(results, encoded.empty, strict=True), 1)
+            if not (empty or found[0].length)
+        )
         self.unmet_constraint_line_numbers = tuple(
             i for i, found in enumerate(results, 1) if found[0].unmet_constraints
         )
@@ -277,14 +285,6 @@ class Translator:
         read = functools.partial(hypotheses_of, encoder=self.target_encoder)
         search = functools.partial(self._search, settings)
         return self._run(search, given, read, list(map(len, encoded.rows)), progress, apart)
-
-    def _segmented_phrases(self, joined: list[str]) -> list[str]:
-        """Returns constraints, raw phrases separated by tabs, as the graph reads them."""
-        encoder = self.target_encoder
-        if encoder.takes_raw_text:
-            return joined
-        phrases = [line.split(SEPARATOR) if line else [] for line in joined]
-        return [SEPARATOR.join(encoder.segment(encoder.prepare_phrases(each))) for each in phrases]
 
     # === Scoring and aligning given translations ===
 
@@ -521,7 +521,11 @@ class Translator:
     @property
     def can_constrain(self) -> bool:
         """Whether the decode hparams leave room for constraints."""
-        return not self.samples and self.decode_hparams.diverse_groups == 1
+        try:
+            self.decode_hparams.check_constraints()
+        except UserError:
+            return False
+        return True
 
     @property
     def can_align(self) -> bool:

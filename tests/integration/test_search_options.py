@@ -182,6 +182,8 @@ def test_signatures(exported, tiny_run, make_translator, monkeypatch):
         ("max_length_ratio=1e10", "at most 1,000"),
         ("max_length_offset=2147483647", "at most 100,000"),
         ("extra_length=2147483647", "at most 100,000"),
+        ("extra_length=50", "--decode_hparams: extra_length=50 is for length_limit=extra, not ratio"),
+        ("length_limit=extra,max_length_offset=9", "max_length_offset=9 is for length_limit=ratio, not extra"),
         ("no_repeat_ngram_size=1000000", "at most 100"),
         ("coverage_penalty=1e8", "at most 30"),
         ("sampling_method=random,sampling_temp=1e9", "at most 1,000,000"),
@@ -190,6 +192,10 @@ def test_signatures(exported, tiny_run, make_translator, monkeypatch):
 def test_wrong_settings(hparams, message):
     with pytest.raises(UserError, match=re.escape(message)):
         resolve_decode_hparams(hparams)
+
+
+def test_what_nothing_reads_is_no_reason_not_to_resume():
+    assert resolve_decode_hparams("extra_length=50", stored=True).extra_length == 50
 
 
 def test_two_directions_are_not_sampled():

@@ -154,6 +154,12 @@ class SubwordEncoder:
         """Returns prepared texts as the graph reads them."""
         return list(prepared) if self.segmented_by_graph else [self.subwords.segment(text) for text in prepared]
 
+    def segment_phrases(self, lines: Sequence[str]) -> list[str]:
+        """Returns raw phrases of sentences, separated by tabs in each line, as the graph reads them."""
+        if self.takes_raw_text:
+            return list(lines)
+        return ["\t".join(self.segment(self.prepare_phrases(line.split("\t")))) for line in lines]
+
     def join(self, segmented: Sequence[str]) -> list[str]:
         """Returns prepared texts, from what the graph writes."""
         return list(segmented) if self.segmented_by_graph else [self.subwords.join(text) for text in segmented]

@@ -1,4 +1,7 @@
-"""What a translator is, in words."""
+"""What a translator is, in words; what it can do, and the lines that it has nothing for."""
+
+import pytest
+import tensorflow as tf
 
 from t2t_ext.translation import translator
 
@@ -14,3 +17,38 @@ def test_it_says_what_it_is(make_translator, tiny_model):
     )
     encoder = one.source_encoder
     assert f"{model} + {model}," in repr(translator.Translator(Ensemble([tiny_model] * 2), encoder, encoder))
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({}, True),
+        ({"sampling_method": "random"}, False),
+        ({"diverse_groups": 2}, False),
+        ({"beam_extends": "top"}, False),
+    ],
+)
+def test_exports_have_constraints_where_the_search_takes_them(make_translator, settings, expected):
+    assert make_translator(**settings).can_constrain is expected
+
+
+def test_lines_that_are_not_empty_and_get_no_translation_are_numbered(make_translator, monkeypatch):
+    """As where the model's probabilities are NaN: all places of the search's result are empty."""
+    one = make_translator()
+
+    def nothing_found(settings, sources, empty, **given):
+        zeros = tf.zeros([len(empty), 1])
+        counts = tf.cast(zeros, tf.int32)
+        return {
+            "outputs": tf.fill([len(empty), 1], ""),
+            "log_probs": tf.where(empty[:, tf.newaxis], 0.0, zeros - 1e9),
+            "scores": zeros,
+            "lengths": counts,
+            "finished": empty[:, tf.newaxis],
+            "directions": counts,
+            "ids": counts[..., tf.newaxis],
+        }
+
+    monkeypatch.setattr(one, "_search", nothing_found)
+    assert one(["the cat", "", "the lamp", " \u3000"]) == ["", "", "", ""]
+    assert one.untranslated_line_numbers == (1, 3)

@@ -1,0 +1,34 @@
+"""Which log-probabilities reranking goes by; two stand-ins for translators, no TensorFlow."""
+
+import types
+
+import pytest
+
+from t2t_ext.translation.hypothesis import Hypothesis
+from t2t_ext.translation.rerank import Reranker
+
+SEARCHED, FORCED = -1.0, -3.0
+
+
+def translator(direction, shortlist):
+    ids = (7, 8, 1) if direction == "l2r" else (8, 7, 1)
+    found = Hypothesis("x", SEARCHED, 3, SEARCHED, True, ids, direction=direction)
+    return types.SimpleNamespace(
+        model=types.SimpleNamespace(directions=1),
+        target_direction=direction,
+        samples=False,
+        shortlist=shortlist,
+        target_encoder=types.SimpleNamespace(ids_sha256="same"),
+        translate=lambda lines, progress: [[found] for _ in lines],
+        score_ids=lambda lines, ids, progress: [
+            [types.SimpleNamespace(log_prob=FORCED) for _ in of_line] for of_line in ids
+        ],
+    )
+
+
+@pytest.mark.parametrize(("shortlist", "expected"), [(None, SEARCHED), ("candidates", FORCED)])
+def test_scores_among_the_candidates_of_a_shortlist_do_not_count(shortlist, expected):
+    reranker = Reranker(translator("l2r", shortlist), translator("r2l", None))
+    ((only,),) = reranker.rerank(["a line"])
+    assert only.log_probs == {"l2r": expected, "r2l": SEARCHED}
+    assert only.ranks == {"l2r": 0, "r2l": 0}
