@@ -92,6 +92,11 @@ def _write_preset(flags: argparse.Namespace, chosen: Sequence[Any], weights: Any
     folder = pathlib.Path(flags.export_dir or chosen[0].run.path / "keras_hub")
     for name in sorted({"alignment_heads", "alignment_layer", "export_version"} & flags.given):
         raise UserError(f"--{name} has no effect on a preset folder: leave it out, or --format={KERAS_HUB}.")
+    if decode_hparams.shortlist:
+        raise UserError(
+            f"shortlist={decode_hparams.shortlist}: a preset folder holds no shortlist and would look for that file "
+            f"wherever it is used. Leave it out; or leave out --format={KERAS_HUB}, as a SavedModel holds it."
+        )
     if folder.exists() and (folder.is_file() or any(folder.iterdir())):
         if not (folder / "task.json").is_file():
             raise UserError(f"{folder} holds something else than a preset: give another --export_dir.")

@@ -69,7 +69,7 @@ def main(flags: argparse.Namespace) -> None:
         version=flags.servable_version,
     )
     with client:
-        if flags.inputs_once:
+        if "inputs_once" in flags.given:  # an empty line, too: standard input is for others
             _answer(client, [flags.inputs_once], flags.nbest, flags.align)
         elif sources is None and sys.stdin.isatty():
             for line in text_lines.typed_lines():

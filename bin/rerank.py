@@ -200,7 +200,9 @@ class _Found:
         started = time.monotonic()
         results = self._reranker.rerank(lines, passes=running_total)
         self.seconds += time.monotonic() - started
-        self.truncated.add(self.lines + number for number in self._reranker.l2r.truncated_line_numbers)
+        both = self._reranker.l2r, self._reranker.r2l  # their sources may have other subwords
+        truncated = {number for each in both for number in each.truncated_line_numbers}
+        self.truncated.add(self.lines + number for number in sorted(truncated))
         if write_nbest:
             records = ([candidate.record() for candidate in candidates] for candidates in results)
             write_nbest(nbest_lines(lines, records, self.lines + 1))

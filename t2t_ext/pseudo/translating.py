@@ -59,6 +59,8 @@ def translate_sources(
 
 def why_failed(hypothesis: "Hypothesis", max_length: int) -> str:
     """Returns why a translation is no pseudo reference, or an empty string."""
+    if not hypothesis.length:  # the model's probabilities are NaN, or the rules leave none
+        return "no translation"
     if not hypothesis.finished:
         return "ended by the length limit"
     if hypothesis.length <= 1 or not hypothesis.text.strip():

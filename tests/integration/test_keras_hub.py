@@ -68,6 +68,7 @@ def test_what_is_in_the_way_is_said(preset, tiny_run, tmp_path, capsys, without_
     for flags, message in (
         ([f"--export_dir={tmp_path}", "--overwrite"], "holds something else than a preset"),
         ([f"--export_dir={preset}"], "exists already. Give --overwrite"),
+        (["--decode_hparams=shortlist=x.npz"], "a preset folder holds no shortlist"),
         (["--export_version=3"], "--export_version has no effect on a preset folder: leave it out"),
     ):
         assert exporter.main([*run, *flags]) == 2

@@ -349,6 +349,7 @@ def hypothesis(ids, text="x", *, finished=True, direction="l2r"):
         (hypothesis([5, 6, 1]), ""),
         (hypothesis([1], ""), "empty"),
         (hypothesis([9, 1], " "), "empty"),
+        (hypothesis([], "", finished=False), "no translation"),
         (hypothesis([5] * 9, finished=False), "ended by the length limit"),
         (hypothesis([*range(5, 25), 1]), "longer than 20 tokens"),
         (hypothesis([*range(5, 24), 1]), ""),

@@ -127,6 +127,15 @@ def test_needs_no_tensorflow():
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
+def test_an_empty_line_is_translated_once(monkeypatch, capfd):
+    """As in a loop of a shell, whose lines at standard input are not the command's."""
+    monkeypatch.setattr(query_server, "make_client", lambda *_, **__: contextlib.nullcontext())
+    monkeypatch.setattr(query_server, "_answer", lambda client, *rest: print(rest))
+    monkeypatch.setattr(sys, "stdin", None)
+    assert query_server.main(["--server=localhost:1", "--inputs_once="]) == 0
+    assert capfd.readouterr().out == "([''], False, False)\n"
+
+
 def test_standard_input_is_answered_as_it_comes(monkeypatch, capfd):
     """Nothing is read beyond the batch that is translated: standard input may be endless."""
     read = []
