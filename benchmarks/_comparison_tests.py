@@ -78,7 +78,8 @@ def _bootstrap(pair: np.ndarray) -> np.ndarray:
     for _ in range(SAMPLES // _AT_ONCE):
         often = rng.multinomial(sentences, np.full(sentences, 1 / sentences), size=_AT_ONCE).astype(float)
         scores = bleu(np.einsum("bn,ksnc->bksc", often, pair, optimize=True))  # [samples, 2, seeds]
-        chosen = rng.integers(seeds, size=scores.shape)
+        # Means of as many draws as there are seeds would have too small a variance, by (n - 1) / n (Rao & Wu 1988).
+        chosen = rng.integers(seeds, size=(*scores.shape[:2], max(1, seeds - 1)))
         means = np.take_along_axis(scores, chosen, axis=2).mean(axis=2)
         found.append(means[:, 1] - means[:, 0])
     return np.concatenate(found)

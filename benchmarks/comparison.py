@@ -16,10 +16,13 @@ where its run is gone. One that failed is passed over, and tried again by the ne
 """
 
 import argparse
+import contextlib
+import dataclasses
 import fcntl
 import os
 import pathlib
 import sys
+import tempfile
 import time
 from collections.abc import Sequence
 from typing import IO
@@ -99,27 +102,32 @@ def _train(args: argparse.Namespace, plan: Plan, store: _comparison_store.Store)
     if not args.work_dir:
         raise UserError("--work_dir=DIR says where data, runs and recipes are put; --report needs none.")
     (seeds, variants, only), slots = _chosen(args, plan), _slots(args)
-    work = ExperimentWork(args, plan, store)
-
-    def jobs() -> tuple[list[Job], int]:
-        found, later = plan.jobs(store.losses(), seeds, variants, only)
-        work.write_recipes(found)
-        return found, later
-
-    named, later = jobs()
-    for job in named:
-        if job in store.records:
-            store.check(job, work.settings(job))
+    with contextlib.ExitStack() as stack:
+        lock, folder = None, args.work_dir.resolve() / args.corpus
+        if args.dry_run:  # a queue at work needs the recipes that it has written
+            recipes = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory()))
         else:
-            check_commands(work.stages(job))
-    done = sum(job in store.records for job in named)
-    print(f"{len(named) + later} trainings, {done} of them done already", flush=True)
-    if args.dry_run:
+            lock, recipes = stack.enter_context(_locked(folder)), folder / "recipes"
+        work = ExperimentWork(args, plan, store, folder, recipes)
+
+        def jobs() -> tuple[list[Job], int]:
+            found, later = plan.jobs(store.losses(), seeds, variants, only)
+            work.write_recipes(found)
+            return found, later
+
+        named, later = jobs()
         for job in named:
-            print(f"  {'done ' if job in store.records else 'to do'} {plan.name(job)}, seed {job.seed}")
-        print(f"  and {later} more, whose rate and dropout tuning decides" if later else "  and no more")
-        return {}
-    with _locked(work.root) as lock:
+            if job in store.records:
+                store.check(job, work.settings(job))
+            else:
+                check_commands(work.stages(job))
+        done = sum(job in store.records for job in named)
+        print(f"{len(named) + later} trainings, {done} of them done already", flush=True)
+        if lock is None:
+            for job in named:
+                print(f"  {'done ' if job in store.records else 'to do'} {plan.name(job)}, seed {job.seed}")
+            print(f"  and {later} more, whose rate and dropout tuning decides" if later else "  and no more")
+            return {}
         queue = Queue(plan, store, work, jobs, slots, keep_open=[lock.fileno()])
         queue.run(args.say_every)
     return {f"{plan.name(job)}, seed {job.seed}": why for job, why in queue.failed.items()}
@@ -160,6 +168,7 @@ def _locked(work_dir: pathlib.Path) -> IO[str]:
     Raises:
       UserError: Another queue is at work there.
     """
+    work_dir.mkdir(parents=True, exist_ok=True)
     lock = open(work_dir / ".lock", "w", encoding="utf-8")  # noqa: SIM115
     until = time.monotonic() + _LOCK_SECONDS
     while True:
@@ -178,15 +187,29 @@ def _locked(work_dir: pathlib.Path) -> IO[str]:
 class ExperimentWork:
     """Carries out a training with ``t2t_ext-experiment``."""
 
-    def __init__(self, args: argparse.Namespace, plan: Plan, store: _comparison_store.Store) -> None:
-        """Prepares; the recipes' file is written by ``write_recipes``."""
+    def __init__(
+        self,
+        args: argparse.Namespace,
+        plan: Plan,
+        store: _comparison_store.Store,
+        folder: pathlib.Path,
+        recipes: pathlib.Path,
+    ) -> None:
+        """Prepares; the recipes' file is written by ``write_recipes``.
+
+        Args:
+          args: The command's flags.
+          plan: The rows.
+          store: The results.
+          folder: Where data and runs are put.
+          recipes: Where the recipes' file is put.
+        """
         self._args, self._plan, self._store = args, plan, store
-        self.root = args.work_dir.resolve() / args.corpus
-        self._recipes = self.root / "recipes" / "tuned.toml"
+        self._folder, self._recipes = folder, recipes / "tuned.toml"
         self._written = ""
         self._book: RecipeBook | None = None
         self._options = plans.Options(
-            work_dir=self.root / "runs",
+            work_dir=folder / "runs",
             tmp_dir=str(pathlib.Path(args.tmp_dir).resolve()) if args.tmp_dir else "",
             train_steps=args.train_steps,
             **{name: parse(getattr(args, name), name) for name in _PASSED_ON},
@@ -204,8 +227,12 @@ class ExperimentWork:
     def stages(self, job: Job) -> list[plans.Stage]:
         """Returns the commands of a training."""
         assert self._book is not None
-        options = plans.Options(**{**vars(self._options), "seeds": (job.seed,)})
-        return plans.plan(self._book.recipe(self._plan.name(job)), self._book, options)
+        return plans.plan(self._book.recipe(self._plan.name(job)), self._book, self._options_of(job))
+
+    def _options_of(self, job: Job) -> plans.Options:
+        """Returns the options of a training; a recipe of training has its own teachers, and so its own data."""
+        runs = self._options.work_dir if job.variant == PLAIN else self._folder / f"runs_{job.variant}"
+        return dataclasses.replace(self._options, seeds=(job.seed,), work_dir=runs)
 
     def settings(self, job: Job) -> dict[str, str]:
         """Returns what determines the result of a training."""
@@ -217,7 +244,7 @@ class ExperimentWork:
         flags = {
             "recipe": self._plan.name(job),
             "recipes_dir": self._recipes.parent,
-            "work_dir": self._options.work_dir,
+            "work_dir": self._options_of(job).work_dir,
             "tmp_dir": self._options.tmp_dir,
             "first_seed": job.seed,
             "seeds": 1,
@@ -229,7 +256,7 @@ class ExperimentWork:
 
     def folder(self, job: Job) -> pathlib.Path:
         """Returns where the log of a training is; its run is in ``run``."""
-        return plans.run_folder(self._plan.name(job), self._options, job.seed)
+        return plans.run_folder(self._plan.name(job), self._options_of(job), job.seed)
 
     def unfinished(self, job: Job) -> set[pathlib.Path]:
         """Returns the markers of the stages that its command would work on."""

@@ -25,6 +25,7 @@ _TRIAL_BYTES_PER_SEGMENT = 10
 _RESAMPLE_BYTES_PER_SEGMENT = 112
 _MEMORY = 1_500_000_000
 _BLOCK = 300_000_000  # bytes of the trials that are held at once
+_ROUNDING = 1e-9  # of scores of the same counts, added up in another order
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,8 +37,9 @@ class PairedTest:
       baseline: The baseline's name.
       system: The other system's name.
       difference: The system's score minus the baseline's.
-      p_bootstrap: The share of resamples in which chance alone makes so great a difference.
-      p_randomization: The share of trials in which swapping translations at random does.
+      p_bootstrap: The share of resamples in which chance alone makes so great a difference, as sacrebleu (and Moses'
+        script) counts them: it centers absolute differences, so that p is hardly more than that of a one-sided test.
+      p_randomization: The share of trials in which swapping translations at random does; two-sided.
       signature_bootstrap: sacrebleu's signature of the first test.
       signature_randomization: That of the second.
     """
@@ -137,4 +139,8 @@ def _swapped(metric: Any, baseline: "np.ndarray", system: "np.ndarray", trials: 
 
 
 def _p_value(differences: "np.ndarray", real: float) -> float:
-    return (int((differences > real).sum()) + 1) / (len(differences) + 1)
+    """Returns the share of differences that are as great as the real one.
+
+    sacrebleu counts greater ones alone, and so calls systems significantly different that differ in one sentence.
+    """
+    return (int((differences >= real - _ROUNDING).sum()) + 1) / (len(differences) + 1)

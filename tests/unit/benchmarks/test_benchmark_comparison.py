@@ -162,6 +162,27 @@ def test_tuned_recipes_are_recipes(benchmark, make_plan, tmp_path, corpus, monke
         benchmark.check_commands(benchmark.plans.plan(own.recipe(name), own, options))
 
 
+def test_no_two_trainings_want_other_things_in_one_place(benchmark, make_plan, tmp_path):
+    """Such as pseudo references by the plain Transformers, and by those with SimCut, beside the same data."""
+    plan = make_plan(tune=False)
+    args = benchmark._parser().parse_args([f"--work_dir={tmp_path}", "--tmp_dir=RAW"])
+    store = benchmark._comparison_store.Store(tmp_path / "r.json")
+    work = benchmark.ExperimentWork(args, plan, store, tmp_path / "multi30k", tmp_path / "recipes")
+    jobs, _ = plan.jobs({}, [1], ["plain", "best"], ["comparison_rerank", "comparison_synchronous"])
+    work.write_recipes(jobs)
+    keys = {}
+    for job in jobs:
+        stages = work.stages(job)
+        for stage in stages:
+            assert keys.setdefault(stage.marker, stage.key) == stage.key
+        runs = {stage.folder.parents[1] for stage in stages if stage.kind == "train"}
+        assert {f"--work_dir={folder}" for folder in runs} <= {*work.command(job)}
+    pseudo = [marker for marker in keys if marker.name.startswith("pseudo_references")]
+    assert len(pseudo) == 2
+    plain = next(job for job in jobs if job.variant == "plain")
+    assert work.folder(plain) == tmp_path / "multi30k" / "runs" / "comparison_transformer.untuned" / "seed1"
+
+
 # === The queue ===
 
 
@@ -453,6 +474,17 @@ def test_three_seeds_are_not_three_times_as_many_sentences(differences, stores, 
     assert three.high - three.low == pytest.approx(one.high - one.low, rel=0.1)
 
 
+def test_interval_has_the_seeds_variance(differences):
+    """Where all sentences of a seed are alike, what varies is the seeds' mean: by the sample variance over n."""
+
+    def alike(right):  # so many of the 100 words of each sentence
+        return np.tile([100.0, 100, right, right - 1, right - 2, right - 3, 100, 99, 98, 97], (10, 1))
+
+    pair = np.array([[alike(right) for right in each] for each in ((40, 50, 60), (45, 60, 66))])
+    variances = differences.bleu(pair.sum(axis=2)).var(axis=1, ddof=1)
+    assert differences._bootstrap(pair).var() == pytest.approx(variances.sum() / 3, rel=0.08)
+
+
 def test_holm(differences):
     assert differences.holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
     assert differences.holm([0.5, 0.9]) == [1.0, 1.0]
@@ -552,6 +584,7 @@ def test_dry_run_lists_what_is_done(benchmark, tmp_path, capsys, stores, make_pl
     said = capsys.readouterr().out
     assert "9 trainings, 0 of them done already" in said
     assert "to do comparison_enc_dc.dropout0.2.rate0.0075, seed 1" in said
+    assert not (tmp_path / "multi30k").exists()  # a queue at work there keeps its recipes
     job = make_plan().jobs({}, [1], ["plain"], ["comparison_enc_dc"])[0][0]
     stores.Store(tmp_path / "r.json").add(made_up(stores, job, 40.0))
     assert benchmark.main(flags) != 0

@@ -157,6 +157,22 @@ def test_paired_tests_are_sacrebleus(corpus, name, monkeypatch):
     assert "ar:300" in result.signature_randomization
 
 
+@pytest.mark.parametrize("name", ["sacrebleu", "chrf"])
+def test_one_sentence_makes_no_significant_difference(corpus, name):
+    """Whether it is swapped or not, the difference is as great; equal systems differ by nothing in every sample."""
+    _, reference, systems = corpus
+    first = systems["good"]
+    wrong = max(range(len(first)), key=lambda line: first[line] != reference[line])
+    other = [reference[line] if line == wrong else text for line, text in enumerate(first)]
+    systems = {"first": first, "same": list(first), "other": other}
+    (label, metric), *_ = segment_statistics.metrics_of(protocols.protocol(name), systems, [reference]).items()
+    same, better = significance.paired_tests(label, metric, systems, resamples=100, trials=100)
+    assert (same.difference, same.p_bootstrap, same.p_randomization) == (0.0, 1.0, 1.0)
+    assert better.difference > 0
+    assert better.p_randomization == 1.0
+    assert better.p_bootstrap > 0.05
+
+
 def test_trials_fit_into_memory():
     assert significance.affordable_trials(3000) == 10000
     assert significance.affordable_trials(50_000) == 3000
