@@ -206,7 +206,8 @@ def transformer_large_data() -> TransformerHParams:
     """transformer_base for more than 500,000 pairs, with Schedule-Free AdamW in updates of all lengths.
 
     Not tuned here. Sizes and dropout are transformer_base's; optimizer, rate and decay as transformer_middle_data. With
-    fewer than eight devices add ``gradient_accumulation_steps``: the published batches are of 25,000 tokens or more.
+    fewer than eight devices set ``gradient_accumulation_steps``, and ``length_groups`` to a multiple of it: the
+    published batches are of 25,000 tokens or more.
     """
     return transformer_middle_data().replace(
         filter_size=2048,

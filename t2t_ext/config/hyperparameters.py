@@ -372,7 +372,8 @@ class HParams(StrictParams):
             if self.length_groups % slices:
                 yield (
                     f"length_groups={self.length_groups} is not a multiple of gradient_accumulation_steps * "
-                    f"parallel_slices = {slices}: a slice is made of whole groups"
+                    f"parallel_slices = {slices}: a slice is made of whole groups; set "
+                    f"length_groups={-(-self.length_groups // slices) * slices}"
                 )
             if self.batch_shapes == "static":
                 yield (
