@@ -188,7 +188,7 @@ class _Run:
         path = STANDARD
         if source != STANDARD:
             path = output_name(source, self._directory.config, self._search, len(self._chosen))
-        outputs.check_all([path], [source])
+        outputs.check_all([path, self._flags.nbest_file, self._flags.alignment_file], [source])
         return path
 
 
@@ -265,7 +265,7 @@ def _translate(run: _Run, flags: argparse.Namespace, source: _Source, output: st
         log.info(shown_shares(shares_of(winners)))
     if scorer:
         for score in run.text.scores(scorer):
-            print(score, file=sys.stderr if output == STANDARD else sys.stdout, flush=True)
+            print(score, file=sys.stderr if STANDARD in (output, flags.nbest_file) else sys.stdout, flush=True)
 
 
 @contextlib.contextmanager

@@ -1,6 +1,6 @@
 """Scores from what a metric counts in each segment: texts come in parts and are not kept.
 
-sacrebleu's metrics are sums over segments followed by a formula. A segment's counts are 16 to 80 bytes; the n-grams of
+sacrebleu's metrics are sums over segments followed by a formula. A segment's counts are 16 to 96 bytes; the n-grams of
 its references, which sacrebleu keeps of all segments, are several thousand. This module imports no TensorFlow.
 """
 

@@ -156,6 +156,8 @@ class Client(abc.ABC):
         return list(texts) if text is None else text.to_graph(side, texts)
 
     def _sources_to_graph(self, sources: Sources) -> Values:
+        if isinstance(sources, str):
+            raise UserError("A list of lines is needed, got one string; write [text] instead of text.")
         texts = [source for source in sources if isinstance(source, str)]
         if texts:
             return self._to_graph("source", texts)

@@ -560,9 +560,10 @@ class Translator:
         try:
             return run_batches(function, given, read, batches, self.parallel_batches, progress)
         except (tf.errors.ResourceExhaustedError, MemoryError) as error:
+            kept = "num_hypotheses" if self.samples else "beam_size"
             raise UserError(
-                f"Memory ran out: choose a smaller batch_size (now {hparams.batch_size}), beam_size "
-                f"({hparams.beam_size}) or max_input_length ({hparams.max_input_length}) in the decode hparams."
+                f"Memory ran out: choose a smaller batch_size (now {hparams.batch_size}), {kept} "
+                f"({getattr(hparams, kept)}) or max_input_length ({hparams.max_input_length}) in the decode hparams."
             ) from error
 
 

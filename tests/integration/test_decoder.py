@@ -273,6 +273,7 @@ def test_empty_file(decode, tmp_path):
         (["--split=train"], "train"),
         (["--split=dev", "--data_dir={dir}"], "t2t_ext-datagen"),
         (["--split=dev", "--decode_reference={in}"], "--decode_reference goes with --decode_from_file"),
+        (["--decode_from_file=-", "--nbest_file=-"], "- is given for two outputs"),
         (["--score_file={pairs}"], "{pairs}, line 1: 1 tab-separated"),
         (["--score_file={pairs}", "--nbest_file={dir}/x"], "--nbest_file goes with"),
     ],

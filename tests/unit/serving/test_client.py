@@ -127,6 +127,15 @@ def test_needs_no_tensorflow():
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
+@pytest.mark.parametrize("ask", ["translate", "nbest"])
+def test_one_string_is_no_list_of_characters(ask):
+    with (
+        client.make_client("localhost:1", "m", rest=True) as server,
+        pytest.raises(UserError, match=r"write \[text\] instead of text"),
+    ):
+        getattr(server, ask)("Guten Morgen.")
+
+
 def test_an_empty_line_is_translated_once(monkeypatch, capfd):
     """As in a loop of a shell, whose lines at standard input are not the command's."""
     monkeypatch.setattr(query_server, "make_client", lambda *_, **__: contextlib.nullcontext())
