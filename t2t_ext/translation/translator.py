@@ -235,7 +235,7 @@ class Translator:
         encoded = self.source.read(lines)
         self._note_truncated(encoded)
         encoder = self.target_encoder
-        prepared = None if prefixes is None else _keeping_whitespace(prefixes, encoder.prepare)
+        prepared = None if prefixes is None else _keeping_whitespace(prefixes, encoder.prepare_beginnings)
         segmented = None if prepared is None else _keeping_whitespace(prepared, encoder.segment)
         results = self._search_all(encoded, progress, segmented, phrases)
         self.untranslated_line_numbers = tuple(

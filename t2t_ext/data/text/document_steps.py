@@ -84,6 +84,11 @@ def sentence_by_sentence(text: str, apply: Callable[[str], str]) -> str:
     return tagged(filter(None, (apply(sentence) for sentence in sentences(text))))
 
 
+def left_open(prepared: str, beginning: str) -> str:
+    """Returns the prepared beginning of a text: its last sentence has an end tag only where ``beginning`` has."""
+    return prepared if beginning.rstrip().endswith(CLOSE) else prepared.removesuffix(f" {CLOSE}")
+
+
 def symbols(*chains: Sequence[str]) -> tuple[str, ...]:
     """Returns the words that chains of steps put into texts, as SentencePiece has them; each should be one subword."""
     return (f"\u2581{OPEN}", f"\u2581{CLOSE}") if any(SENTENCE_TAGS in names for names in chains) else ()

@@ -140,6 +140,10 @@ class SubwordEncoder:
         """Returns texts as the model reads them, in the form that ``encode_batch`` takes."""
         return self.steps.prepare(texts)
 
+    def prepare_beginnings(self, texts: Sequence[str]) -> list[str]:
+        """Returns beginnings of texts, such as prefixes of translations, as they stand in a prepared text."""
+        return self.steps.prepare_beginnings(texts)
+
     def prepare_phrases(self, phrases: Sequence[str]) -> list[str]:
         """Returns parts of sentences as they stand inside a prepared text: their case is not a sentence's."""
         return self.steps.prepare(phrases, sentences=False)

@@ -238,6 +238,11 @@ class TextSteps:
             return list(texts)
         return [self._apply(text, [step.prepare for step in steps]) for text in texts]
 
+    def prepare_beginnings(self, texts: Sequence[str]) -> list[str]:
+        """Returns beginnings of texts after the steps; the last sentence between tags stays open where it is."""
+        prepared = self.prepare(texts)
+        return list(map(document_steps.left_open, prepared, texts)) if self._by_sentence else prepared
+
     def restore(self, prepared: Sequence[str]) -> list[str]:
         """Returns texts for people, from prepared ones."""
         if not self._steps:

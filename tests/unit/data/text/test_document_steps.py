@@ -29,6 +29,15 @@ def test_steps_see_each_tagged_sentence_and_the_tags_are_taken_out():
     assert TextSteps(("sentence_tags",)).restore(["<t> A b. </t> <t> C. </t>"]) == ["A b. C."]
 
 
+def test_a_beginning_leaves_its_last_sentence_open():
+    beginnings = ["<t> It isn't. </t> <t> Is it", "<t> Is it </t>", "No tags", ""]
+    expected = ["<t> it isn &apos;t . </t> <t> is it", "<t> is it </t>", "no tags", ""]
+    names = ("moses_tokenize", "lowercase")
+    assert TextSteps(("sentence_tags", *names), "en").prepare_beginnings(beginnings) == expected
+    assert TextSteps(names, "en").prepare_beginnings(beginnings[2:]) == expected[2:]
+    assert TextSteps().prepare_beginnings(beginnings) == beginnings
+
+
 def test_a_truecaser_learns_from_sentences():
     steps = TextSteps(("sentence_tags", "moses_tokenize", "truecase"), "en")
     texts = ["<t> The man saw the dog . </t> <t> The dog saw London . </t>"] * 3
