@@ -5,6 +5,7 @@ import importlib
 import json
 import pathlib
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -483,6 +484,21 @@ def test_interval_has_the_seeds_variance(differences):
     pair = np.array([[alike(right) for right in each] for each in ((40, 50, 60), (45, 60, 66))])
     variances = differences.bleu(pair.sum(axis=2)).var(axis=1, ddof=1)
     assert differences._bootstrap(pair).var() == pytest.approx(variances.sum() / 3, rel=0.08)
+
+
+def test_errors_of_the_first_kind(differences, monkeypatch, capsys):
+    """Randomization, and all tests of one seed, find differences where seeds are far apart, and none otherwise."""
+    null = importlib.import_module("comparison_null")
+    for name in ("SAMPLES", "TRIALS"):
+        monkeypatch.setattr(differences, name, 500)
+    shares = []
+    for more in ("--shift=0", "--shift=0.5"):
+        monkeypatch.setattr(sys, "argv", ["comparison_null.py", "--pairs=2", "--sentences=60", "--seeds=2", more])
+        assert null.main() == 0
+        shares.append([float(share) for share in re.findall(r"([\d.]+) %", capsys.readouterr().out)])
+    assert len(shares[0]) == 6
+    assert max(shares[0]) == 0
+    assert min(shares[1][0], *shares[1][4:]) >= 50
 
 
 def test_holm(differences):

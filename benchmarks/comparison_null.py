@@ -1,0 +1,83 @@
+"""How often the tests of ``comparison.py`` find a difference between two methods that do not differ.
+
+    python benchmarks/comparison_null.py                                  # 200 pairs of methods, some minutes
+    python benchmarks/comparison_null.py --shift=0.02 --shared=0.9        # seeds are of different quality
+
+Two methods with so many seeds each translate the same sentences. Whether a token is right depends on its sentence, on
+what all seeds have in common (``--shared``, a part of the variance), on chance, and on the seed's quality (``--shift``,
+a standard deviation). Nothing depends on the method: whatever is found is an error of the first kind. The tests of
+``t2t_ext-compare`` are tried beside, on the first seed of each.
+"""
+
+import argparse
+import sys
+
+import _comparison_tests as tests
+import numpy as np
+from sacrebleu.metrics import BLEU
+
+from t2t_ext.evaluation.comparison import significance
+
+_LONGEST = 20
+_THRESHOLD = -0.75  # about 58 BLEU
+_OF_SENTENCES, _OF_TOKENS = 0.6, 0.8  # deviations of what all seeds have in common
+_LEVEL = 0.05
+
+
+def main() -> int:
+    """Simulates and prints a line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--pairs", type=int, default=200)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--sentences", type=int, default=1000)
+    parser.add_argument("--shared", type=float, default=0.9)
+    parser.add_argument("--shift", type=float, default=0.0)
+    args = parser.parse_args()
+    tests.SAMPLES = tests.TRIALS = 500
+    rng, found, of_one, variances = np.random.default_rng(11), [], [], []
+    for _ in range(args.pairs):
+        pair = simulated(rng, args)
+        variances.append(tests.bleu(pair.sum(axis=2)).var(axis=1, ddof=1).mean())
+        tested = tests.difference(*(dict(enumerate(each)) for each in pair))
+        randomization, interval = tested.p_randomization < _LEVEL, not tested.low <= 0 <= tested.high
+        found.append((randomization, interval, tested.p_bootstrap < _LEVEL, randomization and interval))
+        of_one.append(compared(*pair[:, 0]))
+    shares = [f"{100 * share:.1f} %" for share in np.mean(np.hstack([found, of_one]), axis=0)]
+    print(f"{vars(args)}: deviation of seeds {np.sqrt(np.mean(variances)):.2f} BLEU; of {args.pairs} pairs, found by")
+    print("randomization {}, interval {}, p of the bootstrap {}, randomization and interval {};".format(*shares[:4]))
+    print("of one seed, by t2t_ext-compare, p of the bootstrap {}, randomization {}".format(*shares[4:]))
+    return 0
+
+
+def compared(*counts: np.ndarray) -> tuple[bool, bool]:
+    """Returns whether the bootstrap and the randomization of t2t_ext-compare find a difference of two translations."""
+    metric = BLEU(references=[["a"]])
+    metric._extract_corpus_statistics = lambda lines, references: counts[len(lines) - 1]
+    systems = {"first": [""], "second": ["", ""]}
+    (tested,) = significance.paired_tests("BLEU", metric, systems, resamples=500, trials=500)
+    return tested.p_bootstrap < _LEVEL, tested.p_randomization < _LEVEL
+
+
+def simulated(rng: np.random.Generator, args: argparse.Namespace) -> np.ndarray:
+    """Returns what BLEU counts in the translations of two methods: float [2, seeds, sentences, 10]."""
+    reference = rng.integers(7, 19, size=args.sentences)
+    length = reference + rng.integers(-1, 2, size=args.sentences)
+    shape = args.sentences, _LONGEST
+    common = _OF_SENTENCES * rng.normal(size=(args.sentences, 1)) + _OF_TOKENS * rng.normal(size=shape)
+    there = np.arange(_LONGEST) < length[:, None]
+    totals = [np.maximum(0, length - order) for order in range(4)]
+
+    def counts() -> np.ndarray:
+        own = np.sqrt(1 - args.shared) * rng.normal(size=shape) + args.shift * rng.normal()
+        right = (np.sqrt(args.shared) * common + own > _THRESHOLD) & there
+        run, matches = right, []
+        for order in range(1, 5):
+            matches.append(run.sum(axis=1))
+            run = run[:, :-1] & right[:, order:]
+        return np.stack([length, reference, *matches, *totals], axis=1).astype(float)
+
+    return np.array([[counts() for _ in range(args.seeds)] for _ in range(2)])
+
+
+if __name__ == "__main__":
+    sys.exit(main())
