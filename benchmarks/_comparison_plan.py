@@ -252,13 +252,14 @@ class Plan:
             if variant == PLAIN:
                 yield from ((variant, seeds[0], row) for row in self.ablations if row in rows)
 
+    def is_of_the_grid(self, job: Job) -> bool:
+        """Returns whether a training is a cell of its family's grid."""
+        own = (self.tuned_on(self.family(job.row)), PLAIN, _SEED_OF_THE_GRID)
+        return self.grid is not None and (job.row, job.variant, job.seed) == own
+
     def _losses(self, family: str, losses: Mapping[Job, float]) -> dict[Cell, float]:
         row = self.tuned_on(family)
-        return {
-            job.cell: loss
-            for job, loss in losses.items()
-            if (job.row, job.variant, job.seed) == (row, PLAIN, _SEED_OF_THE_GRID)
-        }
+        return {job.cell: loss for job, loss in losses.items() if job.row == row and self.is_of_the_grid(job)}
 
     # === Recipes ===
 

@@ -38,6 +38,9 @@ class Work(Protocol):
     def record(self, job: Job, seconds: float) -> Record:
         """Returns the result of a training that is done."""
 
+    def record_of_failed(self, job: Job, seconds: float) -> Record | None:
+        """Returns what is stored of a training that failed and would fail again; None where it may be tried again."""
+
 
 @dataclasses.dataclass
 class _Running:
@@ -151,13 +154,17 @@ class Queue:
     def _finish(self, job: Job) -> None:
         """Stores the result of a training whose process has ended, or notes why there is none."""
         ended = self._running.pop(job)
-        log = self._work.folder(job) / "queue.log"
+        log, seconds = self._work.folder(job) / "queue.log", time.monotonic() - ended.began
         try:
             if ended.process.returncode:
+                if (failed := self._work.record_of_failed(job, seconds)) is not None:
+                    self._store.add(failed)
+                    say(f"{self._title(job)}: {failed['ended']} after {failed['updates']:,} updates")
+                    return
                 lines = log.read_text(encoding="utf-8", errors="replace").split("\n")
                 last = next((line.strip() for line in reversed(lines) if line.strip()), "it printed nothing")
                 raise UserError(f"status {ended.process.returncode}: {last} Its output is in {log}.")
-            record = self._work.record(job, time.monotonic() - ended.began)
+            record = self._work.record(job, seconds)
             self._store.add(record)
         except (UserError, OSError) as error:  # one training must not end the others
             self.failed[job] = str(error)

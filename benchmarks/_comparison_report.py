@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 from _comparison_plan import PLAIN, Cell, Job, Plan
-from _comparison_store import Record, unpack
+from _comparison_store import Record, has_diverged, losses, unpack
 from _comparison_tests import Difference, difference, holm
 
 from t2t_ext.io import files
@@ -81,19 +81,16 @@ def write(plan: Plan, records: Mapping[Job, Record], out: pathlib.Path) -> None:
 
 def rows(plan: Plan, records: Mapping[Job, Record]) -> dict[str, list[Row]]:
     """Returns for each recipe of training the rows that have a result, main rows first, with their tests."""
-    cells = plan.best_so_far(_losses(records))
+    cells = plan.best_so_far(losses(records))
     return {variant: _rows(plan, records, cells, variant) for variant in plan.variants}
-
-
-def _losses(records: Mapping[Job, Record]) -> dict[Job, float]:
-    return {job: each["dev_loss"] for job, each in records.items() if each["dev_loss"] is not None}
 
 
 def _rows(plan: Plan, records: Mapping[Job, Record], cells: Mapping[str, Cell], variant: str) -> list[Row]:
     names = [*plan.main, *plan.ablations]
     runs: dict[str, dict[int, Record]] = {name: {} for name in names}
     for job, record in sorted(records.items()):
-        if job.variant == variant and job.row in runs and job.cell == cells.get(plan.family(job.row)):
+        chosen = job.row in runs and job.cell == cells.get(plan.family(job.row))
+        if chosen and job.variant == variant and not has_diverged(record):
             runs[job.row][job.seed] = record
     counts = {
         name: {seed: unpack(run["test"]["counts"], run["test"]["sentences"]) for seed, run in each.items()}
@@ -157,17 +154,18 @@ def markdown(plan: Plan, records: Mapping[Job, Record], made: Mapping[str, Seque
         ]
     if plan.grid:
         parts += ["## Tuning", _grid_table(plan, records)]
-    signatures = sorted({each["test"]["signature"] for each in records.values()})
+    signatures = sorted({each["test"]["signature"] for each in records.values() if not has_diverged(each)})
     parts += [f"`{signature}`" for signature in signatures]
     return "\n\n".join(parts) + "\n"
 
 
 def _about(plan: Plan, records: Mapping[Job, Record], made: Mapping[str, Sequence[Row]]) -> str:
     missing = [plan.words(name) for name in plan.main if name not in {row.name for row in made[PLAIN]}]
-    tuned = plan.cells(_losses(records))  # without a grid all families are
+    tuned = plan.cells(losses(records))  # without a grid all families are
     untuned = [family for family in plan.families() if family not in tuned]
     hours = sum(each["minutes"] - each["minutes_before"] for each in records.values()) / 60
-    limit = [f"{each['name']}, seed {each['seed']}" for each in records.values() if each["ended"] == "limit"]
+    others = [each for each in records.values() if each["ended"] != "early stopping"]
+    limit = [f"{each['name']}, seed {each['seed']} ({each['ended']})" for each in others]
     machines = sorted({each["machine"] for each in records.values()})
     dates = sorted(each["date"] for each in records.values())
     days = dates[0] if dates[0] == dates[-1] else f"{dates[0]} to {dates[-1]}"
@@ -300,16 +298,20 @@ def _brief(row: Row) -> str:
 
 
 def _grid_table(plan: Plan, records: Mapping[Job, Record]) -> str:
-    cells = plan.cells(_losses(records))
+    cells = plan.cells(losses(records))
     names = list(plan.grid.values) if plan.grid else []
     lines = []
     for family in plan.families():
         row = plan.tuned_on(family)
         for job, record in sorted(records.items()):
-            if (job.row, job.variant, job.seed) == (row, PLAIN, 1) and record["dev_loss"] is not None:
-                chosen = "chosen" if job.cell == cells.get(family) else ""
-                figures_ = [f"{record['dev_loss']:.4f}", f"{record['dev']['BLEU']:.2f}", f"{record['updates']:,}"]
-                lines.append([family, *(f"{value:g}" for value in job.cell), *figures_, chosen])
+            if job.row != row or not plan.is_of_the_grid(job):
+                continue
+            if has_diverged(record):
+                scores, note = ["", ""], "diverged"
+            else:
+                scores = [f"{record['dev_loss']:.4f}", f"{record['dev']['BLEU']:.2f}"]
+                note = "chosen" if job.cell == cells.get(family) else ""
+            lines.append([family, *(f"{value:g}" for value in job.cell), *scores, f"{record['updates']:,}", note])
     return _table(("family", *names, "lowest dev loss", "dev BLEU", "updates", ""), lines)
 
 

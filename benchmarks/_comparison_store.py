@@ -10,6 +10,7 @@ import datetime
 import fcntl
 import hashlib
 import json
+import math
 import pathlib
 import statistics
 import zlib
@@ -28,6 +29,7 @@ from t2t_ext.experiments.results import collect
 from t2t_ext.experiments.stages import score_record
 from t2t_ext.io import files
 
+_DIVERGED = "diverged"
 _FORMAT = 1
 _PACKED = 6  # numbers a sentence: lengths of translation and reference, matches of 1- to 4-grams
 Record = dict[str, Any]
@@ -84,7 +86,7 @@ class Store:
 
     def losses(self) -> dict[Job, float]:
         """Returns the best development loss of every training."""
-        return {job: record["dev_loss"] for job, record in self.records.items() if record["dev_loss"] is not None}
+        return losses(self.records)
 
     def check(self, job: Job, settings: Mapping[str, str]) -> None:
         """Refuses a result that was made with other settings than those that are asked for.
@@ -105,12 +107,53 @@ class Store:
 # === A result ===
 
 
+def losses(records: Mapping[Job, Record]) -> dict[Job, float]:
+    """Returns the best development loss of every training that has one; infinity for those that diverged."""
+    found = {job: math.inf if has_diverged(record) else record["dev_loss"] for job, record in records.items()}
+    return {job: loss for job, loss in found.items() if loss is not None}
+
+
+def has_diverged(record: Mapping[str, Any]) -> bool:
+    """Returns whether a training ended without a result, as its gradients were not finite any more."""
+    return record["ended"] == _DIVERGED
+
+
 def settings_of(stages: Sequence[Stage]) -> dict[str, str]:
     """Returns what determines a result."""
     return {
         " ".join(filter(None, [stage.kind, stage.split, stage.owner, f"--{name}"])): value
         for stage in stages
         for name, value in stage.counted_flags().items()
+    }
+
+
+def record_of_diverged(
+    job: Job, cell: Mapping[str, float], recipe: Recipe, stages: Sequence[Stage], seconds: float
+) -> Record:
+    """Returns what is stored of a training that diverged; the arguments are those of ``record_of``."""
+    run = curves.read_run(next(stage.output for stage in reversed(stages) if stage.kind == "train"))
+    return {
+        **_identity(job, cell, recipe, stages),
+        "updates": run.updates,
+        "minutes": round(run.minutes, 3),
+        "minutes_before": 0.0,
+        "seconds": round(seconds),
+        "ended": _DIVERGED,
+        "dev_loss": None,
+    }
+
+
+def _identity(job: Job, cell: Mapping[str, float], recipe: Recipe, stages: Sequence[Stage]) -> Record:
+    return {
+        "row": job.row,
+        "variant": job.variant,
+        "cell": dict(cell),
+        "seed": job.seed,
+        "name": recipe.name,
+        "words": recipe.row,
+        "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d"),
+        "machine": _machine(),
+        "settings": settings_of(stages),
     }
 
 
@@ -136,15 +179,7 @@ def record_of(job: Job, cell: Mapping[str, float], recipe: Recipe, stages: Seque
     limit = [int(trained[run].flags["train_steps"]) for run in own]
     losses = [point.loss for point in runs[0].points if point.loss is not None]
     return {
-        "row": job.row,
-        "variant": job.variant,
-        "cell": dict(cell),
-        "seed": job.seed,
-        "name": recipe.name,
-        "words": recipe.row,
-        "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d"),
-        "machine": _machine(),
-        "settings": settings_of(stages),
+        **_identity(job, cell, recipe, stages),
         "parameters": round(found["parameters"].mean),
         "updates": sum(run.updates for run in runs),
         "updates_to_best": best[0].updates if alone else None,

@@ -37,9 +37,10 @@ from t2t_ext.bin.experiment import check_commands, recipe_book
 from t2t_ext.config.problem_options import parse
 from t2t_ext.errors import UserError, suggest
 from t2t_ext.experiments import plan as plans
-from t2t_ext.experiments.recipes import RecipeBook
+from t2t_ext.experiments.recipes import Recipe, RecipeBook
 from t2t_ext.experiments.stages import state_of
 from t2t_ext.io import files
+from t2t_ext.runs.run_directory import RunDirectory
 
 _HERE = pathlib.Path(__file__).resolve().parent
 _RESULTS = _HERE.parent / "docs" / "results"
@@ -264,10 +265,21 @@ class ExperimentWork:
 
     def record(self, job: Job, seconds: float) -> _comparison_store.Record:
         """Returns the result of a training that is done."""
+        return _comparison_store.record_of(*self._described(job), seconds)
+
+    def record_of_failed(self, job: Job, seconds: float) -> _comparison_store.Record | None:
+        """Returns what is stored of a cell of the grid that diverged: another cell is then its family's."""
+        run = self.folder(job) / "run"
+        if not self._plan.is_of_the_grid(job) or not RunDirectory.exists(run):
+            return None
+        if not RunDirectory.open(run).skipped_steps_path.exists():
+            return None
+        return _comparison_store.record_of_diverged(*self._described(job), seconds)
+
+    def _described(self, job: Job) -> tuple[Job, dict[str, float], Recipe, list[plans.Stage]]:
         assert self._book is not None
         cell = dict(zip(self._plan.grid.values if self._plan.grid else (), job.cell, strict=True))
-        recipe = self._book.recipe(self._plan.name(job))
-        return _comparison_store.record_of(job, cell, recipe, self.stages(job), seconds)
+        return job, cell, self._book.recipe(self._plan.name(job)), self.stages(job)
 
 
 if __name__ == "__main__":

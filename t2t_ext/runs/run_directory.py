@@ -313,6 +313,11 @@ class RunDirectory:
         """The gradient norms of the model's parts at the steps that were logged, one JSON object a line."""
         return self._path / "gradient_norms.jsonl"
 
+    @property
+    def skipped_steps_path(self) -> pathlib.Path:
+        """What is known of the batches of a training that stopped as gradients were not finite."""
+        return self._path / "skipped_steps.json"
+
     def update(self, config: RunConfig) -> None:
         """Stores changed settings (those in ``MAY_CHANGE``); the subword models stay.
 

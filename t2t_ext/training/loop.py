@@ -264,7 +264,7 @@ class _Loop:
         if row < self._settings.max_skipped_steps:
             return
         report = skip_report.make_report(self._session, self._generated, row, last)
-        path = self._run.path / skip_report.FILE_NAME
+        path = self._run.skipped_steps_path
         if self._is_chief:
             files.write_text_atomically(path, skip_report.to_json(report))
         raise UserError(

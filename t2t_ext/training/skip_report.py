@@ -10,7 +10,6 @@ from t2t_ext.data.datasets.example_store import ExampleStore
 from t2t_ext.data.datasets.generated import GeneratedData
 from t2t_ext.training.session import Session
 
-FILE_NAME = "skipped_steps.json"
 SHOWN_PAIRS = 10
 
 Report = dict[str, Any]

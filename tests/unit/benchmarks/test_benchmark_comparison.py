@@ -204,6 +204,14 @@ class Pretended:
     def unfinished(self, job):
         return {self.root / job.row}
 
+    def record_of_failed(self, job, seconds):
+        if not (self.folder(job) / "diverged").exists():
+            return None
+        whole = made_up(self.stores, job, 0.0)
+        kept = ("row", "variant", "cell", "seed", "name", "words", "date", "machine", "settings", "updates", "minutes",
+                "minutes_before", "seconds")  # fmt: skip
+        return {**{name: whole[name] for name in kept}, "ended": "diverged", "dev_loss": None}
+
     def record(self, job, seconds):
         return made_up(self.stores, job, 40.0 + job.seed + 10 * job.cell[0], loss=1.5 - job.cell[0] + job.cell[1])
 
@@ -277,6 +285,27 @@ def test_rows_of_a_failed_training_wait_and_the_next_command_tries_again(queue_o
     again.run()
     assert ROOT not in {job.row for job in work.started}
     assert len(store.records) == 11
+
+
+def test_a_cell_that_diverges_is_a_result(queue_of, benchmark, make_plan, differences, tmp_path, monkeypatch, capsys):
+    """A rate that is too high is not chosen; what else the family needs is trained."""
+    code = "if '0.015' in sys.argv[1]: pathlib.Path(sys.argv[1]).with_name('diverged').touch(); sys.exit('not finite')"
+    queue, work, store = queue_of(code)
+    queue.run()
+    assert queue.failed == {}
+    assert len(store.records) == 11
+    assert {job.cell[1] for job, record in store.records.items() if record["ended"] == "diverged"} == {0.015}
+    assert "diverged after 9,000 updates" in capsys.readouterr().out
+    assert {job.cell for job in work.started[-3:]} == {(0.3, 0.00375)}
+    again, work, _ = queue_of()
+    again.run()
+    assert work.started == []
+    monkeypatch.setattr(differences, "SAMPLES", 500)
+    monkeypatch.setattr(differences, "TRIALS", 500)
+    assert benchmark.main(["--report", f"--results={tmp_path / 'results.json'}"]) == 0
+    page = (tmp_path / "results.md").read_text()
+    assert "| Transformer | 0.3 | 0.015 |  |  | 9,000 | diverged |" in page
+    assert "comparison_transformer, seed 1 (diverged)" in page
 
 
 def test_one_training_at_a_time_works_on_a_stage(queue_of):
