@@ -24,7 +24,8 @@ def stored(tmp_path_factory):
     """The folder with what is stored; the paths in the runs are relative to it."""
     folder = tmp_path_factory.mktemp("stored")
     with tarfile.open(STORED) as packed:
-        packed.extractall(folder, filter="data")
+        packed.extraction_filter = getattr(tarfile, "data_filter", None)  # Python 3.11.4 and later
+        packed.extractall(folder)
     return folder
 
 

@@ -51,7 +51,8 @@ class World:
         folder.mkdir(exist_ok=True)
         with tarfile.open(STORED) as packed:
             wanted = (f"{RUN}/", f"{DATA}/", "exports/transformer/", "train.", "dev.")
-            packed.extractall(folder, [m for m in packed if m.name.startswith(wanted)], filter="data")
+            packed.extraction_filter = getattr(tarfile, "data_filter", None)  # Python 3.11.4 and later
+            packed.extractall(folder, [m for m in packed if m.name.startswith(wanted)])
         for name, content in FILES.items():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).write_bytes(content.encode() if isinstance(content, str) else content)
