@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 from _comparison_plan import PLAIN, Cell, Job, Plan
-from _comparison_store import Record, has_diverged, losses, unpack
+from _comparison_store import Record, best_losses, has_diverged, unpack
 from _comparison_tests import Difference, difference, holm
 
 from t2t_ext.io import files
@@ -81,7 +81,7 @@ def write(plan: Plan, records: Mapping[Job, Record], out: pathlib.Path) -> None:
 
 def rows(plan: Plan, records: Mapping[Job, Record]) -> dict[str, list[Row]]:
     """Returns for each recipe of training the rows that have a result, main rows first, with their tests."""
-    cells = plan.best_so_far(losses(records))
+    cells = plan.best_so_far(best_losses(records))
     return {variant: _rows(plan, records, cells, variant) for variant in plan.variants}
 
 
@@ -161,7 +161,7 @@ def markdown(plan: Plan, records: Mapping[Job, Record], made: Mapping[str, Seque
 
 def _about(plan: Plan, records: Mapping[Job, Record], made: Mapping[str, Sequence[Row]]) -> str:
     missing = [plan.words(name) for name in plan.main if name not in {row.name for row in made[PLAIN]}]
-    tuned = plan.cells(losses(records))  # without a grid all families are
+    tuned = plan.cells(best_losses(records))  # without a grid all families are
     untuned = [family for family in plan.families() if family not in tuned]
     hours = sum(each["minutes"] - each["minutes_before"] for each in records.values()) / 60
     others = [each for each in records.values() if each["ended"] != "early stopping"]
@@ -298,7 +298,7 @@ def _brief(row: Row) -> str:
 
 
 def _grid_table(plan: Plan, records: Mapping[Job, Record]) -> str:
-    cells = plan.cells(losses(records))
+    cells = plan.cells(best_losses(records))
     names = list(plan.grid.values) if plan.grid else []
     lines = []
     for family in plan.families():

@@ -86,7 +86,7 @@ class Store:
 
     def losses(self) -> dict[Job, float]:
         """Returns the best development loss of every training."""
-        return losses(self.records)
+        return best_losses(self.records)
 
     def check(self, job: Job, settings: Mapping[str, str]) -> None:
         """Refuses a result that was made with other settings than those that are asked for.
@@ -107,7 +107,7 @@ class Store:
 # === A result ===
 
 
-def losses(records: Mapping[Job, Record]) -> dict[Job, float]:
+def best_losses(records: Mapping[Job, Record]) -> dict[Job, float]:
     """Returns the best development loss of every training that has one; infinity for those that diverged."""
     found = {job: math.inf if has_diverged(record) else record["dev_loss"] for job, record in records.items()}
     return {job: loss for job, loss in found.items() if loss is not None}
