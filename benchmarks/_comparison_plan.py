@@ -201,7 +201,7 @@ class Plan:
           only: Patterns of the wanted rows; what they need is done, too.
 
         Returns:
-          The trainings, and how many there will be besides.
+          The trainings, and how many there will be besides at most.
         """
         cells, found = self.cells(losses), dict[Job, None]()
         later: set[tuple[str, str, Cell | None, int]] = set()
@@ -233,6 +233,14 @@ class Plan:
         for row in dict.fromkeys(self.tuned_on(self.family(row)) for _, _, row in wanted):
             if self.grid and not self._needed(row, _SEED_OF_THE_GRID):
                 put(row, PLAIN, self.grid.first, _SEED_OF_THE_GRID)
+        # Then the first of them, whose runs others take, and all main rows in one cell each, for the same reason.
+        rows = [row for variant, seed, row in wanted if (variant, seed) == (PLAIN, _SEED_OF_THE_GRID)]
+        rows = [row for row in rows if row in self.main]
+        if self.grid and len(set(map(self.family, rows))) > 1:
+            tune(self.family(self.main[0]))
+            for row in rows:
+                first = Job(row, PLAIN, self.grid.first, _SEED_OF_THE_GRID)
+                put(row, PLAIN, first.cell if first in losses else cells.get(self.family(row), first.cell), first.seed)
         for variant, seed, row in wanted:
             add(row, variant, seed)
         # The first seed of the row that a family is tuned on is one of the grid's.

@@ -87,24 +87,28 @@ def rows(plan: Plan, records: Mapping[Job, Record]) -> dict[str, list[Row]]:
 
 def _rows(plan: Plan, records: Mapping[Job, Record], cells: Mapping[str, Cell], variant: str) -> list[Row]:
     names = [*plan.main, *plan.ablations]
-    runs: dict[str, dict[int, Record]] = {name: {} for name in names}
-    for job, record in sorted(records.items()):
-        chosen = job.row in runs and job.cell == cells.get(plan.family(job.row))
-        if chosen and job.variant == variant and not has_diverged(record):
-            runs[job.row][job.seed] = record
+    tuned = plan.cells(best_losses(records))
+    usable = [(job, each) for job, each in sorted(records.items()) if job.variant == variant and not has_diverged(each)]
+    runs: dict[str, dict[int, Record]] = {}
+    for name in names:
+        family = plan.family(name)
+        # A row has its first run before its family is tuned, perhaps in another cell than the best one until then.
+        wanted = [cells.get(family), *([plan.grid.first] if plan.grid and family not in tuned else [])]
+        found = [{job.seed: each for job, each in usable if (job.row, job.cell) == (name, cell)} for cell in wanted]
+        runs[name] = next(filter(None, found), {})
     counts = {
         name: {seed: unpack(run["test"]["counts"], run["test"]["sentences"]) for seed, run in each.items()}
         for name, each in runs.items()
     }
-    found = []
+    made = []
     for number, name in enumerate(names, 1):
         control = plan.control(name)
         tested = difference(counts[name], counts[control]) if control else None
         compared = names.index(control) + 1 if control else None
         if runs[name]:
             main, own = name in plan.main, (runs[name], counts[name])
-            found.append(Row(number, plan.words(name), name, main, *own, compared, tested))
-    return found
+            made.append(Row(number, plan.words(name), name, main, *own, compared, tested))
+    return made
 
 
 def conclusion(tested: Difference, corrected: float) -> str:
@@ -174,7 +178,8 @@ def _about(plan: Plan, records: Mapping[Job, Record], made: Mapping[str, Sequenc
         f"{'; '.join(machines)}.",
         f"Early stopping ended all but {', '.join(limit)}." if limit else "Early stopping ended all of them.",
         f"Not trained yet: {'; '.join(missing)}." if missing else "",
-        f"Not tuned in full yet, so the rows are those of the best cell so far: {'; '.join(untuned)}."
+        "Not tuned in full yet, so the rows are those of the best cell so far, or of the first one: "
+        f"{'; '.join(untuned)}."
         if untuned
         else "",
         "Differences are those of the mean over the seeds to the row whose number stands beside them, with the 95 % "

@@ -209,6 +209,7 @@ class ExperimentWork:
         self._folder, self._recipes = folder, recipes / "tuned.toml"
         self._written = ""
         self._book: RecipeBook | None = None
+        self._named: dict[Job, None] = {}
         self._options = plans.Options(
             work_dir=folder / "runs",
             tmp_dir=str(pathlib.Path(args.tmp_dir).resolve()) if args.tmp_dir else "",
@@ -217,8 +218,12 @@ class ExperimentWork:
         )
 
     def write_recipes(self, jobs: Sequence[Job]) -> None:
-        """Writes the recipes of all trainings that are known, where they have changed."""
-        text = self._plan.toml(jobs, self._plan.cells(self._store.losses()))
+        """Writes the recipes of all trainings that are known, where they have changed.
+
+        Those of trainings that are no longer wanted, because another cell was chosen, stay: one may be at work.
+        """
+        self._named |= dict.fromkeys(jobs)
+        text = self._plan.toml(list(self._named), self._plan.cells(self._store.losses()))
         if text != self._written:
             self._recipes.parent.mkdir(parents=True, exist_ok=True)
             files.write_text_atomically(self._recipes, text)
