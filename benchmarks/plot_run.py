@@ -23,7 +23,8 @@ def curves(run: pathlib.Path) -> tuple[list[tuple[float, float]], list[tuple[flo
         record = json.loads(line)
         if record["kind"] == "train":
             minutes += record["seconds"] / 60
-            losses.append((minutes, record["loss"]))
+            if "loss" in record:  # not where all steps were skipped
+                losses.append((minutes, record["loss"]))
         elif record["kind"] == "eval" and "bleu" in record:
             scores.append((minutes, record["bleu"]))
     return losses, scores

@@ -254,7 +254,7 @@ def rates(windows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
                 "tokens_per_second": window["tokens_per_second"],
                 "pairs_per_second": window["tokens_per_second"] * window["examples_per_step"] / max(tokens, 1e-9),
                 "fill_rate": window["fill_rate"],
-                "loss": window["loss"],
+                "loss": window.get("loss"),  # None where all steps were skipped
             }
         )
     result: dict[str, Any] = {

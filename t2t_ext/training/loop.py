@@ -18,6 +18,7 @@ from t2t_ext.io.interruption import Agreement, Interrupted, SignalWatch
 from t2t_ext.runs import checkpoints
 from t2t_ext.training import (
     auto_batch_size,
+    best_checkpoint,
     graph_options,
     losses,
     out_of_memory,
@@ -29,7 +30,7 @@ from t2t_ext.training import (
 from t2t_ext.training.evaluate import Evaluator
 from t2t_ext.training.monitor import Board
 from t2t_ext.training.progress import Progress, describe_evaluation, describe_training
-from t2t_ext.training.records import Best, Record, Records, best_of, gradient_norms_record, stopped_improving
+from t2t_ext.training.records import Best, Record, Records, gradient_norms_record, stopped_improving
 from t2t_ext.training.session import Session
 from t2t_ext.training.workers import Workers
 
@@ -227,15 +228,20 @@ class _Loop:
         applied = max(window["steps"] - window["skipped"], 1.0)
         labels = max(window["labels"], 1.0)
         real = window["source_tokens"] + window["target_tokens"]
-        record: Record = {
-            "kind": "train",
-            "step": session.step,
+        means = {
             "loss": window["loss"] / labels,
             "nll": window["nll"] / labels,
             "perplexity": math.exp(min(window["nll"] / labels, 700.0)),
             "accuracy": window["correct"] / labels,
-            "learning_rate": float(session.schedule(tf.constant(session.step, tf.int64))),
             "gradient_norm": window["gradient_norm"] / applied,
+        }
+        if losses.Consistency.of(session.hparams):
+            means["regularizer"] = window["regularizer"] / labels
+        record: Record = {
+            "kind": "train",
+            "step": session.step,
+            **(means if window["steps"] > window["skipped"] else {}),  # without an update they would be 0
+            "learning_rate": float(session.schedule(tf.constant(session.step, tf.int64))),
             "target_tokens_per_step": window["target_tokens"] / applied,
             "source_tokens_per_step": window["source_tokens"] / applied,
             "examples_per_step": window["examples"] / applied,
@@ -245,8 +251,6 @@ class _Loop:
             "tokens_per_second": tokens / max(seconds, 1e-9),
             "seconds": seconds,
         }
-        if losses.Consistency.of(session.hparams):
-            record["regularizer"] = window["regularizer"] / labels
         self._records.append(record)
         self._board.record(record)
         if norms:
@@ -254,7 +258,8 @@ class _Loop:
             norms_record = gradient_norms_record(session.step, norm_steps, norms, record["gradient_norm"])
             self._gradient_norms.append(norms_record)
             self._board.gradient_norms(norms_record)
-        self._progress.note(f"loss {record['loss']:.3f}, {record['tokens_per_second']:,.0f} tokens/s")
+        shown = f"loss {record['loss']:.3f}" if "loss" in record else "steps skipped"
+        self._progress.note(f"{shown}, {record['tokens_per_second']:,.0f} tokens/s")
         self._say(describe_training(record))
         self._check_skipped()
 
@@ -293,8 +298,7 @@ class _Loop:
             return self._evaluate()
         self._keep_best()
         if self._restored and self._is_chief:  # a kill may have come before the last step of an evaluation
-            restored = self._run.checkpoints_dir / checkpoints.checkpoint_name(step)
-            checkpoints.prune(self._run.path, self._settings.keep_checkpoint_max, protect=[restored])
+            self._prune()
         return "early_stopping" if self._workers.any(self._stops_early()) else ""
 
     def _evaluate(self) -> str:
@@ -328,7 +332,12 @@ class _Loop:
         if hypotheses:
             self._say(f"  first dev sentence: {hypotheses[0]}")
         self._keep_best()
-        checkpoints.prune(self._run.path, self._settings.keep_checkpoint_max)
+        self._prune()
+
+    def _prune(self) -> None:
+        """Deletes old checkpoints, but not that of the last step: newer ones are damaged, and will be made again."""
+        last = self._run.checkpoints_dir / checkpoints.checkpoint_name(self._session.step)
+        checkpoints.prune(self._run.path, self._settings.keep_checkpoint_max, protect=[last])
 
     def _stops_early(self) -> bool:
         settings = self._settings
@@ -341,24 +350,12 @@ class _Loop:
         return best is not None
 
     def _best(self, evaluations: list[Record]) -> Best | None:
-        return best_of(evaluations, self._settings.best_checkpoint_metric)
+        return best_checkpoint.find(self._run, evaluations, self._settings.best_checkpoint_metric)
 
     def _keep_best(self) -> None:
-        """Copies the best checkpoint to RUN/best if it is not there, and removes older ones from there."""
         best = self._best(self._records.evaluations())
-        if best is None or not self._is_chief:
-            return
-        folder = self._run.best_dir
-        kept = checkpoints.list_checkpoints(folder) if folder.is_dir() else []
-        name = checkpoints.checkpoint_name(best.step)
-        source = self._run.checkpoints_dir / name
-        if all(path.name != name for path in kept) and source.is_dir():
-            info = checkpoints.read_info(source)
-            groups = {group: checkpoints.load_arrays(source, group) for group in info.groups if group != "training"}
-            metric = self._settings.best_checkpoint_metric
-            checkpoints.save_checkpoint(folder, best.step, **groups, metadata={"metric": metric, metric: best.value})
-        if (folder / name).is_dir():
-            checkpoints.prune(folder, 1, protect=[folder / name])
+        if best is not None:  # only the chief has records
+            best_checkpoint.keep(self._run, best, self._settings.best_checkpoint_metric)
 
 
 def _resume_point(output_dir: files.PathLike) -> str:

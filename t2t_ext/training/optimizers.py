@@ -151,7 +151,10 @@ class ScheduleFreeAdamW(Optimizer):
         handles.assign(largest, tf.maximum(handles.read(largest), rate))
         weight = tf.pow(count, hparams.optimizer_schedule_free_power) * tf.square(handles.read(largest))
         handles.assign_add(self.slots["schedule_free/sum_of_weights"], weight)
-        share = weight / handles.read(self.slots["schedule_free/sum_of_weights"])
+        total = handles.read(self.slots["schedule_free/sum_of_weights"])
+        # Beyond the largest number, as of power 8 after 65,000 updates, sums of powers are taken for integrals.
+        limit = 1.0 - tf.pow((count - 0.5) / (count + 0.5), hparams.optimizer_schedule_free_power + 1.0)
+        share = tf.where(tf.math.is_finite(total), weight / total, limit)
         for name, variable in self.variables.items():
             slots = {kind: self.slots[f"schedule_free/{kind}/{name}"] for kind in "vz"}
             if hparams.weight_decay and variable.shape.rank >= 2:

@@ -81,11 +81,11 @@ def _losses(record: Record) -> str:
 
 def describe_training(record: Record) -> str:
     """Formats a training record as one line."""
-    text = (
-        f"step {record['step']}: {_losses(record)}, perplexity {_number(record['perplexity'])}, "
-        f"{record['tokens_per_second']:,.0f} tokens/s, learning rate {record['learning_rate']:.2e}, "
-        f"gradient norm {record['gradient_norm']:.2f}"
-    )
+    text = f"step {record['step']}: "
+    if "loss" in record:
+        text += f"{_losses(record)}, perplexity {_number(record['perplexity'])}, "
+    text += f"{record['tokens_per_second']:,.0f} tokens/s, learning rate {record['learning_rate']:.2e}"
+    text += f", gradient norm {record['gradient_norm']:.2f}" if "gradient_norm" in record else ", no update"
     text += f", regularizer {record['regularizer']:.3f}" if "regularizer" in record else ""
     return text + (f", {record['skipped_steps']} steps skipped so far" if record["skipped_steps"] else "")
 

@@ -7,6 +7,7 @@ same kind, with the records of ``gradient_norms_record``. This module imports no
 
 import dataclasses
 import json
+import math
 import pathlib
 from collections.abc import Mapping
 from typing import Any, TypedDict
@@ -82,7 +83,9 @@ def gradient_norms_record(step: int, steps: int, norms: Mapping[str, float], tot
 
 
 def best_of(evaluations: list[Record], metric: str, minimize: bool | None = None, delta: float = 0.0) -> Best | None:
-    """Finds the best evaluation by a metric; of equal ones the first. Records without the metric are passed over.
+    """Finds the best evaluation by a metric; of equal ones the first.
+
+    Records without the metric are passed over, and those where it is not a number: nothing would be better than that.
 
     Args:
       evaluations: Records, oldest first.
@@ -94,7 +97,9 @@ def best_of(evaluations: list[Record], metric: str, minimize: bool | None = None
     best = None
     for record in evaluations:
         value = record.get(metric)
-        if value is not None and (best is None or sign * (value - best.value) > delta):
+        if value is None or math.isnan(value):
+            continue
+        if best is None or sign * (value - best.value) > delta:
             best = Best(record["step"], value)
     return best
 

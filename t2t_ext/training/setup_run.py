@@ -82,8 +82,9 @@ def resolve(config: TrainConfig) -> ResolvedRun:
     decode_hparams = resolve_decode_hparams(settings.decode_hparams, stored=old is not None)
     if settings.eval_bleu_sentences >= 0:
         check_directions(decode_hparams, directions_of(hparams))
-    if settings.xla_compile and hparams.batch_shapes != "static":
-        raise UserError("--xla_compile needs static shapes: add batch_shapes=static to --hparams.")
+    compiled = "--distribution=tpu" if settings.distribution == "tpu" else "--xla_compile"
+    if (settings.xla_compile or settings.distribution == "tpu") and hparams.batch_shapes != "static":
+        raise UserError(f"{compiled} needs static shapes: add batch_shapes=static to --hparams.")
     problem = config.problem or (old.problem if old else "")
     options = dict(config.problem_options or {})
     if old:

@@ -60,7 +60,8 @@ def test_search_ends_at_the_whole_data():
 
 @pytest.mark.parametrize("distribution", ["tpu", "multi_worker_mirrored"])
 def test_several_machines_are_refused(toy_data, tmp_path, distribution):
-    config = config_of(toy_data, tmp_path / "run", distribution=distribution)
+    hparams = "batch_size=auto,batch_shapes=static"
+    config = config_of(toy_data, tmp_path / "run", distribution=distribution, hparams=hparams)
     with pytest.raises(UserError, match=r"batch_size=auto probes the devices of one machine.*Give a number"):
         auto_batch_size.fill_in(setup_run.resolve(config), print)
 

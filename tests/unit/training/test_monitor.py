@@ -66,6 +66,9 @@ def test_a_worker_that_is_not_the_chief_writes_nothing(tmp_path):
         ("bleu", [1.0, 3.0, 3.0, 2.0], Best(20, 3.0)),
         ("loss", [3.0, 1.0, 2.0], Best(20, 1.0)),
         ("perplexity", [], None),
+        ("loss", [float("nan"), 3.0, float("nan"), 2.0], Best(40, 2.0)),
+        ("loss", [float("inf"), 3.0], Best(20, 3.0)),
+        ("loss", [float("nan")], None),
     ],
 )
 def test_best_is_the_first_of_the_best(metric, values, expected):

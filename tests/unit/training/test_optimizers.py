@@ -120,3 +120,26 @@ def test_adafactor_with_adams_decay():
     for name, value in final.items():
         expected = adafactor(initial[name], [g[name] for g in gradients], 0.0, decay, True)
         np.testing.assert_allclose(value, expected, rtol=1e-3, atol=1e-4)
+
+
+def schedule_free(updates, power):
+    """The share of an update's weights in the mean, after updates of one rate: 1 minus the share of what was before."""
+    hparams = registry.hparams("transformer_test").replace(
+        optimizer="schedule_free_adam_w", optimizer_schedule_free_power=power, learning_rate_schedule="constant",
+        optimizer_adam_beta2=0.0,
+    )  # fmt: skip
+    variables = {"bias": tf.Variable([0.0])}
+    optimizer = make_optimizer(hparams, variables)
+    before = 0.0
+    for update in updates:
+        before = float(optimizer.averages["bias"][0])
+        optimizer.apply({"bias": tf.constant([1.0])}, tf.constant(1.0), tf.constant(update, tf.int64))
+    z = float(optimizer.slots["schedule_free/z/bias"][0])
+    return (float(optimizer.averages["bias"][0]) - before) / (z - before)
+
+
+@pytest.mark.parametrize(("power", "updates"), [(0.0, 12), (2.0, 12), (100.0, 12)])
+def test_schedule_free_weights_are_powers_of_the_updates_number(power, updates):
+    """Also where these numbers are too large for float32: 3^100 is 5e47."""
+    shares = np.arange(1, updates + 1, dtype=np.float64) ** power
+    assert schedule_free(range(1, updates + 1), power) == pytest.approx(shares[-1] / shares.sum(), rel=2e-3)

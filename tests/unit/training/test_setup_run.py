@@ -136,6 +136,7 @@ def test_a_file_is_no_run(tmp_path):
         (["--train_source=a.de", "--train_target=a.en"], "--train_source=a.de --train_target=a.en (with --tmp_dir=DIR"),
         (["--model=synchronous_transformer"], "SynchronousTransformer without both directions"),
         (["--hparams=learning_rate=0.0001"], "set learning_rate_constant, or a learning_rate_schedule with legacy"),
+        (["--distribution=tpu"], "--distribution=tpu needs static shapes: add batch_shapes=static to --hparams."),
         (["--hparams=feature_positions=timing"], "feature_positions has no effect: the source of translate_parallel"),
     ],
 )

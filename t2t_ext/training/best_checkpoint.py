@@ -1,0 +1,33 @@
+"""``RUN/best``: a copy of the best checkpoint's weights. Which one it is, is a function of the run's records."""
+
+import contextlib
+
+from t2t_ext.io import files
+from t2t_ext.runs import checkpoints
+from t2t_ext.runs.run_directory import RunDirectory
+from t2t_ext.training.records import Best, Record, best_of
+
+
+def find(run: RunDirectory, evaluations: list[Record], metric: str) -> Best | None:
+    """Returns the best evaluation whose weights the run still has; None before the first.
+
+    The weights of the best by another metric than the run has watched so far may be gone.
+    """
+    folders = (run.checkpoints_dir, run.best_dir)
+    there = {checkpoints.checkpoint_step(path) for folder in folders for path in checkpoints.list_checkpoints(folder)}
+    return best_of([record for record in evaluations if record["step"] in there], metric)
+
+
+def keep(run: RunDirectory, best: Best, metric: str) -> None:
+    """Copies the best checkpoint to ``RUN/best`` if it is not there, and removes all others from there."""
+    name = checkpoints.checkpoint_name(best.step)
+    source, kept = run.checkpoints_dir / name, run.best_dir / name
+    if not kept.is_dir():
+        info = checkpoints.read_info(source)
+        groups = {group: checkpoints.load_arrays(source, group) for group in info.groups if group != "training"}
+        checkpoints.save_checkpoint(run.best_dir, best.step, **groups, metadata={"metric": metric, metric: best.value})
+    for other in checkpoints.list_checkpoints(run.best_dir):
+        # Newer ones are there, too, where another metric chose them, or where the run resumed before them.
+        if other != kept:
+            with contextlib.suppress(FileNotFoundError):
+                files.remove_directory(other)

@@ -1,0 +1,98 @@
+"""What the training loop logs, keeps and deletes, without training."""
+
+import types
+
+import numpy as np
+import pytest
+
+from t2t_ext import registry
+from t2t_ext.config.training import TrainingSettings
+from t2t_ext.runs import checkpoints
+from t2t_ext.runs.run_directory import RunDirectory
+from t2t_ext.training import best_checkpoint, loop
+from t2t_ext.training.records import Best
+from t2t_ext.training.state import WINDOW_FIELDS
+
+
+def save(folder, *steps):
+    return [checkpoints.save_checkpoint(folder, step, {"w": np.full(2, step, np.float32)}) for step in steps]
+
+
+def best_of(run):
+    return [checkpoints.checkpoint_step(path) for path in checkpoints.list_checkpoints(run.best_dir)]
+
+
+@pytest.fixture
+def run(tmp_path):
+    """A run with two checkpoints, of which BLEU and loss find another one best."""
+    found = RunDirectory(tmp_path, None)
+    save(found.checkpoints_dir, 10, 20)
+    return found
+
+
+EVALUATIONS = [
+    {"kind": "eval", "step": 10, "loss": 1.0, "bleu": 3.0},
+    {"kind": "eval", "step": 20, "loss": 2.0, "bleu": 4.0},
+]
+
+
+def test_the_best_by_another_metric_takes_the_place_of_a_newer_one(run):
+    for metric, step in (("bleu", 20), ("loss", 10), ("bleu", 20)):
+        best = best_checkpoint.find(run, EVALUATIONS, metric)
+        best_checkpoint.keep(run, best, metric)
+        assert best_of(run) == [best.step] == [step]
+        assert checkpoints.read_info(checkpoints.resolve_checkpoint(run.path, "best")).metadata["metric"] == metric
+
+
+def test_a_run_that_resumes_before_its_best_checkpoint_has_another(run):
+    save(run.best_dir, 20)
+    best_checkpoint.keep(run, best_checkpoint.find(run, EVALUATIONS[:1], "bleu"), "bleu")
+    assert best_of(run) == [10]
+
+
+def test_what_is_best_is_chosen_among_what_is_there(run):
+    best_checkpoint.keep(run, best_checkpoint.find(run, EVALUATIONS, "bleu"), "bleu")
+    checkpoints.prune(run.path, 1)
+    assert best_checkpoint.find(run, EVALUATIONS, "loss") == Best(20, 2.0)
+    assert best_checkpoint.find(run, [], "loss") is None
+
+
+def test_the_last_good_checkpoint_stays_before_damaged_ones(run):
+    """A run that fell back to step 10 makes step 15; 20 is damaged."""
+    save(run.checkpoints_dir, 15)
+    (run.checkpoints_dir / "model.ckpt-00000020" / "checkpoint.json").unlink()
+    settings, session = TrainingSettings(keep_checkpoint_max=1), types.SimpleNamespace(step=15)
+    loop._Loop._prune(types.SimpleNamespace(_run=run, _settings=settings, _session=session))
+    assert checkpoints.checkpoint_step(checkpoints.latest(run.path)) == 15
+
+
+@pytest.mark.parametrize("skipped", [0, 2, 3])
+def test_steps_that_were_skipped_have_no_loss(skipped):
+    window = dict.fromkeys(WINDOW_FIELDS, 0.0) | {"steps": 3, "skipped": skipped}
+    window |= {"loss": 8.0, "nll": 4.0, "labels": 4.0, "gradient_norm": 3.0} if skipped < 3 else {}
+    session = types.SimpleNamespace(
+        step=3,
+        hparams=registry.hparams("transformer_test"),
+        schedule=lambda step: 0.5,
+        read_window=lambda: window,
+        read_gradient_norms=lambda: ({}, 0),
+        clear_window=lambda: None,
+        counter=lambda name: skipped,
+        loss_scale=lambda: 1.0,
+    )
+    records, lines = [], []
+    kept = types.SimpleNamespace(append=records.append, record=lambda record: None, note=lines.append)
+    loop._Loop._log(
+        types.SimpleNamespace(
+            _session=session, _clock=loop._Clock(window), _records=kept, _board=kept, _progress=kept, _say=lines.append,
+            _check_skipped=lambda: None,
+        )
+    )  # fmt: skip
+    [record], [note, line] = records, lines
+    if skipped == 3:
+        assert not {"loss", "nll", "perplexity", "accuracy", "gradient_norm"} & record.keys()
+        assert note.startswith("steps skipped, ")
+        assert line == "step 3: 0 tokens/s, learning rate 5.00e-01, no update, 3 steps skipped so far"
+    else:
+        assert (record["loss"], record["gradient_norm"]) == (2.0, 3.0 / (3 - skipped))
+        assert line.startswith("step 3: loss 2.000 (label-smoothed; 1.000 without), perplexity 2.72, 0 tokens/s, ")
