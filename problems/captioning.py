@@ -346,7 +346,10 @@ class CaptionFeatures(CaptioningProblem):
         path = pathlib.Path(self._files[split]).expanduser()
         readers.require_files([path], f"It was given as {split}=... of --problem_options.")
         for number, line in enumerate(readers.read_lines(path), 1):
-            name, tab, text = line.decode("utf-8", errors="replace").partition("\t")
+            try:
+                name, tab, text = line.decode().partition("\t")
+            except UnicodeDecodeError:
+                raise UserError(f"{path}, line {number}: not UTF-8. Correct it.") from None
             if not tab or not name.strip():
                 raise UserError(f"{path}, line {number}: not 'name TAB text'. Correct it.")
             texts = found.setdefault(name.strip(), [])

@@ -98,7 +98,7 @@ class TranslateParallelText(MixedTranslationProblem):
                 return (before + number in held_out) == is_dev
 
             for row in files.read(self.reading, wanted):
-                if is_dev and not all(map(str.strip, row)):
+                if is_dev and not all(text.strip() for text in (_untagged(files, row[0]), *row[1:])):
                     self.reading.drops["empty"] += 1
                     continue
                 yield corpora.as_sample(row, self.multiple_references)
@@ -205,6 +205,11 @@ class TranslateParallelText(MixedTranslationProblem):
                 f"Give a dev set: --dev_source=FILE --dev_target=FILE."
             )
         return np.sort(1 + np.random.default_rng(_DEV_SEED).choice(lines, wanted, replace=False)).tolist()
+
+
+def _untagged(files: PairSource, source: str) -> str:
+    """Returns a source without the tag of its corpus."""
+    return source.removeprefix(files.tag) if isinstance(files, CorpusSource) else source
 
 
 def _distinct(paths: Sequence[pathlib.Path]) -> list[str]:

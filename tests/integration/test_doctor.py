@@ -137,6 +137,15 @@ def test_lines_that_generation_refuses_are_named(run, flags, tmp_path):
     assert "Must be fixed" in output
 
 
+def test_lines_that_generation_leaves_out_of_a_held_out_set_are_no_fault(run, tmp_path):
+    flags = write(tmp_path, [*corpus(), *[("", "empty")] * 60], "train")
+    (tmp_path / "train.source").write_bytes((tmp_path / "train.source").read_bytes().replace(b"Er liest", b"\xff"))
+    status, output, _ = run(*flags, "--vocab_size=350", "--num_processes=1")
+    assert status == 0
+    assert "left out while reading" in output
+    assert "Must be fixed" not in output
+
+
 def test_beam_writes_the_same_bytes(flags, tmp_path, monkeypatch):
     pytest.importorskip("apache_beam")
     from t2t_ext.data.generation import raw_samples

@@ -23,7 +23,10 @@ SUFFIXES = ("", ".gz", ".bz2", ".xz", ".zst")
 MOST_EXPANSION = 200  # text is compressed to a third; one sentence again and again, to a fiftieth
 MOST_UNCHECKED_BYTES = 1 << 27  # that much may come out of however little
 MOST_UNCHECKED_LINES = 1 << 24
-_MAGIC = {b"\x1f\x8b": "gzip", b"BZh": "bzip2", b"\xfd7zXZ\x00": "xz", b"\x28\xb5\x2f\xfd": "Zstandard"}
+_MAGIC = {
+    b"\x1f\x8b": "gzip", b"BZh": "bzip2", b"\xfd7zXZ\x00": "xz", b"\x28\xb5\x2f\xfd": "Zstandard",
+    **{bytes([0x50 + number]) + b"\x2a\x4d\x18": "Zstandard" for number in range(16)},  # how pzstd begins its files
+}  # fmt: skip
 _BLOCK_BYTES = 1 << 20
 _ZSTANDARD_INPUT_BYTES = 1 << 11
 _LONGEST_MAGIC = max(map(len, _MAGIC))

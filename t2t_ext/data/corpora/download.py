@@ -53,17 +53,18 @@ def fetch(url: str, path: str | os.PathLike, sha256: str | None = None, *, show_
     except (OSError, http.client.HTTPException) as error:
         reason = getattr(error, "reason", None) or error
         raise UserError(f"{path.name} could not be downloaded from {url} ({reason}). {by_hand}") from error
-    if sha256 is None:
+    known = sha256 or _recorded(path)
+    if known is None:
         files.write_text_atomically(record_of(path), f"{found}  {path.name}\n")
         log.warning(
             f"{path.name} came from {url}, of which no SHA-256 is published. What came has {found}, which is kept in "
             f"{record_of(path)}; compare it with that of others."
         )
-    elif found != sha256:
+    elif found != known:
         part.unlink()
         raise UserError(
-            f"What {url} gave for {path.name} is not the file that is expected: its SHA-256 is {found}, not {sha256}. "
-            f"{by_hand}"
+            f"What {url} gave for {path.name} is not the file that is expected: its SHA-256 is {found}, not {known}. "
+            f"{_if_meant(path, sha256)}{by_hand}"
         )
     os.replace(part, path)
     return path
@@ -134,16 +135,28 @@ def _opened_part(part: pathlib.Path, *, resumed: bool) -> BinaryIO:
 
 def _check(path: pathlib.Path, url: str, sha256: str | None) -> None:
     """Checks that a file has the checksum that is known, or that its first download had."""
-    record = record_of(path)
-    known = sha256
-    if known is None and record.is_file():
-        known = record.read_text(encoding="utf-8", errors="replace").partition(" ")[0].strip()
+    known = sha256 or _recorded(path)
     if known is None or (found := files.sha256_of_file(path)) == known:
         return
-    advice = f"Remove it to have it downloaded from {url}."
-    if sha256 is None:
-        advice += f" If the new content is meant, remove {record}, which holds the checksum of the first download."
-    raise UserError(f"{path} is not the file that is expected: its SHA-256 is {found}, not {known}. {advice}")
+    raise UserError(
+        f"{path} is not the file that is expected: its SHA-256 is {found}, not {known}. {_if_meant(path, sha256)}"
+        f"Remove it to have it downloaded from {url}."
+    )
+
+
+def _recorded(path: pathlib.Path) -> str | None:
+    """Returns the checksum that the first download of a file had; None where there was none."""
+    record = record_of(path)
+    if not record.is_file():
+        return None
+    return record.read_text(encoding="utf-8", errors="replace").partition(" ")[0].strip()
+
+
+def _if_meant(path: pathlib.Path, sha256: str | None) -> str:
+    """Returns what to do where a file is meant to be another one than its first download was."""
+    if sha256 is not None:
+        return ""
+    return f"If the new content is meant, remove {record_of(path)}, which holds the checksum of the first download. "
 
 
 def _download(url: str, part: pathlib.Path, show_progress: bool) -> None:

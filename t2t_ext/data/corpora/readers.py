@@ -13,7 +13,7 @@ import itertools
 import os
 import pathlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Protocol, Self
+from typing import Any, BinaryIO, Protocol, Self
 
 from t2t_ext.data.corpora import raw_files
 from t2t_ext.data.corpora.charsets import encoding_of
@@ -247,17 +247,17 @@ def read_lines(path: PathLike, report: ReadReport | None = None) -> Iterator[byt
       UserError: The file cannot be read, is UTF-16, or its compressed data are damaged.
     """
     with raw_files.opened(path) as file:
-        first = file.readline()
-        _refuse_utf16(path, first)
-        if report and first.startswith(codecs.BOM_UTF8):
-            report.note(BYTE_ORDER_MARK, path, 1)
-        head = [first.removeprefix(codecs.BOM_UTF8)] if first else []
-        yield from without_ends(itertools.chain(head, file), path, report)
+        yield from lines_of(file, path, report)
 
 
-def without_ends(lines: Iterable[bytes], path: PathLike, report: ReadReport | None = None) -> Iterator[bytes]:
-    """Yields the lines of an open file without their LF or CR LF; the latter are counted in the report."""
-    for number, line in enumerate(lines, 1):
+def lines_of(file: BinaryIO, path: PathLike, report: ReadReport | None = None) -> Iterator[bytes]:
+    """Yields the lines of an open file, not decompressed, as ``read_lines`` does; ``path`` is its name for messages."""
+    first = file.readline()
+    _refuse_utf16(path, first)
+    if report and first.startswith(codecs.BOM_UTF8):
+        report.note(BYTE_ORDER_MARK, path, 1)
+    head = [first.removeprefix(codecs.BOM_UTF8)] if first else []
+    for number, line in enumerate(itertools.chain(head, file), 1):
         if line.endswith(b"\r\n") and report:
             report.note(CARRIAGE_RETURNS, path, number)
         yield line.removesuffix(b"\n").removesuffix(b"\r") if line.endswith(b"\n") else line

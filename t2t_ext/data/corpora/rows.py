@@ -7,7 +7,7 @@ Each row has the texts in a column ``translation``, which is ``{"de": "...", "en
 import dataclasses
 import itertools
 import pathlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from t2t_ext.data.corpora import raw_files
@@ -41,9 +41,8 @@ class RowFile:
         return (raw_files.on_disk(self.path),)
 
     def count(self) -> int:
-        """Returns the number of rows; raises a UserError where the first has not the texts that are wanted."""
-        for row in itertools.islice(self._rows(), 1):
-            self._check(row)
+        """Returns the number of rows; raises a UserError where none of the first has a text that is wanted."""
+        self._check(list(itertools.islice(self._rows(), _BATCH_ROWS)))
         if not self.parquet:
             return count_lines(self.path)
         with self._parquet_file() as file:
@@ -51,9 +50,10 @@ class RowFile:
 
     def read(self, report: ReadReport, wanted: Callable[[int], bool] | None = None) -> Iterator[tuple[str, ...]]:
         """Yields (source, target) of every row; line feeds within a text become spaces. See ``PairSource.read``."""
-        for number, row in enumerate(self._rows(), 1):
-            if number == 1:
-                self._check(row)
+        rows = self._rows()
+        head = list(itertools.islice(rows, _BATCH_ROWS))
+        self._check(head)
+        for number, row in enumerate(itertools.chain(head, rows), 1):
             if wanted and not wanted(number):
                 continue
             found = texts_of(row)
@@ -63,11 +63,16 @@ class RowFile:
                 continue
             if any("\n" in text for text in texts):
                 report.note(LINE_FEEDS, self.path, number)
-            yield tuple(" ".join(text.splitlines()) if "\n" in text else text for text in texts)
+            # Not by splitlines: U+2028 and the like are text.
+            ends = (text.replace("\r\n", "\n").removesuffix("\n") if "\n" in text else text for text in texts)
+            yield tuple(text.replace("\n", " ") for text in ends)
 
-    def _check(self, row: Mapping[str, Any]) -> None:
-        """Raises a UserError with the texts that there are where the first row has not those that are wanted."""
-        found = texts_of(row)
+    def _check(self, head: Sequence[Mapping[str, Any]]) -> None:
+        """Raises a UserError with the texts that there are where none of the first rows has one that is wanted."""
+        if not head:
+            return
+        # Of all of them: a row may lack a translation.
+        found = {name: text for row in head for name, text in texts_of(row).items()}
         missing = [name for name, key in zip(self.names, self._keys(found), strict=True) if key not in found]
         if not all(self.names):
             raise UserError(
@@ -85,7 +90,8 @@ class RowFile:
         """Returns what source and target are called in a row: ``de`` may be ``de_DE`` there."""
         keys = []
         for name in self.names:
-            similar = (key for key in found if key.replace("_", "-").startswith(f"{name}-"))
+            others = (key for key in found if key not in self.names)  # pt is not pt-BR where that is the other side
+            similar = (key for key in others if key.replace("_", "-").startswith(f"{name}-"))
             keys.append(name if name in found else next(similar, name))
         return keys
 

@@ -165,7 +165,7 @@ def stream(path: str, *, quiet: bool = False) -> Iterator[str]:
     """Yields the lines of a file as ``read`` reads them, in memory that does not grow; warns at the end."""
     name, report, invalid = _named(path), readers.ReadReport(), LineNumbers()
     with inputs.standard_input() if path == STANDARD else contextlib.nullcontext() as file:
-        raw = readers.read_lines(path, report) if file is None else readers.without_ends(file, name, report)
+        raw = readers.read_lines(path, report) if file is None else readers.lines_of(file, name, report)
         for number, line in enumerate(raw, start=1):
             try:
                 yield line.decode("utf-8")

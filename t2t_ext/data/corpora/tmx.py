@@ -77,11 +77,12 @@ class TmxFile:
                 yield source, target
 
     def _texts(self, unit: "_Unit") -> tuple[str | None, str | None]:
-        """Returns source and target of a unit."""
+        """Returns source and target of a unit: of ``pt`` the text in ``pt``, else ``pt-PT``, never the other side's."""
+        wanted = [_normal(language) for language in (self.source_language, self.target_language)]
         found: list[str | None] = []
-        for wanted in map(_normal, (self.source_language, self.target_language)):
-            texts = (text for tag, text in unit.texts.items() if tag == wanted or tag.startswith(f"{wanted}-"))
-            found.append(next(texts, None))
+        for own, other in (wanted, wanted[::-1]):
+            similar = (text for tag, text in unit.texts.items() if tag.startswith(f"{own}-") and tag != other)
+            found.append(unit.texts[own] if own in unit.texts else next(similar, None))
         return found[0], found[1]
 
 

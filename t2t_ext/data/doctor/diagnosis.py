@@ -44,6 +44,28 @@ USUAL = Cleaning(
 
 
 @dataclasses.dataclass
+class Reading(ReadReport):
+    """A report that counts what a strict one refuses, in place of raising it.
+
+    Attributes:
+      refused: Samples for which data generation would end, by reason.
+    """
+
+    refused: collections.Counter = dataclasses.field(default_factory=collections.Counter)
+
+    def drop(self, reason: str, path: str | os.PathLike, line: int, explanation: str) -> None:
+        """Counts a line that cannot be used."""
+        self.drop_item(reason, f"{path}:{line}", explanation)
+
+    def drop_item(self, reason: str, item: str, explanation: str) -> None:
+        """Counts a sample that cannot be used."""
+        strict, self.strict = self.strict, False
+        super().drop_item(reason, item, explanation)
+        self.strict = strict
+        self.refused[reason] += strict
+
+
+@dataclasses.dataclass
 class SplitDiagnosis:
     """The contents of one split.
 
@@ -56,7 +78,7 @@ class SplitDiagnosis:
     """
 
     examined: Examination
-    reading: ReadReport
+    reading: Reading
     references: int = 1
     found_in_train: dict[str, int] = dataclasses.field(default_factory=dict)
     different: dict[str, int] = dataclasses.field(default_factory=dict)
@@ -192,7 +214,7 @@ class Doctor:
     ) -> SplitDiagnosis:
         """Examines a split; puts the keys of its texts into ``held_out`` where it is one to be tested on."""
         problem = self.problem
-        report = problem.reading = ReadReport()
+        report = problem.reading = Reading(strict=split != TRAIN)
         found = SplitDiagnosis(Examination(), report)
         total = problem.count(split, self.tmp_dir)
         samples = iter(problem.checked_samples(split, self.tmp_dir))
@@ -213,7 +235,6 @@ class Doctor:
             for examined in self.workers.map(examination.examine, chunks()):
                 found.examined.add(examined)
                 advance(examined.pairs)
-        found.reading = problem.reading
         return found
 
     def _count_duplicates(self, diagnosis: Diagnosis, plan: Plan) -> None:

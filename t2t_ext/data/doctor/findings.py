@@ -59,7 +59,7 @@ def faults(diagnosis: Diagnosis) -> Iterator[str]:
     """Yields why the data cannot be generated as they are."""
     for name, split in diagnosis.splits.items():
         if name != TRAIN:
-            for reason, count in split.reading.drops.items():
+            for reason, count in (+split.reading.refused).items():
                 yield f"{name}: {count:,} unusable line(s), {reason} (first: {split.reading.first.get(reason, '?')})"
             if not split.examined.pairs:
                 yield f"{name} is empty"

@@ -223,8 +223,11 @@ def read_codes(path: str) -> str:
       UserError: It cannot be read, or holds no codes.
     """
     codes = _read(path, "--bpe_codes")
-    if not any(line.strip() and not line.startswith("#version") for line in codes.split("\n")):
+    lines = codes.rstrip("\r\n").split("\n")
+    if not any(line.strip() and not line.startswith("#version") for line in lines):
         raise UserError(f"--bpe_codes={path} holds no merge: give the file that subword-nmt learn-bpe wrote.")
+    if empty := next((number for number, line in enumerate(lines, 1) if not line.strip()), 0):
+        raise UserError(f"--bpe_codes={path}, line {empty} is empty; each line is a pair of symbols. Take it out.")
     _apply_bpe(codes, None, f"--bpe_codes={path}")
     return codes
 
@@ -251,7 +254,7 @@ def read_counts(path: str) -> dict[str, int]:
 
 def _read(path: str, flag: str) -> str:
     try:
-        with open(inputs.on_disk(path), encoding="utf-8", newline="\n") as file:
+        with open(inputs.on_disk(path), encoding="utf-8-sig", newline="\n") as file:
             return file.read()
     except OSError as error:
         raise UserError(f"{flag}={path} cannot be read: {error.strerror or error}.") from error

@@ -148,6 +148,9 @@ def test_own_files(tmp_path):
     assert manifest.splits["train"].floats["inputs"]["storage"] == "float32"
     with pytest.raises(UserError, match=r"not given: train, dev, features"):
         registry.problem("caption_features").prepare(tmp_path)
+    (tmp_path / "dev.txt").write_bytes(b"img1004\tok\nimg1004\tcaf\xe9\n")
+    with pytest.raises(UserError, match=r"dev.txt, line 2: not UTF-8"):
+        registry.problem("caption_features", **options, features=str(tmp_path / "all.npz")).prepare(tmp_path)
     (tmp_path / "dev.txt").write_text("img1004 without a tab\n")
     with pytest.raises(UserError, match=r"dev.txt, line 1: not 'name TAB text'"):
         registry.problem("caption_features", **options, features=str(tmp_path / "all.npz")).prepare(tmp_path)

@@ -209,6 +209,15 @@ def test_data_of_the_reverse_are_found_without_the_options(mixed, tmp_path):
     assert (without_tags.base_name, without_tags.was_reversed) == ("translate_parallel_text", True)
 
 
+def test_held_out_lines_without_text_have_no_tag_alone(tmp_path):
+    (tmp_path / "a").write_text("\n" * 20 + "s\n" * 20)
+    options = {"train_source": str(tmp_path / "a"), "train_target": str(tmp_path / "a"), "dev_lines": 39}
+    problem = registry.problem("translate_parallel_text", **options, train_tags="<2x>")
+    dev = list(problem.samples("dev", tmp_path))
+    assert {sample["inputs"] for sample in dev} == {"<2x> s"}
+    assert len(dev) + problem.reading.drops["empty"] == 39
+
+
 def test_held_out_lines_keep_their_files_tag_and_occur_once(mixed, tmp_path):
     problem = mixed(dev_source="", dev_target="", dev_lines=500, train_tags=",<2x>", train_weights="1,3")
     dev = list(problem.samples("dev", tmp_path))

@@ -31,6 +31,7 @@ PACKED = {
     "xz": lzma.compress(TEXT),
     "zst": zstandard.compress(TEXT[:9000]) + zstandard.compress(TEXT[9000:]),
 }
+PZSTD = b"\x50\x2a\x4d\x18\x04\0\0\0" + len(PACKED["zst"]).to_bytes(4, "little") + PACKED["zst"]
 
 
 def file(path, content):
@@ -48,6 +49,10 @@ def rows(source, strict=True):
 @pytest.mark.parametrize("kind", PACKED)
 def test_compressed_files_are_told_by_their_content(tmp_path, kind):
     assert list(read_lines(file(tmp_path / "no_ending", PACKED[kind]))) == LINES
+
+
+def test_files_of_pzstd_begin_with_their_size(tmp_path):
+    assert list(read_lines(file(tmp_path / "x.zst", PZSTD))) == LINES
 
 
 @pytest.mark.parametrize("kind", PACKED)
@@ -394,6 +399,20 @@ def test_translation_memories_with_a_namespace(tmp_path):
     content = TMX.format(encoding="utf-8").replace("<tmx ", '<tmx xmlns="http://www.lisa.org/tmx14" ')
     found = rows(TmxFile(file(tmp_path / "x.tmx", content), "de", "en"), strict=False)
     assert found == [("Ein Häuschen & mehr", "A small house"), ("zwei", "two")]
+
+
+@pytest.mark.parametrize("languages", [("pt-BR", "pt"), ("pt", "pt-BR")])
+def test_a_language_is_not_the_dialect_of_the_other_side(tmp_path, languages):
+    texts = {"pt-BR": "ônibus", "pt": "autocarro", "en": "bus"}
+    units = ("pt-BR", "pt", "en"), ("pt-BR", "en"), ("en", "pt-PT", "pt-BR")
+    tuvs = ["".join(f'<tuv xml:lang="{tag}"><seg>{texts.get(tag, tag)}</seg></tuv>' for tag in unit) for unit in units]
+    body = "".join(f"<tu>{each}</tu>" for each in tuvs)
+    path = file(tmp_path / "x.tmx", f'<tmx version="1.4"><header/><body>{body}</body></tmx>')
+    turned = 1 if languages[0] == "pt-BR" else -1
+    expected = [("ônibus", "autocarro"), ("ônibus", "pt-PT")]
+    assert rows(TmxFile(path, *languages), strict=False) == [pair[::turned] for pair in expected]
+    found = rows(TmxFile(path, "en", "pt"), strict=False)
+    assert found == [("bus", "autocarro"), ("bus", "ônibus"), ("bus", "pt-PT")]
 
 
 def test_columns_of_tab_separated_files(tmp_path):

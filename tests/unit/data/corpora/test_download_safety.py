@@ -85,6 +85,21 @@ def test_a_file_of_unknown_checksum_is_warned_of(tmp_path, answer, capfd):
     assert capfd.readouterr().err == ""
 
 
+def test_what_is_downloaded_again_must_be_what_came_first(tmp_path, answer):
+    path = tmp_path / "x"
+    for content in (b"content", b"content"):  # removed and downloaded again
+        answer(Response(content))
+        download.fetch("https://a.org/x", path, show_progress=False)
+        path.unlink()
+    answer(Response(b"something else"))
+    with pytest.raises(UserError, match=r"x is not the file that is expected.*is meant, remove .*x\.sha256.*put it"):
+        download.fetch("https://a.org/x", path, show_progress=False)
+    assert not path.exists()
+    download.record_of(path).unlink()
+    answer(Response(b"something else"))
+    assert download.fetch("https://a.org/x", path, show_progress=False).read_bytes() == b"something else"
+
+
 def test_the_default_folder_is_the_users_own(tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     made = download.private_folder()

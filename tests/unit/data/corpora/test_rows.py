@@ -9,6 +9,7 @@ import pytest
 
 from t2t_ext import registry
 from t2t_ext.data.corpora import formats, rows
+from t2t_ext.data.corpora.readers import ReadReport
 from t2t_ext.errors import UserError
 
 PAIRS = [{"de": "ein Haus", "en": "a house"}, {"de": "zwei\nHäuser", "en": "two houses"}, {"de": None, "en": "three"}]
@@ -61,9 +62,27 @@ def test_many_languages_in_a_row_and_tags_of_regions(tmp_path):
     assert list(rows.RowFile(path, ("de", "en")).read(formats_report())) == [("Haus", "house")]
 
 
-def formats_report():
-    from t2t_ext.data.corpora.readers import ReadReport
+@pytest.mark.parametrize("name", KINDS)
+def test_the_first_row_may_lack_a_text(tmp_path, name):
+    path = write(tmp_path / name, [{"de": "Haus", "en": None}, {"de": "zwei", "en": "two"}])
+    source = formats.pair_source(path, split="train", columns=("de", "en")) if "." in name else None
+    source = source or rows.RowFile(path, ("de", "en"), parquet=True)
+    report = ReadReport()
+    assert (source.count(), list(source.read(report))) == (2, [("zwei", "two")])
+    assert report.drops == {"no_translation": 1}
 
+
+def test_only_line_feeds_of_a_text_become_spaces(tmp_path):
+    path = write(tmp_path / "a.jsonl", [{"de": "a\r\nb\u2028c\x85d\x0ce\rf\n", "en": "\u2028\n"}])
+    assert list(rows.RowFile(path, ("de", "en")).read(ReadReport())) == [("a b\u2028c\x85d\x0ce\rf", "\u2028")]
+
+
+def test_a_language_is_not_the_dialect_of_the_other_side(tmp_path):
+    path = write(tmp_path / "a.jsonl", [{"pt-BR": "ônibus", "pt-PT": "autocarro"}])
+    assert list(rows.RowFile(path, ("pt", "pt-BR")).read(ReadReport())) == [("autocarro", "ônibus")]
+
+
+def formats_report():
     return ReadReport(strict=True)
 
 

@@ -60,7 +60,7 @@ def test_stored_lines_are_read_again_and_again(tmp_path, monkeypatch, capsys):
 
 def test_stored_lines_of_standard_input(monkeypatch):
     with open(os.memfd_create("in"), "w+b") as file:
-        file.write(b"one\n\xff\n\ntwo")
+        file.write(b"\xef\xbb\xbfone\n\xff\n\ntwo")
         file.seek(0)
         with monkeypatch.context() as patch:
             patch.setattr("sys.stdin", io.TextIOWrapper(file, "utf-8"))

@@ -169,6 +169,8 @@ def test_given_codes_and_vocabulary(joint, toy_corpus, tmp_path):
     ("content", "message"),
     [
         (b"#version: 0.2\na b\na b c\n", "line 3: 'a b c' is not a pair"),
+        (b"#version: 0.2\n\na b\n", "line 2 is empty"),
+        (b"#version: 0.2\r\na b\r\n\r\nab c\r\n", "line 3 is empty"),
         (b"#version: 0.9\na b\n", "0.9"),
         (b"\xff\xfe", "not UTF-8"),
         (None, "cannot be read"),
@@ -179,6 +181,16 @@ def test_bad_codes(tmp_path, content, message):
         (tmp_path / "codes").write_bytes(content)
     with pytest.raises(UserError, match=message):
         subword_nmt_model.read_codes(str(tmp_path / "codes"))
+
+
+def test_a_byte_order_mark_is_no_part_of_codes(tmp_path):
+    (tmp_path / "codes").write_text("\ufeff#version: 0.2\nt h\nth e</w>\n", encoding="utf-8")
+    (tmp_path / "vocab").write_text("\ufeffthe 5\n", encoding="utf-8")
+    model = SubwordNmtModel(
+        subword_nmt_model.read_codes(str(tmp_path / "codes")), subword_nmt_model.read_counts(str(tmp_path / "vocab"))
+    )
+    assert model.segment("the then") == "the th@@ e@@ n"
+    assert list(model.counts) == ["the"]
 
 
 def test_bad_vocabulary(tmp_path):
