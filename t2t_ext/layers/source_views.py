@@ -39,8 +39,8 @@ class Reading:
 
     Attributes:
       what: The formula of what decoder layer i attends to.
-      layers: For each decoder layer the encoder layers that its view is made of, from 1; empty where only the model's
-        own code knows.
+      layers: For each decoder layer the encoder layers that its view is made of, from 1, none where it reads the
+        source's embeddings; empty where only the model's own code knows.
       joined: The encoder layer that every view is joined with; 0 where none is.
       part: The view's own weights.
     """

@@ -25,7 +25,11 @@ from t2t_ext.errors import UserError
 from t2t_ext.layers.mixed_attention import source_part
 
 # A decoder's layers, and those of a stack that source and target share; mixed attention has the source's columns first.
-_LAYER = re.compile(r"(?:decoder/)?layer_(\d+)/(?:source|mixed)_attention")
+# Both attentions of a dual contextual module count, as heads of one.
+_LAYER = re.compile(
+    r"(?:decoder/)?layer_(?P<layer>\d+)/(?P<kind>source|mixed)_attention(?:/(?P<side>l2r|r2l))?"
+    r"(?:/history|/local_context|/global_context)?"
+)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -74,16 +78,22 @@ def source_attention(
 def _member_attention(
     model: Any, inputs: tf.Tensor, targets: tf.Tensor, config: AlignmentConfig, right_to_left: tf.Tensor | None
 ) -> tf.Tensor:
-    found = model.attention_weights(inputs, targets)
-    if model.directions == 2:
-        names = {name.removesuffix("/l2r") for name in found if name.endswith("/source_attention/l2r")}
-        found = {
-            name: tf.where(tf.reshape(right_to_left, [-1, 1, 1, 1]), found[f"{name}/r2l"], found[f"{name}/l2r"])
-            for name in names
-        }
-        # Of the step that predicts the direction's tag there is a row, too, where a model does that.
-        found = {name: weights[:, :, -tf.shape(targets)[2] :] for name, weights in found.items()}
-    layers = {int(match[1]): found[name] for name in found if (match := _LAYER.fullmatch(name))}
+    # Layer -> direction that looks, or None -> the distributions of its heads.
+    sides: dict[int, dict[str | None, list[tf.Tensor]]] = {}
+    mixed = False
+    for name, weights in model.attention_weights(inputs, targets).items():
+        if match := _LAYER.fullmatch(name):
+            sides.setdefault(int(match["layer"]), {}).setdefault(match["side"], []).append(weights)
+            mixed |= match["kind"] == "mixed"
+    layers = {}
+    for number, of_sides in sides.items():
+        found = {side: tf.concat(weights, axis=1) for side, weights in of_sides.items()}
+        if model.directions == 1:
+            layers[number] = found[None]
+        elif "l2r" in found:
+            looks = tf.reshape(right_to_left, [-1, 1, 1, 1])
+            # Of the step that predicts the direction's tag there is a row, too, where a model does that.
+            layers[number] = tf.where(looks, found["r2l"], found["l2r"])[:, :, -tf.shape(targets)[2] :]
     if not layers:
         raise UserError(
             f"The model {type(model).__name__} shows no cross-attention that could be read as an alignment: "
@@ -104,7 +114,6 @@ def _member_attention(
     if config.heads:
         attention = tf.gather(attention, config.heads, axis=1)
     attention = tf.reduce_mean(attention, axis=1)
-    mixed = f"layer_{layer % count}/mixed_attention" in found
     return source_part(attention, tf.shape(inputs)[1]) if mixed else attention
 
 

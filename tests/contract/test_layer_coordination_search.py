@@ -26,6 +26,38 @@ def test_coverage_and_alignments_read_the_part_on_the_source(tiny_encoder):
     assert translator_of(model, tiny_encoder).align([PAIRS[0]]) == [expected]
 
 
+def test_alignments_find_modules_and_both_directions():
+    """A module's two attentions are one of twice as many heads; of two directions, it is the one that looks."""
+    from t2t_ext import registry
+    from t2t_ext.translation.alignment import AlignmentConfig, source_attention
+
+    inputs, targets = np.array([[9, 10, 11, 12, 1], [13, 1, 0, 0, 0]]), np.array([[10, 9, 1], [11, 12, 1]])
+
+    def model_of(name, **changes):
+        hparams = registry.hparams(f"{name}_test").replace(num_hidden_layers=3, **changes)
+        model = registry.model(name)(hparams, source_vocab_size=24, target_vocab_size=24)
+        model.build()
+        model.assign(random_arrays(model, seed=4, scale=2.0))
+        return model
+
+    def on_source(*distributions):
+        found = np.concatenate([each.numpy() for each in distributions], axis=1).mean(axis=1)[:, :, : inputs.shape[1]]
+        return found / found.sum(axis=-1, keepdims=True)
+
+    model = model_of("layer_coordination", dc_encoder_layers="1-2")
+    weights = model.attention_weights(inputs, targets)
+    kinds = [weights[f"layer_1/mixed_attention/{kind}"] for kind in ("local_context", "global_context")]
+    for layer, expected in ((None, on_source(*kinds)), (-1, on_source(weights["layer_2/mixed_attention"]))):
+        found = source_attention(model, inputs, targets, AlignmentConfig(layer=layer))
+        np.testing.assert_allclose(found, expected, atol=1e-6)
+
+    model, both = model_of("synchronous_layer_coordination"), np.stack([targets, targets[::-1]], axis=1)
+    weights = model.attention_weights(inputs, both)
+    sides = [on_source(weights[f"layer_1/mixed_attention/{side}/history"]) for side in ("l2r", "r2l")]
+    found = source_attention(model, inputs, both, AlignmentConfig(), np.array([True, False]))
+    np.testing.assert_allclose(found, np.stack([sides[1][0], sides[0][1]]), atol=1e-6)
+
+
 @pytest.mark.parametrize(
     ("shared", "changes"),
     [

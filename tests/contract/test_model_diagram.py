@@ -54,6 +54,29 @@ def test_text(name):
     assert text.startswith(f"{name}, D = 16, ")
 
 
+@pytest.mark.parametrize(
+    ("source", "says", "read"), [("output", "e_i", "1 2 3"), ("input", "e_(i-1), layer 1", "- 1 2")]
+)
+def test_which_layer_of_the_source_a_stack_of_the_targets_own_reads(source, says, read):
+    """Of inputs there is none for the first layer, and no more layers than the source has."""
+    from t2t_ext import registry
+    from t2t_ext.analysis.diagram.svg import diagram_svg
+    from t2t_ext.analysis.diagram.text import diagram_text
+
+    hparams = registry.hparams("layer_coordination_test")
+    hparams = hparams.replace(num_hidden_layers=3, lwc_share_weights=False, lwc_source=source)
+    model = registry.model("layer_coordination")(hparams, source_vocab_size=VOCAB, target_vocab_size=VOCAB)
+    model.build()
+    found = diagram(model)
+    words = " ".join(diagram_text(found).split())
+    assert f"decoder layer i attends to {says}" in words
+    assert f"encoder layer {read}" in words
+    drawn = ElementTree.fromstring(diagram_svg(found))
+    assert len([line for line in drawn.iter(f"{SVG}line") if line.get("class") == "read"]) == len(
+        read.strip("- ").split()
+    )
+
+
 def test_a_transformer_has_nothing_that_is_marked():
     for setting in ("pre_norm", "post_norm"):
         found = diagram(model_of(Case("transformer", setting)))

@@ -282,9 +282,12 @@ class _Walk:
         depth, decoder_depth = len(self.stacks["encoder"]), len(self.stacks["decoder"])
         views = getattr(model.decoder, "source_views", None) or getattr(model, "source_views", None)
         if views is None:
-            # Layer-wise coordination without weight sharing: layer i of the target reads layer i of the source.
-            layers = tuple((i + 1,) for i in range(decoder_depth))
+            # Layer-wise coordination without weight sharing: layer i of the target reads what layer i of the source
+            # writes, or what it reads: then the first layer reads the embeddings, which no layer wrote.
             part = Part("the source at each layer", paper=COORDINATION, replaces=f"e_{depth}")
+            layers: tuple[tuple[int, ...], ...] = tuple((i + 1,) for i in range(decoder_depth))
+            if getattr(model.hparams, "lwc_source", "") == "input":
+                return CountedReading("e_(i-1), layer 1 to the embeddings", ((), *layers[:-1]), 0, part)
             return CountedReading("e_i", layers, 0, part)
         reading = views.read_by(decoder_depth, depth)
         if reading is None:

@@ -75,6 +75,6 @@ def _reading(reading: CountedReading) -> Iterator[str]:
             chosen = range(start, min(start + _MOST_COLUMNS, len(reading.layers)))
             yield "  decoder layer  " + "".join(f"{i + 1:>4}" for i in chosen)
             yield "                 " + "".join("   ^" for _ in chosen)
-            yield "  encoder layer  " + "".join(f"{reading.layers[i][0]:>4}" for i in chosen)
+            yield "  encoder layer  " + "".join(f"{(reading.layers[i] or ('-',))[0]:>4}" for i in chosen)
     if reading.joined:
         yield f"  and encoder layer {reading.joined}, with which each of them is joined"
