@@ -96,7 +96,7 @@ def dropout(x: tf.Tensor, rate: float, training: bool) -> tf.Tensor:
       rate: Share of units that are dropped, 0 <= rate < 1, rounded to the nearest 1/256.
       training: A Python bool; without training x is returned as it is.
     """
-    dropped = round(rate * _LEVELS)
+    dropped = _of_levels(rate)
     if not training or dropped == 0:
         return x
     dropped_out = x * (_keep(x, dropped) * tf.cast(_LEVELS / (_LEVELS - dropped), x.dtype))
@@ -109,7 +109,7 @@ def relu_dropout(x: tf.Tensor, rate: float, training: bool) -> tuple[tf.Tensor, 
 
     What is positive in the result was kept, so that the gradient needs neither the mask nor relu(x).
     """
-    dropped = round(rate * _LEVELS)
+    dropped = _of_levels(rate)
     if not training or dropped == 0:
         return tf.nn.relu(x), 1.0
 
@@ -122,6 +122,11 @@ def relu_dropout(x: tf.Tensor, rate: float, training: bool) -> tuple[tf.Tensor, 
     y = kept(x)
     y.set_shape(x.shape)
     return y, _LEVELS / (_LEVELS - dropped)
+
+
+def _of_levels(rate: float) -> int:
+    """Returns how many of 256 units are dropped: not all, however close to 1 the rate is."""
+    return min(round(rate * _LEVELS), _LEVELS - 1)
 
 
 def _next_seed() -> tf.Tensor:

@@ -1,6 +1,7 @@
 """``RUN/best``: a copy of the best checkpoint's weights. Which one it is, is a function of the run's records."""
 
 import contextlib
+import pathlib
 
 from t2t_ext.io import files
 from t2t_ext.runs import checkpoints
@@ -29,5 +30,17 @@ def keep(run: RunDirectory, best: Best, metric: str) -> None:
     for other in checkpoints.list_checkpoints(run.best_dir):
         # Newer ones are there, too, where another metric chose them, or where the run resumed before them.
         if other != kept:
-            with contextlib.suppress(FileNotFoundError):
-                files.remove_directory(other)
+            _remove(other)
+
+
+def forget(run: RunDirectory, step: int) -> None:
+    """Removes a step from ``RUN/best``, before an evaluation of it is recorded.
+
+    It is there where a run resumed before it, and on a GPU its weights are not the same again.
+    """
+    _remove(run.best_dir / checkpoints.checkpoint_name(step))
+
+
+def _remove(path: pathlib.Path) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        files.remove_directory(path)

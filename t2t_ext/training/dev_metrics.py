@@ -12,7 +12,7 @@ EVAL_METRICS = {
     **{"loss": True, "nll": True, "perplexity": True, "accuracy": False, "bleu": False},
     **protocols.dev_labels(),
 }
-_WITHOUT_TRANSLATIONS = ("loss", "nll", "perplexity", "accuracy")
+WITHOUT_TRANSLATIONS = ("loss", "nll", "perplexity", "accuracy")
 _BEST, _EARLY_STOPPING = "best_checkpoint_metric", "eval_early_stopping_metric"
 
 
@@ -36,7 +36,7 @@ def check(settings: TrainingSettings) -> None:
                 f"--{name}={metric}: there is no such metric. Metrics of the dev set are "
                 f"{', '.join(EVAL_METRICS)}.{suggest(metric, EVAL_METRICS)}"
             )
-        if metric not in _WITHOUT_TRANSLATIONS and settings.eval_bleu_sentences < 0 and name in watched:
+        if metric not in WITHOUT_TRANSLATIONS and settings.eval_bleu_sentences < 0 and name in watched:
             raise UserError(
                 f"--{name}={metric} needs translations, which --eval_bleu_sentences=-1 switches off; use "
                 f"--{name}=loss with it."

@@ -91,9 +91,9 @@ class Evaluator:
         """Evaluates weights, by name; ``note`` gets progress messages.
 
         Returns:
-          The metrics (loss and nll in nats a label, perplexity, accuracy; bleu and bleu_signature; other scores by
-          their labels; leaky where only scores of translations mean something), and the translations (empty without
-          scores).
+          The metrics (loss and nll in nats a label, perplexity, accuracy; number of sentences translated, bleu and
+          bleu_signature; other scores by their labels; leaky where only scores of translations mean something), and the
+          translations (empty without scores).
         """
         for name, variable in self._model.named_variables().items():
             variable.assign(tf.cast(weights[name], variable.dtype))
@@ -111,7 +111,8 @@ class Evaluator:
         bleu = self._scorer.scores(hypotheses)[0]
         others = {score.name: score.value for score in self._other_scorer.scores(hypotheses)}
         texts = [hypothesis.text for hypothesis in hypotheses]
-        return {**metrics, "bleu": bleu.value, "bleu_signature": bleu.signature, **others}, texts
+        scores = {"sentences": total, "bleu": bleu.value, "bleu_signature": bleu.signature, **others}
+        return {**metrics, **scores}, texts
 
     def show(self, board: Board, step: int, hypotheses: list[str]) -> None:
         """Writes sample translations and attention pictures of the first dev sentences to TensorBoard."""

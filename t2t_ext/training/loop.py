@@ -324,6 +324,7 @@ class _Loop:
             metrics, hypotheses = self._evaluator.evaluate(self._session.weights_for_users(), self._progress.note)
             self._evaluator.show(self._board, step, hypotheses)
         record = {"kind": "eval", "step": step, **metrics, "seconds": time.monotonic() - began}
+        best_checkpoint.forget(self._run, step)
         # The record comes last: with it the evaluation is done, and is not repeated after a kill.
         self._board.record(record)
         self._board.flush()

@@ -154,7 +154,7 @@ class ScheduleFreeAdamW(Optimizer):
         total = handles.read(self.slots["schedule_free/sum_of_weights"])
         # Beyond the largest number, as of power 8 after 65,000 updates, sums of powers are taken for integrals.
         limit = 1.0 - tf.pow((count - 0.5) / (count + 0.5), hparams.optimizer_schedule_free_power + 1.0)
-        share = tf.where(tf.math.is_finite(total), weight / total, limit)
+        share = tf.where(tf.math.is_finite(total), tf.math.divide_no_nan(weight, total), limit)
         for name, variable in self.variables.items():
             slots = {kind: self.slots[f"schedule_free/{kind}/{name}"] for kind in "vz"}
             if hparams.weight_decay and variable.shape.rank >= 2:

@@ -14,7 +14,7 @@ from typing import Any, TypedDict
 
 from t2t_ext.config.training import TrainingSettings
 from t2t_ext.io import files, stored
-from t2t_ext.training.dev_metrics import EVAL_METRICS
+from t2t_ext.training.dev_metrics import EVAL_METRICS, WITHOUT_TRANSLATIONS
 
 Record = dict[str, Any]
 
@@ -86,6 +86,7 @@ def best_of(evaluations: list[Record], metric: str, minimize: bool | None = None
     """Finds the best evaluation by a metric; of equal ones the first.
 
     Records without the metric are passed over, and those where it is not a number: nothing would be better than that.
+    So are scores of the translations of other sentences than the last ones (of another ``--eval_bleu_sentences``).
 
     Args:
       evaluations: Records, oldest first.
@@ -95,6 +96,9 @@ def best_of(evaluations: list[Record], metric: str, minimize: bool | None = None
     """
     sign = -1.0 if (EVAL_METRICS[metric] if minimize is None else minimize) else 1.0
     best = None
+    if evaluations and metric not in WITHOUT_TRANSLATIONS:
+        sentences = evaluations[-1].get("sentences")  # earlier versions did not note how many they were
+        evaluations = [record for record in evaluations if record.get("sentences", sentences) == sentences]
     for record in evaluations:
         value = record.get(metric)
         if value is None or math.isnan(value):

@@ -9,7 +9,7 @@ import tensorflow as tf
 from t2t_ext.config.hyperparameters import TransformerHParams
 from t2t_ext.layers import attention, masks
 from t2t_ext.layers.base import LayerNormalization, Projection, make_initializer
-from t2t_ext.layers.dropout import dropout, seed_scope
+from t2t_ext.layers.dropout import dropout, relu_dropout, seed_scope
 from t2t_ext.layers.embeddings import TokenEmbedding, sinusoids
 from t2t_ext.layers.gradients import custom_gradient, forward_only
 from t2t_ext.layers.sublayer import Frame, final_normalization
@@ -79,6 +79,12 @@ def test_gradients_are_left_out_where_nobody_asks_for_them():
     with pytest.raises(ZeroDivisionError), forward_only():
         raise ZeroDivisionError
     check(nodes_and_gradient(), True, 3)
+
+
+@pytest.mark.parametrize("layer", [dropout, lambda *args: relu_dropout(*args)[0]])
+def test_some_units_stay_whatever_the_rate(layer):
+    kept = layer(tf.ones([256, 256]), 0.9999, True).numpy()
+    assert 100 < np.count_nonzero(kept) < 500
 
 
 def test_dropout_without_training_is_the_identity():

@@ -50,6 +50,14 @@ def test_a_run_that_resumes_before_its_best_checkpoint_has_another(run):
     assert best_of(run) == [10]
 
 
+def test_a_step_that_is_made_again_takes_the_place_of_the_former(run):
+    checkpoints.save_checkpoint(run.best_dir, 20, {"w": np.zeros(2, np.float32)})
+    best_checkpoint.forget(run, 20)
+    best_checkpoint.forget(run, 10)  # is not there
+    best_checkpoint.keep(run, best_checkpoint.find(run, EVALUATIONS, "bleu"), "bleu")
+    np.testing.assert_array_equal(checkpoints.load_arrays(checkpoints.latest(run.best_dir))["w"], [20, 20])
+
+
 def test_what_is_best_is_chosen_among_what_is_there(run):
     best_checkpoint.keep(run, best_checkpoint.find(run, EVALUATIONS, "bleu"), "bleu")
     checkpoints.prune(run.path, 1)

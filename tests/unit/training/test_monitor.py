@@ -75,6 +75,18 @@ def test_best_is_the_first_of_the_best(metric, values, expected):
     assert best_of(evaluations(metric, values), metric) == expected
 
 
+def test_scores_of_other_sentences_are_not_compared():
+    """After --eval_bleu_sentences was changed; earlier versions did not note the number."""
+    found = evaluations("bleu", [9.0, 30.0, 20.0, 25.0, 24.0])
+    for record, sentences in zip(found[1:], (8, 50, 50, 50), strict=True):
+        record["sentences"] = sentences
+    assert best_of(found[:2], "bleu") == Best(20, 30.0)
+    assert best_of(found, "bleu") == Best(40, 25.0)
+    assert best_of([*found, {"kind": "eval", "step": 60, "loss": 1.0}], "loss") == Best(60, 1.0)
+    settings = TrainingSettings(eval_early_stopping_metric="bleu", eval_early_stopping_steps=30)
+    assert stopped_improving(found, settings) is None
+
+
 def test_early_stopping_counts_steps_without_enough_improvement():
     settings = TrainingSettings(eval_early_stopping_steps=20, eval_early_stopping_metric_delta=0.1)
     assert stopped_improving(evaluations("loss", [3.0, 2.95]), settings) is None
