@@ -211,7 +211,6 @@ class _Loop:
         if step % settings.max_skipped_steps == 0:
             self._check_skipped()
         if step % settings.local_eval_frequency == 0 or last:
-            self._clock.pause()
             self._save()
             return self._evaluate()
         reason = self._agreement.stop_reason(step)
@@ -283,6 +282,7 @@ class _Loop:
 
     def _save(self) -> None:
         self._check_skipped()
+        self._clock.pause()  # the device has finished the step by now
         if self._is_chief:
             # A run that resumes from this checkpoint does not log again what came before it.
             self._board.flush()

@@ -72,7 +72,7 @@ class Optimizer(abc.ABC):
 
 
 class Adam(Optimizer):
-    """Adam (Kingma & Ba 2015) with TensorFlow's epsilon, ``m / (sqrt(v) + epsilon)`` after the bias correction."""
+    """Adam (Kingma & Ba 2015, the form before section 2.1: ``m / (sqrt(v) + epsilon)`` times the bias correction)."""
 
     def __init__(self, hparams: HParams, variables: dict[str, tf.Variable]) -> None:
         super().__init__(hparams, variables)

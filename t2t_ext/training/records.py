@@ -85,8 +85,8 @@ def gradient_norms_record(step: int, steps: int, norms: Mapping[str, float], tot
 def best_of(evaluations: list[Record], metric: str, minimize: bool | None = None, delta: float = 0.0) -> Best | None:
     """Finds the best evaluation by a metric; of equal ones the first.
 
-    Records without the metric are passed over, and those where it is not a number: nothing would be better than that.
-    So are scores of the translations of other sentences than the last ones (of another ``--eval_bleu_sentences``).
+    Every number is better than a value that is none. Records without the metric are passed over, and so are scores of
+    the translations of other sentences than the last ones (of another ``--eval_bleu_sentences``).
 
     Args:
       evaluations: Records, oldest first.
@@ -101,9 +101,10 @@ def best_of(evaluations: list[Record], metric: str, minimize: bool | None = None
         evaluations = [record for record in evaluations if record.get("sentences", sentences) == sentences]
     for record in evaluations:
         value = record.get(metric)
-        if value is None or math.isnan(value):
+        if not isinstance(value, int | float):
             continue
-        if best is None or sign * (value - best.value) > delta:
+        first_number = best is not None and math.isnan(best.value) and not math.isnan(value)
+        if best is None or first_number or sign * (value - best.value) > delta:
             best = Best(record["step"], value)
     return best
 

@@ -104,3 +104,15 @@ def test_steps_that_were_skipped_have_no_loss(skipped):
     else:
         assert (record["loss"], record["gradient_norm"]) == (2.0, 3.0 / (3 - skipped))
         assert line.startswith("step 3: loss 2.000 (label-smoothed; 1.000 without), perplexity 2.72, 0 tokens/s, ")
+
+
+def test_the_clock_runs_until_the_device_has_finished():
+    """A GPU computes behind; looking at the counters waits for it."""
+    order = []
+    stub = types.SimpleNamespace(
+        _check_skipped=lambda: order.append("waited"),
+        _clock=types.SimpleNamespace(pause=lambda: order.append("paused")),
+        _is_chief=False,
+    )
+    loop._Loop._save(stub)
+    assert order == ["waited", "paused"]

@@ -66,9 +66,9 @@ def test_a_worker_that_is_not_the_chief_writes_nothing(tmp_path):
         ("bleu", [1.0, 3.0, 3.0, 2.0], Best(20, 3.0)),
         ("loss", [3.0, 1.0, 2.0], Best(20, 1.0)),
         ("perplexity", [], None),
+        ("perplexity", [None, "high", 3.0], Best(30, 3.0)),
         ("loss", [float("nan"), 3.0, float("nan"), 2.0], Best(40, 2.0)),
         ("loss", [float("inf"), 3.0], Best(20, 3.0)),
-        ("loss", [float("nan")], None),
     ],
 )
 def test_best_is_the_first_of_the_best(metric, values, expected):
@@ -93,6 +93,13 @@ def test_early_stopping_counts_steps_without_enough_improvement():
     assert stopped_improving(evaluations("loss", [3.0, 2.95, 2.91]), settings) == Best(10, 3.0)
     assert stopped_improving(evaluations("loss", [3.0, 2.95, 2.85]), settings) is None
     assert stopped_improving(evaluations("loss", [3.0, 2.95, 2.91]), TrainingSettings()) is None
+
+
+def test_early_stopping_of_a_run_whose_loss_is_never_a_number():
+    settings = TrainingSettings(eval_early_stopping_steps=20)
+    assert stopped_improving(evaluations("loss", [float("nan")] * 2), settings) is None
+    assert stopped_improving(evaluations("loss", [float("nan")] * 3), settings).step == 10
+    assert stopped_improving(evaluations("loss", [float("nan"), float("nan"), 5.0]), settings) is None
 
 
 def test_early_stopping_can_be_turned_round():
