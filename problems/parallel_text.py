@@ -215,7 +215,7 @@ def _untagged(files: PairSource, source: str) -> str:
 def _distinct(paths: Sequence[pathlib.Path]) -> list[str]:
     """Returns names of files, with as many of their folders as tell them apart, numbers added where nothing does."""
     for depth in range(1, max(len(path.parts) for path in paths) + 1):
-        names = ["/".join(path.parts[-depth:]) for path in paths]
+        names = [str(pathlib.Path(*path.parts[-depth:])) for path in paths]
         if len(set(names)) == len(names):
             return names
     return [

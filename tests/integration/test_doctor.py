@@ -103,6 +103,22 @@ def test_it_says_what_generation_drops(run, flags, tmp_path, capsys):
     assert "that of the data in" in run(*flags, f"--data_dir={tmp_path / 'data'}")[1]
 
 
+def test_tags_tell_pairs_apart_and_are_subwords_as_in_generation(run, tmp_path):
+    pairs = [(f"{number} {s}", f"{number} {t}") for number in range(20) for s, t in SENTENCES]
+    train = write(tmp_path, pairs, "train")
+    flags = [f"{flag},{flag.partition('=')[2]}" for flag in train]  # the same file under two tags
+    flags += [*write(tmp_path, DEV, "dev"), "--train_tags=<news>,<web>", "--vocab_size=350", "--num_processes=1"]
+    data, cleaning = f"--data_dir={tmp_path / 'data'}", "--cleaning=duplicates=true,max_subwords=25,min_words=8"
+    assert datagen.main(["--problem=translate_parallel_text", *flags, cleaning, data]) == 0
+    manifest = json.loads((tmp_path / "data" / "translate_parallel_text.manifest.json").read_text())
+    assert run(*flags, cleaning, data, f"--report={tmp_path / 'report'}")[0] == 0
+    report = json.loads((tmp_path / "report" / "report.json").read_text())
+    found = {row["reason"]: row["in_order"] for row in report["filters"] if row["in_order"]}
+    assert found == manifest["splits"]["train"]["drops"]
+    assert found.keys() == {"too_few_words", "too_long"}
+    assert report["repeated"] == {"pair": 0, "source": 0, "target": 80}
+
+
 def test_the_same_picture_on_two_processes(run, flags, monkeypatch):
     from t2t_ext.data.doctor import diagnosis as examining
 

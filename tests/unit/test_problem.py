@@ -65,6 +65,8 @@ def test_samples_that_match_their_declaration():
     [
         (Text(), b"bytes", r"feature 'x': expected a str, got bytes b'bytes'"),
         (Text(), None, r"expected a str, got NoneType"),
+        (Text(), "\ud800", r"half of a character \(U\+D800 to U\+DFFF\) in str '\\ud800'"),
+        (Text(multiple=True), ["a", "x\udc80"], r"half of a character"),
         (Text(multiple=True), "a", r"expected a non-empty list of str, got str 'a'"),
         (Text(multiple=True), [], r"expected a non-empty list of str"),
         (Ids(size=5), [1, 5], r"expected ids from 0 to 4, got 1 to 5"),

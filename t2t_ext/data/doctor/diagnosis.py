@@ -207,6 +207,7 @@ class Doctor:
             all_filters=all_filters,
             cleaning=self.cleaning if self.cleaning != Cleaning() else all_filters,
             max_length_ratio=self.problem.max_length_ratio if ratio is None else ratio,
+            tags=tuple(self.problem.tags),
         )
 
     def _split(
@@ -222,10 +223,11 @@ class Doctor:
         def chunks() -> Iterator[ExaminedChunk]:
             for index, batch in enumerate(iter(lambda: list(itertools.islice(samples, PAIRS_PER_CHUNK)), [])):
                 rows = [[[v] if isinstance(v := sample[name], str) else v for name in names] for sample in batch]
-                sources = list(without_tags([source[0] for source, _ in rows], problem.tags))
+                sources = [source[0] for source, _ in rows]
                 found.references = max(found.references, *(len(targets) for _, targets in rows))
                 if held_out is not None:
-                    every = [(s, t) for s, (_, targets) in zip(sources, rows, strict=True) for t in targets]
+                    texts = without_tags(sources, problem.tags)
+                    every = [(s, t) for s, (_, targets) in zip(texts, rows, strict=True) for t in targets]
                     for name, keys in examination.overlap_key_sets(list(zip(*every, strict=True))).items():
                         held_out[name].update(keys)
                 targets = [targets[0] for _, targets in rows]

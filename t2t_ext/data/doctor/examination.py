@@ -18,6 +18,7 @@ from t2t_ext.data.doctor.alignment import Block, shifted_blocks
 from t2t_ext.data.generation import cleaning as filters
 from t2t_ext.data.generation import duplicates, text_checks
 from t2t_ext.data.generation.cleaning import Cleaning, Column
+from t2t_ext.data.generation.encoding import without_tags
 from t2t_ext.data.text.special_ids import UNK_ID
 from t2t_ext.data.text.text_encoder import SubwordEncoder
 
@@ -117,6 +118,7 @@ class Plan:
       all_filters: Settings with every filter on, whose effect alone is counted.
       cleaning: The filters that are applied one after the other.
       max_length_ratio: The limit of data generation on the ratio of subwords; 0 for none.
+      tags: Words that a source may begin with. They are subwords and tell pairs apart, and are no part of the text.
       evaluation_keys: The file with the keys of the texts of dev and test sets by ``exact source``, ``normalized pair``
         and so on, and its SHA-256; empty: these are not looked for.
       directory: Where the keys are put by which duplicates are found: in ``alone`` those of all pairs, in ``in_order``
@@ -128,6 +130,7 @@ class Plan:
     all_filters: Cleaning
     cleaning: Cleaning
     max_length_ratio: float = 0.0
+    tags: tuple[str, ...] = ()
     evaluation_keys: tuple[str, str] = ("", "")
     directory: pathlib.Path | None = None
 
@@ -151,7 +154,8 @@ def examine(chunk: ExaminedChunk) -> Examination:
         encoder, unknown = _loaded(*plan.models[side])
         prepared = encoder.prepare(texts)
         ids = encoder.encode_batch(prepared)
-        columns.append(Column(texts, prepared, plan.languages[side]))
+        untagged = (without_tags(column, plan.tags) for column in (texts, prepared))
+        columns.append(Column(*untagged, plan.languages[side]))
         subwords.append(np.fromiter(map(len, ids), np.int64, len(ids)))
         _count_side(result.sides[side], columns[-1], ids, unknown)
     words = np.stack([filters.word_counts(column.prepared) for column in columns])
@@ -167,7 +171,7 @@ def examine(chunk: ExaminedChunk) -> Examination:
             result.found[name].update(known)
         keys = {kind: wanted[f"normalized {kind}"] for kind in (filters.SOURCE, filters.TARGET, filters.PAIR)}
     _apply_filters(chunk, columns, np.stack(subwords), keys, result)
-    result.shifted = shifted_blocks(chunk.first, *chunk.texts)
+    result.shifted = shifted_blocks(chunk.first, *(column.texts for column in columns))
     return result
 
 
@@ -240,7 +244,7 @@ def _apply_filters(
         scores = badness.get(reason, np.zeros(rows))
         worst = heapq.nlargest(WORST_KEPT, ((float(scores[row]), -int(row)) for row in np.flatnonzero(unfit)))
         result.worst[reason] = [
-            (score, row - chunk.first, filters.example(chunk.first - row, [column.texts[-row] for column in columns]))
+            (score, row - chunk.first, filters.example(chunk.first - row, [texts[-row] for texts in chunk.texts]))
             for score, row in worst
         ]
     left = np.ones(rows, bool)
@@ -250,11 +254,11 @@ def _apply_filters(
     result.left = int(left.sum())
     if plan.directory is not None:
         for kind in (filters.PAIR, filters.SOURCE, filters.TARGET):
-            positions = chunk.first + np.arange(rows)
-            duplicates.write_keys(plan.directory / "alone", chunk.index, kind, columns, positions)
+            positions, whole = chunk.first + np.arange(rows), [Column(texts, ()) for texts in chunk.texts]
+            duplicates.write_keys(plan.directory / "alone", chunk.index, kind, whole, positions)
         if plan.cleaning.duplicates != filters.NO:
             kept = np.flatnonzero(left)
-            chosen_columns = [Column([column.texts[int(row)] for row in kept], ()) for column in columns]
+            chosen_columns = [Column([texts[int(row)] for row in kept], ()) for texts in chunk.texts]
             kind, positions = plan.cleaning.duplicates, chunk.first + kept
             duplicates.write_keys(plan.directory / "in_order", chunk.index, kind, chosen_columns, positions)
 

@@ -61,11 +61,14 @@ class Text(Feature):
 
     def complaint(self, value: Any) -> str:
         """Returns the error of a value of this feature, or an empty string."""
-        if not self.multiple:
-            return "" if isinstance(value, str) else f"expected a str, got {_described(value)}"
-        if isinstance(value, list) and value and all(isinstance(text, str) for text in value):
-            return ""
-        return f"expected a non-empty list of str, got {_described(value)}"
+        texts = value if self.multiple else [value]
+        if not isinstance(texts, list) or not texts or not all(isinstance(text, str) for text in texts):
+            return f"expected a {'non-empty list of str' if self.multiple else 'str'}, got {_described(value)}"
+        try:
+            "".join(texts).encode()
+        except UnicodeEncodeError:
+            return f"half of a character (U+D800 to U+DFFF) in {_described(value)}"
+        return ""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

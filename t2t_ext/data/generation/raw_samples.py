@@ -127,10 +127,10 @@ def _prepared_file(path: pathlib.Path) -> pathlib.Path:
 
 
 def _dump(content: Any, path: pathlib.Path) -> None:
-    # Machines that share the folder read it: JSON, and nothing that could be code. Half a surrogate pair may be in it.
+    # Machines that share the folder read it: JSON, and nothing that could be code.
     text = json.dumps(content, ensure_ascii=False, default=lambda value: np.asarray(value).tolist())
-    path.write_bytes(text.encode("utf-8", "surrogatepass"))
+    path.write_bytes(text.encode())
 
 
 def _load(path: pathlib.Path) -> Any:
-    return json.loads(path.read_bytes().decode("utf-8", "surrogatepass"))
+    return json.loads(path.read_bytes())

@@ -32,7 +32,7 @@ MOST_BYTES_PER_SHARD = 128 << 20
 # What to do where every sample was dropped for one of these reasons.
 _ADVICE = {
     cleaning.LENGTH_RATIO: "Do the lines of both sides belong together? --max_length_ratio=0 takes all.",
-    cleaning.TOO_LONG: "Raise --max_tokens, or leave it out.",
+    cleaning.TOO_LONG: "Raise --max_tokens, or max_subwords of --cleaning.",
     cleaning.EMPTY: "Every pair has an empty side; check the files.",
     **dict.fromkeys((cleaning.SCRIPT, cleaning.LANGUAGE), "Are the languages right, or are source and target swapped?"),
 }

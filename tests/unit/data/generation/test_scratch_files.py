@@ -19,7 +19,7 @@ class Mixed(Problem):
         return {"inputs": Text(), "targets": Text(side=TARGET, multiple=True), "ids": Ids(size=1 << 40)}
 
     def samples(self, split, tmp_dir):
-        yield {"inputs": "\ud800 \U0001f642\0\u2028", "targets": ["a", "b"], "ids": np.array([1, 1 << 33])}
+        yield {"inputs": "\ufeff \U0001f642\0\u2028", "targets": ["a", "b"], "ids": np.array([1, 1 << 33])}
         weighted = WeightedSample(inputs="", targets=["c"], ids=range(3))
         weighted.times = 7
         yield weighted
