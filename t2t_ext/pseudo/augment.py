@@ -27,7 +27,7 @@ from t2t_ext.data.datasets.manifest import Manifest, describe_file, manifest_pat
 from t2t_ext.data.generation.workspace import publish
 from t2t_ext.data.text.special_ids import CONTROL_SYMBOLS, FIRST_TEXT_ID
 from t2t_ext.errors import UserError
-from t2t_ext.io import files
+from t2t_ext.io import files, inputs
 from t2t_ext.io.interruption import Interrupted, SignalWatch
 from t2t_ext.io.progress import progress
 from t2t_ext.pseudo import augmented, checks
@@ -110,7 +110,7 @@ class Augmentation:
             "data": {"digest": data.digest()},
             "models": {name: [checks.described(chosen) for chosen in runs] for name, runs in models.items()},
             "settings": settings,
-            "target_text": [{"name": path.name, **describe_file(path)} for path in config.target_text],
+            "target_text": [{"name": path.name, **describe_file(inputs.on_disk(path))} for path in config.target_text],
         }
 
     def run(self) -> str:

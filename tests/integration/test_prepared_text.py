@@ -86,6 +86,7 @@ def test_the_record_is_in_the_manifest_and_counts(corpus, run, capsys):
         ("--target_steps=none", "target_steps was moses_tokenize,truecase, now none"),
         ("--subwords=sentencepiece", "subwords was subword_nmt, now sentencepiece"),
         ("--num_merges=61", "num_merges was 60, now 61"),
+        ("--vocab_size=8192", "vocab_size was 0, now 8192"),  # the problem's own size limits no subword_nmt
     ):
         assert datagen.main([*corpus.flags, flag]) == 2
         assert message in capsys.readouterr().err

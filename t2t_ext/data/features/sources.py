@@ -164,7 +164,7 @@ def parse_row(line: bytes) -> tuple[str, np.ndarray]:
     columns = line.rstrip(b"\r\n").split(b"\t")
     if len(columns) != len(COLUMNS):
         raise UnusableValue(DAMAGED, f"{len(columns)} tab-separated columns where {', '.join(COLUMNS)} are wanted")
-    name, boxes, features = columns[0].decode("utf-8", errors="replace"), columns[3], columns[5]
+    name, boxes, features = columns[0].decode("utf-8", errors="replace").strip(), columns[3], columns[5]
     try:
         regions = int(boxes)
         numbers = np.frombuffer(base64.b64decode(features, validate=True), "<f4")

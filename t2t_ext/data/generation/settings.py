@@ -16,7 +16,7 @@ from t2t_ext.config.generation import (
 )
 from t2t_ext.data.datasets.manifest import Manifest
 from t2t_ext.data.generation.cleaning import Cleaning
-from t2t_ext.data.generation.preparation import NO_STEPS, SENTENCEPIECE, split_paths
+from t2t_ext.data.generation.preparation import NO_STEPS, SENTENCEPIECE, SUBWORD_NMT, split_paths
 from t2t_ext.data.generation.vocabulary import Vocabulary
 from t2t_ext.data.text.text_steps import parse_steps
 from t2t_ext.errors import UserError
@@ -120,11 +120,11 @@ def differences(
     What the user does not say is not compared, nor are raw files that are not there any more.
     """
     found = []
-    asked = recorded(settings)
+    asked, made_with = recorded(settings), _made_with(manifest)
     if settings.cleaning is not None:
         asked["cleaning"] = cleaning_asked(settings.cleaning, problem.cleaning).given()
     for name, value in asked.items():
-        before: Any = manifest.settings.get(name, _ALWAYS_BEFORE.get(name))
+        before: Any = made_with.get(name)
         if before != value:
             shown = [
                 ",".join(f"{key}={each}" for key, each in setting.items()) or "none"
@@ -153,6 +153,14 @@ def differences(
             if path.stat().st_size != old["bytes"] or files.sha256_of_file(path) != old["sha256"]:
                 found.append(f"{path} is not the {old['name']} that {split} was made from")
     return found
+
+
+def _made_with(manifest: Manifest) -> dict[str, Any]:
+    """Returns the settings that data were made with."""
+    settings = {**_ALWAYS_BEFORE, **manifest.settings}
+    if settings["subwords"] == SUBWORD_NMT and "asked_size" in manifest.vocab["training"]:
+        settings["vocab_size"] = manifest.vocab["training"]["asked_size"]  # 0: no limit, whatever the problem's size is
+    return settings
 
 
 def _other_kind_of_dev_set(problem: Problem, tmp_dir: str | os.PathLike, manifest: Manifest) -> str:

@@ -7,7 +7,7 @@ import pytest
 from caption_files import SIZE, images, karpathy, table_line, write_coco
 
 from t2t_ext import registry
-from t2t_ext.data.features.sources import read_sources
+from t2t_ext.data.features.sources import FeatureIndex, read_sources
 from t2t_ext.data.features.types import Lazy
 from t2t_ext.data.generation.generate import generate
 from t2t_ext.errors import UserError
@@ -181,7 +181,11 @@ def test_sources_of_every_kind_of_file(tmp_path):
     (tmp_path / "c").mkdir()
     for name, features in expected:
         np.savez(tmp_path / "c" / f"{name}.npz", feat=features)
-    for place in ("a.tsv", "b.npz", "c"):
+    spaced = (tmp_path / "a.tsv").read_text().replace("\t", " \t", 1)
+    (tmp_path / "spaced.tsv").write_text(spaced)
+    index = FeatureIndex.of([tmp_path / "spaced.tsv"])
+    np.testing.assert_array_equal(index.reader(expected[0][0])(), expected[0][1])
+    for place in ("a.tsv", "spaced.tsv", "b.npz", "c"):
         found = read_sources(tmp_path / place, SIZE)
         assert [str(source) for source in found] == [name for name, _ in expected]
         for source, (_, features) in zip(found, expected, strict=True):

@@ -1,8 +1,10 @@
 """Augmented data: what each method makes, kills, mistakes; models are stand-ins that reverse ids."""
 
 import collections
+import os
 import pathlib
 import sys
+import threading
 import types
 
 import numpy as np
@@ -14,7 +16,7 @@ from t2t_ext.data.datasets.generated import GeneratedData
 from t2t_ext.data.datasets.manifest import Manifest
 from t2t_ext.data.generation import generate
 from t2t_ext.errors import UserError
-from t2t_ext.io import locks
+from t2t_ext.io import inputs, locks
 from t2t_ext.pseudo import augment
 from t2t_ext.pseudo.augment import TAG_ID, Augmentation, AugmentConfig
 
@@ -157,6 +159,22 @@ def test_back_translation(folder, original, tmp_path, tag, tiny_encoder):
     assert made.manifest.augmentation["counts"]["empty source"] == 2  # an empty line, and one that is not UTF-8
     assert made.manifest.augmentation["settings"]["tag"] == ("<reserved_0>" if tag else "")
     assert tiny_encoder.decode(pairs(made)[23][0]) == tiny_encoder.decode(expected[0][0][tag:])  # a tag is no text
+
+
+def test_text_out_of_a_pipe_is_read_once(folder, tmp_path):
+    os.mkfifo(tmp_path / "text")
+    writer = threading.Thread(target=(tmp_path / "text").write_bytes, args=[(folder / "text").read_bytes()])
+    writer.start()
+    try:
+        found = [
+            augmented(folder, tmp_path / name, "back_translation", {"backward1": "first"}, target_text=[path / "text"])
+            for name, path in (("D", tmp_path), ("E", folder))
+        ]
+    finally:
+        writer.join()
+        inputs.forget_pipes()
+    assert pairs(found[0]) == pairs(found[1])
+    assert found[0].manifest.augmentation == found[1].manifest.augmentation
 
 
 def _in_file(path, encoder):
