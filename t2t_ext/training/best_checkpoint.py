@@ -15,8 +15,8 @@ def find(run: RunDirectory, evaluations: list[Record], metric: str) -> Best | No
     The weights of the best by another metric than the run has watched so far may be gone.
     """
     folders = (run.checkpoints_dir, run.best_dir)
-    there = {checkpoints.checkpoint_step(path) for folder in folders for path in checkpoints.list_checkpoints(folder)}
-    return best_of([record for record in evaluations if record["step"] in there], metric)
+    there = {path.name for folder in folders for path in checkpoints.list_checkpoints(folder)}
+    return best_of([each for each in evaluations if checkpoints.checkpoint_name(each["step"]) in there], metric)
 
 
 def keep(run: RunDirectory, best: Best, metric: str) -> None:

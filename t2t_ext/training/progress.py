@@ -84,7 +84,9 @@ def describe_training(record: Record) -> str:
     text = f"step {record['step']}: "
     if "loss" in record:
         text += f"{_losses(record)}, perplexity {_number(record['perplexity'])}, "
-    text += f"{record['tokens_per_second']:,.0f} tokens/s, learning rate {record['learning_rate']:.2e}"
+    if record["tokens_per_second"]:  # not of the first step alone, whose time is that of making the graph
+        text += f"{record['tokens_per_second']:,.0f} tokens/s, "
+    text += f"learning rate {record['learning_rate']:.2e}"
     text += f", gradient norm {record['gradient_norm']:.2f}" if "gradient_norm" in record else ", no update"
     text += f", regularizer {record['regularizer']:.3f}" if "regularizer" in record else ""
     return text + (f", {record['skipped_steps']} steps skipped so far" if record["skipped_steps"] else "")
