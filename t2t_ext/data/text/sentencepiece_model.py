@@ -19,6 +19,8 @@ from t2t_ext.errors import UserError
 
 # Longer training lines (in bytes) are truncated, or one runaway line would cost more than the rest of the sample.
 MAX_TRAINING_BYTES = 16384
+# Drawing takes time with the square of a word's length, seconds from here on: longer words are no words.
+MOST_DRAWN_CHARACTERS = 5000
 _SPACE = "\u2581"  # SentencePiece's sign for a space
 _WORD = re.compile(f"{_SPACE}[^{_SPACE}]*|[^{_SPACE}]+")
 sentencepiece.set_min_log_level(1)  # warnings
@@ -76,17 +78,22 @@ class SentencePieceModel:
     def sample(self, texts: Sequence[str], dropout: float, seed: int, add_eos: bool) -> list[list[int]]:
         """Returns the ids of texts, merges left out with probability ``dropout``; a function of the seed.
 
-        SentencePiece samples, too, but not the same in every process whatever its seed.
+        A text with a word of more than ``MOST_DRAWN_CHARACTERS`` is segmented as usual. SentencePiece
+        samples, too, but not the same in every process whatever its seed.
 
         Raises:
           UserError: The model does not merge: it is a unigram model.
         """
         draw, end = random.Random(seed).random, [EOS_ID] if add_eos else []
-        return [[*self._sampled(self._processor.normalize(text), dropout, draw), *end] for text in texts]
+        return [[*self._sampled(text, dropout, draw), *end] for text in texts]
 
-    def _sampled(self, normalized: str, dropout: float, draw: Callable[[], float]) -> Iterator[int]:
-        """Yields the ids of a text, from its form with a sign for each space."""
+    def _sampled(self, text: str, dropout: float, draw: Callable[[], float]) -> Iterator[int]:
+        """Yields the ids of a text."""
         ids, ranks, tags = self._merges
+        normalized = self._processor.normalize(text)  # with a sign for each space
+        if any(len(word) > MOST_DRAWN_CHARACTERS for word in normalized.split(_SPACE)):
+            yield from self.encode([text], add_eos=False)[0]
+            return
         for number, part in enumerate(tags.split(normalized)):
             if number % 2:
                 yield ids[part]

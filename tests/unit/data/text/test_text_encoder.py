@@ -69,6 +69,13 @@ def test_bpe_dropout_is_a_function_of_the_seed_and_leaves_out_as_many_merges_as_
     assert lengths[-1] > 0.95 * sum(len(text) + 1 for text in texts)  # characters, and the space before the first
 
 
+def test_bpe_dropout_takes_no_minutes_for_words_that_are_none(encoder):
+    text = "thecat" * 50_000  # drawn, 300,000 characters would take hours
+    usual, drawn = encoder.encode_batch([text, "the cat"]), encoder.sample_batch([text, "the cat"], 0.999, seed=1)
+    assert drawn[0] == usual[0]
+    assert len(drawn[1]) > len(usual[1])
+
+
 def test_bpe_dropout_splits_no_tag(toy_corpus):
     texts = [f"<2de> {source}" for source, _ in toy_corpus.train]
     encoder = SubwordEncoder(sentencepiece_model.train(texts, 400, tags=["<2de>"]))
