@@ -57,6 +57,7 @@ def make(directory: pathlib.Path, pair: tuple[str, str], text: PairSource) -> No
             "made_from": made_from,
             "lines": lines,
             "drops": dict(report.drops),
+            "notes": dict(report.notes),
             "first": report.first,
             "explanations": report.explanations,
         }
@@ -69,9 +70,10 @@ def files(directory: pathlib.Path, pair: tuple[str, str], split: str) -> PairFil
 
 
 def add_drops(directory: pathlib.Path, report: ReadReport) -> None:
-    """Adds to a report what cleaning before the split dropped."""
+    """Adds to a report what reading and cleaning before the split changed and dropped."""
     record = _record(directory)
     report.drops.update(record.get("drops", {}))
+    report.notes.update(record.get("notes", {}))
     report.first.update(record.get("first", {}))
     report.explanations.update(record.get("explanations", {}))
 

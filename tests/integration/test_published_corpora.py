@@ -67,12 +67,14 @@ def test_every_23rd_pair_of_those_that_cleaning_left_is_dev(run, tmp_path):
     lines = files["train.tags.de-en.de"].split("\n")
     lines[6] = " ".join(["viel"] * 20)  # the first pair: ratio above 1.5
     lines[7] = ""
+    lines[-3] += "\r"
     files["train.tags.de-en.de"] = "\n".join(lines)
     corpus_files.write(tmp_path / "raw", files)
     status, manifest, output, _ = run("translate_deen_iwslt14")
     assert status == 0
     assert counts(manifest) == {"train": 79, "dev": 3, "test": 30}
     assert manifest["splits"]["train"]["drops"] == {"word_ratio": 1, "empty": 1}
+    assert manifest["splits"]["train"]["notes"] == {"carriage_returns": 1}
     kept = [corpus_files.sentence("en", n) for n in range(1, 81)]
     english = [f"{corpus_files.sentence('en', 900)}", f"TED Talk: {corpus_files.sentence('en', 950)}", *kept[2:]]
     assert texts(tmp_path, "translate_deen_iwslt14-dev.targets.txt")[0].strip() == english[22]
