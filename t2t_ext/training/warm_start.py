@@ -32,6 +32,13 @@ _SHARED_AS = {
     "softmax/embeddings": ("target_embedding/embeddings", "embedding/embeddings"),
 }
 
+# Norms of what a decoder reads of the encoder; where they are new, they begin as the norm of what it read before: its
+# projections were trained with the scale that this has learned.
+_NORM_OF_VIEW = re.compile(
+    r"(?:(?:backward_)?decoder/source_views|encoder/view_norms)/layer_\d+/(?:norm/)?(scale|bias)"
+)
+_NORM_OF_ENCODER = r"encoder/(?:final_norm|layer_(\d+)/feed_forward_frame/post_norm)/"
+
 
 @dataclasses.dataclass(frozen=True)
 class WarmStartReport:
@@ -44,6 +51,8 @@ class WarmStartReport:
       skipped: Name -> why a variable of the checkpoint was not taken.
       new: Names of variables that the checkpoint does not have; they keep their fresh values.
       unshared: Name -> the checkpoint's variable that was taken for it, since there they are one matrix.
+      begun: Name of a norm of a view -> the checkpoint's variable that it begins as: that of the norm of what was read
+        before.
       choice: Which of its run's checkpoints it is, and what else there would be.
       changed: Hyper-parameter of the model -> (its value there, here), of those that differ.
       kept: What is said of the optimizer that is kept; "" where everything but weights begins anew.
@@ -55,6 +64,7 @@ class WarmStartReport:
     skipped: dict[str, str]
     new: list[str]
     unshared: dict[str, str]
+    begun: dict[str, str] = dataclasses.field(default_factory=dict)
     choice: str = ""
     changed: Mapping[str, tuple[Any, Any]] = dataclasses.field(default_factory=dict)
     kept: str = ""
@@ -72,6 +82,9 @@ class WarmStartReport:
             for name, (taken, total) in self.mapped.items()
         ]
         lines += [f"  {name}: from {old}, which is one with it there" for name, old in self.unshared.items()]
+        for before in dict.fromkeys(self.begun.values()):
+            names = [name for name, old in self.begun.items() if old == before]
+            lines.append(f"  new, and begins as {before}: {_together(names)}")
         for why in dict.fromkeys(self.skipped.values()):
             names = [name for name, reason in self.skipped.items() if reason == why]
             lines.append(f"  skipped {_together(names)}: {why}")
@@ -117,12 +130,17 @@ def warm_start(
     choice = _choice(run, path, origin)
     if "ema" in info.groups and not keep:
         choice = f"the averages of its weights; {choice}"
-    arrays, report = dict(fresh), WarmStartReport(path, [], {}, {}, [], {}, choice, changed)
+    arrays = dict(fresh)
+    report = WarmStartReport(path, [], {}, {}, [], {}, choice=choice, changed=changed)
     for name, value in fresh.items():
         row_map = row_maps[sides[name]] if name in sides else None
         taken = next((other for other in (name, *_SHARED_AS.get(name, ())) if other in old), None)
         if taken is None:
-            report.new.append(name)
+            before = _norm_of_encoder(name, old)
+            if before and old[before].shape == value.shape:
+                arrays[name], report.begun[name] = old[before].astype(value.dtype), before
+            else:
+                report.new.append(name)
             continue
         array = old[taken]
         if array.shape[1:] != value.shape[1:] or (row_map is None and array.shape != value.shape):
@@ -143,6 +161,14 @@ def warm_start(
     if not report.loaded and not report.mapped:
         raise UserError(_nothing_fits(path, old, report))
     return arrays, report
+
+
+def _norm_of_encoder(name: str, old: Mapping[str, np.ndarray]) -> str:
+    """Returns the checkpoint's variable that a norm of a view begins as; empty for other variables."""
+    view = _NORM_OF_VIEW.fullmatch(name)
+    norms = [match for each in old if view and (match := re.fullmatch(_NORM_OF_ENCODER + view[1], each))]
+    # Of a pre-norm stack the last norm, else the last layer's.
+    return max(norms, key=lambda match: float(match[1] or "inf"))[0] if norms else ""
 
 
 def _nothing_fits(path: pathlib.Path, old: Mapping[str, np.ndarray], report: WarmStartReport) -> str:

@@ -196,6 +196,34 @@ def test_a_synchronous_transformer_takes_everything_from_a_transformer(tmp_path,
         np.testing.assert_array_equal(value, old[report.unshared.get(name, name)], err_msg=name)
 
 
+@pytest.mark.parametrize(
+    ("frames", "before"),
+    [({}, "final_norm"), ({"layer_preprocess_sequence": "none", "layer_postprocess_sequence": "dan"},
+                          "layer_1/feed_forward_frame/post_norm")],
+)  # fmt: skip
+def test_norms_of_views_begin_as_that_of_what_was_read(tmp_path, tiny_encoder, frames, before):
+    """Else the scale of keys and values would change at once, which the decoder has not learned."""
+    hparams = registry.hparams("transformer_test").replace(use_target_space_embedding=False, **frames)
+    run, old = run_of(tmp_path / "run", tiny_encoder, hparams)
+    model = registry.model("cross_view_transformer")(
+        hparams.replace(source_view="gca", integration="soft"),
+        source_vocab_size=tiny_encoder.vocab_size, target_vocab_size=tiny_encoder.vocab_size,
+    )  # fmt: skip
+    model.build()
+    fresh = {name: np.asarray(value) for name, value in model.named_variables().items()}
+    sides = warm_start.vocabulary_sides(model)
+    arrays, report = warm_start.warm_start(fresh, (tiny_encoder, tiny_encoder), sides, str(run.path))
+    views = {f"decoder/source_views/layer_{i}/norm" for i in range(2)}
+    views |= set() if frames else {"encoder/view_norms/layer_0"}
+    assert report.begun == {
+        f"{view}/{part}": f"encoder/{before}/{part}" for view in views for part in ("scale", "bias")
+    }
+    assert report.new == []
+    for name, taken in report.begun.items():
+        np.testing.assert_array_equal(arrays[name], old[taken])
+    assert any("begins as encoder/" in line for line in report.lines())
+
+
 def test_what_was_apart_does_not_become_one(tmp_path, tiny_encoder):
     """Three matrices cannot be put into one; the user is told, since such a model starts with fresh embeddings."""
     run, _ = run_of(tmp_path / "run", tiny_encoder, registry.hparams("transformer_test").replace(**THREE_MATRICES))
