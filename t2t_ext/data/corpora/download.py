@@ -170,6 +170,10 @@ def _download(url: str, part: pathlib.Path, show_progress: bool) -> None:
             return
         except urllib.error.HTTPError as error:
             if error.code == _RANGE_NOT_SATISFIABLE:  # there is no more than what is there
+                whole = (error.headers.get("Content-Range") or "").rpartition("/")[2]
+                if whole.isdecimal() and int(whole) != done:  # what is there is of another file
+                    part.unlink()
+                    _download(url, part, show_progress)
                 return
             if error.code < 500 or attempt == ATTEMPTS:
                 raise

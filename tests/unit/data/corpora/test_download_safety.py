@@ -4,6 +4,7 @@ import io
 import os
 import stat
 import tempfile
+import urllib.error
 import urllib.request
 
 import pytest
@@ -83,6 +84,22 @@ def test_a_file_of_unknown_checksum_is_warned_of(tmp_path, answer, capfd):
     assert "of which no SHA-256 is published" in capfd.readouterr().err
     download.fetch("https://a.org/x", tmp_path / "x", show_progress=False)
     assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize(("whole", "expected"), [(4, b"file"), (9, b"something"), (None, b"something")])
+def test_a_part_that_is_longer_than_the_file_is_of_another_file(tmp_path, monkeypatch, whole, expected):
+    """The server has no more (416) and says how long its file is, or does not."""
+
+    def opened(self, request, timeout):
+        if not request.headers:
+            return Response(b"file")
+        assert request.headers == {"Range": "bytes=9-"}
+        headers = {} if whole is None else {"Content-Range": f"bytes */{whole}"}
+        raise urllib.error.HTTPError(request.full_url, 416, "Range Not Satisfiable", headers, None)
+
+    monkeypatch.setattr(urllib.request, "build_opener", lambda *handlers: type("Opener", (), {"open": opened})())
+    (tmp_path / "x.part").write_bytes(b"something")
+    assert download.fetch("https://a.org/x", tmp_path / "x", show_progress=False).read_bytes() == expected
 
 
 def test_what_is_downloaded_again_must_be_what_came_first(tmp_path, answer):
