@@ -179,6 +179,7 @@ class SplitSummary:
       first: Where each reason or note occurred first.
       tokens: Number of stored items (EOS included) by feature; of float vectors, those that are kept.
       longest: Most items of one sample by feature.
+      unknown: Number of tokens that the vocabulary does not have by feature. Left out of the file where there are none.
       shards: File names, in order.
       texts: File names by text feature: the text, then further references; of sequences of float vectors, what they are
         called. Only of dev and test sets.
@@ -198,6 +199,7 @@ class SplitSummary:
     texts: dict[str, list[str]] = dataclasses.field(default_factory=dict)
     corpora: dict[str, Annotated[dict[str, Any], CorpusSummary]] = dataclasses.field(default_factory=dict)
     floats: dict[str, Annotated[dict[str, Any], FloatsSummary]] = dataclasses.field(default_factory=dict)
+    unknown: dict[str, Count] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -249,8 +251,9 @@ class Manifest(StoredManifest):
         if not self.augmentation:
             del content["augmentation"]
         for split in content["splits"].values():
-            if not split["floats"]:  # the manifest of a text, and so its digest, is what it was before there were any
-                del split["floats"]
+            for name in ("floats", "unknown"):
+                if not split[name]:  # the manifest, and so its digest, is what it was before there were any
+                    del split[name]
         return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
 
 
@@ -261,6 +264,8 @@ def describe_file(path: str | os.PathLike) -> FileEntry:
 
 # From which share on dropped samples are warned of.
 LOUD_SHARE = 0.1
+# From which share on unknown tokens are warned of.
+LOUD_UNKNOWN_SHARE = 0.005
 REASONS = {
     "empty": "an empty side",
     "too_long": "too long",
@@ -326,6 +331,7 @@ def summary_lines(
         dropped = sum(split.drops.values())
         if dropped >= LOUD_SHARE * split.read and not is_weighted:
             yield f"    WARNING: {dropped / split.read:.0%} of {name} was dropped. {_remedy(split.drops)}"
+    yield from _warnings_of_unknown_tokens(manifest)
 
 
 def _remedy(drops: Mapping[str, int]) -> str:
@@ -335,6 +341,25 @@ def _remedy(drops: Mapping[str, int]) -> str:
             "Find out the encoding of the files, convert them (iconv -f ISO-8859-1 -t UTF-8 FILE > NEW), start again."
         )
     return "t2t_ext-doctor with the same flags shows examples of every reason."
+
+
+def _warnings_of_unknown_tokens(manifest: Manifest) -> Iterator[str]:
+    """Yields lines about texts of which the vocabulary does not have much; models write unknown tokens, too."""
+    for name, split in manifest.splits.items():
+        shares = {feature: count / split.tokens[feature] for feature, count in split.unknown.items()}
+        loud = [f"{share:.1%} of the {feature}" for feature, share in shares.items() if share >= LOUD_UNKNOWN_SHARE]
+        if loud:
+            yield f"  WARNING: {name}: {' and '.join(loud)} are unknown tokens. {_remedy_of_unknown_tokens(manifest)}"
+
+
+def _remedy_of_unknown_tokens(manifest: Manifest) -> str:
+    asked = manifest.vocab["training"].get("asked_size")
+    if manifest.settings.get("subwords") == "subword_nmt" and asked:
+        return (
+            f"--vocab_size={asked} leaves the rarest subwords out; for a smaller vocabulary without unknown tokens "
+            "leave it out and give fewer merges (--num_merges)."
+        )
+    return "The vocabulary is not of this text: make one of it, or clean the text of characters that are not meant."
 
 
 def _sizes(split: SplitSummary) -> Iterator[str]:
@@ -347,7 +372,8 @@ def _sizes(split: SplitSummary) -> Iterator[str]:
                 f"(longest {kept['longest']:,})"
             )
         else:
-            yield f"{name} {count:,} tokens (longest {split.longest[name]:,})"
+            unknown = f", {split.unknown[name]:,} unknown" if split.unknown.get(name) else ""
+            yield f"{name} {count:,} tokens (longest {split.longest[name]:,}{unknown})"
 
 
 def beside_published(count: int, published: int | None) -> str:

@@ -26,6 +26,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from t2t_ext.data.text.special_ids import UNK_ID
+
 Arrays = dict[str, np.ndarray]
 LENGTHS = "_lengths"
 TIMES = "times of rows"
@@ -63,11 +65,12 @@ class Group:
 
 
 class Regrouped(NamedTuple):
-    """The contents of a group: samples, and items and the most items of one sample by feature."""
+    """The contents of a group: samples, and items, the most items of one sample and unknown ones by feature."""
 
     samples: int
     tokens: dict[str, int]
     longest: dict[str, int]
+    unknown: dict[str, int]
 
 
 def regroup(group: Group) -> Regrouped:
@@ -98,6 +101,7 @@ def regroup(group: Group) -> Regrouped:
         samples=len(order),
         tokens={name: int(array.sum(dtype=np.int64)) for name, array in lengths.items()},
         longest={name: int(array.max(initial=0)) for name, array in lengths.items()},
+        unknown={name: int(np.count_nonzero(arrays[name] == UNK_ID)) for name in group.features},
     )
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from t2t_ext.data.corpora.readers import ReadReport
 from t2t_ext.data.datasets import manifest
 from t2t_ext.data.features.float_files import FloatWriter
-from t2t_ext.data.features.types import Floats, Text, UnusableValue
+from t2t_ext.data.features.types import Floats, Text, UnusableValue, text_features
 from t2t_ext.data.generation import cleaning, duplicates, raw_samples
 from t2t_ext.data.generation import shards as shard_files
 from t2t_ext.data.generation.encoding import Chunk, EncodedChunk, Encoding, encode_chunk
@@ -109,6 +109,7 @@ class SplitWriter:
             # A shard is read at once, by its writer and by training. No shard is empty.
             count = min(max(asked, -(-int(sizes.sum()) // MOST_BYTES_PER_SHARD)), int(in_chunks.max()))
         groups = self._regroup(sizes, removed, count)
+        texts = text_features(encoding.features)  # ids of other features have no unknown one
         shards = self._write_shards(count, len(groups))
         shutil.rmtree(scratch)
         summary = manifest.SplitSummary(
@@ -121,6 +122,7 @@ class SplitWriter:
             | {name: described["vectors"] for name, described in floats.items()},
             longest={name: max(group.longest[name] for group in groups) for name in encoding.features}
             | {name: described["longest"] for name, described in floats.items()},
+            unknown={name: total for name in texts if (total := sum(group.unknown[name] for group in groups))},
             shards=list(shards),
             texts=names,
             corpora=report.corpora,

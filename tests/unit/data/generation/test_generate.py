@@ -17,6 +17,7 @@ from t2t_ext.data.features.types import TARGET, Floats, Ids, Text
 from t2t_ext.data.generation import cleaning, raw_samples, shards, vocabulary, workspace
 from t2t_ext.data.generation.generate import generate
 from t2t_ext.data.text import text_steps
+from t2t_ext.data.text.special_ids import UNK_ID
 from t2t_ext.errors import UserError
 from t2t_ext.io import progress
 from t2t_ext.problem import Problem, TranslationProblem
@@ -170,6 +171,26 @@ def test_bpe_dropout_stores_every_training_pair_in_several_segmentations(make, t
             for row in np.split(arrays["inputs"], np.cumsum(arrays["inputs_lengths"])[:-1]):
                 segmentations[source.decode(row)].add(tuple(row))
     assert np.mean([len(different) for different in segmentations.values()]) > 1.2
+
+
+def test_unknown_tokens_are_counted_and_warned_of(make, tmp_path, said):
+    problem = Toy(train=make_pairs(300, 0))
+    usual = make(problem, tmp_path / "usual", subwords="subword_nmt", num_merges=60)
+    assert usual.splits["train"].unknown == {}
+    assert " unknown" not in "".join(said)
+    assert '"unknown"' not in usual.to_json()
+    said.clear()
+    size = usual.vocab["source"]["size"] - 30
+    cut = make(problem, tmp_path / "cut", subwords="subword_nmt", num_merges=60, vocab_size=size)
+    data = GeneratedData.open(problem, tmp_path / "cut")
+    for split in ("train", "dev"):
+        ids = [np.load(path) for path in data.shard_paths(split)]
+        counted = {name: sum(int((each[name] == UNK_ID).sum()) for each in ids) for name in ("inputs", "targets")}
+        assert cut.splits[split].unknown == {name: count for name, count in counted.items() if count}
+    train = cut.splits["train"]
+    assert f"(longest {train.longest['inputs']}, {train.unknown['inputs']:,} unknown)" in "".join(said)
+    assert any(f"WARNING: train: {train.unknown['inputs'] / train.tokens['inputs']:.1%}" in line for line in said)
+    assert any(f"--vocab_size={size} leaves the rarest subwords out" in line for line in said)
 
 
 def test_bpe_dropout_of_data_that_are_there_is_compared(make):
