@@ -13,7 +13,7 @@ import itertools
 import os
 import pathlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, BinaryIO, Protocol, Self
+from typing import Any, Protocol, Self
 
 from t2t_ext.data.corpora import raw_files
 from t2t_ext.data.corpora.charsets import encoding_of
@@ -250,14 +250,15 @@ def read_lines(path: PathLike, report: ReadReport | None = None) -> Iterator[byt
         yield from lines_of(file, path, report)
 
 
-def lines_of(file: BinaryIO, path: PathLike, report: ReadReport | None = None) -> Iterator[bytes]:
+def lines_of(file: Iterable[bytes], path: PathLike, report: ReadReport | None = None) -> Iterator[bytes]:
     """Yields the lines of an open file, not decompressed, as ``read_lines`` does; ``path`` is its name for messages."""
-    first = file.readline()
+    lines = iter(file)
+    first = next(lines, b"")
     _refuse_utf16(path, first)
     if report and first.startswith(codecs.BOM_UTF8):
         report.note(BYTE_ORDER_MARK, path, 1)
     head = [first.removeprefix(codecs.BOM_UTF8)] if first else []
-    for number, line in enumerate(itertools.chain(head, file), 1):
+    for number, line in enumerate(itertools.chain(head, lines), 1):
         if line.endswith(b"\r\n") and report:
             report.note(CARRIAGE_RETURNS, path, number)
         yield line.removesuffix(b"\n").removesuffix(b"\r") if line.endswith(b"\n") else line
