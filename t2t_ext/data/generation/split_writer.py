@@ -109,9 +109,12 @@ class SplitWriter:
             # A shard is read at once, by its writer and by training. No shard is empty.
             count = min(max(asked, -(-int(sizes.sum()) // MOST_BYTES_PER_SHARD)), int(in_chunks.max()))
         groups = self._regroup(sizes, removed, count)
-        texts = text_features(encoding.features)  # ids of other features have no unknown one
         shards = self._write_shards(count, len(groups))
         shutil.rmtree(scratch)
+        unknown = {
+            name: sum(group.unknown[name] for group in groups)
+            for name in text_features(encoding.features)  # ids of other features have no unknown one
+        }
         summary = manifest.SplitSummary(
             read=int(chunks.read) + sum(report.drops.values()),
             samples=sum(group.samples for group in groups),
@@ -122,7 +125,7 @@ class SplitWriter:
             | {name: described["vectors"] for name, described in floats.items()},
             longest={name: max(group.longest[name] for group in groups) for name in encoding.features}
             | {name: described["longest"] for name, described in floats.items()},
-            unknown={name: total for name in texts if (total := sum(group.unknown[name] for group in groups))},
+            unknown={name: count for name, count in unknown.items() if count},
             shards=list(shards),
             texts=names,
             corpora=report.corpora,

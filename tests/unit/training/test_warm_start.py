@@ -143,6 +143,15 @@ def test_sides_come_from_the_model(shared, sides):
     assert warm_start.vocabulary_sides(model) == sides
 
 
+def warm_started(name, hparams, encoder, run):
+    """Returns a new model's fresh values, those after a warm start, and the report."""
+    model = registry.model(name)(hparams, source_vocab_size=encoder.vocab_size, target_vocab_size=encoder.vocab_size)
+    model.build()
+    fresh = {name: np.asarray(value) for name, value in model.named_variables().items()}
+    sides = warm_start.vocabulary_sides(model)
+    return fresh, *warm_start.warm_start(fresh, (encoder, encoder), sides, str(run.path))
+
+
 def run_of(path, encoder, hparams):
     """A Transformer with random weights as a run with a checkpoint."""
     size = encoder.vocab_size
@@ -179,14 +188,8 @@ def test_a_synchronous_transformer_takes_everything_from_a_transformer(tmp_path,
         num_hidden_layers=1, use_target_space_embedding=False, **theirs
     )
     run, old = run_of(tmp_path / "run", tiny_encoder, hparams)
-    model = registry.model("synchronous_transformer")(
-        registry.hparams("synchronous_transformer_test").replace(num_hidden_layers=1, **ours),
-        source_vocab_size=tiny_encoder.vocab_size, target_vocab_size=tiny_encoder.vocab_size,
-    )  # fmt: skip
-    model.build()
-    fresh = {name: np.asarray(value) for name, value in model.named_variables().items()}
-    sides = warm_start.vocabulary_sides(model)
-    arrays, report = warm_start.warm_start(fresh, (tiny_encoder, tiny_encoder), sides, str(run.path))
+    hparams = registry.hparams("synchronous_transformer_test").replace(num_hidden_layers=1, **ours)
+    fresh, arrays, report = warm_started("synchronous_transformer", hparams, tiny_encoder, run)
     assert report.new == []
     assert not report.skipped
     assert sorted(report.loaded) == sorted(fresh)
@@ -205,14 +208,8 @@ def test_norms_of_views_begin_as_that_of_what_was_read(tmp_path, tiny_encoder, f
     """Else the scale of keys and values would change at once, which the decoder has not learned."""
     hparams = registry.hparams("transformer_test").replace(use_target_space_embedding=False, **frames)
     run, old = run_of(tmp_path / "run", tiny_encoder, hparams)
-    model = registry.model("cross_view_transformer")(
-        hparams.replace(source_view="gca", integration="soft"),
-        source_vocab_size=tiny_encoder.vocab_size, target_vocab_size=tiny_encoder.vocab_size,
-    )  # fmt: skip
-    model.build()
-    fresh = {name: np.asarray(value) for name, value in model.named_variables().items()}
-    sides = warm_start.vocabulary_sides(model)
-    arrays, report = warm_start.warm_start(fresh, (tiny_encoder, tiny_encoder), sides, str(run.path))
+    views_too = hparams.replace(source_view="gca", integration="soft")
+    _, arrays, report = warm_started("cross_view_transformer", views_too, tiny_encoder, run)
     views = {f"decoder/source_views/layer_{i}/norm" for i in range(2)}
     views |= set() if frames else {"encoder/view_norms/layer_0"}
     assert report.begun == {
