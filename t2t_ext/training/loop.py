@@ -19,6 +19,7 @@ from t2t_ext.runs import checkpoints
 from t2t_ext.training import (
     auto_batch_size,
     best_checkpoint,
+    cpu_precision,
     graph_options,
     losses,
     out_of_memory,
@@ -145,6 +146,8 @@ class _Loop:
             f"epoch; training {'examples' if pipeline.examples.identity else 'pairs'} left out: {dropped}"
         )
         if hint := auto_batch_size.hint(hparams.batch_size, pipeline.planner.num_examples / pipeline.batches_per_epoch):
+            self._say(hint)
+        if strategies.on_cpu(session.strategy) and (hint := cpu_precision.hint(hparams.precision, parameters)):
             self._say(hint)
         if session.state.averages:
             self._say(f"weights that are evaluated, kept as the best and translate: {hparams.weights_for_users}")

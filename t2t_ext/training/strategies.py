@@ -66,6 +66,11 @@ def describe(strategy: tf.distribute.Strategy) -> str:
     return f"{replicas} replicas" + (f" on {workers} workers" if workers > 1 else "")
 
 
+def on_cpu(strategy: tf.distribute.Strategy) -> bool:
+    """Says whether the run computes on CPUs."""
+    return not isinstance(strategy, tf.distribute.TPUStrategy) and not tf.config.list_logical_devices("GPU")
+
+
 def worker_addresses(strategy: tf.distribute.Strategy) -> dict[str, str]:
     """Returns TensorFlow's names of all processes that train together -> host and port, by worker number.
 
