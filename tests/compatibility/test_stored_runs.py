@@ -35,18 +35,26 @@ def test_a_run_translates_and_scores_as_before(stored, name):
 
     expected = EXPECTED["runs"][name]
     translator = Translator.load(stored / "runs" / name, decode_hparams=EXPECTED["decode_hparams"])
-    for row, before in zip(translator.translate(expected["lines"]), expected["hypotheses"], strict=True):
-        assert [list(h.ids) for h in row] == [h["ids"] for h in before]
-        assert [(h.text, h.finished, h.direction) for h in row] == [
-            (h["text"], h["finished"], h["direction"]) for h in before
-        ]
+    found = translator.translate(expected["lines"])
+    for line, row, before in zip(expected["lines"], found, expected["hypotheses"], strict=True):
         assert [h.score for h in row] == pytest.approx([h["score"] for h in before], abs=TOLERANCE)
+        for h, was in zip(row, before, strict=True):
+            if list(h.ids) == was["ids"]:
+                assert {"text": h.text, "finished": h.finished, "direction": h.direction}.items() <= was.items()
+            else:
+                _assert_tied(translator, line, h.ids, was["ids"])
 
     sides = {key: expected[key] for key in ("partners", "directions") if key in expected}
     scored = translator.score([tuple(pair) for pair in expected["pairs"]], **sides)
     for score, before in zip(scored, expected["scores"], strict=True):
         assert score.log_prob == pytest.approx(before["log_prob"], abs=10 * TOLERANCE)
         assert score.token_log_probs == pytest.approx(before["token_log_probs"], abs=TOLERANCE)
+
+
+def _assert_tied(translator, line, ids, stored_ids):
+    """Which of two translations with one score is found depends on the processor's order of sums."""
+    ((one, other),) = translator.score_ids([line], [[list(ids), stored_ids]])
+    assert one.log_prob == pytest.approx(other.log_prob, abs=TOLERANCE), (ids, stored_ids)
 
 
 @pytest.mark.parametrize("name", EXPECTED["resumed"])
