@@ -21,7 +21,7 @@ from t2t_ext.experiments.recipes import BOTH, Recipe, RecipeBook
 PLAIN = "plain"
 Cell = tuple[float, ...]  # a value for each hparam of the grid; empty: those of the recipe
 _SEED_OF_THE_GRID = 1  # the teachers of pseudo references are of seed 1, too
-_OF_A_CORPUS = ("problem", "problem_options", "datagen", "scoring")
+_OF_A_CORPUS = ("problem", "problem_options", "datagen", "scoring", "train")
 
 
 @dataclasses.dataclass(frozen=True, order=True)
@@ -247,6 +247,11 @@ class Plan:
         of_the_grid = {(self.tuned_on(family), PLAIN, None, _SEED_OF_THE_GRID) for family in cells_left}
         return list(found), sum(cells_left.values()) + len(later - of_the_grid)
 
+    def rows_of(self, variant: str) -> list[str]:
+        """Returns the main rows that are trained with a recipe of training."""
+        patterns = self.variants[variant].get("rows", ["*"])
+        return [row for row in self.main if any(fnmatch.fnmatch(row, each) for each in patterns)]
+
     def matching(self, pattern: str) -> list[str]:
         """Returns the rows whose names a pattern has."""
         return fnmatch.filter([*self.main, *self.ablations], pattern)
@@ -256,7 +261,8 @@ class Plan:
     ) -> Iterator[tuple[str, int, str]]:
         rows = {row for pattern in only for row in self.matching(pattern)}
         for variant in variants:
-            yield from ((variant, seed, row) for seed in seeds for row in self.main if row in rows)
+            of_variant = self.rows_of(variant)
+            yield from ((variant, seed, row) for seed in seeds for row in of_variant if row in rows)
             if variant == PLAIN:
                 yield from ((variant, seeds[0], row) for row in self.ablations if row in rows)
 

@@ -20,6 +20,7 @@ from _quality_runs import say
 from t2t_ext.errors import UserError
 
 _LOOK_SECONDS = 1.0
+_RETRY_SECONDS = 10.0  # a training that waits for a stage of another's, such as the data, needs not wait for its end
 _DIE_WITH_PARENT = 1  # prctl's PR_SET_PDEATHSIG
 
 
@@ -82,6 +83,7 @@ class Queue:
         self._plan, self._store, self._work, self._jobs, self._slots = plan, store, work, jobs, slots
         self._keep_open = keep_open
         self._running: dict[Job, _Running] = {}
+        self._held_back = False
         self.failed: dict[Job, str] = {}
 
     def run(self, every: float = 60.0) -> None:
@@ -92,14 +94,15 @@ class Queue:
         """
         before = signal.signal(signal.SIGTERM, signal.default_int_handler)
         try:
-            said = time.monotonic()
+            said = tried = time.monotonic()
             self._start()
             while self._running:
                 time.sleep(_LOOK_SECONDS)
                 ended = [job for job, each in self._running.items() if each.process.poll() is not None]
                 for job in ended:
                     self._finish(job)
-                if ended:
+                if ended or (self._held_back and time.monotonic() - tried >= _RETRY_SECONDS):
+                    tried = time.monotonic()
                     self._start()
                 if time.monotonic() - said >= every:
                     said = time.monotonic()
@@ -115,7 +118,7 @@ class Queue:
     def _start(self) -> None:
         """Starts what can be started."""
         waiting = [job for job in self._jobs()[0] if job not in self._store.records]
-        cells = self._plan.cells(self._store.losses())
+        cells, self._held_back = self._plan.cells(self._store.losses()), False
         for job in waiting:
             free = [cores for cores in self._slots if cores not in [each.cores for each in self._running.values()]]
             if not free:
@@ -126,7 +129,8 @@ class Queue:
                 continue
             markers = self._work.unfinished(job)
             if any(markers & each.markers for each in self._running.values()):
-                continue  # such as the data that another one is just generating
+                self._held_back = True  # such as by the data that another one is just generating
+                continue
             self._running[job] = self._started(job, free[0], markers)
 
     def _started(self, job: Job, cores: Sequence[int], markers: set[pathlib.Path]) -> _Running:

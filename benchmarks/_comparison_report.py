@@ -170,7 +170,7 @@ def _about(plan: Plan, records: Mapping[Job, Record], made: Mapping[str, Sequenc
     hours = sum(each["minutes"] - each["minutes_before"] for each in records.values()) / 60
     others = [each for each in records.values() if each["ended"] != "early stopping"]
     limit = [f"{each['name']}, seed {each['seed']} ({each['ended']})" for each in others]
-    machines = sorted({each["machine"] for each in records.values()})
+    machines = sorted({", ".join(filter(None, [each["machine"], each.get("precision")])) for each in records.values()})
     dates = sorted(each["date"] for each in records.values())
     days = dates[0] if dates[0] == dates[-1] else f"{dates[0]} to {dates[-1]}"
     sentences = [

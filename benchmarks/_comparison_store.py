@@ -119,12 +119,25 @@ def has_diverged(record: Mapping[str, Any]) -> bool:
 
 
 def settings_of(stages: Sequence[Stage]) -> dict[str, str]:
-    """Returns what determines a result."""
+    """Returns what determines a result: all but the precision, which is the machine's choice."""
     return {
-        " ".join(filter(None, [stage.kind, stage.split, stage.owner, f"--{name}"])): value
+        " ".join(filter(None, [stage.kind, stage.split, stage.owner, f"--{name}"])): _without_precision(name, value)
         for stage in stages
         for name, value in stage.counted_flags().items()
     }
+
+
+def _without_precision(name: str, value: str) -> str:
+    """Returns the value of a flag, of ``--hparams`` without the precision."""
+    if name != "hparams":
+        return value
+    return ",".join(each for each in value.split(",") if not each.startswith("precision="))
+
+
+def _precision_of(stages: Sequence[Stage]) -> str:
+    """Returns the precision of the last training, empty where none is named."""
+    given = next((stage.flags.get("hparams", "") for stage in reversed(stages) if stage.kind == "train"), "")
+    return next((each.partition("=")[2] for each in given.split(",") if each.startswith("precision=")), "")
 
 
 def record_of_diverged(
@@ -153,6 +166,7 @@ def _identity(job: Job, cell: Mapping[str, float], recipe: Recipe, stages: Seque
         "words": recipe.row,
         "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d"),
         "machine": _machine(),
+        "precision": _precision_of(stages),
         "settings": settings_of(stages),
     }
 

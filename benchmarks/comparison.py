@@ -70,6 +70,12 @@ def _parser() -> argparse.ArgumentParser:
     add("--cores_each", type=int, default=1, help="of each training")
     add("--train_steps", type=int, default=0, help="in place of the recipes' limit")
     add("--hparams", default="", help="changes to all rows: A=1,B=x")
+    add(
+        "--precision",
+        default="",
+        choices=("float32", "mixed_bfloat16"),
+        help="the one that is faster on this machine; results of both go together [the recipes']",
+    )
     add("--train", default="", help="further flags of every training: A=1,B=x")
     add("--problem_options", default="", help="options of the corpus: A=x,B=y")
     add("--results", type=pathlib.Path, help="stored results [docs/results/comparison_CORPUS.json]")
@@ -210,11 +216,15 @@ class ExperimentWork:
         self._written = ""
         self._book: RecipeBook | None = None
         self._named: dict[Job, None] = {}
+        self._passed_on = {name: getattr(args, name) for name in _PASSED_ON}
+        if args.precision:
+            given = [args.hparams] if args.hparams else []
+            self._passed_on["hparams"] = ",".join([*given, f"precision={args.precision}"])
         self._options = plans.Options(
             work_dir=folder / "runs",
             tmp_dir=str(pathlib.Path(args.tmp_dir).resolve()) if args.tmp_dir else "",
             train_steps=args.train_steps,
-            **{name: parse(getattr(args, name), name) for name in _PASSED_ON},
+            **{name: parse(value, name) for name, value in self._passed_on.items()},
         )
 
     def write_recipes(self, jobs: Sequence[Job]) -> None:
@@ -255,7 +265,7 @@ class ExperimentWork:
             "first_seed": job.seed,
             "seeds": 1,
             "train_steps": args.train_steps or "",
-            **{name: getattr(args, name) for name in _PASSED_ON},
+            **self._passed_on,
         }
         given = [f"--{name}={value}" for name, value in flags.items() if value != ""]
         return [sys.executable, "-m", "t2t_ext.bin.experiment", *given]

@@ -42,8 +42,11 @@ def book(benchmark):
 
 @pytest.fixture
 def make_plan(benchmark, book):
-    def make(corpus="multi30k", **more):
-        return benchmark.Plan(FOLDER / "comparison.toml", corpus, book, **more)
+    def make(corpus="multi30k", *, all_rows=False, **more):
+        plan = benchmark.Plan(FOLDER / "comparison.toml", corpus, book, **more)
+        if all_rows:  # of the main ones with every recipe of training
+            plan.variants = {name: {**each, "rows": ["*"]} for name, each in plan.variants.items()}
+        return plan
 
     return make
 
@@ -106,7 +109,10 @@ def test_every_training_comes_after_what_it_needs_and_their_number_is_known(make
     assert trained[0].row == ROOT
     assert {job.seed for job in trained if job.row in plan.ablations} == {1}
     chosen = {(job.row, job.variant, job.seed) for job in trained if job.cell == cells[plan.family(job.row)]}
-    assert chosen >= {(row, variant, seed) for row in plan.main for variant in variants for seed in (1, 2, 3)}
+    wanted = {variant: plan.rows_of(variant) for variant in variants}
+    assert chosen >= {(row, variant, seed) for variant, rows in wanted.items() for row in rows for seed in (1, 2, 3)}
+    assert wanted["plain"] == plan.main
+    assert set(wanted["best"]) == {plan.tuned_on(plan.family(row)) for row in wanted["best"]}
 
 
 def test_only_some_rows_and_what_they_need(make_plan):
@@ -157,7 +163,7 @@ def test_all_main_rows_come_before_the_grids_of_the_families(make_plan, plans):
 @pytest.mark.parametrize("corpus", ["multi30k", "iwslt14", "cldr"])
 def test_tuned_recipes_are_recipes(benchmark, make_plan, tmp_path, corpus, monkeypatch):
     """Recipes, their first weights and teachers have the rate and dropout of their families; commands are valid."""
-    plan = make_plan(corpus)
+    plan = make_plan(corpus, all_rows=True)
     dropout, rates = plan.grid.values.values()
     losses = {}
     for _ in range(2):
@@ -190,7 +196,7 @@ def test_tuned_recipes_are_recipes(benchmark, make_plan, tmp_path, corpus, monke
 
 def test_no_two_trainings_want_other_things_in_one_place(benchmark, make_plan, tmp_path):
     """Such as pseudo references by the plain Transformers, and by those with SimCut, beside the same data."""
-    plan = make_plan(tune=False)
+    plan = make_plan(tune=False, all_rows=True)
     args = benchmark._parser().parse_args([f"--work_dir={tmp_path}", "--tmp_dir=RAW"])
     store = benchmark._comparison_store.Store(tmp_path / "r.json")
     work = benchmark.ExperimentWork(args, plan, store, tmp_path / "multi30k", tmp_path / "recipes")
@@ -209,7 +215,32 @@ def test_no_two_trainings_want_other_things_in_one_place(benchmark, make_plan, t
     assert work.folder(plain) == tmp_path / "multi30k" / "runs" / "comparison_transformer.untuned" / "seed1"
 
 
+@pytest.mark.parametrize("hparams", ["", "hidden_size=16"])
+def test_results_of_both_precisions_go_together(benchmark, stores, make_plan, tmp_path, hparams):
+    """A training takes the precision that it is given; what its result is compared by does not have it."""
+    plan, found = make_plan(tune=False), {}
+    for precision in ("float32", "mixed_bfloat16"):
+        flags = [f"--work_dir={tmp_path}", "--tmp_dir=RAW", f"--precision={precision}", f"--hparams={hparams}"]
+        args = benchmark._parser().parse_args(flags)
+        work = benchmark.ExperimentWork(args, plan, stores.Store(tmp_path / "r.json"), tmp_path / "w", tmp_path / "r")
+        job = plan.jobs({}, [1], ["plain"])[0][0]
+        work.write_recipes([job])
+        stages = work.stages(job)
+        trained = next(stage for stage in stages if stage.kind == "train").flags["hparams"]
+        assert f"precision={precision}" in trained.split(",")
+        assert trained.count("precision=") == 1
+        assert stores._precision_of(stages) == precision
+        assert f"--hparams={hparams}{',' if hparams else ''}precision={precision}" in work.command(job)
+        found[precision] = work.settings(job)
+    assert found["float32"] == found["mixed_bfloat16"]
+    assert ("hidden_size=16" in found["float32"]["train --hparams"].split(",")) == bool(hparams)
+    assert "precision" not in str(found)
+
+
 # === The queue ===
+
+
+TWO_SLOTS = ((0,), (0, 0))  # also on a machine of one core
 
 
 class Pretended:
@@ -269,12 +300,15 @@ def made_up(stores, job, bleu, loss=1.5, noise=0.2):
 
 @pytest.fixture
 def queue_of(benchmark, make_plan, stores, tmp_path, monkeypatch):
-    """Makes a queue of the Transformer and the views, in two slots."""
+    """Makes a queue of the Transformer and the views, in one slot unless others are given."""
     module = importlib.import_module("_comparison_queue")
     monkeypatch.setattr(module, "_LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(module, "_RETRY_SECONDS", 0.05)
     plan = make_plan()
 
-    def make(code="0", only=("comparison_transformer", "comparison_cross_view_continued"), cores=((0,), (0,))):
+    def make(
+        code="0", only=("comparison_transformer", "comparison_cross_view_continued"), cores=((0,),)
+    ):  # two, also where there is one
         store, work = stores.Store(tmp_path / "results.json"), Pretended(tmp_path / "runs", stores, code)
         queue = module.Queue(plan, store, work, lambda: plan.jobs(store.losses(), [1, 2], ["plain"], only), cores)
         return queue, work, store
@@ -338,7 +372,7 @@ def test_a_cell_that_diverges_is_a_result(queue_of, benchmark, make_plan, differ
 
 def test_one_training_at_a_time_works_on_a_stage(queue_of):
     """Two trainings that would do the same (here: of one row) are not started side by side."""
-    queue, _work, _ = queue_of("time.sleep(0.2)", only=[ROOT])
+    queue, _work, _ = queue_of("time.sleep(0.2)", only=[ROOT], cores=TWO_SLOTS)
     together = []
     original = queue._started
 
@@ -349,6 +383,23 @@ def test_one_training_at_a_time_works_on_a_stage(queue_of):
     queue._started = started
     queue.run()
     assert together == [0] * 5
+
+
+def test_what_waits_for_a_stage_starts_when_the_stage_is_done(queue_of, tmp_path):
+    """The second training needs the data that the first one makes, not the first one's end."""
+    data, other = tmp_path / "data", tmp_path / "other"
+    wait = f"until = time.monotonic() + 30\nwhile not pathlib.Path({str(other)!r}).exists(): "
+    code = (
+        f"if sys.argv[2] == {ROOT!r}:\n time.sleep(0.2); pathlib.Path({str(data)!r}).touch()\n"
+        f"else: pathlib.Path({str(other)!r}).touch()\n"
+        f"{wait}time.sleep(0.01); assert time.monotonic() < until"
+    )
+    queue, work, _ = queue_of(code, only=(ROOT, "comparison_cross_view"), cores=TWO_SLOTS)
+    own = work.unfinished
+    work.unfinished = lambda job: own(job) | (set() if data.exists() else {data})
+    queue.run()
+    assert queue.failed == {}
+    assert {job.row for job in work.started[:2]} == {ROOT, "comparison_cross_view"}
 
 
 def test_an_interrupted_queue_ends_its_trainings(queue_of, monkeypatch):

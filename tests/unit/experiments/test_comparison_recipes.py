@@ -47,4 +47,4 @@ def test_a_row_changes_only_what_its_paper_changes(name):
 def test_the_base_is_the_set_for_small_data():
     small = registry.hparams("transformer_small_data").to_dict()
     differ = {key for key, value in BASE.items() if small[key] != value}
-    assert differ == {"layer_prepostprocess_dropout", "precision"}
+    assert differ == {"layer_prepostprocess_dropout", "precision", "batch_size"}
