@@ -433,6 +433,24 @@ def test_configure_threads(monkeypatch):
     assert os.environ["TF_NUM_INTRAOP_THREADS"] == os.environ["OMP_NUM_THREADS"] == "1"
 
 
+def test_keras_imports_no_matplotlib_in_a_command_and_others_still_can():
+    code = (
+        "from t2t_ext.bin._flags import start_tensorflow\nimport sys\nstart_tensorflow()\nimport keras\n"
+        "assert 'matplotlib' not in sys.modules\nimport matplotlib.pyplot as plt\nassert plt.figure"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+
+
+@pytest.mark.parametrize(("is_process", "said"), [(True, "done"), (False, "done collected")])
+def test_a_process_ends_without_collecting_what_the_command_left(is_process, said):
+    code = (
+        "class Left:\n def __init__(self): self.itself = self\n def __del__(self): os.write(2, b' collected')\n"
+        "def main():\n Left()\n os.write(2, b'done')\n"
+        f"sys.exit(run_main(main, is_process={is_process}))"
+    )
+    assert _in_a_process(code) == (0, said)
+
+
 def test_every_setting_of_a_run_is_a_flag_with_the_same_default():
     args = parse()
     for field in dataclasses.fields(TrainingSettings):
