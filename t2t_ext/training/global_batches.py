@@ -21,10 +21,10 @@ def describe(hparams: Any, replicas: int, planner: Any) -> dict[str, Any]:
     }
 
 
-def check(path: pathlib.Path, now: dict[str, Any], say: Callable[[str], None]) -> None:
+def check(path: pathlib.Path, now: dict[str, Any], hparams: Any, say: Callable[[str], None]) -> None:
     """Checks that a run would resume with the batches that it would have had.
 
-    ``now`` is what ``describe`` returns now; ``say`` is told about changes that do no harm.
+    ``now`` is what ``describe`` returns now of ``hparams``; ``say`` is told about changes that do no harm.
 
     Raises:
       UserError: The global batches would be others; says what gives the same ones.
@@ -36,8 +36,8 @@ def check(path: pathlib.Path, now: dict[str, Any], say: Callable[[str], None]) -
     if _tokens(before) != _tokens(now):
         raise UserError(
             f"Up to step {info.step} this run had global batches of {_product(before)}; now they would have "
-            f"{_product(now)}, and the run would learn something else. {_advice(before, now)} Or start a new run with "
-            f"--warm_start_from={path}."
+            f"{_product(now)}, and the run would learn something else. {_advice(before, now, hparams)} Or start a new "
+            f"run with --warm_start_from={path}."
         )
     if before["pairs"] != now["pairs"]:
         raise UserError(
@@ -73,17 +73,24 @@ def _product(factors: dict[str, Any]) -> str:
     )
 
 
-def _advice(before: dict[str, Any], now: dict[str, Any]) -> str:
+def _advice(before: dict[str, Any], now: dict[str, Any], hparams: Any) -> str:
     """Returns which hparams keep the global batch: the old slices in another number, or slices of another size."""
     wanted, replicas = _tokens(before), now["replicas"]
-    ways = []
-    for size in dict.fromkeys((before["batch_size"], now["batch_size"])):
-        if wanted % (replicas * size) == 0:
-            ways.append(f"batch_size={size},gradient_accumulation_steps={wanted // (replicas * size)}")
-    for accumulated in dict.fromkeys((before["gradient_accumulation_steps"], now["gradient_accumulation_steps"])):
-        if wanted % (replicas * accumulated) == 0:
-            size = wanted // (replicas * accumulated)
-            ways.append(f"batch_size={size},gradient_accumulation_steps={accumulated}")
+    pairs = [
+        (size, wanted // (replicas * size))
+        for size in (before["batch_size"], now["batch_size"])
+        if wanted % (replicas * size) == 0
+    ]
+    pairs += [
+        (wanted // (replicas * accumulated), accumulated)
+        for accumulated in (before["gradient_accumulation_steps"], now["gradient_accumulation_steps"])
+        if wanted % (replicas * accumulated) == 0
+    ]
+    ways = [
+        f"batch_size={size},gradient_accumulation_steps={accumulated}"
+        for size, accumulated in dict.fromkeys(pairs)
+        if hparams.length_groups == 1 or hparams.length_groups % (accumulated * hparams.parallel_slices) == 0
+    ]
     if not ways:
-        return f"Use a number of replicas that divides {wanted:,}."
-    return "These keep them: " + " or ".join(f'--hparams="{way}"' for way in dict.fromkeys(ways)) + "."
+        return f"Use {before['replicas']} replicas again, or another number that divides {wanted:,}."
+    return "These keep them: " + " or ".join(f'--hparams="{way}"' for way in ways) + "."

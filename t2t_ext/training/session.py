@@ -95,7 +95,7 @@ class Session:
         path = _common_checkpoint(pathlib.Path(run), workers, say)
         if path is None:
             return False
-        global_batches.check(path, self.global_batches(), say)
+        global_batches.check(path, self.global_batches(), self.hparams, say)
         # Checksums have been verified.
         self.model.assign(checkpoints.load_arrays(path, "model", verify=False), origin=path)
         training = checkpoints.load_arrays(path, "training", verify=False)
