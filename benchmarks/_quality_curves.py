@@ -13,6 +13,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
+_REST = 20  # so many times the median time of an update is a pause of the process or of the machine, not training
 _STARTED = re.compile(r"first step after ([\d.]+) s")
 _FAIRSEQ_LINE = re.compile(r"^(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) \| INFO \| ([\w.]+) \| (.*)$")
 _FAIRSEQ_SAVED = re.compile(r"Saved checkpoint .*\(writing took ([\d.]+) seconds\)")
@@ -110,7 +111,8 @@ def read_run(run: str | os.PathLike, name: str = "", seed: int = 0, before: floa
     """Reads the curve of a run from its metrics.jsonl.
 
     The first update, which makes the graph, counts as long as those after it in its log window. The same goes for
-    updates that a resumed run's window has from before the interruption.
+    updates that a resumed run's window has from before the interruption. A window in which the training rested (its
+    process was stopped, the machine slept) counts as long as the others.
 
     Args:
       run: The run's directory.
@@ -120,12 +122,18 @@ def read_run(run: str | os.PathLike, name: str = "", seed: int = 0, before: floa
     """
     found = records(run)
     clock = _Clock(before)
+    windows = []  # last update, updates, minutes, target tokens
     for record in found:
         if record["kind"] == "train":
-            steps = record["step"] - clock.updates[-1]
+            steps = record["step"] - (windows[-1][0] if windows else 0)
             target = steps * record["target_tokens_per_step"]
             tokens, rate = target + steps * record["source_tokens_per_step"], record["tokens_per_second"]
-            clock.add(record["step"], tokens / rate / 60 if rate else record["seconds"] / 60, target)
+            minutes = tokens / rate / 60 if rate else record["seconds"] / 60
+            windows.append((record["step"], steps, minutes, target))
+    usual = statistics.median([minutes / steps for _, steps, minutes, _ in windows] or [0.0])
+    for last, steps, minutes, target in windows:
+        rested = minutes > _REST * usual * steps
+        clock.add(last, usual * steps if rested else minutes, target)
     points, evaluating = [], 0.0
     for record in found:
         if record["kind"] == "eval":

@@ -77,6 +77,14 @@ def test_minutes_and_tokens_of_a_run(curves, tmp_path):
     assert curves.read_run(tmp_path / "nothing").points == []
 
 
+def test_a_pause_is_no_training(curves, tmp_path):
+    """The process was stopped for half an hour in the third minute; a window that is just slow counts."""
+    windows = [window(60, 60.0), window(120, 60.0), window(180, 1860.0, 100 / 31), window(240, 600.0, 10.0)]
+    found = curves.read_run(write_run(tmp_path / "mine", *windows, window(300, 60.0), evaluation(300, 10.0)))
+    assert (found.minutes, found.points[0].minutes) == pytest.approx((14.0, 14.0))
+    assert found.points[0].tokens == pytest.approx(300 * 60)
+
+
 def test_first_evaluation_and_interpolated(curves, tmp_path):
     points = curves.read_run(rising(tmp_path / "run", [10.0, 30.0, 20.0, 50.0])).points
     assert curves.reached(points, 30.0).updates == 120
