@@ -165,8 +165,9 @@ def transformer_iwslt_4layer() -> TransformerHParams:
 def transformer_small_data() -> TransformerHParams:
     """3+3 layers for 10,000 to 50,000 pairs: small updates of all lengths, Schedule-Free AdamW at a high rate.
 
-    Tuned on Multi30k De-En with 4,000 joint subwords (8,000 are better); docs/results/multi30k.md has what was tried. On
-    a CPU add ``parallel_slices`` (as many as cores, up to 4) and, if the trainer says so, ``precision=mixed_bfloat16``.
+    Tuned on Multi30k De-En with 4,000 joint subwords; 8,000 are better. docs/results/multi30k.md has what was tried.
+    On a CPU add ``parallel_slices`` (as many as cores, up to 4) and, if the trainer says so,
+    ``precision=mixed_bfloat16``.
     """
     return transformer_base().replace(**SMALL_DATA)
 
