@@ -1,0 +1,88 @@
+"""What benchmarks/comparison.py computes by itself: the grid's search and the tests of differences."""
+
+import importlib
+import pathlib
+import random
+import re
+import sys
+
+import numpy as np
+import pytest
+
+FOLDER = pathlib.Path(__file__).parents[3] / "benchmarks"
+REFERENCES = ["a b c d e f g h", "b c d e f g", "c d e f a b d e f g h a"] * 20
+
+
+@pytest.fixture(scope="module", autouse=True)
+def on_the_path():
+    sys.path.insert(0, str(FOLDER))
+    yield
+    sys.path.remove(str(FOLDER))
+
+
+@pytest.fixture(scope="module")
+def plans():
+    return importlib.import_module("_comparison_plan")
+
+
+@pytest.fixture(scope="module")
+def differences():
+    return importlib.import_module("_comparison_tests")
+
+
+def test_search_goes_from_hparam_to_hparam(plans):
+    grid = plans.Grid({"dropout": [0.2, 0.3], "rate": [2, 1, 4]})
+    assert grid.trainings() == 4
+    assert grid.search({}) == ([(0.2, 2), (0.3, 2)], None)
+    assert grid.search({(0.2, 2): 1.5}) == ([(0.3, 2)], None)
+    losses = {(0.2, 2): 1.5, (0.3, 2): 1.4}
+    assert grid.search(losses) == ([(0.3, 1), (0.3, 4)], None)
+    assert grid.search({**losses, (0.3, 1): 1.3, (0.3, 4): 1.6}) == ([], (0.3, 1))
+    full = plans.Grid(grid.values, full=True)
+    cells = [(dropout, rate) for dropout in (0.2, 0.3) for rate in (2, 1, 4)]
+    assert full.trainings() == 6
+    assert full.search({}) == (cells, None)
+    assert full.search({cell: abs(cell[1] - 4) + cell[0] for cell in cells}) == ([], (0.2, 4))
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.3, 0.9, 1.0])
+def test_bleu_is_sacrebleus(differences, noise):
+    from sacrebleu.metrics import BLEU
+
+    rng = random.Random(3)
+    lines = [" ".join(word if rng.random() >= noise else "x" for word in each.split()) for each in REFERENCES]
+    metric = BLEU(references=[REFERENCES])
+    counts = np.array(metric._extract_corpus_statistics(lines, None), float)
+    assert float(differences.bleu(counts.sum(axis=0))) == pytest.approx(metric.corpus_score(lines, None).score)
+
+
+def test_interval_has_the_seeds_variance(differences):
+    """Where all sentences of a seed are alike, what varies is the seeds' mean: by the sample variance over n."""
+
+    def alike(right):  # so many of the 100 words of each sentence
+        return np.tile([100.0, 100, right, right - 1, right - 2, right - 3, 100, 99, 98, 97], (10, 1))
+
+    pair = np.array([[alike(right) for right in each] for each in ((40, 50, 60), (45, 60, 66))])
+    variances = differences.bleu(pair.sum(axis=2)).var(axis=1, ddof=1)
+    assert differences._bootstrap(pair).var() == pytest.approx(variances.sum() / 3, rel=0.08)
+
+
+def test_errors_of_the_first_kind(differences, monkeypatch, capsys):
+    """Randomization, and all tests of one seed, find differences where seeds are far apart, and none otherwise."""
+    null = importlib.import_module("comparison_null")
+    for name in ("SAMPLES", "TRIALS"):
+        monkeypatch.setattr(differences, name, 500)
+    shares = []
+    for more in ("--shift=0", "--shift=0.5"):
+        monkeypatch.setattr(sys, "argv", ["comparison_null.py", "--pairs=2", "--sentences=60", "--seeds=2", more])
+        assert null.main() == 0
+        shares.append([float(share) for share in re.findall(r"([\d.]+) %", capsys.readouterr().out)])
+    assert len(shares[0]) == 6
+    assert max(shares[0]) == 0
+    assert min(shares[1][0], *shares[1][4:]) >= 50
+
+
+def test_holm(differences):
+    assert differences.holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
+    assert differences.holm([0.5, 0.9]) == [1.0, 1.0]
+    assert differences.holm([]) == []
