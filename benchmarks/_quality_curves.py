@@ -130,7 +130,7 @@ def read_run(run: str | os.PathLike, name: str = "", seed: int = 0, before: floa
             tokens, rate = target + steps * record["source_tokens_per_step"], record["tokens_per_second"]
             minutes = tokens / rate / 60 if rate else record["seconds"] / 60
             windows.append((record["step"], steps, minutes, target))
-    usual = statistics.median([minutes / steps for _, steps, minutes, _ in windows] or [0.0])
+    usual = statistics.median([minutes / steps for _, steps, minutes, _ in windows if steps] or [0.0])
     for last, steps, minutes, target in windows:
         rested = minutes > _REST * usual * steps
         clock.add(last, usual * steps if rested else minutes, target)

@@ -290,9 +290,7 @@ def queue_of(benchmark, make_plan, stores, tmp_path, monkeypatch):
     monkeypatch.setattr(module, "_RETRY_SECONDS", 0.05)
     plan = make_plan()
 
-    def make(
-        code="0", only=("comparison_transformer", "comparison_cross_view_continued"), cores=((0,),)
-    ):  # two, also where there is one
+    def make(code="0", only=("comparison_transformer", "comparison_cross_view_continued"), cores=((0,),)):
         store, work = stores.Store(tmp_path / "results.json"), Pretended(tmp_path / "runs", stores, code)
         queue = module.Queue(plan, store, work, lambda: plan.jobs(store.losses(), [1, 2], ["plain"], only), cores)
         return queue, work, store

@@ -83,6 +83,10 @@ def test_a_pause_is_no_training(curves, tmp_path):
     found = curves.read_run(write_run(tmp_path / "mine", *windows, window(300, 60.0), evaluation(300, 10.0)))
     assert (found.minutes, found.points[0].minutes) == pytest.approx((14.0, 14.0))
     assert found.points[0].tokens == pytest.approx(300 * 60)
+    twice = curves.read_run(
+        write_run(tmp_path / "twice", window(60, 60.0), window(60, 0.0))
+    )  # a window without updates
+    assert (twice.updates, twice.minutes) == (60, pytest.approx(1.0))
 
 
 def test_first_evaluation_and_interpolated(curves, tmp_path):
