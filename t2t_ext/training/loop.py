@@ -124,6 +124,7 @@ class _Loop:
             rows = [(name, value, "flag") for name, value in named.items()]
             rows += [(row.name, row.value, row.origin) for row in run.hparams.explain(run.config.origins)]
             self._board.hparams(rows)
+        self._damaged: set[int] = set()  # steps of checkpoints that could not be copied as the best
         self._signals = SignalWatch()
         self._agreement = Agreement(workers, self._signals, run.settings.log_step_count_steps, step)
         self._clock = _Clock(self._session.read_window())
@@ -354,12 +355,19 @@ class _Loop:
         return best is not None
 
     def _best(self, evaluations: list[Record]) -> Best | None:
-        return best_checkpoint.find(self._run, evaluations, self._settings.best_checkpoint_metric)
+        readable = [each for each in evaluations if each["step"] not in self._damaged]
+        return best_checkpoint.find(self._run, readable, self._settings.best_checkpoint_metric)
 
     def _keep_best(self) -> None:
-        best = self._best(self._records.evaluations())
-        if best is not None:  # only the chief has records
-            best_checkpoint.keep(self._run, best, self._settings.best_checkpoint_metric)
+        # Only the chief has records.
+        while (best := self._best(self._records.evaluations())) is not None:
+            try:
+                best_checkpoint.keep(self._run, best, self._settings.best_checkpoint_metric)
+            except checkpoints.DamagedCheckpointError as error:
+                self._damaged.add(best.step)
+                self._say(f"warning: {error} It was the best one; the next best is kept in its place")
+            else:
+                return
 
 
 def _resume_point(output_dir: files.PathLike) -> str:

@@ -1,11 +1,13 @@
-"""A full disk while data are made, and damaged data at the start of training: one clear line, nothing lost."""
+"""A full disk while data are made; damaged data and checkpoints as training starts: one clear line, nothing lost."""
 
 import contextlib
+import json
 import subprocess
 
 import pytest
 
 from t2t_ext.bin import datagen, trainer
+from t2t_ext.runs import checkpoints
 from t2t_ext.runs.run_directory import RunDirectory
 
 SIDES = ("train_source", "train_target", "dev_source", "dev_target")
@@ -64,3 +66,30 @@ def test_a_damaged_shard_stops_the_trainer(flags, tmp_path, capsys):
     assert error.startswith(f"error: The data shard {shard} is damaged")
     assert "t2t_ext-datagen" in error
     assert not RunDirectory.exists(run)
+
+
+def test_a_resumed_run_passes_over_a_damaged_best_checkpoint(flags, tmp_path, capsys):
+    assert datagen.main([*flags, f"--data_dir={tmp_path / 'data'}"]) == 0
+    train = ["--problem=translate_parallel_text", "--model=transformer", "--hparams_set=transformer_test",
+             f"--data_dir={tmp_path / 'data'}", f"--output_dir={tmp_path / 'run'}", "--eval_bleu_sentences=-1",
+             "--local_eval_frequency=1", "--best_checkpoint_metric=loss"]  # fmt: skip
+    assert trainer.main([*train, "--train_steps=3"]) == 0
+    run = RunDirectory.open(tmp_path / "run")
+    # The best is the first one, and a kill came before it was copied.
+    records = [json.loads(line) for line in run.metrics_path.read_text().splitlines()]
+    first = next(record for record in records if record["kind"] == "eval")
+    first["loss"] = 0.0
+    run.metrics_path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    damaged = run.checkpoints_dir / checkpoints.checkpoint_name(1)
+    (weights,) = damaged.glob("model.data-*")
+    weights.write_bytes(weights.read_bytes()[:-1])
+    capsys.readouterr()
+    assert trainer.main([*train, "--train_steps=4"]) == 0
+    lines = capsys.readouterr().err.splitlines()
+    (warning,) = [line for line in lines if line.startswith("warning: ")]
+    assert str(damaged) in warning
+    assert weights.name in warning
+    assert "next best" in warning
+    best = checkpoints.resolve_checkpoint(run.path, "best")
+    assert checkpoints.checkpoint_step(best) in (2, 3, 4)
+    assert f"best checkpoint: step {checkpoints.checkpoint_step(best)}," in lines[-1]
