@@ -228,19 +228,28 @@ class Plan:
             tune(self.family(row))
             put(row, variant, cells.get(self.family(row)), seed)
 
+        def in_one_cell(row: str, grid: Grid) -> None:
+            first = Job(row, PLAIN, grid.first, _SEED_OF_THE_GRID)
+            put(row, PLAIN, first.cell if first in losses else cells.get(self.family(row), first.cell), first.seed)
+
         wanted = list(self._wanted(seeds, variants, only))
         # One cell of every family first, so that all families can be compared long before the grid is done.
         for row in dict.fromkeys(self.tuned_on(self.family(row)) for _, _, row in wanted):
             if self.grid and not self._needed(row, _SEED_OF_THE_GRID):
                 put(row, PLAIN, self.grid.first, _SEED_OF_THE_GRID)
-        # Then the first of them, whose runs others take, and all main rows in one cell each, for the same reason.
+        # Then all main rows in one cell each, for the same reason. Those of the first family, and those that take runs
+        # of others, come after its grid, which decides about these runs.
         rows = [row for variant, seed, row in wanted if (variant, seed) == (PLAIN, _SEED_OF_THE_GRID)]
         rows = [row for row in rows if row in self.main]
         if self.grid and len(set(map(self.family, rows))) > 1:
-            tune(self.family(self.main[0]))
+            first_family = self.family(self.main[0])
             for row in rows:
-                first = Job(row, PLAIN, self.grid.first, _SEED_OF_THE_GRID)
-                put(row, PLAIN, first.cell if first in losses else cells.get(self.family(row), first.cell), first.seed)
+                if self.family(row) != first_family and not self._needed(row, _SEED_OF_THE_GRID):
+                    in_one_cell(row, self.grid)
+            tune(first_family)
+            for row in rows:
+                if self.family(row) != first_family or first_family in cells:
+                    in_one_cell(row, self.grid)
         for variant, seed, row in wanted:
             add(row, variant, seed)
         # The first seed of the row that a family is tuned on is one of the grid's.
