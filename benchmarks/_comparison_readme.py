@@ -1,0 +1,78 @@
+"""The short table of README.md, made from the same stored results as the page of a corpus."""
+
+import pathlib
+import textwrap
+from collections.abc import Mapping, Sequence
+
+from _comparison_plan import PLAIN, Job, Plan
+from _comparison_report import Row, rows
+from _comparison_store import Record, best_losses
+from _comparison_tests import difference
+
+from t2t_ext.io import files
+
+_WIDTH = 150
+
+
+def marks(plan: Plan) -> tuple[str, str]:
+    """Returns the lines between which a page has the table of a corpus."""
+    name = f"comparison_{plan.corpus}"
+    return f"<!-- {name}: written by benchmarks/comparison.py --report -->", f"<!-- end of {name} -->"
+
+
+def update(page: pathlib.Path, plan: Plan, records: Mapping[Job, Record]) -> bool:
+    """Writes the table into a page between its marks; returns whether it has them."""
+    begin, end = marks(plan)
+    text = page.read_text(encoding="utf-8") if page.is_file() else ""
+    before, found, rest = text.partition(begin + "\n")
+    _, closed, after = rest.partition(end)
+    if not found or not closed:
+        return False
+    files.write_text_atomically(page, f"{before}{found}{table(plan, records)}\n{closed}{after}")
+    return True
+
+
+def table(plan: Plan, records: Mapping[Job, Record]) -> str:
+    """Returns the plain recipe's main rows beside the first one, and how far to trust them; empty without any."""
+    main = [row for row in rows(plan, records)[PLAIN] if row.main]
+    if not main:
+        return ""
+    lines = ["| | BLEU | difference (95 %) | published | parameters | minutes |", "|---|---|---|---|---|---|"]
+    for row in main:
+        tested = difference(row.counts, main[0].counts) if row is not main[0] else None
+        cells = [
+            row.words,
+            row.bleu(),
+            f"{tested.value:+.2f} ({tested.low:+.2f} to {tested.high:+.2f})" if tested else "",
+            _published(plan, row.name, main[0].name),
+            f"{(row.mean('parameters') or 0) / 1e6:.2f}M",
+            f"{row.mean('minutes_to_best') or 0:.0f}",
+        ]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join([*lines, "", *textwrap.wrap(_trust(plan, records, main), _WIDTH)])
+
+
+def _published(plan: Plan, row: str, first: str) -> str:
+    """Returns the difference that a row's paper has."""
+    for orders in plan.orders.values():
+        for above, below, gain in orders:
+            if {above, below} == {row, first}:
+                return f"{gain if above == row else -gain:+.2f}"
+    return ""
+
+
+def _trust(plan: Plan, records: Mapping[Job, Record], main: Sequence[Row]) -> str:
+    """Says how many seeds the rows have, and whether they are tuned."""
+    seeds = sorted({len(row.runs) for row in main})
+    if seeds[-1] == 1:
+        said = "One seed a row."
+    else:
+        counts = str(seeds[0]) if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
+        said = f"Mean and standard deviation of {counts} seeds."
+    tuned = plan.cells(best_losses(records))
+    untuned = [family for family in plan.families() if family not in tuned]
+    if not untuned:
+        return f"{said} Rate and dropout are tuned for each family of models."
+    if len(untuned) < len(plan.families()):
+        return f"{said} Rate and dropout are not tuned yet for {', '.join(untuned)}."
+    return f"{said} Rate and dropout are the same for all, not tuned for each yet: indications, no conclusions."
