@@ -49,7 +49,7 @@ def table(plan: Plan, records: Mapping[Job, Record]) -> str:
             f"{row.mean('minutes_to_best') or 0:.0f}",
         ]
         lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join([*lines, "", *textwrap.wrap(_trust(plan, records, main), _WIDTH)])
+    return "\n".join([*lines, "", *textwrap.wrap(f"{_trust(plan, records, main)} {_where_and_when(main)}", _WIDTH)])
 
 
 def _published(plan: Plan, row: str, first: str) -> str:
@@ -76,3 +76,10 @@ def _trust(plan: Plan, records: Mapping[Job, Record], main: Sequence[Row]) -> st
     if len(untuned) < len(plan.families()):
         return f"{said} Rate and dropout are not tuned yet for {', '.join(untuned)}."
     return f"{said} Rate and dropout are the same for all, not tuned for each yet: indications, no conclusions."
+
+
+def _where_and_when(main: Sequence[Row]) -> str:
+    runs = [run for row in main for run in row.runs.values()]
+    machines = sorted({run["machine"].split(",")[0] for run in runs})
+    dates = sorted({run["date"] for run in runs})
+    return f"{', '.join(machines)}, {' to '.join(dict.fromkeys([dates[0], dates[-1]]))}."
