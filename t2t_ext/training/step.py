@@ -16,7 +16,7 @@ from t2t_ext.data.text.text_encoder import PAD_ID
 from t2t_ext.layers import dropout
 from t2t_ext.layers.masks import real_positions
 from t2t_ext.training import handles, losses
-from t2t_ext.training.graph_options import collection_paused, few_graph_optimizers
+from t2t_ext.training.graph_options import collection_paused, few_graph_optimizers, retracing_expected
 from t2t_ext.training.optimizers import Optimizer
 from t2t_ext.training.schedules import Schedule
 from t2t_ext.training.state import WINDOW_FIELDS, TrainingState
@@ -101,7 +101,8 @@ class TrainStep:
         """
         with few_graph_optimizers(), collection_paused(when=not self.traces):
             if self._hparams.batch_shapes == "static":
-                return self._from_batch(next(iterator))
+                with retracing_expected():
+                    return self._from_batch(next(iterator))
             return self._from_iterator(iterator)
 
     def run(self, batch: Any) -> dict[str, tf.Tensor]:

@@ -1,5 +1,8 @@
 """The training step on one device, with a model small enough to be written out."""
 
+import logging
+import logging.handlers
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -253,6 +256,24 @@ def test_static_shapes_trace_once_a_shape():
     for _ in batches:
         step(iterator)
     assert step.traces == 2
+
+
+def test_graphs_of_static_shapes_are_no_reason_for_a_warning():
+    records = logging.handlers.BufferingHandler(1000)
+    tf.get_logger().addHandler(records)
+    try:
+        _, _, step = make(batch_shapes="static")
+        iterator = iter([batch(rows=2, length=length) for length in range(3, 10)])
+        for _ in range(7):
+            step(iterator)
+        while_training = [record.getMessage() for record in records.buffer]
+        traced = tf.function(lambda x: x, autograph=False)
+        for length in range(9):
+            traced(tf.zeros([length]))
+    finally:
+        tf.get_logger().removeHandler(records)
+    assert not while_training
+    assert records.buffer  # other functions are warned about as before
 
 
 def test_xla_computes_the_same():
