@@ -1,7 +1,8 @@
 """What ``comparison.py`` trains, in order: grid, rows and seeds, as recipes for ``t2t_ext-experiment``.
 
 A training is a row with the rate and dropout of its family and a seed. Its recipe extends the row's; it has a name of
-its own, such as ``comparison_enc_dc.dropout0.2.rate0.0075``, and names the tuned recipes whose runs it takes.
+its own, such as ``comparison_enc_dc.dropout0.2.rate0.0075``, and names the tuned recipes whose runs it takes. Cells of
+the grid (``comparison_enc_dc.tuning...``) end earlier than rows; the row of the chosen cell goes on where that ended.
 """
 
 import dataclasses
@@ -19,6 +20,7 @@ from t2t_ext.errors import UserError, suggest
 from t2t_ext.experiments.recipes import BOTH, Recipe, RecipeBook
 
 PLAIN = "plain"
+TUNING = "tuning"  # of the grid: as plain, but it ends earlier
 Cell = tuple[float, ...]  # a value for each hparam of the grid; empty: those of the recipe
 _SEED_OF_THE_GRID = 1  # the teachers of pseudo references are of seed 1, too
 _OF_A_CORPUS = ("problem", "problem_options", "datagen", "scoring", "train")
@@ -30,7 +32,7 @@ class Job:
 
     Attributes:
       row: Its recipe.
-      variant: ``plain``, or another recipe of training.
+      variant: ``plain``, ``tuning``, or another recipe of training.
       cell: Its place in the grid.
       seed: Its seed.
     """
@@ -39,6 +41,23 @@ class Job:
     variant: str
     cell: Cell
     seed: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Order:
+    """Two rows of which one is better, in a paper or by expectation.
+
+    Attributes:
+      above: The better one.
+      below: The other one.
+      gain: By how many BLEU in the paper; None: no paper says.
+      where: The paper's corpus.
+    """
+
+    above: str
+    below: str
+    gain: float | None = None
+    where: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,7 +109,7 @@ class Plan:
       main: The main rows, the most informative first.
       ablations: The others.
       variants: Recipe of training -> its table; ``plain`` is the first.
-      orders: Paper -> [(row that is above, row that is below, by how many BLEU there), ...].
+      orders: Paper -> its orders; "Controls": pairs that no paper has.
     """
 
     def __init__(
@@ -125,8 +144,8 @@ class Plan:
         self.variants: dict[str, Mapping[str, Any]] = {PLAIN: {}, **content["variants"]}
         here = {*self.main, *self.ablations}
         self.orders = {
-            paper: [(above, below, gain) for above, below, gain in each if {above, below} <= here]
-            for paper, each in content["orders"].items()
+            paper: [order for order in (Order(*each) for each in orders) if {order.above, order.below} <= here]
+            for paper, orders in content["orders"].items()
         }
 
     # === Rows ===
@@ -158,7 +177,12 @@ class Plan:
         needed = self._needed(job.row, job.seed)
         if any(self.family(row) not in cells for row, _ in needed):
             return None
-        return [Job(row, job.variant, cells[self.family(row)], seed) for row, seed in needed]
+        return [Job(row, _of_needed(job.variant), cells[self.family(row)], seed) for row, seed in needed]
+
+    def began(self, job: Job) -> Job | None:
+        """Returns the cell of the grid whose run a training goes on with; None where it begins anew."""
+        cell = dataclasses.replace(job, variant=TUNING)
+        return cell if job.variant == PLAIN and self.is_of_the_grid(cell) else None
 
     def _needed(self, row: str, seed: int) -> list[tuple[str, int]]:
         """Returns the rows and seeds whose runs a row takes."""
@@ -213,12 +237,12 @@ class Plan:
                 now, _ = self.grid.search(known)
                 cells_left[family] = max(0, self.grid.trainings() - len(known) - len(now)) if now else 0
                 for cell in (*known, *now):
-                    put(self.tuned_on(family), PLAIN, cell, _SEED_OF_THE_GRID)
+                    put(self.tuned_on(family), TUNING, cell, _SEED_OF_THE_GRID)
 
         def put(row: str, variant: str, cell: Cell | None, seed: int) -> None:
             needed = self._needed(row, seed)
             for other, other_seed in needed:
-                add(other, variant, other_seed)
+                add(other, _of_needed(variant), other_seed)
             if cell is None or any(self.family(other) not in cells for other, _ in needed):
                 later.add((row, variant, cell, seed))
             else:
@@ -228,33 +252,14 @@ class Plan:
             tune(self.family(row))
             put(row, variant, cells.get(self.family(row)), seed)
 
-        def in_one_cell(row: str, grid: Grid) -> None:
-            first = Job(row, PLAIN, grid.first, _SEED_OF_THE_GRID)
-            put(row, PLAIN, first.cell if first in losses else cells.get(self.family(row), first.cell), first.seed)
-
         wanted = list(self._wanted(seeds, variants, only))
         # One cell of every family first, so that all families can be compared long before the grid is done.
         for row in dict.fromkeys(self.tuned_on(self.family(row)) for _, _, row in wanted):
             if self.grid and not self._needed(row, _SEED_OF_THE_GRID):
-                put(row, PLAIN, self.grid.first, _SEED_OF_THE_GRID)
-        # Then all main rows in one cell each, for the same reason. Those of the first family, and those that take runs
-        # of others, come after its grid, which decides about these runs.
-        rows = [row for variant, seed, row in wanted if (variant, seed) == (PLAIN, _SEED_OF_THE_GRID)]
-        rows = [row for row in rows if row in self.main]
-        if self.grid and len(set(map(self.family, rows))) > 1:
-            first_family = self.family(self.main[0])
-            for row in rows:
-                if self.family(row) != first_family and not self._needed(row, _SEED_OF_THE_GRID):
-                    in_one_cell(row, self.grid)
-            tune(first_family)
-            for row in rows:
-                if self.family(row) != first_family or first_family in cells:
-                    in_one_cell(row, self.grid)
+                put(row, TUNING, self.grid.first, _SEED_OF_THE_GRID)
         for variant, seed, row in wanted:
             add(row, variant, seed)
-        # The first seed of the row that a family is tuned on is one of the grid's.
-        of_the_grid = {(self.tuned_on(family), PLAIN, None, _SEED_OF_THE_GRID) for family in cells_left}
-        return list(found), sum(cells_left.values()) + len(later - of_the_grid)
+        return list(found), sum(cells_left.values()) + len(later)
 
     def rows_of(self, variant: str) -> list[str]:
         """Returns the main rows that are trained with a recipe of training."""
@@ -277,7 +282,7 @@ class Plan:
 
     def is_of_the_grid(self, job: Job) -> bool:
         """Returns whether a training is a cell of its family's grid."""
-        own = (self.tuned_on(self.family(job.row)), PLAIN, _SEED_OF_THE_GRID)
+        own = (self.tuned_on(self.family(job.row)), TUNING, _SEED_OF_THE_GRID)
         return self.grid is not None and (job.row, job.variant, job.seed) == own
 
     def _losses(self, family: str, losses: Mapping[Job, float]) -> dict[Cell, float]:
@@ -300,7 +305,7 @@ class Plan:
         return {
             **self._corpus.get("hparams", {}),
             **of_the_row,
-            **self.variants[job.variant].get("hparams", {}),
+            **self.variants.get(job.variant, {}).get("hparams", {}),
             **cell,
         }
 
@@ -309,9 +314,11 @@ class Plan:
         tables = []
         for name, job in {self.name(job): job for job in jobs}.items():
             recipe = self._recipe(job.row)
-            variant = self.variants[job.variant].get("words", "")
+            variant = self.variants.get(job.variant, {}).get("words", "")
             table: dict[str, Any] = {"extends": job.row, "row": ", ".join(filter(None, [recipe.row, variant]))}
             table |= {key: self._corpus[key] for key in _OF_A_CORPUS if key in self._corpus}
+            if job.variant == TUNING:
+                table["train"] = {**table.get("train", {}), **self._content["tuning_end"]}
             table |= {} if recipe.rerank else {"hparams": self.changes(job)}
             table |= self._names_of_needed(recipe, job, cells)
             lines = [f"{key} = {_toml(value)}" for key, value in table.items() if value not in ("", {})]
@@ -320,7 +327,7 @@ class Plan:
 
     def _names_of_needed(self, recipe: Recipe, job: Job, cells: Mapping[str, Cell]) -> dict[str, Any]:
         def tuned(row: str) -> str:
-            return self.name(Job(row, job.variant, cells[self.family(row)], 0))
+            return self.name(Job(row, _of_needed(job.variant), cells[self.family(row)], 0))
 
         table: dict[str, Any] = {"warm_start": tuned(recipe.warm_start)} if recipe.warm_start else {}
         for key in ("pseudo_references", "rerank"):
@@ -330,6 +337,11 @@ class Plan:
 
     def _hparams(self) -> list[str]:
         return list(self.grid.values) if self.grid else []
+
+
+def _of_needed(variant: str) -> str:
+    """Returns the recipe of training of those whose runs a training takes: cells of the grid take converged ones."""
+    return PLAIN if variant == TUNING else variant
 
 
 def _closest(name: str, patterns: Sequence[str] | Mapping[str, Any]) -> str:

@@ -27,6 +27,9 @@ _DIE_WITH_PARENT = 1  # prctl's PR_SET_PDEATHSIG
 class Work(Protocol):
     """What the queue has others do."""
 
+    def prepare(self, job: Job) -> None:
+        """Does what must be done before a training's command is started."""
+
     def command(self, job: Job) -> list[str]:
         """Returns the command that carries out a training, and resumes one that was stopped."""
 
@@ -136,6 +139,7 @@ class Queue:
     def _started(self, job: Job, cores: Sequence[int], markers: set[pathlib.Path]) -> _Running:
         folder = self._work.folder(job)
         folder.mkdir(parents=True, exist_ok=True)
+        self._work.prepare(job)
 
         def prepare() -> None:  # in the new process
             os.sched_setaffinity(0, cores)

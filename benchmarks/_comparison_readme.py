@@ -5,9 +5,8 @@ import textwrap
 from collections.abc import Mapping, Sequence
 
 from _comparison_plan import PLAIN, Job, Plan
-from _comparison_report import Row, rows
+from _comparison_report import EARLY_NOTE, Row, rows
 from _comparison_store import Record, best_losses
-from _comparison_tests import difference
 
 from t2t_ext.io import files
 
@@ -39,25 +38,26 @@ def table(plan: Plan, records: Mapping[Job, Record]) -> str:
         return ""
     lines = ["| | BLEU | difference (95 %) | published | parameters | minutes |", "|---|---|---|---|---|---|"]
     for row in main:
-        tested = difference(row.counts, main[0].counts) if row is not main[0] else None
+        control, tested = plan.control(row.name), row.difference
+        beside = f", beside {plan.words(control)}" if control and control != plan.main[0] else ""
         cells = [
-            row.words,
+            f"{row.title(60)}{beside}",
             row.bleu(),
             f"{tested.value:+.2f} ({tested.low:+.2f} to {tested.high:+.2f})" if tested else "",
-            _published(plan, row.name, main[0].name),
+            _published(plan, row.name, control),
             f"{(row.mean('parameters') or 0) / 1e6:.2f}M",
             f"{row.mean('minutes_to_best') or 0:.0f}",
         ]
         lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join([*lines, "", *textwrap.wrap(f"{_trust(plan, records, main)} {_where_and_when(main)}", _WIDTH)])
+    said = [_trust(plan, records, main), _where_and_when(main), *([EARLY_NOTE] if any(r.early for r in main) else [])]
+    return "\n".join([*lines, "", *textwrap.wrap(" ".join(said), _WIDTH, break_on_hyphens=False)])
 
 
-def _published(plan: Plan, row: str, first: str) -> str:
-    """Returns the difference that a row's paper has."""
-    for orders in plan.orders.values():
-        for above, below, gain in orders:
-            if {above, below} == {row, first}:
-                return f"{gain if above == row else -gain:+.2f}"
+def _published(plan: Plan, row: str, control: str) -> str:
+    """Returns the difference that a row's paper has, and on which corpus."""
+    for order in (order for orders in plan.orders.values() for order in orders):
+        if {order.above, order.below} == {row, control} and order.gain is not None:
+            return f"{order.gain if order.above == row else -order.gain:+.2f} ({order.where})"
     return ""
 
 

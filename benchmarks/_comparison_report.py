@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from _comparison_plan import PLAIN, Cell, Job, Plan
+from _comparison_plan import PLAIN, TUNING, Job, Order, Plan
 from _comparison_store import Record, best_losses, has_diverged, unpack
 from _comparison_tests import Difference, difference, holm
 
@@ -19,6 +19,12 @@ from t2t_ext.reporting import figures
 _LEVEL = 0.05
 _SEEDS_TO_CONCLUDE = 3
 _WIDTH = 150
+_FEW_SENTENCES = 30  # too few for BLEU of a length
+_TAIL = 2000  # updates
+_EARLY = " †"  # behind the name of a row that ended early
+EARLY_NOTE = (
+    "†: the grid's first cell, which ended earlier than rows do; the difference is the one to the control's first cell."
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,6 +36,7 @@ class Row:
       words: It in words.
       name: Its recipe.
       main: Whether it is a main row.
+      early: Whether its runs are those of the grid, which end earlier.
       runs: Its results by seed, those with the family's rate and dropout.
       counts: What BLEU counts in every sentence, by seed: float [sentences, 10].
       control: Number of the row that it is compared with; None for the first.
@@ -40,10 +47,15 @@ class Row:
     words: str
     name: str
     main: bool
+    early: bool
     runs: Mapping[int, Record]
     counts: Mapping[int, np.ndarray]
     control: int | None
     difference: Difference | None
+
+    def title(self, width: int) -> str:
+        """Returns it in words, of at most so many characters, marked where it ended early."""
+        return figures.short(self.words, width) + (_EARLY if self.early else "")
 
     def mean(self, *path: str) -> float | None:
         """Returns the mean of a figure of the results over the seeds; None where none has it."""
@@ -81,34 +93,42 @@ def write(plan: Plan, records: Mapping[Job, Record], out: pathlib.Path) -> None:
 
 def rows(plan: Plan, records: Mapping[Job, Record]) -> dict[str, list[Row]]:
     """Returns for each recipe of training the rows that have a result, main rows first, with their tests."""
-    cells = plan.best_so_far(best_losses(records))
-    return {variant: _rows(plan, records, cells, variant) for variant in plan.variants}
+    return {variant: _rows(plan, records, variant) for variant in plan.variants}
 
 
-def _rows(plan: Plan, records: Mapping[Job, Record], cells: Mapping[str, Cell], variant: str) -> list[Row]:
+Found = tuple[Mapping[int, Record], Mapping[int, np.ndarray]]  # results and BLEU's counts by seed
+
+
+def _rows(plan: Plan, records: Mapping[Job, Record], variant: str) -> list[Row]:
     names = [*plan.main, *plan.ablations]
-    tuned = plan.cells(best_losses(records))
-    usable = [(job, each) for job, each in sorted(records.items()) if job.variant == variant and not has_diverged(each)]
-    runs: dict[str, dict[int, Record]] = {}
-    for name in names:
-        family = plan.family(name)
-        # A row has its first run before its family is tuned, perhaps in another cell than the best one until then.
-        wanted = [cells.get(family), *([plan.grid.first] if plan.grid and family not in tuned else [])]
-        found = [{job.seed: each for job, each in usable if (job.row, job.cell) == (name, cell)} for cell in wanted]
-        runs[name] = next(filter(None, found), {})
-    counts = {
-        name: {seed: unpack(run["test"]["counts"], run["test"]["sentences"]) for seed, run in each.items()}
-        for name, each in runs.items()
-    }
+    found = {name: _found(plan, records, name, variant) for name in names}
+    early = {name: _found(plan, records, name, TUNING) for name in names} if variant == PLAIN else {}
     made = []
     for number, name in enumerate(names, 1):
+        is_early = not found[name][0] and name in early
+        runs, counts = early[name] if is_early else found[name]
         control = plan.control(name)
-        tested = difference(counts[name], counts[control]) if control else None
+        # What ended early is compared with what did so, too.
+        tested = difference(counts, (early if is_early else found)[control][1]) if control else None
         compared = names.index(control) + 1 if control else None
-        if runs[name]:
-            main, own = name in plan.main, (runs[name], counts[name])
-            made.append(Row(number, plan.words(name), name, main, *own, compared, tested))
+        if runs:
+            made.append(
+                Row(number, plan.words(name), name, name in plan.main, is_early, runs, counts, compared, tested)
+            )
     return made
+
+
+def _found(plan: Plan, records: Mapping[Job, Record], name: str, variant: str) -> Found:
+    """Returns the results of a row with its family's rate and dropout; before that is tuned, with the first ones."""
+    family, tuned = plan.family(name), plan.cells(best_losses(records))
+    # What ended early is there to be compared with its like, which has the first cell, too.
+    cells = [tuned[family]] if family in tuned and variant != TUNING else [plan.grid.first] if plan.grid else [()]
+    usable = [(job, each) for job, each in sorted(records.items()) if not has_diverged(each)]
+    for cell in cells:
+        runs = {job.seed: each for job, each in usable if (job.row, job.variant, job.cell) == (name, variant, cell)}
+        if runs:
+            return runs, {seed: unpack(run["test"]["counts"], run["test"]["sentences"]) for seed, run in runs.items()}
+    return {}, {}
 
 
 def conclusion(tested: Difference, corrected: float) -> str:
@@ -116,13 +136,22 @@ def conclusion(tested: Difference, corrected: float) -> str:
 
     Args:
       tested: The difference.
-      corrected: Its p of the randomization, after Holm's correction.
+      corrected: The larger of its two p, after Holm's correction.
     """
     if tested.seeds < _SEEDS_TO_CONCLUDE:
         return "too few seeds"
     if corrected >= _LEVEL or tested.low <= 0 <= tested.high:
         return "no difference shown"
     return "**above**" if tested.value > 0 else "**below**"
+
+
+def _corrected(tests: Sequence[Difference]) -> list[float | None]:
+    """Returns Holm's p of the tests that have seeds enough to conclude from; the others have none."""
+    enough = [number for number, tested in enumerate(tests) if tested.seeds >= _SEEDS_TO_CONCLUDE]
+    found: list[float | None] = [None] * len(tests)
+    for number, p in zip(enough, holm([tests[number].p for number in enough]), strict=True):
+        found[number] = p
+    return found
 
 
 # === Markdown ===
@@ -168,7 +197,7 @@ def _about(plan: Plan, records: Mapping[Job, Record], made: Mapping[str, Sequenc
     tuned = plan.cells(best_losses(records))  # without a grid all families are
     untuned = [family for family in plan.families() if family not in tuned]
     hours = sum(each["minutes"] - each["minutes_before"] for each in records.values()) / 60
-    others = [each for each in records.values() if each["ended"] != "early stopping"]
+    others = [each for each in records.values() if each["ended"] not in ("early stopping", "budget")]
     limit = [f"{each['name']}, seed {each['seed']} ({each['ended']})" for each in others]
     machines = sorted({", ".join(filter(None, [each["machine"], each.get("precision")])) for each in records.values()})
     dates = sorted(each["date"] for each in records.values())
@@ -176,17 +205,18 @@ def _about(plan: Plan, records: Mapping[Job, Record], made: Mapping[str, Sequenc
     sentences = [
         f"{len(records)} training{'s' if len(records) > 1 else ''}, {hours:,.1f} hours of updates, {days};",
         f"{'; '.join(machines)}.",
-        f"Early stopping ended all but {', '.join(limit)}." if limit else "Early stopping ended all of them.",
+        f"Early stopping ended all but {', '.join(limit)}." if limit else "",
         f"Not trained yet: {'; '.join(missing)}." if missing else "",
-        "Not tuned in full yet, so the rows are those of the best cell so far, or of the first one: "
-        f"{'; '.join(untuned)}."
-        if untuned
-        else "",
+        f"Not tuned in full yet, so the rows are those of the first cell: {'; '.join(untuned)}." if untuned else "",
         "Differences are those of the mean over the seeds to the row whose number stands beside them, with the 95 % "
-        "interval of a bootstrap over sentences and seeds; Holm: p of the randomization, corrected for their number.",
+        "interval of a bootstrap over sentences and seeds; Holm: the larger p of bootstrap and randomization, "
+        "corrected for the number of rows with three seeds.",
+        EARLY_NOTE if any(row.early for row in made[PLAIN]) else "",
     ]
     command = f"    python benchmarks/comparison.py --corpus={plan.corpus} --report"
-    return "\n".join(textwrap.wrap(" ".join(filter(None, sentences)), _WIDTH)) + "\n\n" + command
+    return (
+        "\n".join(textwrap.wrap(" ".join(filter(None, sentences)), _WIDTH, break_on_hyphens=False)) + "\n\n" + command
+    )
 
 
 def _table(headings: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
@@ -211,17 +241,32 @@ def _p(value: float) -> str:
 
 
 def _tests_table(main: Sequence[Row]) -> str:
-    tested = [row for row in main if row.difference]
-    corrected = holm([row.difference.p_randomization for row in tested if row.difference])
-    holms = {row.name: p for row, p in zip(tested, corrected, strict=True)}
+    tested = [(row.name, row.difference) for row in main if row.difference]
+    holms = dict(zip([name for name, _ in tested], _corrected([each for _, each in tested]), strict=True))
     lines = []
     for row in main:
-        p = holms.get(row.name)
-        said = [_p(p), conclusion(row.difference, p)] if p is not None and row.difference else ["", ""]
-        cells = [str(row.number), figures.short(row.words, 50), str(len(row.runs)), row.bleu()]
+        said = _said(row.difference, holms.get(row.name))
+        cells = [str(row.number), row.title(50), str(len(row.runs)), row.bleu()]
         lines.append([*cells, *_compared(row), *said])
     headings = ("", "", "seeds", "BLEU", "to", "difference", "95 %", "p boot", "p rand", "Holm", "")
     return _table(headings, lines)
+
+
+def _said(tested: Difference | None, corrected: float | None) -> list[str]:
+    """Returns Holm's p and the conclusion."""
+    if tested is None:
+        return ["", ""]
+    return ["", "too few seeds"] if corrected is None else [_p(corrected), conclusion(tested, corrected)]
+
+
+def _tail(row: Row) -> float | None:
+    """Returns by how much the development loss fell in the last updates, mean over the seeds."""
+    falls = []
+    for run in row.runs.values():
+        losses = {updates: loss for updates, _, loss, _ in run.get("curve") or []}
+        if losses and (before := losses.get(max(losses) - _TAIL)) is not None:
+            falls.append(before - losses[max(losses)])
+    return statistics.fmean(falls) if falls else None
 
 
 def _more_table(main: Sequence[Row]) -> str:
@@ -238,18 +283,26 @@ def _more_table(main: Sequence[Row]) -> str:
         ("training tokens/s", ("tokens_per_second",), ",.0f"),
         ("sentences/s", ("sentences_per_second",), ",.0f"),
     ]
-    lines = [[str(row.number), *(_shown(row.mean(*path), form) for _, path, form in columns)] for row in main]
+    lines = [
+        [str(row.number), *(_shown(row.mean(*path), form) for _, path, form in columns), _shown(_tail(row), ".3f")]
+        for row in main
+    ]
     note = (
         "Length: over that of the references. First 4, last 4: tokens that the reference has at the same place, in "
         "percent. Updates and minutes: until the chosen checkpoint; first weights of another run count in the minutes, "
-        "evaluations do not. Speeds are those of machines that others used, too."
+        "evaluations do not. Speeds are those of machines that others used, too. Tail: by how much the development "
+        f"loss fell in the last {_TAIL:,} updates."
     )
-    return "\n".join(textwrap.wrap(note, _WIDTH)) + "\n\n" + _table(("", *(each[0] for each in columns)), lines)
+    return (
+        "\n".join(textwrap.wrap(note, _WIDTH, break_on_hyphens=False))
+        + "\n\n"
+        + _table(("", *(each[0] for each in columns), "tail"), lines)
+    )
 
 
 def _length_table(main: Sequence[Row]) -> str:
     first = next(iter(main[0].runs.values()))["test"]["by_length"]
-    labels = [label for label, (sentences, _) in first.items() if sentences]
+    labels = [label for label, (sentences, _) in first.items() if sentences >= _FEW_SENTENCES]
     lines = []
     for row in main:
         found: list[str] = []
@@ -258,7 +311,8 @@ def _length_table(main: Sequence[Row]) -> str:
             found.append(_shown(statistics.fmean(values) if None not in values else None))
         lines.append([str(row.number), *found])
     headings = ["", *(f"{label} words ({first[label][0]:,})" for label in labels)]
-    return "BLEU by the length of the source (sentences):\n\n" + _table(headings, lines)
+    title = f"BLEU by the length of the source (sentences), where there are {_FEW_SENTENCES} of a length:"
+    return title + "\n\n" + _table(headings, lines)
 
 
 def _ablation_table(found: Sequence[Row]) -> str:
@@ -268,7 +322,7 @@ def _ablation_table(found: Sequence[Row]) -> str:
         lines.append(
             [
                 str(row.number),
-                figures.short(row.words, 64),
+                row.title(64),
                 _shown(size, ",.0f"),
                 _shown(dev),
                 row.bleu(),
@@ -280,26 +334,27 @@ def _ablation_table(found: Sequence[Row]) -> str:
 
 def _orders_table(plan: Plan, found: Sequence[Row]) -> str:
     by_name = {row.name: row for row in found}
-    tests: list[tuple[str, Row, Row, float, Difference]] = []
+    tests: list[tuple[str, Order, Row, Row, Difference]] = []
     for paper, orders in plan.orders.items():
-        for above, below, gain in orders:
-            pair = [by_name[name] for name in (above, below) if name in by_name]
-            if len(pair) == 2 and (tested := difference(*(row.counts for row in pair))):
-                tests.append((paper, pair[0], pair[1], gain, tested))
-    corrected = holm([tested.p_randomization for *_, tested in tests])
+        for order in orders:
+            above, below = by_name.get(order.above), by_name.get(order.below)
+            if above and below and above.early == below.early and (tested := difference(above.counts, below.counts)):
+                tests.append((paper, order, above, below, tested))
     lines = []
-    for (paper, above, below, gain, tested), p in zip(tests, corrected, strict=True):
-        said = {"**above**": "**holds**", "**below**": "**contradicted**", "no difference shown": "not decided"}
-        verdict = conclusion(tested, p)
-        order = f"{_brief(above)} > {_brief(below)}"
+    for (paper, order, above, below, tested), p in zip(tests, _corrected([each[-1] for each in tests]), strict=True):
+        words = {"**above**": "**holds**", "**below**": "**contradicted**", "no difference shown": "not decided"}
+        corrected, verdict = _said(tested, p)
+        there = ["" if order.gain is None else f"{order.gain:+.2f}", order.where]
         interval = f"{tested.low:+.2f} to {tested.high:+.2f}"
-        here = [f"{tested.value:+.2f}", interval, _p(tested.p_randomization), _p(p)]
-        lines.append([paper, order, f"{gain:+.2f}", *here, said.get(verdict, verdict)])
-    return _table(("paper", "order", "there", "here", "95 %", "p rand", "Holm", ""), lines) if lines else ""
+        here = [f"{tested.value:+.2f}", interval, _p(tested.p_bootstrap), _p(tested.p_randomization), corrected]
+        pair = f"{_brief(above)} > {_brief(below)}"
+        lines.append([paper.replace(" et al.", ""), pair, *there, *here, words.get(verdict, verdict)])
+    headings = ("paper", "order", "there", "on", "here", "95 %", "p boot", "p rand", "Holm", "")
+    return _table(headings, lines) if lines else ""
 
 
 def _brief(row: Row) -> str:
-    return figures.short(re.sub(r" \(.*?\)", "", row.words), 42)
+    return figures.short(re.sub(r" \(.*?\)", "", row.words), 28) + (_EARLY if row.early else "")
 
 
 def _grid_table(plan: Plan, records: Mapping[Job, Record]) -> str:

@@ -141,12 +141,12 @@ def _precision_of(stages: Sequence[Stage]) -> str:
 
 
 def record_of_diverged(
-    job: Job, cell: Mapping[str, float], recipe: Recipe, stages: Sequence[Stage], seconds: float
+    job: Job, cell: Mapping[str, float], recipe: Recipe, stages: Sequence[Stage], seconds: float, cores: int
 ) -> Record:
     """Returns what is stored of a training that diverged; the arguments are those of ``record_of``."""
     run = curves.read_run(next(stage.output for stage in reversed(stages) if stage.kind == "train"))
     return {
-        **_identity(job, cell, recipe, stages),
+        **_identity(job, cell, recipe, stages, cores),
         "updates": run.updates,
         "minutes": round(run.minutes, 3),
         "minutes_before": 0.0,
@@ -156,7 +156,7 @@ def record_of_diverged(
     }
 
 
-def _identity(job: Job, cell: Mapping[str, float], recipe: Recipe, stages: Sequence[Stage]) -> Record:
+def _identity(job: Job, cell: Mapping[str, float], recipe: Recipe, stages: Sequence[Stage], cores: int) -> Record:
     return {
         "row": job.row,
         "variant": job.variant,
@@ -165,13 +165,15 @@ def _identity(job: Job, cell: Mapping[str, float], recipe: Recipe, stages: Seque
         "name": recipe.name,
         "words": recipe.row,
         "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d"),
-        "machine": _machine(),
+        "machine": _machine(cores),
         "precision": _precision_of(stages),
         "settings": settings_of(stages),
     }
 
 
-def record_of(job: Job, cell: Mapping[str, float], recipe: Recipe, stages: Sequence[Stage], seconds: float) -> Record:
+def record_of(
+    job: Job, cell: Mapping[str, float], recipe: Recipe, stages: Sequence[Stage], seconds: float, cores: int
+) -> Record:
     """Returns the result of a training whose stages are done.
 
     Args:
@@ -180,6 +182,7 @@ def record_of(job: Job, cell: Mapping[str, float], recipe: Recipe, stages: Seque
       recipe: Its recipe.
       stages: Its commands.
       seconds: What all of them took this time.
+      cores: How many each of them had.
     """
     scored = {stage.split: stage for stage in stages if stage.kind == "score" and stage.system == recipe.name}
     trained = {stage.output: stage for stage in stages if stage.kind == "train"}
@@ -190,10 +193,9 @@ def record_of(job: Job, cell: Mapping[str, float], recipe: Recipe, stages: Seque
     runs = [curves.read_run(run, before=before) for run in own]
     best = [point for run in runs if (point := run.best)]
     found = {figure.name: figure for figure in collect(recipe, stages)}
-    limit = [int(trained[run].flags["train_steps"]) for run in own]
     losses = [point.loss for point in runs[0].points if point.loss is not None]
     return {
-        **_identity(job, cell, recipe, stages),
+        **_identity(job, cell, recipe, stages, cores),
         "parameters": round(found["parameters"].mean),
         "updates": sum(run.updates for run in runs),
         "updates_to_best": best[0].updates if alone else None,
@@ -201,9 +203,7 @@ def record_of(job: Job, cell: Mapping[str, float], recipe: Recipe, stages: Seque
         "minutes_to_best": round(sum(point.minutes for point in best), 3),
         "minutes_before": round(before if alone else sum(run.minutes for run in runs), 3),
         "seconds": round(seconds),
-        "ended": "limit"
-        if any(run.updates >= most for run, most in zip(runs, limit, strict=True))
-        else "early stopping",
+        "ended": _ended([trained[run].flags for run in own], [run.updates for run in runs]),
         "tokens_per_second": _tokens_per_second(own[0]) if alone else None,
         "sentences_per_second": _rounded(
             found["sentences_per_second"].mean if "sentences_per_second" in found else None
@@ -213,14 +213,27 @@ def record_of(job: Job, cell: Mapping[str, float], recipe: Recipe, stages: Seque
             [point.updates, round(point.minutes, 3), _rounded(point.loss, 4), round(point.bleu, 3)]
             for point in (runs[0].points if alone else ())
         ],
-        "dev": _scores(scored["dev"]) if "dev" in scored else {},
+        "dev": {**_scores(scored["dev"]), **_kept(_analysis(scored["dev"]))} if "dev" in scored else {},
         "test": {**_scores(scored["test"]), **_analysis(scored["test"])},
     }
 
 
-def _machine() -> str:
+def _ended(flags: Sequence[Mapping[str, str]], updates: Sequence[int]) -> str:
+    """Returns what ended the trainings of a row: early stopping, a budget that they were given, or the limit."""
+    if not any(int(each.get("eval_early_stopping_steps", "0")) for each in flags):
+        return "budget"
+    reached = any(count >= int(each["train_steps"]) for each, count in zip(flags, updates, strict=True))
+    return "limit" if reached else "early stopping"
+
+
+def _machine(cores: int) -> str:
     found = _report.machine()
-    return ", ".join([*found["gpus"], found["cpu"], f"{found['cores']} usable core{'s' if found['cores'] > 1 else ''}"])
+    return ", ".join([*found["gpus"], found["cpu"], f"{cores} core{'s' if cores > 1 else ''} a training"])
+
+
+def _kept(analysis: Record) -> Record:
+    """Returns what tests on the development set need."""
+    return {name: analysis[name] for name in ("sentences", "counts")}
 
 
 def _rounded(value: float | None, digits: int = 1) -> float | None:

@@ -21,6 +21,7 @@ import dataclasses
 import fcntl
 import os
 import pathlib
+import shutil
 import sys
 import tempfile
 import time
@@ -30,7 +31,7 @@ from typing import IO
 import _comparison_readme
 import _comparison_report
 import _comparison_store
-from _comparison_plan import PLAIN, Job, Plan
+from _comparison_plan import PLAIN, TUNING, Job, Plan
 from _comparison_queue import Queue
 
 from t2t_ext.bin._flags import run_main
@@ -251,12 +252,26 @@ class ExperimentWork:
 
     def _options_of(self, job: Job) -> plans.Options:
         """Returns the options of a training; a recipe of training has its own teachers, and so its own data."""
-        runs = self._options.work_dir if job.variant == PLAIN else self._folder / f"runs_{job.variant}"
+        plain = job.variant in (PLAIN, TUNING)  # the grid's cells learn from the teachers that rows learn from
+        runs = self._options.work_dir if plain else self._folder / f"runs_{job.variant}"
         return dataclasses.replace(self._options, seeds=(job.seed,), work_dir=runs)
 
     def settings(self, job: Job) -> dict[str, str]:
         """Returns what determines the result of a training."""
         return _comparison_store.settings_of(self.stages(job))
+
+    def prepare(self, job: Job) -> None:
+        """Puts the run of the chosen cell where the row's training finds it, which goes on from its end."""
+        began = self._plan.began(job)
+        if began is None:
+            return
+        source, run = self.folder(began) / "run", self.folder(job) / "run"
+        if run.exists() or not RunDirectory.exists(source):
+            return
+        partial = run.with_name(".run.partial")
+        shutil.rmtree(partial, ignore_errors=True)
+        shutil.copytree(source, partial)
+        partial.rename(run)
 
     def command(self, job: Job) -> list[str]:
         """Returns the command that carries out a training."""
@@ -284,7 +299,7 @@ class ExperimentWork:
 
     def record(self, job: Job, seconds: float) -> _comparison_store.Record:
         """Returns the result of a training that is done."""
-        return _comparison_store.record_of(*self._described(job), seconds)
+        return _comparison_store.record_of(*self._described(job), seconds, self._args.cores_each)
 
     def record_of_failed(self, job: Job, seconds: float) -> _comparison_store.Record | None:
         """Returns what is stored of a cell of the grid that diverged: another cell is then its family's."""
@@ -293,7 +308,7 @@ class ExperimentWork:
             return None
         if not RunDirectory.open(run).skipped_steps_path.exists():
             return None
-        return _comparison_store.record_of_diverged(*self._described(job), seconds)
+        return _comparison_store.record_of_diverged(*self._described(job), seconds, self._args.cores_each)
 
     def _described(self, job: Job) -> tuple[Job, dict[str, float], Recipe, list[plans.Stage]]:
         assert self._book is not None

@@ -12,42 +12,10 @@ import time
 
 import numpy as np
 import pytest
+from made_up_results import counts_of, made_up
 
 FOLDER = pathlib.Path(__file__).parents[3] / "benchmarks"
 ROOT = "comparison_transformer"
-
-
-@pytest.fixture(scope="module")
-def benchmark():
-    sys.path.insert(0, str(FOLDER))
-    yield importlib.import_module("comparison")
-    sys.path.remove(str(FOLDER))
-
-
-@pytest.fixture(scope="module")
-def plans(benchmark):
-    return importlib.import_module("_comparison_plan")
-
-
-@pytest.fixture(scope="module")
-def stores(benchmark):
-    return benchmark._comparison_store
-
-
-@pytest.fixture(scope="module")
-def book(benchmark):
-    return benchmark.recipe_book()
-
-
-@pytest.fixture
-def make_plan(benchmark, book):
-    def make(corpus="multi30k", *, all_rows=False, **more):
-        plan = benchmark.Plan(FOLDER / "comparison.toml", corpus, book, **more)
-        if all_rows:  # of the main ones with every recipe of training
-            plan.variants = {name: {**each, "rows": ["*"]} for name, each in plan.variants.items()}
-        return plan
-
-    return make
 
 
 # === Grid and order ===
@@ -66,11 +34,12 @@ def test_every_recipe_is_a_row_of_one_family(make_plan, book):
     assert plan.control("comparison_cross_view") == ROOT
     written = [pair for orders in plan._content["orders"].values() for pair in orders]
     assert sum(len(each) for each in plan.orders.values()) == len(written)
-    assert {row for above, below, _ in written for row in (above, below)} <= set(rows)
+    assert {row for pair in written for row in pair[:2]} <= set(rows)
+    assert {len(pair) for paper, orders in plan._content["orders"].items() for pair in orders if "20" in paper} == {4}
 
 
 @pytest.mark.parametrize("more", [{}, {"full": True}, {"tune": False}])
-def test_every_training_comes_after_what_it_needs_and_their_number_is_known(make_plan, more):
+def test_every_training_comes_after_what_it_needs_and_their_number_is_known(make_plan, plans, more):
     """The whole queue with made-up losses: no more is trained than announced, each once, in a possible order."""
     plan, done, rng = make_plan(**more), {}, random.Random(1)
     variants = list(plan.variants)
@@ -92,7 +61,10 @@ def test_every_training_comes_after_what_it_needs_and_their_number_is_known(make
     assert len(trained) == len(set(trained)) == count
     assert trained[0].row == ROOT
     assert {job.seed for job in trained if job.row in plan.ablations} == {1}
-    chosen = {(job.row, job.variant, job.seed) for job in trained if job.cell == cells[plan.family(job.row)]}
+    rows = [job for job in trained if job.variant != plans.TUNING]
+    assert {job.cell == cells[plan.family(job.row)] for job in rows} == {True}
+    assert {plan.is_of_the_grid(job) for job in trained if job not in rows} <= {True}
+    chosen = {(job.row, job.variant, job.seed) for job in rows}
     wanted = {variant: plan.rows_of(variant) for variant in variants}
     assert chosen >= {(row, variant, seed) for variant, rows in wanted.items() for row in rows for seed in (1, 2, 3)}
     assert wanted["plain"] == plan.main
@@ -102,52 +74,87 @@ def test_every_training_comes_after_what_it_needs_and_their_number_is_known(make
 def test_only_some_rows_and_what_they_need(make_plan):
     plan = make_plan()
     jobs, later = plan.jobs({}, [1], ["plain"], ["comparison_cross_view_continued"])
-    assert {job.row for job in jobs} == {ROOT, "comparison_cross_view"}
-    assert (len(jobs), later) == (4, 5)  # two more of each grid, and the row itself
+    assert {(job.row, job.variant) for job in jobs} == {(ROOT, "tuning")}  # it goes on from there, with its rate
+    assert (len(jobs), later) == (2, 4)  # two more of the grid, the Transformer and the row itself
+    jobs, later = plan.jobs({}, [1], ["plain"], ["comparison_full_dc"])
+    assert {(job.row, job.variant) for job in jobs} == {("comparison_enc_dc", "tuning")}
+    assert (len(jobs), later) == (2, 3)
 
 
 def test_one_cell_of_every_family_comes_before_the_rest_of_the_grid(make_plan, plans):
     plan = make_plan()
     jobs, _ = plan.jobs({}, [1, 2], ["plain"])
     without_teachers = [row for row in map(plan.tuned_on, plan.families()) if not plan._needed(row, 1)]
-    assert [job.row for job in jobs[: len(without_teachers)]] == without_teachers
-    assert len(without_teachers) == 5
-    # Then the rows that take no other's run, but for the Transformer's own, which have the cell that it is tuned to.
-    grid = next(n for n, job in enumerate(jobs) if job.cell != plan.grid.first)
-    assert {job.row for job in jobs[5:grid]} == {
-        row for row in plan.main if not plan._needed(row, 1) and plan.family(row) != "Transformer"
-    } - {*without_teachers}
-    assert jobs[grid].row == ROOT
-    assert {job.row for job in jobs if plan.family(job.row) == "Transformer"} == {ROOT}
-    losses = {
-        plans.Job(ROOT, "plain", cell, 1): loss for cell, loss in {(0.2, 0.0075): 1.4, (0.3, 0.0075): 1.3}.items()
-    }
+    assert [(job.row, job.cell) for job in jobs[:5]] == [(row, plan.grid.first) for row in without_teachers]
+    assert {job.variant for job in jobs} == {"tuning"}
+    assert jobs[5].row == ROOT
+    losses = tuned(plans, ROOT, {(0.2, 0.0075): 1.4, (0.3, 0.0075): 1.3})
     assert plan.cells(losses) == {}
     assert plan.best_so_far(losses) == {"Transformer": (0.3, 0.0075)}
+    other = {plans.Job(ROOT, "plain", (0.2, 0.0075), 1): 1.0}  # of a row: it says nothing about the grid
+    assert plan.best_so_far(losses | other) == {"Transformer": (0.3, 0.0075)}
 
 
-def test_all_main_rows_come_before_the_grids_of_the_families(make_plan, plans):
-    """Once the Transformer is tuned, its rows have its cell and the others the first one; tuned rows come later."""
+def tuned(plans, row, losses):
+    return {plans.Job(row, plans.TUNING, cell, 1): loss for cell, loss in losses.items()}
+
+
+def test_rows_have_the_cell_that_their_family_is_tuned_to(make_plan, plans):
+    """The row that was tuned on goes on where its cell ended; others, other seeds and recipes begin anew."""
     plan, chosen = make_plan(), (0.3, 0.015)
-    losses = {
-        plans.Job(ROOT, "plain", cell, 1): -sum(cell)
-        for cell in [(0.2, 0.0075), (0.3, 0.0075), (0.3, 0.00375), (0.3, 0.015)]
-    }
+    losses = tuned(plans, ROOT, {(0.2, 0.0075): 1.4, (0.3, 0.0075): 1.3, (0.3, 0.00375): 1.35, (0.3, 0.015): 1.2})
     assert plan.cells(losses) == {"Transformer": chosen}
     jobs, _ = plan.jobs(losses, [1, 2, 3], ["plain"])
-    grid = next(n for n, job in enumerate(jobs) if job.row != ROOT and job.cell == (0.3, 0.0075))
-    before = {job.row: job.cell for job in jobs[:grid] if job.row != ROOT}
-    assert set(before) == set(plan.main) - {ROOT}
-    assert {cell for row, cell in before.items() if plan.family(row) == "Transformer"} == {chosen}
-    assert {cell for row, cell in before.items() if plan.family(row) != "Transformer"} == {plan.grid.first}
-    # What was trained so stays when another cell is chosen, and its row is trained again.
-    losses |= {job: 1.0 for job in jobs[:grid] if job not in losses}
-    losses |= {
-        plans.Job("comparison_enc_dc", "plain", cell, 1): -sum(cell)
-        for cell in list(plan._losses("Transformer", losses))
+    rows = [job for job in jobs if job.variant == "plain"]
+    assert {plan.family(job.row) for job in rows} == {"Transformer"}
+    assert {job.cell for job in rows} == {chosen}
+    assert {"comparison_transformer_r2l", "comparison_cross_view_continued", "comparison_rerank"} <= {
+        job.row for job in rows
     }
-    jobs, _ = plan.jobs(losses, [1, 2, 3], ["plain"])
-    assert {job.cell for job in jobs if job.row == "comparison_full_dc"} == {plan.grid.first, chosen}
+    first = plans.Job(ROOT, "plain", chosen, 1)
+    assert plan.began(first) == plans.Job(ROOT, plans.TUNING, chosen, 1)
+    others = [("comparison_transformer_r2l", "plain", 1), (ROOT, "plain", 2), (ROOT, "best", 1), (ROOT, "tuning", 1)]
+    assert {plan.began(plans.Job(row, variant, chosen, seed)) for row, variant, seed in others} == {None}
+    assert make_plan(tune=False).began(plans.Job(ROOT, "plain", (), 1)) is None
+
+
+def test_cells_of_the_grid_end_earlier_and_take_converged_teachers(make_plan, plans, benchmark, tmp_path):
+    plan, cell = make_plan(), (0.2, 0.0075)
+    jobs = [plans.Job("comparison_synchronous", variant, cell, 1) for variant in ("tuning", "plain")]
+    jobs += [plans.Job(ROOT, "tuning", cell, 1), plans.Job(ROOT, "plain", cell, 1)]
+    jobs.append(plans.Job("comparison_transformer_r2l", "plain", cell, 1))
+    cells = {"Transformer": cell, "synchronous": cell}
+    (tmp_path / "tuned.toml").write_text(plan.toml(jobs, cells))
+    own = benchmark.recipe_book(str(tmp_path))
+    tuning, plain = (own.recipe(plan.name(job)) for job in jobs[:2])
+    assert tuning.train["eval_early_stopping_metric_delta"] > plain.train["eval_early_stopping_metric_delta"]
+    assert {**tuning.train, "eval_early_stopping_metric_delta": 0} == {
+        **plain.train, "eval_early_stopping_metric_delta": 0
+    }  # fmt: skip
+    assert tuning.pseudo_references == plain.pseudo_references
+    assert tuning.pseudo_references["l2r"] == plan.name(jobs[3])
+    assert plan.needs(jobs[0], cells) == plan.needs(jobs[1], cells) == [jobs[3], jobs[4]]
+
+
+def test_a_row_goes_on_with_the_run_of_its_cell(benchmark, make_plan, stores, plans, tmp_path):
+    plan, cell = make_plan(), (0.2, 0.0075)
+    args = benchmark._parser().parse_args([f"--work_dir={tmp_path}", "--tmp_dir=RAW"])
+    work = benchmark.ExperimentWork(args, plan, stores.Store(tmp_path / "r.json"), tmp_path / "m", tmp_path / "r")
+    row, grid = (plans.Job(ROOT, variant, cell, 1) for variant in ("plain", "tuning"))
+    work.write_recipes([row, grid])
+    work.prepare(row)
+    assert not work.folder(row).exists()  # no such run here: it begins anew
+    run = work.folder(grid) / "run"
+    assert run.parents[2] == work.folder(row).parents[1]  # with the data and teachers of rows
+    (run / "checkpoints" / "model.ckpt-00000500").mkdir(parents=True)
+    (run / "config.json").write_text("{}")
+    work.folder(row).mkdir(parents=True)
+    work.prepare(row)
+    assert (work.folder(row) / "run" / "checkpoints" / "model.ckpt-00000500").is_dir()
+    assert run.is_dir()
+    (run / "config.json").write_text("other")
+    work.prepare(row)
+    assert (work.folder(row) / "run" / "config.json").read_text() == "{}"  # what has begun is left alone
 
 
 @pytest.mark.parametrize("corpus", ["multi30k", "iwslt14", "cldr"])
@@ -156,12 +163,9 @@ def test_tuned_recipes_are_recipes(benchmark, make_plan, tmp_path, corpus, monke
     plan = make_plan(corpus, all_rows=True)
     dropout, rates = plan.grid.values.values()
     losses = {}
-    for _ in range(2):
+    for _ in range(5):
         for job in plan.jobs(losses, [1], ["plain"])[0]:
             losses.setdefault(job, -job.cell[1])  # the highest rate wins
-    for _ in range(3):
-        for job in plan.jobs(losses, [1], ["plain"])[0]:
-            losses.setdefault(job, -job.cell[1])
     jobs = plan.jobs(losses, [1, 2], ["plain", "best"])[0]
     (tmp_path / "tuned.toml").write_text(plan.toml(jobs, plan.cells(losses)))
     own = benchmark.recipe_book(str(tmp_path))
@@ -237,15 +241,19 @@ class Pretended:
     """Commands that write down their cores; results that are made up."""
 
     def __init__(self, folder, stores, code="0"):
-        self.root, self.code, self.stores, self.started = folder, code, stores, []
+        self.root, self.code, self.stores, self.started, self.prepared = folder, code, stores, [], []
+
+    def prepare(self, job):
+        self.prepared.append(job)
 
     def command(self, job):
         self.started.append(job)
+        assert job in self.prepared
         text = "import os, sys, time, pathlib; pathlib.Path(sys.argv[1]).write_text(str(os.sched_getaffinity(0)))\n"
         return [sys.executable, "-S", "-c", f"{text}{self.code}", str(self.folder(job) / "cores"), job.row]
 
     def folder(self, job):
-        return self.root / f"{job.row}.{job.cell}.{job.seed}"
+        return self.root / f"{job.row}.{job.variant}.{job.cell}.{job.seed}"
 
     def unfinished(self, job):
         return {self.root / job.row}
@@ -262,32 +270,6 @@ class Pretended:
         return made_up(self.stores, job, 40.0 + job.seed + 10 * job.cell[0], loss=1.5 - job.cell[0] + job.cell[1])
 
 
-REFERENCES = ["a b c d e f g h", "b c d e f g", "c d e f a b d e f g h a"] * 20
-
-
-def made_up(stores, job, bleu, loss=1.5, noise=0.2):
-    """A result: translations of three sentences, twenty times, with some words wrong."""
-    from sacrebleu.metrics import BLEU
-
-    rng = random.Random(repr(job))
-    lines = [" ".join(word if rng.random() > noise else "x" for word in each.split()) for each in REFERENCES]
-    counts = BLEU(references=[REFERENCES])._extract_corpus_statistics(lines, None)
-    names = ("layer_prepostprocess_dropout", "learning_rate_constant")[: len(job.cell)]
-    test = {
-        "BLEU": bleu, "signature": "BLEU nrefs:1", "chrF2": 60.0, "length_ratio": 0.98, "first": 70.0, "last": 65.5,
-        "by_length": {"<10": [40, bleu], "10-20": [20, bleu - 1], ">20": [0, None]}, "sha256": "0",
-        "sentences": len(lines), "counts": stores.pack(counts),
-    }  # fmt: skip
-    return {
-        "row": job.row, "variant": job.variant, "cell": dict(zip(names, job.cell, strict=True)), "seed": job.seed,
-        "name": job.row, "words": job.row, "date": "2026-11-23", "machine": "a machine", "settings": {"train --a": "1"},
-        "parameters": 1_896_448, "updates": 9000, "updates_to_best": 6500, "minutes": 25.0, "minutes_to_best": 18.0,
-        "minutes_before": 0.0, "seconds": 1800, "ended": "early stopping", "tokens_per_second": 12000,
-        "sentences_per_second": 150.0, "dev_loss": loss, "curve": [[500, 1.4, 2.1, 28.0]], "dev": {"BLEU": bleu + 1},
-        "test": test,
-    }  # fmt: skip
-
-
 @pytest.fixture
 def queue_of(benchmark, make_plan, stores, tmp_path, monkeypatch):
     """Makes a queue of the Transformer and the views, in one slot unless others are given."""
@@ -296,7 +278,7 @@ def queue_of(benchmark, make_plan, stores, tmp_path, monkeypatch):
     monkeypatch.setattr(module, "_RETRY_SECONDS", 0.05)
     plan = make_plan()
 
-    def make(code="0", only=("comparison_transformer", "comparison_cross_view_continued"), cores=((0,),)):
+    def make(code="0", only=("comparison_transformer", "comparison_cross_view"), cores=((0,),)):
         store, work = stores.Store(tmp_path / "results.json"), Pretended(tmp_path / "runs", stores, code)
         queue = module.Queue(plan, store, work, lambda: plan.jobs(store.losses(), [1, 2], ["plain"], only), cores)
         return queue, work, store
@@ -309,10 +291,8 @@ def test_a_queue_tunes_then_trains_and_a_second_one_has_nothing_to_do(queue_of, 
     queue.run()
     assert queue.failed == {}
     assert len(work.started) == len(set(work.started)) == len(store.records) == 12
-    chosen = {(job.row, job.cell, job.seed) for job in work.started[-3:]}
-    assert chosen <= {
-        (row, (0.3, 0.00375), seed) for row in (ROOT, "comparison_cross_view_continued") for seed in (1, 2)
-    }
+    rows = [(job.row, job.cell, job.seed) for job in work.started if job.variant == "plain"]
+    assert sorted(rows) == [(row, (0.3, 0.00375), seed) for row in ("comparison_cross_view", ROOT) for seed in (1, 2)]
     assert (work.folder(work.started[0]) / "cores").read_text() == "{0}"
     said = capsys.readouterr().out
     assert "12 of 12 trainings done" in said
@@ -325,10 +305,8 @@ def test_a_queue_tunes_then_trains_and_a_second_one_has_nothing_to_do(queue_of, 
 def test_rows_of_a_failed_training_wait_and_the_next_command_tries_again(queue_of):
     queue, work, store = queue_of("if sys.argv[2].endswith('cross_view'): sys.exit('no luck')")
     queue.run()
-    first_pass = [job for job in store.records if job.row != ROOT]
-    assert [(job.row, job.cell, job.seed) for job in first_pass] == [
-        ("comparison_cross_view_continued", (0.2, 0.0075), 1)
-    ]
+    assert {job.row for job in store.records} == {ROOT}
+    assert len(store.records) == 6
     assert all("no luck Its output is in" in why for why in queue.failed.values())
     assert {job.row for job in queue.failed} == {"comparison_cross_view"}
     again, work, store = queue_of()
@@ -346,7 +324,7 @@ def test_a_cell_that_diverges_is_a_result(queue_of, benchmark, make_plan, differ
     assert len(store.records) == 12
     assert {job.cell[1] for job, record in store.records.items() if record["ended"] == "diverged"} == {0.015}
     assert "diverged after 9,000 updates" in capsys.readouterr().out
-    assert {job.cell for job in work.started[-3:]} == {(0.3, 0.00375)}
+    assert {job.cell for job in work.started if job.variant == "plain"} == {(0.3, 0.00375)}
     again, work, _ = queue_of()
     again.run()
     assert work.started == []
@@ -370,7 +348,7 @@ def test_one_training_at_a_time_works_on_a_stage(queue_of):
 
     queue._started = started
     queue.run()
-    assert together == [0] * 5
+    assert together == [0] * 6
 
 
 def test_what_waits_for_a_stage_starts_when_the_stage_is_done(queue_of, tmp_path):
@@ -411,7 +389,7 @@ import sys, time, types, pathlib
 sys.path.insert(0, {str(FOLDER)!r})
 import _comparison_queue as module
 work = types.SimpleNamespace(command=lambda job: [sys.executable, "-S", "-c", "import time; time.sleep(60)"],
-                             folder=lambda job: pathlib.Path({str(tmp_path)!r}))
+                             prepare=lambda job: None, folder=lambda job: pathlib.Path({str(tmp_path)!r}))
 plan = types.SimpleNamespace(name=lambda job: "a")
 queue = module.Queue(plan, None, work, None, [[0]])
 running = queue._started(types.SimpleNamespace(seed=1), [0], set())
@@ -499,13 +477,15 @@ def test_result_of_a_training(benchmark, stores, plans, book, tmp_path, monkeypa
             write_run(stage.folder, 40 if first else 30, [10.0, 30.0, 20.0, 25.0][: 4 if first else 3])
         elif stage.kind == "score":
             write_scores(stage, 33.25)
-    monkeypatch.setattr(stores, "_analysis", lambda stage: {"chrF2": 50.0, "split": stage.split})
+    monkeypatch.setattr(stores, "_analysis", lambda stage: {"chrF2": 50.0, "sentences": 3, "counts": stage.split})
     job = plans.Job(row, "plain", (0.2, 0.0075), 2)
     cell = {"layer_prepostprocess_dropout": 0.2, "learning_rate_constant": 0.0075}
-    found = stores.record_of(job, cell, recipe, stages, 12.3)
+    found = stores.record_of(job, cell, recipe, stages, 12.3, cores=2)
     assert stores.key(found) == job
-    assert found["test"] == {"BLEU": 33.25, "signature": found["test"]["signature"], "chrF2": 50.0, "split": "test"}
-    assert found["dev"]["BLEU"] == 33.25
+    scores = {"BLEU": 33.25, "signature": found["test"]["signature"], "sentences": 3}
+    assert found["test"] == {**scores, "chrF2": 50.0, "counts": "test"}
+    assert found["dev"] == {**scores, "counts": "dev"}
+    assert found["machine"].endswith(", 2 cores a training")
     assert found["settings"]["data --problem"] == "translate_deen_multi30k"
     if row == "comparison_rerank":
         assert (found["parameters"], found["updates"], found["dev_loss"], found["curve"]) == (20, 70, None, [])
@@ -517,21 +497,12 @@ def test_result_of_a_training(benchmark, stores, plans, book, tmp_path, monkeypa
         assert (found["minutes"], found["minutes_before"], found["minutes_to_best"]) == (3.5, 2.0, 3.0)
         assert (found["dev_loss"], found["tokens_per_second"], found["sentences_per_second"]) == (1.5, 100, 15.0)
         assert found["curve"] == [[10, 2.5, 2.5, 10.0], [20, 3.0, 1.5, 30.0], [30, 3.5, 2.0, 20.0]]
-        assert found["settings"]["train --train_steps"] == found["settings"][f"train {ROOT} --train_steps"] == "40000"
-    assert found["ended"] == "early stopping"
+        assert found["settings"]["train --train_steps"] == "8000"
+        assert found["settings"][f"train {ROOT} --train_steps"] == "40000"
+    assert found["ended"] == ("early stopping" if row == "comparison_rerank" else "budget")
 
 
 # === Tests of differences ===
-
-
-@pytest.fixture(scope="module")
-def differences(benchmark):
-    return importlib.import_module("_comparison_tests")
-
-
-def counts_of(stores, plans, noise, seed):
-    record = made_up(stores, plans.Job("row", "plain", (), seed), 40.0, noise=noise)
-    return stores.unpack(record["test"]["counts"], record["test"]["sentences"])
 
 
 def test_differences_over_seeds(differences, stores, plans):
@@ -560,91 +531,7 @@ def test_three_seeds_are_not_three_times_as_many_sentences(differences, stores, 
     assert three.high - three.low == pytest.approx(one.high - one.low, rel=0.1)
 
 
-# === The report ===
-
-
-@pytest.fixture(scope="module")
-def reports(benchmark):
-    return benchmark._comparison_report
-
-
-@pytest.fixture
-def full_store(make_plan, stores, plans, tmp_path):
-    """Results of a few rows with three seeds, of an ablation, and of the grid."""
-    store = stores.Store(tmp_path / "docs" / "results" / "comparison_multi30k.json")
-    noises = {ROOT: 0.3, "comparison_cross_view": 0.1, "comparison_enc_dc": 0.3, "comparison_layer_coordination": 0.6}
-    for row, noise in noises.items():
-        for cell in ((0.2, 0.0075), (0.3, 0.0075), (0.2, 0.00375), (0.2, 0.015)):
-            job = plans.Job(row, "plain", cell, 1)
-            store.add(made_up(stores, job, 40 - 10 * noise, loss=1.4 + 0.1 * (cell != (0.2, 0.015)), noise=noise))
-        for seed in (2, 3):
-            job = plans.Job(row, "plain", (0.2, 0.015), seed)
-            store.add(made_up(stores, job, 40 + seed / 10 - 10 * noise, noise=noise))
-    store.add(made_up(stores, plans.Job("comparison_dec_dc", "plain", (0.2, 0.015), 1), 33.0))
-    return store
-
-
-def test_report_from_stored_results_alone(benchmark, differences, full_store, tmp_path, monkeypatch):
-    monkeypatch.setattr(differences, "TRIALS", 2000)
-    (tmp_path / "docs" / "images").mkdir()
-    assert benchmark.main(["--report", f"--results={full_store.path}"]) == 0
-    page = full_store.path.with_suffix(".md").read_text()
-    assert max(map(len, page.splitlines())) <= 160
-    lines = {line.split(" | ")[1]: line for line in page.splitlines() if line.count(" | ") > 9}
-    assert "| 3 | 37.17 ± 0.15 |" in lines["Transformer"]
-    assert lines["GCA, soft (Liu et al. 2020)"].endswith("**above** |")
-    assert lines["Layer-wise coordination (He et al. 2018)"].endswith("**below** |")
-    assert lines["Enc-DC (Ampomah et al. 2021)"].endswith("no difference shown |")
-    assert "| 20 | Dec-DC |" not in page
-    assert "| Dec-DC | 1,896,448 | 34.00 | 33.00 | 5 |" in page
-    assert "| He et al. 2018 | Layer-wise coordination > Transformer | +2.21 | -" in page
-    assert "**contradicted** |" in page
-    assert "too few seeds |" in page  # Enc-DC > Dec-DC
-    assert "| Transformer | 0.2 | 0.015 | 1.4000 | 38.00 | 9,000 | chosen |" in page
-    assert "BLEU by the length of the source" in page
-    text = " ".join(page.split("\n"))
-    assert "Not trained yet: DynamicConv (Wu et al. 2019); Transformer, right to left;" in text
-    assert "the rows are those of the best cell so far, or of the first one: DynamicConv; synchronous; ABD-NMT." in text
-    picture = tmp_path / "docs" / "images" / "comparison_multi30k.png"
-    assert picture.read_bytes().startswith(b"\x89PNG")
-    assert "(../images/comparison_multi30k.png)" in page
-    before = page
-    assert benchmark.main(["--report", f"--results={full_store.path}"]) == 0
-    assert full_store.path.with_suffix(".md").read_text() == before
-
-
-def test_a_row_in_the_first_cell_is_shown_until_its_family_is_tuned(make_plan, stores, plans, reports, tmp_path):
-    """The best cell of Enc-DC is the second one by now, but Full-DC was trained in the first."""
-    plan, store = make_plan(), stores.Store(tmp_path / "results.json")
-
-    def shown():
-        made = reports.rows(plan, store.records)["plain"]
-        return {row.name: {run["cell"]["layer_prepostprocess_dropout"] for run in row.runs.values()} for row in made}
-
-    for row, dropout in [("comparison_enc_dc", 0.2), ("comparison_enc_dc", 0.3), ("comparison_full_dc", 0.2)]:
-        store.add(made_up(stores, plans.Job(row, "plain", (dropout, 0.0075), 1), 40.0, loss=1.5 - dropout))
-    assert shown() == {"comparison_enc_dc": {0.3}, "comparison_full_dc": {0.2}}
-    for rate in (0.00375, 0.015):
-        store.add(made_up(stores, plans.Job("comparison_enc_dc", "plain", (0.3, rate), 1), 40.0, loss=1.5))
-    assert shown() == {"comparison_enc_dc": {0.3}}
-    store.add(made_up(stores, plans.Job("comparison_full_dc", "plain", (0.3, 0.0075), 1), 40.0))
-    assert shown() == {"comparison_enc_dc": {0.3}, "comparison_full_dc": {0.3}}
-
-
-def test_every_row_fits_into_the_tables(make_plan, stores, plans, reports, differences, monkeypatch):
-    monkeypatch.setattr(differences, "SAMPLES", 500)
-    monkeypatch.setattr(differences, "TRIALS", 500)
-    plan, records = make_plan(tune=False), {}
-    for variant in plan.variants:
-        for row in [*plan.main, *(plan.ablations if variant == "plain" else ())]:
-            job = plans.Job(row, variant, (), 1)
-            records[job] = made_up(stores, job, 40.0, loss=None if row == "comparison_rerank" else 1.5)
-    page = reports.markdown(plan, records, reports.rows(plan, records), "picture.png")
-    assert max(map(len, page.splitlines())) <= 160
-    rows = [line.split(" | ")[0] for line in page.splitlines() if line.startswith("| ")]
-    assert {f"| {number}" for number in range(1, len(plan.main) + len(plan.ablations) + 1)} <= set(rows)
-    assert "## Main rows, SimCut" in page
-    assert page.count("too few seeds |") >= 2 * len(plan.main) - 2 + sum(map(len, plan.orders.values()))
+# === The command ===
 
 
 @pytest.mark.parametrize(
@@ -669,8 +556,8 @@ def test_dry_run_lists_what_is_done(benchmark, tmp_path, capsys, stores, make_pl
     flags = [f"--work_dir={tmp_path}", f"--results={tmp_path / 'r.json'}", "--only=comparison_enc_dc", "--dry_run"]
     assert benchmark.main(flags) == 0
     said = capsys.readouterr().out
-    assert "9 trainings, 0 of them done already" in said
-    assert "to do comparison_enc_dc.dropout0.2.rate0.0075, seed 1" in said
+    assert "10 trainings, 0 of them done already" in said
+    assert "to do comparison_enc_dc.tuning.dropout0.2.rate0.0075, seed 1" in said
     assert not (tmp_path / "multi30k").exists()  # a queue at work there keeps its recipes
     job = make_plan().jobs({}, [1], ["plain"], ["comparison_enc_dc"])[0][0]
     stores.Store(tmp_path / "r.json").add(made_up(stores, job, 40.0))

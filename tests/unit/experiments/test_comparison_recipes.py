@@ -24,6 +24,9 @@ MORE = {
     "comparison_layer_coordination_without_positions": {"num_hidden_layers": 7, "pos": "none"},
     "comparison_transformer_enc_dc_size": {"filter_size": 768},
 }
+# Continued with views and without, for as many updates.
+AS_LONG = {"train_steps": 8000, "eval_early_stopping_steps": 0}
+CONTINUED = {name for name in ROWS if BOOK.recipe(name).warm_start} - {"comparison_synchronous_warm"}
 
 
 def settings(recipe):
@@ -36,8 +39,9 @@ BASE = settings(BOOK.recipe("comparison_transformer"))
 @pytest.mark.parametrize("name", ROWS)
 def test_a_row_changes_only_what_its_paper_changes(name):
     recipe, base = BOOK.recipe(name), BOOK.recipe("comparison_transformer")
-    same = ("problem", "problem_options", "datagen", "scoring", "train", "checkpoint", "average", "decode", "splits")
+    same = ("problem", "problem_options", "datagen", "scoring", "checkpoint", "average", "decode", "splits")
     assert [getattr(recipe, field) for field in same] == [getattr(base, field) for field in same]
+    assert recipe.train == {**base.train, **(AS_LONG if name in CONTINUED else {})}
     if not recipe.rerank:
         found = {key: value for key, value in settings(recipe).items() if key in BASE and BASE[key] != value}
         changed = set(found) - OF_THE_PAPERS - NOT_READ - {"class"}

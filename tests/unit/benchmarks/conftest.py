@@ -1,0 +1,47 @@
+"""The modules of benchmarks/comparison.py, for all of its tests."""
+
+import importlib
+import pathlib
+import sys
+
+import pytest
+
+FOLDER = pathlib.Path(__file__).parents[3] / "benchmarks"
+
+
+@pytest.fixture(scope="module")
+def benchmark():
+    sys.path.insert(0, str(FOLDER))
+    yield importlib.import_module("comparison")
+    sys.path.remove(str(FOLDER))
+
+
+@pytest.fixture(scope="module")
+def plans(benchmark):
+    return importlib.import_module("_comparison_plan")
+
+
+@pytest.fixture(scope="module")
+def stores(benchmark):
+    return benchmark._comparison_store
+
+
+@pytest.fixture(scope="module")
+def book(benchmark):
+    return benchmark.recipe_book()
+
+
+@pytest.fixture
+def make_plan(benchmark, book):
+    def make(corpus="multi30k", *, all_rows=False, **more):
+        plan = benchmark.Plan(FOLDER / "comparison.toml", corpus, book, **more)
+        if all_rows:  # of the main ones with every recipe of training
+            plan.variants = {name: {**each, "rows": ["*"]} for name, each in plan.variants.items()}
+        return plan
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def differences(benchmark):
+    return importlib.import_module("_comparison_tests")

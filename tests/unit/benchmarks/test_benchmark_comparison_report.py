@@ -1,0 +1,119 @@
+"""benchmarks/comparison.py: tables and conclusions from stored results."""
+
+import pytest
+from made_up_results import counts_of, made_up
+
+ROOT = "comparison_transformer"
+
+
+@pytest.fixture(scope="module")
+def reports(benchmark):
+    return benchmark._comparison_report
+
+
+@pytest.fixture
+def full_store(make_plan, stores, plans, tmp_path):
+    """Results of a few rows with three seeds, of an ablation, and of the grid."""
+    store = stores.Store(tmp_path / "docs" / "results" / "comparison_multi30k.json")
+    noises = {ROOT: 0.3, "comparison_cross_view": 0.1, "comparison_enc_dc": 0.3, "comparison_layer_coordination": 0.6}
+    for row, noise in noises.items():
+        for cell in ((0.2, 0.0075), (0.3, 0.0075), (0.2, 0.00375), (0.2, 0.015)):
+            job = plans.Job(row, plans.TUNING, cell, 1)
+            store.add(made_up(stores, job, 30 - 10 * noise, loss=1.4 + 0.1 * (cell != (0.2, 0.015)), noise=noise))
+        for seed in (1, 2, 3):
+            job = plans.Job(row, "plain", (0.2, 0.015), seed)
+            store.add(made_up(stores, job, 40 + seed / 10 - 10 * noise, noise=noise))
+    store.add(made_up(stores, plans.Job("comparison_dec_dc", "plain", (0.2, 0.015), 1), 33.0))
+    store.add(made_up(stores, plans.Job("comparison_full_dc", plans.TUNING, (0.2, 0.0075), 1), 31.0))
+    return store
+
+
+def test_report_from_stored_results_alone(benchmark, differences, full_store, tmp_path, monkeypatch):
+    monkeypatch.setattr(differences, "TRIALS", 2000)
+    (tmp_path / "docs" / "images").mkdir()
+    assert benchmark.main(["--report", f"--results={full_store.path}"]) == 0
+    page = full_store.path.with_suffix(".md").read_text()
+    assert max(map(len, page.splitlines())) <= 160
+    lines = {line.split(" | ")[1]: line for line in page.splitlines() if line.count(" | ") > 9}
+    assert "| 3 | 37.20 ± 0.10 |" in lines["Transformer"]
+    assert lines["GCA, soft (Liu et al. 2020)"].endswith("**above** |")
+    assert lines["Layer-wise coordination (He et al. 2018)"].endswith("**below** |")
+    assert lines["Enc-DC (Ampomah et al. 2021)"].endswith("no difference shown |")
+    assert "| 22 | Dec-DC |" not in page
+    # What ended early is compared with what did so, too.
+    assert "| 1 | 31.00 | 1 | +" in lines["Full-DC †"]
+    assert lines["Full-DC †"].endswith("too few seeds |")
+    assert "†: the grid's first cell" in page
+    assert "| Dec-DC | 1,896,448 | 34.00 | 33.00 | 5 |" in page
+    assert "| He 2018 | Layer-wise coordination > Transformer | +2.21 | IWSLT14 De-En | -" in page
+    assert "**contradicted** |" in page
+    assert "too few seeds |" in page  # Enc-DC > Dec-DC
+    assert "Enc-DC > Full-DC" not in page  # one of them ended early
+    assert "| Transformer | 0.2 | 0.015 | 1.4000 | 28.00 | 9,000 | chosen |" in page
+    assert "BLEU by the length of the source" in page
+    text = " ".join(page.split("\n"))
+    assert "Not trained yet: DynamicConv (Wu et al. 2019); Transformer, right to left;" in text
+    assert "the rows are those of the first cell: DynamicConv; synchronous; ABD-NMT." in text
+    picture = tmp_path / "docs" / "images" / "comparison_multi30k.png"
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert "(../images/comparison_multi30k.png)" in page
+    before = page
+    assert benchmark.main(["--report", f"--results={full_store.path}"]) == 0
+    assert full_store.path.with_suffix(".md").read_text() == before
+
+
+def test_the_first_cell_is_shown_until_a_row_is_trained(make_plan, stores, plans, reports, tmp_path):
+    """All rows that ended early have equal settings, also where another cell is better by now."""
+    plan, store = make_plan(), stores.Store(tmp_path / "results.json")
+    cells = [(dropout, 0.0075) for dropout in (0.2, 0.3)] + [(0.3, rate) for rate in (0.00375, 0.015)]
+
+    def shown():
+        made = reports.rows(plan, store.records)["plain"]
+        return {row.name: (row.early, *next(iter(row.runs.values()))["cell"].values()) for row in made}
+
+    for row, cell in [("comparison_full_dc", cells[0]), *(("comparison_enc_dc", cell) for cell in cells)]:
+        store.add(made_up(stores, plans.Job(row, plans.TUNING, cell, 1), 40.0, loss=1.5 - cell[0]))
+        assert shown()[row] == (True, 0.2, 0.0075)
+    store.add(made_up(stores, plans.Job("comparison_enc_dc", "plain", (0.3, 0.0075), 1), 40.0))
+    assert shown() == {"comparison_enc_dc": (False, 0.3, 0.0075), "comparison_full_dc": (True, 0.2, 0.0075)}
+
+
+@pytest.mark.parametrize(
+    ("bootstrap", "randomization", "seeds", "said"),
+    [
+        ([0.001, 0.2, 0.2], [0.001, 0.001, 0.001], 3, ["**above**", "no difference shown", "no difference shown"]),
+        ([0.001, 0.001, 0.001], [0.02, 0.02, 0.03], 3, ["no difference shown"] * 3),
+        ([0.001, 0.001, 0.03], [0.001, 0.01, 0.01], 3, ["**above**"] * 3),
+        ([0.001] * 3, [0.001] * 3, 2, ["too few seeds"] * 3),
+    ],
+)
+def test_what_is_concluded(reports, differences, bootstrap, randomization, seeds, said):
+    """Both tests must find it, corrected for the number of tests that have seeds enough."""
+    tests = [differences.Difference(1.0, 0.1, 2.0, *pair, seeds) for pair in zip(bootstrap, randomization, strict=True)]
+    tests.append(differences.Difference(1.0, 0.1, 2.0, 0.0, 0.0, 1))  # one seed: it does not count
+    found = [reports._said(test, p) for test, p in zip(tests, reports._corrected(tests), strict=True)]
+    assert [words for _, words in found] == [*said, "too few seeds"]
+
+
+def test_the_bootstraps_p_agrees_with_its_interval(differences, stores, plans):
+    for seed in range(1, 9):
+        one, other = (counts_of(stores, plans, noise, seed) for noise in (0.28, 0.3))
+        found = differences.difference({1: one}, {1: other})
+        assert (found.p_bootstrap < 0.05) == (not found.low <= 0 <= found.high)
+
+
+def test_every_row_fits_into_the_tables(make_plan, stores, plans, reports, differences, monkeypatch):
+    monkeypatch.setattr(differences, "SAMPLES", 500)
+    monkeypatch.setattr(differences, "TRIALS", 500)
+    plan, records = make_plan(tune=False), {}
+    for variant in plan.variants:
+        for row in [*plan.main, *(plan.ablations if variant == "plain" else ())]:
+            job = plans.Job(row, variant, (), 1)
+            records[job] = made_up(stores, job, 40.0, loss=None if row == "comparison_rerank" else 1.5)
+    page = reports.markdown(plan, records, reports.rows(plan, records), "picture.png")
+    assert max(map(len, page.splitlines())) <= 160
+    rows = [line.split(" | ")[0] for line in page.splitlines() if line.startswith("| ")]
+    assert {f"| {number}" for number in range(1, len(plan.main) + len(plan.ablations) + 1)} <= set(rows)
+    assert "## Main rows, SimCut" in page
+    assert page.count("too few seeds |") >= 2 * len(plan.main) - 2 + sum(map(len, plan.orders.values()))
+    assert "Controls | Enc-DC > " in page
