@@ -7,6 +7,7 @@ from typing import Any
 from t2t_ext.bin._flags import Flag, FlagParser, FlagTable, add_settings
 from t2t_ext.config import own_text
 from t2t_ext.config.generation import GenerationConfig
+from t2t_ext.config.languages import check_language
 from t2t_ext.config.own_text import OwnTextOptions
 from t2t_ext.config.problem_options import parse as parse_problem_options
 from t2t_ext.config.training import TrainConfig, TrainingSettings
@@ -163,7 +164,10 @@ def problem_options(args: argparse.Namespace) -> dict[str, Any]:
     twice = sorted(set(named) & set(options))
     if twice:
         raise UserError(f"{twice[0]} is given both as --{twice[0]} and in --problem_options; leave one out.")
-    return {**options, **named}
+    options = {**options, **named}
+    for name in ("source_language", "target_language"):
+        check_language(options.get(name, ""), f"--{name}")
+    return options
 
 
 def alignment_settings(args: argparse.Namespace) -> dict[str, Any]:

@@ -7,6 +7,7 @@ import json
 import operator
 
 from t2t_ext.bin._flags import Flag, FlagParser, FlagTable, command
+from t2t_ext.config.languages import check_language
 from t2t_ext.data.corpora import text_lines
 from t2t_ext.errors import UserError, suggest
 from t2t_ext.evaluation import protocols, scored_files, scores
@@ -43,7 +44,7 @@ _FLAGS: FlagTable = {
         "metrics=NAME[,NAME]": Flag("Any of bleu, chrf, chrf++, ter.", "bleu"),
         "bleu_variant": Flag("Whether case counts.", "both", choices=tuple(_VARIANTS)),
         "tokenize=NAME": "BLEU's tokenizer: 13a, intl, zh, char, none, ...; where not given, that of --language.",
-        "language=CODE": "The target language, such as de or zh: chooses the tokenizer.",
+        "language=TAG": "The target language, such as de or zh: chooses the tokenizer.",
         "n_bootstrap": Flag(
             "Samples for the 95% confidence interval, 1000 for example; 0 = none.", 0, minimum=0, maximum=100_000
         ),
@@ -63,6 +64,7 @@ def build_parser() -> FlagParser:
 @command(build_parser)
 def main(flags: argparse.Namespace) -> None:
     """Scores as the flags say."""
+    check_language(flags.language, "--language")
     outputs.check_all([flags.json], [flags.translation, *flags.reference.split(","), flags.source])
     chosen = _by_protocol(flags) if flags.protocol else _by_metric(flags)
     # Of an n-best list, the words that the model generated.

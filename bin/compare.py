@@ -6,6 +6,7 @@ from typing import Any
 
 from t2t_ext.bin._flag_groups import USER_DIRECTORY
 from t2t_ext.bin._flags import Flag, FlagParser, FlagTable, command
+from t2t_ext.config.languages import check_language
 from t2t_ext.data.corpora import readers, text_lines
 from t2t_ext.errors import UserError
 from t2t_ext.evaluation import protocols, scored_files
@@ -33,7 +34,7 @@ _FLAGS: FlagTable = {
     },
     "Scores": {
         "protocol=NAME[,NAME]": Flag(f"Any of {', '.join(protocols.PROTOCOLS)}.", "sacrebleu,chrf"),
-        "language=CODE": "The target language, such as de or zh: chooses sacrebleu's tokenizer.",
+        "language=TAG": "The target language, such as de or zh: chooses sacrebleu's tokenizer.",
         "n_bootstrap": Flag(
             "Samples for confidence intervals and the paired bootstrap test; by default "
             f"{significance.DEFAULT_RESAMPLES}, fewer for huge files.",
@@ -96,6 +97,7 @@ def main(flags: argparse.Namespace) -> None:
     from t2t_ext.evaluation.comparison import comparison as compare
     from t2t_ext.evaluation.comparison.report import build
 
+    check_language(flags.language, "--language")
     settings = compare.Settings(
         protocols=[name.strip() for name in flags.protocol.split(",")],
         language=flags.language,

@@ -12,6 +12,7 @@ import functools
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from t2t_ext.config.languages import base_language
 from t2t_ext.errors import UserError, require_package, suggest
 from t2t_ext.evaluation import scores, segment_counts
 
@@ -264,7 +265,7 @@ def _chrf(language: str, references: References, *, lowercase: bool, word_order:
 def _ter(language: str, references: References, *, lowercase: bool) -> dict[str, Any]:
     from sacrebleu.metrics import TER
 
-    asian = language.replace("-", "_").split("_")[0].lower() in ("zh", "ja", "ko")
+    asian = base_language(language) in ("zh", "ja", "ko")
     return {"TER": TER(case_sensitive=not lowercase, normalized=asian, asian_support=asian, references=references)}
 
 

@@ -13,6 +13,7 @@ import os
 from collections.abc import Sequence, Sized
 from typing import Any
 
+from t2t_ext.config.languages import base_language
 from t2t_ext.errors import UserError, suggest
 
 DEFAULT_TOKENIZER = "13a"
@@ -88,7 +89,7 @@ def default_tokenizer(language: str | None) -> str:
     That is ``zh`` for Chinese; for Japanese and Korean sacrebleu's MeCab tokenizers where their packages are installed;
     ``char`` for them otherwise and for other scripts without whitespace between words; ``13a`` for all else.
     """
-    code = (language or "").replace("-", "_").split("_")[0].lower()
+    code = base_language(language or "")
     if code == "zh":
         return "zh"
     if code in _MECAB_PACKAGES and importlib.util.find_spec(_MECAB_PACKAGES[code]) is not None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from t2t_ext.config.languages import base_language
 from t2t_ext.errors import UserError, require_package
 
 _CODE_POINTS = 0x110000
@@ -73,7 +74,8 @@ def scripts_of(language: str) -> tuple[str, ...]:
     parts = language.replace("-", "_").split("_")
     written = [part.title() for part in parts[1:] if len(part) == 4 and part.isalpha()]
     likely = get_global("likely_subtags")
-    for tag in ("_".join([parts[0].lower(), *(part.upper() for part in parts[1:2])]), parts[0].lower()):
+    code = base_language(language)
+    for tag in ("_".join([code, *(part.upper() for part in parts[1:2])]), code):
         if not written and language and tag in likely:
             written = [part for part in likely[tag].split("_") if len(part) == 4 and part.isalpha()]
     return _PARTS_OF_SCRIPTS.get(written[0], (written[0],)) if written else ()
@@ -127,7 +129,7 @@ def reads_like_the_other(source: tuple[Sequence[str], str], target: tuple[Sequen
       UserError: py3langid is not installed.
     """
     found = np.zeros(len(source[0]), bool)
-    codes = [tag.replace("_", "-").split("-")[0].lower() for _, tag in (source, target)]
+    codes = [base_language(tag) for _, tag in (source, target)]
     identify = _identifier(*codes)
     if identify is not None:
         for (texts, _), other in ((source, codes[1]), (target, codes[0])):

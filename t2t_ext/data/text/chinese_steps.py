@@ -15,7 +15,7 @@ _WIDE = (
 _WIDE_CHARACTER = re.compile(f"([{_WIDE}])")
 _SPACE_AT_WIDE = re.compile(f"(?<=[{_WIDE}]) +| +(?=[{_WIDE}])")
 _MARK_IN_NUMBER = re.compile(r"(?<=\d) ([,.:/-]) (?=\d)")
-_CHINESE = ("zh", "cmn", "yue", "wuu", "lzh", "nan")
+_CHINESE = ("zh", "zho", "chi", "cmn", "yue", "wuu", "lzh", "nan")
 
 
 class Segmented(Step):
