@@ -43,15 +43,17 @@ class DualContextTransformer(Named, Transformer):
 
 class _CrossView(Named):
     slot, filled_with = "source_views", "cross_view"
-    advice = (
-        "cross-view decoding (source_view=last) is another model. Add source_view=gca,integration=soft to --hparams, "
-        "take an hparams set whose name begins with cross_view_, or choose --model=transformer or dynamic_conv"
-    )
 
 
 @register_model("cross_view_transformer")
 class CrossViewTransformer(_CrossView, Transformer):
     """The Transformer with layer-wise cross-view decoding (Liu et al. 2020)."""
+
+    advice = (
+        "cross-view decoding (source_view=last) is another model. cross_view_transformer needs a view: "
+        "source_view=gca,integration=soft in --hparams (or gpa, fga, fma, ama), or an hparams set whose name begins "
+        "with cross_view_. Without a view, it is --model=transformer"
+    )
 
 
 @register_model("dynamic_conv")
@@ -64,6 +66,12 @@ class DynamicConv(Transformer):
 @register_model("cross_view_dynamic_conv")
 class CrossViewDynamicConv(_CrossView, DynamicConv):
     """DynamicConv (Wu et al. 2019) with layer-wise cross-view decoding (Liu et al. 2020)."""
+
+    advice = (
+        "cross-view decoding (source_view=last) is another model. cross_view_dynamic_conv needs a view: "
+        "source_view=gca,integration=soft in --hparams (or gpa, fga, fma, ama). Without a view, it is "
+        "--model=dynamic_conv"
+    )
 
 
 class _Synchronous(Named):

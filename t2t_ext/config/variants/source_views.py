@@ -19,11 +19,13 @@ def _separate_norms(hparams: "SourceViewFields") -> str:
 
 
 def _has_view(hparams: "SourceViewFields") -> str:
-    if hparams.source_view != "last":
+    # hard joins nothing: it is how a view that a set has is switched off, together with source_view=last.
+    if hparams.source_view != "last" or hparams.integration == "hard":
         return ""
     return (
-        "joins another view of the source to the last layer, but source_view is last: set source_view, such as gca, or "
-        "(a Transformer without cross-view decoding) integration=hard"
+        "joins another view of the source to the last layer, but source_view is last: set source_view, such as gca; "
+        "or, for a model without cross-view decoding (--model=transformer or dynamic_conv, not cross_view_...), add "
+        "integration=hard"
     )
 
 

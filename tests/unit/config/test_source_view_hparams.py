@@ -57,7 +57,7 @@ POST_NORM = "layer_preprocess_sequence=none,layer_postprocess_sequence=dan"
         ("source_view=gcaa", "is one of last, gca"),
         (
             "integration=soft",
-            "set source_view, such as gca, or (a Transformer without cross-view decoding) integration=hard",
+            "set source_view, such as gca; or, for a model without cross-view decoding",
         ),
         ("source_view=gca,fma=scalar", "fma=scalar is for source_view=fma, not gca"),
         ("source_view=gca,ama_query=decoder", "ama_query=decoder is for source_view=ama, not gca"),

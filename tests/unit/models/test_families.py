@@ -19,7 +19,7 @@ def check(model, hparams_set, overrides=""):
         ("dual_context_transformer", "transformer_base", "Sets for it: dual_context_base, "),
         ("asynchronous_transformer", "transformer_small", "Sets for it: asynchronous_transformer_small, "),
         ("dynamic_conv", "transformer_iwslt_small", "needs hparams of the family DynamicConvHParams, got Transf"),
-        ("cross_view_transformer", "transformer_tiny", "Add source_view=gca,integration=soft to --hparams"),
+        ("cross_view_transformer", "transformer_tiny", "needs a view: source_view=gca,integration=soft in --hparams"),
     ],
 )
 def test_a_set_of_another_family_is_refused_with_sets_of_the_model(model, hparams_set, told):
@@ -44,6 +44,27 @@ def test_what_only_other_models_read_is_refused(model, hparams_set, overrides, t
     with pytest.raises(UserError) as caught:
         check(model, hparams_set, overrides)
     assert told in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("model", "hparams_set", "plain"),
+    [
+        ("cross_view_transformer", "cross_view_transformer_base", "transformer"),
+        ("cross_view_dynamic_conv", "dynamic_conv_base", "dynamic_conv"),
+    ],
+)
+def test_a_cross_view_model_needs_a_view(model, hparams_set, plain):
+    """What a message proposes is not what the next one refuses."""
+    with pytest.raises(UserError) as caught:
+        check(model, hparams_set, "source_view=last,integration=hard")
+    assert f"{model} needs a view: source_view=gca" in str(caught.value)
+    assert f"--model={plain}." in str(caught.value)
+    assert "integration=hard" not in str(caught.value)
+    check(model, hparams_set, "source_view=gca,integration=soft")
+    check(plain, hparams_set, "source_view=last,integration=hard")
+    if "cross_view" in hparams_set:
+        with pytest.raises(UserError, match=r"set source_view, such as gca; or, for a model without .*not cross_view_"):
+            registry.resolve_hparams(hparams_set, "source_view=last")
 
 
 @pytest.mark.parametrize("name", registry.model_names())
