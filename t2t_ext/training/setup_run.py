@@ -92,7 +92,7 @@ def resolve(config: TrainConfig) -> ResolvedRun:
         options = {**old.problem_options, **(options if problem == old.problem else {})}
     data_dir = os.path.abspath(config.data_dir or (old.data_dir if old else ""))
     if not old:
-        target_variants.check_problem(hparams, _problem(problem, options), data_dir)
+        target_variants.check_problem(hparams, _problem(problem, options), data_dir, config.model)
         _check_source(hparams, _problem(problem, options))
         options = {**options_of_data(problem, options, data_dir), **options}
     new = RunConfig(

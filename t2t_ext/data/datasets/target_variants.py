@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from t2t_ext import registry
 from t2t_ext.data.datasets import pseudo_references
 from t2t_ext.data.datasets.example_store import ExampleStore
 from t2t_ext.errors import UserError
@@ -151,16 +152,26 @@ def variants_of(pseudo: str, target_sides: int) -> tuple[Variant, ...]:
     )
 
 
-def check_problem(hparams: Any, problem: Any, data_dir: str | os.PathLike) -> None:
-    """Checks that a problem has what ``pseudo`` asks for, before anything of the model is known.
+def check_problem(hparams: Any, problem: Any, data_dir: str | os.PathLike, model: str = "") -> None:
+    """Checks that a problem has what ``pseudo`` asks for, before the model is made.
+
+    Args:
+      hparams: The hparams.
+      problem: The problem.
+      data_dir: Where its data are, for the message.
+      model: The model's name; what the message offers is what this model takes.
 
     Raises:
       UserError: ``pseudo`` needs pseudo references; the message has the ways out.
     """
     if hparams.pseudo == "none" or problem.with_pseudo_references:
         return
-    # Of a model in which both directions are a choice, the other choice needs none.
-    one_way = ", or generate in one direction: synchronous=false" if getattr(hparams, "synchronous", False) else ""
+    one_way = ""
+    if getattr(hparams, "synchronous", False):
+        one_way = ", or generate in one direction: synchronous=false"
+        # A model whose name promises both directions refuses that.
+        if model in registry.model_names() and registry.model_attributes(model).get("slot") == "directions":
+            one_way += f" with --model={model.removeprefix('synchronous_')}"
     name = problem.data_name
     raise UserError(
         f"pseudo={hparams.pseudo} trains on pseudo references, which {name} has not. Either make them with "

@@ -13,6 +13,7 @@ from t2t_ext.data.datasets import target_variants
 from t2t_ext.data.datasets.example_store import ExampleStore
 from t2t_ext.data.datasets.pipeline import TrainPipeline, eval_batches
 from t2t_ext.errors import UserError
+from t2t_ext.models import families
 
 COUNT = 120
 FAILED_L2R, FAILED_R2L = {7, 30}, {30, 99}
@@ -275,6 +276,25 @@ def test_pseudo_references_that_are_not_there():
         TrainPipeline(failed, hparams_of(2, "two"), seed=1, target_sides=2)
     with pytest.raises(UserError, match="nothing to evaluate"):
         eval_batches(failed, hparams_of(2), 50, target_variants.examples_of(failed, hparams_of(2, "one"), 2))
+
+
+@pytest.mark.parametrize(
+    ("model", "hparams_set", "one_way"),
+    [
+        ("synchronous_transformer", "synchronous_transformer_tiny", "transformer"),
+        ("synchronous_layer_coordination", "synchronous_layer_coordination_tiny", "layer_coordination"),
+    ],
+)
+def test_what_is_offered_in_their_place_is_what_the_model_takes(model, hparams_set, one_way):
+    plain, hparams = registry.problem("translate_ende_cldr"), registry.hparams(hparams_set)
+    with pytest.raises(UserError) as caught:
+        target_variants.check_problem(hparams, plain, "data", model)
+    offer = f"pseudo=none in --hparams, or generate in one direction: synchronous=false with --model={one_way}."
+    assert str(caught.value).endswith(offer)
+    for taken_by, overrides in ((one_way, "synchronous=false"), (model, "pseudo=none")):
+        changed = registry.resolve_hparams(hparams_set, overrides)
+        families.check_hparams(taken_by, changed, hparams_set)
+        target_variants.check_problem(changed, plain, "data", taken_by)
 
 
 def test_what_a_user_is_told():
