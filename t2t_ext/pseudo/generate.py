@@ -191,7 +191,7 @@ class PseudoDecoding:
         if work.exists():  # killed while it was cleaning up
             files.remove_directory(work)
         self._say(f"The pseudo references of {self._problem} are in {data_dir} already; nothing to do.")
-        for line in sidecars.table(manifest):
+        for line in (*sidecars.table(manifest), *sidecars.warnings(manifest)):
             self._say(line)
         return True
 
@@ -266,12 +266,13 @@ class PseudoDecoding:
             for split, made in splits.items()
         }
         manifest = dataclasses.replace(manifest, splits=splits)
+        sidecars.check_made(manifest)
         files.write_text_atomically(manifest_path(folder, name), manifest.to_json())
         publish(folder, self._data.data_dir, name)
         work.remove()
-        for line in sidecars.table(manifest):
+        where = f"{name} is in {self._data.data_dir}: train with --problem={name}."
+        for line in (*sidecars.table(manifest), where, *sidecars.warnings(manifest)):
             self._say(line)
-        self._say(f"{name} is in {self._data.data_dir}: train with --problem={name}.")
 
 
 def split_statistics(store: ExampleStore, data: GeneratedData) -> dict[str, dict[str, Any]]:

@@ -152,7 +152,9 @@ class _Loop:
             self._say(hint)
         if session.state.averages:
             self._say(f"weights that are evaluated, kept as the best and translate: {hparams.weights_for_users}")
-        for line in (target_variants.describe(pipeline.examples), self._evaluator.describe()):
+        examples = pipeline.examples
+        told = target_variants.describe(examples), target_variants.failure_warning(examples)
+        for line in (*told, self._evaluator.describe()):
             if line:
                 self._say(line)
         has_pseudo = self._generated.pseudo is not None

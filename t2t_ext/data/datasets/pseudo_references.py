@@ -27,6 +27,8 @@ from t2t_ext.io.stored import Count, FileEntry
 SUFFIX = "_synchronous"
 DIRECTIONS = ("l2r", "r2l")
 SPLITS = ("train", "dev")
+# From which share of failed pairs on a model is too bad to learn from.
+_LOUD_SHARE = 0.5
 
 
 def command(problem: str, data_dir: str | os.PathLike) -> str:
@@ -162,6 +164,56 @@ class PseudoReferences:
     def digest(self) -> str:
         """Returns the SHA-256 of the manifest, which holds those of all files and of P's data."""
         return hashlib.sha256(manifest_path(self.data_dir, self.manifest.problem).read_bytes()).hexdigest()
+
+
+def check_made(manifest: PseudoManifest) -> None:
+    """Checks that each direction's model made at least one pseudo reference of the training data.
+
+    Raises:
+      UserError: One made none: what it wrote cannot be trained on.
+    """
+    train = manifest.splits.get("train")
+    if train is None or not train.pairs:
+        return
+    for direction in DIRECTIONS:
+        if _failed(train, direction) == train.pairs:
+            raise UserError(
+                f"The {_model(manifest, direction)} failed on all {train.pairs:,} training pairs "
+                f"({_main_reason(train, direction)}), so {manifest.problem} cannot be trained on and is not written. "
+                f"Train that model longer, or give another run or checkpoint as --{direction}; then run the same "
+                "command again with --overwrite."
+            )
+
+
+def warnings(manifest: PseudoManifest) -> list[str]:
+    """Returns a line for each direction and split of which more than half of the pseudo references failed."""
+    lines = []
+    for name, split in manifest.splits.items():
+        for direction in DIRECTIONS:
+            failed = _failed(split, direction)
+            if failed > _LOUD_SHARE * split.pairs:
+                lines.append(
+                    f"WARNING: the {_model(manifest, direction)} failed on {failed:,} of {split.pairs:,} {name} pairs "
+                    f"({_main_reason(split, direction)}), which training leaves out. Train that model longer, then run "
+                    "the same command again with --overwrite."
+                )
+    return lines
+
+
+def _failed(split: SplitPseudo, direction: str) -> int:
+    return sum(split.failures[direction].values())
+
+
+def _main_reason(split: SplitPseudo, direction: str) -> str:
+    reasons = split.failures[direction]
+    reason = max(reasons, key=lambda each: reasons[each])
+    return reason if len(reasons) == 1 else f"most of them: {reason}"
+
+
+def _model(manifest: PseudoManifest, direction: str) -> str:
+    """Returns how a message names the model of a direction: with its runs and their steps."""
+    runs = " and ".join(f"{each['run']}, step {each['step']}" for each in manifest.models[direction] if "step" in each)
+    return f"{direction} model ({runs})" if runs else f"{direction} model"
 
 
 def table(manifest: PseudoManifest) -> list[str]:

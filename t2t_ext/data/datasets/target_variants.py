@@ -20,6 +20,8 @@ from t2t_ext.data.datasets import pseudo_references
 from t2t_ext.data.datasets.example_store import ExampleStore
 from t2t_ext.errors import UserError
 
+# From which share of examples without their pseudo reference on the trainer warns.
+_LOUD_SHARE = 0.2
 # Fields of a pair: the reference (gold), and the pseudo references of the L2R and of the R2L model; all in text order.
 GOLD, FROM_L2R, FROM_R2L = "G", "L", "R"
 _NAMES = {
@@ -215,6 +217,24 @@ def notes(hparams: Any, target_sides: int, *, has_pseudo: bool) -> list[str]:
     return []
 
 
+def failure_warning(examples: Examples) -> str:
+    """Returns a warning where many examples are left out since their pseudo references failed, else nothing."""
+    failed = {field: examples.dropped.get(_failed(field), 0) for field in (FROM_L2R, FROM_R2L)}
+    total = len(examples.usable)
+    if sum(failed.values()) <= _LOUD_SHARE * total:
+        return ""
+    told = " and ".join(f"{count:,} {_failed(field)}" for field, count in failed.items() if count)
+    return (
+        f"WARNING: of {total:,} examples, {told}, are left out. Train the model that failed longer and make the pseudo "
+        "references again: t2t_ext-pseudo-references --overwrite."
+    )
+
+
+def _failed(field: str) -> str:
+    """Returns why examples are left out of which a pseudo reference failed."""
+    return f"whose {_NAMES[field]} failed"
+
+
 def describe(examples: Examples) -> str:
     """Returns in words what the targets are, empty where an example is a pair and nothing else."""
     if not examples.identity:
@@ -248,7 +268,7 @@ def _examples(store: ExampleStore, variants: tuple[Variant, ...], gold_only: boo
     for field in (FROM_L2R, FROM_R2L):
         if field in lengths:
             missing = [lengths[field] == 0 if field in variant else np.zeros(num_pairs, bool) for variant in variants]
-            leave_out(f"whose {_NAMES[field]} failed", np.concatenate(missing))
+            leave_out(_failed(field), np.concatenate(missing))
     return Examples(
         variants,
         num_pairs,

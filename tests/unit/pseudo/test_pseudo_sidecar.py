@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from t2t_ext import registry
+from t2t_ext.config.decode import DecodeHParams
 from t2t_ext.data.datasets.example_store import ExampleStore
 from t2t_ext.data.datasets.generated import GeneratedData
 from t2t_ext.data.datasets.manifest import describe_file, manifest_path
@@ -20,7 +21,7 @@ from t2t_ext.data.generation import generate
 from t2t_ext.data.generation.workspace import publish
 from t2t_ext.errors import UserError
 from t2t_ext.pseudo import work as pseudo_work
-from t2t_ext.pseudo.generate import split_statistics
+from t2t_ext.pseudo.generate import PseudoConfig, PseudoDecoding, split_statistics
 from t2t_ext.pseudo.translating import in_text_order, why_failed
 from t2t_ext.pseudo.work import Chunk, Translations, WorkFolder
 
@@ -307,6 +308,53 @@ def test_table_for_people():
     assert lines[0].split() == ["split", "direction", "pairs", "made", "BLEU", "tokens", "gold", "identical"]
     assert lines[1].split() == ["train", "l2r", "1,000", "900", "31.23", "20.2", "21.0", "10.0%"]
     assert lines[3] == "train, l2r: 100 without a pseudo reference: empty"
+
+
+# Models that fail.
+
+
+def joined(data, failing):
+    """Joins translations, all or most of some split and side failed, as the command does; returns what it says."""
+    said = []
+    teachers = types.SimpleNamespace(
+        described=lambda: {"l2r": [{"run": "a", "step": 20}], "r2l": [{"run": "b", "step": 30}]}
+    )
+    config = PseudoConfig(decode_hparams=DecodeHParams(), max_length=64, chunk_pairs=4, join=True)
+    decoding = PseudoDecoding(data, NAME, teachers, config, said.append)
+    with opened(data, {**decoding._settings, "chunk_pairs": 4}) as work:
+        for chunk in pseudo_work.plan(PAIRS, 4):
+            ids, texts, failures = [], [], []
+            for number in range(chunk.first, chunk.last):
+                failed = number < failing.get((chunk.split, chunk.direction), 0)
+                ids.append([] if failed else [40, 41, 1])
+                texts.append("" if failed else "x")
+                failures.append("empty" if failed else "")
+            work.save(chunk, Translations(ids, texts, failures))
+    assert decoding.run() == ""
+    return said
+
+
+def test_a_model_that_fails_too_often_is_named_at_the_end(data):
+    *_, where, first, second = joined(data, {("train", "r2l"): 12, ("dev", "l2r"): 5, ("train", "l2r"): 11})
+    assert "train with --problem=" in where
+    assert first.startswith(
+        "WARNING: the r2l model (b, step 30) failed on 12 of 23 train pairs (empty), which training"
+    )
+    assert second.startswith("WARNING: the l2r model (a, step 20) failed on 5 of 5 dev pairs")
+    assert "Train that model longer" in first
+
+
+def test_models_that_seldom_fail_are_not_warned_of(data):
+    assert not [line for line in joined(data, {("train", "r2l"): 11, ("dev", "l2r"): 2}) if "WARNING" in line]
+
+
+def test_of_a_model_that_always_fails_nothing_is_published(data):
+    told = (
+        r"The l2r model \(a, step 20\) failed on all 23 training pairs \(empty\), so .*_synchronous cannot be trained"
+    )
+    with pytest.raises(UserError, match=told):
+        joined(data, {("train", "l2r"): 23})
+    assert not [path for path in data.data_dir.glob("*_synchronous*") if not path.name.startswith(".")]
 
 
 # The name.

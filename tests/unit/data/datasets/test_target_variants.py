@@ -311,6 +311,20 @@ def test_what_a_user_is_told():
     assert "not used" in target_variants.notes(HParams(), 1, has_pseudo=True)[0]
 
 
+def test_the_trainer_warns_where_many_pseudo_references_failed():
+    def warning(failed, pseudo):
+        made = [[] if number < failed else [7, 1] for number in range(10)]
+        store = ExampleStore.from_sequences([[5, 1]] * 10, [[6, 1]] * 10, (made, [[7, 1]] * 10))
+        return target_variants.failure_warning(target_variants.examples_of(store, hparams_of(2, pseudo), 2))
+
+    assert warning(4, "two") == ""  # a fifth of the examples
+    assert warning(5, "two").startswith(
+        "WARNING: of 20 examples, 5 whose pseudo reference of the L2R model failed, are"
+    )
+    assert "longer" in warning(5, "two")
+    assert warning(10, "one") == warning(10, "none") == ""
+
+
 def test_wide_ids_and_narrow_ones_together():
     """References of 16 bits, pseudo references of 32: what is in memory holds both."""
     store = ExampleStore.from_sequences([[5, 1]], [[6, 1]], ([[70000, 8, 1]], [[9, 70001, 1]]))
