@@ -6,17 +6,18 @@ import pathlib
 from t2t_ext.io import files
 from t2t_ext.runs import checkpoints
 from t2t_ext.runs.run_directory import RunDirectory
-from t2t_ext.training.records import Best, Record, best_of
+from t2t_ext.training.records import Best, Record, best_weights_of
 
 
 def find(run: RunDirectory, evaluations: list[Record], metric: str) -> Best | None:
     """Returns the best evaluation whose weights the run still has; None before the first.
 
-    The weights of the best by another metric than the run has watched so far may be gone.
+    Of equal ones it is that with the lowest loss. The weights of the best by another metric than the run has watched
+    so far may be gone.
     """
     folders = (run.checkpoints_dir, run.best_dir)
     there = {path.name for folder in folders for path in checkpoints.list_checkpoints(folder)}
-    return best_of([each for each in evaluations if checkpoints.checkpoint_name(each["step"]) in there], metric)
+    return best_weights_of([each for each in evaluations if checkpoints.checkpoint_name(each["step"]) in there], metric)
 
 
 def keep(run: RunDirectory, best: Best, metric: str) -> None:

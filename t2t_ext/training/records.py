@@ -96,10 +96,7 @@ def best_of(evaluations: list[Record], metric: str, minimize: bool | None = None
     """
     sign = -1.0 if (EVAL_METRICS[metric] if minimize is None else minimize) else 1.0
     best = None
-    if evaluations and metric not in WITHOUT_TRANSLATIONS:
-        sentences = evaluations[-1].get("sentences")  # earlier versions did not note how many they were
-        evaluations = [record for record in evaluations if record.get("sentences", sentences) == sentences]
-    for record in evaluations:
+    for record in _comparable(evaluations, metric):
         value = record.get(metric)
         if not isinstance(value, int | float):
             continue
@@ -107,6 +104,33 @@ def best_of(evaluations: list[Record], metric: str, minimize: bool | None = None
         if best is None or first_number or sign * (value - best.value) > delta:
             best = Best(record["step"], value)
     return best
+
+
+def best_weights_of(evaluations: list[Record], metric: str) -> Best | None:
+    """Finds the evaluation whose weights are the best: as ``best_of``, but of equal ones that with the lowest loss.
+
+    Of a loss that is equal or not known, it is the later one: a model that translates nothing right yet (BLEU 0 at
+    every evaluation) learns all the same.
+    """
+    best = best_of(evaluations, metric)
+    equal = [each for each in _comparable(evaluations, metric) if best is not None and each.get(metric) == best.value]
+    if best is None or not equal:  # no value equals one that is no number
+        return best
+    return Best(min(equal, key=lambda each: (_loss(each), -each["step"]))["step"], best.value)
+
+
+def _loss(record: Record) -> float:
+    """Returns the loss of an evaluation, infinite where it is not known."""
+    loss = record.get("loss")
+    return float(loss) if isinstance(loss, int | float) and not math.isnan(loss) else math.inf
+
+
+def _comparable(evaluations: list[Record], metric: str) -> list[Record]:
+    """Returns the records whose values of a metric are of the same sentences as the last one's."""
+    if not evaluations or metric in WITHOUT_TRANSLATIONS:
+        return evaluations
+    sentences = evaluations[-1].get("sentences")  # earlier versions did not note how many they were
+    return [record for record in evaluations if record.get("sentences", sentences) == sentences]
 
 
 def stopped_improving(evaluations: list[Record], settings: TrainingSettings) -> Best | None:

@@ -16,7 +16,7 @@ from t2t_ext.errors import UserError
 from t2t_ext.training import dev_metrics
 from t2t_ext.training.monitor import Board
 from t2t_ext.training.progress import Progress, describe_evaluation
-from t2t_ext.training.records import Best, Records, best_of, stopped_improving
+from t2t_ext.training.records import Best, Records, best_of, best_weights_of, stopped_improving
 
 
 def evaluations(metric, values):
@@ -73,6 +73,32 @@ def test_a_worker_that_is_not_the_chief_writes_nothing(tmp_path):
 )
 def test_best_is_the_first_of_the_best(metric, values, expected):
     assert best_of(evaluations(metric, values), metric) == expected
+
+
+@pytest.mark.parametrize(
+    ("bleu", "losses", "step"),
+    [
+        ([0.0, 0.0, 0.0], [3.0, 1.0, 2.0], 20),
+        ([0.0, 0.0, 0.0], [3.0, 2.0, 2.0], 30),
+        ([0.0, 0.0, 0.0], [None, None, None], 30),
+        ([0.0, 0.0, 0.0], [3.0, float("nan"), None], 10),
+        ([1.0, 3.0, 3.0], [1.0, 3.0, 2.0], 30),
+        ([1.0, 3.0, 3.0], [1.0, 2.0, 3.0], 20),
+        ([1.0, 3.0, 2.0], [3.0, 2.0, 1.0], 20),
+        ([float("nan")] * 3, [3.0, 2.0, 1.0], 10),
+        ([], [], None),
+    ],
+)
+def test_of_equal_weights_those_with_the_lowest_loss_are_the_best(bleu, losses, step):
+    found = evaluations("bleu", bleu)
+    for record, loss in zip(found, losses, strict=True):
+        record |= {} if loss is None else {"loss": loss}
+    best = best_weights_of(found, "bleu")
+    assert (best and best.step) == step
+    # Early stopping counts from the first of them.
+    settings = TrainingSettings(eval_early_stopping_metric="bleu", eval_early_stopping_steps=20)
+    if bleu[:1] == [0.0]:
+        assert stopped_improving(found, settings) == Best(10, 0.0)
 
 
 def test_scores_of_other_sentences_are_not_compared():
