@@ -19,7 +19,7 @@ from t2t_ext.data.generation.settings import differing_options
 from t2t_ext.errors import UserError
 from t2t_ext.io import files, log
 from t2t_ext.models import families
-from t2t_ext.runs import checkpoints
+from t2t_ext.runs import checkpoints, folders
 from t2t_ext.runs.run_directory import RunConfig, RunDirectory, check_resumable, class_name
 from t2t_ext.search.directions import check_directions, directions_of
 from t2t_ext.training import dev_metrics, warm_start
@@ -59,11 +59,9 @@ def resolve(config: TrainConfig) -> ResolvedRun:
     """
     if not config.output_dir:
         raise UserError("No run directory was given. Name one: --output_dir=RUN (it is made where it is missing).")
-    if os.path.exists(config.output_dir) and not os.path.isdir(config.output_dir):
-        raise UserError(
-            f"--output_dir={config.output_dir} is a file. Name a run directory (it is made where it is missing)."
-        )
     stored = RunDirectory.open(config.output_dir) if RunDirectory.exists(config.output_dir) else None
+    if stored is None:
+        folders.check_new(config.output_dir, config.data_dir)
     missing = [name for name in _NEEDED if not getattr(config, name)]
     if stored is None and missing:
         raise UserError(

@@ -16,7 +16,7 @@ from t2t_ext.config.hyperparameters import HParams
 from t2t_ext.config.training import KEEP, RESET
 from t2t_ext.data.text.text_encoder import FIRST_TEXT_ID, SubwordEncoder
 from t2t_ext.errors import UserError
-from t2t_ext.runs import checkpoints, run_directory
+from t2t_ext.runs import checkpoints, folders, run_directory
 
 Encoders = tuple[SubwordEncoder, SubwordEncoder]
 SIDES = ("source", "target")
@@ -304,6 +304,11 @@ def find_checkpoint(origin: str) -> tuple[run_directory.RunDirectory, pathlib.Pa
             run = run_directory.RunDirectory.open(folder)
             wanted = None if folder == path else path
             return run, checkpoints.resolve_checkpoint(folder, wanted)
+    if data := folders.data_in(path):
+        raise UserError(
+            f"--warm_start_from={origin} {data} and is no run. First weights come from a run directory, as "
+            "t2t_ext-trainer wrote it (--output_dir), or a checkpoint in one."
+        )
     found = "is not" if path.exists() else "does not exist; it should be"
     raise UserError(
         f"--warm_start_from={origin} {found} a run directory or a checkpoint in one. The run's subword model is needed "

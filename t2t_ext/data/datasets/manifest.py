@@ -18,6 +18,13 @@ def manifest_path(data_dir: str | os.PathLike, base_name: str) -> pathlib.Path:
     return pathlib.Path(data_dir, f"{base_name}.manifest.json")
 
 
+def problems_in(directory: str | os.PathLike) -> list[str]:
+    """Returns the names of the problems of which a directory has generated data, sorted; none where it is missing."""
+    path = pathlib.Path(directory)
+    end = manifest_path("", "").name
+    return sorted(entry.name.removesuffix(end) for entry in path.glob(f"?*{end}")) if path.is_dir() else []
+
+
 def shard_name(base_name: str, split: str, index: int, count: int) -> str:
     """Returns a shard's file name, T2T's pattern with our suffix."""
     return f"{base_name}-{split}-{index:05d}-of-{count:05d}.npz"

@@ -126,6 +126,15 @@ def test_a_file_is_no_run(tmp_path):
         setup_run.resolve(TrainConfig(output_dir=str(tmp_path / "run"), **NEW, data_dir="data"))
 
 
+def test_data_are_no_run(data_dir, resolve):
+    for data in (data_dir, data_dir.parent / "others"):
+        with pytest.raises(UserError, match=r"data holds generated data \(translate_parallel_text\) and is no run"):
+            setup_run.resolve(TrainConfig(output_dir=str(data_dir), **NEW, data_dir=str(data)))
+    run = resolve(**NEW, data_dir=str(data_dir), warm_start_from=str(data_dir))
+    with pytest.raises(UserError, match=r"warm_start_from=.*data holds generated data .* from a run directory"):
+        setup_run.check_first_weights(run)
+
+
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
