@@ -13,10 +13,10 @@ import stat
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import BinaryIO
 
-from t2t_ext.errors import UserError
+from t2t_ext.errors import UserError, suggest
 from t2t_ext.io import files, log
 
 PathLike = str | os.PathLike
@@ -30,6 +30,25 @@ _folders: list[str] = []
 def is_file(path: PathLike) -> bool:
     """Says whether there is something that can be read: a file, a pipe or a device."""
     return os.path.exists(path) and not os.path.isdir(path)
+
+
+def suggest_path(path: PathLike, is_wanted: Callable[[pathlib.Path], bool]) -> str:
+    """Returns a sentence with names close to that which does not exist in a path.
+
+    Args:
+      path: The path; the first part of it that does not exist is what may be misspelt.
+      is_wanted: Says of an existing path beside that part whether it is worth a mention.
+
+    Returns:
+      ``" Did you mean 'a'?"`` with a leading space, or an empty string when nothing is close.
+    """
+    missing = pathlib.Path(os.path.abspath(path))
+    while not missing.parent.exists():
+        missing = missing.parent
+    names = []
+    with contextlib.suppress(OSError):  # a folder that may not be read, or a file
+        names = [entry.name for entry in missing.parent.iterdir()]
+    return suggest(missing.name, [name for name in names if is_wanted(missing.parent / name)])
 
 
 def is_pipe(path: PathLike) -> bool:

@@ -16,6 +16,7 @@ from t2t_ext.config.hyperparameters import HParams
 from t2t_ext.config.training import KEEP, RESET
 from t2t_ext.data.text.text_encoder import FIRST_TEXT_ID, SubwordEncoder
 from t2t_ext.errors import UserError
+from t2t_ext.io.inputs import suggest_path
 from t2t_ext.runs import checkpoints, folders, run_directory
 
 Encoders = tuple[SubwordEncoder, SubwordEncoder]
@@ -297,8 +298,6 @@ def find_checkpoint(origin: str) -> tuple[run_directory.RunDirectory, pathlib.Pa
       UserError: There is none, or it lies in no run directory.
     """
     path = pathlib.Path(origin)
-    if not path.exists() and not path.parent.exists():
-        raise UserError(f"--warm_start_from={origin} does not exist. Give a run directory or a checkpoint in one.")
     for folder in (path, *path.parents):
         if run_directory.RunDirectory.exists(folder):
             run = run_directory.RunDirectory.open(folder)
@@ -309,9 +308,13 @@ def find_checkpoint(origin: str) -> tuple[run_directory.RunDirectory, pathlib.Pa
             f"--warm_start_from={origin} {data} and is no run. First weights come from a run directory, as "
             "t2t_ext-trainer wrote it (--output_dir), or a checkpoint in one."
         )
-    found = "is not" if path.exists() else "does not exist; it should be"
+    if not path.exists():
+        close = suggest_path(path, run_directory.RunDirectory.exists)
+        raise UserError(
+            f"--warm_start_from={origin} does not exist.{close} Give a run directory or a checkpoint in one."
+        )
     raise UserError(
-        f"--warm_start_from={origin} {found} a run directory or a checkpoint in one. The run's subword model is needed "
+        f"--warm_start_from={origin} is not a run directory or a checkpoint in one. The run's subword model is needed "
         "to know which row of an embedding means which piece: copy the whole run directory."
     )
 

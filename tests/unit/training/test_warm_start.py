@@ -116,6 +116,18 @@ def test_what_is_no_run_is_explained(tmp_path, kind):
         warm_start.find_checkpoint(str(path))
 
 
+def test_a_run_that_is_missing_has_those_beside_it_suggested(origin):
+    (origin.path.with_name(origin.path.name + "y")).mkdir()  # is no run
+    name = origin.path.name
+    for wrong in (origin.path.with_name(name + "x"), origin.path.with_name(name + "x") / "best"):
+        with pytest.raises(UserError) as caught:
+            warm_start.find_checkpoint(str(wrong))
+        told = f"does not exist. Did you mean {name!r}? Give a run directory or a checkpoint in one."
+        assert str(caught.value) == f"--warm_start_from={wrong} {told}"
+    with pytest.raises(UserError, match="Did you mean 'best'"):
+        warm_start.find_checkpoint(str(origin.path / "bestt"))
+
+
 def test_nothing_in_common_is_an_error(origin, tiny_encoder):
     start = {"other/kernel": np.zeros([2, 2], np.float32)}
     with pytest.raises(UserError, match="Nothing in"):
