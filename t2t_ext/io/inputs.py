@@ -32,7 +32,7 @@ def is_file(path: PathLike) -> bool:
     return os.path.exists(path) and not os.path.isdir(path)
 
 
-def suggest_path(path: PathLike, is_wanted: Callable[[pathlib.Path], bool]) -> str:
+def suggest_path(path: PathLike, is_wanted: Callable[[pathlib.Path], object]) -> str:
     """Returns a sentence with names close to that which does not exist in a path.
 
     Args:

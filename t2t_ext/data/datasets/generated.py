@@ -8,20 +8,23 @@ import shlex
 from typing import Any, Self
 
 from t2t_ext.config.own_text import OwnTextOptions
-from t2t_ext.data.datasets.manifest import Manifest, SplitSummary, manifest_path
+from t2t_ext.data.datasets.manifest import Manifest, SplitSummary, manifest_path, problems_in
 from t2t_ext.data.datasets.pseudo_references import PseudoReferences
 from t2t_ext.data.features.float_files import FloatSequences
 from t2t_ext.data.features.sources import FeatureSource
 from t2t_ext.data.text.text_encoder import SubwordEncoder
 from t2t_ext.errors import UserError
+from t2t_ext.io.inputs import suggest_path
 from t2t_ext.problem import Problem
 
 
 def datagen_command(problem: Problem, data_dir: str | os.PathLike) -> str:
-    """Returns the command that makes the data of a problem, with the options that it has."""
+    """Returns the command that makes the data of a problem, with the options that it has; FILE stands for others."""
     flags: dict[str, Any] = {"problem": problem.data_name, "data_dir": data_dir}
     own_text = [field.name for field in dataclasses.fields(OwnTextOptions) if field.metadata["group"]]
     flags |= {name: value for name, value in problem.options.items() if name in own_text}
+    if getattr(problem, "options_class", None) is OwnTextOptions and "train_source" not in problem.options:
+        flags |= {"train_source": "FILE", "train_target": "FILE"}
     if others := [f"{name}={value}" for name, value in problem.options.items() if name not in own_text]:
         flags["problem_options"] = ",".join(others)
     return shlex.join(["t2t_ext-datagen", *(f"--{name}={value}" for name, value in flags.items())])
@@ -63,8 +66,11 @@ class GeneratedData:
         except NotADirectoryError:
             raise UserError(f"--data_dir={data_dir} is not a directory. Give the one that {again} wrote.") from None
         except FileNotFoundError:
+            missing = f"There are no data of {name} in {data_dir} (no {path.name})."
+            if not data_dir.exists():
+                missing = f"--data_dir={data_dir} does not exist.{suggest_path(data_dir, problems_in)}"
             raise UserError(
-                f"There are no data of {name} in {data_dir} (no {path.name}). Run: {again} (with --tmp_dir=DIR, where "
+                f"{missing} Run: {again} (with --tmp_dir=DIR, where "
                 "raw files are not in its default); t2t_ext-trainer does it first with --generate_data."
             ) from None
         damaged = manifest.damaged_files(data_dir, checksums=False)

@@ -110,7 +110,21 @@ def test_missing_data_are_made_by_the_line_that_the_error_proposes(name, options
     command, *words = shlex.split(line)
     given = datagen.build_parser().parse_args(words)
     assert (command, given.problem, given.data_dir) == ("t2t_ext-datagen", name, str(tmp_path))
-    assert registry.problem(name, **_flag_groups.problem_options(given)).options == problem.options
+    # Where nobody has named files, the line says where their names belong.
+    expected = problem.options or {"train_source": "FILE", "train_target": "FILE"}
+    assert registry.problem(name, **_flag_groups.problem_options(given)).options == expected
+
+
+def test_a_misspelt_folder_of_data_has_those_beside_it_suggested(tmp_path):
+    for name in ("data", "dato"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "data" / "translate_x.manifest.json").write_text("{}")
+    with pytest.raises(UserError) as caught:
+        GeneratedData.open(registry.problem("translate_parallel_text"), tmp_path / "datta")
+    told = f"--data_dir={tmp_path / 'datta'} does not exist. Did you mean 'data'? Run: t2t_ext-datagen --problem="
+    assert str(caught.value).startswith(told)
+    assert "--train_source=FILE --train_target=FILE" in str(caught.value)
+    assert "--train_source" not in datagen_command(registry.problem("translate_ende_cldr"), tmp_path)
 
 
 def test_pseudo_references_are_made_by_the_line_that_is_proposed():
