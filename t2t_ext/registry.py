@@ -28,6 +28,7 @@ from typing import Any
 from t2t_ext.config import problem_options
 from t2t_ext.config import user_directory as _user_directory
 from t2t_ext.config.hyperparameters import HParams
+from t2t_ext.config.strict_params import changed_in_place
 from t2t_ext.errors import UserError, suggest
 from t2t_ext.index import Registration, class_attributes, registrations, snake_case
 from t2t_ext.io import chatter
@@ -327,7 +328,13 @@ def _noting_origins(name: str, function: Callable[[], Any], place: str) -> Calla
 
     @functools.wraps(function)
     def hparams_set() -> Any:
-        hparams = function()
+        try:
+            hparams = function()
+        except dataclasses.FrozenInstanceError as error:
+            if found := changed_in_place(error):
+                where, told = found
+                raise UserError(f"{where}: {told}.") from error
+            raise
         if not hasattr(hparams, "attributed_to"):
             raise UserError(
                 f"{place}: the hparams set {name!r} returned {type(hparams).__name__}, not an HParams. "

@@ -7,6 +7,7 @@ import inspect
 import math
 import operator
 import re
+import traceback
 import types
 import typing
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -114,6 +115,23 @@ def hparam(
     return dataclasses.field(
         default=default, metadata={**shown, "words": dict(words or {}), "aliases": dict(aliases or {}), **rules}
     )
+
+
+def changed_in_place(error: BaseException) -> tuple[str, str] | None:
+    """Returns where code has assigned to a frozen object of settings, ``file:line``, and what it should do instead.
+
+    None where the error is another one.
+    """
+    frames = list(traceback.walk_tb(error.__traceback__))
+    if not isinstance(error, dataclasses.FrozenInstanceError) or len(frames) < 2:
+        return None
+    (code, line), (setter, _) = frames[-2:]  # the last one is the generated __setattr__(self, name, value)
+    settings, name = (setter.f_locals.get(each) for each in ("self", "name"))
+    if not isinstance(settings, StrictParams):
+        return None
+    change = f"{name}={setter.f_locals['value']!r}" if "value" in setter.f_locals else f"{name}=..."
+    told = f"hparams sets cannot be changed in place: return hparams.replace({shortened(change)})"
+    return f"{code.f_code.co_filename}:{line}", told
 
 
 def only(name: str, *values: Any) -> Condition:

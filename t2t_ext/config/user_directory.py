@@ -12,6 +12,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterable
 
+from t2t_ext.config.strict_params import changed_in_place
 from t2t_ext.errors import UserError
 
 _LEFT_OUT = ("setup.py", "conftest.py")
@@ -211,6 +212,8 @@ def _import(path: str, directory: str, run: Callable[[], object]) -> None:
             if os.path.realpath(frame.filename).startswith(directory + os.sep):
                 place = f"{frame.filename}:{frame.lineno}"
         text = f"{type(error).__name__}: {error}".replace("\n", " ")
+        if found := changed_in_place(error):
+            text = f"{found[1]}."
         if isinstance(error, ModuleNotFoundError) and (error.name or "").split(".")[0] == "tensor2tensor":
             text += " (t2t_ext is not tensor2tensor: import `registry` and `TranslationProblem` from t2t_ext.)"
         raise UserError(f"--t2t_usr_dir={path}: {place}: {text}") from error

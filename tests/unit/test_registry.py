@@ -1,5 +1,6 @@
 """The registry: names, duplicates, lookups, names read from the sources, user directories."""
 
+import dataclasses
 import importlib
 import inspect
 import subprocess
@@ -352,6 +353,55 @@ def test_errors_name_file_and_line(tmp_path, init, body, expected):
     with pytest.raises(UserError, match=expected) as raised:
         registry.load_user_directory(folder)
     assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ("hparams.hidden_size = 3", "return hparams.replace(hidden_size=3)."),
+        ("hparams.pos = 'none'", "return hparams.replace(pos='none')."),
+        ("hparams.mine = 1.5", "return hparams.replace(mine=1.5)."),
+        ("del hparams.pos", "return hparams.replace(pos=...)."),
+    ],
+)
+def test_hparams_that_are_changed_in_place(tmp_path, change, told):
+    body = f"""
+        from t2t_ext import registry
+
+        @registry.register_hparams
+        def user_in_place():
+            hparams = registry.hparams("transformer_test")
+            {change}
+            return hparams
+    """
+    registry.load_user_directory(write(tmp_path / "mine", sets=body))
+    with pytest.raises(UserError) as raised:
+        registry.hparams("user_in_place")
+    assert str(raised.value) == f"{tmp_path}/mine/sets.py:7: hparams sets cannot be changed in place: {told}"
+
+
+def test_hparams_that_are_changed_in_place_at_import(tmp_path):
+    body = 'from t2t_ext import registry\nregistry.hparams("transformer_test").pos = "none"\n'
+    with pytest.raises(UserError, match=r"sets\.py:2: hparams sets .*: return hparams\.replace\(pos='none'\)\.$"):
+        registry.load_user_directory(write(tmp_path / "mine", sets=body))
+
+
+def test_a_frozen_object_of_the_user_is_no_hparams_set(tmp_path):
+    body = """
+        import dataclasses
+        from t2t_ext import registry
+
+        @dataclasses.dataclass(frozen=True)
+        class Mine:
+            size: int = 1
+
+        @registry.register_hparams
+        def user_frozen():
+            Mine().size = 3
+    """
+    registry.load_user_directory(write(tmp_path / "mine", sets=body))
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        registry.hparams("user_frozen")
 
 
 def test_a_repaired_directory_can_be_loaded(tmp_path):
