@@ -20,6 +20,7 @@ import types
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Self
 
+from t2t_ext.config import user_directory
 from t2t_ext.data.corpora import readers
 from t2t_ext.data.corpora import weighting as corpora
 from t2t_ext.data.features.types import TARGET, Feature, Text, complaint
@@ -161,10 +162,11 @@ class Problem:
         """Yields the samples of a split, each checked against the declaration.
 
         Raises:
-          UserError: A sample does not match; problem, split, number and what differs are named.
+          UserError: A sample does not match; problem, split, number and what differs are named. Or ``samples`` of a
+            user's module fails; file and line are named, too.
         """
         declared = self.features()
-        for number, sample in enumerate(self.samples(split, tmp_dir), 1):
+        for number, sample in enumerate(_read(self, split, tmp_dir), 1):
             error = complaint(declared, sample)
             if error:
                 raise UserError(
@@ -180,6 +182,26 @@ class Problem:
             f"The class {kind.__module__}.{kind.__qualname__} of the problem {self.base_name} does not define "
             f"{signature}, which every such problem needs."
         )
+
+
+# A function, since classes of users may have a method of any name.
+def _read(problem: Problem, split: str, tmp_dir: str | os.PathLike) -> Iterator[Sample]:
+    """Yields the samples of a problem; a failure of a user's code becomes an error without traceback."""
+    number = 0
+    try:
+        for number, sample in enumerate(problem.samples(split, tmp_dir), 1):  # noqa: B007  (read where it fails)
+            yield sample
+    except UserError:
+        raise
+    except Exception as error:
+        place = user_directory.place_of(error)
+        if not place:
+            raise
+        text = f"{type(error).__name__}: {error}".replace("\n", " ")
+        raise UserError(
+            f"{place}: {text} (sample {number + 1:,} of {problem.base_name}'s {split} split). "
+            f"Correct samples() of {type(problem).__name__}, or the text that it reads."
+        ) from error
 
 
 class Text2TextProblem(Problem):

@@ -117,6 +117,20 @@ def load(path: str) -> tuple[str, list[str] | None]:
     return directory, modules
 
 
+def place_of(error: BaseException) -> str:
+    """Returns the last ``file:line`` of a user's modules that an error came through; empty where there is none."""
+    return _place_in(_loaded, error)
+
+
+def _place_in(directories: Iterable[str], error: BaseException) -> str:
+    place = ""
+    below = tuple(directory + os.sep for directory in directories)
+    for frame in traceback.extract_tb(error.__traceback__):
+        if os.path.realpath(frame.filename).startswith(below):
+            place = f"{frame.filename}:{frame.lineno}"
+    return place
+
+
 def _children(directory: str) -> list[str]:
     """Returns the names of the modules and packages directly in a directory, sorted."""
     names = []
@@ -207,10 +221,7 @@ def _import(path: str, directory: str, run: Callable[[], object]) -> None:
     except SyntaxError as error:
         raise UserError(f"--t2t_usr_dir={path}: {error.filename}:{error.lineno}: {error.msg}.") from error
     except BaseException as error:
-        place = directory
-        for frame in traceback.extract_tb(error.__traceback__):
-            if os.path.realpath(frame.filename).startswith(directory + os.sep):
-                place = f"{frame.filename}:{frame.lineno}"
+        place = _place_in([directory], error) or directory
         text = f"{type(error).__name__}: {error}".replace("\n", " ")
         if found := changed_in_place(error):
             text = f"{found[1]}."

@@ -59,10 +59,10 @@ def test_decoding(folder, capsys):
 
 def test_extending(folder, registers):
     names = run_blocks("docs/extending.md")
-    (folder / "dev.tsv").write_text("Guten Morgen.\tGood morning.\n", encoding="utf-8")
-    assert list(names["TranslateDeenMine"]().samples("dev", folder)) == [
-        {"inputs": "Guten Morgen.", "targets": "Good morning."}
-    ]
+    (folder / "dev.tsv").write_text("Guten Morgen.\tGood morning.\nJa.\tYes.\t\nNein.\n", encoding="utf-8")
+    pairs = [("Guten Morgen.", "Good morning."), ("Ja.", "Yes."), ("Nein.", "")]
+    found = [(each["inputs"], each["targets"]) for each in names["TranslateDeenMine"]().samples("dev", folder)]
+    assert found == pairs
     assert registry.hparams("transformer_mine").num_encoder_layers == 12
     hparams = registry.hparams("transformer_test").replace(attention_dropout=0.2)
     made = registry.model("my_transformer")(hparams, source_vocab_size=20, target_vocab_size=20)

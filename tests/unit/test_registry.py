@@ -13,6 +13,7 @@ from t2t_ext import index, registry
 from t2t_ext.config import user_directory as _user_directory
 from t2t_ext.config.hyperparameters import HParams, TransformerHParams
 from t2t_ext.errors import UserError
+from t2t_ext.problem import TranslationProblem
 
 
 @pytest.fixture(autouse=True)
@@ -384,6 +385,40 @@ def test_hparams_that_are_changed_in_place_at_import(tmp_path):
     body = 'from t2t_ext import registry\nregistry.hparams("transformer_test").pos = "none"\n'
     with pytest.raises(UserError, match=r"sets\.py:2: hparams sets .*: return hparams\.replace\(pos='none'\)\.$"):
         registry.load_user_directory(write(tmp_path / "mine", sets=body))
+
+
+def test_a_problem_that_fails_as_it_is_read_names_file_line_and_sample(tmp_path):
+    body = """
+        from t2t_ext import registry
+        from t2t_ext.problem import TranslationProblem
+
+        @registry.register_problem
+        class UserFailing(TranslationProblem):
+            def samples(self, split, tmp_dir):
+                for line in ("a b", "c d", "e f g"):
+                    source, target = line.split()
+                    yield {"inputs": source, "targets": target}
+    """
+    registry.load_user_directory(write(tmp_path / "mine", problems_of_mine=body))
+    problem, found = registry.problem("user_failing"), []
+    with pytest.raises(UserError) as raised:
+        found += problem.checked_samples("train", tmp_path)
+    assert str(raised.value) == (
+        f"{tmp_path}/mine/problems_of_mine.py:9: ValueError: {raised.value.__cause__} (sample 3 of user_failing's "
+        "train split). Correct samples() of UserFailing, or the text that it reads."
+    )
+
+
+def test_a_failure_outside_of_the_users_modules_stays_what_it_is(tmp_path):
+    class Failing(TranslationProblem):
+        def samples(self, split, tmp_dir):
+            yield {"inputs": "a", "targets": "b"}
+            raise ZeroDivisionError
+
+    samples = Failing(name="failing").checked_samples("train", tmp_path)
+    next(samples)
+    with pytest.raises(ZeroDivisionError):
+        next(samples)
 
 
 def test_a_frozen_object_of_the_user_is_no_hparams_set(tmp_path):
