@@ -28,7 +28,6 @@ import io
 import itertools
 import math
 import os
-import pathlib
 import re
 import shutil
 import sys
@@ -40,10 +39,9 @@ from absl import flags
 from absl.flags import argparse_flags
 
 from t2t_ext import registry
-from t2t_ext.bin import _process
-from t2t_ext.config.replaced import answers
+from t2t_ext.bin import _process, _unknown_flags
 from t2t_ext.config.strict_params import StrictParams, broken_rule
-from t2t_ext.errors import UserError, shortened, suggest
+from t2t_ext.errors import UserError, shortened
 from t2t_ext.io import inputs, log
 from t2t_ext.version import __version__
 
@@ -58,17 +56,6 @@ _LOGGING = (
     "messages (0, the default) or more (1). --log_dir=DIR: also write the log to a file there, unless --logtostderr is "
     "given."
 )
-
-
-_REPLACED_FLAGS = pathlib.Path(__file__).with_name("replaced_flags.toml")
-# Tables of T2T's flags, where they are not one of the command's name; later ones count more.
-_TABLES = {
-    "t2t_ext-decoder": ("trainer", "reads_a_run", "decoder"),
-    "t2t_ext-exporter": ("trainer", "reads_a_run", "exporter"),
-    **dict.fromkeys(
-        [f"t2t_ext-{name}" for name in ("compare", "prepare", "experiment", "rerank", "analyze")], ("registry_help",)
-    ),
-}
 
 
 class _Formatter(argparse.HelpFormatter):
@@ -219,11 +206,8 @@ class FlagParser(argparse_flags.ArgumentParser):
         return sorted(name.removeprefix("--") for name in self._option_string_actions if name.startswith("--"))
 
     def replaced(self) -> Mapping[str, str]:
-        """Returns T2T's flags that this command answers: name -> what takes its place."""
-        tables = answers(_REPLACED_FLAGS)
-        chosen = ["absl", *_TABLES.get(self.prog, [self.prog.removeprefix("t2t_ext-")])]
-        found = {name: answer for table in chosen for name, answer in tables.get(table, {}).items()}
-        return {name: answer for name, answer in found.items() if name not in self.names()}
+        """Returns other toolkits' flags that this command answers: name -> what takes its place."""
+        return _unknown_flags.replaced(self.prog, self.names())
 
     def format_help(self) -> str:
         """Returns the text of ``--help``, information last."""
@@ -332,7 +316,7 @@ class FlagParser(argparse_flags.ArgumentParser):
                 if not equals and follows:
                     value, position, equals = args[position], position + 1, "="
                 # argparse takes "--" for the end of the flags, even here.
-                problem = self._complaint(name, equals if value != "--" else "")
+                problem = self._complaint(name, value, has_value=bool(equals) and value != "--")
                 wrong.extend(filter(None, [problem]))
                 if not problem:
                     yield name, value
@@ -340,16 +324,12 @@ class FlagParser(argparse_flags.ArgumentParser):
             text = "; ".join(text.rstrip(".") for text in wrong)
             raise UserError(f"{text}{'' if text.endswith('?') else '.'} {self.prog} --help lists all flags.")
 
-    def _complaint(self, name: str, has_value: str) -> str:
+    def _complaint(self, name: str, value: str, *, has_value: bool) -> str:
         """Returns why a flag ``--name=value`` is refused, or ""."""
         known = f"--{name}" in self._option_string_actions
         if known or (name.startswith(_HP_PREFIX) and "--hparams" in self._option_string_actions):
             return "" if has_value else f"--{name} needs a value: --{name}=VALUE"
-        replaced = self.replaced()
-        for candidate in (name, name.replace("-", "_"), name.removeprefix("no")):
-            if candidate in replaced:
-                return f"--{name} is no flag of {self.prog}: {replaced[candidate]}"
-        return f"unknown flag --{name}.{suggest(name, self.names())}"
+        return _unknown_flags.complaint(self.prog, name, value, self.names())
 
 
 def _absl_flags() -> flags.FlagValues:

@@ -230,6 +230,23 @@ def test_commands_that_list_no_names_say_which_one_does(command):
         build_parser(command).parse_args(["--registry_help"])
 
 
+@pytest.mark.parametrize(
+    ("command", "args", "answer"),
+    [
+        ("t2t_ext-trainer", ["--source_view=gca"], '--hparams="source_view=gca"'),
+        ("t2t_ext-trainer", ["--batch_size", "3"], '--hparams="batch_size=3"'),
+        ("t2t_ext-trainer", ["--dc-encoder-layers"], '--hparams="dc_encoder_layers=VALUE"'),
+        ("t2t_ext-trainer", ["--beam_size=4"], '--decode_hparams="beam_size=4"'),
+        ("t2t_ext-decoder", ["--batch_size=4"], '--decode_hparams="batch_size=4"'),
+        ("t2t_ext-exporter", ["--alpha=1"], '--decode_hparams="alpha=1"'),
+        ("t2t_ext-rerank", ["--beam_size=4"], '--decode_hparams="beam_size=4"'),
+    ],
+)
+def test_an_hparam_that_is_given_as_a_flag(command, args, answer):
+    with pytest.raises(UserError, match=f"{args[0].partition('=')[0]} is no flag of {command}: use {answer}"):
+        build_parser(command).parse_args(args)
+
+
 def test_all_wrong_flags_in_one_error():
     with pytest.raises(UserError) as raised:
         parse("--worker_gpu", "8", "--bogus=1", "stray")
