@@ -1,4 +1,4 @@
-"""Answers for flags that a command does not have: tensor2tensor's, those of hparams, misspelt ones."""
+"""Answers for flags that a command does not have: tensor2tensor's and fairseq's, those of hparams, misspelt ones."""
 
 import functools
 import importlib
@@ -14,9 +14,12 @@ from t2t_ext.config.strict_params import StrictParams
 from t2t_ext.errors import suggest
 
 _REPLACED_FLAGS = pathlib.Path(__file__).with_name("replaced_flags.toml")
-# Tables of T2T's flags, where they are not one of the command's name; later ones count more.
+# Tables of other toolkits' flags, where they are not one of the command's name; later ones count more.
 _TABLES = {
-    "t2t_ext-decoder": ("trainer", "reads_a_run", "decoder"),
+    "t2t_ext-trainer": ("fairseq_preprocess", "fairseq_train", "trainer"),
+    "t2t_ext-datagen": ("fairseq_preprocess", "datagen"),
+    "t2t_ext-decoder": ("fairseq_generate", "trainer", "reads_a_run", "decoder"),
+    "t2t_ext-avg-all": ("fairseq_average", "avg-all"),
     "t2t_ext-exporter": ("trainer", "reads_a_run", "exporter"),
     **dict.fromkeys(
         [f"t2t_ext-{name}" for name in ("compare", "prepare", "experiment", "rerank", "analyze")], ("registry_help",)

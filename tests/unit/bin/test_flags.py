@@ -374,6 +374,49 @@ def test_every_flag_of_tensor2tensor_is_taken_or_answered(command):
             assert "unexpected argument" not in str(raised.value)
 
 
+def _flags_of_fairseq():
+    """The flags in the table of the docs, which are those of fairseq-train and fairseq-generate."""
+    page = (pathlib.Path(__file__).parents[3] / "docs" / "from_tensor2tensor.md").read_text()
+    rows = re.findall(r"^\| (.+?) \|", page.partition("| fairseq |")[2], re.MULTILINE)
+    return sorted({flag for row in rows for flag in re.findall(r"--([a-z0-9-]+)", row)})
+
+
+def test_flags_of_fairseq_that_the_docs_map_are_answered():
+    parsers = [build_parser(command) for command in ("t2t_ext-trainer", "t2t_ext-decoder")]
+    found = _flags_of_fairseq()
+    assert {"arch", "max-update", "lr", "beam", "remove-bpe"} <= set(found)
+    for flag in found:
+        said = []
+        for parser in parsers:
+            with pytest.raises(UserError) as raised:
+                parser.parse_args([f"--{flag}=1"])
+            said.append(str(raised.value))
+        assert any(f"--{flag} is no flag of" in text for text in said), said
+
+
+@pytest.mark.parametrize(
+    ("command", "flag", "answer"),
+    [
+        ("trainer", "--arch=x", "--model"),
+        ("trainer", "--save-dir=x", "--output_dir"),
+        ("trainer", "--optimizer=adam", '--hparams="optimizer=adam"'),
+        ("trainer", "--clip-norm=0.1", "clip_grad_norm"),
+        ("trainer", "--label-smoothing=0.1", '--hparams="label_smoothing=0.1"'),
+        ("trainer", "--no-epoch-checkpoints", "--keep_checkpoint_max"),
+        ("trainer", "-s=de", "--problem"),
+        ("datagen", "--trainpref=x", "--train_source"),
+        ("decoder", "--lenpen=1", "length_penalty=len_power"),
+        ("decoder", "--max-tokens=1", "in sentences"),
+        ("decoder", "--source-lang=de", "stored in the run"),
+        ("avg_all", "--num-epoch-checkpoints=5", "--n"),
+    ],
+)
+def test_flags_of_fairseq_are_answered(command, flag, answer):
+    parser = build_parser(f"t2t_ext-{command.replace('_', '-')}")
+    with pytest.raises(UserError, match=r"is no flag of t2t_ext-.*" + re.escape(answer)):
+        parser.parse_args([flag])
+
+
 def test_answers_are_sentences():
     for command in COMMANDS:
         for name, text in FlagParser(command, "").replaced().items():
