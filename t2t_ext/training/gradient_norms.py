@@ -18,6 +18,7 @@ from t2t_ext.data.datasets.example_store import ExampleStore
 from t2t_ext.data.datasets.pipeline import eval_batches
 from t2t_ext.errors import UserError
 from t2t_ext.models.seq2seq import Seq2Seq
+from t2t_ext.training.graph_options import retracing_expected
 from t2t_ext.training.step import loss_gradients
 
 Batch = dict[str, tf.Tensor]
@@ -97,7 +98,8 @@ def probe(
     for done, batch in enumerate(batches, 1):
         taken = model.training_labels(batch.get("labels", batch["targets"]))
         count = int(tf.math.count_nonzero(taken))
-        gradients, sums = computed({**batch, "labels": taken})
+        with retracing_expected():  # batches differ in shape
+            gradients, sums = computed({**batch, "labels": taken})
         gradients = [gradient.numpy().astype(np.float64) for gradient in gradients]
         for name, norm in _norms(gradients, groups).items():
             norms[name].append(norm / max(count, 1))

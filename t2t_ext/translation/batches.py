@@ -44,7 +44,11 @@ class Traced:
     def __call__(self, settings: Mapping[str, Any] | None = None, **tensors: tf.Tensor | None) -> dict[str, tf.Tensor]:
         """Runs the graph function of the tensors that are not None."""
         given = {name: tensors[name] for name in self._specs if tensors.get(name) is not None}
-        return self.of(*given, **(settings or {}))(*given.values())
+        function = self.of(*given, **(settings or {}))
+        if not function.experimental_get_tracing_count():
+            # Traced by a call, functions of the same code count as one that is traced often, of which TensorFlow warns.
+            function.get_concrete_function()
+        return function(*given.values())
 
 
 def similar_lengths(

@@ -167,6 +167,7 @@ def measure(
             found[stack] = tf.stack(each, axis=1)
         return found
 
+    of_batch.get_concrete_function()  # traced by a call, it counts as the last model's, traced once more
     values = {stack: np.zeros([len(sources), len(layers[stack])]) for stack in stacks}
     read = targets if decoder and targets is not None else [[PAD_ID]] * len(sources)
     done = 0

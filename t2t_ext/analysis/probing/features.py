@@ -85,6 +85,7 @@ def mean_states(
         counted = tf.cast(real, tf.float32)[:, :, tf.newaxis]
         return tf.reduce_sum(states * counted, axis=1) / tf.reduce_sum(counted, axis=1)
 
+    of_batch.get_concrete_function()  # traced by a call, it counts as the last model's, traced once more
     features: np.ndarray | None = None
     done = 0
     for batch in similar_lengths(list(map(len, sentences)), _MOST_ROWS, positions=_MOST_POSITIONS):

@@ -26,6 +26,15 @@ def test_a_trace_for_each_choice_of_tensors_and_settings():
     assert traced == [(False, 0), (True, 4)]
 
 
+def test_many_functions_are_not_warned_of_as_one_that_is_traced_often(caplog, monkeypatch):
+    log = tf.get_logger()
+    monkeypatch.setattr(log, "propagate", True)
+    for number in range(12):
+        run = batches.Traced(lambda x, number=number: {"x": x + number}, {"x": NUMBERS})
+        assert run(x=tf.ones([1], tf.int32))["x"].numpy().tolist() == [1 + number]
+    assert "retracing" not in caplog.text
+
+
 def test_threads_that_come_at_once_get_the_same_function(monkeypatch):
     barrier, real = threading.Barrier(4), tf.function
 
