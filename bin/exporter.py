@@ -68,6 +68,7 @@ def main(flags: argparse.Namespace) -> None:
     version = flags.export_version or max(*steps, 1)
     check_destination(export_dir, version, overwrite=flags.overwrite)
 
+    log.info(f"Exporting {names} to {export_dir}/{version}: making a graph of each signature takes up to some minutes")
     start_tensorflow()
     from t2t_ext.serving.export import export
     from t2t_ext.translation.alignment import AlignmentConfig

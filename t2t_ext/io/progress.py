@@ -70,7 +70,7 @@ def _bar(description: str, total: int | None, unit: str) -> Iterator[Advance]:
             nonlocal done
             done += amount
             rate = done / max(time.monotonic() - started, 1e-3)
-            shown.update(task, completed=done, rate=f"{rate:,.0f} {unit}/s")
+            shown.update(task, completed=done, rate=f"{_rounded(rate)} {unit}/s")
 
         yield advance
 
@@ -88,6 +88,11 @@ def _plain_lines(description: str, total: int | None, unit: str) -> Advance:
         last = now
         rate = done / (now - started)
         of_total = f" of {total:,} {unit}, {max(total - done, 0) / rate:,.0f} s left" if total else f" {unit}"
-        log.info(f"{description}: {done:,}{of_total} ({rate:,.0f} {unit}/s)")
+        log.info(f"{description}: {done:,}{of_total} ({_rounded(rate)} {unit}/s)")
 
     return advance
+
+
+def _rounded(rate: float) -> str:
+    """Returns a rate as text; a slow one with a decimal, as 0 lines/s would say that nothing happens."""
+    return f"{rate:,.0f}" if rate >= 10 else f"{rate:.1f}"

@@ -50,7 +50,8 @@ sys.exit(exporter.main([f"--output_dir={path}", f"--export_dir={export_dir}"]))
 def test_python_and_an_export_that_is_loaded_again(tiny_run, tmp_path):
     first, *told = run("-c", PYTHON, str(tiny_run.path), str(tmp_path / "export")).splitlines()
     assert first == "Now an export that is loaded again"
-    assert all(line.startswith("Exported ") for line in told), told
+    assert len(told) == 1, told
+    assert told[0].startswith("Exporting step "), told  # it takes long enough to say so
 
 
 def test_a_users_module_that_imports_tensorflow(tmp_path):
