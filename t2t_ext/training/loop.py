@@ -208,7 +208,7 @@ class _Loop:
         step, last = session.step, session.step == settings.train_steps
         if self._clock.first_step:
             graph_options.release_unused()
-            self._clock.after_first_step(session.read_window())
+            self._clock.after_first_step(session.read_window(), step)
             self._say(f"first step after {time.monotonic() - self._clock.created:.1f} s")
         self._progress.advance(step)
         if last or step % settings.log_step_count_steps == 0:
@@ -265,7 +265,8 @@ class _Loop:
             self._board.gradient_norms(norms_record)
         shown = f"loss {record['loss']:.3f}" if "loss" in record else "steps skipped"
         self._progress.note(f"{shown}, {record['tokens_per_second']:,.0f} tokens/s")
-        self._say(describe_training(record))
+        seconds_a_step = self._clock.seconds_a_step(session.step)
+        self._say(describe_training(record, self._settings.train_steps, seconds_a_step))
         self._check_skipped()
 
     def _check_skipped(self) -> None:
@@ -386,12 +387,20 @@ class _Clock:
         self._seconds = 0.0
         self._tokens_before = _real_tokens(window)  # a restored window has tokens of the process before
         self.first_step = True
+        self._running: tuple[float, int] | None = None  # when the graph was there, after which step
 
-    def after_first_step(self, window: dict[str, float]) -> None:
+    def after_first_step(self, window: dict[str, float], step: int) -> None:
         """Leaves out the first step, which made the graph."""
         self.first_step = False
+        self._running = time.monotonic(), step
         self._began, self._seconds = None, 0.0
         self._tokens_before = _real_tokens(window)
+
+    def seconds_a_step(self, step: int) -> float:
+        """Returns the mean time of a step up to now, evaluations included, as is the time that is left; 0 of none."""
+        if self._running is None or step <= self._running[1]:
+            return 0.0
+        return (time.monotonic() - self._running[0]) / (step - self._running[1])
 
     def start(self) -> None:
         """Runs the clock."""

@@ -79,8 +79,14 @@ def _losses(record: Record) -> str:
     return f"loss {loss:.3f}{smoothed}"
 
 
-def describe_training(record: Record) -> str:
-    """Formats a training record as one line."""
+def describe_training(record: Record, total_steps: int = 0, seconds_a_step: float = 0.0) -> str:
+    """Formats a training record as one line, with what is left where the time of a step is known.
+
+    Args:
+      record: The record.
+      total_steps: The step that training ends at.
+      seconds_a_step: Mean time of a step, evaluations included; 0 = not known.
+    """
     text = f"step {record['step']}: "
     if "loss" in record:
         text += f"{_losses(record)}, perplexity {_number(record['perplexity'])}, "
@@ -89,7 +95,21 @@ def describe_training(record: Record) -> str:
     text += f"learning rate {record['learning_rate']:.2e}"
     text += f", gradient norm {record['gradient_norm']:.2f}" if "gradient_norm" in record else ", no update"
     text += f", regularizer {record['regularizer']:.3f}" if "regularizer" in record else ""
-    return text + (f", {record['skipped_steps']} steps skipped so far" if record["skipped_steps"] else "")
+    text += f", {record['skipped_steps']} steps skipped so far" if record["skipped_steps"] else ""
+    left = total_steps - record["step"]
+    if left > 0 and seconds_a_step > 0:
+        text += f", {left:,} of {total_steps:,} steps left ({_duration(left * seconds_a_step)})"
+    return text
+
+
+def _duration(seconds: float) -> str:
+    """Returns a time in words, as exact as an estimate can be."""
+    minutes = round(seconds / 60)
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    if minutes < 100:
+        return f"{minutes} min"
+    return f"{minutes // 60} h {minutes % 60} min" if minutes < 2880 else f"{minutes / 1440:.1f} days"
 
 
 def describe_evaluation(record: Record) -> str:

@@ -9,7 +9,7 @@ from t2t_ext import registry
 from t2t_ext.config.training import TrainingSettings
 from t2t_ext.runs import checkpoints
 from t2t_ext.runs.run_directory import RunDirectory
-from t2t_ext.training import best_checkpoint, loop
+from t2t_ext.training import best_checkpoint, loop, progress
 from t2t_ext.training.records import Best
 from t2t_ext.training.state import WINDOW_FIELDS
 
@@ -93,7 +93,7 @@ def test_steps_that_were_skipped_have_no_loss(skipped):
     loop._Loop._log(
         types.SimpleNamespace(
             _session=session, _clock=loop._Clock(window), _records=kept, _board=kept, _progress=kept, _say=lines.append,
-            _check_skipped=lambda: None,
+            _check_skipped=lambda: None, _settings=types.SimpleNamespace(train_steps=5),
         )
     )  # fmt: skip
     [record], [note, line] = records, lines
@@ -104,6 +104,40 @@ def test_steps_that_were_skipped_have_no_loss(skipped):
     else:
         assert (record["loss"], record["gradient_norm"]) == (2.0, 3.0 / (3 - skipped))
         assert line.startswith("step 3: loss 2.000 (label-smoothed; 1.000 without), perplexity 2.72, learning rate")
+
+
+@pytest.mark.parametrize(
+    ("step", "seconds", "left"),
+    [
+        (80, 0.25, ", 70 of 150 steps left (18 s)"),
+        (80, 3, ", 70 of 150 steps left (4 min)"),
+        (80, 120, ", 70 of 150 steps left (2 h 20 min)"),
+        (80, 86400, ", 70 of 150 steps left (70.0 days)"),
+        (80, 0, ""),  # nothing is known of the first step
+        (150, 3, ""),
+    ],
+)
+def test_a_training_line_says_what_is_left(step, seconds, left):
+    record = {"step": step, "tokens_per_second": 0, "learning_rate": 0.1, "skipped_steps": 0}
+    line = progress.describe_training(record, 150, seconds)
+    assert line == f"step {step}: learning rate 1.00e-01, no update{left}"
+
+
+def test_the_time_of_a_step_is_without_the_first_and_with_evaluations(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(loop.time, "monotonic", lambda: now[0])
+    window = dict.fromkeys(("source_tokens", "target_tokens"), 0.0)
+    clock = loop._Clock(window)
+    clock.start()
+    now[0] = 30.0  # the graph
+    assert clock.seconds_a_step(41) == 0
+    clock.after_first_step(window, 41)
+    assert clock.seconds_a_step(41) == 0
+    clock.start()
+    now[0] += 10
+    clock.pause()
+    now[0] += 10  # an evaluation
+    assert clock.seconds_a_step(51) == 2.0
 
 
 def test_the_clock_runs_until_the_device_has_finished():
