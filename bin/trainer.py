@@ -12,8 +12,9 @@ from t2t_ext.config.hyperparameters import HParams
 from t2t_ext.config.training import TrainConfig
 from t2t_ext.data.datasets.generated import GeneratedData
 from t2t_ext.errors import UserError
+from t2t_ext.io import log
 from t2t_ext.runs.run_directory import RunDirectory
-from t2t_ext.training import setup_run
+from t2t_ext.training import finished, setup_run
 
 _EXAMPLES = """\
   t2t_ext-trainer --problem=translate_ende_cldr --model=transformer --hparams_set=transformer_small
@@ -67,7 +68,11 @@ def main(args: argparse.Namespace) -> int:
 
         args.data_dir = resolved.config.data_dir
         generate_from_flags(args, resolved.config.problem)
-    GeneratedData.open(setup_run.make_problem(resolved), resolved.config.data_dir)
+    generated = GeneratedData.open(setup_run.make_problem(resolved), resolved.config.data_dir)
+    setup_run.check_stored(resolved, generated)
+    if done := finished.message(resolved):
+        log.info(done)
+        return 0
     _start_tensorflow(args, resolved.hparams)
     from t2t_ext.training.loop import train
 

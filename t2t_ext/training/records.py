@@ -34,6 +34,20 @@ class Best:
     value: float
 
 
+def read(path: pathlib.Path, last_step: int) -> list[Record]:
+    """Returns the records of a file, which may be missing, up to a step; lines that are damaged are passed over."""
+    found: list[Record] = []
+    text = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
+    for line in text.splitlines():
+        try:
+            record = stored.parse(line, Logged)
+        except stored.Damaged:
+            continue
+        if record["step"] <= last_step:
+            found.append(record)
+    return found
+
+
 class Records:
     """The records of a run, in memory and in the file."""
 
@@ -44,17 +58,9 @@ class Records:
         """
         self._path = path
         self._writable = writable
-        self.all: list[Record] = []
-        text = path.read_text(encoding="utf-8", errors="replace") if writable and path.exists() else ""
-        for line in text.splitlines():
-            try:
-                record = stored.parse(line, Logged)
-            except stored.Damaged:
-                continue
-            if record["step"] <= last_step:
-                self.all.append(record)
+        self.all: list[Record] = read(path, last_step) if writable else []
         kept = "".join(json.dumps(record) + "\n" for record in self.all)
-        if writable and kept != text:
+        if writable and kept != (path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""):
             files.write_text_atomically(path, kept)
 
     def append(self, record: Record) -> None:

@@ -1,5 +1,9 @@
 """What resuming a run accepts and refuses, and what the trainer finds out before TensorFlow starts."""
 
+import json
+import shutil
+
+import numpy as np
 import pytest
 
 from t2t_ext import registry
@@ -8,9 +12,9 @@ from t2t_ext.config.training import TrainConfig
 from t2t_ext.data.datasets.generated import GeneratedData
 from t2t_ext.data.generation.generate import generate
 from t2t_ext.errors import UserError
-from t2t_ext.runs.checkpoints import list_checkpoints
+from t2t_ext.runs.checkpoints import list_checkpoints, save_checkpoint
 from t2t_ext.runs.run_directory import RunDirectory
-from t2t_ext.training import setup_run
+from t2t_ext.training import finished, setup_run
 
 NEW = {
     "problem": "translate_parallel_text",
@@ -156,3 +160,58 @@ def test_mistakes_are_found_before_tensorflow_starts(flags, message, tmp_path, c
     assert status == 2
     assert message in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
+
+
+def finish(run, step=5, best=5):
+    """Makes a run one that has made its steps."""
+    for folder in (run.checkpoints_dir, run.best_dir):
+        save_checkpoint(folder, step if folder == run.checkpoints_dir else best, {"w": np.zeros(2, np.float32)})
+    run.metrics_path.write_text(json.dumps({"kind": "eval", "step": step, "bleu": 1.0, "loss": 2.0}) + "\n")
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({}, "is at step 5 already, its --train_steps"),
+        ({"train_steps": 5}, "is at step 5 already, its --train_steps"),
+        ({"train_steps": 3}, "is at step 5 already, and --train_steps=3 ends no later"),
+        ({"train_steps": 6}, ""),
+        ({"best_checkpoint_metric": "loss"}, ""),  # may choose another checkpoint
+        ({"hparams": "batch_size=100"}, ""),  # is refused
+    ],
+)
+def test_a_run_that_has_made_its_steps_says_so(make, resolve, given, said):
+    finish(make())
+    told = finished.message(resolve(**given))
+    assert said in told
+    assert bool(said) == bool(told)
+
+
+def test_what_a_kill_left_undone_is_done(make, resolve, monkeypatch):
+    run = make()
+    finish(run)
+    assert finished.message(resolve())
+    assert not finished.message(resolve(keep_checkpoint_max=1))
+    monkeypatch.setenv("TF_CONFIG", "{}")
+    assert not finished.message(resolve())
+    monkeypatch.delenv("TF_CONFIG")
+    finish(run, best=4)
+    assert not finished.message(resolve())
+    shutil.rmtree(run.best_dir)
+    finish(run)
+    assert finished.message(resolve())
+    run.metrics_path.write_text("")
+    assert not finished.message(resolve())
+    shutil.rmtree(run.checkpoints_dir)
+    add_checkpoint(run)  # a damaged one
+    assert not finished.message(resolve())
+
+
+def test_the_trainer_keeps_what_is_stored_of_a_run_that_has_made_its_steps(make, monkeypatch, capsys):
+    run = make()
+    finish(run)
+    monkeypatch.setattr(trainer, "_start_tensorflow", lambda *args: pytest.fail("TensorFlow starts"))
+    before = (run.path / "config.json").read_bytes()
+    assert trainer.main([f"--output_dir={run.path}", "--train_steps=3"]) == 0
+    assert "Give a larger --train_steps to go on" in capsys.readouterr().err
+    assert (run.path / "config.json").read_bytes() == before

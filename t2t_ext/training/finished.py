@@ -1,0 +1,58 @@
+"""A run that has made its steps: said at once, before TensorFlow starts. Imports no TensorFlow."""
+
+import os
+
+from t2t_ext.errors import UserError
+from t2t_ext.runs import checkpoints
+from t2t_ext.runs.run_directory import RunDirectory
+from t2t_ext.training import best_checkpoint, records
+from t2t_ext.training.setup_run import ResolvedRun
+
+
+def message(run: ResolvedRun) -> str:
+    """Returns what to say of a run that is at its ``train_steps`` or beyond and leaves nothing to do; else "".
+
+    There is something to do where a setting changes, such as the metric of the best checkpoint, or where the last
+    evaluation, or what follows it, was interrupted.
+    """
+    stored, settings = run.stored, run.settings
+    # Workers of TF_CONFIG meet first: each alone would not know what the others find.
+    if stored is None or os.environ.get("TF_CONFIG"):
+        return ""
+    now, before = run.config.training, stored.config.training
+    if any(now[name] != before.get(name) for name in now if name != "train_steps"):
+        return ""
+    if run.config.hparams != stored.config_now().hparams:  # batches of other devices, which training checks
+        return ""
+    step = _last_step(stored)
+    if step is None or step < settings.train_steps or not _is_complete(run, stored, step):
+        return ""
+    if step == before.get("train_steps") == settings.train_steps:
+        where = f"{run.output_dir} is at step {step} already, its --train_steps"
+    else:
+        where = f"{run.output_dir} is at step {step} already, and --train_steps={settings.train_steps} ends no later"
+    return f"{where}: nothing is left to do. Give a larger --train_steps to go on."
+
+
+def _last_step(run: RunDirectory) -> int | None:
+    """Returns the step of the last checkpoint; None of a run that has none, or a damaged one."""
+    found = checkpoints.list_checkpoints(run.path)
+    if not found:
+        return None
+    try:
+        return checkpoints.verify_checkpoint(found[-1]).step
+    except UserError:
+        return None  # training says what is wrong with it
+
+
+def _is_complete(run: ResolvedRun, stored: RunDirectory, step: int) -> bool:
+    """Returns whether the last step was evaluated, the best checkpoint kept and old ones deleted."""
+    evaluations = [each for each in records.read(stored.metrics_path, step) if each["kind"] == "eval"]
+    if not any(each["step"] == step for each in evaluations):
+        return False
+    best = best_checkpoint.find(stored, evaluations, run.settings.best_checkpoint_metric)
+    kept = [checkpoints.checkpoint_step(path) for path in checkpoints.list_checkpoints(stored.best_dir)]
+    if best is not None and kept != [best.step]:
+        return False
+    most = run.settings.keep_checkpoint_max
+    return most <= 0 or len(checkpoints.list_checkpoints(stored.checkpoints_dir)) <= most
