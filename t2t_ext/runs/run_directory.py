@@ -209,12 +209,27 @@ def check_resumable(stored: RunConfig, given: RunConfig, directory: files.PathLi
     Raises:
       UserError: A setting differs that may not change; every such setting is named with both values.
     """
-    refused = [str(row) for row in differences(stored, given) if not row.may_change]
+    refused = [row for row in differences(stored, given) if not row.may_change]
+    if [row.name for row in refused] == ["data_digest"]:
+        raise UserError(_other_data_message(stored, given, directory))
     if refused:
         raise UserError(
-            f"The run {directory} was made with other settings: {'; '.join(refused)}. Leave these flags out to resume "
-            "with what is stored, or choose another --output_dir for a new run."
+            f"The run {directory} was made with other settings: {'; '.join(map(str, refused))}. Leave these flags "
+            "out to resume with what is stored, or choose another --output_dir for a new run."
         )
+
+
+def _other_data_message(stored: RunConfig, given: RunConfig, directory: files.PathLike) -> str:
+    text = f"--data_dir={given.data_dir} holds other data than the run {directory} was trained with"
+    if stored.data_dir == given.data_dir:
+        return (
+            f"{text}: they were generated anew since. Give the --data_dir of a copy of the former ones, generate them "
+            "again with the same flags, or choose another --output_dir for a new run."
+        )
+    return (
+        f"{text}, which were in {stored.data_dir}. Leave the flag out to resume with those, give the folder that they "
+        "are in now, or choose another --output_dir for a new run."
+    )
 
 
 class RunDirectory:

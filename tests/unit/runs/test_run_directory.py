@@ -140,6 +140,17 @@ def test_differences_name_both_values_and_what_may_change(run):
         run_directory.check_resumable(run.config, given, run.path)
 
 
+def test_other_data_are_said_in_words(run):
+    for moved, said in (
+        ("moved", r"--data_dir=moved holds other data than the run .* was trained with, which were in data"),
+        (run.config.data_dir, f"--data_dir={run.config.data_dir} holds other data .*: they were generated anew since"),
+    ):
+        given = run.config.replace(data_dir=moved, data_digest="1" * 64)
+        with pytest.raises(UserError, match=said) as raised:
+            run_directory.check_resumable(run.config, given, run.path)
+        assert "digest" not in str(raised.value)
+
+
 def test_equal_settings_differ_in_nothing_after_a_round_trip(run):
     given = make_config(hparams={"hidden_size": 16}, created=run.config.created)
     assert run_directory.differences(RunDirectory.open(run.path).config, given) == []
