@@ -13,6 +13,7 @@ import pytest
 
 from t2t_ext.bin import _flag_groups
 from t2t_ext.bin._flags import Flag, FlagParser, configure_threads, registry_text, run_main
+from t2t_ext.config.decode import resolve_decode_hparams
 from t2t_ext.config.training import TrainingSettings
 from t2t_ext.errors import UserError
 
@@ -422,6 +423,14 @@ def test_answers_are_sentences():
         for name, text in FlagParser(command, "").replaced().items():
             assert text.endswith("."), name
             assert "\n" not in text, name
+
+
+def test_input_is_not_said_to_be_in_memory():
+    """As docs/decoding.md has it, and as the decoder reads."""
+    with pytest.raises(UserError, match="decode_in_memory is no flag .* never all in memory"):
+        build_parser("t2t_ext-decoder").parse_args(["--decode_in_memory=True"])
+    with pytest.raises(UserError, match="decode_in_memory' is not here: .* never all in memory"):
+        resolve_decode_hparams("decode_in_memory=true")
 
 
 def test_tables_are_installed():
