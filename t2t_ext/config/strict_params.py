@@ -217,6 +217,11 @@ class StrictParams:
                 problems.append(self._unknown(name))
                 continue
             words = self.__dataclass_fields__[name].metadata.get("words", {})
+            follows = re.search(r"[\s;](\w+)\s*=", raw)
+            if follows and (follows[1] in self.names() or self.type_of(name) is not str):
+                commas = re.sub(r"[\s;]+(?=\w+\s*=)", ",", f"{name}={raw}")
+                problems.append(f"{name}={shortened(raw)}: separate assignments by commas: {shortened(commas)}")
+                continue
             try:
                 changes[name] = words[raw] if raw in words else _parse_value(name, raw, self.type_of(name))
             except ValueError as error:

@@ -86,6 +86,12 @@ def test_override_parses_lists():
         ("batchsize=3", "unknown key 'batchsize'. Did you mean 'batch_size'"),
         ("batch_size=3.0", "batch_size=3.0: batch_size is an integer"),
         ("batch_size=1_000", "batch_size is an integer"),
+        (
+            "hidden_size=32 num_heads=2 optimizer=adam",
+            "hidden_size=32 num_heads=2 .*: separate assignments by commas: hidden_size=32,num_heads=2,optimizer=adam",
+        ),
+        ("optimizer=adam; num_heads=2", "separate assignments by commas: optimizer=adam,num_heads=2"),
+        ("num_heads=2 odd=3", "separate assignments by commas: num_heads=2,odd=3"),
         ("batch_size=many", "batch_size is an integer or auto"),
         ("label_smoothing=nan", "label_smoothing is a number"),
         ("label_smoothing=inf", "label_smoothing is a number"),
@@ -352,6 +358,13 @@ def test_decode_hparams():
         resolve_decode_hparams("beam=5")
     with pytest.raises(UserError, match="'max_input_size' is not here: use max_input_length"):
         resolve_decode_hparams("max_input_size=5")
+
+
+def test_a_text_may_hold_spaces_and_equals_signs():
+    ignored = "no_repeat_ngram_size=2,no_repeat_ngram_unit=words,no_repeat_ngram_ignore="
+    assert resolve_decode_hparams(f"{ignored}. a = b").no_repeat_ngram_ignore == ". a = b"
+    with pytest.raises(UserError, match="separate assignments by commas: beam_size=3,alpha=1"):
+        resolve_decode_hparams("beam_size=3 alpha=1")
 
 
 def test_learning_rate_factors_are_those_that_exist():
