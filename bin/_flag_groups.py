@@ -147,7 +147,12 @@ def generation_settings(args: argparse.Namespace) -> dict[str, Any]:
             value = not value  # --separate_vocab
         if value or (value is not None and field.name in GenerationConfig.zero_counts):
             given[field.name] = value
-    steps = {"source_steps": args.text_steps, "target_steps": args.text_steps} if args.text_steps else {}
+    steps = {}
+    if args.text_steps:
+        from t2t_ext.data.text.text_steps import parse_steps
+
+        parse_steps(args.text_steps, "--text_steps")  # later the message would name a flag that was not given
+        steps = {"source_steps": args.text_steps, "target_steps": args.text_steps}
     return {**steps, **given}
 
 

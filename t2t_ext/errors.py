@@ -46,7 +46,10 @@ def suggest(name: str, candidates: Iterable[str], limit: int = 3) -> str:
     """
     if len(name) > _LONGEST_NAME:  # comparing takes the square of it
         return ""
-    close = difflib.get_close_matches(name, [each for each in candidates if each != name], n=limit, cutoff=0.6)
+    others = [each for each in candidates if each != name]
+    close = difflib.get_close_matches(name, others, n=limit, cutoff=0.6)
+    if not close and len(name) > 2:  # the first words of a longer name: moses of moses_tokenize
+        close = [each for each in others if each.startswith(f"{name}_")][:limit]
     if not close:
         return ""
     return " Did you mean " + " or ".join(repr(match) for match in close) + "?"

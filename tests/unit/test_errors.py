@@ -17,6 +17,9 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["
 def test_suggest():
     assert suggest("trasformer", ["transformer", "lstm"]) == " Did you mean 'transformer'?"
     assert suggest("xyz", ["transformer"]) == ""
+    steps = ["moses_tokenize", "moses", "lowercase", "moses_tokenize_no_escape", "mosesque_tokenization"]
+    assert suggest("moses", steps) == " Did you mean 'moses_tokenize' or 'moses_tokenize_no_escape'?"
+    assert suggest("mo", steps) == ""
 
 
 def test_a_missing_package_names_its_extra():

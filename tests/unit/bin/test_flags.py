@@ -11,10 +11,13 @@ import tomllib
 
 import pytest
 
+from t2t_ext import registry
 from t2t_ext.bin import _flag_groups
 from t2t_ext.bin._flags import Flag, FlagParser, configure_threads, registry_text, run_main
 from t2t_ext.config.decode import resolve_decode_hparams
+from t2t_ext.config.generation import GenerationConfig
 from t2t_ext.config.training import TrainingSettings
+from t2t_ext.data.generation.preparation import TextPreparation
 from t2t_ext.errors import UserError
 
 COMMANDS = {
@@ -165,7 +168,7 @@ def test_boolean_without_default():
         (["--noseparate_vocab"], {"joint_vocab": True}),
         (["--vocab_size=0", "--num_merges=0", "--num_shards=0", "--cleaning=", "--subwords="], {}),
         (["--vocab_threshold=0", "--max_length_ratio=0"], {"vocab_threshold": 0, "max_length_ratio": 0.0}),
-        (["--text_steps=a", "--target_steps=b"], {"source_steps": "a", "target_steps": "b"}),
+        (["--text_steps=nfc", "--target_steps=b"], {"source_steps": "nfc", "target_steps": "b"}),
         (["--random_seed=7"], {}),  # training's
     ],
 )
@@ -274,6 +277,14 @@ def test_types():
 def test_problem_options_are_those_given():
     args = parse("--train_source=a.txt", "--source_language=de", "--problem=translate_parallel_text")
     assert _flag_groups.problem_options(args) == {"train_source": "a.txt", "source_language": "de"}
+
+
+@pytest.mark.parametrize("flag", ["text_steps", "source_steps"])
+def test_a_misspelt_step_names_the_flag_that_was_given(flag, tmp_path):
+    args = [f"--{flag}=moses", "--problem=translate_ende_cldr", f"--data_dir={tmp_path}", f"--tmp_dir={tmp_path}"]
+    flags = build_parser("t2t_ext-datagen").parse_args(args)
+    with pytest.raises(UserError, match=f"--{flag}=moses: there is no step 'moses'.* or 'moses_tokenize'"):
+        TextPreparation.of(registry.problem(flags.problem), GenerationConfig(**_flag_groups.generation_settings(flags)))
 
 
 # Help.
@@ -427,9 +438,9 @@ def test_answers_are_sentences():
 
 def test_input_is_not_said_to_be_in_memory():
     """As docs/decoding.md has it, and as the decoder reads."""
-    with pytest.raises(UserError, match="decode_in_memory is no flag .* never all in memory"):
+    with pytest.raises(UserError, match=r"decode_in_memory is no flag .* never all in memory"):
         build_parser("t2t_ext-decoder").parse_args(["--decode_in_memory=True"])
-    with pytest.raises(UserError, match="decode_in_memory' is not here: .* never all in memory"):
+    with pytest.raises(UserError, match=r"decode_in_memory' is not here: .* never all in memory"):
         resolve_decode_hparams("decode_in_memory=true")
 
 
