@@ -460,7 +460,7 @@ def _flatten(config: RunConfig) -> dict[str, Any]:
 
 def _not_a_run_message(path: pathlib.Path) -> str:
     if not path.exists():
-        neighbours = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
+        neighbours = [entry.parent.name for entry in path.parent.glob(f"*/{CONFIG_NAME}")]
         close = suggest(path.name, neighbours)
         return f"There is no run directory {path}.{close} Train one: t2t_ext-trainer --output_dir={path} ..."
     if not path.is_dir():

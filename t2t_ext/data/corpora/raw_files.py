@@ -25,6 +25,8 @@ def opened(path: compression.PathLike) -> Iterator[BinaryIO]:
             else:
                 raw = stack.enter_context(open(inputs.on_disk(path), "rb"))
             yield stack.enter_context(compression.decompressed(raw, path))
+    except IsADirectoryError as error:
+        raise UserError(f"{path} is a folder; name a file.") from error
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror or error}.") from error
 

@@ -284,5 +284,9 @@ def _refuse_utf16(path: PathLike, head: bytes) -> None:
 def require_files(paths: Sequence[PathLike], advice: str) -> None:
     """Raises a UserError that lists the files that are not there; ``advice`` is a sentence: what the user can do."""
     missing = [str(path) for path in paths if not inputs.is_file(path)]
+    folders = [path for path in missing if os.path.isdir(path)]
+    if folders and folders == missing:
+        said = "are folders; name files" if len(folders) > 1 else "is a folder; name a file"
+        raise UserError(f"{', '.join(folders)} {said}. {advice}")
     if missing:
         raise UserError(f"No such file: {', '.join(missing)}. {advice}")

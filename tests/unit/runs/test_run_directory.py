@@ -77,6 +77,14 @@ def test_missing_directory_suggests_its_neighbour(run):
         RunDirectory.open(run.path.with_name("runn"))
 
 
+def test_a_missing_directory_suggests_runs_alone(run):
+    run.path.with_name("runs").mkdir()
+    run.path.with_name("runn.log").write_text("")
+    with pytest.raises(UserError) as raised:
+        RunDirectory.open(run.path.with_name("runn"))
+    assert "Did you mean 'run'? Train one" in str(raised.value)
+
+
 def test_directory_that_is_no_run(run, tmp_path):
     with pytest.raises(UserError, match=r"is not a run directory.*These in it are: run\."):
         RunDirectory.open(tmp_path)

@@ -72,6 +72,16 @@ def test_missing_files(tmp_path):
     assert str(caught.value) == f"No such file: {tmp_path / 'p'}, {tmp_path / 'q'}. Do this."
 
 
+def test_folders_in_place_of_files(tmp_path):
+    with pytest.raises(UserError, match=f"^{tmp_path} is a folder; name a file.$"):
+        list(readers.read_lines(tmp_path))
+    here = write(tmp_path / "here", b"")
+    with pytest.raises(UserError, match=f"^{tmp_path} is a folder; name a file. Do this.$"):
+        readers.require_files([here, tmp_path], "Do this.")
+    with pytest.raises(UserError, match=rf"^No such file: {tmp_path}, {tmp_path}/p\."):
+        readers.require_files([tmp_path, tmp_path / "p"], "Do this.")
+
+
 def test_pairs(tmp_path):
     files = PairFiles(write(tmp_path / "s", "ä\n\nc\n".encode()), write(tmp_path / "t", b"1\n2\n3"))
     assert list(files.read(ReadReport())) == [("ä", "1"), ("", "2"), ("c", "3")]
