@@ -25,7 +25,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from t2t_ext.config import problem_options
+from t2t_ext.config import problem_options, replaced
 from t2t_ext.config import user_directory as _user_directory
 from t2t_ext.config.hyperparameters import HParams
 from t2t_ext.config.strict_params import changed_in_place
@@ -138,8 +138,12 @@ class _Registry:
             raise UserError(f"{place}: the {self.kind} family {pattern!r} is already registered at {old.place}.")
         self._families[pattern] = _Entry(pattern, value, place, module)
 
-    def find(self, name: str) -> _Entry:
+    def find(self, name: str, suffix: str = "") -> _Entry:
         """Returns the entry of a name, importing the module that registers it where needed.
+
+        Args:
+          name: The name.
+          suffix: What the user has written behind it, for the message.
 
         Raises:
           UserError: No object has this name; the message suggests close ones.
@@ -158,14 +162,16 @@ class _Registry:
                 return entry
         names = self.names()
         if self.kind == "problem":
+            if answer := replaced.problem_answer(name):
+                raise UserError(f"The problem {name + suffix!r} of tensor2tensor is not here: {answer}")
             end = difflib.get_close_matches("_" + name.rpartition("_")[2], LOOK_UP_SUFFIXES, n=1, cutoff=0.7)
-            names = [known + "".join(end) for known in names]  # the end may be what is misspelt
+            names = [known + (suffix or "".join(end)) for known in names]  # the end may be what is misspelt
         listed = f"Known: {', '.join(names)}" if self._slot else f"--registry_help lists all {self.kind}s"
         what = "function" if self._decorator == "register_hparams" else "class"
         arguments = f'("{self._slot}", NAME)' if self._slot else ""
         raise UserError(
-            f"Unknown {self.kind} {name!r}.{suggest(name, names)} {listed}; your own {what} is registered by "
-            f"@t2t_ext.registry.{self._decorator}{arguments} in a module, given with --t2t_usr_dir."
+            f"Unknown {self.kind} {name + suffix!r}.{suggest(name + suffix, names)} {listed}; your own {what} is "
+            f"registered by @t2t_ext.registry.{self._decorator}{arguments} in a module, given with --t2t_usr_dir."
         )
 
     def _taken_at(self, name: str, value: Any, place: str, module: str) -> str:
@@ -365,7 +371,10 @@ def problem(name: str, **options: Any) -> Any:
     if base.endswith(SYNCHRONOUS_SUFFIX):
         right = base.removesuffix(SYNCHRONOUS_SUFFIX) + REVERSED_SUFFIX + SYNCHRONOUS_SUFFIX
         raise UserError(f"Unknown problem {name!r}. Did you mean {right!r}? {REVERSED_SUFFIX} stands first.")
-    factory = _problems.find(base).value
+    if base.endswith(REVERSED_SUFFIX):
+        right = base.removesuffix(REVERSED_SUFFIX)
+        raise UserError(f"Unknown problem {name!r}. Did you mean {right!r}? Reversed twice, a problem is what it was.")
+    factory = _problems.find(base, name.removeprefix(base)).value
     converted = problem_options.checked(base, factory, options)
     if base != name and not getattr(factory, "reversible", True):
         raise UserError(f"The problem {base!r} is not a translation problem, so {name!r} does not exist. Use {base!r}.")

@@ -2,10 +2,12 @@
 
 import functools
 import pathlib
+import re
 import tomllib
 from collections.abc import Mapping
 
 HPARAMS = pathlib.Path(__file__).with_name("replaced_hparams.toml")
+PROBLEMS = pathlib.Path(__file__).with_name("replaced_problems.toml")
 
 
 @functools.cache
@@ -16,3 +18,9 @@ def answers(file: pathlib.Path) -> Mapping[str, Mapping[str, str]]:
     """
     tables = tomllib.loads(file.read_text(encoding="utf-8"))
     return {table: {name: answer for answer, names in rows.items() for name in names} for table, rows in tables.items()}
+
+
+def problem_answer(name: str) -> str:
+    """Returns what stands for a problem of tensor2tensor's, by its name without ``_rev``; "" of any other name."""
+    patterns = answers(PROBLEMS)["problems"]
+    return next((answer for pattern, answer in patterns.items() if re.fullmatch(pattern, name)), "")

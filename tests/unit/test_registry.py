@@ -3,6 +3,7 @@
 import dataclasses
 import importlib
 import inspect
+import re
 import subprocess
 import sys
 import textwrap
@@ -139,7 +140,7 @@ def test_names_are_snake_case(name):
     ("look_up", "name", "close"),
     [
         (registry.problem, "translate_ende_cldrr", "translate_ende_cldr"),
-        (registry.problem, "translate_deen_multi30_rev", "translate_deen_multi30k"),
+        (registry.problem, "translate_deen_multi30_rev", "translate_deen_multi30k_rev"),
         (registry.model, "transfomer", "transformer"),
         (registry.hparams, "transformer_bass", "transformer_base"),
     ],
@@ -175,6 +176,44 @@ def test_family_makes_problems_by_pattern():
     assert r"fake_\d+_family" in registry.problem_families()
     with pytest.raises(UserError, match="Unknown problem"):
         registry.problem("fake_x_family")
+
+
+# tensor2tensor 1.15.
+_ENDE = "wmt32k wmt8k wmt32k_packed wmt8k_packed wmt_clean32k wmt_characters wmt_multi64k wmt_multi64k_packed1k"
+_PARACRAWL = "pc32k pc_clean32k wmt_pc32k wmt_clean_pc32k wmt_pc_clean32k wmt_clean_pc_clean32k"
+_ENFR = (
+    "wmt32k wmt8k wmt32k_packed wmt_small8k wmt_small32k wmt_characters wmt_small_characters wmt_multi64k "
+    "wmt_multi64k_packed1k wmt32k_with_backtranslate_fr wmt32k_with_backtranslate_en"
+)
+_ENRO = "wmt8k wmt32k wmt_characters wmt_multi64k wmt_multi_small64k wmt_multi_tiny64k wmt_multi_tiny64k_packed1k"
+_OTHERS = {
+    "ende": f"{_ENDE} {_PARACRAWL} wmt_bpe32k", "enfr": _ENFR, "enro": _ENRO,
+    "enes": "wmt32k wmt8k wmt32k_packed wmt8k_packed wmt_clean32k wmt_characters",
+    "encs": "wmt32k wmt_characters cubbitt", "enet": "wmt32k wmt_characters", "enid": "iwslt32k",
+    "enmk": "setimes32k setimes_characters", "entn": "rma", "envi": "iwslt32k", "enzh": "wmt32k wmt8k",
+    "ende2018": "wmt32k",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "name",
+    [f"translate_{pair}_{each}" for pair, names in _OTHERS.items() for each in names.split()]
+    + ["text2text_tmpdir", "text2text_tmpdir_tokens"],
+)
+def test_problems_of_tensor2tensor_are_answered(name):
+    for typed in (name, f"{name}_rev"):
+        with pytest.raises(UserError, match=f"'{typed}' of tensor2tensor is not here: ") as raised:
+            registry.problem(typed)
+        named = re.findall(r"\btranslate_\w+", str(raised.value).partition("not here")[2])
+        assert named
+        assert set(named) <= set(registry.problem_names())
+
+
+def test_a_problem_that_is_misspelt_is_named_as_it_was_typed():
+    with pytest.raises(UserError, match=r"Unknown problem 'translate_ende_cldr_rev_rev'\. Did you mean 'translate_"):
+        registry.problem("translate_ende_cldr_rev_rev")
+    with pytest.raises(UserError, match=r"'translate_ende_clrd_rev'\. Did you mean 'translate_ende_cldr_rev'"):
+        registry.problem("translate_ende_clrd_rev")
 
 
 def test_set_that_returns_nothing():
