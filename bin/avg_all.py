@@ -3,6 +3,7 @@
 import argparse
 
 from t2t_ext.bin._flags import Flag, FlagParser, FlagTable, command
+from t2t_ext.io import log
 from t2t_ext.runs.run_directory import RunDirectory
 
 _EXAMPLES = """\
@@ -11,7 +12,7 @@ _EXAMPLES = """\
 _FLAGS: FlagTable = {
     "What": {
         "output_dir=RUN": Flag("The run, as t2t_ext-trainer wrote it.", required=True),
-        "n": Flag("Checkpoints in an average.", 8, minimum=1),
+        "n": Flag("Checkpoints in an average; all where there are fewer.", 8, minimum=1),
         "rolling": "Make an average of n up to every checkpoint, not only up to the last.",
     },
 }
@@ -29,8 +30,12 @@ def build_parser() -> FlagParser:
 def main(flags: argparse.Namespace) -> None:
     """Averages as the flags say."""
     directory = RunDirectory.open(flags.output_dir)
+    from t2t_ext.runs import checkpoints
     from t2t_ext.runs.averaging import average_last
 
+    there = len(checkpoints.list_checkpoints(directory.checkpoints_dir))
+    if 0 < there < flags.n:
+        log.warning(f"--n={flags.n}: the run has only {there} checkpoint{'s' if there > 1 else ''}; all are averaged")
     for path, steps in average_last(directory, flags.n, rolling=flags.rolling):
         print(f"{path}: average of {len(steps)} checkpoints, steps {', '.join(map(str, steps))}")
 
