@@ -1,11 +1,14 @@
 """SIGTERM and Ctrl-C while training: finish the step, save, and say how the process should end."""
 
 import contextlib
+import os
 import signal
 import threading
 import time
 from collections.abc import Iterator
 from typing import Any
+
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 class Interrupted(Exception):
@@ -15,9 +18,15 @@ class Interrupted(Exception):
 class SignalWatch:
     """Notes SIGTERM and SIGINT instead of dying from them; ``received`` is the name of the one that came, or empty."""
 
-    def __init__(self) -> None:
+    def __init__(self, acknowledgement: str = "") -> None:
+        """Watches for nothing yet.
+
+        Args:
+          acknowledgement: What is written to standard error, after the signal's name, as soon as the first one comes.
+        """
         self.received = ""
         self._abandon = False
+        self._acknowledgement = acknowledgement
 
     @contextlib.contextmanager
     def watching(self) -> Iterator[None]:
@@ -25,12 +34,43 @@ class SignalWatch:
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-        previous = {number: signal.signal(number, self._on_signal) for number in (signal.SIGTERM, signal.SIGINT)}
+        with self._acknowledging() if self._acknowledgement else contextlib.nullcontext():
+            previous = {number: signal.signal(number, self._on_signal) for number in _SIGNALS}
+            try:
+                yield
+            finally:
+                for number, handler in previous.items():
+                    signal.signal(number, handler)
+
+    @contextlib.contextmanager
+    def _acknowledging(self) -> Iterator[None]:
+        """Answers the first signal at once.
+
+        Python calls handlers between its own instructions: while TensorFlow prepares a graph, which takes seconds, none
+        runs. What C notes of a signal, a thread reads meanwhile.
+        """
+        noted, note = os.pipe()
+        os.set_blocking(note, False)  # as set_wakeup_fd asks for
+        thread = threading.Thread(target=self._acknowledge, args=[noted], daemon=True)
+        thread.start()
+        before = signal.set_wakeup_fd(note, warn_on_full_buffer=False)
         try:
             yield
         finally:
-            for number, handler in previous.items():
-                signal.signal(number, handler)
+            signal.set_wakeup_fd(before)
+            os.close(note)  # ends the thread
+            thread.join()
+            os.close(noted)
+
+    def _acknowledge(self, noted: int) -> None:
+        said = False
+        while numbers := os.read(noted, 16):
+            names = [signal.Signals(number).name for number in numbers if number in _SIGNALS]
+            if names and not said and not self._abandon:  # what is abandoned ends at once
+                said = True
+                with contextlib.suppress(OSError):
+                    begin = "\n" if os.isatty(2) else ""  # a terminal shows ^C, and perhaps a bar
+                    os.write(2, f"{begin}{names[0]}: {self._acknowledgement}\n".encode())
 
     @contextlib.contextmanager
     def abandoning(self) -> Iterator[None]:

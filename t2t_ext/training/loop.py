@@ -13,7 +13,7 @@ from t2t_ext.config.training import KEEP, TrainConfig
 from t2t_ext.data.datasets import target_variants
 from t2t_ext.data.datasets.generated import GeneratedData
 from t2t_ext.errors import UserError
-from t2t_ext.io import files, locks
+from t2t_ext.io import files, locks, log
 from t2t_ext.io.interruption import Agreement, Interrupted, SignalWatch
 from t2t_ext.runs import checkpoints
 from t2t_ext.training import (
@@ -35,6 +35,7 @@ from t2t_ext.training.records import Best, Record, Records, gradient_norms_recor
 from t2t_ext.training.session import Session
 from t2t_ext.training.workers import Workers
 
+_ACKNOWLEDGEMENT = "stopping after this step, which is saved; one more Ctrl-C stops at once, without saving"
 _ADVICE = "Wait until it has ended (what it saved, this command then resumes), or choose another --output_dir."
 
 
@@ -125,7 +126,7 @@ class _Loop:
             rows += [(row.name, row.value, row.origin) for row in run.hparams.explain(run.config.origins)]
             self._board.hparams(rows)
         self._damaged: set[int] = set()  # steps of checkpoints that could not be copied as the best
-        self._signals = SignalWatch()
+        self._signals = SignalWatch(_ACKNOWLEDGEMENT if not quiet and log.shows_info() else "")
         self._agreement = Agreement(workers, self._signals, run.settings.log_step_count_steps, step)
         self._clock = _Clock(self._session.read_window())
         self._describe(run, report)

@@ -1,6 +1,8 @@
 """Signals: all workers stop after the same step, and asking each other is rare."""
 
+import os
 import signal
+import time
 
 import pytest
 
@@ -58,6 +60,27 @@ def test_all_workers_stop_after_the_same_step(hit, monkeypatch):
     assert reasons[hit] == "SIGINT"
     assert reasons[1 - hit] == "SIGTERM"
     assert len(cluster.rounds) < 30  # not at every step
+
+
+def test_the_first_signal_is_answered_while_no_handler_can_run(capfd):
+    """C notes a signal at once, also while TensorFlow prepares a graph and Python calls no handler."""
+    watch = SignalWatch("stopping soon")
+    answered: list[str] = []
+    before = signal.set_wakeup_fd(-1)
+    signal.set_wakeup_fd(before)
+    with watch.watching():
+        note = signal.set_wakeup_fd(-1)
+        signal.set_wakeup_fd(note)
+        os.write(note, bytes([signal.SIGINT, signal.SIGINT]))
+        deadline = time.monotonic() + 30
+        while not "".join(answered) and time.monotonic() < deadline:
+            answered.append(capfd.readouterr().err)
+            time.sleep(0.01)
+        assert watch.received == ""  # no handler has run
+        signal.raise_signal(signal.SIGINT)
+        assert watch.received == "SIGINT"
+    assert "".join(answered) + capfd.readouterr().err == "SIGINT: stopping soon\n"
+    assert signal.set_wakeup_fd(before) == before
 
 
 def test_one_process_asks_nobody():
