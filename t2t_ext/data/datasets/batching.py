@@ -270,11 +270,12 @@ def select_examples(
     long_pairs = (usable & ~(long_inputs | long_targets)) & (
         tokens_of(input_lengths, target_lengths, hparams.batch_tokens) > hparams.batch_size
     )
+    pairs = "pair" if long_pairs.sum() == 1 else "pairs"
     dropped = {
         **{reason: int(mask.sum()) for reason, mask in left_out.items()},
         f"inputs longer than {limit} tokens": int(long_inputs.sum()),
         f"targets longer than {limit} tokens": int(long_targets.sum()),
-        f"pair larger than a batch of {hparams.batch_size} tokens": int(long_pairs.sum()),
+        f"{pairs} larger than a batch of {hparams.batch_size} tokens": int(long_pairs.sum()),
     }
     dropped = {reason: count for reason, count in dropped.items() if count}
     kept = np.flatnonzero(usable & ~(long_inputs | long_targets | long_pairs)).astype(np.int32)

@@ -158,6 +158,8 @@ def test_long_pairs_are_left_out_and_counted():
         "pair larger than a batch of 50 tokens": 1,
     }
     assert planner.epoch(0).examples.tolist() == [0]
+    planner = batching.BatchPlanner(np.array([5, 30, 30]), np.array([5, 30, 31]), hparams, seed=1)
+    assert planner.dropped == {"pairs larger than a batch of 50 tokens": 2}
 
 
 def test_max_length_zero_is_the_batch_size():
