@@ -102,7 +102,7 @@ def _check_same(first: RunDirectory, other: RunDirectory, warn: Callable[[str], 
             raise UserError(
                 f"The runs {first.path} and {other.path} have different {side} vocabularies (SHA-256 "
                 f"{digests[0][:12]}... and {digests[1][:12]}...); the members of an ensemble must share theirs. Train "
-                "on the same generated data, or on data made with t2t_ext-datagen --vocab_from=RUN."
+                f"on the same generated data, or on data made with t2t_ext-datagen --vocab_from={first.path}."
             )
     sizes = [run.config.source_feature_size for run in (first, other)]
     if sizes[0] != sizes[1]:

@@ -149,7 +149,7 @@ def check_runs(l2r: "RunDirectory", r2l: "RunDirectory") -> None:
                 f"was trained with --hparams=target_direction={direction}."
             )
     if l2r.config.vocabularies["target"] != r2l.config.vocabularies["target"]:
-        _check_ids(l2r.text_encoders()[1], r2l.text_encoders()[1], f"{l2r.path} and {r2l.path}")
+        _check_ids(l2r.text_encoders()[1], r2l.text_encoders()[1], f"{l2r.path} and {r2l.path}", str(l2r.path))
 
 
 class Reranker:
@@ -292,11 +292,11 @@ def winners(results: Sequence[Sequence[Candidate]]) -> Winners:
     return Winners(l2r, r2l, len(chosen) - l2r - r2l, found)
 
 
-def _check_ids(l2r: Any, r2l: Any, where: str) -> None:
+def _check_ids(l2r: Any, r2l: Any, where: str, run: str = "RUN") -> None:
     digests = [encoder.ids_sha256[:12] for encoder in (l2r, r2l)]
     if l2r.ids_sha256 != r2l.ids_sha256:
         raise UserError(
             f"The target ids of {where} differ (SHA-256 {digests[0]}... and {digests[1]}...): neither "
             "could score the other's translations. Train both on the same generated data, or on data made with "
-            "t2t_ext-datagen --vocab_from=RUN."
+            f"t2t_ext-datagen --vocab_from={run}."
         )

@@ -306,12 +306,21 @@ REASONS = {
 
 
 def summary_lines(
-    manifest: Manifest, data_dir: str | os.PathLike, published: Mapping[str, int] | None = None
+    manifest: Manifest,
+    data_dir: str | os.PathLike,
+    published: Mapping[str, int] | None = None,
+    *,
+    vocab_from: str = "",
 ) -> Iterator[str]:
-    """Yields lines that say what was generated, what was dropped and why, beside published numbers of pairs."""
+    """Yields lines that say what was generated, what was dropped and why, beside published numbers of pairs.
+
+    ``vocab_from`` is the run whose subword models were taken, which the manifest does not name: the data are the same
+    wherever it is.
+    """
     settings = manifest.settings
     yield f"{manifest.problem} in {data_dir}:"
-    yield f"  {_vocabulary(manifest, of_one_side=any(split.floats for split in manifest.splits.values()))}"
+    of_one_side = any(split.floats for split in manifest.splits.values())
+    yield f"  {_vocabulary(manifest, vocab_from, of_one_side=of_one_side)}"
     for side in ("source", "target"):
         if settings.get(f"{side}_steps", "none") != "none":
             yield f"  {side} text: {settings[f'{side}_steps']}"
@@ -392,7 +401,7 @@ def beside_published(count: int, published: int | None) -> str:
     return f"; published: {published:,} ({count - published:+,}, {(count - published) / published:+.2%})"
 
 
-def _vocabulary(manifest: Manifest, *, of_one_side: bool) -> str:
+def _vocabulary(manifest: Manifest, vocab_from: str, *, of_one_side: bool) -> str:
     vocab, training = manifest.vocab, manifest.vocab["training"]
     if of_one_side:
         sizes = f"{vocab['target']['size']:,} subwords"
@@ -401,7 +410,7 @@ def _vocabulary(manifest: Manifest, *, of_one_side: bool) -> str:
     else:
         sizes = f"{vocab['source']['size']:,} source and {vocab['target']['size']:,} target subwords"
     if "reused" in training:
-        return f"{sizes}; reused from {', '.join(training['reused'])}"
+        return f"{sizes}; reused from {', '.join(os.path.join(vocab_from, name) for name in training['reused'])}"
     used, read = training["samples_used"], training["samples_read"]
     share = f"all {read:,}" if used == read else f"a sample of {used:,} of the {read:,}"
     return f"{sizes}; trained on {share} training samples"

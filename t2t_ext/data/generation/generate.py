@@ -152,7 +152,8 @@ class _Generation:
             )
             manifest = self._make(work, stack.enter_context(workers))
             workspace.publish(work, self.data_dir, self.problem.base_name)
-        for line in manifests.summary_lines(manifest, self.data_dir, self.problem.published):
+        published, run = self.problem.published, settings.vocab_from
+        for line in manifests.summary_lines(manifest, self.data_dir, published, vocab_from=run):
             self.say(line)
         return manifest
 

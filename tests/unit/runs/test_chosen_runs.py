@@ -60,7 +60,7 @@ def test_a_comma_in_a_name(make_run):
 @pytest.mark.parametrize(
     ("other", "message"),
     [
-        ({"target": b"x"}, "different target vocabularies"),
+        ({"target": b"x"}, "different target vocabularies.*--vocab_from=.*/first"),
         ({"source": b"x"}, "different source vocabularies"),
         ({"target_direction": "r2l"}, "generates l2r, .*other generates r2l"),
     ],

@@ -4,8 +4,9 @@ import types
 
 import pytest
 
+from t2t_ext.errors import UserError
 from t2t_ext.translation.hypothesis import Hypothesis
-from t2t_ext.translation.rerank import Reranker
+from t2t_ext.translation.rerank import Reranker, check_runs
 
 SEARCHED, FORCED = -1.0, -3.0
 
@@ -32,3 +33,16 @@ def test_scores_among_the_candidates_of_a_shortlist_do_not_count(shortlist, expe
     ((only,),) = reranker.rerank(["a line"])
     assert only.log_probs == {"l2r": expected, "r2l": SEARCHED}
     assert only.ranks == {"l2r": 0, "r2l": 0}
+
+
+def test_other_vocabularies_are_to_be_made_from_the_run_that_is_there():
+    def run(path, direction):
+        encoder = types.SimpleNamespace(ids_sha256=path)
+        config = types.SimpleNamespace(hparams={"target_direction": direction}, vocabularies={"target": path})
+        hparams = types.SimpleNamespace(directions=1)
+        return types.SimpleNamespace(
+            path=path, config=config, hparams=lambda: hparams, text_encoders=lambda: (encoder, encoder)
+        )
+
+    with pytest.raises(UserError, match="--vocab_from=forwards"):
+        check_runs(run("forwards", "l2r"), run("backwards", "r2l"))

@@ -433,7 +433,7 @@ def test_unknown_splits_and_texts(make, tmp_path):
         data.texts("train")
 
 
-def test_reused_subword_models(make, tmp_path):
+def test_reused_subword_models(make, said, tmp_path):
     make(Toy(), tmp_path / "first", joint_vocab=False)
     source, target = GeneratedData.open(Toy(), tmp_path / "first").text_encoders()
     run = tmp_path / "run"
@@ -442,6 +442,7 @@ def test_reused_subword_models(make, tmp_path):
     target.save(run / "vocab.target.model")
     other = Toy(train=make_pairs(200, 9))
     make(other, tmp_path / "from_run", vocab_from=str(run))
+    assert any(f"reused from {run}/vocab.source.model, {run}/vocab.target.model" in line for line in said)
     assert GeneratedData.open(other, tmp_path / "from_run").text_encoders() == (source, target)
     # a run of NAME_rev reads the other side
     turned = Toy(was_reversed=True)
