@@ -114,6 +114,10 @@ class Evaluator:
         scores = {"sentences": total, "bleu": bleu.value, "bleu_signature": bleu.signature, **others}
         return {**metrics, **scores}, texts
 
+    def first_sentence(self) -> tuple[str, str]:
+        """Returns the first dev sentence that is translated and its (first) reference."""
+        return str(self._sources[0]), self._references[0][0]
+
     def show(self, board: Board, step: int, hypotheses: list[str]) -> None:
         """Writes sample translations and attention pictures of the first dev sentences to TensorBoard."""
         count = min(SAMPLES, len(hypotheses))

@@ -30,7 +30,7 @@ from t2t_ext.training import (
 )
 from t2t_ext.training.evaluate import Evaluator
 from t2t_ext.training.monitor import Board
-from t2t_ext.training.progress import Progress, describe_evaluation, describe_training
+from t2t_ext.training.progress import Progress, describe_evaluation, describe_sample, describe_training
 from t2t_ext.training.records import Best, Record, Records, gradient_norms_record, stopped_improving
 from t2t_ext.training.session import Session
 from t2t_ext.training.workers import Workers
@@ -338,7 +338,9 @@ class _Loop:
         self._board.flush()
         self._records.append(record)
         self._say(describe_evaluation(record))
-        if hypotheses:
+        if hypotheses and len(self._records.evaluations()) == 1:  # once, as they stay the same
+            self._say(describe_sample(hypotheses[0], *self._evaluator.first_sentence()))
+        elif hypotheses:
             self._say(f"  first dev sentence: {hypotheses[0]}")
         self._keep_best()
         self._prune()

@@ -3,9 +3,12 @@
 import sys
 from typing import Any, TextIO
 
+from t2t_ext.errors import shortened
 from t2t_ext.evaluation import protocols
 from t2t_ext.io import log
 from t2t_ext.training.records import Record
+
+_LONGEST_SAMPLE = 300  # characters
 
 
 class Progress:
@@ -110,6 +113,12 @@ def _duration(seconds: float) -> str:
     if minutes < 100:
         return f"{minutes} min"
     return f"{minutes // 60} h {minutes % 60} min" if minutes < 2880 else f"{minutes / 1440:.1f} days"
+
+
+def describe_sample(hypothesis: str, source: str, reference: str) -> str:
+    """Formats a translation beside what it is of and what it should be, the two shortened where they are documents."""
+    source, reference = (shortened(text, _LONGEST_SAMPLE) for text in (source, reference))
+    return f"  first dev sentence: {hypothesis}\n    its source: {source}\n    its reference: {reference}"
 
 
 def describe_evaluation(record: Record) -> str:

@@ -7,6 +7,7 @@ import pytest
 
 from t2t_ext import registry
 from t2t_ext.config.training import TrainingSettings
+from t2t_ext.io.interruption import SignalWatch
 from t2t_ext.runs import checkpoints
 from t2t_ext.runs.run_directory import RunDirectory
 from t2t_ext.training import best_checkpoint, loop, progress
@@ -104,6 +105,35 @@ def test_steps_that_were_skipped_have_no_loss(skipped):
     else:
         assert (record["loss"], record["gradient_norm"]) == (2.0, 3.0 / (3 - skipped))
         assert line.startswith("step 3: loss 2.000 (label-smoothed; 1.000 without), perplexity 2.72, learning rate")
+
+
+def test_source_and_reference_are_beside_the_first_translation_alone(run):
+    """The log of a run shows what the sample should be, once: it is the same sentence at every evaluation."""
+    said, kept = [], []
+    signals = SignalWatch()
+    evaluator = types.SimpleNamespace(
+        evaluate=lambda weights, note: ({"loss": 1.0, "perplexity": 2.0, "accuracy": 0.5}, ["ein Haus"]),
+        show=lambda board, step, hypotheses: None,
+        first_sentence=lambda: ("a house", "ein " + "Haus" * 100),
+    )
+    stub = types.SimpleNamespace(
+        _session=types.SimpleNamespace(step=20, weights_for_users=dict),
+        _signals=signals,
+        _evaluator=evaluator,
+        _progress=types.SimpleNamespace(note=None),
+        _run=run,
+        _board=types.SimpleNamespace(record=lambda record: None, flush=lambda: None),
+        _records=types.SimpleNamespace(append=kept.append, evaluations=lambda: kept),
+        _say=said.append,
+        _keep_best=lambda: None,
+        _prune=lambda: None,
+    )
+    for _ in range(2):
+        loop._Loop._evaluate_here(stub)
+    first, again = said[1], said[3]
+    assert first.startswith("  first dev sentence: ein Haus\n    its source: a house\n    its reference: ein HausHaus")
+    assert len(first) < 450
+    assert again == "  first dev sentence: ein Haus"
 
 
 @pytest.mark.parametrize(
