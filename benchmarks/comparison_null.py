@@ -2,11 +2,13 @@
 
     python benchmarks/comparison_null.py                                  # 200 pairs of methods, some minutes
     python benchmarks/comparison_null.py --shift=0.02 --shared=0.9        # seeds are of different quality
+    python benchmarks/comparison_null.py --rows=16 --pairs=50             # whole tables of 16 rows beside one control
 
 Two methods with so many seeds each translate the same sentences. Whether a token is right depends on its sentence, on
 what all seeds have in common (``--shared``, a part of the variance), on chance, and on the seed's quality (``--shift``,
 a standard deviation). Nothing depends on the method: whatever is found is an error of the first kind. The tests of
-``t2t_ext-compare`` are tried beside, on the first seed of each.
+``t2t_ext-compare`` are tried beside, on the first seed of each. With ``--rows``, how many tables have at least one such
+error is told: as the protocol decides, with Holm's correction of the larger p, and of the randomization's alone.
 """
 
 import argparse
@@ -32,11 +34,14 @@ def main() -> int:
     parser.add_argument("--sentences", type=int, default=1000)
     parser.add_argument("--shared", type=float, default=0.9)
     parser.add_argument("--shift", type=float, default=0.0)
+    parser.add_argument("--rows", type=int, default=0)
     args = parser.parse_args()
+    if args.rows:
+        return tables(args)
     tests.SAMPLES = tests.TRIALS = 500
     rng, found, of_one, variances = np.random.default_rng(11), [], [], []
     for _ in range(args.pairs):
-        pair = simulated(rng, args)
+        pair = simulated(rng, args, 2)
         variances.append(tests.bleu(pair.sum(axis=2)).var(axis=1, ddof=1).mean())
         tested = tests.difference(*(dict(enumerate(each)) for each in pair))
         randomization, interval = tested.p_randomization < _LEVEL, not tested.low <= 0 <= tested.high
@@ -49,6 +54,30 @@ def main() -> int:
     return 0
 
 
+def tables(args: argparse.Namespace) -> int:
+    """Simulates tables of rows with one control and prints how many of them have an error."""
+    tests.SAMPLES = tests.TRIALS = 2000
+    rng, wrong, variances = np.random.default_rng(11), [], []
+    for _ in range(args.pairs):
+        control, *rows = simulated(rng, args, args.rows + 1)
+        variances.append(tests.bleu(np.stack([control, *rows]).sum(axis=2)).var(axis=1, ddof=1).mean())
+        tested = [tests.difference(dict(enumerate(row)), dict(enumerate(control))) for row in rows]
+        beyond = np.array([not each.low <= 0 <= each.high for each in tested])
+        larger, randomization = (
+            np.array(tests.holm([getattr(each, p) for each in tested])) < _LEVEL for p in ("p", "p_randomization")
+        )
+        wrong.append(((larger & beyond).any(), (randomization & beyond).any(), beyond.any()))
+    shares = [f"{100 * share:.0f} %" for share in np.mean(wrong, axis=0)]
+    print(f"{vars(args)}: deviation of seeds {np.sqrt(np.mean(variances)):.2f} BLEU; of {args.pairs} tables of")
+    print(
+        "{} rows, one at least is found by: Holm of the larger p {}, of the randomization's {},".format(
+            args.rows, *shares
+        )
+    )
+    print(f"the interval alone {shares[2]}")
+    return 0
+
+
 def compared(*counts: np.ndarray) -> tuple[bool, bool]:
     """Returns whether the bootstrap and the randomization of t2t_ext-compare find a difference of two translations."""
     metric = BLEU(references=[["a"]])
@@ -58,8 +87,8 @@ def compared(*counts: np.ndarray) -> tuple[bool, bool]:
     return tested.p_bootstrap < _LEVEL, tested.p_randomization < _LEVEL
 
 
-def simulated(rng: np.random.Generator, args: argparse.Namespace) -> np.ndarray:
-    """Returns what BLEU counts in the translations of two methods: float [2, seeds, sentences, 10]."""
+def simulated(rng: np.random.Generator, args: argparse.Namespace, methods: int) -> np.ndarray:
+    """Returns what BLEU counts in the translations of methods: float [methods, seeds, sentences, 10]."""
     reference = rng.integers(7, 19, size=args.sentences)
     length = reference + rng.integers(-1, 2, size=args.sentences)
     shape = args.sentences, _LONGEST
@@ -76,7 +105,7 @@ def simulated(rng: np.random.Generator, args: argparse.Namespace) -> np.ndarray:
             run = run[:, :-1] & right[:, order:]
         return np.stack([length, reference, *matches, *totals], axis=1).astype(float)
 
-    return np.array([[counts() for _ in range(args.seeds)] for _ in range(2)])
+    return np.array([[counts() for _ in range(args.seeds)] for _ in range(methods)])
 
 
 if __name__ == "__main__":
