@@ -149,6 +149,7 @@ class _Loop:
         )
         if hint := auto_batch_size.hint(hparams.batch_size, pipeline.planner.num_examples / pipeline.batches_per_epoch):
             self._say(hint)
+        self._say(session.schedule.describe())
         if strategies.on_cpu(session.strategy) and (hint := cpu_precision.hint(hparams.precision, parameters)):
             self._say(hint)
         if session.state.averages:

@@ -8,12 +8,15 @@ so too), and every other factor runs one step ahead of tensor2tensor's.
 import math
 from collections.abc import Callable
 
+import numpy as np
 import tensorflow as tf
 
 from t2t_ext.config.hyperparameters import HParams
 from t2t_ext.errors import UserError, suggest
 
 Factor = Callable[[tf.Tensor, HParams, int], tf.Tensor | float]
+_MOST_STEPS = 1 << 17  # that a peak is looked for at; a million takes a second
+_EQUAL = 1e-6  # rates that differ by less than this share of them differ by rounding
 
 
 def _warmup(hparams: HParams) -> float:
@@ -72,6 +75,9 @@ FACTORS: dict[str, Factor] = {
 }
 
 
+_RISING = ("linear_warmup", "legacy")  # factors that are below their peak before the end of the warm-up
+
+
 class Schedule:
     """The learning rate as a function of the step, usable in a graph and on the host."""
 
@@ -100,3 +106,29 @@ class Schedule:
         for factor in self._factors:
             rate *= factor(position, self._hparams, self._train_steps)
         return rate
+
+    def peak(self) -> tuple[float, int]:
+        """Returns the highest learning rate of the training, and the first step that has it."""
+        last = self._train_steps
+        steps = np.arange(1, last + 1) if last <= _MOST_STEPS else np.linspace(1, last, _MOST_STEPS).astype(np.int64)
+        if self._hparams.learning_rate_warmup_steps in range(1, last + 1):
+            steps = np.union1d(steps, [self._hparams.learning_rate_warmup_steps])
+        with tf.device("CPU"):
+            rates = np.broadcast_to(self(tf.constant(steps, tf.int64)).numpy(), steps.shape)
+        found = int(np.argmax(rates >= rates.max() * (1.0 - _EQUAL)))
+        return float(rates[found]), int(steps[found])
+
+    def describe(self) -> str:
+        """Returns a line with the highest learning rate and its step; a warning where the warm-up does not end."""
+        hparams, (rate, step) = self._hparams, self.peak()
+        warmup = hparams.learning_rate_warmup_steps
+        # Who comes from elsewhere takes learning_rate for the rate itself, and would train with a millionth of it.
+        factor = f" (a product of the schedule legacy; learning_rate={hparams.learning_rate:g} is one factor of it)"
+        note = factor if "legacy" in hparams.learning_rate_factors else ""
+        if warmup > self._train_steps and any(name in _RISING for name in hparams.learning_rate_factors):
+            return (
+                f"warning: learning rate: the warm-up of {warmup:,} steps is longer than "
+                f"--train_steps={self._train_steps}: the rate reaches {rate:.2e} only, at step {step:,}{note}; "
+                "learning_rate_warmup_steps makes it shorter"
+            )
+        return f"learning rate: at most {rate:.2e}, at step {step:,}{note}"

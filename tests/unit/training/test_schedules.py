@@ -88,3 +88,53 @@ def test_unknown_factor_is_explained():
 
     with pytest.raises(UserError, match="linear_warmup"):
         schedules.Schedule(Unchecked(), 1)
+
+
+def described(name, train_steps, **changes):
+    return schedules.Schedule(registry.hparams(name).replace(**changes), train_steps).describe()
+
+
+@pytest.mark.parametrize(
+    ("schedule", "told"),
+    [
+        (
+            "constant*linear_warmup*rsqrt_decay*rsqrt_hidden_size",
+            f"at most {2 / math.sqrt(100 * 512):.2e}, at step 100",
+        ),
+        ("constant*linear_warmup*rsqrt_decay", "at most 2.00e-01, at step 100"),
+        ("constant*linear_warmup", "at most 2.00e+00, at step 100"),
+        ("constant*linear_warmup*single_cycle_cos_decay", "at most 2.00e+00, at step 100"),
+        ("constant*linear_decay", "at most 2.00e+00, at step 1"),
+        ("constant*exp_decay", "at most 2.00e+00, at step 1"),
+        ("constant*linear_warmup*cosdecay", "at most 2.00e+00, at step 100"),
+        ("constant", "at most 2.00e+00, at step 1"),
+    ],
+)
+def test_the_peak_is_told(schedule, told):
+    changes = {"learning_rate_schedule": schedule, "learning_rate_warmup_steps": 100}
+    for steps in (10000, 3_000_000):  # of the latter, not every step is looked at
+        assert described("transformer_base", steps, **changes) == f"learning rate: {told}"
+
+
+def test_the_peak_of_legacy_is_the_formula_of_the_docs():
+    """A learning_rate that was meant as the rate itself is told to be a factor."""
+    hparams = {"learning_rate": 0.0001, "hidden_size": 256, "num_heads": 4, "learning_rate_warmup_steps": 16000}
+    peak = 10 * 0.0001 / math.sqrt(16000 * 256)
+    assert described("cross_view_transformer_small", 100000, **hparams) == (
+        f"learning rate: at most {peak:.2e}, at step 16,000 (a product of the schedule legacy; learning_rate=0.0001 is "
+        "one factor of it)"
+    )
+
+
+@pytest.mark.parametrize("schedule", ["constant*linear_warmup*rsqrt_decay*rsqrt_hidden_size", "legacy"])
+def test_a_warm_up_that_training_ends_in_is_a_warning(schedule):
+    line = described("transformer_base", 150, learning_rate_schedule=schedule, learning_rate_warmup_steps=4000)
+    reached = rate(150, learning_rate_schedule=schedule, learning_rate_warmup_steps=4000)
+    assert line.startswith(
+        "warning: learning rate: the warm-up of 4,000 steps is longer than --train_steps=150: the rate reaches "
+        f"{reached:.2e} only, at step 150"
+    )
+    # A training that ends with the warm-up reaches the peak; a schedule without one has no warm-up to end.
+    for steps, changes in ((4000, {}), (150, {"learning_rate_schedule": "constant*rsqrt_decay"})):
+        changes = {"learning_rate_schedule": schedule, "learning_rate_warmup_steps": 4000, **changes}
+        assert described("transformer_base", steps, **changes).startswith("learning rate: at most ")
