@@ -472,7 +472,7 @@ def run_main(main: Callable[[], int | None], *, is_process: bool = False) -> int
     Returns:
       What ``main`` returned (None: 0); 2 after a user's mistake and where a file or the memory is the problem, which is
       said on one line; 130 after Ctrl-C; 141 where whoever read the output has gone. Anything else is a defect and
-      keeps its traceback.
+      keeps its traceback, whose last line names the user's own module that it came through.
     """
     # TensorFlow's start-up notes would bury what the commands say; its warnings and errors stay.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
@@ -492,6 +492,9 @@ def run_main(main: Callable[[], int | None], *, is_process: bool = False) -> int
                 _process.leave_at_the_next_interrupt()
             print("interrupted", file=sys.stderr)
             return _process.INTERRUPTED
+        except Exception as error:
+            _process.name_user_code(error)
+            raise
     except BrokenPipeError:
         _process.silence_stdout()
         return 141

@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import threading
+import traceback
 from types import TracebackType
 from typing import Any
 
@@ -62,6 +63,29 @@ def explained(error: OSError | ValueError | MemoryError) -> str:
         silence_stdout()
         return f"Standard output cannot be written to: {error.strerror}."
     return f"Standard output, or a file, cannot be written to: {error.strerror}."
+
+
+def name_user_code(error: BaseException) -> None:
+    """Lets the traceback of an error that came through modules of --t2t_usr_dir end with their file and line.
+
+    Their author needs the traceback, but the place is somewhere among the frames of TensorFlow. A model of theirs is
+    named, too.
+    """
+    from t2t_ext import registry  # this module is there before the others: see prepare
+    from t2t_ext.config import user_directory
+
+    place = user_directory.place_of(error)
+    if not place:
+        return
+    names = {
+        registry.model(name): name
+        for directory in registry.loaded_user_directories()
+        for name in registry.user_names(directory).get("model", [])
+    }
+    found = [names.get(type(frame.f_locals.get("self")), "") for frame, _ in traceback.walk_tb(error.__traceback__)]
+    model = next(filter(None, reversed(found)), "")
+    where = f"{model} ({place})" if model else place
+    error.add_note(f"{where}: {type(error).__name__}: {first_line(error)}")
 
 
 def silence_stdout() -> None:

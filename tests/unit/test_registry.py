@@ -7,10 +7,12 @@ import re
 import subprocess
 import sys
 import textwrap
+import traceback
 
 import pytest
 
 from t2t_ext import index, registry
+from t2t_ext.bin._flags import run_main
 from t2t_ext.config import user_directory as _user_directory
 from t2t_ext.config.hyperparameters import HParams, TransformerHParams
 from t2t_ext.errors import UserError
@@ -424,6 +426,37 @@ def test_hparams_that_are_changed_in_place_at_import(tmp_path):
     body = 'from t2t_ext import registry\nregistry.hparams("transformer_test").pos = "none"\n'
     with pytest.raises(UserError, match=r"sets\.py:2: hparams sets .*: return hparams\.replace\(pos='none'\)\.$"):
         registry.load_user_directory(write(tmp_path / "mine", sets=body))
+
+
+def test_the_traceback_of_a_model_that_fails_ends_with_its_name_file_and_line(tmp_path):
+    body = """
+        from t2t_ext import registry
+
+        class Layer:
+            def call(self, x):
+                return x.nosuch
+
+        @registry.register_model
+        class UserBroken:
+            def encode(self, x):
+                return Layer().call(x)
+
+        def helper():
+            raise ValueError("what is wrong\\nand more")
+    """
+    registry.load_user_directory(write(tmp_path / "mine", models_of_mine=body))
+    module = sys.modules["models_of_mine"]
+    with pytest.raises(AttributeError) as raised:
+        run_main(lambda: registry.model("user_broken")().encode(3))
+    place = f"{tmp_path}/mine/models_of_mine.py"
+    told = f"user_broken ({place}:6): AttributeError: 'int' object has no attribute 'nosuch'"
+    assert traceback.format_exception(raised.value)[-1] == f"{told}\n"
+    with pytest.raises(ValueError, match="what is wrong") as raised:
+        run_main(module.helper)
+    assert raised.value.__notes__ == [f"{place}:14: ValueError: what is wrong"]
+    with pytest.raises(ZeroDivisionError) as raised:
+        run_main(lambda: 1 // 0)
+    assert not hasattr(raised.value, "__notes__")
 
 
 def test_a_problem_that_fails_as_it_is_read_names_file_line_and_sample(tmp_path):
