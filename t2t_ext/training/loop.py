@@ -210,8 +210,8 @@ class _Loop:
         step, last = session.step, session.step == settings.train_steps
         if self._clock.first_step:
             graph_options.release_unused()
-            self._clock.after_first_step(session.read_window(), step)
-            self._say(f"first step after {time.monotonic() - self._clock.created:.1f} s")
+            seconds = self._clock.after_first_step(session.read_window(), step)
+            self._say(f"first step after {seconds:.1f} s")
         self._progress.advance(step)
         if last or step % settings.log_step_count_steps == 0:
             self._log()
@@ -386,19 +386,24 @@ class _Clock:
     """Measures training time without evaluations, and the tokens of that time."""
 
     def __init__(self, window: dict[str, float]) -> None:
-        self.created = time.monotonic()
         self._began: float | None = None
         self._seconds = 0.0
         self._tokens_before = _real_tokens(window)  # a restored window has tokens of the process before
         self.first_step = True
         self._running: tuple[float, int] | None = None  # when the graph was there, after which step
 
-    def after_first_step(self, window: dict[str, float], step: int) -> None:
-        """Leaves out the first step, which made the graph."""
+    def after_first_step(self, window: dict[str, float], step: int) -> float:
+        """Leaves out the first step, which made the graph, and returns its seconds.
+
+        An evaluation that is made up for before it, as a resumed run may, is not among them.
+        """
         self.first_step = False
         self._running = time.monotonic(), step
-        self._began, self._seconds = None, 0.0
+        self.pause()
+        seconds = self._seconds
+        self._seconds = 0.0
         self._tokens_before = _real_tokens(window)
+        return seconds
 
     def seconds_a_step(self, step: int) -> float:
         """Returns the mean time of a step up to now, evaluations included, as is the time that is left; 0 of none."""

@@ -158,10 +158,11 @@ def test_the_time_of_a_step_is_without_the_first_and_with_evaluations(monkeypatc
     monkeypatch.setattr(loop.time, "monotonic", lambda: now[0])
     window = dict.fromkeys(("source_tokens", "target_tokens"), 0.0)
     clock = loop._Clock(window)
+    now[0] = 17.0  # the evaluation that the process before did not finish
     clock.start()
-    now[0] = 30.0  # the graph
+    now[0] += 30.0  # the graph
     assert clock.seconds_a_step(41) == 0
-    clock.after_first_step(window, 41)
+    assert clock.after_first_step(window, 41) == 30.0
     assert clock.seconds_a_step(41) == 0
     clock.start()
     now[0] += 10
