@@ -336,7 +336,7 @@ def _noting_origins(name: str, function: Callable[[], Any], place: str) -> Calla
     def hparams_set() -> Any:
         try:
             hparams = function()
-        except dataclasses.FrozenInstanceError as error:
+        except AttributeError as error:
             if found := changed_in_place(error):
                 where, told = found
                 raise UserError(f"{where}: {told}.") from error

@@ -34,6 +34,7 @@ _MOVED_CLASSES = {
 _NOT_YET_ATTRIBUTED = ""
 FLAG = "flag"  # the origin of what a command line overrides
 _TYPE_NAMES = {int: "an integer", float: "a number", bool: "true or false", str: "a string", Mapping: "a mapping"}
+_CHANGING_METHODS = ("add_hparam", "set_hparam", "del_hparam")  # of tensor2tensor's HParams
 _MOST_PROBLEMS = 20  # in a message
 _MOST = 10**9  # of a number that says no other limit
 _MOST_DIGITS = 300  # of a number; Python refuses to convert some thousands
@@ -118,11 +119,22 @@ def hparam(
 
 
 def changed_in_place(error: BaseException) -> tuple[str, str] | None:
-    """Returns where code has assigned to a frozen object of settings, ``file:line``, and what it should do instead.
+    """Returns where code has tried to change settings in place, ``file:line``, and what it should do instead.
+
+    Either it has assigned to a frozen object, or called a method that tensor2tensor's hparams have for that.
 
     None where the error is another one.
     """
     frames = list(traceback.walk_tb(error.__traceback__))
+    if not isinstance(error, AttributeError) or not frames:
+        return None
+    if isinstance(error.obj, StrictParams) and error.name in _CHANGING_METHODS:
+        code, line = frames[-1]
+        told = (
+            f"hparams sets have fixed fields, and no {error.name}(): hparams.replace(NAME=VALUE) returns a set with "
+            "another value; a new name is a field of a subclass of HParams (docs/extending.md)"
+        )
+        return f"{code.f_code.co_filename}:{line}", told
     if not isinstance(error, dataclasses.FrozenInstanceError) or len(frames) < 2:
         return None
     (code, line), (setter, _) = frames[-2:]  # the last one is the generated __setattr__(self, name, value)

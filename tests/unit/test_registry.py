@@ -422,6 +422,42 @@ def test_hparams_that_are_changed_in_place(tmp_path, change, told):
     assert str(raised.value) == f"{tmp_path}/mine/sets.py:7: hparams sets cannot be changed in place: {told}"
 
 
+@pytest.mark.parametrize("call", ["add_hparam('mine', 3)", "set_hparam('pos', 'none')", "del_hparam('pos')"])
+@pytest.mark.parametrize("at_import", [True, False])
+def test_methods_of_tensor2tensors_hparams_that_change_them(tmp_path, call, at_import):
+    body = f"""
+        from t2t_ext import registry
+
+        @registry.register_hparams
+        def user_with_more():
+            hparams = registry.hparams("transformer_test")
+            hparams.{call}
+            return hparams
+    """
+    folder = write(tmp_path / "mine", sets=textwrap.dedent(body) + ("\nuser_with_more()\n" if at_import else ""))
+    if not at_import:
+        registry.load_user_directory(folder)
+    fails, given = (registry.load_user_directory, folder) if at_import else (registry.hparams, "user_with_more")
+    with pytest.raises(UserError) as raised:
+        fails(given)
+    method = call.split("(")[0]
+    assert f"{tmp_path}/mine/sets.py:7: hparams sets have fixed fields, and no {method}(): " in str(raised.value)
+    assert "hparams.replace(NAME=VALUE)" in str(raised.value)
+
+
+def test_other_attributes_that_hparams_lack_are_what_they_were(tmp_path):
+    body = """
+        from t2t_ext import registry
+
+        @registry.register_hparams
+        def user_misspelt():
+            return registry.hparams("transformer_test").add_hparams
+    """
+    registry.load_user_directory(write(tmp_path / "mine", sets=body))
+    with pytest.raises(AttributeError, match="add_hparams"):
+        registry.hparams("user_misspelt")
+
+
 def test_hparams_that_are_changed_in_place_at_import(tmp_path):
     body = 'from t2t_ext import registry\nregistry.hparams("transformer_test").pos = "none"\n'
     with pytest.raises(UserError, match=r"sets\.py:2: hparams sets .*: return hparams\.replace\(pos='none'\)\.$"):
