@@ -6,10 +6,11 @@ import pathlib
 from t2t_ext.bin._flags import Flag, FlagTable
 from t2t_ext.errors import UserError
 from t2t_ext.io import log
+from t2t_ext.pages import page
 
 # They are read where ``--build_from`` is given.
 BUILD_FLAGS: FlagTable = {
-    "Building tasks, instead of probing a run (docs/analysis.md says what is approximated)": {
+    f"Building tasks, instead of probing a run; for what is approximated see {page('analysis')}": {
         "build_from=FILE": "Tokenised corpus, one sentence a line: --out_dir gets tasks made of it.",
         "build_tasks=NAME[,NAME]": Flag(
             "Which ones; also coordination_inversion (English), and odd_man_out with --pos_file.",

@@ -12,6 +12,7 @@ from t2t_ext.config.own_text import OwnTextOptions
 from t2t_ext.config.problem_options import parse as parse_problem_options
 from t2t_ext.config.training import TrainConfig, TrainingSettings
 from t2t_ext.errors import UserError
+from t2t_ext.pages import page
 
 # Settings and options that only t2t_ext-datagen has flags for.
 _DATAGEN_ALONE = ("seed", "vocab_sample_size", "max_tokens", "overwrite", "runner", "beam_options", "dev_lines")
@@ -93,7 +94,8 @@ def add_data_generation_flags(parser: FlagParser, *, alone: bool = False) -> Non
       alone: Whether generating is all that the command does, so that it has the flags of that alone, too.
     """
     parser.group("Data generation")
-    parser.group("Text", 'docs/text.md explains the steps; "none" stands for no steps. By default as the problem says.')
+    explained = f"For the steps see {page('text')}"
+    parser.group("Text", f'{explained}; "none" stands for no steps. By default as the problem says.')
     steps = "Steps that prepare both sides, such as moses_tokenize,lowercase."
     parser.add({"Text": {"text_steps=A,B": steps}})
     skipped = () if alone else _DATAGEN_ALONE

@@ -26,6 +26,7 @@ from t2t_ext.data.corpora.text_lines import STANDARD, one_line
 from t2t_ext.errors import UserError
 from t2t_ext.io import log, outputs
 from t2t_ext.io.progress import running_total
+from t2t_ext.pages import page
 from t2t_ext.search.directions import (
     check_directions,
     check_prefixes,
@@ -63,7 +64,7 @@ _EXAMPLES = """\
 _FLAGS: FlagTable = {
     "Input (one of these)": {
         "decode_from_file=FILE": "Lines to translate; - is standard input. Of a run that reads feature vectors, .npz, "
-        ".npy, .tsv or a folder (docs/captioning.md).",
+        f".npy, .tsv or a folder; for what is in them see {page('captioning')}.",
         "split=NAME": "Translate dev or a test set of the run's data and score it.",
         "score_file=FILE": "Lines 'source TAB target' to score instead of translating; for a model that generates in "
         "both directions 'source TAB target TAB partner', the partner being what the other direction generates, in "

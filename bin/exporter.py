@@ -9,6 +9,7 @@ from t2t_ext.bin._flag_groups import ALIGNMENT_FLAGS, DECODE_FLAGS, RUN_FLAGS, a
 from t2t_ext.bin._flags import Flag, FlagParser, FlagTable, command, start_tensorflow
 from t2t_ext.errors import UserError, require_package
 from t2t_ext.io import log
+from t2t_ext.pages import page
 
 _EXAMPLES = """\
   t2t_ext-exporter --output_dir=RUN --export_dir=EXPORT
@@ -62,7 +63,7 @@ def main(flags: argparse.Namespace) -> None:
     names = ", ".join(f"step {step} of {each.run.path}" for each, step in zip(chosen, steps, strict=True))
     if flags.format == KERAS_HUB:
         path = _write_preset(flags, chosen, weights, decode_hparams)
-        print(f"Exported {names} to {path}; docs/keras.md says how KerasHub loads it.")
+        print(f"Exported {names} to {path}; for loading it in KerasHub see {page('keras')}.")
         return
     export_dir = flags.export_dir or chosen[0].run.path / "export"
     version = flags.export_version or max(*steps, 1)
@@ -84,7 +85,7 @@ def main(flags: argparse.Namespace) -> None:
     if len(members) > 1:
         made_from["ensemble"] = [{**member, "weight": weight} for member, weight in zip(members, weights, strict=True)]
     path = export(translator, export_dir, version=version, made_from=made_from, overwrite=flags.overwrite)
-    print(f"Exported {names} to {path}; docs/serving.md says how to serve it.")
+    print(f"Exported {names} to {path}; for serving it see {page('serving')}.")
 
 
 def _write_preset(flags: argparse.Namespace, chosen: Sequence[Any], weights: Any, decode_hparams: Any) -> pathlib.Path:

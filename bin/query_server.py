@@ -11,6 +11,7 @@ from t2t_ext.data.corpora import text_lines
 from t2t_ext.data.corpora.text_lines import STANDARD, one_line
 from t2t_ext.errors import UserError
 from t2t_ext.io import log
+from t2t_ext.pages import page
 from t2t_ext.serving.client import DEFAULT_TIMEOUT_SECS, Client, Translation, make_client
 
 _EXAMPLES = """\
@@ -31,8 +32,8 @@ _FLAGS: FlagTable = {
     },
     "Text": {
         "inputs_once=TEXT": "Translate this and leave.",
-        "features=FILE": "Of a model that reads feature vectors: .npz, .npy, .tsv or a folder (docs/captioning.md), in "
-        "place of lines.",
+        "features=FILE": "Of a model that reads feature vectors, in place of lines: .npz, .npy, .tsv or a folder; for "
+        f"what is in them see {page('captioning')}.",
         "nbest": "All translations kept by the search, each with its score.",
         "align": "After each translation its word alignment, source-target pairs such as 0-0 2-1.",
         "batch_size": Flag(

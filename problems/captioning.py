@@ -19,6 +19,7 @@ from t2t_ext.data.features.sources import FeatureIndex
 from t2t_ext.data.features.types import STORAGES, TARGET, Feature, Floats, Lazy, Text
 from t2t_ext.errors import UserError
 from t2t_ext.io import inputs
+from t2t_ext.pages import page
 from t2t_ext.problem import DEV, TEST, TRAIN, Problem, Sample
 
 MISSING_FEATURES, NO_CAPTION = "missing_features", "no_caption"
@@ -230,8 +231,8 @@ class CaptionCoco(CaptioningProblem):
                 return [place]
         raise UserError(
             f"No features of images are in {tmp_dir} (looked for {', '.join(_FOLDERS[:-1])} and *.tsv). "
-            "docs/captioning.md says where to get them; if they are elsewhere: "
-            '--problem_options="features=PATH".'
+            'If they are elsewhere: --problem_options="features=PATH". '
+            f"For where to get them see {page('captioning')}."
         )
 
     def images(self, split: str, tmp_dir: pathlib.Path) -> list[Image]:
@@ -252,7 +253,7 @@ class CaptionCoco(CaptioningProblem):
         """Reads Karpathy's file."""
         path = self._data_set(tmp_dir)
         readers.require_files(
-            [path], "Karpathy's split and captions are in it; docs/captioning.md says where to get it."
+            [path], f"Karpathy's split and captions are in it; for where to get it see {page('captioning')}."
         )
         found: dict[str, list[Image]] = {split: [] for split in self.splits}
         try:
@@ -324,7 +325,7 @@ class CaptionFeatures(CaptioningProblem):
         if missing:
             raise UserError(
                 f'{self.base_name} needs --problem_options="train=FILE,dev=FILE,features=PATH,feature_size=N"; not '
-                f"given: {', '.join(missing)}. docs/captioning.md shows what is in these files."
+                f"given: {', '.join(missing)}. For what is in these files see {page('captioning')}."
             )
         super().prepare(tmp_dir)
 

@@ -17,6 +17,7 @@ from t2t_ext import registry
 from t2t_ext.config.problem_options import chosen, given
 from t2t_ext.data.corpora.readers import PairSource
 from t2t_ext.errors import UserError
+from t2t_ext.pages import page
 from t2t_ext.problem import DEV, TEST, TRAIN, ParallelFilesProblem, Sample
 from t2t_ext.problems import _iwslt_split
 from t2t_ext.problems._ted_files import PlainFiles, TedFiles
@@ -141,9 +142,7 @@ class IwsltProblem(ParallelFilesProblem):
     def _advice(self) -> str:
         """Returns where files come from, for the message that some are missing."""
         others = [f"layout={layout}" for layout in self.layouts if layout != self.layout]
-        or_else = (
-            f" Or, with --problem_options={others[0]}, the files that docs/corpora.md describes." if others else ""
-        )
+        or_else = f" Or, with --problem_options={others[0]}, other files: see {page('corpora')}." if others else ""
         if self.layout != WIT3:
             return f"Put them there.{or_else}"
         pages = " and ".join(f"https://wit3.fbk.eu/{release}" for release in self.releases)

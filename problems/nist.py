@@ -12,6 +12,7 @@ from t2t_ext import registry
 from t2t_ext.config.problem_options import chosen, given
 from t2t_ext.data.corpora.readers import PairSource
 from t2t_ext.errors import UserError
+from t2t_ext.pages import page
 from t2t_ext.problem import DEV, TRAIN, ParallelFilesProblem
 from t2t_ext.problems import _ldc_files
 
@@ -108,8 +109,8 @@ class TranslateZhenNist(ParallelFilesProblem):
         if missing:
             raise UserError(
                 f"{self.base_name} is made from licensed files, which the Linguistic Data Consortium "
-                f"(https://catalog.ldc.upenn.edu) sells, in {directory}; docs/corpora.md shows the layout. Not there: "
-                f"{'; '.join(missing)}."
+                f"(https://catalog.ldc.upenn.edu) sells, in {directory}. Not there: {'; '.join(missing)}. "
+                f"For the layout see {page('corpora')}."
             )
 
     def pair_files(self, split: str, tmp_dir: str | os.PathLike) -> Sequence[PairSource]:

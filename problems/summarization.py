@@ -18,6 +18,7 @@ from t2t_ext.data.corpora import readers
 from t2t_ext.data.corpora.readers import PairFiles, PairSource, ReadReport
 from t2t_ext.data.text import document_steps
 from t2t_ext.errors import UserError
+from t2t_ext.pages import page
 from t2t_ext.problem import DEV, TEST, TRAIN, ParallelFilesProblem, Sample
 from t2t_ext.problems import _story_files
 from t2t_ext.problems.parallel_text import TranslateParallelText
@@ -133,7 +134,7 @@ class SummarizeCnnDailymail(ParallelFilesProblem):
         place = pathlib.Path(tmp_dir).expanduser()
         if self.layout == TFDS:
             others = ", ".join(f"layout={name}" for name in _LAYOUTS if name != TFDS)
-            otherwise = f"Or give the files yourself: {others} of --problem_options (docs/summarization.md)."
+            otherwise = f"Or give the files yourself: {others} of --problem_options; see {page('summarization')}."
             data_dir = self._tfds_dir(place)
             _story_files.StoriesDataset().prepare(data_dir, data_dir / "downloads" / "manual", otherwise)
         elif self.layout == STORIES:
@@ -180,8 +181,8 @@ class SummarizeCnnDailymail(ParallelFilesProblem):
             if folder is None or not _story_files.holds_stories(folder):
                 raise UserError(
                     f"There are no stories of {name} in {place}: looked for *.story in {', '.join(_FOLDERS[name])}. "
-                    "Put them there, or choose publishers in --problem_options (docs/summarization.md says where they "
-                    "are)."
+                    "Put them there, or choose publishers in --problem_options. For where to get them "
+                    f"see {page('summarization')}."
                 )
         readers.require_files(
             [self._list(place, split) for split in self.splits],

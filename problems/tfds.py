@@ -179,9 +179,7 @@ class TranslateTfds(ParallelFilesProblem):
         """Has tensorflow-datasets prepare its data set, and checks that it has the texts and the splits."""
         missing = [name for name in ("dataset", "source", "target") if name not in self._options]
         if missing:
-            raise UserError(
-                f'{self.base_name} needs {" and ".join(missing)}: --problem_options="{_EXAMPLE}" (docs/data.md).'
-            )
+            raise UserError(f'{self.base_name} needs {" and ".join(missing)}: --problem_options="{_EXAMPLE}".')
         data_dir = self._tfds_dir(tmp_dir)
         otherwise = "Its own page says what it needs: https://www.tensorflow.org/datasets/catalog/" + self._dataset.name
         self._dataset.prepare(data_dir, data_dir / "downloads" / "manual", f"{otherwise}.")

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, Self
 
 from t2t_ext.config.strict_params import StrictParams, hparam
+from t2t_ext.pages import page
 
 DEFAULT_SEED = 429459  # tensor2tensor's
 DEFAULT_VOCAB_SAMPLE_SIZE = 500_000
@@ -137,8 +138,8 @@ class GenerationSettings(StrictParams):
     )
     cleaning: str | Mapping[str, Any] | None = hparam(
         None,
-        'Training pairs to leave out, such as "max_words=175,duplicates=true" (names: docs/data.md); changes what the '
-        "problem says; none = nothing is left out.",
+        'Training pairs to leave out, such as "max_words=175,duplicates=true"; changes what the problem says; none = '
+        f"nothing is left out. For all names see {page('data')}.",
         group=_GENERATION,
         metavar='"A=1,B=x"',
     )
@@ -196,7 +197,7 @@ class GenerationConfig(GenerationSettings):
     overwrite: bool = hparam(False, "Replace data that are there already.", group=_GENERATION)
     runner: str = hparam(
         LOCAL,
-        "Where it runs: local = on this machine, --num_processes; beam = as Apache Beam pipelines (docs/data.md).",
+        "Where it runs: local = on this machine, --num_processes; beam = as Apache Beam pipelines.",
         choices=(LOCAL, BEAM),
         group=_GENERATION,
     )

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, ClassVar
 from t2t_ext.config import variants
 from t2t_ext.config.precision import ALIASES
 from t2t_ext.config.strict_params import Condition, Explained, StrictParams, every, hparam, only, parse_assignments
+from t2t_ext.pages import page
 
 __all__ = ["Explained", "HParams", "StrictParams", "TransformerHParams", "hparam", "parse_assignments"]
 
@@ -178,8 +179,7 @@ class HParams(StrictParams):
     # Optimizer.
     optimizer: str = hparam(
         "adam",
-        "The optimizer. schedule_free_adam_w (docs/training.md) averages the weights, in place of a decay of the "
-        "learning rate.",
+        "The optimizer. schedule_free_adam_w averages the weights, in place of a decay of the learning rate.",
         choices=("adam", "adam_w", "adafactor", "schedule_free_adam_w"),
     )
     optimizer_adam_beta1: float = hparam(
@@ -313,7 +313,8 @@ class HParams(StrictParams):
         "none",
         "Targets of a problem NAME_synchronous: the references (none); for models with one target "
         "sequence also the pseudo references of a left-to-right model (l2r) or of both directions' models (both), as "
-        "examples of their own; for models with two, the pairs two, six or one of docs/training.md.",
+        "examples of their own; for models with two, the pairs two, six or one: see "
+        f"{page('training')}.",
         choices=("none", "l2r", "both", "two", "six", "one"),
     )
 

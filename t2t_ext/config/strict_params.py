@@ -15,6 +15,7 @@ from typing import Annotated, Any, ClassVar, NamedTuple, Self, TypeVar
 
 from t2t_ext.config.replaced import HPARAMS, answers
 from t2t_ext.errors import UserError, shortened, suggest
+from t2t_ext.pages import page
 from t2t_ext.version import __version__
 
 _CLASS = "class"
@@ -132,7 +133,7 @@ def changed_in_place(error: BaseException) -> tuple[str, str] | None:
         code, line = frames[-1]
         told = (
             f"hparams sets have fixed fields, and no {error.name}(): hparams.replace(NAME=VALUE) returns a set with "
-            "another value; a new name is a field of a subclass of HParams (docs/extending.md)"
+            f"another value; a new name is a field of a subclass of HParams: see {page('extending')}"
         )
         return f"{code.f_code.co_filename}:{line}", told
     if not isinstance(error, dataclasses.FrozenInstanceError) or len(frames) < 2:

@@ -1,6 +1,8 @@
 """Documents: links and paths lead somewhere, names are registered, lines are short."""
 
+import ast
 import functools
+import itertools
 import pathlib
 import re
 import subprocess
@@ -8,7 +10,7 @@ import urllib.parse
 
 import pytest
 
-from t2t_ext import registry
+from t2t_ext import pages, registry
 
 ROOT = pathlib.Path(__file__).parents[2]
 PAGES = sorted(
@@ -100,6 +102,31 @@ def test_every_page_is_in_the_index():
 def test_every_registered_name_is_documented(page, names):
     documented = set(re.findall(r"`(\w+)`", text_of(page)))
     assert not set(names()) - documented
+
+
+def test_the_pages_that_messages_name_exist():
+    """By their titles, which are what a reader of an installed package can look for."""
+    for name, title in pages._TITLES.items():
+        assert text_of(f"docs/{name}.md").startswith(f"# {title}\n")
+        assert pages.page(name) == f"the documentation's page '{title}' (docs/{name}.md of the sources)"
+
+
+def test_no_message_names_a_file_of_the_docs_by_its_path_alone():
+    """An installed package does not have these files; ``pages.page`` says how a message names one."""
+    found, used = [], set()
+    for folder in ("t2t_ext", "bin", "problems", "hparams", "recipes"):
+        for path in (ROOT / folder).rglob("*.py"):
+            nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+            comments = {id(each.value) for each in nodes if isinstance(each, ast.Expr)}  # docstrings
+            texts = [each for each in nodes if isinstance(each, ast.Constant) and id(each) not in comments]
+            found += [(path.name, each.lineno) for each in texts if re.search(r"\bdocs/|\w\.md\b", str(each.value))]
+            calls = [each for each in nodes if isinstance(each, ast.Call) and ast.unparse(each.func) == "page"]
+            used |= {ast.literal_eval(each.args[0]) for each in calls}
+    for path in itertools.chain.from_iterable((ROOT / folder).rglob("*.toml") for folder in ("t2t_ext", "bin")):
+        lines = path.read_text(encoding="utf-8").splitlines()
+        found += [(path.name, line) for line in lines if re.search(r"\bdocs/", line.split("#")[0])]
+    assert {name for name, _ in found} <= {"pages.py"}, found
+    assert used == set(pages._TITLES)
 
 
 def test_the_map_has_every_folder():

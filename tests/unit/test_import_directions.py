@@ -17,7 +17,7 @@ HEAVY = ("tensorflow", "keras", "tensorflow_text", "tensorboard")
 # Folders (and files at the top) from the ground up: a module imports from its own folder and from those further down,
 # at import time or inside a function. Folders on one line do not import each other.
 FLOORS = (
-    ("errors", "version", "index", "compat"),
+    ("errors", "pages", "version", "index", "compat"),
     ("io", "config"),
     ("registry", "reporting"),
     ("data.text", "data.corpora"),

@@ -30,6 +30,7 @@ from t2t_ext.data.features.float_files import DAMAGED
 from t2t_ext.data.features.types import UnusableValue
 from t2t_ext.errors import UserError
 from t2t_ext.io import inputs
+from t2t_ext.pages import page
 
 SUFFIXES = (".npy", ".npz", ".tsv")
 COLUMNS = ("image_id", "image_w", "image_h", "num_boxes", "boxes", "features")
@@ -114,7 +115,7 @@ def _arrays(path: pathlib.Path) -> Iterator[tuple[str, np.ndarray]]:
     else:
         raise UserError(
             f"{path} is no file of features: the run reads feature vectors, not lines of text. Give "
-            f"{', '.join(SUFFIXES)} or a folder of .npz files; docs/captioning.md shows what is in them."
+            f"{', '.join(SUFFIXES)} or a folder of .npz files; for what is in them see {page('captioning')}."
         )
 
 
