@@ -129,6 +129,6 @@ class Schedule:
             return (
                 f"warning: learning rate: the warm-up of {warmup:,} steps is longer than "
                 f"--train_steps={self._train_steps}: the rate reaches {rate:.2e} only, at step {step:,}{note}; "
-                "learning_rate_warmup_steps makes it shorter"
+                "lower learning_rate_warmup_steps, or train longer"
             )
         return f"learning rate: at most {rate:.2e}, at step {step:,}{note}"
