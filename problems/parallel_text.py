@@ -1,6 +1,7 @@
 """The user's own parallel text, given by flags, without any code."""
 
 import dataclasses
+import filecmp
 import functools
 import os
 import pathlib
@@ -11,7 +12,7 @@ import numpy as np
 
 from t2t_ext import registry
 from t2t_ext.config.own_text import OwnTextOptions
-from t2t_ext.data.corpora import charsets, formats, readers
+from t2t_ext.data.corpora import archives, charsets, formats, raw_files, readers
 from t2t_ext.data.corpora import weighting as corpora
 from t2t_ext.data.corpora.readers import PairFiles, PairSource
 from t2t_ext.data.corpora.segments import SegmentFiles
@@ -68,6 +69,10 @@ class TranslateParallelText(MixedTranslationProblem):
             )
         paths = [path for pairs in self._files.values() for files in pairs for path in files.paths]
         readers.require_files(paths, "Correct the flags that name them (--train_source, --dev_target, ...).")
+        for split, named in self._named.items():
+            for source, *targets in named:
+                for target in targets:
+                    _refuse_same_text(split, source, target)
 
     def pair_files(self, split: str, tmp_dir: str | os.PathLike) -> Sequence[PairSource]:
         """Returns the files of a split; those of train, where the dev set is held out of it."""
@@ -210,6 +215,28 @@ class TranslateParallelText(MixedTranslationProblem):
 def _untagged(files: PairSource, source: str) -> str:
     """Returns a source without the tag of its corpus."""
     return source.removeprefix(files.tag) if isinstance(files, CorpusSource) else source
+
+
+def _refuse_same_text(split: str, source: pathlib.Path, target: pathlib.Path) -> None:
+    """Raises a UserError where the text of a split is its own translation."""
+    missing = not all(inputs.is_file(raw_files.on_disk(path)) for path in (source, target))  # of a corpus of weight 0
+    if missing or formats.format_of(source) == formats.SEGMENTS:  # one marked-up file may hold both sides
+        return
+    advice = (
+        f"{'A model of it learns to copy; name' if split == TRAIN else 'Name'} the translation with --{split}_target."
+    )
+    (archive, member), other = archives.split_address(source), archives.split_address(target)
+    if member or other[1]:
+        if member == other[1] and os.path.samefile(archive, other[0]):
+            raise UserError(f"--{split}_source and --{split}_target are the same file, {source}. {advice}")
+        return
+    if os.path.samefile(source, target):
+        raise UserError(f"--{split}_source and --{split}_target are the same file, {source}. {advice}")
+    both_are_files = source.is_file() and target.is_file()  # what comes out of a pipe comes once
+    if both_are_files and source.stat().st_size and filecmp.cmp(source, target, shallow=False):
+        raise UserError(
+            f"--{split}_source={source} and --{split}_target={target} are copies of the same text. {advice}"
+        )
 
 
 def _distinct(paths: Sequence[pathlib.Path]) -> list[str]:

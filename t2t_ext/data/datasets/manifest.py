@@ -193,6 +193,8 @@ class SplitSummary:
       corpora: Weight, tag, pairs read and their occurrences by corpus, where there are several.
       floats: Of features of float vectors, the files and what they hold; see
         ``t2t_ext.data.features.float_files``. Left out of the file where there are none.
+      identical: Number of samples with the same text on both sides, where these are most. Left out of the file
+        elsewhere, so that data have the digest that they had before this was counted.
     """
 
     read: Count
@@ -207,6 +209,7 @@ class SplitSummary:
     corpora: dict[str, Annotated[dict[str, Any], CorpusSummary]] = dataclasses.field(default_factory=dict)
     floats: dict[str, Annotated[dict[str, Any], FloatsSummary]] = dataclasses.field(default_factory=dict)
     unknown: dict[str, Count] = dataclasses.field(default_factory=dict)
+    identical: Count = 0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -258,7 +261,7 @@ class Manifest(StoredManifest):
         if not self.augmentation:
             del content["augmentation"]
         for split in content["splits"].values():
-            for name in ("floats", "unknown"):
+            for name in ("floats", "unknown", "identical"):
                 if not split[name]:  # the manifest, and so its digest, is what it was before there were any
                     del split[name]
         return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
@@ -273,6 +276,8 @@ def describe_file(path: str | os.PathLike) -> FileEntry:
 LOUD_SHARE = 0.1
 # From which share on unknown tokens are warned of.
 LOUD_UNKNOWN_SHARE = 0.005
+# Beyond which share of them pairs with the same text on both sides are warned of.
+LOUD_IDENTICAL_SHARE = 0.5
 REASONS = {
     "empty": "an empty side",
     "too_long": "too long",
@@ -347,6 +352,16 @@ def summary_lines(
         dropped = sum(split.drops.values())
         if dropped >= LOUD_SHARE * split.read and not is_weighted:
             yield f"    WARNING: {dropped / split.read:.0%} of {name} was dropped. {_remedy(split.drops)}"
+        if split.identical:
+            drops = (
+                " A model of them learns to copy; --cleaning=identical=true drops such pairs."
+                if name == "train"
+                else ""
+            )
+            yield (
+                f"    WARNING: {split.identical:,} pairs of {name}, most of them, have the same text on both sides. Do "
+                f"the files hold translations?{drops}"
+            )
     yield from _warnings_of_unknown_tokens(manifest)
 
 

@@ -90,6 +90,7 @@ class EncodedChunk:
       samples: Their occurrences.
       drops: Number of dropped samples by reason.
       examples: The first of each reason, as people read it.
+      identical: Different samples that are left and have the same text on both sides.
       size: Bytes of its arrays.
     """
 
@@ -98,6 +99,7 @@ class EncodedChunk:
     samples: int
     drops: collections.Counter
     examples: dict[str, str]
+    identical: int
     size: int
 
 
@@ -132,6 +134,7 @@ def encode_chunk(chunk: Chunk) -> EncodedChunk:
         for reason, unfit in filters.unfit_pairs(encoding.cleaning, columns, known_keys):
             dropped.drop(reason, unfit)
     kept = np.flatnonzero(dropped.kept_mask)
+    same = _identical([without_tags(column, encoding.tags) for column in texts.values()], len(samples))
     chosen = {name: [column[row] for row in kept] for name, column in {**values, **prepared}.items()}
     arrays = _arrays(encoding, chosen)
     if encoding.training:
@@ -167,6 +170,7 @@ def encode_chunk(chunk: Chunk) -> EncodedChunk:
         samples=int(times[kept].sum()) // segmentations,
         drops=dropped.counts,
         examples=dropped.examples,
+        identical=int(same[dropped.kept_mask].sum()),
         size=write_arrays(chunk.directory / "rows" / f"{chunk.index:06d}", arrays),
     )
 
@@ -177,6 +181,13 @@ def without_tags(texts: Sequence[str], tags: Sequence[str]) -> Sequence[str]:
         return texts
     parts = ((text.partition(" ") if text.startswith("<") else ("", "", text), text) for text in texts)
     return [rest if word in tags else text for (word, _, rest), text in parts]
+
+
+def _identical(columns: Sequence[Sequence[str]], rows: int) -> np.ndarray:
+    """Says which rows have the same text, in two columns, on both sides: bool [rows]."""
+    if len(columns) != 2:
+        return np.zeros(rows, bool)
+    return np.fromiter((one.strip() == other.strip() for one, other in zip(*columns, strict=True)), bool, rows)
 
 
 class _Dropped:

@@ -126,6 +126,7 @@ class SplitWriter:
             longest={name: max(group.longest[name] for group in groups) for name in encoding.features}
             | {name: described["longest"] for name, described in floats.items()},
             unknown={name: count for name, count in unknown.items() if count},
+            identical=chunks.identical if chunks.identical > manifest.LOUD_IDENTICAL_SHARE * rows.sum() else 0,
             shards=list(shards),
             texts=names,
             corpora=report.corpora,
@@ -264,10 +265,11 @@ class _Chunks:
       read: Samples before any was dropped.
       drops: Number of dropped samples by reason.
       examples: The first of each reason.
+      identical: Different samples with the same text on both sides, of those that are left.
     """
 
     def __init__(self) -> None:
-        self.read = 0
+        self.read = self.identical = 0
         self.drops: collections.Counter = collections.Counter()
         self.examples: dict[str, str] = {}
         self._numbers = array.array("q")
@@ -275,6 +277,7 @@ class _Chunks:
     def add(self, chunk: EncodedChunk) -> None:
         """Notes the next chunk."""
         self.read += chunk.read
+        self.identical += chunk.identical
         self.drops += chunk.drops
         self.examples = {**chunk.examples, **self.examples}
         self._numbers.extend((chunk.rows, chunk.samples, chunk.size))

@@ -1,6 +1,7 @@
 """The user's own files: which go with which, what is held out, and what is said when something is missing."""
 
 import gzip
+import zipfile
 
 import pytest
 
@@ -166,6 +167,25 @@ def test_all_missing_files_are_listed(lines, tmp_path):
 def test_options_that_do_not_go_together(options, message):
     with pytest.raises(UserError, match=message):
         registry.problem("translate_parallel_text", **options)
+
+
+def test_a_text_is_not_its_own_translation(lines, tmp_path):
+    text, other = lines("a", 9), lines("b", 9)
+    copied, link = lines("copy", [f"a {i}" for i in range(1, 10)]), tmp_path / "link"
+    link.symlink_to(text)
+    for target, said in ((text, "are the same file"), (link, "are the same file"), (copied, "copies of the same text")):
+        with pytest.raises(UserError, match=rf"--train_source.*{said}.*name the translation with --train_target"):
+            parallel_text(train_source=text, train_target=target).prepare(".")
+    dev = {"dev_source": other, "dev_target": other}
+    with pytest.raises(UserError, match="--dev_source and --dev_target are the same file"):
+        parallel_text(train_source=text, train_target=other, **dev).prepare(".")
+    archive = tmp_path / "both.zip"
+    with zipfile.ZipFile(archive, "w") as file:
+        file.write(text, "a")
+        file.write(other, "b")
+    parallel_text(train_source=f"{archive}:a", train_target=f"{archive}:b").prepare(".")
+    with pytest.raises(UserError, match=r"are the same file, .*both\.zip:a"):
+        parallel_text(train_source=f"{archive}:a", train_target=f"{archive}:a").prepare(".")
 
 
 def test_without_any_file(lines, tmp_path):

@@ -94,7 +94,7 @@ def mixed(files, tmp_path, monkeypatch):
     """Function (name ending, further options) -> the problem of two corpora, the second one small and tagged."""
     for language in ("de", "en"):
         (tmp_path / f"small.{language}").write_text("".join(f"klein {language} {number}\n" for number in range(40)))
-        (tmp_path / f"dev.{language}").write_text("eins 1\nzwei 2\n")
+        (tmp_path / f"dev.{language}").write_text({"de": "eins 1\nzwei 2\n", "en": "one 1\ntwo 2\n"}[language])
     monkeypatch.chdir(tmp_path)
 
     def make(ending="", **options):
@@ -160,7 +160,7 @@ def test_tags_stand_on_what_is_the_source(mixed, tmp_path):
     assert ("<2x> klein en 3", "klein de 3") in texts(backward, "train")
     assert ("<web> en 3", "de 3") in texts(backward, "train")
     assert forward.texts("dev")[0] == ["<2x> eins 1", "<2x> zwei 2"]
-    assert backward.texts("dev") == (["<web> eins 1", "<web> zwei 2"], [["eins 1", "zwei 2"]])
+    assert backward.texts("dev") == (["<web> one 1", "<web> two 2"], [["eins 1", "zwei 2"]])
     assert (backward.source_language, backward.target_language, backward.was_reversed) == ("en", "de", False)
     assert "translate_parallel_text_rev in" in said
     encoder = forward.text_encoders()[0]

@@ -193,6 +193,17 @@ def test_unknown_tokens_are_counted_and_warned_of(make, tmp_path, said):
     assert any(f"--vocab_size={size} leaves the rarest subwords out" in line for line in said)
 
 
+@pytest.mark.parametrize(("identical", "warned"), [(160, True), (150, False)])
+def test_most_pairs_with_the_same_text_on_both_sides_are_warned_of(make, tmp_path, said, identical, warned):
+    pairs = [(text, text) if i < identical else (text, other) for i, (text, other) in enumerate(make_pairs(300, 0))]
+    manifest = make(Toy(train=pairs))
+    lines = [line for line in said if "same text on both sides" in line]
+    assert [line.split(",")[0].strip() for line in lines] == ["WARNING: 160 pairs of train"] * warned
+    assert manifest.splits["train"].identical == 160 * warned
+    stored = json.loads((tmp_path / "data" / "toy.manifest.json").read_text())["splits"]
+    assert ["identical" in split for split in stored.values()] == [warned, False]
+
+
 def test_bpe_dropout_of_data_that_are_there_is_compared(make):
     make()
     with pytest.raises(UserError, match=r"bpe_dropout was 0\.0, now 0\.1"):
