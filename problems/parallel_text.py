@@ -3,6 +3,7 @@
 import dataclasses
 import filecmp
 import functools
+import itertools
 import os
 import pathlib
 from collections.abc import Iterator, Sequence
@@ -24,6 +25,7 @@ from t2t_ext.problem import DEV, TEST, TRAIN, MixedTranslationProblem, Sample
 MOST_DEV_LINES = 2000
 DEV_SHARE = 0.05
 _DEV_SEED = 20180731
+_LINES_LOOKED_AT = 100
 
 
 @registry.register_problem
@@ -71,6 +73,8 @@ class TranslateParallelText(MixedTranslationProblem):
         readers.require_files(paths, "Correct the flags that name them (--train_source, --dev_target, ...).")
         for split, named in self._named.items():
             for source, *targets in named:
+                if not targets:
+                    _require_tabs(split, source)
                 for target in targets:
                     _refuse_same_text(split, source, target)
 
@@ -215,6 +219,21 @@ class TranslateParallelText(MixedTranslationProblem):
 def _untagged(files: PairSource, source: str) -> str:
     """Returns a source without the tag of its corpus."""
     return source.removeprefix(files.tag) if isinstance(files, CorpusSource) else source
+
+
+def _require_tabs(split: str, path: pathlib.Path) -> None:
+    """Raises a UserError where a file that should hold both sides holds one: most of its first lines have no tab."""
+    if not inputs.is_file(raw_files.on_disk(path)) or formats.format_of(path) != formats.PLAIN:
+        return
+    lines = [line for line in itertools.islice(readers.read_lines(path), _LINES_LOOKED_AT) if line.strip()]
+    with_tab = sum(b"\t" in line for line in lines)
+    if 2 * with_tab < len(lines):
+        found = f"has a tab in only {with_tab} of" if with_tab else "has no tabs in"
+        place = f"its first {len(lines)} lines" if len(lines) > 1 else "its only line"
+        raise UserError(
+            f"{path} {found} {place}: give --{split}_target=FILE with their translations; or, for both sides in one "
+            "file, lines of source TAB target."
+        )
 
 
 def _refuse_same_text(split: str, source: pathlib.Path, target: pathlib.Path) -> None:

@@ -78,7 +78,7 @@ def test_the_whole_picture(run, flags, tmp_path):
     assert report["splits"]["dev"]["found_in_train"]["exact source"] == 0
     scripts = report["splits"]["train"]["sides"]["source"]["letters_by_script"]
     assert scripts["Cyrl"] == 13
-    assert "encoding: pair 121: Das ist schÃ¶n . ||| That is nice ." in output
+    assert "damaged characters (encoding): pair 121: Das ist schÃ¶n . ||| That is nice ." in output
     assert "10, 7.30% (first: pair 128 repeats pair 1)" in output
     assert "--cleaning=duplicates=true" in output
     page = (tmp_path / "report" / "report.html").read_text()
@@ -149,7 +149,7 @@ def test_lines_that_generation_refuses_are_named(run, flags, tmp_path):
     (tmp_path / "dev.source").write_bytes(b"\xc3(\nEin neuer Satz .\n")
     status, output, error = run(*flags)
     assert status == 2
-    assert "dev: 1 unusable line(s), invalid_utf8 (first:" in error
+    assert "dev: 1 unusable line(s), invalid UTF-8 (first:" in error
     assert "Must be fixed" in output
 
 

@@ -310,6 +310,11 @@ REASONS = {
 }
 
 
+def in_words(reason: str) -> str:
+    """Returns a reason of drops or a note as people read it; a problem of the user's may have reasons of its own."""
+    return REASONS.get(reason, reason)
+
+
 def summary_lines(
     manifest: Manifest,
     data_dir: str | os.PathLike,
@@ -348,7 +353,7 @@ def summary_lines(
         for what, counts in ((f"dropped {{:,}}{pairs}", split.drops), ("changed {:,}", split.notes)):
             for reason, count in counts.items():
                 where = f" (first: {split.first[reason]})" if reason in split.first else ""
-                yield f"    {what.format(count)}: {REASONS.get(reason, reason)}{where}"
+                yield f"    {what.format(count)}: {in_words(reason)}{where}"
         dropped = sum(split.drops.values())
         if dropped >= LOUD_SHARE * split.read and not is_weighted:
             yield f"    WARNING: {dropped / split.read:.0%} of {name} was dropped. {_remedy(split.drops)}"

@@ -10,6 +10,7 @@ from typing import Any
 
 from t2t_ext.config.generation import DEFAULT_SEED, GenerationSettings
 from t2t_ext.data.corpora.readers import ReadReport
+from t2t_ext.data.datasets import manifest
 from t2t_ext.data.doctor import examination
 from t2t_ext.data.doctor.examination import Examination, ExaminedChunk, Plan
 from t2t_ext.data.features.types import text_features
@@ -184,7 +185,8 @@ class Doctor:
         plan = dataclasses.replace(plan, evaluation_keys=written, directory=self.scratch)
         diagnosis.splits = {TRAIN: self._split(TRAIN, names, plan, None), **diagnosis.splits}
         if not diagnosis.train.pairs:
-            drops = dict(diagnosis.splits[TRAIN].reading.drops) or "empty"
+            found = diagnosis.splits[TRAIN].reading.drops.items()
+            drops = ", ".join(f"{manifest.in_words(reason)}: {count:,}" for reason, count in found) or "it is empty"
             raise UserError(f"The train split of {problem.base_name} has no pair that can be read ({drops}).")
         for split, keys in held_out.items():
             diagnosis.splits[split].different = {name: len(found) for name, found in keys.items()}

@@ -60,7 +60,8 @@ def faults(diagnosis: Diagnosis) -> Iterator[str]:
     for name, split in diagnosis.splits.items():
         if name != TRAIN:
             for reason, count in (+split.reading.refused).items():
-                yield f"{name}: {count:,} unusable line(s), {reason} (first: {split.reading.first.get(reason, '?')})"
+                words, first = manifest.in_words(reason), split.reading.first.get(reason, "?")
+                yield f"{name}: {count:,} unusable line(s), {words} (first: {first})"
             if not split.examined.pairs:
                 yield f"{name} is empty"
     train = diagnosis.train
@@ -89,9 +90,7 @@ def findings(diagnosis: Diagnosis) -> Iterator[str]:
             setting = _setting(diagnosis.all_filters, reason)
             advice = f": --cleaning={setting}" if "=" in setting else " (always dropped)"
             advice = " (dropped)" if reason in train.in_order and diagnosis.asked else advice
-            yield (
-                f"{percent(count, train.pairs)} of the training pairs: {manifest.REASONS.get(reason, reason)}{advice}"
-            )
+            yield (f"{percent(count, train.pairs)} of the training pairs: {manifest.in_words(reason)}{advice}")
     repeated = diagnosis.repeated.get(filters.PAIR, 0)
     if repeated > _SHARE_OF_NOTE * train.pairs:
         yield f"{percent(repeated, train.pairs)} of the training pairs occurred before: --cleaning=duplicates=true"

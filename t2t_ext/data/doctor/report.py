@@ -56,7 +56,7 @@ def build(diagnosis: Diagnosis, for_page: bool = False) -> Report:
     sizes = "/".join(f"{size:,}" for size in dict.fromkeys(diagnosis.vocab_sizes))
     which = "the problem's and --cleaning's filters" if diagnosis.asked else "all filters; none of them is set"
     filters_table = [
-        [row.reason, row.setting, row.alone, percent(row.alone, train.pairs), row.in_order]
+        [manifest.in_words(row.reason), row.setting, row.alone, percent(row.alone, train.pairs), row.in_order]
         for row in filter_rows(diagnosis)
     ]
     filter_columns = [
@@ -91,7 +91,7 @@ def build(diagnosis: Diagnosis, for_page: bool = False) -> Report:
         ),
         *_repetitions(diagnosis),
     ]
-    worst = [f"{reason}: {text}" for reason in REASONS for *_, text in train.worst.get(reason, ())]
+    worst = [f"{manifest.in_words(reason)}: {text}" for reason in REASONS for *_, text in train.worst.get(reason, ())]
     if worst:
         body.append(Section("Worst, or first, of each", [Items(worst, "")]))
     blocks = [*outcome, *body] if for_page else [Paragraph(title), *body, *outcome]
@@ -141,12 +141,12 @@ def _split(name: str, split: SplitDiagnosis, published: Mapping[str, int]) -> It
         yield f"  {manifest.corpus_line(corpus, counted)}"
     for what, counts in (("left out while reading", split.reading.drops), ("changed", split.reading.notes)):
         for reason, number in counts.items():
-            words = manifest.REASONS.get(reason, reason)
+            words = manifest.in_words(reason)
             yield f"  {what}: {number:,}, {words} (first: {split.reading.first.get(reason, '?')})"
     if name != TRAIN:
         for reason, number in split.examined.alone.items():
             if number and reason in (filters.EMPTY, filters.ENCODING, filters.IDENTICAL, filters.SCRIPT):
-                yield f"  {number:,}: {manifest.REASONS.get(reason, reason)}"
+                yield f"  {number:,}: {manifest.in_words(reason)}"
 
 
 def _sides(sides: Sequence[Side]) -> Table:

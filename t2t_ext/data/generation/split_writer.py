@@ -301,7 +301,7 @@ def _packed(sizes: np.ndarray) -> Iterator[tuple[int, int]]:
 
 def no_usable_sample(base_name: str, split: str, drops: collections.Counter[str], report: ReadReport) -> UserError:
     """Returns the error that every sample of a split was dropped, with what to do about the most frequent reason."""
-    reasons = ", ".join(f"{reason}: {count}" for reason, count in drops.items()) or "there is none"
+    reasons = ", ".join(f"{manifest.in_words(reason)}: {count}" for reason, count in drops.items()) or "there is none"
     message = f"The {split} split of {base_name} has no usable sample ({reasons})."
     if not drops:
         return UserError(message)

@@ -121,11 +121,17 @@ def test_an_empty_training_file_is_called_empty(lines):
 
 def test_plain_text_without_its_translation_names_the_flag(lines, tmp_path):
     call = {"num_processes": 1, "progress": False}
-    problem = parallel_text(train_source=lines("a", 50))
-    with pytest.raises(UserError, match=r"wrong_columns: 4\d\).*/a:\d+: 1 tab-separated.*--train_target too"):
+    problem = parallel_text(train_source=lines("a", 500))
+    with pytest.raises(UserError, match=r"/a has no tabs in its first 100 lines: give --train_target=FILE"):
         generate(problem, tmp_path / "data", tmp_path, **call)
+    some = lines("some", ["b\tc", *["", "b"] * 4])
+    with pytest.raises(UserError, match=r"/some has a tab in only 1 of its first 5 lines: give --train_target=FILE"):
+        generate(parallel_text(train_source=some), tmp_path / "data", tmp_path, **call)
     problem = parallel_text(train_source=lines("a", 50), train_target=lines("b", 50), dev_source=lines("c", 5))
-    with pytest.raises(UserError, match=r"/c, line 1: 1 tab-separated.*--dev_target too"):
+    with pytest.raises(UserError, match=r"/c has no tabs in its first 5 lines: give --dev_target=FILE"):
+        generate(problem, tmp_path / "data", tmp_path, **call)
+    problem = parallel_text(train_source=lines("wide", ["b\tc\td"] * 50), dev_source=lines("tsv", ["b\tc"]))
+    with pytest.raises(UserError, match=r"\(wrong number of columns: 50\).*/wide:1: 3 tab-separated"):
         generate(problem, tmp_path / "data", tmp_path, **call)
 
 

@@ -57,9 +57,9 @@ def test_blocks_of_several_chunks_are_one():
 def test_what_stands_out_is_said_and_where_nothing_does():
     from t2t_ext.data.corpora.readers import ReadReport
     from t2t_ext.data.doctor.alignment import Block
-    from t2t_ext.data.doctor.diagnosis import Diagnosis, SplitDiagnosis
+    from t2t_ext.data.doctor.diagnosis import Diagnosis, Reading, SplitDiagnosis
     from t2t_ext.data.doctor.examination import Examination
-    from t2t_ext.data.doctor.findings import findings
+    from t2t_ext.data.doctor.findings import faults, findings
     from t2t_ext.data.doctor.report import build
     from t2t_ext.data.generation.cleaning import Cleaning
 
@@ -70,12 +70,20 @@ def test_what_stands_out_is_said_and_where_nothing_does():
     assert "Nothing stands out" in build(diagnosis).text()
     train.shifted = [Block(600, 649, 1), Block(625, 674, 1)]
     train.alone.update(encoding=1, empty=2, numbers=3)
+    train.worst["numbers"] = [(0.0, 0, "a 1 ||| b 2")]
     shifted, damaged, empty = findings(diagnosis)
     assert shifted.startswith("train, pairs 601 to 675 (3.75%), look misaligned: ")
     assert "read 1 line(s) further down" in shifted
     assert "damaged characters" in damaged
     assert "an empty side" in empty
-    assert "Nothing stands out" not in build(diagnosis).text()
+    text = build(diagnosis).text()
+    assert "Nothing stands out" not in text
+    assert "different numbers: a 1 ||| b 2" in text
+    assert "damaged characters (encoding)  encoding=" in text
+    dev = Reading(strict=True)
+    dev.drop("wrong_columns", "d.tsv", 3, "1 column")
+    splits["dev"] = SplitDiagnosis(Examination(), dev)
+    assert next(faults(diagnosis)) == "dev: 1 unusable line(s), wrong number of columns (first: d.tsv:3)"
 
 
 def test_much_that_is_dropped_is_warned_of():

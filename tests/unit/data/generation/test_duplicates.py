@@ -166,7 +166,7 @@ def test_the_subword_model_is_trained_on_clean_pairs(make):
     manifest, _ = make(Repetitive(pairs), cleaning="encoding=true")
     training = manifest.vocab["training"]
     assert (training["samples_read"], training["samples_used"]) == (300, 200)
-    with pytest.raises(UserError, match=r"no usable sample \(encoding: 200\)"):
+    with pytest.raises(UserError, match=r"no usable sample \(damaged characters \(encoding\): 200\)"):
         make(Repetitive([("Ã¤", "x")] * 200), "none", cleaning="encoding=true")
 
 
