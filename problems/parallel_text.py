@@ -98,6 +98,7 @@ class TranslateParallelText(MixedTranslationProblem):
         held_out = frozenset(self._held_out_lines())
         is_dev = split == DEV
         self.reading.strict = False  # lines of the training text may be unusable
+        self.reading.held_out = True
         lines_before = 0
         for files in self._files[TRAIN]:
             if is_dev and isinstance(files, CorpusSource):
@@ -109,7 +110,10 @@ class TranslateParallelText(MixedTranslationProblem):
             for row in files.read(self.reading, wanted):
                 if is_dev and not all(text.strip() for text in (_untagged(files, row[0]), *row[1:])):
                     self.reading.drops["empty"] += 1
+                    if self.reading.at:
+                        self.reading.first.setdefault("empty", ":".join(map(str, self.reading.at)))
                     continue
+                self.reading.add_sample()
                 yield corpora.as_sample(row, self.multiple_references)
             lines_before += self._lines(files)
 

@@ -165,7 +165,7 @@ class Problem:
           UserError: A sample does not match; problem, split, number and what differs are named. Or ``samples`` of a
             user's module fails; file and line are named, too.
         """
-        declared = self.features()
+        declared, number = self.features(), 0
         for number, sample in enumerate(_read(self, split, tmp_dir), 1):
             error = complaint(declared, sample)
             if error:
@@ -174,6 +174,8 @@ class Problem:
                     f"Correct features() or samples() of {type(self).__name__}."
                 )
             yield sample
+        if self.reading.places.count != number:
+            self.reading.places.forget()  # a user's samples() leaves some out, or adds some
 
     def _undefined(self, signature: str) -> UserError:
         """Returns the error that a subclass lacks a method."""
@@ -291,6 +293,7 @@ class ParallelFilesProblem(TranslationProblem):
         """Yields the pairs of a split in the order of the files."""
         for files in self.pair_files(split, tmp_dir):
             for row in files.read(self.reading):
+                self.reading.add_sample()
                 yield corpora.as_sample(row, self.multiple_references)
 
 

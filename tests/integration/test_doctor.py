@@ -78,8 +78,8 @@ def test_the_whole_picture(run, flags, tmp_path):
     assert report["splits"]["dev"]["found_in_train"]["exact source"] == 0
     scripts = report["splits"]["train"]["sides"]["source"]["letters_by_script"]
     assert scripts["Cyrl"] == 13
-    assert "damaged characters (encoding): pair 121: Das ist schÃ¶n . ||| That is nice ." in output
-    assert "10, 7.30% (first: pair 128 repeats pair 1)" in output
+    assert "damaged characters (encoding): train.source.gz:121: Das ist schÃ¶n . ||| That is nice ." in output
+    assert "10, 7.30% (first: train.source.gz:128 repeats train.source.gz:1)" in output
     assert "--cleaning=duplicates=true" in output
     page = (tmp_path / "report" / "report.html").read_text()
     assert page.count("<svg") == 2
@@ -98,7 +98,7 @@ def test_it_says_what_generation_drops(run, flags, tmp_path, capsys):
     train = manifest["splits"]["train"]
     assert train["drops"] == expected
     assert train["samples"] == report["left"]
-    assert train["first"]["duplicate"] == "pair 128 repeats pair 1"
+    assert train["first"]["duplicate"] == "train.source.gz:128 repeats train.source.gz:1"
     # The data's own model serves from now on.
     assert "that of the data in" in run(*flags, f"--data_dir={tmp_path / 'data'}")[1]
 

@@ -17,6 +17,7 @@ from typing import Any, Protocol, Self
 
 from t2t_ext.data.corpora import raw_files
 from t2t_ext.data.corpora.charsets import encoding_of
+from t2t_ext.data.corpora.places import Place, Places
 from t2t_ext.errors import UserError
 from t2t_ext.io import inputs
 
@@ -41,6 +42,9 @@ class ReadReport:
       first: Where each reason occurred first, ``file:line``.
       explanations: The error there, for reasons of drops.
       corpora: Weight, tag, pairs and occurrences of every corpus by its name; see ``t2t_ext.data.corpora.weighting``.
+      at: File and line of the pair that a ``PairSource`` yields now, where it knows them.
+      places: Where the samples stand; see ``add_sample``.
+      held_out: Whether lines were left out for another split.
     """
 
     strict: bool = False
@@ -49,6 +53,26 @@ class ReadReport:
     first: dict[str, str] = dataclasses.field(default_factory=dict)
     explanations: dict[str, str] = dataclasses.field(default_factory=dict)
     corpora: dict[str, dict[str, Any]] = dataclasses.field(default_factory=dict)
+    at: Place | None = None
+    places: Places = dataclasses.field(default_factory=Places)
+    held_out: bool = False
+
+    def add_sample(self) -> None:
+        """Notes that the pair that was read last becomes the next sample."""
+        self.places.add(self.at)
+        self.at = None
+
+    def name_of(self, position: int) -> str:
+        """Returns what a sample, numbered from 0, is called: its file and line, or its number and what is counted."""
+        place = self.places.of(position)
+        if place:
+            return place
+        some = self.held_out or self.drops or any(corpus["weight"] != 1 for corpus in self.corpora.values())
+        return f"pair {position + 1:,}{' of those that remain' if some else ''}"
+
+    def repetition(self, positions: tuple[int, int] | None) -> str:
+        """Returns which sample repeats which; empty where none does."""
+        return " repeats ".join(map(self.name_of, positions)) if positions else ""
 
     def drop(self, reason: str, path: PathLike, line: int, explanation: str) -> None:
         """Counts a line that cannot be used; raises a UserError where the report is strict. See ``drop_item``."""
@@ -199,6 +223,7 @@ class PairFiles:
                     report.drop(INVALID_UTF8, path, number, explanation)
                     break
             else:
+                report.at = (self.source, number)
                 yield tuple(texts)
 
     def _chosen_columns(self, row: Sequence[bytes]) -> Sequence[bytes]:

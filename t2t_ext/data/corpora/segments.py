@@ -111,6 +111,7 @@ class SegmentFiles:
             texts = [segment.text, *(segments[key].text for _, segments in group)]
             for old, new in self.replacements:
                 texts = [text.replace(old, new) for text in texts]
+            report.at = (self.source, segment.line)
             yield tuple(texts)
 
     def _segments(self, path: pathlib.Path) -> Iterator[Segment]:
@@ -177,6 +178,7 @@ class TaggedLineFiles:
                     report.drop(INVALID_UTF8, path, line.number, "invalid UTF-8")
                     break
             else:
+                report.at = (self.source, lines[0].number)
                 yield tuple(texts)
 
     def _lines(self, report: ReadReport | None = None) -> Iterator[tuple["_Line", "_Line"]]:

@@ -239,6 +239,9 @@ class Doctor:
             for examined in self.workers.map(examination.examine, chunks()):
                 found.examined.add(examined)
                 advance(examined.pairs)
+        for reason, worst in found.examined.worst.items():
+            named = [(badness, row, f"{report.name_of(-row)}: {text}") for badness, row, text in worst]
+            found.examined.worst[reason] = named
         return found
 
     def _count_duplicates(self, diagnosis: Diagnosis, plan: Plan) -> None:
@@ -253,7 +256,8 @@ class Doctor:
 
         for kind in (filters.PAIR, filters.SOURCE, filters.TARGET):
             found = find("alone", kind, train.pairs)
-            diagnosis.repeated[kind], diagnosis.repeated_example[kind] = found.pairs, found.example
+            diagnosis.repeated[kind] = found.pairs
+            diagnosis.repeated_example[kind] = diagnosis.splits[TRAIN].reading.repetition(found.first)
         kinds = filters.kinds_of_keys(diagnosis.all_filters.duplicates)
         repeated = duplicates.collect(self.scratch / "alone", kinds, rows=train.pairs, **sizes)
         train.alone[filters.DUPLICATE] = repeated.pairs

@@ -75,7 +75,7 @@ class Examination:
       alone: Pairs that every filter would drop if it were the only one, by reason.
       in_order: Pairs that the filters drop one after the other, by reason.
       left: Pairs that are left.
-      worst: For each reason the worst or first pairs: (badness, minus the number, what people read).
+      worst: For each reason the worst or first pairs: (badness, minus the number from 0, what people read).
       overlap: Pairs of which a text stands in an evaluation set, by ``exact source``, ``normalized pair`` ...
       found: The keys of evaluation texts that occur here, by the same names.
       shifted: Windows in which one side is some lines ahead of the other.
@@ -243,7 +243,7 @@ def _apply_filters(
         scores = badness.get(reason, np.zeros(rows))
         worst = heapq.nlargest(WORST_KEPT, ((float(scores[row]), -int(row)) for row in np.flatnonzero(unfit)))
         result.worst[reason] = [
-            (score, row - chunk.first, filters.example(chunk.first - row, [texts[-row] for texts in chunk.texts]))
+            (score, row - chunk.first, filters.beginnings([texts[-row] for texts in chunk.texts]))
             for score, row in worst
         ]
     left = np.ones(rows, bool)

@@ -78,8 +78,9 @@ def findings(diagnosis: Diagnosis) -> Iterator[str]:
         for block in joined(split.examined.shifted):
             share = percent(block.last - block.first + 1, split.examined.pairs)
             where = f"{abs(block.offset)} line(s) further {'down' if block.offset > 0 else 'up'}"
+            ends = " to ".join(split.reading.name_of(position) for position in (block.first, block.last))
             yield (
-                f"{name}, pairs {block.first + 1:,} to {block.last + 1:,} ({share}), look misaligned: lengths, names "
+                f"{name}, {ends} ({share}), look misaligned: lengths, names "
                 f"and numbers agree if the target is read {where}; look for a line that is missing or there twice "
                 "before them, or leave them out"
             )

@@ -275,9 +275,14 @@ def clean_pairs(
 
 def example(index: int, texts: Sequence[str]) -> str:
     """Returns how a dropped pair is shown: its number from 1 and the beginnings of its texts."""
+    return f"pair {index + 1:,}: {beginnings(texts)}"
+
+
+def beginnings(texts: Sequence[str]) -> str:
+    """Returns the beginnings of the texts of a pair."""
     shown = (" ".join(text.split()) for text in texts)
     shortened = (t if len(t) <= _EXAMPLE_CHARACTERS else f"{t[: _EXAMPLE_CHARACTERS - 3]}..." for t in shown)
-    return f"pair {index + 1:,}: {' ||| '.join(shortened)}"
+    return " ||| ".join(shortened)
 
 
 def _mask(values: Iterable[bool], rows: int) -> np.ndarray:

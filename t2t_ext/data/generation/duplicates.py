@@ -34,13 +34,13 @@ class Found:
 
     Attributes:
       pairs: How many pairs are repetitions, each counted once however often it occurs.
-      example: The first repetition, as people read it; empty where there is none.
+      first: The numbers, from 0, of the first repetition and of what it repeats; None where there is none.
       files: For every ``CHUNKS_PER_FILE`` chunks, the file with the positions of the pairs that are repetitions.
       samples: int64 [chunks], their occurrences in every chunk.
     """
 
     pairs: int
-    example: str
+    first: tuple[int, int] | None
     files: Sequence[pathlib.Path]
     samples: np.ndarray
 
@@ -117,7 +117,7 @@ def find(
     pairs have keys. ``advance`` is told how many keys have been compared.
     """
     kinds = filters.kinds_of_keys(duplicates)
-    examples = []
+    firsts: list[tuple[int, int]] = []
     for kind in kinds:
         keys = [directory / "keys" / kind / f"{number:06d}" for number in range(chunks)]
         sortings = [
@@ -128,15 +128,14 @@ def find(
             for path in task.chunks:
                 path.unlink()
         partitions = _partitions(directory, kind, chunks, rows)
-        for example in workers.map(_judge, partitions):
+        for first in workers.map(_judge, partitions):
             advance(rows // len(partitions) // len(kinds))
-            examples += [example] if example else []
+            firsts += [first] if first else []
         for task in sortings:
             task.path.unlink()
-    first = min(examples, default=None)
-    example = f"pair {first[0] + 1:,} repeats pair {first[1] + 1:,}" if first else ""
     return dataclasses.replace(
-        collect(directory, kinds, chunks=chunks, chunk_size=chunk_size, rows=rows, workers=workers), example=example
+        collect(directory, kinds, chunks=chunks, chunk_size=chunk_size, rows=rows, workers=workers),
+        first=min(firsts, default=None),
     )
 
 
@@ -158,7 +157,7 @@ def collect(
     )
     counts = list(workers.map(_collect, tasks))
     samples = np.concatenate([np.zeros(0, np.int64), *(each for _, each in counts)])
-    return Found(sum(pairs for pairs, _ in counts), "", removed, samples)
+    return Found(sum(pairs for pairs, _ in counts), None, removed, samples)
 
 
 def _partitions(directory: pathlib.Path, kind: str, chunks: int, rows: int) -> list[_Partition]:

@@ -89,7 +89,7 @@ class EncodedChunk:
       rows: Different samples that are left, however many segmentations of each there are.
       samples: Their occurrences.
       drops: Number of dropped samples by reason.
-      examples: The first of each reason, as people read it.
+      examples: The first of each reason: its number, from 0, and what people read of it.
       identical: Different samples that are left and have the same text on both sides.
       size: Bytes of its arrays.
     """
@@ -98,7 +98,7 @@ class EncodedChunk:
     rows: int
     samples: int
     drops: collections.Counter
-    examples: dict[str, str]
+    examples: dict[str, tuple[int, str]]
     identical: int
     size: int
 
@@ -195,7 +195,7 @@ class _Dropped:
 
     def __init__(self, rows: int, first: int, texts: list[list[str]]) -> None:
         self.counts: collections.Counter = collections.Counter()
-        self.examples: dict[str, str] = {}
+        self.examples: dict[str, tuple[int, str]] = {}
         self.kept_mask = np.ones(rows, bool)
         self._first, self._texts = first, texts
 
@@ -207,7 +207,7 @@ class _Dropped:
         if len(dropped):
             row = int(dropped[0])
             self.counts[reason] += len(dropped)
-            self.examples.setdefault(reason, filters.example(self._first + row, [t[row] for t in self._texts]))
+            self.examples.setdefault(reason, (self._first + row, filters.beginnings([t[row] for t in self._texts])))
             self.kept_mask[dropped] = False
 
 

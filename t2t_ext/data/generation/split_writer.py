@@ -84,7 +84,8 @@ class SplitWriter:
         chunks, names, floats = self._encode(advance)
         report = self.samples.report
         drops = chunks.drops + collections.Counter(report.drops)
-        first = {**chunks.examples, **report.first}
+        examples = {reason: f"{report.name_of(number)}: {text}" for reason, (number, text) in chunks.examples.items()}
+        first = {**examples, **report.first}
         rows, in_chunks, sizes = chunks.numbers()
         removed = None
         if encoding.training and rows.sum() and encoding.cleaning.duplicates != cleaning.NO:
@@ -100,7 +101,7 @@ class SplitWriter:
                 )
             in_chunks = in_chunks - removed.samples
             if removed.pairs:
-                drops[cleaning.DUPLICATE], first[cleaning.DUPLICATE] = removed.pairs, removed.example
+                drops[cleaning.DUPLICATE], first[cleaning.DUPLICATE] = removed.pairs, report.repetition(removed.first)
         if not in_chunks.sum():
             raise no_usable_sample(self.base_name, self.split, drops, report)
         count = 1
@@ -264,14 +265,14 @@ class _Chunks:
     Attributes:
       read: Samples before any was dropped.
       drops: Number of dropped samples by reason.
-      examples: The first of each reason.
+      examples: The first of each reason: its number, from 0, and what people read of it.
       identical: Different samples with the same text on both sides, of those that are left.
     """
 
     def __init__(self) -> None:
         self.read = self.identical = 0
         self.drops: collections.Counter = collections.Counter()
-        self.examples: dict[str, str] = {}
+        self.examples: dict[str, tuple[int, str]] = {}
         self._numbers = array.array("q")
 
     def add(self, chunk: EncodedChunk) -> None:

@@ -175,6 +175,30 @@ def test_options_that_do_not_go_together(options, message):
         registry.problem("translate_parallel_text", **options)
 
 
+def test_dropped_pairs_are_named_by_file_and_line(lines, tmp_path):
+    texts = {side: [f"{side} {i}" for i in range(1, 61)] for side in ("a", "b")}
+    files = {"train_source": f"{lines('a', 60)},{lines('c', 9)}", "train_target": f"{lines('b', 60)},{lines('d', 9)}"}
+    problem = parallel_text(**files, dev_lines=20)
+    held_out = problem._held_out_lines()
+    unreadable, first, again, empty = [line for line in range(20, 61) if line not in held_out][-4:]
+    assert min(held_out) < unreadable
+    for side, column in texts.items():
+        column[again - 1] = column[first - 1]
+        column[empty - 1] = " " if side == "b" else "text"
+        column[held_out[1] - 1] = " "
+        lines(side, column)
+    path = tmp_path / "a"
+    path.write_bytes(path.read_bytes().replace(f"a {unreadable}\n".encode(), b"\xff\n"))
+    call = {"vocab_size": 350, "num_processes": 1, "progress": False, "cleaning": "duplicates=true"}
+    manifest = generate(problem, tmp_path / "data", tmp_path, **call)
+    assert manifest.splits["train"].first == {
+        "invalid_utf8": f"{path}:{unreadable}",
+        "duplicate": f"a:{again} repeats a:{first}",
+        "empty": f"a:{empty}: text ||| ",
+    }
+    assert manifest.splits["dev"].first == {"empty": f"{path}:{held_out[1]}"}
+
+
 def test_a_text_is_not_its_own_translation(lines, tmp_path):
     text, other = lines("a", 9), lines("b", 9)
     copied, link = lines("copy", [f"a {i}" for i in range(1, 10)]), tmp_path / "link"

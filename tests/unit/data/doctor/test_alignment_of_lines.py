@@ -72,7 +72,7 @@ def test_what_stands_out_is_said_and_where_nothing_does():
     train.alone.update(encoding=1, empty=2, numbers=3)
     train.worst["numbers"] = [(0.0, 0, "a 1 ||| b 2")]
     shifted, damaged, empty = findings(diagnosis)
-    assert shifted.startswith("train, pairs 601 to 675 (3.75%), look misaligned: ")
+    assert shifted.startswith("train, pair 601 to pair 675 (3.75%), look misaligned: ")
     assert "read 1 line(s) further down" in shifted
     assert "damaged characters" in damaged
     assert "an empty side" in empty

@@ -541,7 +541,7 @@ def test_empty_splits(make, tmp_path):
     with pytest.raises(UserError, match="dev split of toy is empty"):
         make(problem)
     with pytest.raises(
-        UserError, match=r"train split of toy has no usable sample \(length_ratio: 3\).*--max_length_ratio=0"
+        UserError, match=r"train split of toy has no usable sample \(length ratio: 3\).*--max_length_ratio=0"
     ):
         make(Toy(train=[("cat lamp", "cat " * 99)] * 3))
     assert contents(tmp_path / "data") == {}
