@@ -188,7 +188,7 @@ class PairFiles:
 
         Lines with invalid UTF-8 or a wrong number of columns cannot be used.
         """
-        columns = [read_lines(path, report) for path in self.sides]
+        columns = [read_lines(path, report, wanted) for path in self.sides]
         rows: Iterator[Sequence[bytes]] = zip(*columns, strict=True)
         encodings = [encoding_of(path, self.encodings) if self.encodings else "utf-8" for path in self.sides]
         paths: Sequence[pathlib.Path] = self.sides
@@ -261,30 +261,39 @@ class ChangedPairs:
         raise NotImplementedError
 
 
-def read_lines(path: PathLike, report: ReadReport | None = None) -> Iterator[bytes]:
+def read_lines(
+    path: PathLike, report: ReadReport | None = None, counted: Callable[[int], bool] | None = None
+) -> Iterator[bytes]:
     """Yields the lines of a plain or compressed file without their LF (or CR LF).
 
     Args:
       path: The file; its compression is recognized by its first bytes, not by its name.
       report: Where dropped carriage returns and byte order marks are counted.
+      counted: Says of a line's number, from 1, whether they are counted there, so that a line of one split is not
+        counted in another one, too; all are by default.
 
     Raises:
       UserError: The file cannot be read, is UTF-16, or its compressed data are damaged.
     """
     with raw_files.opened(path) as file:
-        yield from lines_of(file, path, report)
+        yield from lines_of(file, path, report, counted)
 
 
-def lines_of(file: Iterable[bytes], path: PathLike, report: ReadReport | None = None) -> Iterator[bytes]:
+def lines_of(
+    file: Iterable[bytes],
+    path: PathLike,
+    report: ReadReport | None = None,
+    counted: Callable[[int], bool] | None = None,
+) -> Iterator[bytes]:
     """Yields the lines of an open file, not decompressed, as ``read_lines`` does; ``path`` is its name for messages."""
     lines = iter(file)
     first = next(lines, b"")
     _refuse_utf16(path, first)
-    if report and first.startswith(codecs.BOM_UTF8):
+    if report and first.startswith(codecs.BOM_UTF8) and (counted is None or counted(1)):
         report.note(BYTE_ORDER_MARK, path, 1)
     head = [first.removeprefix(codecs.BOM_UTF8)] if first else []
     for number, line in enumerate(itertools.chain(head, lines), 1):
-        if line.endswith(b"\r\n") and report:
+        if line.endswith(b"\r\n") and report and (counted is None or counted(number)):
             report.note(CARRIAGE_RETURNS, path, number)
         yield line.removesuffix(b"\n").removesuffix(b"\r") if line.endswith(b"\n") else line
 

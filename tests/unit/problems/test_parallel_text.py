@@ -199,6 +199,17 @@ def test_dropped_pairs_are_named_by_file_and_line(lines, tmp_path):
     assert manifest.splits["dev"].first == {"empty": f"{path}:{held_out[1]}"}
 
 
+def test_a_changed_line_is_counted_in_the_split_that_has_it(lines, tmp_path):
+    source, target = lines("a", 60), lines("b", 60)
+    source.write_bytes(b"\xef\xbb\xbf" + source.read_bytes().replace(b"\n", b"\r\n"))
+    problem = parallel_text(train_source=source, train_target=target, dev_lines=20)
+    call = {"vocab_size": 350, "num_processes": 1, "progress": False}
+    splits = generate(problem, tmp_path / "data", tmp_path, **call).splits
+    assert {name: split.notes["carriage_returns"] for name, split in splits.items()} == {"train": 40, "dev": 20}
+    assert sum(split.notes.get("byte_order_mark", 0) for split in splits.values()) == 1
+    assert splits["dev"].first["carriage_returns"] == f"{source}:{problem._held_out_lines()[0]}"
+
+
 def test_a_text_is_not_its_own_translation(lines, tmp_path):
     text, other = lines("a", 9), lines("b", 9)
     copied, link = lines("copy", [f"a {i}" for i in range(1, 10)]), tmp_path / "link"
