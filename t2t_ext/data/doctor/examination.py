@@ -73,6 +73,7 @@ class Examination:
       sides: Of source and target.
       ratios: int64 [bins], pairs by the ratio of target words to source words; see ``RATIOS``.
       alone: Pairs that every filter would drop if it were the only one, by reason.
+      filled: Likewise, without the pairs that have an empty side, which most filters would drop as well.
       in_order: Pairs that the filters drop one after the other, by reason.
       left: Pairs that are left.
       worst: For each reason the worst or first pairs: (badness, minus the number from 0, what people read).
@@ -85,6 +86,7 @@ class Examination:
     sides: tuple[Side, Side] = dataclasses.field(default_factory=lambda: (Side(), Side()))
     ratios: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(len(RATIOS), np.int64))
     alone: collections.Counter = dataclasses.field(default_factory=collections.Counter)
+    filled: collections.Counter = dataclasses.field(default_factory=collections.Counter)
     in_order: collections.Counter = dataclasses.field(default_factory=collections.Counter)
     left: int = 0
     worst: dict[str, list[tuple[float, int, str]]] = dataclasses.field(default_factory=dict)
@@ -100,7 +102,7 @@ class Examination:
         self.ratios += other.ratios
         for mine, theirs in zip(self.sides, other.sides, strict=True):
             mine.add(theirs)
-        for name in ("alone", "in_order", "overlap"):
+        for name in ("alone", "filled", "in_order", "overlap"):
             getattr(self, name).update(getattr(other, name))
         for reason, worst in other.worst.items():
             self.worst[reason] = heapq.nlargest(WORST_KEPT, [*self.worst.get(reason, []), *worst])
@@ -238,8 +240,11 @@ def _apply_filters(
     ratios = subwords.max(0) / np.maximum(subwords.min(0), 1)
     by_ratio = (filters.LENGTH_RATIO, filters.WORD_RATIO)
     badness = {**dict.fromkeys(_BY_LENGTH, subwords.max(0)), **dict.fromkeys(by_ratio, ratios)}
+    is_empty = np.zeros(rows, bool)
     for reason, unfit in _unfit(plan, plan.all_filters, columns, subwords, keys):
         result.alone[reason] += int(unfit.sum())
+        is_empty |= unfit & (reason == filters.EMPTY)
+        result.filled[reason] += int((unfit & ~is_empty).sum())
         scores = badness.get(reason, np.zeros(rows))
         worst = heapq.nlargest(WORST_KEPT, ((float(scores[row]), -int(row)) for row in np.flatnonzero(unfit)))
         result.worst[reason] = [

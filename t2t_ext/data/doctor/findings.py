@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,6 +16,8 @@ from t2t_ext.data.generation.cleaning import REASONS, Cleaning
 # From which share on something is pointed out.
 _SHARE_OF_NOTE = 0.01
 _UNKNOWN_OF_NOTE = 0.001
+# Reasons that are told of in other words.
+_ELSEWHERE = (filters.DUPLICATE, filters.TEST_OVERLAP)
 # The setting that turns a filter on, where it is called otherwise than the reason.
 _SETTINGS = {
     filters.TOO_FEW_WORDS: "min_words",
@@ -72,45 +75,96 @@ def faults(diagnosis: Diagnosis) -> Iterator[str]:
 
 
 def findings(diagnosis: Diagnosis) -> Iterator[str]:
-    """Yields what a person should look at, and what may be done about it."""
-    train = diagnosis.train
+    """Yields what a person should look at, and what may be done about it; the most important first."""
+    found = [*_of_reading(diagnosis), *_of_filters(diagnosis), *_of_repetitions(diagnosis), *_of_figures(diagnosis)]
+    yield from (finding.text for finding in sorted(found, key=lambda finding: (finding.rank, -finding.count)))
+
+
+class _Finding(NamedTuple):
+    rank: int
+    count: int
+    text: str
+
+
+# Ranks: what makes a text useless, what is lost or damaged, what makes figures wrong, what is usual, what is harmless.
+_USELESS, _DAMAGED, _MISLEADING, _USUAL, _HARMLESS = range(5)
+
+
+def _of_reading(diagnosis: Diagnosis) -> Iterator[_Finding]:
+    """Yields blocks that look misaligned, and lines that were left out or changed as they were read."""
     for name, split in diagnosis.splits.items():
+        reading = split.reading
         for block in joined(split.examined.shifted):
-            share = percent(block.last - block.first + 1, split.examined.pairs)
+            count = block.last - block.first + 1
             where = f"{abs(block.offset)} line(s) further {'down' if block.offset > 0 else 'up'}"
-            ends = " to ".join(split.reading.name_of(position) for position in (block.first, block.last))
-            yield (
-                f"{name}, {ends} ({share}), look misaligned: lengths, names "
-                f"and numbers agree if the target is read {where}; look for a line that is missing or there twice "
-                "before them, or leave them out"
+            ends = " to ".join(reading.name_of(position) for position in (block.first, block.last))
+            text = (
+                f"{name}, {ends} ({percent(count, split.examined.pairs)}), look misaligned: lengths, names and numbers "
+                f"agree if the target is read {where}; look for a line that is missing or there twice before them, or "
+                "leave them out"
             )
-    for reason, count in train.alone.items():
-        # Characters that were decoded wrongly and empty lines say that something went wrong, however few they are.
-        least = 0 if reason in (filters.ENCODING, filters.EMPTY) else _SHARE_OF_NOTE * train.pairs
-        if count > least and reason not in (filters.DUPLICATE, filters.TEST_OVERLAP):
-            setting = _setting(diagnosis.all_filters, reason)
+            yield _Finding(_USELESS, count, text)
+        refused = getattr(reading, "refused", {})  # what ``faults`` has
+        for rank, what, counts in ((_DAMAGED, "left out", reading.drops), (_HARMLESS, "changed", reading.notes)):
+            for reason, count in counts.items():
+                if count and not (rank == _DAMAGED and refused.get(reason)):
+                    first = f" (first: {reading.first[reason]})" if reason in reading.first else ""
+                    yield _Finding(rank, count, f"{name}: {count:,} line(s) {what}: {manifest.in_words(reason)}{first}")
+
+
+def _of_filters(diagnosis: Diagnosis) -> Iterator[_Finding]:
+    """Yields reasons of filters that hold for pairs, those with an empty side aside."""
+    train = diagnosis.train
+    for reason in train.alone:
+        count = train.alone[reason] if reason == filters.EMPTY else train.filled[reason]
+        setting = _setting(diagnosis.all_filters, reason)
+        # What is lost in any case, and characters that were decoded wrongly, are told of however few they are.
+        is_certain = reason == filters.ENCODING or "=" not in setting
+        if count > (0 if is_certain else _SHARE_OF_NOTE * train.pairs) and reason not in _ELSEWHERE:
             advice = f": --cleaning={setting}" if "=" in setting else " (always dropped)"
             advice = " (dropped)" if reason in train.in_order and diagnosis.asked else advice
-            yield (f"{percent(count, train.pairs)} of the training pairs: {manifest.in_words(reason)}{advice}")
-    repeated = diagnosis.repeated.get(filters.PAIR, 0)
-    if repeated > _SHARE_OF_NOTE * train.pairs:
-        yield f"{percent(repeated, train.pairs)} of the training pairs occurred before: --cleaning=duplicates=true"
+            share = percent(count, train.pairs)
+            text = f"{count:,} ({share}) of the training pairs: {manifest.in_words(reason)}{advice}"
+            yield _Finding(_DAMAGED if is_certain else _USUAL, count, text)
+    for name, split in diagnosis.splits.items():
+        for reason in (filters.EMPTY, filters.ENCODING):
+            count = split.examined.alone[reason]
+            if name != TRAIN and count:
+                text = f"{name}: {count:,} pair(s) with {manifest.in_words(reason)}, which are never dropped from it"
+                yield _Finding(_DAMAGED, count, text)
+
+
+def _of_repetitions(diagnosis: Diagnosis) -> Iterator[_Finding]:
+    """Yields pairs that occur again, within train or in train and an evaluation set."""
+    pairs, repeated = diagnosis.train.pairs, diagnosis.repeated.get(filters.PAIR, 0)
+    if repeated > _SHARE_OF_NOTE * pairs:
+        text = f"{repeated:,} ({percent(repeated, pairs)}) of the training pairs occurred before"
+        yield _Finding(_USUAL, repeated, f"{text}: --cleaning=duplicates=true")
     for name, split in diagnosis.splits.items():
         found, different = split.found_in_train.get("normalized source", 0), split.different.get("normalized source", 0)
         if found:
-            yield (
+            text = (
                 f"{found:,} of the {different:,} different sources of {name} ({percent(found, different)}) stand in "
                 f"train (case and punctuation aside): --cleaning=test_overlap=true takes them out of train"
             )
-        if name in diagnosis.published and split.examined.pairs != diagnosis.published[name]:
-            yield f"{name} has {split.examined.pairs:,} pairs, published are {diagnosis.published[name]:,}"
-    for side, sums in zip(SIDES, train.sides, strict=True):
+            yield _Finding(_MISLEADING, found, text)
+
+
+def _of_figures(diagnosis: Diagnosis) -> Iterator[_Finding]:
+    """Yields numbers of pairs that are not the published ones, and characters that the subword model does not know."""
+    for name, split in diagnosis.splits.items():
+        count, published = split.examined.pairs, diagnosis.published.get(name, split.examined.pairs)
+        if count != published:
+            text = f"{name} has {count:,} pairs, published are {published:,}"
+            yield _Finding(_MISLEADING, abs(count - published), text)
+    for side, sums in zip(SIDES, diagnosis.train.sides, strict=True):
         unknown, characters = sums.totals["unknown"], sums.totals["characters"]
         if unknown > _UNKNOWN_OF_NOTE * characters:
-            yield (
+            text = (
                 f"{percent(unknown, characters)} of the characters of the {side} are unknown to the subword model: "
                 f"was it made for this language?"
             )
+            yield _Finding(_MISLEADING, unknown, text)
 
 
 def _setting(settings: Cleaning, reason: str) -> str:

@@ -70,8 +70,9 @@ def test_what_stands_out_is_said_and_where_nothing_does():
     assert "Nothing stands out" in build(diagnosis).text()
     train.shifted = [Block(600, 649, 1), Block(625, 674, 1)]
     train.alone.update(encoding=1, empty=2, numbers=3)
+    train.filled.update(encoding=1, numbers=3)
     train.worst["numbers"] = [(0.0, 0, "a 1 ||| b 2")]
-    shifted, damaged, empty = findings(diagnosis)
+    shifted, empty, damaged = findings(diagnosis)
     assert shifted.startswith("train, pair 601 to pair 675 (3.75%), look misaligned: ")
     assert "read 1 line(s) further down" in shifted
     assert "damaged characters" in damaged
@@ -84,6 +85,42 @@ def test_what_stands_out_is_said_and_where_nothing_does():
     dev.drop("wrong_columns", "d.tsv", 3, "1 column")
     splits["dev"] = SplitDiagnosis(Examination(), dev)
     assert next(faults(diagnosis)) == "dev: 1 unusable line(s), wrong number of columns (first: d.tsv:3)"
+
+
+def test_every_finding_is_said_the_most_important_first(tmp_path):
+    from t2t_ext import registry
+    from t2t_ext.config.generation import GenerationConfig
+    from t2t_ext.data.doctor.diagnosis import Doctor
+    from t2t_ext.data.doctor.findings import findings
+    from t2t_ext.data.generation.cleaning import Cleaning
+    from t2t_ext.data.generation.workers import Workers
+
+    paths = {side: tmp_path / side for side in ("a", "b", "c", "d")}
+    texts = {side: [f"{side} {i} and what else is said" for i in range(400)] for side in "ab"}
+    texts["a"][10] = "word " * 200
+    for line in (20, 30, 40):
+        texts["b"][line] = ""
+    sides = {side: [f"{line}\n".encode() for line in column] for side, column in texts.items()}
+    sides["a"][50] = b"\xff\n"
+    for line in range(60, 80):
+        sides["b"][line] = sides["b"][line].replace(b"\n", b"\r\n")
+    sides |= {"c": [b"one\n", b"\n"], "d": [b"eins\n", b"zwei\n"]}
+    for side, path in paths.items():
+        path.write_bytes(b"".join(sides[side]))
+    names = zip(("train_source", "train_target", "dev_source", "dev_target"), paths.values(), strict=True)
+    problem = registry.problem("translate_parallel_text", **{name: str(path) for name, path in names})
+    doctor = Doctor(
+        problem=problem, tmp_dir=tmp_path, scratch=tmp_path / "scratch", workers=Workers(1), cleaning=Cleaning(),
+        settings=GenerationConfig(vocab_size=330), progress=False,
+    )  # fmt: skip
+    doctor.scratch.mkdir()
+    assert list(findings(doctor.examine())) == [
+        "3 (0.75%) of the training pairs: an empty side (always dropped)",
+        f"train: 1 line(s) left out: invalid UTF-8 (first: {paths['a']}:51)",
+        "1 (0.25%) of the training pairs: length ratio (always dropped)",
+        "dev: 1 pair(s) with an empty side, which are never dropped from it",
+        f"train: 20 line(s) changed: a carriage return before the line feed removed (first: {paths['b']}:61)",
+    ]
 
 
 def test_much_that_is_dropped_is_warned_of():
