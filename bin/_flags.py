@@ -297,7 +297,7 @@ class FlagParser(argparse_flags.ArgumentParser):
                 yield "", arg
                 continue
             if not _is_flag(arg):
-                wrong.append(f"unexpected argument {arg!r}: flags are written --name=value")
+                wrong.append(_unknown_flags.argument_complaint(arg))
                 continue
             follows = position < len(args) and not _is_flag(args[position])
             action = self._option_string_actions.get(f"--{name}")

@@ -1,4 +1,4 @@
-"""Answers for flags that a command does not have: tensor2tensor's and fairseq's, those of hparams, misspelt ones."""
+"""Answers for flags that a command does not have: those of other toolkits, those of hparams, misspelt ones."""
 
 import functools
 import importlib
@@ -16,11 +16,11 @@ from t2t_ext.errors import suggest
 _REPLACED_FLAGS = pathlib.Path(__file__).with_name("replaced_flags.toml")
 # Tables of other toolkits' flags, where they are not one of the command's name; later ones count more.
 _TABLES = {
-    "t2t_ext-trainer": ("fairseq_preprocess", "fairseq_train", "trainer"),
-    "t2t_ext-datagen": ("fairseq_preprocess", "datagen"),
-    "t2t_ext-decoder": ("fairseq_generate", "trainer", "reads_a_run", "decoder"),
-    "t2t_ext-avg-all": ("fairseq_average", "avg-all"),
-    "t2t_ext-exporter": ("trainer", "reads_a_run", "exporter"),
+    "t2t_ext-trainer": ("opennmt", "opennmt_train", "fairseq_preprocess", "fairseq_train", "trainer"),
+    "t2t_ext-datagen": ("opennmt", "opennmt_train", "fairseq_preprocess", "datagen"),
+    "t2t_ext-decoder": ("opennmt", "opennmt_infer", "fairseq_generate", "trainer", "reads_a_run", "decoder"),
+    "t2t_ext-avg-all": ("opennmt", "opennmt_average", "fairseq_average", "avg-all"),
+    "t2t_ext-exporter": ("opennmt", "opennmt_export", "trainer", "reads_a_run", "exporter"),
     **dict.fromkeys(
         [f"t2t_ext-{name}" for name in ("compare", "prepare", "experiment", "rerank", "analyze")], ("registry_help",)
     ),
@@ -58,6 +58,13 @@ def complaint(command: str, name: str, value: str, names: Collection[str]) -> st
         if flag in names and hparam in _fields(kind):
             return f'--{name} is no flag of {command}: use --{flag}="{hparam}={value or "VALUE"}".'
     return f"unknown flag --{name}.{suggest(name, names)}"
+
+
+def argument_complaint(argument: str) -> str:
+    """Returns why a command does not take an argument that is no flag, and what to use."""
+    if answer := answers(_REPLACED_FLAGS)["opennmt_commands"].get(argument):
+        return f"{argument} is no command here: {answer}"
+    return f"unexpected argument {argument!r}: flags are written --name=value"
 
 
 @functools.cache

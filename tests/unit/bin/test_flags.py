@@ -1,7 +1,9 @@
 """Flags: grammar, groups, help, tensor2tensor's flags, exit statuses."""
 
+import contextlib
 import dataclasses
 import importlib
+import itertools
 import os
 import pathlib
 import re
@@ -14,8 +16,9 @@ import pytest
 from t2t_ext import registry
 from t2t_ext.bin import _flag_groups
 from t2t_ext.bin._flags import Flag, FlagParser, configure_threads, registry_text, run_main
-from t2t_ext.config.decode import resolve_decode_hparams
+from t2t_ext.config.decode import DecodeHParams, resolve_decode_hparams
 from t2t_ext.config.generation import GenerationConfig
+from t2t_ext.config.hyperparameters import HParams
 from t2t_ext.config.training import TrainingSettings
 from t2t_ext.data.generation.preparation import TextPreparation
 from t2t_ext.errors import UserError
@@ -389,7 +392,7 @@ def test_every_flag_of_tensor2tensor_is_taken_or_answered(command):
 def _flags_of_fairseq():
     """The flags in the table of the docs, which are those of fairseq-train and fairseq-generate."""
     page = (pathlib.Path(__file__).parents[3] / "docs" / "from_tensor2tensor.md").read_text()
-    rows = re.findall(r"^\| (.+?) \|", page.partition("| fairseq |")[2], re.MULTILINE)
+    rows = re.findall(r"^\| (.+?) \|", page.partition("| fairseq |")[2].partition("\n## ")[0], re.MULTILINE)
     return sorted({flag for row in rows for flag in re.findall(r"--([a-z0-9-]+)", row)})
 
 
@@ -427,6 +430,72 @@ def test_flags_of_fairseq_are_answered(command, flag, answer):
     parser = build_parser(f"t2t_ext-{command.replace('_', '-')}")
     with pytest.raises(UserError, match=r"is no flag of t2t_ext-.*" + re.escape(answer)):
         parser.parse_args([flag])
+
+
+def _names_of_opennmt():
+    """The flags and names of YAML files in the table of the docs, and the words after onmt-main."""
+    page = (pathlib.Path(__file__).parents[3] / "docs" / "from_tensor2tensor.md").read_text()
+    rows = re.findall(r"^\| (.+?) \|", page.partition("| OpenNMT-tf |")[2], re.MULTILINE)
+    text = " ".join(quoted for row in rows for quoted in re.findall("`(.+?)`", row))
+    commands = set(re.findall(r"onmt-main (\w+)", text))
+    return sorted({*re.findall(r"--(\w+)|\b([a-z]+(?:_[a-z]+)+)", text)}), sorted(commands)
+
+
+def test_names_of_opennmt_that_the_docs_map_are_answered():
+    parsers = [build_parser(f"t2t_ext-{command}") for command in ("trainer", "decoder", "avg-all")]
+    found, commands = _names_of_opennmt()
+    names = {name for pair in found for name in pair if name} - set(commands)
+    assert {"model_type", "config", "auto_config", "beam_width", "average_loss_in_time"} <= names
+    assert {"train", "eval", "infer", "export", "average_checkpoints"} <= set(commands)
+    for name in names:
+        said = []
+        for parser in parsers:
+            with contextlib.suppress(SystemExit):
+                try:
+                    parser.parse_args([f"--{name}=1"])
+                except UserError as error:
+                    said.append(str(error))
+        assert any(f"--{name} is no flag of" in text for text in said), said
+    for parser, command in itertools.product(parsers, commands):
+        with pytest.raises(UserError, match=f"{command} is no command here: .*t2t_ext-"):
+            parser.parse_args([command])
+
+
+@pytest.mark.parametrize(
+    ("command", "flag", "answer"),
+    [
+        ("trainer", "--model_type=Transformer", "--hparams_set=transformer_base"),
+        ("trainer", "--auto_config", "leave it out"),
+        ("trainer", "--checkpoint_path=x", "--warm_start_from"),
+        ("trainer", "--save_checkpoints_steps=5", "--local_eval_frequency"),
+        ("trainer", "--length_penalty=0.6", "alpha=X"),
+        ("datagen", "--train_features_file=x", "--train_source"),
+        ("decoder", "--features_file=x", "--decode_from_file"),
+        ("decoder", "--predictions_file=x", "--decode_to_file"),
+        ("decoder", "--config=x", "--output_dir=RUN"),
+        ("decoder", "--beam_width=4", "beam_size=N"),
+        ("decoder", "--length_penalty=0.6", "alpha=X"),
+        ("exporter", "--export_format=x", "--format"),
+        ("avg-all", "--max_count=3", "--n"),
+    ],
+)
+def test_flags_of_opennmt_are_answered(command, flag, answer):
+    parser = build_parser(f"t2t_ext-{command}")
+    with pytest.raises(UserError, match=r"is no flag of t2t_ext-.*" + re.escape(answer)):
+        parser.parse_args([flag])
+
+
+@pytest.mark.parametrize(
+    ("kind", "given", "answer"),
+    [
+        (HParams, "beam_width=4", "beam_size of --decode_hparams"),
+        (HParams, "average_loss_in_time=true", "mean over the target's tokens"),
+        (DecodeHParams, "beam_width=4", "the name is beam_size"),
+    ],
+)
+def test_names_of_opennmt_in_hparams_are_answered(kind, given, answer):
+    with pytest.raises(UserError, match=re.escape(answer)):
+        kind().override(given)
 
 
 def test_answers_are_sentences():
