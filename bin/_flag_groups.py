@@ -6,7 +6,7 @@ from typing import Any
 
 from t2t_ext.bin._flags import Flag, FlagParser, FlagTable, add_settings
 from t2t_ext.config import own_text
-from t2t_ext.config.generation import GenerationConfig
+from t2t_ext.config.generation import GenerationConfig, prepared_twice
 from t2t_ext.config.languages import check_language
 from t2t_ext.config.own_text import OwnTextOptions
 from t2t_ext.config.problem_options import parse as parse_problem_options
@@ -153,7 +153,10 @@ def generation_settings(args: argparse.Namespace) -> dict[str, Any]:
     if args.text_steps:
         from t2t_ext.data.text.text_steps import parse_steps
 
-        parse_steps(args.text_steps, "--text_steps")  # later the message would name a flag that was not given
+        # Later the messages would name a flag that was not given.
+        parse_steps(args.text_steps, "--text_steps")
+        if given.get("subword_model") or given.get("vocab_from"):
+            raise UserError(prepared_twice("text_steps"))
         steps = {"source_steps": args.text_steps, "target_steps": args.text_steps}
     return {**steps, **given}
 

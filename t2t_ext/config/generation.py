@@ -211,3 +211,8 @@ class GenerationConfig(GenerationSettings):
 
 def _turned(paths: str | None) -> str | None:
     return paths if paths is None else ",".join(reversed(paths.split(",")))
+
+
+def prepared_twice(flag: str) -> str:
+    """Returns the message that a flag and a given subword model both say how text is prepared."""
+    return f"--{flag} says how text is prepared, but a model is given whose file says that, too; leave it out."

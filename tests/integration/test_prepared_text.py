@@ -239,7 +239,7 @@ def test_another_run_with_the_same_text(corpus, run, tmp_path):
         (["--subwords=bpe"], "--subwords=bpe: there is no such kind"),
         (["--bpe_codes=nowhere"], "--bpe_codes=nowhere cannot be read"),
         (["--vocab_threshold=5"], "--vocab_threshold goes with --subwords=subword_nmt"),
-        (["--vocab_from={run}", "--text_steps=none"], "--source_steps says how text is prepared, but a model is given"),
+        (["--vocab_from={run}", "--text_steps=none"], "--text_steps says how text is prepared, but a model is given"),
     ],
 )
 def test_datagen_errors(corpus, run, capsys, tmp_path, flags, message):

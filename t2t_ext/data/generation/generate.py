@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from t2t_ext import version
-from t2t_ext.config.generation import BEAM, GenerationConfig, GenerationSettings
+from t2t_ext.config.generation import BEAM, GenerationConfig, GenerationSettings, prepared_twice
 from t2t_ext.data.datasets import manifest as manifests
 from t2t_ext.data.datasets.generated import datagen_command
 from t2t_ext.data.datasets.manifest import Manifest, SplitSummary
@@ -90,9 +90,7 @@ def generate(
         )
     prepares = [name for name in _PREPARATION if getattr(asked, name) is not None]
     if reused and prepares:
-        raise UserError(
-            f"--{prepares[0]} says how text is prepared, but a model is given whose file says that, too; leave it out."
-        )
+        raise UserError(prepared_twice(prepares[0]))
     generation = _Generation(
         problem=problem.base(),
         data_dir=pathlib.Path(data_dir).expanduser(),

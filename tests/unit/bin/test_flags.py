@@ -282,6 +282,13 @@ def test_problem_options_are_those_given():
     assert _flag_groups.problem_options(args) == {"train_source": "a.txt", "source_language": "de"}
 
 
+@pytest.mark.parametrize("model", ["--subword_model=m.model", "--vocab_from=RUN"])
+def test_text_steps_beside_a_model_are_called_as_typed(model):
+    args = build_parser("t2t_ext-datagen").parse_args(["--problem=p", "--text_steps=nfc", model])
+    with pytest.raises(UserError, match="--text_steps says how text is prepared, but a model is given"):
+        _flag_groups.generation_settings(args)
+
+
 @pytest.mark.parametrize("flag", ["text_steps", "source_steps"])
 def test_a_misspelt_step_names_the_flag_that_was_given(flag, tmp_path):
     args = [f"--{flag}=moses", "--problem=translate_ende_cldr", f"--data_dir={tmp_path}", f"--tmp_dir={tmp_path}"]
