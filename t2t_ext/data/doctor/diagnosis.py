@@ -185,8 +185,9 @@ class Doctor:
         plan = dataclasses.replace(plan, evaluation_keys=written, directory=self.scratch)
         diagnosis.splits = {TRAIN: self._split(TRAIN, names, plan, None), **diagnosis.splits}
         if not diagnosis.train.pairs:
-            found = diagnosis.splits[TRAIN].reading.drops.items()
-            drops = ", ".join(f"{manifest.in_words(reason)}: {count:,}" for reason, count in found) or "it is empty"
+            reading = diagnosis.splits[TRAIN].reading
+            drops = ", ".join(f"{manifest.in_words(reason)}: {count:,}" for reason, count in reading.drops.items())
+            drops = drops or "it is empty"
             raise UserError(f"The train split of {problem.base_name} has no pair that can be read ({drops}).")
         for split, keys in held_out.items():
             diagnosis.splits[split].different = {name: len(found) for name, found in keys.items()}

@@ -77,12 +77,12 @@ def faults(diagnosis: Diagnosis) -> Iterator[str]:
 def findings(diagnosis: Diagnosis) -> Iterator[str]:
     """Yields what a person should look at, and what may be done about it; the most important first."""
     found = [*_of_reading(diagnosis), *_of_filters(diagnosis), *_of_repetitions(diagnosis), *_of_figures(diagnosis)]
-    yield from (finding.text for finding in sorted(found, key=lambda finding: (finding.rank, -finding.count)))
+    yield from (finding.text for finding in sorted(found, key=lambda finding: (finding.rank, -finding.size)))
 
 
 class _Finding(NamedTuple):
     rank: int
-    count: int
+    size: int
     text: str
 
 
@@ -125,7 +125,9 @@ def _of_filters(diagnosis: Diagnosis) -> Iterator[_Finding]:
             advice = " (dropped)" if reason in train.in_order and diagnosis.asked else advice
             share = percent(count, train.pairs)
             text = f"{count:,} ({share}) of the training pairs: {manifest.in_words(reason)}{advice}"
-            yield _Finding(_DAMAGED if is_certain else _USUAL, count, text)
+            is_no_translation = reason == filters.IDENTICAL and count > manifest.LOUD_IDENTICAL_SHARE * train.pairs
+            rank = _DAMAGED if is_certain else _USELESS if is_no_translation else _USUAL
+            yield _Finding(rank, count, text)
     for name, split in diagnosis.splits.items():
         for reason in (filters.EMPTY, filters.ENCODING):
             count = split.examined.alone[reason]

@@ -81,6 +81,9 @@ def test_what_stands_out_is_said_and_where_nothing_does():
     assert "Nothing stands out" not in text
     assert "different numbers: a 1 ||| b 2" in text
     assert "damaged characters (encoding)  encoding=" in text
+    train.shifted = []
+    train.filled["identical"] = train.alone["identical"] = 1001
+    assert "identical" in next(findings(diagnosis))
     dev = Reading(strict=True)
     dev.drop("wrong_columns", "d.tsv", 3, "1 column")
     splits["dev"] = SplitDiagnosis(Examination(), dev)
