@@ -86,5 +86,5 @@ def test_other_sizes_are_told(transformer, tiny_encoder):
         warm_start.warm_start(fresh, (tiny_encoder, tiny_encoder), {}, str(run.path), hparams)
     assert "variables have the names of this model's, but other shapes (" in str(told.value)
     assert f"hidden_size is {base.hidden_size} there, 24 here" in str(told.value)
-    with pytest.raises(UserError, match="does not exist. Give a run directory or a checkpoint in one"):
+    with pytest.raises(UserError, match=r"does not exist\. Give a run directory or a checkpoint in one"):
         warm_start.warm_start(fresh, (tiny_encoder, tiny_encoder), {}, f"{run.path.parent}/other", hparams)
