@@ -94,7 +94,7 @@ def test_a_run_holds_what_it_should(finished, capsys):
         if record["kind"] == "eval":
             assert record["bleu_signature"].startswith("nrefs:1|case:mixed")
             assert record["perplexity"] == pytest.approx(np.exp(record["nll"]))
-    best = max((r for r in logged if r["kind"] == "eval"), key=lambda r: (r["bleu"], -r["step"]))
+    best = max((r for r in logged if r["kind"] == "eval"), key=lambda r: (r["bleu"], -r["loss"], r["step"]))
     kept = checkpoints.list_checkpoints(finished / "best")
     assert [checkpoints.checkpoint_step(path) for path in kept] == [best["step"]]
     assert checkpoints.read_info(kept[0]).metadata["bleu"] == best["bleu"]
