@@ -107,7 +107,7 @@ def test_other_pseudo_references_are_another_run(finished, data_dir, tmp_path, c
     stored = json.loads((run / "config.json").read_text())
     write_sidecar(other, registry.problem("translate_parallel_text", **stored["problem_options"]), seed=2)
     assert trainer.main([f"--output_dir={run}", f"--data_dir={other}", "--train_steps=9"]) == 2
-    assert "holds other data than the run was trained with" in capfd.readouterr().err
+    assert "holds other data than the run " in capfd.readouterr().err
     assert trainer.main([f"--output_dir={run}", "--hparams=pseudo=six", "--train_steps=9"]) == 2
     assert "pseudo" in capfd.readouterr().err
 
