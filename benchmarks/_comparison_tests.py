@@ -5,6 +5,7 @@ three translations of a sentence are not three sentences.
 """
 
 import dataclasses
+import functools
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -82,8 +83,8 @@ def _bootstrap(pair: np.ndarray) -> np.ndarray:
     rng = np.random.default_rng(_SEED)
     _, seeds, sentences, _ = pair.shape
     found = []
-    for _ in range(SAMPLES // _AT_ONCE):
-        often = rng.multinomial(sentences, np.full(sentences, 1 / sentences), size=_AT_ONCE).astype(float)
+    for drawn in np.split(_drawn(sentences, SAMPLES), SAMPLES // _AT_ONCE):
+        often = drawn.astype(float)
         scores = bleu(np.einsum("bn,ksnc->bksc", often, pair, optimize=True))  # [samples, 2, seeds]
         # Means of as many draws as there are seeds would have too small a variance, by (n - 1) / n (Rao & Wu 1988).
         chosen = rng.integers(seeds, size=(*scores.shape[:2], max(1, seeds - 1)))
@@ -94,14 +95,28 @@ def _bootstrap(pair: np.ndarray) -> np.ndarray:
 
 def _randomized(pair: np.ndarray) -> np.ndarray:
     """Returns the difference in trials that exchange translations of a sentence (Riezler & Maxwell 2005)."""
-    rng = np.random.default_rng(_SEED)
     total, gap = pair.sum(axis=2), pair[1] - pair[0]
     found = []
-    for _ in range(TRIALS // _AT_ONCE):
-        exchanged = rng.integers(2, size=(_AT_ONCE, pair.shape[2])).astype(float)
-        moved = np.einsum("bn,snc->bsc", exchanged, gap, optimize=True)
+    for exchanged in np.split(_exchanged(pair.shape[2], TRIALS), TRIALS // _AT_ONCE):
+        moved = np.einsum("bn,snc->bsc", exchanged.astype(float), gap, optimize=True)
         found.append((bleu(total[1] - moved) - bleu(total[0] + moved)).mean(axis=1))
     return np.concatenate(found)
+
+
+# Every pair of a table is tested with the same draws.
+@functools.lru_cache(maxsize=2)
+def _drawn(sentences: int, samples: int) -> np.ndarray:
+    """Returns how often each sentence is in each sample: uint8 [samples, sentences]."""
+    rng, equal = np.random.default_rng(_SEED), np.full(sentences, 1 / sentences)
+    return np.concatenate(
+        [rng.multinomial(sentences, equal, size=_AT_ONCE).astype(np.uint8) for _ in range(samples // _AT_ONCE)]
+    )
+
+
+@functools.lru_cache(maxsize=2)
+def _exchanged(sentences: int, trials: int) -> np.ndarray:
+    """Returns whether each sentence's translations are exchanged in each trial: bool [trials, sentences]."""
+    return np.random.default_rng(_SEED).integers(2, size=(trials, sentences), dtype=np.int8).astype(bool)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
