@@ -54,7 +54,7 @@ def check(path: pathlib.Path, now: dict[str, Any], hparams: Any, say: Callable[[
                 f"{now['batch_size']} pairs would be grouped otherwise. Reach the same global batch with "
                 "gradient_accumulation_steps or another number of replicas, at the batch_size that it had."
             )
-        say(f"WARNING: another version of t2t_ext planned the batches up to step {info.step}: the order is another.")
+        say(f"warning: another version of t2t_ext planned the batches up to step {info.step}: the order is another.")
     if before["replicas"] != now["replicas"]:
         say(
             f"up to step {info.step} this run had {before['replicas']} replicas, now {now['replicas']}: the global "

@@ -315,7 +315,7 @@ def find_checkpoint(origin: str) -> tuple[run_directory.RunDirectory, pathlib.Pa
         )
     raise UserError(
         f"--warm_start_from={origin} is not a run directory or a checkpoint in one. The run's subword model is needed "
-        "to know which row of an embedding means which piece: copy the whole run directory."
+        "to know which row of an embedding means which subword: copy the whole run directory."
     )
 
 

@@ -117,7 +117,7 @@ def test_references_alone_train_with_a_warning_and_translate(data_dir, toy_corpu
     flags = {"eval_bleu_sentences": 4, "train_steps": 4, "hparams": "predict_tag=true"}
     assert train(data_dir, run, pseudo="none", **flags) == 0
     output = capfd.readouterr().err
-    assert "WARNING: pseudo=none" in output
+    assert "warning: pseudo=none" in output
     assert "see its own future" in output
     assert "only BLEU means something" in output
     assert records(run)[-1]["leaky"] is True

@@ -356,7 +356,7 @@ def summary_lines(
                 yield f"    {what.format(count)}: {in_words(reason)}{where}"
         dropped = sum(split.drops.values())
         if dropped >= LOUD_SHARE * split.read and not is_weighted:
-            yield f"    WARNING: {dropped / split.read:.0%} of {name} was dropped. {_remedy(split.drops)}"
+            yield f"    warning: {dropped / split.read:.0%} of {name} was dropped. {_remedy(split.drops)}"
         if split.identical:
             drops = (
                 " A model of them learns to copy; --cleaning=identical=true drops such pairs."
@@ -364,7 +364,7 @@ def summary_lines(
                 else ""
             )
             yield (
-                f"    WARNING: {split.identical:,} pairs of {name}, most of them, have the same text on both sides. Do "
+                f"    warning: {split.identical:,} pairs of {name}, most of them, have the same text on both sides. Do "
                 f"the files hold translations?{drops}"
             )
     yield from _warnings_of_unknown_tokens(manifest)
@@ -385,7 +385,7 @@ def _warnings_of_unknown_tokens(manifest: Manifest) -> Iterator[str]:
         shares = {feature: count / split.tokens[feature] for feature, count in split.unknown.items()}
         loud = [f"{share:.1%} of the {feature}" for feature, share in shares.items() if share >= LOUD_UNKNOWN_SHARE]
         if loud:
-            yield f"  WARNING: {name}: {' and '.join(loud)} are unknown tokens. {_remedy_of_unknown_tokens(manifest)}"
+            yield f"  warning: {name}: {' and '.join(loud)} are unknown tokens. {_remedy_of_unknown_tokens(manifest)}"
 
 
 def _remedy_of_unknown_tokens(manifest: Manifest) -> str:

@@ -193,7 +193,7 @@ def warnings(manifest: PseudoManifest) -> list[str]:
             failed = _failed(split, direction)
             if failed > _LOUD_SHARE * split.pairs:
                 lines.append(
-                    f"WARNING: the {_model(manifest, direction)} failed on {failed:,} of {split.pairs:,} {name} pairs "
+                    f"warning: the {_model(manifest, direction)} failed on {failed:,} of {split.pairs:,} {name} pairs "
                     f"({_main_reason(split, direction)}), which training leaves out. Train that model longer, then run "
                     "the same command again with --overwrite."
                 )

@@ -206,7 +206,7 @@ def notes(hparams: Any, target_sides: int, *, has_pseudo: bool) -> list[str]:
     """Returns what a user should know about the targets before training begins, a line each."""
     if target_sides == 2 and hparams.pseudo == "none":
         return [
-            "WARNING: pseudo=none trains both targets on the reference, so that each side can see its own future in "
+            "warning: pseudo=none trains both targets on the reference, so that each side can see its own future in "
             'the other side\'s input (Zhou et al. 2019, section 3.4: words "see themselves"). Loss, perplexity and '
             "accuracy come out far too good, those of the dev set as well, and say nothing of the translations, for "
             "which no side knows the future. Judge by BLEU, or train on pseudo references: "
@@ -225,7 +225,7 @@ def failure_warning(examples: Examples) -> str:
         return ""
     told = " and ".join(f"{count:,} {_failed(field)}" for field, count in failed.items() if count)
     return (
-        f"WARNING: of {total:,} examples, {told}, are left out. Train the model that failed longer and make the pseudo "
+        f"warning: of {total:,} examples, {told}, are left out. Train the model that failed longer and make the pseudo "
         "references again: t2t_ext-pseudo-references --overwrite."
     )
 

@@ -1,4 +1,4 @@
-"""The modules of benchmarks/comparison.py, for all of its tests."""
+"""benchmarks/ is on the path of its tests; the modules of comparison.py, for all tests of it."""
 
 import importlib
 import pathlib
@@ -9,15 +9,20 @@ import pytest
 FOLDER = pathlib.Path(__file__).parents[3] / "benchmarks"
 
 
-@pytest.fixture(scope="module")
-def benchmark():
+@pytest.fixture(scope="package", autouse=True)
+def on_the_path():
     sys.path.insert(0, str(FOLDER))
-    yield importlib.import_module("comparison")
+    yield
     sys.path.remove(str(FOLDER))
 
 
 @pytest.fixture(scope="module")
-def plans(benchmark):
+def benchmark():
+    return importlib.import_module("comparison")
+
+
+@pytest.fixture(scope="module")
+def plans():
     return importlib.import_module("_comparison_plan")
 
 
@@ -43,5 +48,5 @@ def make_plan(benchmark, book):
 
 
 @pytest.fixture(scope="module")
-def differences(benchmark):
+def differences():
     return importlib.import_module("_comparison_tests")

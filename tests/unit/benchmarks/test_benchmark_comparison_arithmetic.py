@@ -13,23 +13,6 @@ FOLDER = pathlib.Path(__file__).parents[3] / "benchmarks"
 REFERENCES = ["a b c d e f g h", "b c d e f g", "c d e f a b d e f g h a"] * 20
 
 
-@pytest.fixture(scope="module", autouse=True)
-def on_the_path():
-    sys.path.insert(0, str(FOLDER))
-    yield
-    sys.path.remove(str(FOLDER))
-
-
-@pytest.fixture(scope="module")
-def plans():
-    return importlib.import_module("_comparison_plan")
-
-
-@pytest.fixture(scope="module")
-def differences():
-    return importlib.import_module("_comparison_tests")
-
-
 def test_search_goes_from_hparam_to_hparam(plans):
     grid = plans.Grid({"dropout": [0.2, 0.3], "rate": [2, 1, 4]})
     assert grid.trainings() == 4

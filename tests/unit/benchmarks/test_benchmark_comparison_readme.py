@@ -3,7 +3,6 @@
 import dataclasses
 import importlib
 import pathlib
-import sys
 
 import pytest
 
@@ -12,9 +11,7 @@ ROOT = pathlib.Path(__file__).parents[3]
 
 @pytest.fixture(scope="module")
 def modules():
-    sys.path.insert(0, str(ROOT / "benchmarks"))
-    yield {name: importlib.import_module(name) for name in ("comparison", "_comparison_readme", "_comparison_tests")}
-    sys.path.remove(str(ROOT / "benchmarks"))
+    return {name: importlib.import_module(name) for name in ("comparison", "_comparison_readme", "_comparison_tests")}
 
 
 @pytest.fixture

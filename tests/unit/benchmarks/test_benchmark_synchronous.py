@@ -3,18 +3,10 @@
 import importlib
 import math
 import pathlib
-import sys
 
 import pytest
 
 FOLDER = pathlib.Path(__file__).parents[3] / "benchmarks"
-
-
-@pytest.fixture(scope="module", autouse=True)
-def folder():
-    sys.path.insert(0, str(FOLDER))
-    yield
-    sys.path.remove(str(FOLDER))
 
 
 @pytest.mark.parametrize("name", ["transformer", "synchronous_transformer", "asynchronous_transformer"])

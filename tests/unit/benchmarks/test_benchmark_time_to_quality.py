@@ -19,9 +19,7 @@ PROBLEM = "translate_ende_cldr"
 
 @pytest.fixture(scope="module")
 def benchmark():
-    sys.path.insert(0, str(FOLDER))
-    yield importlib.import_module("time_to_quality")
-    sys.path.remove(str(FOLDER))
+    return importlib.import_module("time_to_quality")
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,6 @@
 
 import importlib.util
 import pathlib
-import sys
 
 import pytest
 
@@ -11,14 +10,10 @@ FOLDER = pathlib.Path(__file__).parents[3] / "benchmarks"
 
 @pytest.fixture(scope="module")
 def benchmark():
-    sys.path.insert(0, str(FOLDER))
-    try:
-        spec = importlib.util.spec_from_file_location("benchmark_train", FOLDER / "train.py")
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-        yield module
-    finally:
-        sys.path.remove(str(FOLDER))
+    spec = importlib.util.spec_from_file_location("benchmark_train", FOLDER / "train.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def window(seconds, rate):

@@ -431,9 +431,22 @@ def test_flags_of_fairseq_that_the_docs_map_are_answered():
         ("decoder", "--max-tokens=1", "in sentences"),
         ("decoder", "--source-lang=de", "stored in the run"),
         ("avg_all", "--num-epoch-checkpoints=5", "--n"),
+        ("trainer", "--model_type=Transformer", "--hparams_set=transformer_base"),
+        ("trainer", "--auto_config", "leave it out"),
+        ("trainer", "--checkpoint_path=x", "--warm_start_from"),
+        ("trainer", "--save_checkpoints_steps=5", "--local_eval_frequency"),
+        ("trainer", "--length_penalty=0.6", "alpha=X"),
+        ("datagen", "--train_features_file=x", "--train_source"),
+        ("decoder", "--features_file=x", "--decode_from_file"),
+        ("decoder", "--predictions_file=x", "--decode_to_file"),
+        ("decoder", "--config=x", "--output_dir=RUN"),
+        ("decoder", "--beam_width=4", "beam_size=N"),
+        ("decoder", "--length_penalty=0.6", "alpha=X"),
+        ("exporter", "--export_format=x", "--format"),
+        ("avg-all", "--max_count=3", "--n"),
     ],
 )
-def test_flags_of_fairseq_are_answered(command, flag, answer):
+def test_flags_of_fairseq_and_opennmt_are_answered(command, flag, answer):
     parser = build_parser(f"t2t_ext-{command.replace('_', '-')}")
     with pytest.raises(UserError, match=r"is no flag of t2t_ext-.*" + re.escape(answer)):
         parser.parse_args([flag])
@@ -466,30 +479,6 @@ def test_names_of_opennmt_that_the_docs_map_are_answered():
     for parser, command in itertools.product(parsers, commands):
         with pytest.raises(UserError, match=f"{command} is no command here: .*t2t_ext-"):
             parser.parse_args([command])
-
-
-@pytest.mark.parametrize(
-    ("command", "flag", "answer"),
-    [
-        ("trainer", "--model_type=Transformer", "--hparams_set=transformer_base"),
-        ("trainer", "--auto_config", "leave it out"),
-        ("trainer", "--checkpoint_path=x", "--warm_start_from"),
-        ("trainer", "--save_checkpoints_steps=5", "--local_eval_frequency"),
-        ("trainer", "--length_penalty=0.6", "alpha=X"),
-        ("datagen", "--train_features_file=x", "--train_source"),
-        ("decoder", "--features_file=x", "--decode_from_file"),
-        ("decoder", "--predictions_file=x", "--decode_to_file"),
-        ("decoder", "--config=x", "--output_dir=RUN"),
-        ("decoder", "--beam_width=4", "beam_size=N"),
-        ("decoder", "--length_penalty=0.6", "alpha=X"),
-        ("exporter", "--export_format=x", "--format"),
-        ("avg-all", "--max_count=3", "--n"),
-    ],
-)
-def test_flags_of_opennmt_are_answered(command, flag, answer):
-    parser = build_parser(f"t2t_ext-{command}")
-    with pytest.raises(UserError, match=r"is no flag of t2t_ext-.*" + re.escape(answer)):
-        parser.parse_args([flag])
 
 
 @pytest.mark.parametrize(

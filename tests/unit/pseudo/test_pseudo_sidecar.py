@@ -338,9 +338,9 @@ def test_a_model_that_fails_too_often_is_named_at_the_end(data):
     *_, where, first, second = joined(data, {("train", "r2l"): 12, ("dev", "l2r"): 5, ("train", "l2r"): 11})
     assert "train with --problem=" in where
     assert first.startswith(
-        "WARNING: the r2l model (b, step 30) failed on 12 of 23 train pairs (empty), which training"
+        "warning: the r2l model (b, step 30) failed on 12 of 23 train pairs (empty), which training"
     )
-    assert second.startswith("WARNING: the l2r model (a, step 20) failed on 5 of 5 dev pairs")
+    assert second.startswith("warning: the l2r model (a, step 20) failed on 5 of 5 dev pairs")
     assert "Train that model longer" in first
 
 

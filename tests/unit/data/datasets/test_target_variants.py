@@ -305,7 +305,7 @@ def test_what_a_user_is_told():
     assert "(pseudo reference of the L2R model, reference backwards), (reference, pseudo reference of the R2L" in text
     assert "loss on references only" in text
     (warning,) = target_variants.notes(hparams_of(2, "none"), 2, has_pseudo=False)
-    assert warning.startswith("WARNING: pseudo=none")
+    assert warning.startswith("warning: pseudo=none")
     assert "see its own future" in warning
     assert not target_variants.notes(hparams_of(2, "two"), 2, has_pseudo=True)
     assert "not used" in target_variants.notes(HParams(), 1, has_pseudo=True)[0]
@@ -319,7 +319,7 @@ def test_the_trainer_warns_where_many_pseudo_references_failed():
 
     assert warning(4, "two") == ""  # a fifth of the examples
     assert warning(5, "two").startswith(
-        "WARNING: of 20 examples, 5 whose pseudo reference of the L2R model failed, are"
+        "warning: of 20 examples, 5 whose pseudo reference of the L2R model failed, are"
     )
     assert "longer" in warning(5, "two")
     assert warning(10, "one") == warning(10, "none") == ""

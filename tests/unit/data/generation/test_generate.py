@@ -189,7 +189,7 @@ def test_unknown_tokens_are_counted_and_warned_of(make, tmp_path, said):
         assert cut.splits[split].unknown == {name: count for name, count in counted.items() if count}
     train = cut.splits["train"]
     assert f"(longest {train.longest['inputs']}, {train.unknown['inputs']:,} unknown)" in "".join(said)
-    assert any(f"WARNING: train: {train.unknown['inputs'] / train.tokens['inputs']:.1%}" in line for line in said)
+    assert any(f"warning: train: {train.unknown['inputs'] / train.tokens['inputs']:.1%}" in line for line in said)
     assert any(f"--vocab_size={size} leaves the rarest subwords out" in line for line in said)
 
 
@@ -198,7 +198,7 @@ def test_most_pairs_with_the_same_text_on_both_sides_are_warned_of(make, tmp_pat
     pairs = [(text, text) if i < identical else (text, other) for i, (text, other) in enumerate(make_pairs(300, 0))]
     manifest = make(Toy(train=pairs))
     lines = [line for line in said if "same text on both sides" in line]
-    assert [line.split(",")[0].strip() for line in lines] == ["WARNING: 160 pairs of train"] * warned
+    assert [line.split(",")[0].strip() for line in lines] == ["warning: 160 pairs of train"] * warned
     assert manifest.splits["train"].identical == 160 * warned
     stored = json.loads((tmp_path / "data" / "toy.manifest.json").read_text())["splits"]
     assert ["identical" in split for split in stored.values()] == [warned, False]
