@@ -70,7 +70,7 @@ class Sizes:
         return layer in (self.hparams.dual_decoder_layers if decoder else self.hparams.dual_encoder_layers)
 
     def dual(self, positions: float, memory: float, taps: int) -> float:
-        """A dual contextual module: the neighbourhood, projections of both attentions, both looks, aggregation."""
+        """A dual contextual module: the neighborhood, projections of both attentions, both looks, aggregation."""
         d = self.hparams.hidden_size
         local = positions * taps * d * 2 * d
         return local + 4 * self.rows(positions) + 2 * self.looks(positions, memory)

@@ -23,7 +23,8 @@ _FEW_SENTENCES = 30  # too few for BLEU of a length
 _TAIL = 2000  # updates
 _EARLY = " †"  # behind the name of a row that ended early
 EARLY_NOTE = (
-    "†: the grid's first cell, which ended earlier than rows do; the difference is the one to the control's first cell."
+    "†: the first of several settings, which are compared before the row is trained. Its training ended earlier than rows "
+    "do, and some were still improving. The difference is the one to a control that was trained the same way."
 )
 
 

@@ -14,7 +14,7 @@ decode  Sentences a second of the search of a batch, at equal beam, greatest len
         right and right to left), and the score of each list by the other model, token by token as the tool has it.
 train   Sentences a second of whole training steps (gradients and update), at equal sentences a batch. The arithmetic
         ratio is the Transformer's multiplications over the other model's, counted from the sizes.
-graph   Operations of one decoding step: nodes that compute something, before TensorFlow optimises the graph.
+graph   Operations of one decoding step: nodes that compute something, before TensorFlow optimizes the graph.
 
 Zhou et al. (2019), table 6, on GPUs: decoding 0.895 of the Transformer's speed and 2.7 times Rerank-NMT's; training
 0.61.

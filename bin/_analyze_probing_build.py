@@ -11,7 +11,7 @@ from t2t_ext.pages import page
 # They are read where ``--build_from`` is given.
 BUILD_FLAGS: FlagTable = {
     f"Building tasks, instead of probing a run; for what is approximated see {page('analysis')}": {
-        "build_from=FILE": "Tokenised corpus, one sentence a line: --out_dir gets tasks made of it.",
+        "build_from=FILE": "Tokenized corpus, one sentence a line: --out_dir gets tasks made of it.",
         "build_tasks=NAME[,NAME]": Flag(
             "Which ones; also coordination_inversion (English), and odd_man_out with --pos_file.",
             "sentence_length,word_content,bigram_shift",

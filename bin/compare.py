@@ -84,7 +84,7 @@ def build_parser() -> FlagParser:
     parser.take_arguments(
         "translations",
         "Translations of the same text, one segment a line, n-best lists (.jsonl) or folders of t2t_ext-translate-all; "
-        "the first one is the baseline. One alone is analysed.",
+        "the first one is the baseline. One alone is analyzed.",
         metavar="FILE",
     )
     parser.add(_FLAGS)

@@ -10,8 +10,8 @@ from t2t_ext.errors import UserError
 _EXAMPLES = """\
   t2t_ext-datagen --problem=translate_ende_cldr --data_dir=data
   t2t_ext-datagen --problem=translate_deen_multi30k --data_dir=data --tmp_dir=downloads
-  t2t_ext-datagen --problem=translate_parallel_text --data_dir=data
-      --train_source=train.de.gz --train_target=train.en.gz --dev_source=dev.de --dev_target=dev.en
+  t2t_ext-datagen --problem=translate_parallel_text --data_dir=data \\
+      --train_source=train.de.gz --train_target=train.en.gz --dev_source=dev.de --dev_target=dev.en \\
       --source_language=de --target_language=en"""
 
 

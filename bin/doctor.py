@@ -16,7 +16,7 @@ from t2t_ext.errors import UserError
 OWN_TEXT = "translate_parallel_text"
 _EXAMPLES = """\
   t2t_ext-doctor --problem=translate_ende_cldr
-  t2t_ext-doctor --train_source=train.de.gz --train_target=train.en.gz --dev_source=dev.de --dev_target=dev.en
+  t2t_ext-doctor --train_source=train.de.gz --train_target=train.en.gz --dev_source=dev.de --dev_target=dev.en \\
       --source_language=de --target_language=en --cleaning="max_words=175,duplicates=true" --report=picture"""
 
 

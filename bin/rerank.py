@@ -53,7 +53,7 @@ _FLAGS: FlagTable = {
             maximum=1000,
         ),
         "score": Flag(
-            "sum: both log-probabilities added up; penalised: divided by the length penalty of --decode_hparams.",
+            "sum: both log-probabilities added up; penalized: divided by the length penalty of --decode_hparams.",
             "sum",
             choices=SCORES,
         ),

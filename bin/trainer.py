@@ -17,8 +17,8 @@ from t2t_ext.runs.run_directory import RunDirectory
 from t2t_ext.training import finished, setup_run
 
 _EXAMPLES = """\
-  t2t_ext-trainer --problem=translate_ende_cldr --model=transformer --hparams_set=transformer_small
-      --hparams="batch_size=2048,learning_rate_warmup_steps=1000" --data_dir=data --output_dir=RUN
+  t2t_ext-trainer --problem=translate_ende_cldr --model=transformer --hparams_set=transformer_small \\
+      --hparams="batch_size=2048,learning_rate_warmup_steps=1000" --data_dir=data --output_dir=RUN \\
       --train_steps=2000 --local_eval_frequency=500 --generate_data
   t2t_ext-trainer --output_dir=RUN --train_steps=4000     # resumes with what is stored"""
 

@@ -5,37 +5,57 @@ import dataclasses
 import pathlib
 import re
 import textwrap
+from collections.abc import Iterable, Sequence
 
+from t2t_ext.config.asynchronous import AsynchronousHParams
+from t2t_ext.config.context_gate import ContextGateHParams
 from t2t_ext.config.decode import DecodeHParams
+from t2t_ext.config.dynamic_conv import DynamicConvHParams
 from t2t_ext.config.generation import GenerationConfig
 from t2t_ext.config.hyperparameters import HParams, TransformerHParams
+from t2t_ext.config.layer_coordination import LayerCoordinationHParams
 from t2t_ext.config.own_text import OwnTextOptions
 from t2t_ext.config.strict_params import StrictParams, help_of, limits_of
+from t2t_ext.config.synchronous import SynchronousHParams
 from t2t_ext.config.training import TrainConfig
 from t2t_ext.data.generation.cleaning import Cleaning
 
 PAGE = pathlib.Path(__file__).parent / "settings.md"
-# Marker -> the class, and the class whose fields have a list of their own.
-TABLES: dict[str, tuple[type[StrictParams], type[StrictParams] | None]] = {
-    "training": (TrainConfig, None),
-    "generation": (GenerationConfig, None),
-    "cleaning": (Cleaning, None),
-    "own text": (OwnTextOptions, None),
-    "decoding": (DecodeHParams, None),
-    "hparams": (HParams, None),
-    "transformer": (TransformerHParams, HParams),
+# The hparams of all models, as the Transformers declare them.
+_ALL_MODELS = [field for field in dataclasses.fields(TransformerHParams) if field.name in HParams.names()]
+
+
+def declared_anew(settings: type[StrictParams], base: type[StrictParams]) -> list[dataclasses.Field]:
+    """Returns the fields that a class has and its base has not, or has with another default or meaning."""
+    before = {field.name: (field.default, help_of(field)) for field in dataclasses.fields(base)}
+    return [each for each in dataclasses.fields(settings) if before.get(each.name) != (each.default, help_of(each))]
+
+
+# Marker -> the settings that are listed there.
+TABLES: dict[str, Sequence[dataclasses.Field]] = {
+    "training": dataclasses.fields(TrainConfig),
+    "generation": dataclasses.fields(GenerationConfig),
+    "cleaning": dataclasses.fields(Cleaning),
+    "own text": dataclasses.fields(OwnTextOptions),
+    "decoding": dataclasses.fields(DecodeHParams),
+    "hparams": _ALL_MODELS,
+    "transformer": [each for each in dataclasses.fields(TransformerHParams) if each not in _ALL_MODELS],
+    **{
+        settings.__name__: declared_anew(settings, TransformerHParams)
+        for settings in (
+            LayerCoordinationHParams,
+            DynamicConvHParams,
+            SynchronousHParams,
+            AsynchronousHParams,
+            ContextGateHParams,
+        )
+    },
 }
 
 
-def listing(settings: type[StrictParams], without: type[StrictParams] | None = None) -> str:
-    """Returns a Markdown list: name, default, meaning with unit, choices and limits.
-
-    Args:
-      settings: The class that declares the settings.
-      without: A class whose fields are left out.
-    """
+def listing(fields: Iterable[dataclasses.Field]) -> str:
+    """Returns a Markdown list: name, default, meaning with unit, choices and limits."""
     lines = []
-    fields = [field for field in dataclasses.fields(settings) if not without or field.name not in without.names()]
     for field in fields:
         if field.name == "train_command":  # the command's own
             continue
@@ -54,11 +74,11 @@ def _escaped(text: str) -> str:
 
 def page(text: str) -> str:
     """Returns the page with every list between its markers made anew."""
-    for marker, (settings, without) in TABLES.items():
+    for marker, fields in TABLES.items():
         begin, end = f"<!-- {marker} -->", f"<!-- end of {marker} -->"
         head, _, rest = text.partition(begin)
         _, _, tail = rest.partition(end)
-        text = f"{head}{begin}\n{listing(settings, without)}\n{end}{tail}"
+        text = f"{head}{begin}\n{listing(fields)}\n{end}{tail}"
     return text
 
 

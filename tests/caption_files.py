@@ -1,6 +1,6 @@
 """Tiny files in the published formats of image captioning, made of attributes so that a model can learn them.
 
-An image is some regions; every region shows an object of a colour, and its features are the sum of the two's vectors
+An image is some regions; every region shows an object of a color, and its features are the sum of the two's vectors
 and a little noise. The five captions name the first two regions in different words.
 """
 

@@ -91,7 +91,7 @@ class DynamicConvHParams(TransformerHParams):
     conv_even_kernel: str = hparam(
         "right",
         "Encoder, kernels of an even number of taps: on which side of a position they have one more, left (Wu et al., "
-        "section 2, and the sets) or right (fairseq, and runs before this was a setting).",
+        "section 2, and the sets) or right (fairseq).",
         choices=("right", "left"),
         when=_even_kernels,
     )

@@ -70,7 +70,10 @@ class TrainingSettings(StrictParams):
         metavar="NAME",
     )
     eval_early_stopping_metric: str = hparam(
-        "loss", f"Metric that early stopping watches: {_METRICS}.", group="Evaluation", metavar="NAME"
+        "loss",
+        f"Metric that early stopping watches: {_METRICS}. Models of two directions have bleu where this is not given.",
+        group="Evaluation",
+        metavar="NAME",
     )
     eval_early_stopping_steps: int = hparam(
         0, "Stop when the metric has not improved for this many steps; 0 = never.", unit="steps", minimum=0,

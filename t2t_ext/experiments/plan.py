@@ -171,7 +171,7 @@ def plan(recipe: Recipe, book: RecipeBook, options: Options) -> list[Stage]:
     for seed in seeds:
         for system in systems:
             planner.add_system(system, seed)
-    if recipe.analysed and not options.beams:
+    if recipe.analyzed and not options.beams:
         for split in recipe.splits:
             planner.add_comparison([*systems[1:], recipe], seeds[0], split)  # the baselines first
     return list(planner.stages.values())

@@ -118,7 +118,7 @@ class Recipe:
     notes: Sequence[str] = ()
 
     @property
-    def analysed(self) -> bool:
+    def analyzed(self) -> bool:
         """Whether its translations are analyzed, and compared with those of the recipes beside it."""
         return not self.beams and (bool(self.beside) or bool({"first_tokens", "last_tokens"} & set(self.published)))
 

@@ -460,8 +460,8 @@ def _flatten(config: RunConfig) -> dict[str, Any]:
 
 def _not_a_run_message(path: pathlib.Path) -> str:
     if not path.exists():
-        neighbours = [entry.parent.name for entry in path.parent.glob(f"*/{CONFIG_NAME}")]
-        close = suggest(path.name, neighbours)
+        neighbors = [entry.parent.name for entry in path.parent.glob(f"*/{CONFIG_NAME}")]
+        close = suggest(path.name, neighbors)
         return f"There is no run directory {path}.{close} Train one: t2t_ext-trainer --output_dir={path} ..."
     if not path.is_dir():
         return f"{path} is a file, not a run directory. Give the directory that t2t_ext-trainer wrote (--output_dir)."

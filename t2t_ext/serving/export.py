@@ -48,10 +48,10 @@ class ServedTranslator(tf.Module):
     zeros alone are padding.
 
     Attributes:
-      serving_default: ``inputs`` -> the best translation ``outputs`` string [N] and its penalised score ``scores``
+      serving_default: ``inputs`` -> the best translation ``outputs`` string [N] and its penalized score ``scores``
         float32 [N].
       nbest: ``inputs`` -> the K translations kept by the search, best first: ``outputs`` string, ``scores`` float32
-        (penalised), ``log_probs`` float32 (raw, natural logarithm), ``lengths`` int32 (tokens) and ``finished`` bool
+        (penalized), ``log_probs`` float32 (raw, natural logarithm), ``lengths`` int32 (tokens) and ``finished`` bool
         (False: truncated at the length limit), each [N, K].
       score: ``inputs``, ``targets`` -> ``scores``, ``log_probs`` float32 [N] and ``lengths`` int32 [N] of given
         translations. A model that generates in two directions takes ``partners``, too: what R2L generates

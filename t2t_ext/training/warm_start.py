@@ -79,7 +79,7 @@ class WarmStartReport:
             told = ", ".join(f"{name} {before} -> {after}" for name, (before, after) in shown.items())
             lines.append(f"  hparams of the model that are others than there: {told}")
         lines += [
-            f"  {name}: rows of {taken} of {total} pieces taken over, the others are new"
+            f"  {name}: rows of {taken} of {total} subwords taken over, the others are new"
             for name, (taken, total) in self.mapped.items()
         ]
         lines += [f"  {name}: from {old}, which is one with it there" for name, old in self.unshared.items()]
@@ -89,7 +89,8 @@ class WarmStartReport:
         for why in dict.fromkeys(self.skipped.values()):
             names = [name for name, reason in self.skipped.items() if reason == why]
             lines.append(f"  skipped {_together(names)}: {why}")
-        lines.append(f"  new, not in the checkpoint: {_together(self.new)}" if self.new else "  no variable is new")
+        none = "  no other variable is new" if self.begun else "  no variable is new"
+        lines.append(f"  new, not in the checkpoint: {_together(self.new)}" if self.new else none)
         lines.append(f"  {self.kept or 'optimizer, steps and learning rate begin anew'}")
         return lines
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from t2t_ext.runs.run_directory import RunDirectory
     from t2t_ext.translation.translator import Hypothesis, Translator
 
-SCORES = ("sum", "penalised")
+SCORES = ("sum", "penalized")
 DIRECTIONS = ("l2r", "r2l")
 DEFAULT_K = 10  # the paper's
 _BOTH_WAYS = (
@@ -45,7 +45,7 @@ class RerankConfig:
     """How translations are chosen.
 
     Attributes:
-      score: ``sum``: the weighted sum of both log-probabilities; ``penalised``: it is divided by the length penalty of
+      score: ``sum``: the weighted sum of both log-probabilities; ``penalized``: it is divided by the length penalty of
         the L2R model's decode hparams.
       weights: Of the L2R and the R2L model's log-probability, neither negative.
     """

@@ -58,7 +58,7 @@ def test_every_weight_has_a_gradient(composed):
     check_every_weight(composed)
 
 
-def test_the_neighbourhoods_of_both_sides():
+def test_the_neighborhoods_of_both_sides():
     """f = 4: the source's has one position more on the right, the target's ends at the position; none crosses over."""
     import numpy as np
     import tensorflow as tf

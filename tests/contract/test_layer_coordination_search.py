@@ -69,7 +69,7 @@ def test_alignments_find_modules_and_both_directions():
 def test_states_of_the_source_are_what_the_next_layer_reads(shared, changes):
     """Of one stack layer i + 1 makes its keys of them, of two stacks the target's layer i, or i + 1 that of inputs.
 
-    The last are normalised.
+    The last are normalized.
     """
     from t2t_ext import registry
 

@@ -28,7 +28,7 @@ def equal_but_for_ties(one, other):
         for a, b in zip(first, second, strict=True):
             assert a.score == pytest.approx(b.score, abs=TIE)
         if [a.text for a in first] != [b.text for b in second]:
-            # Allowed only where neighbours tie, or the last place is disputed.
+            # Allowed only where neighbors tie, or the last place is disputed.
             scores = [a.score for a in first]
             gaps = [abs(x - y) for x, y in itertools.pairwise(scores)]
             assert gaps, "the only hypothesis differs and its score was no tie"
@@ -84,7 +84,7 @@ def test_graph_functions_agree_with_the_translator(nbest, lines, translated):
         assert best["outputs"].numpy()[row, 0].decode() == hypotheses[0].text
 
 
-def test_hypotheses_are_sorted_distinct_and_penalised(translated, lines):
+def test_hypotheses_are_sorted_distinct_and_penalized(translated, lines):
     for line, hypotheses in zip(lines, translated, strict=True):
         if not line:
             assert all((h.text, h.score, list(h.ids)) == ("", 0.0, []) for h in hypotheses)

@@ -3,7 +3,7 @@
 
     python tests/golden/loss_run.py --write
 
-Run it only when the mathematics was meant to change (initialisation, dropout masks, order of the batches, loss,
+Run it only when the mathematics was meant to change (initialization, dropout masks, order of the batches, loss,
 optimizer, schedule), and say in the commit what changed. Without ``--write`` it prints how far the losses of this
 machine are from the file's.
 """

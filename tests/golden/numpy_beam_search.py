@@ -1,7 +1,7 @@
 """An independent beam search in plain Python, and the oracle that tries every sequence.
 
 Both know a model only as a function ``log_probs(prefix) -> [V]`` of one sentence
-(float64, normalised over the whole vocabulary); one sentence at a time, no batch.
+(float64, normalized over the whole vocabulary); one sentence at a time, no batch.
 
 `beam_search` has tensor2tensor's semantics (the best ``2 * beam`` continuations of the live
 hypotheses; live and finished hypotheses in separate pools) with a limit and a stop
@@ -21,7 +21,7 @@ NEVER = -math.inf
 
 @dataclasses.dataclass(frozen=True)
 class Found:
-    """A hypothesis: its ids (with EOS where it has one), log P, penalised score, and whether it ended with EOS."""
+    """A hypothesis: its ids (with EOS where it has one), log P, penalized score, and whether it ended with EOS."""
 
     ids: tuple[int, ...]
     log_prob: float
@@ -66,7 +66,7 @@ def nothing(ids):
 def brute_force(
     log_probs, *, vocab_size, limit, alpha, kind="gnmt", forbidden=(0,), right=lambda ids: True, bonus=nothing
 ):
-    """All hypotheses that are right, the best first: the finished by penalised score, and separately the unfinished."""
+    """All hypotheses that are right, the best first: the finished by penalized score, and separately the unfinished."""
     finished, unfinished = [], []
     for ids in all_sequences(vocab_size, limit, forbidden):
         if not right(ids):
@@ -126,7 +126,7 @@ def search_directions(
       heuristic: whether the search stops when no live hypothesis would win if it ended at the next step for nothing.
 
     Returns:
-      Up to `beam` hypotheses, the best first. Those that the limit cut follow all finished ones, by penalised score.
+      Up to `beam` hypotheses, the best first. Those that the limit cut follow all finished ones, by penalized score.
     """
     width = beam // len(log_probs)
     live = [[((), 0.0)] for _ in log_probs]

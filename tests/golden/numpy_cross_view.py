@@ -38,7 +38,7 @@ class NumpyCrossView(NumpyTransformer):
         return layer_norm(x, Norm(self.take(f"{path}/scale"), self.take(f"{path}/bias")), self.hp.norm_epsilon)
 
     def layers(self, source):
-        """e_1 to e_N of a sentence's ids, [S, D] each, normalised (row C9 of what the paper leaves open)."""
+        """e_1 to e_N of a sentence's ids, [S, D] each, normalized (row C9 of what the paper leaves open)."""
         x = self._embed(source, self.w.source_embedding)
         if self.w.target_space is not None:
             x = x + self.w.target_space

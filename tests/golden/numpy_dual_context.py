@@ -1,7 +1,7 @@
 """The dual contextual module in NumPy (float64), written from Ampomah et al. (2021) and not from `t2t_ext.layers`.
 
 Section 4.1, equation 6: r_hat_t = g([r_{t-a}; ...; r_{t+b}] W^r + b^r) with a gated linear unit g, of f positions in
-all; l_c = LayerNorm(r_hat + r). The encoder's window is centred; of an even number of positions one more is to the
+all; l_c = LayerNorm(r_hat + r). The encoder's window is centered; of an even number of positions one more is to the
 right ("right") or to the left. The decoder's ends at t itself. What is not part of the sentence counts as zero.
 Section 4.2, equation 7: h_l = FI(r, l_c), h_g = FI(r, r), multi-head attention without an output projection. Equation
 8: z_hat = [h_l; h_g] W_z + b_z. Equation 9, z_f = LayerNorm(z_hat + r), is the frame of a sublayer of a post-norm

@@ -56,7 +56,7 @@ def convolve(x, weights, left, exists=lambda t, s: True):
     return y
 
 
-def module(x, part, heads, normalised, exists):
+def module(x, part, heads, normalized, exists):
     """The whole LightConv or DynamicConv module on the positions [T, D] of a sentence."""
     y = x @ part.inner + (0.0 if part.inner_bias is None else part.inner_bias)
     width = x.shape[1]
@@ -66,7 +66,7 @@ def module(x, part, heads, normalised, exists):
     for t in range(len(y)):
         own = (y[t] @ part.kernels).reshape(heads, part.taps) if part.dynamic else part.kernels
         for head in range(heads):
-            weights[t, head] = softmax(own[head]) if normalised else own[head]
+            weights[t, head] = softmax(own[head]) if normalized else own[head]
     y = convolve(y, weights, part.left, exists) @ part.outer
     return y if part.outer_bias is None else y + part.outer_bias
 

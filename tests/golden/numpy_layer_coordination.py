@@ -16,7 +16,7 @@ self-attention and cross-attention follow each other, with one norm and one set 
 
 Layers may have dual contextual modules (Ampomah et al. 2021, equations 6 to 8) as `docs/decisions/0026` says: every
 attention of a layer is then two, to local contexts and to the states themselves, which W_z joins; the context of a
-side is made of that side alone, centred in the source and of what is before in the target.
+side is made of that side alone, centered in the source and of what is before in the target.
 
 Written for reading: one sentence, one head, one query position at a time, the concatenated sequence literally.
 

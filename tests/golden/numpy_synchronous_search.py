@@ -46,7 +46,7 @@ class Node:
 
 @dataclasses.dataclass(frozen=True)
 class Found:
-    """A hypothesis: its ids as written, log P, penalised score, whether it ended with EOS, and its side."""
+    """A hypothesis: its ids as written, log P, penalized score, whether it ended with EOS, and its side."""
 
     ids: tuple
     log_prob: float

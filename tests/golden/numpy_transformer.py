@@ -142,9 +142,9 @@ def weights_of(arrays, hparams):
 
 def layer_norm(x, norm, epsilon):
     """(x - mean) / sqrt(variance + epsilon) * scale + bias over the last axis (Ba et al. 2016)."""
-    centred = x - x.mean(axis=-1, keepdims=True)
-    variance = (centred**2).mean(axis=-1, keepdims=True)
-    return centred / np.sqrt(variance + epsilon) * norm.scale + norm.bias
+    centered = x - x.mean(axis=-1, keepdims=True)
+    variance = (centered**2).mean(axis=-1, keepdims=True)
+    return centered / np.sqrt(variance + epsilon) * norm.scale + norm.bias
 
 
 def softmax(x):

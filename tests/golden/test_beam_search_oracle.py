@@ -149,7 +149,7 @@ def test_a_large_vocabulary():
 
 
 def test_unfinished_hypotheses_at_the_limit():
-    """They are marked, penalised like the others, and rank behind every finished one."""
+    """They are marked, penalized like the others, and rank behind every finished one."""
     toy = Toy(4, 9, seed=2, eos=-3.0)
     found = search(toy, [5] * 4, beam_size=4, num_hypotheses=4, alpha=0.6)
     kinds = [[hypothesis["finished"] for hypothesis in sentence] for sentence in found]

@@ -124,7 +124,7 @@ def test_attention_dropout_is_of_the_weights_of_both_attentions(decoder, blind):
 
 
 def test_post_norm_layer_ends_with_equation_9():
-    """z_f = LayerNorm(z_hat + r), and nothing else of the module is normalised."""
+    """z_f = LayerNorm(z_hat + r), and nothing else of the module is normalized."""
     from t2t_ext.layers.masks import causal_mask
     from t2t_ext.layers.sublayer import Frame
 

@@ -22,7 +22,7 @@ SETTINGS = {
     "many_heads": ("conv_heads=16", [3, 7], [3, 7]),
     "lightweight_heads": ("conv_heads=4,conv_type=lightweight,num_heads=1", [3, 7], [3, 7]),
     "no_gate": ("conv_glu=false", [3, 7], [3, 7]),
-    "not_normalised": ("weight_softmax=false", [3, 7], [3, 7]),
+    "not_normalized": ("weight_softmax=false", [3, 7], [3, 7]),
     "post_norm_biases": (
         "layer_preprocess_sequence=none,layer_postprocess_sequence=dan,projection_bias=true",
         [3, 7],

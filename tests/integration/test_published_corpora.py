@@ -92,7 +92,7 @@ def test_the_papers_four_test_sets(run, tmp_path):
     assert "test was 'paper', now 'recipe'" in error
 
 
-def test_text_that_is_tokenised_already(run, tmp_path):
+def test_text_that_is_tokenized_already(run, tmp_path):
     for stem, count in (("train_subset", 40), ("valid", 4), ("test", 5)):
         for language in ("de", "en"):
             text = corpus_files.lines_of(language, count).lower().replace(",", " ,")

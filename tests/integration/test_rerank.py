@@ -107,7 +107,7 @@ def read(path):
     return path.read_text(encoding="utf-8").split("\n")[:-1]
 
 
-@pytest.mark.parametrize(("weights", "score"), [((1.0, 1.0), "sum"), ((1.0, 0.25), "penalised")])
+@pytest.mark.parametrize(("weights", "score"), [((1.0, 1.0), "sum"), ((1.0, 0.25), "penalized")])
 def test_against_brute_force(models, brute_force, weights, score):
     results = Reranker(models["l2r"], models["r2l"], RerankConfig(score, weights)).rerank(LINES)
     for line, candidates in zip(LINES, results, strict=True):
@@ -117,7 +117,7 @@ def test_against_brute_force(models, brute_force, weights, score):
         expected = []
         for ids, (log_probs, lists) in brute_force[line].items():
             length = len(ids) + 1
-            joint = float(np.dot(weights, log_probs)) / (((5 + length) / 6) ** 0.6 if score == "penalised" else 1)
+            joint = float(np.dot(weights, log_probs)) / (((5 + length) / 6) ** 0.6 if score == "penalized" else 1)
             expected.append((joint, log_probs, (*ids, EOS_ID), lists))
         expected.sort(key=lambda each: -each[0])
         assert len(candidates) == len(expected)

@@ -31,7 +31,7 @@ class MosesPunctuation(Step):
     """``normalize-punctuation.perl``."""
 
     name, stage = "moses_punctuation", Stage.PUNCTUATION
-    meaning = "Moses' normalisation of punctuation: quotation marks, dashes, blanks around punctuation"
+    meaning = "Moses' normalization of punctuation: quotation marks, dashes, blanks around punctuation"
     loss = "the kind of quotation marks, dashes and ellipses, blanks around punctuation"
     packages = _PACKAGES
 

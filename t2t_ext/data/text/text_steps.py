@@ -27,7 +27,7 @@ class Nfc(Step):
     """Unicode's canonical composition."""
 
     name, stage = "nfc", Stage.UNICODE
-    meaning = "Unicode normalisation form C: one spelling for each composed character"
+    meaning = "Unicode normalization form C: one spelling for each composed character"
     loss = "how composed characters were spelt"
     _form: ClassVar[Literal["NFC", "NFKC"]] = "NFC"
 
@@ -40,7 +40,7 @@ class Nfkc(Nfc):
     """Unicode's compatibility composition."""
 
     name = "nfkc"
-    meaning = "Unicode normalisation form KC: also ligatures, full-width and superscript characters become plain ones"
+    meaning = "Unicode normalization form KC: also ligatures, full-width and superscript characters become plain ones"
     loss = "how composed characters were spelt, and compatibility forms such as ﬁ, Ａ and ²"
     _form = "NFKC"
 

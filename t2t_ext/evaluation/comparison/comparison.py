@@ -84,7 +84,7 @@ class Comparison:
       segments: Number of segments.
       references: Number of sets of references.
       settings: How it was computed.
-      analysed: The metric whose tokens and scores the analyses use, as ``protocol label``.
+      analyzed: The metric whose tokens and scores the analyses use, as ``protocol label``.
       scores: Scores and tests.
       length_of: Whose lengths make the bins: ``source`` or ``reference``.
       by_length: BLEU and lengths by source length.
@@ -101,7 +101,7 @@ class Comparison:
     segments: int
     references: int
     settings: Settings
-    analysed: str
+    analyzed: str
     scores: Sequence[ProtocolScores]
     length_of: str
     by_length: Sequence[length_analysis.LengthBin]
@@ -179,7 +179,7 @@ def compare(
     scored = [_scores(*each, systems, settings, report) for each in made]
     tokens = any(protocol.tokenized and not protocol.any_text for protocol in chosen)
     texts = systems, references, settings.language
-    analysed, bleu = _first(made, "BLEU", "multi_bleu" if tokens else protocols.DEFAULT, *texts)
+    analyzed, bleu = _first(made, "BLEU", "multi_bleu" if tokens else protocols.DEFAULT, *texts)
     _, chrf = _first(made, "chrF", "chrf", *texts)
     report("lengths, words and sentences")
     counted = references[0] if source is None else source
@@ -190,7 +190,7 @@ def compare(
         segments=segments,
         references=len(references),
         settings=settings,
-        analysed=analysed,
+        analyzed=analyzed,
         scores=scored,
         length_of="reference" if source is None else "source",
         by_length=length_analysis.by_length(bleu, systems, source_lengths, settings.length_bins),

@@ -114,7 +114,7 @@ def _lengths(comparison: Comparison) -> Section:
         Figure(lambda: plots.ratio_by_length(comparison), f"Length ratio by length of the {of}"),
         Table(headings, rows, missing=_MISSING),
     ]
-    title = f"BLEU, length ratio and mean tokens by length of the {of} ({comparison.analysed}; 10-20 is 10 to 19)"
+    title = f"BLEU, length ratio and mean tokens by length of the {of} ({comparison.analyzed}; 10-20 is 10 to 19)"
     return Section(title, blocks)
 
 

@@ -6,7 +6,11 @@ import pathlib
 
 import pytest
 
-from t2t_ext.config.strict_params import StrictParams
+from t2t_ext import registry
+from t2t_ext.config.decode import DecodeHParams
+from t2t_ext.config.generation import GenerationConfig
+from t2t_ext.config.hyperparameters import HParams
+from t2t_ext.config.training import TrainConfig
 
 ROOT = pathlib.Path(__file__).parents[3]
 
@@ -25,10 +29,21 @@ def test_the_page_is_up_to_date(make_tables):
 
 
 def test_every_setting_is_there_with_its_help(make_tables):
+    """Those of all commands that train and translate, and of every model that is registered."""
     text = make_tables.PAGE.read_text(encoding="utf-8")
-    for settings, _ in make_tables.TABLES.values():
-        assert issubclass(settings, StrictParams)
+    classes = {type(registry.hparams(name)) for name in registry.hparams_names()}
+    assert all(issubclass(each, HParams) for each in classes)
+    assert len(classes) > 5
+    for settings in (TrainConfig, GenerationConfig, DecodeHParams, *classes):
         for field in dataclasses.fields(settings):
             assert field.metadata["help"], field.name
             if field.name != "train_command":
                 assert f"* `{field.metadata['flag'] or field.name}`" in text
+
+
+def test_a_default_of_a_model_stands_with_the_model(make_tables):
+    """The page says what a model has where it is not what Transformers have."""
+    pages = make_tables.TABLES
+    assert [field.default for field in pages["hparams"] if field.name == "pseudo"] == ["auto"]
+    assert [field.default for field in pages["AsynchronousHParams"] if field.name == "pseudo"] == ["one"]
+    assert [field.name for field in pages["SynchronousHParams"]] == ["synchronous"]

@@ -104,7 +104,7 @@ def string_nist(hypotheses, references, *, zero_is_false):
 
 
 def t2t_bleu(hypotheses, reference):
-    """t2t-bleu of already tokenised text, from its description. Returns 0 to 100."""
+    """t2t-bleu of already tokenized text, from its description. Returns 0 to 100."""
     good, every = [0] * 4, [0] * 4
     for mine, other in zip((h.split() for h in hypotheses), (r.split() for r in reference), strict=True):
         for n in range(1, 5):
@@ -198,7 +198,7 @@ def test_nist_by_hand():
     assert protocols.score("mteval_v13a", *texts)[1].details["by_order"] == by_order[0]
 
 
-def test_mteval_tokenises_and_prints_every_order():
+def test_mteval_tokenizes_and_prints_every_order():
     hypotheses, references = (
         ['He said: "no &amp; left-2 at 1,000.5.'],
         [["He said: &quot;no & left-2 at 1,000.5."]],

@@ -19,7 +19,7 @@ def layer_of(taps, *, decoder=False, **changes):
 
 @pytest.mark.parametrize("kind", ["dynamic", "lightweight"])
 def test_weight_drop(kind):
-    """Every normalised weight of every position and head is dropped with the rate, the others are scaled up."""
+    """Every normalized weight of every position and head is dropped with the rate, the others are scaled up."""
     import tensorflow as tf
 
     from t2t_ext.layers.dropout import seed_scope

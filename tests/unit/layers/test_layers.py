@@ -130,7 +130,7 @@ def test_masked_keys_get_exactly_nothing(dtype):
     assert np.isfinite(tf.cast(nothing, tf.float32)).all()
 
 
-def test_fused_projection_is_initialised_part_by_part():
+def test_fused_projection_is_initialized_part_by_part():
     layer = Projection([64, 64], use_bias=False, initializer=make_initializer("uniform_unit_scaling", 1.0), name="p")
     layer.build((None, 64))
     kernel = layer.kernel.numpy()

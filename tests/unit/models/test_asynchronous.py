@@ -90,12 +90,12 @@ def test_a_beam_finds_more_probable_words():
         chosen = np.take_along_axis(log_probs, ids[..., np.newaxis], axis=2)[..., 0]
         return np.where(ids != 0, chosen, 0.0).sum(axis=1)
 
-    def penalised(model, ids):
+    def penalized(model, ids):
         return log_prob(model, ids) / ((5 + (ids != 0).sum(axis=1)) / 6) ** 0.6
 
     greedy, beam = (model_of(f"backward_beam_size={size},backward_length_offset=2") for size in (1, 4))
     written = [model.generate_backward(INPUTS, model.encode(INPUTS)).numpy() for model in (greedy, beam)]
-    scores = [penalised(greedy, ids) for ids in written]
+    scores = [penalized(greedy, ids) for ids in written]
     ended = [(ids == 1).any(axis=1) for ids in written]
     assert (scores[1] > scores[0] + 1e-3).any()
     assert ((scores[1] >= scores[0] - 1e-4) | (ended[1] & ~ended[0])).all()

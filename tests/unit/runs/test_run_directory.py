@@ -72,7 +72,7 @@ def test_files_that_are_there_before_stay(tmp_path):
     assert (tmp_path / "log.txt").read_text() == "x"
 
 
-def test_missing_directory_suggests_its_neighbour(run):
+def test_missing_directory_suggests_its_neighbor(run):
     with pytest.raises(UserError, match=r"There is no run directory .*Did you mean 'run'\?"):
         RunDirectory.open(run.path.with_name("runn"))
 

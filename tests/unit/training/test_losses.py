@@ -8,7 +8,7 @@ from t2t_ext.training import losses
 
 
 def naive(features, kernel, bias, targets, label_smoothing):
-    """Label-smoothed cross-entropy with T2T's normalising constant, summed over tokens that are not padding."""
+    """Label-smoothed cross-entropy with T2T's normalizing constant, summed over tokens that are not padding."""
     vocab_size = kernel.shape[0]
     logits = tf.matmul(features, kernel, transpose_b=True) + bias
     low = label_smoothing / (vocab_size - 1)

@@ -84,7 +84,7 @@ def test_other_vocabulary_is_mapped_by_piece(origin, tiny_encoder, other_encoder
     assert moved > 5  # a copy by id would have been wrong
     shared = len(set(old_pieces) & set(new_pieces))
     assert report.mapped == {"embedding/embeddings": (shared, other_encoder.vocab_size)}
-    assert f"{shared} of {other_encoder.vocab_size} pieces" in "\n".join(report.lines())
+    assert f"{shared} of {other_encoder.vocab_size} subwords" in "\n".join(report.lines())
 
 
 def test_equal_size_does_not_hide_another_vocabulary(origin, tiny_encoder, toy_corpus):
@@ -280,6 +280,7 @@ def test_continued_learning_takes_everything_from_a_transformer(tmp_path, tiny_e
         assert {"source_view": ("last", "gca"), "integration": ("hard", "soft")}.items() <= report.changed.items()
         assert "source_view last -> gca, integration hard -> soft" in text
         assert "decoder/source_views/layer_*/norm/scale (2)" in text
+        assert "no other variable is new" in text
     else:
         assert "others than there" not in text
         assert "no variable is new" in text

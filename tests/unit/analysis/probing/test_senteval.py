@@ -162,7 +162,7 @@ def test_target_words_are_those_of_their_ranks_and_stand_alone(corpus):
         assert [word for word in sentence.lower().split() if word in words] == [label]
 
 
-def test_a_shift_changes_two_neighbours_behind_the_first(corpus):
+def test_a_shift_changes_two_neighbors_behind_the_first(corpus):
     originals = {" ".join(sentence) for sentence in corpus.sentences}
     for label, sentence in (pair for lines in senteval_build.build("bigram_shift", corpus, SETTINGS).values()
                             for pair in lines):  # fmt: skip

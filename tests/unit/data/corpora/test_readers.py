@@ -48,7 +48,7 @@ def test_counting_agrees_with_reading(tmp_path, content):
     assert readers.count_lines(path) == len(list(readers.read_lines(path)))
 
 
-def test_gzip_is_recognised_whatever_the_name(tmp_path):
+def test_gzip_is_recognized_whatever_the_name(tmp_path):
     path = write(tmp_path / "t.txt", gzip.compress(b"a\nb\n"))
     assert list(readers.read_lines(path)) == [b"a", b"b"]
     assert readers.count_lines(path) == 2

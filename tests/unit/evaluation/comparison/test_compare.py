@@ -278,7 +278,7 @@ def test_no_line_is_drawn_to_a_bin_of_few_sentences():
     assert compare_plots.drawn_bins([3, 0, 4]) == [True] * 3  # a toy: better than an empty figure
 
 
-def test_colours_are_many_enough(corpus):
+def test_colors_are_many_enough(corpus):
     _, reference, systems = corpus
     many = {f"system number {number} with a long name": systems["bad"] for number in range(9)}
     found = compare.compare(many, [reference], settings=small_settings(protocols=("sacrebleu",), resamples=5, trials=5))
