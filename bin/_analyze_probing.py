@@ -2,6 +2,7 @@
 
 import argparse
 import pathlib
+import re
 from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any
@@ -169,7 +170,7 @@ def _check_layer(flags: argparse.Namespace, runs: Sequence[AnalyzedRun]) -> int:
     """Returns the layer, from 1, or 0 for the top one."""
     if flags.layer == "top":
         return 0
-    if not flags.layer.isdecimal() or not int(flags.layer):
+    if not re.fullmatch(r"\d{1,9}", flags.layer) or not int(flags.layer):
         raise UserError(f"--layer={flags.layer}: write top, or the number of an encoder layer, from 1.")
     for each in runs:
         count = getattr(each.directory.hparams(), "encoder_layers", None)  # of other models, known when they are loaded

@@ -396,7 +396,7 @@ def _number(kind: type, flag: Flag) -> Callable[[str], Any]:
 
 def _broken_limit(value: float, flag: Flag) -> str:
     """Returns which limit of a flag a number breaks, or ""."""
-    if not math.isfinite(value):
+    if isinstance(value, float) and not math.isfinite(value):  # a whole number may be too long for a float
         return "must be finite"
     if flag.minimum is not None and value < flag.minimum:
         return f"must be at least {flag.minimum:,}"

@@ -107,8 +107,8 @@ def main(flags: argparse.Namespace) -> int:
         from t2t_ext.experiments.conduct import kinds_of_redo, wanted_stages
         from t2t_ext.experiments.listing import dry_run_text
 
-        kinds_of_redo(flags.redo)
-        wanted = wanted_stages(stages, until=flags.until)
+        redo = kinds_of_redo(flags.redo)
+        wanted = wanted_stages(stages, flags.stage, flags.until, redo=redo, dry=True)
         print(dry_run_text(recipe, book, stages, options, wanted))
         return 0
     return _carry_out(flags, recipe, book, stages, options)
@@ -205,14 +205,14 @@ def _carry_out(flags: argparse.Namespace, recipe: Any, book: Any, stages: Sequen
     from t2t_ext.experiments.stages import Interrupted
 
     redo = conduct.redo_kinds(flags.redo, stages)
-    wanted = conduct.wanted_stages(stages, flags.stage, flags.until)
+    wanted = conduct.wanted_stages(stages, flags.stage, flags.until, redo=redo)
     say(f"{recipe.name}: {book.paper(recipe).short}, {recipe.table}, {recipe.row}; in {options.work_dir}")
     for change in options.changes():
         say(f"NOT the published setting: {change}")
     if recipe.hardware:
         say(f"the paper's hardware: {recipe.hardware}")
     try:
-        conduct.run_stages(stages, wanted, redo, say)
+        conduct.run_stages(stages, wanted, redo, options.work_dir, say)
     except Interrupted as interrupted:
         log.info("interrupted: the same command resumes here")
         return interrupted.exit_status

@@ -81,7 +81,7 @@ def _shard(flags: argparse.Namespace) -> tuple[int, int]:
     """Returns which part of the work is meant, from 0, and of how many."""
     if not flags.shard:
         return 0, 1
-    match = re.fullmatch(r"(\d+)/(\d+)", flags.shard.strip())
+    match = re.fullmatch(r"(\d{1,9})/(\d{1,9})", flags.shard.strip())
     if not match or not 1 <= int(match[1]) <= int(match[2]):
         raise UserError(f"--shard={flags.shard}: write i/n, such as 1/4 for the first of four parts, 4/4 for the last.")
     if flags.join:

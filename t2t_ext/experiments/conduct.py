@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from t2t_ext.errors import UserError, suggest
 from t2t_ext.experiments.plan import KINDS, Options, Stage, requirements
 from t2t_ext.experiments.recipes import Recipe, RecipeBook
+from t2t_ext.experiments.redo import Redo
 from t2t_ext.experiments.report import write_report
 from t2t_ext.experiments.results import collect
 from t2t_ext.experiments.stages import Say, check_unchanged, is_redone, run_stage, state_of
@@ -44,12 +45,33 @@ def redo_kinds(text: str, stages: Sequence[Stage]) -> list[str]:
     return redo
 
 
-def wanted_stages(stages: Sequence[Stage], stage: str = "", until: str = "") -> list[Stage]:
+def wanted_stages(
+    stages: Sequence[Stage], stage: str = "", until: str = "", *, redo: Sequence[str] = (), dry: bool = False
+) -> list[Stage]:
     """Returns the stages that ``--stage`` (the one kind that is wanted) and ``--until`` (the last kind) ask for.
 
+    Args:
+      stages: All stages of the plan.
+      stage: The one kind that is wanted; "": all.
+      until: The last kind that is wanted; "": all.
+      redo: Kinds that are made again, which must be wanted.
+      dry: Whether nothing is run, so that what comes before ``stage`` need not be done.
+
     Raises:
-      UserError: Both are given, or what comes before ``stage`` is not done.
+      UserError: Both are given, what comes before ``stage`` is not done, or a kind of ``redo`` is not wanted.
     """
+    wanted = _wanted_stages(stages, stage, until, dry=dry)
+    kinds = {each.kind for each in wanted}
+    for name in redo:
+        if name not in kinds and name in {each.kind for each in stages}:
+            given = f"--stage={stage}" if stage else f"--until={until}"
+            raise UserError(
+                f"--redo={name} does nothing with {given}, which leaves that stage out. Leave one of them out."
+            )
+    return wanted
+
+
+def _wanted_stages(stages: Sequence[Stage], stage: str, until: str, *, dry: bool) -> list[Stage]:
     if stage and until:
         raise UserError("--stage and --until exclude each other: give one of them.")
     if not stage:
@@ -58,7 +80,7 @@ def wanted_stages(stages: Sequence[Stage], stage: str = "", until: str = "") -> 
         needed = requirements([each for each in stages if KINDS.index(each.kind) <= last])
         return [each for each in stages if each in needed]
     chosen = [each for each in stages if each.kind == stage]
-    for each in requirements(chosen or stages):
+    for each in requirements(chosen or stages) if not dry else ():
         if each not in chosen and state_of(each).word != "done":
             raise UserError(
                 f"--stage={stage}: '{each.title}' comes before it and is not done. Leave out --stage, or run that one "
@@ -67,21 +89,33 @@ def wanted_stages(stages: Sequence[Stage], stage: str = "", until: str = "") -> 
     return chosen
 
 
-def run_stages(stages: Sequence[Stage], wanted: Sequence[Stage], redo: Sequence[str], say: Say) -> None:
+def run_stages(
+    stages: Sequence[Stage], wanted: Sequence[Stage], redo: Sequence[str], work_dir: pathlib.Path, say: Say
+) -> None:
     """Runs the wanted stages of a plan that are not done or are to be made again.
+
+    Args:
+      stages: All stages of the plan.
+      wanted: Those that are run.
+      redo: Kinds whose results are removed and made again. An interrupted call goes on if it is made again.
+      work_dir: The folder of the experiment.
+      say: Told what happens, line by line.
 
     Raises:
       UserError: A command failed.
       Interrupted: SIGTERM or Ctrl-C came.
     """
     ran: set[pathlib.Path] = set()
+    redone = Redo(work_dir, wanted, redo, say)
     for number, stage in enumerate(stages, start=1):
         if stage not in wanted:
             continue
         # Averages and scores of a run that was trained just now cannot be those that are there.
         again = stage.kind in ("average", "score", "compare") and any(need.marker in ran for need in stage.needs)
-        if run_stage(stage, f"{number}/{len(stages)}", say, redo=is_redone(stage, redo), again=again):
+        due = redone.is_due(stage)
+        if run_stage(stage, f"{number}/{len(stages)}", say, redo=due, again=again, removed=redone.removed):
             ran |= set() if stage.kind == "data" else {stage.marker}
+    redone.end()
 
 
 def report_text(recipe: Recipe, book: RecipeBook, stages: Sequence[Stage], options: Options) -> str:

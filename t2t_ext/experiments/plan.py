@@ -6,6 +6,7 @@ training of the two recipes that make them. What several recipes need is in the 
 
 import dataclasses
 import pathlib
+import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -165,6 +166,7 @@ def plan(recipe: Recipe, book: RecipeBook, options: Options) -> list[Stage]:
     Raises:
       UserError: The options do not go with the recipe.
     """
+    _check_beams(recipe, options)
     planner = _Planner(recipe, book, options)
     seeds = list(options.seeds) or list(range(1, recipe.seeds + 1))
     systems = [recipe, *(book.recipe(name) for name in recipe.beside)]
@@ -175,6 +177,20 @@ def plan(recipe: Recipe, book: RecipeBook, options: Options) -> list[Stage]:
         for split in recipe.splits:
             planner.add_comparison([*systems[1:], recipe], seeds[0], split)  # the baselines first
     return list(planner.stages.values())
+
+
+def _check_beams(recipe: Recipe, options: Options) -> None:
+    """Refuses beams that are said in two ways, or to a recipe that has no beam of its own."""
+    if options.beams and recipe.rerank:
+        raise UserError(
+            f"--beams={','.join(map(str, options.beams))}: {recipe.name} reranks lists of k translations, which "
+            "its two models search with a beam of k. Leave --beams out; --decode_hparams=beam_size=N is another beam."
+        )
+    if "beam_size" in options.decode and (beams := options.beams or recipe.beams):
+        raise UserError(
+            f"--decode_hparams=beam_size={options.decode['beam_size']}: {recipe.name} is scored with beams of "
+            f"{', '.join(map(str, beams))}. Leave beam_size out; --beams chooses others."
+        )
 
 
 def requirements(stages: Sequence[Stage]) -> list[Stage]:
@@ -277,7 +293,13 @@ class _Planner:
             needs=tuple(needs), **more,
         )  # fmt: skip
         key = digest([*(need.key for need in needs), stage.counted_flags()])
-        return self.stages.setdefault(stage.marker, dataclasses.replace(stage, key=key))
+        planned = self.stages.setdefault(stage.marker, dataclasses.replace(stage, key=key))
+        if planned.key != key:
+            raise UserError(
+                f"'{stage.title}' would be two results in one place, {stage.output}: {_difference(planned, stage)} "
+                "Carry out the recipes one by one, each with a --work_dir of its own."
+            )
+        return planned
 
     def _runs_of(self, recipe: Recipe) -> Recipe:
         """Returns the recipe whose runs a row shows."""
@@ -352,7 +374,7 @@ class _Planner:
         """Adds the augmented data that a recipe is trained on, after the runs that make them."""
         said = {**recipe.augment, **self._options.augment}
         models = str(said.pop("models", 1))
-        if not models.isdecimal() or not int(models):
+        if not re.fullmatch(r"\d{1,9}", models) or not int(models):
             raise UserError(f"--augment=models={models}: it must be a whole number from 1 on.")
         if said["method"] == "back_translation" and not said.get("target_text"):
             raise UserError(
@@ -505,6 +527,18 @@ class _Planner:
         return self._add(
             f"score {split}", "score", "rerank", flags, folder, output, trained, owner=self._owner(recipe), **more
         )
+
+
+def _difference(stage: Stage, other: Stage) -> str:
+    """Returns in a sentence in what two stages of one place differ."""
+    ours, theirs = stage.counted_flags(), other.counted_flags()
+    for name in sorted({*ours, *theirs}):
+        if ours.get(name) != theirs.get(name):
+            return (
+                f"--{name} is {ours.get(name, 'not given')} for one and {theirs.get(name, 'not given')} for the other."
+            )
+    needs = [[need.title for need in each.needs if need.kind != "data"] for each in (stage, other)]
+    return f"one needs {', '.join(needs[0]) or 'nothing'}, the other {', '.join(needs[1]) or 'nothing'}."
 
 
 def _takes(hparams: HParams, changes: Mapping[str, Any]) -> bool:

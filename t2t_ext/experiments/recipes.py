@@ -134,6 +134,7 @@ _OF_THE_RUNS = (
 )  # fmt: skip
 _NEEDED = ("paper", "table", "row", "problem", "scoring")
 _OF_A_RUN = ("model", "hparams_set", "train")  # needed, but by a recipe that reranks what others translate
+_WHOLE_NUMBERS = ("train_steps", "local_eval_frequency", "eval_early_stopping_steps", "keep_checkpoint_max")
 _NUMBERS = ("beams",)  # lists of whole numbers; the others are lists of strings
 BOTH = ("l2r", "r2l")  # directions
 AUGMENT_MODELS = ("forward", "backward")  # from source to target, from target to source
@@ -181,23 +182,30 @@ class RecipeBook:
             raise UserError(f"There is no recipe {name!r}.{suggest(name, self.names())} --list shows all.")
         recipe = self._checked(name, self._merged(name, []))
         if recipe.same_runs_as:
-            other = self.recipe(recipe.same_runs_as)
+            other = self._needed(name, "same_runs_as", recipe.same_runs_as)
+            if other.same_runs_as:
+                known = f"same_runs_as = {other.name!r}, which has no runs of its own: name {other.same_runs_as!r}"
+                raise self._error(name, known)
             for field in _OF_THE_RUNS:
                 if getattr(recipe, field) != getattr(other, field):
                     raise self._error(name, f"same_runs_as = {other.name!r}, but {field} differs")
         for key, needed in _others(recipe):
-            if needed in (name, *self._being_checked):
-                raise self._error(name, f"{key} = {needed!r} needs this recipe itself")
-            self._being_checked.append(name)
-            try:
-                other = self.recipe(needed)
-            finally:
-                self._being_checked.pop()
+            other = self._needed(name, key, needed)
             data = [(each.problem, each.problem_options, each.datagen) for each in (recipe, other)]
             if data[0] != data[1]:
                 raise self._error(name, f"{key} = {other.name!r} is trained on other data")
         self._check_translating(recipe)
         return recipe
+
+    def _needed(self, name: str, key: str, needed: str) -> Recipe:
+        """Returns a recipe that another one needs, which it must not need in turn."""
+        if needed in (name, *self._being_checked):
+            raise self._error(name, f"{key} = {needed!r} needs this recipe itself")
+        self._being_checked.append(name)
+        try:
+            return self.recipe(needed)
+        finally:
+            self._being_checked.pop()
 
     def _check_translating(self, recipe: Recipe) -> None:
         """Checks the recipes that a recipe takes translations from."""
@@ -217,6 +225,13 @@ class RecipeBook:
 
     def missing(self, recipe: Recipe) -> list[str]:
         """Returns what a recipe takes that is not in this version, in words; empty for one that can be run."""
+        return self._missing(recipe, set())
+
+    def _missing(self, recipe: Recipe, looked_at: set[str]) -> list[str]:
+        """Returns it of a recipe and of those that it names, which may name it in turn."""
+        if recipe.name in looked_at:
+            return []
+        looked_at.add(recipe.name)
         found = []
         for kind, name, known in (
             ("model", recipe.model, registry.model_names()),
@@ -235,7 +250,7 @@ class RecipeBook:
         others = [name for _, name in _others(recipe)] + [recipe.same_runs_as, *recipe.beside]
         for other in others:
             if other and not found:
-                found += self.missing(self.recipe(other))
+                found += self._missing(self.recipe(other), looked_at)
         return found
 
     def paper(self, recipe: Recipe) -> Paper:
@@ -341,6 +356,10 @@ class RecipeBook:
             raise self._error(name, f"checkpoint = {recipe.checkpoint!r} does not go with average = {recipe.average}")
         if "train_steps" not in recipe.train and not recipe.rerank:
             raise self._error(name, "train needs train_steps")
+        numbers = [("train", recipe.train, key) for key in _WHOLE_NUMBERS]
+        for table, values, key in [*numbers, ("hparams", recipe.hparams, "learning_rate_warmup_steps")]:
+            if type(values.get(key, 0)) is not int:
+                raise self._error(name, f"{table}.{key} = {values[key]!r} must be a whole number, without quotes")
         average, kept = recipe.average, recipe.train.get("keep_checkpoint_max", 20)
         if 0 < kept < average:
             raise self._error(name, f"average = {average} needs train.keep_checkpoint_max of as many, not {kept}")

@@ -121,7 +121,15 @@ def is_redone(stage: Stage, redo: Sequence[str]) -> bool:
     return stage.kind in redo and not stage.owner
 
 
-def run_stage(stage: Stage, number: str, say: Say, *, redo: bool = False, again: bool = False) -> bool:
+def run_stage(
+    stage: Stage,
+    number: str,
+    say: Say,
+    *,
+    redo: bool = False,
+    again: bool = False,
+    removed: Callable[[Stage], None] = lambda stage: None,
+) -> bool:
     """Runs a stage unless it is done.
 
     Args:
@@ -129,7 +137,9 @@ def run_stage(stage: Stage, number: str, say: Say, *, redo: bool = False, again:
       number: Such as ``3/12``, for messages.
       say: Told what happens, line by line.
       redo: Remove what is there and make it again.
-      again: Run it even if it is done, as what comes before it has been run; what is there stays.
+      again: Run it even if it is done, as what comes before it has been run; what is there stays, but for scores, which
+        are those of other weights.
+      removed: Told when ``redo`` has removed what was there, before it is made again.
 
     Returns:
       Whether it was run.
@@ -148,10 +158,12 @@ def run_stage(stage: Stage, number: str, say: Say, *, redo: bool = False, again:
         raise UserError(f"Cannot make {stage.folder}: {error.strerror}. Choose another --work_dir.") from error
     advice = "Wait until it has ended, or choose another --work_dir."
     with locks.held(stage.marker.with_suffix(".lock"), f"is running the stage '{stage.title}'", advice=advice):
-        return _run_alone(stage, title, say, redo=redo, again=again)
+        return _run_alone(stage, title, say, redo=redo, again=again, removed=removed)
 
 
-def _run_alone(stage: Stage, title: str, say: Say, *, redo: bool, again: bool) -> bool:
+def _run_alone(
+    stage: Stage, title: str, say: Say, *, redo: bool, again: bool, removed: Callable[[Stage], None]
+) -> bool:
     """Does the work of ``run_stage`` for the one experiment that holds the stage's lock."""
     files.remove_leftovers(stage.folder)  # markers that a killed experiment was writing
     state = state_of(stage)
@@ -161,7 +173,7 @@ def _run_alone(stage: Stage, title: str, say: Say, *, redo: bool, again: bool) -
     if state.word == "changed" and not redo:
         say(f"{title}: the settings have changed ({'; '.join(state.differences)}); made again")
     _end_orphan(stage, say)
-    if redo or (state.word == "changed" and stage.kind in _DEAR):
+    if redo or _is_of_other_weights(stage, state, again=again) or (state.word == "changed" and stage.kind in _DEAR):
         if owner := locks.owner_in(stage.output):
             raise UserError(
                 f"{stage.output} is to be made again, but {owner} is at work there. Wait until it has ended."
@@ -171,6 +183,8 @@ def _run_alone(stage: Stage, title: str, say: Say, *, redo: bool, again: bool) -
             files.remove_directory(stage.output)
         elif stage.kind == "pseudo":
             stage.output.unlink(missing_ok=True)  # the manifest: the files that are left without it are written again
+        if redo:
+            removed(stage)
     say(f"{title}{': resumes' if state.word == 'begun' else ''}\n    {stage.command_line}")
     started = time.monotonic()
     try:
@@ -195,6 +209,15 @@ def _run_alone(stage: Stage, title: str, say: Say, *, redo: bool, again: bool) -
         )
     _write_marker(stage, "done", seconds=round(time.monotonic() - started, 1))
     return True
+
+
+def _is_of_other_weights(stage: Stage, state: State, *, again: bool) -> bool:
+    """Returns whether scores are those of a run that was made again: their steps would be taken for its own.
+
+    Translations that another protocol is to score are kept.
+    """
+    changed = [each for each in state.differences if not each.startswith("--scoring:")]
+    return stage.kind == "score" and (again or bool(changed))
 
 
 def _run(stage: Stage, say: Say) -> tuple[int, str]:

@@ -152,7 +152,7 @@ class Sweep:
         config = self._config
         found = checkpoints.list_checkpoints(self._run.path / config.checkpoints)
         if config.last_only:
-            return found[-1:]
+            return [path for path in found[-1:] if _step(path) >= config.min_steps]
         last = found[-1:] if training_is_over(self._run.path) else []
         return [
             path

@@ -32,7 +32,8 @@ FORMAT_VERSION = 1
 GROUPS = ("model", "ema", "training")
 DESCRIPTION_NAME = "checkpoint.json"
 
-_NAME = re.compile(r"model\.ckpt-(\d+)")
+_NAME = re.compile(r"model\.ckpt-(\d{1,18})")
+_STEP = re.compile(r"\d{1,18}")  # more digits are no step, and a whole number has no more than 4,300
 _FOLDERS = {"latest": "checkpoints", "best": "best", "averaged": "averaged"}
 
 Arrays = Mapping[str, Any]
@@ -317,7 +318,7 @@ def resolve_checkpoint(
     wanted = str(checkpoint_path or "latest")
     if wanted in _FOLDERS:
         found = latest(run_dir / _FOLDERS[wanted], warn)
-    elif wanted.isdigit():
+    elif _STEP.fullmatch(wanted):
         found = _by_step(run_dir, int(wanted))
     else:
         found = _by_path(run_dir, pathlib.Path(wanted), warn)

@@ -23,7 +23,7 @@ _OWN = (
 )  # fmt: skip
 _NEW = ("--model=transformer", "--hparams_set=transformer_test", f"--data_dir=WORLD/{DATA}", "--output_dir=OUT/run")
 LONG = "x" * 5000
-DIGITS = "9" * 300
+DIGITS = "9" * 400  # more than a float takes
 
 # Command, flags, what is said.
 CASES = [

@@ -157,7 +157,7 @@ class SourceViewFields(TransformerVariant):
 def _layers_of(text: str, encoder_layers: int, decoder_layers: int) -> tuple[int, ...]:
     """Returns the layers that a map names, counted from 0."""
     parts = [part.strip() for part in re.split("[,+]", text)]
-    if not all(re.fullmatch(r"\d+", part) for part in parts):
+    if not all(re.fullmatch(r"\d{1,9}", part) for part in parts):
         raise ValueError("write numbers of encoder layers, such as 6,5,4,3,2,1 (in --hparams: 6+5+4+3+2+1)")
     if len(parts) != decoder_layers:
         raise ValueError(f"it names {len(parts)} encoder layers, but there are {decoder_layers} decoder layers")

@@ -210,7 +210,7 @@ def test_every_number_has_limits():
     assert unlimited == set()
 
 
-@pytest.mark.parametrize("digits", [299, 5000])
+@pytest.mark.parametrize("digits", [299, 400, 5000])
 def test_a_long_number_is_not_echoed_whole(digits):
     with pytest.raises(UserError) as raised:
         DecodeHParams().override(f"beam_size={'9' * digits}")

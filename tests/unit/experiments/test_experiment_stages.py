@@ -1,5 +1,6 @@
 """How far the stages of a pipeline are, and what is refused so that no dear result is lost or taken for another one."""
 
+import dataclasses
 import json
 import signal
 import socket
@@ -13,8 +14,16 @@ from t2t_ext.bin import experiment
 from t2t_ext.errors import UserError
 from t2t_ext.evaluation.score_table import ScoreRecord, ScoreTable
 from t2t_ext.experiments import report, results
+from t2t_ext.experiments.conduct import run_stages
 from t2t_ext.experiments.plan import Options, plan
-from t2t_ext.experiments.stages import _end_orphan, check_unchanged, run_stage, score_record, state_of
+from t2t_ext.experiments.stages import (
+    Interrupted,
+    _end_orphan,
+    check_unchanged,
+    run_stage,
+    score_record,
+    state_of,
+)
 from t2t_ext.io import files, locks
 
 BOOK = experiment.recipe_book()
@@ -97,6 +106,64 @@ def test_what_another_process_is_at_is_neither_done_twice_nor_removed(stages):
     assert stage.output.is_dir()
     assert stage.marker.exists()
     assert not leftover.exists()
+
+
+def without_commands(monkeypatch, status=0):
+    """Stages are carried out by a function that makes their output; returns the titles in order."""
+    carried_out = []
+
+    def carry_out(stage, say):
+        carried_out.append(stage.title)
+        note(stage, 0, status="begun")
+        return (status() if callable(status) else status), "it failed"
+
+    monkeypatch.setattr("t2t_ext.experiments.stages._run", carry_out)
+    monkeypatch.setattr("t2t_ext.experiments.stages._is_complete", lambda stage: stage.output.exists())
+    return carried_out
+
+
+def test_scores_of_weights_that_are_no_more_are_removed(stages, monkeypatch, tmp_path):
+    carried_out = without_commands(monkeypatch)
+    stage = stages["score", "_l2r"]
+    translation = stage.output / "model.ckpt-00000999.txt"
+    translation.touch()
+    assert not run_stage(stage, "1/1", print)
+    assert translation.exists()
+    assert run_stage(stage, "1/1", print, again=True)  # its run was trained again
+    assert not translation.exists()
+    # Another protocol scores the same translations; another training has others.
+    for flag, kept in (("scoring", True), ("decode_hparams", False)):
+        note(stage, 0)
+        translation.touch()
+        changed = dataclasses.replace(stage, flags={**stage.flags, flag: "x"}, key="other")
+        assert run_stage(changed, "1/1", print)
+        assert translation.exists() == kept
+    assert len(carried_out) == 3
+
+
+def test_an_interrupted_redo_goes_on(stages, monkeypatch, tmp_path):
+    """Each result is removed once, also one whose command was interrupted."""
+    statuses = [0, 130, 0, 0]
+    carried_out = without_commands(monkeypatch, lambda: statuses.pop(0))
+    wanted = [stage for stage in stages.values() if stage.kind in ("data", "train")]
+    wanted = [dataclasses.replace(stage, owner="") for stage in wanted]
+    made = wanted[-1].output / "made"
+    for stage in wanted:
+        note(stage, 0)
+    said = []
+    with pytest.raises(Interrupted):
+        run_stages(wanted, wanted, ["train"], tmp_path, said.append)
+    made.touch()
+    half_done = wanted[2].output / "checkpoint"
+    half_done.touch()
+    assert len(list(tmp_path.glob("redo.*.json"))) == 1
+    run_stages(wanted, wanted, ["train"], tmp_path, said.append)
+    titles = [stage.title for stage in wanted]
+    assert carried_out == [titles[1], titles[2], titles[2], titles[3]]
+    assert half_done.exists()
+    assert not made.exists()
+    assert any("--redo=train goes on where it was interrupted" in line for line in said)
+    assert not list(tmp_path.glob("redo.*.json"))
 
 
 def test_reranking_is_scored_by_its_report(tmp_path):

@@ -271,6 +271,15 @@ def test_what_is_not_here_is_said_to_be_missing(tmp_path):
         ({"beams": '["2"]'}, "", "beams = .* must be a list of whole numbers"),
         ({"beams": "[0]"}, "", "must be numbers from 1 on"),
         ({"beside": '["yours"]'}, "", "beside: there is no recipe 'yours'"),
+        ({"same_runs_as": '"mine"'}, "", "same_runs_as = 'mine' needs this recipe itself"),
+        (
+            {"same_runs_as": '"other"'},
+            '[other]\nextends = "mine"\nrow = "x"\nsame_runs_as = "last"\n[last]\nextends = "mine"\nrow = "y"',
+            "same_runs_as = 'other', which has no runs of its own: name 'last'",
+        ),
+        ({"train": '{ train_steps = "5" }'}, "", "train.train_steps = '5' must be a whole number, without quotes"),
+        ({"train": '{ train_steps = 5, keep_checkpoint_max = "5" }'}, "", "train.keep_checkpoint_max = '5' must be"),
+        ({"hparams": '{ learning_rate_warmup_steps = "5" }'}, "", "hparams.learning_rate_warmup_steps = '5' must be"),
         ({"rerank": '{ l2r = "mine" }'}, "", "rerank needs l2r = 'RECIPE' and r2l = 'RECIPE'"),
         ({"pseudo_references": '{ l2r = "mine", r2l = "mine" }'}, "", "needs this recipe itself"),
         ({"warm_start": '"other"'}, '[other]\nextends = "mine"\nrow = "x"\nwarm_start = "mine"', "needs this recipe"),
@@ -285,6 +294,28 @@ def test_mistakes_in_a_recipe(tmp_path, changes, more, message):
 
     with pytest.raises(UserError, match=message):
         read()
+
+
+def test_recipes_that_stand_beside_each_other(tmp_path):
+    found = book(tmp_path, '[other]\nextends = "mine"\nrow = "x"\nbeside = ["mine"]', beside='["other"]')
+    assert found.missing(found.recipe("mine")) == []
+
+
+def test_two_results_in_one_place_are_refused(tmp_path):
+    """Both would be trained on the pseudo references of the first one's teachers."""
+    teachers = "".join(
+        f'[{name}]\nextends = "mine"\nrow = "a"\nhparams = {{ {hparams} }}\n'
+        for name, hparams in (("a", ""), ("b", "hidden_size = 32"), ("back", 'target_direction = "r2l"'))
+    )
+    both = "".join(
+        f'[both_{name}]\nextends = "mine"\nrow = "r"\nhparams_set = "synchronous_transformer_tiny"\n'
+        f'model = "synchronous_transformer"\npseudo_references = {{ l2r = "{name}", r2l = "back" }}\n'
+        for name in ("a", "b")
+    )
+    found = book(tmp_path, teachers + both + '[all]\nextends = "both_a"\nrow = "s"\nbeside = ["both_b"]\n')
+    assert plan(found.recipe("both_b"), found, options())
+    with pytest.raises(UserError, match=r"would be two results in one place, .*one needs train.* of a.*the other train"):
+        plan(found.recipe("all"), found, options())
 
 
 def test_directions_of_the_recipes_that_a_pipeline_needs(tmp_path):
@@ -560,6 +591,9 @@ def test_scale_concerns_all_numbers_of_steps():
         (["--recipe=cldr_synchronous_rerank", "--work_dir=W", "--hparams=target_direction=l2r"], "of both directions"),
         (["--recipe=synchronous_pipeline", "--work_dir=W", "--beams=4,x"], "expects whole numbers separated by commas"),
         (["--recipe=synchronous_pipeline", "--work_dir=W", "--beams=2,3"], "beam_size=3: this model generates left to"),
+        (["--recipe=synchronous_pipeline", "--work_dir=W", "--beams=2", "--decode_hparams=beam_size=8"], "beams of 2"),
+        (["--recipe=cldr_synchronous_rerank", "--work_dir=W", "--beams=2"], "reranks lists of k translations"),
+        (["--recipe=cldr_ende_transformer_tiny", "--work_dir=W", "--until=data", "--redo=train"], "does nothing with"),
         (["--recipe=synchronous_pipeline", "--work_dir=W", "--size=huge"], "'synchronous_transformer_huge' is unknown"),
         (["--recipe=synchronous_pipeline", "--work_dir=W", "--problem=translate_deen_multi3k"], "multi30k"),
         (["--recipe=synchronous_pipeline", "--work_dir=W", "--hparams=sb_lamda=1"], "Did you mean 'sb_lambda'"),
@@ -580,6 +614,16 @@ def test_mistakes_on_the_command_line(flags, message, tmp_path, monkeypatch):
     with pytest.raises(UserError, match=message):
         run(*flags)
     assert not any(tmp_path.iterdir())
+
+
+def test_a_dry_run_of_one_stage(tmp_path, capsys):
+    flags = ["--recipe=cldr_ende_transformer_tiny", f"--work_dir={tmp_path}", "--dry_run"]
+    assert run(*flags, "--stage=score") == 0
+    commands = [line for line in capsys.readouterr().out.splitlines() if line.startswith("t2t_ext-")]
+    assert commands
+    assert all(line.startswith("t2t_ext-translate-all ") for line in commands)
+    with pytest.raises(UserError, match="exclude each other"):
+        run(*flags, "--stage=score", "--until=train")
 
 
 def test_list(capsys):

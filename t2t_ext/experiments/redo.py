@@ -1,0 +1,63 @@
+"""Which results ``--redo`` has still to remove: noted in a file, so that an interrupted command can be continued."""
+
+import json
+import pathlib
+from collections.abc import Sequence
+from typing import Any, TypedDict
+
+from t2t_ext.errors import UserError
+from t2t_ext.evaluation.score_table import digest
+from t2t_ext.experiments.plan import Stage
+from t2t_ext.experiments.stages import Say, is_redone
+from t2t_ext.io import files, stored
+
+
+class _Note(TypedDict):
+    redo: list[str]
+    left: list[str]
+
+
+class Redo:
+    """The stages whose results are removed and made again, each once, however often the command is interrupted."""
+
+    def __init__(self, work_dir: pathlib.Path, stages: Sequence[Stage], kinds: Sequence[str], say: Say) -> None:
+        """Reads the note of the same command, if it was interrupted; else all stages of the kinds are to be made again.
+
+        Args:
+          work_dir: The folder of the experiment.
+          stages: The stages that are wanted.
+          kinds: Kinds that the user wants to be made again.
+          say: Told that an interrupted command is continued.
+
+        Raises:
+          UserError: The note is damaged.
+        """
+        # Of these stages with these settings: other seeds may be at work in the same folder.
+        self._path = work_dir / f"redo.{digest([(each.file_name, each.key) for each in stages])[:12]}.json"
+        self._kinds = list(kinds)
+        self._left = [str(each.marker.relative_to(work_dir)) for each in stages if is_redone(each, kinds)]
+        self._work_dir = work_dir
+        note: Any = None
+        try:
+            note = stored.read(self._path, _Note)
+        except FileNotFoundError:
+            pass
+        except (OSError, stored.Damaged) as error:
+            raise UserError(f"{self._path} is damaged ({error}). Remove it: --redo then begins anew.") from error
+        if note and note["redo"] == self._kinds and self._left:
+            self._left = [each for each in self._left if each in note["left"]]
+            say(f"--redo={','.join(kinds)} goes on where it was interrupted; to begin it anew, remove {self._path}")
+
+    def is_due(self, stage: Stage) -> bool:
+        """Returns whether the result of a stage is still to be removed."""
+        return str(stage.marker.relative_to(self._work_dir)) in self._left
+
+    def removed(self, stage: Stage) -> None:
+        """Notes that a result was removed, and is now made again."""
+        self._left.remove(str(stage.marker.relative_to(self._work_dir)))
+        content = {"redo": self._kinds, "left": self._left}
+        files.write_text_atomically(self._path, json.dumps(content, indent=1) + "\n")
+
+    def end(self) -> None:
+        """Forgets it: everything was made."""
+        self._path.unlink(missing_ok=True)
