@@ -23,8 +23,8 @@ _FEW_SENTENCES = 30  # too few for BLEU of a length
 _TAIL = 2000  # updates
 _EARLY = " †"  # behind the name of a row that ended early
 EARLY_NOTE = (
-    "†: the first of several settings, which are compared before the row is trained. Its training ended earlier than rows "
-    "do, and some were still improving. The difference is the one to a control that was trained the same way."
+    "†: the first of several settings, which are compared before the row is trained. Its training ended earlier than "
+    "rows do, and some were still improving. The difference is the one to a control that was trained the same way."
 )
 
 
@@ -197,7 +197,7 @@ def _about(plan: Plan, records: Mapping[Job, Record], made: Mapping[str, Sequenc
     missing = [plan.words(name) for name in plan.main if name not in {row.name for row in made[PLAIN]}]
     tuned = plan.cells(best_losses(records))  # without a grid all families are
     untuned = [family for family in plan.families() if family not in tuned]
-    hours = sum(each["minutes"] - each["minutes_before"] for each in records.values()) / 60
+    hours = sum(_own_minutes(record, records.get(plan.began(job))) for job, record in records.items()) / 60
     others = [each for each in records.values() if each["ended"] not in ("early stopping", "budget")]
     limit = [f"{each['name']}, seed {each['seed']} ({each['ended']})" for each in others]
     machines = sorted({", ".join(filter(None, [each["machine"], each.get("precision")])) for each in records.values()})
@@ -218,6 +218,13 @@ def _about(plan: Plan, records: Mapping[Job, Record], made: Mapping[str, Sequenc
     return (
         "\n".join(textwrap.wrap(" ".join(filter(None, sentences)), _WIDTH, break_on_hyphens=False)) + "\n\n" + command
     )
+
+
+def _own_minutes(record: Record, cell: Record | None) -> float:
+    """Returns how long a training took by itself, without that of the grid that it went on with, if it did."""
+    own = record["minutes"] - record["minutes_before"]
+    went_on = cell and cell.get("curve") and record.get("curve", [])[: len(cell["curve"])] == cell["curve"]
+    return own - cell["minutes"] if went_on else own
 
 
 def _table(headings: Sequence[str], lines: Sequence[Sequence[str]]) -> str:

@@ -76,6 +76,8 @@ def _order(report: Mapping[str, Any]) -> list[str]:
 def _decode_hparams(report: Mapping[str, Any]) -> str:
     """Returns how the rows were searched, as the commands say."""
     for command in report["commands"]:
+        if not command.startswith("t2t_ext-translate-all "):  # teachers have a search of their own
+            continue
         for part in command.split():
             if part.strip("'").startswith("--decode_hparams="):
                 return part.strip("'").split("=", 1)[1]

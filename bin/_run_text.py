@@ -48,6 +48,12 @@ def check_scoring(flags: argparse.Namespace) -> None:
         if flags.scoring:
             raise UserError("--tokenize chooses the tokenizer of sacrebleu's BLEU, --scoring protocols; give one.")
         scores.check_tokenizer(flags.tokenize)
+    for name in ("scoring", "n_bootstrap", "tokenize"):
+        if getattr(flags, name) and not flags.decode_reference and not flags.split:
+            raise UserError(
+                f"--{name} is of scores, which need references: give --decode_reference=FILE beside --decode_from_file, "
+                f"or --split; or leave --{name} out."
+            )
 
 
 def run_texts(run: "RunDirectory", flags: argparse.Namespace) -> "RunTexts":

@@ -116,6 +116,11 @@ def _by_metric(flags: argparse.Namespace) -> list[tuple[str, protocols.Protocol]
     tokenize = flags.tokenize or scores.default_tokenizer(flags.language)
     found = []
     names = [name.strip() for name in flags.metrics.split(",")]
+    for flag in ("bleu_variant", "tokenize"):
+        if flag in flags.given and "bleu" not in names:
+            raise UserError(
+                f"--{flag} is of BLEU, which --metrics={flags.metrics} leaves out. Leave --{flag} out, too."
+            )
     for name in names:
         if name == "bleu":
             for variant, lowercase in _VARIANTS[flags.bleu_variant]:

@@ -270,6 +270,8 @@ def test_empty_file(decode, tmp_path):
         (["--decode_from_file={in}", "--output_dir={dir}"], "not a run"),
         (["--decode_from_file={in}", "--decode_shards=2"], "--decode_shards is no flag"),
         (["--decode_from_file={in}", "--tokenize=13b"], "Did you mean '13a'"),
+        (["--decode_from_file={in}", "--tokenize=13a"], "--tokenize is of scores, which need references"),
+        (["--score_file={pairs}", "--n_bootstrap=100"], "--n_bootstrap is of scores, which need references"),
         (["--split=train"], "train"),
         (["--split=dev", "--data_dir={dir}"], "t2t_ext-datagen"),
         (["--split=dev", "--decode_reference={in}"], "--decode_reference goes with --decode_from_file"),

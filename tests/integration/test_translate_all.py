@@ -144,6 +144,7 @@ def test_last_only_of_averages_and_a_file(run, toy_corpus, tmp_path):
         (["--decode_from_file=x", "--split=dev"], "exclude each other"),
         (["--checkpoints=averaged"], "has no averaged checkpoint yet"),
         (["--min_steps=99"], "--min_steps=99"),
+        (["--min_steps=99", "--last_only"], "--min_steps=99"),
         (["--wait_minutes=-1"], "at least 0"),
         (["--beam_size=4"], "--decode_hparams"),
         (["--translations_dir=/nowhere/x"], "no directory /nowhere"),

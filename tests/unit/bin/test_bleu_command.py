@@ -114,6 +114,8 @@ def test_warns_of_the_wrong_kind_of_text(tmp_path, capsys):
     [
         (None, ["--protocol=multi-bleu"], "Did you mean 'multi_bleu'"),
         (None, ["--protocol=chrf", "--tokenize=zh", "--metrics=bleu"], "all that --metrics and --tokenize would say"),
+        (None, ["--metrics=chrf,ter", "--tokenize=zh"], "--tokenize is of BLEU, which --metrics=chrf,ter leaves out"),
+        (None, ["--metrics=chrf", "--bleu_variant=cased"], "Leave --bleu_variant out, too"),
         (None, ["--protocol=chrf", "--json=/nowhere/x.json"], "there is no directory /nowhere"),
         (None, ["--reference={tst}"], "a segment in a <tstset>, where a <refset> is expected"),
         (("tst.sgm", '<seg id="2">The third one is it.</seg>', ""), [], "{tst} lacks 1 segment(s) that {ref} (A)"),

@@ -314,7 +314,8 @@ def test_two_results_in_one_place_are_refused(tmp_path):
     )
     found = book(tmp_path, teachers + both + '[all]\nextends = "both_a"\nrow = "s"\nbeside = ["both_b"]\n')
     assert plan(found.recipe("both_b"), found, options())
-    with pytest.raises(UserError, match=r"would be two results in one place, .*one needs train.* of a.*the other train"):
+    message = r"would be two results in one place, .*one needs train.* of a.*the other train"
+    with pytest.raises(UserError, match=message):
         plan(found.recipe("all"), found, options())
 
 
