@@ -51,8 +51,8 @@ def check_scoring(flags: argparse.Namespace) -> None:
     for name in ("scoring", "n_bootstrap", "tokenize"):
         if getattr(flags, name) and not flags.decode_reference and not flags.split:
             raise UserError(
-                f"--{name} is of scores, which need references: give --decode_reference=FILE beside --decode_from_file, "
-                f"or --split; or leave --{name} out."
+                f"--{name} is of scores, which need references: give --decode_reference=FILE beside "
+                f"--decode_from_file, or --split; or leave --{name} out."
             )
 
 

@@ -545,6 +545,12 @@ class TransformerHParams(_AllVariants, HParams):
                 f"dc_encoder_layers={layers} are layers of the Transformer's own encoder, and "
                 f"encoder_preset={self.encoder_preset} stands in its place: leave one of them out"
             )
+        if self.encoder_preset and self.simcut_alpha:
+            yield (
+                f"simcut_alpha={self.simcut_alpha:g} hides words of source and target, and the encoder of "
+                f"encoder_preset={self.encoder_preset} embeds the source itself: leave simcut_alpha out, or take "
+                "r_drop_alpha"
+            )
         if self.encoder_preset and self.optimizer == "schedule_free_adam_w" and self.encoder_preset_rate not in (0, 1):
             yield (
                 f"encoder_preset_rate={self.encoder_preset_rate:g} does not go with optimizer={self.optimizer}, whose "

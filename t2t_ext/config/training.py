@@ -21,7 +21,8 @@ class TrainingSettings(StrictParams):
 
     train_steps: int = hparam(
         250000,
-        "Number of updates after which training stops; linear_decay and single_cycle_cos_decay reach their end there.",
+        "Number of steps (updates, and those that were skipped) after which training stops; linear_decay and "
+        "single_cycle_cos_decay reach their end there.",
         unit="steps",
         minimum=1,
         group="Training",

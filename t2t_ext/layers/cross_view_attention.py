@@ -84,7 +84,8 @@ class AdaptiveAttention(SourceAttention):
         covariances = tf.matmul(at_positions, at_positions, transpose_b=True) / self.width
         covariances = tf.reshape(covariances, [tf.shape(view)[0], -1, layers * layers])
         # The norm's bias and the projection's are the same for all layers: they come in once, with the values.
-        rows = tf.reshape(tf.cast(centered * self.norm.scale.value, view.dtype), [-1, self.width])
+        scaled = centered * tf.cast(self.norm.scale.value, tf.float32)
+        rows = tf.reshape(tf.cast(scaled, view.dtype), [-1, self.width])
         projected = tf.matmul(rows, self.value(self.key_value.kernel))
         shape = tf.concat([tf.shape(view)[:-1], [self.key_width + self.value_width]], axis=0)
         keys, values = self.key_value.split(tf.reshape(projected, shape))

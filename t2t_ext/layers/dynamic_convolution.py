@@ -235,7 +235,7 @@ class _Convolution(Mixer):
         return weights if self.dynamic else tf.broadcast_to(weights, [tf.shape(rows)[0], self.heads, self.taps])
 
     def _mix(self, x: tf.Tensor, mask: tf.Tensor | None, left: int, training: bool) -> tf.Tensor:
-        """Mixes float [B, T, D]; ``mask`` bool [B, T, 1] says which inputs exist."""
+        """Mixes float [B, T, D]; ``mask`` bool [B, T] says which inputs exist."""
         shape = tf.shape(x)
         x = dropout(x, self.input_dropout, training)
         rows = self._gated(tf.reshape(x, [-1, self.width]))

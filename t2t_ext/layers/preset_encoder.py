@@ -67,9 +67,13 @@ class PresetEncoder(Layer):
         return Description("pretrained encoder", self.kind, f"{self.depth} layers, D = {width}", "KerasHub", "encoder")
 
     def call(self, ids: tf.Tensor, mask: tf.Tensor, training: bool = False) -> EncoderOutput:
-        """Encodes ids int32 [B, S] under mask bool [B, 1, 1, S]; S is at most what the backbone has positions for."""
+        """Encodes ids int32 [B, S] under mask bool [B, 1, 1, S].
+
+        States of positions that the backbone does not have are zeros, and masked in what is returned.
+        """
         start, end, pad = self.special["start"], self.special["end"], self.special["pad"]
         before = 0 if start is None else 1
+        length = tf.shape(ids)[1]
         if self.longest:
             ids, mask = ids[:, : self.longest - before], mask[..., : self.longest - before]
         real = tf.cast(mask[:, 0, 0], tf.int32)
@@ -83,6 +87,10 @@ class PresetEncoder(Layer):
         states = self.backbone({name: given[name] for name in self.backbone.input}, training=training)
         layers = [self._projected(state[:, before:]) for state in states]
         layers[-1] = dropout(layers[-1], self.hparams.layer_prepostprocess_dropout, training)
+        if self.longest:  # whoever reads attention counts the source's positions, those that are truncated here too
+            missing = length - tf.shape(ids)[1]
+            layers = [tf.pad(layer, [[0, 0], [0, missing], [0, 0]]) for layer in layers]
+            mask = tf.pad(mask, [[0, 0], [0, 0], [0, 0], [0, missing]])
         return EncoderOutput(layers, layers[-1], mask)
 
     def _projected(self, state: tf.Tensor) -> tf.Tensor:

@@ -76,7 +76,7 @@ class CheckpointInfo:
 
     Attributes:
       path: The checkpoint's directory.
-      step: Number of updates made before it was written.
+      step: Number of steps made before it was written, those that were skipped included.
       files: Name -> ``{"sha256": str, "bytes": int}`` for every file but the description itself.
       groups: Group -> variable name -> ``{"shape": list[int], "dtype": str}``.
       metadata: Whatever the writer added (metrics, where it came from); JSON values.

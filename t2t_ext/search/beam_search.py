@@ -102,7 +102,7 @@ def _next_live(
     _, parents, tokens = candidates
     places, log_probs = chosen
     if config.directions == 2:
-        # Others attend to what is not there, too: it is a copy of the best.
+        # Others attend to what is not there, too: it is a copy of the first.
         places = tf.where(log_probs > NOT_THERE / 2, places, places[..., :1])
     parents = tf.gather(parents, places, batch_dims=2)  # [B, R, K]
     tokens = tf.gather(tokens, places, batch_dims=2)  # [B, R, K]
@@ -299,7 +299,7 @@ def beam_search(
         live = going.live
         length += 1
         visible = _visible(live, config)
-        partner_visible = partner_columns(going.partners, visible, config)
+        partner_visible = partner_columns(going.partners, visible, live.log_probs, config)
         logits, *attention, state = step(live.ids, visible, partner_visible, live.parents, going.state)
         now = Step(
             *(length, going.limits, live.tokens, live.log_probs, logits),
@@ -312,7 +312,9 @@ def beam_search(
             allowed = rule.adjust(allowed, now, rule_state)
         candidates = strategy.propose(allowed, normalizer, live, now, going.rules[0], config)
         new_live = _next_live(candidates, strategy.choose(candidates, config, going.rules[0]), live, visible, config)
-        partners = follow_partners(going.partners, partner_visible, candidates, new_live.parents, strategy, config)
+        partners = follow_partners(
+            going.partners, partner_visible, candidates, new_live.parents, live.log_probs, strategy, config
+        )
         states = [rule.update(each, new_live.parents, new_live.ids, now) for rule, each in with_states]
         at_limit = length >= going.limits
         bonus = _sum(rule.bonus(now, each) for rule, each in with_states) if with_bonus else None

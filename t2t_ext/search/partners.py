@@ -53,16 +53,22 @@ def partner_invariants(config: SearchConfig) -> Partners:
     return Frozen(fixed, fixed.concatenate([None]))
 
 
-def partner_columns(partners: Partners, visible: tf.Tensor, config: SearchConfig) -> tf.Tensor | None:
+def partner_columns(
+    partners: Partners, visible: tf.Tensor, log_probs: tf.Tensor, config: SearchConfig
+) -> tf.Tensor | None:
     """Returns which of the other direction's columns hypotheses see in this step; None where there is one direction.
 
-    Both that and ``visible``, the columns of a hypothesis's own past with this step's, are bool [B, R, K, (T + 1) * K].
+    Args:
+      partners: The state of this step.
+      visible: bool [B, R, K, (T + 1) * K], the columns of a hypothesis's own past with this step's.
+      log_probs: float32 [B, R, K], of the live hypotheses.
+      config: The search's constants.
     """
     if config.directions == 1:
         return None
     others = tf.reverse(visible, axis=[1])
     if config.pairing == "best":
-        others = tf.repeat(others[:, :, :1], config.live, axis=2)
+        others = tf.repeat(_of_the_best(others, log_probs), config.live, axis=2)
     if isinstance(partners, Frozen):
         kept = tf.pad(partners.columns, [[0, 0], [0, 0], [0, 0], [0, config.live]])
         others = tf.where(partners.frozen[..., tf.newaxis], kept, others)
@@ -74,6 +80,7 @@ def follow_partners(
     seen: tf.Tensor | None,
     candidates: Continuations,
     parents: tf.Tensor,
+    log_probs: tf.Tensor,
     strategy: BeamStrategy,
     config: SearchConfig,
 ) -> Partners:
@@ -84,6 +91,7 @@ def follow_partners(
       seen: What ``partner_columns`` returned.
       candidates: The continuations of this step.
       parents: int32 [B, R, K], the rank in this step of the hypotheses that continue.
+      log_probs: float32 [B, R, K], of the live hypotheses of this step.
       strategy: What chose them.
       config: The search's constants.
     """
@@ -91,9 +99,18 @@ def follow_partners(
         return ()
     finished = tf.reverse(_finished_in_beam(candidates, strategy, config), axis=[1])
     if config.pairing == "best":
-        finished = finished[:, :, :1]
+        finished = _of_the_best(finished, log_probs)
     frozen = partners.frozen | finished
     return Frozen(tf.gather(frozen, parents, batch_dims=2), tf.gather(seen, parents, batch_dims=2))
+
+
+def _of_the_best(of_others: tf.Tensor, log_probs: tf.Tensor) -> tf.Tensor:
+    """Returns what the other direction's most probable hypothesis has, [B, R, 1, ...], of [B, R, K, ...].
+
+    It need not be the first: constraints and groups put live hypotheses into another order.
+    """
+    best = tf.argmax(tf.reverse(log_probs, axis=[1]), axis=2, output_type=tf.int32)
+    return tf.gather(of_others, best[..., tf.newaxis], batch_dims=2)
 
 
 def _finished_in_beam(candidates: Continuations, strategy: BeamStrategy, config: SearchConfig) -> tf.Tensor:

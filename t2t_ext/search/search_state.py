@@ -62,7 +62,7 @@ class Live(NamedTuple):
 
     Attributes:
       ids: int32 [B, R, K], the last token of each (ignored before the first step).
-      log_probs: float32 [B, R, K], largest first.
+      log_probs: float32 [B, R, K]; largest first, but for constraints (most of their tokens first) and groups.
       tokens: int32 [B, R, K, T].
       parents: int32 [B, R, K], rank of each hypothesis's past one step before.
       ancestry: bool [B, R, K, T * K], the columns that are a hypothesis's own past.

@@ -56,7 +56,10 @@ def fill_in(run: setup_run.ResolvedRun, say: Say) -> setup_run.ResolvedRun:
         prober = Prober(run.asked, available and int(available * HOST_SHARE), say)
         stack.callback(prober.close)
         say("batch_size=auto: probing what fits, in a process of its own")
-        size = largest_that_fits(prober.fits, lambda: prober.most)
+        needs = prober.needs()
+        # A smaller first size would leave out the longest pairs, and could not say what training on them takes.
+        longest = -(-needs["longest"] // SMALLEST_SIZE) * SMALLEST_SIZE
+        size = largest_that_fits(prober.fits, needs["most"], max(FIRST_SIZE, longest))
         if size is None:
             raise UserError(
                 f"batch_size=auto: not even {SMALLEST_SIZE} tokens fit ({prober.last_failure}). Use a smaller model, a "
@@ -64,7 +67,8 @@ def fill_in(run: setup_run.ResolvedRun, say: Say) -> setup_run.ResolvedRun:
             )
         found = prober.results[size]
     if found["device"] == "GPU":
-        size = max(SMALLEST_SIZE, int(size * DEVICE_SHARE) // SMALLEST_SIZE * SMALLEST_SIZE)
+        reduced = max(SMALLEST_SIZE, int(size * DEVICE_SHARE) // SMALLEST_SIZE * SMALLEST_SIZE)
+        size = reduced if reduced >= longest or size < longest else longest
     room = f" of {available / 1e9:.1f} GB available" if available and found["device"] == "CPU" else ""
     origin = f"auto: probed, largest batch takes {found['peak'] / 1e9:.1f} GB{room} on the {found['device']}"
     say(f"batch_size=auto: {size:,} ({run.hparams.batch_tokens} tokens a replica); {origin.removeprefix('auto: ')}")
@@ -84,26 +88,27 @@ def hint(batch_size: int, pairs: float) -> str:
     )
 
 
-def largest_that_fits(fits: Callable[[int], bool], most: Callable[[], int]) -> int | None:
+def largest_that_fits(fits: Callable[[int], bool], most: int, first: int = FIRST_SIZE) -> int | None:
     """Searches the largest size that fits, to within an eighth: a multiple of ``SMALLEST_SIZE`` tokens, or ``most``.
 
     Args:
       fits: Says whether a size fits; what is larger than one that does not does not fit either.
-      most: The largest size that makes sense; asked after the first trial.
+      most: The largest size that makes sense.
+      first: The size that is tried first.
     """
-    good, bad, size = None, None, FIRST_SIZE
+    good, bad, size = None, None, first
     while bad is None:
         if not fits(size):
             bad = size
         else:
             good = size
-            if size >= most():
+            if size >= most:
                 return good
-            size = min(2 * size, most())
+            size = min(2 * size, most)
     while good is None:
-        size = bad // 2
-        if size < SMALLEST_SIZE:
+        if bad <= SMALLEST_SIZE:
             return None
+        size = max(bad // 2 // SMALLEST_SIZE, 1) * SMALLEST_SIZE
         good, bad = (size, bad) if fits(size) else (None, size)
     while bad - good > max(SMALLEST_SIZE, good // 8):
         size = max((good + bad) // 2 // SMALLEST_SIZE * SMALLEST_SIZE, good + SMALLEST_SIZE)
@@ -115,14 +120,12 @@ class Prober:
     """Asks children whether sizes fit; a new child is started where the one before has ended.
 
     Attributes:
-      most: Tokens of the whole training data, in a replica's share; known after the first trial.
       results: Size -> what the child told about it, for those that fit.
       last_failure: Why the last size that did not fit did not.
     """
 
     def __init__(self, config: TrainConfig, limit: int | None, say: Say) -> None:
         """Starts nothing yet; the child's resident set may take ``limit`` bytes (None: no limit is known)."""
-        self.most = FIRST_SIZE
         self.results: dict[int, dict[str, Any]] = {}
         self.last_failure = ""
         self._config = config
@@ -130,27 +133,43 @@ class Prober:
         self._say = say
         self._child: _Child | None = None
 
+    def needs(self) -> dict[str, int]:
+        """Returns ``longest``, tokens of the longest pair, and ``most``, those of a replica's share of all data.
+
+        Raises:
+          UserError: The run cannot be made, or not even its model fits.
+        """
+        answer = self._ask(0)
+        if "failure" in answer:
+            raise UserError(
+                f"batch_size=auto: not even the model fits ({answer['failure']}). Use a smaller model, or a device "
+                "with more memory."
+            )
+        return answer
+
     def fits(self, size: int) -> bool:
         """Tries a size.
 
         Raises:
           UserError: Something else is wrong with the run.
         """
-        if self._child is None:
-            self._child = _Child(self._config, self._limit)
-        answer = self._child.ask(size)
+        answer = self._ask(size)
         if "failure" in answer:
             self.close()
             self.last_failure = answer["failure"]
             self._say(f"batch_size=auto: {size:,} tokens do not fit: {answer['failure']}")
             return False
-        self.most = answer["most"]
         self.results[size] = answer
         self._say(
             f"batch_size=auto: {size:,} tokens fit: peak {answer['peak'] / 1e9:.2f} GB on the {answer['device']}, "
             f"largest batch {answer['shape']}, {answer['seconds']:.1f} s a step"
         )
         return True
+
+    def _ask(self, size: int) -> dict[str, Any]:
+        if self._child is None:
+            self._child = _Child(self._config, self._limit)
+        return self._child.ask(size)
 
     def close(self) -> None:
         """Ends the child, if there is one."""

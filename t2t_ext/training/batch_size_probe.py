@@ -1,8 +1,9 @@
 """The child process of ``batch_size=auto``: makes training steps with the batch sizes that it is told.
 
 It reads lines of JSON: first a ``TrainConfig`` (and the parent's process id), then one batch size a line. To each size
-it answers with one line: ``peak`` (bytes), ``device``, ``shape`` and ``seconds`` (of its largest batch), ``most`` (the
-largest size that makes sense); ``{"failure": why}`` if memory ran out, and ``{"user_error": text}``.
+it answers with one line: ``peak`` (bytes), ``device``, ``shape`` and ``seconds`` (of its largest batch);
+``{"failure": why}`` if memory ran out, and ``{"user_error": text}``. To 0 it answers with what the data need: ``most``
+(the largest size that makes sense) and ``longest`` (tokens of the longest pair).
 """
 
 import ctypes
@@ -47,9 +48,18 @@ class Probe:
         self._session = Session(run, generated, strategy)
         self._pipeline = self._session.pipeline
 
+    def needs(self) -> dict[str, Any]:
+        """Returns the sizes that the data need, at which every pair of at most ``max_length`` takes part."""
+        planner = self._pipeline.planner
+        parts = self._session.strategy.num_replicas_in_sync * self._hparams.gradient_accumulation_steps
+        return {"most": -(-planner.total_tokens // parts), "longest": planner.sizes[1]}
+
     def steps(self, size: int) -> dict[str, Any]:
         """Makes a step with each of the largest batches for a ``batch_size`` (tokens); returns the child's answer."""
         session = self._session
+        shortest = self._pipeline.planner.sizes[0]
+        if size < shortest:
+            return {"failure": f"the shortest pair has {shortest:,} tokens"}
         hparams = self._hparams.replace(batch_size=size)
         session.pipeline = self._pipeline.with_batches_of(hparams)
         planner = session.pipeline.planner
@@ -69,9 +79,7 @@ class Probe:
             device, peak = "GPU", int(tf.config.experimental.get_memory_info("GPU:0")["peak"])
         else:
             device, peak = "CPU", available_memory.resident_bytes(os.getpid())[1]
-        replicas, accumulated = session.strategy.num_replicas_in_sync, hparams.gradient_accumulation_steps
-        most = -(-planner.total_tokens // (replicas * accumulated))
-        return {"peak": peak, "device": device, "shape": shape, "seconds": seconds, "most": most}
+        return {"peak": peak, "device": device, "shape": shape, "seconds": seconds}
 
 
 def largest_batches(plan: batching.EpochPlan, target_sides: int = 1, parts: int = 1) -> list[int]:
@@ -103,7 +111,8 @@ def main() -> None:
     for line in sys.stdin:
         try:
             probe = probe or Probe(TrainConfig(**request))
-            answer = probe.steps(json.loads(line))
+            size = json.loads(line)
+            answer = probe.steps(size) if size else probe.needs()
         except UserError as error:
             answer = {"user_error": str(error)}
         except (tf.errors.ResourceExhaustedError, MemoryError) as error:

@@ -44,7 +44,7 @@ class TrainResult:
     """The result of a call of ``train``.
 
     Attributes:
-      step: Updates that the run has made.
+      step: Steps that the run has made, those that were skipped included.
       stop_reason: ``train_steps``, ``early_stopping``, ``SIGTERM`` or ``SIGINT``.
       evaluation: Metrics of the last evaluation, None before the first.
       best: Step and value of the best checkpoint's metric, None before the first evaluation.

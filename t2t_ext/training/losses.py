@@ -21,6 +21,7 @@ chunk, so that the divergence between their distributions p and q costs no furth
 """
 
 import functools
+import math
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -32,6 +33,7 @@ CHUNK_ROWS = 256
 _ROW_MULTIPLE = 16
 # Gradients of two passes are multiplied by it before they are cast: probabilities of 1e-7 remain in float16.
 _PAIR_SCALE = 256.0
+_MOST_IN_HALF = 65_000  # float16 has numbers up to 65,504
 
 
 class LossSums(NamedTuple):
@@ -263,6 +265,8 @@ def _chunked(
     """
     vocab_size, depth = kernel.shape
     layout = _Layout.of(rows, 2 if consistency else 1)
+    # z is at most V, which has no place in float16 where V is larger: a power of 2 divides both it and f.
+    fitting = 2.0 ** min(0, math.floor(math.log2(_MOST_IN_HALF / vocab_size))) if rows.dtype == tf.float16 else 1.0
     chunk_rows, chunk_labels, chunk_weights = map(layout.divided, (rows, labels, weights))
 
     def body(i: tf.Tensor, arrays: list[tf.TensorArray], totals: list[tf.Tensor]) -> tuple:
@@ -277,7 +281,7 @@ def _chunked(
         values = [top + tf.math.log(z), label_logit, top]
         # The gradient of the logits, but for the target's part, times unit.
         if consistency is None:
-            f, unit, confidence = e, z, 1.0
+            f, unit, confidence = (e, z, 1.0) if fitting == 1 else (e * fitting, z * fitting, 1.0)
         else:
             halves, divergence = _of_pairs(logits, e, z, top, consistency)
             unit, confidence = _PAIR_SCALE, tf.repeat(tf.constant(consistency.shares), layout.size)
@@ -285,7 +289,7 @@ def _chunked(
         if passes is not None:
             scale = chunk_weights[i] / unit
             if consistency is None:
-                at_target = tf.exp(label_logit - top)
+                at_target = tf.exp(label_logit - top) * fitting
             else:
                 labels_of_pairs = tf.split(chunk_labels[i], 2)
                 pairs = zip(halves, labels_of_pairs, strict=True)

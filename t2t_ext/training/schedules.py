@@ -1,8 +1,8 @@
 """Learning-rate schedules: products of tensor2tensor's factors, such as ``constant*linear_warmup*rsqrt_decay``.
 
-``step`` is the number of the update that is computed, from 1 on, so that the first update has a learning rate
-above 0 under a warm-up; ``legacy`` is then exactly tensor2tensor's (Vaswani et al. 2017, equation 3, which counts
-so too), and every other factor runs one step ahead of tensor2tensor's.
+``step`` is the number of the step that is computed, from 1 on and with those that are skipped, so that the first update
+has a learning rate above 0 under a warm-up; ``legacy`` is then exactly tensor2tensor's (Vaswani et al. 2017, equation
+3, which counts so too), and every other factor runs one step ahead of tensor2tensor's.
 """
 
 import math
@@ -100,7 +100,7 @@ class Schedule:
         self(tf.constant(1, tf.int64))  # settings that a factor misses are reported before the training
 
     def __call__(self, step: tf.Tensor) -> tf.Tensor:
-        """Returns the learning rate, float32 [], of update number ``step`` (int64 [], from 1)."""
+        """Returns the learning rate, float32 [], of step number ``step`` (int64 [], from 1)."""
         position = tf.cast(step, tf.float32)
         rate = tf.constant(1.0)
         for factor in self._factors:

@@ -124,10 +124,12 @@ def few_layers(hparams):
 
 
 def new_model(case, precision="float32", vocab=VOCAB):
-    """A built model with its initial weights."""
+    """A built model with its initial weights; in ``bfloat16`` as it translates, whose weights are in 16 bits, too."""
     from t2t_ext import registry
 
-    model = registry.model(case.model)(case.hparams(precision), source_vocab_size=vocab, target_vocab_size=vocab)
+    mixed, dtype = (f"mixed_{precision}", precision) if precision == "bfloat16" else (precision, precision)
+    sizes = {"source_vocab_size": vocab, "target_vocab_size": vocab}
+    model = registry.model(case.model)(case.hparams(mixed), **sizes, dtype=dtype)
     model.build()
     return model
 

@@ -304,13 +304,20 @@ def test_policies_build_run_and_have_gradients(case, precision):
         assert np.abs(values).max() > 0, f"{name} has a gradient of zeros"
 
 
-@pytest.mark.parametrize(("precision", "tolerance"), [("mixed_bfloat16", 0.1), ("mixed_float16", 0.02)])
+@pytest.mark.parametrize(
+    ("precision", "tolerance"), [("mixed_bfloat16", 0.1), ("mixed_float16", 0.02), ("bfloat16", 0.1)]
+)
 def test_low_precision_is_close_to_float32(case, precision, tolerance):
     targets = targets_of(model_of(case), TARGETS)
     exact = logits_of(model_of(case), INPUTS, targets)
     rounded = logits_of(model_of(case, precision), INPUTS, targets)
     error = np.linalg.norm(rounded - exact) / np.linalg.norm(exact)
     assert 0 < error < tolerance
+    if precision == "bfloat16":  # as it translates
+        first, low = (
+            next(iter(drive(made, INPUTS, 1, 2, seed=3)))[0] for made in (model_of(case), model_of(case, precision))
+        )
+        assert np.linalg.norm(low - first) < tolerance * np.linalg.norm(first)
 
 
 # --- gradients ---

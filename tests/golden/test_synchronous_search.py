@@ -351,6 +351,24 @@ def test_groups_see_frozen_partners():
         assert any(behind)
 
 
+@pytest.mark.parametrize("finished_partner", ["next_alive", "freeze"])
+def test_the_best_partner_need_not_be_the_first(finished_partner):
+    """Constraints and groups order live hypotheses otherwise."""
+    import tensorflow as tf
+
+    from t2t_ext.search import partners
+    from t2t_ext.search.search_state import SearchConfig
+
+    config = SearchConfig(beam_size=4, directions=2, pairing="best", finished_partner=finished_partner)
+    visible = tf.constant([[[[True, False], [False, True]], [[True, True], [False, False]]]])
+    log_probs = tf.constant([[[-3.0, -2.0], [-1.0, -4.0]]])
+    state = partners.start_partners(1, config)
+    if finished_partner == "freeze":
+        state = state._replace(columns=tf.zeros([1, 2, 2, 0], tf.bool))
+    seen = partners.partner_columns(state, visible, log_probs, config)
+    np.testing.assert_array_equal(seen, [[[[True, True]] * 2, [[False, True]] * 2]])
+
+
 def test_phrases_are_in_text_order_in_both_directions():
     import tensorflow as tf
 

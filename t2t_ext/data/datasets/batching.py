@@ -158,6 +158,13 @@ class BatchPlanner:
         inputs, targets = (lengths[self._blocks.examples].astype(np.int64) for lengths in self._lengths)
         return int(tokens_of(inputs, targets, self._mode).sum())
 
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """Tokens of the smallest and of the largest example in the plan, counted as ``batch_tokens`` says."""
+        inputs, targets = (lengths[self._blocks.examples] for lengths in self._lengths)
+        tokens = tokens_of(inputs, targets, self._mode)
+        return int(tokens.min()), int(tokens.max())
+
     def shape(self, step: int, target_sides: int = 1) -> str:
         """Returns the shape of a step's global batch in words, as ``describe_shape``; steps count from 0."""
         epoch, number = self.locate(step)

@@ -81,6 +81,27 @@ def test_every_decoder_takes_it(make_preset, model):
     assert np.abs(made(inputs, targets).numpy()[0] - logits[0]).max() > 1e-4
 
 
+def test_a_source_beyond_its_positions_is_truncated(make_preset):
+    """What reads attention counts all of the source's positions."""
+    folder, encoder = make_preset("bert")
+    hparams = registry.hparams("transformer_test").override(f"hidden_size=16,encoder_preset={folder}")
+    made = registry.model("transformer")(
+        hparams, source_vocab_size=encoder.vocab_size, target_vocab_size=30,
+        encoder_config=encoder.subwords.encoder_config,
+    )  # fmt: skip
+    made.build()
+    made.assign(made.pretrained(), strict=False)
+    longest = made.encoder.longest
+    ids = np.full([1, longest + 9], FIRST_TEXT_ID + 6, np.int32)
+    whole, short = made.encode(ids), made.encode(ids[:, : longest - 1])
+    assert whole.final.shape[1] == whole.mask.shape[-1] == ids.shape[1]
+    np.testing.assert_array_equal(whole.mask[0, 0, 0], np.arange(ids.shape[1]) < longest - 1)
+    np.testing.assert_allclose(whole.final[:, : longest - 1], short.final, atol=1e-5)
+    assert not np.any(whole.final[:, longest - 1 :])
+    targets = np.array([[12, 13, 1]], np.int32)
+    np.testing.assert_allclose(made(ids, targets), made(ids[:, : longest - 1], targets), atol=1e-5)
+
+
 def test_it_is_the_backbone_of_keras_hub(make_preset):
     import keras_hub
 
@@ -116,6 +137,8 @@ def test_keras_freezes_what_has_no_learning_rate(make_preset):
 
 def test_what_does_not_go_together_is_said(make_preset):
     folder, _ = make_preset("bert")
+    with pytest.raises(UserError, match="embeds the source itself: leave simcut_alpha out, or take r_drop_alpha"):
+        registry.hparams("transformer_test").override(f"encoder_preset={folder},simcut_alpha=3")
     hparams = registry.hparams("transformer_test").override(f"encoder_preset={folder}")
     with pytest.raises(UserError, match="Make them with t2t_ext-datagen --source_tokenizer="):
         registry.model("transformer")(hparams, source_vocab_size=30, target_vocab_size=30)

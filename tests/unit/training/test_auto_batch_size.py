@@ -8,10 +8,12 @@ import tensorflow as tf
 
 from t2t_ext.config.hyperparameters import HParams
 from t2t_ext.config.training import TrainConfig
+from t2t_ext.data.datasets import batching
+from t2t_ext.data.datasets.example_store import ExampleStore
 from t2t_ext.data.datasets.generated import GeneratedData
 from t2t_ext.errors import UserError
 from t2t_ext.runs.run_directory import RunDirectory
-from t2t_ext.training import auto_batch_size, available_memory, out_of_memory, setup_run
+from t2t_ext.training import auto_batch_size, available_memory, batch_size_probe, out_of_memory, setup_run
 
 
 def config_of(data, run, **more):
@@ -29,20 +31,21 @@ def config_of(data, run, **more):
     return TrainConfig(output_dir=str(run), **given)
 
 
+@pytest.mark.parametrize("first", [1024, 6400])
 @pytest.mark.parametrize("limit", [1, 64, 100, 700, 1024, 1025, 5000, 60_000])
-def test_search_finds_the_largest_within_an_eighth(limit):
+def test_search_finds_the_largest_within_an_eighth(limit, first):
     tried = []
 
     def fits(size):
         tried.append(size)
         return size <= limit
 
-    found = auto_batch_size.largest_that_fits(fits, lambda: 1 << 20)
+    found = auto_batch_size.largest_that_fits(fits, 1 << 20, first)
     if limit < auto_batch_size.SMALLEST_SIZE:
         assert found is None
     else:
         assert limit / 1.125 - auto_batch_size.SMALLEST_SIZE <= found <= limit
-    assert len(tried) == len(set(tried)) <= 12
+    assert len(tried) == len(set(tried)) <= 14
 
 
 def test_batches_of_few_pairs_are_told():
@@ -54,8 +57,8 @@ def test_batches_of_few_pairs_are_told():
 
 
 def test_search_ends_at_the_whole_data():
-    assert auto_batch_size.largest_that_fits(lambda size: True, lambda: 3000) == 3000
-    assert auto_batch_size.largest_that_fits(lambda size: True, lambda: 10) == auto_batch_size.FIRST_SIZE
+    assert auto_batch_size.largest_that_fits(lambda size: True, 3000) == 3000
+    assert auto_batch_size.largest_that_fits(lambda size: True, 10) == auto_batch_size.FIRST_SIZE
 
 
 @pytest.mark.parametrize("distribution", ["tpu", "multi_worker_mirrored"])
@@ -103,11 +106,33 @@ def test_probed_size_is_stored_and_stays(toy_data, tmp_path, monkeypatch):
     assert again.config.origins["batch_size"].startswith("auto: probed")
 
 
+def test_probing_begins_where_the_longest_pair_fits(toy_data, tmp_path, monkeypatch):
+    """A first size below it would leave pairs out, or all of them; sizes for which no pair is left do not fit."""
+    monkeypatch.setattr(auto_batch_size, "FIRST_SIZE", 1)
+    monkeypatch.setattr(auto_batch_size, "SMALLEST_SIZE", 1)
+    asked = []
+
+    class Recorder(auto_batch_size.Prober):
+        def fits(self, size):
+            asked.append(size)
+            return super().fits(size) if len(asked) == 1 else False
+
+    monkeypatch.setattr(auto_batch_size, "Prober", Recorder)
+    run = setup_run.resolve(config_of(toy_data, tmp_path / "run"))
+    store = ExampleStore.load(GeneratedData.open(setup_run.make_problem(run), toy_data), "train")
+    tokens = batching.tokens_of(store.input_lengths, store.target_lengths, run.hparams.batch_tokens)
+    found = auto_batch_size.fill_in(run, print)
+    assert asked[0] == tokens.max()
+    assert found.hparams.batch_size >= tokens.max()
+    probe = batch_size_probe.Probe(run.asked)
+    assert probe.steps(int(tokens.min()) - 1) == {"failure": f"the shortest pair has {tokens.min():,} tokens"}
+
+
 def test_too_little_memory_is_an_error_and_leaves_nothing(toy_data, tmp_path, monkeypatch):
     config, before = config_of(toy_data, tmp_path / "run"), children()
     monkeypatch.setattr(available_memory, "available_bytes", lambda: 50_000_000)
     monkeypatch.setattr(auto_batch_size, "FIRST_SIZE", auto_batch_size.SMALLEST_SIZE)
-    with pytest.raises(UserError, match=r"not even 64 tokens fit \(it takes more than 0.0 GB\).*smaller model"):
+    with pytest.raises(UserError, match=r"not even the model fits \(it takes more than 0.0 GB\).*smaller model"):
         auto_batch_size.fill_in(setup_run.resolve(config), print)
     assert children() == before
     assert not (tmp_path / "run").exists()

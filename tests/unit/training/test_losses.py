@@ -148,6 +148,19 @@ def test_gradients_of_well_predicted_tokens_survive_low_precision(dtype):
         assert np.linalg.norm(low - exact) < 0.01 * np.linalg.norm(exact)
 
 
+def test_large_vocabularies_in_half_precision():
+    """Rows without weight, whose unnormalized probabilities add up to more than the largest number, stay out of it."""
+    vocab_size = 80_000
+    features, targets = np.zeros([16, 2], np.float16), np.zeros([16], np.int32)
+    features[:5], targets[:5] = 1, 7
+    kernel = tf.Variable(tf.zeros([vocab_size, 2]))
+    with tf.GradientTape() as tape:
+        loss = losses.softmax_cross_entropy(tf.constant(features), kernel, None, tf.constant(targets), 0.1).loss
+    gradient = tape.gradient(loss, kernel).numpy()
+    assert np.isfinite(gradient).all()
+    assert gradient[7, 0] == pytest.approx(-0.9 * 5, rel=1e-3)
+
+
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 def test_kernel_of_low_precision_too(dtype):
     """As in the evaluation's model, whose weights are in the inference precision."""
