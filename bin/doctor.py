@@ -57,6 +57,7 @@ def main(args: argparse.Namespace) -> None:
     problem = asked_for.base()
     report = directory_for(args.report, "--report") if args.report else None
     settings = GenerationConfig(**_flag_groups.generation_settings(args))
+    settings = settings.turned() if asked_for.was_reversed else settings  # to those of the base problem
     with contextlib.ExitStack() as stack:
         scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="t2t_ext-doctor-"))
         doctor = Doctor(

@@ -134,12 +134,16 @@ class TedFiles:
         """Unpacks the archives that may hold what is needed, unless it is all there without them."""
         if all(path.is_file() and archives.UNPACKED not in str(path) for path in self._paths()):
             return
-        wanted = self._wanted
+        wanted, pair = self._wanted, "-".join(sorted(self.pair))
+
+        def is_wanted(member: str) -> bool:
+            return bool(wanted.fullmatch(member.rsplit("/", 1)[-1]))
+
         for _ in range(3):  # WIT3's releases are archives of archives
             for name, paths in self._found().items():
                 if archives.is_archive(name):
                     for path in paths:
-                        archives.unpacked_beside(path, lambda member: bool(wanted.fullmatch(member.rsplit("/", 1)[-1])))
+                        archives.unpacked_beside(path, is_wanted, pair)
 
     @property
     def _orders(self) -> tuple[str, str]:

@@ -36,6 +36,8 @@ class Protocol:
       labels: The labels of its metrics, the main one first.
       any_text: Whether it may score tokenized and plain text; the form that ``tokenized`` says is taken where both are
         at hand.
+      empty_counts: Whether an empty text is a reference beside others, as for the Perl scripts; else it only fills up
+        its set.
       needs: The package that must be installed, and the extra of t2t_ext that installs it; empty for none.
     """
 
@@ -46,12 +48,17 @@ class Protocol:
     _make: _Make = dataclasses.field(repr=False, compare=False)
     labels: tuple[str, ...] = ("BLEU",)
     any_text: bool = False
+    empty_counts: bool = False
     needs: tuple[str, str] = ("", "")
 
     @property
     def is_bleu(self) -> bool:
         """Whether its main score is a BLEU."""
         return self.labels[0].startswith("BLEU")
+
+    def references(self, sets: Sequence[Iterable[str | None]]) -> list[list[Any]]:
+        """Returns sets of references as the metrics take them: None is no reference."""
+        return [list(each) for each in sets] if self.empty_counts else segment_counts.without_fillers(sets)
 
     def metrics(self, references: References, language: str = "") -> dict[str, Any]:
         """Makes the metrics, with the references counted once for all translations.
@@ -64,7 +71,7 @@ class Protocol:
           Label, such as ``BLEU``, -> metric of sacrebleu's kind (``sacrebleu.metrics.base.Metric``), which takes
           ``references=None``.
         """
-        return self._make(language, [list(each) for each in references])
+        return self._make(language, self.references(references))
 
 
 def names_in(text: str) -> list[str]:
@@ -154,7 +161,8 @@ def score(
       UserError: An unknown name, unequal numbers of segments, or none at all.
     """
     scores.check_segments(hypotheses, references)
-    found = segment_counts.PartByPart(functools.partial(_named(protocol).metrics, language=language))
+    named = _named(protocol)
+    found = segment_counts.PartByPart(functools.partial(named.metrics, language=language), named.references)
     found.add(hypotheses, references)
     return found.scores(n_bootstrap)
 
@@ -298,10 +306,12 @@ def _listed() -> Iterator[Protocol]:
     detok = functools.partial(_bleu, tokenize=scores.DEFAULT_TOKENIZER)
     paired: list[tuple[str, str, bool, Callable[..., dict[str, Any]], dict[str, Any]]] = [
         ("sacrebleu", "sacrebleu's BLEU, tokenizer by target language (13a, zh, ...)", plain, _bleu, {}),
-        ("multi_bleu", "Moses' multi-bleu.perl on tokens, nothing smoothed", tokens, _multi_bleu, {}),
+        ("multi_bleu", "Moses' multi-bleu.perl on tokens, nothing smoothed", tokens, _multi_bleu,
+         {"empty_counts": True}),
         ("multi_bleu_compound_split", "multi-bleu.perl after splitting hyphenated words, as get_ende_bleu.sh", tokens,
-         split, {}),
-        ("mteval_v13a", "NIST's mteval-v13a: BLEU and NIST", plain, _mteval, {"labels": ("BLEU", "NIST")}),
+         split, {"empty_counts": True}),
+        ("mteval_v13a", "NIST's mteval-v13a: BLEU and NIST", plain, _mteval,
+         {"labels": ("BLEU", "NIST"), "empty_counts": True}),
         ("detok", "BLEU of detokenized text: sacrebleu, tokenizer 13a for every language", plain, detok, {}),
         ("chrf", "chrF2: character n-grams", plain, _chrf, {"labels": ("chrF2",), "any_text": True}),
         ("chrf++", "chrF2++: character n-grams and word n-grams up to 2", plain, words,

@@ -1,7 +1,7 @@
 """Translations, references and source as commands that score read them: plain lines, or NIST's and WMT's SGML.
 
-Translations may also be n-best lists (``.jsonl``, of which the first of each line counts) and folders of
-t2t_ext-translate-all (of which the last checkpoint's count).
+Translations may also be n-best lists (``.jsonl``, compressed or not, of which the first of each line counts) and
+folders of t2t_ext-translate-all (of which the last checkpoint's count).
 """
 
 import dataclasses
@@ -12,7 +12,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, NotRequired, TypedDict
 
-from t2t_ext.data.corpora import markup, raw_files, text_lines
+from t2t_ext.data.corpora import compression, markup, raw_files, text_lines
 from t2t_ext.errors import UserError
 from t2t_ext.io import stored
 
@@ -124,11 +124,17 @@ def read_translations(paths: Sequence[str], *, tokenized: bool = False, streamed
     for path in paths:
         if os.path.isdir(path):
             systems.append(_read_folder(pathlib.Path(path), tokenized))
-        elif path.endswith(".jsonl"):
+        elif _is_nbest(path):
             systems.append(_read_nbest(path, tokenized))
         else:
             systems += _read_file(path, "tstset", streamed)
     return systems
+
+
+def _is_nbest(path: str) -> bool:
+    for suffix in filter(None, compression.SUFFIXES):
+        path = path.removesuffix(suffix)
+    return path.endswith(".jsonl")
 
 
 def check_given_once(paths: Sequence[str]) -> None:

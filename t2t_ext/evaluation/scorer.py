@@ -140,7 +140,8 @@ class PartScorer:
         """
         chosen = [protocols.protocol(name) if isinstance(name, str) else name for name in names]
         self._parts = {
-            each: PartByPart(functools.partial(each.metrics, language=language)) for each in dict.fromkeys(chosen)
+            each: PartByPart(functools.partial(each.metrics, language=language), each.references)
+            for each in dict.fromkeys(chosen)
         }
         self._stops = {each: protocols.FullStops() for each in self._parts}
         self._encoder = encoder

@@ -16,7 +16,24 @@ from t2t_ext.evaluation import scores
 if TYPE_CHECKING:
     import numpy as np
 
+VARIABLE = -1  # what sacrebleu's metrics have as ``num_refs`` where segments have different numbers of references
 _SEGMENTS_AT_ONCE = 200
+
+
+def without_fillers(references: Sequence[Iterable[str | None]]) -> list[list[Any]]:
+    """Returns sets of references with None, sacrebleu's word for no reference, for texts that only fill up a set.
+
+    Where segments have different numbers of references, sets are filled up with empty lines. As a reference, one would
+    be the closest in length to a short translation, and the one with the fewest edits. Where no set has a text for a
+    segment, its empty lines stay: they are all there is to compare with.
+    """
+    sets: list[list[Any]] = [list(each) for each in references]  # sacrebleu's types do not tell of None
+    for number, texts in enumerate(zip(*sets, strict=True) if len(sets) > 1 else ()):
+        filled = [text is not None and bool(text.strip()) for text in texts]
+        if any(filled) and not all(filled):
+            for each, is_filled in zip(sets, filled, strict=True):
+                each[number] = each[number] if is_filled else None
+    return sets
 
 
 class SegmentCounts(Sequence):
@@ -57,12 +74,21 @@ class PartByPart:
     A metric that says ``whole_corpus``, since what a segment counts depends on all others, has all texts kept.
     """
 
-    def __init__(self, make: Callable[[Sequence[Sequence[str]]], Mapping[str, Any]]) -> None:
-        """Prepares the scores; ``make`` makes the metrics of sets of references, by their labels."""
-        self._make = make
+    def __init__(
+        self,
+        make: Callable[[Sequence[Sequence[str]]], Mapping[str, Any]],
+        references: Callable[[Sequence[Iterable[str]]], list[list[Any]]],
+    ) -> None:
+        """Prepares the scores.
+
+        Args:
+          make: Makes the metrics of sets of references, by their labels.
+          references: Returns sets of references as these metrics take them.
+        """
+        self._make, self._references = make, references
         self._metrics: Mapping[str, Any] = {}
         self._counts: dict[str, SegmentCounts] = {}
-        self._kept: list[tuple[str, ...]] = []
+        self._kept: list[tuple[Any, ...]] = []
 
     def add(self, hypotheses: Iterable[str], references: Sequence[Iterable[str]]) -> None:
         """Counts further segments; of each set of references there must be as many.
@@ -72,16 +98,18 @@ class PartByPart:
         """
         rows = zip(hypotheses, *references, strict=True)
         while part := list(itertools.islice(rows, _SEGMENTS_AT_ONCE)):
-            translations, *sets = zip(*part, strict=True)
-            first = not self._metrics
+            translations, *texts = zip(*part, strict=True)
+            sets, first = self._references(texts), not self._metrics
             if first:
                 self._metrics = self._make(sets)
                 self._counts = {label: SegmentCounts() for label in self._metrics}
             if any(getattr(metric, "whole_corpus", False) for metric in self._metrics.values()):
-                self._kept += part
+                self._kept += zip(translations, *sets, strict=True)
                 continue
             for label, metric in self._metrics.items():
+                known = metric.num_refs
                 self._counts[label].add(metric._extract_corpus_statistics(translations, None if first else sets))
+                metric.num_refs = known if metric.num_refs == known else VARIABLE  # for the signature
 
     def scores(self, n_bootstrap: int = 0) -> list[scores.Score]:
         """Returns the score of each metric over all segments; the rest is as for ``scores.score_with``.

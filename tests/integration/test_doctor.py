@@ -145,6 +145,22 @@ def test_mistakes_end_with_status_2(run, flags, change, message):
     assert "Traceback" not in error
 
 
+def test_of_a_reversed_problem_the_flags_are_turned_round(run, tmp_path, flags):
+    """Source and target are those of NAME_rev, as in generation."""
+    steps = ["--source_steps=lowercase", "--target_steps=none"]
+    reversed_flags = ["--problem=translate_parallel_text_rev", *flags, *steps]
+    assert run(*reversed_flags, f"--report={tmp_path / 'report'}")[0] == 0
+    straight = ["--problem=translate_parallel_text", *flags, "--source_steps=none", "--target_steps=lowercase"]
+    assert run(*straight, f"--report={tmp_path / 'straight'}")[0] == 0
+    found, expected = (json.loads((tmp_path / name / "report.json").read_text()) for name in ("report", "straight"))
+    assert found == expected
+
+
+def test_merges_that_nobody_learns_are_refused(run, flags):
+    status, _, error = run(*flags, "--num_merges=60")
+    assert (status, "--num_merges=60 goes with --subwords=subword_nmt, not with sentencepiece" in error) == (2, True)
+
+
 def test_lines_that_generation_refuses_are_named(run, flags, tmp_path):
     (tmp_path / "dev.source").write_bytes(b"\xc3(\nEin neuer Satz .\n")
     status, output, error = run(*flags)

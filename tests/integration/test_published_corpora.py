@@ -127,6 +127,19 @@ def test_other_languages(run, tmp_path, problem, pair, campaign, sets, split_siz
     assert counts(manifest) == dict(zip(("train", "dev", "test"), (84, *split_sizes), strict=True))
 
 
+def test_pairs_of_one_release_out_of_the_same_archive(run, tmp_path):
+    pairs = {pair: corpus_files.wit3(pair, RO_ES_SETS, prefix=f"{pair}/") for pair in ("ro-en", "es-en")}
+    outer = {f"2014-01/texts/{pair[:2]}/en/{pair}.tgz": corpus_files.tar(files) for pair, files in pairs.items()}
+    (tmp_path / "raw/2014-01.tgz").write_bytes(corpus_files.tar(outer))
+    for problem in ("translate_roen_iwslt14", "translate_esen_iwslt14", "translate_roen_iwslt14_he2018"):
+        status, manifest, _, error = run(problem)
+        assert (status, error) == (0, "")
+        assert counts(manifest) == {"train": 84, "dev": 24, "test": 6}
+    assert sorted(path.name for path in (tmp_path / "raw").iterdir() if path.name.startswith("2014")) == [
+        "2014-01.tgz", "2014-01.tgz.en-es.unpacked", "2014-01.tgz.en-ro.unpacked",
+    ]  # fmt: skip
+
+
 def test_archives_of_the_same_name_from_two_releases(run, tmp_path):
     training = corpus_files.wit3("ro-en", RO_ES_SETS[:-1])
     test = {n: t for n, t in corpus_files.wit3("ro-en", RO_ES_SETS).items() if "tst2014" in n}

@@ -67,6 +67,9 @@ def test_extending(folder, registers):
     hparams = registry.hparams("transformer_test").replace(attention_dropout=0.2)
     made = registry.model("my_transformer")(hparams, source_vocab_size=20, target_vocab_size=20)
     assert [layer.mixer.attention_dropout for layer in made.encoder.layers] == [0.4, 0.2]
+    hparams = registry.hparams("first_dropout_base").override("first_dropout=0.5,hidden_size=16,filter_size=32")
+    made = registry.model("first_dropout_transformer")(hparams, source_vocab_size=20, target_vocab_size=20)
+    assert [layer.mixer.attention_dropout for layer in made.encoder.layers] == [0.5, *[0.1] * 5]
     assert [source.name for source in names["TranslateDeenMixed"]().pair_files("train", "T")] == ["news", "web"]
 
 

@@ -103,7 +103,8 @@ def unpacked(path: PathLike, directory: PathLike, wanted: Callable[[str], bool] 
 
     Args:
       path: The archive.
-      directory: Where the files go, all of them at once when all are complete; what was there is replaced.
+      directory: Where the files go, all of them at once when all are complete; what was there is replaced. Another
+        choice of files needs another directory: what is there is taken to be of the same choice.
       wanted: Which files are unpacked, by their names in the archive.
 
     Returns:
@@ -131,9 +132,14 @@ def unpacked(path: PathLike, directory: PathLike, wanted: Callable[[str], bool] 
     return directory
 
 
-def unpacked_beside(path: PathLike, wanted: Callable[[str], bool] = lambda name: True) -> pathlib.Path:
-    """Unpacks an archive into ``ARCHIVE.unpacked`` beside it; see ``unpacked``."""
-    return unpacked(path, f"{os.fspath(path)}{UNPACKED}", wanted)
+def unpacked_beside(
+    path: PathLike, wanted: Callable[[str], bool] = lambda name: True, choice: str = ""
+) -> pathlib.Path:
+    """Unpacks an archive beside it: into ``ARCHIVE.unpacked``, or ``ARCHIVE.CHOICE.unpacked``; see ``unpacked``.
+
+    ``choice`` is what the files that are wanted are called; every choice has a directory of its own.
+    """
+    return unpacked(path, f"{os.fspath(path)}{f'.{choice}' if choice else ''}{UNPACKED}", wanted)
 
 
 def _write(member: _Member, target: pathlib.Path, archive: PathLike) -> None:

@@ -49,7 +49,8 @@ def encoding_of(path: compression.PathLike, encodings: Sequence[str] = ()) -> st
                 except UnicodeDecodeError as error:
                     del decoders[name]
                     if name == "utf-8":
-                        failed_at = line + block[: error.start].count(b"\n")
+                        # With what was kept of the block before: the beginning of a character.
+                        failed_at = line + error.object[: error.start].count(b"\n")
                     continue
                 if name in _FREQUENT and seen[name] < _MOST_SCORED_CHARACTERS:
                     beyond_ascii = [character for character in text if character > "\x7f"]
@@ -58,6 +59,7 @@ def encoding_of(path: compression.PathLike, encodings: Sequence[str] = ()) -> st
             line += block.count(b"\n")
             block = file.read(_BLOCK_BYTES)
     whole = [name for name in decoders if not decoders[name].getstate()[0]]
+    failed_at = line if "utf-8" in decoders else failed_at  # it ends within a character
     if "utf-8" in whole:
         return "utf-8-sig" if head.startswith(codecs.BOM_UTF8) else "utf-8"
     if not whole:

@@ -12,7 +12,7 @@ import urllib.request
 from typing import Any, BinaryIO
 
 from t2t_ext.errors import UserError
-from t2t_ext.io import files, log
+from t2t_ext.io import files, locks, log
 from t2t_ext.io.progress import progress
 
 ATTEMPTS = 3
@@ -20,13 +20,15 @@ SECONDS_BEFORE_RETRY = 2.0
 TIMEOUT_SECONDS = 30.0
 MOST_BYTES = 64 << 30  # of a file; the largest corpus that is downloaded has 3 GB
 _BLOCK_BYTES = 1 << 16
+_MOST_BYTES_OF_VERSION = 1000
 _RANGE_NOT_SATISFIABLE = 416
 
 
 def fetch(url: str, path: str | os.PathLike, sha256: str | None = None, *, show_progress: bool = True) -> pathlib.Path:
     """Returns a file that has the given checksum, downloading it where it is not there yet.
 
-    A download that was interrupted is resumed. Where no checksum is known in advance, that of the first
+    A download that was interrupted is resumed, where the file is still the same there. Of several processes that want
+    the file at once, one downloads it and the others wait. Where no checksum is known in advance, that of the first
     download is written beside the file (``FILE.sha256``), with a warning, and the file must have it from then on; a
     file that the user put there without one is taken as it is.
 
@@ -41,13 +43,21 @@ def fetch(url: str, path: str | os.PathLike, sha256: str | None = None, *, show_
         or was redirected from https to http. The message names file and URL and says how to put the file there by hand.
     """
     path = pathlib.Path(path)
-    if path.is_file():
-        _check(path, url, sha256)
-        return path
+    if not path.is_file():
+        lock = path.with_name(f".{path.name}.lock")
+        with locks.held(lock, f"downloads {path}", wait=log.info, make_directory=True):
+            if not path.is_file():  # another process may have downloaded it meanwhile
+                _fetch_new(url, path, sha256, show_progress)
+                return path
+    _check(path, url, sha256)
+    return path
+
+
+def _fetch_new(url: str, path: pathlib.Path, sha256: str | None, show_progress: bool) -> None:
+    """Downloads a file that is not there; see ``fetch``."""
     part = path.with_name(path.name + ".part")
     by_hand = f"Get {url} in another way and put it there as {path}, then run the same command again."
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
         _download(url, part, show_progress)
         found = files.sha256_of_file(part)
     except (OSError, http.client.HTTPException) as error:
@@ -61,13 +71,13 @@ def fetch(url: str, path: str | os.PathLike, sha256: str | None = None, *, show_
             f"{record_of(path)}; compare it with that of others."
         )
     elif found != known:
-        part.unlink()
+        _discard(part)
         raise UserError(
             f"What {url} gave for {path.name} is not the file that is expected: its SHA-256 is {found}, not {known}. "
             f"{_if_meant(path, sha256)}{by_hand}"
         )
     os.replace(part, path)
-    return path
+    _version_of(part).unlink(missing_ok=True)
 
 
 def private_folder() -> str:
@@ -159,11 +169,43 @@ def _if_meant(path: pathlib.Path, sha256: str | None) -> str:
     return f"If the new content is meant, remove {record_of(path)}, which holds the checksum of the first download. "
 
 
+def _version_of(part: pathlib.Path) -> pathlib.Path:
+    """Returns the file that says of what version an unfinished file is, in the server's words."""
+    return part.with_name(part.name + ".version")
+
+
+def _discard(part: pathlib.Path) -> None:
+    """Removes an unfinished file."""
+    part.unlink(missing_ok=True)
+    _version_of(part).unlink(missing_ok=True)
+
+
+def _version_there(part: pathlib.Path) -> str:
+    """Returns of what version an unfinished file is; empty where that is not known."""
+    try:
+        version = _version_of(part).read_bytes()[:_MOST_BYTES_OF_VERSION].decode("latin-1").strip()
+    except OSError:
+        return ""
+    return version if version.isascii() and version.isprintable() else ""
+
+
+def _version_given(headers: Any) -> str:
+    """Returns the version of a file in a server's words: its ETag, or when it was modified; empty where it says none.
+
+    A weak ETag (``W/...``) may be that of other bytes.
+    """
+    tag = (headers.get("ETag") or "").strip()
+    return tag if tag and not tag.startswith("W/") else (headers.get("Last-Modified") or "").strip()
+
+
 def _download(url: str, part: pathlib.Path, show_progress: bool) -> None:
     """Downloads to a file; resumes an earlier attempt, and tries again what may succeed then."""
     for attempt in range(1, ATTEMPTS + 1):
-        done = part.stat().st_size if part.exists() else 0
-        request = urllib.request.Request(url, headers={"Range": f"bytes={done}-"} if done else {})
+        done, version = part.stat().st_size if part.exists() else 0, _version_there(part)
+        headers = {"Range": f"bytes={done}-"} if done else {}
+        if done and version:  # of another version the server gives all
+            headers["If-Range"] = version
+        request = urllib.request.Request(url, headers=headers)
         try:
             with urllib.request.build_opener(_Redirects).open(request, timeout=TIMEOUT_SECONDS) as response:
                 _receive(response, part, show_progress)
@@ -172,7 +214,7 @@ def _download(url: str, part: pathlib.Path, show_progress: bool) -> None:
             if error.code == _RANGE_NOT_SATISFIABLE:  # there is no more than what is there
                 whole = (error.headers.get("Content-Range") or "").rpartition("/")[2]
                 if whole.isdecimal() and int(whole) != done:  # what is there is of another file
-                    part.unlink()
+                    _discard(part)
                     _download(url, part, show_progress)
                 return
             if error.code < 500 or attempt == ATTEMPTS:
@@ -185,12 +227,20 @@ def _download(url: str, part: pathlib.Path, show_progress: bool) -> None:
 
 def _receive(response: http.client.HTTPResponse, part: pathlib.Path, show_progress: bool) -> None:
     resumed = response.status == http.HTTPStatus.PARTIAL_CONTENT
+    version, begun = _version_given(response.headers), _version_there(part)
+    if resumed and version and begun and version != begun:  # the server does not know If-Range
+        _discard(part)
+        raise http.client.HTTPException("the file there changed after the download began")
+    if not resumed:
+        _version_of(part).unlink(missing_ok=True)
     stated = response.headers.get("Content-Length") or ""
     length, received = int(stated) if stated.isdecimal() else 0, 0
     with (
         progress(f"Downloading {part.stem}", length or None, "bytes", enabled=show_progress) as advance,
         _opened_part(part, resumed=resumed) as file,
     ):
+        if not resumed and version:  # the part is empty now: beside bytes of another version this would join the two
+            files.write_text_atomically(_version_of(part), f"{version}\n")
         most = MOST_BYTES - file.tell()
         while received <= most and length <= most and (block := response.read(_BLOCK_BYTES)):
             file.write(block)

@@ -3,8 +3,9 @@
 WMT's XML since 2021 has ``<src>``, ``<ref>`` and ``<hyp>`` within ``<doc>`` instead, all in one file.
 
 Real files are not strict XML: ids without quotes, tags and attributes in any case, bare ``&`` and ``<`` in the text,
-no single root. So this reads markup as browsers do (``html.parser``) but insists on what matters: every segment ends,
-has an id, and no id occurs twice. Entities that a document defines itself are refused.
+no single root. So this reads markup as browsers do (``html.parser``), and what stands in a segment as text up to
+``</seg>``, whatever it looks like. It insists on what matters: every segment ends, has an id, and no id occurs twice.
+Entities that a document defines itself are refused.
 """
 
 import codecs
@@ -26,6 +27,10 @@ _SETS = ("srcset", "refset", "tstset")
 _PARTS = {"src": "srcset", "ref": "refset", "hyp": "tstset"}
 _REFERENCE = re.compile(r"&(#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{0,30});")
 _BLOCK_BYTES = 1 << 16
+# What is no text of a segment. Tags end as html.parser has it.
+_IN_SEGMENT = re.compile(r"<(/?)(seg|doc|srcset|refset|tstset)(?=[\t\n\r\f />])|<!\[CDATA\[", re.I)
+_CDATA_END = re.compile(r"\]\]>")
+_MOST_HELD = len("<![CDATA[")  # as long as the longest of them, with what stands behind a tag
 # What stands for "&" while html.parser is at work, which would resolve "&copy=1" as HTML does: no text holds it.
 _AMPERSAND = "\0"
 
@@ -93,7 +98,10 @@ def _resolved(text: str) -> str:
 
 
 class _Parser(html.parser.HTMLParser):
-    """Collects segments; ``fed`` yields those that are complete."""
+    """Collects segments; ``fed`` yields those that are complete.
+
+    html.parser reads up to the end of ``<seg ...>`` and from ``</seg>`` on; ``_read_text`` reads what is in between.
+    """
 
     def __init__(self, path: compression.PathLike, resolve_entities: bool) -> None:
         super().__init__(convert_charrefs=False)
@@ -107,6 +115,8 @@ class _Parser(html.parser.HTMLParser):
         self._id: str | None = None  # of the segment that is being read
         self._line = self._length = 0
         self._pieces: list[str] = []
+        self._is_in_text = self._is_in_cdata = False
+        self._held = ""  # the end of what was fed, where it may be the beginning of a tag
 
     def set_cdata_mode(self, *args: object, **kwargs: object) -> None:
         """Does nothing: ``<script>`` and ``<title>`` are tags like others here."""
@@ -115,8 +125,14 @@ class _Parser(html.parser.HTMLParser):
         """Takes more of the file; yields the segments that are complete with it."""
         if _AMPERSAND in text:
             raise self.error("a NUL character, which no text has: the file is damaged, or in another encoding")
+        text = text.replace("&", _AMPERSAND)
+        if self._is_in_text:
+            before, self.rawdata = len(self._held), self._held + text
+            end = self._read_text(before, 0)
+            self.updatepos(before, end)
+            text, self.rawdata = self.rawdata[end:], ""
         try:
-            self.feed(text.replace("&", _AMPERSAND))
+            self.feed(text)
             if final:
                 self.close()
         except AssertionError as error:  # how html.parser refuses ``<![`` and ``<!DOCTYPE`` with something odd in them
@@ -138,20 +154,43 @@ class _Parser(html.parser.HTMLParser):
         where = f" ({place}{'segment' if self._id is not None else 'after segment'} {segment!r})" if segment else ""
         return UserError(f"{self._path}, line {line}{where}: {what}.")
 
+    def parse_starttag(self, i: int) -> int:
+        """Reads a tag, and of a segment the text as well; returns where html.parser goes on, negative as it does."""
+        end = super().parse_starttag(i)
+        return end if end < 0 or self._id is None else self._read_text(i, end)
+
+    def _read_text(self, counted: int, start: int) -> int:
+        """Reads the text of a segment from what was fed; returns where it ends, the end of what was fed if it does not.
+
+        Lines are counted up to ``counted``, for messages.
+        """
+        self._is_in_text, self._held = True, ""
+        while match := (_CDATA_END if self._is_in_cdata else _IN_SEGMENT).search(self.rawdata, start):
+            self._add(self.rawdata[start : match.start()])
+            start = match.end()
+            if self._is_in_cdata or not match[2]:
+                self._is_in_cdata = not self._is_in_cdata
+                continue
+            if (match[1], match[2].lower()) == ("/", "seg"):
+                self._is_in_text = False
+                return match.start()
+            lines_ahead = self.rawdata.count("\n", counted, match.start())
+            raise self.error(f"<{match[1]}{match[2].lower()}> before the segment ends: </seg> is missing", lines_ahead)
+        end = max(start, len(self.rawdata) - _MOST_HELD)
+        begun = self.rawdata.find("]" if self._is_in_cdata else "<", end)
+        end = len(self.rawdata) if begun < 0 else begun
+        self._add(self.rawdata[start:end])
+        self._held = self.rawdata[end:]
+        return len(self.rawdata)
+
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Begins a set, a document or a segment; other tags in a segment are text."""
+        """Begins a set, a document or a segment."""
         values = {name: _resolved((value or "").replace(_AMPERSAND, "&")).strip() for name, value in attrs}
         if tag == "seg":
-            if self._id is not None:
-                raise self.error("<seg> before the segment ends: </seg> is missing")
             self._last_id = values.get("id", "")
             if not self._last_id:
                 raise self.error("a segment without an id")
             self._id, self._line, self._length = self._last_id, self.getpos()[0], 0
-        elif self._id is not None:
-            if tag in ("doc", *_SETS):
-                raise self.error(f"<{tag}> before the segment ends")
-            self.handle_data(self.get_starttag_text() or "")
         elif tag in _SETS:
             self._kind, self._set_system = tag, _system(values)
             self._language = values.get("srclang", "").lower()
@@ -165,7 +204,7 @@ class _Parser(html.parser.HTMLParser):
             self._language = values.get("lang", "").lower()
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """An empty segment, or text."""
+        """An empty segment, or a tag like others."""
         self.handle_starttag(tag, attrs)
         if tag == "seg":
             self.handle_endtag(tag)
@@ -181,22 +220,17 @@ class _Parser(html.parser.HTMLParser):
             place = self._document, self._system, self._id
             self._complete.append(Segment(*place, text.strip(" \t\r"), self._line, self._kind, self._language))
             self._last_id, self._id, self._pieces = self._id, None, []
-        elif self._id is not None:
-            if tag in ("doc", *_SETS):
-                raise self.error(f"</{tag}> before the segment ends: </seg> is missing")
-            self.handle_data(f"</{tag}>")
         elif tag == "doc":
             self._is_in_document = False
         elif tag in _SETS or (tag in _PARTS and self._is_in_document):
             self._kind = self._set_system = ""
 
-    def handle_data(self, data: str) -> None:
+    def _add(self, text: str) -> None:
         """Adds text to the segment."""
-        if self._id is not None:
-            self._length += len(data)
-            if self._length > MOST_CHARACTERS_OF_SEGMENT:
-                raise self.error(f"the segment has over {MOST_CHARACTERS_OF_SEGMENT:,} characters: does </seg> miss?")
-            self._pieces.append(data)
+        self._length += len(text)
+        if self._length > MOST_CHARACTERS_OF_SEGMENT:
+            raise self.error(f"the segment has over {MOST_CHARACTERS_OF_SEGMENT:,} characters: does </seg> miss?")
+        self._pieces.append(text.replace(_AMPERSAND, "&amp;") if self._is_in_cdata else text)
 
     def handle_decl(self, decl: str) -> None:
         """Refuses a document type that defines entities."""
@@ -207,12 +241,3 @@ class _Parser(html.parser.HTMLParser):
         """Refuses a definition of an entity that stands alone."""
         if data.lower().startswith("entity"):
             self.handle_decl(f"<!{data}")
-
-    def handle_pi(self, data: str) -> None:
-        """Takes what looks like an instruction within a segment for the text that it is."""
-        self.handle_data(f"<?{data}>")
-
-    def unknown_decl(self, data: str) -> None:
-        """Takes a CDATA section for the text that it is."""
-        if data.startswith("CDATA["):
-            self.handle_data(data[6:].replace(_AMPERSAND, "&amp;"))

@@ -29,6 +29,8 @@ BYTE_ORDER_MARK = "byte_order_mark"
 LINE_FEEDS = "line_feeds"
 
 _BLOCK_BYTES = 1 << 20
+_HEAD_BYTES = 1 << 12
+_UTF16_NULS = 4  # more than one byte of so many is NUL in UTF-16 of most languages, and none in text that is UTF-8
 
 
 @dataclasses.dataclass
@@ -273,7 +275,7 @@ def read_lines(
         counted in another one, too; all are by default.
 
     Raises:
-      UserError: The file cannot be read, is UTF-16, or its compressed data are damaged.
+      UserError: The file cannot be read, is UTF-16 (with a byte order mark or without), or is compressed and damaged.
     """
     with raw_files.opened(path) as file:
         yield from lines_of(file, path, report, counted)
@@ -286,13 +288,15 @@ def lines_of(
     counted: Callable[[int], bool] | None = None,
 ) -> Iterator[bytes]:
     """Yields the lines of an open file, not decompressed, as ``read_lines`` does; ``path`` is its name for messages."""
+    peek = getattr(file, "peek", None)
+    head = peek(_HEAD_BYTES) if peek else b""
     lines = iter(file)
     first = next(lines, b"")
-    _refuse_utf16(path, first)
+    _refuse_utf16(path, head or first)
     if report and first.startswith(codecs.BOM_UTF8) and (counted is None or counted(1)):
         report.note(BYTE_ORDER_MARK, path, 1)
-    head = [first.removeprefix(codecs.BOM_UTF8)] if first else []
-    for number, line in enumerate(itertools.chain(head, lines), 1):
+    beginning = [first.removeprefix(codecs.BOM_UTF8)] if first else []
+    for number, line in enumerate(itertools.chain(beginning, lines), 1):
         if line.endswith(b"\r\n") and report and (counted is None or counted(number)):
             report.note(CARRIAGE_RETURNS, path, number)
         yield line.removesuffix(b"\n").removesuffix(b"\r") if line.endswith(b"\n") else line
@@ -302,7 +306,7 @@ def count_lines(path: PathLike) -> int:
     """Returns how many lines ``read_lines`` yields, several times faster."""
     lines, last = 0, b"\n"
     with raw_files.opened(path) as file:
-        _refuse_utf16(path, file.peek(2))  # type: ignore[attr-defined]
+        _refuse_utf16(path, file.peek(_HEAD_BYTES))  # type: ignore[attr-defined]
         while block := file.read(_BLOCK_BYTES):
             lines += block.count(b"\n")
             last = block[-1:]
@@ -311,8 +315,12 @@ def count_lines(path: PathLike) -> int:
 
 def _refuse_utf16(path: PathLike, head: bytes) -> None:
     # Its line feeds are two bytes, so that lines would be split within characters.
-    if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        raise UserError(f"{path} is UTF-16; lines are read as UTF-8. Convert it: iconv -f UTF-16 -t UTF-8.")
+    head = head[:_HEAD_BYTES]
+    encoding = "UTF-16" if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else ""
+    if not encoding and _UTF16_NULS * head.count(0) > len(head):  # without a mark it is valid UTF-8, full of NULs
+        encoding = "UTF-16LE" if head[1::2].count(0) > head[::2].count(0) else "UTF-16BE"
+    if encoding:
+        raise UserError(f"{path} is UTF-16; lines are read as UTF-8. Convert it: iconv -f {encoding} -t UTF-8.")
 
 
 def require_files(paths: Sequence[PathLike], advice: str) -> None:

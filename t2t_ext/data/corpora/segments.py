@@ -75,13 +75,15 @@ class SegmentFiles:
     def read(self, report: ReadReport, wanted: Callable[[int], bool] | None = None) -> Iterator[tuple[str, ...]]:
         """Yields (source, translation, further translations...) of every source segment; see ``PairSource.read``.
 
-        Segments without a translation, translations without a source and repeated ids cannot be used. Where
-        ``separate``, every translation is numbered.
+        Segments without a translation, translations without a source and repeated ids cannot be used. The latter two
+        have no number, and so are counted where the first pair is read. Where ``separate``, every translation is
+        numbered.
         """
-        source = self._by_id(self.source, report, _SOURCE_KINDS).get("", {})
+        counted = report if wanted is None or wanted(1) else None
+        source = self._by_id(self.source, counted, _SOURCE_KINDS).get("", {})
         translations: list[tuple[pathlib.Path, dict[_Key, Segment]]] = []
         for path in self.targets:
-            systems = self._by_id(path, report, _TARGET_KINDS, by_system=True)
+            systems = self._by_id(path, counted, _TARGET_KINDS, by_system=True)
             if not systems:
                 raise UserError(f"{path} holds no translations: no <seg> in a <refset> or <doc>.")
             translations.extend((path, segments) for segments in systems.values())
@@ -92,7 +94,7 @@ class SegmentFiles:
                 f"{', '.join(map(str, self.targets))}: {len(translations)} translation(s) of every segment, where "
                 f"{self.references} are needed. Several in one file are told apart by the sysid of <doc> or <refset>."
             )
-        for path, segments in translations:
+        for path, segments in translations if counted else ():
             for key, segment in segments.items():
                 if key not in source:
                     explanation = f"segment {key[1]!r} of document {key[0]!r} is not in {self.source}"
@@ -118,7 +120,7 @@ class SegmentFiles:
         return read_segments(path, self.encodings, resolve_entities=self.resolve_entities)
 
     def _by_id(
-        self, path: pathlib.Path, report: ReadReport, kinds: Sequence[Collection[str]], *, by_system: bool = False
+        self, path: pathlib.Path, report: ReadReport | None, kinds: Sequence[Collection[str]], by_system: bool = False
     ) -> dict[str, dict[_Key, Segment]]:
         """Returns system -> document and segment id -> segment; one system "" unless they are told apart."""
         found: dict[str, dict[_Key, Segment]] = collections.defaultdict(dict)
@@ -128,7 +130,7 @@ class SegmentFiles:
             if segment.kind in chosen:
                 key = (segment.document, segment.id)
                 known = found[segment.system if by_system else ""].setdefault(key, segment)
-                if known is not segment:
+                if known is not segment and report:
                     twice = f"is there twice (first in line {known.line})"
                     explanation = f"segment {segment.id!r} of document {segment.document!r} {twice}"
                     report.drop(DUPLICATE, path, segment.line, explanation)
@@ -167,7 +169,7 @@ class TaggedLineFiles:
 
     def read(self, report: ReadReport, wanted: Callable[[int], bool] | None = None) -> Iterator[tuple[str, ...]]:
         """Yields (source, target) of every line of text; see ``PairSource.read``."""
-        for number, lines in enumerate(self._lines(report), 1):
+        for number, lines in enumerate(self._lines(report, wanted), 1):
             if wanted and not wanted(number):
                 continue
             texts = []
@@ -181,10 +183,12 @@ class TaggedLineFiles:
                 report.at = (self.source, lines[0].number)
                 yield tuple(texts)
 
-    def _lines(self, report: ReadReport | None = None) -> Iterator[tuple["_Line", "_Line"]]:
+    def _lines(
+        self, report: ReadReport | None = None, wanted: Callable[[int], bool] | None = None
+    ) -> Iterator[tuple["_Line", "_Line"]]:
         """Yields a line and its translation; raises a UserError where a title stands beside something else."""
         files = self.source, self.target
-        for pair in itertools.zip_longest(*(_text_lines(path, report) for path in files)):
+        for pair in itertools.zip_longest(*(_text_lines(path, report, wanted) for path in files)):
             one, other = pair
             if one is None or other is None or one.tag != other.tag:
                 places = " and ".join(
@@ -206,10 +210,20 @@ class _Line(NamedTuple):
     text: bytes
 
 
-def _text_lines(path: pathlib.Path, report: ReadReport | None = None) -> Iterator[_Line]:
-    for number, line in enumerate(read_lines(path, report), 1):
-        if b"<" not in line:
-            yield _Line(number, "", line)
-        elif not _LEFT_OUT.search(line):
+def _text_lines(
+    path: pathlib.Path, report: ReadReport | None = None, wanted: Callable[[int], bool] | None = None
+) -> Iterator[_Line]:
+    """Yields the lines of text; what is dropped of lines is counted where the next line of text is wanted."""
+    pair = 1
+
+    def counted(line: int) -> bool:
+        return not wanted or wanted(pair)
+
+    for number, line in enumerate(read_lines(path, report, counted), 1):
+        tag = None
+        if b"<" in line:
+            if _LEFT_OUT.search(line):
+                continue
             tag = _KEPT_TAGS.search(line)
-            yield _Line(number, tag[1].decode() if tag else "", _KEPT_TAGS.sub(b"", line) if tag else line)
+        yield _Line(number, tag[1].decode() if tag else "", _KEPT_TAGS.sub(b"", line) if tag else line)
+        pair += 1

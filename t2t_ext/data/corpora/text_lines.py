@@ -1,5 +1,6 @@
 """Lines of text that a command reads and writes: as many out as in, whatever bytes they hold."""
 
+import codecs
 import contextlib
 import dataclasses
 import itertools
@@ -243,7 +244,8 @@ def typed_lines() -> Iterator[str]:
         print("Text to translate; q or Ctrl-D leaves.", file=sys.stderr)
         lines: Iterator[str] = iter(lambda: input("> "), None)
     else:
-        lines = (line.decode("utf-8", errors="replace").rstrip("\n").removesuffix("\r") for line in sys.stdin.buffer)
+        raw = (line.removeprefix(b"" if number else codecs.BOM_UTF8) for number, line in enumerate(sys.stdin.buffer))
+        lines = (line.decode("utf-8", errors="replace").rstrip("\n").removesuffix("\r") for line in raw)
     with contextlib.suppress(EOFError):
         for line in lines:
             if line == "q":

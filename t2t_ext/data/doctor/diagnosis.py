@@ -270,6 +270,8 @@ class Doctor:
     def _trained(self) -> tuple[SubwordEncoder, SubwordEncoder, str]:
         """Trains subword models on a sample as the generation would; returns them and what they are."""
         problem, settings = self.problem, resolved(self.settings, self.problem)
+        preparation = TextPreparation.of(problem, self.settings)
+        preparation.check_merges(self.settings.num_merges)
         problem.reading = ReadReport()
         total = problem.count(TRAIN, self.tmp_dir)
         with shown_progress("Reading for the subword model", total, "pairs", enabled=self.progress) as advance:
@@ -281,7 +283,7 @@ class Doctor:
                 sample_size=VOCABULARY_SAMPLE,
                 seed=DEFAULT_SEED if settings.seed is None else settings.seed,
                 workers=self.workers,
-                preparation=TextPreparation.of(problem, self.settings),
+                preparation=preparation,
             )
         used = trained.training["samples_used"]
         return trained.source, trained.target, f"trained on {used:,} pairs, for these figures only"

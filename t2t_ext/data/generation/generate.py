@@ -186,6 +186,7 @@ class _Generation:
     def _make(self, work: pathlib.Path, workers: Workers) -> Manifest:
         """Writes all files of the set, the manifest last, into the workspace; returns the manifest."""
         problem, settings = self.problem, self._resolved()
+        self.preparation.check_merges(self.settings.num_merges)
         filters = self._checked_cleaning()
         problem.prepare(self.tmp_dir)
         samples, totals = self._raw_samples(work)

@@ -67,6 +67,19 @@ class TextPreparation:
         """Words that are one subword of SentencePiece each: the tags, and those that steps mark sentences with."""
         return (*self.tags, *document_steps.symbols(self.source_steps, self.target_steps))
 
+    def check_merges(self, asked: int | None) -> None:
+        """Raises a UserError where a number of merges is asked for (``--num_merges``) and none are learned."""
+        if asked and self.subwords != SUBWORD_NMT:
+            raise UserError(
+                f"--num_merges={asked} goes with --subwords={SUBWORD_NMT}, not with {self.subwords}. Give both, or "
+                "leave --num_merges out: --vocab_size is the number of subwords."
+            )
+        if asked and self.bpe_codes:
+            raise UserError(
+                f"--num_merges={asked} says how many merges are learned, but --bpe_codes={','.join(self.bpe_codes)} "
+                "gives them; leave one of the two out."
+            )
+
     @classmethod
     def of(cls, problem: Problem, settings: Any) -> Self:
         """Returns the base problem's preparation, with what the user said in its place (None where nothing was).

@@ -14,6 +14,7 @@ from t2t_ext.config.generation import (
     DEFAULT_VOCAB_SAMPLE_SIZE,
     GenerationSettings,
 )
+from t2t_ext.data.corpora import archives
 from t2t_ext.data.datasets.manifest import Manifest
 from t2t_ext.data.generation.cleaning import Cleaning
 from t2t_ext.data.generation.preparation import NO_STEPS, SENTENCEPIECE, SUBWORD_NMT, split_paths
@@ -165,9 +166,12 @@ def _made_with(manifest: Manifest) -> dict[str, Any]:
 
 def _other_kind_of_dev_set(problem: Problem, tmp_dir: str | os.PathLike, manifest: Manifest) -> str:
     """Says that a dev set was held out of the training text and has files of its own now, or the other way round."""
-    now = problem.source_files(DEV, tmp_dir) == problem.source_files(TRAIN, tmp_dir)
+    same_files = problem.source_files(DEV, tmp_dir) == problem.source_files(TRAIN, tmp_dir)
     before, of_train = ([each["sha256"] for each in manifest.inputs.get(split, [])] for split in (DEV, TRAIN))
-    if now == (before == of_train) or not before:
+    # Both may be files of one archive.
+    now, then = (not options.get("dev_source") for options in (problem.options, manifest.problem_options))
+    now, then = now and same_files, then and before == of_train
+    if now == then or not before:
         return ""
     if not now:
         return "dev was held out of the training text, now --dev_source is given"
@@ -179,7 +183,8 @@ def differing_options(problem: Any, made_with: Mapping[str, Any]) -> list[str]:
     """Returns which options of a problem are not those that its data were made with, one phrase each.
 
     What was not given then had its default, which is what the attribute of that name is in a problem without options.
-    Options that are not given now are not compared, nor those that say where raw files are.
+    Options that are not given now are not compared. Of those that say where raw files are, what the files hold counts;
+    but which file of an archive is read is compared, since the archive is the same.
     """
     found = []
     for name, now in problem.options.items():
@@ -188,6 +193,15 @@ def differing_options(problem: Any, made_with: Mapping[str, Any]) -> list[str]:
             with contextlib.suppress(UserError, TypeError):  # not registered, or not made without options
                 default = getattr(registry.problem(problem.name), name, None)
                 before = default if isinstance(default, type(now)) else None
-        if name not in problem.path_options and before != now:
+        if _other_members(before, now) if name in problem.path_options else before != now:
             found.append(f"{name} was {'not given' if before is None else repr(before)}, now {now!r}")
     return found
+
+
+def _other_members(before: Any, now: Any) -> bool:
+    """Says whether two lists of paths name members of archives, and not the same ones in the same order."""
+    members = [
+        [archives.split_address(path.strip())[1] for path in paths.split(",")] if isinstance(paths, str) else []
+        for paths in (before, now)
+    ]
+    return all(map(any, members)) and members[0] != members[1]

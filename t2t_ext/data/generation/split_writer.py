@@ -101,7 +101,8 @@ class SplitWriter:
                 )
             in_chunks = in_chunks - removed.samples
             if removed.pairs:
-                drops[cleaning.DUPLICATE], first[cleaning.DUPLICATE] = removed.pairs, report.repetition(removed.first)
+                drops[cleaning.DUPLICATE] += removed.pairs
+                first.setdefault(cleaning.DUPLICATE, report.repetition(removed.first))
         if not in_chunks.sum():
             raise no_usable_sample(self.base_name, self.split, drops, report)
         count = 1

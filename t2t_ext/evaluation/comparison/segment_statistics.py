@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from t2t_ext.evaluation.protocols import Protocol
-from t2t_ext.evaluation.segment_counts import SegmentCounts
+from t2t_ext.evaluation.segment_counts import VARIABLE, SegmentCounts
 
 Statistics = Any  # float [segments, counts], an array or lists
 _SEGMENTS_AT_ONCE = 200
@@ -31,7 +31,7 @@ def metrics_of(
     counts: dict[tuple[str, str], SegmentCounts] = collections.defaultdict(SegmentCounts)
     segments = len(references[0])
     for start in range(0, segments, _SEGMENTS_AT_ONCE):
-        sets = [each[start : start + _SEGMENTS_AT_ONCE] for each in references]
+        sets = protocol.references([each[start : start + _SEGMENTS_AT_ONCE] for each in references])
         if not metrics:
             metrics = protocol.metrics(sets, language)
             if any(getattr(metric, "whole_corpus", False) for metric in metrics.values()):
@@ -39,7 +39,9 @@ def metrics_of(
                 return {label: remember(metric) for label, metric in found.items()}
         else:
             for metric in metrics.values():
+                known = metric.num_refs
                 metric._ref_cache = metric._cache_references(sets)
+                metric.num_refs = known if metric.num_refs == known else VARIABLE  # for the signature
         for label, metric in metrics.items():
             for name, lines in systems.items():
                 part = lines[start : start + _SEGMENTS_AT_ONCE]

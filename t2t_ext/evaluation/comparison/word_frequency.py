@@ -70,13 +70,16 @@ def by_frequency(
 ) -> list[FrequencyBucket]:
     """Counts matching words by how often each was seen, from the rarest to the most frequent ones.
 
-    Of several references, each sentence is compared with the one that shares most words with it, the first of equals.
-    Edges are where buckets begin after 0.
+    Of several references, each sentence is compared with the one that shares most words with it, the first of equals,
+    but with an empty one only if all are. Edges are where buckets begin after 0.
     """
     totals = [[0, 0, 0] for _ in range(len(edges) + 1)]
     for sentence, hypothesis in enumerate(hypotheses):
         counts = Counter(hypothesis)
-        reference = max((Counter(each[sentence]) for each in references), key=lambda other: (counts & other).total())
+        reference = max(
+            (Counter(each[sentence]) for each in references),
+            key=lambda other: ((counts & other).total(), bool(other)),
+        )
         for column, words in enumerate((reference, counts, counts & reference)):
             for word, count in words.items():
                 totals[bisect.bisect_right(edges, frequencies[word])][column] += count

@@ -271,6 +271,30 @@ def test_every_protocol(name):
         assert equal == ([True, False] if name == "t2t_intl" else [bool(protocol.lowercase)])
 
 
+def test_an_empty_line_is_no_reference_beside_another():
+    """Sets of references are filled up with empty lines where segments have different numbers of them."""
+    hypotheses = ["a cat", "dogs ran far away", "one two three four"]
+    filled = [["a cat sat on a mat", "dogs ran far", "one two three"], ["", "the dogs ran away", " "]]
+    given = [filled[0], [None, filled[1][1], None]]
+    for name, metric in (
+        ("sacrebleu", sacrebleu.BLEU()), ("chrf", sacrebleu.CHRF()), ("ter", sacrebleu.TER(case_sensitive=True)),
+    ):  # fmt: skip
+        (score,) = protocols.score(name, hypotheses, filled)
+        theirs = metric.corpus_score(hypotheses, given)
+        assert score.value == pytest.approx(theirs.score)
+        assert score.signature == str(metric.get_signature())
+        assert "nrefs:var|" in score.signature
+        assert protocols.score(name, hypotheses, filled[::-1]) == [score]
+    bleu = protocols.score("multi_bleu", hypotheses, filled)[0]
+    # The scripts take it for a reference of no words: the closest to two words.
+    assert (bleu.details["hypothesis_length"], bleu.details["reference_length"]) == (10, 0 + 4 + 3)
+    nist = protocols.score("mteval_v13a", hypotheses, filled)[1]
+    assert nist.details["reference_length"] == 3 + 3.5 + 1.5
+    assert protocols.score("ter", ["a b"], [["a b c d"], [""]])[0].details["edits"] == 2
+    # Where no set has a text, there is nothing else to compare with.
+    assert protocols.score("ter", ["a b", "x"], [["", "x"], ["", "y"]])[0].details["edits"] == 2
+
+
 @pytest.mark.parametrize("name", OF_TRANSLATIONS)
 @pytest.mark.parametrize(
     ("hypotheses", "references"),

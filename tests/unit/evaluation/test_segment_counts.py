@@ -20,6 +20,12 @@ def texts():
     return rows[0], rows[1:]
 
 
+def parts_of(name):
+    """Scores part by part by a protocol."""
+    protocol = protocols.protocol(name)
+    return PartByPart(protocol.metrics, protocol.references)
+
+
 @pytest.mark.parametrize("name", ["sacrebleu", "chrf++", "ter", "mteval_v13a", "t2t_intl", "multi_bleu_uc"])
 def test_parts_score_as_sacrebleu_scores_all(texts, name, monkeypatch):
     monkeypatch.setattr(segment_counts, "_SEGMENTS_AT_ONCE", 6)
@@ -28,7 +34,7 @@ def test_parts_score_as_sacrebleu_scores_all(texts, name, monkeypatch):
     for metric in protocols.protocol(name).metrics(references).values():
         found = metric.corpus_score(hypotheses, None, n_bootstrap=15)
         expected.append((found.score, found._ci, found._mean, metric.get_signature().format()))
-    parts = PartByPart(protocols.protocol(name).metrics)
+    parts = parts_of(name)
     for start, end in ((0, 10), (10, 11), (11, 41)):
         parts.add(hypotheses[start:end], [iter(each[start:end]) for each in references])
     scores = parts.scores(15)
@@ -39,9 +45,23 @@ def test_parts_score_as_sacrebleu_scores_all(texts, name, monkeypatch):
     ]
 
 
+@pytest.mark.parametrize("name", ["sacrebleu", "chrf", "ter"])
+def test_empty_lines_that_fill_up_a_set_are_no_references(name, monkeypatch):
+    monkeypatch.setattr(segment_counts, "_SEGMENTS_AT_ONCE", 2)
+    hypotheses = ["a cat", "dogs ran", "the mat sat on", "a dog", "x y"]
+    filled = [["a cat sat on a mat", "dogs ran far", "the mat", "dogs", "x"], ["the cat", "", "", "a dog", "z"]]
+    given = [filled[0], [text or None for text in filled[1]]]
+    parts = parts_of(name)
+    parts.add(hypotheses, filled)
+    for score, metric in zip(parts.scores(), protocols.protocol(name).metrics(filled).values(), strict=True):
+        assert "nrefs:var|" in score.signature  # the last part has two of each
+        assert score.signature == str(metric.get_signature())
+        assert score.value == metric.corpus_score(hypotheses, given).score
+
+
 def test_only_counts_are_kept(texts, monkeypatch):
     monkeypatch.setattr(segment_counts, "_SEGMENTS_AT_ONCE", 6)
-    parts = PartByPart(protocols.protocol("chrf").metrics)
+    parts = parts_of("chrf")
     parts.add(texts[0], texts[1])
     assert len(parts._metrics["chrF2"]._ref_cache) == 6
     assert sum(part.nbytes for part in parts._counts["chrF2"]._parts) == 41 * 18 * 4
@@ -49,7 +69,7 @@ def test_only_counts_are_kept(texts, monkeypatch):
 
 def test_nothing_to_score():
     with pytest.raises(UserError, match="nothing to score"):
-        PartByPart(protocols.protocol("chrf").metrics).scores()
+        parts_of("chrf").scores()
 
 
 def test_counts_are_rows_of_numbers_as_they_were():

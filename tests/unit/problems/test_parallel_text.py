@@ -1,6 +1,7 @@
 """The user's own files: which go with which, what is held out, and what is said when something is missing."""
 
 import gzip
+import json
 import zipfile
 
 import pytest
@@ -227,6 +228,37 @@ def test_a_text_is_not_its_own_translation(lines, tmp_path):
     parallel_text(train_source=f"{archive}:a", train_target=f"{archive}:b").prepare(".")
     with pytest.raises(UserError, match=r"are the same file, .*both\.zip:a"):
         parallel_text(train_source=f"{archive}:a", train_target=f"{archive}:a").prepare(".")
+
+
+def test_another_file_of_the_same_archive_is_another_text(tmp_path):
+    archive = tmp_path / "c.zip"
+    with zipfile.ZipFile(archive, "w") as file:
+        for name in ("a.de", "a.en", "b.de", "b.en", "d.de", "d.en"):
+            file.writestr(name, "".join(f"{name} {number}\n" for number in range(40)))
+
+    def options(train, **more):
+        return {"train_source": f"{archive}:{train}.de", "train_target": f"{archive}:{train}.en", **more}
+
+    call = {"num_processes": 1, "progress": False}
+    manifest = generate(parallel_text(**options("a")), tmp_path / "data", tmp_path, vocab_size=350, **call)
+    assert generate(parallel_text(**options("a")), tmp_path / "data", tmp_path, **call) == manifest
+    moved = archive.rename(tmp_path / "moved.zip")
+    assert generate(parallel_text(train_source=f"{moved}:a.de"), tmp_path / "data", tmp_path, **call) == manifest
+    moved.rename(archive)
+    with pytest.raises(UserError, match=r"train_target was '.*c\.zip:a\.en', now '.*c\.zip:b\.en'"):
+        generate(parallel_text(**options("b")), tmp_path / "data", tmp_path, **call)
+    dev = {"dev_source": f"{archive}:d.de", "dev_target": f"{archive}:d.en"}
+    with pytest.raises(UserError, match="dev was held out of the training text, now --dev_source is given"):
+        generate(parallel_text(**options("a", **dev)), tmp_path / "data", tmp_path, **call)
+    generate(parallel_text(**options("a", **dev)), tmp_path / "named", tmp_path, vocab_size=350, **call)
+    with pytest.raises(UserError, match=r"dev was made from c\.zip, now --dev_source is not given"):
+        generate(parallel_text(**options("a")), tmp_path / "named", tmp_path, **call)
+    # A manifest of a version that did not write down where files are.
+    path = tmp_path / "data" / "translate_parallel_text.manifest.json"
+    content = json.loads(path.read_text())
+    content["problem_options"] = {}
+    path.write_text(json.dumps(content))
+    assert generate(parallel_text(**options("b")), tmp_path / "data", tmp_path, **call).problem_options == {}
 
 
 def test_without_any_file(lines, tmp_path):

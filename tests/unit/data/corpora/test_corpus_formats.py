@@ -1,6 +1,7 @@
 """Readers of compressed files, archives, marked-up segments, translation memories, and what they refuse."""
 
 import bz2
+import codecs
 import gzip
 import io
 import json
@@ -15,7 +16,7 @@ import pytest
 import zstandard
 
 from t2t_ext import registry
-from t2t_ext.data.corpora import archives, charsets, compression, formats
+from t2t_ext.data.corpora import archives, charsets, compression, formats, markup
 from t2t_ext.data.corpora.markup import read_segments
 from t2t_ext.data.corpora.readers import PairFiles, ReadReport, count_lines, read_lines
 from t2t_ext.data.corpora.segments import SegmentFiles, TaggedLineFiles
@@ -171,13 +172,20 @@ def test_archives_are_unpacked_once_and_again_where_they_changed(tmp_path):
     path = file(tmp_path / "c.tgz", corpus_files.tar({"a": "1", "b": "2"}))
     killed = tmp_path / f".c.tgz.unpacked.tmp-{socket.gethostname()[:40]}_{2**22 + 1}_{files._process_table()}abcd"
     killed.mkdir()
-    target = archives.unpacked_beside(path, lambda name: name == "a")
+
+    def wanted(name):
+        return name == "a"
+
+    target = archives.unpacked_beside(path, wanted)
     assert sorted(os.listdir(target)) == [".unpacked_from.json", "a"]
     assert sorted(os.listdir(tmp_path)) == ["c.tgz", "c.tgz.unpacked"]
     (target / "a").write_text("mine")
-    assert (archives.unpacked_beside(path) / "a").read_text() == "mine"
+    assert (archives.unpacked_beside(path, wanted) / "a").read_text() == "mine"
+    other = archives.unpacked_beside(path, lambda name: name == "b", "b")
+    assert (other, (other / "b").read_text()) == (tmp_path / "c.tgz.b.unpacked", "2")
+    assert (target / "a").read_text() == "mine"  # every choice of files has its own directory
     file(path, corpus_files.tar({"a": "11"}))
-    assert (archives.unpacked_beside(path) / "a").read_text() == "11"
+    assert (archives.unpacked_beside(path, wanted) / "a").read_text() == "11"
 
 
 SGML = """<REFSET setid="t" srcLang="any" TRGLANG='English' >
@@ -215,9 +223,25 @@ def test_a_segment_of_many_megabytes_is_read_in_linear_time(tmp_path):
     assert segment.text == text.strip()
 
 
-def test_what_looks_like_an_instruction_is_text_within_a_segment(tmp_path):
-    path = file(tmp_path / "x.sgm", "<?xml version='1.0'?><doc docid=a><seg id=1>so <?php echo 1> ends</seg></doc>")
-    assert [segment.text for segment in read_segments(path)] == ["so <?php echo 1> ends"]
+LIKE_MARKUP = {
+    "so <?php echo 1> ends": "", "if a<b then c": "", "I </3 you": "", "a <!-- gone --> b": "", "a <!b> <? c": "",
+    'x </B > <p class="y>z': "", "<![CDATA[1 < 2 &amp; </seg>]] ]]> &lt;3": "1 < 2 &amp; </seg>]]  <3",
+    "<segment> <docs> </se": "", "<": "", "a <![foo[x]]> b": "", "</ seg> 1<": "",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("block_bytes", [1, 2, 7, 1 << 16])
+def test_what_looks_like_markup_is_text_within_a_segment(tmp_path, monkeypatch, block_bytes):
+    monkeypatch.setattr(markup, "_BLOCK_BYTES", block_bytes)
+    rows = "".join(f"\n<!-- seg --><seg id={n}> {text}\n</SEG >" for n, text in enumerate(LIKE_MARKUP))
+    path = file(tmp_path / "x.sgm", f"<?xml version='1.0'?><doc docid=a>{rows}</doc>")
+    segments = list(read_segments(path))
+    assert [segment.text for segment in segments] == [text or raw for raw, text in LIKE_MARKUP.items()]
+    assert [segment.line for segment in segments] == [2 + 2 * n for n in range(len(LIKE_MARKUP))]
+    file(path, f"<doc docid=a>{rows}\n<seg id=x>a <\nb\n<SEG id=y>")
+    line = 2 * len(LIKE_MARKUP) + 4
+    with pytest.raises(UserError, match=rf"line {line} \(document 'a', segment 'x'\): <seg> before .*</seg> is miss"):
+        list(read_segments(path))
 
 
 @pytest.mark.parametrize(
@@ -236,8 +260,8 @@ def test_what_looks_like_an_instruction_is_text_within_a_segment(tmp_path):
         (b'<?xml version="1.0" encoding="klingon"?><doc>', "declares the encoding 'klingon'"),
         (b"<doc docid=d>\n<seg id=1>\0</seg></doc>", "a NUL character"),
         (
-            "<doc docid=d>\n<seg id=1>a <![foo[x]]> b</seg></doc>",
-            r"line 2 \(document 'd', segment '1'\): markup that is none",
+            "<doc docid=d>\n<seg id=1>a</seg>\n<![foo[x]]></doc>",
+            r"line 3 \(document 'd', after segment '1'\): markup that is none",
         ),
     ],
 )
@@ -268,6 +292,17 @@ def test_chinese_encodings(tmp_path, encoding):
 def test_encodings_of_short_texts(tmp_path, language, encoding, numbers):
     text = "".join(corpus_files.sentence(language, number) + "\n" for number in numbers)
     assert charsets.encoding_of(file(tmp_path / "x", text.encode(encoding)), charsets.CHINESE) == encoding
+
+
+@pytest.mark.parametrize("block_bytes", [3, 1 << 16])
+def test_a_file_that_ends_within_a_character_is_named_with_its_last_line(tmp_path, monkeypatch, block_bytes):
+    monkeypatch.setattr(charsets, "_HEAD_BYTES", block_bytes)
+    monkeypatch.setattr(charsets, "_BLOCK_BYTES", block_bytes)
+    path = file(tmp_path / "x", b"a\nb\n\xe2\x82")
+    with pytest.raises(UserError, match=r"x, line 3: not UTF-8"):
+        charsets.encoding_of(path)
+    with pytest.raises(UserError, match=r"x, line 2: not UTF-8"):  # what was read before counts as well
+        charsets.encoding_of(file(path, b"a\n\xe2\n\n\n"))
 
 
 def test_references_are_aligned_by_document_and_id(tmp_path):
@@ -328,6 +363,18 @@ def test_segments_that_do_not_match(tmp_path):
     assert report.explanations["misaligned_segment"].startswith("segment '2' of document 'AFC0' has no translation")
 
 
+def test_segments_without_a_number_are_counted_in_one_split(tmp_path):
+    source = corpus_files.sgml("zh", "srcset").replace(b"<seg id=3>", b"<seg id=2>", 1)
+    target = corpus_files.sgml("en", "refset").replace(b"<seg id=2>", b"<seg id=9>", 1)
+    files = SegmentFiles(file(tmp_path / "src.sgm", source), (file(tmp_path / "ref.sgm", target),))
+    whole, *parts = ReadReport(), ReadReport(), ReadReport()
+    assert len(list(files.read(whole))) == 4
+    read = [files.read(parts[0], {1, 4}.__contains__), files.read(parts[1], {2, 3, 5}.__contains__)]
+    assert sum(len(list(pairs)) for pairs in read) == 4
+    assert dict(whole.drops) == {"duplicate_segment": 1, "extra_segment": 2, "misaligned_segment": 1}
+    assert parts[0].drops + parts[1].drops == whole.drops
+
+
 def test_titles_and_descriptions_are_text_but_not_talk_numbers(tmp_path):
     paths = [tmp_path / "train.tags.de-en.de", tmp_path / "train.tags.de-en.en"]
     for path, language in zip(paths, ("de", "en"), strict=True):
@@ -348,6 +395,22 @@ def test_titles_and_descriptions_are_text_but_not_talk_numbers(tmp_path):
     file(paths[0], content[: content.rstrip().rfind(b"\n") + 1])
     with pytest.raises(UserError, match=r"train.tags.de-en.de, its end and .*en, line 9 \(a sentence\)"):
         TaggedLineFiles(*paths).count()
+
+
+def test_carriage_returns_of_tagged_lines_are_counted_in_one_split(tmp_path):
+    """Also where dev lines are held out of the training text, whose files are read once for each split."""
+    paths = [tmp_path / "train.tags.de-en.de", tmp_path / "train.tags.de-en.en"]
+    for path, language in zip(paths, ("de", "en"), strict=True):
+        lines = corpus_files.train_tags(language, 1, 3, translated=language == "en")
+        path.write_bytes(codecs.BOM_UTF8 + "".join(f"{line}\r\n" for line in lines).encode())
+    whole, train, dev = (ReadReport() for _ in range(3))
+    source = TaggedLineFiles(*paths)
+    every = [tuple(text.strip() for text in pair) for pair in source.read(whole)]
+    held_out = [tuple(text.strip() for text in pair) for pair in source.read(dev, lambda number: number == 4)]
+    list(source.read(train, lambda number: number != 4))
+    assert held_out == [every[3]]
+    assert train.notes + dev.notes == whole.notes
+    assert dev.notes == {"carriage_returns": 2}
 
 
 TMX = """<?xml version="1.0" encoding="{encoding}"?>

@@ -1,9 +1,11 @@
 """What downloads refuse: weaker redirects, endless files, links in the place of files, folders of others."""
 
+import concurrent.futures
 import io
 import os
 import stat
 import tempfile
+import time
 import urllib.error
 import urllib.request
 
@@ -100,6 +102,87 @@ def test_a_part_that_is_longer_than_the_file_is_of_another_file(tmp_path, monkey
     monkeypatch.setattr(urllib.request, "build_opener", lambda *handlers: type("Opener", (), {"open": opened})())
     (tmp_path / "x.part").write_bytes(b"something")
     assert download.fetch("https://a.org/x", tmp_path / "x", show_progress=False).read_bytes() == expected
+
+
+@pytest.fixture
+def server(monkeypatch):
+    """Function (content, knows If-Range, headers): serves a file; returns the list of the headers of requests."""
+
+    def serve(content, knows_if_range=True, **headers):
+        requests = []
+
+        def opened(self, request, timeout):
+            requests.append(request.headers)
+            begin = int(request.headers.get("Range", "bytes=0-")[6:-1])
+            is_same = request.headers.get("If-range") in (None, headers.get("ETag"), headers.get("Last_Modified"))
+            if begin and (is_same or not knows_if_range):
+                response = Response(content[begin:], **headers)
+                response.status = 206
+                return response
+            return Response(content, **headers)
+
+        monkeypatch.setattr(urllib.request, "build_opener", lambda *handlers: type("Opener", (), {"open": opened})())
+        monkeypatch.setattr(download, "SECONDS_BEFORE_RETRY", 0.0)
+        return requests
+
+    return serve
+
+
+def interrupted(path, server, **headers):
+    """Begins a download of ``path`` whose server says more bytes than it gives."""
+    server(b"first", Content_Length="9", **headers)
+    with pytest.raises(UserError, match="could not be downloaded"):
+        download.fetch("https://a.org/x", path, show_progress=False)
+    assert path.with_name("x.part").read_bytes().startswith(b"first")
+
+
+@pytest.mark.parametrize("knows_if_range", [True, False])
+@pytest.mark.parametrize("name", ["ETag", "Last_Modified"])
+def test_a_download_goes_on_only_where_the_file_is_the_same(tmp_path, server, monkeypatch, name, knows_if_range):
+    monkeypatch.setattr(download, "ATTEMPTS", 1)
+    interrupted(tmp_path / "x", server, **{name: '"one"'})
+    requests = server(b"first and last", knows_if_range, **{name: '"one"'})
+    download.fetch("https://a.org/x", tmp_path / "x", show_progress=False)
+    assert requests == [{"Range": "bytes=5-", "If-range": '"one"'}]
+    assert (tmp_path / "x").read_bytes() == b"first and last"
+    assert sorted(os.listdir(tmp_path)) == ["x", "x.sha256"]
+    os.unlink(tmp_path / "x")
+    os.unlink(tmp_path / "x.sha256")
+
+    interrupted(tmp_path / "x", server, **{name: '"one"'})
+    server(b"another and longer file", knows_if_range, **{name: '"two"'})
+    monkeypatch.setattr(download, "ATTEMPTS", 2)
+    download.fetch("https://a.org/x", tmp_path / "x", show_progress=False)
+    assert (tmp_path / "x").read_bytes() == b"another and longer file"
+
+
+@pytest.mark.parametrize("headers", [{}, {"ETag": 'W/"one"'}, {"ETag": '"one"\u00e9'}])
+def test_a_download_without_a_version_goes_on_as_it_can(tmp_path, server, monkeypatch, headers):
+    monkeypatch.setattr(download, "ATTEMPTS", 1)
+    interrupted(tmp_path / "x", server, **headers)
+    requests = server(b"first and last", **headers)
+    download.fetch("https://a.org/x", tmp_path / "x", show_progress=False)
+    assert requests == [{"Range": "bytes=5-"}]
+    assert (tmp_path / "x").read_bytes() == b"first and last"
+
+
+def test_of_several_that_want_a_file_one_downloads_it(tmp_path, monkeypatch):
+    begun = []
+
+    def slow(url, part, show_progress):
+        begun.append(part)
+        with open(part, "ab") as file:
+            for byte in b"content":
+                file.write(bytes([byte]))
+                file.flush()
+                time.sleep(0.02)
+
+    monkeypatch.setattr(download, "_download", slow)
+    with concurrent.futures.ThreadPoolExecutor(3) as pool:
+        fetched = [pool.submit(download.fetch, "https://a.org/x", tmp_path / "raw" / "x") for _ in range(3)]
+        assert [each.result().read_bytes() for each in fetched] == [b"content"] * 3
+    assert len(begun) == 1
+    assert sorted(os.listdir(tmp_path / "raw")) == ["x", "x.sha256"]
 
 
 def test_what_is_downloaded_again_must_be_what_came_first(tmp_path, answer):

@@ -42,6 +42,18 @@ def test_a_byte_order_mark_is_no_text_and_utf_16_no_lines(tmp_path):
             read(write(tmp_path / "t", "a\nb\n".encode("utf-16")))
 
 
+@pytest.mark.parametrize("encoding", ["UTF-16LE", "UTF-16BE"])
+@pytest.mark.parametrize("packed", [bytes, gzip.compress])
+def test_utf_16_without_a_byte_order_mark_is_no_utf_8(tmp_path, encoding, packed):
+    path = write(tmp_path / "t", packed("\nÄ house – 2 €\nb\n".encode(encoding)))
+    command = f"iconv -f {encoding} -t UTF-8"
+    for read in (readers.count_lines, lambda path: list(readers.read_lines(path))):
+        with pytest.raises(UserError, match=rf"t is UTF-16; .*{command}\."):
+            read(path)
+    damaged = write(tmp_path / "t", packed(b"a\0b\nc d e\n"))  # a NUL or two make no UTF-16
+    assert list(readers.read_lines(damaged)) == [b"a\0b", b"c d e"]
+
+
 @pytest.mark.parametrize("content", [b"", b"\n", b"a", b"a\n", b"a\nb", b"\n\n"])
 def test_counting_agrees_with_reading(tmp_path, content):
     path = write(tmp_path / "t", content)

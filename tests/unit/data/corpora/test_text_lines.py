@@ -72,6 +72,12 @@ def test_stored_lines_of_standard_input(monkeypatch):
             inputs.forget_pipes()
 
 
+def test_a_byte_order_mark_is_no_text_of_a_pipe(monkeypatch):
+    content = io.BytesIO("\ufeffone\r\n\ufefftwo\nq\nthree\n".encode())
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(content, "utf-8"))
+    assert list(text_lines.typed_lines()) == ["one", "\ufefftwo"]
+
+
 def test_of_several_files_the_full_one_is_named(tmp_path):
     def full():
         yield "line"

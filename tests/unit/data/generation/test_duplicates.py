@@ -106,6 +106,19 @@ def test_the_first_repetition_is_named(make):
     assert manifest.splits["train"].first == {"duplicate": "pair 91 repeats pair 71"}
 
 
+def test_repetitions_that_the_problem_left_out_count_as_well(make):
+    class Counting(Repetitive):
+        def samples(self, split, tmp_dir):
+            if split == "train":
+                self.reading.drop_item("duplicate", "line 3", "it repeats line 1")
+            yield from super().samples(split, tmp_dir)
+
+    manifest, _ = make(Counting([("a 1", "b 1"), ("a 2", "b 2"), ("a 1", "b 1")] * 30), cleaning="duplicates=true")
+    train = manifest.splits["train"]
+    assert (train.read, train.samples, train.drops) == (91, 2, {"duplicate": 89})
+    assert train.first == {"duplicate": "line 3"}
+
+
 def test_neither_processes_nor_sizes_matter(make, tmp_path, monkeypatch):
     problem = Repetitive(repetitive_pairs(300, 2))
     make(problem, "one", cleaning="duplicates=true")

@@ -328,6 +328,20 @@ def test_other_settings_are_an_error_that_says_what_to_do(make, tmp_path, settin
     }
 
 
+def test_merges_that_nobody_learns_are_refused(make, tmp_path):
+    with pytest.raises(UserError, match="--num_merges=60 goes with --subwords=subword_nmt, not with sentencepiece"):
+        make(num_merges=60)
+    (tmp_path / "codes").write_text("#version: 0.2\ne d</w>\n")
+    codes = {"bpe_codes": str(tmp_path / "codes")}
+    with pytest.raises(UserError, match=r"--num_merges=60 says how many merges are learned, but --bpe_codes=.*codes"):
+        make(num_merges=60, **codes)
+    assert not (tmp_path / "data").exists()
+    with_merges = Toy()
+    with_merges.num_merges = 60  # the problem's own number is no choice of the user's
+    make(with_merges, tmp_path / "pieces")
+    make(with_merges, tmp_path / "coded", **codes)
+
+
 def test_overwriting_leaves_no_old_file(make, tmp_path):
     make(num_shards=3)
     make(num_shards=2, joint_vocab=False, overwrite=True)

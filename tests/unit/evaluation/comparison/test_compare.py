@@ -1,9 +1,12 @@
 """The analyses behind t2t_ext-compare, by hand and against sacrebleu, and the command on real files."""
 
+import bz2
 import csv
 import dataclasses
+import gzip
 import html.parser
 import json
+import lzma
 import random
 import re
 
@@ -13,7 +16,7 @@ from sacrebleu import significance as theirs
 
 from t2t_ext.bin import compare as command
 from t2t_ext.errors import UserError
-from t2t_ext.evaluation import protocols
+from t2t_ext.evaluation import protocols, scored_files
 from t2t_ext.evaluation.comparison import comparison as compare
 from t2t_ext.evaluation.comparison import (
     differing_sentences,
@@ -103,6 +106,8 @@ def test_word_frequencies_by_hand():
     # Each sentence is compared with the reference that shares most with it.
     (only,) = word_frequency.by_frequency([["a", "b"]], [[["c", "d"]], [["a", "c"]]], frequencies, ())
     assert (only.matches, only.f1) == (1, 50)
+    (only,) = word_frequency.by_frequency([["a", "b"]], [[[]], [["c", "d"]]], frequencies, ())
+    assert only.reference_words == 2
 
 
 def test_marked_words():
@@ -140,6 +145,20 @@ def test_sentence_bleu_is_sacrebleus():
     counts = segment_statistics.by_segment(metric, [hypothesis])
     expected = sacrebleu.sentence_bleu(hypothesis, [reference]).score
     assert segment_statistics.sentence_bleu(metric, counts[0]) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("name", ["sacrebleu", "ter", "rouge_unicode"])
+def test_empty_lines_that_fill_up_a_set_are_no_references(corpus, name, monkeypatch):
+    monkeypatch.setattr(segment_statistics, "_SEGMENTS_AT_ONCE", 8)
+    _, reference, systems = corpus
+    second = [line if number % 3 and number < 50 else "" for number, line in enumerate(spoilt(reference, 0.3, 4))]
+    given = [reference, [line or None for line in second]]
+    found = segment_statistics.metrics_of(protocols.protocol(name), systems, [reference, second])
+    for label, metric in protocols.protocol(name).metrics(given).items():
+        assert "nrefs:var|" in str(found[label].get_signature())
+        for lines in systems.values():
+            score = found[label].corpus_score(lines, None).score
+            assert score == pytest.approx(metric.corpus_score(lines, given).score)
 
 
 @pytest.mark.parametrize("name", ["sacrebleu", "mteval_v13a"])
@@ -500,9 +519,17 @@ def test_directions_of_an_nbest_list(files, nbest, corpus, tmp_path, capsys):
     assert f" {score.value:.2f} " in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(("ending", "compress"), [("gz", gzip.compress), ("xz", lzma.compress), ("bz2", bz2.compress)])
+def test_nbest_lists_may_be_compressed(nbest, tmp_path, ending, compress):
+    path, won = nbest
+    (tmp_path / f"out.nbest.jsonl.{ending}").write_bytes(compress(path.read_bytes()))
+    (plain,) = scored_files.read_translations([str(path)])
+    (text,) = scored_files.read_translations([str(tmp_path / f"out.nbest.jsonl.{ending}")])
+    assert (text.lines, text.directions) == (plain.lines, won)
+
+
 def test_lines_without_text_are_won_by_no_direction(tmp_path):
     """As the decoder counts them."""
-    from t2t_ext.evaluation import scored_files
     from t2t_ext.evaluation.comparison import direction_analysis
 
     best = [("a b", "l2r", 3), ("", "l2r", 0), ("c", "r2l", 2), ("d", "l2r", 2), ("e", "l2r", 2)]
