@@ -23,8 +23,8 @@ _FEW_SENTENCES = 30  # too few for BLEU of a length
 _TAIL = 2000  # updates
 _EARLY = " †"  # behind the name of a row that ended early
 EARLY_NOTE = (
-    "†: the first of several settings, which are compared before the row is trained. Its training ended earlier than "
-    "rows do, and some were still improving. The difference is the one to a control that was trained the same way."
+    "†: the first of several settings, which are compared before the row is trained. These trainings ended earlier "
+    "than those of finished rows; some models were still improving. Their controls were trained the same way."
 )
 
 

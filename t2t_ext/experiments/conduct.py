@@ -61,9 +61,8 @@ def wanted_stages(
       UserError: Both are given, what comes before ``stage`` is not done, or a kind of ``redo`` is not wanted.
     """
     wanted = _wanted_stages(stages, stage, until, dry=dry)
-    kinds = {each.kind for each in wanted}
     for name in redo:
-        if name not in kinds and name in {each.kind for each in stages}:
+        if any(is_redone(each, [name]) for each in stages) and not any(is_redone(each, [name]) for each in wanted):
             given = f"--stage={stage}" if stage else f"--until={until}"
             raise UserError(
                 f"--redo={name} does nothing with {given}, which leaves that stage out. Leave one of them out."

@@ -8,7 +8,7 @@ from typing import Any, TypedDict
 from t2t_ext.errors import UserError
 from t2t_ext.evaluation.score_table import digest
 from t2t_ext.experiments.plan import Stage
-from t2t_ext.experiments.stages import Say, is_redone
+from t2t_ext.experiments.stages import Say, is_redone, state_of
 from t2t_ext.io import files, stored
 
 
@@ -44,7 +44,13 @@ class Redo:
             pass
         except (OSError, stored.Damaged) as error:
             raise UserError(f"{self._path} is damaged ({error}). Remove it: --redo then begins anew.") from error
-        if note and note["redo"] == self._kinds and self._left:
+        # What was removed may have been made since by another command: then this one is a new wish.
+        unfinished = note and any(
+            state_of(each).word != "done" or str(each.marker.relative_to(work_dir)) in note["left"]
+            for each in stages
+            if is_redone(each, kinds)
+        )
+        if unfinished and note["redo"] == self._kinds:
             self._left = [each for each in self._left if each in note["left"]]
             say(f"--redo={','.join(kinds)} goes on where it was interrupted; to begin it anew, remove {self._path}")
 

@@ -79,14 +79,14 @@ def state_of(stage: Stage) -> State:
             if stored.get(name) != given.get(name)
         )
         return State("changed", differences or ("a stage before it",))
-    if marker["status"] != "done":
+    if marker["status"] != "done" and stage.kind != "score":  # scores that were begun may be of former weights
         return State("begun")
     # Data are the same whenever made.
     needs = [(need.title, _read_marker(need)) for need in stage.needs if need.kind != "data"]
     newer = [title for title, own in needs if own and own["status"] == "done" and own["time"] > marker["time"]]
     if newer:
         return State("changed", tuple(f"'{title}' was made again since" for title in newer))
-    return State("done" if _is_complete(stage) else "begun")
+    return State("done" if marker["status"] == "done" and _is_complete(stage) else "begun")
 
 
 def check_unchanged(stages: Sequence[Stage], redo: Sequence[str]) -> None:

@@ -57,18 +57,18 @@ def fill_in(run: setup_run.ResolvedRun, say: Say) -> setup_run.ResolvedRun:
         stack.callback(prober.close)
         say("batch_size=auto: probing what fits, in a process of its own")
         needs = prober.needs()
-        # A smaller first size would leave out the longest pairs, and could not say what training on them takes.
-        longest = -(-needs["longest"] // SMALLEST_SIZE) * SMALLEST_SIZE
-        size = largest_that_fits(prober.fits, needs["most"], max(FIRST_SIZE, longest))
+        least, longest = (-(-needs[name] // SMALLEST_SIZE) * SMALLEST_SIZE for name in ("shortest", "longest"))
+        # A smaller first size would leave out the longest pairs. Without max_length one line may be of any length.
+        first = max(FIRST_SIZE, longest if run.hparams.max_length else least)
+        size = largest_that_fits(prober.fits, needs["most"], first, least)
         if size is None:
             raise UserError(
-                f"batch_size=auto: not even {SMALLEST_SIZE} tokens fit ({prober.last_failure}). Use a smaller model, a "
+                f"batch_size=auto: not even {least} tokens fit ({prober.last_failure}). Use a smaller model, a "
                 "smaller max_length, or a device with more memory."
             )
         found = prober.results[size]
     if found["device"] == "GPU":
-        reduced = max(SMALLEST_SIZE, int(size * DEVICE_SHARE) // SMALLEST_SIZE * SMALLEST_SIZE)
-        size = reduced if reduced >= longest or size < longest else longest
+        size = max(least, int(size * DEVICE_SHARE) // SMALLEST_SIZE * SMALLEST_SIZE)
     room = f" of {available / 1e9:.1f} GB available" if available and found["device"] == "CPU" else ""
     origin = f"auto: probed, largest batch takes {found['peak'] / 1e9:.1f} GB{room} on the {found['device']}"
     say(f"batch_size=auto: {size:,} ({run.hparams.batch_tokens} tokens a replica); {origin.removeprefix('auto: ')}")
@@ -88,13 +88,16 @@ def hint(batch_size: int, pairs: float) -> str:
     )
 
 
-def largest_that_fits(fits: Callable[[int], bool], most: int, first: int = FIRST_SIZE) -> int | None:
+def largest_that_fits(
+    fits: Callable[[int], bool], most: int, first: int = FIRST_SIZE, least: int = SMALLEST_SIZE
+) -> int | None:
     """Searches the largest size that fits, to within an eighth: a multiple of ``SMALLEST_SIZE`` tokens, or ``most``.
 
     Args:
       fits: Says whether a size fits; what is larger than one that does not does not fit either.
       most: The largest size that makes sense.
       first: The size that is tried first.
+      least: The smallest size that makes sense, a multiple of ``SMALLEST_SIZE``.
     """
     good, bad, size = None, None, first
     while bad is None:
@@ -106,9 +109,9 @@ def largest_that_fits(fits: Callable[[int], bool], most: int, first: int = FIRST
                 return good
             size = min(2 * size, most)
     while good is None:
-        if bad <= SMALLEST_SIZE:
+        if bad <= least:
             return None
-        size = max(bad // 2 // SMALLEST_SIZE, 1) * SMALLEST_SIZE
+        size = max(bad // 2 // SMALLEST_SIZE * SMALLEST_SIZE, least)
         good, bad = (size, bad) if fits(size) else (None, size)
     while bad - good > max(SMALLEST_SIZE, good // 8):
         size = max((good + bad) // 2 // SMALLEST_SIZE * SMALLEST_SIZE, good + SMALLEST_SIZE)

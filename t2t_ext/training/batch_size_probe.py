@@ -3,7 +3,7 @@
 It reads lines of JSON: first a ``TrainConfig`` (and the parent's process id), then one batch size a line. To each size
 it answers with one line: ``peak`` (bytes), ``device``, ``shape`` and ``seconds`` (of its largest batch);
 ``{"failure": why}`` if memory ran out, and ``{"user_error": text}``. To 0 it answers with what the data need: ``most``
-(the largest size that makes sense) and ``longest`` (tokens of the longest pair).
+(the largest size that makes sense), ``shortest`` and ``longest`` (tokens of the shortest and of the longest pair).
 """
 
 import ctypes
@@ -52,7 +52,8 @@ class Probe:
         """Returns the sizes that the data need, at which every pair of at most ``max_length`` takes part."""
         planner = self._pipeline.planner
         parts = self._session.strategy.num_replicas_in_sync * self._hparams.gradient_accumulation_steps
-        return {"most": -(-planner.total_tokens // parts), "longest": planner.sizes[1]}
+        shortest, longest = planner.sizes
+        return {"most": -(-planner.total_tokens // parts), "shortest": shortest, "longest": longest}
 
     def steps(self, size: int) -> dict[str, Any]:
         """Makes a step with each of the largest batches for a ``batch_size`` (tokens); returns the child's answer."""

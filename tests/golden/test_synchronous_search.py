@@ -367,6 +367,16 @@ def test_the_best_partner_need_not_be_the_first(finished_partner):
         state = state._replace(columns=tf.zeros([1, 2, 2, 0], tf.bool))
     seen = partners.partner_columns(state, visible, log_probs, config)
     np.testing.assert_array_equal(seen, [[[[True, True]] * 2, [[False, True]] * 2]])
+    if finished_partner == "next_alive":
+        return
+    # Of the left-to-right side the second hypothesis ends, the most probable one; of the other side the second, too.
+    from t2t_ext.search.strategies import BeamStrategy
+
+    best = tf.constant([[[-2.0, -3.5], [-2.5, -4.0]]])
+    candidates = (best, tf.constant([[[1, 0], [0, 1]]]), tf.constant([[[1, 9], [9, 1]]]))
+    parents = tf.zeros([1, 2, 2], tf.int32)
+    state = partners.follow_partners(state, seen, candidates, parents, log_probs, BeamStrategy(), config)
+    np.testing.assert_array_equal(state.frozen, [[[False, False], [True, True]]])
 
 
 def test_phrases_are_in_text_order_in_both_directions():

@@ -231,15 +231,15 @@ def _receive(response: http.client.HTTPResponse, part: pathlib.Path, show_progre
     if resumed and version and begun and version != begun:  # the server does not know If-Range
         _discard(part)
         raise http.client.HTTPException("the file there changed after the download began")
-    if not resumed:
-        _version_of(part).unlink(missing_ok=True)
     stated = response.headers.get("Content-Length") or ""
     length, received = int(stated) if stated.isdecimal() else 0, 0
     with (
         progress(f"Downloading {part.stem}", length or None, "bytes", enabled=show_progress) as advance,
         _opened_part(part, resumed=resumed) as file,
     ):
-        if not resumed and version:  # the part is empty now: beside bytes of another version this would join the two
+        if not resumed:  # the part is empty now: a version beside bytes of another one would join the two
+            _version_of(part).unlink(missing_ok=True)
+        if not resumed and version:
             files.write_text_atomically(_version_of(part), f"{version}\n")
         most = MOST_BYTES - file.tell()
         while received <= most and length <= most and (block := response.read(_BLOCK_BYTES)):

@@ -30,7 +30,9 @@ LINE_FEEDS = "line_feeds"
 
 _BLOCK_BYTES = 1 << 20
 _HEAD_BYTES = 1 << 12
-_UTF16_NULS = 4  # more than one byte of so many is NUL in UTF-16 of most languages, and none in text that is UTF-8
+# UTF-16 of Latin letters: more than one byte of so many is NUL, the same one of a character's two bytes.
+_UTF16_NULS = 4
+_UTF16_BYTES = 16  # fewer tell nothing
 
 
 @dataclasses.dataclass
@@ -317,8 +319,10 @@ def _refuse_utf16(path: PathLike, head: bytes) -> None:
     # Its line feeds are two bytes, so that lines would be split within characters.
     head = head[:_HEAD_BYTES]
     encoding = "UTF-16" if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else ""
-    if not encoding and _UTF16_NULS * head.count(0) > len(head):  # without a mark it is valid UTF-8, full of NULs
-        encoding = "UTF-16LE" if head[1::2].count(0) > head[::2].count(0) else "UTF-16BE"
+    even, odd = head[::2].count(0), head[1::2].count(0)
+    if not encoding and len(head) >= _UTF16_BYTES and _UTF16_NULS * (even + odd) > len(head):
+        # Without a mark it is valid UTF-8, full of NULs.
+        encoding = "UTF-16LE" if odd > 4 * even else "UTF-16BE" if even > 4 * odd else ""
     if encoding:
         raise UserError(f"{path} is UTF-16; lines are read as UTF-8. Convert it: iconv -f {encoding} -t UTF-8.")
 

@@ -14,7 +14,7 @@ from t2t_ext.bin import experiment
 from t2t_ext.errors import UserError
 from t2t_ext.evaluation.score_table import ScoreRecord, ScoreTable
 from t2t_ext.experiments import report, results
-from t2t_ext.experiments.conduct import run_stages
+from t2t_ext.experiments.conduct import run_stages, wanted_stages
 from t2t_ext.experiments.plan import Options, plan
 from t2t_ext.experiments.stages import (
     Interrupted,
@@ -164,6 +164,40 @@ def test_an_interrupted_redo_goes_on(stages, monkeypatch, tmp_path):
     assert not made.exists()
     assert any("--redo=train goes on where it was interrupted" in line for line in said)
     assert not list(tmp_path.glob("redo.*.json"))
+
+
+def test_a_redo_that_was_finished_otherwise_begins_anew(stages, monkeypatch, tmp_path):
+    wanted = [dataclasses.replace(stages["train", "_l2r"], owner="")]
+    said = []
+    without_commands(monkeypatch, 130)
+    with pytest.raises(Interrupted):
+        run_stages(wanted, wanted, ["train"], tmp_path, said.append)
+    note(wanted[0], 0)  # the plain command of all stages made it
+    carried_out = without_commands(monkeypatch)
+    run_stages(wanted, wanted, ["train"], tmp_path, said.append)
+    assert not any("goes on" in line for line in said)
+    assert carried_out == [wanted[0].title]
+
+
+def test_scores_that_were_begun_before_their_run_was_trained_again_are_removed(stages, monkeypatch):
+    without_commands(monkeypatch)
+    stage = stages["score", "_l2r"]
+    translation = stage.output / "model.ckpt-00000999.txt"
+    for second, kept in ((0, False), (59, True)):
+        note(stage, second, status="begun")
+        translation.touch()
+        note(stages["train", "_l2r"], 50)
+        note(stages["average", "_l2r"], 51)
+        assert state_of(stage).word == ("begun" if kept else "changed")
+        assert run_stage(stage, "1/1", print)
+        assert translation.exists() == kept
+
+
+def test_a_redo_of_other_recipes_runs_alone_is_refused(stages):
+    every = list(stages.values())
+    with pytest.raises(UserError, match="--redo=train does nothing with --until=pseudo"):
+        wanted_stages(every, until="pseudo", redo=["train"])
+    assert wanted_stages(every, until="train", redo=["train"])
 
 
 def test_reranking_is_scored_by_its_report(tmp_path):

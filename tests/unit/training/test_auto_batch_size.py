@@ -48,6 +48,12 @@ def test_search_finds_the_largest_within_an_eighth(limit, first):
     assert len(tried) == len(set(tried)) <= 14
 
 
+def test_search_tries_nothing_that_holds_no_pair():
+    tried = []
+    assert auto_batch_size.largest_that_fits(lambda size: bool(tried.append(size)), 1 << 20, 1024, 320) is None
+    assert tried == [1024, 512, 320]
+
+
 def test_batches_of_few_pairs_are_told():
     """A Keras user's batch_size=32 is 32 tokens here."""
     assert auto_batch_size.hint(4096, 8.0) == ""
