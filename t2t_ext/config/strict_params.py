@@ -532,7 +532,10 @@ def _checked(value: Any, kind: Any, field: dataclasses.Field[Any]) -> tuple[Any,
     if value is None and type(None) in kinds:
         return value, ""
     if float in kinds and type(value) is int:
-        value = float(value)
+        try:
+            value = float(value)
+        except OverflowError:  # more than 308 digits
+            return value, "must be finite"
     if isinstance(value, str):
         value = field.metadata.get("aliases", {}).get(value, value)
     if not any(_is_a(value, one) for one in kinds):

@@ -23,7 +23,8 @@ _OWN = (
 )  # fmt: skip
 _NEW = ("--model=transformer", "--hparams_set=transformer_test", f"--data_dir=WORLD/{DATA}", "--output_dir=OUT/run")
 LONG = "x" * 5000
-DIGITS = "9" * 400  # more than a float takes
+DIGITS = "9" * 300
+HUGE = "9" * 400  # more than a float takes
 
 # Command, flags, what is said.
 CASES = [
@@ -90,6 +91,8 @@ CASES = [
     ("datagen", (*_OWN, "--max_length_ratio=nan"), "--max_length_ratio must be finite"),
     ("datagen", (*_OWN, "--train_weights=nan"), "from 0 to 1,000"),
     ("datagen", (*_OWN, f"--vocab_size={DIGITS}"), "... (300 characters)"),
+    ("datagen", (*_OWN, f"--vocab_size={HUGE}"), "... (400 characters)"),
+    ("bleu", (_TEXTS, "--translation=WORLD/text.txt", f"--n_bootstrap={HUGE}"), "at most 100,000"),
     ("decoder", (*_DECODE, "--decode_hparams=beam_size=100000000"), "at most 1,000"),
     ("decoder", (*_DECODE, f"--decode_hparams=beam_size={DIGITS}"), "at most 1,000"),
     ("decoder", (*_DECODE, f"--decode_hparams=beam_size={DIGITS * 20}"), "... (6,000 characters)"),

@@ -212,6 +212,8 @@ def test_every_number_has_limits():
 
 @pytest.mark.parametrize("digits", [299, 400, 5000])
 def test_a_long_number_is_not_echoed_whole(digits):
+    with pytest.raises(UserError, match=r"alpha.* must be"):
+        DecodeHParams(alpha=10 ** min(digits, 4000))
     with pytest.raises(UserError) as raised:
         DecodeHParams().override(f"beam_size={'9' * digits}")
     assert len(str(raised.value)) < 300
