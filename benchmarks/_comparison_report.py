@@ -24,8 +24,8 @@ _TAIL = 2000  # updates
 _EARLY = " †"  # behind the name of a row that ended early
 EARLY_NOTE = (
     "†: the first of several settings, which are compared before the row is trained. These trainings ended earlier "
-    "than those of finished rows; some models were still improving. Their differences are to controls that were trained "
-    "the same way, not to finished rows."
+    "than those of finished rows; some models were still improving. Their differences are to controls that were "
+    "trained the same way, not to finished rows."
 )
 
 
