@@ -81,8 +81,8 @@ def test_every_decoder_takes_it(make_preset, model):
     assert np.abs(made(inputs, targets).numpy()[0] - logits[0]).max() > 1e-4
 
 
-def test_a_source_beyond_its_positions_is_truncated(make_preset):
-    """What reads attention counts all of the source's positions."""
+def transformer_with(make_preset):
+    """A Transformer of the width of a BERT, whose weights it has; the preset's folder and its text encoder."""
     folder, encoder = make_preset("bert")
     hparams = registry.hparams("transformer_test").override(f"hidden_size=16,encoder_preset={folder}")
     made = registry.model("transformer")(
@@ -91,6 +91,12 @@ def test_a_source_beyond_its_positions_is_truncated(make_preset):
     )  # fmt: skip
     made.build()
     made.assign(made.pretrained(), strict=False)
+    return made, folder, encoder
+
+
+def test_a_source_beyond_its_positions_is_truncated(make_preset):
+    """What reads attention counts all of the source's positions."""
+    made, _, _ = transformer_with(make_preset)
     longest = made.encoder.longest
     ids = np.full([1, longest + 9], FIRST_TEXT_ID + 6, np.int32)
     whole, short = made.encode(ids), made.encode(ids[:, : longest - 1])
@@ -105,14 +111,7 @@ def test_a_source_beyond_its_positions_is_truncated(make_preset):
 def test_it_is_the_backbone_of_keras_hub(make_preset):
     import keras_hub
 
-    folder, encoder = make_preset("bert")
-    hparams = registry.hparams("transformer_test").override(f"hidden_size=16,encoder_preset={folder}")
-    made = registry.model("transformer")(
-        hparams, source_vocab_size=encoder.vocab_size, target_vocab_size=30,
-        encoder_config=encoder.subwords.encoder_config,
-    )  # fmt: skip
-    made.build()
-    made.assign(made.pretrained(), strict=False)
+    made, folder, encoder = transformer_with(make_preset)
     ids = np.array([encoder.encode_batch(LINES[:1], add_eos=True)[0]], np.int32)
     backbone = keras_hub.models.Backbone.from_preset(folder)
     own = np.array([[2, *(ids[0, :-1] - FIRST_TEXT_ID), 3]])  # [CLS] ... [SEP]
