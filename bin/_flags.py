@@ -446,12 +446,23 @@ def configure_threads(inter_op: int, intra_op: int) -> None:
             os.environ[variable] = str(value)
 
 
+def keep_compiled_products() -> None:
+    """Lets oneDNN keep the compiled kernels of all shapes of batches; call it before TensorFlow computes.
+
+    It keeps 1,024 unless told otherwise. A training needs more (some 60 products, each in as many shapes as batches
+    have) and would compile some anew in every step.
+    """
+    if not {"ONEDNN_PRIMITIVE_CACHE_CAPACITY", "DNNL_PRIMITIVE_CACHE_CAPACITY"} & os.environ.keys():
+        os.environ["ONEDNN_PRIMITIVE_CACHE_CAPACITY"] = "20000"
+
+
 def start_tensorflow(inter_op: int = 0, intra_op: int = 0) -> None:
     """Sets thread pools as ``configure_threads`` and imports TensorFlow without its notes about itself.
 
     Keras would import pyplot where it is installed, for galleries of images: a third of a second that no command needs.
     """
     configure_threads(inter_op, intra_op)
+    keep_compiled_products()
     hides = not {"tensorflow", "matplotlib"} & sys.modules.keys()
     if hides:
         sys.modules["matplotlib"] = None  # type: ignore[assignment]  # an import of it fails

@@ -15,7 +15,7 @@ import pytest
 
 from t2t_ext import registry
 from t2t_ext.bin import _flag_groups
-from t2t_ext.bin._flags import Flag, FlagParser, configure_threads, registry_text, run_main
+from t2t_ext.bin._flags import Flag, FlagParser, configure_threads, keep_compiled_products, registry_text, run_main
 from t2t_ext.config.decode import DecodeHParams, resolve_decode_hparams
 from t2t_ext.config.generation import GenerationConfig
 from t2t_ext.config.hyperparameters import HParams
@@ -576,6 +576,20 @@ def test_configure_threads(monkeypatch):
     configure_threads(2, 1)
     assert os.environ["TF_NUM_INTEROP_THREADS"] == "2"
     assert os.environ["TF_NUM_INTRAOP_THREADS"] == os.environ["OMP_NUM_THREADS"] == "1"
+
+
+@pytest.mark.parametrize("prefix", ["ONEDNN", "DNNL"])
+def test_onednn_keeps_more_kernels_than_by_default_unless_the_user_says_how_many(monkeypatch, prefix):
+    for each in ("ONEDNN", "DNNL"):
+        monkeypatch.delenv(f"{each}_PRIMITIVE_CACHE_CAPACITY", raising=False)
+    with monkeypatch.context() as users:
+        users.setenv(f"{prefix}_PRIMITIVE_CACHE_CAPACITY", "7")
+        keep_compiled_products()
+        assert os.environ.get("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "7") == "7"
+    monkeypatch.setenv("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "")  # so that what is set is taken back after the test
+    monkeypatch.delenv("ONEDNN_PRIMITIVE_CACHE_CAPACITY")
+    keep_compiled_products()
+    assert int(os.environ["ONEDNN_PRIMITIVE_CACHE_CAPACITY"]) > 1024
 
 
 def test_keras_imports_no_matplotlib_in_a_command_and_others_still_can():
