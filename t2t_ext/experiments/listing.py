@@ -9,7 +9,7 @@ from t2t_ext.experiments.recipes import Recipe, RecipeBook
 from t2t_ext.experiments.stages import state_of
 from t2t_ext.reporting.table import Table, columns
 
-_STATES = {"to do": "", "begun": " (begun)", "done": " (done)", "changed": " (made with other settings)"}
+_STATES = {"to do": "", "begun": " (begun)", "done": " (done)", "changed": " (made with other settings or text)"}
 
 
 def list_text(book: RecipeBook, pattern: str = "") -> str:

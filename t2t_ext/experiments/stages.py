@@ -16,12 +16,13 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NotRequired, TypedDict
 
 from t2t_ext.errors import UserError
 from t2t_ext.evaluation.score_table import RECORDS_NAME, ScoreRecord, ScoreTable
 from t2t_ext.evaluation.scorer import label_with_case
+from t2t_ext.experiments import raw_text
 from t2t_ext.experiments.plan import Stage, requirements
 from t2t_ext.experiments.sweep import training_is_over
 from t2t_ext.io import files, locks, stored
@@ -54,7 +55,8 @@ class State:
     """The progress of a stage.
 
     Attributes:
-      word: ``done``, ``to do``, ``begun`` (interrupted, resumes) or ``changed`` (made with other settings).
+      word: ``done``, ``to do``, ``begun`` (interrupted, resumes) or ``changed`` (made with other settings or from other
+        text).
       differences: What differs, in words, where it is ``changed``.
     """
 
@@ -79,9 +81,11 @@ def state_of(stage: Stage) -> State:
             if stored.get(name) != given.get(name)
         )
         return State("changed", differences or ("a stage before it",))
+    if differences := _changes_of_text(stage, marker):
+        return State("changed", differences)
     if marker["status"] != "done" and stage.kind != "score":  # scores that were begun may be of former weights
         return State("begun")
-    # Data are the same whenever made.
+    # Data of the same text are the same whenever made.
     needs = [(need.title, _read_marker(need)) for need in stage.needs if need.kind != "data"]
     newer = [title for title, own in needs if own and own["status"] == "done" and own["time"] > marker["time"]]
     if newer:
@@ -89,11 +93,21 @@ def state_of(stage: Stage) -> State:
     return State("done" if marker["status"] == "done" and _is_complete(stage) else "begun")
 
 
+def _changes_of_text(stage: Stage, marker: Mapping[str, Any]) -> tuple[str, ...]:
+    """Returns, in words, what else the raw files hold now, or the data hold, than what a result was made from."""
+    if stage.kind == "data":
+        return tuple(raw_text.changes(stage, marker["time"])) if marker["status"] == "done" else ()
+    now, then = raw_text.made_from(stage), marker.get("text", {})
+    return tuple(
+        f"'{name}' was made again since, from other text" for name in then if now.get(name, then[name]) != then[name]
+    )
+
+
 def check_unchanged(stages: Sequence[Stage], redo: Sequence[str]) -> None:
-    """Refuses to lose data or runs that were made with other settings, unless ``redo`` names their kind.
+    """Refuses to lose data or runs that were made with other settings or text, unless ``redo`` names their kind.
 
     Raises:
-      UserError: A stage of such a kind was made with other settings.
+      UserError: A stage of such a kind was made with other settings or from other text.
     """
     for stage in stages:
         if stage.kind not in _DEAR or is_redone(stage, redo) or not stage.output.exists():
@@ -104,11 +118,11 @@ def check_unchanged(stages: Sequence[Stage], redo: Sequence[str]) -> None:
             if stage.owner:
                 how = f"by t2t_ext-experiment --recipe={stage.owner} --redo={stage.kind}"
             raise UserError(
-                f"{stage.output} ({stage.title}) was made with other settings: {'; '.join(state.differences)}. Keep "
-                f"the settings that it was made with, choose another --work_dir, or have it removed and made again "
-                f"{how}."
+                f"{stage.output} ({stage.title}) was made with other settings or text: {'; '.join(state.differences)}. "
+                f"Keep those that it was made with, choose another --work_dir, or have it removed and made again {how}."
             )
-        renewed = [need for need in requirements(stage.needs) if need.kind != "data" and is_redone(need, redo)]
+        renewed = [need for need in requirements(stage.needs) if is_redone(need, redo)]
+        renewed = [need for need in renewed if need.kind != "data" or state_of(need).word == "changed"]
         if renewed:
             raise UserError(
                 f"{stage.output} ({stage.title}) was made from what --redo={','.join(redo)} makes again "
@@ -171,7 +185,7 @@ def _run_alone(
         say(f"{title}: done meanwhile by another experiment")
         return False
     if state.word == "changed" and not redo:
-        say(f"{title}: the settings have changed ({'; '.join(state.differences)}); made again")
+        say(f"{title}: settings or text have changed ({'; '.join(state.differences)}); made again")
     _end_orphan(stage, say)
     if redo or _is_of_other_weights(stage, state, again=again) or (state.word == "changed" and stage.kind in _DEAR):
         if owner := locks.owner_in(stage.output):
@@ -418,6 +432,7 @@ class _Marker(TypedDict):
     status: str
     key: str
     flags: dict[str, Any]
+    text: NotRequired[dict[str, str]]
     pid: NotRequired[stored.Count]
     parent: NotRequired[stored.Count]
 
@@ -437,6 +452,7 @@ def _write_marker(stage: Stage, status: str, **more: Any) -> None:
         "key": stage.key,
         "command": stage.command_line,
         "flags": stage.counted_flags(),
+        "text": raw_text.made_from(stage),
         "time": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         **more,
     }

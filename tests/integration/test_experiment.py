@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -10,6 +11,9 @@ import time
 import pytest
 
 from t2t_ext.bin import experiment
+from t2t_ext.config import problem_options
+from t2t_ext.experiments.plan import Options, plan
+from t2t_ext.experiments.stages import State, _write_marker, state_of
 
 RECIPE = """
 [papers.toy]
@@ -88,6 +92,40 @@ def test_data_stage(flags, tmp_path, capsys):
     assert len([path for path in (tmp_path / "W" / "data").iterdir() if path.is_dir()]) == 2
 
 
+def test_text_that_has_changed_is_noticed_and_no_run_made_from_it_is_lost(flags, toy_corpus, tmp_path, capsys):
+    own = tmp_path / "own.txt"
+    own.write_bytes(toy_corpus.dev_source.read_bytes())
+    flags = [flag.replace(f"test_source={toy_corpus.dev_source}", f"test_source={own}") for flag in flags]
+    assert experiment.main([*flags, "--until=data"]) == 0
+    [options] = [flag.removeprefix("--problem_options=") for flag in flags if flag.startswith("--problem_options=")]
+    book = experiment.recipe_book(str(tmp_path / "recipes"))
+    stages = plan(
+        book.recipe("toy_row"), book, Options(work_dir=tmp_path / "W", problem_options=problem_options.parse(options))
+    )
+    [data, train] = [next(stage for stage in stages if stage.kind == kind) for kind in ("data", "train")]
+    train.output.mkdir(parents=True)
+    _write_marker(train, "begun")
+    assert [state_of(stage).word for stage in (data, train)] == ["done", "begun"]
+
+    later, text = time.time_ns() + 10**10, own.read_bytes()
+    os.utime(own, ns=(later, later))  # written anew, but the same
+    assert state_of(data).word == "done"
+    own.write_bytes(text.replace(b"a", b"o", 1))  # as long as before
+    os.utime(own, ns=(later, later))
+    assert state_of(data) == State("changed", (f"{own} is not the own.txt that test was made from",))
+    capsys.readouterr()
+    assert experiment.main([*flags, "--until=data"]) == 2
+    assert "own.txt that test was made from. Keep those that it was made with" in capsys.readouterr().err
+    assert experiment.main([*flags, "--redo=data"]) == 2
+    assert "was made from what --redo=data makes again (data translate_parallel_text" in capsys.readouterr().err
+    shutil.rmtree(data.output)
+    data.marker.unlink()
+    assert experiment.main([*flags, "--until=data"]) == 0
+    assert [state_of(stage).word for stage in (data, train)] == ["done", "changed"]
+    assert experiment.main(flags) == 2
+    assert "was made again since, from other text" in capsys.readouterr().err
+
+
 def test_a_stage_that_fails_names_itself_and_its_log(flags, tmp_path, capsys):
     wrong = [flag.replace("train_source=", "train_source=not_there_") for flag in flags]
     assert experiment.main(wrong) == 2
@@ -154,7 +192,7 @@ def test_interrupted_killed_and_resumed(flags, tmp_path):
     process = start([*flags, "--hparams=batch_size=300"])
     out = process.communicate(timeout=60)[0]
     assert process.returncode == 2
-    assert "was made with other settings: --hparams: 'batch_size=256" in out
+    assert "was made with other settings or text: --hparams: 'batch_size=256" in out
 
 
 @pytest.mark.slow

@@ -27,11 +27,11 @@ from t2t_ext.data.features.types import SOURCE, text_features
 from t2t_ext.data.generation import cleaning, duplicates, text_checks, vocabulary, workspace
 from t2t_ext.data.generation.encoding import Encoding, without_tags
 from t2t_ext.data.generation.preparation import NO_STEPS, SENTENCEPIECE, TextPreparation
+from t2t_ext.data.generation.raw_inputs import describe_inputs
 from t2t_ext.data.generation.raw_samples import RawSamples
 from t2t_ext.data.generation.settings import (
     as_reused,
     cleaning_asked,
-    describe_inputs,
     differences,
     recorded,
     resolved,

@@ -1,9 +1,7 @@
 """Resolves the settings of data generation, and compares those of a second call with existing data."""
 
 import contextlib
-import functools
 import os
-import pathlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,10 +16,11 @@ from t2t_ext.data.corpora import archives
 from t2t_ext.data.datasets.manifest import Manifest
 from t2t_ext.data.generation.cleaning import Cleaning
 from t2t_ext.data.generation.preparation import NO_STEPS, SENTENCEPIECE, SUBWORD_NMT, split_paths
+from t2t_ext.data.generation.raw_inputs import changed_inputs
 from t2t_ext.data.generation.vocabulary import Vocabulary
 from t2t_ext.data.text.text_steps import parse_steps
 from t2t_ext.errors import UserError
-from t2t_ext.io import files, inputs
+from t2t_ext.io import files
 from t2t_ext.problem import DEV, TRAIN, Problem
 
 # How data were made whose manifest is older than these settings.
@@ -98,17 +97,6 @@ def cleaning_asked(asked: str | Mapping[str, Any] | None, default: Mapping[str, 
     return Cleaning.from_settings(default if asked is None else asked)
 
 
-def describe_inputs(problem: Problem, tmp_dir: str | os.PathLike) -> dict[str, list[dict[str, Any]]]:
-    """Returns name, size in bytes and SHA-256 of the raw files of every split, in order."""
-
-    @functools.cache  # splits may share large files
-    def described(path: pathlib.Path) -> dict[str, Any]:
-        content = inputs.on_disk(path)
-        return {"name": path.name, "bytes": content.stat().st_size, "sha256": files.sha256_of_file(content)}
-
-    return {split: [described(path) for path in problem.source_files(split, tmp_dir)] for split in problem.splits}
-
-
 def differences(
     manifest: Manifest,
     problem: Problem,
@@ -141,18 +129,11 @@ def differences(
                 found.append(f"another {side} subword model was used")
     for split in problem.splits:
         paths = problem.source_files(split, tmp_dir)
-        made_from: list[dict[str, Any]] = manifest.inputs.get(split, [])
-        if not paths or not all(map(os.path.isfile, paths)):
-            continue
-        if split == DEV and (change := _other_kind_of_dev_set(problem, tmp_dir, manifest)):
+        is_there = bool(paths) and all(map(os.path.isfile, paths))
+        if split == DEV and is_there and (change := _other_kind_of_dev_set(problem, tmp_dir, manifest)):
             found.append(change)
-            continue
-        if len(paths) != len(made_from):
-            found.append(f"{split} was made from {len(made_from)} files, now {len(paths)} are given")
-            continue
-        for path, old in zip(paths, made_from, strict=True):
-            if path.stat().st_size != old["bytes"] or files.sha256_of_file(path) != old["sha256"]:
-                found.append(f"{path} is not the {old['name']} that {split} was made from")
+        else:
+            found += changed_inputs(split, paths, manifest.inputs.get(split, []))
     return found
 
 
