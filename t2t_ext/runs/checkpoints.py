@@ -290,12 +290,17 @@ def prune(run: files.PathLike, keep_max: int, protect: Iterable[files.PathLike] 
     protected = {pathlib.Path(path).resolve() for path in protect}
     removed = []
     for path in list_checkpoints(run)[:-keep_max]:
-        if path.resolve() in protected:
-            continue
-        with contextlib.suppress(FileNotFoundError):
-            files.remove_directory(path)
+        if path.resolve() not in protected and remove(path):
             removed.append(path)
     return removed
+
+
+def remove(path: pathlib.Path) -> bool:
+    """Deletes a checkpoint and returns whether it was still there; a kill on the way leaves no damaged one."""
+    with contextlib.suppress(FileNotFoundError):
+        files.remove_directory(path)
+        return True
+    return False
 
 
 def resolve_checkpoint(

@@ -347,9 +347,18 @@ class _Loop:
         self._prune()
 
     def _prune(self) -> None:
-        """Deletes old checkpoints, but not that of the last step: newer ones are damaged, and will be made again."""
-        last = self._run.checkpoints_dir / checkpoints.checkpoint_name(self._session.step)
-        checkpoints.prune(self._run.path, self._settings.keep_checkpoint_max, protect=[last])
+        """Deletes old checkpoints, and those that interrupts left, so that the rest are those of an undisturbed run.
+
+        Not that of the last step, though: newer ones are damaged, and will be made again.
+        """
+        run, keep, now = self._run, self._settings.keep_checkpoint_max, self._session.step
+        last = run.checkpoints_dir / checkpoints.checkpoint_name(now)
+        if keep > 0:
+            for path in checkpoints.list_checkpoints(run.path):
+                step = checkpoints.checkpoint_step(path)
+                if step is not None and step < now and self._records.interrupted_at(step):
+                    checkpoints.remove(path)
+        checkpoints.prune(run.path, keep, protect=[last])
 
     def _stops_early(self) -> bool:
         settings = self._settings
