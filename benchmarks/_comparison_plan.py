@@ -13,7 +13,7 @@ import json
 import math
 import pathlib
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from t2t_ext.errors import UserError, suggest
@@ -67,31 +67,38 @@ class Grid:
     Attributes:
       values: Hparam -> its values; the search begins with the first of each.
       full: Whether all cells are tried, and not one hparam after the other.
+      margin: By how much a cell's score must be above that of the one that the search stands at, to take its place.
     """
 
     values: Mapping[str, Sequence[float]]
     full: bool = False
+    margin: float = 0.0
 
     @property
     def first(self) -> Cell:
         """The cell that every family is trained with first."""
         return tuple(values[0] for values in self.values.values())
 
-    def search(self, losses: Mapping[Cell, float]) -> tuple[list[Cell], Cell | None]:
+    def search(self, scores: Mapping[Cell, float]) -> tuple[list[Cell], Cell | None]:
         """Returns the cells to train next, and the chosen one, None before all that it takes are trained.
 
         Args:
-          losses: Those of the cells that are trained.
+          scores: Those of the cells that are trained; the higher, the better.
         """
         cell = self.first
         for place, values in enumerate([()] if self.full else self.values.values()):
             cells: list[Cell] = [(*cell[:place], value, *cell[place + 1 :]) for value in values]
             cells = cells or list(itertools.product(*self.values.values()))
-            missing = [each for each in cells if each not in losses]
+            missing = [each for each in cells if each not in scores]
             if missing:
                 return missing, None
-            cell = min(cells, key=lambda each: losses[each])
+            cell = self.better(cell, cells, scores)
         return [], cell
+
+    def better(self, cell: Cell, others: Iterable[Cell], scores: Mapping[Cell, float]) -> Cell:
+        """Returns the best of other cells if it is better than a cell by more than the margin, else that cell."""
+        best = max(others, key=lambda each: scores[each])
+        return best if scores[best] > scores[cell] + self.margin else cell
 
     def trainings(self) -> int:
         """Returns how many cells of a family are trained."""
@@ -135,7 +142,7 @@ class Plan:
         self._recipe = functools.cache(book.recipe)
         self.title = self._corpus["title"]
         values = {**content["tuning"], **self._corpus.get("tuning", {})}
-        self.grid = Grid(values, full) if tune else None
+        self.grid = Grid(values, full, content["tuning_choice"]["margin"]) if tune else None
         patterns = self._corpus.get("rows", ["*"])
         self.main, self.ablations = (
             [row for row in content["rows"][kind] if any(fnmatch.fnmatch(row, each) for each in patterns)]
@@ -193,33 +200,26 @@ class Plan:
 
     # === Order ===
 
-    def cells(self, losses: Mapping[Job, float]) -> dict[str, Cell]:
+    def cells(self, scores: Mapping[Job, float]) -> dict[str, Cell]:
         """Returns the chosen cell of every family that is tuned.
 
         Args:
-          losses: Of the trainings that are done.
+          scores: Of the trainings that are done.
         """
         found = {}
         for family in self._content["families"]:
-            cell = self.grid.search(self._losses(family, losses))[1] if self.grid else ()
+            cell = self.grid.search(self._scores(family, scores))[1] if self.grid else ()
             if cell is not None:
                 found[family] = cell
         return found
 
-    def best_so_far(self, losses: Mapping[Job, float]) -> dict[str, Cell]:
-        """Returns the chosen cell of every family, or the best of those trained until now, where there is one."""
-        known = {family: self._losses(family, losses) for family in self._content["families"]}
-        return {family: min(each, key=lambda cell: each[cell]) for family, each in known.items() if each} | self.cells(
-            losses
-        )
-
     def jobs(
-        self, losses: Mapping[Job, float], seeds: Sequence[int], variants: Sequence[str], only: Sequence[str] = ("*",)
+        self, scores: Mapping[Job, float], seeds: Sequence[int], variants: Sequence[str], only: Sequence[str] = ("*",)
     ) -> tuple[list[Job], int]:
         """Returns all trainings, done or not, in order, as far as the grid's results say which they are.
 
         Args:
-          losses: The best development loss of those that are done.
+          scores: Development BLEU of those that are done.
           seeds: Of the main rows; ablations have the first.
           variants: Recipes of training.
           only: Patterns of the wanted rows; what they need is done, too.
@@ -227,13 +227,13 @@ class Plan:
         Returns:
           The trainings, and how many there will be besides at most.
         """
-        cells, found = self.cells(losses), dict[Job, None]()
+        cells, found = self.cells(scores), dict[Job, None]()
         later: set[tuple[str, str, Cell | None, int]] = set()
         cells_left: dict[str, int] = {}  # family -> cells that the grid's results will name
 
         def tune(family: str) -> None:
             if self.grid and family not in cells_left:
-                known = self._losses(family, losses)
+                known = self._scores(family, scores)
                 now, _ = self.grid.search(known)
                 cells_left[family] = max(0, self.grid.trainings() - len(known) - len(now)) if now else 0
                 for cell in (*known, *now):
@@ -285,9 +285,9 @@ class Plan:
         own = (self.tuned_on(self.family(job.row)), TUNING, _SEED_OF_THE_GRID)
         return self.grid is not None and (job.row, job.variant, job.seed) == own
 
-    def _losses(self, family: str, losses: Mapping[Job, float]) -> dict[Cell, float]:
+    def _scores(self, family: str, scores: Mapping[Job, float]) -> dict[Cell, float]:
         row = self.tuned_on(family)
-        return {job.cell: loss for job, loss in losses.items() if job.row == row and self.is_of_the_grid(job)}
+        return {job.cell: score for job, score in scores.items() if job.row == row and self.is_of_the_grid(job)}
 
     # === Recipes ===
 

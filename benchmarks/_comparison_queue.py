@@ -121,7 +121,7 @@ class Queue:
     def _start(self) -> None:
         """Starts what can be started."""
         waiting = [job for job in self._jobs()[0] if job not in self._store.records]
-        cells, self._held_back = self._plan.cells(self._store.losses()), False
+        cells, self._held_back = self._plan.cells(self._store.scores()), False
         for job in waiting:
             free = [cores for cores in self._slots if cores not in [each.cores for each in self._running.values()]]
             if not free:

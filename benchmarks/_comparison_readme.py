@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from _comparison_plan import PLAIN, Job, Plan
 from _comparison_report import EARLY_NOTE, Row, rows
-from _comparison_store import Record, best_losses
+from _comparison_store import Record, dev_scores
 
 from t2t_ext.io import files
 
@@ -69,7 +69,7 @@ def _trust(plan: Plan, records: Mapping[Job, Record], main: Sequence[Row]) -> st
     else:
         counts = str(seeds[0]) if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
         said = f"Mean and standard deviation of {counts} seeds."
-    tuned = plan.cells(best_losses(records))
+    tuned = plan.cells(dev_scores(records))
     untuned = [family for family in plan.families() if family not in tuned]
     if not untuned:
         return f"{said} Rate and dropout are tuned for each family of models."

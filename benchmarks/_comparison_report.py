@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 from _comparison_plan import PLAIN, TUNING, Job, Order, Plan
-from _comparison_store import Record, best_losses, has_diverged, unpack
+from _comparison_store import Record, dev_scores, has_diverged, unpack
 from _comparison_tests import Difference, difference, holm
 
 from t2t_ext.io import files
@@ -122,7 +122,7 @@ def _rows(plan: Plan, records: Mapping[Job, Record], variant: str) -> list[Row]:
 
 def _found(plan: Plan, records: Mapping[Job, Record], name: str, variant: str) -> Found:
     """Returns the results of a row with its family's rate and dropout; before that is tuned, with the first ones."""
-    family, tuned = plan.family(name), plan.cells(best_losses(records))
+    family, tuned = plan.family(name), plan.cells(dev_scores(records))
     # What ended early is there to be compared with its like, which has the first cell, too.
     cells = [tuned[family]] if family in tuned and variant != TUNING else [plan.grid.first] if plan.grid else [()]
     usable = [(job, each) for job, each in sorted(records.items()) if not has_diverged(each)]
@@ -196,7 +196,7 @@ def markdown(plan: Plan, records: Mapping[Job, Record], made: Mapping[str, Seque
 
 def _about(plan: Plan, records: Mapping[Job, Record], made: Mapping[str, Sequence[Row]]) -> str:
     missing = [plan.words(name) for name in plan.main if name not in {row.name for row in made[PLAIN]}]
-    tuned = plan.cells(best_losses(records))  # without a grid all families are
+    tuned = plan.cells(dev_scores(records))  # without a grid all families are
     untuned = [family for family in plan.families() if family not in tuned]
     hours = sum(_own_minutes(record, records.get(plan.began(job))) for job, record in records.items()) / 60
     others = [each for each in records.values() if each["ended"] not in ("early stopping", "budget")]
@@ -367,7 +367,7 @@ def _brief(row: Row) -> str:
 
 
 def _grid_table(plan: Plan, records: Mapping[Job, Record]) -> str:
-    cells = plan.cells(best_losses(records))
+    cells = plan.cells(dev_scores(records))
     names = list(plan.grid.values) if plan.grid else []
     lines = []
     for family in plan.families():

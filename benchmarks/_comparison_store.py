@@ -84,9 +84,9 @@ class Store:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
 
-    def losses(self) -> dict[Job, float]:
-        """Returns the best development loss of every training."""
-        return best_losses(self.records)
+    def scores(self) -> dict[Job, float]:
+        """Returns the development BLEU of every training."""
+        return dev_scores(self.records)
 
     def check(self, job: Job, settings: Mapping[str, str]) -> None:
         """Refuses a result that was made with other settings than those that are asked for.
@@ -107,10 +107,10 @@ class Store:
 # === A result ===
 
 
-def best_losses(records: Mapping[Job, Record]) -> dict[Job, float]:
-    """Returns the best development loss of every training that has one; infinity for those that diverged."""
-    found = {job: math.inf if has_diverged(record) else record["dev_loss"] for job, record in records.items()}
-    return {job: loss for job, loss in found.items() if loss is not None}
+def dev_scores(records: Mapping[Job, Record]) -> dict[Job, float]:
+    """Returns the development BLEU of every training that has one; minus infinity for those that diverged."""
+    found = {job: -math.inf if has_diverged(record) else record["dev"].get("BLEU") for job, record in records.items()}
+    return {job: score for job, score in found.items() if score is not None}
 
 
 def has_diverged(record: Mapping[str, Any]) -> bool:

@@ -123,7 +123,7 @@ def _train(args: argparse.Namespace, plan: Plan, store: _comparison_store.Store)
         work = ExperimentWork(args, plan, store, folder, recipes)
 
         def jobs() -> tuple[list[Job], int]:
-            found, later = plan.jobs(store.losses(), seeds, variants, only)
+            found, later = plan.jobs(store.scores(), seeds, variants, only)
             work.write_recipes(found)
             return found, later
 
@@ -238,7 +238,7 @@ class ExperimentWork:
         Those of trainings that are no longer wanted, because another cell was chosen, stay: one may be at work.
         """
         self._named |= dict.fromkeys(jobs)
-        text = self._plan.toml(list(self._named), self._plan.cells(self._store.losses()))
+        text = self._plan.toml(list(self._named), self._plan.cells(self._store.scores()))
         if text != self._written:
             self._recipes.parent.mkdir(parents=True, exist_ok=True)
             files.write_text_atomically(self._recipes, text)

@@ -40,7 +40,7 @@ def test_every_recipe_is_a_row_of_one_family(make_plan, book):
 
 @pytest.mark.parametrize("more", [{}, {"full": True}, {"tune": False}])
 def test_every_training_comes_after_what_it_needs_and_their_number_is_known(make_plan, plans, more):
-    """The whole queue with made-up losses: no more is trained than announced, each once, in a possible order."""
+    """The whole queue with made-up scores: no more is trained than announced, each once, in a possible order."""
     plan, done, rng = make_plan(**more), {}, random.Random(1)
     variants = list(plan.variants)
     first, later = plan.jobs({}, [1, 2, 3], variants)
@@ -56,7 +56,7 @@ def test_every_training_comes_after_what_it_needs_and_their_number_is_known(make
         if not ready:
             break
         trained += ready
-        done |= {job: rng.random() for job in ready if job.row != "comparison_rerank"}
+        done |= {job: 10 * rng.random() for job in ready if job.row != "comparison_rerank"}
     assert (waiting, later) == (set(), 0)
     assert len(trained) == len(set(trained)) == count
     assert trained[0].row == ROOT
@@ -88,23 +88,22 @@ def test_one_cell_of_every_family_comes_before_the_rest_of_the_grid(make_plan, p
     assert [(job.row, job.cell) for job in jobs[:5]] == [(row, plan.grid.first) for row in without_teachers]
     assert {job.variant for job in jobs} == {"tuning"}
     assert jobs[5].row == ROOT
-    losses = tuned(plans, ROOT, {(0.2, 0.0075): 1.4, (0.3, 0.0075): 1.3})
-    assert plan.cells(losses) == {}
-    assert plan.best_so_far(losses) == {"Transformer": (0.3, 0.0075)}
-    other = {plans.Job(ROOT, "plain", (0.2, 0.0075), 1): 1.0}  # of a row: it says nothing about the grid
-    assert plan.best_so_far(losses | other) == {"Transformer": (0.3, 0.0075)}
+    scores = tuned(plans, ROOT, {(0.2, 0.0075): 41.0, (0.3, 0.0075): 41.3})
+    assert plan.cells(scores) == {}
+    other = {plans.Job(ROOT, "plain", cell, 1): 43.0 for cell in [(0.3, 0.00375), (0.3, 0.015)]}
+    assert plan.cells(scores | other) == {}  # of rows: they say nothing about the grid
 
 
-def tuned(plans, row, losses):
-    return {plans.Job(row, plans.TUNING, cell, 1): loss for cell, loss in losses.items()}
+def tuned(plans, row, scores):
+    return {plans.Job(row, plans.TUNING, cell, 1): score for cell, score in scores.items()}
 
 
 def test_rows_have_the_cell_that_their_family_is_tuned_to(make_plan, plans):
     """The row that was tuned on goes on where its cell ended; others, other seeds and recipes begin anew."""
     plan, chosen = make_plan(), (0.3, 0.015)
-    losses = tuned(plans, ROOT, {(0.2, 0.0075): 1.4, (0.3, 0.0075): 1.3, (0.3, 0.00375): 1.35, (0.3, 0.015): 1.2})
-    assert plan.cells(losses) == {"Transformer": chosen}
-    jobs, _ = plan.jobs(losses, [1, 2, 3], ["plain"])
+    scores = tuned(plans, ROOT, {(0.2, 0.0075): 41.0, (0.3, 0.0075): 41.3, (0.3, 0.00375): 41.4, (0.3, 0.015): 41.6})
+    assert plan.cells(scores) == {"Transformer": chosen}
+    jobs, _ = plan.jobs(scores, [1, 2, 3], ["plain"])
     rows = [job for job in jobs if job.variant == "plain"]
     assert {plan.family(job.row) for job in rows} == {"Transformer"}
     assert {job.cell for job in rows} == {chosen}
@@ -162,12 +161,12 @@ def test_tuned_recipes_are_recipes(benchmark, make_plan, tmp_path, corpus, monke
     """Recipes, their first weights and teachers have the rate and dropout of their families; commands are valid."""
     plan = make_plan(corpus, all_rows=True)
     dropout, rates = plan.grid.values.values()
-    losses = {}
+    scores = {}
     for _ in range(5):
-        for job in plan.jobs(losses, [1], ["plain"])[0]:
-            losses.setdefault(job, -job.cell[1])  # the highest rate wins
-    jobs = plan.jobs(losses, [1, 2], ["plain", "best"])[0]
-    (tmp_path / "tuned.toml").write_text(plan.toml(jobs, plan.cells(losses)))
+        for job in plan.jobs(scores, [1], ["plain"])[0]:
+            scores.setdefault(job, 100 * job.cell[1])  # the highest rate wins
+    jobs = plan.jobs(scores, [1, 2], ["plain", "best"])[0]
+    (tmp_path / "tuned.toml").write_text(plan.toml(jobs, plan.cells(scores)))
     own = benchmark.recipe_book(str(tmp_path))
     ending = f"dropout{dropout[0]:g}.rate{max(rates):g}"
     names = {plan.name(job) for job in jobs}
@@ -267,7 +266,7 @@ class Pretended:
         return {**{name: whole[name] for name in kept}, "ended": "diverged", "dev_loss": None}
 
     def record(self, job, seconds):
-        return made_up(self.stores, job, 40.0 + job.seed + 10 * job.cell[0], loss=1.5 - job.cell[0] + job.cell[1])
+        return made_up(self.stores, job, 40.0 + job.seed + 10 * job.cell[0] - 100 * job.cell[1])
 
 
 @pytest.fixture
@@ -280,7 +279,7 @@ def queue_of(benchmark, make_plan, stores, tmp_path, monkeypatch):
 
     def make(code="0", only=("comparison_transformer", "comparison_cross_view"), cores=((0,),)):
         store, work = stores.Store(tmp_path / "results.json"), Pretended(tmp_path / "runs", stores, code)
-        queue = module.Queue(plan, store, work, lambda: plan.jobs(store.losses(), [1, 2], ["plain"], only), cores)
+        queue = module.Queue(plan, store, work, lambda: plan.jobs(store.scores(), [1, 2], ["plain"], only), cores)
         return queue, work, store
 
     return make

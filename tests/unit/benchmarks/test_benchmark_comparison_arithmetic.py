@@ -17,15 +17,23 @@ def test_search_goes_from_hparam_to_hparam(plans):
     grid = plans.Grid({"dropout": [0.2, 0.3], "rate": [2, 1, 4]})
     assert grid.trainings() == 4
     assert grid.search({}) == ([(0.2, 2), (0.3, 2)], None)
-    assert grid.search({(0.2, 2): 1.5}) == ([(0.3, 2)], None)
-    losses = {(0.2, 2): 1.5, (0.3, 2): 1.4}
-    assert grid.search(losses) == ([(0.3, 1), (0.3, 4)], None)
-    assert grid.search({**losses, (0.3, 1): 1.3, (0.3, 4): 1.6}) == ([], (0.3, 1))
+    assert grid.search({(0.2, 2): 40.5}) == ([(0.3, 2)], None)
+    scores = {(0.2, 2): 40.5, (0.3, 2): 40.6}
+    assert grid.search(scores) == ([(0.3, 1), (0.3, 4)], None)
+    assert grid.search({**scores, (0.3, 1): 40.7, (0.3, 4): 40.4}) == ([], (0.3, 1))
     full = plans.Grid(grid.values, full=True)
     cells = [(dropout, rate) for dropout in (0.2, 0.3) for rate in (2, 1, 4)]
     assert full.trainings() == 6
     assert full.search({}) == (cells, None)
-    assert full.search({cell: abs(cell[1] - 4) + cell[0] for cell in cells}) == ([], (0.2, 4))
+    assert full.search({cell: -abs(cell[1] - 4) - cell[0] for cell in cells}) == ([], (0.2, 4))
+
+
+def test_a_cell_must_be_better_by_more_than_the_margin(plans):
+    grid = plans.Grid({"dropout": [0.2, 0.3], "rate": [2, 1, 4]}, margin=0.25)
+    scores = {(0.2, 2): 40.0, (0.3, 2): 40.25, (0.2, 1): 40.5, (0.2, 4): 40.75}
+    assert grid.search(scores) == ([], (0.2, 4))
+    assert grid.search({**scores, (0.2, 1): 40.25, (0.2, 4): 40.0}) == ([], (0.2, 2))
+    assert grid.search({**scores, (0.3, 2): 40.5}) == ([(0.3, 1), (0.3, 4)], None)
 
 
 @pytest.mark.parametrize("noise", [0.0, 0.3, 0.9, 1.0])
