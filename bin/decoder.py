@@ -260,6 +260,8 @@ def _translate(run: _Run, flags: argparse.Namespace, source: _Source, output: st
             winners += count_winners(hypotheses[0] for hypotheses in results)
             if scorer:
                 scorer.add([each[0] for each in results], [list(itertools.islice(s, len(lines))) for s in references])
+    for each in (*references, *guides.values()):
+        next(each, None)  # what is wrong with a file is said at its end
     notes.report(translator)
     report_speed("Translated", done, seconds, output)
     if translator.two_sided:

@@ -217,6 +217,8 @@ class _Found:
 
     def told(self, stream: Any) -> dict[str, Any]:
         """Prints where the winners come from and the scores of all three; returns both for the report."""
+        for each in self._references:
+            next(each, None)  # what is wrong with a file is said at its end
         found, shares = self._winners, self._winners.shares()
         print(
             f"winners: {found.l2r:,} from the L2R list only ({100 * shares['l2r']:.1f}%), {found.r2l:,} from the R2L "

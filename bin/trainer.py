@@ -1,13 +1,13 @@
 """``t2t_ext-trainer``: trains a model, or resumes a run."""
 
 import argparse
-import os
 from collections.abc import Mapping
 
 from t2t_ext import registry
 from t2t_ext.bin import _flag_groups
 from t2t_ext.bin._describe import describe, print_table
 from t2t_ext.bin._flags import FlagParser, command, start_tensorflow
+from t2t_ext.config.cores import usable_cores
 from t2t_ext.config.hyperparameters import HParams
 from t2t_ext.config.training import TrainConfig
 from t2t_ext.data.datasets.generated import GeneratedData
@@ -96,7 +96,7 @@ def _start_tensorflow(args: argparse.Namespace, hparams: HParams) -> None:
         and not {"inter_op_parallelism_threads", "intra_op_parallelism_threads"} & args.given
     ):
         # Slices side by side on one thread each use a CPU better than one slice on several.
-        inter_op, intra_op = max(hparams.parallel_slices, os.cpu_count() or 1), 1
+        inter_op, intra_op = max(hparams.parallel_slices, usable_cores()), 1
     start_tensorflow(inter_op, intra_op)
 
 

@@ -140,7 +140,7 @@ def _texts(flags: argparse.Namespace, texts: "RunTexts") -> tuple[str, list[str]
         if flags.data_dir:
             raise UserError("--data_dir goes with --split, not --decode_from_file.")
         _, lines, references = chosen_text(flags, texts)
-        return pathlib.Path(flags.decode_from_file).name, list(lines), list(map(list, references))
+        return pathlib.Path(flags.decode_from_file).name, texts.tagged(list(lines)), list(map(list, references))
     split = flags.split or "dev"
     return split, *texts.split(split)
 

@@ -20,11 +20,15 @@ class Servable:
         self._model = tf.saved_model.load(str(directory))
         self.requests = 0
         self.delay_secs = 0.0
+        self.busy = 0  # requests that are refused before others are answered
 
     def predict(self, name, version, signature_name, inputs):
         """Name -> tensor; LookupError for an unknown model, ValueError for what a server refuses."""
         self.requests += 1
         time.sleep(self.delay_secs)
+        if self.busy:
+            self.busy -= 1
+            raise BlockingIOError("The batch scheduling queue to which this request was submitted is full")
         if name != self.name or version not in (None, self.version):
             raise LookupError(f"Servable not found for request: Specific({name}, {version})")
         if signature_name not in self._model.signatures:
@@ -48,7 +52,9 @@ def grpc_server(servable):
             except LookupError as error:
                 context.abort(grpc.StatusCode.NOT_FOUND, str(error))
             except ValueError as error:
-                context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
+                context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
+            except BlockingIOError as error:
+                context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, str(error))
             outputs = {name: tf.make_tensor_proto(value.numpy()) for name, value in found.items()}
             return predict_pb2.PredictResponse(model_spec=spec, outputs=outputs)
 
@@ -80,8 +86,12 @@ def rest_server(servable):
                 self._answer(404, {"error": str(error)})
             except ValueError as error:
                 self._answer(400, {"error": str(error)})
+            except BlockingIOError as error:
+                self._answer(503, {"error": str(error)})
             else:
-                self._answer(200, {"outputs": {name: self._plain(value) for name, value in found.items()}})
+                outputs = {name: self._plain(value) for name, value in found.items()}
+                # As TF Serving does: an output that is alone has no name.
+                self._answer(200, {"outputs": outputs if len(outputs) > 1 else next(iter(outputs.values()))})
 
         def _plain(self, tensor):
             values = tensor.numpy().tolist()

@@ -111,7 +111,11 @@ class Sweep:
         self._check_there_is_something()
         waited_since = time.monotonic()
         with curves(self.board_dir, self.table.records) as add_points:
-            while (path := self._next()) is not None or self._wait(waited_since):
+            while True:
+                is_over = not self._may_wait()  # asked first: the last checkpoint is there before the run is over
+                path = self._next()
+                if path is None and (is_over or not self._wait(waited_since)):
+                    break
                 if path is not None:
                     record = self._translate(path, progress)
                     if record is not None:
@@ -276,9 +280,7 @@ class Sweep:
         return waits and not training_is_over(self._run.path)
 
     def _wait(self, since: float) -> bool:
-        """Waits a little for the next checkpoint; says whether there is anything left to wait for."""
-        if not self._may_wait():
-            return False
+        """Waits a little for the next checkpoint; says whether it has waited, or for long enough already."""
         minutes, waited = self._config.wait_minutes, time.monotonic() - since
         if waited >= 60 * minutes:
             self._say(f"no new checkpoint in {minutes:g} minutes (--wait_minutes); the run is not over")

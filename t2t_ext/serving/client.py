@@ -58,6 +58,9 @@ class Translation:
     length: int | None = None
 
 
+_ONLY_OUTPUTS = {"align": "alignments", served_text.SIGNATURE: "files"}  # of signatures with one output
+
+
 class Refused(UserError):
     """The server understood a request and refused it."""
 
@@ -145,9 +148,13 @@ class Client(abc.ABC):
     def text(self) -> ServedText | None:
         """Returns the model's text encoders, asked for once; None where its graph takes text as people write it."""
         if not self._asked_for_text:
-            with contextlib.suppress(Refused):  # no such signature
+            try:
                 (found,) = self._outputs(served_text.SIGNATURE, {"sides": served_text.SIDES}, {"files": str}, 2)
                 self._text = ServedText.from_wire(found, f"the model {self.servable_name!r} on {self.server}")
+            except Refused as error:
+                # A model without it has another graph; what a busy server refuses says nothing about the model.
+                if "signature" not in str(error).lower():
+                    raise
             self._asked_for_text = True
         return self._text
 
@@ -307,8 +314,10 @@ class RestClient(Client):
         with self._explained():
             answer = stored.parse(self._within_time(request), dict[str, Any])
         outputs = answer.get("outputs")
+        if isinstance(outputs, list):  # TF Serving leaves out the name of a signature's only output
+            outputs = {_ONLY_OUTPUTS.get(signature_name, "outputs"): outputs}
         if not isinstance(outputs, dict):
-            raise self._refused("the answer holds no named outputs; this is no model of t2t_ext-exporter.")
+            raise self._refused("the answer holds no outputs; this is no model of t2t_ext-exporter.")
         return outputs
 
     def _within_time(self, request: urllib.request.Request) -> bytes:

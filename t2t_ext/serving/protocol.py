@@ -66,7 +66,8 @@ def predict_request(
             entry.value.tensor_content = np.asarray(values, "<f4").tobytes()
         else:
             entry.value.dtype = DT_STRING
-            entry.value.string_val.extend(string.encode("utf-8") for string in values)
+            # Half a surrogate pair, such as a byte of an argument that is not UTF-8, is no text: "?" takes its place.
+            entry.value.string_val.extend(string.encode("utf-8", errors="replace") for string in values)
         for size in values.shape if isinstance(values, np.ndarray) else [len(values)]:
             entry.value.tensor_shape.dim.add(size=size)
     return request.SerializeToString()

@@ -21,8 +21,8 @@ from t2t_ext.errors import UserError
 from t2t_ext.layers.masks import real_positions
 
 IDS = tf.TensorSpec([None, None], tf.int32)
-# Nothing but whitespace, as ``str.isspace`` and the cleaning of training data have it.
-_BLANK = r"[\pZ\x{09}-\x{0D}\x{1C}-\x{1F}\x{85}]*"
+# Whitespace as ``str.isspace`` and the cleaning of training data have it.
+WHITESPACE = r"[\pZ\x{09}-\x{0D}\x{1C}-\x{1F}\x{85}]"
 
 
 class Encoded(NamedTuple):
@@ -108,7 +108,7 @@ class TextCodec:
 
     def empty(self, strings: tf.Tensor) -> tf.Tensor:
         """Returns which of strings [B] have nothing to translate, since no character is visible: bool [B]."""
-        return tf.strings.regex_full_match(strings, _BLANK)
+        return tf.strings.regex_full_match(strings, f"{WHITESPACE}*")
 
     def unmarked(self, ids: tf.Tensor) -> tf.Tensor:
         """Returns ids without the marks of ``GraphTokenEncoder.encode_marked``."""

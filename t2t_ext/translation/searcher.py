@@ -29,10 +29,10 @@ from t2t_ext.search.sampling import Sampling, Truncation
 from t2t_ext.search.search_state import SearchConfig
 from t2t_ext.search.shortlist import ShortlistTable
 from t2t_ext.search.word_ngrams import NoRepeatedWordNgrams, word_boundaries
-from t2t_ext.translation.codec import TextCodec
+from t2t_ext.translation.codec import WHITESPACE, TextCodec
 
-# The whitespace removed from the end of a prefix.
-WHITESPACE = " \t\n\f\r"
+# Whitespace at the end of a prefix, as ``str.rstrip`` removes it.
+_WHITESPACE_AT_THE_END = f"{WHITESPACE}+$"
 
 
 class Searcher:
@@ -182,7 +182,7 @@ def encode_prefixes(
     A space at the end says that the last word is complete, as a last subword without ``@@`` says by itself. A prefix is
     truncated before a token that is never produced, and after ``most`` tokens.
     """
-    text = tf.strings.regex_replace(strings, f"[{WHITESPACE}]+$", "")
+    text = tf.strings.regex_replace(strings, _WHITESPACE_AT_THE_END, "")
     ids = encoder.encode(text, most).to_tensor()
     real = ~tf.reduce_any(tf.equal(ids[..., tf.newaxis], tf.constant([*banned, EOS_ID])), axis=2)
     lengths = tf.reduce_sum(tf.math.cumprod(tf.cast(real, tf.int32), axis=1), axis=1)

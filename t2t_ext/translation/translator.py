@@ -12,7 +12,6 @@ end in ``_batch`` are their graph functions of string tensors, of which a SavedM
 """
 
 import functools
-import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
@@ -20,6 +19,7 @@ import numpy as np
 import tensorflow as tf
 
 from t2t_ext import registry
+from t2t_ext.config.cores import usable_cores
 from t2t_ext.config.decode import DecodeHParams, resolve_decode_hparams
 from t2t_ext.data.datasets.shortlist import Shortlist
 from t2t_ext.data.features.sources import FeatureSource
@@ -37,7 +37,7 @@ from t2t_ext.translation.batches import Given, Progress, Read, Traced, run_batch
 from t2t_ext.translation.codec import IDS, Encoded, FeatureCodec, TextCodec
 from t2t_ext.translation.forced_decoding import ForcedDecoder
 from t2t_ext.translation.hypothesis import Hypothesis, PairScore, hypotheses_of, pair_score
-from t2t_ext.translation.searcher import WHITESPACE, Searcher
+from t2t_ext.translation.searcher import Searcher
 
 # Few widths of targets that are given: oneDNN compiles every product for each shape.
 _WIDTH_MULTIPLE = 8
@@ -76,7 +76,7 @@ class Translator:
         1, as the commands do, one a core is fastest.
     """
 
-    parallel_batches: int = max(1, os.cpu_count() or 1)
+    parallel_batches: int = usable_cores()
     truncated_lines: int = 0
     truncated_line_numbers: tuple[int, ...] = ()
     unmet_prefix_line_numbers: tuple[int, ...] = ()
@@ -246,7 +246,7 @@ class Translator:
         self.unmet_constraint_line_numbers = tuple(
             i for i, found in enumerate(results, 1) if found[0].unmet_constraints
         )
-        begin = encoder.encode_batch([prefix.rstrip(WHITESPACE) for prefix in prepared or []])
+        begin = encoder.encode_batch([prefix.rstrip() for prefix in prepared or []])
         self.unmet_prefix_line_numbers = tuple(
             i
             for i, (ids, found) in enumerate(zip(begin, results, strict=False), 1)
@@ -597,7 +597,7 @@ def _strings(texts: Sequence[str] | None, batch: np.ndarray) -> tf.Tensor | None
 
 def _keeping_whitespace(prefixes: Sequence[str], function: Callable[[list[str]], list[str]]) -> list[str]:
     """Applies a function to prefixes without the whitespace at their ends, which then follows again."""
-    bodies = [prefix.rstrip(WHITESPACE) for prefix in prefixes]
+    bodies = [prefix.rstrip() for prefix in prefixes]
     rows = zip(function(bodies), prefixes, bodies, strict=True)
     return [made + prefix[len(body) :] for made, prefix, body in rows]
 

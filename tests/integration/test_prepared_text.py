@@ -9,6 +9,7 @@ from serving_fakes import Servable, grpc_server, rest_server
 from test_export import HERE, loader_arguments, run_loader
 
 from t2t_ext.bin import datagen, decoder, exporter, prepare, query_server, trainer
+from t2t_ext.errors import UserError
 from t2t_ext.evaluation import protocols
 
 STEPS = "--text_steps=moses_tokenize,truecase"
@@ -220,6 +221,18 @@ def test_clients_need_no_telling(exported, translator, capsys):
         capsys.readouterr()
         assert query_server.main([f"--server={address}", f"--inputs_once={LINES[0]}", "--rest"]) == 0
         assert capsys.readouterr().out == texts[0] + "\n"
+
+
+@pytest.mark.parametrize(("server", "rest"), [(grpc_server, False), (rest_server, True)])
+def test_a_server_that_is_busy_at_first_does_not_turn_the_preparation_off(exported, translator, server, rest):
+    from t2t_ext.serving.client import make_client
+
+    servable = Servable(exported)
+    servable.busy = 1
+    with server(servable) as address, make_client(address, "t2t_ext", rest=rest) as client:
+        with pytest.raises(UserError, match="queue"):
+            client.translate(LINES)
+        assert [rows[0].text for rows in client.translate(LINES)] == translator(LINES)
 
 
 def test_another_run_with_the_same_text(corpus, run, tmp_path):

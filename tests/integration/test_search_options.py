@@ -85,6 +85,14 @@ def test_prefixes(make_translator):
     assert translator.unmet_prefix_line_numbers == ()
 
 
+@pytest.mark.parametrize("space", [" ", "\u3000", "\u00a0", "\v", "\u2003 "])
+def test_any_whitespace_at_the_end_of_a_prefix_completes_its_word(make_translator, space):
+    translator, line = make_translator(), LINES[0]
+    expected = translator.translate([line], prefixes=["die "])[0][0]
+    assert translator.translate([line], prefixes=[f"die{space}"])[0][0] == expected
+    assert translator.unmet_prefix_line_numbers == ()
+
+
 def test_prefixes_that_cannot_be(make_translator):
     with pytest.raises(UserError, match="2 prefixes for 1 lines"):
         make_translator().translate(["x"], prefixes=["a", "b"])
@@ -116,6 +124,11 @@ def test_decoder_forces_prefixes(tiny_run, tmp_path, capsys):
     expected = tiny_run.translator.translate(LINES, prefixes=PREFIXES)
     assert output.read_text(encoding="utf-8").split("\n")[:-1] == [found[0].text for found in expected]
     assert "only a part of the prefix: 1 line (6)" in captured.err
+
+    prefixes.write_bytes(b"\n".join([b"die T\xfcr", b"die ", b"", b"", b"", b""]) + b"\r\n")
+    status, captured = run(*flags)
+    assert f"{prefixes}: not UTF-8: 1 line (1)" in captured.err
+    assert f"{prefixes}: the CR of CR LF was dropped at the end of 1 line(s)" in captured.err
 
     prefixes.write_text("die\n", encoding="utf-8")
     status, captured = run(*flags)

@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from t2t_ext.bin import decoder
+from t2t_ext.bin import decoder, translate_all
 
 
 @pytest.fixture
@@ -42,6 +42,18 @@ def test_lines_are_translated_with_their_tag_the_default_one_or_the_one_asked_fo
     assert translations[0] == translations[1] == tiny_run.translator.translate([f"<all> {line}"])[0][0].text
     _, sources, _, _ = translate(line, f"<all> {line}", flags=["--source_tag=<one>"])
     assert sources == [f"<one> {line}"] * 2
+
+
+def test_every_checkpoint_translates_lines_with_the_default_tag(translate, tmp_path):
+    line = "the old cat sees the door ."
+    run, reference = tmp_path / "run", tmp_path / "reference"
+    reference.write_text("die alte Katze sieht die T\u00fcr .\n")
+    _, _, [expected], _ = translate(line, flags=["--decode_hparams=beam_size=2"])
+    flags = [f"--decode_from_file={tmp_path / 'in.txt'}", f"--decode_reference={reference}", "--last_only"]
+    assert translate_all.main([f"--output_dir={run}", "--decode_hparams=beam_size=2", *flags]) == 0
+    [found] = (run / "translations").glob("in.txt.*/*.txt")
+    assert found.read_text() == f"{expected}\n"
+    assert translate(f"<one> {line}", flags=["--decode_hparams=beam_size=2"])[2] != [expected]
 
 
 def test_a_tag_that_the_run_does_not_know(translate):

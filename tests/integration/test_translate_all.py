@@ -123,6 +123,23 @@ def test_waiting_ends_with_the_minutes_and_with_training(run, capsys):
     assert [record["step"] for record in records(run)] == [30, 60]
 
 
+def test_a_checkpoint_that_comes_as_training_ends_is_not_missed(run, monkeypatch):
+    """It is saved after the last look at the folder, and then the run is over."""
+    aside, saved = run / "aside", run / "checkpoints" / "model.ckpt-00000060"
+    saved.rename(aside)
+
+    def is_over(path):
+        if aside.exists() and (run / "translations" / FOLDER / "scores.jsonl").exists():
+            aside.rename(saved)
+            return True
+        return saved.exists()
+
+    monkeypatch.setattr("t2t_ext.experiments.sweep.training_is_over", is_over)
+    monkeypatch.setattr("t2t_ext.experiments.sweep._SECONDS_BETWEEN_LOOKS", 0.01)
+    assert command(run, wait=0.1) == 0
+    assert [record["step"] for record in records(run)] == [30, 60]
+
+
 def test_last_only_of_averages_and_a_file(run, toy_corpus, tmp_path):
     from t2t_ext.bin import avg_all
 

@@ -214,12 +214,22 @@ def writer(path: str) -> Iterator[Add]:
     if path == STANDARD:
         yield print_lines
         return
-    with files.atomic_file(path) as temporary, open(temporary, "wb") as file:
+    destination = outputs.Destination.of(path)
+    with contextlib.ExitStack() as stack:
+        if destination.through:  # whoever reads the pipe gets the lines as they come
+            written = destination.path
+            stack.enter_context(files.explained(written, written))
+            file = stack.enter_context(destination.opened_through())
+        else:
+            written = stack.enter_context(files.atomic_file(path))
+            file = stack.enter_context(open(written, "wb"))
 
         def add(lines: Iterable[str]) -> None:
             # Among several files that are open, the message names this one.
-            with files.explained(pathlib.Path(path), temporary):
+            with files.explained(pathlib.Path(path), written):
                 file.writelines(_blocks(lines))
+                if destination.through:
+                    file.flush()
 
         yield add
 

@@ -9,7 +9,6 @@ Legend: N examples, L tokens of one side in all.
 
 import concurrent.futures
 import dataclasses
-import os
 import pathlib
 import tokenize
 import zipfile
@@ -19,6 +18,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from t2t_ext.config.cores import usable_cores
 from t2t_ext.data.datasets.generated import GeneratedData
 from t2t_ext.data.datasets.manifest import StoredManifest
 from t2t_ext.data.datasets.pseudo_references import DIRECTIONS, PseudoReferences
@@ -123,7 +123,7 @@ class ExampleStore:
         paths = [pathlib.Path(path) for path in generated.shard_paths(split)]
         folder = paths[0].parent if paths else pathlib.Path("...")
         repair = generated.manifest.command(folder)
-        with concurrent.futures.ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
+        with concurrent.futures.ThreadPoolExecutor(min(8, usable_cores())) as pool:
             arrays = _read_shards(paths, generated.manifest, repair, pool, _SIDES, verify)
             first, second = ("targets", "inputs") if generated.was_reversed else ("inputs", "targets")
             store = cls(*arrays[first], *arrays[second])

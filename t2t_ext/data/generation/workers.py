@@ -21,6 +21,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Self
 
+from t2t_ext.config.cores import usable_cores
 from t2t_ext.errors import UserError, require_package
 
 # Enough that no process waits for its next task, few enough that tasks do not pile up in memory.
@@ -41,8 +42,7 @@ class Workers:
         Args:
           num_processes: The most processes; 0 for one per core.
         """
-        has_affinity = hasattr(os, "sched_getaffinity")
-        self.num_processes = num_processes or (len(os.sched_getaffinity(0)) if has_affinity else os.cpu_count() or 1)
+        self.num_processes = num_processes or usable_cores()
         self._pool: concurrent.futures.ProcessPoolExecutor | None = None
 
     def __enter__(self) -> Self:

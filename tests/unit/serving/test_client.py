@@ -117,6 +117,11 @@ def test_command_errors(flags, message, capsys):
     assert message in capsys.readouterr().err
 
 
+def test_half_a_surrogate_pair_is_sent_as_a_question_mark():
+    """A byte of an argument that is not UTF-8, as Python gives it."""
+    assert b"caf?" in protocol.predict_request("m", "s", {"inputs": ["caf\udce9"]})
+
+
 def test_needs_no_tensorflow():
     code = (
         "import sys; from t2t_ext.bin import query_server, bleu; from t2t_ext.serving import client; "

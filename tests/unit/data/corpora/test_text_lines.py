@@ -78,6 +78,31 @@ def test_a_byte_order_mark_is_no_text_of_a_pipe(monkeypatch):
     assert list(text_lines.typed_lines()) == ["one", "\ufefftwo"]
 
 
+def test_whoever_reads_a_pipe_gets_lines_as_they_come(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    with text_lines.writer(str(tmp_path / "pipe")) as add:
+        add(["one"])
+        assert os.read(reader, 100) == b"one\n"
+        add(["two"])
+    assert os.read(reader, 100) == b"two\n"
+    os.close(reader)
+    assert os.listdir(tmp_path) == ["pipe"]
+
+
+def test_a_pipe_that_nobody_reads_any_more(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+
+    def write():
+        with text_lines.writer(str(tmp_path / "pipe")) as add:
+            os.close(reader)
+            add(["one"])
+
+    with pytest.raises(UserError, match="process that read the pipe has ended"):
+        write()
+
+
 def test_of_several_files_the_full_one_is_named(tmp_path):
     def full():
         yield "line"
