@@ -187,9 +187,10 @@ class Plan:
         return [Job(row, _of_needed(job.variant), cells[self.family(row)], seed) for row, seed in needed]
 
     def began(self, job: Job) -> Job | None:
-        """Returns the cell of the grid whose run a training goes on with; None where it begins anew."""
-        cell = dataclasses.replace(job, variant=TUNING)
-        return cell if job.variant == PLAIN and self.is_of_the_grid(cell) else None
+        """Returns the training of the grid whose run a training goes on with, if it is there; None: it begins anew."""
+        if not self.grid or job.variant != PLAIN or job.seed != _SEED_OF_THE_GRID:
+            return None
+        return dataclasses.replace(job, variant=TUNING)
 
     def _needed(self, row: str, seed: int) -> list[tuple[str, int]]:
         """Returns the rows and seeds whose runs a row takes."""
@@ -276,7 +277,8 @@ class Plan:
         rows = {row for pattern in only for row in self.matching(pattern)}
         for variant in variants:
             of_variant = self.rows_of(variant)
-            yield from ((variant, seed, row) for seed in seeds for row in of_variant if row in rows)
+            few = seeds[: self.variants[variant].get("seeds")]
+            yield from ((variant, seed, row) for seed in few for row in of_variant if row in rows)
             if variant == PLAIN:
                 yield from ((variant, seeds[0], row) for row in self.ablations if row in rows)
 

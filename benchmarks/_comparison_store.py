@@ -106,11 +106,20 @@ class Store:
 
 # === A result ===
 
+_LAST_EVALUATIONS = 5
+
 
 def dev_scores(records: Mapping[Job, Record]) -> dict[Job, float]:
-    """Returns the development BLEU of every training that has one; minus infinity for those that diverged."""
-    found = {job: -math.inf if has_diverged(record) else record["dev"].get("BLEU") for job, record in records.items()}
-    return {job: score for job, score in found.items() if score is not None}
+    """Returns the development BLEU of every training, the mean of its last evaluations; of a diverged one -infinity.
+
+    Not that of the best evaluation, which is the higher, the more evaluations there are.
+    """
+    found = {}
+    for job, record in records.items():
+        last = [bleu for *_, bleu in record.get("curve") or []][-_LAST_EVALUATIONS:]
+        if last or has_diverged(record):
+            found[job] = statistics.fmean(last) if last else -math.inf
+    return found
 
 
 def has_diverged(record: Mapping[str, Any]) -> bool:

@@ -23,8 +23,8 @@ def made_up(stores, job, bleu, loss=1.5, noise=0.2):
         "name": job.row, "words": job.row, "date": "2026-11-23", "machine": "a machine", "settings": {"train --a": "1"},
         "parameters": 1_896_448, "updates": 9000, "updates_to_best": 6500, "minutes": 25.0, "minutes_to_best": 18.0,
         "minutes_before": 0.0, "seconds": 1800, "ended": "early stopping", "tokens_per_second": 12000,
-        "sentences_per_second": 150.0, "dev_loss": loss, "curve": [[500, 1.4, 2.1, 28.0]], "dev": {"BLEU": bleu + 1},
-        "test": test,
+        "sentences_per_second": 150.0, "dev_loss": loss, "curve": [[500, 1.4, 2.1, bleu + 1]],
+        "dev": {"BLEU": bleu + 1}, "test": test,
     }  # fmt: skip
 
 
