@@ -267,6 +267,10 @@ class Plan:
         patterns = self.variants[variant].get("rows", ["*"])
         return [row for row in self.main if any(fnmatch.fnmatch(row, each) for each in patterns)]
 
+    def price(self, variant: str) -> float:
+        """Returns how many times as long as the plain recipe's an update of a recipe of training takes."""
+        return self.variants.get(variant, {}).get("price", 1.0)
+
     def matching(self, pattern: str) -> list[str]:
         """Returns the rows whose names a pattern has."""
         return fnmatch.filter([*self.main, *self.ablations], pattern)

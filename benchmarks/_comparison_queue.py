@@ -201,13 +201,14 @@ class Queue:
         for job, record in self._store.records.items():
             # Of a training that was resumed, only the last part was timed.
             trained = 60 * (record["minutes"] - record["minutes_before"])
-            taken.setdefault(job.row, []).append(max(record["seconds"], trained))
+            seconds = max(record["seconds"], trained) / self._plan.price(job.variant)
+            taken.setdefault(job.row, []).append(seconds)
         if not taken:
             return 0.0
         usual = statistics.median(seconds for each in taken.values() for seconds in each)
         total = later * usual
         for job in jobs:
-            whole = statistics.median(taken.get(job.row, [usual]))
+            whole = statistics.median(taken.get(job.row, [usual])) * self._plan.price(job.variant)
             running = self._running.get(job)
             total += max(0.0, whole - (time.monotonic() - running.began)) if running else whole
         return total / len(self._slots)

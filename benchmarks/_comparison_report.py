@@ -395,7 +395,7 @@ def draw(made: Mapping[str, Sequence[Row]]) -> bytes:
     ]
     shown = [(variant, row) for variant, each in made.items() for row in each if row.main]
     with figures.new_figure(11, 5.2) as figure:
-        for axes, (label, place) in zip(figure.subplots(1, 2, sharey=True), panels, strict=True):
+        for axes, (words, place) in zip(figure.subplots(1, 2, sharey=True), panels, strict=True):
             for variant, row in shown:
                 x, values = place(row), [run["test"]["BLEU"] for run in row.runs.values()]
                 if x is None:
@@ -405,10 +405,11 @@ def draw(made: Mapping[str, Sequence[Row]]) -> bytes:
                 style = {"color": figures.color(row.number - 1), "marker": figures.marker(row.number - 1), **filled}
                 mean = statistics.fmean(values)
                 axes.errorbar([x], [mean], yerr=spread, capsize=2, markersize=5, linestyle="none", **style)
-                axes.annotate(str(row.number), (x, mean), (4, 3), textcoords="offset points", fontsize=8)
-            axes.set(xlabel=label)
+                label = f"{row.number}{_EARLY.strip() if row.early else ''}"
+                axes.annotate(label, (x, mean), (4, 3), textcoords="offset points", fontsize=8)
+            axes.set(xlabel=words)
             figures.plain(axes)
         figure.axes[0].set_ylabel("test BLEU")
-        names = dict.fromkeys(f"{row.number} {figures.short(row.words, 40)}" for _, row in shown)
+        names = dict.fromkeys(f"{row.number} {row.title(40)}" for _, row in shown)
         figure.suptitle("\n".join(textwrap.wrap("; ".join(names), 165)), fontsize=7)
         return figures.saved(figure, "png")
