@@ -21,6 +21,7 @@ from t2t_ext.experiments.recipes import BOTH, Recipe, RecipeBook
 
 PLAIN = "plain"
 TUNING = "tuning"  # of the grid: as plain, but it ends earlier
+Pair = frozenset[str]  # of two rows
 Cell = tuple[float, ...]  # a value for each hparam of the grid; empty: those of the recipe
 _SEED_OF_THE_GRID = 1  # the teachers of pseudo references are of seed 1, too
 _OF_A_CORPUS = ("problem", "problem_options", "datagen", "scoring", "train")
@@ -174,6 +175,24 @@ class Plan:
         controls = self._content["controls"]
         found = _closest(row, controls)
         return controls[found] if found else self.main[0] if row != self.main[0] else ""
+
+    def shares_runs(self, row: str, other: str) -> bool:
+        """Returns whether of each seed both rows hold the run of a third row, or one the other's run."""
+
+        def held(name: str) -> set[str]:
+            recipe = self._recipe(name)
+            parts = [recipe.warm_start, *(recipe.rerank[each] for each in BOTH if recipe.rerank)]
+            return {name}.union(*(held(each) for each in parts if each))
+
+        return bool(held(row) & held(other))
+
+    def pairs(self) -> tuple[list[Pair], list[Pair]]:
+        """Returns the pairs of main rows that are tested, each once: the primary ones, and the others."""
+        found = {frozenset((row, self.control(row))) for row in self.main if self.control(row)}
+        found |= {frozenset((each.above, each.below)) for orders in self.orders.values() for each in orders}
+        whole = [pair for pair in found if pair <= set(self.main)]
+        primary = [pair for pair in whole if sorted(pair) in self._content["primary"]["pairs"]]
+        return primary, [pair for pair in whole if pair not in primary]
 
     def words(self, row: str) -> str:
         """Returns a row in words."""

@@ -9,15 +9,15 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from _comparison_pairs import SEEDS_TO_CONCLUDE, Tests
 from _comparison_plan import PLAIN, TUNING, Job, Order, Plan
 from _comparison_store import Record, dev_scores, has_diverged, unpack
-from _comparison_tests import Difference, difference, holm
+from _comparison_tests import Difference, difference
 
 from t2t_ext.io import files
 from t2t_ext.reporting import figures
 
 _LEVEL = 0.05
-_SEEDS_TO_CONCLUDE = 3
 _WIDTH = 150
 _FEW_SENTENCES = 30  # too few for BLEU of a length
 _TAIL = 2000  # updates
@@ -43,6 +43,7 @@ class Row:
       counts: What BLEU counts in every sentence, by seed: float [sentences, 10].
       control: Number of the row that it is compared with; None for the first.
       difference: To its control; None where there is none, or no seed that both have.
+      corrected: The larger p of that, after Holm's correction; None with too few seeds.
     """
 
     number: int
@@ -54,6 +55,7 @@ class Row:
     counts: Mapping[int, np.ndarray]
     control: int | None
     difference: Difference | None
+    corrected: float | None
 
     def title(self, width: int) -> str:
         """Returns it in words, of at most so many characters, marked where it ended early."""
@@ -105,17 +107,32 @@ def _rows(plan: Plan, records: Mapping[Job, Record], variant: str) -> list[Row]:
     names = [*plan.main, *plan.ablations]
     found = {name: _found(plan, records, name, variant) for name in names}
     early = {name: _found(plan, records, name, TUNING) for name in names} if variant == PLAIN else {}
+    tests = Tests(plan, {name: counts for name, (_, counts) in found.items() if counts})
     made = []
     for number, name in enumerate(names, 1):
         is_early = not found[name][0] and name in early
         runs, counts = early[name] if is_early else found[name]
         control = plan.control(name)
         # What ended early is compared with what did so, too.
-        tested = difference(counts, (early if is_early else found)[control][1]) if control else None
+        if is_early:
+            tested, corrected = difference(counts, early[control][1]) if control else None, None
+        else:
+            tested, corrected = tests.of(name, control) if control else (None, None)
         compared = names.index(control) + 1 if control else None
         if runs:
             made.append(
-                Row(number, plan.words(name), name, name in plan.main, is_early, runs, counts, compared, tested)
+                Row(
+                    number,
+                    plan.words(name),
+                    name,
+                    name in plan.main,
+                    is_early,
+                    runs,
+                    counts,
+                    compared,
+                    tested,
+                    corrected,
+                )
             )
     return made
 
@@ -140,20 +157,11 @@ def conclusion(tested: Difference, corrected: float) -> str:
       tested: The difference.
       corrected: The larger of its two p, after Holm's correction.
     """
-    if tested.seeds < _SEEDS_TO_CONCLUDE:
+    if tested.seeds < SEEDS_TO_CONCLUDE:
         return "too few seeds"
     if corrected >= _LEVEL or tested.low <= 0 <= tested.high:
         return "no difference shown"
     return "**above**" if tested.value > 0 else "**below**"
-
-
-def _corrected(tests: Sequence[Difference]) -> list[float | None]:
-    """Returns Holm's p of the tests that have seeds enough to conclude from; the others have none."""
-    enough = [number for number, tested in enumerate(tests) if tested.seeds >= _SEEDS_TO_CONCLUDE]
-    found: list[float | None] = [None] * len(tests)
-    for number, p in zip(enough, holm([tests[number].p for number in enough]), strict=True):
-        found[number] = p
-    return found
 
 
 # === Markdown ===
@@ -211,8 +219,8 @@ def _about(plan: Plan, records: Mapping[Job, Record], made: Mapping[str, Sequenc
         f"Not trained yet: {'; '.join(missing)}." if missing else "",
         f"Not tuned in full yet, so the rows are those of the first cell: {'; '.join(untuned)}." if untuned else "",
         "Differences are those of the mean over the seeds to the row whose number stands beside them, with the 95 % "
-        "interval of a bootstrap over sentences and seeds; Holm: the larger p of bootstrap and randomization, "
-        "corrected for the number of rows with three seeds.",
+        "interval of a bootstrap of sentences, with the variance of seeds; Holm: the larger p of both tests, "
+        "corrected for the number of pairs that there will be: the papers' main claims, and all others.",
         EARLY_NOTE if any(row.early for row in made[PLAIN]) else "",
     ]
     command = f"    python benchmarks/comparison.py --corpus={plan.corpus} --report"
@@ -250,11 +258,9 @@ def _p(value: float) -> str:
 
 
 def _tests_table(main: Sequence[Row]) -> str:
-    tested = [(row.name, row.difference) for row in main if row.difference]
-    holms = dict(zip([name for name, _ in tested], _corrected([each for _, each in tested]), strict=True))
     lines = []
     for row in main:
-        said = _said(row.difference, holms.get(row.name))
+        said = _said(row.difference, row.corrected)
         cells = [str(row.number), row.title(50), str(len(row.runs)), row.bleu()]
         lines.append([*cells, *_compared(row), *said])
     headings = ("", "", "seeds", "BLEU", "to", "difference", "95 %", "p boot", "p rand", "Holm", "")
@@ -343,19 +349,26 @@ def _ablation_table(found: Sequence[Row]) -> str:
 
 def _orders_table(plan: Plan, found: Sequence[Row]) -> str:
     by_name = {row.name: row for row in found}
-    tests: list[tuple[str, Order, Row, Row, Difference]] = []
+    finished = Tests(plan, {row.name: row.counts for row in found if not row.early})
+    tests: list[tuple[str, Order, Row, Row, Difference, float | None]] = []
     for paper, orders in plan.orders.items():
         for order in orders:
             above, below = by_name.get(order.above), by_name.get(order.below)
-            if above and below and above.early == below.early and (tested := difference(above.counts, below.counts)):
-                tests.append((paper, order, above, below, tested))
+            if not above or not below or above.early != below.early:
+                continue
+            early = above.early
+            tested, p = (
+                (difference(above.counts, below.counts), None) if early else finished.of(order.above, order.below)
+            )
+            if tested:
+                tests.append((paper, order, above, below, tested, p))
     lines = []
-    for (paper, order, above, below, tested), p in zip(tests, _corrected([each[-1] for each in tests]), strict=True):
+    for paper, order, above, below, tested, p in tests:
         words = {"**above**": "**holds**", "**below**": "**contradicted**", "no difference shown": "not decided"}
-        corrected, verdict = _said(tested, p)
+        holms, verdict = _said(tested, p)
         there = ["" if order.gain is None else f"{order.gain:+.2f}", order.where]
         interval = f"{tested.low:+.2f} to {tested.high:+.2f}"
-        here = [f"{tested.value:+.2f}", interval, _p(tested.p_bootstrap), _p(tested.p_randomization), corrected]
+        here = [f"{tested.value:+.2f}", interval, _p(tested.p_bootstrap), _p(tested.p_randomization), holms]
         pair = f"{_brief(above)} > {_brief(below)}"
         lines.append([paper.replace(" et al.", ""), pair, *there, *here, words.get(verdict, verdict)])
     headings = ("paper", "order", "there", "on", "here", "95 %", "p boot", "p rand", "Holm", "")

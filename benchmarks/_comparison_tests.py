@@ -2,6 +2,11 @@
 
 Both take what BLEU counts in every sentence, for every seed. Sentences are drawn, or exchanged, for all seeds together:
 three translations of a sentence are not three sentences.
+
+The bootstrap draws sentences; what seeds add to its variance is a normal number divided by the root of the mean of as
+many squares as the estimate has degrees of freedom (Student's t). Seeds' scores vary for two reasons: since the models
+differ in quality, and since each translates these sentences by chance better or worse. The second is in the draw of
+sentences already, so it is taken out: ``variance - chance`` of ``Spread``. Drawing seeds as well would count it twice.
 """
 
 import dataclasses
@@ -41,6 +46,45 @@ class Difference:
         """The larger of the two: randomization takes differences of seeds for those of methods."""
         return max(self.p_bootstrap, self.p_randomization)
 
+    def turned(self) -> "Difference":
+        """Returns the difference of the control to the system."""
+        return dataclasses.replace(self, value=-self.value, low=-self.high, high=-self.low)
+
+
+@dataclasses.dataclass(frozen=True)
+class Spread:
+    """How much seeds differ in test BLEU, of a system or in the difference of two.
+
+    Attributes:
+      variance: Of the seeds' values.
+      chance: The part of it that comes from the sentences: half the variance of the difference of two seeds over
+        samples of sentences.
+      degrees: Its degrees of freedom: seeds less one for each system.
+    """
+
+    variance: float
+    chance: float
+    degrees: int
+
+    @classmethod
+    def of(cls, values: np.ndarray, drawn: np.ndarray) -> "Spread":
+        """Takes the values of seeds, float [seeds], and those in samples of sentences, float [samples, seeds]."""
+        seeds = len(values)
+        covariance = np.cov(drawn, rowvar=False)
+        others = (covariance.sum() - np.trace(covariance)) / (seeds * (seeds - 1))
+        return cls(float(values.var(ddof=1)), max(0.0, float(np.trace(covariance) / seeds - others)), seeds - 1)
+
+    @classmethod
+    def pooled(cls, spreads: "Sequence[Spread]") -> "Spread | None":
+        """Returns the mean of several, by their degrees of freedom; None of none."""
+        degrees = sum(each.degrees for each in spreads)
+        if not degrees:
+            return None
+        variance, chance = (
+            sum(getattr(each, name) * each.degrees for each in spreads) / degrees for name in ("variance", "chance")
+        )
+        return cls(variance, chance, degrees)
+
 
 def bleu(counts: np.ndarray) -> np.ndarray:
     """Returns BLEU, 0 to 100, of counts that were added up: float [..., 10] -> float [...].
@@ -57,20 +101,52 @@ def bleu(counts: np.ndarray) -> np.ndarray:
     return np.where(whole, 100 * penalty * np.exp(np.log(precisions).mean(axis=-1)), 0.0)
 
 
-def difference(system: Mapping[int, np.ndarray], control: Mapping[int, np.ndarray]) -> Difference | None:
-    """Tests a system against its control over the seeds that both have; None without such seeds.
+def spread(system: Mapping[int, np.ndarray], control: Mapping[int, np.ndarray] | None = None) -> Spread | None:
+    """Returns how much a system's seeds differ, or the seeds of its difference to a control; None of less than two.
 
     Args:
       system: Seed -> counts, float [sentences, 10].
       control: The same.
     """
+    seeds = sorted(system if control is None else set(system) & set(control))
+    if len(seeds) < 2:
+        return None
+    values, drawn = _scores(np.stack([system[seed] for seed in seeds]))
+    if control is not None:
+        others = _scores(np.stack([control[seed] for seed in seeds]))
+        values, drawn = values - others[0], drawn - others[1]
+    return Spread.of(values, drawn)
+
+
+def difference(
+    system: Mapping[int, np.ndarray],
+    control: Mapping[int, np.ndarray],
+    *,
+    pool: Sequence[Spread] = (),
+    shared: bool = False,
+) -> Difference | None:
+    """Tests a system against its control over the seeds that both have; None without such seeds.
+
+    Args:
+      system: Seed -> counts, float [sentences, 10].
+      control: The same.
+      pool: Spreads of all systems, these two among them, or with ``shared`` of all differences of such pairs. The
+        larger of their mean and the pair's own counts, with the pool's degrees of freedom; without a pool, the pair's.
+      shared: Whether both begin with the same run of each seed, so that seeds are pairs.
+    """
     seeds = sorted(set(system) & set(control))
     if not seeds:
         return None
     pair = np.stack([[each[seed] for seed in seeds] for each in (control, system)])  # [2, seeds, sentences, 10]
-    scores = bleu(pair.sum(axis=2)).mean(axis=1)
-    value = float(scores[1] - scores[0])
-    drawn = _bootstrap(pair)
+    values, samples = zip(*map(_scores, pair), strict=True)
+    value = float(values[1].mean() - values[0].mean())
+    drawn = (samples[1] - samples[0]).mean(axis=1)
+    if len(seeds) > 1:
+        if shared:
+            own = Spread.of(values[1] - values[0], samples[1] - samples[0])
+        else:
+            own = Spread.pooled([Spread.of(*each) for each in zip(values, samples, strict=True)])
+        drawn = drawn + _of_seeds(own, Spread.pooled(pool) or own, (1 if shared else 2) / len(seeds))
     low, high = np.percentile(drawn, [2.5, 97.5])
     rarer = min(np.sum(drawn <= 0), np.sum(drawn >= 0))
     p_bootstrap = min(1.0, 2 * (1 + rarer) / (1 + len(drawn)))
@@ -78,19 +154,20 @@ def difference(system: Mapping[int, np.ndarray], control: Mapping[int, np.ndarra
     return Difference(value, float(low), float(high), float(p_bootstrap), float(p_randomization), len(seeds))
 
 
-def _bootstrap(pair: np.ndarray) -> np.ndarray:
-    """Returns the difference in samples of sentences and, for each system by itself, of seeds (Koehn 2004)."""
-    rng = np.random.default_rng(_SEED)
-    _, seeds, sentences, _ = pair.shape
-    found = []
-    for drawn in np.split(_drawn(sentences, SAMPLES), SAMPLES // _AT_ONCE):
-        often = drawn.astype(float)
-        scores = bleu(np.einsum("bn,ksnc->bksc", often, pair, optimize=True))  # [samples, 2, seeds]
-        # Means of as many draws as there are seeds would have too small a variance, by (n - 1) / n (Rao & Wu 1988).
-        chosen = rng.integers(seeds, size=(*scores.shape[:2], max(1, seeds - 1)))
-        means = np.take_along_axis(scores, chosen, axis=2).mean(axis=2)
-        found.append(means[:, 1] - means[:, 0])
-    return np.concatenate(found)
+def _of_seeds(own: Spread, pool: Spread, share: float) -> np.ndarray:
+    """Returns what other seeds would change in each sample: float [samples]."""
+    variance = max(0.0, max(own.variance, pool.variance) - own.chance)
+    return np.sqrt(share * variance) * np.random.default_rng(_SEED).standard_t(pool.degrees, size=SAMPLES)
+
+
+def _scores(counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Returns BLEU of every seed's counts, float [seeds, sentences, 10]: of all sentences, and of samples of them."""
+    drawn = _drawn(counts.shape[1], SAMPLES)
+    samples = [
+        bleu(np.einsum("bn,snc->bsc", often.astype(float), counts, optimize=True))
+        for often in np.split(drawn, SAMPLES // _AT_ONCE)
+    ]
+    return bleu(counts.sum(axis=1)), np.concatenate(samples)
 
 
 def _randomized(pair: np.ndarray) -> np.ndarray:

@@ -61,7 +61,9 @@ def tables(args: argparse.Namespace) -> int:
     for _ in range(args.pairs):
         control, *rows = simulated(rng, args, args.rows + 1)
         variances.append(tests.bleu(np.stack([control, *rows]).sum(axis=2)).var(axis=1, ddof=1).mean())
-        tested = [tests.difference(dict(enumerate(row)), dict(enumerate(control))) for row in rows]
+        systems = [dict(enumerate(each)) for each in (control, *rows)]
+        pool = [each for each in map(tests.spread, systems) if each]
+        tested = [tests.difference(each, systems[0], pool=pool) for each in systems[1:]]
         beyond = np.array([not each.low <= 0 <= each.high for each in tested])
         larger, randomization = (
             np.array(tests.holm([getattr(each, p) for each in tested])) < _LEVEL for p in ("p", "p_randomization")

@@ -50,3 +50,8 @@ def make_plan(benchmark, book):
 @pytest.fixture(scope="module")
 def differences():
     return importlib.import_module("_comparison_tests")
+
+
+@pytest.fixture(scope="session")
+def pairs():
+    return importlib.import_module("_comparison_pairs")

@@ -8,6 +8,7 @@ import sys
 
 import numpy as np
 import pytest
+from made_up_results import counts_of
 
 FOLDER = pathlib.Path(__file__).parents[3] / "benchmarks"
 REFERENCES = ["a b c d e f g h", "b c d e f g", "c d e f a b d e f g h a"] * 20
@@ -47,15 +48,51 @@ def test_bleu_is_sacrebleus(differences, noise):
     assert float(differences.bleu(counts.sum(axis=0))) == pytest.approx(metric.corpus_score(lines, None).score)
 
 
+def alike(right):
+    """Counts of ten sentences of 100 words, so many of which are right."""
+    return np.tile([100.0, 100, right, right - 1, right - 2, right - 3, 100, 99, 98, 97], (10, 1))
+
+
+def seeds_of(*rights):
+    return {seed: alike(right) for seed, right in enumerate(rights, 1)}
+
+
 def test_interval_has_the_seeds_variance(differences):
     """Where all sentences of a seed are alike, what varies is the seeds' mean: by the sample variance over n."""
+    control, system = seeds_of(40, 50, 60), seeds_of(45, 60, 66)
+    variances = [each.variance for each in map(differences.spread, (control, system))]
+    scores = [[differences.bleu(each.sum(axis=0)) for each in seeds.values()] for seeds in (control, system)]
+    assert variances == pytest.approx(np.var(scores, axis=1, ddof=1))
+    found = differences.difference(system, control)
+    assert (found.high - found.low) / 2 == pytest.approx(2.776 * np.sqrt(sum(variances) / 3), rel=0.1)  # t of 4 degrees
+    # Of many systems that differ more, their mean counts, with their degrees of freedom.
+    pool = [differences.Spread(4 * sum(variances), 0.0, 2)] * 50
+    found = differences.difference(system, control, pool=pool)
+    assert (found.high - found.low) / 2 == pytest.approx(1.984 * np.sqrt(8 * sum(variances) / 3), rel=0.1)
 
-    def alike(right):  # so many of the 100 words of each sentence
-        return np.tile([100.0, 100, right, right - 1, right - 2, right - 3, 100, 99, 98, 97], (10, 1))
 
-    pair = np.array([[alike(right) for right in each] for each in ((40, 50, 60), (45, 60, 66))])
-    variances = differences.bleu(pair.sum(axis=2)).var(axis=1, ddof=1)
-    assert differences._bootstrap(pair).var() == pytest.approx(variances.sum() / 3, rel=0.08)
+def test_seeds_that_share_a_run_are_pairs(differences):
+    """Systems that are better by as much in every seed, however much the seeds differ."""
+    control, system = seeds_of(40, 50, 60), seeds_of(42, 52, 62)
+    own = differences.spread(system, control)
+    assert own.variance < differences.spread(system).variance / 100
+    apart, paired = (differences.difference(system, control, shared=shared) for shared in (False, True))
+    assert apart.value == paired.value
+    assert apart.low < 0 < paired.low
+    turned = differences.difference(control, system, shared=True)
+    assert turned.value == -paired.value
+
+
+def test_what_sentences_explain_of_the_seeds_differences_is_not_counted_twice(differences, stores, plans):
+    """Translations by chance of one quality: as much variance as the draw of sentences has, and no more."""
+    spreads = [
+        differences.spread({seed: counts_of(stores, plans, 0.3, 100 * row + seed) for seed in (1, 2, 3)})
+        for row in range(40)
+    ]
+    pooled = differences.Spread.pooled(spreads)
+    assert pooled.degrees == 80
+    assert pooled.variance == pytest.approx(pooled.chance, rel=0.35)
+    assert differences.spread({1: alike(40)}) is None
 
 
 def test_errors_of_the_first_kind(differences, monkeypatch, capsys):

@@ -92,15 +92,17 @@ def test_the_first_cell_is_shown_until_a_row_is_trained(make_plan, stores, plans
     [
         ([0.001, 0.2, 0.2], [0.001, 0.001, 0.001], 3, ["**above**", "no difference shown", "no difference shown"]),
         ([0.001, 0.001, 0.001], [0.02, 0.02, 0.03], 3, ["no difference shown"] * 3),
-        ([0.001, 0.001, 0.03], [0.001, 0.01, 0.01], 3, ["**above**"] * 3),
+        ([0.001, 0.001, 0.02], [0.001, 0.01, 0.01], 3, ["**above**"] * 3),
+        ([0.001, 0.001, 0.03], [0.001, 0.01, 0.01], 3, ["**above**", "**above**", "no difference shown"]),
         ([0.001] * 3, [0.001] * 3, 2, ["too few seeds"] * 3),
     ],
 )
-def test_what_is_concluded(reports, differences, bootstrap, randomization, seeds, said):
-    """Both tests must find it, corrected for the number of tests that have seeds enough."""
+def test_what_is_concluded(reports, pairs, differences, bootstrap, randomization, seeds, said):
+    """Both tests must find it, corrected for the number of all tests, also of those that have not seeds enough yet."""
     tests = [differences.Difference(1.0, 0.1, 2.0, *pair, seeds) for pair in zip(bootstrap, randomization, strict=True)]
-    tests.append(differences.Difference(1.0, 0.1, 2.0, 0.0, 0.0, 1))  # one seed: it does not count
-    found = [reports._said(test, p) for test, p in zip(tests, reports._corrected(tests), strict=True)]
+    tests.append(differences.Difference(1.0, 0.1, 2.0, 0.0, 0.0, 1))  # one seed
+    enough = [p if test.seeds >= 3 else None for test, p in zip(tests, pairs.corrected(tests), strict=True)]
+    found = [reports._said(test, p) for test, p in zip(tests, enough, strict=True)]
     assert [words for _, words in found] == [*said, "too few seeds"]
 
 
