@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import functools
 import math
+import pathlib
 import time
 
 import numpy as np
@@ -59,6 +60,14 @@ class TrainResult:
     def finished(self) -> bool:
         """Whether the run is done, not interrupted."""
         return self.stop_reason in ("train_steps", "early_stopping")
+
+
+def _left_by_an_interrupt(checkpoint: pathlib.Path) -> bool:
+    """Returns whether a checkpoint was saved at an interrupt; of a damaged one that is not known."""
+    try:
+        return bool(checkpoints.read_info(checkpoint).metadata.get("at_interrupt"))
+    except UserError:
+        return False
 
 
 def train(config: TrainConfig | setup_run.ResolvedRun, *, quiet: bool = False) -> TrainResult:
@@ -223,7 +232,7 @@ class _Loop:
             return self._evaluate()
         reason = self._agreement.stop_reason(step)
         if reason:
-            self._save()
+            self._save(at_interrupt=True)
         return reason
 
     def _log(self) -> None:
@@ -289,13 +298,13 @@ class _Loop:
             f"{_resume_point(self._run.path)}."
         )
 
-    def _save(self) -> None:
+    def _save(self, *, at_interrupt: bool = False) -> None:
         self._check_skipped()
         self._clock.pause()  # the device has finished the step by now
         if self._is_chief:
             # A run that resumes from this checkpoint does not log again what came before it.
             self._board.flush()
-            path = self._session.save(self._run)
+            path = self._session.save(self._run, at_interrupt=at_interrupt)
             self._say(f"saved {path}")
 
     def _finish_interrupted_evaluation(self) -> str:
@@ -356,7 +365,7 @@ class _Loop:
         if keep > 0:
             for path in checkpoints.list_checkpoints(run.path):
                 step = checkpoints.checkpoint_step(path)
-                if step is not None and step < now and self._records.interrupted_at(step):
+                if step is not None and step < now and _left_by_an_interrupt(path):
                     checkpoints.remove(path)
         checkpoints.prune(run.path, keep, protect=[last])
 

@@ -81,14 +81,6 @@ class Records:
         """Returns whether the dev set was evaluated at a step."""
         return any(record["step"] == step for record in self.evaluations())
 
-    def interrupted_at(self, step: int) -> bool:
-        """Returns whether a checkpoint of a step is one that was saved at an interrupt, not at an evaluation.
-
-        Only where the log reaches back to that step: nothing is known of checkpoints that are older than it.
-        """
-        reaches_back = bool(self.all) and self.all[0]["step"] <= step
-        return reaches_back and not self.has_evaluation(step)
-
 
 def gradient_norms_record(step: int, steps: int, norms: Mapping[str, float], total: float) -> Record:
     """Returns the record of the gradient norms of a model's parts and of all (``total``), means over so many steps."""

@@ -136,15 +136,15 @@ class Session:
             self.step = int(_value(self.state.step))
         return report
 
-    def save(self, run: RunDirectory) -> pathlib.Path:
-        """Saves everything that training continues from."""
+    def save(self, run: RunDirectory, *, at_interrupt: bool = False) -> pathlib.Path:
+        """Saves everything that training continues from; notes where it is at an interrupt, between two evaluations."""
         return checkpoints.save_checkpoint(
             run.checkpoints_dir,
             self.step,
             {name: _value(variable) for name, variable in self._variables.items()},
             training={name: _value(variable) for name, variable in self.state.named_variables().items()},
             ema={name: _value(variable) for name, variable in self.state.averages.items()} or None,
-            metadata=self.global_batches(),
+            metadata=self.global_batches() | ({"at_interrupt": True} if at_interrupt else {}),
         )
 
     def weights_for_users(self) -> dict[str, tf.Variable]:

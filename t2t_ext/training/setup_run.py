@@ -176,7 +176,8 @@ def open_run(run: ResolvedRun, generated: GeneratedData, *, is_chief: bool = Tru
         if is_chief:
             stored = run.stored
             curves = [stored.path / name for name in ("train", "eval", "tensorboard")]
-            for folder in (stored.path, stored.checkpoints_dir, stored.best_dir, *curves):
+            files.remove_leftovers(stored.path)  # users may have their decoders write here
+            for folder in (stored.checkpoints_dir, stored.best_dir, *curves):
                 files.remove_leftovers(folder, sole_writer=True)
             run.stored.update(config)
         return run.stored

@@ -11,7 +11,7 @@ from t2t_ext.io.interruption import SignalWatch
 from t2t_ext.runs import checkpoints
 from t2t_ext.runs.run_directory import RunDirectory
 from t2t_ext.training import best_checkpoint, loop, progress
-from t2t_ext.training.records import Best, Records
+from t2t_ext.training.records import Best
 from t2t_ext.training.state import WINDOW_FIELDS
 
 
@@ -70,36 +70,32 @@ def test_the_last_good_checkpoint_stays_before_damaged_ones(run):
     """A run that fell back to step 10 makes step 15; 20 is damaged."""
     save(run.checkpoints_dir, 15)
     (run.checkpoints_dir / "model.ckpt-00000020" / "checkpoint.json").unlink()
-    settings, session = TrainingSettings(keep_checkpoint_max=1), types.SimpleNamespace(step=15)
-    records = Records(run.metrics_path, 15)
-    loop._Loop._prune(types.SimpleNamespace(_run=run, _settings=settings, _session=session, _records=records))
+    steps_after_pruning(run, 1, now=15)
     assert checkpoints.checkpoint_step(checkpoints.latest(run.path)) == 15
 
 
-@pytest.mark.parametrize(("keep", "first_logged", "kept"), [(3, 5, [20, 30, 40]), (0, 5, None), (3, 28, [27, 30, 40])])
-def test_checkpoints_of_interrupts_do_not_count_among_those_that_are_kept(run, keep, first_logged, kept):
-    """Where the log was deleted, nobody knows which they are."""
-    save(run.checkpoints_dir, 13, 27, 30, 33, 40)
-    records = Records(run.metrics_path, 40)
-    records.append({"kind": "train", "step": first_logged})
-    for step in (10, 20, 30, 40):
-        if step > first_logged:
-            records.append({"kind": "eval", "step": step})
-    settings, session = TrainingSettings(keep_checkpoint_max=keep), types.SimpleNamespace(step=40)
-    before = [checkpoints.checkpoint_step(path) for path in checkpoints.list_checkpoints(run.path)]
-    loop._Loop._prune(types.SimpleNamespace(_run=run, _settings=settings, _session=session, _records=records))
-    after = [checkpoints.checkpoint_step(path) for path in checkpoints.list_checkpoints(run.path)]
-    assert after == (before if kept is None else kept)
+@pytest.mark.parametrize(("keep", "kept"), [(3, [20, 30, 40]), (0, [10, 20, 3, 33, 30, 40])])
+def test_checkpoints_of_interrupts_do_not_count_among_those_that_are_kept(run, keep, kept):
+    save(run.checkpoints_dir, 30, 40)
+    for step in (3, 33):
+        checkpoints.save_checkpoint(run.checkpoints_dir, step, {"w": np.zeros(2)}, metadata={"at_interrupt": True})
+    assert steps_after_pruning(run, keep, now=40) == sorted(kept)
 
 
 def test_the_checkpoint_that_a_run_resumes_from_stays_until_there_is_a_newer_one(run):
-    save(run.checkpoints_dir, 27)
-    records = Records(run.metrics_path, 27)
-    for record in EVALUATIONS:
-        records.append(record)
-    settings, session = TrainingSettings(keep_checkpoint_max=3), types.SimpleNamespace(step=27)
-    loop._Loop._prune(types.SimpleNamespace(_run=run, _settings=settings, _session=session, _records=records))
-    assert len(checkpoints.list_checkpoints(run.path)) == 3
+    checkpoints.save_checkpoint(run.checkpoints_dir, 27, {"w": np.zeros(2)}, metadata={"at_interrupt": True})
+    assert steps_after_pruning(run, 3, now=27) == [10, 20, 27]
+
+
+def test_a_damaged_checkpoint_is_not_taken_for_one_of_an_interrupt(run):
+    (run.checkpoints_dir / "model.ckpt-00000010" / "checkpoint.json").write_text("{")
+    assert steps_after_pruning(run, 3, now=20) == [10, 20]
+
+
+def steps_after_pruning(run, keep, now):
+    settings, session = TrainingSettings(keep_checkpoint_max=keep), types.SimpleNamespace(step=now)
+    loop._Loop._prune(types.SimpleNamespace(_run=run, _settings=settings, _session=session))
+    return [checkpoints.checkpoint_step(path) for path in checkpoints.list_checkpoints(run.path)]
 
 
 @pytest.mark.parametrize("skipped", [0, 2, 3])
