@@ -276,6 +276,9 @@ def _settings(config: TrainConfig, old: RunConfig | None, hparams: HParams) -> T
             f"--tpu={settings.tpu} is not used with --distribution={settings.distribution}: give --distribution=tpu, "
             "or leave it out."
         )
+    idle = [name for name in given if name.startswith("eval_early_stopping_metric")]
+    if idle and not settings.eval_early_stopping_steps:
+        log.warning(f"--{idle[0]} does nothing without --eval_early_stopping_steps=N, which stops a run early")
     dev_metrics.check(settings)
     return settings
 

@@ -2,6 +2,8 @@
 
 import json
 import shutil
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -104,6 +106,34 @@ def test_without_translations_the_loss_chooses_unless_the_user_does(make, resolv
     assert resolve(best_checkpoint_metric="perplexity").settings.best_checkpoint_metric == "perplexity"
     with pytest.raises(UserError, match="best_checkpoint_metric=bleu needs translations, which --eval_bleu_sentences"):
         resolve(best_checkpoint_metric="bleu")
+
+
+def test_a_metric_of_early_stopping_without_early_stopping_is_said_to_do_nothing(make, resolve, capfd):
+    make(eval_early_stopping_metric_delta=0.5)
+    assert (
+        "--eval_early_stopping_metric_delta does nothing without --eval_early_stopping_steps=N"
+        in capfd.readouterr().err
+    )
+    resolve(eval_early_stopping_steps=100)
+    assert "does nothing" not in capfd.readouterr().err
+
+
+def test_a_run_that_resumes_leaves_alone_what_others_are_writing_there(make, resolve, data_dir):
+    stored, code = (
+        make(),
+        (
+            "import sys\nfrom t2t_ext.io import files\nwith files.atomic_file(sys.argv[1]) as temporary:\n"
+            "  temporary.write_text('line')\n  print('written', flush=True)\n  sys.stdin.readline()"
+        ),
+    )
+    command = [sys.executable, "-c", code, str(stored.path / "translations")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as decoder:
+        assert decoder.stdout.readline() == "written\n"
+        run = resolve()
+        setup_run.open_run(run, GeneratedData.open(setup_run.make_problem(run), data_dir))
+        decoder.communicate("\n")
+    assert decoder.returncode == 0
+    assert (stored.path / "translations").read_text() == "line"
 
 
 @pytest.mark.parametrize(
