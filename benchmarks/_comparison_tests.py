@@ -162,12 +162,16 @@ def _of_seeds(own: Spread, pool: Spread, share: float) -> np.ndarray:
 
 def _scores(counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Returns BLEU of every seed's counts, float [seeds, sentences, 10]: of all sentences, and of samples of them."""
-    drawn = _drawn(counts.shape[1], SAMPLES)
-    samples = [
-        bleu(np.einsum("bn,snc->bsc", often.astype(float), counts, optimize=True))
-        for often in np.split(drawn, SAMPLES // _AT_ONCE)
-    ]
-    return bleu(counts.sum(axis=1)), np.concatenate(samples)
+    samples = [_samples(each.tobytes(), counts.shape[1], SAMPLES) for each in counts]
+    return bleu(counts.sum(axis=1)), np.stack(samples, axis=1)
+
+
+@functools.lru_cache(maxsize=256)  # every run is in several pairs, and every pair in several tables
+def _samples(counts: bytes, sentences: int, samples: int) -> np.ndarray:
+    """Returns BLEU of samples of sentences, float [samples], of counts float64 [sentences, 10] as bytes."""
+    rows = np.frombuffer(counts).reshape(sentences, -1)
+    drawn = np.split(_drawn(sentences, samples), samples // _AT_ONCE)
+    return np.concatenate([bleu(often.astype(float) @ rows) for often in drawn])
 
 
 def _randomized(pair: np.ndarray) -> np.ndarray:

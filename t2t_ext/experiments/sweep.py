@@ -280,7 +280,7 @@ class Sweep:
         return waits and not training_is_over(self._run.path)
 
     def _wait(self, since: float) -> bool:
-        """Waits a little for the next checkpoint; says whether it has waited, or for long enough already."""
+        """Waits a little for the next checkpoint; returns False where it has waited for as long as it may."""
         minutes, waited = self._config.wait_minutes, time.monotonic() - since
         if waited >= 60 * minutes:
             self._say(f"no new checkpoint in {minutes:g} minutes (--wait_minutes); the run is not over")

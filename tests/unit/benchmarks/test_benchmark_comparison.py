@@ -35,6 +35,12 @@ def test_every_recipe_is_a_row_of_one_family(make_plan, book):
     written = [pair for orders in plan._content["orders"].values() for pair in orders]
     assert sum(len(each) for each in plan.orders.values()) == len(written)
     assert {row for pair in written for row in pair[:2]} <= set(rows)
+    primary, others = plan.pairs()
+    assert len(primary) == len(plan._content["primary"]["pairs"]) == 5
+    assert len(others) == len(set(others) - set(primary)) > 15
+    assert plan.shares_runs("comparison_cross_view_continued", "comparison_transformer_longer")
+    assert plan.shares_runs("comparison_rerank", ROOT)
+    assert not plan.shares_runs("comparison_synchronous", "comparison_transformer_both_pseudo")
     assert {len(pair) for paper, orders in plan._content["orders"].items() for pair in orders if "20" in paper} == {4}
 
 
