@@ -19,7 +19,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from t2t_ext.config.hyperparameters import AUTO_BATCH_SIZE
+from t2t_ext.config.hyperparameters import AUTO_BATCH_SIZE, HParams
 from t2t_ext.config.training import TrainConfig, TrainingSettings
 from t2t_ext.errors import UserError
 from t2t_ext.training import available_memory, setup_run
@@ -85,6 +85,24 @@ def hint(batch_size: int, pairs: float) -> str:
     return (
         f"batch_size={batch_size:,} counts tokens, not sentences: a step sees {pairs:.1f} pairs on average; with "
         f"batch_size={proposed:.0f} it would be about {_USUAL_PAIRS} (the sets have 2,048 to 4,096)"
+    )
+
+
+def hint_of_filling(hparams: HParams, share: int) -> str:
+    """Returns what to say where filling batches of few rows makes a replica compute more than ``batch_size`` at once.
+
+    Args:
+      hparams: Of the run.
+      share: Padded tokens of the largest share of a part of a batch.
+    """
+    at_once = share * hparams.parallel_slices
+    if hparams.length_groups > 1:
+        at_once = share * hparams.length_groups // hparams.gradient_accumulation_steps
+    if at_once <= hparams.batch_size:
+        return ""
+    return (
+        f"where a batch has few rows, empty ones fill it up until replicas and slices have the same number: a replica "
+        f"computes up to {at_once:,} tokens at once, padding included, where batch_size is {hparams.batch_size:,}"
     )
 
 

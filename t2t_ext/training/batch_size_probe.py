@@ -64,7 +64,7 @@ class Probe:
         hparams = self._hparams.replace(batch_size=size)
         session.pipeline = self._pipeline.with_batches_of(hparams)
         planner = session.pipeline.planner
-        plan = planner.epoch(0)
+        plan = planner.epoch(0).filled(session.pipeline.row_multiple)
         seconds, shape = 0.0, ""
         sides = session.pipeline.examples.sides
         for number in largest_batches(plan, sides, planner.parts):

@@ -60,6 +60,10 @@ class EpochPlan:
     target_widths: np.ndarray
     rows: np.ndarray
 
+    def filled(self, multiple: int) -> Self:
+        """Returns the plan with the rows that are computed: empty ones make each part's number a multiple."""
+        return dataclasses.replace(self, rows=(-(-self.rows // multiple) * multiple).astype(np.int32))
+
 
 @dataclasses.dataclass(frozen=True)
 class _Blocks:
@@ -165,10 +169,18 @@ class BatchPlanner:
         tokens = tokens_of(inputs, targets, self._mode)
         return int(tokens.min()), int(tokens.max())
 
-    def shape(self, step: int, target_sides: int = 1) -> str:
+    def shape(self, step: int, target_sides: int = 1, row_multiple: int = 1) -> str:
         """Returns the shape of a step's global batch in words, as ``describe_shape``; steps count from 0."""
         epoch, number = self.locate(step)
-        return describe_shape(self.epoch(epoch), number, target_sides, self.parts)
+        return describe_shape(self.epoch(epoch).filled(row_multiple), number, target_sides, self.parts)
+
+    def largest_share(self, row_multiple: int) -> int:
+        """Returns the positions of the largest share of a part if all are divided into so many equal ones.
+
+        Positions are counted as ``batch_tokens`` says; a share has at least one row.
+        """
+        blocks = self._blocks
+        return int((-(-blocks.rows // row_multiple) * tokens_of(*blocks.widths, self._mode)).max())
 
     def epoch(self, epoch: int) -> EpochPlan:
         """Plans one epoch.
@@ -194,15 +206,23 @@ class BatchPlanner:
         """Returns the epoch of a step's batch and its number in the epoch; steps count from 0."""
         return divmod(step, self.batches_per_epoch)
 
-    def fill_rate(self, epoch: int = 0, *, target_sides: int = 1, target_tokens: np.ndarray | None = None) -> float:
+    def fill_rate(
+        self,
+        epoch: int = 0,
+        *,
+        target_sides: int = 1,
+        target_tokens: np.ndarray | None = None,
+        row_multiple: int = 1,
+    ) -> float:
         """Returns real tokens divided by all positions of the batches of an epoch, 0 to 1.
 
         Args:
           epoch: Number of the epoch, from 0.
           target_sides: Targets of an example, each of which is padded to the target length.
           target_tokens: int [N], tokens of all of an example's targets; by default the lengths of one.
+          row_multiple: Of each part, which empty rows fill up to a multiple of it.
         """
-        plan, used = self.epoch(epoch), self._blocks.examples
+        plan, used = self.epoch(epoch).filled(row_multiple), self._blocks.examples
         inputs, targets = self._lengths
         tokens = (inputs, targets if target_tokens is None else target_tokens)
         positions = (plan.rows.astype(np.int64) * (plan.input_widths + target_sides * plan.target_widths)).sum()

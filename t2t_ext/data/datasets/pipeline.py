@@ -92,6 +92,11 @@ class TrainPipeline:
         return self.planner.batches_per_epoch
 
     @property
+    def row_multiple(self) -> int:
+        """Number that the rows of every part of a global batch are a multiple of: replicas times slices."""
+        return self._num_replicas * self._slices
+
+    @property
     def dropped(self) -> dict[str, int]:
         """Why examples are left out -> how many."""
         return self.planner.dropped
@@ -99,11 +104,11 @@ class TrainPipeline:
     def fill_rate(self) -> float:
         """Returns real tokens of source and all targets divided by all positions of an epoch's batches, 0 to 1."""
         sides, tokens = self.examples.sides, self.examples.target_tokens
-        return self.planner.fill_rate(target_sides=sides, target_tokens=tokens)
+        return self.planner.fill_rate(target_sides=sides, target_tokens=tokens, row_multiple=self.row_multiple)
 
     def shape(self, step: int) -> str:
         """Returns the shape of a step's global batch in words; steps count from 0."""
-        return self.planner.shape(step, self.examples.sides)
+        return self.planner.shape(step, self.examples.sides, self.row_multiple)
 
     def dataset(self, first_step: int, replica: int = 0, num_replicas: int | None = None) -> tf.data.Dataset:
         """Makes one replica's part of all batches from a step on.

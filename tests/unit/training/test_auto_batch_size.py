@@ -6,6 +6,7 @@ import os
 import pytest
 import tensorflow as tf
 
+from t2t_ext import registry
 from t2t_ext.config.hyperparameters import HParams
 from t2t_ext.config.training import TrainConfig
 from t2t_ext.data.datasets import batching
@@ -60,6 +61,23 @@ def test_batches_of_few_pairs_are_told():
     told = auto_batch_size.hint(32, 1.6)
     assert told.startswith("batch_size=32 counts tokens, not sentences: a step sees 1.6 pairs on average; with ")
     assert "batch_size=600 it would be about 32" in told
+
+
+@pytest.mark.parametrize(
+    ("text", "share", "at_once"),
+    [
+        ("batch_size=2048", 2048, None),
+        ("batch_size=2048,gradient_accumulation_steps=4", 2304, "2,304"),
+        ("batch_size=2048,parallel_slices=2", 1024, None),
+        ("batch_size=2048,parallel_slices=2", 1198, "2,396"),
+        ("batch_size=2048,length_groups=4", 512, None),
+        ("batch_size=2048,length_groups=4", 600, "2,400"),
+        ("batch_size=2048,length_groups=4,gradient_accumulation_steps=2", 1024, None),
+    ],
+)
+def test_batches_that_filling_makes_too_large_are_said(text, share, at_once):
+    told = auto_batch_size.hint_of_filling(registry.resolve_hparams("transformer_small", text), share)
+    assert (f"up to {at_once} tokens at once" in told) if at_once else told == ""
 
 
 def test_search_ends_at_the_whole_data():

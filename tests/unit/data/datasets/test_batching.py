@@ -131,6 +131,19 @@ def test_parallel_slices_do_not_change_the_plan():
     np.testing.assert_array_equal(one.begins, two.begins)
 
 
+def test_empty_rows_that_fill_batches_of_few_rows_count():
+    lengths = np.full(60, 300, np.int32)
+    hparams = HParams(batch_size=2048, gradient_accumulation_steps=2, max_length=0)
+    planner = batching.BatchPlanner(lengths, lengths, hparams, seed=1, num_replicas=2)
+    assert planner.epoch(0).rows.tolist() == [20] * 3  # 8,192 tokens hold 24 rows; all batches are equally full
+    assert planner.fill_rate() == planner.fill_rate(row_multiple=4) == 1.0
+    assert planner.largest_share(4) == 5 * 300
+    assert planner.epoch(0).filled(8).rows.tolist() == [24] * 3
+    assert planner.fill_rate(row_multiple=8) == pytest.approx(20 / 24)
+    assert planner.largest_share(8) == 3 * 300
+    assert planner.shape(0, row_multiple=8) == "24 rows x 300 + 300 tokens"
+
+
 def test_static_shapes_are_one_a_bucket():
     hparams = HParams(batch_size=1500, batch_shapes="static")
     plan = plan_of(hparams)
