@@ -12,7 +12,7 @@ from t2t_ext.config.hyperparameters import HParams
 from t2t_ext.config.training import TrainConfig
 from t2t_ext.data.datasets.generated import GeneratedData
 from t2t_ext.errors import UserError
-from t2t_ext.io import log
+from t2t_ext.io import interruption, log
 from t2t_ext.runs.run_directory import RunDirectory
 from t2t_ext.training import finished, setup_run
 
@@ -62,6 +62,12 @@ def main(args: argparse.Namespace) -> int:
     config = train_config(args)
     # Everything that the user can have got wrong is found before TensorFlow starts.
     resolved = setup_run.resolve(config)
+    with interruption.exiting_at_sigterm(resolved.settings.preempted_exit_code):
+        return _run(args, resolved)
+
+
+def _run(args: argparse.Namespace, resolved: setup_run.ResolvedRun) -> int:
+    """Generates the data if that is asked for, and trains; returns the exit status."""
     setup_run.check_first_weights(resolved)
     if args.generate_data:
         from t2t_ext.bin._generation import generate_from_flags

@@ -237,6 +237,9 @@ class StrictParams:
                 continue
             try:
                 changes[name] = words[raw] if raw in words else _parse_value(name, raw, self.type_of(name))
+                if changes[name] in words.values() and raw not in words:  # what stands for a word in the program
+                    limits = [said for *_, said in _limits(self.__dataclass_fields__[name].metadata)]
+                    problems.append(f"{name}={raw}: {name} must be {', '.join(limits)}, or {' or '.join(words)}")
             except ValueError as error:
                 kind = " or ".join(["an integer", *words])
                 problems.append(str(error).replace("an integer", kind))

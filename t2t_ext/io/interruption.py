@@ -92,6 +92,26 @@ class SignalWatch:
             raise Interrupted
 
 
+@contextlib.contextmanager
+def exiting_at_sigterm(status: int) -> Iterator[None]:
+    """Makes SIGTERM raise ``SystemExit(status)`` inside the block; does nothing outside the main thread."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def leave(number: int, frame: object) -> None:
+        del number, frame
+        with contextlib.suppress(OSError):
+            os.write(2, b"stopped by SIGTERM\n")
+        raise SystemExit(status)
+
+    before = signal.signal(signal.SIGTERM, leave)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 class Agreement:
     """After which step a signal stops training: the same one on all workers, whichever of them got the signal.
 

@@ -6,6 +6,7 @@ The weights are those that users get of each: themselves averages where training
 import pathlib
 
 from t2t_ext.errors import UserError
+from t2t_ext.io import files
 from t2t_ext.runs import checkpoints
 from t2t_ext.runs.run_directory import RunDirectory
 
@@ -28,11 +29,21 @@ def average_last(run: RunDirectory, count: int, *, rolling: bool = False) -> lis
     if not paths:
         checkpoints.resolve_checkpoint(run.path)  # raises what there is to say about a run without checkpoints
         raise UserError(f"The run {run.path} has no checkpoint yet.")
+    files.remove_leftovers(run.averaged_dir)
     averages = []
     for end in range(1, len(paths) + 1) if rolling else [len(paths)]:
         members = paths[max(0, end - count) : end]
-        infos = [checkpoints.read_info(path) for path in members]
-        steps, arrays = [info.step for info in infos], checkpoints.average_arrays(members, infos[-1].users_group)
+        try:
+            infos = [checkpoints.read_info(path) for path in members]
+            steps, arrays = [info.step for info in infos], checkpoints.average_arrays(members, infos[-1].users_group)
+        except checkpoints.DamagedCheckpointError:
+            gone = [path.name for path in members if not path.exists()]
+            if not gone:
+                raise
+            raise UserError(
+                f"{gone[0]} was deleted while it was read: the trainer that is at work in {run.path} keeps only its "
+                "newest checkpoints. Repeat the command, with a smaller --n if that happens again."
+            ) from None
         path = checkpoints.save_checkpoint(run.averaged_dir, steps[-1], arrays, metadata={"averaged_steps": steps})
         averages.append((path, steps))
     return averages

@@ -12,6 +12,7 @@ from t2t_ext.errors import UserError, first_line, suggest
 from t2t_ext.io import stored
 
 _JOIN_SECONDS = 300  # for all workers to be started
+_JOBS = ("chief", "worker")  # types of tasks in TF_CONFIG, in the order of the workers' numbers
 
 STRATEGIES = ("auto", "one_device", "mirrored", "multi_worker_mirrored", "tpu")
 
@@ -35,7 +36,7 @@ def make_strategy(name: str = "auto", tpu: str = "", worker_timeout: float = 30.
     if name not in STRATEGIES:
         raise UserError(f"Unknown --distribution={name}; choose {', '.join(STRATEGIES)}.{suggest(name, STRATEGIES)}")
     if name == "auto":
-        if os.environ.get("TF_CONFIG") and len(_worker_addresses(_tf_config())) > 1:
+        if os.environ.get("TF_CONFIG") and sum(map(len, _tf_config()["cluster"].values())) > 1:
             name = "multi_worker_mirrored"
         else:
             name = "mirrored" if len(tf.config.list_logical_devices("GPU")) > 1 else "one_device"
@@ -81,7 +82,7 @@ def worker_addresses(strategy: tf.distribute.Strategy) -> dict[str, str]:
     spec = strategy.cluster_resolver.cluster_spec()
     return {
         f"/job:{job}/replica:0/task:{task}": spec.task_address(job, task)
-        for job in ("chief", "worker")
+        for job in _JOBS
         if job in spec.jobs
         for task in spec.task_indices(job)
     }
@@ -117,12 +118,16 @@ def _tf_config() -> dict[str, Any]:
     return config
 
 
-def _worker_addresses(config: dict[str, Any]) -> list[str]:
-    return [address for job in ("chief", "worker") for address in config["cluster"].get(job, [])]
-
-
 def _multi_worker_strategy(worker_timeout: float) -> tf.distribute.Strategy:
-    addresses = _worker_addresses(_tf_config())
+    config = _tf_config()
+    others = {kind: tasks for kind, tasks in config["cluster"].items() if kind not in _JOBS and tasks}
+    if others:
+        raise UserError(
+            f"TF_CONFIG: the cluster has tasks of the type {', '.join(sorted(others))}. All processes of a run train "
+            f"alike: name them {' and '.join(_JOBS)}, leave out parameter servers and evaluators (the chief "
+            "evaluates), or give --distribution=one_device."
+        )
+    addresses = [address for job in _JOBS for address in config["cluster"].get(job, [])]
     spec = tf.distribute.cluster_resolver.TFConfigClusterResolver().cluster_spec()
     compat.configure_workers(spec, join_seconds=_JOIN_SECONDS, timeout_seconds=worker_timeout)
     try:

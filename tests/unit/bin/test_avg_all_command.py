@@ -1,11 +1,26 @@
 """t2t_ext-avg-all where a run has fewer checkpoints than are asked for."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
 from t2t_ext.bin import avg_all
+from t2t_ext.io import files
+from t2t_ext.runs import averaging, checkpoints
 from t2t_ext.runs.checkpoints import save_checkpoint
 from t2t_ext.runs.run_directory import RunDirectory
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    """A run with two checkpoints, which is all that the command reads of it."""
+    run = RunDirectory(tmp_path, None)
+    for step in (10, 20):
+        save_checkpoint(run.checkpoints_dir, step, {"w": np.full(2, step, np.float32)})
+    monkeypatch.setattr(avg_all.RunDirectory, "open", lambda path: run)
+    return run
 
 
 @pytest.mark.parametrize(
@@ -16,12 +31,39 @@ from t2t_ext.runs.run_directory import RunDirectory
         (["--n=2"], ""),
     ],
 )
-def test_fewer_checkpoints_than_asked_for_are_said(flags, said, tmp_path, monkeypatch, capsys):
-    run = RunDirectory(tmp_path, None)
-    for step in (10, 20):
-        save_checkpoint(run.checkpoints_dir, step, {"w": np.full(2, step, np.float32)})
-    monkeypatch.setattr(avg_all.RunDirectory, "open", lambda path: run)
-    assert avg_all.main([f"--output_dir={tmp_path}", *flags]) == 0
+def test_fewer_checkpoints_than_asked_for_are_said(flags, said, run, capsys):
+    assert avg_all.main([f"--output_dir={run.path}", *flags]) == 0
     told = capsys.readouterr()
     assert told.err == said
     assert "average of 2 checkpoints, steps 10, 20" in told.out
+
+
+def test_a_checkpoint_that_a_trainer_deletes_meanwhile_is_not_called_damaged(run, monkeypatch, capsys):
+    real = checkpoints.average_arrays
+
+    def meanwhile(paths, group):
+        checkpoints.prune(run.checkpoints_dir, 1)
+        return real(paths, group)
+
+    monkeypatch.setattr(averaging.checkpoints, "average_arrays", meanwhile)
+    assert avg_all.main([f"--output_dir={run.path}", "--n=2"]) == 2
+    told = capsys.readouterr().err
+    assert f"{checkpoints.checkpoint_name(10)} was deleted while it was read: the trainer" in told
+    assert "damaged" not in told
+    assert checkpoints.list_checkpoints(run.averaged_dir) == []
+
+
+def test_damaged_checkpoints_are_said_to_be(run, capsys):
+    (next(run.checkpoints_dir.iterdir()) / checkpoints.DESCRIPTION_NAME).write_text("{")
+    assert avg_all.main([f"--output_dir={run.path}", "--n=2"]) == 2
+    assert "is damaged" in capsys.readouterr().err
+
+
+def test_what_a_killed_command_left_is_removed(run):
+    program = "import os, sys; from t2t_ext.io import files\nwith files.atomic_directory(sys.argv[1]): os._exit(9)"
+    target = run.averaged_dir / checkpoints.checkpoint_name(20)
+    run.averaged_dir.mkdir()
+    assert subprocess.run([sys.executable, "-c", program, str(target)], check=False).returncode == 9
+    assert any(files.is_temporary_name(entry.name) for entry in run.averaged_dir.iterdir())
+    assert avg_all.main([f"--output_dir={run.path}", "--n=2"]) == 0
+    assert [entry.name for entry in run.averaged_dir.iterdir()] == [checkpoints.checkpoint_name(20)]

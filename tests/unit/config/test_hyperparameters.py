@@ -93,6 +93,7 @@ def test_override_parses_lists():
         ("optimizer=adam; num_heads=2", "separate assignments by commas: optimizer=adam,num_heads=2"),
         ("num_heads=2 odd=3", "separate assignments by commas: num_heads=2,odd=3"),
         ("batch_size=many", "batch_size is an integer or auto"),
+        ("batch_size=-1", "batch_size must be at least 1, at most 10,000,000, or auto"),
         ("label_smoothing=nan", "label_smoothing is a number"),
         ("label_smoothing=inf", "label_smoothing is a number"),
         ("shared_embedding=maybe", "shared_embedding is true or false"),

@@ -1,11 +1,13 @@
 """Signals: all workers stop after the same step, and asking each other is rare."""
 
+import json
 import os
 import signal
 import time
 
 import pytest
 
+from t2t_ext.errors import UserError
 from t2t_ext.io import interruption
 from t2t_ext.io.interruption import Agreement, SignalWatch
 from t2t_ext.training import strategies
@@ -91,6 +93,19 @@ def test_one_process_asks_nobody():
     assert agreement.stop_reason(2) == "SIGTERM"
 
 
+def test_sigterm_before_training_ends_with_the_same_status():
+    before = signal.getsignal(signal.SIGTERM)
+    with interruption.exiting_at_sigterm(99):
+        watch = SignalWatch()
+        with watch.watching():
+            signal.raise_signal(signal.SIGTERM)
+        assert watch.received == "SIGTERM"  # the loop's own handler goes first
+        with pytest.raises(SystemExit) as ended:
+            signal.raise_signal(signal.SIGTERM)
+    assert ended.value.code == 99
+    assert signal.getsignal(signal.SIGTERM) == before
+
+
 @pytest.mark.parametrize("handler", [signal.SIG_DFL, signal.SIG_IGN])
 def test_sigterm_means_after_joining_the_workers_what_it_meant_before(handler, monkeypatch):
     put_back = []
@@ -101,3 +116,20 @@ def test_sigterm_means_after_joining_the_workers_what_it_meant_before(handler, m
     monkeypatch.setattr(strategies.signal, "signal", lambda *given: put_back.append(given))
     assert strategies.make_strategy("multi_worker_mirrored") == "strategy"
     assert put_back == [(signal.SIGTERM, handler)]
+
+
+@pytest.mark.parametrize("name", ["auto", "multi_worker_mirrored"])
+@pytest.mark.parametrize("other", ["ps", "master", "evaluator"])
+def test_tasks_that_do_not_train_are_refused(name, other, monkeypatch):
+    cluster = {"worker": ["a:1"], other: ["b:1"]}
+    config = {"cluster": cluster, "task": {"type": "worker", "index": 0}}
+    monkeypatch.setenv("TF_CONFIG", json.dumps(config))
+    with pytest.raises(UserError, match=f"tasks of the type {other}.*name them chief and worker"):
+        strategies.make_strategy(name)
+
+
+def test_a_cluster_of_one_process_is_no_cluster(monkeypatch):
+    config = {"cluster": {"master": ["a:1"], "worker": []}, "task": {"type": "master", "index": 0}}
+    monkeypatch.setenv("TF_CONFIG", json.dumps(config))
+    monkeypatch.setattr(strategies.tf.config, "list_logical_devices", lambda kind: [])
+    assert strategies.make_strategy("auto") == strategies.tf.distribute.get_strategy()
