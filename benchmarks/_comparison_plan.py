@@ -301,7 +301,12 @@ class Plan:
         for variant in variants:
             of_variant = self.rows_of(variant)
             few = seeds[: self.variants[variant].get("seeds")]
-            yield from ((variant, seed, row) for seed in few for row in of_variant if row in rows)
+            # One seed of all rows; then the others of the main claims' rows, since a claim is decided by all three.
+            claims = {row for pair in self._content["primary"]["pairs"] for row in pair}
+            yield from ((variant, seed, row) for seed in few[:1] for row in of_variant if row in rows)
+            for first in (True, False):
+                later = [row for row in of_variant if row in rows and (row in claims) is first]
+                yield from ((variant, seed, row) for seed in few[1:] for row in later)
             if variant == PLAIN:
                 yield from ((variant, seeds[0], row) for row in self.ablations if row in rows)
 

@@ -104,6 +104,18 @@ def test_one_cell_of_every_family_comes_before_the_rest_of_the_grid(make_plan, p
     assert plan.cells(scores | other) == {}  # of rows: they say nothing about the grid
 
 
+def test_seeds_of_the_main_claims_come_before_those_of_other_rows(make_plan):
+    plan = make_plan(tune=False)
+    jobs = plan.jobs({}, [1, 2, 3], ["plain"])[0]
+    claims = {row for pair in plan._content["primary"]["pairs"] for row in pair}
+    places = {(job.row, job.seed): place for place, job in enumerate(jobs)}
+    others = [row for row in plan.main if row not in claims]
+    last_of_the_claims = max(places[row, seed] for row in claims for seed in (2, 3))
+    assert max(places[row, 1] for row in plan.main) < min(places[row, seed] for row in claims for seed in (2, 3))
+    assert last_of_the_claims < min(places[row, seed] for row in others for seed in (2, 3))
+    assert max(places[row, seed] for row in others for seed in (2, 3)) < places[plan.ablations[-1], 1]
+
+
 def tuned(plans, row, scores):
     return {plans.Job(row, plans.TUNING, cell, 1): score for cell, score in scores.items()}
 
