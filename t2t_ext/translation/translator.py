@@ -12,6 +12,7 @@ end in ``_batch`` are their graph functions of string tensors, of which a SavedM
 """
 
 import functools
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
@@ -41,6 +42,7 @@ from t2t_ext.translation.searcher import Searcher
 
 # Few widths of targets that are given: oneDNN compiles every product for each shape.
 _WIDTH_MULTIPLE = 8
+_HALF_A_PAIR = re.compile("[\ud800-\udfff]")
 # Training keeps float32 weights beside the low-precision products; for translating, the low-precision copy is enough.
 _INFERENCE_PRECISION = {"mixed_bfloat16": "bfloat16", "mixed_float16": "float16"}
 
@@ -230,7 +232,9 @@ class Translator:
             raise UserError(f"{len(prefixes)} prefixes for {len(lines)} lines: give one for each line, empty for none.")
         phrases = None
         if constraints is not None:
-            phrases = self.target_encoder.segment_phrases(join_phrases(constraints, len(lines)))
+            phrases = self.target_encoder.segment_phrases(
+                _checked(join_phrases(constraints, len(lines)), "constraints")
+            )
             self.decode_hparams.check_constraints()
         encoded = self.source.read(lines)
         self._note_truncated(encoded)
@@ -616,7 +620,15 @@ def _right_to_left(count: int, partners: Sequence[str] | None, directions: Seque
 
 
 def _checked(lines: Sequence[Any], what: str) -> list[Any]:
-    """Returns the lines as a list, or explains that a single string is not one."""
+    """Returns the lines as a list, or explains that a single string is not one, or half a surrogate pair no text."""
     if isinstance(lines, str):
         raise UserError(f"A list of {what} is needed, got one string; write [text] instead of text.")
-    return list(lines)
+    lines = list(lines)
+    for number, line in enumerate(lines, 1):
+        found = _HALF_A_PAIR.search(line) if isinstance(line, str) else None
+        if found:
+            raise UserError(
+                f"{what}, number {number}: U+{ord(found[0]):04X} is half a surrogate pair, which is no character. Read "
+                'files as UTF-8, or replace it: text.encode("utf-8", "replace").decode().'
+            )
+    return lines

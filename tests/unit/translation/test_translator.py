@@ -3,6 +3,7 @@
 import pytest
 import tensorflow as tf
 
+from t2t_ext.errors import UserError
 from t2t_ext.translation import translator
 
 
@@ -52,3 +53,16 @@ def test_lines_that_are_not_empty_and_get_no_translation_are_numbered(make_trans
     monkeypatch.setattr(one, "_search", nothing_found)
     assert one(["the cat", "", "the lamp", " \u3000"]) == ["", "", "", ""]
     assert one.untranslated_line_numbers == (1, 3)
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ({"lines": ["a", "b\ud800c"]}, "lines, number 2: U\\+D800"),
+        ({"lines": ["a"], "prefixes": ["\udfff"]}, "prefixes, number 1: U\\+DFFF"),
+        ({"lines": ["a"], "constraints": [["b", "\udc00"]]}, "constraints, number 1: U\\+DC00"),
+    ],
+)
+def test_half_a_surrogate_pair_is_no_text(make_translator, given, named):
+    with pytest.raises(UserError, match=f"{named} is half a surrogate pair"):
+        make_translator(beam_size=1).translate(**given)
