@@ -23,7 +23,7 @@ PLAIN = "plain"
 TUNING = "tuning"  # of the grid: as plain, but it ends earlier
 Pair = frozenset[str]  # of two rows
 Cell = tuple[float, ...]  # a value for each hparam of the grid; empty: those of the recipe
-_SEED_OF_THE_GRID = 1  # the teachers of pseudo references are of seed 1, too
+_SEED_OF_THE_GRID = 1
 _OF_A_CORPUS = ("problem", "problem_options", "datagen", "scoring", "train")
 
 
@@ -214,8 +214,8 @@ class Plan:
     def _needed(self, row: str, seed: int) -> list[tuple[str, int]]:
         """Returns the rows and seeds whose runs a row takes."""
         recipe = self._recipe(row)
-        needed = [(recipe.pseudo_references[each], _SEED_OF_THE_GRID) for each in BOTH if recipe.pseudo_references]
-        needed += [(recipe.rerank[each], seed) for each in BOTH if recipe.rerank]
+        parts = (recipe.pseudo_references, recipe.rerank)
+        needed = [(names[each], seed) for names in parts for each in BOTH if names]
         return needed + ([(recipe.warm_start, seed)] if recipe.warm_start else [])
 
     # === Order ===

@@ -251,10 +251,13 @@ class ExperimentWork:
         return plans.plan(self._book.recipe(self._plan.name(job)), self._book, self._options_of(job))
 
     def _options_of(self, job: Job) -> plans.Options:
-        """Returns the options of a training; a recipe of training has its own teachers, and so its own data."""
+        """Returns the options of a training; a recipe of training and a seed have their own teachers, and so data."""
         plain = job.variant in (PLAIN, TUNING)  # the grid's cells learn from the teachers that rows learn from
-        runs = self._options.work_dir if plain else self._folder / f"runs_{job.variant}"
-        return dataclasses.replace(self._options, seeds=(job.seed,), work_dir=runs)
+        of_the_recipe = [] if plain else [job.variant]
+        runs = "_".join(["runs", *of_the_recipe, *([f"seed{job.seed}"] if job.seed > 1 else [])])
+        return dataclasses.replace(
+            self._options, seeds=(job.seed,), teachers_seed=job.seed, work_dir=self._folder / runs
+        )
 
     def settings(self, job: Job) -> dict[str, str]:
         """Returns what determines the result of a training."""
@@ -282,6 +285,7 @@ class ExperimentWork:
             "work_dir": self._options_of(job).work_dir,
             "tmp_dir": self._options.tmp_dir,
             "first_seed": job.seed,
+            "teachers_seed": job.seed,
             "seeds": 1,
             "train_steps": args.train_steps or "",
             **self._passed_on,

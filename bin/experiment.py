@@ -23,6 +23,7 @@ _OF_THE_EXPERIMENT = (
     "output_dir", "data_dir", "tmp_dir", "t2t_usr_dir", "problem", "problem_options", "model", "hparams_set",
     "warm_start_from", "output_data_dir",
 )  # fmt: skip
+_NAMED_ALIKE = ("problem", "tmp_dir", "teachers_seed", "scale", "train_steps", "t2t_usr_dir")
 _FLAGS: FlagTable = {
     "What": {
         "recipe=NAME": "The recipe; --list shows all.",
@@ -32,6 +33,11 @@ _FLAGS: FlagTable = {
         "size=SIZE": "Of a recipe whose models come in sizes: tiny, small, base or big.",
         "seeds": Flag("How many seeds; 0 = as many as the paper.", 0, minimum=0, maximum=1000),
         "first_seed": Flag("The first seed, to spread seeds over machines.", 1, minimum=1),
+        "teachers_seed": Flag(
+            "Seed of the runs that make pseudo references, for all seeds; another one needs another --work_dir.",
+            1,
+            minimum=1,
+        ),
         "recipes_dir=DIR": "Folder of your own recipes (*.toml), beside those that are here.",
         "t2t_usr_dir=DIR": "Folder of your own problems, models and hparams sets.",
     },
@@ -195,7 +201,7 @@ def _options(flags: argparse.Namespace, recipe: Any) -> Any:
         beams=tuple(dict.fromkeys(flags.beams)),
         decode=parsed.pop("decode_hparams"),
         **parsed,
-        **{name: getattr(flags, name) for name in ("problem", "tmp_dir", "scale", "train_steps", "t2t_usr_dir")},
+        **{name: getattr(flags, name) for name in _NAMED_ALIKE},
     )
 
 

@@ -30,8 +30,6 @@ _NOT_IN_THE_RESULT = frozenset(
      "inter_op_parallelism_threads", "intra_op_parallelism_threads", "preempted_exit_code", "l2r", "r2l", "forward",
      "backward", "decode_to_file", "nbest_file", "report_file", "json", "html", "overwrite"}
 )  # fmt: skip
-# Pseudo references are made once, whatever the seeds of what is trained on them: by the teachers of this seed.
-_TEACHERS_SEED = 1
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -43,6 +41,7 @@ class Options:
       problem: In place of the recipes' problem; "": theirs.
       tmp_dir: Where raw files are, or are downloaded to.
       seeds: The seeds; empty: 1 up to the recipe's number.
+      teachers_seed: Of the runs that make pseudo references, which are made once for all seeds.
       scale: Factor of all numbers of steps; 1 is the paper's.
       train_steps: In place of the recipe's; 0: the recipe's.
       hparams: Further changes to the hparams set, name -> value as text.
@@ -59,6 +58,7 @@ class Options:
     problem: str = ""
     tmp_dir: str = ""
     seeds: Sequence[int] = ()
+    teachers_seed: int = 1
     scale: float = 1.0
     train_steps: int = 0
     hparams: Mapping[str, str] = dataclasses.field(default_factory=dict)
@@ -73,6 +73,7 @@ class Options:
     def changes(self) -> list[str]:
         """Returns what is not as the recipe says, for the report; empty where everything is."""
         found = [f"--problem={self.problem}"] if self.problem else []
+        found += [f"--teachers_seed={self.teachers_seed}"] if self.teachers_seed != 1 else []
         found += [f"--scale={self.scale:g}"] if self.scale != 1 else []
         found += [f"--train_steps={self.train_steps}"] if self.train_steps else []
         for name in ("hparams", "train", "datagen", "problem_options", "augment", "decode"):
@@ -354,7 +355,7 @@ class _Planner:
                 f"problem without {SUFFIX}."
             )
         teachers = self._of_both_directions(recipe.pseudo_references)
-        trained = [self._trained(teacher, _TEACHERS_SEED) for teacher in teachers]
+        trained = [self._trained(teacher, self._options.teachers_seed) for teacher in teachers]
         data = self._data(recipe)
         flags = {
             **self._problem_flags(recipe),

@@ -109,6 +109,7 @@ def test_seeds_of_the_main_claims_come_before_those_of_other_rows(make_plan):
     jobs = plan.jobs({}, [1, 2, 3], ["plain"])[0]
     claims = {row for pair in plan._content["primary"]["pairs"] for row in pair}
     places = {(job.row, job.seed): place for place, job in enumerate(jobs)}
+    claims |= {other for row in claims for other, _ in plan._needed(row, 2)}  # such as a teacher
     others = [row for row in plan.main if row not in claims]
     last_of_the_claims = max(places[row, seed] for row in claims for seed in (2, 3))
     assert max(places[row, 1] for row in plan.main) < min(places[row, seed] for row in claims for seed in (2, 3))
@@ -211,13 +212,13 @@ def test_tuned_recipes_are_recipes(benchmark, make_plan, tmp_path, corpus, monke
         benchmark.check_commands(benchmark.plans.plan(own.recipe(name), own, options))
 
 
-def test_no_two_trainings_want_other_things_in_one_place(benchmark, make_plan, tmp_path):
-    """Such as pseudo references by the plain Transformers, and by those with SimCut, beside the same data."""
+def test_no_two_trainings_want_other_things_in_one_place(benchmark, make_plan, plans, tmp_path):
+    """Such as pseudo references by the plain Transformers, by those with SimCut, and by those of another seed."""
     plan = make_plan(tune=False, all_rows=True)
     args = benchmark._parser().parse_args([f"--work_dir={tmp_path}", "--tmp_dir=RAW"])
     store = benchmark._comparison_store.Store(tmp_path / "r.json")
     work = benchmark.ExperimentWork(args, plan, store, tmp_path / "multi30k", tmp_path / "recipes")
-    jobs, _ = plan.jobs({}, [1], ["plain", "best"], ["comparison_rerank", "comparison_synchronous"])
+    jobs, _ = plan.jobs({}, [1, 2], ["plain", "best"], ["comparison_rerank", "comparison_synchronous"])
     work.write_recipes(jobs)
     keys = {}
     for job in jobs:
@@ -227,7 +228,12 @@ def test_no_two_trainings_want_other_things_in_one_place(benchmark, make_plan, t
         runs = {stage.folder.parents[1] for stage in stages if stage.kind == "train"}
         assert {f"--work_dir={folder}" for folder in runs} <= {*work.command(job)}
     pseudo = [marker for marker in keys if marker.name.startswith("pseudo_references")]
-    assert len(pseudo) == 2
+    assert len(pseudo) == 3
+    student = plans.Job("comparison_synchronous", "plain", (), 2)
+    teachers = [plans.Job(name, "plain", (), 2) for name in (ROOT, "comparison_transformer_r2l")]
+    assert plan.needs(student, {"Transformer": (), "synchronous": ()}) == teachers
+    trained = {stage.folder for stage in work.stages(student) if stage.kind == "train"}
+    assert trained == {work.folder(job) for job in [student, *teachers]}
     plain = next(job for job in jobs if job.variant == "plain")
     assert work.folder(plain) == tmp_path / "multi30k" / "runs" / "comparison_transformer.untuned" / "seed1"
 

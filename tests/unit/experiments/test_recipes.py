@@ -442,6 +442,10 @@ def test_a_pipeline_trains_its_teachers_first_and_each_once():
     trained = [stage.output.as_posix() for stage in stages if stage.kind == "train"]
     assert trained[-3:] == [f"W/synchronous_pipeline{name}/seed2/run" for name in ("", "_l2r", "_r2l")]
     assert len(trained) == 6
+    other = plan(BOOK.recipe("synchronous_pipeline"), BOOK, options(seeds=(1, 2), teachers_seed=2))
+    (pseudo,) = (stage for stage in other if stage.kind == "pseudo")
+    assert pseudo.flags["l2r"] == "W/synchronous_pipeline_l2r/seed2/run"
+    assert options(teachers_seed=2).changes() == ["--teachers_seed=2"]
     compare = stages[-1]
     assert compare.kind == "compare"
     assert [path.split("/")[1] for path in compare.files] == [
