@@ -56,6 +56,7 @@ class Tests:
 def corrected(tests: Sequence[Difference | None]) -> list[float]:
     """Returns Holm's p of tests; the p of those without seeds enough to conclude from counts as 1.
 
-    So their number is known before any of them is made, and what is concluded does not change as others come.
+    So their number is known before any of them is made. (What is concluded can still change until all rows have their
+    seeds, since the variance of seeds is a mean over those that have two.)
     """
     return holm([each.p if each and each.seeds >= SEEDS_TO_CONCLUDE else 1.0 for each in tests])

@@ -240,7 +240,7 @@ class Plan:
 
         Args:
           scores: Development BLEU of those that are done.
-          seeds: Of the main rows; ablations have the first.
+          seeds: Of the main rows; ablations have the second, or the only one.
           variants: Recipes of training.
           only: Patterns of the wanted rows; what they need is done, too.
 
@@ -308,7 +308,9 @@ class Plan:
                 later = [row for row in of_variant if row in rows and (row in claims) is first]
                 yield from ((variant, seed, row) for seed in few[1:] for row in later)
             if variant == PLAIN:
-                yield from ((variant, seeds[0], row) for row in self.ablations if row in rows)
+                # Seed 1 of the rows that they are compared with was chosen among the cells of the grid.
+                seed = seeds[1] if len(seeds) > 1 else seeds[0]
+                yield from ((variant, seed, row) for row in self.ablations if row in rows)
 
     def is_of_the_grid(self, job: Job) -> bool:
         """Returns whether a training is a cell of its family's grid."""

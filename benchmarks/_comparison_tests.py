@@ -131,7 +131,7 @@ def difference(
       system: Seed -> counts, float [sentences, 10].
       control: The same.
       pool: Spreads of all systems, these two among them, or with ``shared`` of all differences of such pairs. The
-        larger of their mean and the pair's own counts, with the pool's degrees of freedom; without a pool, the pair's.
+        larger of their mean and the pair's own counts, with its own degrees of freedom; without a pool, the pair's.
       shared: Whether both begin with the same run of each seed, so that seeds are pairs.
     """
     seeds = sorted(set(system) & set(control))
@@ -156,8 +156,9 @@ def difference(
 
 def _of_seeds(own: Spread, pool: Spread, share: float) -> np.ndarray:
     """Returns what other seeds would change in each sample: float [samples]."""
-    variance = max(0.0, max(own.variance, pool.variance) - own.chance)
-    return np.sqrt(share * variance) * np.random.default_rng(_SEED).standard_t(pool.degrees, size=SAMPLES)
+    larger = max(own, pool, key=lambda each: each.variance)
+    variance = max(0.0, larger.variance - own.chance)
+    return np.sqrt(share * variance) * np.random.default_rng(_SEED).standard_t(larger.degrees, size=SAMPLES)
 
 
 def _scores(counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -62,7 +62,7 @@ def test_report_from_stored_results_alone(benchmark, differences, full_store, tm
     text = " ".join(page.split("\n"))
     assert "†: the first of several settings" in text
     assert "Not trained yet: DynamicConv (Wu et al. 2019); Transformer, right to left;" in text
-    assert "the rows are those of the first cell: DynamicConv; synchronous; ABD-NMT." in text
+    assert "the rows are those of the first cell: DynamicConv; synchronous; ABD-NMT; pseudo references." in text
     picture = tmp_path / "docs" / "images" / "comparison_multi30k.png"
     assert picture.read_bytes().startswith(b"\x89PNG")
     assert "(../images/comparison_multi30k.png)" in page
