@@ -9,11 +9,12 @@ import signal
 import statistics
 import subprocess
 import time
-from collections.abc import Callable, Sequence
+import traceback
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 import _quality_curves as curves
-from _comparison_plan import Job, Plan
+from _comparison_plan import Cell, Job, Plan
 from _comparison_store import Record, Store
 from _quality_runs import say
 
@@ -38,6 +39,9 @@ class Work(Protocol):
 
     def unfinished(self, job: Job) -> set[pathlib.Path]:
         """Returns the markers of the stages that the command would work on."""
+
+    def gone(self, job: Job) -> bool:
+        """Returns whether the run of a training whose result is stored is not there any more."""
 
     def record(self, job: Job, seconds: float) -> Record:
         """Returns the result of a training that is done."""
@@ -87,6 +91,7 @@ class Queue:
         self._keep_open = keep_open
         self._running: dict[Job, _Running] = {}
         self._held_back = False
+        self._again: list[Job] = []  # what is stored, but its run is gone and others take it
         self.failed: dict[Job, str] = {}
 
     def run(self, every: float = 60.0) -> None:
@@ -122,6 +127,8 @@ class Queue:
         """Starts what can be started."""
         waiting = [job for job in self._jobs()[0] if job not in self._store.records]
         cells, self._held_back = self._plan.cells(self._store.scores()), False
+        self._again = made_again(self._plan, self._work, waiting, cells)
+        waiting = with_made_again(self._plan, waiting, self._again, cells)
         for job in waiting:
             free = [cores for cores in self._slots if cores not in [each.cores for each in self._running.values()]]
             if not free:
@@ -156,7 +163,8 @@ class Queue:
                 pass_fds=list(self._keep_open),
                 preexec_fn=prepare,  # noqa: PLW1509 - this process has one thread
             )
-        say(f"{self._title(job)}: on cores {','.join(map(str, cores))}")
+        again = ", again: its run is gone, and others take it" if job in self._again else ""
+        say(f"{self._title(job)}: on cores {','.join(map(str, cores))}{again}")
         return _Running(process, cores, markers, time.monotonic())
 
     def _finish(self, job: Job) -> None:
@@ -173,8 +181,19 @@ class Queue:
                 last = next((line.strip() for line in reversed(lines) if line.strip()), "it printed nothing")
                 raise UserError(f"status {ended.process.returncode}: {last} Its output is in {log}.")
             record = self._work.record(job, seconds)
+            if (stored := self._store.records.get(job)) is not None:
+                same = record["test"]["sha256"] == stored["test"]["sha256"]
+                found = "same translations as" if same else "OTHER translations than"
+                say(f"{self._title(job)}: trained again, {found} those of the stored result")
+                if not same:
+                    self._store.add(_with_another(stored, record))
+                return
             self._store.add(record)
-        except (UserError, OSError) as error:  # one training must not end the others
+        except Exception as error:
+            if not isinstance(error, UserError | OSError):
+                with open(log, "a", encoding="utf-8") as file:
+                    file.write(traceback.format_exc())
+                error = UserError(f"{type(error).__name__}: {error} The traceback is in {log}.")
             self.failed[job] = str(error)
             say(f"{self._title(job)}: failed: {error}")
             return
@@ -189,11 +208,14 @@ class Queue:
         parts = [f"{len(done)} of {len(jobs) + later} trainings done"]
         parts += [self._shown(job) for job in self._running]
         left = self._seconds_left(
-            [job for job in jobs if job not in self._store.records and job not in self.failed], later
+            [job for job in [*jobs, *self._again] if self._is_left(job) and job not in self.failed], later
         )
         if left:
             parts.append(f"about {math.ceil(left / 60):,} min left ({left / 3600:.1f} h)")
         return "; ".join(parts)
+
+    def _is_left(self, job: Job) -> bool:
+        return job not in self._store.records or (job in self._again and (job in self._running or self._work.gone(job)))
 
     def _seconds_left(self, jobs: Sequence[Job], later: int) -> float:
         """Returns an estimate from what trainings of the same row, or of all rows, have taken; 0 for none."""
@@ -220,3 +242,44 @@ class Queue:
 
     def _title(self, job: Job) -> str:
         return f"{self._plan.name(job)}, seed {job.seed}"
+
+
+def made_again(plan: Plan, work: Work, waiting: Sequence[Job], cells: Mapping[str, Cell]) -> list[Job]:
+    """Returns the trainings that are stored, but whose runs are gone and are taken by some that wait.
+
+    Args:
+      plan: The rows.
+      work: Knows which runs are there.
+      waiting: The trainings that are not stored.
+      cells: The chosen cells of the families.
+    """
+    found: dict[Job, None] = {}
+    looked_at = list(waiting)
+    while looked_at:
+        for need in plan.needs(looked_at.pop(), cells) or ():
+            if need not in waiting and need not in found and work.gone(need):
+                found[need] = None
+                looked_at.append(need)
+    return list(found)
+
+
+def with_made_again(plan: Plan, waiting: Sequence[Job], again: Sequence[Job], cells: Mapping[str, Cell]) -> list[Job]:
+    """Returns the trainings that wait, each after what it needs of those that are made again."""
+    found: dict[Job, None] = {}
+
+    def put(job: Job) -> None:
+        for need in plan.needs(job, cells) or ():
+            if need in again:
+                put(need)
+        found.setdefault(job)
+
+    for job in waiting:
+        put(job)
+    return list(found)
+
+
+def _with_another(stored: Record, again: Record) -> Record:
+    """Returns a stored result with what another training of the same came to, which others have learned from."""
+    kept = {name: again[name] for name in ("date", "machine", "precision")}
+    kept |= {"BLEU": again["test"]["BLEU"], "sha256": again["test"]["sha256"]}
+    return {**stored, "made_again": [*stored.get("made_again", []), kept]}

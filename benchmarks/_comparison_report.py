@@ -8,6 +8,7 @@ import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import _comparison_teachers
 import numpy as np
 from _comparison_pairs import SEEDS_TO_CONCLUDE, Tests
 from _comparison_plan import PLAIN, TUNING, Job, Order, Plan
@@ -197,6 +198,16 @@ def markdown(plan: Plan, records: Mapping[Job, Record], made: Mapping[str, Seque
         ]
     if plan.grid:
         parts += ["## Tuning", _grid_table(plan, records)]
+    taught = _comparison_teachers.lines_of_table(list(records.values()))
+    if taught:
+        told = ("BLEU", "reference", "length", "failed")
+        headings = [f"{split}: {each}" for split in ("train", "dev") for each in told]
+        parts += [
+            "## Pseudo references",
+            _wrapped(_comparison_teachers.LEGEND),
+            _table(("seed", "teacher", *headings), taught),
+        ]
+    parts += map(_wrapped, _comparison_teachers.warnings(list(records.values())))
     signatures = sorted({each["test"]["signature"] for each in records.values() if not has_diverged(each)})
     parts += [f"`{signature}`" for signature in signatures]
     return "\n\n".join(parts) + "\n"
@@ -225,9 +236,11 @@ def _about(plan: Plan, records: Mapping[Job, Record], made: Mapping[str, Sequenc
         EARLY_NOTE if any(row.early for row in made[PLAIN]) else "",
     ]
     command = f"    python benchmarks/comparison.py --corpus={plan.corpus} --report"
-    return (
-        "\n".join(textwrap.wrap(" ".join(filter(None, sentences)), _WIDTH, break_on_hyphens=False)) + "\n\n" + command
-    )
+    return f"{_wrapped(' '.join(filter(None, sentences)))}\n\n{command}"
+
+
+def _wrapped(text: str) -> str:
+    return "\n".join(textwrap.wrap(text, _WIDTH, break_on_hyphens=False))
 
 
 def _own_minutes(record: Record, cell: Record | None) -> float:
@@ -305,15 +318,11 @@ def _more_table(main: Sequence[Row]) -> str:
     ]
     note = (
         "Length: over that of the references. First 4, last 4: tokens that the reference has at the same place, in "
-        "percent. Updates and minutes: until the chosen checkpoint; first weights of another run count in the minutes, "
-        "evaluations do not. Speeds are those of machines that others used, too. Tail: by how much the development "
-        f"loss fell in the last {_TAIL:,} updates."
+        "percent. Updates and minutes: until the chosen checkpoint; the trainings of first weights and of teachers "
+        "count in the minutes, evaluations and the making of pseudo references do not. Speeds are those of machines "
+        f"that others used, too. Tail: by how much the development loss fell in the last {_TAIL:,} updates."
     )
-    return (
-        "\n".join(textwrap.wrap(note, _WIDTH, break_on_hyphens=False))
-        + "\n\n"
-        + _table(("", *(each[0] for each in columns), "tail"), lines)
-    )
+    return _wrapped(note) + "\n\n" + _table(("", *(each[0] for each in columns), "tail"), lines)
 
 
 def _length_table(main: Sequence[Row]) -> str:

@@ -17,6 +17,7 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import _comparison_teachers
 import _quality_curves as curves
 import _report
 import numpy as np
@@ -197,14 +198,15 @@ def record_of(
     trained = {stage.output: stage for stage in stages if stage.kind == "train"}
     own = scored["test"].runs
     alone = len(own) == 1  # not reranking, which trains nothing
-    first = trained[own[0]].flags.get("warm_start_from")
-    before = curves.read_run(first).minutes if first else 0.0
+    others = [run for run in trained if run not in own]  # first weights and teachers
+    before = sum(curves.read_run(run).minutes for run in others)
     runs = [curves.read_run(run, before=before) for run in own]
     best = [point for run in runs if (point := run.best)]
     found = {figure.name: figure for figure in collect(recipe, stages)}
     losses = [point.loss for point in runs[0].points if point.loss is not None]
     return {
         **_identity(job, cell, recipe, stages, cores),
+        **_comparison_teachers.described(stages),
         "parameters": round(found["parameters"].mean),
         "updates": sum(run.updates for run in runs),
         "updates_to_best": best[0].updates if alone else None,

@@ -29,7 +29,7 @@ class Point:
       minutes_counted: The same with all evaluations so far, this one among them.
       tokens: Target tokens trained on: EOS counts, padding does not.
       bleu: Dev BLEU.
-      loss: Dev loss; None where the log has none.
+      loss: Dev loss, on references alone; None where the log has none.
     """
 
     updates: int
@@ -139,7 +139,8 @@ def read_run(run: str | os.PathLike, name: str = "", seed: int = 0, before: floa
         if record["kind"] == "eval":
             evaluating += record["seconds"] / 60
             if "bleu" in record:
-                points.append(clock.point(record["step"], record["bleu"], record.get("loss"), evaluating))
+                loss = record.get("reference_loss", record.get("loss"))
+                points.append(clock.point(record["step"], record["bleu"], loss, evaluating))
     return Run(
         name=name or pathlib.Path(run).name,
         seed=seed,

@@ -32,7 +32,7 @@ import _comparison_readme
 import _comparison_report
 import _comparison_store
 from _comparison_plan import PLAIN, TUNING, Job, Plan
-from _comparison_queue import Queue
+from _comparison_queue import Queue, made_again
 
 from t2t_ext.bin._flags import run_main
 from t2t_ext.bin.experiment import check_commands, recipe_book
@@ -136,8 +136,11 @@ def _train(args: argparse.Namespace, plan: Plan, store: _comparison_store.Store)
         done = sum(job in store.records for job in named)
         print(f"{len(named) + later} trainings, {done} of them done already", flush=True)
         if lock is None:
+            waiting, cells = [job for job in named if job not in store.records], plan.cells(store.scores())
+            again = made_again(plan, work, waiting, cells)
             for job in named:
-                print(f"  {'done ' if job in store.records else 'to do'} {plan.name(job)}, seed {job.seed}")
+                words = " (again: its run is gone, and others take it)" if job in again else ""
+                print(f"  {'done ' if job in store.records else 'to do'} {plan.name(job)}, seed {job.seed}{words}")
             print(f"  and {later} more, whose rate and dropout tuning decides" if later else "  and no more")
             return {}
         queue = Queue(plan, store, work, jobs, slots, keep_open=[lock.fileno()])
@@ -300,6 +303,11 @@ class ExperimentWork:
     def unfinished(self, job: Job) -> set[pathlib.Path]:
         """Returns the markers of the stages that its command would work on."""
         return {stage.marker for stage in self.stages(job) if state_of(stage).word != "done"}
+
+    def gone(self, job: Job) -> bool:
+        """Returns whether the run of a training whose result is stored is not there any more."""
+        own = self.folder(job) / "run"
+        return any(stage.output == own and state_of(stage).word != "done" for stage in self.stages(job))
 
     def record(self, job: Job, seconds: float) -> _comparison_store.Record:
         """Returns the result of a training that is done."""

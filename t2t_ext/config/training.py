@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Self
 from t2t_ext.config.strict_params import StrictParams, hparam
 
 RESET, KEEP = "reset", "keep"  # what warm_start_optimizer may be
-_METRICS = "bleu, loss, nll, perplexity, accuracy, or a score such as ROUGE-L, chrF2 or TER"
+_METRICS = "bleu, loss, reference_loss, nll, perplexity, accuracy, or a score such as ROUGE-L, chrF2 or TER"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

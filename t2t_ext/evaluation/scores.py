@@ -150,7 +150,10 @@ def score_of_counts(metric: Any, counts: Any, n_bootstrap: int = 0) -> Score:
         rng = np.random.default_rng(None if metric.seed == "none" else int(metric.seed))
         table, size = np.array(counts, dtype="float32"), len(counts)  # as sacrebleu does
         samples = (table[rng.choice(size, size=size)].sum(0) for _ in range(n_bootstrap))
-        result.estimate_ci([metric._compute_score_from_stats(sample) for sample in samples])
+        found = [metric._compute_score_from_stats(sample) for sample in samples]
+        for each in found:  # sacrebleu's mean does not take Python's floats beside NumPy's, such as a 0 beside others
+            each.score = float(each.score)
+        result.estimate_ci(found)
     return Score(
         name=result.name,
         value=float(result.score),

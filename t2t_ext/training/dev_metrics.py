@@ -9,10 +9,10 @@ from t2t_ext.evaluation import protocols
 
 # Metrics that a run logs -> whether smaller is better.
 EVAL_METRICS = {
-    **{"loss": True, "nll": True, "perplexity": True, "accuracy": False, "bleu": False},
+    **{"loss": True, "reference_loss": True, "nll": True, "perplexity": True, "accuracy": False, "bleu": False},
     **protocols.dev_labels(),
 }
-WITHOUT_TRANSLATIONS = ("loss", "nll", "perplexity", "accuracy")
+WITHOUT_TRANSLATIONS = ("loss", "reference_loss", "nll", "perplexity", "accuracy")
 _BEST, _EARLY_STOPPING = "best_checkpoint_metric", "eval_early_stopping_metric"
 
 

@@ -5,8 +5,8 @@ run keeps them), so evaluation never touches what training continues from, and B
 ``Translator`` as the decoder's.
 
 The loss of a model that learns from two targets of a sentence is that of the same variants as training's, made of the
-dev set's pseudo references (``t2t_ext.data.datasets.target_variants``); that of any other model is on references alone,
-whatever else it is trained on, so that it can be compared.
+dev set's pseudo references (``t2t_ext.data.datasets.target_variants``), and beside it there is that on references
+alone; that of any other model is on references alone, whatever else it is trained on, so that it can be compared.
 """
 
 import math
@@ -60,7 +60,10 @@ class Evaluator:
             if self._model.target_sides == 1
             else target_variants.examples_of(store, hparams, self._model.target_sides)
         )
-        self._batches = eval_batches(store, hparams, hparams.batch_size, self._examples)
+        self._losses_of = {"loss": _Losses(self._model, store, hparams, self._examples)}
+        if self._examples.loss_on_pseudo:
+            gold = target_variants.with_loss_on_references(store, self._examples)
+            self._losses_of["reference_loss"] = _Losses(self._model, store, hparams, gold)
         limit = settings.eval_bleu_sentences
         self._sources: list[Any]
         self._sources, self._references = generated.texts("dev")
@@ -75,8 +78,6 @@ class Evaluator:
             self._scorer = Scorer([bleu], self._references, encoders[1], language=language)
             self._other_scorer = Scorer(others, self._references, encoders[1], language=language)
         self._leaky = self._model.target_sides == 2 and hparams.pseudo == "none"
-        elements = {name: spec for name, spec in self._batches.element_spec.items() if name != "index"}
-        self._sums = tf.function(self._batch_sums, input_signature=[elements], autograph=False)
 
     def describe(self) -> str:
         """Returns in words what the dev loss is taken on, empty where that is the dev set's references."""
@@ -91,14 +92,17 @@ class Evaluator:
         """Evaluates weights, by name; ``note`` gets progress messages.
 
         Returns:
-          The metrics (loss and nll in nats a label, perplexity, accuracy; number of sentences translated, bleu and
-          bleu_signature; other scores by their labels; leaky where only scores of translations mean something), and the
-          translations (empty without scores).
+          The metrics (loss and nll in nats a label, perplexity, accuracy; reference_loss, the loss on references alone;
+          number of sentences translated, bleu and bleu_signature; other scores by their labels; leaky where only
+          scores of translations mean something), and the translations (empty without scores).
         """
         for name, variable in self._model.named_variables().items():
             variable.assign(tf.cast(weights[name], variable.dtype))
         note("evaluating: loss")
-        metrics = self._losses()
+        metrics = {name: value for name, each in self._losses_of.items() for name, value in each.record(name).items()}
+        metrics.setdefault("reference_loss", metrics["loss"])
+        if self._leaky:
+            metrics["leaky"] = True
         if self._translator is None:
             return metrics, []
         total = len(self._sources)
@@ -161,19 +165,32 @@ class Evaluator:
                 return inputs, labels, target
         return None
 
-    def _losses(self) -> Record:
+
+class _Losses:
+    """Losses of a model on examples, all of them."""
+
+    def __init__(self, model: Any, store: ExampleStore, hparams: Any, examples: target_variants.Examples) -> None:
+        """Plans the batches, and traces the graph at the first use."""
+        self._model, self._hparams = model, hparams
+        self._batches = eval_batches(store, hparams, hparams.batch_size, examples)
+        elements = {name: spec for name, spec in self._batches.element_spec.items() if name != "index"}
+        self._sums = tf.function(self._batch_sums, input_signature=[elements], autograph=False)
+
+    def record(self, name: str) -> Record:
+        """Returns the mean loss by a name; of ``loss``, what belongs to it, too."""
         totals = [0.0] * 4
         for batch in self._batches:
             sums = self._sums({name: ids for name, ids in batch.items() if name != "index"})
             totals = [total + float(value) for total, value in zip(totals, sums[:4], strict=True)]
         loss, nll, correct, tokens = totals
         tokens = max(tokens, 1.0)
+        if name != "loss":
+            return {name: loss / tokens}
         return {
             "loss": loss / tokens,
             "nll": nll / tokens,
             "perplexity": math.exp(min(nll / tokens, 700.0)),  # beyond, a float overflows
             "accuracy": correct / tokens,
-            **({"leaky": True} if self._leaky else {}),
         }
 
     def _batch_sums(self, batch: dict[str, tf.Tensor]) -> losses.LossSums:

@@ -17,7 +17,7 @@ from t2t_ext.analysis.attention.pictures import attention_picture
 from t2t_ext.errors import UserError, first_line
 from t2t_ext.evaluation import protocols
 from t2t_ext.io import files
-from t2t_ext.training.records import Record
+from t2t_ext.training.records import Record, loss_on_references
 
 # Kind of record, and folder of its event files -> metrics that have curves.
 _CURVES = {
@@ -25,7 +25,7 @@ _CURVES = {
         *("loss", "nll", "regularizer", "perplexity", "accuracy", "learning_rate", "gradient_norm"),
         *("tokens_per_second", "skipped_steps"),
     ),
-    "eval": ("loss", "nll", "perplexity", "accuracy", "bleu", *protocols.dev_labels()),
+    "eval": ("loss", "reference_loss", "nll", "perplexity", "accuracy", "bleu", *protocols.dev_labels()),
 }
 _LARGEST = float(tf.float32.max) / 2  # what event files hold; the perplexity of a training that diverges is beyond
 _COMPARED = ("bleu", "loss", "perplexity", "accuracy")  # of runs, beside their hparams
@@ -54,7 +54,7 @@ class Board:
         """Writes the points of a record's curves."""
         with self._writing(record["kind"], record["step"]):
             for metric in _CURVES[record["kind"]]:
-                if metric in record:
+                if metric in record and (metric != "reference_loss" or loss_on_references(record) is not None):
                     tf.summary.scalar(metric, min(record[metric], _LARGEST))
 
     def gradient_norms(self, record: Record) -> None:

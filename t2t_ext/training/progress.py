@@ -6,7 +6,7 @@ from typing import Any, TextIO
 from t2t_ext.errors import shortened
 from t2t_ext.evaluation import protocols
 from t2t_ext.io import log
-from t2t_ext.training.records import Record
+from t2t_ext.training.records import Record, loss_on_references
 
 _LONGEST_SAMPLE = 300  # characters
 
@@ -123,9 +123,11 @@ def describe_sample(hypothesis: str, source: str, reference: str) -> str:
 
 def describe_evaluation(record: Record) -> str:
     """Formats an evaluation record as one line."""
+    gold = loss_on_references(record)
+    on_references = "" if gold is None else f", on references alone {gold:.3f}"
     text = (
-        f"dev set at step {record['step']}: {_losses(record)}, perplexity {_number(record['perplexity'])}, "
-        f"token accuracy {100 * record['accuracy']:.1f}%"
+        f"dev set at step {record['step']}: {_losses(record)}{on_references}, "
+        f"perplexity {_number(record['perplexity'])}, token accuracy {100 * record['accuracy']:.1f}%"
     )
     if "bleu" in record:
         text += f", BLEU {record['bleu']:.2f} [{record['bleu_signature']}]"

@@ -88,6 +88,12 @@ def gradient_norms_record(step: int, steps: int, norms: Mapping[str, float], tot
     return {"kind": "gradient_norms", "step": step, "steps": steps, "norms": rounded}
 
 
+def loss_on_references(record: Record) -> float | None:
+    """Returns the dev loss on references alone, where another one was taken."""
+    gold = record.get("reference_loss")
+    return None if gold is None or math.isnan(gold) or gold == record["loss"] else gold
+
+
 def best_of(evaluations: list[Record], metric: str, minimize: bool | None = None, delta: float = 0.0) -> Best | None:
     """Finds the best evaluation by a metric; of equal ones the first.
 

@@ -9,6 +9,8 @@ import test_kills
 from pseudo_sidecar import FAILED, write_sidecar
 
 from t2t_ext.bin import decoder, trainer
+from t2t_ext.data.datasets.example_store import ExampleStore
+from t2t_ext.data.datasets.generated import GeneratedData
 from t2t_ext.runs import checkpoints
 from t2t_ext.runs.run_directory import RunDirectory
 
@@ -79,6 +81,36 @@ def test_a_run_on_triples_counts_both_targets_and_each_example_once(finished, da
     assert checkpoints.list_checkpoints(finished / "best")
 
 
+def test_dev_loss_on_references_alone_is_that_of_the_sides_that_are_references(finished, data_dir, toy_corpus):
+    """Against a computation in NumPy from the model's logits: of (L2R's, gold) and (gold, R2L's), the gold sides."""
+    from t2t_ext import registry
+    from t2t_ext.translation.translator import Translator
+
+    problem = registry.problem("translate_parallel_text_synchronous", **toy_corpus.options())
+    store = ExampleStore.load(GeneratedData.open(problem, data_dir), "dev")
+    translator = Translator.load(finished, checkpoint_path=checkpoints.latest(finished))
+    smoothing = translator.model.hparams.label_smoothing
+    sums, tokens = dict.fromkeys(("gold", "pseudo"), 0.0), dict.fromkeys(("gold", "pseudo"), 0)
+    for number in range(store.num_examples):
+        inputs, gold = store.example(number)
+        l2r, r2l = (ids[offsets[number] : offsets[number + 1]] for ids, offsets in store.pseudo)
+        for sides, names in (((l2r, gold), ("pseudo", "gold")), ((gold, r2l), ("gold", "pseudo"))):
+            backwards = np.append(sides[1][-2::-1], sides[1][-1])
+            rows = np.zeros((1, 2, max(map(len, sides))), np.int32)
+            rows[0, 0, : len(sides[0])], rows[0, 1, : len(backwards)] = sides[0], backwards
+            logits = translator.model(inputs[np.newaxis], rows).numpy()[0].astype(np.float64)
+            for ids, side, name in zip((sides[0], backwards), logits, names, strict=True):
+                logs = side[: len(ids)] - np.log(np.exp(side[: len(ids)]).sum(-1, keepdims=True))
+                wanted = np.full_like(logs, smoothing / (logs.shape[-1] - 1))
+                wanted[np.arange(len(ids)), ids] = 1 - smoothing
+                sums[name] += (wanted * (np.log(wanted) - logs)).sum()
+                tokens[name] += len(ids)
+    record = records(finished)[-1]
+    assert record["reference_loss"] == pytest.approx(sums["gold"] / tokens["gold"], rel=1e-5)
+    assert record["loss"] == pytest.approx(sum(sums.values()) / sum(tokens.values()), rel=1e-5)
+    assert abs(record["loss"] - record["reference_loss"]) > 1e-4
+
+
 def test_a_run_that_lost_its_last_checkpoint_ends_as_the_undisturbed_one(finished, tmp_path, capfd):
     """The steps from the middle of an epoch on are computed again, from the same batches and with the same masks."""
     run = tmp_path / "run"
@@ -89,6 +121,7 @@ def test_a_run_that_lost_its_last_checkpoint_ends_as_the_undisturbed_one(finishe
     assert "resuming after step 4" in output
     assert f"{FAILED} whose pseudo reference of the L2R model failed" in output
     assert "dev loss on 48 examples of the same kinds; left out: none" in output
+    assert ", on references alone " in output
     assert records(run) == records(finished)
     for group in ("model", "training"):
         expected = checkpoints.load_arrays(checkpoints.latest(finished), group)
@@ -140,6 +173,7 @@ def test_loss_on_references_only(data_dir, tmp_path, capfd):
     record = records(run)[0]
     assert 1.6 < record["target_tokens_per_step"] / record["source_tokens_per_step"] < 2.8
     assert 4 < record["loss"] < 8
+    assert records(run)[-1]["reference_loss"] == records(run)[-1]["loss"]
     assert RunDirectory.open(run).config.training["eval_early_stopping_metric"] == "loss"
 
 
@@ -150,6 +184,8 @@ def test_ordinary_transformers_train_on_pseudo_references_as_well(data_dir, tmp_
     assert train(data_dir, run, pseudo="both", hparams="target_direction=r2l", **flags, **names) == 0
     output = capfd.readouterr().err
     assert "targets of each of 600 pairs, 3 examples: reference, pseudo reference of the L2R model" in output
+    assert "on references alone" not in output
+    assert records(run)[-1]["reference_loss"] == records(run)[-1]["loss"]
     assert "loss on references only" not in output  # it is that of the references alone, as any Transformer's
 
 

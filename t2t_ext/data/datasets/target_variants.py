@@ -78,6 +78,11 @@ class Examples:
         return tuple(field for field in _NAMES if field in used)
 
     @property
+    def loss_on_pseudo(self) -> bool:
+        """Whether loss is taken on a pseudo reference."""
+        return not self.gold_only and any(field != GOLD for field in self.fields)
+
+    @property
     def identity(self) -> str:
         """The meaning of the examples' numbers, for fingerprints; empty where they are the pairs themselves."""
         if self.variants == VARIANTS[1]["none"]:
@@ -121,6 +126,11 @@ def examples_of(store: ExampleStore, hparams: Any, target_sides: int = 1) -> Exa
         )
     gold_only = target_sides == 2 and hparams.pseudo != "none" and not getattr(hparams, "sb_loss_on_pseudo", True)
     return _examples(store, variants, gold_only)
+
+
+def with_loss_on_references(store: ExampleStore, examples: Examples) -> Examples:
+    """Returns examples whose loss is taken on references only; those without a reference are left out."""
+    return _examples(store, examples.variants, gold_only=True)
 
 
 def gold_examples(store: ExampleStore) -> Examples:

@@ -272,6 +272,7 @@ class Pretended:
 
     def __init__(self, folder, stores, code="0"):
         self.root, self.code, self.stores, self.started, self.prepared = folder, code, stores, [], []
+        self.lost, self.came_out = set(), "0"  # whose runs are gone, and what their translations are when made again
 
     def prepare(self, job):
         self.prepared.append(job)
@@ -288,6 +289,9 @@ class Pretended:
     def unfinished(self, job):
         return {self.root / job.row}
 
+    def gone(self, job):
+        return job in self.lost
+
     def record_of_failed(self, job, seconds):
         if not (self.folder(job) / "diverged").exists():
             return None
@@ -297,7 +301,10 @@ class Pretended:
         return {**{name: whole[name] for name in kept}, "ended": "diverged", "dev_loss": None}
 
     def record(self, job, seconds):
-        return made_up(self.stores, job, 40.0 + job.seed + 10 * job.cell[0] - 100 * job.cell[1])
+        made = made_up(self.stores, job, 40.0 + job.seed + 10 * job.cell[0] - 100 * job.cell[1])
+        made["test"]["sha256"] = self.came_out if job in self.lost else "0"
+        self.lost.discard(job)
+        return {**made, "precision": "float32"}
 
 
 @pytest.fixture
@@ -343,6 +350,47 @@ def test_rows_of_a_failed_training_wait_and_the_next_command_tries_again(queue_o
     again.run()
     assert ROOT not in {job.row for job in work.started}
     assert len(store.records) == 12
+
+
+@pytest.mark.parametrize("came_out", ["0", "1"])
+def test_a_run_that_is_gone_is_made_again_for_those_that_take_it(queue_of, came_out, capsys, stores):
+    """The stored result stays; where the translations are others now, that is stored and said."""
+    queue_of()[0].run()
+    queue, work, store = queue_of(only=("comparison_transformer_longer",))
+    before = dict(store.records)
+    teachers = [job for job in before if job.row == ROOT and job.variant == "plain"]
+    work.lost, work.came_out = {*teachers, *(job for job in before if job.row != ROOT)}, came_out
+    queue.run()
+    assert [job.row for job in work.started] == [ROOT, "comparison_transformer_longer"] * 2
+    assert work.started[::2] == teachers  # not the views', which none of these takes
+    output = capsys.readouterr().out
+    assert "again: its run is gone, and others take it" in output
+    assert ("OTHER translations" in output) is (came_out == "1")
+    for job in teachers:
+        assert store.records[job].pop("made_again", []) == (
+            [{"date": "2026-11-23", "machine": "a machine", "precision": "float32", "BLEU": before[job]["test"]["BLEU"],
+              "sha256": "1"}] if came_out == "1" else []
+        )  # fmt: skip
+        assert store.records[job] == {**before[job]}
+    assert len(store.records) == len(before) + 2
+
+
+def test_an_unexpected_error_ends_no_other_training(queue_of, capsys):
+    queue, work, store = queue_of(only=(ROOT,))
+    made, broken = work.record, []
+
+    def record(job, seconds):
+        if job.cell[0] == 0.3 and not broken:
+            broken.append(job)
+            raise TypeError("such a number")
+        return made(job, seconds)
+
+    work.record = record
+    queue.run()
+    assert list(queue.failed) == broken
+    assert "failed: TypeError: such a number The traceback is in " in capsys.readouterr().out
+    assert "in record" in (work.folder(broken[0]) / "queue.log").read_text()
+    assert len(store.records) == 1
 
 
 def test_a_cell_that_diverges_is_a_result(queue_of, benchmark, make_plan, differences, tmp_path, monkeypatch, capsys):

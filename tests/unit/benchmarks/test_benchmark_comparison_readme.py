@@ -58,7 +58,8 @@ def test_update_changes_what_is_between_the_marks(quick, readme, plan, records, 
 
 def test_the_table_says_how_far_it_is_to_be_trusted(quick, readme, plan, records):
     assert readme.table(plan, {}) == ""
-    job = next(each for each in records if (each.row, each.cell) == ("comparison_transformer", plan.grid.first))
+    cell = ("comparison_transformer", "tuning", plan.grid.first)
+    job = next(each for each in records if (each.row, each.variant, each.cell) == cell)
     record = records[job]
     coordination = dataclasses.replace(job, row="comparison_layer_coordination")
     few = readme.table(plan, {job: record, coordination: record})

@@ -41,6 +41,14 @@ def test_agrees_with_sacrebleu():
     assert by("ter_uc")(HYPOTHESES, REFERENCES).value == sacrebleu.corpus_ter(HYPOTHESES, REFERENCES).score
 
 
+@pytest.mark.parametrize("metric", ["sacrebleu", "chrf", "ter"])
+def test_samples_without_one_right_word_have_an_interval_too(metric):
+    """Of translations that are almost all wrong some samples score 0, which comes as another kind of number."""
+    (score, *_) = protocols.score(metric, ["x y z w v", "a b c d e"], [["k l m n o", "a b c d e"]], n_bootstrap=50)
+    assert math.isfinite(score.mean)
+    assert score.confidence > 0
+
+
 @pytest.mark.parametrize(
     ("score", "parts"),
     [

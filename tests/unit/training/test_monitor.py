@@ -317,6 +317,11 @@ def test_lines_say_which_loss_is_smoothed():
     record = {"step": 5, "loss": 1.5, "nll": 1.25, "perplexity": 3.49, "accuracy": 0.5}
     assert "loss 1.500 (label-smoothed; 1.250 without), perplexity 3.49" in describe_evaluation(record)
     assert "loss 1.250, perplexity 3.49" in describe_evaluation({**record, "loss": 1.25})
+    same, other = {**record, "reference_loss": 1.5}, {**record, "reference_loss": 1.75}
+    assert describe_evaluation(same) == describe_evaluation(record)
+    assert "(label-smoothed; 1.250 without), on references alone 1.750, perplexity" in describe_evaluation(other)
+    diverged = {**record, "loss": float("nan"), "reference_loss": float("nan")}
+    assert "on references" not in describe_evaluation(diverged)
 
 
 def test_evaluation_line_has_the_signature():
