@@ -189,11 +189,11 @@ class Queue:
                     self._store.add(_with_another(stored, record))
                 return
             self._store.add(record)
-        except Exception as error:
+        except Exception as error:  # whatever it is, one training must not end the others
             if not isinstance(error, UserError | OSError):
                 with open(log, "a", encoding="utf-8") as file:
                     file.write(traceback.format_exc())
-                error = UserError(f"{type(error).__name__}: {error} The traceback is in {log}.")
+                error = UserError(f"{type(error).__name__}: {error}. The traceback is in {log}.")
             self.failed[job] = str(error)
             say(f"{self._title(job)}: failed: {error}")
             return

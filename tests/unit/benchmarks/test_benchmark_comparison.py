@@ -388,7 +388,7 @@ def test_an_unexpected_error_ends_no_other_training(queue_of, capsys):
     work.record = record
     queue.run()
     assert list(queue.failed) == broken
-    assert "failed: TypeError: such a number The traceback is in " in capsys.readouterr().out
+    assert "failed: TypeError: such a number. The traceback is in " in capsys.readouterr().out
     assert "in record" in (work.folder(broken[0]) / "queue.log").read_text()
     assert len(store.records) == 1
 
