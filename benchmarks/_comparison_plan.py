@@ -12,6 +12,7 @@ import itertools
 import json
 import math
 import pathlib
+import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -197,6 +198,18 @@ class Plan:
     def words(self, row: str) -> str:
         """Returns a row in words."""
         return self._recipe(row).row
+
+    def brief(self, row: str) -> str:
+        """Returns a row in words without its source."""
+        return re.sub(r" \(.*?\)", "", self.words(row))
+
+    def published(self, row: str) -> tuple[float, str] | None:
+        """Returns the difference of a row to its control that a paper has, in BLEU, and the corpus there."""
+        control = self.control(row)
+        for order in (order for orders in self.orders.values() for order in orders):
+            if {order.above, order.below} == {row, control} and order.gain is not None:
+                return (order.gain if order.above == row else -order.gain), order.where
+        return None
 
     def needs(self, job: Job, cells: Mapping[str, Cell]) -> list[Job] | None:
         """Returns the trainings whose runs a training takes; None where a family among them is not tuned yet."""

@@ -44,21 +44,13 @@ def table(plan: Plan, records: Mapping[Job, Record]) -> str:
             f"{row.title(60)}{beside}",
             row.bleu(),
             f"{tested.value:+.2f} ({tested.low:+.2f} to {tested.high:+.2f})" if tested else "",
-            _published(plan, row.name, control),
+            "{:+.2f} ({})".format(*published) if (published := plan.published(row.name)) else "",
             f"{(row.mean('parameters') or 0) / 1e6:.2f}M",
             f"{row.mean('minutes_to_best') or 0:.0f}",
         ]
         lines.append(f"| {' | '.join(cells)} |")
     said = [_trust(plan, records, main), _where_and_when(main), *([EARLY_NOTE] if any(r.early for r in main) else [])]
     return "\n".join([*lines, "", *textwrap.wrap(" ".join(said), _WIDTH, break_on_hyphens=False)])
-
-
-def _published(plan: Plan, row: str, control: str) -> str:
-    """Returns the difference that a row's paper has, and on which corpus."""
-    for order in (order for orders in plan.orders.values() for order in orders):
-        if {order.above, order.below} == {row, control} and order.gain is not None:
-            return f"{order.gain if order.above == row else -order.gain:+.2f} ({order.where})"
-    return ""
 
 
 def _trust(plan: Plan, records: Mapping[Job, Record], main: Sequence[Row]) -> str:

@@ -2,17 +2,17 @@
 
 import dataclasses
 import pathlib
-import re
 import statistics
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+import _comparison_figures
 import _comparison_teachers
 import numpy as np
 from _comparison_pairs import SEEDS_TO_CONCLUDE, Tests
-from _comparison_plan import PLAIN, TUNING, Job, Order, Plan
-from _comparison_store import Record, dev_scores, has_diverged, unpack
+from _comparison_plan import PLAIN, TUNING, Grid, Job, Order, Plan
+from _comparison_store import LAST_EVALUATIONS, Record, dev_scores, has_diverged, unpack
 from _comparison_tests import Difference, difference
 
 from t2t_ext.io import files
@@ -22,7 +22,6 @@ _LEVEL = 0.05
 _WIDTH = 150
 _FEW_SENTENCES = 30  # too few for BLEU of a length
 _TAIL = 2000  # updates
-_EARLY = " †"  # behind the name of a row that ended early
 EARLY_NOTE = (
     "†: the first of several settings, which are compared before the row is trained. These trainings ended earlier "
     "than those of finished rows; some models were still improving. Their differences are to controls that were "
@@ -60,7 +59,7 @@ class Row:
 
     def title(self, width: int) -> str:
         """Returns it in words, of at most so many characters, marked where it ended early."""
-        return figures.short(self.words, width) + (_EARLY if self.early else "")
+        return figures.short(self.words, width) + (_comparison_figures.EARLY if self.early else "")
 
     def mean(self, *path: str) -> float | None:
         """Returns the mean of a figure of the results over the seeds; None where none has it."""
@@ -83,14 +82,24 @@ def _at(record: Any, path: Sequence[str]) -> Any:
 
 
 def write(plan: Plan, records: Mapping[Job, Record], out: pathlib.Path) -> None:
-    """Writes ``OUT.md`` and ``OUT.png``, which goes to a folder ``images`` beside that of OUT where there is one."""
+    """Writes ``OUT.md`` and its figures, which go to a folder ``images`` beside that of OUT where there is one.
+
+    The figures are ``OUT.png`` and, where rows are compared, ``OUT_differences.png``.
+    """
     folder = out.parent.parent / "images"
-    picture = (folder if folder.is_dir() else out.parent) / f"{out.name}.png"
-    link = f"../images/{picture.name}" if folder.is_dir() else picture.name
     made = rows(plan, records)
-    files.write_text_atomically(out.with_suffix(".md"), markdown(plan, records, made, link))
-    files.write_bytes_atomically(picture, draw(made))
-    print(f"written: {out.with_suffix('.md')} and {picture}", flush=True)
+    drawn = {
+        "": _comparison_figures.costs(made),
+        "_differences": _comparison_figures.differences(plan, [row for row in made[PLAIN] if row.main]),
+    }
+    links, written = {}, [out.with_suffix(".md")]
+    for suffix, picture in drawn.items():
+        if picture:
+            written.append((folder if folder.is_dir() else out.parent) / f"{out.name}{suffix}.png")
+            links[suffix] = f"../images/{written[-1].name}" if folder.is_dir() else written[-1].name
+            files.write_bytes_atomically(written[-1], picture)
+    files.write_text_atomically(written[0], markdown(plan, records, made, links))
+    print(f"written: {', '.join(map(str, written))}", flush=True)
 
 
 # === Rows ===
@@ -168,23 +177,27 @@ def conclusion(tested: Difference, corrected: float) -> str:
 # === Markdown ===
 
 
-def markdown(plan: Plan, records: Mapping[Job, Record], made: Mapping[str, Sequence[Row]], picture: str) -> str:
+def markdown(
+    plan: Plan, records: Mapping[Job, Record], made: Mapping[str, Sequence[Row]], links: Mapping[str, str]
+) -> str:
     """Returns the page.
 
     Args:
       plan: The rows that there will be.
       records: All results, those of the grid among them.
       made: What ``rows`` has made of them.
-      picture: Where the figure is.
+      links: Where the figures are, by what their names end with.
     """
     parts = [f"# Comparison at convergence: {plan.title}", _about(plan, records, made)]
+    if "_differences" in links:
+        parts.append(f"![Differences to the controls, and the papers' own]({links['_differences']})")
     for variant, each in made.items():
         main = [row for row in each if row.main]
         words = plan.variants[variant].get("words", "plain recipe")
         if main:
             parts += [f"## Main rows, {words}", _tests_table(main), _more_table(main), _length_table(main)]
     if any(made.values()):
-        parts.append(f"![BLEU against minutes of training and against parameters]({picture})")
+        parts.append(f"![BLEU against minutes of training and against parameters]({links['']})")
     ablations = [row for row in made[PLAIN] if not row.main]
     if ablations:
         text = "Each against the row whose number stands beside it, with the seeds that both have: indications."
@@ -197,7 +210,7 @@ def markdown(plan: Plan, records: Mapping[Job, Record], made: Mapping[str, Seque
             orders,
         ]
     if plan.grid:
-        parts += ["## Tuning", _grid_table(plan, records)]
+        parts += ["## Tuning", _wrapped(_grid_note(plan.grid)), _grid_table(plan, records)]
     taught = _comparison_teachers.lines_of_table(list(records.values()))
     if taught:
         told = ("BLEU", "reference", "length", "failed")
@@ -379,18 +392,28 @@ def _orders_table(plan: Plan, found: Sequence[Row]) -> str:
         there = ["" if order.gain is None else f"{order.gain:+.2f}", order.where]
         interval = f"{tested.low:+.2f} to {tested.high:+.2f}"
         here = [f"{tested.value:+.2f}", interval, _p(tested.p_bootstrap), _p(tested.p_randomization), holms]
-        pair = f"{_brief(above)} > {_brief(below)}"
+        pair = f"{_brief(plan, above)} > {_brief(plan, below)}"
         lines.append([paper.replace(" et al.", ""), pair, *there, *here, words.get(verdict, verdict)])
     headings = ("paper", "order", "there", "on", "here", "95 %", "p boot", "p rand", "Holm", "")
     return _table(headings, lines) if lines else ""
 
 
-def _brief(row: Row) -> str:
-    return figures.short(re.sub(r" \(.*?\)", "", row.words), 28) + (_EARLY if row.early else "")
+def _brief(plan: Plan, row: Row) -> str:
+    return figures.short(plan.brief(row.name), 28) + (_comparison_figures.EARLY if row.early else "")
+
+
+def _grid_note(grid: Grid) -> str:
+    order = "" if grid.full else ", which begins with the first cell of each family and goes from hparam to hparam"
+    return (
+        f"Each cell once, seed 1. The mean development BLEU of the last {LAST_EVALUATIONS} evaluations chooses; a cell "
+        f"that is not better by more than {grid.margin:g} does not take the place of the one that the search stands "
+        f"at{order}."
+    )
 
 
 def _grid_table(plan: Plan, records: Mapping[Job, Record]) -> str:
-    cells = plan.cells(dev_scores(records))
+    chosen_by = dev_scores(records)
+    cells = plan.cells(chosen_by)
     names = list(plan.grid.values) if plan.grid else []
     lines = []
     for family in plan.families():
@@ -399,40 +422,9 @@ def _grid_table(plan: Plan, records: Mapping[Job, Record]) -> str:
             if job.row != row or not plan.is_of_the_grid(job):
                 continue
             if has_diverged(record):
-                scores, note = ["", ""], "diverged"
+                scores, note = [""] * 3, "diverged"
             else:
-                scores = [f"{record['dev_loss']:.4f}", f"{record['dev']['BLEU']:.2f}"]
+                scores = [f"{record['dev_loss']:.4f}", f"{record['dev']['BLEU']:.2f}", f"{chosen_by[job]:.2f}"]
                 note = "chosen" if job.cell == cells.get(family) else ""
             lines.append([family, *(f"{value:g}" for value in job.cell), *scores, f"{record['updates']:,}", note])
-    return _table(("family", *names, "lowest dev loss", "dev BLEU", "updates", ""), lines)
-
-
-# === Figure ===
-
-
-def draw(made: Mapping[str, Sequence[Row]]) -> bytes:
-    """Draws test BLEU, mean and deviation, against minutes and against parameters, with the rows' numbers, as PNG."""
-    panels: list[tuple[str, Callable[[Row], float | None]]] = [
-        ("minutes of training until the chosen checkpoint", lambda row: row.mean("minutes_to_best")),
-        ("million parameters", lambda row: (row.mean("parameters") or 0.0) / 1e6),
-    ]
-    shown = [(variant, row) for variant, each in made.items() for row in each if row.main]
-    with figures.new_figure(11, 5.2) as figure:
-        for axes, (words, place) in zip(figure.subplots(1, 2, sharey=True), panels, strict=True):
-            for variant, row in shown:
-                x, values = place(row), [run["test"]["BLEU"] for run in row.runs.values()]
-                if x is None:
-                    continue
-                spread = statistics.stdev(values) if len(values) > 1 else None
-                filled = {} if variant == PLAIN else {"markerfacecolor": "white"}
-                style = {"color": figures.color(row.number - 1), "marker": figures.marker(row.number - 1), **filled}
-                mean = statistics.fmean(values)
-                axes.errorbar([x], [mean], yerr=spread, capsize=2, markersize=5, linestyle="none", **style)
-                label = f"{row.number}{_EARLY.strip() if row.early else ''}"
-                axes.annotate(label, (x, mean), (4, 3), textcoords="offset points", fontsize=8)
-            axes.set(xlabel=words)
-            figures.plain(axes)
-        figure.axes[0].set_ylabel("test BLEU")
-        names = dict.fromkeys(f"{row.number} {row.title(40)}" for _, row in shown)
-        figure.suptitle("\n".join(textwrap.wrap("; ".join(names), 165)), fontsize=7)
-        return figures.saved(figure, "png")
+    return _table(("family", *names, "lowest dev loss", "best dev BLEU", "last five", "updates", ""), lines)

@@ -107,7 +107,7 @@ class Store:
 
 # === A result ===
 
-_LAST_EVALUATIONS = 5
+LAST_EVALUATIONS = 5
 
 
 def dev_scores(records: Mapping[Job, Record]) -> dict[Job, float]:
@@ -117,7 +117,7 @@ def dev_scores(records: Mapping[Job, Record]) -> dict[Job, float]:
     """
     found = {}
     for job, record in records.items():
-        last = [bleu for *_, bleu in record.get("curve") or []][-_LAST_EVALUATIONS:]
+        last = [bleu for *_, bleu in record.get("curve") or []][-LAST_EVALUATIONS:]
         if last or has_diverged(record):
             found[job] = statistics.fmean(last) if last else -math.inf
     return found

@@ -410,7 +410,7 @@ def test_a_cell_that_diverges_is_a_result(queue_of, benchmark, make_plan, differ
     monkeypatch.setattr(differences, "TRIALS", 500)
     assert benchmark.main(["--report", f"--results={tmp_path / 'results.json'}"]) == 0
     page = (tmp_path / "results.md").read_text()
-    assert "| Transformer | 0.3 | 0.015 |  |  | 9,000 | diverged |" in page
+    assert "| Transformer | 0.3 | 0.015 |  |  |  | 9,000 | diverged |" in page
     assert "comparison_transformer, seed 1 (diverged)" in page
 
 

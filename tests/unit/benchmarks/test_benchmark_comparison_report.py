@@ -57,15 +57,15 @@ def test_report_from_stored_results_alone(benchmark, differences, full_store, tm
     assert "**contradicted** |" in page
     assert "too few seeds |" in page  # Enc-DC > Dec-DC
     assert "Enc-DC > Full-DC" not in page  # one of them ended early
-    assert "| Transformer | 0.2 | 0.015 | 1.4000 | 29.00 | 9,000 | chosen |" in page
+    assert "| Transformer | 0.2 | 0.015 | 1.4000 | 29.00 | 29.00 | 9,000 | chosen |" in page
     assert "BLEU by the length of the source" in page
     text = " ".join(page.split("\n"))
     assert "†: the first of several settings" in text
     assert "Not trained yet: DynamicConv (Wu et al. 2019); Transformer, right to left;" in text
     assert "the rows are those of the first cell: DynamicConv; synchronous; ABD-NMT; pseudo references." in text
-    picture = tmp_path / "docs" / "images" / "comparison_multi30k.png"
-    assert picture.read_bytes().startswith(b"\x89PNG")
-    assert "(../images/comparison_multi30k.png)" in page
+    for name in ("comparison_multi30k.png", "comparison_multi30k_differences.png"):
+        assert (tmp_path / "docs" / "images" / name).read_bytes().startswith(b"\x89PNG")
+        assert f"(../images/{name})" in page
     before = page
     assert benchmark.main(["--report", f"--results={full_store.path}"]) == 0
     assert full_store.path.with_suffix(".md").read_text() == before
@@ -121,10 +121,25 @@ def test_every_row_fits_into_the_tables(make_plan, stores, plans, reports, diffe
         for row in [*plan.main, *(plan.ablations if variant == "plain" else ())]:
             job = plans.Job(row, variant, (), 1)
             records[job] = made_up(stores, job, 40.0, loss=None if row == "comparison_rerank" else 1.5)
-    page = reports.markdown(plan, records, reports.rows(plan, records), "picture.png")
+    made = reports.rows(plan, records)
+    page = reports.markdown(plan, records, made, {"": "picture.png"})
     assert max(map(len, page.splitlines())) <= 160
     rows = [line.split(" | ")[0] for line in page.splitlines() if line.startswith("| ")]
     assert {f"| {number}" for number in range(1, len(plan.main) + len(plan.ablations) + 1)} <= set(rows)
     assert "## Main rows, SimCut" in page
     assert page.count("too few seeds |") >= 2 * len(plan.main) - 2 + sum(map(len, plan.orders.values()))
     assert "Controls | Enc-DC > " in page
+    pictures = reports._comparison_figures
+    looks = [pictures._style("plain", row) for row in made["plain"] if row.main]
+    assert len({(look["color"], look["marker"]) for look in looks}) == len(looks) > 14
+    assert pictures.costs(made).startswith(b"\x89PNG")
+    assert pictures.differences(plan, made["plain"][:1]) is None  # the Transformer has no control
+    assert pictures.differences(plan, made["plain"]).startswith(b"\x89PNG")
+
+
+def test_published_differences_have_the_sign_of_the_row(make_plan):
+    plan = make_plan()
+    assert plan.published("comparison_layer_coordination") == (2.21, "IWSLT14 De-En")
+    assert plan.published("comparison_transformer_r2l") == (-0.59, "WMT14 En-De")  # in the paper: the other one above
+    assert plan.published("comparison_cross_view_continued") == (1.2, "IWSLT14 De-En")  # to what continues likewise
+    assert plan.published("comparison_transformer_longer") is None
