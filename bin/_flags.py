@@ -460,15 +460,23 @@ def start_tensorflow(inter_op: int = 0, intra_op: int = 0) -> None:
     """Sets thread pools as ``configure_threads`` and imports TensorFlow without its notes about itself.
 
     Keras would import pyplot where it is installed, for galleries of images: a third of a second that no command needs.
+    Another half goes to collections of garbage that look at the objects of TensorFlow's modules, which stay.
     """
     configure_threads(inter_op, intra_op)
     keep_compiled_products()
-    hides = not {"tensorflow", "matplotlib"} & sys.modules.keys()
+    if "tensorflow" in sys.modules:
+        return
+    hides, collects = "matplotlib" not in sys.modules, gc.isenabled()
     if hides:
         sys.modules["matplotlib"] = None  # type: ignore[assignment]  # an import of it fails
+    gc.disable()
     try:
         import tensorflow  # noqa: F401
+
+        gc.freeze()
     finally:
+        if collects:
+            gc.enable()
         if hides:
             del sys.modules["matplotlib"]
 

@@ -594,7 +594,8 @@ def test_onednn_keeps_more_kernels_than_by_default_unless_the_user_says_how_many
 
 def test_keras_imports_no_matplotlib_in_a_command_and_others_still_can():
     code = (
-        "from t2t_ext.bin._flags import start_tensorflow\nimport sys\nstart_tensorflow()\nimport keras\n"
+        "from t2t_ext.bin._flags import start_tensorflow\nimport gc, sys\nstart_tensorflow()\n"
+        "assert gc.isenabled() and gc.get_freeze_count() > 100_000\nimport keras\n"
         "assert 'matplotlib' not in sys.modules\nimport matplotlib.pyplot as plt\nassert plt.figure"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
