@@ -16,8 +16,13 @@ _NOT_FINISHED = "#8c8c8c"  # color of a row that ended early
 _LINE = 0.27  # inches a row in the figure of differences
 
 
-def costs(made: Mapping[str, Sequence["Row"]]) -> bytes:
-    """Draws test BLEU, mean and deviation, against minutes and against parameters, with the rows' numbers, as PNG."""
+def costs(plan: Plan, made: Mapping[str, Sequence["Row"]]) -> bytes:
+    """Draws test BLEU, mean and deviation, against minutes and against parameters, with the rows' numbers, as PNG.
+
+    Args:
+      plan: It has the words for each recipe of training.
+      made: Recipe of training -> its rows.
+    """
     from matplotlib.lines import Line2D
 
     panels: list[tuple[str, Callable[[Row], float | None]]] = [
@@ -43,7 +48,7 @@ def costs(made: Mapping[str, Sequence["Row"]]) -> bytes:
         handles = [Line2D([], [], label=name, **style) for name, style in named.items()]
         for variant in (name for name in made if name != PLAIN and any(each == name for each, _ in shown)):
             style = {"linestyle": "none", "marker": "o", "color": "#000000", "markerfacecolor": "white"}
-            handles.append(Line2D([], [], label=f"with the recipe “{variant}”", **style))
+            handles.append(Line2D([], [], label=f"with {plan.variants[variant].get('words', variant)}", **style))
         figure.legend(handles=handles, loc="outside right upper", frameon=False, fontsize=8)
         return figures.saved(figure, "png")
 

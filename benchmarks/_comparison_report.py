@@ -89,7 +89,7 @@ def write(plan: Plan, records: Mapping[Job, Record], out: pathlib.Path) -> None:
     folder = out.parent.parent / "images"
     made = rows(plan, records)
     drawn = {
-        "": _comparison_figures.costs(made),
+        "": _comparison_figures.costs(plan, made),
         "_differences": _comparison_figures.differences(plan, [row for row in made[PLAIN] if row.main]),
     }
     links, written = {}, [out.with_suffix(".md")]

@@ -132,7 +132,7 @@ def test_every_row_fits_into_the_tables(make_plan, stores, plans, reports, diffe
     pictures = reports._comparison_figures
     looks = [pictures._style("plain", row) for row in made["plain"] if row.main]
     assert len({(look["color"], look["marker"]) for look in looks}) == len(looks) > 14
-    assert pictures.costs(made).startswith(b"\x89PNG")
+    assert pictures.costs(plan, made).startswith(b"\x89PNG")
     assert pictures.differences(plan, made["plain"][:1]) is None  # the Transformer has no control
     assert pictures.differences(plan, made["plain"]).startswith(b"\x89PNG")
 
