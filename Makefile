@@ -32,8 +32,7 @@ lint: $(READY) ## Style and types of the code, by ruff and mypy.
 	$(BIN)/mypy
 
 test: lint ## Passes the tests (about 15 minutes on 2 cores).
-	$(PYTEST) tests/unit
-	$(PYTEST) --ignore=tests/unit
+	$(PYTEST)
 
 # Of the other tests, much runs in processes of their own, which are not measured.
 coverage: $(READY) ## What share of the package the unit tests run; less than pyproject.toml has fails (6 minutes).
