@@ -350,8 +350,8 @@ class Plan:
         return {
             **self._corpus.get("hparams", {}),
             **of_the_row,
-            **self.variants.get(job.variant, {}).get("hparams", {}),
             **cell,
+            **self.variants.get(job.variant, {}).get("hparams", {}),
         }
 
     def toml(self, jobs: Sequence[Job], cells: Mapping[str, Cell]) -> str:

@@ -8,9 +8,10 @@ A file holds any number of recipes, a table each::
     published = { test = 29.64 }
     problem = "translate_roen_iwslt14_he2018"
 
-Two names are not recipes: ``papers`` (key -> citation) and ``coming`` (names that recipes may use although they are not
-registered in this version). A table with ``template = true`` is there to be extended only. This module imports no
-TensorFlow and knows no recipe.
+Tables in it, such as hparams, are merged; the value ``"default"`` takes back one that is inherited. Two names are not
+recipes: ``papers`` (key -> citation) and ``coming`` (names that recipes may use although they are not registered in
+this version). A table with ``template = true`` is there to be extended only. This module imports no TensorFlow and
+knows no recipe.
 """
 
 import dataclasses
@@ -31,6 +32,7 @@ OTHER_FIGURES = (
 )  # fmt: skip
 _NOT_INHERITED = ("row", "published", "template", "same_runs_as", "beside", "beams")
 _ADDED_UP = ("notes", "needs")
+_TAKEN_BACK = "default"  # of a value in a table such as hparams: the one that is inherited does not count
 _MOST_DEEP = 20
 
 
@@ -323,8 +325,9 @@ class RecipeBook:
         for key, value in table.items():
             if key in _ADDED_UP:
                 merged[key] = [*merged.get(key, []), *value]
-            elif isinstance(value, dict) and isinstance(merged.get(key), dict):
-                merged[key] = {**merged[key], **value}
+            elif isinstance(value, dict):
+                both = {**merged.get(key, {}), **value}
+                merged[key] = {inner: each for inner, each in both.items() if each != _TAKEN_BACK}
             else:
                 merged[key] = value
         return merged

@@ -235,6 +235,12 @@ def test_a_recipe_of_ones_own(tmp_path):
     assert (other.row, other.hparams, other.model, found.missing(other)) == ("Q", {"batch_size": 7}, "transformer", [])
 
 
+def test_a_value_that_is_inherited_can_be_taken_back(tmp_path):
+    tables = '[one]\nextends = "mine"\nrow = "1"\nhparams = { batch_size = 7, num_heads = 2 }\n'
+    tables += '[two]\nextends = "one"\nrow = "2"\nhparams = { batch_size = "default", dropout = "default" }\n'
+    assert book(tmp_path, more=tables).recipe("two").hparams == {"num_heads": 2}
+
+
 def test_what_is_not_here_is_said_to_be_missing(tmp_path):
     found = book(tmp_path, '[coming]\nmodels = ["later_transformer"]', model='"later_transformer"')
     missing = "model later_transformer is not in this version"
