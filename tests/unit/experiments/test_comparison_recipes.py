@@ -17,6 +17,8 @@ NOT_READ = {"learning_rate"}  # but by the schedule `legacy`
 # Rows that also differ in size, or leave something out.
 MORE = {
     "comparison_layer_coordination": {"num_hidden_layers": 7},
+    "comparison_layer_coordination_5": {"num_hidden_layers": 5},
+    "comparison_layer_coordination_9": {"num_hidden_layers": 9},
     "comparison_layer_coordination_without_weight_sharing": {"num_hidden_layers": 4},
     "comparison_layer_coordination_without_weight_sharing_input": {"num_hidden_layers": 4},
     "comparison_layer_coordination_without_mixed_attention": {"num_hidden_layers": 7},
