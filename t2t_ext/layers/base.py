@@ -163,11 +163,26 @@ class Projection(Layer):
         """
         kernel = self.kernel.value if factor == 1.0 else self.kernel.value * tf.cast(factor, self.kernel.dtype)
         y = tf.matmul(x, tf.cast(kernel, self.compute_dtype))
-        return y if self.bias is None else tf.nn.bias_add(y, self.value(self.bias))
+        return y if self.bias is None else add_bias(y, self.value(self.bias))
 
     def split(self, y: tf.Tensor) -> list[tf.Tensor]:
         """Splits the output float [..., sum of parts] into its parts."""
         return tf.split(y, self.parts, axis=-1)
+
+
+@custom_gradient
+def add_bias(rows: tf.Tensor, bias: tf.Tensor) -> tuple[tf.Tensor, Callable[[tf.Tensor], tuple[tf.Tensor, tf.Tensor]]]:
+    """Adds a bias [D] to rows [N, D].
+
+    The bias's gradient is a product with ones, which adds up in float32. TensorFlow's own adds up in the rows' dtype: in
+    bfloat16 it is off by a fifth after 2,000 rows, and on a GPU it takes longer than all products.
+    """
+
+    def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        ones = tf.ones([1, tf.shape(upstream)[0]], upstream.dtype)
+        return upstream, tf.squeeze(tf.matmul(ones, upstream), 0)
+
+    return tf.nn.bias_add(rows, bias), gradient
 
 
 class LayerNormalization(Layer):

@@ -15,7 +15,7 @@ from t2t_ext import registry
 from t2t_ext.config.hyperparameters import TransformerHParams
 from t2t_ext.config.variants.source_views import SourceViewFields
 from t2t_ext.layers.attention import SourceAttention
-from t2t_ext.layers.base import Description, Layer, LayerNormalization
+from t2t_ext.layers.base import Description, Layer, LayerNormalization, add_bias
 from t2t_ext.layers.cross_view_attention import AdaptiveAttention, TwoAttentions, Weighing
 from t2t_ext.layers.source_views import EncoderOutput, Reading, SourceViews, ViewNormalization
 
@@ -72,7 +72,7 @@ class Combination(Layer):
         """Combines float [B, S, N * D] to float [B, S, D]."""
         rows = tf.matmul(tf.reshape(layers, [-1, layers.shape[-1]]), self.value(self.matrix))
         shape = tf.concat([tf.shape(layers)[:-1], [self.width]], axis=0)
-        return tf.reshape(tf.nn.bias_add(rows, self.value(self.bias)), shape)
+        return tf.reshape(add_bias(rows, self.value(self.bias)), shape)
 
 
 class ScalarCombination(Layer):

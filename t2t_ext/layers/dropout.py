@@ -18,6 +18,7 @@ from collections.abc import Iterator
 import tensorflow as tf
 
 _LEVELS = 256
+_PHILOX = tf.random.Algorithm.PHILOX.value
 
 
 class _Scopes(threading.local):
@@ -29,17 +30,15 @@ class _Scopes(threading.local):
 
 
 class _Scope:
-    """A seed and the number of masks drawn from it so far."""
+    """A key made of a seed, and how many times random bits were drawn with it so far."""
 
     def __init__(self, seed: tf.Tensor) -> None:
-        self.seed = tf.cast(seed, tf.int32)
+        self.key = _key(seed)
         self.drawn = 0
 
-    def next_seed(self) -> tf.Tensor:
+    def next_counter(self) -> tf.Tensor:
         self.drawn += 1
-        # An odd multiplier spreads the call number over the bits, so that (seed, call) pairs of
-        # neighboring steps and calls do not meet.
-        return self.seed + tf.constant([0, self.drawn * 1000003], tf.int32)
+        return _counter(self.drawn)
 
 
 _scopes = _Scopes()
@@ -80,7 +79,10 @@ def cut_tokens(x: tf.Tensor, kept: tf.Tensor | None = None) -> tf.Tensor:
     if not _scopes.cut_probability:
         return x
     shape = tf.shape(x)
-    noise = tf.random.stateless_uniform(tf.concat([shape[:1] // 2, shape[1:-1]], 0), _next_seed(), alg="philox")
+    key, counter = _next_bits()
+    noise = tf.raw_ops.StatelessRandomUniformV2(
+        shape=tf.concat([shape[:1] // 2, shape[1:-1]], 0), key=key, counter=counter, alg=_PHILOX
+    )
     stays = tf.concat([tf.ones_like(noise, tf.bool), noise >= _scopes.cut_probability], 0)
     stays = stays if kept is None else stays | kept
     return x * tf.cast(stays, x.dtype)[..., tf.newaxis]
@@ -129,18 +131,32 @@ def _of_levels(rate: float) -> int:
     return min(round(rate * _LEVELS), _LEVELS - 1)
 
 
-def _next_seed() -> tf.Tensor:
-    """Returns the scope's next seed, int32 [2], or one of TensorFlow's global generator."""
+def _key(seed: tf.Tensor) -> tf.Tensor:
+    """Returns the key, uint64 [1], of a seed int32 [2]."""
+    return tf.random.stateless_uniform(
+        [1], tf.cast(seed, tf.int32), minval=None, maxval=None, dtype=tf.uint64, alg="philox"
+    )
+
+
+def _counter(call: int) -> tf.Tensor:
+    """Returns where in a key's stream of bits a call begins, uint64 [2], the low half first: 2^64 blocks apart."""
+    return tf.constant([0, call], tf.uint64)
+
+
+def _next_bits() -> tuple[tf.Tensor, tf.Tensor]:
+    """Returns key and counter of the scope's next call, or a key of TensorFlow's global generator."""
+    # One key for all calls of a scope: TensorFlow's functions, which take seeds, make one for each call, with 20 ops.
     if _scopes.stack:
-        return _scopes.stack[-1].next_seed()
-    return tf.random.uniform([2], maxval=tf.int32.max, dtype=tf.int32)
+        return _scopes.stack[-1].key, _scopes.stack[-1].next_counter()
+    return _key(tf.random.uniform([2], maxval=tf.int32.max, dtype=tf.int32)), _counter(0)
 
 
 def _keep(x: tf.Tensor, dropped: int) -> tf.Tensor:
     """Draws a mask of x's shape and dtype: 1 where a unit is kept, 0 for ``dropped`` of 256 units."""
     size = tf.size(x)
-    words = tf.random.stateless_uniform(
-        [(size + 3) // 4], _next_seed(), minval=None, maxval=None, dtype=tf.uint32, alg="philox"
+    key, counter = _next_bits()
+    words = tf.raw_ops.StatelessRandomUniformFullIntV2(
+        shape=[(size + 3) // 4], key=key, counter=counter, alg=_PHILOX, dtype=tf.uint32
     )
     noise = tf.reshape(tf.reshape(tf.bitcast(words, tf.uint8), [-1])[:size], tf.shape(x))
     return tf.cast(noise >= tf.constant(dropped, tf.uint8), x.dtype)

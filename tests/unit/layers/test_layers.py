@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from t2t_ext.config.hyperparameters import TransformerHParams
 from t2t_ext.layers import attention, masks
-from t2t_ext.layers.base import LayerNormalization, Projection, make_initializer
+from t2t_ext.layers.base import LayerNormalization, Projection, add_bias, make_initializer
 from t2t_ext.layers.dropout import dropout, relu_dropout, seed_scope
 from t2t_ext.layers.embeddings import TokenEmbedding, sinusoids
 from t2t_ext.layers.gradients import custom_gradient, forward_only
@@ -170,3 +170,17 @@ def test_frames_pre_and_post_norm():
     np.testing.assert_allclose(post.postprocess(x, y).numpy().mean(-1), 0, atol=1e-6)
     assert final_normalization(HPARAMS) is not None
     assert final_normalization(post_hparams) is None
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 1e-5), ("bfloat16", 5e-3), ("float16", 1e-3)])
+def test_the_gradient_of_a_bias_adds_up_in_float32(dtype, tolerance):
+    rows, bias = tf.zeros([4000, 16], dtype), tf.zeros([16], dtype)
+    upstream = tf.random.stateless_normal([4000, 16], [1, 2], mean=0.1, dtype=tf.float32)
+    upstream = tf.cast(upstream, dtype)
+    with tf.GradientTape() as tape:
+        tape.watch([rows, bias])
+        y = add_bias(rows, bias)
+    of_rows, of_bias = tape.gradient(y, [rows, bias], output_gradients=upstream)
+    np.testing.assert_array_equal(of_rows, upstream)
+    assert of_bias.dtype == dtype
+    np.testing.assert_allclose(of_bias.numpy().astype(float), upstream.numpy().astype(float).sum(0), rtol=tolerance)
