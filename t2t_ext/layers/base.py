@@ -174,8 +174,8 @@ class Projection(Layer):
 def add_bias(rows: tf.Tensor, bias: tf.Tensor) -> tuple[tf.Tensor, Callable[[tf.Tensor], tuple[tf.Tensor, tf.Tensor]]]:
     """Adds a bias [D] to rows [N, D].
 
-    The bias's gradient is a product with ones, which adds up in float32. TensorFlow's own adds up in the rows' dtype: in
-    bfloat16 it is off by a fifth after 2,000 rows, and on a GPU it takes longer than all products.
+    The bias's gradient is a product with ones, which adds up in float32. TensorFlow's own adds up in the rows' dtype:
+    in bfloat16 it is off by up to a fifth after 2,000 rows, and on a GPU it takes longer than all products.
     """
 
     def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
