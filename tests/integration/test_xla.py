@@ -50,7 +50,7 @@ def store_for(boundaries):
 
 
 def assert_every_bucket_compiles(hparams, boundaries, kind="transformer"):
-    sides = registry.model(kind).target_sides
+    sides = registry.model(kind).sides(hparams).target_sides
     pipeline = TrainPipeline(store_for(boundaries), hparams, seed=5, target_sides=sides)
     assert pipeline.batches_per_epoch == len(boundaries)
     plain, compiled = (make_step(hparams, jit_compile=jit, kind=kind) for jit in (False, True))
