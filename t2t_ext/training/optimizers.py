@@ -84,13 +84,16 @@ class Adam(Optimizer):
         """See the base class."""
         hparams = self.hparams
         count = tf.cast(update, tf.float32)
+        # Once for all variables: two small kernels on a GPU instead of two a variable.
+        beta1_power = tf.pow(hparams.optimizer_adam_beta1, count)
+        beta2_power = tf.pow(hparams.optimizer_adam_beta2, count)
         for name, variable in self.variables.items():
             tf.raw_ops.ResourceApplyAdam(
                 var=handles.handle(variable),
                 m=handles.handle(self.slots[f"adam/m/{name}"]),
                 v=handles.handle(self.slots[f"adam/v/{name}"]),
-                beta1_power=tf.pow(hparams.optimizer_adam_beta1, count),
-                beta2_power=tf.pow(hparams.optimizer_adam_beta2, count),
+                beta1_power=beta1_power,
+                beta2_power=beta2_power,
                 lr=learning_rate,
                 beta1=hparams.optimizer_adam_beta1,
                 beta2=hparams.optimizer_adam_beta2,
