@@ -13,6 +13,13 @@ if TYPE_CHECKING:
 
 EARLY = " †"  # behind the name of a row that ended early
 _NOT_FINISHED = "#8c8c8c"  # color of a row that ended early
+_HALF = {"markerfacecoloralt": "white"}
+_FILLINGS: list[dict[str, Any]] = [  # of the points of each recipe of training
+    {},
+    {"markerfacecolor": "white"},
+    {"fillstyle": "left", **_HALF},
+    {"fillstyle": "bottom", **_HALF},
+]
 _LINE = 0.27  # inches a row in the figure of differences
 
 
@@ -38,27 +45,31 @@ def costs(plan: Plan, made: Mapping[str, Sequence["Row"]]) -> bytes:
                     continue
                 spread = statistics.stdev(values) if len(values) > 1 else None
                 mean = statistics.fmean(values)
-                axes.errorbar([x], [mean], yerr=spread, capsize=2, **_style(variant, row))
+                axes.errorbar([x], [mean], yerr=spread, capsize=2, **_style(plan, variant, row))
                 label = f"{row.number}{EARLY.strip() if row.early else ''}"
                 axes.annotate(label, (x, mean), (4, 3), textcoords="offset points", fontsize=8)
             axes.set(xlabel=words)
             figures.plain(axes)
         figure.axes[0].set_ylabel("test BLEU")
-        named = {f"{row.number}  {row.title(40)}": _style(PLAIN, row) for _, row in shown}
+        named = {f"{row.number}  {row.title(40)}": _style(plan, PLAIN, row) for _, row in shown}
         handles = [Line2D([], [], label=name, **style) for name, style in named.items()]
         for variant in (name for name in made if name != PLAIN and any(each == name for each, _ in shown)):
-            style = {"linestyle": "none", "marker": "o", "color": "#000000", "markerfacecolor": "white"}
+            style = {"linestyle": "none", "marker": "o", "color": "#000000", **_filling(plan, variant)}
             handles.append(Line2D([], [], label=f"with {plan.variants[variant].get('words', variant)}", **style))
         figure.legend(handles=handles, loc="outside right upper", frameon=False, fontsize=8)
         return figures.saved(figure, "png")
 
 
-def _style(variant: str, row: "Row") -> dict[str, Any]:
+def _style(plan: Plan, variant: str, row: "Row") -> dict[str, Any]:
     """Returns the look of a row's points: no two of the first 49 have the same."""
     place = row.number - 1
-    filled = {} if variant == PLAIN else {"markerfacecolor": "white"}
-    shape = figures.marker(place + place // len(figures.COLORS))
-    return {"color": figures.color(place), "marker": shape, "markersize": 5, "linestyle": "none", **filled}
+    look = {"color": figures.color(place), "marker": figures.marker(place + place // len(figures.COLORS))}
+    return {**look, "markersize": 5, "linestyle": "none", **_filling(plan, variant)}
+
+
+def _filling(plan: Plan, variant: str) -> dict[str, Any]:
+    """Returns how points of a recipe of training are filled: in full if it is the plain one."""
+    return _FILLINGS[list(plan.variants).index(variant) % len(_FILLINGS)]
 
 
 def differences(plan: Plan, found: Sequence["Row"]) -> bytes | None:

@@ -338,8 +338,9 @@ class Plan:
 
     def name(self, job: Job) -> str:
         """Returns the name of a training's recipe."""
-        short = self._content["names"]
-        values = [f"{short[hparam]}{value:g}" for hparam, value in zip(self._hparams(), job.cell, strict=True)]
+        short, own = self._content["names"], self.variants.get(job.variant, {}).get("hparams", {})
+        cell = zip(self._hparams(), job.cell, strict=True)
+        values = [f"{short[hparam]}{value:g}" for hparam, value in cell if hparam not in own]
         return ".".join([job.row, *([] if job.variant == PLAIN else [job.variant]), *(values or ["untuned"])])
 
     def changes(self, job: Job) -> dict[str, Any]:

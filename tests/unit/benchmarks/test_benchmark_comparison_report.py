@@ -130,8 +130,10 @@ def test_every_row_fits_into_the_tables(make_plan, stores, plans, reports, diffe
     assert page.count("too few seeds |") >= 2 * len(plan.main) - 2 + sum(map(len, plan.orders.values()))
     assert "Controls | Enc-DC > " in page
     pictures = reports._comparison_figures
-    looks = [pictures._style("plain", row) for row in made["plain"] if row.main]
+    looks = [pictures._style(plan, "plain", row) for row in made["plain"] if row.main]
     assert len({(look["color"], look["marker"]) for look in looks}) == len(looks) > 14
+    fillings = [str(pictures._filling(plan, variant)) for variant in plan.variants]
+    assert len(set(fillings)) == len(fillings) > 2  # the recipes of training look different
     assert pictures.costs(plan, made).startswith(b"\x89PNG")
     assert pictures.differences(plan, made["plain"][:1]) is None  # the Transformer has no control
     assert pictures.differences(plan, made["plain"]).startswith(b"\x89PNG")
