@@ -20,6 +20,7 @@ from t2t_ext.runs import checkpoints
 from t2t_ext.training import (
     auto_batch_size,
     best_checkpoint,
+    cpu_allocator,
     cpu_precision,
     graph_options,
     losses,
@@ -162,8 +163,10 @@ class _Loop:
         if hint := auto_batch_size.hint_of_filling(hparams, share):
             self._say(hint)
         self._say(session.schedule.describe())
-        if strategies.on_cpu(session.strategy) and (hint := cpu_precision.hint(hparams.precision, parameters)):
-            self._say(hint)
+        if strategies.on_cpu(session.strategy):
+            for hint in (cpu_precision.hint(hparams.precision, parameters), cpu_allocator.hint(parameters)):
+                if hint:
+                    self._say(hint)
         if session.state.averages:
             self._say(f"weights that are evaluated, kept as the best and translate: {hparams.weights_for_users}")
         examples = pipeline.examples
