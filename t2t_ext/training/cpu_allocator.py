@@ -1,12 +1,12 @@
 """Says whether another memory allocator would make a training on this CPU faster.
 
-A step allocates thousands of tensors below 256 KB, for which TensorFlow asks the C library. Finding blocks takes glibc
-the longer, the longer a training runs: after an hour a sixth of all time, jemalloc 3 % (docs/results/speed.md).
+A step allocates thousands of tensors below 256 KB, for which TensorFlow asks the C library. In a profile that took glibc
+a sixth of all time, jemalloc 3 % (docs/results/speed.md).
 """
 
 import pathlib
 
-# Parameters from which a training takes long enough for a search to matter.
+# Parameters from which a training takes long enough for it to matter.
 _FEWEST_PARAMETERS = 1_000_000
 _FASTER = ("jemalloc", "tcmalloc", "mimalloc")
 _MAPS = pathlib.Path("/proc/self/maps")
@@ -29,6 +29,6 @@ def hint(parameters: int, maps: pathlib.Path = _MAPS) -> str:
     if not is_glibc or any(name.startswith(f"lib{each}") for name in libraries for each in _FASTER):
         return ""
     return (
-        "memory comes from glibc, which makes long trainings on a CPU slower; with jemalloc (on Debian and Ubuntu: apt "
+        "memory comes from glibc, which makes trainings on a CPU slower; with jemalloc (on Debian and Ubuntu: apt "
         "install libjemalloc2) start the command with LD_PRELOAD=libjemalloc.so.2 in front of it"
     )
