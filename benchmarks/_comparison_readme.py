@@ -61,6 +61,8 @@ def _trust(plan: Plan, records: Mapping[Job, Record], main: Sequence[Row]) -> st
     else:
         counts = str(seeds[0]) if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
         said = f"Mean and standard deviation of {counts} seeds."
+        if len(seeds) > 1:
+            said += " Differences are over the seeds that both rows have, so they are not always those of the means."
     tuned = plan.cells(dev_scores(records))
     untuned = [family for family in plan.families() if family not in tuned]
     if not untuned:

@@ -242,10 +242,10 @@ def _about(plan: Plan, records: Mapping[Job, Record], made: Mapping[str, Sequenc
         f"Early stopping ended all but {', '.join(limit)}." if limit else "",
         f"Not trained yet: {'; '.join(missing)}." if missing else "",
         f"Not tuned in full yet, so the rows are those of the first cell: {'; '.join(untuned)}." if untuned else "",
-        "Differences are those of the mean over the seeds to the row whose number stands beside them, with the 95 % "
-        "interval of a bootstrap of sentences, with the variance of seeds where there are several; Holm: the larger "
-        "p of both tests, corrected for the number of pairs that there will be: the papers' main claims, and all "
-        "others.",
+        "Differences are those of the mean over the seeds that a row and the one whose number stands beside it both "
+        "have, with the 95 % interval of a bootstrap of sentences, with the variance of seeds where there are "
+        "several; Holm: the larger p of both tests, corrected for the number of pairs that there will be: the papers' "
+        "main claims, and all others.",
         EARLY_NOTE if any(row.early for row in made[PLAIN]) else "",
     ]
     command = f"    python benchmarks/comparison.py --corpus={plan.corpus} --report"
