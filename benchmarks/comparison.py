@@ -100,8 +100,8 @@ def _run(args: argparse.Namespace) -> int:
     try:
         failed = {} if args.report else _train(args, plan, store)
     finally:  # also when it is interrupted
+        store = _comparison_store.Store(results)  # with what other commands have stored meanwhile
         if store.records and not args.dry_run:
-            store = _comparison_store.Store(results)  # with what other commands have stored meanwhile
             _comparison_report.write(plan, store.records, args.out or results.with_suffix(""))
             if not args.results and not args.out:
                 _comparison_readme.update(_README, plan, store.records)

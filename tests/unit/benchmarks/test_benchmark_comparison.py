@@ -649,6 +649,19 @@ def test_dry_run_lists_what_is_done(benchmark, tmp_path, capsys, stores, make_pl
     assert len(stored["results"]) == 1
 
 
+def test_a_queue_that_ends_reports_what_another_command_has_stored(benchmark, tmp_path, stores, make_plan, monkeypatch):
+    job = make_plan().jobs({}, [1], ["plain"], ["comparison_transformer"])[0][0]
+
+    def train(*_):
+        stores.Store(tmp_path / "r.json").add(made_up(stores, job, 40.0))
+        return {}
+
+    monkeypatch.setattr(benchmark, "_train", train)
+    flags = [f"--work_dir={tmp_path}", f"--results={tmp_path / 'r.json'}"]
+    assert benchmark.main(flags) == 0
+    assert "1 training, " in (tmp_path / "r.md").read_text()
+
+
 @pytest.mark.slow
 def test_a_training_on_the_offline_corpus_from_data_to_the_report(benchmark, tmp_path):
     results = tmp_path / "results.json"
