@@ -66,7 +66,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--tmp_dir", default="", help="raw text for generating data")
     add("--only", action="append", default=[], help="pattern of the wanted rows; what they need is trained, too [all]")
     add("--seeds", default="1,2,3", help="of the main rows; ablations have the second one")
-    add("--variants", default="", help="recipes of training: plain,best [both, one after the other]")
+    add("--variants", default="", help="recipes of training, such as plain,best [all, one after the other]")
     add("--full_grid", action="store_true", help="all cells of the grid, not one hparam after the other")
     add("--no_tuning", action="store_true", help="rate and dropout as the recipes have them")
     add("--cores", type=int, default=0, help="how many of the cores that this command may use [all]")

@@ -73,7 +73,7 @@ def test_every_training_comes_after_what_it_needs_and_their_number_is_known(make
     assert {plan.is_of_the_grid(job) for job in trained if job not in rows} <= {True}
     chosen = {(job.row, job.variant, job.seed) for job in rows}
     wanted = {variant: plan.rows_of(variant) for variant in variants}
-    seeds = {"plain": (1, 2, 3), "best": (1,), "papers": (1,)}
+    seeds = {variant: (1, 2, 3) if variant == "plain" else (1,) for variant in variants}
     assert chosen >= {
         (row, variant, seed) for variant, rows in wanted.items() for row in rows for seed in seeds[variant]
     }
@@ -191,7 +191,7 @@ def test_tuned_recipes_are_recipes(benchmark, make_plan, tmp_path, corpus, monke
     for _ in range(5):
         for job in plan.jobs(scores, [1], ["plain"])[0]:
             scores.setdefault(job, 100 * job.cell[1])  # the highest rate wins
-    jobs = plan.jobs(scores, [1, 2], ["plain", "best", "papers"])[0]
+    jobs = plan.jobs(scores, [1, 2], list(plan.variants))[0]
     (tmp_path / "tuned.toml").write_text(plan.toml(jobs, plan.cells(scores)))
     own = benchmark.recipe_book(str(tmp_path))
     ending = f"dropout{dropout[0]:g}.rate{max(rates):g}"
@@ -206,6 +206,8 @@ def test_tuned_recipes_are_recipes(benchmark, make_plan, tmp_path, corpus, monke
     assert (adam["optimizer"], adam["learning_rate_constant"]) == ("adam", 2.0)
     assert adam["layer_prepostprocess_dropout"] == dropout[0]
     assert "optimizer_schedule_free_power" not in adam
+    less = own.recipe(f"{ROOT}.less_dropout.rate{max(rates):g}").hparams  # the dropout is not the tuned one
+    assert less == own.recipe(f"{ROOT}.{ending}").hparams | {"layer_prepostprocess_dropout": 0.1}
     if corpus == "multi30k":
         both = own.recipe(f"comparison_synchronous.{ending}").pseudo_references
         assert both["r2l"] == f"comparison_transformer_r2l.{ending}"
@@ -623,7 +625,7 @@ def test_three_seeds_are_not_three_times_as_many_sentences(differences, stores, 
         ([], "--work_dir=DIR"),
         (["--work_dir={tmp}", "--only=comparison_enc_d"], "Did you mean 'comparison_enc_dc'"),
         (["--work_dir={tmp}", "--seeds=a"], "--seeds=1,2,3"),
-        (["--work_dir={tmp}", "--variants=bset"], "none of plain, best, papers"),
+        (["--work_dir={tmp}", "--variants=bset"], "none of plain, best, papers, less_dropout"),
         (["--work_dir={tmp}", "--cores=1000"], "cores that this command may use"),
         (["--report"], "has no results yet"),
     ],
