@@ -41,6 +41,17 @@ def model_and_batch(case):
     return model, batch_of(model, sentences(4, 7, seed=1), sentences(4, 6, seed=2))
 
 
+def assert_same_gradients(ones, others):
+    """Bit for bit; where there is a GPU to float32's rounding, as it adds up an embedding's gradients in any order."""
+    import tensorflow as tf
+
+    for one, other in zip(ones, others, strict=True):
+        if tf.config.list_physical_devices("GPU"):
+            np.testing.assert_allclose(one, other, rtol=0, atol=1e-5 * max(1.0, np.abs(one).max()))
+        else:
+            np.testing.assert_array_equal(one, other)
+
+
 def check(model, batch, hparams, alphas):
     """The objective's slope along its gradient is the gradient's square, and a call is the same every time."""
     computed = objective_of(model, batch, hparams.replace(**alphas))
@@ -49,8 +60,7 @@ def check(model, batch, hparams, alphas):
     assert np.isfinite(sums).all()
     assert regularizer > 0
     again, _ = computed()
-    for one, other in zip(gradients, again, strict=True):
-        np.testing.assert_array_equal(one, other)
+    assert_same_gradients(gradients, again)
     variables = list(model.named_variables().values())
     square = sum(np.vdot(gradient, gradient) for gradient in gradients)
     rate, before = 1e-3 * (loss + regularizer) / square, [variable.numpy() for variable in variables]
@@ -89,11 +99,10 @@ def test_r_drop_trains_models_of_one_and_two_targets(case):
     before, sums = usual()
     assert sums[3] == 0
     check(model, batch, case.hparams(), {"r_drop_alpha": 5.0})
-    # Without alpha not a bit is another one.
+    # Without alpha nothing is another one.
     after, same = objective_of(model, batch, case.hparams().replace(simcut_probability=0.3))()
     np.testing.assert_array_equal(same, sums)
-    for one, other in zip(after, before, strict=True):
-        np.testing.assert_array_equal(one, other)
+    assert_same_gradients(after, before)
 
 
 @pytest.mark.parametrize(
