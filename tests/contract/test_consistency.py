@@ -99,7 +99,7 @@ def test_r_drop_trains_models_of_one_and_two_targets(case):
     before, sums = usual()
     assert sums[3] == 0
     check(model, batch, case.hparams(), {"r_drop_alpha": 5.0})
-    # Without alpha nothing is another one.
+    # Without alpha loss and gradients are the usual ones.
     after, same = objective_of(model, batch, case.hparams().replace(simcut_probability=0.3))()
     np.testing.assert_array_equal(same, sums)
     assert_same_gradients(after, before)
