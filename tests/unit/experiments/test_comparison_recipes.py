@@ -28,7 +28,8 @@ MORE = {
 }
 # Continued with views and without, for as many updates.
 AS_LONG = {"train_steps": 8000, "eval_early_stopping_steps": 0}
-CONTINUED = {name for name in ROWS if BOOK.recipe(name).warm_start} - {"comparison_synchronous_warm"}
+UNTIL_THEY_END = {"comparison_synchronous_warm", "comparison_context_gate_warm"}
+CONTINUED = {name for name in ROWS if BOOK.recipe(name).warm_start} - UNTIL_THEY_END
 
 
 def settings(recipe):
