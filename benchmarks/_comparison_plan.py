@@ -130,7 +130,7 @@ class Plan:
           path: The file.
           corpus: One of its corpora.
           book: Where the rows' recipes are.
-          tune: Whether there is a grid.
+          tune: Whether there is a grid, where the corpus has one.
           full: Whether it is trained in full.
 
         Raises:
@@ -144,6 +144,7 @@ class Plan:
         self._recipe = functools.cache(book.recipe)
         self.title = self._corpus["title"]
         values = {**content["tuning"], **self._corpus.get("tuning", {})}
+        tune = tune and self._corpus.get("tune", True)
         self.grid = Grid(values, full, content["tuning_choice"]["margin"]) if tune else None
         patterns = self._corpus.get("rows", ["*"])
         self.main, self.ablations = (

@@ -219,6 +219,21 @@ def test_tuned_recipes_are_recipes(benchmark, make_plan, tmp_path, corpus, monke
         benchmark.check_commands(benchmark.plans.plan(own.recipe(name), own, options))
 
 
+def test_a_corpus_without_a_grid(benchmark, make_plan, tmp_path):
+    """Rates are those that its table names, or the recipes'; rows find the runs that they take."""
+    plan = make_plan("iwslt14_small")
+    jobs, later = plan.jobs({}, [1, 2, 3], ["plain"])
+    assert (plan.grid, later) == (None, 0)
+    (tmp_path / "tuned.toml").write_text(plan.toml(jobs, plan.cells({})))
+    own = benchmark.recipe_book(str(tmp_path))
+    rates = {job.row: own.recipe(plan.name(job)).hparams["learning_rate_constant"] for job in jobs}
+    assert rates == dict.fromkeys(plan.main + plan.ablations, 0.0075) | {"comparison_synchronous": 0.00375}
+    continued = own.recipe("comparison_cross_view_continued.untuned")
+    assert continued.warm_start == f"{ROOT}.untuned"
+    assert continued.train["eval_early_stopping_steps"] == 0
+    assert own.recipe("comparison_synchronous.untuned").pseudo_references["r2l"] == "comparison_transformer_r2l.untuned"
+
+
 def test_no_two_trainings_want_other_things_in_one_place(benchmark, make_plan, plans, tmp_path):
     """Such as pseudo references by the plain Transformers, by those with SimCut, and by those of another seed."""
     plan = make_plan(tune=False, all_rows=True)
