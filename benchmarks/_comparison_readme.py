@@ -5,7 +5,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 
 from _comparison_plan import PLAIN, Job, Plan
-from _comparison_report import EARLY_NOTE, Row, rows
+from _comparison_report import EARLY_NOTE, Row, rows, verdict
 from _comparison_store import Record, dev_scores
 
 from t2t_ext.io import files
@@ -36,7 +36,10 @@ def table(plan: Plan, records: Mapping[Job, Record]) -> str:
     main = [row for row in rows(plan, records)[PLAIN] if row.main]
     if not main:
         return ""
-    lines = ["| | BLEU | difference (95 %) | published | parameters | minutes |", "|---|---|---|---|---|---|"]
+    lines = [
+        "| | BLEU | difference (95 %) | conclusion | published | parameters | minutes |",
+        "|---|---|---|---|---|---|---|",
+    ]
     for row in main:
         control, tested = plan.control(row.name), row.difference
         beside = f", beside {plan.words(control)}" if control and control != plan.main[0] else ""
@@ -44,6 +47,7 @@ def table(plan: Plan, records: Mapping[Job, Record]) -> str:
             f"{row.title(60)}{beside}",
             row.bleu(),
             f"{tested.value:+.2f} ({tested.low:+.2f} to {tested.high:+.2f})" if tested else "",
+            verdict(row),
             "{:+.2f} ({})".format(*published) if (published := plan.published(row.name)) else "",
             f"{(row.mean('parameters') or 0) / 1e6:.2f}M",
             f"{row.mean('minutes_to_best') or 0:.0f}",
@@ -63,11 +67,11 @@ def _trust(plan: Plan, records: Mapping[Job, Record], main: Sequence[Row]) -> st
         said = f"Mean and standard deviation of {counts} seeds."
         if len(seeds) > 1:
             said += " Differences are over the seeds that both rows have, so they are not always those of the means."
-    tuned = plan.cells(dev_scores(records))
-    untuned = [family for family in plan.families() if family not in tuned]
+    tuned, families = plan.cells(dev_scores(records)), {plan.family(row.name): None for row in main}
+    untuned = [family for family in families if family not in tuned]
     if not untuned:
         return f"{said} Rate and dropout are tuned for each family of models."
-    if len(untuned) < len(plan.families()):
+    if len(untuned) < len(families):
         return f"{said} Rate and dropout are not tuned yet for {', '.join(untuned)}."
     return f"{said} Rate and dropout are the same for all, not tuned for each yet: indications, no conclusions."
 

@@ -294,6 +294,11 @@ def _tests_table(main: Sequence[Row]) -> str:
     return _table(headings, lines)
 
 
+def verdict(row: Row) -> str:
+    """Returns what the difference of a row to its control says after Holm's correction; empty without a control."""
+    return _said(row.difference, row.corrected)[1]
+
+
 def _said(tested: Difference | None, corrected: float | None) -> list[str]:
     """Returns Holm's p and the conclusion."""
     if tested is None:
@@ -388,12 +393,12 @@ def _orders_table(plan: Plan, found: Sequence[Row]) -> str:
     lines = []
     for paper, order, above, below, tested, p in tests:
         words = {"**above**": "**holds**", "**below**": "**contradicted**", "no difference shown": "not decided"}
-        holms, verdict = _said(tested, p)
+        holms, said = _said(tested, p)
         there = ["" if order.gain is None else f"{order.gain:+.2f}", order.where]
         interval = f"{tested.low:+.2f} to {tested.high:+.2f}"
         here = [f"{tested.value:+.2f}", interval, _p(tested.p_bootstrap), _p(tested.p_randomization), holms]
         pair = f"{_brief(plan, above)} > {_brief(plan, below)}"
-        lines.append([paper.replace(" et al.", ""), pair, *there, *here, words.get(verdict, verdict)])
+        lines.append([paper.replace(" et al.", ""), pair, *there, *here, words.get(said, said)])
     headings = ("paper", "order", "there", "on", "here", "95 %", "p boot", "p rand", "Holm", "")
     return _table(headings, lines) if lines else ""
 

@@ -37,10 +37,16 @@ def quick(modules, monkeypatch):
     monkeypatch.setattr(modules["_comparison_tests"], "TRIALS", 500)
 
 
-def test_readme_has_the_stored_results(readme, plan, records):
+def test_readme_has_the_stored_results(quick, readme, plan, records):
+    """But for what is drawn at random, which with all samples takes a minute."""
+
+    def certain(table):
+        lines = [line.split(" | ") for line in table.strip().splitlines()]
+        return [cells[:2] + cells[4:] if len(cells) > 2 else cells for cells in lines]
+
     begin, end = readme.marks(plan)
-    written = (ROOT / "README.md").read_text()
-    assert f"{begin}\n{readme.table(plan, records)}\n{end}\n" in written, "python benchmarks/comparison.py --report"
+    written = (ROOT / "README.md").read_text().partition(begin)[2].partition(end)[0]
+    assert certain(written) == certain(readme.table(plan, records)), "python benchmarks/comparison.py --report"
 
 
 def test_update_changes_what_is_between_the_marks(quick, readme, plan, records, tmp_path):
@@ -65,7 +71,7 @@ def test_the_table_says_how_far_it_is_to_be_trusted(quick, readme, plan, records
     few = readme.table(plan, {job: record, coordination: record})
     (line,) = [line for line in few.splitlines() if line.startswith("| Layer-wise coordination")]
     assert line.startswith("| Layer-wise coordination (He et al. 2018) † | ")
-    assert line.split(" | ")[2:4] == ["+0.00 (+0.00 to +0.00)", "+2.21 (IWSLT14 De-En)"]
+    assert line.split(" | ")[2:5] == ["+0.00 (+0.00 to +0.00)", "too few seeds", "+2.21 (IWSLT14 De-En)"]
     assert "†: the first of several settings" in few.replace("\n", " ")
     assert f"indications, no conclusions. {record['machine'].split(',')[0]}, {record['date']}." in few.replace(
         "\n", " "
@@ -79,5 +85,10 @@ def test_the_table_says_how_far_it_is_to_be_trusted(quick, readme, plan, records
     score = f"{record['test']['BLEU']:.2f}"
     assert f"| Transformer | {score} ± 0.00 |" in lines
     assert "Mean and standard deviation of 1 to 3 seeds. Differences are over the seeds that both rows have" in lines
-    assert " Rate and dropout are not tuned yet for " in lines
-    assert "Transformer," not in lines.split("not tuned yet for ")[1]
+    assert " Rate and dropout are not tuned yet for layer-wise coordination. " in lines  # no other row is in the table
+    low = min((each for each in records.values() if "test" in each), key=lambda each: each["test"]["BLEU"])
+    below = {dataclasses.replace(job, row=coordination.row, variant="plain", seed=seed): low for seed in (1, 2, 3)}
+    tuned |= {dataclasses.replace(each, row=coordination.row): found for each, found in tuned.items()}
+    lines = readme.table(plan, {**tuned, **below})
+    assert " | **below** | +2.21 (IWSLT14 De-En) | " in lines
+    assert "Rate and dropout are tuned for each family of models." in lines.replace("\n", " ")
