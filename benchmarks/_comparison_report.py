@@ -66,6 +66,10 @@ class Row:
         found = [value for run in self.runs.values() if (value := _at(run, path)) is not None]
         return statistics.fmean(found) if found else None
 
+    def each(self, *path: str) -> str:
+        """Returns a figure of the results of each seed, in the seeds' order."""
+        return ", ".join(_shown(_at(run, path), ".2f") for _, run in sorted(self.runs.items()))
+
     def bleu(self) -> str:
         """Returns mean and sample standard deviation of test BLEU."""
         values = [run["test"]["BLEU"] for run in self.runs.values()]
@@ -195,7 +199,9 @@ def markdown(
         main = [row for row in each if row.main]
         words = plan.variants[variant].get("words", "plain recipe")
         if main:
-            parts += [f"## Main rows, {words}", _tests_table(main), _more_table(main), _length_table(main)]
+            parts += [f"## Main rows, {words}", _tests_table(main)]
+            parts += [_seeds_table(main)] if any(len(row.runs) > 1 for row in main) else []
+            parts += [_more_table(main), _length_table(main)]
     if any(made.values()):
         parts.append(f"![BLEU against minutes of training and against parameters]({links['']})")
     ablations = [row for row in made[PLAIN] if not row.main]
@@ -292,6 +298,18 @@ def _tests_table(main: Sequence[Row]) -> str:
         lines.append([*cells, *_compared(row), *said])
     headings = ("", "", "seeds", "BLEU", "to", "difference", "95 %", "p boot", "p rand", "Holm", "")
     return _table(headings, lines)
+
+
+def _seeds_table(main: Sequence[Row]) -> str:
+    lines = [
+        [
+            str(row.number),
+            ", ".join(map(str, sorted(row.runs))),
+            *(row.each(split, "BLEU") for split in ("test", "dev")),
+        ]
+        for row in main
+    ]
+    return _table(("", "seeds", "test BLEU of each", "dev BLEU of each"), lines)
 
 
 def verdict(row: Row) -> str:

@@ -45,6 +45,7 @@ def test_report_from_stored_results_alone(benchmark, differences, full_store, tm
     assert max(map(len, page.splitlines())) <= 160
     lines = {line.split(" | ")[1]: line for line in page.splitlines() if line.count(" | ") > 9}
     assert "| 3 | 37.20 ± 0.10 |" in lines["Transformer"]
+    assert "\n| 1 | 1, 2, 3 | 37.10, 37.20, 37.30 | " in page
     assert lines["GCA, soft (Liu et al. 2020)"].endswith("**above** |")
     assert lines["Layer-wise coordination (He et al. 2018)"].endswith("**below** |")
     assert lines["Enc-DC (Ampomah et al. 2021)"].endswith("no difference shown |")
