@@ -219,15 +219,17 @@ def test_tuned_recipes_are_recipes(benchmark, make_plan, tmp_path, corpus, monke
         benchmark.check_commands(benchmark.plans.plan(own.recipe(name), own, options))
 
 
-def test_a_corpus_without_a_grid(benchmark, make_plan, tmp_path):
-    """Rates are those that its table names, or the recipes'; rows find the runs that they take."""
-    plan = make_plan("iwslt14_small")
+def test_a_corpus_without_a_grid(benchmark, stores, make_plan, tmp_path):
+    """Rates and dropout are those that families were tuned to on Multi30k; rows find the runs that they take."""
+    plan, tuned_plan = make_plan("iwslt14_small"), make_plan()
+    cells = tuned_plan.cells(stores.dev_scores(stores.Store(benchmark._RESULTS / "comparison_multi30k.json").records))
     jobs, later = plan.jobs({}, [1, 2, 3], ["plain"])
     assert (plan.grid, later) == (None, 0)
     (tmp_path / "tuned.toml").write_text(plan.toml(jobs, plan.cells({})))
     own = benchmark.recipe_book(str(tmp_path))
-    rates = {job.row: own.recipe(plan.name(job)).hparams["learning_rate_constant"] for job in jobs}
-    assert rates == dict.fromkeys(plan.main + plan.ablations, 0.0075) | {"comparison_synchronous": 0.00375}
+    for job in jobs:
+        hparams = own.recipe(plan.name(job)).hparams
+        assert tuple(hparams[name] for name in tuned_plan.grid.values) == cells[plan.family(job.row)], job
     continued = own.recipe("comparison_cross_view_continued.untuned")
     assert continued.warm_start == f"{ROOT}.untuned"
     assert continued.train["eval_early_stopping_steps"] == 0
