@@ -6,7 +6,6 @@ import math
 import os
 import pathlib
 import signal
-import statistics
 import subprocess
 import time
 import traceback
@@ -16,6 +15,7 @@ from typing import Protocol
 import _quality_curves as curves
 from _comparison_plan import Cell, Job, Plan
 from _comparison_store import Record, Store
+from _comparison_time import Progress, seconds_left
 from _quality_runs import say
 
 from t2t_ext.errors import UserError
@@ -218,22 +218,12 @@ class Queue:
         return job not in self._store.records or (job in self._again and (job in self._running or self._work.gone(job)))
 
     def _seconds_left(self, jobs: Sequence[Job], later: int) -> float:
-        """Returns an estimate from what trainings of the same row, or of all rows, have taken; 0 for none."""
-        taken: dict[str, list[float]] = {}
-        for job, record in self._store.records.items():
-            # Of a training that was resumed, only the last part was timed.
-            trained = 60 * (record["minutes"] - record["minutes_before"])
-            seconds = max(record["seconds"], trained) / self._plan.price(job.variant)
-            taken.setdefault(job.row, []).append(seconds)
-        if not taken:
-            return 0.0
-        usual = statistics.median(seconds for each in taken.values() for seconds in each)
-        total = later * usual
-        for job in jobs:
-            whole = statistics.median(taken.get(job.row, [usual])) * self._plan.price(job.variant)
-            running = self._running.get(job)
-            total += max(0.0, whole - (time.monotonic() - running.began)) if running else whole
-        return total / len(self._slots)
+        """Returns an estimate; 0 for none."""
+        running = {}
+        for job, each in self._running.items():
+            run = curves.read_run(self._work.folder(job) / "run")
+            running[job] = Progress(time.monotonic() - each.began, run.updates, run.minutes)
+        return seconds_left(self._store.records, self._plan.price, jobs, running, later=later, slots=len(self._slots))
 
     def _shown(self, job: Job) -> str:
         run = curves.read_run(self._work.folder(job) / "run")
