@@ -20,6 +20,9 @@ _FILLINGS: list[dict[str, Any]] = [  # of the points of each recipe of training
     {"fillstyle": "left", **_HALF},
     {"fillstyle": "bottom", **_HALF},
 ]
+_UNPENALIZED: dict[str, Any] = {
+    "color": "#000000", "marker": "x", "markersize": 5, "linestyle": "none", "zorder": 3,
+}  # fmt: skip
 _LINE = 0.27  # inches a row in the figure of differences
 
 
@@ -90,6 +93,8 @@ def differences(plan: Plan, found: Sequence["Row"]) -> bytes | None:
             color = _NOT_FINISHED if row.early else figures.color(0)
             axes.plot([each.low, each.high], [place, place], color=color, linewidth=1.6)
             axes.plot([each.value], [place], "o", color=color, markersize=5)
+            if row.unpenalized:
+                axes.plot([row.unpenalized.value], [place], **_UNPENALIZED)
             published = plan.published(row.name)
             if published:
                 look = {"color": figures.color(1), "markerfacecolor": "white", "markersize": 5, "zorder": 4}
@@ -100,7 +105,7 @@ def differences(plan: Plan, found: Sequence["Row"]) -> bytes | None:
         axes.set_xlabel(f"difference of test BLEU, to the {plan.words(plan.main[0])} where no other row is named")
         figures.plain(axes)
         axes.grid(axis="x", color="#d9d9d9", linewidth=0.6)
-        figure.legend(handles=_legend([row for row, _ in tested]), loc="outside upper left", ncols=3, frameon=False)
+        figure.legend(handles=_legend([row for row, _ in tested]), loc="outside upper left", ncols=4, frameon=False)
         return figures.saved(figure, "png")
 
 
@@ -115,10 +120,11 @@ def _legend(shown: Sequence["Row"]) -> list[Any]:
     looks: list[tuple[bool, str, dict[str, Any]]] = [
         (any(not row.early for row in shown), "here, 95 %", {"color": figures.color(0), "marker": "o"}),
         (any(row.early for row in shown), "here, first setting (†)", {"color": _NOT_FINISHED, "marker": "o"}),
+        (True, "without the brevity penalty", _UNPENALIZED),
         (
             True,
             "in the paper, on its corpus",
             {"color": figures.color(1), "marker": "D", "linestyle": "none", "markerfacecolor": "white"},
         ),
     ]
-    return [Line2D([], [], label=label, markersize=5, **look) for there, label, look in looks if there]
+    return [Line2D([], [], label=label, **{"markersize": 5, **look}) for there, label, look in looks if there]

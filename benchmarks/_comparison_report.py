@@ -13,7 +13,7 @@ import numpy as np
 from _comparison_pairs import SEEDS_TO_CONCLUDE, Tests
 from _comparison_plan import PLAIN, TUNING, Grid, Job, Order, Plan
 from _comparison_store import LAST_EVALUATIONS, Record, dev_scores, has_diverged, unpack
-from _comparison_tests import Difference, difference
+from _comparison_tests import Difference, bleu, difference, without_penalty
 
 from t2t_ext.io import files
 from t2t_ext.reporting import figures
@@ -44,6 +44,7 @@ class Row:
       control: Number of the row that it is compared with; None for the first.
       difference: To its control; None where there is none, or no seed that both have.
       corrected: The larger p of that, after Holm's correction; None with too few seeds.
+      unpenalized: The difference of BLEU without its brevity penalty; None where there is no difference.
     """
 
     number: int
@@ -56,6 +57,7 @@ class Row:
     control: int | None
     difference: Difference | None
     corrected: float | None
+    unpenalized: Difference | None
 
     def title(self, width: int) -> str:
         """Returns it in words, of at most so many characters, marked where it ended early."""
@@ -75,6 +77,10 @@ class Row:
         values = [run["test"]["BLEU"] for run in self.runs.values()]
         spread = f" ± {statistics.stdev(values):.2f}" if len(values) > 1 else ""
         return f"{statistics.fmean(values):.2f}{spread}"
+
+    def precision(self) -> float:
+        """Returns the mean of test BLEU without the brevity penalty."""
+        return statistics.fmean(float(bleu(without_penalty(each).sum(axis=0))) for each in self.counts.values())
 
 
 def _at(record: Any, path: Sequence[str]) -> Any:
@@ -121,34 +127,44 @@ def _rows(plan: Plan, records: Mapping[Job, Record], variant: str) -> list[Row]:
     names = [*plan.main, *plan.ablations]
     found = {name: _found(plan, records, name, variant) for name in names}
     early = {name: _found(plan, records, name, TUNING) for name in names} if variant == PLAIN else {}
-    tests = Tests(plan, {name: counts for name, (_, counts) in found.items() if counts})
+    finished = {name: counts for name, (_, counts) in found.items() if counts}
+    tests = Tests(plan, finished)
+    tests_of_precision = Tests(plan, {name: _without_penalty(counts) for name, counts in finished.items()})
     made = []
     for number, name in enumerate(names, 1):
         is_early = not found[name][0] and name in early
         runs, counts = early[name] if is_early else found[name]
+        if not runs:
+            continue
         control = plan.control(name)
-        # What ended early is compared with what did so, too.
-        if is_early:
-            tested, corrected = difference(counts, early[control][1]) if control else None, None
-        else:
-            tested, corrected = tests.of(name, control) if control else (None, None)
-        compared = names.index(control) + 1 if control else None
-        if runs:
-            made.append(
-                Row(
-                    number,
-                    plan.words(name),
-                    name,
-                    name in plan.main,
-                    is_early,
-                    runs,
-                    counts,
-                    compared,
-                    tested,
-                    corrected,
-                )
+        tested, corrected, unpenalized = None, None, None
+        if control and is_early:  # what ended early is compared with what did so, too
+            others = early[control][1]
+            tested = difference(counts, others)
+            unpenalized = difference(_without_penalty(counts), _without_penalty(others))
+        elif control:
+            tested, corrected = tests.of(name, control)
+            unpenalized, _ = tests_of_precision.of(name, control)
+        made.append(
+            Row(
+                number,
+                plan.words(name),
+                name,
+                name in plan.main,
+                is_early,
+                runs,
+                counts,
+                names.index(control) + 1 if control else None,
+                tested,
+                corrected,
+                unpenalized,
             )
+        )
     return made
+
+
+def _without_penalty(counts: Mapping[int, np.ndarray]) -> dict[int, np.ndarray]:
+    return {seed: without_penalty(each) for seed, each in counts.items()}
 
 
 def _found(plan: Plan, records: Mapping[Job, Record], name: str, variant: str) -> Found:
@@ -201,7 +217,7 @@ def markdown(
         if main:
             parts += [f"## Main rows, {words}", _tests_table(main)]
             parts += [_seeds_table(main)] if any(len(row.runs) > 1 for row in main) else []
-            parts += [_more_table(main), _length_table(main)]
+            parts += [_more_table(main), _length_table(main), _penalty_table(main)]
     if any(made.values()):
         parts.append(f"![BLEU against minutes of training and against parameters]({links['']})")
     ablations = [row for row in made[PLAIN] if not row.main]
@@ -374,6 +390,22 @@ def _length_table(main: Sequence[Row]) -> str:
     headings = ["", *(f"{label} words ({first[label][0]:,})" for label in labels)]
     title = f"BLEU by the length of the source (sentences), where there are {_FEW_SENTENCES} of a length:"
     return title + "\n\n" + _table(headings, lines)
+
+
+def _penalty_table(main: Sequence[Row]) -> str:
+    note = (
+        "BLEU without its brevity penalty: what would be left of the differences if all translations were as long as "
+        "the references, and as precise as they are. Not corrected, and no conclusion: longer translations are less "
+        "precise."
+    )
+    lines = []
+    for row in main:
+        without = dataclasses.replace(row, difference=row.unpenalized)
+        kept = f"{row.difference.value:+.2f}" if row.difference else ""
+        length = _shown(row.mean("test", "length_ratio"), ".3f")
+        lines.append([str(row.number), length, f"{row.precision():.2f}", *_compared(without), kept])
+    headings = ("", "length", "without", "to", "difference", "95 %", "p boot", "p rand", "difference of BLEU")
+    return _wrapped(note) + "\n\n" + _table(headings, lines)
 
 
 def _ablation_table(found: Sequence[Row]) -> str:

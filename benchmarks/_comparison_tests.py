@@ -48,7 +48,7 @@ class Difference:
 
     def turned(self) -> "Difference":
         """Returns the difference of the control to the system."""
-        return dataclasses.replace(self, value=-self.value, low=-self.high, high=-self.low)
+        return dataclasses.replace(self, value=0.0 - self.value, low=0.0 - self.high, high=0.0 - self.low)  # 0, not -0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,6 +99,13 @@ def bleu(counts: np.ndarray) -> np.ndarray:
     penalty = np.exp(np.minimum(0.0, 1 - reference / np.maximum(length, 1)))
     whole = (matches[..., 0] > 0) & (totals[..., 3] > 0)
     return np.where(whole, 100 * penalty * np.exp(np.log(precisions).mean(axis=-1)), 0.0)
+
+
+def without_penalty(counts: np.ndarray) -> np.ndarray:
+    """Returns counts whose BLEU has no brevity penalty: the references are as long as the translations."""
+    even = counts.copy()
+    even[..., 1] = even[..., 0]
+    return even
 
 
 def spread(system: Mapping[int, np.ndarray], control: Mapping[int, np.ndarray] | None = None) -> Spread | None:

@@ -48,6 +48,19 @@ def test_bleu_is_sacrebleus(differences, noise):
     assert float(differences.bleu(counts.sum(axis=0))) == pytest.approx(metric.corpus_score(lines, None).score)
 
 
+def test_bleu_without_its_brevity_penalty_is_sacrebleus(differences):
+    from sacrebleu.metrics import BLEU
+
+    lines = [each.rsplit(" ", 2)[0] for each in REFERENCES]
+    metric = BLEU(references=[REFERENCES])
+    counts = np.array(metric._extract_corpus_statistics(lines, None), float)
+    expected = metric.corpus_score(lines, None)
+    assert expected.bp < 0.9
+    without = differences.without_penalty(counts)
+    assert float(differences.bleu(without.sum(axis=0))) == pytest.approx(expected.score / expected.bp)
+    assert counts[0, 1] == counts[0, 0] + 2, "what is given stays"
+
+
 def alike(right):
     """Counts of ten sentences of 100 words, so many of which are right."""
     return np.tile([100.0, 100, right, right - 1, right - 2, right - 3, 100, 99, 98, 97], (10, 1))

@@ -72,6 +72,25 @@ def test_report_from_stored_results_alone(benchmark, differences, full_store, tm
     assert full_store.path.with_suffix(".md").read_text() == before
 
 
+def test_what_a_difference_owes_to_the_length(make_plan, stores, plans, reports):
+    """The same translations beside longer references: less BLEU, by the penalty alone."""
+    plan, records = make_plan(tune=False), {}
+    for row, longer in ((ROOT, 0), ("comparison_enc_dc", 2)):
+        job = plans.Job(row, "plain", (), 1)
+        counts = counts_of(stores, plans, 0.3, 1)
+        counts[:, 1] += longer
+        record = made_up(stores, job, 40.0)
+        records[job] = {**record, "test": {**record["test"], "counts": stores.pack(counts)}}
+    made = reports.rows(plan, records)
+    control, row = made["plain"]
+    assert row.difference.value < -5
+    assert (row.unpenalized.value, row.unpenalized.low, row.unpenalized.high) == (0, 0, 0)
+    assert row.precision() == control.precision() > 0
+    assert control.unpenalized is None
+    page = reports.markdown(plan, records, made, {"": "picture.png"})
+    assert f"| 5 | 0.980 | {row.precision():.2f} | 1 | +0.00 | +0.00 to +0.00 | 1.000 | 1.000 | -" in page
+
+
 def test_the_first_cell_is_shown_until_a_row_is_trained(make_plan, stores, plans, reports, tmp_path):
     """All rows that ended early have equal settings, also where another cell is better by now."""
     plan, store = make_plan(), stores.Store(tmp_path / "results.json")
