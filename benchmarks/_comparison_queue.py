@@ -206,9 +206,10 @@ class Queue:
         jobs, later = self._jobs()
         done = [job for job in jobs if job in self._store.records]
         parts = [f"{len(done)} of {len(jobs) + later} trainings done"]
-        parts += [self._shown(job) for job in self._running]
+        runs = {job: curves.read_run(self._work.folder(job) / "run") for job in self._running}
+        parts += [self._shown(job, run) for job, run in runs.items()]
         left = self._seconds_left(
-            [job for job in [*jobs, *self._again] if self._is_left(job) and job not in self.failed], later
+            [job for job in [*jobs, *self._again] if self._is_left(job) and job not in self.failed], later, runs
         )
         if left:
             parts.append(f"about {math.ceil(left / 60):,} min left ({left / 3600:.1f} h)")
@@ -217,16 +218,15 @@ class Queue:
     def _is_left(self, job: Job) -> bool:
         return job not in self._store.records or (job in self._again and (job in self._running or self._work.gone(job)))
 
-    def _seconds_left(self, jobs: Sequence[Job], later: int) -> float:
+    def _seconds_left(self, jobs: Sequence[Job], later: int, runs: Mapping[Job, curves.Run]) -> float:
         """Returns an estimate; 0 for none."""
-        running = {}
-        for job, each in self._running.items():
-            run = curves.read_run(self._work.folder(job) / "run")
-            running[job] = Progress(time.monotonic() - each.began, run.updates, run.minutes)
+        running = {
+            job: Progress(time.monotonic() - self._running[job].began, run.updates, run.minutes)
+            for job, run in runs.items()
+        }
         return seconds_left(self._store.records, self._plan.price, jobs, running, later=later, slots=len(self._slots))
 
-    def _shown(self, job: Job) -> str:
-        run = curves.read_run(self._work.folder(job) / "run")
+    def _shown(self, job: Job, run: curves.Run) -> str:
         bleu = f", dev BLEU {run.points[-1].bleu:.1f}" if run.points else ""
         return f"{self._title(job)}: update {run.updates:,}{bleu}"
 

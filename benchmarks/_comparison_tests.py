@@ -102,7 +102,7 @@ def bleu(counts: np.ndarray) -> np.ndarray:
 
 
 def without_penalty(counts: np.ndarray) -> np.ndarray:
-    """Returns counts whose BLEU has no brevity penalty: the references are as long as the translations."""
+    """Returns counts, float [..., 10], whose BLEU has no brevity penalty: references are as long as translations."""
     even = counts.copy()
     even[..., 1] = even[..., 0]
     return even
