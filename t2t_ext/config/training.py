@@ -106,7 +106,9 @@ class TrainingSettings(StrictParams):
         group="Machine",
     )
     xla_compile: bool = hparam(
-        False, "Compile the training step with XLA (needs batch_shapes=static in --hparams).", group="Machine"
+        False,
+        "Compile the training step with XLA (needs length_groups above 1 or batch_shapes=static in --hparams).",
+        group="Machine",
     )
     tpu: str = hparam(
         "",

@@ -26,7 +26,7 @@ KINDS = ("data", "pseudo", "train", "average", "score", "compare", "report")
 # Flags that say where and how fast something is computed, not what comes out.
 _NOT_IN_THE_RESULT = frozenset(
     {"data_dir", "tmp_dir", "output_dir", "output_data_dir", "warm_start_from", "translations_dir", "num_processes",
-     "distribution", "tpu", "worker_timeout", "log_step_count_steps", "t2t_usr_dir", "wait_minutes",
+     "distribution", "tpu", "xla_compile", "worker_timeout", "log_step_count_steps", "t2t_usr_dir", "wait_minutes",
      "inter_op_parallelism_threads", "intra_op_parallelism_threads", "preempted_exit_code", "l2r", "r2l", "forward",
      "backward", "decode_to_file", "nbest_file", "report_file", "json", "html", "overwrite"}
 )  # fmt: skip

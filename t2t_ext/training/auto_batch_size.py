@@ -88,13 +88,16 @@ def hint(batch_size: int, pairs: float) -> str:
     )
 
 
-def hint_of_filling(hparams: HParams, share: int) -> str:
+def hint_of_filling(hparams: HParams, share: int, *, merged: bool = False) -> str:
     """Returns what to say where filling batches of few rows makes a replica compute more than ``batch_size`` at once.
 
     Args:
       hparams: Of the run.
       share: Padded tokens of the largest share of a part of a batch.
+      merged: Whether the parts of a batch are merged, as for XLA, which is meant to compute more.
     """
+    if merged:
+        return ""
     at_once = share * hparams.parallel_slices
     if hparams.length_groups > 1:
         at_once = share * hparams.length_groups // hparams.gradient_accumulation_steps

@@ -160,7 +160,7 @@ class _Loop:
         if hint := auto_batch_size.hint(hparams.batch_size, pipeline.planner.num_examples / pipeline.batches_per_epoch):
             self._say(hint)
         share = pipeline.planner.largest_share(pipeline.row_multiple)
-        if hint := auto_batch_size.hint_of_filling(hparams, share):
+        if hint := auto_batch_size.hint_of_filling(hparams, share, merged=pipeline.planner.merged):
             self._say(hint)
         self._say(session.schedule.describe())
         if strategies.on_cpu(session.strategy):

@@ -81,6 +81,7 @@ class Session:
             seed=seed,
             num_replicas=strategy.num_replicas_in_sync,
             target_sides=target_sides,
+            fixed_shapes=settings.xla_compile or settings.distribution == "tpu",
         )
         self.step = 0
 

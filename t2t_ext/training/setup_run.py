@@ -81,8 +81,11 @@ def resolve(config: TrainConfig) -> ResolvedRun:
     if settings.eval_bleu_sentences >= 0:
         check_directions(decode_hparams, directions_of(hparams))
     compiled = "--distribution=tpu" if settings.distribution == "tpu" else "--xla_compile"
-    if (settings.xla_compile or settings.distribution == "tpu") and hparams.batch_shapes != "static":
-        raise UserError(f"{compiled} needs static shapes: add batch_shapes=static to --hparams.")
+    of_few_shapes = hparams.batch_shapes == "static" or hparams.length_groups > 1
+    if (settings.xla_compile or settings.distribution == "tpu") and not of_few_shapes:
+        raise UserError(
+            f"{compiled} needs batches of few shapes: add batch_shapes=static, or length_groups=4, to --hparams."
+        )
     problem = config.problem or (old.problem if old else "")
     options = dict(config.problem_options or {})
     if old:

@@ -31,7 +31,7 @@ class TrainStep:
     """One update of the weights from one global batch.
 
     Attributes:
-      traces: How many graphs were made so far: one a run with dynamic shapes, one a bucket with static ones.
+      traces: How many graphs were made so far: one a run with dynamic shapes, else one for each shape.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class TrainStep:
           hparams: Reads label_smoothing, clip_grad_norm, batch_shapes, gradient_accumulation_steps and parallel_slices.
           strategy: That model, optimizer and state were made under.
           random_seed: Dropout masks are a function of it, the step, the replica and the slice.
-          jit_compile: Whether XLA compiles the computation of the gradients; needs static shapes.
+          jit_compile: Whether XLA compiles the update (of several replicas: their gradients); needs few shapes.
         """
         self._model = model
         self._variables = model.named_variables()
@@ -71,7 +71,9 @@ class TrainStep:
         self._compact = hparams.batch_shapes == "dynamic" and not jit_compile
         self.traces = 0
         # Sums over replicas cannot be inside a compiled function; on TPUs the strategy compiles everything by itself.
-        compiles = jit_compile and not isinstance(strategy, tf.distribute.TPUStrategy)
+        on_tpu = isinstance(strategy, tf.distribute.TPUStrategy)
+        self._fixed_shapes = hparams.batch_shapes == "static" or jit_compile or on_tpu
+        compiles = jit_compile and not on_tpu
         self._local_gradients: Callable = (
             tf.function(self._accumulated, autograph=False, jit_compile=True) if compiles else self._accumulated
         )
@@ -84,7 +86,8 @@ class TrainStep:
         # In dynamic mode the iterator is the argument: its element spec [None, None] gives one trace a run, also
         # for per-replica values, which input_signature does not know. Static batches trace once for each bucket.
         self._from_iterator = tf.function(lambda iterator: self._run(next(iterator)), autograph=False)
-        self._from_batch = tf.function(self._run, autograph=False)
+        whole = compiles and strategy.num_replicas_in_sync == 1
+        self._from_batch = tf.function(self._run, autograph=False, jit_compile=True if whole else None)
 
     def __call__(self, iterator: Any) -> dict[str, tf.Tensor]:
         """Takes the next batch from an iterator and updates the weights.
@@ -100,7 +103,7 @@ class TrainStep:
           Reading them waits for the device.
         """
         with few_graph_optimizers(), collection_paused(when=not self.traces):
-            if self._hparams.batch_shapes == "static":
+            if self._fixed_shapes:
                 with retracing_expected():
                     return self._from_batch(next(iterator))
             return self._from_iterator(iterator)

@@ -300,7 +300,7 @@ def test_from_python(toy_data, tmp_path):
         ({"data_dir": "/nowhere"}, "t2t_ext-datagen"),
         ({"eval_early_stopping_metric": "blue"}, "bleu"),
         ({"distribution": "multi_worker_mirrored"}, "TF_CONFIG"),
-        ({"xla_compile": True}, "batch_shapes=static"),
+        ({"xla_compile": True}, "batch_shapes=static, or length_groups=4"),
         ({"warm_start_from": "/nowhere/at/all"}, "warm_start_from"),
         ({"decode_hparams": "beam=3"}, "beam_size"),
         ({"schedule": "train"}, "--schedule"),

@@ -1,4 +1,4 @@
-"""Static shapes: one graph for each bucket of lengths, and XLA compiles every one of them to the same mathematics."""
+"""XLA compiles steps of few shapes to the same mathematics: those of buckets of lengths, and those of merged parts."""
 
 import numpy as np
 import pytest
@@ -66,6 +66,47 @@ def assert_every_bucket_compiles(hparams, boundaries, kind="transformer"):
         np.testing.assert_allclose(found["gradient_norm"], expected["gradient_norm"], rtol=1e-4)
     assert widths == set(boundaries)
     assert plain.traces == compiled.traces == len(boundaries)
+
+
+GROUPS = (
+    "length_groups=4,batch_size=120,batch_tokens=target,max_length=40,optimizer=schedule_free_adam_w,"
+    "learning_rate_schedule=constant*linear_warmup,learning_rate_constant=0.0025,learning_rate_warmup_steps=4"
+)
+NO_DROPOUT = "layer_prepostprocess_dropout=0,attention_dropout=0,relu_dropout=0"
+
+
+@pytest.mark.parametrize(
+    ("kind", "hparams_set"),
+    [
+        ("transformer", "transformer_test"),
+        pytest.param("layer_coordination", "layer_coordination_test", marks=pytest.mark.slow),
+        pytest.param("dual_context_transformer", "dual_context_test", marks=pytest.mark.slow),
+        pytest.param("cross_view_transformer", "cross_view_transformer_test", marks=pytest.mark.slow),
+        pytest.param("dynamic_conv", "dynamic_conv_test", marks=pytest.mark.slow),
+        pytest.param("synchronous_transformer", "synchronous_transformer_test", marks=pytest.mark.slow),
+    ],
+)
+def test_compiled_updates_of_merged_parts_are_those_of_the_parts(kind, hparams_set):
+    hparams = registry.hparams(hparams_set).override(f"{GROUPS},{NO_DROPOUT}")
+    if "weight_dropout" in hparams.to_dict():
+        hparams = hparams.override("weight_dropout=0")
+    sides = registry.model(kind).sides(hparams).target_sides
+    if sides == 2:
+        hparams = hparams.override("pseudo=none")
+    rng = np.random.default_rng(3)
+    sequences = [[[*rng.integers(11, VOCAB, size - 1), 1] for size in rng.integers(2, 20, 60)] for _ in range(2)]
+    store = ExampleStore.from_sequences(*sequences)
+    plain, compiled = (make_step(hparams, jit_compile=jit, kind=kind) for jit in (False, True))
+    of_parts, merged = (
+        iter(TrainPipeline(store, hparams, seed=5, target_sides=sides, fixed_shapes=fixed).dataset(0))
+        for fixed in (False, True)
+    )
+    for _ in range(6):
+        expected, found = plain(of_parts), compiled(merged)
+        np.testing.assert_allclose(found["loss"], expected["loss"], rtol=2e-5)
+        np.testing.assert_allclose(found["gradient_norm"], expected["gradient_norm"], rtol=2e-4)
+    assert plain.traces == 1
+    assert compiled.traces <= 2  # widths of 16 and 24 tokens
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,8 @@ resuming anywhere costs the planning of one epoch.
 
 With ``length_groups=G`` a batch is made of G *parts*, each of one block: the parts of an epoch are sorted by length and
 divided into G equal ranges, and every batch takes one of each. So all batches hold all lengths, with few shapes.
+For a compiler, to which every shape is a program, the parts of a batch can be merged: the pairs of an update stay the
+same, in one part of a shape that all batches share but for its width.
 
 Legend: N examples in the store, n of them in the plan, m batches an epoch, G parts of each; S and T are the padded
 lengths of a part's sources and targets, EOS included. This module imports no TensorFlow.
@@ -38,6 +40,10 @@ PARTS_CLASS_SHARE = 0.0001
 PARTS_CLASS_BATCHES = 1 / 12
 
 _SHUFFLE_EXAMPLES, _SHUFFLE_BATCHES = 0, 1
+
+# Widths of merged batches: powers of two and the middles between them, from 16 on.
+_MERGED_WIDTHS = np.array([16, *(width << k for k in range(26) for width in (24, 32))], np.int64)
+_MERGED_ROWS = 8  # that the rows of merged batches are a multiple of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,7 +98,8 @@ class BatchPlanner:
       num_examples: Number of examples n in the plan.
       dropped: Why examples are left out -> how many.
       budget: Most tokens of a global batch, counted as ``batch_tokens`` says.
-      parts: Number of parts G of a batch.
+      parts: Number of parts of a batch as it is planned: G, or 1 where they are merged.
+      merged: Whether parts are merged.
     """
 
     def __init__(
@@ -105,6 +112,7 @@ class BatchPlanner:
         num_replicas: int = 1,
         left_out: Mapping[str, np.ndarray] | None = None,
         identity: str = "",
+        merged: bool = False,
     ) -> None:
         """Groups the examples; the planning of epochs comes later.
 
@@ -117,6 +125,7 @@ class BatchPlanner:
             ``num_replicas`` times ``gradient_accumulation_steps`` tokens.
           left_out: Reason -> bool [N], examples that are not used at any length, each for one reason.
           identity: What the numbers of the examples mean, where that is not the pairs; part of the fingerprint.
+          merged: Whether the parts of a batch, of ``length_groups``, are put into one. It changes no batch's pairs.
 
         Raises:
           UserError: No example is short enough.
@@ -127,15 +136,16 @@ class BatchPlanner:
         self._left_out, self._identity = left_out, identity
         self._mode = hparams.batch_tokens
         self.budget = hparams.batch_size * num_replicas * hparams.gradient_accumulation_steps
-        self.parts = hparams.length_groups
+        self.merged, self._groups = merged, hparams.length_groups
+        self.parts = 1 if merged else self._groups
         kept, self.dropped = select_examples(*self._lengths, hparams, left_out or {})
         self.num_examples = len(kept)
         if hparams.batch_shapes == "static":
             boundaries = bucket_boundaries(hparams)
             self._blocks = _static_blocks(kept, *self._lengths, boundaries, self.budget, self._mode)
         else:
-            self._blocks = _dynamic_blocks(kept, *self._lengths, self.budget, self._mode, self.parts)
-        self.batches_per_epoch = -(-len(self._blocks.rows) // self.parts)
+            self._blocks = _dynamic_blocks(kept, *self._lengths, self.budget, self._mode, self._groups)
+        self.batches_per_epoch = -(-len(self._blocks.rows) // self._groups)
 
     def with_batches_of(self, hparams: Any) -> Self:
         """Returns a planner of the same examples for other hparams."""
@@ -146,6 +156,7 @@ class BatchPlanner:
             num_replicas=self._num_replicas,
             left_out=self._left_out,
             identity=self._identity,
+            merged=self.merged,
         )
 
     @functools.cached_property
@@ -180,6 +191,9 @@ class BatchPlanner:
         Positions are counted as ``batch_tokens`` says; a share has at least one row.
         """
         blocks = self._blocks
+        if self.merged:
+            width = int(_merged_widths(np.maximum(*blocks.widths).max()))
+            return -(-self._merged_rows // row_multiple) * int(tokens_of(width, width, self._mode))
         return int((-(-blocks.rows // row_multiple) * tokens_of(*blocks.widths, self._mode)).max())
 
     def epoch(self, epoch: int) -> EpochPlan:
@@ -193,14 +207,23 @@ class BatchPlanner:
         """
         order = _shuffled_inside(self._blocks.block_starts, self._random(epoch, _SHUFFLE_EXAMPLES, self.num_examples))
         # One part of each range of lengths makes a batch; ranges differ by one part at most, which an empty one fills.
-        count, total = self.batches_per_epoch, self.batches_per_epoch * self.parts
-        ranges = [
-            np.pad(part, (0, count - len(part)), constant_values=-1)
-            for part in np.array_split(np.arange(len(self._blocks.rows)), self.parts)
-        ]
+        count, total = self.batches_per_epoch, self.batches_per_epoch * self._groups
+        ranges = [np.pad(part, (0, count - len(part)), constant_values=-1) for part in self._ranges]
         random = self._random(epoch, _SHUFFLE_BATCHES, total)
         parts = np.concatenate(ranges)[_shuffled_inside(np.arange(0, total + 1, count), random)]
-        return _plan(self._blocks, self._blocks.examples[order], parts.reshape(self.parts, count).T.ravel())
+        plan = _plan(self._blocks, self._blocks.examples[order], parts.reshape(self._groups, count).T.ravel())
+        return _merged(plan, self._groups, self._merged_rows) if self.merged else plan
+
+    @property
+    def _ranges(self) -> list[np.ndarray]:
+        """The numbers of the parts of each range of lengths."""
+        return np.array_split(np.arange(len(self._blocks.rows)), self._groups)
+
+    @property
+    def _merged_rows(self) -> int:
+        """Rows that hold any merged batch."""
+        most = sum(int(self._blocks.rows[part].max(initial=1)) for part in self._ranges)
+        return -(-most // _MERGED_ROWS) * _MERGED_ROWS
 
     def locate(self, step: int) -> tuple[int, int]:
         """Returns the epoch of a step's batch and its number in the epoch; steps count from 0."""
@@ -452,6 +475,29 @@ def _plan(blocks: _Blocks, examples: np.ndarray, parts: np.ndarray) -> EpochPlan
         target_widths=blocks.widths[1][parts],
         rows=np.where(real, blocks.rows[parts], 1).astype(np.int32),
     )
+
+
+def _merged(plan: EpochPlan, groups: int, rows: int) -> EpochPlan:
+    """Merges each ``groups`` parts of a plan into one of so many rows, both sides as wide as the longest needs."""
+    counts = plan.ends - plan.begins
+    order = np.arange(counts.sum()) + np.repeat(plan.begins - (np.cumsum(counts) - counts), counts)
+    of_batches = counts.reshape(-1, groups).sum(axis=1)
+    ends = np.cumsum(of_batches)
+    longest = np.maximum(plan.input_widths, plan.target_widths).reshape(-1, groups).max(axis=1)
+    widths = _merged_widths(longest)
+    return EpochPlan(
+        examples=plan.examples[order],
+        begins=ends - of_batches,
+        ends=ends,
+        input_widths=widths,
+        target_widths=widths,
+        rows=np.full(len(ends), rows, np.int32),
+    )
+
+
+def _merged_widths(lengths: np.ndarray) -> np.ndarray:
+    """Rounds lengths, int of any shape, up to widths of merged batches, int32."""
+    return _MERGED_WIDTHS[np.searchsorted(_MERGED_WIDTHS, lengths)].astype(np.int32)
 
 
 def _shuffled_inside(starts: np.ndarray, random: np.ndarray) -> np.ndarray:

@@ -40,7 +40,14 @@ class TrainPipeline:
     """
 
     def __init__(
-        self, store: ExampleStore, hparams: Any, *, seed: int, num_replicas: int = 1, target_sides: int = 1
+        self,
+        store: ExampleStore,
+        hparams: Any,
+        *,
+        seed: int,
+        num_replicas: int = 1,
+        target_sides: int = 1,
+        fixed_shapes: bool = False,
     ) -> None:
         """Groups the examples by length and puts the ids where the graph can gather them.
 
@@ -51,6 +58,7 @@ class TrainPipeline:
           num_replicas: Replicas that share a global batch, which has ``batch_size * num_replicas *
             gradient_accumulation_steps`` tokens at most.
           target_sides: Target sequences of an example, as the model says.
+          fixed_shapes: Whether batches must have few shapes, as for XLA: the parts of ``length_groups`` are merged.
 
         Raises:
           UserError: No pair is short enough to train on, or pseudo references are missing.
@@ -64,9 +72,10 @@ class TrainPipeline:
             num_replicas=num_replicas,
             left_out=self.examples.left_out,
             identity=self.examples.identity,
+            merged=fixed_shapes and hparams.length_groups > 1,
         )
         self._num_replicas = num_replicas
-        self._slices = _slices_of_a_part(hparams)
+        self._slices = _slices_of_a_part(hparams, self.planner)
         self._gather = _Gather(store, self.examples, reverse_targets=hparams.target_direction == "r2l")
         self._lock = threading.Lock()
         self._plans: dict[int, batching.EpochPlan] = {}
@@ -82,7 +91,7 @@ class TrainPipeline:
         """
         other = copy.copy(self)
         other.planner = self.planner.with_batches_of(hparams)
-        other._slices = _slices_of_a_part(hparams)
+        other._slices = _slices_of_a_part(hparams, other.planner)
         other._lock, other._plans = threading.Lock(), {}
         return other
 
@@ -126,7 +135,7 @@ class TrainPipeline:
           of them, ``labels`` is the same with PAD in the others' place. Element i is rows
           ``[replica * R, (replica + 1) * R)`` of the global batch ``first_step + i``. R is a multiple of
           ``gradient_accumulation_steps * parallel_slices``; rows of only PAD (0) make up for what is missing.
-          With ``length_groups`` above 1, a tuple of as many such parts, of any number of rows.
+          With ``length_groups`` above 1, a tuple of as many such parts, of any number of rows, unless shapes are fixed.
         """
         num_replicas = num_replicas or self._num_replicas
         if not 0 <= replica < num_replicas:
@@ -295,9 +304,9 @@ def _cut(
     return numbers, plan["input_widths"][number], plan["target_widths"][number]
 
 
-def _slices_of_a_part(hparams: Any) -> int:
+def _slices_of_a_part(hparams: Any, planner: batching.BatchPlanner) -> int:
     """Returns into how many slices the step divides the rows of a part: where an update has several, none."""
-    return 1 if hparams.length_groups > 1 else hparams.gradient_accumulation_steps * hparams.parallel_slices
+    return 1 if planner.parts > 1 else hparams.gradient_accumulation_steps * hparams.parallel_slices
 
 
 def _finished(cuts: tf.data.Dataset, gather: _Gather, *, keep_numbers: bool) -> tf.data.Dataset:

@@ -257,6 +257,39 @@ def test_length_groups_of_captions_are_filled_by_few_shapes():
     assert len(set(zip(plan.rows, plan.input_widths, plan.target_widths, strict=True))) < 250
 
 
+@pytest.mark.parametrize("mode", ALL_MODES)
+def test_merged_batches_have_the_pairs_of_their_parts_and_few_shapes(mode):
+    hparams = HParams(batch_size=2048, batch_tokens=mode, length_groups=4)
+    apart = batching.BatchPlanner(SOURCES, TARGETS, hparams, seed=1)
+    merged = batching.BatchPlanner(SOURCES, TARGETS, hparams, seed=1, merged=True)
+    assert merged.fingerprint == apart.fingerprint
+    assert merged.batches_per_epoch == apart.batches_per_epoch
+    assert merged.parts == 1
+    for epoch in (0, 2):
+        plan, parts = merged.epoch(epoch), apart.epoch(epoch)
+        assert len(plan.rows) == merged.batches_per_epoch
+        for number in range(merged.batches_per_epoch):
+            pairs = examples_of(plan, number)
+            expected = np.concatenate([examples_of(parts, 4 * number + part) for part in range(4)])
+            np.testing.assert_array_equal(pairs, expected)
+            assert len(pairs) <= plan.rows[number]
+            longest = max(SOURCES[pairs].max(), TARGETS[pairs].max())
+            assert longest <= plan.input_widths[number] == plan.target_widths[number]
+        assert len(set(plan.rows)) == 1
+        assert plan.rows[0] % 8 == 0
+        assert set(plan.input_widths) <= {16, 24, 32, 48, 64, 96, 128, 192, 256}
+        positions = plan.rows * batching.tokens_of(plan.input_widths, plan.target_widths, mode)
+        assert positions.max() <= merged.largest_share(1)
+    assert 0 < merged.fill_rate() < apart.fill_rate()
+    assert merged.with_batches_of(hparams).merged
+
+
+def test_merged_widths_round_up():
+    lengths = np.array([1, 16, 17, 24, 25, 32, 33, 48, 49, 65, 97, 4000, 5000])
+    expected = [16, 16, 24, 24, 32, 32, 48, 48, 64, 96, 128, 4096, 6144]
+    assert batching._merged_widths(lengths).tolist() == expected
+
+
 def test_an_epoch_of_length_groups_differs_from_the_next_and_seeds_do():
     hparams = HParams(batch_size=2048, length_groups=4)
     first, second, other = plan_of(hparams), plan_of(hparams, epoch=1), plan_of(hparams, seed=2)
