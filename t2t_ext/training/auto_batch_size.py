@@ -89,23 +89,26 @@ def hint(batch_size: int, pairs: float) -> str:
 
 
 def hint_of_filling(hparams: HParams, share: int, *, merged: bool = False) -> str:
-    """Returns what to say where filling batches of few rows makes a replica compute more than ``batch_size`` at once.
+    """Returns what to say where empty rows and padding make a replica compute more than ``batch_size`` at once.
 
     Args:
       hparams: Of the run.
       share: Padded tokens of the largest share of a part of a batch.
-      merged: Whether the parts of a batch are merged, as for XLA, which is meant to compute more.
+      merged: Whether the parts of a batch are merged, as for XLA.
     """
-    if merged:
-        return ""
     at_once = share * hparams.parallel_slices
-    if hparams.length_groups > 1:
+    why = "where a batch has few rows, empty ones fill it up until replicas and slices have the same number"
+    advice = ""
+    if merged:
+        why = "batches are padded to few shapes, each compiled once"
+        advice = "; a smaller max_length pads less"
+    elif hparams.length_groups > 1:
         at_once = share * hparams.length_groups // hparams.gradient_accumulation_steps
     if at_once <= hparams.batch_size:
         return ""
     return (
-        f"where a batch has few rows, empty ones fill it up until replicas and slices have the same number: a replica "
-        f"computes up to {at_once:,} tokens at once, padding included, where batch_size is {hparams.batch_size:,}"
+        f"{why}: a replica computes up to {at_once:,} tokens at once, padding included, where batch_size is "
+        f"{hparams.batch_size:,}{advice}"
     )
 
 

@@ -361,3 +361,20 @@ def test_explain_and_describe(finished, capsys):
     assert trainer.main(["--describe", "--model=transformer", "--hparams_set=transformer_test",
                          "--problem=translate_parallel_text"]) == 0  # fmt: skip
     assert "8,192" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_a_run_goes_on_with_xla_and_without(toy_data, tmp_path):
+    more = {
+        "hparams": f"{HPARAMS},length_groups=4,layer_prepostprocess_dropout=0,attention_dropout=0,relu_dropout=0",
+        "local_eval_frequency": 4,
+        "eval_bleu_sentences": -1,
+    }
+    assert in_process(toy_data, tmp_path / "plain", train_steps=8, **more) == 0
+    assert in_process(toy_data, tmp_path / "run", train_steps=4, xla_compile="true", **more) == 0
+    assert in_process(toy_data, tmp_path / "run", train_steps=6, xla_compile="false", **more) == 0
+    assert in_process(toy_data, tmp_path / "run", train_steps=8, xla_compile="true", **more) == 0
+    expected, found = state(tmp_path / "plain"), state(tmp_path / "run")
+    assert expected.keys() == found.keys()
+    for name, value in expected.items():
+        np.testing.assert_allclose(found[name], value, rtol=1e-3, atol=1e-5, err_msg=name)

@@ -80,6 +80,15 @@ def test_batches_that_filling_makes_too_large_are_said(text, share, at_once):
     assert (f"up to {at_once} tokens at once" in told) if at_once else told == ""
 
 
+def test_padding_to_few_shapes_is_said():
+    hparams = registry.resolve_hparams("transformer_small", "batch_size=2048,length_groups=4,parallel_slices=2")
+    told = auto_batch_size.hint_of_filling(hparams, 4096, merged=True)
+    assert "few shapes" in told
+    assert "up to 8,192 tokens at once" in told
+    assert "max_length" in told
+    assert auto_batch_size.hint_of_filling(hparams, 1024, merged=True) == ""
+
+
 def test_search_ends_at_the_whole_data():
     assert auto_batch_size.largest_that_fits(lambda size: True, 3000) == 3000
     assert auto_batch_size.largest_that_fits(lambda size: True, 10) == auto_batch_size.FIRST_SIZE

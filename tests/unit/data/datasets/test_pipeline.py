@@ -96,6 +96,25 @@ def test_length_groups_of_replicas_are_the_global_batch():
             assert not joined[len(value) :].any()
 
 
+def test_fixed_shapes_merge_the_parts_and_are_divided_into_replicas_and_slices():
+    hparams = HPARAMS.replace(length_groups=4, batch_size=200, gradient_accumulation_steps=2)
+    parts = TrainPipeline(STORE, hparams, seed=3, num_replicas=2)
+    merged = TrainPipeline(STORE, hparams, seed=3, num_replicas=2, fixed_shapes=True)
+    count = parts.batches_per_epoch + 1
+    assert merged.batches_per_epoch == parts.batches_per_epoch
+    wholes = take(merged.dataset(0, 0, 1), count)
+    halves = [take(merged.dataset(0, replica), count) for replica in range(2)]
+    for of_parts, whole, *pieces in zip(take_parts(parts.dataset(0, 0, 1), count), wholes, *halves, strict=True):
+        assert sorted(numbers_of(whole)) == sorted(number for part in of_parts for number in numbers_of(part))
+        for side, value in whole.items():
+            assert pieces[0][side].shape == pieces[1][side].shape
+            assert len(pieces[0][side]) % 2 == 0
+            joined = np.concatenate([piece[side] for piece in pieces])
+            np.testing.assert_array_equal(joined[: len(value)], value)
+            assert not joined[len(value) :].any()
+    assert len({whole["inputs"].shape for whole in wholes}) <= 4
+
+
 def test_the_plan_is_what_comes_out():
     pipeline = TrainPipeline(STORE, HPARAMS, seed=3)
     plan = pipeline.planner.epoch(1)
