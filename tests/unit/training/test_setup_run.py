@@ -179,7 +179,10 @@ def test_data_are_no_run(data_dir, resolve):
         (["--train_source=a.de", "--train_target=a.en"], "--train_source=a.de --train_target=a.en (with --tmp_dir=DIR"),
         (["--model=synchronous_transformer"], "SynchronousTransformer without both directions"),
         (["--hparams=learning_rate=0.0001"], "set learning_rate_constant, or a learning_rate_schedule with legacy"),
-        (["--distribution=tpu"], "--distribution=tpu needs static shapes: add batch_shapes=static to --hparams."),
+        (
+            ["--distribution=tpu"],
+            "--distribution=tpu needs batches of few shapes: add batch_shapes=static, or length_groups=4, to --hparams.",
+        ),
         (["--hparams=feature_positions=timing"], "feature_positions has no effect: the source of translate_parallel"),
     ],
 )
