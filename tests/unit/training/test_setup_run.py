@@ -181,7 +181,7 @@ def test_data_are_no_run(data_dir, resolve):
         (["--hparams=learning_rate=0.0001"], "set learning_rate_constant, or a learning_rate_schedule with legacy"),
         (
             ["--distribution=tpu"],
-            "--distribution=tpu needs batches of few shapes: add batch_shapes=static, or length_groups=4, to --hparams.",
+            "--distribution=tpu needs batches of few shapes: add batch_shapes=static, or length_groups=4, to --hparams",
         ),
         (["--hparams=feature_positions=timing"], "feature_positions has no effect: the source of translate_parallel"),
     ],
