@@ -88,20 +88,21 @@ def hint(batch_size: int, pairs: float) -> str:
     )
 
 
-def hint_of_filling(hparams: HParams, share: int, *, merged: bool = False) -> str:
+def hint_of_filling(hparams: HParams, share: int, *, merged: bool = False, on_cpu: bool = False) -> str:
     """Returns what to say where empty rows and padding make a replica compute more than ``batch_size`` at once.
 
     Args:
       hparams: Of the run.
       share: Padded tokens of the largest share of a part of a batch.
       merged: Whether the parts of a batch are merged, as for XLA.
+      on_cpu: Whether a CPU trains, for which padding costs as much as text.
     """
     at_once = share * hparams.parallel_slices
     why = "where a batch has few rows, empty ones fill it up until replicas and slices have the same number"
     advice = ""
     if merged:
         why = "batches are padded to few shapes, each compiled once"
-        advice = "; a smaller max_length pads less"
+        advice = "; a CPU is faster with --xla_compile=false" if on_cpu else "; a smaller max_length pads less"
     elif hparams.length_groups > 1:
         at_once = share * hparams.length_groups // hparams.gradient_accumulation_steps
     if at_once <= hparams.batch_size:

@@ -160,10 +160,11 @@ class _Loop:
         if hint := auto_batch_size.hint(hparams.batch_size, pipeline.planner.num_examples / pipeline.batches_per_epoch):
             self._say(hint)
         share = pipeline.planner.largest_share(pipeline.row_multiple)
-        if hint := auto_batch_size.hint_of_filling(hparams, share, merged=pipeline.planner.merged):
+        on_cpu, merged = strategies.on_cpu(session.strategy), pipeline.planner.merged
+        if hint := auto_batch_size.hint_of_filling(hparams, share, merged=merged, on_cpu=on_cpu):
             self._say(hint)
         self._say(session.schedule.describe())
-        if strategies.on_cpu(session.strategy):
+        if on_cpu:
             for hint in (cpu_precision.hint(hparams.precision, parameters), cpu_allocator.hint(parameters)):
                 if hint:
                     self._say(hint)

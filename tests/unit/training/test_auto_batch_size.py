@@ -87,6 +87,8 @@ def test_padding_to_few_shapes_is_said():
     assert "up to 8,192 tokens at once" in told
     assert "max_length" in told
     assert auto_batch_size.hint_of_filling(hparams, 1024, merged=True) == ""
+    on_cpu = auto_batch_size.hint_of_filling(hparams, 4096, merged=True, on_cpu=True)
+    assert "--xla_compile=false" in on_cpu
 
 
 def test_search_ends_at_the_whole_data():
