@@ -219,10 +219,10 @@ class Seq2Seq(KerasModel, abc.ABC, Generic[H]):
         ``step * K + rank``; ``visible`` says which columns are a hypothesis's own past.
 
         Args:
-          ids: int32 [B, R, K], the tokens chosen last; ignored at the first step.
+          ids: int64 (or int32) [B, R, K], the tokens chosen last; ignored at the first step.
           visible: bool [B, R, K, (t + 1) * K] at step t = 0, 1, ..., including the step's own column.
           partner_visible: The same over the other direction's columns, or None.
-          parents: int32 [B, R, K], the rank at step t - 1 of each hypothesis's past.
+          parents: int64 (or int32) [B, R, K], the rank at step t - 1 of each hypothesis's past.
           state: From ``start`` or the step before: scalars, and tensors with the sentences on axis 0, of which the
             search leaves out those that are done.
 

@@ -106,7 +106,7 @@ class StackedSeq2Seq(Seq2Seq[T]):
         state: State,
         record: Record | None = None,
     ) -> tuple[tf.Tensor, State]:
-        """Feeds ids int32 [B, R, K]; returns logits float32 [B, R, K, V] and the new state; see Seq2Seq."""
+        """Feeds ids int64 [B, R, K]; returns logits float32 [B, R, K, V] and the new state; see Seq2Seq."""
         context = self.reading.step_context(state["position"], visible, partner_visible, parents)
         x, state = self._step_decoder(self._step_input(ids, state["position"]), context, state, record)
         if _ROWS not in state:

@@ -34,6 +34,7 @@ from t2t_ext.search.search_state import (
     Result,
     SearchConfig,
     length_penalty,
+    lengthened,
 )
 from t2t_ext.search.shortlist import Columns
 from t2t_ext.search.strategies import BeamStrategy, Continuations
@@ -63,10 +64,10 @@ def _start_live(batch: tf.Tensor, strategy: BeamStrategy, config: SearchConfig) 
     """Hypotheses without tokens, as many as the strategy begins with in every direction."""
     shape = [batch, config.directions, config.live]
     return Live(
-        ids=tf.zeros(shape, tf.int32),
+        ids=tf.zeros(shape, tf.int64),
         log_probs=tf.broadcast_to(tf.constant(strategy.first_log_probs(config)), shape),
-        tokens=tf.zeros([*shape, 0], tf.int32),
-        parents=tf.broadcast_to(tf.range(config.live), shape),
+        tokens=tf.zeros([*shape, 0], tf.int64),
+        parents=tf.broadcast_to(tf.range(config.live, dtype=tf.int64), shape),
         ancestry=tf.zeros([*shape, 0], tf.bool),
     )
 
@@ -76,10 +77,10 @@ def _start_pool(batch: tf.Tensor, config: SearchConfig) -> FinishedPool:
     return FinishedPool(
         ranks=tf.fill(shape, tf.constant(NOT_THERE, tf.float64)),
         log_probs=tf.fill(shape, NOT_THERE),
-        lengths=tf.zeros(shape, tf.int32),
+        lengths=tf.zeros(shape, tf.int64),
         finished=tf.zeros(shape, tf.bool),
-        directions=tf.zeros(shape, tf.int32),
-        tokens=tf.zeros([*shape, 0], tf.int32),
+        directions=tf.zeros(shape, tf.int64),
+        tokens=tf.zeros([*shape, 0], tf.int64),
     )
 
 
@@ -91,7 +92,7 @@ def _visible(live: Live, config: SearchConfig) -> tf.Tensor:
 
 
 def _extend(tokens: tf.Tensor, parents: tf.Tensor, new: tf.Tensor) -> tf.Tensor:
-    """Appends tokens int32 [B, R, C] to the pasts [B, R, K, T] of their parents; returns [B, R, C, T + 1]."""
+    """Appends tokens int64 [B, R, C] to the pasts [B, R, K, T] of their parents; returns [B, R, C, T + 1]."""
     return tf.concat([tf.gather(tokens, parents, batch_dims=2), new[..., tf.newaxis]], axis=3)
 
 
@@ -101,6 +102,7 @@ def _next_live(
     """Returns the new live hypotheses, chosen by a strategy."""
     _, parents, tokens = candidates
     places, log_probs = chosen
+    places = tf.cast(places, tf.int64)
     if config.directions == 2:
         # Others attend to what is not there, too: it is a copy of the first.
         places = tf.where(log_probs > NOT_THERE / 2, places, places[..., :1])
@@ -113,6 +115,10 @@ def _next_live(
         parents=parents,
         ancestry=tf.gather(visible, parents, batch_dims=2),  # [B, R, K, (T + 1) * K]
     )
+
+
+def _int32(numbers: tf.Tensor) -> tf.Tensor:
+    return tf.cast(numbers, tf.int32)
 
 
 def _sum(parts: Iterable[tf.Tensor | None]) -> tf.Tensor | None:
@@ -179,8 +185,8 @@ class _Going(NamedTuple):
     """The loop variables of the sentences that are still searched; every tensor has them on axis 0, but scalars.
 
     Attributes:
-      places: int32 [B], where each sentence stands in the whole batch.
-      limits: int32 [B].
+      places: int64 [B], where each sentence stands in the whole batch.
+      limits: int64 [B].
       done: bool [B].
       live: The live hypotheses.
       pool: The pool of finished hypotheses.
@@ -226,7 +232,7 @@ def _count(done: tf.Tensor) -> tf.Tensor:
 def _update_pools(pool: FinishedPool, going: _Going) -> FinishedPool:
     """Returns the pools of all sentences, tokens [B, F, longest], with those of the sentences that were searched."""
     missing = tf.shape(pool.tokens)[2] - tf.shape(going.pool.tokens)[2]
-    new = going.pool._replace(tokens=tf.pad(going.pool.tokens, [[0, 0], [0, 0], [0, missing]]))
+    new = going.pool._replace(tokens=lengthened(going.pool.tokens, missing))
     rows = going.places[:, tf.newaxis]
     return FinishedPool(
         *(tf.tensor_scatter_nd_update(whole, rows, part) for whole, part in zip(pool, new, strict=True))
@@ -241,7 +247,7 @@ def _smaller_size(searched: tf.Tensor, least: int) -> tf.Tensor:
 def _leave_out_done(going: _Going, least: int) -> _Going:
     """Returns the sentences that are not done, and of the others as few as make up one of the sizes."""
     needed = tf.maximum(_count(going.done), least)
-    rows = tf.argsort(tf.cast(going.done, tf.int32), stable=True)
+    rows = tf.cast(tf.argsort(tf.cast(going.done, tf.float32), stable=True), tf.int64)
     rows = rows[: tf.reduce_min(tf.where(needed <= _SIZES, _SIZES, tf.shape(rows)[0]))]
     return tf.nest.map_structure(lambda part: tf.gather(part, rows) if part.shape.rank else part, going)
 
@@ -271,7 +277,7 @@ def beam_search(
     Sentences that are done are left out of the steps that follow when they are a third or a quarter of those searched.
 
     Args:
-      step: As Seq2Seq.step: (ids [B, R, K], visible, partner_visible, parents, state) ->
+      step: As Seq2Seq.step: (ids int64 [B, R, K], visible, partner_visible, parents, state) ->
         (logits float32 [B, R, K, V], state). What it knows of single sentences belongs into the state. Where a rule
         needs attention, as Seq2Seq.step_with_attention: (logits, attention float32 [B, R, K, S], state).
       state: The decoding state before the first step: nested dicts, lists and tuples of tensors, scalars or with the
@@ -302,7 +308,7 @@ def beam_search(
         partner_visible = partner_columns(going.partners, visible, live.log_probs, config)
         logits, *attention, state = step(live.ids, visible, partner_visible, live.parents, going.state)
         now = Step(
-            *(length, going.limits, live.tokens, live.log_probs, logits),
+            *(length, _int32(going.limits), _int32(live.tokens), live.log_probs, logits),
             attention=attention[0] if with_attention else None,
             columns=going.columns if isinstance(going.columns, Columns) else None,
         )
@@ -310,13 +316,16 @@ def beam_search(
         allowed, normalizer = logits, log_normalizer(logits)
         for rule, rule_state in with_states:
             allowed = rule.adjust(allowed, now, rule_state)
-        candidates = strategy.propose(allowed, normalizer, live, now, going.rules[0], config)
+        log_probs, *numbers = strategy.propose(allowed, normalizer, live, now, going.rules[0], config)
+        parents, tokens = (tf.cast(each, tf.int64) for each in numbers)
+        candidates = log_probs, parents, tokens
         new_live = _next_live(candidates, strategy.choose(candidates, config, going.rules[0]), live, visible, config)
         partners = follow_partners(
             going.partners, partner_visible, candidates, new_live.parents, live.log_probs, strategy, config
         )
-        states = [rule.update(each, new_live.parents, new_live.ids, now) for rule, each in with_states]
-        at_limit = length >= going.limits
+        parents, ids = _int32(new_live.parents), _int32(new_live.ids)
+        states = [rule.update(each, parents, ids, now) for rule, each in with_states]
+        at_limit = tf.cast(length, tf.int64) >= going.limits
         bonus = _sum(rule.bonus(now, each) for rule, each in with_states) if with_bonus else None
         subtracted = _sum(rule.subtracted(now, each) for rule, each in with_states) if with_subtracted else None
         kinds = _rank_candidates(candidates, live, new_live, bonus, subtracted, length, at_limit, config)
@@ -341,8 +350,9 @@ def beam_search(
     states = tuple(rule.start(batch, config.live) for rule in rules)
     partners = start_partners(batch, config)
     done = tf.zeros([batch], tf.bool)
-    going = _Going(tf.range(batch), limits, done, live, empty, state, states, partners, columns or ())
-    pool = empty._replace(tokens=tf.zeros([batch, config.beam_size, longest], tf.int32))
+    numbers = tf.range(tf.cast(batch, tf.int64))
+    going = _Going(numbers, tf.cast(limits, tf.int64), done, live, empty, state, states, partners, columns or ())
+    pool = empty._replace(tokens=tf.zeros([batch, config.beam_size, longest], tf.int64))
     shapes = _going_invariants(going, config)
     _, pool, _ = tf.while_loop(
         lambda length, pool, going: ~tf.reduce_all(going.done),
@@ -352,10 +362,10 @@ def beam_search(
     )
     best = strategy.finish(pool, config)
     return Result(
-        ids=best.tokens[:, :, : tf.reduce_max(best.lengths)],
+        ids=_int32(best.tokens[:, :, : _int32(tf.reduce_max(best.lengths))]),
         log_probs=best.log_probs,
         scores=_scores(best, with_bonus or with_subtracted, config),
-        lengths=best.lengths,
+        lengths=_int32(best.lengths),
         finished=best.finished,
-        directions=best.directions,
+        directions=_int32(best.directions),
     )

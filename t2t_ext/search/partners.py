@@ -90,7 +90,7 @@ def follow_partners(
       partners: The state of this step.
       seen: What ``partner_columns`` returned.
       candidates: The continuations of this step.
-      parents: int32 [B, R, K], the rank in this step of the hypotheses that continue.
+      parents: int64 [B, R, K], the rank in this step of the hypotheses that continue.
       log_probs: float32 [B, R, K], of the live hypotheses of this step.
       strategy: What chose them.
       config: The search's constants.
@@ -117,5 +117,5 @@ def _finished_in_beam(candidates: Continuations, strategy: BeamStrategy, config:
     """Returns of which hypotheses the continuation with EOS is among the K best of their direction, bool [B, R, K]."""
     log_probs, parents, tokens = candidates
     ending = tf.equal(tokens, EOS_ID) & (log_probs > NOT_THERE / 2) & strategy.in_beam(tokens.shape[2], config)
-    of_parent = tf.equal(parents[..., tf.newaxis], tf.range(config.live))
+    of_parent = tf.equal(parents[..., tf.newaxis], tf.range(config.live, dtype=tf.int64))
     return tf.reduce_any(ending[..., tf.newaxis] & of_parent, axis=2)

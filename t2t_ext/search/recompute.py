@@ -35,6 +35,7 @@ class WholePrefixes:
     ) -> tuple[tf.Tensor, dict[str, Any]]:
         """Computes the logits float32 [B, 2, K, V] of the next token from all tokens before it; see Seq2Seq.step."""
         live = ids.shape[2]
+        ids = tf.cast(ids, tf.int32)
         fed = tf.concat([state["memories"]["ids"], ids[:, :, tf.newaxis, :, tf.newaxis]], axis=3)
         columns = fed[:, :, 0, :, 0]
         own = _labels(columns, visible, live)

@@ -13,7 +13,7 @@ import tensorflow as tf
 from t2t_ext.data.text.text_encoder import EOS_ID
 from t2t_ext.search import random_numbers
 from t2t_ext.search.rules import FORBIDDEN, Step
-from t2t_ext.search.search_state import NOT_THERE, Candidates, FinishedPool, Live, SearchConfig
+from t2t_ext.search.search_state import NOT_THERE, Candidates, FinishedPool, Live, SearchConfig, lengthened
 from t2t_ext.search.strategies import BeamStrategy, Continuations
 from t2t_ext.search.top_k import top_k_tokens
 
@@ -50,6 +50,7 @@ def draw(logits: tf.Tensor, numbers: tf.Tensor, truncation: Truncation, banned: 
     vocab_size = logits.shape[-1]
     if 0 < truncation.keep_top_k < vocab_size:
         logits, ids = top_k_tokens(logits, truncation.keep_top_k, banned)
+        ids = tf.cast(ids, tf.int32)
     else:
         ids = None
         if banned:
@@ -168,14 +169,14 @@ class Sampling(BeamStrategy):
         state: Any,
     ) -> FinishedPool:
         """Puts every chain that ends into its own place."""
-        pool = pool._replace(tokens=tf.pad(pool.tokens, [[0, 0], [0, 0], [0, 1]]))
+        pool = pool._replace(tokens=lengthened(pool.tokens, 1))
         for kind in kinds:
             ranks = kind.ranks[:, 0]
             ends = (ranks > NOT_THERE / 2) & ~done[:, tf.newaxis]
             pool = FinishedPool(
                 ranks=tf.where(ends, ranks, pool.ranks),
                 log_probs=tf.where(ends, kind.log_probs[:, 0], pool.log_probs),
-                lengths=tf.where(ends, length, pool.lengths),
+                lengths=tf.where(ends, tf.cast(length, tf.int64), pool.lengths),
                 finished=tf.where(ends, kind.finished, pool.finished),
                 directions=pool.directions,
                 tokens=tf.where(ends[..., tf.newaxis], kind.tokens[:, 0], pool.tokens),

@@ -1,5 +1,8 @@
 """The data types of a search: its constants, the live hypotheses, the pool of finished ones, the result; its scores.
 
+Tokens, places and lengths of hypotheses are int64 until the search is done: TensorFlow computes int32 in the memory of
+the host, so that a GPU would have to wait for the host more than ten times a step.
+
 Legend: B sentences, R directions, K live hypotheses of a direction, F places in the pool,
 N hypotheses asked for, T steps.
 """
@@ -61,10 +64,10 @@ class Live(NamedTuple):
     """Hypotheses that continue.
 
     Attributes:
-      ids: int32 [B, R, K], the last token of each (ignored before the first step).
+      ids: int64 [B, R, K], the last token of each (ignored before the first step).
       log_probs: float32 [B, R, K]; largest first, but for constraints (most of their tokens first) and groups.
-      tokens: int32 [B, R, K, T].
-      parents: int32 [B, R, K], rank of each hypothesis's past one step before.
+      tokens: int64 [B, R, K, T].
+      parents: int64 [B, R, K], rank of each hypothesis's past one step before.
       ancestry: bool [B, R, K, T * K], the columns that are a hypothesis's own past.
     """
 
@@ -81,10 +84,10 @@ class FinishedPool(NamedTuple):
     Attributes:
       ranks: float64 [B, F], the penalized score, lower by 1e6 if truncated at the length limit; -1e9: empty.
       log_probs: float32 [B, F].
-      lengths: int32 [B, F], tokens with EOS.
+      lengths: int64 [B, F], tokens with EOS.
       finished: bool [B, F], True if it has EOS, False if truncated at the length limit.
-      directions: int32 [B, F].
-      tokens: int32 [B, F, T], padded with 0.
+      directions: int64 [B, F].
+      tokens: int64 [B, F, T], padded with 0.
     """
 
     ranks: tf.Tensor
@@ -122,7 +125,7 @@ class Candidates(NamedTuple):
       ranks: float64 [B, R, C], as the pool's; -1e9 for those that do not compete.
       log_probs: float32 [B, R, C].
       finished: Whether they end with EOS.
-      tokens: int32 [B, R, C, T].
+      tokens: int64 [B, R, C, T].
     """
 
     ranks: tf.Tensor
@@ -152,3 +155,12 @@ def length_penalty(lengths: tf.Tensor, alpha: float, kind: str = "gnmt") -> tf.T
     if kind == "len_power":
         return tf.pow(tf.maximum(lengths, 1.0), alpha)
     raise UserError(f"length_penalty={kind!r} is unknown; use one of gnmt, len_power.")
+
+
+def lengthened(tokens: tf.Tensor, steps: int | tf.Tensor) -> tf.Tensor:
+    """Returns tokens int64 [B, F, T] with ``steps`` places of PAD behind them, int64 [B, F, T + steps].
+
+    ``tf.pad`` has no int64 on GPUs.
+    """
+    shape = tf.shape(tokens)
+    return tf.concat([tokens, tf.zeros([shape[0], tokens.shape[1], steps], tf.int64)], axis=2)

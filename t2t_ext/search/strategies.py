@@ -14,11 +14,19 @@ import tensorflow as tf
 
 from t2t_ext.data.text.text_encoder import EOS_ID
 from t2t_ext.search.rules import Rule, Step
-from t2t_ext.search.search_state import NOT_THERE, Candidates, FinishedPool, Live, SearchConfig, length_penalty
+from t2t_ext.search.search_state import (
+    NOT_THERE,
+    Candidates,
+    FinishedPool,
+    Live,
+    SearchConfig,
+    length_penalty,
+    lengthened,
+)
 from t2t_ext.search.shortlist import Columns, ids_of
 from t2t_ext.search.top_k import top_k_continuations, top_k_tokens
 
-# Log-probabilities float32, parents int32 and tokens int32, each [B, R, C].
+# Log-probabilities float32, parents and tokens int32 or int64, each [B, R, C].
 Continuations = tuple[tf.Tensor, tf.Tensor, tf.Tensor]
 
 
@@ -33,7 +41,7 @@ def best_of_each(
     each = min(2 * config.live, vocab_size)
     values, ids = top_k_tokens(tf.reshape(logits, [-1, vocab_size]), each, config.banned)
     shape = [-1, config.directions, config.live, each]
-    return tf.reshape(values, shape), tf.reshape(ids, shape)
+    return tf.reshape(values, shape), tf.cast(tf.reshape(ids, shape), tf.int32)
 
 
 class BeamStrategy(Rule):
@@ -86,8 +94,8 @@ class BeamStrategy(Rule):
     def choose(self, candidates: Continuations, config: SearchConfig, state: Any) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns which continuations continue: the K best that do not end.
 
-        They are places int32 [B, R, K] among the candidates and log-probabilities float32 [B, R, K], -1e9 and less
-        where nothing continues.
+        They are places, int32 or int64 [B, R, K], among the candidates, and log-probabilities float32 [B, R, K], -1e9
+        and less where nothing continues.
         """
         log_probs, _, tokens = candidates
         extendable = tf.where(tf.equal(tokens, EOS_ID), 2 * NOT_THERE, log_probs)
@@ -120,17 +128,18 @@ class BeamStrategy(Rule):
         # The directions side by side: [B, R, C, ...] becomes [B, R * C, ...]. Both shapes are made once for all parts.
         batch = tf.shape(done)[0]
         flat, flat_tokens = tf.stack([batch, -1]), tf.stack([batch, -1, length])
-        closed = done[:, tf.newaxis]
+        closed, lasting = done[:, tf.newaxis], tf.cast(length, tf.int64)
         ranks, log_probs, lengths, finished = [pool.ranks], [pool.log_probs], [pool.lengths], [pool.finished]
-        directions, tokens = [pool.directions], [tf.pad(pool.tokens, [[0, 0], [0, 0], [0, 1]])]
+        directions, tokens = [pool.directions], [lengthened(pool.tokens, 1)]
         for kind in kinds:
             asking = tf.reshape(kind.ranks, flat)
             ranks.append(tf.where(closed, tf.constant(NOT_THERE, tf.float64), asking))
             log_probs.append(tf.reshape(kind.log_probs, flat))
-            lengths.append(tf.fill(tf.shape(asking), length))
+            lengths.append(tf.fill(tf.shape(asking), lasting))
             finished.append(tf.fill(tf.shape(asking), kind.finished))
             if config.directions > 1:
-                sides = tf.broadcast_to(tf.range(config.directions)[:, tf.newaxis], tf.shape(kind.ranks))
+                numbers = tf.range(config.directions, dtype=tf.int64)[:, tf.newaxis]
+                sides = tf.broadcast_to(numbers, tf.shape(kind.ranks))
                 directions.append(tf.reshape(sides, flat))
             tokens.append(tf.reshape(kind.tokens, flat_tokens))
         best, places = tf.math.top_k(tf.concat(ranks, axis=1), config.beam_size)
@@ -160,12 +169,12 @@ class BeamStrategy(Rule):
         Args:
           log_probs: float32 [N, R, K], those of the hypotheses.
           live: All hypotheses, for their length.
-          limits: int32 [N], the most tokens of their sentences.
+          limits: int64 [N], the most tokens of their sentences.
           config: The search's constants.
         """
         lengths = limits
         if config.early_stopping == "heuristic":
-            lengths = tf.minimum(limits, tf.shape(live.tokens)[-1] + 1)
+            lengths = tf.minimum(limits, tf.shape(live.tokens, tf.int64)[-1] + 1)
         bound = tf.reduce_max(log_probs, axis=[1, 2]) / length_penalty(lengths, config.alpha, config.penalty)
         return tf.cast(bound, tf.float64)
 

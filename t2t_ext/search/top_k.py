@@ -1,5 +1,7 @@
 """The k best logits and the normalizer for large vocabularies, in few passes over the logits.
 
+Places are computed in int64, as all of the search; see ``search_state``.
+
 Legend: N rows, K hypotheses, V vocabulary, W width of a block.
 """
 
@@ -65,7 +67,7 @@ def top_k_tokens(logits: tf.Tensor, k: int, banned: Sequence[int] = ()) -> tuple
       banned: Ids that must not be chosen; they come back only if fewer than k others exist, with a value below -1e8.
 
     Returns:
-      values float32 [N, k] and ids int32 [N, k].
+      values float32 [N, k] and ids int64 [N, k].
     """
     values, _, ids = _top_k(logits[:, tf.newaxis], k, banned, lambda x, _: x)
     return values, ids
@@ -87,7 +89,7 @@ def top_k_continuations(
       banned: As of ``top_k_tokens``.
 
     Returns:
-      sums float32, hypotheses int32 and ids int32, each [N, k].
+      sums float32, hypotheses int64 and ids int64, each [N, k].
     """
 
     def sums(x: tf.Tensor, of_hypothesis: tf.Tensor | None) -> tf.Tensor:
@@ -105,7 +107,7 @@ def _top_k(
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """As ``top_k_continuations``.
 
-    ``sums`` returns what is compared of logits float32 [N, C, ...] of hypotheses int32 [N, C]; None: of each one.
+    ``sums`` returns what is compared of logits float32 [N, C, ...] of hypotheses int64 [N, C]; None: of each one.
     """
     hypotheses, vocab_size = logits.shape[1:]
     ban, width = _ban(vocab_size, banned), _block_width(vocab_size)
@@ -113,6 +115,7 @@ def _top_k(
     if hypotheses * blocks < _WORTHWHILE * k:
         flat = tf.reshape(sums(logits + ban if banned else logits, None), [-1, hypotheses * vocab_size])
         values, places = tf.math.top_k(flat, k)
+        places = tf.cast(places, tf.int64)
         return values, places // vocab_size, places % vocab_size
 
     blocked, maxima = _in_blocks(tf.reshape(logits, [-1, vocab_size]))
@@ -130,20 +133,22 @@ def _top_k(
 
 
 def _best_in_order(maxima: tf.Tensor, k: int) -> tf.Tensor:
-    """Returns the places int32 [N, k] of the k largest of float32 [N, C], smaller places first."""
+    """Returns the places int64 [N, k] of the k largest of float32 [N, C], smaller places first."""
     _, best = tf.math.top_k(maxima, k, sorted=False)
-    return -tf.math.top_k(-best, k)[0]
+    return -tf.math.top_k(-tf.cast(best, tf.int64), k)[0]
 
 
 def _top_k_of_parts(rows: tf.Tensor, k: int) -> tuple[tf.Tensor, tf.Tensor]:
-    """Returns values and places of the k largest of rows float32 [N, C], largest first; C is a multiple of 16."""
+    """Returns values and places int64 of the k largest of rows float32 [N, C], largest first; C is a multiple of 16."""
     width = rows.shape[-1]
     if width < 2 * _WORTHWHILE * _PART * k:
-        return tf.math.top_k(rows, k)
+        values, places = tf.math.top_k(rows, k)
+        return values, tf.cast(places, tf.int64)
     parts = tf.reshape(rows, [-1, width // _PART, _PART])
     best = _best_in_order(tf.reduce_max(parts, axis=-1), k)
     candidates = tf.reshape(tf.gather(parts, best, batch_dims=1), [-1, k * _PART])
     values, places = tf.math.top_k(candidates, k)
+    places = tf.cast(places, tf.int64)
     return values, tf.gather(best, places // _PART, batch_dims=1) * _PART + places % _PART
 
 

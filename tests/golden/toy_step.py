@@ -88,7 +88,7 @@ class Toy:
 
         def step(ids, visible, partner_visible, parents, state):
             position = tf.shape(visible)[3] // ids.shape[2] - 1
-            added = (ids + 1) * factors[position]
+            added = (tf.cast(ids, tf.int32) + 1) * factors[position]
             memory = tf.concat([state["memories"]["added"], added[:, :, tf.newaxis, :, tf.newaxis]], axis=3)
             window = (tf.gather(state["windows"], parents, batch_dims=2) + added) % self.rows
             seen = memory[:, :, :, :, 0]  # [B, R, 1, columns]
