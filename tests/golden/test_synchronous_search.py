@@ -373,8 +373,8 @@ def test_the_best_partner_need_not_be_the_first(finished_partner):
     from t2t_ext.search.strategies import BeamStrategy
 
     best = tf.constant([[[-2.0, -3.5], [-2.5, -4.0]]])
-    candidates = (best, tf.constant([[[1, 0], [0, 1]]]), tf.constant([[[1, 9], [9, 1]]]))
-    parents = tf.zeros([1, 2, 2], tf.int32)
+    candidates = (best, tf.constant([[[1, 0], [0, 1]]], tf.int64), tf.constant([[[1, 9], [9, 1]]], tf.int64))
+    parents = tf.zeros([1, 2, 2], tf.int64)
     state = partners.follow_partners(state, seen, candidates, parents, log_probs, BeamStrategy(), config)
     np.testing.assert_array_equal(state.frozen, [[[False, False], [True, True]]])
 
