@@ -42,7 +42,7 @@ _TEXT_OPS = ("Sentencepiece", "FastWordpiece", "Wordpiece", "CaseFoldUTF8", "Nor
 
 
 class ServedTranslator(tf.Module):
-    """The signatures of an exported Translator, each a ``tf.function`` of strings [N], UTF-8, for any N.
+    """The signatures of an exported Translator, each a concrete function of strings [N], UTF-8, for any N.
 
     Of a model that reads feature vectors, ``inputs`` is float32 [N, regions, F], for any number of regions; vectors of
     zeros alone are padding.
@@ -132,7 +132,8 @@ class ServedTranslator(tf.Module):
 
 
 def _signature(function: Callable[..., dict[str, tf.Tensor]], *specs: tf.TensorSpec) -> Any:
-    return tf.function(function, input_signature=specs, autograph=False)
+    # Traced here: TensorFlow does not use what it traces while it saves for anything else, such as the checks.
+    return tf.function(function, input_signature=specs, autograph=False).get_concrete_function()
 
 
 def _pick(results: Mapping[str, tf.Tensor], names: Iterable[str]) -> dict[str, tf.Tensor]:
