@@ -7,6 +7,7 @@ import dataclasses
 import functools
 
 import numpy as np
+import pytest
 from random_weights import random_arrays
 
 VOCAB = 24
@@ -91,7 +92,6 @@ SETTINGS = {
         ),
     },
 }
-POLICIES = ("float32", "mixed_bfloat16", "mixed_float16")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -114,6 +114,16 @@ class Case:
 
 
 CASES = [Case(model, setting) for model, settings in SETTINGS.items() for setting in settings]
+# For tests that hardly depend on the setting: those after a model's first are slow ones.
+first_settings = pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(Case(model, setting), marks=pytest.mark.slow if number else ())
+        for model, settings in SETTINGS.items()
+        for number, setting in enumerate(settings)
+    ],
+    ids=str,
+)
 
 
 def few_layers(hparams):

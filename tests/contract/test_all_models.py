@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 from contract_cases import (
-    POLICIES,
     SETTINGS,
     VOCAB,
     Case,
     drive,
     few_layers,
+    first_settings,
     logits_of,
     model_of,
     new_model,
@@ -35,7 +35,11 @@ def test_every_registered_model_has_a_case():
 
 @pytest.mark.parametrize(
     ("precision", "beams", "tolerance"),
-    [("float32", 1, 1e-5), ("float32", 3, 1e-5), ("mixed_bfloat16", 3, 2e-2)],
+    [
+        pytest.param("float32", 1, 1e-5, marks=pytest.mark.slow),
+        ("float32", 3, 1e-5),
+        ("mixed_bfloat16", 3, 2e-2),
+    ],
 )
 def test_step_by_step_equals_all_at_once(case, precision, beams, tolerance):
     model, steps = model_of(case, precision), 6
@@ -128,6 +132,7 @@ def test_padding_changes_nothing_step_by_step(model):
         np.testing.assert_allclose(other, one, rtol=0, atol=1e-5)
 
 
+@first_settings
 def test_rows_of_padding_are_finite(model):
     """The pipeline fills batches up with rows that hold nothing."""
     ours = targets_of(model, TARGETS)
@@ -139,6 +144,7 @@ def test_rows_of_padding_are_finite(model):
     assert not np.any(labels[len(INPUTS) :]), "no loss is taken of them"
 
 
+@first_settings
 def test_the_other_rows_of_a_batch_change_nothing(model):
     targets = targets_of(model, TARGETS)
     together = logits_of(model, INPUTS, targets)
@@ -149,6 +155,7 @@ def test_the_other_rows_of_a_batch_change_nothing(model):
         np.testing.assert_allclose(alone[0], together[row], rtol=0, atol=1e-5)
 
 
+@first_settings
 def test_features_and_softmax_weights_give_the_logits(model):
     targets = targets_of(model, TARGETS)
     features = model.features(INPUTS, targets).numpy()
@@ -200,6 +207,7 @@ def test_attention_weights_are_distributions(model):
 # --- dropout ---
 
 
+@first_settings
 def test_dropout_is_a_function_of_the_seed(model):
     from t2t_ext.layers import dropout
 
@@ -216,6 +224,7 @@ def test_dropout_is_a_function_of_the_seed(model):
     np.testing.assert_array_equal(logits_of(model, INPUTS, targets), logits_of(model, INPUTS, targets))
 
 
+@first_settings
 def test_rows_drop_different_units(model):
     """The same sentence twice in a batch is not dropped out twice in the same way."""
     from t2t_ext.layers import dropout
@@ -254,6 +263,7 @@ def test_dropout_keeps_the_mean(dtype):
     assert np.mean(values == 0) == pytest.approx(0.1, abs=0.004)
 
 
+@first_settings
 def test_every_dropout_rate_is_used(case):
     from t2t_ext import registry
     from t2t_ext.layers import dropout
@@ -278,7 +288,9 @@ def test_every_dropout_rate_is_used(case):
 # --- dtype policies ---
 
 
-@pytest.mark.parametrize("precision", POLICIES)
+@pytest.mark.parametrize(
+    "precision", [pytest.param("float32", marks=pytest.mark.slow), "mixed_bfloat16", "mixed_float16"]
+)
 def test_policies_build_run_and_have_gradients(case, precision):
     import tensorflow as tf
 
@@ -304,6 +316,7 @@ def test_policies_build_run_and_have_gradients(case, precision):
         assert np.abs(values).max() > 0, f"{name} has a gradient of zeros"
 
 
+@first_settings
 @pytest.mark.parametrize(
     ("precision", "tolerance"), [("mixed_bfloat16", 0.1), ("mixed_float16", 0.02), ("bfloat16", 0.1)]
 )
@@ -323,6 +336,7 @@ def test_low_precision_is_close_to_float32(case, precision, tolerance):
 # --- gradients ---
 
 
+@first_settings
 def test_gradients_are_summed_in_one_order(case):
     """AddN begins with the first term whose memory nobody else holds at that moment, then takes the others in order.
 
@@ -352,6 +366,7 @@ def test_gradients_are_summed_in_one_order(case):
 # --- saving ---
 
 
+@first_settings
 def test_save_and_load(case, model, tmp_path):
     from t2t_ext.runs import checkpoints
 
@@ -365,12 +380,14 @@ def test_save_and_load(case, model, tmp_path):
     np.testing.assert_array_equal(logits_of(fresh, INPUTS, targets), expected)
 
 
+@first_settings
 def test_names_depend_on_the_structure_alone(case, model):
     again = new_model(case, "mixed_bfloat16")
     assert list(again.named_variables()) == list(model.named_variables())
     assert len(set(map(id, again.variables))) == len(again.named_variables())
 
 
+@first_settings
 def test_assign_is_strict(case):
     from t2t_ext.errors import UserError
 
@@ -392,6 +409,7 @@ def test_assign_is_strict(case):
     np.testing.assert_array_equal(model.named_variables()[name].numpy(), before[name])
 
 
+@first_settings
 def test_keras_saves_and_loads_it(model, tmp_path):
     import keras
 
@@ -413,6 +431,7 @@ def test_describe_lists_every_parameter_once(model):
     assert sum(row.parameters for row in rows) == model.count_params()
 
 
+@first_settings
 def test_initial_weights_follow_the_seed(case):
     import keras
 

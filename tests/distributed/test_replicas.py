@@ -30,6 +30,16 @@ CASES = {
         "hparams": f"{CLIPPED},gradient_accumulation_steps=2,parallel_slices=2",
         "steps": 20,
     },
+    "synchronous_one": {"replicas": 1, **TWO_SIDED},
+    "synchronous_two": {
+        "replicas": 2,
+        **TWO_SIDED,
+        "hparams": f"{TWO_SIDED['hparams']},gradient_accumulation_steps=2",
+    },
+    "inf_on_two": {"replicas": 2, "hparams": "precision=mixed_float16", "steps": 4, "inf_at": [2, 1]},
+}
+SLOW_CASES = {
+    "one": CASES["one"],
     "grouped": {"replicas": 2, "hparams": f"{CLIPPED},length_groups=2,parallel_slices=2", "steps": 20},
     "schedule_free_one": {"replicas": 1, **SCHEDULE_FREE},
     "schedule_free_two": {
@@ -37,15 +47,8 @@ CASES = {
         **SCHEDULE_FREE,
         "hparams": f"{SCHEDULE_FREE['hparams']},gradient_accumulation_steps=2",
     },
-    "synchronous_one": {"replicas": 1, **TWO_SIDED},
-    "synchronous_two": {
-        "replicas": 2,
-        **TWO_SIDED,
-        "hparams": f"{TWO_SIDED['hparams']},gradient_accumulation_steps=2",
-    },
     "simcut_one": {"replicas": 1, "hparams": SIMCUT, "steps": 3},
     "simcut_two": {"replicas": 2, "hparams": f"{SIMCUT},gradient_accumulation_steps=2", "steps": 3},
-    "inf_on_two": {"replicas": 2, "hparams": "precision=mixed_float16", "steps": 4, "inf_at": [2, 1]},
 }
 
 
@@ -66,20 +69,30 @@ def finish(process):
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
+    """Case -> arrays by name."""
+    return computed(CASES, tmp_path_factory.mktemp("replicas"))
+
+
+@pytest.fixture(scope="module")
+def more_results(tmp_path_factory):
+    """Those of the slow cases."""
+    return computed(SLOW_CASES, tmp_path_factory.mktemp("replicas"))
+
+
+def computed(cases, directory):
     """Case -> arrays by name. Few processes, for the sake of time; one replica needs none of its own."""
-    directory = tmp_path_factory.mktemp("replicas")
     together = {}
-    for name, case in CASES.items():
+    for name, case in cases.items():
         if case["replicas"] > 1:
             # TensorFlow keeps the shapes that it has summed over replicas in a process: another model, another one.
             together.setdefault(case.get("model"), {})[name] = case
-    processes = [start(directory, cases) for cases in together.values()]
-    for name, case in CASES.items():
+    processes = [start(directory, alike) for alike in together.values()]
+    for name, case in cases.items():
         if case["replicas"] == 1:
             replica_program.train(replica_program.make_strategy(1), directory / f"{name}.npz", case)
     for process in processes:
         finish(process)
-    return {name: dict(np.load(directory / f"{name}.npz")) for name in CASES}
+    return {name: dict(np.load(directory / f"{name}.npz")) for name in cases}
 
 
 @pytest.fixture(scope="module")
@@ -115,9 +128,16 @@ def test_four_replicas_with_clipping_are_one(results, four):
     assert_same(results["one"], four)
 
 
-@pytest.mark.parametrize("how", ["sliced", "grouped"])
-def test_slices_and_length_groups_on_two_replicas_are_one_batch(results, how):
-    one, sliced = results["one"], results[how]
+def test_slices_on_two_replicas_are_one_batch(results):
+    assert_one_batch(results["one"], results["sliced"])
+
+
+@pytest.mark.slow
+def test_length_groups_on_two_replicas_are_one_batch(more_results):
+    assert_one_batch(more_results["one"], more_results["grouped"])
+
+
+def assert_one_batch(one, sliced):
     assert_same(one, sliced)
     averages = [name for name in one if name.startswith("ema/")]
     assert averages
@@ -126,9 +146,10 @@ def test_slices_and_length_groups_on_two_replicas_are_one_batch(results, how):
         assert not np.array_equal(one[name], one[name.replace("ema/", "weight/")])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["schedule_free", "simcut"])  # the second averages the last weights
-def test_averages_are_one_on_two_replicas(results, kind):
-    one, two = results[f"{kind}_one"], results[f"{kind}_two"]
+def test_averages_are_one_on_two_replicas(more_results, kind):
+    one, two = more_results[f"{kind}_one"], more_results[f"{kind}_two"]
     np.testing.assert_allclose(two["losses"], one["losses"], rtol=1e-5)
     for name in (name for name in one if name.startswith(("ema/", "state/schedule_free/z/", "state/snapshots/"))):
         np.testing.assert_allclose(two[name], one[name], atol=2e-4, err_msg=name)
@@ -140,9 +161,10 @@ def test_two_replicas_of_a_model_with_two_target_sides_are_one(results):
     assert_same(results["synchronous_one"], results["synchronous_two"])
 
 
-def test_two_replicas_with_simcut_are_one(results):
-    assert_same(results["simcut_one"], results["simcut_two"])
-    assert results["simcut_one"]["state/metrics/window"][-1] > 0  # the regularizer
+@pytest.mark.slow
+def test_two_replicas_with_simcut_are_one(more_results):
+    assert_same(more_results["simcut_one"], more_results["simcut_two"])
+    assert more_results["simcut_one"]["state/metrics/window"][-1] > 0  # the regularizer
 
 
 def test_an_inf_on_one_replica_is_skipped_by_all_and_lowers_the_loss_scale(results):

@@ -19,7 +19,10 @@ def tolerance(step):
 
 @pytest.mark.parametrize(
     ("file", "run"),
-    [(loss_run.FILE, loss_run.losses), (loss_run.SYNCHRONOUS_FILE, loss_run.synchronous_losses)],
+    [
+        (loss_run.FILE, loss_run.losses),
+        pytest.param(loss_run.SYNCHRONOUS_FILE, loss_run.synchronous_losses, marks=pytest.mark.slow),
+    ],
     ids=["transformer", "synchronous"],
 )
 def test_losses_are_those_of_the_file(tmp_path, file, run):

@@ -80,6 +80,7 @@ def test_probing_of_two_runs(analyze_command, tiny_run, dual_runs, task_dir, tmp
     assert json.loads((tmp_path / "probing.json").read_text())["tasks"] == content["tasks"][:1]
 
 
+@pytest.mark.slow
 def test_divergence_of_two_kernel_sizes(analyze_command, dual_runs, toy_corpus, tmp_path):
     status, out, err = analyze_command(
         "divergence", f"--output_dir={dual_runs[0]}", dual_runs[1], "--split=dev", "--sentences=10",

@@ -1,5 +1,6 @@
 """Runs that keep averages of their weights: what is evaluated, kept, translated, averaged and continued from."""
 
+import functools
 import json
 import shutil
 
@@ -43,11 +44,22 @@ def assert_equal(found, expected):
         np.testing.assert_array_equal(found[name], value, err_msg=name)
 
 
-@pytest.fixture(scope="module", params=KINDS)
-def finished(request, toy_data, tmp_path_factory):
-    run = tmp_path_factory.mktemp("runs") / request.param
-    assert train(toy_data, run, KINDS[request.param]) == 0
-    return run
+@pytest.fixture(scope="module")
+def run_of(toy_data, tmp_path_factory):
+    """Kind -> its run, trained once."""
+
+    @functools.cache
+    def trained(kind):
+        run = tmp_path_factory.mktemp("runs") / kind
+        assert train(toy_data, run, KINDS[kind]) == 0
+        return run
+
+    return trained
+
+
+@pytest.fixture(params=KINDS)
+def finished(request, run_of):
+    return run_of(request.param)
 
 
 def test_averages_are_kept_as_best_and_translate(finished):

@@ -5,6 +5,8 @@ import re
 import subprocess
 import sys
 
+import pytest
+
 MODEL = """\
 import tensorflow as tf
 from t2t_ext import registry
@@ -47,6 +49,7 @@ sys.exit(exporter.main([f"--output_dir={path}", f"--export_dir={export_dir}"]))
 """
 
 
+@pytest.mark.slow
 def test_python_and_an_export_that_is_loaded_again(tiny_run, tmp_path):
     first, *told = run("-c", PYTHON, str(tiny_run.path), str(tmp_path / "export")).splitlines()
     assert first == "Now an export that is loaded again"

@@ -44,6 +44,7 @@ def test_it_begins_with_the_weights_of_the_preset_and_learns_above_what_is_froze
         assert np.abs(begun[name] - found[name]).max() < 0.2
 
 
+@pytest.mark.slow
 def test_it_decodes_and_is_served(place, toy_corpus, few_signatures, tmp_path):
     import tensorflow as tf
 

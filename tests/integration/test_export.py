@@ -200,6 +200,7 @@ def run_loader(command):
     return done.stdout.decode().split("\n")[:-1]
 
 
+@pytest.mark.slow  # test_synchronous_decoding.py loads a model so by ctypes
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="no C compiler; the ctypes loader is tested instead")
 def test_loads_through_the_c_api_from_c(exported, tiny_run, tmp_path):
     folder = importlib.util.find_spec("tensorflow").submodule_search_locations[0]
@@ -210,7 +211,7 @@ def test_loads_through_the_c_api_from_c(exported, tiny_run, tmp_path):
     assert run_loader([str(program), *loader_arguments(exported)]) == tiny_run.translator(LINES)
 
 
-@pytest.mark.slow  # test_synchronous_decoding.py loads a model so
+@pytest.mark.slow
 def test_loads_through_the_c_api_from_ctypes(exported, tiny_run):
     command = [sys.executable, str(HERE / "c_api_loader.py"), *loader_arguments(exported)]
     assert run_loader(command) == tiny_run.translator(LINES)

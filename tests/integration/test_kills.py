@@ -67,7 +67,6 @@ FATAL_DATAGEN_STEPS = [
     "shutil.rmtree .translate_parallel_text.generating",
 ]
 RANDOM_TRAINING_KILLS, MORE_RANDOM_TRAINING_KILLS = 2, 20  # the second in a slow test
-RANDOM_DATAGEN_KILLS = 4
 
 
 class Server:
@@ -197,9 +196,9 @@ def killed_at_random_moments(server, data_dir, root, seconds, expected, enough):
             return kills
 
 
-def killed_before_chosen_steps(server, data_dir, root, expected):
+def killed_before_chosen_steps(server, data_dir, root, expected, chosen):
     """Kills a run before every chosen step, the next one when it is finished; then leaves half a line in the log."""
-    steps = list(FATAL_TRAINING_STEPS)
+    steps = list(chosen)
     for number in itertools.count():
         run, before = root / f"chosen{number}", len(steps)
         while steps and server.run("trainer", training_flags(data_dir, run), run, kill_at=steps[0])[0]:
@@ -237,20 +236,26 @@ def test_killed_training_ends_as_if_it_had_not_been(server, data_dir, undisturbe
     expected, seconds, steps = undisturbed
     # What is named here exists: a change of what is done on the disk must be followed here.
     assert {step for step, _ in FATAL_TRAINING_STEPS} <= set(steps)
-    killed_before_chosen_steps(server, data_dir, tmp_path, expected)
+    killed_before_chosen_steps(server, data_dir, tmp_path, expected, FATAL_TRAINING_STEPS[::2])
     kill_the_command(server, data_dir, tmp_path, expected)
     kills = killed_at_random_moments(server, data_dir, tmp_path, seconds, expected, RANDOM_TRAINING_KILLS)
     assert kills == RANDOM_TRAINING_KILLS
 
 
 @pytest.mark.slow
-def test_training_that_is_killed_at_many_moments(server, data_dir, undisturbed, tmp_path):
+def test_training_that_is_killed_at_more_steps_and_moments(server, data_dir, undisturbed, tmp_path):
     expected, seconds, _ = undisturbed
+    killed_before_chosen_steps(server, data_dir, tmp_path, expected, FATAL_TRAINING_STEPS[1::2])
     kills = killed_at_random_moments(server, data_dir, tmp_path, seconds, expected, MORE_RANDOM_TRAINING_KILLS)
     assert kills == MORE_RANDOM_TRAINING_KILLS
 
 
-def test_killed_datagen_makes_the_same_bytes(corpus_flags, data_dir, tmp_path):
+@pytest.mark.parametrize(
+    ("fatal", "random_kills"),
+    [(FATAL_DATAGEN_STEPS[::2], 2), pytest.param(FATAL_DATAGEN_STEPS, 4, marks=pytest.mark.slow)],
+    ids=["some", "all"],
+)
+def test_killed_datagen_makes_the_same_bytes(corpus_flags, data_dir, tmp_path, fatal, random_kills):
     expected = files_below(data_dir)
     rng = random.Random(5)
 
@@ -262,8 +267,8 @@ def test_killed_datagen_makes_the_same_bytes(corpus_flags, data_dir, tmp_path):
     with Server(tmp_path, "datagen_only") as server:
         _, seconds, steps = server.run("datagen", [*corpus_flags, f"--data_dir={tmp_path / '0'}"], tmp_path / "0")
         assert set(FATAL_DATAGEN_STEPS) <= set(steps)
-        kills = [{"kill_at": (step, 1)} for step in FATAL_DATAGEN_STEPS]
-        kills += [{"kill_after": rng.uniform(0, seconds)} for _ in range(RANDOM_DATAGEN_KILLS)]
+        kills = [{"kill_at": (step, 1)} for step in fatal]
+        kills += [{"kill_after": rng.uniform(0, seconds)} for _ in range(random_kills)]
         rng.shuffle(kills)
         died = 0
         # Every third in a directory of its own, the others one after the other in one.
@@ -280,6 +285,6 @@ def test_killed_datagen_makes_the_same_bytes(corpus_flags, data_dir, tmp_path):
                 is_whole_or_not_there(directory)
                 assert not server.run("datagen", flags, directory)[0]
                 assert files_below(directory) == expected
-        assert died >= len(FATAL_DATAGEN_STEPS)
+        assert died >= len(fatal)
         assert not server.run("datagen", [*corpus_flags, f"--data_dir={tmp_path / 'one'}"], tmp_path / "one")[0]
     assert files_below(tmp_path / "one") == expected

@@ -91,6 +91,7 @@ def test_keras(folder, capsys):
     assert names["again"].optimizer.iterations.numpy() == 4
 
 
+@pytest.mark.slow
 def test_the_notebook(folder):
     cells = json.loads((ROOT / "examples" / "keras.ipynb").read_text(encoding="utf-8"))["cells"]
     namespace = {"__name__": "__main__"}

@@ -49,7 +49,9 @@ def hidden():
 
 # Slices and passes each draw masks of their own: slices beside SimCut's, whose passes differ anyway.
 @pytest.mark.parametrize(
-    "changes", [{"simcut_alpha": 3.0, "parallel_slices": 2}, {"r_drop_alpha": 5.0}], ids=["simcut", "r_drop"]
+    "changes",
+    [{"simcut_alpha": 3.0, "parallel_slices": 2}, pytest.param({"r_drop_alpha": 5.0}, marks=pytest.mark.slow)],
+    ids=["simcut", "r_drop"],
 )
 def test_a_resumed_run_computes_the_same_bits(changes):
     model, state, step = make(**changes)

@@ -146,6 +146,7 @@ def trained(seed):
     return probing_classifier.train(sentences, classes[:2], 3, SETTINGS, seed)
 
 
+@pytest.mark.slow
 def test_accuracies_are_those_of_numpy_within_noise():
     test_classes = PARTS[2][1]
     expected = [numpy_accuracy(*PARTS, SETTINGS, seed) for seed in range(12)]
