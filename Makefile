@@ -41,7 +41,7 @@ coverage: $(READY) ## What share of the package the unit tests run; less than py
 test-hostile: $(READY) ## Thousands of malformed and hostile cases (about 6 minutes); `make test` has a sample of them.
 	$(BIN)/python -m pytest tests/hostile -m "slow or not slow"
 
-test-slow: $(READY) ## The tests that take minutes each.
+test-slow: $(READY) ## The tests that take minutes, and rarer cases.
 	$(BIN)/python -m pytest -m slow
 
 format: $(READY) ## Formats the code.
