@@ -332,6 +332,7 @@ def register_hparams(name: Any = None) -> Any:
 def _noting_origins(name: str, function: Callable[[], Any], place: str) -> Callable[[], Any]:
     """Wraps the function of an hparams set so that its values know which set put them."""
 
+    @functools.cache  # a set cannot be changed, and many build on the same ones
     @functools.wraps(function)
     def hparams_set() -> Any:
         try:

@@ -1,5 +1,6 @@
 """Frozen dataclasses whose fields are documented, typed, checked and overridable by ``a=1,b=x``."""
 
+import copy
 import dataclasses
 import functools
 import importlib
@@ -207,9 +208,9 @@ class StrictParams:
         unknown = [self._unknown(name) for name in changes if name not in self.names()]
         if unknown:
             raise UserError(_together(unknown))
-        copy = dataclasses.replace(self, **changes)
-        object.__setattr__(copy, "_origins", {**self._origins, **dict.fromkeys(changes, _NOT_YET_ATTRIBUTED)})
-        return copy
+        changed = dataclasses.replace(self, **changes)
+        object.__setattr__(changed, "_origins", {**self._origins, **dict.fromkeys(changes, _NOT_YET_ATTRIBUTED)})
+        return changed
 
     def override(self, text: str, *, flag: str = "hparams") -> Self:
         """Returns a copy with the values of ``"a=1,b=x"``.
@@ -238,7 +239,7 @@ class StrictParams:
             try:
                 changes[name] = words[raw] if raw in words else _parse_value(name, raw, self.type_of(name))
                 if changes[name] in words.values() and raw not in words:  # what stands for a word in the program
-                    limits = [said for *_, said in _limits(self.__dataclass_fields__[name].metadata)]
+                    limits = [said for *_, said in _limits(self.__dataclass_fields__[name])]
                     problems.append(f"{name}={raw}: {name} must be {', '.join(limits)}, or {' or '.join(words)}")
             except ValueError as error:
                 kind = " or ".join(["an integer", *words])
@@ -246,11 +247,11 @@ class StrictParams:
         if problems:
             raise UserError(f"{flag}: {_together(problems)}")
         try:
-            copy = self.replace(**changes)
+            changed = self.replace(**changes)
         except UserError as error:
             raise UserError(f"{flag}: {error}") from None
-        object.__setattr__(copy, "_origins", {**self._origins, **dict.fromkeys(changes, FLAG)})
-        return copy
+        object.__setattr__(changed, "_origins", {**self._origins, **dict.fromkeys(changes, FLAG)})
+        return changed
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the class's name and every value, ready for JSON (tuples become lists)."""
@@ -281,7 +282,7 @@ class StrictParams:
     @classmethod
     def names(cls) -> tuple[str, ...]:
         """Returns the names of all fields, in the order of their definition."""
-        return tuple(field.name for field in dataclasses.fields(cls))
+        return _names(cls)  # type: ignore[arg-type]  # mypy takes the class for its instances
 
     @classmethod
     def type_of(cls, name: str) -> Any:
@@ -317,15 +318,15 @@ class StrictParams:
 
     def attributed_to(self, set_name: str) -> Self:
         """Returns a copy in which an hparams set is the origin of all values that nobody put before it."""
-        copy = dataclasses.replace(self)
+        attributed = copy.copy(self)  # its values are checked already
         origins = dict(self._origins)
         for field in dataclasses.fields(self):
             known = origins.get(field.name)
             changed = field.name not in origins and getattr(self, field.name) != field.default
             if known in (_NOT_YET_ATTRIBUTED, FLAG) or changed:  # the set may have overridden another one
                 origins[field.name] = f"set {set_name}"
-        object.__setattr__(copy, "_origins", origins)
-        return copy
+        object.__setattr__(attributed, "_origins", origins)
+        return attributed
 
     def origins(self) -> dict[str, str]:
         """Returns where each value is from: field -> "default", "set NAME", "flag", or "replaced" outside any set."""
@@ -369,8 +370,10 @@ def _shown(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _limits(rules: Mapping[str, Any]) -> Iterator[tuple[Callable[[Any, Any], bool], float, str]]:
-    """Yields a field's limits: what must hold between a value and the limit, the limit, and both in words."""
+@functools.cache
+def _limits(field: dataclasses.Field[Any]) -> list[tuple[Callable[[Any, Any], bool], float, str]]:
+    """Returns a field's limits: what must hold between a value and the limit, the limit, and both in words."""
+    rules, limits = field.metadata, []
     least, above = ("more than", operator.gt) if rules.get("exclusive") else ("at least", operator.ge)
     for rule, words, holds in (
         ("minimum", least, above),
@@ -379,12 +382,13 @@ def _limits(rules: Mapping[str, Any]) -> Iterator[tuple[Callable[[Any, Any], boo
     ):
         limit = rules.get(rule)
         if limit is not None:
-            yield holds, limit, f"{words} {limit:,}"
+            limits.append((holds, limit, f"{words} {limit:,}"))
+    return limits
 
 
 def limits_of(field: dataclasses.Field[Any]) -> str:
     """Returns a field's limits in words, or ""."""
-    text = ", ".join(words for _, _, words in _limits(field.metadata))
+    text = ", ".join(words for _, _, words in _limits(field))
     return f"{text[0].upper()}{text[1:]}." if text else ""
 
 
@@ -434,6 +438,11 @@ def _together(problems: Sequence[str]) -> str:
     """Joins what is wrong into one message, on one line."""
     more = f"; {len(problems) - _MOST_PROBLEMS} more" if len(problems) > _MOST_PROBLEMS else ""
     return "; ".join(problem.rstrip(".") for problem in problems[:_MOST_PROBLEMS]) + f"{more}."
+
+
+@functools.cache
+def _names(cls: type[StrictParams]) -> tuple[str, ...]:
+    return tuple(field.name for field in dataclasses.fields(cls))
 
 
 @functools.cache
@@ -565,4 +574,4 @@ def broken_rule(value: Any, field: dataclasses.Field[Any]) -> str:
         return ""
     if isinstance(value, float) and not math.isfinite(value):  # a whole number may be too long for a float
         return "must be finite"
-    return next((f"must be {words}" for holds, limit, words in _limits(rules) if not holds(value, limit)), "")
+    return next((f"must be {words}" for holds, limit, words in _limits(field) if not holds(value, limit)), "")
