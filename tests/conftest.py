@@ -101,7 +101,7 @@ def without_package(monkeypatch):
 
 # Bytes by which the process may grow before memory is given back.
 _GROWTH = 200 << 20
-_memory = {"after": 0, "frozen": False}
+_memory = {"after": 0}
 
 
 @pytest.hookimpl(trylast=True)
@@ -113,11 +113,11 @@ def pytest_runtest_teardown(item, nextitem):
     if last:
         _forget_gradients()
     gc.collect()
-    if not _memory["frozen"]:
-        # The million objects of TensorFlow's modules stay: the collector need not look at them again and again.
+    if last:
+        # The million objects of TensorFlow's modules stay: the collector need not look at them again and again, which
+        # takes it half a second. Modules that later files import come to them.
         gc.freeze()
         gc.set_threshold(10_000, 20, 20)
-        _memory["frozen"] = True
     if sys.platform == "linux":
         ctypes.CDLL(None).malloc_trim(0)
     _memory["after"] = _resident()
