@@ -480,12 +480,12 @@ def exported(model_name, encoder, directory, **can):
 
 @pytest.mark.parametrize("model_name", SETTINGS)
 def test_export(model_name, tiny_encoder, tmp_path):
-    """Prefixes and constraints are no matter of the model, and their graphs take as long as all others."""
+    """Without prefixes, constraints and alignments, whose graphs take longer than the others."""
     import tensorflow as tf
     from tensorflow.core.protobuf import saved_model_pb2
 
     translator, found, _ = exported(
-        model_name, tiny_encoder, tmp_path / "export", can_force_prefix=False, can_constrain=False
+        model_name, tiny_encoder, tmp_path / "export", can_force_prefix=False, can_constrain=False, can_align=False
     )
     saved = saved_model_pb2.SavedModel.FromString((tmp_path / "export" / "5" / "saved_model.pb").read_bytes())
     assert not saved.meta_graphs[0].graph_def.library.registered_gradients, "who translates needs none"
@@ -502,4 +502,5 @@ def test_export_of_every_signature(model_name, tiny_encoder, tmp_path):
     assert [text.decode() for text in found["outputs"].numpy()] == [best.text for best in expected]
     np.testing.assert_allclose(found["scores"].numpy(), [best.score for best in expected], rtol=0, atol=1e-4)
     assert "translate_with_constraints" in loaded.signatures
-    assert ("translate_with_prefix" in loaded.signatures) == translator.can_force_prefix
+    for name, can in (("translate_with_prefix", translator.can_force_prefix), ("align", translator.can_align)):
+        assert (name in loaded.signatures) == can

@@ -66,6 +66,8 @@ FATAL_DATAGEN_STEPS = [
     "os.rename .translate_parallel_text.generating/translate_parallel_text.manifest.json",
     "shutil.rmtree .translate_parallel_text.generating",
 ]
+# A third of them; a slow test has the others.
+SOME_TRAINING_STEPS = FATAL_TRAINING_STEPS[::3]
 RANDOM_TRAINING_KILLS, MORE_RANDOM_TRAINING_KILLS = 2, 20  # the second in a slow test
 
 
@@ -236,7 +238,7 @@ def test_killed_training_ends_as_if_it_had_not_been(server, data_dir, undisturbe
     expected, seconds, steps = undisturbed
     # What is named here exists: a change of what is done on the disk must be followed here.
     assert {step for step, _ in FATAL_TRAINING_STEPS} <= set(steps)
-    killed_before_chosen_steps(server, data_dir, tmp_path, expected, FATAL_TRAINING_STEPS[::2])
+    killed_before_chosen_steps(server, data_dir, tmp_path, expected, SOME_TRAINING_STEPS)
     kill_the_command(server, data_dir, tmp_path, expected)
     kills = killed_at_random_moments(server, data_dir, tmp_path, seconds, expected, RANDOM_TRAINING_KILLS)
     assert kills == RANDOM_TRAINING_KILLS
@@ -245,7 +247,8 @@ def test_killed_training_ends_as_if_it_had_not_been(server, data_dir, undisturbe
 @pytest.mark.slow
 def test_training_that_is_killed_at_more_steps_and_moments(server, data_dir, undisturbed, tmp_path):
     expected, seconds, _ = undisturbed
-    killed_before_chosen_steps(server, data_dir, tmp_path, expected, FATAL_TRAINING_STEPS[1::2])
+    others = [step for step in FATAL_TRAINING_STEPS if step not in SOME_TRAINING_STEPS]
+    killed_before_chosen_steps(server, data_dir, tmp_path, expected, others)
     kills = killed_at_random_moments(server, data_dir, tmp_path, seconds, expected, MORE_RANDOM_TRAINING_KILLS)
     assert kills == MORE_RANDOM_TRAINING_KILLS
 

@@ -48,7 +48,11 @@ def same(found, expected):
         ({"no_repeat_ngram_size": 1, "no_repeat_ngram_unit": "words"}, {}),
         ({"coverage_penalty": 0.3}, {"prefixes": ["die Stadt ", "", "", "x", "alte"]}),
         pytest.param({"diverse_groups": 2}, {}, marks=pytest.mark.slow),
-        ({"beam_size": 6}, {"constraints": [["alte Katze"], [], [], ["Tür"], ["Tür", "rote"]]}),
+        pytest.param(
+            {"beam_size": 6},
+            {"constraints": [["alte Katze"], [], [], ["Tür"], ["Tür", "rote"]]},
+            marks=pytest.mark.slow,
+        ),
         pytest.param(
             {"target_direction": "r2l"}, {"constraints": [["alte Katze"], [], [], [], []]}, marks=pytest.mark.slow
         ),
