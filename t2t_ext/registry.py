@@ -320,8 +320,8 @@ def register_hparams(name: Any = None) -> Any:
       name: The name, by default the function's name; or the function, where written bare.
 
     Returns:
-      A function that calls the given one and notes the set's name as the origin of the values that it put; or the
-      decorator.
+      A function that calls the given one, the first time that the set is asked for, and notes the set's name as the
+      origin of the values that it put; or the decorator.
 
     Raises:
       UserError: The name is taken or is not snake_case.

@@ -573,3 +573,17 @@ def test_two_plain_folders_with_a_module_of_the_same_name(tmp_path):
     registry.load_user_directory(write(tmp_path / "one", my_sets=A_SET.format(name="user_one", size=1)))
     with pytest.raises(UserError, match=r"'my_sets' is taken by .*one/my_sets.py"):
         registry.load_user_directory(write(tmp_path / "two", my_sets=A_SET.format(name="user_two", size=1)))
+
+
+def test_a_set_is_made_once_and_again_where_it_failed():
+    made = []
+
+    @registry.register_hparams
+    def made_once():
+        made.append(len(made))
+        return HParams().replace(random_word=1) if made == [0] else HParams()
+
+    with pytest.raises(UserError, match="random_word"):
+        registry.hparams("made_once")
+    assert registry.hparams("made_once") == registry.hparams("made_once") == HParams()
+    assert made == [0, 1]
