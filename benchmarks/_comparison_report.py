@@ -20,6 +20,7 @@ from t2t_ext.reporting import figures
 
 _LEVEL = 0.05
 _WIDTH = 150
+BRIEF = 28  # characters of a row in the table of the papers' orders, which names two
 _FEW_SENTENCES = 30  # too few for BLEU of a length
 _TAIL = 2000  # updates
 EARLY_NOTE = (
@@ -454,7 +455,7 @@ def _orders_table(plan: Plan, found: Sequence[Row]) -> str:
 
 
 def _brief(plan: Plan, row: Row) -> str:
-    return figures.short(plan.brief(row.name), 28) + (_comparison_figures.EARLY if row.early else "")
+    return figures.short(plan.brief(row.name), BRIEF) + (_comparison_figures.EARLY if row.early else "")
 
 
 def _grid_note(grid: Grid) -> str:

@@ -165,3 +165,10 @@ def test_published_differences_have_the_sign_of_the_row(make_plan):
     assert plan.published("comparison_transformer_r2l") == (-0.59, "WMT14 En-De")  # in the paper: the other one above
     assert plan.published("comparison_cross_view_continued") == (1.2, "IWSLT14 De-En")  # to what continues likewise
     assert plan.published("comparison_transformer_longer") is None
+
+
+def test_no_two_rows_have_the_same_name_where_it_is_cut(make_plan, reports):
+    plan = make_plan()
+    names = [*plan.main, *plan.ablations]
+    for width in (reports.BRIEF, 40):  # the narrowest table and figure
+        assert len({reports.figures.short(plan.brief(name), width) for name in names}) == len(names)
