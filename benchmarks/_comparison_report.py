@@ -219,6 +219,7 @@ def markdown(
             parts += [f"## Main rows, {words}", _tests_table(main)]
             parts += [_seeds_table(main)] if any(len(row.runs) > 1 for row in main) else []
             parts += [_more_table(main), _length_table(main), _penalty_table(main)]
+            parts += [_recipe_table(main, made[PLAIN])] if variant != PLAIN else []
     if any(made.values()):
         parts.append(f"![BLEU against minutes of training and against parameters]({links['']})")
     ablations = [row for row in made[PLAIN] if not row.main]
@@ -246,7 +247,7 @@ def markdown(
     parts += map(_wrapped, _comparison_teachers.warnings(list(records.values())))
     signatures = sorted({each["test"]["signature"] for each in records.values() if not has_diverged(each)})
     parts += [f"`{signature}`" for signature in signatures]
-    return "\n\n".join(parts) + "\n"
+    return "\n\n".join(filter(None, parts)) + "\n"
 
 
 def _about(plan: Plan, records: Mapping[Job, Record], made: Mapping[str, Sequence[Row]]) -> str:
@@ -407,6 +408,33 @@ def _penalty_table(main: Sequence[Row]) -> str:
         lines.append([str(row.number), length, f"{row.precision():.2f}", *_compared(without), kept])
     headings = ("", "length", "without", "to", "difference", "95 %", "p boot", "p rand", "difference of BLEU")
     return _wrapped(note) + "\n\n" + _table(headings, lines)
+
+
+def _recipe_table(main: Sequence[Row], plain: Sequence[Row]) -> str:
+    """Returns what another recipe of training changes in each row; empty where no row has both recipes."""
+    note = (
+        "What this recipe changes: each row minus the same row of the plain recipe, the seeds that both have. Not "
+        "corrected, and no conclusion."
+    )
+    others = {row.name: row for row in plain if not row.early}
+    lines = []
+    for row in main:
+        other = others.get(row.name)
+        tested = difference(row.counts, other.counts) if other else None
+        if other is None or tested is None:
+            continue
+        both = [
+            dataclasses.replace(each, runs={seed: run for seed, run in each.runs.items() if seed in opposite.runs})
+            for each, opposite in ((row, other), (other, row))
+        ]
+        changes = []
+        for path, form in ((("dev", "BLEU"), "+.2f"), (("test", "chrF2"), "+.2f"), (("updates_to_best",), "+,.0f")):
+            here, there = (each.mean(*path) for each in both)
+            changes.append(_shown(None if here is None or there is None else here - there, form))
+        compared = dataclasses.replace(row, difference=tested)
+        lines.append([str(row.number), str(tested.seeds), both[1].bleu(), *_compared(compared)[1:], *changes])
+    headings = ("", "seeds", "plain", "difference", "95 %", "p boot", "p rand", "dev BLEU", "chrF2", "updates")
+    return _wrapped(note) + "\n\n" + _table(headings, lines) if lines else ""
 
 
 def _ablation_table(found: Sequence[Row]) -> str:

@@ -91,6 +91,33 @@ def test_what_a_difference_owes_to_the_length(make_plan, stores, plans, reports)
     assert f"| 5 | 0.980 | {row.precision():.2f} | 1 | +0.00 | +0.00 to +0.00 | 1.000 | 1.000 | -" in page
 
 
+def test_what_another_recipe_changes(make_plan, stores, plans, reports):
+    """Each row beside itself, with the seeds that both recipes have."""
+    plan, records = make_plan(tune=False), {}
+    for row, variant, seed, noise in (
+        (ROOT, "plain", 1, 0.3),
+        (ROOT, "plain", 2, 0.5),
+        (ROOT, "best", 1, 0.3),
+        ("comparison_enc_dc", "plain", 2, 0.1),
+        ("comparison_enc_dc", "best", 1, 0.1),  # no seed that both have
+        ("comparison_layer_coordination", "plain", 1, 0.6),
+        ("comparison_layer_coordination", "best", 1, 0.1),
+    ):
+        job = plans.Job(row, variant, (), seed)
+        records[job] = made_up(stores, job, 40.0 + seed + (variant == "best"), noise=noise)
+    same = records[plans.Job(ROOT, "plain", (), 1)]["test"]["counts"]
+    records[plans.Job(ROOT, "best", (), 1)]["test"]["counts"] = same
+    page = reports.markdown(plan, records, reports.rows(plan, records), {"": "picture.png"})
+    _, of_best = page.split("What this recipe changes")
+    table = of_best.split("\n\n")[1].splitlines()[2:]
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in table]
+    assert [line[0] for line in cells] == ["1", "3"]
+    assert cells[0][1:] == ["1", "41.00", "+0.00", "+0.00 to +0.00", "1.000", "1.000", "+1.00", "+0.00", "+0"]
+    assert float(cells[1][3]) > 5
+    assert cells[1][4].startswith("+")
+    assert cells[1][2] == "41.00"
+
+
 def test_the_first_cell_is_shown_until_a_row_is_trained(make_plan, stores, plans, reports, tmp_path):
     """All rows that ended early have equal settings, also where another cell is better by now."""
     plan, store = make_plan(), stores.Store(tmp_path / "results.json")
