@@ -79,6 +79,10 @@ class Row:
         spread = f" ± {statistics.stdev(values):.2f}" if len(values) > 1 else ""
         return f"{statistics.fmean(values):.2f}{spread}"
 
+    def empty(self) -> float:
+        """Returns how many translations of the test set are empty, mean over the seeds."""
+        return statistics.fmean(float((each[:, 0] == 0).sum()) for each in self.counts.values())
+
     def precision(self) -> float:
         """Returns the mean of test BLEU without the brevity penalty."""
         return statistics.fmean(float(bleu(without_penalty(each).sum(axis=0))) for each in self.counts.values())
@@ -398,15 +402,17 @@ def _penalty_table(main: Sequence[Row]) -> str:
     note = (
         "BLEU without its brevity penalty: what would be left of the differences if all translations were as long as "
         "the references, and as precise as they are. Not corrected, and no conclusion: longer translations are less "
-        "precise."
+        "precise. Empty: empty translations of the test set, mean over the seeds."
     )
     lines = []
     for row in main:
         without = dataclasses.replace(row, difference=row.unpenalized)
         kept = f"{row.difference.value:+.2f}" if row.difference else ""
         length = _shown(row.mean("test", "length_ratio"), ".3f")
-        lines.append([str(row.number), length, f"{row.precision():.2f}", *_compared(without), kept])
-    headings = ("", "length", "without", "to", "difference", "95 %", "p boot", "p rand", "difference of BLEU")
+        lines.append(
+            [str(row.number), length, f"{row.empty():.1f}", f"{row.precision():.2f}", *_compared(without), kept]
+        )
+    headings = ("", "length", "empty", "without", "to", "difference", "95 %", "p boot", "p rand", "difference of BLEU")
     return _wrapped(note) + "\n\n" + _table(headings, lines)
 
 

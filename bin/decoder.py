@@ -311,8 +311,8 @@ class _Notes:
     """Lines that there is something to say about, over all windows."""
 
     def __init__(self) -> None:
-        self._truncated, self._unmet_prefixes, self._unmet_constraints, self._untranslated = (
-            text_lines.LineNumbers() for _ in range(4)
+        self._truncated, self._unmet_prefixes, self._unmet_constraints, self._untranslated, self._empty = (
+            text_lines.LineNumbers() for _ in range(5)
         )
 
     def add(self, translator: "Translator", before: int) -> None:
@@ -322,11 +322,14 @@ class _Notes:
             (self._unmet_prefixes, translator.unmet_prefix_line_numbers),
             (self._unmet_constraints, translator.unmet_constraint_line_numbers),
             (self._untranslated, translator.untranslated_line_numbers),
+            (self._empty, translator.empty_line_numbers),
         ):
             noted.add(before + number for number in numbers)
 
     def report(self, translator: "Translator") -> None:
         """Warns of them."""
+        from t2t_ext.translation.hypothesis import EMPTY_TRANSLATION
+
         report_truncated_lines(translator, self._truncated)
         for noted, what in (
             (
@@ -342,6 +345,7 @@ class _Notes:
                 "no translation: the model's probabilities are NaN (try another checkpoint, or precision=float32 in "
                 "--decode_hparams), or the rules leave none",
             ),
+            (self._empty, EMPTY_TRANSLATION),
         ):
             if noted.count:
                 log.warning(f"{what}: {noted}")

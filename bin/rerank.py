@@ -24,6 +24,7 @@ from t2t_ext.data.corpora.text_lines import STANDARD, one_line
 from t2t_ext.errors import UserError
 from t2t_ext.io import log
 from t2t_ext.io.progress import running_total
+from t2t_ext.translation.hypothesis import EMPTY_TRANSLATION
 from t2t_ext.translation.rerank import DEFAULT_K, DIRECTIONS, SCORES
 
 if TYPE_CHECKING:
@@ -112,6 +113,8 @@ def main(flags: argparse.Namespace) -> None:
         for window in text_lines.windows(sources):
             found.add(text.tagged(window), *writers)
     report_truncated_lines(reranker.l2r, found.truncated)
+    if found.empty.count:
+        log.warning(f"{EMPTY_TRANSLATION}: {found.empty}")
     report_speed("Reranked", found.lines, found.seconds, output)
     report = {
         "l2r": flags.l2r,
@@ -182,12 +185,14 @@ class _Found:
       lines: How many there were.
       seconds: How long they took.
       truncated: Those that were truncated.
+      empty: Those with text whose translation is empty.
     """
 
     def __init__(self, text: "RunTexts", reranker: "Reranker", references: Sequence[Collection[str]]) -> None:
         from t2t_ext.translation.rerank import Winners
 
-        self.lines, self.seconds, self.truncated = 0, 0.0, text_lines.LineNumbers()
+        self.lines, self.seconds = 0, 0.0
+        self.truncated, self.empty = text_lines.LineNumbers(), text_lines.LineNumbers()
         self._text, self._reranker, self._winners = text, reranker, Winners()
         self._references = list(map(iter, references))
         self._scorers = {name: text.scorer(reranker.l2r.target_encoder) for name in _SYSTEMS if references}
@@ -203,6 +208,7 @@ class _Found:
         both = self._reranker.l2r, self._reranker.r2l  # their sources may have other subwords
         truncated = {number for each in both for number in each.truncated_line_numbers}
         self.truncated.add(self.lines + number for number in sorted(truncated))
+        self.empty.add(self.lines + i for i, candidates in enumerate(results, 1) if len(candidates[0].ids) == 1)
         if write_nbest:
             records = ([candidate.record() for candidate in candidates] for candidates in results)
             write_nbest(nbest_lines(lines, records, self.lines + 1))

@@ -23,6 +23,7 @@ from t2t_ext.runs import checkpoints
 from t2t_ext.runs.run_directory import RunDirectory
 from t2t_ext.search.directions import direction_shares, shown_shares
 from t2t_ext.training.records import Logged, stopped_improving
+from t2t_ext.translation.hypothesis import EMPTY_TRANSLATION
 
 if TYPE_CHECKING:
     from t2t_ext.translation.translator import Translator
@@ -233,6 +234,9 @@ class Sweep:
         self.table.add(record)
         self._write_table()
         self._say(f"step {step}: {self._shown(record)} ({total:,} lines in {seconds:.1f} s)")
+        if translator.empty_line_numbers:
+            empty = text_lines.LineNumbers(translator.empty_line_numbers)
+            self._say(f"warning: step {step}: {EMPTY_TRANSLATION}: {empty}")
         if record.directions:
             self._say(shown_shares(record.directions))
         return record

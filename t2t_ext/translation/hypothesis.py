@@ -10,6 +10,8 @@ from t2t_ext.data.corpora.text_lines import one_line
 from t2t_ext.data.text.text_encoder import PAD_ID, SubwordEncoder
 from t2t_ext.errors import UserError
 
+# What a command says of lines with text whose translation has none.
+EMPTY_TRANSLATION = "the translation is empty: it ended at once (min_length=1 in --decode_hparams forbids it)"
 # A place among the hypotheses with a lower log-probability is empty.
 _LEAST_LOG_PROB = -5e8
 

@@ -74,6 +74,7 @@ class Translator:
       unmet_constraint_line_numbers: Lines of the last call whose best translation lacks some of its phrases.
       untranslated_line_numbers: Lines of the last call that are not empty and have no translation, since the model's
         probabilities are NaN or the rules leave none.
+      empty_line_numbers: Lines of the last call that are not empty and whose best translation is: EOS alone.
       parallel_batches: Batches searched at the same time, on threads. With TensorFlow's intra-op threads set to
         1, as the commands do, one a core is fastest.
     """
@@ -84,6 +85,7 @@ class Translator:
     unmet_prefix_line_numbers: tuple[int, ...] = ()
     unmet_constraint_line_numbers: tuple[int, ...] = ()
     untranslated_line_numbers: tuple[int, ...] = ()
+    empty_line_numbers: tuple[int, ...] = ()
 
     def __init__(
         self,
@@ -247,6 +249,7 @@ class Translator:
             for i, (found, empty) in enumerate(zip(results, encoded.empty, strict=True), 1)
             if not (empty or found[0].length)
         )
+        self.empty_line_numbers = tuple(i for i, found in enumerate(results, 1) if found[0].ids == (EOS_ID,))
         self.unmet_constraint_line_numbers = tuple(
             i for i, found in enumerate(results, 1) if found[0].unmet_constraints
         )

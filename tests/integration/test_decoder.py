@@ -1,5 +1,6 @@
 """The t2t_ext-decoder command: as many lines out as in, whatever they hold; scores; every mistake explained."""
 
+import dataclasses
 import io
 import json
 import re
@@ -10,6 +11,7 @@ import pytest
 
 from t2t_ext.bin import decoder
 from t2t_ext.data.corpora import text_lines
+from t2t_ext.data.text.text_encoder import EOS_ID
 from t2t_ext.errors import UserError
 from t2t_ext.evaluation import protocols
 
@@ -98,6 +100,25 @@ def test_windows_change_nothing(decode, tiny_run, monkeypatch, tmp_path):
     assert windows == together
     assert scores_of_windows == pytest.approx(scores, rel=1e-4)
     assert [record["line"] for record in together[1]] == list(range(1, 13))
+
+
+def test_empty_translations_are_counted_and_said(decode, tiny_run, monkeypatch, tmp_path):
+    real = tiny_run.translator.__class__._search_all
+
+    def search(self, *args, **options):
+        first, *others = real(self, *args, **options)
+        return [[dataclasses.replace(first[0], text="", prepared="", ids=(EOS_ID,))], *others]
+
+    monkeypatch.setattr(text_lines, "WINDOW_LINES", 3)
+    monkeypatch.setattr(tiny_run.translator.__class__, "_search_all", search)
+    source, output = write(tmp_path / "in.txt", LINES), tmp_path / "out.txt"
+    status, _, err = decode(f"--decode_from_file={source}", f"--decode_to_file={output}")
+    assert status == 0, err
+    assert (
+        "the translation is empty: it ended at once (min_length=1 in --decode_hparams forbids it): 2 lines (1, 4)"
+        in err
+    )
+    assert [not line for line in read(output)] == [True, True, False, True, False]
 
 
 def test_prefixes_and_scores_go_with_their_windows(decode, monkeypatch, tmp_path):

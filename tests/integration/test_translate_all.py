@@ -1,5 +1,6 @@
 """t2t_ext-translate-all on a trained run: every checkpoint once, anew only where something changed."""
 
+import dataclasses
 import json
 import pathlib
 import shutil
@@ -7,6 +8,7 @@ import shutil
 import pytest
 
 from t2t_ext.bin import decoder, translate_all
+from t2t_ext.data.text.text_encoder import EOS_ID
 from t2t_ext.runs import checkpoints
 
 FOLDER = "dev.beam2.alpha0.6"
@@ -82,6 +84,20 @@ def test_what_is_done_is_not_done_again(run, capsys):
     assert all(set(record["scores"]) == {"chrF2_cased", "chrF2_uncased"} for record in records(run))
     assert set(curve(run)) == {"chrF2_cased", "chrF2_uncased"}
     assert set(curve(run)["chrF2_cased"]) == {30, 60}
+
+
+def test_empty_translations_are_said(run, capsys, monkeypatch):
+    from t2t_ext.translation.translator import Translator
+
+    real = Translator._search_all
+
+    def search(self, *args, **options):
+        first, *others = real(self, *args, **options)
+        return [[dataclasses.replace(first[0], text="", ids=(EOS_ID,))], *others]
+
+    monkeypatch.setattr(Translator, "_search_all", search)
+    assert command(run, "--last_only=true") == 0
+    assert "warning: step 60: the translation is empty: it ended at once (min_length=1 in" in capsys.readouterr().out
 
 
 def test_checkpoints_that_are_deleted_or_damaged_are_passed_over_and_said(run, capsys, monkeypatch):

@@ -79,6 +79,7 @@ def test_what_a_difference_owes_to_the_length(make_plan, stores, plans, reports)
         job = plans.Job(row, "plain", (), 1)
         counts = counts_of(stores, plans, 0.3, 1)
         counts[:, 1] += longer
+        counts[:2, [0, 2, 3, 4, 5]] = 0  # two empty translations
         record = made_up(stores, job, 40.0)
         records[job] = {**record, "test": {**record["test"], "counts": stores.pack(counts)}}
     made = reports.rows(plan, records)
@@ -88,7 +89,7 @@ def test_what_a_difference_owes_to_the_length(make_plan, stores, plans, reports)
     assert row.precision() == control.precision() > 0
     assert control.unpenalized is None
     page = reports.markdown(plan, records, made, {"": "picture.png"})
-    assert f"| 5 | 0.980 | {row.precision():.2f} | 1 | +0.00 | +0.00 to +0.00 | 1.000 | 1.000 | -" in page
+    assert f"| 5 | 0.980 | 2.0 | {row.precision():.2f} | 1 | +0.00 | +0.00 to +0.00 | 1.000 | 1.000 | -" in page
 
 
 def test_what_another_recipe_changes(make_plan, stores, plans, reports):

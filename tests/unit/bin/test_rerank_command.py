@@ -6,14 +6,18 @@ from t2t_ext.bin import rerank
 from t2t_ext.translation.rerank import Candidate
 
 
-def test_lines_that_either_model_truncates_are_counted():
-    best = Candidate("x", "x", (5, 1), {"l2r": -1.0, "r2l": -1.0}, -2.0, {"l2r": 0})
+def _candidates(*ids):
+    return [Candidate("x", "x", ids, {"l2r": -1.0, "r2l": -1.0}, -2.0, {"l2r": 0})]
+
+
+def test_lines_that_either_model_truncates_and_empty_translations_are_counted():
     reranker = types.SimpleNamespace(
         l2r=types.SimpleNamespace(truncated_line_numbers=(2,)),
         r2l=types.SimpleNamespace(truncated_line_numbers=(1, 2)),
-        rerank=lambda lines, passes: [[best] for _ in lines],
+        rerank=lambda lines, passes: [_candidates(5, 1), _candidates(1), _candidates()],  # the third line has no text
     )
     found = rerank._Found(None, reranker, [])
     for _ in range(2):
         found.add(["a", "b", "c"], None, None)
     assert found.truncated.first == [1, 2, 4, 5]
+    assert found.empty.first == [2, 5]

@@ -3,6 +3,7 @@
 import pytest
 import tensorflow as tf
 
+from t2t_ext.data.text.text_encoder import EOS_ID
 from t2t_ext.errors import UserError
 from t2t_ext.translation import translator
 
@@ -53,6 +54,23 @@ def test_lines_that_are_not_empty_and_get_no_translation_are_numbered(make_trans
     monkeypatch.setattr(one, "_search", nothing_found)
     assert one(["the cat", "", "the lamp", " \u3000"]) == ["", "", "", ""]
     assert one.untranslated_line_numbers == (1, 3)
+    assert one.empty_line_numbers == ()
+
+
+def test_lines_that_are_not_empty_and_whose_translation_is_are_numbered(make_translator, monkeypatch):
+    """A model that prefers EOS to everything ends at once, until a minimum length forbids it."""
+    one, longer = make_translator(beam_size=2), make_translator(beam_size=2, min_length=1)
+    step = one.model.step
+
+    def end(*args, **kwargs):
+        logits, state = step(*args, **kwargs)
+        return logits + tf.one_hot(EOS_ID, logits.shape[-1], on_value=1e3), state
+
+    monkeypatch.setattr(one.model, "step", end)
+    assert one(["the cat", "", "the lamp"]) == ["", "", ""]
+    assert (one.empty_line_numbers, one.untranslated_line_numbers) == ((1, 3), ())
+    assert [len(hypotheses[0].ids) for hypotheses in longer.translate(["the cat", "", "the lamp"])] == [2, 0, 2]
+    assert longer.empty_line_numbers == ()
 
 
 @pytest.mark.parametrize(
