@@ -12,6 +12,7 @@ import _comparison_teachers
 import numpy as np
 from _comparison_pairs import SEEDS_TO_CONCLUDE, Tests
 from _comparison_plan import PLAIN, TUNING, Grid, Job, Order, Plan
+from _comparison_robustness import MEASURES_NOTE, SEEDS_NOTE, Robustness, below_chance
 from _comparison_store import LAST_EVALUATIONS, Record, dev_scores, has_diverged, unpack
 from _comparison_tests import Difference, bleu, difference, without_penalty
 
@@ -96,10 +97,13 @@ def _at(record: Any, path: Sequence[str]) -> Any:
     return record
 
 
-def write(plan: Plan, records: Mapping[Job, Record], out: pathlib.Path) -> None:
+def write(
+    plan: Plan, records: Mapping[Job, Record], out: pathlib.Path, replaced: Mapping[Job, Record] | None = None
+) -> None:
     """Writes ``OUT.md`` and its figures, which go to a folder ``images`` beside that of OUT where there is one.
 
-    The figures are ``OUT.png`` and, where rows are compared, ``OUT_differences.png``.
+    The figures are ``OUT.png`` and, where rows are compared, ``OUT_differences.png``. ``replaced`` are former results
+    of trainings that were made again.
     """
     folder = out.parent.parent / "images"
     made = rows(plan, records)
@@ -113,7 +117,7 @@ def write(plan: Plan, records: Mapping[Job, Record], out: pathlib.Path) -> None:
             written.append((folder if folder.is_dir() else out.parent) / f"{out.name}{suffix}.png")
             links[suffix] = f"../images/{written[-1].name}" if folder.is_dir() else written[-1].name
             files.write_bytes_atomically(written[-1], picture)
-    files.write_text_atomically(written[0], markdown(plan, records, made, links))
+    files.write_text_atomically(written[0], markdown(plan, records, made, links, replaced))
     print(f"written: {', '.join(map(str, written))}", flush=True)
 
 
@@ -203,7 +207,11 @@ def conclusion(tested: Difference, corrected: float) -> str:
 
 
 def markdown(
-    plan: Plan, records: Mapping[Job, Record], made: Mapping[str, Sequence[Row]], links: Mapping[str, str]
+    plan: Plan,
+    records: Mapping[Job, Record],
+    made: Mapping[str, Sequence[Row]],
+    links: Mapping[str, str],
+    replaced: Mapping[Job, Record] | None = None,
 ) -> str:
     """Returns the page.
 
@@ -212,6 +220,7 @@ def markdown(
       records: All results, those of the grid among them.
       made: What ``rows`` has made of them.
       links: Where the figures are, by what their names end with.
+      replaced: Former results of trainings that were made again.
     """
     parts = [f"# Comparison at convergence: {plan.title}", _about(plan, records, made)]
     if "_differences" in links:
@@ -228,8 +237,9 @@ def markdown(
         parts.append(f"![BLEU against minutes of training and against parameters]({links['']})")
     ablations = [row for row in made[PLAIN] if not row.main]
     if ablations:
-        text = "Each against the row whose number stands beside it, with the seeds that both have: indications."
-        parts += ["## Ablations", text, _ablation_table(ablations)]
+        text = "Each against the row whose number stands beside it, with the seeds that both have: indications. "
+        text += below_chance([row.difference for row in ablations if row.difference])
+        parts += ["## Ablations", _wrapped(text), _ablation_table(ablations)]
     orders = _orders_table(plan, made[PLAIN])
     if orders:
         parts += [
@@ -237,6 +247,7 @@ def markdown(
             "Gains in BLEU there and here; papers' corpora and sizes are others.",
             orders,
         ]
+    parts += _robustness(plan, made[PLAIN], replaced or {})
     if plan.grid:
         parts += ["## Tuning", _wrapped(_grid_note(plan.grid)), _grid_table(plan, records)]
     taught = _comparison_teachers.lines_of_table(list(records.values()))
@@ -486,6 +497,33 @@ def _orders_table(plan: Plan, found: Sequence[Row]) -> str:
         lines.append([paper.replace(" et al.", ""), pair, *there, *here, words.get(said, said)])
     headings = ("paper", "order", "there", "on", "here", "95 %", "p boot", "p rand", "Holm", "")
     return _table(headings, lines) if lines else ""
+
+
+def _robustness(plan: Plan, found: Sequence[Row], replaced: Mapping[Job, Record]) -> list[str]:
+    """Returns the sections that say what else the pairs' differences could be; nothing without finished pairs."""
+    finished = {row.name: row for row in found if row.main and not row.early}
+    former: dict[str, dict[int, Record]] = {}
+    for job, record in replaced.items():
+        if job.variant == PLAIN and job.row in finished and job.seed in finished[job.row].runs:
+            former.setdefault(job.row, {})[job.seed] = record
+    robustness = Robustness(plan, {name: row.runs for name, row in finished.items()}, former)
+    if not robustness.pairs:
+        return []
+
+    def named(lines: Sequence[Sequence[str]]) -> list[list[str]]:
+        return [[*(_brief(plan, finished[name]) for name in line[:2]), *line[2:]] for line in lines]
+
+    headings = ("row", "beside", "seeds", "BLEU", "95 %", "no penalty", "95 %", "dev BLEU", "95 %", "chrF2")
+    parts = ["## Other measures", _wrapped(MEASURES_NOTE), _table(headings, named(robustness.measures()))]
+    by_seeds = robustness.seeds()
+    if by_seeds:
+        least = robustness.found_in_four_of_five()
+        kinds = {"root": f"with the {plan.brief(plan.main[0])}", "others": "without it"}
+        ranges = [f"{low:.1f} to {high:.1f} BLEU in pairs {kinds[kind]}" for kind, (low, high) in least.items()]
+        text = f"By the widths of the intervals a difference is found in four of five cases from {', '.join(ranges)} "
+        parts += ["## Other seeds", _wrapped(SEEDS_NOTE), _wrapped(text + "(before correction, which asks for more).")]
+        parts.append(_table(("row", "beside", *robustness.seed_headings()), named(by_seeds)))
+    return parts
 
 
 def _brief(plan: Plan, row: Row) -> str:

@@ -102,7 +102,8 @@ def _run(args: argparse.Namespace) -> int:
     finally:  # also when it is interrupted
         store = _comparison_store.Store(results)  # with what other commands have stored meanwhile
         if store.records and not args.dry_run:
-            _comparison_report.write(plan, store.records, args.out or results.with_suffix(""))
+            replaced = _comparison_store.Store(results.with_stem(f"{results.stem}_replaced"))
+            _comparison_report.write(plan, store.records, args.out or results.with_suffix(""), replaced.records)
             if not args.results and not args.out:
                 _comparison_readme.update(_README, plan, store.records)
     for title, why in failed.items():

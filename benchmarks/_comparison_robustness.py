@@ -1,0 +1,145 @@
+"""Does a conclusion of ``comparison.py`` depend on the measure, or on one seed? Two tables of its report."""
+
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from _comparison_pairs import SEEDS_TO_CONCLUDE, Tests
+from _comparison_plan import Plan
+from _comparison_store import unpack
+from _comparison_tests import Difference, without_penalty
+
+LEVEL = 0.05
+# Standard errors of a difference that a two-sided test at 5 % finds in four of five cases; an interval has 2 x 1.96.
+_FOUND, _WIDTH = 2.8, 3.92
+Counts = Mapping[str, Mapping[int, np.ndarray]]  # row -> seed -> what BLEU counts in every sentence
+Runs = Mapping[str, Mapping[int, Mapping[str, Any]]]  # row -> seed -> result
+MEASURES_NOTE = (
+    "Every pair that is tested, by other measures: BLEU without its brevity penalty, BLEU on the development set, and "
+    "chrF2. Not corrected, and no conclusion: the tests of the protocol are those of test BLEU; without the penalty "
+    "short translations are favored; and the checkpoints were chosen on the development set. Bold: the larger of both "
+    "p is below 0.05."
+)
+SEEDS_NOTE = (
+    "The same pairs with one seed of both rows left out, and with the trainings that stood in place of others until "
+    "these were trained again (docs/comparison.md says why): the difference, and in brackets the larger p, for two "
+    "seeds uncorrected and for three after Holm's correction. Bold: below 0.05."
+)
+
+
+class Robustness:
+    """The pairs of rows that a plan tests, each with its difference by several measures and from several seeds."""
+
+    def __init__(self, plan: Plan, runs: Runs, replaced: Runs) -> None:
+        """Takes the results of all rows that are finished, and former ones that were replaced."""
+        self._plan, self._runs, self._replaced = plan, runs, replaced
+        self._test, self._dev = _counts(runs, "test"), _counts(runs, "dev")
+        self.pairs = [pair for pair in _directed(plan) if set(pair) <= set(self._test)]
+
+    def measures(self) -> list[list[str]]:
+        """Returns a line for each pair: its names, seeds, and its difference by each measure."""
+        even = {row: {seed: without_penalty(each) for seed, each in seeds.items()} for row, seeds in self._test.items()}
+        tests = [Tests(self._plan, counts) for counts in (self._test, even, self._dev)]
+        lines = []
+        for pair in self.pairs:
+            found = [each.of(*pair)[0] for each in tests]
+            if found[0] is None:
+                continue
+            cells = [cell for each in found for cell in _with_interval(each)]
+            lines.append([*pair, str(found[0].seeds), *cells, self._of_chrf(*pair)])
+        return lines
+
+    def seeds(self) -> list[list[str]]:
+        """Returns a line for each pair with seeds enough: its names, and its difference from these and other seeds."""
+        numbers = sorted({seed for seeds in self._test.values() for seed in seeds})
+        views = [self._test, *(_without(self._test, seed) for seed in numbers)]
+        if self._replaced:
+            former = _counts(self._replaced, "test")
+            views.append({row: {**seeds, **former.get(row, {})} for row, seeds in self._test.items()})
+        tests = [Tests(self._plan, view) for view in views]
+        lines = []
+        for pair in self.pairs:
+            found = [each.of(*pair) for each in tests]
+            first = found[0][0]
+            if first is None or first.seeds < SEEDS_TO_CONCLUDE:
+                continue
+            cells = [_with_p(*each) for each in found]
+            lines.append([*pair, *cells])
+        return lines
+
+    def seed_headings(self) -> list[str]:
+        """Returns the headings of what ``seeds`` returns after the names."""
+        numbers = sorted({seed for seeds in self._test.values() for seed in seeds})
+        return ["all seeds", *(f"without seed {seed}" for seed in numbers), *(["former"] if self._replaced else [])]
+
+    def found_in_four_of_five(self) -> dict[str, tuple[float, float]]:
+        """Returns which differences would be found in four of five cases, in BLEU, before correction: least, most.
+
+        Keys: ``root``, for pairs with the first row, and ``others``. From the widths of the intervals, of pairs with
+        seeds enough; a kind of pair that there is none of is left out.
+        """
+        tests, root = Tests(self._plan, self._test), self._plan.main[0]
+        found: dict[str, list[float]] = {}
+        for pair in self.pairs:
+            tested, _ = tests.of(*pair)
+            if tested and tested.seeds >= SEEDS_TO_CONCLUDE:
+                kind = "root" if root in pair else "others"
+                found.setdefault(kind, []).append((tested.high - tested.low) / _WIDTH * _FOUND)
+        return {kind: (min(each), max(each)) for kind, each in found.items()}
+
+    def _of_chrf(self, row: str, control: str) -> str:
+        seeds = set(self._runs[row]) & set(self._runs[control])
+        values = [self._runs[row][seed]["test"]["chrF2"] - self._runs[control][seed]["test"]["chrF2"] for seed in seeds]
+        return f"{statistics.fmean(values):+.2f}"
+
+
+def _directed(plan: Plan) -> list[tuple[str, str]]:
+    """Returns the pairs that are tested, each once: a row and its control, or the higher and the lower of an order."""
+    tested = {pair for family in plan.pairs() for pair in family}
+    found = [(row, control) for row in plan.main if (control := plan.control(row))]
+    found += [(each.above, each.below) for orders in plan.orders.values() for each in orders]
+    first = {frozenset(pair): pair for pair in reversed(found)}
+    return [pair for pair in dict.fromkeys(found) if frozenset(pair) in tested and first[frozenset(pair)] == pair]
+
+
+def _counts(runs: Runs, split: str) -> Counts:
+    return {
+        row: {
+            seed: unpack(run[split]["counts"], run[split]["sentences"])
+            for seed, run in seeds.items()
+            if run[split].get("counts")
+        }
+        for row, seeds in runs.items()
+    }
+
+
+def _without(counts: Counts, seed: int) -> Counts:
+    """Returns the counts of the other seeds; a row that has no other one is left out."""
+    kept = {row: {each: of_seed for each, of_seed in seeds.items() if each != seed} for row, seeds in counts.items()}
+    return {row: seeds for row, seeds in kept.items() if seeds}
+
+
+def _with_interval(tested: Difference | None) -> list[str]:
+    if tested is None:
+        return ["", ""]
+    value = f"{tested.value:+.2f}"
+    interval = f"{tested.low:+.2f} to {tested.high:+.2f}"
+    return [f"**{value}**" if tested.p < LEVEL else value, interval]
+
+
+def _with_p(tested: Difference | None, corrected: float | None) -> str:
+    if tested is None:
+        return ""
+    p = tested.p if corrected is None else corrected
+    shown = f"{tested.value:+.2f} ({'< 0.001' if p < 0.001 else f'{p:.3f}'})"
+    return f"**{shown}**" if p < LEVEL else shown
+
+
+def below_chance(tested: Sequence[Difference]) -> str:
+    """Returns in words how many differences have p below 0.05, and how many chance alone would give."""
+    small = sum(each.p < LEVEL for each in tested)
+    expected = len(tested) * LEVEL
+    return (
+        f"Of {len(tested)} differences {small} have p below {LEVEL} (the larger of both); chance gives {expected:.1f}."
+    )

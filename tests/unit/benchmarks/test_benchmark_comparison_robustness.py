@@ -1,0 +1,87 @@
+"""benchmarks/comparison.py: the tested pairs by other measures, and from other seeds."""
+
+import importlib
+import re
+
+import pytest
+from made_up_results import made_up
+
+ROOT, LWC, ENC_DC, FULL_DC = (
+    f"comparison_{name}" for name in ("transformer", "layer_coordination", "enc_dc", "full_dc")
+)
+
+
+@pytest.fixture
+def runs(stores, plans):
+    """Three seeds of three rows, two of another; the development set has the words of the test set."""
+    found = {}
+    for row, noise, seeds in (
+        (ROOT, 0.3, (1, 2, 3)),
+        (LWC, 0.5, (1, 2, 3)),
+        (ENC_DC, 0.3, (1, 2, 3)),
+        (FULL_DC, 0.1, (1, 2)),
+    ):
+        for seed in seeds:
+            record = made_up(stores, plans.Job(row, "plain", (), seed), 40.0, noise=noise)
+            record["test"]["chrF2"] += seed * (row == LWC)
+            record["dev"] |= {name: record["test"][name] for name in ("sentences", "counts")}
+            found.setdefault(row, {})[seed] = record
+    return found
+
+
+@pytest.fixture
+def robustness(make_plan, runs, differences, monkeypatch):
+    monkeypatch.setattr(differences, "TRIALS", 500)
+    module = importlib.import_module("_comparison_robustness")
+    return lambda replaced: module.Robustness(make_plan(tune=False), runs, replaced)
+
+
+def of(lines, *pair):
+    (line,) = [line for line in lines if line[:2] == list(pair)]
+    return line[2:]
+
+
+def test_pairs_by_other_measures(robustness, runs, stores, differences):
+    lines = robustness({}).measures()
+    assert {tuple(line[:2]) for line in lines} == {(LWC, ROOT), (ENC_DC, ROOT), (FULL_DC, ROOT), (FULL_DC, ENC_DC)}
+    seeds, bleu, interval, no_penalty, _, dev, of_dev, chrf = of(lines, LWC, ROOT)
+    counts = {
+        row: {seed: stores.unpack(run["test"]["counts"], 60) for seed, run in runs[row].items()} for row in (LWC, ROOT)
+    }
+    expected = differences.difference(counts[LWC], counts[ROOT]).value
+    assert (seeds, bleu, chrf) == ("3", f"**{expected:+.2f}**", "+2.00")
+    assert (dev, of_dev) == (bleu, interval)
+    # The translations are as long as the references: there is no penalty.
+    assert no_penalty == bleu
+    assert of(lines, FULL_DC, ROOT)[0] == "2"
+
+
+def test_pairs_from_other_seeds(robustness, runs, stores, plans, differences):
+    former = made_up(stores, plans.Job(ROOT, "plain", (), 7), 40.0, noise=0.6)
+    made = robustness({ROOT: {1: former}})
+    lines = made.seeds()
+    assert made.seed_headings() == ["all seeds", "without seed 1", "without seed 2", "without seed 3", "former"]
+    assert [line[:2] for line in lines] == [[LWC, ROOT], [ENC_DC, ROOT]]  # three seeds of both
+    counts = {
+        row: {seed: stores.unpack(run["test"]["counts"], 60) for seed, run in runs[row].items()} for row in (LWC, ROOT)
+    }
+    found = [float(re.search(r"[+-][\d.]+", cell)[0]) for cell in of(lines, LWC, ROOT)]
+    for without, shown in enumerate(found[:4]):
+        kept = [{seed: each for seed, each in counts[row].items() if seed != without} for row in (LWC, ROOT)]
+        assert shown == pytest.approx(differences.difference(*kept).value, abs=0.0051)
+    counts[ROOT][1] = stores.unpack(former["test"]["counts"], 60)
+    assert found[4] == pytest.approx(differences.difference(counts[LWC], counts[ROOT]).value, abs=0.0051)
+    low, high = made.found_in_four_of_five()["root"]
+    assert 0 < low <= high
+
+
+def test_without_former_trainings_there_is_no_column_of_them(robustness):
+    made = robustness({})
+    assert made.seed_headings()[-1] == "without seed 3"
+    assert {len(line) for line in made.seeds()} == {2 + len(made.seed_headings())}
+
+
+def test_differences_beside_what_chance_gives(differences):
+    module = importlib.import_module("_comparison_robustness")
+    made = [differences.Difference(1.0, 0.0, 2.0, p, 0.01, 1) for p in (0.01, 0.04, 0.06, 0.5)]
+    assert module.below_chance(made) == "Of 4 differences 2 have p below 0.05 (the larger of both); chance gives 0.2."
