@@ -119,6 +119,7 @@ class Plan:
       ablations: The others.
       variants: Recipe of training -> its table; ``plain`` is the first.
       orders: Paper -> its orders; "Controls": pairs that no paper has.
+      further_seeds: Main row -> the seeds that it has besides those of all; no test of a conclusion has them.
     """
 
     def __init__(
@@ -152,6 +153,8 @@ class Plan:
             for kind in ("main", "ablations")
         )
         self.variants: dict[str, Mapping[str, Any]] = {PLAIN: {}, **content["variants"]}
+        further = self._corpus.get("further_seeds", {})
+        self.further_seeds: dict[str, list[int]] = {row: further[row] for row in self.main if row in further}
         here = {*self.main, *self.ablations}
         self.orders = {
             paper: [order for order in (Order(*each) for each in orders) if {order.above, order.below} <= here]
@@ -325,6 +328,9 @@ class Plan:
                 # Seed 1 of the rows that they are compared with was chosen among the cells of the grid.
                 seed = seeds[1] if len(seeds) > 1 else seeds[0]
                 yield from ((variant, seed, row) for row in self.ablations if row in rows)
+                if len(seeds) > 2:  # all of them
+                    further = self.further_seeds.items()
+                    yield from ((variant, seed, row) for row, of_row in further if row in rows for seed in of_row)
 
     def is_of_the_grid(self, job: Job) -> bool:
         """Returns whether a training is a cell of its family's grid."""

@@ -12,7 +12,7 @@ import _comparison_teachers
 import numpy as np
 from _comparison_pairs import SEEDS_TO_CONCLUDE, Tests
 from _comparison_plan import PLAIN, TUNING, Grid, Job, Order, Plan
-from _comparison_robustness import MEASURES_NOTE, SEEDS_NOTE, Robustness, below_chance
+from _comparison_robustness import MEASURES_NOTE, MORE_SEEDS_NOTE, SEEDS_NOTE, Robustness, below_chance
 from _comparison_store import LAST_EVALUATIONS, Record, dev_scores, has_diverged, unpack
 from _comparison_tests import Difference, bleu, difference, without_penalty
 
@@ -176,14 +176,19 @@ def _without_penalty(counts: Mapping[int, np.ndarray]) -> dict[int, np.ndarray]:
     return {seed: without_penalty(each) for seed, each in counts.items()}
 
 
-def _found(plan: Plan, records: Mapping[Job, Record], name: str, variant: str) -> Found:
-    """Returns the results of a row with its family's rate and dropout; before that is tuned, with the first ones."""
+def _found(plan: Plan, records: Mapping[Job, Record], name: str, variant: str, *, further_seeds: bool = False) -> Found:
+    """Returns the results of a row with its family's rate and dropout; before that is tuned, with the first ones.
+
+    Those of ``further_seeds`` of the plan are apart from the others.
+    """
     family, tuned = plan.family(name), plan.cells(dev_scores(records))
     # What ended early is there to be compared with its like, which has the first cell, too.
     cells = [tuned[family]] if family in tuned and variant != TUNING else [plan.grid.first] if plan.grid else [()]
     usable = [(job, each) for job, each in sorted(records.items()) if not has_diverged(each)]
+    further = plan.further_seeds.get(name, ())
     for cell in cells:
-        runs = {job.seed: each for job, each in usable if (job.row, job.variant, job.cell) == (name, variant, cell)}
+        of_row = {job.seed: each for job, each in usable if (job.row, job.variant, job.cell) == (name, variant, cell)}
+        runs = {seed: run for seed, run in of_row.items() if (seed in further) is further_seeds}
         if runs:
             return runs, {seed: unpack(run["test"]["counts"], run["test"]["sentences"]) for seed, run in runs.items()}
     return {}, {}
@@ -247,7 +252,8 @@ def markdown(
             "Gains in BLEU there and here; papers' corpora and sizes are others.",
             orders,
         ]
-    parts += _robustness(plan, made[PLAIN], replaced or {})
+    further = {name: _found(plan, records, name, PLAIN, further_seeds=True)[0] for name in plan.further_seeds}
+    parts += _robustness(plan, made[PLAIN], replaced or {}, further)
     if plan.grid:
         parts += ["## Tuning", _wrapped(_grid_note(plan.grid)), _grid_table(plan, records)]
     taught = _comparison_teachers.lines_of_table(list(records.values()))
@@ -499,14 +505,20 @@ def _orders_table(plan: Plan, found: Sequence[Row]) -> str:
     return _table(headings, lines) if lines else ""
 
 
-def _robustness(plan: Plan, found: Sequence[Row], replaced: Mapping[Job, Record]) -> list[str]:
+def _robustness(
+    plan: Plan,
+    found: Sequence[Row],
+    replaced: Mapping[Job, Record],
+    further: Mapping[str, Mapping[int, Record]],
+) -> list[str]:
     """Returns the sections that say what else the pairs' differences could be; nothing without finished pairs."""
     finished = {row.name: row for row in found if row.main and not row.early}
     former: dict[str, dict[int, Record]] = {}
     for job, record in replaced.items():
         if job.variant == PLAIN and job.row in finished and job.seed in finished[job.row].runs:
             former.setdefault(job.row, {})[job.seed] = record
-    robustness = Robustness(plan, {name: row.runs for name, row in finished.items()}, former)
+    runs = {name: row.runs for name, row in finished.items()}
+    robustness = Robustness(plan, runs, former, {name: each for name, each in further.items() if each})
     if not robustness.pairs:
         return []
 
@@ -522,8 +534,17 @@ def _robustness(plan: Plan, found: Sequence[Row], replaced: Mapping[Job, Record]
         ranges = [f"{low:.1f} to {high:.1f} BLEU in pairs {kinds[kind]}" for kind, (low, high) in least.items()]
         text = f"By the widths of the intervals a difference is found in four of five cases from {', '.join(ranges)} "
         parts += ["## Other seeds", _wrapped(SEEDS_NOTE), _wrapped(text + "(before correction, which asks for more).")]
+        parts += [_more_seeds(plan, finished[name], each) for name, each in further.items() if each]
         parts.append(_table(("row", "beside", *robustness.seed_headings()), named(by_seeds)))
     return parts
+
+
+def _more_seeds(plan: Plan, row: Row, further: Mapping[int, Record]) -> str:
+    """Returns a paragraph about a row with more seeds than the others."""
+    whole = dataclasses.replace(row, runs={**row.runs, **further})
+    seeds = ", ".join(map(str, sorted(whole.runs)))
+    scores = f"{whole.each('test', 'BLEU')}; development BLEU {whole.each('dev', 'BLEU')}."
+    return _wrapped(f"{MORE_SEEDS_NOTE} {plan.brief(row.name)}: {whole.bleu()} with seeds {seeds}: {scores}")
 
 
 def _brief(plan: Plan, row: Row) -> str:

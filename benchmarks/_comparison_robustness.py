@@ -8,13 +8,17 @@ import numpy as np
 from _comparison_pairs import SEEDS_TO_CONCLUDE, Tests
 from _comparison_plan import Plan
 from _comparison_store import unpack
-from _comparison_tests import Difference, without_penalty
+from _comparison_tests import Difference, difference_of_means, spread, without_penalty
 
 LEVEL = 0.05
 # Standard errors of a difference that a two-sided test at 5 % finds in four of five cases; an interval has 2 x 1.96.
 _FOUND, _WIDTH = 2.8, 3.92
 Counts = Mapping[str, Mapping[int, np.ndarray]]  # row -> seed -> what BLEU counts in every sentence
 Runs = Mapping[str, Mapping[int, Mapping[str, Any]]]  # row -> seed -> result
+MORE_SEEDS_NOTE = (
+    "More seeds: with all seeds of a row that has more than the others, uncorrected and by the bootstrap alone; not "
+    "for pairs of which both hold the same run."
+)
 MEASURES_NOTE = (
     "Every pair that is tested, by other measures: BLEU without its brevity penalty, BLEU on the development set, and "
     "chrF2. Not corrected, and no conclusion: the tests of the protocol are those of test BLEU; without the penalty "
@@ -31,10 +35,12 @@ SEEDS_NOTE = (
 class Robustness:
     """The pairs of rows that a plan tests, each with its difference by several measures and from several seeds."""
 
-    def __init__(self, plan: Plan, runs: Runs, replaced: Runs) -> None:
-        """Takes the results of all rows that are finished, and former ones that were replaced."""
-        self._plan, self._runs, self._replaced = plan, runs, replaced
+    def __init__(self, plan: Plan, runs: Runs, replaced: Runs, further: Runs) -> None:
+        """Takes the results of all rows that are finished, former ones that were replaced, and those of more seeds."""
+        self._plan, self._runs, self._replaced, self._further = plan, runs, replaced, further
         self._test, self._dev = _counts(runs, "test"), _counts(runs, "dev")
+        more = _counts(further, "test")
+        self._all = {row: {**seeds, **more.get(row, {})} for row, seeds in self._test.items()}
         self.pairs = [pair for pair in _directed(plan) if set(pair) <= set(self._test)]
 
     def measures(self) -> list[list[str]]:
@@ -65,13 +71,24 @@ class Robustness:
             if first is None or first.seeds < SEEDS_TO_CONCLUDE:
                 continue
             cells = [_with_p(*each) for each in found]
-            lines.append([*pair, *cells])
+            lines.append([*pair, *cells, *([self._with_more_seeds(*pair)] if self._further else [])])
         return lines
+
+    def _with_more_seeds(self, row: str, control: str) -> str:
+        if not {row, control} & set(self._further) or self._plan.shares_runs(row, control):
+            return ""
+        systems = [each for seeds in self._all.values() if (each := spread(seeds))]
+        return _with_p(difference_of_means(self._all[row], self._all[control], pool=systems), None)
 
     def seed_headings(self) -> list[str]:
         """Returns the headings of what ``seeds`` returns after the names."""
         numbers = sorted({seed for seeds in self._test.values() for seed in seeds})
-        return ["all seeds", *(f"without seed {seed}" for seed in numbers), *(["former"] if self._replaced else [])]
+        return [
+            "all seeds",
+            *(f"without seed {seed}" for seed in numbers),
+            *(["former"] if self._replaced else []),
+            *(["more seeds"] if self._further else []),
+        ]
 
     def found_in_four_of_five(self) -> dict[str, tuple[float, float]]:
         """Returns which differences would be found in four of five cases, in BLEU, before correction: least, most.

@@ -154,11 +154,37 @@ def difference(
         else:
             own = Spread.pooled([Spread.of(*each) for each in zip(values, samples, strict=True)])
         drawn = drawn + _of_seeds(own, Spread.pooled(pool) or own, (1 if shared else 2) / len(seeds))
+    low, high, p_bootstrap = _interval(drawn)
+    p_randomization = (1 + np.sum(np.abs(_randomized(pair)) >= abs(value) - 1e-9)) / (1 + TRIALS)
+    return Difference(value, low, high, p_bootstrap, float(p_randomization), len(seeds))
+
+
+def difference_of_means(
+    system: Mapping[int, np.ndarray], control: Mapping[int, np.ndarray], *, pool: Sequence[Spread] = ()
+) -> Difference | None:
+    """Tests a system against its control where they have other seeds; None where one of them has less than two.
+
+    As ``difference``, over all seeds of each. There is no randomization, which exchanges what both have translated:
+    its p is 0, and ``seeds`` is the smaller number.
+    """
+    if min(len(system), len(control)) < 2:
+        return None
+    found = [_scores(np.stack([each[seed] for seed in sorted(each)])) for each in (control, system)]
+    own = Spread.pooled([Spread.of(*each) for each in found])
+    assert own is not None
+    (of_control, drawn_of_control), (of_system, drawn_of_system) = found
+    drawn = drawn_of_system.mean(axis=1) - drawn_of_control.mean(axis=1)
+    drawn += _of_seeds(own, Spread.pooled(pool) or own, 1 / len(system) + 1 / len(control))
+    value = float(of_system.mean() - of_control.mean())
+    low, high, p = _interval(drawn)
+    return Difference(value, low, high, p, 0.0, min(len(system), len(control)))
+
+
+def _interval(drawn: np.ndarray) -> tuple[float, float, float]:
+    """Returns where the 95 % interval of samples begins and ends, and p: twice the share on the rarer side of 0."""
     low, high = np.percentile(drawn, [2.5, 97.5])
     rarer = min(np.sum(drawn <= 0), np.sum(drawn >= 0))
-    p_bootstrap = min(1.0, 2 * (1 + rarer) / (1 + len(drawn)))
-    p_randomization = (1 + np.sum(np.abs(_randomized(pair)) >= abs(value) - 1e-9)) / (1 + TRIALS)
-    return Difference(value, float(low), float(high), float(p_bootstrap), float(p_randomization), len(seeds))
+    return float(low), float(high), float(min(1.0, 2 * (1 + rarer) / (1 + len(drawn))))
 
 
 def _of_seeds(own: Spread, pool: Spread, share: float) -> np.ndarray:

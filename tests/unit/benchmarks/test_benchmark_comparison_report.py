@@ -72,6 +72,29 @@ def test_report_from_stored_results_alone(benchmark, differences, full_store, tm
     assert full_store.path.with_suffix(".md").read_text() == before
 
 
+def test_further_seeds_are_in_the_table_of_other_seeds_alone(
+    plans, stores, reports, full_store, make_plan, monkeypatch, differences
+):
+    monkeypatch.setattr(differences, "TRIALS", 500)
+    plan, (further, *_) = make_plan(), make_plan().further_seeds[ROOT]
+    before = reports.markdown(plan, full_store.records, reports.rows(plan, full_store.records), {"": "picture.png"})
+    job = plans.Job(ROOT, "plain", (0.2, 0.015), further)
+    records = {**full_store.records, job: made_up(stores, job, 50.0, noise=0.3)}
+    made = reports.rows(plan, records)
+    assert [len(row.runs) for row in made["plain"] if row.name == ROOT] == [3]
+    page = reports.markdown(plan, records, made, {"": "picture.png"})
+    where = page.index("More seeds: ")
+    assert "| without seed 3 | more seeds |" in page[where:]
+    assert f"Transformer: 40.40 ± 6.40 with seeds 1, 2, 3, {further}: 37.10, 37.20, 37.30, 50.00" in " ".join(
+        page.split("\n")
+    )
+    assert "more seeds" not in before
+    assert (
+        page[page.index("## Main rows") : page.index("## Other seeds")]
+        == before[before.index("## Main rows") : before.index("## Other seeds")]
+    )
+
+
 def test_what_a_difference_owes_to_the_length(make_plan, stores, plans, reports):
     """The same translations beside longer references: less BLEU, by the penalty alone."""
     plan, records = make_plan(tune=False), {}

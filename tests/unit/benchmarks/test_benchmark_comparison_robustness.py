@@ -33,7 +33,7 @@ def runs(stores, plans):
 def robustness(make_plan, runs, differences, monkeypatch):
     monkeypatch.setattr(differences, "TRIALS", 500)
     module = importlib.import_module("_comparison_robustness")
-    return lambda replaced: module.Robustness(make_plan(tune=False), runs, replaced)
+    return lambda replaced, further=(): module.Robustness(make_plan(tune=False), runs, replaced, dict(further))
 
 
 def of(lines, *pair):
@@ -79,6 +79,29 @@ def test_without_former_trainings_there_is_no_column_of_them(robustness):
     made = robustness({})
     assert made.seed_headings()[-1] == "without seed 3"
     assert {len(line) for line in made.seeds()} == {2 + len(made.seed_headings())}
+
+
+def test_pairs_with_more_seeds_of_the_control(robustness, runs, stores, plans, differences):
+    further = {seed: made_up(stores, plans.Job(ROOT, "plain", (), seed), 40.0, noise=0.35) for seed in (4, 5)}
+    made = robustness({}, {ROOT: further})
+    assert made.seed_headings()[-2:] == ["without seed 3", "more seeds"]
+    every = {seed: stores.unpack(run["test"]["counts"], 60) for seed, run in {**runs[ROOT], **further}.items()}
+    own = {seed: stores.unpack(run["test"]["counts"], 60) for seed, run in runs[LWC].items()}
+    mean = [sum(float(differences.bleu(each.sum(axis=0))) for each in row.values()) / len(row) for row in (own, every)]
+    shown = of(made.seeds(), LWC, ROOT)[-1]
+    assert float(re.search(r"[+-][\d.]+", shown)[0]) == pytest.approx(mean[0] - mean[1], abs=0.0051)
+    assert of(made.seeds(), LWC, ROOT)[0] != shown
+
+
+def test_as_many_seeds_give_the_same_interval(runs, stores, differences):
+    """Means of all seeds are tested as pairs of seeds are, where both have the same ones."""
+    counts = [
+        {seed: stores.unpack(run["test"]["counts"], 60) for seed, run in runs[row].items()} for row in (LWC, ROOT)
+    ]
+    paired, means = differences.difference(*counts), differences.difference_of_means(*counts)
+    assert (means.value, means.low, means.high) == pytest.approx((paired.value, paired.low, paired.high))
+    assert means.p_bootstrap == paired.p_bootstrap
+    assert differences.difference_of_means(counts[0], {1: counts[1][1]}) is None
 
 
 def test_differences_beside_what_chance_gives(differences):
