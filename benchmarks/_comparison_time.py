@@ -5,7 +5,7 @@ import dataclasses
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 
-from _comparison_plan import Job
+from _comparison_plan import PLAIN, Job
 from _comparison_store import Record
 
 _ENOUGH = 200  # updates, from which on a training's own speed is known
@@ -39,7 +39,8 @@ def seconds_left(
     """Returns an estimate; 0 where nothing is stored to estimate from.
 
     A training that runs goes on as fast as until now, and ends after as many updates as others of its row. One that
-    waits takes as long as others of its row, longer where those that run are slower here than they were there.
+    waits takes as long as others of its row, longer where those that run are slower here than they were there. What is
+    known of a row with one recipe of training is stretched to another one as it was in rows that have both.
 
     Args:
       records: The stored results.
@@ -50,18 +51,19 @@ def seconds_left(
       slots: How many run side by side.
     """
     seconds, updates, paces = (collections.defaultdict[str, list[float]](list) for _ in range(3))
+    stretch = _stretches(records)
     for job, record in records.items():
         # Of a training that was resumed, only the last part was timed. One that reranks has no updates of its own.
         trained = 60 * (record["minutes"] - record["minutes_before"])
-        seconds[job.row].append(max(record["seconds"], trained) / price(job.variant))
+        seconds[job.row].append(max(record["seconds"], trained) / price(job.variant) / stretch[job.variant])
         if trained and record["updates"]:
-            updates[job.row].append(record["updates"])
+            updates[job.row].append(record["updates"] / stretch[job.variant])
             paces[job.row].append(trained / record["updates"] / price(job.variant))
     if not seconds:
         return 0.0
 
     def whole(job: Job) -> float:
-        return _median(seconds, job.row) * price(job.variant)
+        return _median(seconds, job.row) * price(job.variant) * stretch[job.variant]
 
     known = {job: each for job, each in running.items() if each.updates >= _ENOUGH and updates}
     slower = [_pace(known[job]) / price(job.variant) / _median(paces, job.row) for job in known if job.row in paces]
@@ -69,10 +71,25 @@ def seconds_left(
     total = later * _median(seconds) * factor
     for job in jobs:
         if job in known:
-            total += max(_median(updates, job.row) - known[job].updates, _LAST_UPDATES) * _pace(known[job])
+            ends = _median(updates, job.row) * stretch[job.variant]
+            total += max(ends - known[job].updates, _LAST_UPDATES) * _pace(known[job])
         else:
             total += max(0.0, whole(job) * factor - (running[job].seconds if job in running else 0.0))
     return total / slots
+
+
+def _stretches(records: Mapping[Job, Record]) -> Mapping[str, float]:
+    """Returns for each recipe of training how many times as many updates as with the plain one trainings take."""
+    found = collections.defaultdict[tuple[str, str], list[float]](list)
+    for job, record in records.items():
+        if record["updates"]:
+            found[job.variant, job.row].append(record["updates"])
+    ratios = collections.defaultdict[str, list[float]](list)
+    for (variant, row), updates in found.items():
+        if (PLAIN, row) in found:
+            ratios[variant].append(statistics.median(updates) / statistics.median(found[PLAIN, row]))
+    known = {variant: statistics.median(each) for variant, each in ratios.items()}
+    return collections.defaultdict(lambda: 1.0, known)
 
 
 def _pace(progress: Progress) -> float:

@@ -27,10 +27,15 @@ def minutes_left(time, stores, plans):
     }
     records = {each: {**made_up(stores, each, 40.0), **more} for each, more in stored.items()}
 
-    def left(*rows, running=None, later=0, slots=1, price=lambda variant: {"best": 2.0}.get(variant, 1.0)):
-        running = {job(row): time.Progress(*each) for row, each in (running or {}).items()}
+    def left(
+        *rows, running=None, later=0, slots=1, price=lambda variant: {"best": 2.0}.get(variant, 1.0), of_best=None
+    ):
+        running = {job(row, 2, of_best or "plain"): time.Progress(*each) for row, each in (running or {}).items()}
         jobs = [*running, *(job(*row) for row in rows)]
-        return time.seconds_left(records, price, jobs, running, later=later, slots=slots) / 60
+        best = job("a", 1, "best")  # three times the updates of the plain recipe, each twice as long
+        more = {"updates": 27000, "minutes": 150.0, "minutes_before": 0.0, "seconds": 9000}
+        known = {**records, **({best: {**made_up(stores, best, 40.0), **more}} if of_best else {})}
+        return time.seconds_left(known, price, jobs, running, later=later, slots=slots) / 60
 
     return left
 
@@ -63,3 +68,9 @@ def test_of_few_updates_nothing_is_concluded(minutes_left):
     assert minutes_left(("b",), running={"a": (300, 100, 4.0)}) == pytest.approx(20 + 20)
     assert minutes_left(running={"rerank": (30, 0, 0.0)}) == pytest.approx(0.5)
     assert minutes_left(running={"rerank": (300, 0, 0.0)}) == 0.0
+
+
+def test_a_recipe_that_takes_more_updates_takes_more_in_other_rows_too(minutes_left):
+    assert minutes_left(("b", 2, "best"), of_best="best") == pytest.approx(3 * 2 * 20)
+    assert minutes_left(("a",), of_best="best") == pytest.approx(25), "the plain recipe takes what it took"
+    assert minutes_left(running={"b": (600, 3000, 30.0)}, of_best="best") == pytest.approx((12000 - 3000) * 30 / 3000)
