@@ -68,14 +68,14 @@ def seconds_left(
     known = {job: each for job, each in running.items() if each.updates >= _ENOUGH and updates}
     slower = [_pace(known[job]) / price(job.variant) / _median(paces, job.row) for job in known if job.row in paces]
     factor = statistics.median(slower) if slower else 1.0
-    total = later * _median(seconds) * factor
+    left = [_median(seconds) * factor] * later
     for job in jobs:
         if job in known:
             ends = _median(updates, job.row) * stretch[job.variant]
-            total += max(ends - known[job].updates, _LAST_UPDATES) * _pace(known[job])
+            left.append(max(ends - known[job].updates, _LAST_UPDATES) * _pace(known[job]))
         else:
-            total += max(0.0, whole(job) * factor - (running[job].seconds if job in running else 0.0))
-    return total / slots
+            left.append(max(0.0, whole(job) * factor - (running[job].seconds if job in running else 0.0)))
+    return max(sum(left) / slots, *left, 0.0)  # the last ones have no others beside them
 
 
 def _stretches(records: Mapping[Job, Record]) -> Mapping[str, float]:

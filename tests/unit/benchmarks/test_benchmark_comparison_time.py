@@ -46,7 +46,9 @@ def test_nothing_is_said_without_results(time):
 
 def test_trainings_that_wait_take_what_others_of_their_row_took(minutes_left):
     assert minutes_left(("a",)) == 25.0
-    assert minutes_left(("a",), ("b",), ("rerank",), slots=2) == (25 + 20 + 1) / 2
+    assert minutes_left(("a",), ("b",), ("rerank",)) == 25 + 20 + 1
+    assert minutes_left(("a",), ("b",), ("a", 3), slots=2) == (25 + 20 + 25) / 2
+    assert minutes_left(("a",), ("rerank",), slots=2) == 25, "the longest one is not divided"
     assert minutes_left(("a", 2, "best")) == 50.0
     assert minutes_left(("no such row",), later=1) == 2 * 20  # as long as most
 
