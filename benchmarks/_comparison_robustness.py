@@ -1,12 +1,13 @@
 """Does a conclusion of ``comparison.py`` depend on the measure, or on one seed? Two tables of its report."""
 
+import dataclasses
 import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from _comparison_pairs import SEEDS_TO_CONCLUDE, Tests
-from _comparison_plan import Plan
+from _comparison_pairs import SEEDS_TO_CONCLUDE, Tests, corrected
+from _comparison_plan import Pair, Plan
 from _comparison_store import unpack
 from _comparison_tests import Difference, difference_of_means, spread, without_penalty
 
@@ -16,8 +17,9 @@ _FOUND, _WIDTH = 2.8, 3.92
 Counts = Mapping[str, Mapping[int, np.ndarray]]  # row -> seed -> what BLEU counts in every sentence
 Runs = Mapping[str, Mapping[int, Mapping[str, Any]]]  # row -> seed -> result
 MORE_SEEDS_NOTE = (
-    "More seeds: with all seeds of a row that has more than the others, uncorrected and by the bootstrap alone; not "
-    "for pairs of which both hold the same run."
+    "More seeds: with all seeds of a row that has more than the others, but in pairs of which both hold the same run; "
+    "after Holm's correction of the larger of two p, the bootstrap's of these seeds and randomization's of the first "
+    "three, which both rows have."
 )
 MEASURES_NOTE = (
     "Every pair that is tested, by other measures: BLEU without its brevity penalty, BLEU on the development set, and "
@@ -64,21 +66,35 @@ class Robustness:
             former = _counts(self._replaced, "test")
             views.append({row: {**seeds, **former.get(row, {})} for row, seeds in self._test.items()})
         tests = [Tests(self._plan, view) for view in views]
+        more = self._with_more_seeds(tests[0]) if self._further else {}
         lines = []
         for pair in self.pairs:
             found = [each.of(*pair) for each in tests]
             first = found[0][0]
             if first is None or first.seeds < SEEDS_TO_CONCLUDE:
                 continue
-            cells = [_with_p(*each) for each in found]
-            lines.append([*pair, *cells, *([self._with_more_seeds(*pair)] if self._further else [])])
+            if more:
+                tested, corrected_p = more[frozenset(pair)]
+                found.append((tested if not tested or pair[0] == max(pair) else tested.turned(), corrected_p))
+            lines.append([*pair, *(_with_p(*each) for each in found)])
         return lines
 
-    def _with_more_seeds(self, row: str, control: str) -> str:
-        if not {row, control} & set(self._further) or self._plan.shares_runs(row, control):
-            return ""
+    def _with_more_seeds(self, tests: Tests) -> dict[Pair, tuple[Difference | None, float]]:
+        """Returns the difference of each pair's later name to the other one, with all seeds, and its corrected p."""
         systems = [each for seeds in self._all.values() if (each := spread(seeds))]
-        return _with_p(difference_of_means(self._all[row], self._all[control], pool=systems), None)
+
+        def tested(pair: Pair) -> Difference | None:
+            first, _ = tests.of(max(pair), min(pair))
+            if not first or not pair & set(self._further) or self._plan.shares_runs(*pair):
+                return first
+            found = difference_of_means(self._all[max(pair)], self._all[min(pair)], pool=systems)
+            return found and dataclasses.replace(found, p_randomization=first.p_randomization, seeds=first.seeds)
+
+        found: dict[Pair, tuple[Difference | None, float]] = {}
+        for family in self._plan.pairs():
+            differences = [tested(pair) for pair in family]
+            found |= dict(zip(family, zip(differences, corrected(differences), strict=True), strict=True))
+        return found
 
     def seed_headings(self) -> list[str]:
         """Returns the headings of what ``seeds`` returns after the names."""
