@@ -22,6 +22,7 @@ from t2t_ext.reporting import figures
 _LEVEL = 0.05
 _WIDTH = 150
 BRIEF = 28  # characters of a row in the table of the papers' orders, which names two
+_NARROW = 24  # the same where there are many columns
 _FEW_SENTENCES = 30  # too few for BLEU of a length
 _TAIL = 2000  # updates
 EARLY_NOTE = (
@@ -523,9 +524,14 @@ def _robustness(
         return []
 
     def named(lines: Sequence[Sequence[str]]) -> list[list[str]]:
-        return [[*(_brief(plan, finished[name]) for name in line[:2]), *line[2:]] for line in lines]
+        both = [(finished[line[0]], finished[line[1]]) for line in lines]
+        names = [
+            [str(row.number), figures.short(plan.brief(row.name), _NARROW), str(control.number)]
+            for row, control in both
+        ]
+        return [[*each, *line[2:]] for each, line in zip(names, lines, strict=True)]
 
-    headings = ("row", "beside", "seeds", "BLEU", "95 %", "no penalty", "95 %", "dev BLEU", "95 %", "chrF2")
+    headings = ("", "", "to", "seeds", "BLEU", "95 %", "no penalty", "95 %", "dev BLEU", "95 %", "chrF2")
     parts = ["## Other measures", _wrapped(MEASURES_NOTE), _table(headings, named(robustness.measures()))]
     by_seeds = robustness.seeds()
     if by_seeds:
@@ -535,7 +541,7 @@ def _robustness(
         text = f"By the widths of the intervals a difference is found in four of five cases from {', '.join(ranges)} "
         parts += ["## Other seeds", _wrapped(SEEDS_NOTE), _wrapped(text + "(before correction, which asks for more).")]
         parts += [_more_seeds(plan, finished[name], each) for name, each in further.items() if each]
-        parts.append(_table(("row", "beside", *robustness.seed_headings()), named(by_seeds)))
+        parts.append(_table(("", "", "to", *robustness.seed_headings()), named(by_seeds)))
     return parts
 
 
