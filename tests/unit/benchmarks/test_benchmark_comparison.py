@@ -118,14 +118,6 @@ def test_seeds_of_the_main_claims_come_before_those_of_other_rows(make_plan):
     assert max(places[row, seed] for row in others for seed in (2, 3)) < places[plan.ablations[-1], 2]
 
 
-def test_further_seeds_come_last_and_with_all_seeds_alone(make_plan):
-    plan = make_plan(tune=False)
-    jobs = plan.jobs({}, [1, 2, 3], ["plain"])[0]
-    assert [(job.row, job.seed) for job in jobs[-3:]] == [(ROOT, 4), (ROOT, 5), (ROOT, 6)]
-    assert max(job.seed for job in plan.jobs({}, [1, 2], ["plain"])[0]) == 2
-    assert make_plan("iwslt14_small").further_seeds == {}
-
-
 def tuned(plans, row, scores):
     return {plans.Job(row, plans.TUNING, cell, 1): score for cell, score in scores.items()}
 

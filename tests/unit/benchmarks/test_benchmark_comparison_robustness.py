@@ -93,6 +93,14 @@ def test_pairs_with_more_seeds_of_the_control(robustness, runs, stores, plans, d
     assert of(made.seeds(), LWC, ROOT)[0] != shown
 
 
+def test_further_seeds_come_last_and_with_all_seeds_alone(make_plan):
+    plan = make_plan(tune=False)
+    jobs = plan.jobs({}, [1, 2, 3], ["plain"])[0]
+    assert [(job.row, job.seed) for job in jobs[-3:]] == [(ROOT, 4), (ROOT, 5), (ROOT, 6)]
+    assert max(job.seed for job in plan.jobs({}, [1, 2], ["plain"])[0]) == 2
+    assert make_plan("iwslt14_small").further_seeds == {}
+
+
 def test_as_many_seeds_give_the_same_interval(runs, stores, differences):
     """Means of all seeds are tested as pairs of seeds are, where both have the same ones."""
     counts = [
