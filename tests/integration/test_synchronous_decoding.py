@@ -335,3 +335,22 @@ def test_the_python_of_the_docs(scorer, model):
     made = run_blocks("docs/synchronous.md")["CrossView"](model.hparams, **sizes)
     encoded = SimpleNamespace(layers=["first", "second"])
     assert made.decoder.source_views.views(encoded) == encoded.layers
+
+
+def test_min_length_forbids_empty_translations_in_both_directions(make, model, monkeypatch):
+    import tensorflow as tf
+
+    from t2t_ext.data.text.text_encoder import EOS_ID
+
+    step = model.step
+
+    def end(*args, **kwargs):
+        logits, state = step(*args, **kwargs)
+        return logits + tf.one_hot(EOS_ID, logits.shape[-1], on_value=1e3), state
+
+    monkeypatch.setattr(model, "step", end)
+    free, longer = (make(beam_size=4, min_length=least) for least in (0, 1))
+    assert {len(found[0].ids) for found in free.translate(["the", "the old cat"])} == {1}
+    assert free.empty_line_numbers == (1, 2)
+    assert {len(each.ids) for found in longer.translate(["the", "the old cat"]) for each in found} == {2}
+    assert longer.empty_line_numbers == ()
