@@ -19,7 +19,7 @@ from t2t_ext.data.generation import cleaning as filters
 from t2t_ext.data.generation import duplicates
 from t2t_ext.data.generation.cleaning import LENGTH_RATIO, TOO_LONG, Cleaning, Column
 from t2t_ext.data.generation.raw_samples import load_prepared, load_samples
-from t2t_ext.data.generation.shards import LENGTHS, POSITIONS, TIMES, Arrays, take_rows, write_arrays
+from t2t_ext.data.generation.shards import IDENTICAL, LENGTHS, POSITIONS, TIMES, Arrays, take_rows, write_arrays
 from t2t_ext.data.text.text_encoder import SubwordEncoder
 from t2t_ext.problem import Sample
 
@@ -90,7 +90,6 @@ class EncodedChunk:
       samples: Their occurrences.
       drops: Number of dropped samples by reason.
       examples: The first of each reason: its number, from 0, and what people read of it.
-      identical: Different samples that are left and have the same text on both sides.
       size: Bytes of its arrays.
     """
 
@@ -99,7 +98,6 @@ class EncodedChunk:
     samples: int
     drops: collections.Counter
     examples: dict[str, tuple[int, str]]
-    identical: int
     size: int
 
 
@@ -135,6 +133,7 @@ def encode_chunk(chunk: Chunk) -> EncodedChunk:
             dropped.drop(reason, unfit)
     kept = np.flatnonzero(dropped.kept_mask)
     same = _identical([without_tags(column, encoding.tags) for column in texts.values()], len(samples))
+    same = same[kept]
     chosen = {name: [column[row] for row in kept] for name, column in {**values, **prepared}.items()}
     arrays = _arrays(encoding, chosen)
     if encoding.training:
@@ -146,7 +145,7 @@ def encode_chunk(chunk: Chunk) -> EncodedChunk:
             if encoding.max_length_ratio:
                 dropped.drop(LENGTH_RATIO, lengths.max(0) > encoding.max_length_ratio * lengths.min(0), kept)
         fit = np.flatnonzero(dropped.kept_mask[kept])
-        kept = kept[fit]
+        kept, same = kept[fit], same[fit]
         if encoding.cleaning.duplicates != filters.NO and texts:
             columns = [Column([column[row] for row in kept], ()) for column in texts.values()]
             kind = encoding.cleaning.duplicates
@@ -158,19 +157,21 @@ def encode_chunk(chunk: Chunk) -> EncodedChunk:
             versions = [_arrays(encoding, chosen, seed) for seed in seeds.tolist()]
             arrays = {name: np.concatenate([version[name] for version in versions]) for name in arrays}
             kept, fit = np.tile(kept, segmentations), np.arange(len(fit) * segmentations)
+            same = np.concatenate([same, np.zeros(len(kept) - len(same), bool)])  # a pair counts once
         order = np.random.default_rng([encoding.seed, 1, chunk.index]).permutation(len(fit))
-        arrays, kept = take_rows(arrays, fit[order]), kept[order]
+        arrays, kept, same = take_rows(arrays, fit[order]), kept[order], same[order]
         if encoding.cleaning.duplicates != filters.NO:
             arrays[POSITIONS] = chunk.first + kept.astype(np.int64)
     if np.any(times != 1):
         arrays[TIMES] = times[kept]
+    if np.any(same):
+        arrays[IDENTICAL] = same
     return EncodedChunk(
         read=len(samples),
         rows=len(kept) // segmentations,
         samples=int(times[kept].sum()) // segmentations,
         drops=dropped.counts,
         examples=dropped.examples,
-        identical=int(same[dropped.kept_mask].sum()),
         size=write_arrays(chunk.directory / "rows" / f"{chunk.index:06d}", arrays),
     )
 

@@ -32,6 +32,7 @@ Arrays = dict[str, np.ndarray]
 LENGTHS = "_lengths"
 TIMES = "times of rows"
 POSITIONS = "positions of rows"
+IDENTICAL = "rows of one text"  # bool: both sides are the same text; where no row is so, there is no such array
 STARTS = "starts of shards"
 # Ids hardly compress further at higher levels, which cost several times as much.
 _COMPRESSION_LEVEL = 3
@@ -65,9 +66,13 @@ class Group:
 
 
 class Regrouped(NamedTuple):
-    """The contents of a group: samples, and items, the most items of one sample and unknown ones by feature."""
+    """The contents of a group: samples, and items, the most items of one sample and unknown ones by feature.
+
+    ``identical`` are the different samples that have the same text on both sides.
+    """
 
     samples: int
+    identical: int
     tokens: dict[str, int]
     longest: dict[str, int]
     unknown: dict[str, int]
@@ -76,10 +81,12 @@ class Regrouped(NamedTuple):
 def regroup(group: Group) -> Regrouped:
     """Writes the file of a group."""
     removed = [open_arrays(path)["positions"] for path in group.removed]
-    chunks, destinations = [], []
+    chunks, destinations, identical = [], [], 0
     for number, path in enumerate(group.chunks, group.first_chunk):
         arrays = open_arrays(path)
         rows = _rows_left(arrays, removed, len(arrays[group.features[0] + LENGTHS]))
+        identical += int(arrays[IDENTICAL][rows].sum()) if IDENTICAL in arrays else 0
+        rows = np.repeat(rows, arrays[TIMES][rows]) if TIMES in arrays else rows
         chunks.append(take_rows(arrays, rows))
         # The remainders of the divisions go to every shard in turn.
         ends = (len(rows) * np.arange(group.shards + 1) + number % group.shards) // group.shards
@@ -99,6 +106,7 @@ def regroup(group: Group) -> Regrouped:
     lengths = {name: arrays[name + LENGTHS] for name in group.features}
     return Regrouped(
         samples=len(order),
+        identical=identical,
         tokens={name: int(array.sum(dtype=np.int64)) for name, array in lengths.items()},
         longest={name: int(array.max(initial=0)) for name, array in lengths.items()},
         unknown={name: int(np.count_nonzero(arrays[name] == UNK_ID)) for name in group.features},
@@ -106,7 +114,7 @@ def regroup(group: Group) -> Regrouped:
 
 
 def _rows_left(arrays: Arrays, removed: Sequence[np.ndarray], count: int) -> np.ndarray:
-    """Returns the rows of a chunk that are no duplicates, as often as they occur: int64 [samples]."""
+    """Returns the rows of a chunk that are no duplicates: int64 [rows left]."""
     rows = np.arange(count)
     if removed and count:
         own = arrays[POSITIONS]
@@ -115,7 +123,7 @@ def _rows_left(arrays: Arrays, removed: Sequence[np.ndarray], count: int) -> np.
             first, last = np.searchsorted(positions, [own.min(), own.max() + 1])
             unfit |= np.isin(own, positions[first:last], kind="sort")
         rows = rows[~unfit]
-    return np.repeat(rows, arrays[TIMES][rows]) if TIMES in arrays else rows
+    return rows
 
 
 @dataclasses.dataclass(frozen=True)

@@ -113,6 +113,8 @@ class SplitWriter:
         groups = self._regroup(sizes, removed, count)
         shards = self._write_shards(count, len(groups))
         shutil.rmtree(scratch)
+        identical = sum(group.identical for group in groups)
+        different = int(rows.sum()) - (removed.pairs if removed else 0)
         unknown = {
             name: sum(group.unknown[name] for group in groups)
             for name in text_features(encoding.features)  # ids of other features have no unknown one
@@ -128,7 +130,7 @@ class SplitWriter:
             longest={name: max(group.longest[name] for group in groups) for name in encoding.features}
             | {name: described["longest"] for name, described in floats.items()},
             unknown={name: count for name, count in unknown.items() if count},
-            identical=chunks.identical if chunks.identical > manifest.LOUD_IDENTICAL_SHARE * rows.sum() else 0,
+            identical=identical if identical > manifest.LOUD_IDENTICAL_SHARE * different else 0,
             shards=list(shards),
             texts=names,
             corpora=report.corpora,
@@ -267,11 +269,10 @@ class _Chunks:
       read: Samples before any was dropped.
       drops: Number of dropped samples by reason.
       examples: The first of each reason: its number, from 0, and what people read of it.
-      identical: Different samples with the same text on both sides, of those that are left.
     """
 
     def __init__(self) -> None:
-        self.read = self.identical = 0
+        self.read = 0
         self.drops: collections.Counter = collections.Counter()
         self.examples: dict[str, tuple[int, str]] = {}
         self._numbers = array.array("q")
@@ -279,7 +280,6 @@ class _Chunks:
     def add(self, chunk: EncodedChunk) -> None:
         """Notes the next chunk."""
         self.read += chunk.read
-        self.identical += chunk.identical
         self.drops += chunk.drops
         self.examples = {**chunk.examples, **self.examples}
         self._numbers.extend((chunk.rows, chunk.samples, chunk.size))
