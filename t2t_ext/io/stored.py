@@ -34,6 +34,10 @@ class Damaged(ValueError):
     """What is read is not what was written; the message says where in it, and what is there."""
 
 
+class NotUnicode(Damaged):
+    """It holds what is no character: bytes that are not UTF-8, or half of a character."""
+
+
 class _FileEntry(typing.TypedDict):
     bytes: Count
     sha256: str
@@ -65,6 +69,7 @@ def parse(text: str | bytes, schema: Any = Any) -> Any:
     """Returns the value of a text of JSON, of UTF-8 where it is bytes.
 
     Raises:
+      NotUnicode: It is not of characters alone.
       Damaged: It is not JSON, or not as the schema says.
     """
     try:
@@ -74,9 +79,9 @@ def parse(text: str | bytes, schema: Any = Any) -> Any:
         if _HALF_CHARACTER.search(text):
             json.dumps(value, ensure_ascii=False).encode()
     except UnicodeDecodeError as error:
-        raise Damaged(f"byte {error.start} is not UTF-8") from None
+        raise NotUnicode(f"byte {error.start} is not UTF-8") from None
     except UnicodeEncodeError:
-        raise Damaged("it holds half of a character (\\ud800 to \\udfff)") from None
+        raise NotUnicode("it holds half of a character (\\ud800 to \\udfff)") from None
     except RecursionError:
         raise Damaged("it is nested too deeply") from None
     except json.JSONDecodeError as error:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from t2t_ext.data.corpora import raw_files
-from t2t_ext.data.corpora.readers import LINE_FEEDS, ReadReport, count_lines, read_lines
+from t2t_ext.data.corpora.readers import INVALID_UTF8, LINE_FEEDS, ReadReport, count_lines, read_lines
 from t2t_ext.data.corpora.tmx import NO_TRANSLATION
 from t2t_ext.errors import UserError, require_package, suggest
 from t2t_ext.io import stored
@@ -19,6 +19,8 @@ from t2t_ext.io import stored
 TRANSLATION = "translation"
 PARQUET_MAGIC = b"PAR1"
 _BATCH_ROWS = 1024
+
+_Row = Mapping[str, Any] | stored.NotUnicode  # or what is wrong with it
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,6 +58,9 @@ class RowFile:
         for number, row in enumerate(itertools.chain(head, rows), 1):
             if wanted and not wanted(number):
                 continue
+            if isinstance(row, stored.NotUnicode):
+                report.drop(INVALID_UTF8, self.path, number, str(row))
+                continue
             found = texts_of(row)
             texts = [text for text in map(found.get, self._keys(found)) if isinstance(text, str)]
             if len(texts) < 2:
@@ -67,12 +72,13 @@ class RowFile:
             ends = (text.replace("\r\n", "\n").removesuffix("\n") if "\n" in text else text for text in texts)
             yield tuple(text.replace("\n", " ") for text in ends)
 
-    def _check(self, head: Sequence[Mapping[str, Any]]) -> None:
+    def _check(self, head: Sequence[_Row]) -> None:
         """Raises a UserError with the texts that there are where none of the first rows has one that is wanted."""
-        if not head:
+        readable = [row for row in head if not isinstance(row, stored.NotUnicode)]
+        if not readable:
             return
         # Of all of them: a row may lack a translation.
-        found = {name: text for row in head for name, text in texts_of(row).items()}
+        found = {name: text for row in readable for name, text in texts_of(row).items()}
         missing = [name for name, key in zip(self.names, self._keys(found), strict=True) if key not in found]
         if not all(self.names):
             raise UserError(
@@ -95,7 +101,7 @@ class RowFile:
             keys.append(name if name in found else next(similar, name))
         return keys
 
-    def _rows(self) -> Iterator[dict[str, Any]]:
+    def _rows(self) -> Iterator[_Row]:
         if not self.parquet:
             yield from self._json_rows()
             return
@@ -103,10 +109,12 @@ class RowFile:
             for batch in file.iter_batches(_BATCH_ROWS):
                 yield from batch.to_pylist()
 
-    def _json_rows(self) -> Iterator[dict[str, Any]]:
+    def _json_rows(self) -> Iterator[_Row]:
         for number, line in enumerate(read_lines(self.path), 1):
             try:
                 yield stored.parse(line, dict) if line.strip() else {}
+            except stored.NotUnicode as error:
+                yield error
             except stored.Damaged as error:
                 raise UserError(
                     f"{self.path}, line {number}: {error}. Every line must be a JSON object, such as {{...}}."

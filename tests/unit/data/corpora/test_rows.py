@@ -107,7 +107,6 @@ def test_what_is_wrong_is_said(tmp_path):
         ('{"de": "x"\n', r"b\.jsonl, line 1: it is not JSON"),
         ("[1]\n", "it is a list, not an object. Every line must be a JSON object"),
         ("[" * 100_000, "nested too deeply"),
-        ('{"de": "\\ud800", "en": "y"}', "half of a character"),
         (f"[{'1, ' * 100_000}1]", "^.{1,200}$"),
     ):
         damaged.write_text(text)
@@ -120,6 +119,20 @@ def test_what_is_wrong_is_said(tmp_path):
     missing = write(tmp_path / "d.parquet", [{"translation": {"de": "x", "en": "y"}}, {"translation": {"de": "x"}}])
     with pytest.raises(UserError, match="line 2: the row has no text in de and en"):
         list(rows.RowFile(missing, ("de", "en"), parquet=True).read(formats_report()))
+
+
+def test_lines_that_are_no_text_are_dropped_from_training_alone(tmp_path):
+    path = tmp_path / "a.jsonl"
+    good = b'{"de": "x", "en": "y"}'
+    path.write_bytes(b"\n".join([b'{"de": "\xff", "en": "y"}', good, b'{"de": "\\ud800", "en": "y"}', good]))
+    file = rows.RowFile(path, ("de", "en"))
+    report = ReadReport()
+    assert (file.count(), list(file.read(report))) == (4, [("x", "y")] * 2)
+    assert (report.drops, report.first) == ({"invalid_utf8": 2}, {"invalid_utf8": f"{path}:1"})
+    with pytest.raises(UserError, match=r"a\.jsonl, line 1: byte 8 is not UTF-8\. Lines of dev and test"):
+        list(file.read(ReadReport(strict=True)))
+    with pytest.raises(UserError, match=r"line 3: it holds half of a character .*\. Lines of dev and test"):
+        list(file.read(ReadReport(strict=True), wanted=lambda number: number > 1))
 
 
 def test_without_pyarrow(tmp_path, without_package):
