@@ -33,6 +33,7 @@ _HEAD_BYTES = 1 << 12
 # UTF-16 of Latin letters: more than one byte of so many is NUL, the same one of a character's two bytes.
 _UTF16_NULS = 4
 _UTF16_BYTES = 16  # fewer tell nothing
+_MOST_RETURNS = 4  # CRs in a file of one line
 
 
 @dataclasses.dataclass
@@ -305,14 +306,25 @@ def lines_of(
 
 
 def count_lines(path: PathLike) -> int:
-    """Returns how many lines ``read_lines`` yields, several times faster."""
-    lines, last = 0, b"\n"
+    """Returns how many lines ``read_lines`` yields, several times faster.
+
+    Raises:
+      UserError: As ``read_lines``, or its lines end at CR alone, as those of old text files do.
+    """
+    lines, returns, last = 0, 0, b"\n"
     with raw_files.opened(path) as file:
         _refuse_utf16(path, file.peek(_HEAD_BYTES))  # type: ignore[attr-defined]
         while block := file.read(_BLOCK_BYTES):
+            returns += block.count(b"\r") if not lines else 0
             lines += block.count(b"\n")
             last = block[-1:]
-    return lines + (last != b"\n")
+    lines += last != b"\n"
+    if lines == 1 and returns > _MOST_RETURNS:
+        raise UserError(
+            f"{path} is one line with {returns:,} carriage returns, but lines end at line feeds (LF). Convert it: "
+            r"tr '\r' '\n' < FILE > NEW."
+        )
+    return lines
 
 
 def _refuse_utf16(path: PathLike, head: bytes) -> None:

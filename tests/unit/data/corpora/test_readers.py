@@ -62,6 +62,15 @@ def test_counting_agrees_with_reading(tmp_path, content):
     assert readers.count_lines(path) == len(list(readers.read_lines(path)))
 
 
+@pytest.mark.parametrize("packed", [bytes, gzip.compress])
+def test_lines_that_end_at_carriage_returns_are_refused(tmp_path, packed):
+    for content in (b"a\rb\rc\rd\re\r", b"a\rb\rc\rd\re\rf\n"):
+        with pytest.raises(UserError, match=r"t is one line with 5 carriage returns.*tr '\\r' '\\n'"):
+            readers.count_lines(write(tmp_path / "t", packed(content)))
+    for content, lines in ((b"a\rb\rc\r\n", 1), (b"a\r\n" * 9, 9), (b"a\rb\rc\rd\re\rf\n\n", 2)):
+        assert readers.count_lines(write(tmp_path / "t", packed(content))) == lines
+
+
 def test_gzip_is_recognized_whatever_the_name(tmp_path):
     path = write(tmp_path / "t.txt", gzip.compress(b"a\nb\n"))
     assert list(readers.read_lines(path)) == [b"a", b"b"]

@@ -500,6 +500,8 @@ def test_wrong_subword_models(make, tmp_path):
     model = str(tmp_path / "data" / "vocab.toy.350.model")
     with pytest.raises(UserError, match=r"--separate_vocab.*leave them out"):
         make(Toy(), tmp_path / "x", subword_model=model, vocab_size=400)
+    with pytest.raises(UserError, match="--vocab_sample_size"):
+        make(Toy(), tmp_path / "x", subword_model=model, vocab_sample_size=400)
     assert not (tmp_path / "x").exists()
 
 
