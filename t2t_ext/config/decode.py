@@ -11,6 +11,8 @@ from t2t_ext.errors import UserError
 # What keeps lengths in tokens far from the largest int32.
 _MOST_TOKENS = 100_000
 _MOST_PER_TOKEN = 1000
+# These leave the first translation of a sentence as it is.
+_OTHER_FIELDS = {"batch_size", "num_hypotheses", "return_beams", "write_beam_scores"}
 _SAMPLING_FIELDS = ("sampling_temp", "sampling_keep_top_k", "sampling_keep_top_p", "sampling_seed")
 
 
@@ -252,6 +254,11 @@ class DecodeHParams(StrictParams):
     def synchronous_fields(self) -> list[str]:
         """Returns the names of those fields of models of two directions that are not at their defaults."""
         return [name for name in self.changed() if name.startswith("sb_")]
+
+    def describe_search(self) -> str:
+        """Returns what decides a sentence's best translation: beam_size, alpha, and what is not at its default."""
+        changed = [name for name in self.changed() if name not in _OTHER_FIELDS]
+        return ",".join(f"{name}={getattr(self, name)}" for name in dict.fromkeys(["beam_size", "alpha", *changed]))
 
     @property
     def returned(self) -> int:

@@ -93,7 +93,7 @@ class Evaluator:
 
         Returns:
           The metrics (loss and nll in nats a label, perplexity, accuracy; reference_loss, the loss on references alone;
-          number of sentences translated, bleu and bleu_signature; other scores by their labels; leaky where only
+          number of sentences translated, search (how), bleu and bleu_signature; other scores by their labels; leaky where only
           scores of translations mean something), and the translations (empty without scores).
         """
         for name, variable in self._model.named_variables().items():
@@ -115,7 +115,8 @@ class Evaluator:
         bleu = self._scorer.scores(hypotheses)[0]
         others = {score.name: score.value for score in self._other_scorer.scores(hypotheses)}
         texts = [hypothesis.text for hypothesis in hypotheses]
-        scores = {"sentences": total, "bleu": bleu.value, "bleu_signature": bleu.signature, **others}
+        search = self._translator.decode_hparams.describe_search()
+        scores = {"sentences": total, "search": search, "bleu": bleu.value, "bleu_signature": bleu.signature, **others}
         return {**metrics, **scores}, texts
 
     def first_sentence(self) -> tuple[str, str]:

@@ -98,7 +98,8 @@ def best_of(evaluations: list[Record], metric: str, minimize: bool | None = None
     """Finds the best evaluation by a metric; of equal ones the first.
 
     Every number is better than a value that is none. Records without the metric are passed over, and so are scores of
-    the translations of other sentences than the last ones (of another ``--eval_bleu_sentences``).
+    translations of other sentences than the last ones, or by another search (of another ``--eval_bleu_sentences`` or
+    ``--decode_hparams``).
 
     Args:
       evaluations: Records, oldest first.
@@ -138,11 +139,12 @@ def _loss(record: Record) -> float:
 
 
 def _comparable(evaluations: list[Record], metric: str) -> list[Record]:
-    """Returns the records whose values of a metric are of the same sentences as the last one's."""
+    """Returns the records whose values of a metric are of the same sentences and search as the last one's."""
     if not evaluations or metric in WITHOUT_TRANSLATIONS:
         return evaluations
-    sentences = evaluations[-1].get("sentences")  # earlier versions did not note how many they were
-    return [record for record in evaluations if record.get("sentences", sentences) == sentences]
+    last = {key: evaluations[-1].get(key) for key in ("sentences", "search")}
+    # Earlier versions noted neither.
+    return [each for each in evaluations if all(each.get(key, value) == value for key, value in last.items())]
 
 
 def stopped_improving(evaluations: list[Record], settings: TrainingSettings) -> Best | None:

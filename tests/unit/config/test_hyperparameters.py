@@ -384,3 +384,9 @@ def test_a_check_under_its_old_name_is_refused():
 
     with pytest.raises(TypeError, match=r"OldHParams\.wrong\(\) is called validate\(\) now"):
         OldHParams()
+
+
+def test_what_decides_the_best_translation_is_described():
+    assert DecodeHParams().describe_search() == "beam_size=4,alpha=0.6"
+    changed = DecodeHParams(batch_size=8, num_hypotheses=2, return_beams=False, length_limit="extra", alpha=1.0)
+    assert changed.describe_search() == "beam_size=4,alpha=1.0,length_limit=extra"

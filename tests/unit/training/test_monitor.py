@@ -101,11 +101,12 @@ def test_of_equal_weights_those_with_the_lowest_loss_are_the_best(bleu, losses, 
         assert stopped_improving(found, settings) == Best(10, 0.0)
 
 
-def test_scores_of_other_sentences_are_not_compared():
-    """After --eval_bleu_sentences was changed; earlier versions did not note the number."""
+@pytest.mark.parametrize(("key", "values"), [("sentences", (8, 50)), ("search", ("beam_size=1", "beam_size=4"))])
+def test_scores_of_other_sentences_or_searches_are_not_compared(key, values):
+    """After --eval_bleu_sentences or --decode_hparams was changed; earlier versions did not note them."""
     found = evaluations("bleu", [9.0, 30.0, 20.0, 25.0, 24.0])
-    for record, sentences in zip(found[1:], (8, 50, 50, 50), strict=True):
-        record["sentences"] = sentences
+    for record in found[1:]:
+        record[key] = values[record["step"] > 20]
     assert best_of(found[:2], "bleu") == Best(20, 30.0)
     assert best_of(found, "bleu") == Best(40, 25.0)
     assert best_of([*found, {"kind": "eval", "step": 60, "loss": 1.0}], "loss") == Best(60, 1.0)
