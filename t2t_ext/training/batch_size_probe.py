@@ -53,7 +53,7 @@ class Probe:
         planner = self._pipeline.planner
         parts = self._session.strategy.num_replicas_in_sync * self._hparams.gradient_accumulation_steps
         shortest, longest = planner.sizes
-        return {"most": -(-planner.total_tokens // parts), "shortest": shortest, "longest": longest}
+        return {"most": -(-planner.largest_budget // parts), "shortest": shortest, "longest": longest}
 
     def steps(self, size: int) -> dict[str, Any]:
         """Makes a step with each of the largest batches for a ``batch_size`` (tokens); returns the child's answer."""

@@ -140,7 +140,8 @@ class BatchPlanner:
         self.parts = 1 if merged else self._groups
         kept, self.dropped = select_examples(*self._lengths, hparams, left_out or {})
         self.num_examples = len(kept)
-        if hparams.batch_shapes == "static":
+        self._static = hparams.batch_shapes == "static"
+        if self._static:
             boundaries = bucket_boundaries(hparams)
             self._blocks = _static_blocks(kept, *self._lengths, boundaries, self.budget, self._mode)
         else:
@@ -172,6 +173,22 @@ class BatchPlanner:
         """Tokens of all examples in the plan, without padding, counted as ``batch_tokens`` says."""
         inputs, targets = (lengths[self._blocks.examples].astype(np.int64) for lengths in self._lengths)
         return int(tokens_of(inputs, targets, self._mode).sum())
+
+    @property
+    def largest_budget(self) -> int:
+        """Tokens of the largest global batch that makes sense, counted as ``batch_tokens`` says.
+
+        With dynamic shapes one that holds all examples. Examples of several static shapes never share a batch: there
+        it is one that holds the bucket with most positions, and a larger one would only have more empty rows.
+        """
+        if not self._static:
+            return self.total_tokens
+        blocks = self._blocks
+        counts = np.diff(blocks.block_starts)
+        rows = [-(-count // row_multiple(count)) * row_multiple(count) for count in counts.tolist()]
+        first = np.searchsorted(blocks.batch_starts, blocks.block_starts[:-1])
+        tokens = tokens_of(*(widths[first].astype(np.int64) for widths in blocks.widths), self._mode)
+        return int((rows * tokens).max())
 
     @property
     def sizes(self) -> tuple[int, int]:

@@ -77,6 +77,19 @@ def test_another_batch_size_for_the_same_examples():
     assert other.total_tokens == np.maximum(SOURCES, TARGETS).sum()
 
 
+@pytest.mark.parametrize("mode", ["max", "sum"])
+def test_the_largest_static_batch_holds_the_fullest_bucket(mode):
+    hparams = HParams(batch_size=1500, batch_shapes="static", batch_tokens=mode)
+    planner = batching.BatchPlanner(SOURCES, TARGETS, hparams, seed=4)
+    largest = planner.largest_budget
+    assert largest < planner.total_tokens / 4
+    buckets = len(set(planner.epoch(0).input_widths.tolist()))
+    assert planner.with_batches_of(hparams.replace(batch_size=largest)).batches_per_epoch == buckets
+    assert planner.with_batches_of(hparams.replace(batch_size=largest - 1)).batches_per_epoch > buckets
+    dynamic = planner.with_batches_of(hparams.replace(batch_shapes="dynamic"))
+    assert dynamic.largest_budget == dynamic.total_tokens
+
+
 def test_shape_of_a_step_in_words():
     planner = batching.BatchPlanner(np.array([9, 9]), np.array([4, 7]), HParams(batch_size=20), seed=1)
     assert planner.shape(5) == "2 rows x 9 + 7 tokens"
