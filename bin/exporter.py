@@ -108,7 +108,7 @@ def _write_preset(flags: argparse.Namespace, chosen: Sequence[Any], weights: Any
     from t2t_ext.keras_hub import write_preset
     from t2t_ext.translation.translator import Translator
 
-    translator = Translator.of_runs(chosen, decode_hparams, ensemble_weights=weights)
+    translator = Translator.of_runs(chosen, decode_hparams, ensemble_weights=weights, for_training=True)
     write_preset(translator, chosen[0].run.config.model, folder)
     return folder
 

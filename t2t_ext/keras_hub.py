@@ -27,6 +27,7 @@ from t2t_ext.config.decode import DecodeHParams
 from t2t_ext.data.text.text_encoder import EOS_ID, PAD_ID, SubwordEncoder
 from t2t_ext.errors import UserError
 from t2t_ext.io import files
+from t2t_ext.models.keras_model import require_float32_weights
 from t2t_ext.models.seq2seq import Seq2Seq
 from t2t_ext.translation.translator import Translator
 
@@ -264,6 +265,11 @@ class T2tSeq2SeqLM(keras_hub.models.Seq2SeqLM):
         """Configures training and generation; without a sampler, ``generate`` searches as the decoder does."""
         super().compile(*args, sampler=sampler or "greedy", **kwargs)
         self._searches = sampler is None
+
+    def make_train_function(self, force: bool = False) -> Any:
+        """Returns what makes a training step; raises a UserError where the weights have a low precision."""
+        require_float32_weights(self.backbone.seq2seq.dtype_policy)
+        return super().make_train_function(force)
 
     def make_generate_function(self) -> Callable[..., dict[str, tf.Tensor]]:
         """Returns what finds the ids of translations for a preprocessed batch."""

@@ -33,8 +33,16 @@ def make_initializer(name: str, gain: float) -> keras.initializers.Initializer:
     if name == "normal_unit_scaling":
         return keras.initializers.VarianceScaling(scale=gain, mode="fan_avg", distribution="untruncated_normal")
     if name == "orthogonal":
-        return keras.initializers.Orthogonal(gain=gain)
+        return _Orthogonal(gain=gain)
     raise ValueError(f"Unknown initializer {name!r}.")
+
+
+class _Orthogonal(keras.initializers.Orthogonal):
+    """Orthogonal matrices of any dtype: TensorFlow has no QR decomposition of bfloat16."""
+
+    def __call__(self, shape: Sequence[int], dtype: str | None = None) -> tf.Tensor:
+        """Returns a matrix [shape], drawn in float32."""
+        return tf.cast(super().__call__(shape, dtype="float32"), dtype or keras.config.floatx())
 
 
 @dataclasses.dataclass(frozen=True)

@@ -18,6 +18,22 @@ from t2t_ext.errors import UserError
 from t2t_ext.layers.label_smoothing import SmoothedCrossEntropy
 
 
+def require_float32_weights(policy: keras.DTypePolicy) -> None:
+    """Raises a UserError where a model's weights have a low precision, in which training is lost.
+
+    Of a bfloat16 number there are 8 binary digits: an update of less than about 1/500 of a weight leaves it as it was,
+    and so do all of Adam's with a moment of 0.999, which is 1 there.
+    """
+    dtype = policy.variable_dtype
+    if dtype not in ("bfloat16", "float16"):
+        return
+    raise UserError(
+        f"The weights are {dtype}, as for translating, and training would not change them: updates are smaller than "
+        f"what {dtype} tells apart. Float32 weights have Translator.load(RUN, for_training=True).model, and models and "
+        f'presets that are made with dtype="mixed_{dtype}" or "float32".'
+    )
+
+
 class KerasModel(keras.Model):
     """A Keras model that is called with ``(inputs, targets)``, a dict of these names, or a list of both.
 
@@ -56,6 +72,15 @@ class KerasModel(keras.Model):
         return source if source.dtype.is_floating else tf.cast(source, tf.int32), tf.cast(target, tf.int32)
 
     # === fit, evaluate ===
+
+    def make_train_function(self, force: bool = False) -> Any:
+        """Returns what makes a training step; see ``keras.Model``.
+
+        Raises:
+          UserError: As of ``require_float32_weights``.
+        """
+        require_float32_weights(self.dtype_policy)
+        return super().make_train_function(force)
 
     def compute_loss(
         self, x: Any = None, y: Any = None, y_pred: Any = None, sample_weight: Any = None, training: bool = True

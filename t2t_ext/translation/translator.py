@@ -137,6 +137,7 @@ class Translator:
         *,
         ensemble_weights: Sequence[float] | None = None,
         alignment: AlignmentConfig | None = None,
+        for_training: bool = False,
     ) -> Self:
         """Loads the translator of a run, or of several as an ensemble.
 
@@ -148,6 +149,8 @@ class Translator:
           warn: Called with a warning for each damaged checkpoint that is passed over.
           ensemble_weights: Shares of the members in the probability, in any unit; None: equal ones.
           alignment: Which attention word alignments are read from; None: the defaults.
+          for_training: Whether the model's weights are float32 also where products have a low precision, so that
+            ``model.fit`` can train them further; otherwise they have the precision of the products.
 
         Returns:
           A translator with the checkpoint's weights (their moving average, where the run keeps one).
@@ -158,7 +161,9 @@ class Translator:
         if not isinstance(decode_hparams, DecodeHParams):
             decode_hparams = resolve_decode_hparams(decode_hparams or "")
         chosen = choose_runs(run_dir, checkpoint_path, warn=warn)
-        return cls.of_runs(chosen, decode_hparams, ensemble_weights=ensemble_weights, alignment=alignment)
+        return cls.of_runs(
+            chosen, decode_hparams, ensemble_weights=ensemble_weights, alignment=alignment, for_training=for_training
+        )
 
     @classmethod
     def of_runs(
@@ -168,12 +173,15 @@ class Translator:
         *,
         ensemble_weights: Sequence[float] | None = None,
         alignment: AlignmentConfig | None = None,
+        for_training: bool = False,
     ) -> Self:
         """Loads the translator of runs that ``choose_runs`` has opened; the other arguments are those of ``load``."""
         decode_hparams = decode_hparams or DecodeHParams()
         weights = normalized_weights(ensemble_weights, len(chosen))
         encoders = chosen[0].run.text_encoders()
-        models = [_load_model(each, *encoders, decode_hparams.precision) for each in chosen]
+        models = [
+            _load_model(each, *encoders, decode_hparams.precision, for_training=for_training) for each in chosen
+        ]
         direction = models[0].hparams.target_direction
         model = models[0] if len(models) == 1 else Ensemble(models, weights)
         return cls(model, *encoders, decode_hparams, direction, alignment)
@@ -575,7 +583,12 @@ class Translator:
 
 
 def _load_model(
-    chosen: ChosenRun, source_encoder: SubwordEncoder, target_encoder: SubwordEncoder, precision: str
+    chosen: ChosenRun,
+    source_encoder: SubwordEncoder,
+    target_encoder: SubwordEncoder,
+    precision: str,
+    *,
+    for_training: bool,
 ) -> Seq2Seq:
     """Returns the model of a checkpoint; the precision is the run's where it is empty."""
     hparams = chosen.run.hparams()
@@ -587,7 +600,7 @@ def _load_model(
         source_encoder,
         target_encoder,
         source_feature_size=chosen.run.config.source_feature_size,
-        dtype=_INFERENCE_PRECISION.get(precision, precision),
+        dtype=precision if for_training else _INFERENCE_PRECISION.get(precision, precision),
     )
     model.assign(arrays, origin=chosen.checkpoint)
     return model

@@ -62,6 +62,26 @@ def test_fit_and_the_preset_again(task, preset, tmp_path):
     )
 
 
+def test_a_run_of_low_precision_can_be_trained_further(tiny_run):
+    import keras
+
+    from t2t_ext.errors import UserError
+    from t2t_ext.keras_hub import task_of
+    from t2t_ext.translation.translator import Translator
+
+    search = "beam_size=1,precision=mixed_bfloat16"
+    fast = Translator.load(tiny_run.path, decode_hparams=search)
+    translator = Translator.load(tiny_run.path, decode_hparams=search, for_training=True)
+    task = task_of(translator, "transformer")
+    assert {weight.dtype for weight in task.backbone.weights} == {"float32"}
+    assert task.backbone.seq2seq.compute_dtype == "bfloat16"
+    assert task.generate(LINES) == translator(LINES)
+    low = task_of(fast, "transformer")
+    low.compile(optimizer=keras.optimizers.Adam(1e-5))
+    with pytest.raises(UserError, match="The weights are bfloat16"):
+        low.fit({"encoder_text": LINES[:1], "decoder_text": ["die Katze"]}, batch_size=1, verbose=0)
+
+
 def test_what_is_in_the_way_is_said(preset, tiny_run, tmp_path, capsys, without_package):
     (tmp_path / "notes.txt").write_text("mine")
     run = [f"--output_dir={tiny_run.path}", "--format=keras_hub"]

@@ -130,6 +130,19 @@ def test_masked_keys_get_exactly_nothing(dtype):
     assert np.isfinite(tf.cast(nothing, tf.float32)).all()
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16", "mixed_bfloat16"])
+@pytest.mark.parametrize("name", ["uniform_unit_scaling", "normal_unit_scaling", "orthogonal"])
+def test_initializers_draw_in_every_precision(name, dtype):
+    layer = Projection([64, 64], use_bias=False, initializer=make_initializer(name, 1.0), dtype=dtype)
+    layer.build((None, 64))
+    kernel = tf.cast(layer.kernel.value, tf.float32).numpy()
+    assert layer.kernel.dtype == layer.dtype_policy.variable_dtype
+    assert kernel.std() == pytest.approx(64**-0.5, rel=0.05)
+    assert not np.array_equal(kernel[:, :64], kernel[:, 64:])
+    if name == "orthogonal":
+        np.testing.assert_allclose(kernel[:, :64].T @ kernel[:, :64], np.eye(64), atol=0.02)
+
+
 def test_fused_projection_is_initialized_part_by_part():
     layer = Projection([64, 64], use_bias=False, initializer=make_initializer("uniform_unit_scaling", 1.0), name="p")
     layer.build((None, 64))

@@ -63,3 +63,20 @@ def test_the_loss_is_saved():
 def test_models_of_a_users_folder_are_registered_too():
     mine = type("MyModel", (registry.model("transformer"),), {})
     assert keras.saving.get_registered_object("t2t_ext>MyModel") is mine
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "mixed_bfloat16"])
+def test_weights_that_no_update_would_change_are_not_trained(model, dtype):
+    low = registry.model("transformer")(model.hparams, source_vocab_size=20, target_vocab_size=20, dtype=dtype)
+    low.compile(keras.optimizers.Adam(1e-5))
+    data = {"inputs": INPUTS, "targets": TARGETS}
+    low.evaluate(data, verbose=0)
+    if dtype == "mixed_bfloat16":
+        before = [weight.numpy() for weight in low.trainable_weights]
+        low.fit(data, verbose=0)
+        changed = [np.any(a != b.numpy()) for a, b in zip(before, low.trainable_weights, strict=True)]
+        assert all(changed)
+        return
+    for train in (low.fit, low.train_on_batch):
+        with pytest.raises(UserError, match=rf'weights are {dtype}.*for_training=True.*dtype="mixed_{dtype}"'):
+            train(data)
