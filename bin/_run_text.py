@@ -105,5 +105,7 @@ def report_truncated_lines(translator: "Translator", lines: text_lines.LineNumbe
     """Warns of the lines that a Translator truncated; where they are not given, in its last call."""
     lines = lines or text_lines.LineNumbers(translator.truncated_line_numbers)
     if lines.count:
-        limit = translator.decode_hparams.max_input_length
-        log.warning(f"truncated to max_input_length={limit} {translator.source.unit}: {lines}")
+        limit, unit = translator.source_limit, translator.source.unit
+        given = limit == translator.decode_hparams.max_input_length
+        why = "" if given else ", the most that the pretrained encoder reads"
+        log.warning(f"truncated to {'max_input_length=' if given else ''}{limit} {unit}{why}: {lines}")

@@ -282,7 +282,8 @@ class T2tSeq2SeqLM(keras_hub.models.Seq2SeqLM):
                 )
             encoders = self.preprocessor.tokenizer.encoders
             source, target = (encoders[side] for side in _SIDES)
-            translator = Translator(self.backbone.seq2seq, source, target, self.decode_hparams)
+            search = self.decode_hparams.replace(precision="")  # from_preset(dtype=...) decides
+            translator = Translator(self.backbone.seq2seq, source, target, search)
             self.generate_function = lambda inputs, stop_token_ids=None: _searched(translator, inputs)
         return self.generate_function
 

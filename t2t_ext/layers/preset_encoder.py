@@ -2,7 +2,7 @@
 
 The backbone reads what it was trained on: its start token, the text, its end token at our EOS. The state at the start
 token is left out, so that every state stands at a source position. Its dropout is off, since Keras draws it from states
-that a resumed run does not have; its own positions have an end, and a source is truncated there.
+that a resumed run does not have; its own positions have an end, and a source is truncated there, before its EOS.
 
 Legend: B sentences, S source positions, D width of the model.
 """
@@ -16,6 +16,7 @@ import tensorflow as tf
 
 from t2t_ext.config.hyperparameters import TransformerHParams
 from t2t_ext.data.text.preset_tokenizer import own_ids
+from t2t_ext.data.text.special_ids import EOS_ID, PAD_ID
 from t2t_ext.errors import UserError, require_package
 from t2t_ext.layers.base import Description, Layer, Projection, make_initializer
 from t2t_ext.layers.dropout import dropout
@@ -29,6 +30,7 @@ class PresetEncoder(Layer):
 
     Attributes:
       depth: The number of its layers.
+      longest: The most source positions that it reads, EOS included; 0: any number.
     """
 
     def __init__(self, hparams: TransformerHParams, config: Mapping[str, Any], **kwargs: Any) -> None:
@@ -40,9 +42,10 @@ class PresetEncoder(Layer):
         super().__init__(**kwargs)
         self.hparams = hparams
         self.special = {name: config[name] for name in ("start", "end", "pad")}
-        self.backbone, self.kind, groups, self.longest, self.backbone_width = _stack(
+        self.backbone, self.kind, groups, positions, self.backbone_width = _stack(
             config["backbone"], self.dtype_policy, self.name
         )
+        self.longest = positions - (self.special["start"] is not None) if positions else 0
         self.depth = len(groups)
         # Of each variable of the backbone, the layer that it is in, counted from 1; 0: the embeddings.
         inside = {id(v): number for number, layer in enumerate(groups, 1) for v in layer.variables}
@@ -69,13 +72,16 @@ class PresetEncoder(Layer):
     def call(self, ids: tf.Tensor, mask: tf.Tensor, training: bool = False) -> EncoderOutput:
         """Encodes ids int32 [B, S] under mask bool [B, 1, 1, S].
 
-        States of positions that the backbone does not have are zeros, and masked in what is returned.
+        States of positions that the backbone does not have are zeros, and masked in what is returned; what is truncated
+        ends with EOS.
         """
         start, end, pad = self.special["start"], self.special["end"], self.special["pad"]
         before = 0 if start is None else 1
         length = tf.shape(ids)[1]
         if self.longest:
-            ids, mask = ids[:, : self.longest - before], mask[..., : self.longest - before]
+            last = ids[:, self.longest - 1 : self.longest]  # where the source is no longer, it is EOS or PAD already
+            last = tf.where(tf.equal(last, PAD_ID), PAD_ID, EOS_ID)
+            ids, mask = tf.concat([ids[:, : self.longest - 1], last], axis=1), mask[..., : self.longest]
         real = tf.cast(mask[:, 0, 0], tf.int32)
         given = {"token_ids": own_ids(ids, pad, end), "padding_mask": real}
         if start is not None:

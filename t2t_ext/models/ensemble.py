@@ -44,6 +44,7 @@ class Ensemble:
       target_sides: How many targets of a sentence ``features`` reads at once: those that are generated at once.
       target_vocab_size: V, likewise.
       source_feature_size: F of a source of feature vectors, 0 of text, likewise.
+      longest_source: The most source positions that all of them read, EOS included; 0: any number.
     """
 
     def __init__(self, members: Sequence[Seq2Seq], weights: Sequence[float] | None = None) -> None:
@@ -75,6 +76,7 @@ class Ensemble:
         self.target_vocab_size = self.members[0].target_vocab_size
         self.source_vocab_size = self.members[0].source_vocab_size
         self.source_feature_size = self.members[0].source_feature_size
+        self.longest_source = min(filter(None, (member.longest_source for member in self.members)), default=0)
         self.directions = self.members[0].directions
         self.target_sides = self.directions
 

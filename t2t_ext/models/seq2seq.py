@@ -70,6 +70,7 @@ class Seq2Seq(KerasModel, abc.ABC, Generic[H]):
       target_sides: How many target sequences a training example has; of a class, the fewest.
       takes_source_features: Whether the source may be feature vectors.
       takes_encoder_preset: Whether a pretrained encoder may stand in its encoder's place.
+      longest_source: The most source positions that the encoder reads, EOS included; 0: any number.
     """
 
     hparams_class: type[HParams] = HParams
@@ -77,6 +78,7 @@ class Seq2Seq(KerasModel, abc.ABC, Generic[H]):
     target_sides: int = 1
     takes_source_features: bool = False
     takes_encoder_preset: bool = False
+    longest_source: int = 0
 
     def __init__(
         self,

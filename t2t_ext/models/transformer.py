@@ -284,6 +284,7 @@ class Transformer(StackedSeq2Seq[T]):
             # What reads the encoder's layers must know how many there are.
             hparams = hparams.replace(num_encoder_layers=preset.depth, use_target_space_embedding=False)
         super().__init__(hparams, **kwargs)
+        self.longest_source = preset.longest if preset else 0
         policy = self.dtype_policy
         self.source_embedding, self.target_embedding, self.softmax = self._make_embeddings()
         self.source_features: Any = None  # in place of a source embedding

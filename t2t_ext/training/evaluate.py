@@ -72,7 +72,7 @@ class Evaluator:
             self._references = [reference[:limit] for reference in self._references]
         self._translator: Translator | None = None
         if limit >= 0:
-            self._translator = Translator(self._model, *encoders, decode_hparams, hparams.target_direction)
+            self._translator = Translator(self._model, *encoders, decode_hparams)
             # What is called BLEU must be some BLEU, whatever else translations are scored by.
             bleu, *others = dev_metrics.scored_by(settings, scoring)
             self._scorer = Scorer([bleu], self._references, encoders[1], language=language)
@@ -93,8 +93,8 @@ class Evaluator:
 
         Returns:
           The metrics (loss and nll in nats a label, perplexity, accuracy; reference_loss, the loss on references alone;
-          number of sentences translated, search (how), bleu and bleu_signature; other scores by their labels; leaky where only
-          scores of translations mean something), and the translations (empty without scores).
+          number of sentences translated, search (how), bleu and bleu_signature; other scores by their labels; leaky
+          where only scores of translations mean something), and the translations (empty without scores).
         """
         for name, variable in self._model.named_variables().items():
             variable.assign(tf.cast(weights[name], variable.dtype))

@@ -30,12 +30,12 @@ class Encoded(NamedTuple):
 
     Attributes:
       rows: Ids with EOS of each, or its feature vectors [regions, F].
-      lengths: int64 [sentences], subwords without EOS, or regions, before any is truncated.
+      truncated: bool [sentences], whether the codec's limit took something away.
       empty: bool [sentences], whether there is nothing to translate.
     """
 
     rows: list[Any]
-    lengths: np.ndarray
+    truncated: np.ndarray
     empty: np.ndarray
 
 
@@ -78,7 +78,7 @@ class TextCodec:
             ]
         return Encoded(
             [[*each[: self.limit], EOS_ID] for each in ids],
-            np.array([len(each) for each in ids], np.int64),
+            np.array([len(each) > self.limit for each in ids], bool),
             np.array([not text.strip() for text in segmented], bool),
         )
 
@@ -86,7 +86,7 @@ class TextCodec:
         """Takes sentences that are kept as ids with EOS; none is truncated."""
         return Encoded(
             list(ids),
-            np.array([len(each) for each in ids], np.int64),
+            np.zeros(len(ids), bool),
             np.array([not any(token not in (PAD_ID, EOS_ID) for token in each) for each in ids], bool),
         )
 
@@ -160,7 +160,7 @@ class FeatureCodec:
         kept = [array[: self.limit] for array in arrays]
         return Encoded(
             kept,
-            np.array([len(array) for array in arrays], np.int64),
+            np.array([len(array) > self.limit for array in arrays], bool),
             np.array([not np.any(array) for array in kept], bool),
         )
 

@@ -59,6 +59,7 @@ class Translator:
 
     Attributes:
       model: The model, or an ensemble; its variables are read at every call, not copied.
+      members: The models of the ensemble; the one model.
       source: The codec of the source.
       target: The codec of the target.
       source_encoder: Text encoder of the source.
@@ -67,7 +68,8 @@ class Translator:
       target_direction: ``l2r`` or ``r2l``.
       alignment: Which attention word alignments are read from.
       shortlist: The candidates that the search keeps to; None: all of the vocabulary.
-      truncated_lines: How many lines of the last call were truncated to max_input_length subwords (or regions).
+      source_limit: The most subwords (or regions) of a source: max_input_length, or what the encoder reads.
+      truncated_lines: How many lines of the last call were truncated to source_limit, or a target to max_input_length.
       truncated_line_numbers: Which ones, counted from 1.
       unmet_prefix_line_numbers: Lines of the last call whose translation holds only the beginning of its prefix, since
         it was truncated at the length limit or a character is not in the vocabulary.
@@ -93,23 +95,35 @@ class Translator:
         source_encoder: SubwordEncoder,
         target_encoder: SubwordEncoder,
         decode_hparams: DecodeHParams | None = None,
-        target_direction: str = "l2r",
+        target_direction: str | None = None,
         alignment: AlignmentConfig | None = None,
     ) -> None:
-        """Initializes the translator of a built model, or an ensemble; with ``r2l`` its output is reversed."""
+        """Initializes the translator of a model, which it builds if need be, or an ensemble.
+
+        What is generated is reversed where the direction is ``r2l``; None: that of the model's hparams.
+
+        Raises:
+          UserError: The decode hparams do not fit the model.
+        """
         self.model = model
+        self.members: tuple[Seq2Seq, ...] = model.members if isinstance(model, Ensemble) else (model,)
         self.source_encoder, self.target_encoder = source_encoder, target_encoder
         self.decode_hparams = decode_hparams or DecodeHParams()
-        self.target_direction = target_direction
+        for member in self.members:
+            if not member.built:
+                member.build()
+            _check_precision(member, self.decode_hparams.precision)
+        self.target_direction = target_direction = target_direction or self.members[0].hparams.target_direction
         self.alignment = alignment or AlignmentConfig()
         limit = self.decode_hparams.max_input_length
         self.target = TextCodec(target_encoder, limit, "targets")
+        self.source_limit = min(limit, model.longest_source - 1) if model.longest_source else limit  # EOS is added
         self.source: TextCodec | FeatureCodec
         if model.source_feature_size:
-            self.source = FeatureCodec(model.source_feature_size, limit, "inputs")
+            self.source = FeatureCodec(model.source_feature_size, self.source_limit, "inputs")
         else:
             same = source_encoder.ids_sha256 == target_encoder.ids_sha256
-            self.source = TextCodec(source_encoder, limit, "inputs", self.target.graph if same else None)
+            self.source = TextCodec(source_encoder, self.source_limit, "inputs", self.target.graph if same else None)
         self.shortlist = self._shortlist()
         self._searcher = Searcher(model, self.target, self.decode_hparams, target_direction, self.shortlist)
         self._forced = ForcedDecoder(
@@ -179,12 +193,9 @@ class Translator:
         decode_hparams = decode_hparams or DecodeHParams()
         weights = normalized_weights(ensemble_weights, len(chosen))
         encoders = chosen[0].run.text_encoders()
-        models = [
-            _load_model(each, *encoders, decode_hparams.precision, for_training=for_training) for each in chosen
-        ]
-        direction = models[0].hparams.target_direction
+        models = [_load_model(each, *encoders, decode_hparams.precision, for_training=for_training) for each in chosen]
         model = models[0] if len(models) == 1 else Ensemble(models, weights)
-        return cls(model, *encoders, decode_hparams, direction, alignment)
+        return cls(model, *encoders, decode_hparams, alignment=alignment)
 
     def _shortlist(self) -> ShortlistTable | None:
         """Returns the shortlist that the decode hparams name, None where they name none."""
@@ -196,8 +207,7 @@ class Translator:
         return ShortlistTable(shortlist, self.target_encoder.vocab_size)
 
     def __repr__(self) -> str:
-        members = self.model.members if isinstance(self.model, Ensemble) else (self.model,)
-        models = " + ".join(f"{type(each).__name__} of {each.count_params():,} parameters" for each in members)
+        models = " + ".join(f"{type(each).__name__} of {each.count_params():,} parameters" for each in self.members)
         size = self.model.source_feature_size
         source = f"vectors of {size:,}" if size else f"{self.source_encoder.vocab_size:,} subwords"
         search = self.decode_hparams
@@ -554,9 +564,8 @@ class Translator:
     # === Batches ===
 
     def _note_truncated(self, *sides: Encoded) -> None:
-        """Notes which lines are longer than max_input_length on one of the sides."""
-        limit = self.decode_hparams.max_input_length
-        longer = np.flatnonzero(np.any([side.lengths > limit for side in sides], axis=0))
+        """Notes which lines are truncated on one of the sides."""
+        longer = np.flatnonzero(np.any([side.truncated for side in sides], axis=0))
         self.truncated_lines = len(longer)
         self.truncated_line_numbers = tuple(int(i) + 1 for i in longer)
 
@@ -604,6 +613,15 @@ def _load_model(
     )
     model.assign(arrays, origin=chosen.checkpoint)
     return model
+
+
+def _check_precision(model: Seq2Seq, precision: str) -> None:
+    """Raises a UserError where a model that is there has another precision than the decode hparams ask for."""
+    if precision and precision.removeprefix("mixed_") != model.compute_dtype:
+        raise UserError(
+            f"precision={precision}: this {type(model).__name__} computes in {model.compute_dtype}. Leave precision "
+            f'out, load the run with it (Translator.load), or make the model with dtype="{precision}".'
+        )
 
 
 def _alignment(aligned: Mapping[str, list[bytes]], row: int) -> str:

@@ -86,8 +86,7 @@ def _translated(translator: Translator, source: str) -> tuple[list[list[int]], s
     (found,) = translator.translate([source])
     notes = [] if found[0].finished else ["The translation was truncated at the length limit."]
     if translator.truncated_lines:
-        limit = translator.decode_hparams.max_input_length
-        notes.append(f"The translation is of the first {limit} subwords (max_input_length) alone.")
+        notes.append(f"The translation is of the first {translator.source_limit} subwords (max_input_length) alone.")
     if not translator.two_sided:
         return [list(found[0].ids)], "", notes
     by_side: dict[str, Hypothesis] = {}

@@ -187,8 +187,8 @@ class BatchPlanner:
         counts = np.diff(blocks.block_starts)
         rows = [-(-count // row_multiple(count)) * row_multiple(count) for count in counts.tolist()]
         first = np.searchsorted(blocks.batch_starts, blocks.block_starts[:-1])
-        tokens = tokens_of(*(widths[first].astype(np.int64) for widths in blocks.widths), self._mode)
-        return int((rows * tokens).max())
+        inputs, targets = (widths[first].astype(np.int64) for widths in blocks.widths)
+        return int((rows * tokens_of(inputs, targets, self._mode)).max())
 
     @property
     def sizes(self) -> tuple[int, int]:

@@ -139,11 +139,7 @@ def encode_chunk(chunk: Chunk) -> EncodedChunk:
     if encoding.training:
         if texts:
             lengths = np.stack([arrays[name + LENGTHS] for name in texts]) - 1  # [texts, rows], without EOS
-            limits = [limit for limit in (encoding.max_tokens, encoding.cleaning.max_subwords) if limit]
-            if limits:
-                dropped.drop(TOO_LONG, lengths.max(0) > min(limits), kept)
-            if encoding.max_length_ratio:
-                dropped.drop(LENGTH_RATIO, lengths.max(0) > encoding.max_length_ratio * lengths.min(0), kept)
+            _drop_by_length(dropped, encoding, lengths, kept)
         fit = np.flatnonzero(dropped.kept_mask[kept])
         kept, same = kept[fit], same[fit]
         if encoding.cleaning.duplicates != filters.NO and texts:
@@ -174,6 +170,15 @@ def encode_chunk(chunk: Chunk) -> EncodedChunk:
         examples=dropped.examples,
         size=write_arrays(chunk.directory / "rows" / f"{chunk.index:06d}", arrays),
     )
+
+
+def _drop_by_length(dropped: "_Dropped", encoding: Encoding, lengths: np.ndarray, kept: np.ndarray) -> None:
+    """Drops samples by the lengths int [texts, rows], in subwords, of those that are kept so far, int [rows]."""
+    limits = [limit for limit in (encoding.max_tokens, encoding.cleaning.max_subwords) if limit]
+    if limits:
+        dropped.drop(TOO_LONG, lengths.max(0) > min(limits), kept)
+    if encoding.max_length_ratio:
+        dropped.drop(LENGTH_RATIO, lengths.max(0) > encoding.max_length_ratio * lengths.min(0), kept)
 
 
 def without_tags(texts: Sequence[str], tags: Sequence[str]) -> Sequence[str]:

@@ -86,8 +86,8 @@ def generate(
     reused = vocabulary.reused_vocabulary(asked.subword_model, asked.vocab_from, problem.was_reversed)
     if reused and (asked.vocab_size or asked.vocab_sample_size or asked.joint_vocab is not None):
         raise UserError(
-            "--vocab_size, --vocab_sample_size and --separate_vocab say how to train a subword model, but one is given; "
-            "leave them out."
+            "--vocab_size, --vocab_sample_size and --separate_vocab say how to train a subword model, but one is "
+            "given; leave them out."
         )
     prepares = [name for name in _PREPARATION if getattr(asked, name) is not None]
     if reused and prepares:

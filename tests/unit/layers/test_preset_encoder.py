@@ -9,12 +9,14 @@ from preset_files import write_preset
 
 from t2t_ext import registry
 from t2t_ext.analysis.diagram.model import diagram_of
+from t2t_ext.config.decode import DecodeHParams
 from t2t_ext.data.text.graph_text_encoder import graph_encoder
 from t2t_ext.data.text.preset_tokenizer import PresetTokenizer
 from t2t_ext.data.text.special_ids import EOS_ID, FIRST_TEXT_ID
 from t2t_ext.data.text.text_encoder import SubwordEncoder
 from t2t_ext.data.text.text_steps import TextSteps
 from t2t_ext.errors import UserError
+from t2t_ext.translation.translator import Translator
 
 LINES = ["the old cat sees the lamp .", "", "The city loves it, often!", "ünïcödé ☃ x"]
 KINDS = ("bert", "distil_bert", "xlm_roberta", pytest.param("roberta", marks=pytest.mark.slow))
@@ -98,14 +100,32 @@ def test_a_source_beyond_its_positions_is_truncated(make_preset):
     """What reads attention counts all of the source's positions."""
     made, _, _ = transformer_with(make_preset)
     longest = made.encoder.longest
+    assert longest == 47 == made.longest_source  # of 48 positions, one is the start token's
     ids = np.full([1, longest + 9], FIRST_TEXT_ID + 6, np.int32)
-    whole, short = made.encode(ids), made.encode(ids[:, : longest - 1])
+    ended = np.append(ids[:, : longest - 1], np.int32([[EOS_ID]]), axis=1)
+    whole, short = made.encode(ids), made.encode(ended)
     assert whole.final.shape[1] == whole.mask.shape[-1] == ids.shape[1]
-    np.testing.assert_array_equal(whole.mask[0, 0, 0], np.arange(ids.shape[1]) < longest - 1)
-    np.testing.assert_allclose(whole.final[:, : longest - 1], short.final, atol=1e-5)
-    assert not np.any(whole.final[:, longest - 1 :])
+    np.testing.assert_array_equal(whole.mask[0, 0, 0], np.arange(ids.shape[1]) < longest)
+    np.testing.assert_allclose(whole.final[:, :longest], short.final, atol=1e-5)
+    assert not np.any(whole.final[:, longest:])
     targets = np.array([[12, 13, 1]], np.int32)
-    np.testing.assert_allclose(made(ids, targets), made(ids[:, : longest - 1], targets), atol=1e-5)
+    np.testing.assert_allclose(made(ids, targets), made(ended, targets), atol=1e-5)
+
+
+def test_lines_that_it_truncates_are_numbered(make_preset):
+    folder, encoder = make_preset("bert")
+    hparams = registry.hparams("transformer_test").override(f"encoder_preset={folder}")
+    made = registry.model("transformer")(
+        hparams, source_vocab_size=encoder.vocab_size, target_vocab_size=encoder.vocab_size,
+        encoder_config=encoder.subwords.encoder_config,
+    )  # fmt: skip
+    translator = Translator(made, encoder, encoder, DecodeHParams(beam_size=1, max_length_ratio=0, max_length_offset=2))
+    (one,) = encoder.encode_batch(["a"])
+    assert translator.source_limit == 46
+    assert len(one) == 1
+    translator(["a " * 46, "a " * 47, "a"])
+    assert translator.truncated_line_numbers == (2,)
+    assert translator.source.read(["a " * 99]).rows[0] == [*one * 46, EOS_ID]
 
 
 def test_it_is_the_backbone_of_keras_hub(make_preset):

@@ -3,9 +3,11 @@
 import pytest
 import tensorflow as tf
 
-from t2t_ext.data.text.text_encoder import EOS_ID
+from t2t_ext.config.decode import DecodeHParams
+from t2t_ext.data.text.text_encoder import EOS_ID, UNK_ID
 from t2t_ext.errors import UserError
 from t2t_ext.translation import translator
+from t2t_ext.translation.searcher import _ignored_words
 
 
 def test_it_says_what_it_is(make_translator, tiny_model):
@@ -84,3 +86,32 @@ def test_lines_that_are_not_empty_and_whose_translation_is_are_numbered(make_tra
 def test_half_a_surrogate_pair_is_no_text(make_translator, given, named):
     with pytest.raises(UserError, match=f"{named} is half a surrogate pair"):
         make_translator(beam_size=1).translate(**given)
+
+
+def test_what_a_model_says_of_itself_is_taken_from_it(tiny_model, tiny_encoder):
+    hparams = tiny_model.hparams.replace(target_direction="r2l")
+    size = tiny_encoder.vocab_size
+    turned = type(tiny_model)(hparams, source_vocab_size=size, target_vocab_size=size)
+    assert not turned.built
+    one = translator.Translator(turned, tiny_encoder, tiny_encoder, DecodeHParams(beam_size=2, max_length_offset=3))
+    assert (one.target_direction, one.can_force_prefix) == ("r2l", False)
+    assert len(one(["the cat"])) == 1
+    assert translator.Translator(tiny_model, tiny_encoder, tiny_encoder).target_direction == "l2r"
+
+
+def test_settings_that_do_not_fit_are_told(tiny_model, tiny_encoder, make_translator):
+    with pytest.raises(UserError, match=r"precision=mixed_bfloat16: this Transformer computes in float32\. Leave"):
+        translator.Translator(tiny_model, tiny_encoder, tiny_encoder, DecodeHParams(precision="mixed_bfloat16"))
+    translator.Translator(tiny_model, tiny_encoder, tiny_encoder, DecodeHParams(precision="float32"))
+    with pytest.raises(UserError, match="num_hypotheses=5: from 1 to beam_size=2"):
+        make_translator(beam_size=2).search_batch(tf.constant(["the cat"]), num_hypotheses=5)
+
+
+def test_ignored_words_that_the_vocabulary_cannot_write():
+    class Encoder:
+        def encode_batch(self, words):
+            return [[UNK_ID] if word == "<q>" else [] if word == "_" else [9, 8] for word in words]
+
+    assert _ignored_words([".", "_"], Encoder()) == [[9, 8]]
+    with pytest.raises(UserError, match="the model never generates '<q>'"):
+        _ignored_words([".", "<q>"], Encoder())

@@ -206,11 +206,15 @@ def test_most_pairs_with_the_same_text_on_both_sides_are_warned_of(make, tmp_pat
 
 @pytest.mark.parametrize(("same", "copies", "left"), [(1, 400, 0), (31, 2, 31)])
 @pytest.mark.parametrize("settings", [{}, {"bpe_dropout": 0.1, "segmentations": 2}])
-def test_pairs_with_the_same_text_on_both_sides_are_counted_without_duplicates(make, said, same, copies, left, settings):
+def test_pairs_with_the_same_text_on_both_sides_are_counted_without_duplicates(
+    make, said, same, copies, left, settings
+):
     pairs = [(text, text) for text, _ in make_pairs(same, 0)] * copies + make_pairs(30, 1)
     train = make(Toy(train=pairs), cleaning="duplicates=true", **settings).splits["train"]
     assert (train.drops["duplicate"], train.identical) == (same * (copies - 1), left)
-    assert [f"{left} pairs of train" in line for line in said if "same text on both sides" in line] == [True] * bool(left)
+    assert [f"{left} pairs of train" in line for line in said if "same text on both sides" in line] == [True] * bool(
+        left
+    )
 
 
 def test_bpe_dropout_of_data_that_are_there_is_compared(make):
