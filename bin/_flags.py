@@ -471,7 +471,8 @@ def start_tensorflow(inter_op: int = 0, intra_op: int = 0) -> None:
         sys.modules["matplotlib"] = None  # type: ignore[assignment]  # an import of it fails
     gc.disable()
     try:
-        import tensorflow  # noqa: F401
+        with _process.leaving_at_an_interrupt():
+            import tensorflow  # noqa: F401
 
         gc.freeze()
     finally:
@@ -504,7 +505,7 @@ def run_main(main: Callable[[], int | None], *, is_process: bool = False) -> int
             return status or 0
         except UserError as error:
             sys.stdout.flush()
-            log.error(_LONG_WORD.sub(r"\1...\2", " ".join(str(error).split())))
+            _complain(" ".join(str(error).split()))
             return error.exit_status
         except KeyboardInterrupt:
             if is_process:
@@ -515,19 +516,27 @@ def run_main(main: Callable[[], int | None], *, is_process: bool = False) -> int
             _process.name_user_code(error)
             raise
     except BrokenPipeError:
-        _process.silence_stdout()
+        _process.silence(sys.stdout)
         return 141
     except (OSError, ValueError, MemoryError) as error:
         message = _process.explained(error)
         if not message:
             raise
-        log.error(_LONG_WORD.sub(r"\1...\2", message))
+        _complain(message)
         return 2
     finally:
         inputs.forget_pipes()
         if is_process:  # Python collects garbage when it ends: over TensorFlow's graphs that takes half a second
             gc.disable()
             gc.freeze()
+
+
+def _complain(message: str) -> None:
+    """Says on standard error what is wrong; where that cannot be written to either, only the exit status says it."""
+    try:
+        log.error(_LONG_WORD.sub(r"\1...\2", message))
+    except OSError:
+        _process.silence(sys.stderr)
 
 
 def command(build_parser: Callable[[], FlagParser]) -> Callable[[Callable[[Any], int | None]], Main]:

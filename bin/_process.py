@@ -7,8 +7,9 @@ import signal
 import sys
 import threading
 import traceback
+from collections.abc import Iterator
 from types import TracebackType
-from typing import Any
+from typing import Any, TextIO
 
 from t2t_ext.errors import first_line
 
@@ -46,6 +47,28 @@ def leave_at_the_next_interrupt() -> None:
         signal.signal(signal.SIGINT, lambda *_: os._exit(INTERRUPTED))
 
 
+@contextlib.contextmanager
+def leaving_at_an_interrupt() -> Iterator[None]:
+    """Lets Ctrl-C end the process at once: modules of C that are being imported turn an exception into another one."""
+    ignored = signal.getsignal(signal.SIGINT) in (signal.SIG_IGN, None)  # as of jobs in the background of a script
+    if ignored or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    said = os.dup(2)  # what is written to 2 itself is held back meanwhile
+
+    def leave(*_: object) -> None:
+        with contextlib.suppress(OSError):
+            os.write(said, b"interrupted\n")
+        os._exit(INTERRUPTED)
+
+    before = signal.signal(signal.SIGINT, leave)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+        os.close(said)
+
+
 def explained(error: OSError | ValueError | MemoryError) -> str:
     """Returns what the system, rather than the command, is the reason of, in words for the user; else ""."""
     if isinstance(error, MemoryError):
@@ -60,7 +83,7 @@ def explained(error: OSError | ValueError | MemoryError) -> str:
     try:
         sys.stdout.flush()
     except (OSError, ValueError):
-        silence_stdout()
+        silence(sys.stdout)
         return f"Standard output cannot be written to: {error.strerror}."
     return f"Standard output, or a file, cannot be written to: {error.strerror}."
 
@@ -88,10 +111,10 @@ def name_user_code(error: BaseException) -> None:
     error.add_note(f"{where}: {type(error).__name__}: {first_line(error)}")
 
 
-def silence_stdout() -> None:
-    """Lets standard output go nowhere from now on: the interpreter flushes it once more at exit."""
+def silence(stream: TextIO) -> None:
+    """Lets standard output or error go nowhere from now on: the interpreter flushes it once more at exit."""
     with contextlib.suppress(OSError, ValueError):  # of a stream without a number
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _on_exception(kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:

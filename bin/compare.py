@@ -1,6 +1,7 @@
 """t2t_ext-compare: compares systems that translated the same text."""
 
 import argparse
+import itertools
 from collections.abc import Iterator
 from typing import Any
 
@@ -186,7 +187,11 @@ def _train_text(path: str) -> Iterator[str] | None:
     if not path:
         return None
     readers.require_files([path], "Give the target side of the training data.")
-    return (line.decode("utf-8", errors="replace") for line in readers.read_lines(path))
+    lines = readers.read_lines(path)
+    first = next(lines, None)
+    if first is None:
+        raise UserError(f"--train_text={path} is empty: words would all count as unknown. Give the training text.")
+    return (line.decode("utf-8", errors="replace") for line in itertools.chain([first], lines))
 
 
 def _write(path: str, text: str) -> None:

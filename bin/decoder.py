@@ -5,6 +5,7 @@ import collections
 import contextlib
 import dataclasses
 import itertools
+import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -52,6 +53,7 @@ _GOES_WITH = {
     "data_dir": ("split",),
 }
 _INPUTS = ("decode_from_file", "score_file", "prefix_file", "constraints_file", "decode_reference")
+_SCORE_SETTINGS = ("alpha", "length_penalty", "batch_size", "max_input_length", "precision")
 _EXAMPLES = """\
   t2t_ext-decoder --output_dir=RUN --decode_from_file=in.txt --decode_to_file=out.txt --decode_reference=ref.txt
   t2t_ext-decoder --output_dir=RUN --split=test --checkpoint_path=averaged
@@ -150,6 +152,8 @@ class _Run:
         if flags.nbest_file and self.written == 1 and self._search.sampling_method == "argmax":
             self._search = self._search.replace(num_hypotheses=self._search.beam_size)
         self._chosen = choose_runs(flags.output_dir, flags.checkpoint_path or None, warn=log.warning)
+        own = [path for each in self._chosen for path in each.run.own_files()]
+        outputs.check_all([flags.decode_to_file, flags.nbest_file, flags.alignment_file], own)
         self._weights = normalized_weights(flags.ensemble_weights or None, len(self._chosen))
         self._alignment = alignment_settings(flags)
         self._directory = self._chosen[0].run
@@ -188,7 +192,13 @@ class _Run:
 
         path = STANDARD
         if source != STANDARD:
-            path = output_name(source, self._directory.config, self._search, len(self._chosen))
+            if os.path.exists(source) and not (os.path.isfile(source) or os.path.isdir(source)):  # a pipe
+                raise UserError(
+                    f"{source} is no file that the output could be named after: give --decode_to_file=FILE."
+                )
+            path = output_name(
+                source, self._directory.config, self.decode_hparams, len(self._chosen), self._flags.checkpoint_path
+            )
         outputs.check_all([path, self._flags.nbest_file, self._flags.alignment_file], [source])
         return path
 
@@ -361,6 +371,8 @@ def _score_pairs(run: _Run, flags: argparse.Namespace) -> None:
         parse_pairs(read.name, window, run.directions, first)
         first += len(window)
     run.text.tagged([])  # an unknown tag
+    if idle := [name for name in run.decode_hparams.changed() if name not in _SCORE_SETTINGS]:
+        log.warning(f"--score_file searches for nothing: {', '.join(idle)} of --decode_hparams change no score")
     translator = run.translator()
     truncated, done = text_lines.LineNumbers(), 0
     what = "Scoring and aligning" if flags.alignment_file else "Scoring"

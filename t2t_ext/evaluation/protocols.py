@@ -233,14 +233,9 @@ def _bleu(language: str, references: References, *, lowercase: bool, tokenize: s
     from sacrebleu.metrics import BLEU
 
     tokenize = tokenize or scores.default_tokenizer(language)
-    try:
+    with scores.usable_tokenizer(tokenize):
         # force: a warning about tokenized-looking hypotheses belongs into no log of ours.
         return {"BLEU": BLEU(tokenize=tokenize, lowercase=lowercase, force=True, references=references)}
-    except (ImportError, RuntimeError) as error:
-        raise UserError(
-            f"The tokenizer {tokenize!r} cannot be used here: {str(error).strip().splitlines()[0]} "
-            "Install what it needs, or choose another, such as 'char'."
-        ) from error
 
 
 def _multi_bleu(language: str, references: References, **settings: bool) -> dict[str, Any]:

@@ -78,6 +78,8 @@ def read(
             raise UserError("--reference has an empty name of a file. Write --reference=FILE or --reference=FILE,FILE.")
         if path in references[:number]:
             raise UserError(f"--reference names {path} twice. Give each file once.")
+    if [*translations, *references, source].count(text_lines.STANDARD) > 1:
+        raise UserError("Several of the files are - (standard input), which is read once: give files for all but one.")
     sources = _read_file(source, "srcset", streamed)[:1] if source else []
     sets = [text for path in references for text in _read_file(path, "refset", streamed)]
     systems = read_translations(translations, tokenized=tokenized, streamed=streamed)

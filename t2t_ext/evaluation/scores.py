@@ -7,10 +7,11 @@ BLEU: Papineni et al. (2002). chrF: Popović (2015). TER: Snover et al. (2006). 
 This module imports no TensorFlow.
 """
 
+import contextlib
 import dataclasses
 import importlib.util
 import os
-from collections.abc import Sequence, Sized
+from collections.abc import Iterator, Sequence, Sized
 from typing import Any
 
 from t2t_ext.config.languages import base_language
@@ -98,12 +99,26 @@ def default_tokenizer(language: str | None) -> str:
 
 
 def check_tokenizer(name: str) -> None:
-    """Raises a UserError if sacrebleu has no tokenizer of that name."""
+    """Raises a UserError if sacrebleu has no tokenizer of that name, or one that cannot be used here."""
     from sacrebleu.metrics import BLEU
 
     if name not in BLEU.TOKENIZERS:
         known = ", ".join(BLEU.TOKENIZERS)
         raise UserError(f"Unknown tokenizer {name!r}.{suggest(name, BLEU.TOKENIZERS)} Choose one of: {known}.")
+    with usable_tokenizer(name):
+        BLEU(tokenize=name)
+
+
+@contextlib.contextmanager
+def usable_tokenizer(name: str) -> Iterator[None]:
+    """Says in a UserError why a tokenizer of sacrebleu cannot be made: a package is missing, or its model offline."""
+    try:
+        yield
+    except (ImportError, RuntimeError, OSError) as error:
+        raise UserError(
+            f"The tokenizer {name!r} cannot be used here: {str(error).strip().splitlines()[0]} "
+            "Install what it needs, or choose another, such as 'char'."
+        ) from error
 
 
 def check_segments(hypotheses: Sized, references: Sequence[Sized]) -> None:

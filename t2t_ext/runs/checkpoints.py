@@ -31,6 +31,7 @@ from t2t_ext.io.stored import Count, FileEntry
 FORMAT_VERSION = 1
 GROUPS = ("model", "ema", "training")
 DESCRIPTION_NAME = "checkpoint.json"
+_RUN_CONFIG = "config.json"  # of a run directory
 
 _NAME = re.compile(r"model\.ckpt-(\d{1,18})")
 _STEP = re.compile(r"\d{1,18}")  # more digits are no step, and a whole number has no more than 4,300
@@ -317,7 +318,8 @@ def resolve_checkpoint(
       warn: Called with a line for every damaged checkpoint that is passed over.
 
     Raises:
-      UserError: There is none; the message lists what exists.
+      UserError: There is none, and the message lists what exists; or it is another run's, whose weights may fit without
+        meaning anything: its subwords and its direction are others.
     """
     run_dir = pathlib.Path(run_dir)
     wanted = str(checkpoint_path or "latest")
@@ -329,6 +331,9 @@ def resolve_checkpoint(
         found = _by_path(run_dir, pathlib.Path(wanted), warn)
     if found is None:
         raise UserError(_not_found_message(run_dir, wanted))
+    owner = _run_of(found)
+    if owner and owner != run_dir.resolve():
+        raise UserError(f"{wanted} is a checkpoint of the run {owner}, not of {run_dir}: give --output_dir={owner}.")
     return found
 
 
@@ -391,6 +396,12 @@ def _by_path(run_dir: pathlib.Path, wanted: pathlib.Path, warn: Warn | None) -> 
     return None
 
 
+def _run_of(checkpoint: pathlib.Path) -> pathlib.Path | None:
+    """Returns the run that a checkpoint lies in; None where it was copied to somewhere else."""
+    folders = checkpoint.resolve().parents[:2]
+    return next((folder for folder in folders if (folder / _RUN_CONFIG).is_file()), None)
+
+
 def _by_step(folder: pathlib.Path, step: int) -> pathlib.Path | None:
     return next((path for path in list_checkpoints(folder) if checkpoint_step(path) == step), None)
 
@@ -406,5 +417,7 @@ def _not_found_message(run_dir: pathlib.Path, wanted: str) -> str:
         return f"The run {run_dir} has no averaged checkpoint yet. Make one: t2t_ext-avg-all --output_dir={run_dir}."
     names = [path.name for paths in existing.values() for path in paths]
     listed = "; ".join(f"{folder}: {', '.join(p.name for p in paths)}" for folder, paths in existing.items() if paths)
-    close = suggest(pathlib.Path(wanted).name, [*_FOLDERS, *names])
+    close = suggest(
+        pathlib.Path(wanted).name, [*(name for name, folder in _FOLDERS.items() if existing[folder]), *names]
+    )
     return f"There is no checkpoint {wanted!r} of the run {run_dir}.{close} It has {listed}."

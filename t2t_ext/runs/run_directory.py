@@ -333,6 +333,10 @@ class RunDirectory:
         """What is known of the batches of a training that stopped as gradients were not finite."""
         return self._path / "skipped_steps.json"
 
+    def own_files(self) -> list[str]:
+        """Returns the files without which it is no run, which no output may take the place of."""
+        return [str(self._path / name) for name in (CONFIG_NAME, *VOCABULARY_NAMES.values())]
+
     def update(self, config: RunConfig) -> None:
         """Stores changed settings (those in ``MAY_CHANGE``); the subword models stay.
 

@@ -132,8 +132,20 @@ class ServedTranslator(tf.Module):
 
 
 def _signature(function: Callable[..., dict[str, tf.Tensor]], *specs: tf.TensorSpec) -> Any:
+    names = [spec.name for spec in specs]
+
+    def checked(*tensors: tf.Tensor) -> dict[str, tf.Tensor]:
+        first, count = names[0], tf.shape(tensors[0])[0]
+        checks = [
+            tf.debugging.assert_equal(tf.shape(tensor)[0], count, f"{name} and {first} must be as many")
+            for name, tensor in zip(names[1:], tensors[1:], strict=True)
+        ]
+        with tf.control_dependencies(checks):
+            return function(*map(tf.identity, tensors))
+
     # Traced here: TensorFlow does not use what it traces while it saves for anything else, such as the checks.
-    return tf.function(function, input_signature=specs, autograph=False).get_concrete_function()
+    whole = function if len(specs) == 1 else checked
+    return tf.function(whole, input_signature=specs, autograph=False).get_concrete_function()
 
 
 def _pick(results: Mapping[str, tf.Tensor], names: Iterable[str]) -> dict[str, tf.Tensor]:

@@ -63,7 +63,14 @@ class TextCodec:
     # === On the host ===
 
     def read(self, texts: Sequence[str], *, marked: bool = False) -> Encoded:
-        """Encodes raw texts; ``marked`` as of ``GraphTokenEncoder.encode_marked``."""
+        """Encodes raw texts; ``marked`` as of ``GraphTokenEncoder.encode_marked``.
+
+        Raises:
+          UserError: One of them is no text.
+        """
+        for number, text in enumerate(texts, 1):
+            if not isinstance(text, str):
+                raise UserError(f"Number {number} of the {self.spec.name} is {text!r:.60}, which is no text (str).")
         prepared = self.encoder.prepare(texts)
         segmented = self.encoder.segment(prepared)
         ids = self.encoder.encode_batch(prepared)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -113,13 +114,25 @@ def output_line(hypotheses: Sequence[Hypothesis], hparams: DecodeHParams) -> str
     return "\t".join(columns)
 
 
-def output_name(source: str, config: Any, hparams: DecodeHParams, members: int) -> str:
-    """Returns the name of the output file for a source file and a ``RunConfig``, as T2T makes it."""
-    search = f"beam{hparams.beam_size}.alpha{hparams.alpha}"
+def output_name(source: str, config: Any, hparams: DecodeHParams, members: int, checkpoint: str = "") -> str:
+    """Returns the name of the output file for a source file and a ``RunConfig``, as T2T makes it.
+
+    Other settings than beam and alpha, and the checkpoint that was asked for, are in it where they are given.
+    """
+    named, search = {"batch_size", "beam_size", "alpha"}, f"beam{hparams.beam_size}.alpha{hparams.alpha}"
     if hparams.sampling_method == "random":
+        named |= {"sampling_method", "sampling_seed", "sampling_temp"}
         search = f"sample{hparams.sampling_seed}.temp{hparams.sampling_temp}"
-    ensemble = f".ensemble{members}" if members > 1 else ""
-    return f"{source.rstrip('/')}.{config.model}.{config.hparams_set}.{config.problem}.{search}{ensemble}.decodes"
+    parts = [source.rstrip("/"), config.model, config.hparams_set, config.problem, search]
+    parts += [_in_a_name(f"{name}{getattr(hparams, name)}") for name in hparams.changed() if name not in named]
+    parts += [f"ensemble{members}"] if members > 1 else []
+    parts += [_in_a_name(checkpoint)] if checkpoint else []
+    return ".".join([*parts, "decodes"])
+
+
+def _in_a_name(text: str) -> str:
+    """Returns a text of at most 40 characters that a file's name may hold, of a path its end."""
+    return re.sub(r"[^\w.-]+", "_", text)[-40:].strip("_.")
 
 
 def hypothesis_record(hypothesis: Hypothesis, alignment: str | None, *, with_direction: bool) -> dict[str, Any]:

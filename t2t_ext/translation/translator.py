@@ -146,7 +146,7 @@ class Translator:
         cls,
         run_dir: Paths,
         checkpoint_path: Paths | None = None,
-        decode_hparams: str | DecodeHParams | None = None,
+        decode_hparams: str | Mapping[str, Any] | DecodeHParams | None = None,
         warn: Callable[[str], None] | None = None,
         *,
         ensemble_weights: Sequence[float] | None = None,
@@ -159,7 +159,7 @@ class Translator:
           run_dir: The run's directory (``--output_dir`` of the trainer), or several.
           checkpoint_path: A checkpoint; ``best`` or ``averaged`` mean the run's. None: its latest good one. Several:
             one for each run, or an ensemble of one run's.
-          decode_hparams: How to search: DecodeHParams, or overrides as ``"beam_size=4,alpha=0.6"``.
+          decode_hparams: How to search: DecodeHParams, or overrides, ``"beam_size=4,alpha=0.6"`` or a dict.
           warn: Called with a warning for each damaged checkpoint that is passed over.
           ensemble_weights: Shares of the members in the probability, in any unit; None: equal ones.
           alignment: Which attention word alignments are read from; None: the defaults.
@@ -172,7 +172,10 @@ class Translator:
         Raises:
           UserError: If there is no run, no checkpoint, or they do not fit.
         """
-        if not isinstance(decode_hparams, DecodeHParams):
+        if isinstance(decode_hparams, Mapping):
+            decode_hparams = DecodeHParams().replace(**decode_hparams)
+            decode_hparams.check_effect("decode_hparams")
+        elif not isinstance(decode_hparams, DecodeHParams):
             decode_hparams = resolve_decode_hparams(decode_hparams or "")
         chosen = choose_runs(run_dir, checkpoint_path, warn=warn)
         return cls.of_runs(
@@ -405,6 +408,9 @@ class Translator:
     ) -> list[Any]:
         """Runs forced decoding of pairs in batches; returns what ``read`` makes of each pair's row."""
         right_to_left = _right_to_left(len(pairs), partners, directions)
+        wrong = next((n for n, pair in enumerate(pairs, 1) if isinstance(pair, str) or len(pair) != 2), 0)
+        if wrong:
+            raise UserError(f"Number {wrong} is {pairs[wrong - 1]!r:.60}: pairs are (source, translation).")
         sources = self.source.read(_checked([source for source, _ in pairs], "sources"), marked=marked)
         targets = self.target.read(_checked([target for _, target in pairs], "translations"), marked=marked)
         sides = [sources, targets]

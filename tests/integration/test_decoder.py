@@ -158,6 +158,25 @@ def test_default_output_name(decode, tmp_path):
     assert decode(f"--decode_from_file={source}", "--decode_hparams=beam_size=2,alpha=0.5")[0] == 0
     name = "in.txt.transformer.transformer_test.translate_parallel_text.beam2.alpha0.5.decodes"
     assert len(read(tmp_path / name)) == 1
+    flags = ["--decode_hparams=beam_size=2,alpha=0.5,no_repeat_ngram_size=3,batch_size=4", "--checkpoint_path=latest"]
+    assert decode(f"--decode_from_file={source}", *flags)[0] == 0
+    other = name.removesuffix("decodes") + "no_repeat_ngram_size3.latest.decodes"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in.txt", name, other]
+
+
+def test_the_runs_own_files_are_no_output(decode, tiny_run, tmp_path):
+    source = write(tmp_path / "in.txt", LINES[:1])
+    for name in ("config.json", "vocab.source.model"):
+        status, _, err = decode(f"--decode_from_file={source}", f"--decode_to_file={tiny_run.path / name}")
+        assert status == 2
+        assert f"{name} is read and would be written over" in err
+
+
+def test_settings_that_change_no_score_are_named(decode, tmp_path):
+    pairs = write(tmp_path / "pairs.tsv", ["the cat\tdie Katze"])
+    status, _, err = decode(f"--score_file={pairs}", "--decode_hparams=beam_size=9,alpha=0.5")
+    assert status == 0
+    assert "--score_file searches for nothing: beam_size of --decode_hparams change no score" in err
 
 
 def test_bad_bytes_and_long_lines(decode, tiny_run, tmp_path):
@@ -291,6 +310,7 @@ def test_empty_file(decode, tmp_path):
         (["--decode_from_file={in}", "--output_dir={dir}"], "not a run"),
         (["--decode_from_file={in}", "--decode_shards=2"], "--decode_shards is no flag"),
         (["--decode_from_file={in}", "--tokenize=13b"], "Did you mean '13a'"),
+        (["--decode_from_file=/dev/null"], "/dev/null is no file that the output could be named after"),
         (["--decode_from_file={in}", "--tokenize=13a"], "--tokenize is of scores, which need references"),
         (["--score_file={pairs}", "--n_bootstrap=100"], "--n_bootstrap is of scores, which need references"),
         (["--split=train"], "train"),

@@ -103,6 +103,24 @@ def test_scores_are_the_translators(signatures, tiny_run):
         np.testing.assert_allclose(found[name], [getattr(row, attribute) for row in expected], atol=1e-3)
 
 
+@pytest.mark.parametrize(
+    ("signature", "name"),
+    [
+        ("score", "targets"),
+        ("align", "targets"),
+        ("translate_with_prefix", "prefixes"),
+        ("translate_with_constraints", "constraints"),
+    ],
+)
+@pytest.mark.parametrize(("first", "second"), [(1, 2), (2, 1)])
+def test_inputs_of_one_request_are_as_many(signatures, signature, name, first, second):
+    import tensorflow as tf
+
+    given = {"inputs": tf.constant(LINES[:first]), name: tf.constant(["die"] * second)}
+    with pytest.raises(tf.errors.InvalidArgumentError, match=f"{name} and inputs must be as many"):
+        signatures[signature](**given)
+
+
 def test_a_line_does_not_depend_on_its_batch(signatures):
     import tensorflow as tf
 
@@ -143,7 +161,10 @@ def fake_translator(function, tiny_encoder):
             scores = tf.zeros(tf.shape(inputs))
             return {"scores": scores, "log_probs": scores, "lengths": tf.cast(scores, tf.int32)}
 
-    model = types.SimpleNamespace(named_variables=dict, source_feature_size=0, directions=1)
+    hparams = types.SimpleNamespace(target_direction="l2r")
+    model = types.SimpleNamespace(
+        named_variables=dict, source_feature_size=0, directions=1, longest_source=0, built=True, hparams=hparams
+    )
     return Fake(model, tiny_encoder, tiny_encoder)
 
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from t2t_ext import version
+from t2t_ext import registry, version
 from t2t_ext.config.generation import BEAM, GenerationConfig, GenerationSettings, prepared_twice
 from t2t_ext.data.datasets import manifest as manifests
 from t2t_ext.data.datasets.generated import datagen_command
@@ -55,7 +55,7 @@ Say = Callable[[str], None]
 
 
 def generate(
-    problem: Problem,
+    problem: Problem | str,
     data_dir: str | os.PathLike,
     tmp_dir: str | os.PathLike,
     *,
@@ -66,7 +66,7 @@ def generate(
     """Makes the data files of a problem, unless they are there already.
 
     Args:
-      problem: The problem; of ``NAME_rev`` the data are those of ``NAME``.
+      problem: The problem, or its registered name; of ``NAME_rev`` the data are those of ``NAME``.
       data_dir: Where the files go.
       tmp_dir: Where raw files are looked for and downloaded to.
       progress: Whether to show progress on standard error.
@@ -81,6 +81,7 @@ def generate(
       UserError: The raw data, the settings or the data directory are invalid, or data made with other
         settings are there. Nothing incomplete is left.
     """
+    problem = registry.problem(problem) if isinstance(problem, str) else problem
     asked = GenerationConfig(**settings)
     asked = asked.turned() if problem.was_reversed else asked
     reused = vocabulary.reused_vocabulary(asked.subword_model, asked.vocab_from, problem.was_reversed)

@@ -153,3 +153,8 @@ def test_pipes_are_read_once(sgml, capsys, tmp_path):
     assert run(sgml, "--protocol=chrf", translation="pipe", reference="tst.txt") == 0
     writer.join()
     assert "chrf chrF2 = " in capsys.readouterr().out
+
+
+def test_standard_input_is_read_once(capsys):
+    assert bleu.main(["--translation=-", "--reference=-"]) == 2
+    assert "Several of the files are - (standard input), which is read once" in capsys.readouterr().err

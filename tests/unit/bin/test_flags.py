@@ -433,6 +433,10 @@ def test_flags_of_fairseq_that_the_docs_map_are_answered():
         ("avg_all", "--num-epoch-checkpoints=5", "--n"),
         ("trainer", "--model_type=Transformer", "--hparams_set=transformer_base"),
         ("trainer", "--auto_config", "leave it out"),
+        ("trainer", "--max-tokens=4096", "the longest pair of the data is --max_tokens of t2t_ext-datagen"),
+        ("trainer", "--dev_lines=9", "a flag of t2t_ext-datagen, which makes the data"),
+        ("trainer", "--overwrite", "give another --output_dir"),
+        ("doctor", "--dev_lines=9", "a flag of t2t_ext-datagen"),
         ("trainer", "--checkpoint_path=x", "--warm_start_from"),
         ("trainer", "--save_checkpoints_steps=5", "--local_eval_frequency"),
         ("trainer", "--length_penalty=0.6", "alpha=X"),
@@ -601,16 +605,6 @@ def test_keras_imports_no_matplotlib_in_a_command_and_others_still_can():
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
 
 
-@pytest.mark.parametrize(("is_process", "said"), [(True, "done"), (False, "done collected")])
-def test_a_process_ends_without_collecting_what_the_command_left(is_process, said):
-    code = (
-        "class Left:\n def __init__(self): self.itself = self\n def __del__(self): os.write(2, b' collected')\n"
-        "def main():\n Left()\n os.write(2, b'done')\n"
-        f"sys.exit(run_main(main, is_process={is_process}))"
-    )
-    assert _in_a_process(code) == (0, said)
-
-
 def test_every_setting_of_a_run_is_a_flag_with_the_same_default():
     args = parse()
     for field in dataclasses.fields(TrainingSettings):
@@ -618,79 +612,11 @@ def test_every_setting_of_a_run_is_a_flag_with_the_same_default():
         assert getattr(args, field.name) == field.default, field.name
 
 
-def _in_a_process(code, redirect=""):
-    """Runs code beside a command's module in a process of its own: its status and what it says."""
-    code = f"from t2t_ext.bin._flags import run_main\nimport os, signal, sys\n{code}"
-    command = ["sh", "-c", f'exec "$0" -c "$1" {redirect}', sys.executable, code]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    return done.returncode, done.stderr
-
-
-@pytest.mark.parametrize("redirect", [">/dev/full", ">&-"])
-def test_standard_output_that_takes_nothing(redirect):
-    status, said = _in_a_process("sys.exit(run_main(lambda: print('x'), is_process=True))", redirect)
-    assert (status, said.count("\n")) == (2, 1), said
-    assert said.startswith("error: Standard output")
-
-
-def test_a_closed_standard_input_is_empty():
-    code = "from t2t_ext.data.corpora import text_lines; sys.exit(len(text_lines.read('-').lines))"
-    assert _in_a_process(code, "<&-") == (0, "")
-
-
 def test_the_home_directory_in_paths(monkeypatch):
     monkeypatch.setenv("HOME", "/home/me")
     given = parse("--data_dir=~/data", "--hparams=optimizer=~/x", "--warm_start_from", "a~,~/run")
     assert (given.data_dir, given.hparams) == ("/home/me/data", "optimizer=~/x")
     assert given.warm_start_from == "a~,/home/me/run"
-
-
-def test_a_closed_standard_error_is_no_file(tmp_path):
-    """What is said must not be written to the next file that is opened, which takes the number."""
-    code = f"file = open({str(tmp_path / 'file')!r}, 'w'); print('said', file=sys.stderr); os.write(2, b'said')"
-    assert _in_a_process(code, "2>&-") == (0, "")
-    assert (tmp_path / "file").read_bytes() == b""
-
-
-@pytest.mark.parametrize(
-    "code",
-    [
-        "signal.raise_signal(signal.SIGINT)",  # among the imports
-        "def main():\n signal.raise_signal(signal.SIGINT)\nsys.exit(run_main(main, is_process=True))",
-        # A second one while a thread that the command has started is waited for.
-        "import threading, time\n"
-        "def main():\n"
-        " threading.Thread(target=time.sleep, args=[60]).start()\n"
-        " threading.Timer(0.3, os.kill, [os.getpid(), signal.SIGINT]).start()\n"
-        " signal.raise_signal(signal.SIGINT)\n"
-        "sys.exit(run_main(main, is_process=True))",
-        # In a destructor, where Python can raise nothing.
-        "import time\n"
-        "class Held:\n"
-        " def __del__(self): signal.raise_signal(signal.SIGINT)\n"
-        "def main():\n"
-        " Held()\n"
-        " time.sleep(60)\n"
-        "sys.exit(run_main(main, is_process=True))",
-    ],
-)
-def test_an_interrupt_at_any_time_is_130_without_a_traceback(code):
-    assert _in_a_process(code) == (130, "interrupted\n")
-
-
-def test_what_the_system_refuses_is_said_in_one_line(tmp_path, capsys):
-    assert run_main(lambda: open(tmp_path / "missing").close()) == 2
-    assert capsys.readouterr().err == f"error: {tmp_path / 'missing'}: No such file or directory.\n"
-    assert run_main(lambda: open(tmp_path / ("x" * 5000)).close()) == 2
-    said = capsys.readouterr().err
-    assert said.endswith(": File name too long.\n")
-    assert len(said) < 1000
-
-    def no_memory():
-        raise MemoryError("Unable to allocate 1 PiB")
-
-    assert run_main(no_memory) == 2
-    assert "Unable to allocate 1 PiB" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("value", ["nan", "inf", "-inf", "1e400"])

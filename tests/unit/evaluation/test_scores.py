@@ -107,6 +107,16 @@ def test_errors_name_both_numbers(score):
         score(HYPOTHESES, [])
 
 
+@pytest.mark.parametrize("error", [OSError("no network"), ImportError("no package"), RuntimeError("no dictionary")])
+def test_a_tokenizer_that_cannot_be_made_is_told_before_anything_is_translated(monkeypatch, error):
+    def fail(*args, **kwargs):
+        raise error
+
+    monkeypatch.setattr(sacrebleu.metrics, "BLEU", type("Failing", (), {"TOKENIZERS": ["x"], "__init__": fail}))
+    with pytest.raises(UserError, match=f"The tokenizer 'x' cannot be used here: {error}"):
+        scores.check_tokenizer("x")
+
+
 def test_unknown_tokenizer():
     with pytest.raises(UserError, match="Did you mean 'intl'"):
         bleu_of(HYPOTHESES, REFERENCES, tokenize="itl")

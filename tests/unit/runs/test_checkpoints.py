@@ -151,6 +151,27 @@ def test_resolving_fails_with_what_exists(tmp_path):
         checkpoints.resolve_checkpoint(tmp_path, "latset")
 
 
+def test_a_checkpoint_of_another_run_is_refused(tmp_path):
+    """Its weights would fit, and mean other subwords or another direction."""
+    run, other, copied = tmp_path / "run", tmp_path / "other", tmp_path / "copied"
+    mine, theirs, loose = save(run / "best", 5), save(other / "checkpoints", 5), save(copied, 5)
+    for each in (run, other):
+        (each / "config.json").write_text("{}")
+    for wanted in (other, other / "checkpoints", theirs, theirs / "model.index"):
+        with pytest.raises(UserError, match=rf"is a checkpoint of the run {other}, .*give --output_dir={other}"):
+            checkpoints.resolve_checkpoint(run, wanted)
+    assert checkpoints.resolve_checkpoint(run, mine) == mine
+    assert checkpoints.resolve_checkpoint(run, loose) == loose
+    (tmp_path / "link").symlink_to(run)
+    assert checkpoints.resolve_checkpoint(tmp_path / "link", mine) == mine
+
+
+def test_what_is_not_there_is_not_proposed(tmp_path):
+    save(tmp_path / "averaged", 5)
+    with pytest.raises(UserError, match=r"no checkpoint 'latest' of the run [^?]*\. It has averaged"):
+        checkpoints.resolve_checkpoint(tmp_path)
+
+
 def test_average_is_the_mean_in_float64(tmp_path):
     values = [np.float32(1e8), np.float32(1), np.float32(-1e8)]
     paths = [

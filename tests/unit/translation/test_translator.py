@@ -99,6 +99,15 @@ def test_what_a_model_says_of_itself_is_taken_from_it(tiny_model, tiny_encoder):
     assert translator.Translator(tiny_model, tiny_encoder, tiny_encoder).target_direction == "l2r"
 
 
+def test_what_is_no_text_is_named(make_translator):
+    one = make_translator(beam_size=1)
+    with pytest.raises(UserError, match="Number 2 of the inputs is None, which is no text"):
+        one(["a", None])
+    for pair in (("a", "b", "c"), "ab"):
+        with pytest.raises(UserError, match=r"Number 2 is .*: pairs are \(source, translation\)"):
+            one.score([("a", "b"), pair])
+
+
 def test_settings_that_do_not_fit_are_told(tiny_model, tiny_encoder, make_translator):
     with pytest.raises(UserError, match=r"precision=mixed_bfloat16: this Transformer computes in float32\. Leave"):
         translator.Translator(tiny_model, tiny_encoder, tiny_encoder, DecodeHParams(precision="mixed_bfloat16"))
