@@ -496,8 +496,10 @@ def run_main(main: Callable[[], int | None], *, is_process: bool = False) -> int
     """
     # TensorFlow's start-up notes would bury what the commands say; its warnings and errors stay.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
-    if is_process and isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # of names of files that are not UTF-8
+    if is_process:
+        _process.own_process()
+        if isinstance(sys.stdout, io.TextIOWrapper):
+            sys.stdout.reconfigure(errors="backslashreplace")  # of names of files that are not UTF-8
     try:
         try:
             status = main()

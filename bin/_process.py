@@ -16,6 +16,7 @@ from t2t_ext.errors import first_line
 INTERRUPTED = 130
 # A disk, a pipe or a terminal that takes no more, or is not there.
 _CANNOT_WRITE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
+_is_own = False
 
 
 def prepare() -> None:
@@ -41,6 +42,12 @@ def prepare() -> None:
         sys.unraisablehook = _on_unraisable
 
 
+def own_process() -> None:
+    """Notes that the process is there for a command alone."""
+    global _is_own  # noqa: PLW0603 -- there is one process
+    _is_own = True
+
+
 def leave_at_the_next_interrupt() -> None:
     """Makes a further Ctrl-C end the process at once, whatever still waits for a thread or cleans up."""
     if threading.current_thread() is threading.main_thread():
@@ -49,16 +56,23 @@ def leave_at_the_next_interrupt() -> None:
 
 @contextlib.contextmanager
 def leaving_at_an_interrupt() -> Iterator[None]:
-    """Lets Ctrl-C end the process at once: modules of C that are being imported turn an exception into another one."""
+    """Lets Ctrl-C end a command's process at once: modules of C that are being imported make other errors of it.
+
+    Where ``own_process`` was not called, the process may be a notebook's, and nothing changes.
+    """
     ignored = signal.getsignal(signal.SIGINT) in (signal.SIG_IGN, None)  # as of jobs in the background of a script
-    if ignored or threading.current_thread() is not threading.main_thread():
+    if not _is_own or ignored or threading.current_thread() is not threading.main_thread():
         yield
         return
+    from t2t_ext.io import inputs  # see name_user_code
+
     said = os.dup(2)  # what is written to 2 itself is held back meanwhile
 
     def leave(*_: object) -> None:
-        with contextlib.suppress(OSError):
+        inputs.forget_pipes()
+        with contextlib.suppress(OSError, ValueError):
             os.write(said, b"interrupted\n")
+            sys.stdout.flush()
         os._exit(INTERRUPTED)
 
     before = signal.signal(signal.SIGINT, leave)

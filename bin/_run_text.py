@@ -1,7 +1,7 @@
 """What the commands that translate share: flags of scores, a run's texts as the flags say, a warning."""
 
 import argparse
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from t2t_ext.bin._flags import Flag, FlagTable
@@ -95,17 +95,22 @@ def check_files(flags: argparse.Namespace, inputs: Sequence[str], outputs: Seque
         raise UserError(f"{' and '.join(given)} cannot both be standard input: give files for all but one.")
 
 
+def keep_runs(runs: Sequence["RunDirectory"], outputs: Iterable[str]) -> None:
+    """Raises a UserError where an output would take the place of a file of a run."""
+    for path in filter(None, outputs):
+        for run in runs:
+            if path != text_lines.STANDARD and run.holds(path):
+                raise UserError(f"{path} is a file of the run {run.path} itself: give the output another name.")
+
+
 def report_speed(done: str, lines: int, seconds: float, output: str) -> None:
     """Tells how many lines were translated how fast, and where they are."""
     where = f" -> {output}" if output not in ("", text_lines.STANDARD) else ""
     log.info(f"{done} {lines:,} lines in {seconds:.1f} s ({lines / max(seconds, 1e-3):,.1f} lines/s){where}")
 
 
-def report_truncated_lines(translator: "Translator", lines: text_lines.LineNumbers | None = None) -> None:
-    """Warns of the lines that a Translator truncated; where they are not given, in its last call."""
-    lines = lines or text_lines.LineNumbers(translator.truncated_line_numbers)
+def report_truncated_lines(translators: Sequence["Translator"], lines: text_lines.LineNumbers) -> None:
+    """Warns of the lines that some Translators truncated."""
     if lines.count:
-        limit, unit = translator.source_limit, translator.source.unit
-        given = limit == translator.decode_hparams.max_input_length
-        why = "" if given else ", the most that the pretrained encoder reads"
-        log.warning(f"truncated to {'max_input_length=' if given else ''}{limit} {unit}{why}: {lines}")
+        limits = " or ".join(dict.fromkeys(each.describe_limits() for each in translators))
+        log.warning(f"truncated to {limits}: {lines}")

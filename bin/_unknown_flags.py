@@ -17,7 +17,6 @@ _REPLACED_FLAGS = pathlib.Path(__file__).with_name("replaced_flags.toml")
 # Tables of other toolkits' flags, where they are not one of the command's name; later ones count more.
 _TABLES = {
     "t2t_ext-trainer": ("opennmt", "opennmt_train", "fairseq_preprocess", "fairseq_train", "trainer", "makes_data"),
-    "t2t_ext-doctor": ("makes_data",),
     "t2t_ext-datagen": ("opennmt", "opennmt_train", "fairseq_preprocess", "datagen"),
     "t2t_ext-decoder": ("opennmt", "opennmt_infer", "fairseq_generate", "trainer", "reads_a_run", "decoder"),
     "t2t_ext-avg-all": ("opennmt", "opennmt_average", "fairseq_average", "avg-all"),

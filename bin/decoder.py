@@ -18,6 +18,7 @@ from t2t_ext.bin._run_text import (
     check_files,
     check_scoring,
     chosen_text,
+    keep_runs,
     report_speed,
     report_truncated_lines,
     run_texts,
@@ -152,8 +153,7 @@ class _Run:
         if flags.nbest_file and self.written == 1 and self._search.sampling_method == "argmax":
             self._search = self._search.replace(num_hypotheses=self._search.beam_size)
         self._chosen = choose_runs(flags.output_dir, flags.checkpoint_path or None, warn=log.warning)
-        own = [path for each in self._chosen for path in each.run.own_files()]
-        outputs.check_all([flags.decode_to_file, flags.nbest_file, flags.alignment_file], own)
+        keep_runs([each.run for each in self._chosen], (flags.decode_to_file, flags.nbest_file, flags.alignment_file))
         self._weights = normalized_weights(flags.ensemble_weights or None, len(self._chosen))
         self._alignment = alignment_settings(flags)
         self._directory = self._chosen[0].run
@@ -340,7 +340,7 @@ class _Notes:
         """Warns of them."""
         from t2t_ext.translation.hypothesis import EMPTY_TRANSLATION
 
-        report_truncated_lines(translator, self._truncated)
+        report_truncated_lines([translator], self._truncated)
         for noted, what in (
             (
                 self._unmet_prefixes,
@@ -393,7 +393,7 @@ def _score_pairs(run: _Run, flags: argparse.Namespace) -> None:
             if align:
                 align(translator.align(pairs, None, **sides))
             done += len(window)
-    report_truncated_lines(translator, truncated)
+    report_truncated_lines([translator], truncated)
 
 
 def _interactive(run: _Run) -> None:

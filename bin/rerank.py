@@ -15,6 +15,7 @@ from t2t_ext.bin._run_text import (
     check_files,
     check_scoring,
     chosen_text,
+    keep_runs,
     report_speed,
     report_truncated_lines,
     run_texts,
@@ -99,6 +100,7 @@ def main(flags: argparse.Namespace) -> None:
         checkpoint = getattr(flags, f"{direction}_checkpoint_path") or flags.checkpoint_path or None
         chosen[direction] = choose_runs(getattr(flags, direction), checkpoint, warn=log.warning)
     check_runs(*(chosen[direction][0].run for direction in DIRECTIONS))
+    keep_runs([each.run for runs in chosen.values() for each in runs], (output, flags.nbest_file, flags.report_file))
     text = run_texts(chosen["l2r"][0].run, flags)
     _, sources, references = chosen_text(flags, text)
     text.tagged([])  # an unknown tag
@@ -112,7 +114,7 @@ def main(flags: argparse.Namespace) -> None:
     with text_lines.writers(output, flags.nbest_file) as writers:
         for window in text_lines.windows(sources):
             found.add(text.tagged(window), *writers)
-    report_truncated_lines(reranker.l2r, found.truncated)
+    report_truncated_lines((l2r, r2l), found.truncated)
     if found.empty.count:
         log.warning(f"{EMPTY_TRANSLATION}: {found.empty}")
     report_speed("Reranked", found.lines, found.seconds, output)

@@ -303,17 +303,19 @@ class StrictParams:
                 found.append(f"{name}={_shown(getattr(self, name))} {why.replace('{name}', name)}")
         return found
 
-    def check_effect(self, flag: str) -> None:
-        """Checks that what a command line has set is read.
+    def check_effect(self, flag: str, names: Collection[str] | None = None) -> None:
+        """Checks that what a user has set is read.
 
         Args:
           flag: The flag that it was set with, for the message.
+          names: The fields; None: those that a command line has set.
 
         Raises:
           UserError: It is not.
         """
-        given = [name for name, origin in self._origins.items() if origin == FLAG]
-        if problems := self.without_effect(given):
+        if names is None:
+            names = [name for name, origin in self._origins.items() if origin == FLAG]
+        if problems := self.without_effect(names):
             raise UserError(f"{flag}: {_together(problems)}")
 
     def attributed_to(self, set_name: str) -> Self:

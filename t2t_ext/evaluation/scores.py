@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence, Sized
 from typing import Any
 
 from t2t_ext.config.languages import base_language
-from t2t_ext.errors import UserError, suggest
+from t2t_ext.errors import UserError, first_line, suggest
 
 DEFAULT_TOKENIZER = "13a"
 _MECAB_PACKAGES = {"ja": "MeCab", "ko": "mecab_ko"}
@@ -116,7 +116,7 @@ def usable_tokenizer(name: str) -> Iterator[None]:
         yield
     except (ImportError, RuntimeError, OSError) as error:
         raise UserError(
-            f"The tokenizer {name!r} cannot be used here: {str(error).strip().splitlines()[0]} "
+            f"The tokenizer {name!r} cannot be used here: {first_line(error)} "
             "Install what it needs, or choose another, such as 'char'."
         ) from error
 

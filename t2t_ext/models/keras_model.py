@@ -21,16 +21,16 @@ from t2t_ext.layers.label_smoothing import SmoothedCrossEntropy
 def require_float32_weights(policy: keras.DTypePolicy) -> None:
     """Raises a UserError where a model's weights have a low precision, in which training is lost.
 
-    Of a bfloat16 number there are 8 binary digits: an update of less than about 1/500 of a weight leaves it as it was,
-    and so do all of Adam's with a moment of 0.999, which is 1 there.
+    A bfloat16 number has 8 binary digits: an update of less than about 1/500 of a weight leaves it as it was, and so do
+    all of Adam's, whose 0.999 is 1 there. Of float16, with 11 digits, small gradients are 0 besides.
     """
     dtype = policy.variable_dtype
     if dtype not in ("bfloat16", "float16"):
         return
     raise UserError(
-        f"The weights are {dtype}, as for translating, and training would not change them: updates are smaller than "
-        f"what {dtype} tells apart. Float32 weights have Translator.load(RUN, for_training=True).model, and models and "
-        f'presets that are made with dtype="mixed_{dtype}" or "float32".'
+        f"The weights are {dtype}, as for translating: most updates of a training would be rounded away. Take "
+        f'Translator.load(RUN, for_training=True).model, or make the model or preset with dtype="mixed_{dtype}" or '
+        '"float32".'
     )
 
 

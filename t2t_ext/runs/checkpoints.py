@@ -17,6 +17,7 @@ import contextlib
 import dataclasses
 import errno
 import json
+import os
 import pathlib
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -24,6 +25,7 @@ from typing import Any, TypedDict
 
 import numpy as np
 
+from t2t_ext.data.text import VOCABULARY_NAMES
 from t2t_ext.errors import UserError, suggest
 from t2t_ext.io import files, stored
 from t2t_ext.io.stored import Count, FileEntry
@@ -31,7 +33,7 @@ from t2t_ext.io.stored import Count, FileEntry
 FORMAT_VERSION = 1
 GROUPS = ("model", "ema", "training")
 DESCRIPTION_NAME = "checkpoint.json"
-_RUN_CONFIG = "config.json"  # of a run directory
+_RUN_FILES = ("config.json", VOCABULARY_NAMES["target"])  # of a run directory
 
 _NAME = re.compile(r"model\.ckpt-(\d{1,18})")
 _STEP = re.compile(r"\d{1,18}")  # more digits are no step, and a whole number has no more than 4,300
@@ -329,11 +331,10 @@ def resolve_checkpoint(
         found = _by_step(run_dir, int(wanted))
     else:
         found = _by_path(run_dir, pathlib.Path(wanted), warn)
+        if found is not None and (owner := _other_run_of(found, run_dir)):
+            raise UserError(f"{wanted} is a checkpoint of the run {owner}, not {run_dir}: give --output_dir={owner}.")
     if found is None:
         raise UserError(_not_found_message(run_dir, wanted))
-    owner = _run_of(found)
-    if owner and owner != run_dir.resolve():
-        raise UserError(f"{wanted} is a checkpoint of the run {owner}, not of {run_dir}: give --output_dir={owner}.")
     return found
 
 
@@ -396,10 +397,13 @@ def _by_path(run_dir: pathlib.Path, wanted: pathlib.Path, warn: Warn | None) -> 
     return None
 
 
-def _run_of(checkpoint: pathlib.Path) -> pathlib.Path | None:
-    """Returns the run that a checkpoint lies in; None where it was copied to somewhere else."""
-    folders = checkpoint.resolve().parents[:2]
-    return next((folder for folder in folders if (folder / _RUN_CONFIG).is_file()), None)
+def _other_run_of(checkpoint: pathlib.Path, run_dir: pathlib.Path) -> pathlib.Path | None:
+    """Returns the run that a checkpoint lies in, if it is another one; None of one that was copied to no run."""
+    for resolved in (os.path.abspath, os.path.realpath):  # a run's folder of checkpoints may be a link
+        if pathlib.Path(resolved(checkpoint)).is_relative_to(resolved(run_dir)):
+            return None
+    folders = pathlib.Path(os.path.realpath(checkpoint)).parents[:2]
+    return next((folder for folder in folders if all((folder / name).is_file() for name in _RUN_FILES)), None)
 
 
 def _by_step(folder: pathlib.Path, step: int) -> pathlib.Path | None:

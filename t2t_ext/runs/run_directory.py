@@ -333,9 +333,14 @@ class RunDirectory:
         """What is known of the batches of a training that stopped as gradients were not finite."""
         return self._path / "skipped_steps.json"
 
-    def own_files(self) -> list[str]:
-        """Returns the files without which it is no run, which no output may take the place of."""
-        return [str(self._path / name) for name in (CONFIG_NAME, *VOCABULARY_NAMES.values())]
+    def holds(self, path: files.PathLike) -> bool:
+        """Returns whether a path is that of a file of the run itself, which no output may take the place of."""
+        folders = (self.checkpoints_dir, self.best_dir, self.averaged_dir)
+        own = [self._path / name for name in (CONFIG_NAME, *VOCABULARY_NAMES.values())]
+        own += [self.metrics_path, self.gradient_norms_path]
+        given = pathlib.Path(path).resolve()
+        inside = any(given.is_relative_to(folder.resolve()) for folder in folders)
+        return inside or given in [each.resolve() for each in own]
 
     def update(self, config: RunConfig) -> None:
         """Stores changed settings (those in ``MAY_CHANGE``); the subword models stay.

@@ -162,7 +162,7 @@ class Prober:
         self._child: _Child | None = None
 
     def needs(self) -> dict[str, int]:
-        """Returns ``longest``, tokens of the longest pair, and ``most``, those of a replica's share of all data.
+        """Returns ``shortest`` and ``longest``, tokens of those pairs, and ``most``, the largest size that makes sense.
 
         Raises:
           UserError: The run cannot be made, or not even its model fits.

@@ -20,7 +20,7 @@ Record = dict[str, Any]
 
 
 class Logged(TypedDict):
-    """What every line of the log has; the other values are numbers."""
+    """What every line of the log has; the other values are numbers, or texts such as ``search``."""
 
     kind: str
     step: stored.Count

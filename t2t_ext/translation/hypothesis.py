@@ -1,6 +1,7 @@
 """Translations and scores as a Translator returns them, and as files hold them. Imports no TensorFlow."""
 
 import dataclasses
+import hashlib
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,6 +14,7 @@ from t2t_ext.errors import UserError
 
 # What a command says of lines with text whose translation has none.
 EMPTY_TRANSLATION = "the translation is empty: it ended at once (min_length=1 in --decode_hparams forbids it)"
+_MOST_IN_A_NAME = 60
 # A place among the hypotheses with a lower log-probability is empty.
 _LEAST_LOG_PROB = -5e8
 
@@ -117,22 +119,25 @@ def output_line(hypotheses: Sequence[Hypothesis], hparams: DecodeHParams) -> str
 def output_name(source: str, config: Any, hparams: DecodeHParams, members: int, checkpoint: str = "") -> str:
     """Returns the name of the output file for a source file and a ``RunConfig``, as T2T makes it.
 
-    Other settings than beam and alpha, and the checkpoint that was asked for, are in it where they are given.
+    Other settings than beam and alpha, and the checkpoint, are in it where they are given; long ones as a digest.
     """
     named, search = {"batch_size", "beam_size", "alpha"}, f"beam{hparams.beam_size}.alpha{hparams.alpha}"
     if hparams.sampling_method == "random":
         named |= {"sampling_method", "sampling_seed", "sampling_temp"}
         search = f"sample{hparams.sampling_seed}.temp{hparams.sampling_temp}"
     parts = [source.rstrip("/"), config.model, config.hparams_set, config.problem, search]
-    parts += [_in_a_name(f"{name}{getattr(hparams, name)}") for name in hparams.changed() if name not in named]
+    others = [f"{name}{getattr(hparams, name)}" for name in hparams.changed() if name not in named]
+    parts += [_in_a_name(".".join(others))] if others else []
     parts += [f"ensemble{members}"] if members > 1 else []
     parts += [_in_a_name(checkpoint)] if checkpoint else []
     return ".".join([*parts, "decodes"])
 
 
 def _in_a_name(text: str) -> str:
-    """Returns a text of at most 40 characters that a file's name may hold, of a path its end."""
-    return re.sub(r"[^\w.-]+", "_", text)[-40:].strip("_.")
+    """Returns a text as a file's name may hold it: a digest where it is long or has other characters."""
+    if len(text) <= _MOST_IN_A_NAME and re.fullmatch(r"[\w.,-]+", text):
+        return text
+    return hashlib.sha256(text.encode(errors="replace")).hexdigest()[:8]
 
 
 def hypothesis_record(hypothesis: Hypothesis, alignment: str | None, *, with_direction: bool) -> dict[str, Any]:

@@ -6,7 +6,6 @@ cannot disagree.
 Legend: B sentences, S source positions, T target positions, P tokens of the longest prefix, N hypotheses of a sentence.
 """
 
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -240,7 +239,7 @@ def search_rules(
     if (size := hparams.no_repeat_ngram_size) and hparams.no_repeat_ngram_unit == "tokens":
         rules.append(NoRepeatedNgrams(size))
     elif size:
-        ignored = _ignored_words(hparams.no_repeat_ngram_ignore.split(), encoder)
+        ignored = [each for each in encoder.encode_batch(hparams.no_repeat_ngram_ignore.split()) if each]
         turned = [[each[::-1] if reverse else each for reverse in right_to_left] for each in ignored]
         rules.append(NoRepeatedWordNgrams(size, word_boundaries(encoder, right_to_left), turned))
     beta, directions = hparams.coverage_penalty, len(right_to_left)
@@ -251,18 +250,6 @@ def search_rules(
     if beta and hparams.stepwise_penalty:
         rules.append(StepwisePenalty(beta, words, directions))
     return rules
-
-
-def _ignored_words(words: Sequence[str], encoder: SubwordEncoder) -> list[list[int]]:
-    """Returns the ids of words; raises a UserError where the vocabulary has not what a word is written with."""
-    ids = encoder.encode_batch(list(words))
-    unknown = [word for word, each in zip(words, ids, strict=True) if UNK_ID in each]
-    if unknown:
-        raise UserError(
-            f"no_repeat_ngram_ignore: the model never generates {' and '.join(map(repr, unknown))}, which the target's "
-            "vocabulary cannot write. Leave it out, or write it as it stands in the segmented text."
-        )
-    return [each for each in ids if each]
 
 
 def sampling_strategy(hparams: DecodeHParams, ids: tf.Tensor, seeds: tf.Tensor | None = None) -> Sampling | None:

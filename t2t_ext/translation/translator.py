@@ -173,8 +173,9 @@ class Translator:
           UserError: If there is no run, no checkpoint, or they do not fit.
         """
         if isinstance(decode_hparams, Mapping):
-            decode_hparams = DecodeHParams().replace(**decode_hparams)
-            decode_hparams.check_effect("decode_hparams")
+            given = decode_hparams
+            decode_hparams = DecodeHParams().replace(**given)
+            decode_hparams.check_effect("decode_hparams", given)
         elif not isinstance(decode_hparams, DecodeHParams):
             decode_hparams = resolve_decode_hparams(decode_hparams or "")
         chosen = choose_runs(run_dir, checkpoint_path, warn=warn)
@@ -568,6 +569,13 @@ class Translator:
         return True
 
     # === Batches ===
+
+    def describe_limits(self) -> str:
+        """Returns to what sources and targets are truncated, such as ``max_input_length=1024 subwords``."""
+        limit, unit = self.decode_hparams.max_input_length, self.source.unit
+        if self.source_limit == limit:
+            return f"max_input_length={limit} {unit}"
+        return f"{self.source_limit} {unit}, the most that the pretrained encoder reads (targets: {limit})"
 
     def _note_truncated(self, *sides: Encoded) -> None:
         """Notes which lines are truncated on one of the sides."""

@@ -162,14 +162,27 @@ def test_default_output_name(decode, tmp_path):
     assert decode(f"--decode_from_file={source}", *flags)[0] == 0
     other = name.removesuffix("decodes") + "no_repeat_ngram_size3.latest.decodes"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in.txt", name, other]
+    long = "beam_size=2,alpha=0.5,no_repeat_ngram_size=3,no_repeat_ngram_unit=words,no_repeat_ngram_ignore=. </t>"
+    assert decode(f"--decode_from_file={source}", f"--decode_hparams={long}", "--checkpoint_path=latest")[0] == 0
+    assert len([path for path in tmp_path.iterdir() if path.name.startswith(name.removesuffix("decodes"))]) == 3
+    assert max(len(path.name) for path in tmp_path.iterdir()) < 120
+
+
+def test_decode_hparams_as_a_dict(tiny_run):
+    from t2t_ext.translation.translator import Translator
+
+    one = Translator.load(tiny_run.path, decode_hparams={"beam_size": 2, "alpha": 0.5})
+    assert (one.decode_hparams.beam_size, one.decode_hparams.alpha) == (2, 0.5)
+    with pytest.raises(UserError, match="decode_hparams: extra_length=50"):
+        Translator.load(tiny_run.path, decode_hparams={"extra_length": 50})
 
 
 def test_the_runs_own_files_are_no_output(decode, tiny_run, tmp_path):
     source = write(tmp_path / "in.txt", LINES[:1])
-    for name in ("config.json", "vocab.source.model"):
+    for name in ("config.json", "vocab.source.model", "metrics.jsonl", "checkpoints/x"):
         status, _, err = decode(f"--decode_from_file={source}", f"--decode_to_file={tiny_run.path / name}")
         assert status == 2
-        assert f"{name} is read and would be written over" in err
+        assert f"{name} is a file of the run {tiny_run.path} itself: give the output another name" in err
 
 
 def test_settings_that_change_no_score_are_named(decode, tmp_path):

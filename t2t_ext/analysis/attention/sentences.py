@@ -86,7 +86,7 @@ def _translated(translator: Translator, source: str) -> tuple[list[list[int]], s
     (found,) = translator.translate([source])
     notes = [] if found[0].finished else ["The translation was truncated at the length limit."]
     if translator.truncated_lines:
-        notes.append(f"The translation is of the first {translator.source_limit} subwords (max_input_length) alone.")
+        notes.append(f"The source is truncated to {translator.describe_limits()}.")
     if not translator.two_sided:
         return [list(found[0].ids)], "", notes
     by_side: dict[str, Hypothesis] = {}

@@ -436,7 +436,7 @@ def test_flags_of_fairseq_that_the_docs_map_are_answered():
         ("trainer", "--max-tokens=4096", "the longest pair of the data is --max_tokens of t2t_ext-datagen"),
         ("trainer", "--dev_lines=9", "a flag of t2t_ext-datagen, which makes the data"),
         ("trainer", "--overwrite", "give another --output_dir"),
-        ("doctor", "--dev_lines=9", "a flag of t2t_ext-datagen"),
+        *[("doctor", f"--{name}=9", "a flag of t2t_ext-datagen") for name in _flag_groups._DATAGEN_ALONE],
         ("trainer", "--checkpoint_path=x", "--warm_start_from"),
         ("trainer", "--save_checkpoints_steps=5", "--local_eval_frequency"),
         ("trainer", "--length_penalty=0.6", "alpha=X"),

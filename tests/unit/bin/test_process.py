@@ -1,6 +1,7 @@
 """The process of a command: streams that are closed or full, Ctrl-C at any time, exit statuses."""
 
 import os
+import pathlib
 import subprocess
 import sys
 
@@ -90,6 +91,14 @@ def test_an_interrupt_while_tensorflow_is_imported(tmp_path):
         "sys.exit(run_main(start_tensorflow, is_process=True))"
     )
     assert _in_a_process(code) == (130, "interrupted\n")
+    # Standard output is written, and no copy of what a pipe gave stays.
+    kept = "from t2t_ext.io import inputs\nprint(inputs._private_folder())\nsys.exit"
+    status, _ = _in_a_process(code.replace("sys.exit", kept), f"> {tmp_path / 'out'}")
+    assert status == 130
+    assert not pathlib.Path((tmp_path / "out").read_text().strip()).exists()
+    # In a notebook it is the exception that it was.
+    status, said = _in_a_process(code.replace("is_process=True", "is_process=False"))
+    assert (status, "ImportError: of C" in said) == (1, True)
 
 
 @pytest.mark.parametrize(("is_process", "said"), [(True, "done"), (False, "done collected")])

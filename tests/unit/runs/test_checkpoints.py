@@ -157,6 +157,7 @@ def test_a_checkpoint_of_another_run_is_refused(tmp_path):
     mine, theirs, loose = save(run / "best", 5), save(other / "checkpoints", 5), save(copied, 5)
     for each in (run, other):
         (each / "config.json").write_text("{}")
+        (each / "vocab.target.model").write_text("x")
     for wanted in (other, other / "checkpoints", theirs, theirs / "model.index"):
         with pytest.raises(UserError, match=rf"is a checkpoint of the run {other}, .*give --output_dir={other}"):
             checkpoints.resolve_checkpoint(run, wanted)
@@ -164,6 +165,11 @@ def test_a_checkpoint_of_another_run_is_refused(tmp_path):
     assert checkpoints.resolve_checkpoint(run, loose) == loose
     (tmp_path / "link").symlink_to(run)
     assert checkpoints.resolve_checkpoint(tmp_path / "link", mine) == mine
+    (run / "checkpoints").symlink_to(other / "checkpoints")  # who does so means it
+    assert checkpoints.resolve_checkpoint(run) == run / "checkpoints" / theirs.name
+    assert checkpoints.resolve_checkpoint(run, run / "checkpoints") == run / "checkpoints" / theirs.name
+    (copied / "config.json").write_text("{}")  # of something else
+    assert checkpoints.resolve_checkpoint(run, loose) == loose
 
 
 def test_what_is_not_there_is_not_proposed(tmp_path):

@@ -48,7 +48,7 @@ def test_one_or_several(make_run):
     assert names(choose_runs(f"{a},{b}", "10,averaged")) == [("a", 10), ("b", 15)]
     assert names(choose_runs(a, "10,20")) == names(choose_runs(a, ["10", "20"])) == [("a", 10), ("a", 20)]
     assert names(choose_runs([a, b], [a / "averaged", b / "averaged"])) == [("a", 15), ("b", 15)]
-    with pytest.raises(UserError, match="averaged is a checkpoint of the run .*/a, not of .*/b"):
+    with pytest.raises(UserError, match=r"averaged is a checkpoint of the run .*/a, not .*/b"):
         choose_runs([a, b], a / "averaged")
     assert names(choose_runs([a, a])) == [("a", 20), ("a", 20)]
 

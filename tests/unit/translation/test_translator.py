@@ -4,15 +4,13 @@ import pytest
 import tensorflow as tf
 
 from t2t_ext.config.decode import DecodeHParams
-from t2t_ext.data.text.text_encoder import EOS_ID, UNK_ID
+from t2t_ext.data.text.text_encoder import EOS_ID
 from t2t_ext.errors import UserError
+from t2t_ext.models.ensemble import Ensemble
 from t2t_ext.translation import translator
-from t2t_ext.translation.searcher import _ignored_words
 
 
 def test_it_says_what_it_is(make_translator, tiny_model):
-    from t2t_ext.models.ensemble import Ensemble
-
     one = make_translator(beam_size=8, num_hypotheses=2)
     model = f"Transformer of {tiny_model.count_params():,} parameters"
     subwords = f"{one.source_encoder.vocab_size} subwords"
@@ -108,19 +106,20 @@ def test_what_is_no_text_is_named(make_translator):
             one.score([("a", "b"), pair])
 
 
+def test_what_truncates_is_named(make_translator, tiny_model, monkeypatch):
+    one = make_translator(max_input_length=50)
+    assert one.describe_limits() == "max_input_length=50 subwords"
+    monkeypatch.setattr(tiny_model, "longest_source", 31)
+    assert make_translator(max_input_length=20).source_limit == 20
+    short = make_translator(max_input_length=50)
+    assert short.describe_limits() == "30 subwords, the most that the pretrained encoder reads (targets: 50)"
+    other = Ensemble([tiny_model, tiny_model])
+    assert (other.longest_source, short.source.read(["the " * 99]).rows[0][30]) == (31, EOS_ID)
+
+
 def test_settings_that_do_not_fit_are_told(tiny_model, tiny_encoder, make_translator):
     with pytest.raises(UserError, match=r"precision=mixed_bfloat16: this Transformer computes in float32\. Leave"):
         translator.Translator(tiny_model, tiny_encoder, tiny_encoder, DecodeHParams(precision="mixed_bfloat16"))
     translator.Translator(tiny_model, tiny_encoder, tiny_encoder, DecodeHParams(precision="float32"))
     with pytest.raises(UserError, match="num_hypotheses=5: from 1 to beam_size=2"):
         make_translator(beam_size=2).search_batch(tf.constant(["the cat"]), num_hypotheses=5)
-
-
-def test_ignored_words_that_the_vocabulary_cannot_write():
-    class Encoder:
-        def encode_batch(self, words):
-            return [[UNK_ID] if word == "<q>" else [] if word == "_" else [9, 8] for word in words]
-
-    assert _ignored_words([".", "_"], Encoder()) == [[9, 8]]
-    with pytest.raises(UserError, match="the model never generates '<q>'"):
-        _ignored_words([".", "<q>"], Encoder())

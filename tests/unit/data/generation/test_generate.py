@@ -667,3 +667,10 @@ def test_data_are_not_made_of_what_they_replace(make, tmp_path):
         make(OfFile(), overwrite=True)
     assert contents(tmp_path / "data") == before
     make(OfFile(), tmp_path / "other")
+
+
+def test_a_problem_by_its_name(tmp_path):
+    with pytest.raises(UserError, match="translate_ende_cldr"):
+        generate("translate_ende_cldx", tmp_path / "data", tmp_path)
+    manifest = generate("translate_ende_cldr", tmp_path / "data", tmp_path, vocab_size=500, progress=False, say=str)
+    assert manifest.problem == "translate_ende_cldr"

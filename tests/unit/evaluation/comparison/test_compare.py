@@ -418,6 +418,7 @@ def test_command_counts_the_sources_subwords(files, corpus, tmp_path, capsys):
         (["--reference={reference}", "--subword_model=x", "{good}"], "--length_unit=subwords only"),
         (["--reference={reference}", "--html={tmp}/no/x.html", "{good}"], "Create it first"),
         (["--reference={reference}", "--train_text={tmp}/none", "{good}"], "{tmp}/none"),
+        (["--reference={reference}", "--train_text=/dev/null", "{good}"], "--train_text=/dev/null is empty"),
         (["--reference={reference}", "--n_bootstrap=1", "{good}"], "at least 2"),
         (["--reference={reference}", "--refs=x", "{good}"], "unknown flag --refs"),
     ],
