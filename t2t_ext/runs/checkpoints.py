@@ -421,7 +421,5 @@ def _not_found_message(run_dir: pathlib.Path, wanted: str) -> str:
         return f"The run {run_dir} has no averaged checkpoint yet. Make one: t2t_ext-avg-all --output_dir={run_dir}."
     names = [path.name for paths in existing.values() for path in paths]
     listed = "; ".join(f"{folder}: {', '.join(p.name for p in paths)}" for folder, paths in existing.items() if paths)
-    close = suggest(
-        pathlib.Path(wanted).name, [*(name for name, folder in _FOLDERS.items() if existing[folder]), *names]
-    )
+    close = "" if wanted in _FOLDERS else suggest(pathlib.Path(wanted).name, [*_FOLDERS, *names])
     return f"There is no checkpoint {wanted!r} of the run {run_dir}.{close} It has {listed}."

@@ -17,7 +17,7 @@ class ToyMember:
     def __init__(self, toy, kind):
         self.directions = toy.directions
         self.target_vocab_size = self.source_vocab_size = toy.table.shape[-1]
-        self.source_feature_size = 0
+        self.source_feature_size = self.longest_source = 0
         self.step, self.step_with_attention = toy.make_step(kind), toy.make_step(kind, with_attention=True)
 
 

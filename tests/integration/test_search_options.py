@@ -154,7 +154,7 @@ def test_decoder_samples(tiny_run, tmp_path):
         decoder.main([f"--output_dir={tiny_run.path}", f"--decode_from_file={source}", f"--decode_hparams={hparams}"])
         == 0
     )
-    (output,) = tmp_path.glob("in.txt.*.sample7.temp0.5.decodes")
+    (output,) = tmp_path.glob("in.txt.*.sample7.temp0.5.num_hypotheses2.decodes")
     assert [line.count(b"\t") for line in output.read_bytes().split(b"\n")[:-1]] == [1, 0, 1]
 
 
