@@ -54,7 +54,7 @@ def main(flags: argparse.Namespace) -> None:
 
     decode_hparams = resolve_decode_hparams(flags.decode_hparams)
     if idle := decode_hparams.changed("return_beams", "write_beam_scores"):
-        log.warning(f"{' and '.join(idle)} of --decode_hparams change nothing: nbest of an export has all with scores")
+        log.warning(f"{' and '.join(idle)} of --decode_hparams change nothing in an export")
     chosen = choose_runs(flags.output_dir, flags.checkpoint_path or None, warn=log.warning)
     check_directions(decode_hparams, directions_of(chosen[0].run.hparams()))
     weights = normalized_weights(flags.ensemble_weights or None, len(chosen))
