@@ -192,10 +192,13 @@ class Plan:
         return bool(held(row) & held(other))
 
     def pairs(self) -> tuple[list[Pair], list[Pair]]:
-        """Returns the pairs of main rows that are tested, each once: the primary ones, and the others."""
-        found = {frozenset((row, self.control(row))) for row in self.main if self.control(row)}
-        found |= {frozenset((each.above, each.below)) for orders in self.orders.values() for each in orders}
-        whole = [pair for pair in found if pair <= set(self.main)]
+        """Returns the pairs of main rows that are tested, each once: the primary ones, and the others.
+
+        They come in the order of the papers' orders; then those of a row and its control that are none of them.
+        """
+        found = [frozenset((each.above, each.below)) for orders in self.orders.values() for each in orders]
+        found += [frozenset((row, self.control(row))) for row in self.main if self.control(row)]
+        whole = [pair for pair in dict.fromkeys(found) if pair <= set(self.main)]
         primary = [pair for pair in whole if sorted(pair) in self._content["primary"]["pairs"]]
         return primary, [pair for pair in whole if pair not in primary]
 

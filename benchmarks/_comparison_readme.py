@@ -13,21 +13,26 @@ from t2t_ext.io import files
 _WIDTH = 150
 
 
-def marks(plan: Plan) -> tuple[str, str]:
-    """Returns the lines between which a page has the table of a corpus."""
-    name = f"comparison_{plan.corpus}"
+def marks(plan: Plan, part: str = "") -> tuple[str, str]:
+    """Returns the lines between which a page has the table of a corpus, or another ``part`` about it."""
+    name = f"comparison_{plan.corpus}" + (f" {part}" if part else "")
     return f"<!-- {name}: written by benchmarks/comparison.py --report -->", f"<!-- end of {name} -->"
 
 
 def update(page: pathlib.Path, plan: Plan, records: Mapping[Job, Record]) -> bool:
     """Writes the table into a page between its marks; returns whether it has them."""
-    begin, end = marks(plan)
+    return write_between(page, marks(plan), table(plan, records))
+
+
+def write_between(page: pathlib.Path, lines: tuple[str, str], made: str) -> bool:
+    """Writes a text into a page between two lines; returns whether it has them."""
+    begin, end = lines
     text = page.read_text(encoding="utf-8") if page.is_file() else ""
     before, found, rest = text.partition(begin + "\n")
     _, closed, after = rest.partition(end)
     if not found or not closed:
         return False
-    files.write_text_atomically(page, f"{before}{found}{table(plan, records)}\n{closed}{after}")
+    files.write_text_atomically(page, f"{before}{found}{made}\n{closed}{after}")
     return True
 
 

@@ -133,6 +133,14 @@ def rows(plan: Plan, records: Mapping[Job, Record]) -> dict[str, list[Row]]:
 Found = tuple[Mapping[int, Record], Mapping[int, np.ndarray]]  # results and BLEU's counts by seed
 
 
+def finished_counts(
+    plan: Plan, records: Mapping[Job, Record], variant: str = PLAIN
+) -> dict[str, Mapping[int, np.ndarray]]:
+    """Returns of every row that is trained what BLEU counts in every sentence, by seed."""
+    found = {name: _found(plan, records, name, variant)[1] for name in (*plan.main, *plan.ablations)}
+    return {name: counts for name, counts in found.items() if counts}
+
+
 def _rows(plan: Plan, records: Mapping[Job, Record], variant: str) -> list[Row]:
     names = [*plan.main, *plan.ablations]
     found = {name: _found(plan, records, name, variant) for name in names}
@@ -323,17 +331,24 @@ def _compared(row: Row) -> list[str]:
     if tested is None:
         return [""] * 5
     low_high = f"{tested.low:+.2f} to {tested.high:+.2f}"
-    return [str(row.control), f"{tested.value:+.2f}", low_high, _p(tested.p_bootstrap), _p(tested.p_randomization)]
+    return [
+        str(row.control),
+        f"{tested.value:+.2f}",
+        low_high,
+        shown_p(tested.p_bootstrap),
+        shown_p(tested.p_randomization),
+    ]
 
 
-def _p(value: float) -> str:
+def shown_p(value: float) -> str:
+    """Returns a p to three places."""
     return "< 0.001" if value < 0.001 else f"{value:.3f}"
 
 
 def _tests_table(main: Sequence[Row]) -> str:
     lines = []
     for row in main:
-        said = _said(row.difference, row.corrected)
+        said = said_of(row.difference, row.corrected)
         cells = [str(row.number), row.title(50), str(len(row.runs)), row.bleu()]
         lines.append([*cells, *_compared(row), *said])
     headings = ("", "", "seeds", "BLEU", "to", "difference", "95 %", "p boot", "p rand", "Holm", "")
@@ -354,14 +369,14 @@ def _seeds_table(main: Sequence[Row]) -> str:
 
 def verdict(row: Row) -> str:
     """Returns what the difference of a row to its control says after Holm's correction; empty without a control."""
-    return _said(row.difference, row.corrected)[1]
+    return said_of(row.difference, row.corrected)[1]
 
 
-def _said(tested: Difference | None, corrected: float | None) -> list[str]:
-    """Returns Holm's p and the conclusion."""
+def said_of(tested: Difference | None, corrected: float | None) -> list[str]:
+    """Returns Holm's p and the conclusion; both are empty where nothing is compared."""
     if tested is None:
         return ["", ""]
-    return ["", "too few seeds"] if corrected is None else [_p(corrected), conclusion(tested, corrected)]
+    return ["", "too few seeds"] if corrected is None else [shown_p(corrected), conclusion(tested, corrected)]
 
 
 def _tail(row: Row) -> float | None:
@@ -496,10 +511,10 @@ def _orders_table(plan: Plan, found: Sequence[Row]) -> str:
     lines = []
     for paper, order, above, below, tested, p in tests:
         words = {"**above**": "**holds**", "**below**": "**contradicted**", "no difference shown": "not decided"}
-        holms, said = _said(tested, p)
+        holms, said = said_of(tested, p)
         there = ["" if order.gain is None else f"{order.gain:+.2f}", order.where]
         interval = f"{tested.low:+.2f} to {tested.high:+.2f}"
-        here = [f"{tested.value:+.2f}", interval, _p(tested.p_bootstrap), _p(tested.p_randomization), holms]
+        here = [f"{tested.value:+.2f}", interval, shown_p(tested.p_bootstrap), shown_p(tested.p_randomization), holms]
         pair = f"{_brief(plan, above)} > {_brief(plan, below)}"
         lines.append([paper.replace(" et al.", ""), pair, *there, *here, words.get(said, said)])
     headings = ("paper", "order", "there", "on", "here", "95 %", "p boot", "p rand", "Holm", "")

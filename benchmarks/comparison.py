@@ -28,6 +28,7 @@ import time
 from collections.abc import Sequence
 from typing import IO
 
+import _comparison_claims
 import _comparison_readme
 import _comparison_report
 import _comparison_store
@@ -47,6 +48,7 @@ from t2t_ext.runs.run_directory import RunDirectory
 _HERE = pathlib.Path(__file__).resolve().parent
 _RESULTS = _HERE.parent / "docs" / "results"
 _README = _HERE.parent / "README.md"
+_PAGE = _HERE.parent / "docs" / "comparison.md"
 _LOCK_SECONDS = 120.0
 _PASSED_ON = ("problem_options", "hparams", "train")  # to t2t_ext-experiment
 
@@ -106,6 +108,7 @@ def _run(args: argparse.Namespace) -> int:
             _comparison_report.write(plan, store.records, args.out or results.with_suffix(""), replaced.records)
             if not args.results and not args.out:
                 _comparison_readme.update(_README, plan, store.records)
+                _comparison_claims.update(_PAGE, plan, store.records)
     for title, why in failed.items():
         print(f"failed: {title}: {why}")
     return 1 if failed else 0

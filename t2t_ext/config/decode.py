@@ -206,6 +206,7 @@ class DecodeHParams(StrictParams):
                 )
             yield from self._unused("sampling_method=random", *_SAMPLING_FIELDS)
         else:
+            yield from self._unused("sampling_method=argmax", "early_stopping")
             if self.return_beams:
                 yield "return_beams=true returns a beam, which sampling_method=random has not: use num_hypotheses"
             if self.coverage_penalty:

@@ -14,6 +14,7 @@ from t2t_ext.config.decode import DecodeHParams
 from t2t_ext.data.text.graph_text_encoder import GraphSubwordEncoder, GraphTokenEncoder
 from t2t_ext.data.text.text_encoder import EOS_ID, PAD_ID, UNK_ID, SubwordEncoder
 from t2t_ext.errors import UserError
+from t2t_ext.io import log
 from t2t_ext.layers.gradients import forward_only
 from t2t_ext.layers.masks import words_of_source
 from t2t_ext.models.ensemble import Ensemble
@@ -49,6 +50,11 @@ class Searcher:
         """Takes a built model, or an ensemble; with ``target_direction=r2l`` its output is reversed."""
         self._model, self._target, self._hparams, self._shortlist = model, target, decode_hparams, shortlist
         self._target_direction = target_direction
+        for word in unknown_words(decode_hparams, target.encoder):
+            log.warning(
+                f"no_repeat_ngram_ignore: {word!r} has no effect, as the target's vocabulary cannot write it and no "
+                "translation contains it. Words are those of the prepared text, such as moses_tokenize leaves."
+            )
 
     @forward_only()
     def search(
@@ -215,6 +221,12 @@ def search_config(
         # A finished hypothesis leaves its place empty, so that nobody takes its rank.
         finished_partner="freeze" if hparams.beam_extends == "top" else hparams.sb_finished_partner,
     )
+
+
+def unknown_words(hparams: DecodeHParams, encoder: SubwordEncoder) -> list[str]:
+    """Returns the words of ``no_repeat_ngram_ignore`` that no translation can contain."""
+    words = hparams.no_repeat_ngram_ignore.split()
+    return [word for word, ids in zip(words, encoder.encode_batch(words), strict=True) if UNK_ID in ids]
 
 
 def search_rules(

@@ -1,4 +1,4 @@
-"""benchmarks/comparison.py: the table of README.md."""
+"""benchmarks/comparison.py: the table of README.md, and that of conclusions in docs/comparison.md."""
 
 import dataclasses
 import importlib
@@ -11,7 +11,10 @@ ROOT = pathlib.Path(__file__).parents[3]
 
 @pytest.fixture(scope="module")
 def modules():
-    return {name: importlib.import_module(name) for name in ("comparison", "_comparison_readme", "_comparison_tests")}
+    return {
+        name: importlib.import_module(name)
+        for name in ("comparison", "_comparison_claims", "_comparison_readme", "_comparison_tests")
+    }
 
 
 @pytest.fixture
@@ -92,3 +95,58 @@ def test_the_table_says_how_far_it_is_to_be_trusted(quick, readme, plan, records
     lines = readme.table(plan, {**tuned, **below})
     assert " | **below** | +2.21 (IWSLT14 De-En) | " in lines
     assert "Rate and dropout are tuned for each family of models." in lines.replace("\n", " ")
+
+
+def test_the_page_has_the_conclusions_of_the_stored_results(quick, modules, plan, records):
+    """But for what is drawn at random."""
+    claims = modules["_comparison_claims"]
+    begin, end = claims.marks(plan)
+    written = (ROOT / "docs" / "comparison.md").read_text().partition(begin)[2].partition(end)[0]
+
+    def certain(table):
+        return [
+            [*cells[:2], cells[2].split(" (")[0], *cells[5:]]
+            for line in table.strip().splitlines()
+            if len(cells := line.split(" | ")) > 2
+        ][: 2 + len(plan.pairs()[0])]
+
+    assert len(certain(written)) == 2 + len(plan.pairs()[0])
+    assert certain(written) == certain(claims.table(plan, records)), "python benchmarks/comparison.py --report"
+
+
+def test_conclusions(quick, modules, monkeypatch, plan, records, tmp_path):
+    monkeypatch.setattr(modules["_comparison_tests"], "SAMPLES", 2000)
+    monkeypatch.setattr(modules["_comparison_tests"], "TRIALS", 2000)
+    claims = modules["_comparison_claims"]
+    plain = {job: record for job, record in records.items() if job.variant == "plain" and "test" in record}
+    low, high = (choose(plain.values(), key=lambda each: each["test"]["BLEU"]) for choose in (min, max))
+    one = next(job for job in plain if job.row == plan.main[0])
+
+    def table(**chosen):
+        made = {
+            dataclasses.replace(one, row=f"comparison_{row}", seed=seed): record
+            for row, record in chosen.items()
+            for seed in (1, 2, 3)
+        }
+        return claims.table(plan, made).splitlines(), made
+
+    assert claims.table(plan, {}) == ""
+    assert table(transformer=low) == ([], {dataclasses.replace(one, seed=seed): low for seed in (1, 2, 3)})
+    lines, _ = table(transformer=low, enc_dc=high, transformer_enc_dc_size=low)
+    (claim,) = [line for line in lines if line.startswith("| Enc-DC | Transformer |")]
+    assert claim.startswith("| Enc-DC | Transformer | +")
+    assert claim.endswith(" | +0.44 (IWSLT, 4 pairs) | **above** |")
+    assert lines[2] == "| Layer-wise coordination | Transformer |  |  |  | +2.21 (IWSLT14 De-En) |  |"
+    assert len(lines) == 2 + len(plan.pairs()[0]) + 1 + 3  # the control that holds, and the sentence
+    assert lines[7].startswith("| Enc-DC | Transformer with as many parameters as Enc-DC | +")
+    assert lines[7].endswith(" |  | **above** |")
+    said = f"Of the {len(plan.pairs()[1])} other pairs that are tested the table has the 1 that hold"
+    assert said in " ".join(lines[8:])
+    # A row and its control that no paper orders.
+    lines, made = table(transformer=high, transformer_enc_dc_size=low)
+    page = tmp_path / "page.md"
+    page.write_text("\n".join(claims.marks(plan)))
+    assert claims.update(page, plan, made)
+    assert page.read_text().splitlines()[1:-1] == lines
+    assert lines[7].startswith("| Transformer with as many parameters as Enc-DC | Transformer | -")
+    assert lines[7].endswith(" |  | **below** |")

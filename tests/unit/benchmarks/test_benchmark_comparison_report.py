@@ -173,7 +173,7 @@ def test_what_is_concluded(reports, pairs, differences, bootstrap, randomization
     tests = [differences.Difference(1.0, 0.1, 2.0, *pair, seeds) for pair in zip(bootstrap, randomization, strict=True)]
     tests.append(differences.Difference(1.0, 0.1, 2.0, 0.0, 0.0, 1))  # one seed
     enough = [p if test.seeds >= 3 else None for test, p in zip(tests, pairs.corrected(tests), strict=True)]
-    found = [reports._said(test, p) for test, p in zip(tests, enough, strict=True)]
+    found = [reports.said_of(test, p) for test, p in zip(tests, enough, strict=True)]
     assert [words for _, words in found] == [*said, "too few seeds"]
 
 

@@ -355,6 +355,8 @@ def test_decode_hparams():
             resolve_decode_hparams(f"beam_extends=top,{other}")
     with pytest.raises(UserError, match=r"Constraints divide the beam .* beam_extends=top"):
         resolve_decode_hparams("beam_extends=top").check_constraints()
+    with pytest.raises(UserError, match="early_stopping=heuristic has no effect without sampling_method=argmax"):
+        resolve_decode_hparams("early_stopping=heuristic,sampling_method=random")
     with pytest.raises(UserError, match="--decode_hparams: num_hypotheses=5 is more than beam_size=4"):
         resolve_decode_hparams("num_hypotheses=5")
     with pytest.raises(UserError, match=r"unknown key 'beam'.*Known: beam_size, alpha"):

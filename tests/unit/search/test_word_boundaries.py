@@ -49,3 +49,14 @@ def test_both_directions_side_by_side(tiny_encoder):
     np.testing.assert_array_equal(begins[0], ends[1])
     assert not begins[1].any()
     assert not ends[0].any()
+
+
+def test_words_that_the_vocabulary_cannot_write(encoder):
+    from t2t_ext.config.decode import resolve_decode_hparams
+    from t2t_ext.translation.searcher import unknown_words
+
+    written = "no_repeat_ngram_size=2,no_repeat_ngram_unit=words,no_repeat_ngram_ignore="
+    unknown = [] if encoder.segmented_by_graph else ["\N{SNOWMAN}"]  # SentencePiece's vocabularies have all bytes
+    assert unknown_words(resolve_decode_hparams(f"{written}. the \N{SNOWMAN}"), encoder) == unknown
+    assert unknown_words(resolve_decode_hparams(f"{written}. lamp"), encoder) == []
+    assert unknown_words(resolve_decode_hparams(), encoder) == []
