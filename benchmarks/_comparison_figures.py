@@ -1,8 +1,9 @@
 """The two figures of ``comparison.py``: quality against costs, and differences beside the papers'."""
 
+import itertools
 import statistics
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from _comparison_plan import PLAIN, Plan
 
@@ -23,11 +24,14 @@ _FILLINGS: list[dict[str, Any]] = [  # of the points of each recipe of training
 _UNPENALIZED: dict[str, Any] = {
     "color": "#000000", "marker": "x", "markersize": 5, "linestyle": "none", "zorder": 3,
 }  # fmt: skip
+_SAME_SIZE = 0.02  # numbers of parameters that differ by this share or less are one size
 _LINE = 0.27  # inches a row in the figure of differences
 
 
 def costs(plan: Plan, made: Mapping[str, Sequence["Row"]]) -> bytes:
     """Draws test BLEU, mean and deviation, against minutes and against parameters, with the rows' numbers, as PNG.
+
+    Most rows have about as many parameters, so those stand side by side.
 
     Args:
       plan: It has the words for each recipe of training.
@@ -35,32 +39,114 @@ def costs(plan: Plan, made: Mapping[str, Sequence["Row"]]) -> bytes:
     """
     from matplotlib.lines import Line2D
 
-    panels: list[tuple[str, Callable[[Row], float | None]]] = [
-        ("minutes of training until the chosen checkpoint", lambda row: row.mean("minutes_to_best")),
-        ("million parameters", lambda row: (row.mean("parameters") or 0.0) / 1e6),
-    ]
     shown = [(variant, row) for variant, each in made.items() for row in each if row.main]
-    with figures.new_figure(13, 5.2) as figure:
-        for axes, (words, place) in zip(figure.subplots(1, 2, sharey=True), panels, strict=True):
-            for variant, row in shown:
-                x, values = place(row), [run["test"]["BLEU"] for run in row.runs.values()]
-                if x is None:
-                    continue
-                spread = statistics.stdev(values) if len(values) > 1 else None
-                mean = statistics.fmean(values)
-                axes.errorbar([x], [mean], yerr=spread, capsize=2, **_style(plan, variant, row))
-                label = f"{row.number}{EARLY.strip() if row.early else ''}"
-                axes.annotate(label, (x, mean), (4, 3), textcoords="offset points", fontsize=8)
-            axes.set(xlabel=words)
+    points = []
+    for _, row in shown:
+        values = [run["test"]["BLEU"] for run in row.runs.values()]
+        points.append((statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None))
+    minutes = [row.mean("minutes_to_best") or None for _, row in shown]
+    sizes = [row.mean("parameters") or 0.0 for _, row in shown]
+    columns, bands = _columns(sizes, [mean for mean, _ in points])
+    with figures.new_figure(14, 5.6) as figure:
+        by_time, by_size = figure.subplots(1, 2, sharey=True)
+        for axes, places in ((by_time, minutes), (by_size, columns)):
+            for (variant, row), x, (mean, deviation) in zip(shown, places, points, strict=True):
+                if x is not None:
+                    axes.errorbar([x], [mean], yerr=deviation, capsize=2, **_style(plan, variant, row))
             figures.plain(axes)
-        figure.axes[0].set_ylabel("test BLEU")
+        _show_minutes(by_time, [each for each in minutes if each])
+        _show_bands(by_size, bands)
+        by_time.set_ylabel("test BLEU")
         named = {f"{row.number}  {row.title(40)}": _style(plan, PLAIN, row) for _, row in shown}
         handles = [Line2D([], [], label=name, **style) for name, style in named.items()]
         for variant in (name for name in made if name != PLAIN and any(each == name for each, _ in shown)):
             style = {"linestyle": "none", "marker": "o", "color": "#000000", **_filling(plan, variant)}
             handles.append(Line2D([], [], label=f"with {plan.variants[variant].get('words', variant)}", **style))
         figure.legend(handles=handles, loc="outside right upper", frameon=False, fontsize=8)
+        figure.draw_without_rendering()  # the axes have their places now
+        for axes, places in ((by_time, minutes), (by_size, columns)):
+            labels = [f"{row.number}{EARLY.strip() if row.early else ''}" for _, row in shown]
+            both = zip(places, points, labels, strict=True)
+            there = [(x, mean, deviation or 0.0, each) for x, (mean, deviation), each in both if x]
+            _label(axes, there)
         return figures.saved(figure, "png")
+
+
+class _Band(NamedTuple):
+    """Points with about as many parameters: where they begin and end, and their mean."""
+
+    left: float
+    right: float
+    size: float
+
+
+def _columns(sizes: Sequence[float], heights: Sequence[float]) -> tuple[list[float], list[_Band]]:
+    """Returns where each point stands, those of one size side by side by height, and the sizes' bands."""
+    places, bands, x = [0.0] * len(sizes), [], 1.0
+    order = sorted(range(len(sizes)), key=sizes.__getitem__)
+    groups: list[list[int]] = []
+    for point in order:
+        if groups and sizes[point] <= sizes[groups[-1][0]] * (1 + _SAME_SIZE):
+            groups[-1].append(point)
+        else:
+            groups.append([point])
+    for group in groups:
+        for place, point in enumerate(sorted(group, key=heights.__getitem__)):
+            places[point] = x + place
+        bands.append(_Band(x, x + len(group) - 1, statistics.fmean(sizes[point] for point in group)))
+        x += len(group) + 1
+    return places, bands
+
+
+def _show_minutes(axes: Any, minutes: Sequence[float]) -> None:
+    """Gives the axis of minutes its scale, so that the fast rows, of which there are most, have room."""
+    from matplotlib.ticker import NullLocator
+
+    axes.set(xscale="log", xlabel="minutes of training until the chosen checkpoint")
+    axes.xaxis.set_minor_locator(NullLocator())
+    lowest, highest = min(minutes, default=1.0), max(minutes, default=1.0)
+    ticks = [factor * 10**power for power in range(-1, 6) for factor in (1, 2, 5)]
+    ticks = [each for each in ticks if lowest / 1.6 < each < highest * 1.6]
+    axes.set_xticks(ticks, [f"{each:g}" for each in ticks])
+
+
+def _show_bands(axes: Any, bands: Sequence[_Band]) -> None:
+    """Names the bands of the axis of parameters, and draws what is between them."""
+    axes.set_xlabel("million parameters (those of one size side by side)")
+    axes.set_xticks([(each.left + each.right) / 2 for each in bands], [f"{each.size / 1e6:.2f}" for each in bands])
+    axes.tick_params(axis="x", length=0)
+    for before, after in itertools.pairwise(bands):
+        axes.axvline((before.right + after.left) / 2, color="#d9d9d9", linewidth=0.6)
+
+
+def _label(axes: Any, points: Sequence[tuple[float, float, float, str]]) -> None:
+    """Writes labels of points (x, y, deviation) above their bars, or where least is in the way."""
+    if not points:
+        return
+    scale = 72.0 / axes.figure.dpi  # of pixels to the points of text
+    ends = [[(x, y - deviation), (x, y), (x, y + deviation)] for x, y, deviation, _ in points]
+    bars = [axes.transData.transform(each) * scale for each in ends]
+    taken = [(x - 3.0, y - 3.0, x + 3.0, y + 3.0) for _, (x, y), _ in bars]
+    taken += [(x - 1.0, low, x + 1.0, high) for (x, low), _, (_, high) in bars]
+    for (x, y, _, text), ((left, bottom), (_, low), (_, top)) in zip(points, bars, strict=True):
+        width, height = 5.2 * len(text), 6.5
+        beside = [(-width / 2, top - low + 5.0), (4.0, 3.0), (4.0, -9.0), (-4.0 - width, 3.0), (-4.0 - width, -9.0)]
+        beside += [(-width / 2, bottom - low - 12.0), (5.0, -3.0), (-5.0 - width, -3.0)]
+        boxes = [(left + dx, low + dy, left + dx + width, low + dy + height) for dx, dy in beside]
+        crossed = [sum(_overlap(box, other) for other in taken) for box in boxes]
+        best = crossed.index(min(crossed))
+        taken.append(boxes[best])
+        axes.annotate(text, (x, y), beside[best], textcoords="offset points", fontsize=8)
+
+
+_Box = tuple[float, float, float, float]
+
+
+def _overlap(box: _Box, other: _Box) -> float:
+    """Returns the area that two boxes have in common."""
+    width = min(box[2], other[2]) - max(box[0], other[0])
+    height = min(box[3], other[3]) - max(box[1], other[1])
+    return max(width, 0.0) * max(height, 0.0)
 
 
 def _style(plan: Plan, variant: str, row: "Row") -> dict[str, Any]:

@@ -210,6 +210,34 @@ def test_every_row_fits_into_the_tables(make_plan, stores, plans, reports, diffe
     assert pictures.differences(plan, made["plain"]).startswith(b"\x89PNG")
 
 
+def test_rows_of_one_size_stand_side_by_side(reports):
+    pictures = reports._comparison_figures
+    places, bands = pictures._columns([2.41e6, 4.8e6, 2.40e6, 2.80e6, 2.42e6], [42.0, 43.0, 41.0, 44.0, 43.0])
+    assert places == [2.0, 7.0, 1.0, 5.0, 3.0]  # by BLEU within a size, and a gap between two
+    assert [(band.left, band.right, round(band.size)) for band in bands] == [
+        (1.0, 3.0, 2_410_000),
+        (5.0, 5.0, 2_800_000),
+        (7.0, 7.0, 4_800_000),
+    ]
+    assert pictures._columns([], []) == ([], [])
+
+
+def test_a_label_is_where_nothing_else_is(reports):
+    from t2t_ext.reporting import figures
+
+    pictures = reports._comparison_figures
+    with figures.new_figure(4, 4) as figure:
+        axes = figure.subplots()
+        axes.set(xlim=(0, 10), ylim=(0, 10))
+        figure.draw_without_rendering()
+        pictures._label(axes, [(5.0, 5.0, 1.0, "1"), (5.0, 6.4, 0.0, "2"), (1.0, 1.0, 0.0, "3")])
+        first, second, third = (each.xyann for each in axes.texts)
+    assert first[1] < 10  # beside its point, as the second one is above its bar
+    assert second == third == (-2.6, 5.0)
+    assert pictures._overlap((0, 0, 2, 2), (1, 1, 5, 5)) == 1
+    assert pictures._overlap((0, 0, 2, 2), (3, 0, 5, 5)) == 0
+
+
 def test_published_differences_have_the_sign_of_the_row(make_plan):
     plan = make_plan()
     assert plan.published("comparison_layer_coordination") == (2.21, "IWSLT14 De-En")
