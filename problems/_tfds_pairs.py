@@ -129,7 +129,7 @@ class TfdsPairs:
 
     def count(self) -> int:
         """Returns the number of pairs; tensorflow-datasets has dropped those with an empty side."""
-        return self._reader().info.splits[self.split].num_examples
+        return self._info().num_examples
 
     def read(self, report: ReadReport, wanted: Callable[[int], bool] | None = None) -> Iterator[tuple[str, ...]]:
         """Yields the pairs; line feeds within a sentence (TMX has some) become spaces and are counted."""
@@ -150,7 +150,7 @@ class TfdsPairs:
 
     def _decoded(self, report: ReadReport, wanted: Callable[[int], bool] | None) -> Iterator[tuple[int, list[str]]]:
         """Yields number and texts of the pairs that are wanted and valid UTF-8."""
-        parts = self._reader().info.splits[self.split].file_instructions
+        parts = self._info().file_instructions
         for number, row in enumerate(itertools.chain.from_iterable(map(self._rows_of, parts)), 1):
             if wanted and not wanted(number):
                 continue
@@ -178,6 +178,19 @@ class TfdsPairs:
     def text(self, features: Mapping[str, Any], name: str) -> bytes:
         """Returns the text that is called so among the features of an example; an IndexError where it has none."""
         return features[name].bytes_list.value[0]
+
+    def _info(self) -> Any:
+        """Returns what is known of the split; raises a UserError where it is written wrongly, or beyond the end."""
+        reader = self._reader()
+        try:
+            return reader.info.splits[self.split]
+        except (ValueError, AssertionError, KeyError) as error:
+            sizes = ", ".join(f"{name} {info.num_examples:,}" for name, info in reader.info.splits.items())
+            why = str(error).partition("\n")[0].rstrip(".")
+            raise UserError(
+                f"{self.dataset.title}: the split {self.split!r} cannot be read ({why}). It is written as train, "
+                f"train[2000:] or train[:10%]. Examples there: {sizes}."
+            ) from error
 
     def _reader(self) -> Any:
         tfds = imported("Its data", "", self.dataset.extra)

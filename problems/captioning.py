@@ -103,9 +103,8 @@ class CaptioningProblem(Problem):
                 self._refuse_missing(split, images, index)
 
     def source_files(self, split: str, tmp_dir: str | os.PathLike) -> Sequence[pathlib.Path]:
-        """Returns the files of the captions, and those of the features but for folders of many."""
-        paths = self.feature_paths(split, pathlib.Path(tmp_dir).expanduser())
-        return [path for path in paths if not path.is_dir()]
+        """Returns the files of the captions, and the files and folders of the features."""
+        return self.feature_paths(split, pathlib.Path(tmp_dir).expanduser())
 
     def count(self, split: str, tmp_dir: str | os.PathLike) -> int:
         """Returns the number of captions of train, of images of dev and test."""
@@ -212,7 +211,7 @@ class CaptionCoco(CaptioningProblem):
         )  # fmt: skip
 
     def source_files(self, split: str, tmp_dir: str | os.PathLike) -> Sequence[pathlib.Path]:
-        """Returns the data set and the tables of features, the same for all splits."""
+        """Returns the data set and the features, the same for all splits."""
         directory = pathlib.Path(tmp_dir).expanduser()
         return [self._data_set(directory), *super().source_files(split, directory)]
 
@@ -330,7 +329,7 @@ class CaptionFeatures(CaptioningProblem):
         super().prepare(tmp_dir)
 
     def source_files(self, split: str, tmp_dir: str | os.PathLike) -> Sequence[pathlib.Path]:
-        """Returns the texts of a split and the tables of features."""
+        """Returns the texts of a split and the features."""
         if not self._files[split]:
             return ()
         return [pathlib.Path(self._files[split]).expanduser(), *super().source_files(split, tmp_dir)]

@@ -82,6 +82,8 @@ class IwsltProblem(ParallelFilesProblem):
         if self.test in self.published_tests:
             self.published = {**self.published, TEST: self.published_tests[self.test]}
         self.layout = chosen(self.base_name, "layout", layout or self.layouts[0], self.layouts)
+        if test and self.layout == PLAIN:
+            raise UserError(f"test={test} chooses among releases; with layout={PLAIN} the test set is test.*.")
         if train and self.layout != PLAIN:
             raise UserError(f"train={train} names the training files of layout=plain, not of layout={self.layout}.")
         self._train_stem = train or "train"

@@ -16,6 +16,7 @@ from t2t_ext.config.own_text import OwnTextOptions
 from t2t_ext.data.corpora import archives, charsets, formats, raw_files, readers
 from t2t_ext.data.corpora import weighting as corpora
 from t2t_ext.data.corpora.readers import PairFiles, PairSource
+from t2t_ext.data.corpora.rows import RowFile
 from t2t_ext.data.corpora.segments import SegmentFiles
 from t2t_ext.data.corpora.weighting import CorpusSource
 from t2t_ext.errors import UserError, suggest
@@ -120,16 +121,21 @@ class TranslateParallelText(MixedTranslationProblem):
     @functools.cached_property
     def multiple_references(self) -> bool:  # type: ignore[override]
         """Whether a dev or test set has several translations; looks into files that are there."""
-        sources = (self._pair_source(split, *paths) for split in (DEV, TEST) for paths in self._named[split])
+        splits = (DEV if self._named[DEV] else TRAIN, TEST)  # what is held out has the training text's references
+        sources = (self._pair_source(split, *paths) for split in splits for paths in self._named[split])
         return not self.turned and any(map(_has_references, sources))
 
     @functools.cached_property
     def _files(self) -> dict[str, tuple[PairSource, ...]]:
         """The files of every split; reads the beginnings of those that are there, so only when they are needed."""
-        return {
-            split: self._as_corpora(split, [self._pair_source(split, *paths) for paths in named])
-            for split, named in self._named.items()
-        }
+        found = {split: [self._pair_source(split, *paths) for paths in named] for split, named in self._named.items()}
+        takes = [getattr(each, "columns", ()) or isinstance(each, RowFile) for each in itertools.chain(*found.values())]
+        if self._columns and takes and not any(takes):
+            raise UserError(
+                f"columns={','.join(map(str, self._columns))} says which columns of a file are read, but no file that "
+                "is named has columns; leave it out."
+            )
+        return {split: self._as_corpora(split, each) for split, each in found.items()}
 
     def _paired(self, split: str) -> tuple[tuple[pathlib.Path, ...], ...]:
         """Returns the files that the options of a split name: source and translations."""

@@ -101,7 +101,7 @@ class NamedTexts(TfdsPairs):
     def check_names(self) -> None:
         """Raises a UserError where the data set has no text of a name."""
         features = self._reader().info.features
-        names = list(_texts(features))
+        names = sorted(_texts(features))
         for option, name in zip(("source", "target"), self.languages, strict=True):
             if not any(each == name or each.endswith(f"/{name}") for each in names):
                 raise UserError(
@@ -116,7 +116,7 @@ def _texts(features: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
         languages = getattr(feature, "languages", None)
         if languages and "language" in feature:
             yield from (f"{prefix}{name}/{language}" for language in languages)
-        elif isinstance(feature, Mapping):
+        elif hasattr(feature, "items"):  # a dict of features, which is no Mapping
             yield from _texts(feature, f"{prefix}{name}/")
         elif type(feature).__name__ == "Text":
             yield prefix + name

@@ -32,7 +32,8 @@ UNPACKED = ".unpacked"
 _RECORD = ".unpacked_from.json"
 _BLOCK_BYTES = 1 << 20
 _MOST_SHOWN = 8
-_ADDRESS = re.compile(r"(.+?(?:" + "|".join(map(re.escape, sorted(ENDINGS, key=len, reverse=True))) + r")):(.+)", re.S)
+_ENDING = "|".join(map(re.escape, sorted(ENDINGS, key=len, reverse=True)))
+_ADDRESS = re.compile(rf"(.+?(?:{_ENDING})):(.+)", re.S | re.I)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -71,6 +71,52 @@ def encoding_of(path: compression.PathLike, encodings: Sequence[str] = ()) -> st
     return max(whole, key=lambda name: frequent[name] / max(1, seen[name]))
 
 
+def encoding_of_lines(path: compression.PathLike, encodings: Sequence[str]) -> str:
+    """Returns the encoding of a file of lines, of which some may be damaged; its byte order mark is no part of them.
+
+    It is the one that ``encoding_of`` finds, or, where no encoding decodes all of it, or not UTF-8, the one that fails
+    in the fewest of the lines beyond ASCII, UTF-8 first: where that is less than half of them, the rest is damaged.
+
+    Args:
+      path: The file.
+      encodings: What is likely besides UTF-8.
+
+    Raises:
+      UserError: None decodes half of those lines.
+    """
+    failure = found = None
+    try:
+        found = encoding_of(path, encodings).removesuffix("-sig")
+    except UserError as error:
+        failure = error
+    if found == "utf-8":
+        return found
+    beyond_ascii, broken = 0, collections.Counter(dict.fromkeys(("utf-8", *encodings), 0))
+    with raw_files.opened(path) as file:
+        for line in file:
+            if line.isascii():
+                continue
+            beyond_ascii += 1
+            for name in broken:
+                try:
+                    line.decode(name)
+                except UnicodeDecodeError:
+                    broken[name] += 1
+    if 2 * broken["utf-8"] < beyond_ascii:
+        return "utf-8"
+    if found is not None:
+        return found
+    likeliest = min(broken, key=broken.__getitem__)
+    if failure is not None and 2 * broken[likeliest] >= beyond_ascii:
+        raise failure
+    return likeliest
+
+
+def not_in(encoding: str) -> str:
+    """Returns what is wrong with a line that an encoding does not decode."""
+    return "invalid UTF-8" if encoding == "utf-8" else f"not in its encoding, {encoding}"
+
+
 def is_known(encoding: str) -> bool:
     """Says whether a name is that of an encoding of text (``hex`` and the like are none)."""
     try:

@@ -121,7 +121,7 @@ def pair_source(
     if kind == TAGGED_LINES:
         if len(targets) > 1:
             raise UserError(f"{source} has one translation, not {len(targets)}: give one --{split}_target.")
-        return TaggedLineFiles(source, targets[0])
+        return TaggedLineFiles(source, targets[0], encodings)
     if not targets:
         advice = "" if columns else f" (of line-aligned files, give --{split}_target too)"
         numbers = tuple(column for column in columns if isinstance(column, int))

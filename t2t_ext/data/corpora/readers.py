@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Protocol, Self
 
 from t2t_ext.data.corpora import raw_files
-from t2t_ext.data.corpora.charsets import encoding_of
+from t2t_ext.data.corpora.charsets import encoding_of_lines, not_in
 from t2t_ext.data.corpora.places import Place, Places
 from t2t_ext.errors import UserError
 from t2t_ext.io import inputs
@@ -147,7 +147,7 @@ class PairFiles:
       advice: What else the user may have meant where a line has not two columns, for messages.
       columns: Of a tab-separated file, the numbers of the columns that are source and target (and references), from 1;
         where there are none, the file must have exactly two.
-      encodings: Encodings that the files may have beside UTF-8; see ``charsets.encoding_of``.
+      encodings: Encodings that the files may have beside UTF-8; see ``charsets.encoding_of_lines``.
     """
 
     source: pathlib.Path
@@ -195,7 +195,7 @@ class PairFiles:
         """
         columns = [read_lines(path, report, wanted) for path in self.sides]
         rows: Iterator[Sequence[bytes]] = zip(*columns, strict=True)
-        encodings = [encoding_of(path, self.encodings) if self.encodings else "utf-8" for path in self.sides]
+        encodings = [encoding_of_lines(path, self.encodings) if self.encodings else "utf-8" for path in self.sides]
         paths: Sequence[pathlib.Path] = self.sides
         if self.target is None:
             rows = (line.split(b"\t") for (line,) in rows)
@@ -224,8 +224,7 @@ class PairFiles:
                 try:
                     texts.append(column.decode(encoding))
                 except UnicodeDecodeError:
-                    explanation = "invalid UTF-8" if not self.encodings else "not in its encoding"
-                    report.drop(INVALID_UTF8, path, number, explanation)
+                    report.drop(INVALID_UTF8, path, number, not_in(encoding))
                     break
             else:
                 report.at = (self.source, number)

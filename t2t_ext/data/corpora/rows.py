@@ -5,9 +5,8 @@ Each row has the texts in a column ``translation``, which is ``{"de": "...", "en
 """
 
 import dataclasses
-import itertools
 import pathlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from t2t_ext.data.corpora import raw_files
@@ -43,8 +42,8 @@ class RowFile:
         return (raw_files.on_disk(self.path),)
 
     def count(self) -> int:
-        """Returns the number of rows; raises a UserError where none of the first has a text that is wanted."""
-        self._check(list(itertools.islice(self._rows(), _BATCH_ROWS)))
+        """Returns the number of rows; raises a UserError where none has a text that is wanted."""
+        self._check()
         if not self.parquet:
             return count_lines(self.path)
         with self._parquet_file() as file:
@@ -52,10 +51,8 @@ class RowFile:
 
     def read(self, report: ReadReport, wanted: Callable[[int], bool] | None = None) -> Iterator[tuple[str, ...]]:
         """Yields (source, target) of every row; line feeds within a text become spaces. See ``PairSource.read``."""
-        rows = self._rows()
-        head = list(itertools.islice(rows, _BATCH_ROWS))
-        self._check(head)
-        for number, row in enumerate(itertools.chain(head, rows), 1):
+        self._check()
+        for number, row in enumerate(self._rows(), 1):
             if wanted and not wanted(number):
                 continue
             if isinstance(row, stored.NotUnicode):
@@ -72,14 +69,21 @@ class RowFile:
             ends = (text.replace("\r\n", "\n").removesuffix("\n") if "\n" in text else text for text in texts)
             yield tuple(text.replace("\n", " ") for text in ends)
 
-    def _check(self, head: Sequence[_Row]) -> None:
-        """Raises a UserError with the texts that there are where none of the first rows has one that is wanted."""
-        readable = [row for row in head if not isinstance(row, stored.NotUnicode)]
+    def _check(self) -> None:
+        """Raises a UserError with the texts that there are where no row has one that is wanted."""
+        found: dict[str, None] = {}  # of all rows so far: one may lack a translation
+        missing, readable = list(self.names), 0
+        for row in self._rows():
+            if isinstance(row, stored.NotUnicode):
+                continue
+            readable += 1
+            if (names := dict.fromkeys(texts_of(row))).keys() - found.keys():
+                found |= names
+                missing = [name for name, key in zip(self.names, self._keys(found), strict=True) if key not in found]
+            if (all(self.names) and not missing) or (readable == _BATCH_ROWS and not all(self.names)):
+                break
         if not readable:
             return
-        # Of all of them: a row may lack a translation.
-        found = {name: text for row in readable for name, text in texts_of(row).items()}
-        missing = [name for name, key in zip(self.names, self._keys(found), strict=True) if key not in found]
         if not all(self.names):
             raise UserError(
                 f"{self.path} has texts of several names: say which are translated (--source_language=de "
@@ -97,7 +101,7 @@ class RowFile:
         keys = []
         for name in self.names:
             others = (key for key in found if key not in self.names)  # pt is not pt-BR where that is the other side
-            similar = (key for key in others if key.replace("_", "-").startswith(f"{name}-"))
+            similar = (key for key in others if f"{key.replace('_', '-')}-".startswith(f"{name.replace('_', '-')}-"))
             keys.append(name if name in found else next(similar, name))
         return keys
 
@@ -106,8 +110,13 @@ class RowFile:
             yield from self._json_rows()
             return
         with self._parquet_file() as file:
-            for batch in file.iter_batches(_BATCH_ROWS):
-                yield from batch.to_pylist()
+            import pyarrow
+
+            try:
+                for batch in file.iter_batches(_BATCH_ROWS):
+                    yield from _of_batch(batch)
+            except (pyarrow.ArrowException, OSError) as error:
+                raise self._damaged(error) from error
 
     def _json_rows(self) -> Iterator[_Row]:
         for number, line in enumerate(read_lines(self.path), 1):
@@ -126,12 +135,36 @@ class RowFile:
         import pyarrow.parquet
 
         try:
-            if self.path.is_file():
+            if self._is_plain():
                 return pyarrow.parquet.ParquetFile(self.path)
-            with raw_files.opened(self.path) as file:  # a member of an archive
+            with raw_files.opened(self.path) as file:
                 return pyarrow.parquet.ParquetFile(pyarrow.BufferReader(file.read()))
-        except pyarrow.ArrowInvalid as error:
-            raise UserError(f"{self.path} is damaged or incomplete Parquet ({error}).") from error
+        except pyarrow.ArrowException as error:
+            raise self._damaged(error) from error
+
+    def _is_plain(self) -> bool:
+        """Says whether it is neither compressed as a whole nor a member of an archive, so that parts of it are read."""
+        if not self.path.is_file():
+            return False
+        with open(self.path, "rb") as file:
+            return file.read(len(PARQUET_MAGIC)) == PARQUET_MAGIC
+
+    def _damaged(self, error: Exception) -> UserError:
+        return UserError(f"{self.path} is damaged or incomplete Parquet ({error}).")
+
+
+def _of_batch(batch: Any) -> Iterator[_Row]:
+    """Yields the rows of a record batch."""
+    try:
+        yield from batch.to_pylist()
+    except UnicodeDecodeError:  # before any was yielded
+        for place in range(batch.num_rows):
+            try:
+                (row,) = batch.slice(place, 1).to_pylist()
+            except UnicodeDecodeError:
+                yield stored.NotUnicode("invalid UTF-8")
+            else:
+                yield row
 
 
 def texts_of(row: Mapping[str, Any], prefix: str = "") -> dict[str, str]:

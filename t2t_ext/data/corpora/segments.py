@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import NamedTuple
 
 from t2t_ext.data.corpora import raw_files
+from t2t_ext.data.corpora.charsets import encoding_of_lines, not_in
 from t2t_ext.data.corpora.markup import DUPLICATE, Segment, read_segments
 from t2t_ext.data.corpora.readers import INVALID_UTF8, ReadReport, read_lines
 from t2t_ext.errors import UserError
@@ -153,10 +154,12 @@ class TaggedLineFiles:
     Attributes:
       source: The source side.
       target: The target side.
+      encodings: Encodings that they may have beside UTF-8; see ``charsets.encoding_of_lines``.
     """
 
     source: pathlib.Path
     target: pathlib.Path
+    encodings: tuple[str, ...] = ()
 
     @property
     def paths(self) -> tuple[pathlib.Path, ...]:
@@ -169,15 +172,17 @@ class TaggedLineFiles:
 
     def read(self, report: ReadReport, wanted: Callable[[int], bool] | None = None) -> Iterator[tuple[str, ...]]:
         """Yields (source, target) of every line of text; see ``PairSource.read``."""
+        sides = (self.source, self.target)
+        encodings = [encoding_of_lines(path, self.encodings) if self.encodings else "utf-8" for path in sides]
         for number, lines in enumerate(self._lines(report, wanted), 1):
             if wanted and not wanted(number):
                 continue
             texts = []
-            for path, line in zip((self.source, self.target), lines, strict=True):
+            for path, encoding, line in zip(sides, encodings, lines, strict=True):
                 try:
-                    texts.append(line.text.decode())
+                    texts.append(line.text.decode(encoding))
                 except UnicodeDecodeError:
-                    report.drop(INVALID_UTF8, path, line.number, "invalid UTF-8")
+                    report.drop(INVALID_UTF8, path, line.number, not_in(encoding))
                     break
             else:
                 report.at = (self.source, lines[0].number)

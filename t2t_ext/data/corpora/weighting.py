@@ -18,10 +18,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from t2t_ext.data.corpora.readers import ChangedPairs, PairSource, ReadReport
+from t2t_ext.data.text.document_steps import CLOSE, OPEN
+from t2t_ext.data.text.special_ids import SPECIAL_PIECES
 from t2t_ext.errors import UserError, suggest
 
 PAIRS, OCCURRENCES = "pairs", "occurrences"
 _TAG = re.compile(r"<[^\s<>]+>")
+_RESERVED = {*SPECIAL_PIECES, "<s>", OPEN, CLOSE}
+_BYTE = re.compile(r"<0x[0-9A-Fa-f]{2}>")
 _HASH_BYTES = 8
 _MOST_OCCURRENCES = 1000
 
@@ -128,10 +132,12 @@ def checked_tag(tag: str, where: str) -> str:
     """Returns a tag.
 
     Raises:
-      UserError: It is not of that form.
+      UserError: It is not of that form, or means something else in a vocabulary.
     """
     if tag and not _TAG.fullmatch(tag):
         raise UserError(f"{where}: the tag {tag!r} must be one word in angle brackets, such as <2de> or <paracrawl>.")
+    if tag in _RESERVED or _BYTE.fullmatch(tag):
+        raise UserError(f"{where}: {tag} has a meaning of its own in vocabularies. Choose another tag, such as <2de>.")
     return tag
 
 

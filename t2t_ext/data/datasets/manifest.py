@@ -280,6 +280,7 @@ LOUD_UNKNOWN_SHARE = 0.005
 LOUD_IDENTICAL_SHARE = 0.5
 REASONS = {
     "empty": "an empty side",
+    "line_feeds": "a line feed within a text became a space",
     "too_long": "too long",
     "length_ratio": "length ratio",
     "invalid_utf8": "invalid UTF-8",
@@ -356,7 +357,7 @@ def summary_lines(
                 yield f"    {what.format(count)}: {in_words(reason)}{where}"
         dropped = sum(split.drops.values())
         if dropped >= LOUD_SHARE * split.read and not is_weighted:
-            yield f"    warning: {dropped / split.read:.0%} of {name} was dropped. {_remedy(split.drops)}"
+            yield f"    warning: {dropped / split.read:.0%} of {name} was dropped. {_remedy(split)}".rstrip()
         if split.identical:
             drops = (
                 " A model of them learns to copy; --cleaning=identical=true drops such pairs."
@@ -370,13 +371,13 @@ def summary_lines(
     yield from _warnings_of_unknown_tokens(manifest)
 
 
-def _remedy(drops: Mapping[str, int]) -> str:
-    """Returns what to do where much was dropped, by the reason that dropped most."""
-    if max(drops, key=lambda reason: drops[reason]) == "invalid_utf8":
+def _remedy(split: SplitSummary) -> str:
+    """Returns what to do where much was dropped, by the reason that dropped most; the doctor looks at texts."""
+    if max(split.drops, key=split.drops.__getitem__) == "invalid_utf8":
         return (
             "Find out the encoding of the files, convert them (iconv -f ISO-8859-1 -t UTF-8 FILE > NEW), start again."
         )
-    return "t2t_ext-doctor with the same flags shows examples of every reason."
+    return "" if split.floats else "t2t_ext-doctor with the same flags shows examples of every reason."
 
 
 def _warnings_of_unknown_tokens(manifest: Manifest) -> Iterator[str]:
@@ -390,7 +391,8 @@ def _warnings_of_unknown_tokens(manifest: Manifest) -> Iterator[str]:
 
 def _remedy_of_unknown_tokens(manifest: Manifest) -> str:
     asked = manifest.vocab["training"].get("asked_size")
-    if manifest.settings.get("subwords") == "subword_nmt" and asked:
+    largest = max(manifest.vocab[side]["size"] for side in ("source", "target"))
+    if manifest.settings.get("subwords") == "subword_nmt" and asked and largest >= asked:
         return (
             f"--vocab_size={asked} leaves the rarest subwords out; for a smaller vocabulary without unknown tokens "
             "leave it out and give fewer merges (--num_merges)."

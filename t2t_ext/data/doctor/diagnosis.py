@@ -43,6 +43,9 @@ USUAL = Cleaning(
     duplicates=filters.PAIR,
 )
 
+# Of documents and their summaries no length is too long, and no ratio too high.
+_OF_DOCUMENTS: dict[str, Any] = {"max_words": 0, "max_word_ratio": 0.0, "max_subwords": 0}
+
 
 @dataclasses.dataclass
 class Reading(ReadReport):
@@ -202,7 +205,8 @@ class Doctor:
         paths = [self.scratch / f"{side}.model" for side in examination.SIDES]
         for path, encoder in zip(paths, (source, target), strict=True):
             encoder.save(path)
-        all_filters = USUAL.replace(**self.cleaning.given())
+        usual = USUAL if self.problem.max_length_ratio else USUAL.replace(**_OF_DOCUMENTS)
+        all_filters = usual.replace(**self.cleaning.given())
         ratio = self.settings.max_length_ratio
         return Plan(
             languages=self.problem.languages,

@@ -70,6 +70,8 @@ def faults(diagnosis: Diagnosis) -> Iterator[str]:
     train = diagnosis.train
     if train.alone[filters.EMPTY] == train.pairs:
         yield "every training pair has an empty side"
+    elif train.alone[filters.EMPTY] + train.filled[filters.LENGTH_RATIO] == train.pairs:
+        yield "every training pair has an empty side, or more subwords on one side than max_length_ratio allows"
     elif not train.left and diagnosis.asked:
         yield "no training pair is left after cleaning"
 

@@ -33,6 +33,7 @@ from t2t_ext.io import inputs
 from t2t_ext.pages import page
 
 SUFFIXES = (".npy", ".npz", ".tsv")
+FILES_OF_FEATURES = (".npz", ".npy")  # of a folder
 COLUMNS = ("image_id", "image_w", "image_h", "num_boxes", "boxes", "features")
 OWN_FILE, IN_ARCHIVE = -1, -2
 _COMPRESSED = (".gz", ".bz2", ".xz", ".zst", ".zip", ".tgz", ".tar")
@@ -87,7 +88,7 @@ def read_sources(path: str | os.PathLike, size: int = 0) -> list[FeatureSource]:
 def _arrays(path: pathlib.Path) -> Iterator[tuple[str, np.ndarray]]:
     """Yields name and array of every source of a file or a folder."""
     if path.is_dir():
-        files = sorted(each for each in path.iterdir() if each.suffix in (".npy", ".npz"))
+        files = sorted(each for each in path.iterdir() if each.suffix in FILES_OF_FEATURES)
         if not files:
             raise UserError(f"{path} is a folder without .npz or .npy files. Give one that has a file for each source.")
         yield from ((each.stem, read_single(each)) for each in files)
@@ -248,7 +249,7 @@ def _with_vectors(rows: np.ndarray, where: str) -> np.ndarray:
 def _places(path: pathlib.Path) -> Iterator[tuple[str, tuple[pathlib.Path, int]]]:
     """Yields name and place, as in ``FeatureIndex.places``, of every source of a folder or a file."""
     if path.is_dir():
-        for name in sorted(entry.name for entry in os.scandir(path) if entry.name.endswith((".npz", ".npy"))):
+        for name in sorted(entry.name for entry in os.scandir(path) if entry.name.endswith(FILES_OF_FEATURES)):
             yield name[: -len(".npz")], (path / name, OWN_FILE)
         return
     if not inputs.is_file(path):

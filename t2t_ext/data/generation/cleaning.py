@@ -170,7 +170,8 @@ def unfit_pairs(
     def any_side(test: Callable[[Column], np.ndarray]) -> np.ndarray:
         return np.logical_or.reduce([test(column) for column in columns])
 
-    yield EMPTY, any_side(lambda column: _mask((not t or t.isspace() for t in column.texts), rows))
+    # Text steps may leave nothing of a text, such as of control characters.
+    yield EMPTY, any_side(lambda column: _blank(column.texts, rows) | _blank(column.prepared, rows))
     if cleaning.encoding:
         yield ENCODING, any_side(lambda column: text_checks.has_encoding_trouble(column.texts))
     if cleaning.min_words or cleaning.max_words or cleaning.max_word_ratio:
@@ -283,6 +284,10 @@ def beginnings(texts: Sequence[str]) -> str:
     shown = (" ".join(text.split()) for text in texts)
     shortened = (t if len(t) <= _EXAMPLE_CHARACTERS else f"{t[: _EXAMPLE_CHARACTERS - 3]}..." for t in shown)
     return " ||| ".join(shortened)
+
+
+def _blank(texts: Sequence[str], rows: int) -> np.ndarray:
+    return _mask((not text or text.isspace() for text in texts), rows)
 
 
 def _mask(values: Iterable[bool], rows: int) -> np.ndarray:

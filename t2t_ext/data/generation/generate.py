@@ -195,6 +195,11 @@ class _Generation:
         self._check_inputs()
         inputs = describe_inputs(problem, self.tmp_dir)
         vocab = self.reused or self._trained_vocabulary(samples[TRAIN], totals[TRAIN], settings, workers)
+        if spelt := vocabulary.tags_in_pieces(vocab.source, problem.tags):
+            self.say(
+                f"Note: {', '.join(spelt)} {'is' if len(spelt) == 1 else 'are'} spelt in several subwords, as the "
+                "source's subword model was trained without."
+            )
         if not self._has_source_text():
             vocab = dataclasses.replace(vocab, source=vocab.target)  # one file, and nothing that says otherwise
         described: dict[str, Any] = {"joint": vocab.joint, "training": vocab.training}
@@ -396,6 +401,12 @@ class _Generation:
         kept = ~np.logical_or.reduce([unfit for _, unfit in reasons])
         if not kept.any():
             drops = collections.Counter({reason: int(unfit.sum()) for reason, unfit in reasons if unfit.any()})
+            if len(kept) == self._resolved().vocab_sample_size:  # there may be more that were not chosen
+                dropped = ", ".join(f"{manifests.in_words(reason)}: {count}" for reason, count in drops.items())
+                raise UserError(
+                    f"None of the {len(kept):,} pairs that the subword model would be trained on is left after "
+                    f"cleaning ({dropped}). Raise --vocab_sample_size={len(kept)}, or take filters out of --cleaning."
+                )
             raise no_usable_sample(self.problem.base_name, TRAIN, drops, self.problem.reading)
         return kept
 

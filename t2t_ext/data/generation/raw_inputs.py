@@ -1,20 +1,30 @@
 """The raw files of data: what a manifest says of them, and whether they have changed since."""
 
 import functools
+import hashlib
 import os
 import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from t2t_ext.data.features.sources import FILES_OF_FEATURES
 from t2t_ext.io import files, inputs
 from t2t_ext.problem import Problem
 
+_READ_OF_FOLDER = 64  # files, about, that are read of a folder of very many
+
 
 def describe_inputs(problem: Problem, tmp_dir: str | os.PathLike) -> dict[str, list[dict[str, Any]]]:
-    """Returns name, size in bytes and SHA-256 of the raw files of every split, in order."""
+    """Returns name, size in bytes and SHA-256 of the raw files of every split, in order.
+
+    A folder of features has the digest of its files' names and sizes, and of what some of them hold.
+    """
 
     @functools.cache  # splits may share large files
     def described(path: pathlib.Path) -> dict[str, Any]:
+        if path.is_dir():
+            size, digest = _digest_of_folder(path)
+            return {"name": path.name, "bytes": size, "sha256": digest, "folder": True}
         content = inputs.on_disk(path)
         return {"name": path.name, "bytes": content.stat().st_size, "sha256": files.sha256_of_file(content)}
 
@@ -32,14 +42,32 @@ def changed_inputs(
       made_from: What the manifest says of them.
       since: Files of the same size that were last written before it (seconds since 1970) are taken for the same.
     """
-    if not paths or not all(map(os.path.isfile, paths)):
+    if not any(each.get("folder") for each in made_from):  # as data were made that do not describe folders
+        paths = [path for path in paths if not os.path.isdir(path)]
+    if not paths or not all(map(os.path.exists, paths)):
         return []
     if len(paths) != len(made_from):
         return [f"{split} was made from {len(made_from)} files, now {len(paths)} are given"]
     found = []
     for path, old in zip(paths, made_from, strict=True):
         now = path.stat()
-        same_size = now.st_size == old["bytes"]
-        if not same_size or (now.st_mtime > since and files.sha256_of_file(path) != old["sha256"]):
+        if path.is_dir():
+            changed = _digest_of_folder(path)[1] != old["sha256"]
+        else:
+            same_size = now.st_size == old["bytes"]
+            changed = not same_size or (now.st_mtime > since and files.sha256_of_file(path) != old["sha256"])
+        if changed:
             found.append(f"{path} is not the {old['name']} that {split} was made from")
     return found
+
+
+def _digest_of_folder(folder: pathlib.Path) -> tuple[int, str]:
+    """Returns the bytes of the files of features in a folder, and a digest of them that does not read them all."""
+    there = sorted(path for path in folder.iterdir() if path.suffix in FILES_OF_FEATURES)
+    sizes = [path.stat().st_size for path in there]
+    digest = hashlib.sha256()
+    for path, size in zip(there, sizes, strict=True):
+        digest.update(f"{path.name}\0{size}\n".encode("utf-8", "surrogateescape"))
+    for path in there[:: max(1, len(there) // _READ_OF_FOLDER)]:
+        digest.update(files.sha256_of_file(path).encode())
+    return sum(sizes), digest.hexdigest()

@@ -129,7 +129,7 @@ def differences(
                 found.append(f"another {side} subword model was used")
     for split in problem.splits:
         paths = problem.source_files(split, tmp_dir)
-        is_there = bool(paths) and all(map(os.path.isfile, paths))
+        is_there = bool(paths) and all(map(os.path.exists, paths))
         if split == DEV and is_there and (change := _other_kind_of_dev_set(problem, tmp_dir, manifest)):
             found.append(change)
         else:

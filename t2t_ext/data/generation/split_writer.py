@@ -306,7 +306,8 @@ def no_usable_sample(base_name: str, split: str, drops: collections.Counter[str]
     reasons = ", ".join(f"{manifest.in_words(reason)}: {count}" for reason, count in drops.items()) or "there is none"
     message = f"The {split} split of {base_name} has no usable sample ({reasons})."
     if not drops:
-        return UserError(message)
+        by_weight = any(corpus["pairs"] and not corpus["occurrences"] for corpus in report.corpora.values())
+        return UserError(f"{message} The weights of its corpora choose none; raise them." if by_weight else message)
     main, _ = drops.most_common(1)[0]
     if main in report.explanations:
         return UserError(f"{message} {report.first[main]}: {report.explanations[main]}.")

@@ -16,7 +16,7 @@ from t2t_ext.data.generation.preparation import SUBWORD_NMT, TextPreparation
 from t2t_ext.data.generation.workers import Workers
 from t2t_ext.data.text import VOCABULARY_NAMES, sentencepiece_model, subword_nmt_model
 from t2t_ext.data.text.sentencepiece_model import SentencePieceModel
-from t2t_ext.data.text.special_ids import FIRST_TEXT_ID
+from t2t_ext.data.text.special_ids import FIRST_TEXT_ID, UNK_ID
 from t2t_ext.data.text.subword_nmt_model import SEPARATOR, SubwordNmtModel
 from t2t_ext.data.text.text_container import Subwords
 from t2t_ext.data.text.text_encoder import SubwordEncoder
@@ -85,6 +85,26 @@ def reused_vocabulary(subword_model: str, vocab_from: str, was_reversed: bool) -
     models = [SubwordEncoder.from_file(path) for path in paths]
     source, target = (models[-1], models[0]) if was_reversed else (models[0], models[-1])
     return Vocabulary(source=source, target=target, training={"reused": [pathlib.Path(path).name for path in paths]})
+
+
+def tags_in_pieces(encoder: SubwordEncoder, tags: Sequence[str]) -> list[str]:
+    """Returns which tags are no subword of their own in a source vocabulary that was not trained with them.
+
+    Raises:
+      UserError: Its steps change a tag, it cannot write one, or two would be the same to a model.
+    """
+    prepared = encoder.prepare([f"{tag} a" for tag in tags])
+    spelt = dict(zip(tags, map(tuple, encoder.encode_batch(tags)), strict=True))
+    for tag, text in zip(tags, prepared, strict=True):
+        same = [other for other in tags if other != tag and spelt[other] == spelt[tag]]
+        why = "its text steps change it" if not text.startswith(f"{tag} ") else ""
+        why = why or ("it cannot write it" if UNK_ID in spelt[tag] else f"it writes {same[0]} alike" if same else "")
+        if why:
+            raise UserError(
+                f"The subword model that is given was made without the tag {tag}: {why}. Give one whose data had these "
+                "tags, or leave it out and train one."
+            )
+    return [tag for tag in tags if len([piece for piece in encoder.pieces(spelt[tag]) if piece != "▁"]) > 1]
 
 
 def train_vocabulary(
@@ -205,6 +225,8 @@ def _learn_steps(
 ) -> tuple[TextSteps, list[str]]:
     """Returns a side's chain with what it has learned, and the texts that it has prepared."""
     names, language = getattr(preparation, f"{side}_steps"), getattr(preparation, f"{side}_language")
+    if not texts:  # the other side's features are no text
+        names = tuple(name for name in names if name not in TextSteps(names, language).unlearned)
     tags = preparation.tags if names or preparation.subwords == SUBWORD_NMT else ()
     steps, since = TextSteps(names, language, tags=tags), ""
     for name in steps.unlearned:

@@ -156,6 +156,38 @@ def test_own_files(tmp_path):
         registry.problem("caption_features", **options, features=str(tmp_path / "all.npz")).prepare(tmp_path)
 
 
+def test_other_features_are_noticed(tmp_path):
+    """A folder of features is one of the raw files: another one, or other files in it, are noticed."""
+    entries = list(images(6))
+    for folder, factor in (("one", 1.0), ("two", 100.0)):
+        (tmp_path / folder).mkdir()
+        for image, features, _ in entries:
+            np.savez(tmp_path / folder / f"img{image}.npz", feat=factor * features)
+    for split, part in (("train", entries[:4]), ("dev", entries[4:])):
+        (tmp_path / f"{split}.txt").write_text("".join(f"img{image}\t{texts[0]}\n" for image, _, texts in part))
+    options = {"train": str(tmp_path / "train.txt"), "dev": str(tmp_path / "dev.txt"), "feature_size": SIZE}
+
+    def made(folder, **settings):
+        problem = registry.problem("caption_features", **options, features=str(tmp_path / folder))
+        return make(problem, tmp_path, **settings)[1]
+
+    made("one", target_steps="none")
+    assert "nothing to do" in made("one")
+    (tmp_path / "copy").symlink_to(tmp_path / "one")
+    assert "nothing to do" in made("copy")
+    with pytest.raises(UserError, match=r"two is not the one that train was made from"):
+        made("two")
+    (tmp_path / "one" / f"img{entries[0][0]}.npz").unlink()
+    with pytest.raises(UserError, match=r"one is not the one that train was made from"):
+        made("one")
+
+
+def test_a_truecaser_learns_from_captions_alone(tmp_path):
+    write_coco(tmp_path)
+    _, said = make(coco(), tmp_path, source_steps="moses_tokenize,truecase", target_steps="moses_tokenize,truecase")
+    assert "target text: moses_tokenize,truecase" in said
+
+
 def test_nothing_is_read_for_the_vocabulary(tmp_path, monkeypatch):
     """Features are read once an image, however many passes and captions there are."""
     write_coco(tmp_path, train=3, restval=0, dev=1, test=1)

@@ -176,6 +176,20 @@ def test_options_that_do_not_go_together(options, message):
         registry.problem("translate_parallel_text", **options)
 
 
+def test_columns_of_files_without_any(lines):
+    problem = parallel_text(train_source=lines("a", 9), train_target=lines("b", 9), columns="2,1")
+    with pytest.raises(UserError, match=r"columns=2,1 says which columns .* no file that is named has columns"):
+        problem.prepare(".")
+
+
+def test_what_is_held_out_keeps_its_references(lines):
+    table = lines("t.tsv", [f"a {i}\tb {i}\tc {i}" for i in range(60)])
+    problem = parallel_text(train_source=table, columns="1,2,3", dev_lines=3)
+    assert problem.multiple_references
+    (source, targets), *_ = pairs(problem, "dev")
+    assert targets == [source.replace("a", "b"), source.replace("a", "c")]
+
+
 def test_dropped_pairs_are_named_by_file_and_line(lines, tmp_path):
     texts = {side: [f"{side} {i}" for i in range(1, 61)] for side in ("a", "b")}
     files = {"train_source": f"{lines('a', 60)},{lines('c', 9)}", "train_target": f"{lines('b', 60)},{lines('d', 9)}"}

@@ -19,13 +19,18 @@ def tfds():
         """Pairs; of the configuration `many`, of more languages than two."""
 
         VERSION = tfds.core.Version("1.0.0")
-        BUILDER_CONFIGS = tuple(tfds.core.BuilderConfig(name=name) for name in ("pt_to_en", "many", "summaries"))
+        BUILDER_CONFIGS = tuple(
+            tfds.core.BuilderConfig(name=name) for name in ("pt_to_en", "many", "summaries", "within")
+        )
 
         def _info(self):
             found = {
                 "pt_to_en": features.Translation(languages=["pt", "en"]),
                 "many": features.FeaturesDict(
                     {"id": features.Text(), "talks": features.TranslationVariableLanguages(languages=["pt", "en"])}
+                ),
+                "within": features.FeaturesDict(
+                    {"id": features.Text(), "translation": features.Translation(languages=["pt", "en"])}
                 ),
                 "summaries": features.FeaturesDict({"document": features.Text(), "summary": features.Text()}),
             }
@@ -39,6 +44,8 @@ def tfds():
             for number, (source, target) in enumerate(PAIRS):
                 if self.builder_config.name == "summaries":
                     yield number, {"document": f"{source}\n{source} more", "summary": f"{target}\nthe end"}
+                elif self.builder_config.name == "within":
+                    yield number, {"id": str(number), "translation": {"pt": source, "en": target}}
                 elif self.builder_config.name == "many":
                     talks = {"pt": source} if number == 3 else {"pt": source, "en": target}
                     yield number, {"id": str(number), "talks": talks}
@@ -96,6 +103,18 @@ def test_languages_of_an_example(place):
     assert made.languages == ("en", "pt")
 
 
+def test_texts_within_another_feature(place):
+    found = {"dataset": "t2t_toy_texts/within", "dev_split": "train[:2]", "test_split": "none"}
+    for names in ({"source": "translation/pt", "target": "translation/en"}, {"source": "pt", "target": "en"}):
+        made = problem(**found, **names)
+        made.prepare(place)
+        assert sorted(pairs(made, "train", place)) == sorted(PAIRS)
+    with pytest.raises(
+        UserError, match=r"source=fr: .* has no such text. It has: id, translation/en, translation/pt\."
+    ):
+        problem(**found, source="fr").prepare(place)
+
+
 def test_summaries(place):
     options = {"dataset": "t2t_toy_texts/summaries", "source": "document", "target": "summary"}
     options |= {"dev_split": "train[:2]", "test_split": "none", "source_words": 3}
@@ -118,6 +137,11 @@ def test_summaries(place):
         ({"dev_split": "val"}, r"has no val split; it has: .*Say which are meant, such as train_split=train\[2000:\]"),
         ({"target": "fr"}, r"target=fr: t2t_toy_texts/pt_to_en has no such text. It has: en, pt\."),
         ({"dataset": "a b"}, r"dataset=a b: give NAME"),
+        (
+            {"train_split": "train[:20"},
+            r"the split 'train\[:20' cannot be read \(Error parsing .*Examples there: train 20",
+        ),
+        ({"train_split": "train[5000:]"}, r"the split 'train\[5000:\]' cannot be read"),
         ({"data_set": "a"}, r"does not take data_set. Did you mean 'dataset'"),
     ],
 )

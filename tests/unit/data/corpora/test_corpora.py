@@ -69,6 +69,10 @@ def test_lines_are_numbered_through_the_files_of_a_corpus(files):
     [
         (lambda: corpora.checked_tag("2de", "--train_tags"), "--train_tags: the tag '2de' must be one word in angle"),
         (lambda: corpora.checked_tag("<2 de>", "tags"), "must be one word"),
+        (lambda: corpora.checked_tag("<l2r>", "tags"), "tags: <l2r> has a meaning of its own in vocabularies"),
+        (lambda: corpora.checked_tag("</s>", "tags"), "has a meaning of its own"),
+        (lambda: corpora.checked_tag("<t>", "tags"), "has a meaning of its own"),
+        (lambda: corpora.checked_tag("<0x4a>", "tags"), "has a meaning of its own"),
         (lambda: corpora.checked_weight("often", "--train_weights"), "'often' must be a number from 0 to 1,000"),
         (lambda: corpora.checked_weight("-1", "weights"), "'-1' must be a number"),
         (lambda: corpora.checked_weight("nan", "weights"), "'nan' must be a number"),
@@ -198,6 +202,37 @@ def test_the_summary_says_that_drops_are_pairs_where_weights_repeat_them(mixed, 
     _, said = generated(mixed(train_weights="1,3"), tmp_path, cleaning="min_words=3")
     assert f"dropped {SIZE:,} pairs: too few words" in said
     assert "train: 120 samples" in said
+
+
+@pytest.mark.parametrize("steps", ["none", "moses_tokenize"])
+@pytest.mark.parametrize("subwords", ["sentencepiece", "subword_nmt"])
+def test_a_model_that_was_made_without_the_tags(mixed, tmp_path, steps, subwords):
+    """With a subword of its own, in several, or so that it would not be what it was: then it is refused."""
+    ways = {"subwords": subwords, "source_steps": steps, "target_steps": steps}
+    for name, options in (("without", {}), ("with", {"train_tags": "<web>,<klein>", "default_tag": "<web>"})):
+        generated(mixed(**options), tmp_path / name, **ways)
+    models = {name: str(next((tmp_path / name / "data").glob("*.model"))) for name in ("without", "with")}
+    tagged = mixed(train_tags="<klein>,<web>", default_tag="<web>")
+
+    def again(model):
+        said = []
+        settings = {"num_processes": 1, "progress": False, "say": said.append, "subword_model": models[model]}
+        generate(tagged, tmp_path / f"again_{model}", tmp_path, **settings)
+        return "\n".join(said)
+
+    assert "several subwords" not in again("with")
+    if (steps, subwords) == ("none", "sentencepiece"):
+        assert "Note: <klein>, <web> are spelt in several subwords, as the source's subword model was" in again(
+            "without"
+        )
+        return
+    with pytest.raises(UserError, match=r"given was made without the tag <(klein|web)>: "):
+        again("without")
+
+
+def test_weights_that_choose_no_pair(mixed, tmp_path):
+    with pytest.raises(UserError, match=r"no usable sample \(there is none\)\. The weights of its corpora choose none"):
+        generated(mixed(train_weights="0,1e-9"), tmp_path)
 
 
 def test_data_of_the_reverse_are_found_without_the_options(mixed, tmp_path):

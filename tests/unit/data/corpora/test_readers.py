@@ -141,6 +141,31 @@ def test_invalid_utf8_is_an_error_in_dev_and_test_text(tmp_path):
         list(files.read(ReadReport(strict=True)))
 
 
+def text_in(tmp_path, encoding, bad=()):
+    lines = [f"Überall {number} schöne Wörter".encode(encoding) for number in range(20)] + [b"ascii"] * 50
+    for number in bad:
+        lines[number] = b"\xff\xfe\x81 W\xd6rter"
+    path = write(tmp_path / f"{encoding}.txt", b"".join(line + b"\n" for line in lines))
+    report = ReadReport()
+    found = [source for source, _ in PairFiles(path, path, encodings=("cp1252", "gb18030")).read(report)]
+    return found, dict(report.drops)
+
+
+def test_a_damaged_line_does_not_change_the_encoding_of_a_file(tmp_path):
+    whole, _ = text_in(tmp_path, "utf-8")
+    for encoding in ("utf-8", "utf-8-sig", "cp1252", "latin-1"):
+        found, drops = text_in(tmp_path, encoding, bad=[3])
+        kept = [line.removeprefix("\ufeff") for line in found]
+        assert kept == whole[:3] + whole[4:], encoding
+        assert drops == {"invalid_utf8": 1}
+    found, drops = text_in(tmp_path, "cp1252")
+    assert found == whole
+    assert not drops
+    path = write(tmp_path / "noise", b"\xff\x81\n\xfe\x81\n")
+    with pytest.raises(UserError, match="not UTF-8, and the file declares no encoding"):
+        list(PairFiles(path, path, encodings=("cp1252",)).read(ReadReport()))
+
+
 def test_tab_separated(tmp_path):
     path = write(tmp_path / "x.tsv", b"a\t1\nno tab\nb\t2\nc\t3\textra\n\xff\t4\n")
     report = ReadReport()

@@ -135,6 +135,50 @@ def test_lines_that_are_no_text_are_dropped_from_training_alone(tmp_path):
         list(file.read(ReadReport(strict=True), wanted=lambda number: number > 1))
 
 
+@pytest.mark.parametrize("name", KINDS[:2])
+def test_a_language_that_comes_late(tmp_path, name):
+    french = [{"translation": {"de": "Haus", "fr": "maison"}}] * 1100
+    path = write(tmp_path / name, [*french, {"translation": {"de": "Haus", "en": "house"}}])
+    file = rows.RowFile(path, ("de", "en"), parquet="parquet" in name)
+    assert file.count() == 1101
+    report = ReadReport()
+    assert list(file.read(report)) == [("Haus", "house")]
+    assert dict(report.drops) == {"no_translation": 1100}
+    with pytest.raises(UserError, match=r"no text called 'es'; it has: de, fr, en\."):
+        rows.RowFile(path, ("de", "es"), parquet="parquet" in name).count()
+
+
+def test_scripts_of_languages(tmp_path):
+    path = write(tmp_path / "a.jsonl", [{"zh_Hant": "a", "en": "b"}])
+    assert list(rows.RowFile(path, ("zh-Hant", "en")).read(formats_report())) == [("a", "b")]
+
+
+def test_parquet_that_is_compressed_as_a_whole(tmp_path):
+    plain = write(tmp_path / "t.parquet", [{"de": "a", "en": "b"}])
+    packed = tmp_path / "t.parquet.gz"
+    packed.write_bytes(gzip.compress(plain.read_bytes()))
+    assert list(formats.pair_source(packed, (), split="train", languages=("de", "en")).read(formats_report())) == [
+        ("a", "b")
+    ]
+
+
+def test_damaged_parquet(tmp_path):
+    table = pyarrow.Table.from_pylist([{"de": f"{'word ' * 40}{i}", "en": f"{'Wort ' * 40}{i}"} for i in range(500)])
+    path = tmp_path / "t.parquet"
+    pyarrow.parquet.write_table(table, path, compression="snappy", use_dictionary=False)
+    content = bytearray(path.read_bytes())
+    content[100:900] = b"\xff" * 800
+    path.write_bytes(content)
+    with pytest.raises(UserError, match=r"t\.parquet is damaged or incomplete Parquet"):
+        list(rows.RowFile(path, ("de", "en"), parquet=True).read(formats_report()))
+    binary = pyarrow.array([b"gut", b"schl\xff", b"wieder gut"], pyarrow.binary()).view(pyarrow.string())
+    pyarrow.parquet.write_table(pyarrow.table({"de": binary, "en": pyarrow.array(["a", "b", "c"])}), path)
+    report = ReadReport()
+    found = list(rows.RowFile(path, ("de", "en"), parquet=True).read(report))
+    assert found == [("gut", "a"), ("wieder gut", "c")]
+    assert dict(report.drops) == {"invalid_utf8": 1}
+
+
 def test_without_pyarrow(tmp_path, without_package):
     path = write(tmp_path / "a.parquet", [{"de": "x", "en": "y"}])
     without_package("pyarrow")

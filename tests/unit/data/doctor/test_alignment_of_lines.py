@@ -129,5 +129,32 @@ def test_every_finding_is_said_the_most_important_first(tmp_path):
 def test_much_that_is_dropped_is_warned_of():
     from t2t_ext.data.datasets import manifest
 
-    assert "iconv -f" in manifest._remedy({"invalid_utf8": 500, "empty": 1})
-    assert "t2t_ext-doctor" in manifest._remedy({"invalid_utf8": 1, "length_ratio": 500})
+    def remedy(floats=None, **drops):
+        numbers = {"read": 600, "samples": 99, "notes": {}, "first": {}, "tokens": {}, "longest": {}, "unknown": {}}
+        return manifest._remedy(manifest.SplitSummary(**numbers, drops=drops, shards=[], floats=floats or {}))
+
+    assert "iconv -f" in remedy(invalid_utf8=500, empty=1)
+    assert "t2t_ext-doctor" in remedy(invalid_utf8=1, length_ratio=500)
+    assert remedy(length_ratio=500, floats={"inputs": {}}) == ""  # the doctor looks at text alone
+
+
+def test_a_ratio_that_leaves_nothing_is_a_fault(tmp_path):
+    from t2t_ext import registry
+    from t2t_ext.config.generation import GenerationConfig
+    from t2t_ext.data.doctor.diagnosis import Doctor
+    from t2t_ext.data.doctor.findings import faults
+    from t2t_ext.data.generation.cleaning import Cleaning
+    from t2t_ext.data.generation.workers import Workers
+
+    (tmp_path / "a").write_text("one word and more\n" * 9 + "\n")
+    (tmp_path / "b").write_text("ein Wort und mehr\n" * 10)
+    problem = registry.problem(
+        "translate_parallel_text", train_source=str(tmp_path / "a"), train_target=str(tmp_path / "b"), dev_lines="1"
+    )
+    doctor = Doctor(
+        problem=problem, tmp_dir=tmp_path, scratch=tmp_path / "scratch", workers=Workers(1), cleaning=Cleaning(),
+        settings=GenerationConfig(vocab_size=330, max_length_ratio=0.5), progress=False,
+    )  # fmt: skip
+    doctor.scratch.mkdir()
+    (fault,) = faults(doctor.examine())
+    assert "more subwords on one side than max_length_ratio allows" in fault

@@ -116,6 +116,13 @@ def test_one_pair_is_counted_once_by_the_first_reason_in_the_documented_order():
     assert dropped([(texts[0], texts[0])], **settings) == ["encoding"]
 
 
+def test_a_text_of_which_the_steps_leave_nothing_is_empty():
+    report = ReadReport()
+    kept = clean_pairs([("\x01", "a"), ("b", "c")], Cleaning(), prepare=lambda *s: [["", "b"], s[1]], report=report)
+    assert list(kept) == [("b", "c")]
+    assert dict(report.drops) == {"empty": 1}
+
+
 def test_words_are_those_of_the_prepared_text():
     def prepare(sources, targets):
         return [text.replace(".", " .") for text in sources], targets
