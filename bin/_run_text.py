@@ -33,6 +33,16 @@ SCORE_FLAGS: FlagTable = {
 }
 
 
+def check_bootstrap(samples: int) -> None:
+    """Checks the number of bootstrap samples, and the seed that they are drawn with."""
+    if samples == 1:
+        raise UserError("--n_bootstrap=1: an interval needs more samples; 1000 is usual, 0 is for none.")
+    if samples:
+        from t2t_ext.evaluation import scores
+
+        scores.random_seed()
+
+
 def check_scoring(flags: argparse.Namespace) -> None:
     """Checks the names of protocols and tokenizers before hours of work go into what they would score."""
     if flags.scoring:
@@ -40,8 +50,7 @@ def check_scoring(flags: argparse.Namespace) -> None:
 
         for name in protocols.names_in(flags.scoring):
             protocols.protocol(name)
-    if flags.n_bootstrap == 1:
-        raise UserError("--n_bootstrap=1: an interval needs more samples; 1000 is usual, 0 is for none.")
+    check_bootstrap(flags.n_bootstrap)
     if flags.tokenize:
         from t2t_ext.evaluation import scores
 

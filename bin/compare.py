@@ -35,7 +35,8 @@ _FLAGS: FlagTable = {
     },
     "Scores": {
         "protocol=NAME[,NAME]": Flag(f"Any of {', '.join(protocols.PROTOCOLS)}.", "sacrebleu,chrf"),
-        "language=TAG": "The target language, such as de or zh: chooses sacrebleu's tokenizer.",
+        "language=TAG": "The target language, such as de or zh: chooses sacrebleu's tokenizer; by default that of "
+        "--output_dir's data.",
         "n_bootstrap": Flag(
             "Samples for confidence intervals and the paired bootstrap test; by default "
             f"{significance.DEFAULT_RESAMPLES}, fewer for huge files.",
@@ -99,9 +100,10 @@ def main(flags: argparse.Namespace) -> None:
     from t2t_ext.evaluation.comparison.report import build
 
     check_language(flags.language, "--language")
+    _check_input(flags)
     settings = compare.Settings(
         protocols=[name.strip() for name in flags.protocol.split(",")],
-        language=flags.language,
+        language=flags.language or _language_of_run(flags),
         resamples=flags.n_bootstrap,
         trials=flags.n_trials,
         length_bins=flags.length_bins,
@@ -111,6 +113,8 @@ def main(flags: argparse.Namespace) -> None:
     )
     chosen = protocols.check_names(settings.protocols)
     length_analysis.bin_labels(settings.length_bins)
+    if flags.sheet == text_lines.STANDARD:
+        raise UserError("--sheet=-: the sheet and its key are two files; name one: --sheet=FILE.")
     written = (flags.json, flags.html, flags.sheet, flags.sheet and f"{flags.sheet}.key.csv")
     read = (*flags.translations, *flags.reference.split(","), flags.source, flags.train_text, flags.subword_model)
     outputs.check_all(written, read)
@@ -141,8 +145,8 @@ def main(flags: argparse.Namespace) -> None:
         _write(flags.html, found.page())
 
 
-def _read(flags: argparse.Namespace, *, tokenized: bool) -> scored_files.ScoredFiles:
-    """Reads translations, references and source: files, or a split of a run's data."""
+def _check_input(flags: argparse.Namespace) -> None:
+    """Checks that references are files, or a split of a run's data."""
     if bool(flags.output_dir) != bool(flags.split):
         raise UserError(
             "--output_dir=RUN and --split=NAME go together: the split of the run's data that was translated."
@@ -154,10 +158,24 @@ def _read(flags: argparse.Namespace, *, tokenized: bool) -> scored_files.ScoredF
         )
     if flags.data_dir and not flags.split:
         raise UserError("--data_dir goes with --split.")
+    if flags.split and flags.source:
+        raise UserError("--source goes with --reference: --split gives the source, too.")
+
+
+def _language_of_run(flags: argparse.Namespace) -> str:
+    """Returns the target language of a run's data, which chooses its tokenizer in other commands, too."""
+    if not flags.split:
+        return ""
+    from t2t_ext.bin._run_text import run_texts
+    from t2t_ext.runs.run_directory import RunDirectory
+
+    return getattr(run_texts(RunDirectory.open(flags.output_dir), flags).problem, "target_language", "")
+
+
+def _read(flags: argparse.Namespace, *, tokenized: bool) -> scored_files.ScoredFiles:
+    """Reads translations, references and source: files, or a split of a run's data."""
     if not flags.split:
         return scored_files.read(flags.translations, flags.reference.split(","), flags.source, tokenized=tokenized)
-    if flags.source:
-        raise UserError("--source goes with --reference: --split gives the source, too.")
     from t2t_ext.bin._run_text import run_texts
     from t2t_ext.evaluation.scorer import references_of
     from t2t_ext.runs.run_directory import RunDirectory

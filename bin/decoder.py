@@ -338,7 +338,7 @@ class _Notes:
 
     def report(self, translator: "Translator") -> None:
         """Warns of them."""
-        from t2t_ext.translation.hypothesis import EMPTY_TRANSLATION
+        from t2t_ext.translation.hypothesis import EMPTY_TRANSLATION, NO_TRANSLATION
 
         report_truncated_lines([translator], self._truncated)
         for noted, what in (
@@ -350,11 +350,7 @@ class _Notes:
                 self._unmet_constraints,
                 "--constraints_file: not all phrases are in the translation, up to the length limit",
             ),
-            (
-                self._untranslated,
-                "no translation: the model's probabilities are NaN (try another checkpoint, or precision=float32 in "
-                "--decode_hparams), or the rules leave none",
-            ),
+            (self._untranslated, NO_TRANSLATION),
             (self._empty, EMPTY_TRANSLATION),
         ):
             if noted.count:

@@ -25,7 +25,7 @@ from t2t_ext.data.corpora.text_lines import STANDARD, one_line
 from t2t_ext.errors import UserError
 from t2t_ext.io import log
 from t2t_ext.io.progress import running_total
-from t2t_ext.translation.hypothesis import EMPTY_TRANSLATION
+from t2t_ext.translation.hypothesis import EMPTY_TRANSLATION, NO_TRANSLATION
 from t2t_ext.translation.rerank import DEFAULT_K, DIRECTIONS, SCORES
 
 if TYPE_CHECKING:
@@ -115,8 +115,9 @@ def main(flags: argparse.Namespace) -> None:
         for window in text_lines.windows(sources):
             found.add(text.tagged(window), *writers)
     report_truncated_lines((l2r, r2l), found.truncated)
-    if found.empty.count:
-        log.warning(f"{EMPTY_TRANSLATION}: {found.empty}")
+    for noted, what in ((found.untranslated, NO_TRANSLATION), (found.empty, EMPTY_TRANSLATION)):
+        if noted.count:
+            log.warning(f"{what}: {noted}")
     report_speed("Reranked", found.lines, found.seconds, output)
     report = {
         "l2r": flags.l2r,
@@ -187,6 +188,7 @@ class _Found:
       lines: How many there were.
       seconds: How long they took.
       truncated: Those that were truncated.
+      untranslated: Those with text for which neither model has a translation.
       empty: Those with text whose translation is empty.
     """
 
@@ -194,7 +196,7 @@ class _Found:
         from t2t_ext.translation.rerank import Winners
 
         self.lines, self.seconds = 0, 0.0
-        self.truncated, self.empty = text_lines.LineNumbers(), text_lines.LineNumbers()
+        self.truncated, self.untranslated, self.empty = (text_lines.LineNumbers() for _ in range(3))
         self._text, self._reranker, self._winners = text, reranker, Winners()
         self._references = list(map(iter, references))
         self._scorers = {name: text.scorer(reranker.l2r.target_encoder) for name in _SYSTEMS if references}
@@ -211,6 +213,8 @@ class _Found:
         truncated = {number for each in both for number in each.truncated_line_numbers}
         self.truncated.add(self.lines + number for number in sorted(truncated))
         self.empty.add(self.lines + i for i, candidates in enumerate(results, 1) if len(candidates[0].ids) == 1)
+        nowhere = set(both[0].untranslated_line_numbers) & set(both[1].untranslated_line_numbers)
+        self.untranslated.add(self.lines + number for number in sorted(nowhere))
         if write_nbest:
             records = ([candidate.record() for candidate in candidates] for candidates in results)
             write_nbest(nbest_lines(lines, records, self.lines + 1))

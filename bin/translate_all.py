@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from t2t_ext.bin._flag_groups import DECODE_FLAGS, USER_DIRECTORY, thread_flags
 from t2t_ext.bin._flags import Flag, FlagParser, FlagTable, command, say, start_tensorflow
-from t2t_ext.bin._run_text import chosen_text, run_texts
+from t2t_ext.bin._run_text import check_bootstrap, chosen_text, run_texts
 from t2t_ext.errors import UserError
 from t2t_ext.io.progress import running_total
 
@@ -104,7 +104,10 @@ def _config(flags: argparse.Namespace, directory: Any) -> Any:
     if flags.translations_dir and not pathlib.Path(flags.translations_dir).parent.is_dir():
         parent = pathlib.Path(flags.translations_dir).parent
         raise UserError(f"--translations_dir={flags.translations_dir}: there is no directory {parent}.")
-    names = protocols.names_in(flags.scoring or problem.scoring)
+    check_bootstrap(flags.n_bootstrap)
+    if flags.last_only and flags.every_steps:
+        raise UserError(f"--every_steps={flags.every_steps} has no effect beside --last_only; leave one of them out.")
+    names = protocols.names_in(flags.scoring) or protocols.names_in(problem.scoring)
     for name in names:
         protocols.protocol(name)  # before texts are read
     name, sources, references = _texts(flags, texts)

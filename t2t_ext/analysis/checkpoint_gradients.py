@@ -58,7 +58,8 @@ def compare(
             source_feature_size=store.source_feature_size,
             dtype=precision,
         )
-        model.assign(checkpoints.load_arrays(run.checkpoint, "model"), origin=run.checkpoint)
+        group = checkpoints.read_info(run.checkpoint).users_group  # the weights that every command uses
+        model.assign(checkpoints.load_arrays(run.checkpoint, group), origin=run.checkpoint)
         with progress(run.label, len(chosen), "batches") as update:
             found = probe(model, own, chosen, update)
         step, count = checkpoints.checkpoint_step(run.checkpoint) or 0, len(chosen)

@@ -33,6 +33,7 @@ MTEVAL_ORDERS = 9  # as many as mteval-v13a shows
 _COMPOUND = re.compile(rb"([^ \t\n\r\f\v])-([^ \t\n\r\f\v])")
 _ASCII_WHITESPACE = " \t\n\r\f\v"
 _OTHER_WHITESPACE = re.compile(r"[^\S \t\n\r\f\v]")
+_PRIVATE = 0xF0000
 _ASCII_LOWER = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
 
 
@@ -76,8 +77,8 @@ class MultiBleu(BLEU):
             sent = split_compounds(sent)
         if self.lowercase:
             sent = ascii_lower(sent)
-        # U+00A0 and its kin belong to words there, but Python splits at them.
-        return _OTHER_WHITESPACE.sub("\ue000", sent).strip(_ASCII_WHITESPACE)
+        # U+00A0 and its kin belong to words there, but Python splits at them: each gets a character for private use.
+        return _OTHER_WHITESPACE.sub(lambda found: chr(_PRIVATE + ord(found[0])), sent).strip(_ASCII_WHITESPACE)
 
 
 class MtevalBleu(BLEU):

@@ -3,7 +3,7 @@
     FOLDER/scores.jsonl          one record a checkpoint, added when it is complete; everything else is made from it
     FOLDER/scores.tsv            the same as a table
     FOLDER/scores.png            the same as curves
-    FOLDER/model.ckpt-00000500.txt   the translations
+    FOLDER/model.ckpt-00000500.txt   the translations; .prepared.txt and .directions.txt where they say more
 
 This module imports no TensorFlow.
 """
@@ -11,6 +11,7 @@ This module imports no TensorFlow.
 import contextlib
 import dataclasses
 import hashlib
+import itertools
 import json
 import pathlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -23,6 +24,7 @@ from t2t_ext.reporting import figures
 from t2t_ext.reporting.table import Table, columns
 
 RECORDS_NAME, TABLE_NAME, PICTURE_NAME = "scores.jsonl", "scores.tsv", "scores.png"
+PREPARED, DIRECTIONS = ".prepared.txt", ".directions.txt"  # endings beside .txt
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -42,6 +44,7 @@ class ScoreRecord:
       signatures: Name of each score -> what makes it comparable.
       confidence: Name of each score -> half the width of its 95 % confidence interval, where one was asked for.
       directions: Of a model that generates in two directions, the share of each: see ``t2t_ext.search.directions``.
+      run: Path of the run; empty in records of former versions.
     """
 
     step: Count
@@ -56,6 +59,7 @@ class ScoreRecord:
     signatures: Mapping[str, str]
     confidence: Mapping[str, float] = dataclasses.field(default_factory=dict)
     directions: Mapping[str, Mapping[str, float]] = dataclasses.field(default_factory=dict)
+    run: str = ""
 
 
 class ScoreTable:
@@ -68,6 +72,10 @@ class ScoreTable:
           UserError: The folder cannot be made, or a record is damaged.
         """
         self.folder = folder
+        self._open()
+
+    def _open(self) -> None:
+        folder = self.folder
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -91,6 +99,8 @@ class ScoreTable:
                     "again, if it is still there."
                 ) from error
             self._by_step[record.step] = record
+        if content and not content.endswith(b"\n"):
+            self._write()  # another record is appended to it
 
     @property
     def records(self) -> list[ScoreRecord]:
@@ -113,8 +123,23 @@ class ScoreTable:
     def drop(self, steps: Iterable[int]) -> None:
         """Forgets the records of some steps and removes their translations."""
         for step in steps:
-            (self.folder / self._by_step.pop(step).translations).unlink(missing_ok=True)
+            name = self._by_step.pop(step).translations
+            (self.folder / name).unlink(missing_ok=True)
+            self.remove_companions(name)
         self._write()
+
+    def remove_companions(self, translations: str) -> None:
+        """Removes what stands beside translations: their prepared text and their directions."""
+        for ending in (PREPARED, DIRECTIONS):
+            (self.folder / translations).with_suffix(ending).unlink(missing_ok=True)
+
+    def move_aside(self) -> pathlib.Path:
+        """Gives the folder another name, which is returned, and begins with an empty one."""
+        names = (f"{self.folder.name}.old{number or ''}" for number in itertools.chain([0], itertools.count(2)))
+        new = next(path for path in map(self.folder.with_name, names) if not path.exists())
+        self.folder.rename(new)
+        self._open()
+        return new
 
     def best(self) -> ScoreRecord | None:
         """Returns the record with the best first score, of equal ones the first; None without any."""

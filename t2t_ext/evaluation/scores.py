@@ -147,6 +147,20 @@ def score_with(metric: Any, hypotheses: Sequence[str], n_bootstrap: int = 0) -> 
     return score_of_counts(metric, metric._extract_corpus_statistics(list(hypotheses), None), n_bootstrap)
 
 
+def random_seed() -> int | None:
+    """Returns sacrebleu's seed, which the environment variable ``SACREBLEU_SEED`` changes; None: another every time.
+
+    Raises:
+      UserError: It is neither a whole number nor ``none``.
+    """
+    text = os.environ.get("SACREBLEU_SEED", "12345").strip().lower()
+    if text == "none":
+        return None
+    if not text.isascii() or not text.isdecimal():
+        raise UserError(f"SACREBLEU_SEED={text}: the seed of sacrebleu's tests is a whole number from 0, or none.")
+    return int(text)
+
+
 def score_of_counts(metric: Any, counts: Any, n_bootstrap: int = 0) -> Score:
     """Computes a score, as ``score_with``, of what a metric counted in each segment.
 
@@ -161,8 +175,9 @@ def score_of_counts(metric: Any, counts: Any, n_bootstrap: int = 0) -> Score:
     if n_bootstrap:
         import numpy as np
 
-        metric.n_bootstrap, metric.seed = n_bootstrap, os.environ.get("SACREBLEU_SEED", "12345").lower()
-        rng = np.random.default_rng(None if metric.seed == "none" else int(metric.seed))
+        seed = random_seed()
+        metric.n_bootstrap, metric.seed = n_bootstrap, "none" if seed is None else str(seed)
+        rng = np.random.default_rng(seed)
         table, size = np.array(counts, dtype="float32"), len(counts)  # as sacrebleu does
         samples = (table[rng.choice(size, size=size)].sum(0) for _ in range(n_bootstrap))
         found = [metric._compute_score_from_stats(sample) for sample in samples]

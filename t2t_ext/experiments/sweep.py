@@ -15,7 +15,7 @@ from t2t_ext.config.decode import DecodeHParams
 from t2t_ext.config.training import TrainingSettings
 from t2t_ext.data.corpora import text_lines
 from t2t_ext.errors import UserError
-from t2t_ext.evaluation.score_table import ScoreRecord, ScoreTable, curves, digest
+from t2t_ext.evaluation.score_table import DIRECTIONS, PREPARED, ScoreRecord, ScoreTable, curves, digest
 from t2t_ext.evaluation.scorer import Scorer, Translation
 from t2t_ext.io import files, stored
 from t2t_ext.io.progress import Progress
@@ -23,7 +23,7 @@ from t2t_ext.runs import checkpoints
 from t2t_ext.runs.run_directory import RunDirectory
 from t2t_ext.search.directions import direction_shares, shown_shares
 from t2t_ext.training.records import Logged, stopped_improving
-from t2t_ext.translation.hypothesis import EMPTY_TRANSLATION
+from t2t_ext.translation.hypothesis import EMPTY_TRANSLATION, NO_TRANSLATION
 
 if TYPE_CHECKING:
     from t2t_ext.translation.translator import Translator
@@ -91,7 +91,7 @@ class Sweep:
         self.damaged: list[int] = []
         self._translator: Translator | None = None
         self._said_waiting = False
-        self._search = digest([_search_settings(config.decode_hparams), list(map(str, config.sources))])
+        self._search = digest([*_searched(config.decode_hparams), list(map(str, config.sources))])
         self._scoring = digest(config.scorer.settings())
 
     def run(self, progress: Progress | None = None) -> ScoreTable:
@@ -100,14 +100,15 @@ class Sweep:
         Raises:
           UserError: The run has no checkpoint, weights do not fit, or memory or the disk is full.
         """
+        self._check_run()
         other = [record.step for record in self.table.records if record.search != self._search]
         if other:
             shown = ("steps " if len(other) > 1 else "step ") + ", ".join(map(str, other[:5]))
+            kept = self.table.move_aside()
             self._say(
-                f"{self.table.folder}: the text to translate has changed since {shown}{', ...' * (len(other) > 5)} was "
-                "translated; these are translated again"
+                f"{self.table.folder}: {shown}{', ...' * (len(other) > 5)} was translated from another text or with "
+                f"another shortlist; the folder as it was is {kept.name} now"
             )
-            self.table.drop(other)
         self._score_anew()
         self._check_there_is_something()
         waited_since = time.monotonic()
@@ -123,6 +124,19 @@ class Sweep:
                         add_points(record)
                     waited_since = time.monotonic()
         return self.table
+
+    def _check_run(self) -> None:
+        """Refuses a folder that was named and has the translations of another run, which is still there."""
+        if self._config.parent is None:
+            return
+        here = str(self._run.path.resolve())
+        others = {record.run for record in self.table.records} - {"", here}
+        there = next((other for other in sorted(others) if pathlib.Path(other).is_dir()), "")
+        if there:
+            raise UserError(
+                f"{self.table.folder} has the translations of the run {there}, not of {here}: give each run a "
+                "--translations_dir of its own."
+            )
 
     def _check_there_is_something(self) -> None:
         config = self._config
@@ -143,7 +157,9 @@ class Sweep:
             texts = _read_lines(path)
             prepared = _read_lines(_prepared_path(path)) or texts
             if not len(texts) == len(prepared) == len(self._config.sources):
-                self._say(f"{path} is missing or damaged: step {record.step} is translated again")
+                there = record.step in map(_step, self._candidates())
+                what = "is translated again" if there else "is forgotten, as its checkpoint is not there any more"
+                self._say(f"{path} is missing or damaged: step {record.step} {what}")
                 self.table.drop([record.step])
                 continue
             rescored = self._scored(record, texts, prepared)
@@ -212,11 +228,12 @@ class Sweep:
         prepared = [text_lines.one_line(each[0].prepared) for each in found]
         name = f"{path.name}.txt"
         _write_lines(self.table.folder / name, texts)
+        self.table.remove_companions(name)  # of another time
         if prepared != texts:
             _write_lines(_prepared_path(self.table.folder / name), prepared)
         if translator.two_sided:
             won = [each[0].direction if each[0].length else "" for each in found]
-            _write_lines((self.table.folder / name).with_suffix(".directions.txt"), won)
+            _write_lines((self.table.folder / name).with_suffix(DIRECTIONS), won)
         record = ScoreRecord(
             step=step,
             checkpoint=path.name,
@@ -226,6 +243,7 @@ class Sweep:
             translations=name,
             lines=total,
             seconds=round(seconds, 3),
+            run=str(self._run.path.resolve()),
             scores={},
             signatures={},
             directions=direction_shares(each[0] for each in found) if translator.two_sided else {},
@@ -234,9 +252,13 @@ class Sweep:
         self.table.add(record)
         self._write_table()
         self._say(f"step {step}: {self._shown(record)} ({total:,} lines in {seconds:.1f} s)")
-        if translator.empty_line_numbers:
-            empty = text_lines.LineNumbers(translator.empty_line_numbers)
-            self._say(f"warning: step {step}: {EMPTY_TRANSLATION}: {empty}")
+        for numbers, what in (
+            (translator.truncated_line_numbers, f"truncated to {translator.describe_limits()}"),
+            (translator.untranslated_line_numbers, NO_TRANSLATION),
+            (translator.empty_line_numbers, EMPTY_TRANSLATION),
+        ):
+            if numbers:
+                self._say(f"warning: step {step}: {what}: {text_lines.LineNumbers(numbers)}")
         if record.directions:
             self._say(shown_shares(record.directions))
         return record
@@ -330,6 +352,14 @@ def _search_settings(hparams: DecodeHParams) -> dict[str, Any]:
     return {name: value for name, value in settings.items() if name not in _NOT_IN_THE_RESULT}
 
 
+def _searched(hparams: DecodeHParams) -> list[Any]:
+    """Returns what the translations of a text depend on; of a shortlist, what its file holds."""
+    settings = _search_settings(hparams)
+    if not hparams.shortlist or not pathlib.Path(hparams.shortlist).is_file():
+        return [settings]
+    return [settings, files.sha256_of_file(hparams.shortlist)]
+
+
 def _weights_digest(path: pathlib.Path) -> str:
     """Returns a digest of the weights that a checkpoint translates with."""
     info = checkpoints.read_info(path)
@@ -345,7 +375,7 @@ def _step(path: pathlib.Path) -> int:
 
 
 def _prepared_path(path: pathlib.Path) -> pathlib.Path:
-    return path.with_suffix(".prepared.txt")
+    return path.with_suffix(PREPARED)
 
 
 def _write_lines(path: pathlib.Path, lines: Sequence[str]) -> None:

@@ -14,6 +14,11 @@ from t2t_ext.errors import UserError
 
 # What a command says of lines with text whose translation has none.
 EMPTY_TRANSLATION = "the translation is empty: it ended at once (min_length=1 in --decode_hparams forbids it)"
+# What it says of lines with text that have none.
+NO_TRANSLATION = (
+    "no translation: the model's probabilities are NaN (try another checkpoint, or precision=float32 in "
+    "--decode_hparams), or the rules leave none"
+)
 _MOST_IN_A_NAME = 60
 # A place among the hypotheses with a lower log-probability is empty.
 _LEAST_LOG_PROB = -5e8

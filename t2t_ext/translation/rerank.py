@@ -13,6 +13,7 @@ Legend: k translations of a list.
 
 import contextlib
 import dataclasses
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
@@ -207,8 +208,14 @@ class Reranker:
                 wanted = [[(*reversed(ids[:-1]), ids[-1]) for ids in row] for row in missing]
             with passes(f"Scoring {direction}", sum(map(len, wanted)), "translations") as update:
                 scored = translator.score_ids(lines, wanted, update)
-            for union, row, results in zip(unions, missing, scored, strict=True):
+            for number, (union, row, results) in enumerate(zip(unions, missing, scored, strict=True), 1):
                 for ids, result in zip(row, results, strict=True):
+                    if not math.isfinite(result.log_prob):
+                        raise UserError(
+                            f"Line {number}: the log-probability that the {direction} model gives a translation is "
+                            f"{result.log_prob}, which cannot be ranked. Try another checkpoint of it, or "
+                            "precision=float32 in --decode_hparams."
+                        )
                     union[ids]["log_probs"][direction] = result.log_prob
         return [self._ranked(union, found["l2r"][row][0]) for row, union in enumerate(unions)]
 

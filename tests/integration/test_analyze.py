@@ -190,6 +190,24 @@ def test_gradient_norms_at_checkpoints(analyze_command, trained_run, tmp_path):
     assert found["encoder/layer_1"] == found["top encoder layer"] == pytest.approx(expected, rel=1e-3)
 
 
+def test_gradient_norms_are_of_the_weights_that_are_used(analyze_command, trained_run, tmp_path, monkeypatch):
+    """Those of an average, where a run has one."""
+    from t2t_ext.runs import checkpoints
+
+    real, asked = checkpoints.load_arrays, []
+
+    def load(path, group):
+        asked.append(group)
+        return real(path, "model")
+
+    monkeypatch.setattr(checkpoints.CheckpointInfo, "users_group", property(lambda self: "average"))
+    monkeypatch.setattr(checkpoints, "load_arrays", load)
+    flags = ["--split=dev", "--batches=1", f"--out_dir={tmp_path}"]
+    status, _, err = analyze_command("grad_norms", f"--output_dir={trained_run.directory}", *flags)
+    assert status == 0, err
+    assert asked == ["average"]
+
+
 def test_mistakes(analyze_command, trained_run, make_run, tmp_path, toy_corpus):
     run = trained_run.directory
     look, norms = ("attention", f"--output_dir={run}"), ("grad_norms", f"--output_dir={run}")

@@ -86,18 +86,94 @@ def test_what_is_done_is_not_done_again(run, capsys):
     assert set(curve(run)["chrF2_cased"]) == {30, 60}
 
 
-def test_empty_translations_are_said(run, capsys, monkeypatch):
+def test_what_was_truncated_or_has_no_translation_is_said(run, capsys, monkeypatch):
     from t2t_ext.translation.translator import Translator
 
     real = Translator._search_all
 
     def search(self, *args, **options):
-        first, *others = real(self, *args, **options)
-        return [[dataclasses.replace(first[0], text="", ids=(EOS_ID,))], *others]
+        first, second, *others = real(self, *args, **options)
+        empty = [dataclasses.replace(first[0], text="", ids=(EOS_ID,))]
+        return [empty, [dataclasses.replace(second[0], text="", ids=(), length=0)], *others]
 
     monkeypatch.setattr(Translator, "_search_all", search)
-    assert command(run, "--last_only=true") == 0
-    assert "warning: step 60: the translation is empty: it ended at once (min_length=1 in" in capsys.readouterr().out
+    assert command(run, "--last_only=true", "--decode_hparams=beam_size=2,alpha=0.6,max_input_length=3") == 0
+    out = capsys.readouterr().out
+    assert "warning: step 60: the translation is empty: it ended at once (min_length=1 in" in out
+    assert "warning: step 60: no translation: the model's probabilities are NaN" in out
+    assert "warning: step 60: truncated to max_input_length=3 subwords: " in out
+
+
+def test_another_text_of_the_same_name_takes_nothing_away(run, toy_corpus, tmp_path, capsys):
+    for folder in ("x", "y"):
+        (tmp_path / folder).mkdir()
+        for side, lines in (("in", toy_corpus.dev_source), ("ref", toy_corpus.dev_target)):
+            texts = lines.read_text().splitlines(keepends=True)
+            (tmp_path / folder / f"{side}.txt").write_text("".join(texts[:4] if folder == "x" else texts[4:8]))
+
+    def translated(folder):
+        here = tmp_path / folder
+        return command(run, f"--decode_from_file={here / 'in.txt'}", f"--decode_reference={here / 'ref.txt'}")
+
+    name = "in.txt.beam2.alpha0.6"
+    assert translated("x") == 0
+    before = records(run, name)
+    shutil.rmtree(run / "checkpoints" / "model.ckpt-00000030")
+    assert translated("y") == 0
+    assert "steps 30, 60 was translated from another text" in capsys.readouterr().out
+    assert [record["step"] for record in records(run, name)] == [60]
+    assert records(run, f"{name}.old") == before
+    assert translated("x") == 0
+    assert (run / "translations" / f"{name}.old2").is_dir()
+
+
+def test_a_shortlist_that_was_made_anew_is_another_search(run, tmp_path):
+    from t2t_ext.bin import analyze
+
+    path = tmp_path / "list.npz"
+
+    def shortlist(frequent):
+        path.unlink(missing_ok=True)
+        flags = [f"--shortlist_file={path}", f"--frequent={frequent}", "--candidates=1"]
+        assert analyze.main(["shortlist", f"--output_dir={run}", *flags]) == 0
+
+    shortlist(1)
+    flags = ["--last_only", f"--decode_hparams=beam_size=2,alpha=0.6,shortlist={path}"]
+    assert command(run, *flags) == 0
+    (folder,) = (run / "translations").iterdir()
+    first = (folder / "model.ckpt-00000060.txt").read_text()
+    shortlist(100)
+    assert command(run, *flags) == 0
+    assert (folder / "model.ckpt-00000060.txt").read_text() != first
+
+
+def test_compare_takes_the_language_of_the_runs_data(run, capsys, monkeypatch):
+    """As every other command does, for sacrebleu's tokenizer."""
+    from t2t_ext import registry
+    from t2t_ext.bin import compare
+    from t2t_ext.runs.run_directory import RunDirectory
+
+    assert command(run, "--last_only") == 0
+    flags = [f"--output_dir={run}", "--split=dev", "--n_bootstrap=50", "--n_trials=50", "--protocol=sacrebleu"]
+    folder = str(run / "translations" / FOLDER)
+    for language, tokenizer in (("de", "13a"), ("zh", "zh")):
+        problem = type(registry.problem(RunDirectory.open(run).config.problem))
+        monkeypatch.setattr(problem, "target_language", language)
+        capsys.readouterr()
+        assert compare.main([*flags, folder]) == 0
+        assert f"tok:{tokenizer}" in capsys.readouterr().out
+    assert compare.main([*flags, "--language=de", folder]) == 0
+    assert "tok:13a" in capsys.readouterr().out
+
+
+def test_two_runs_do_not_share_a_folder(run, tmp_path, capsys):
+    flags = ["--last_only", f"--translations_dir={tmp_path / 'out'}"]
+    assert command(run, *flags) == 0
+    other = shutil.copytree(run, tmp_path / "other")
+    assert command(other, *flags) == 2
+    assert f"has the translations of the run {run.resolve()}, not of {other.resolve()}" in capsys.readouterr().err
+    shutil.rmtree(run)  # moved, for example
+    assert command(other, *flags) == 0
 
 
 def test_checkpoints_that_are_deleted_or_damaged_are_passed_over_and_said(run, capsys, monkeypatch):
@@ -156,6 +232,11 @@ def test_a_checkpoint_that_comes_as_training_ends_is_not_missed(run, monkeypatch
     assert [record["step"] for record in records(run)] == [30, 60]
 
 
+def test_scoring_without_a_name_is_the_problems(run, capsys):
+    assert command(run, "--last_only", "--scoring=,") == 0
+    assert "BLEU_cased" in capsys.readouterr().out
+
+
 def test_last_only_of_averages_and_a_file(run, toy_corpus, tmp_path):
     from t2t_ext.bin import avg_all
 
@@ -182,6 +263,8 @@ def test_last_only_of_averages_and_a_file(run, toy_corpus, tmp_path):
         (["--beam_size=4"], "--decode_hparams"),
         (["--translations_dir=/nowhere/x"], "no directory /nowhere"),
         (["--output_dir=nowhere"], "nowhere"),
+        (["--n_bootstrap=1"], "--n_bootstrap=1: an interval needs more samples"),
+        (["--last_only", "--every_steps=7"], "--every_steps=7 has no effect beside --last_only"),
     ],
 )
 def test_mistakes(run, flags, message, capsys):

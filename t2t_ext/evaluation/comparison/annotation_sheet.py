@@ -53,5 +53,7 @@ def make_sheet(
 
 def _csv(rows: Sequence[Sequence[str]]) -> str:
     text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows([harmless(cell) for cell in row] for row in rows)
+    # A carriage return within a line would end a row, as csv leaves it without quotes.
+    cells = ([harmless(cell.replace("\r", " ")) for cell in row] for row in rows)
+    csv.writer(text, lineterminator="\n").writerows(cells)
     return text.getvalue()

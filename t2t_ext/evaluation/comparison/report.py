@@ -80,9 +80,9 @@ def pairs(block: ProtocolScores) -> Table:
             (test.system, test.baseline, test.difference),
             (test.baseline, test.system, 0 - test.difference),
         ):
-            cells[row, column] = f"{difference:+.{decimals}f} ({p_value(test.p_bootstrap)})"
+            cells[row, column] = f"{difference:+.{decimals}f} ({p_value(test.p_randomization)})"
     rows = [[row, *(cells.get((row, column)) for column in names)] for row in names]
-    caption = "All pairs: the row's system minus the column's (p of the paired bootstrap)"
+    caption = "All pairs: the row's system minus the column's (p of approximate randomization)"
     return Table(columns("", *names), rows, caption)
 
 

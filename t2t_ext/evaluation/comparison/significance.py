@@ -7,9 +7,10 @@ Significance Testing for MT". Seeds are fixed (sacrebleu's, SACREBLEU_SEED chang
 
 import dataclasses
 import itertools
-import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
+
+from t2t_ext.evaluation.scores import random_seed
 
 if TYPE_CHECKING:
     import numpy as np
@@ -83,13 +84,13 @@ def paired_tests(
     names = list(systems)
     counts = {name: np.array(metric._extract_corpus_statistics(list(lines), None)) for name, lines in systems.items()}
     real = {name: float(metric._aggregate_and_compute(each).score) for name, each in counts.items()}
-    seed_text = os.environ.get("SACREBLEU_SEED", "12345").lower()
-    seed = None if seed_text == "none" else int(seed_text) or None
+    seed = random_seed()
     sampled = {name: _resampled(metric, each, resamples, seed) for name, each in counts.items()}
     signatures = {}
     for test, samples in (("bs", resamples), ("ar", trials)):
         signature = metric.get_signature()
-        signature.update("seed", seed_text)
+        signature.info.pop("bs", None)  # of an interval that was asked for before
+        signature.update("seed", "none" if seed is None else str(seed))
         signature.update(test, samples)
         signatures[test] = signature.format()
     tests = []

@@ -148,6 +148,7 @@ def test_multi_bleu_by_hand():
     assert smoothed.value > 0
     # A no-break space joins, capital letters beyond ASCII stay.
     assert protocols.score("multi_bleu", ["a b c d\u00a0e"], [["a b c d e"]])[0].details["totals"][0] == 4
+    assert protocols.score("multi_bleu", ["a\u00a0b c d e"], [["a\u2003b c d e"]])[0].details["counts"][0] == 3
     assert protocols.score("multi_bleu_uc", ["Ä b c d"], [["ä B C D"]])[0].details["counts"][0] == 3
 
 

@@ -61,6 +61,27 @@ def test_a_half_written_last_line_is_dropped_and_a_damaged_one_refused(tmp_path)
         ScoreTable(tmp_path)
 
 
+def test_a_last_line_without_its_end_is_completed(tmp_path):
+    """As editors leave it; the next record is appended."""
+    ScoreTable(tmp_path).add(record(10, 1.0))
+    path = tmp_path / "scores.jsonl"
+    path.write_text(path.read_text().rstrip("\n"))
+    ScoreTable(tmp_path).add(record(20, 2.0))
+    assert [each.step for each in ScoreTable(tmp_path).records] == [10, 20]
+
+
+def test_what_stands_beside_translations_goes_with_them(tmp_path):
+    table = ScoreTable(tmp_path / "x")
+    table.add(record(10, 1.0, translations="model.ckpt-00000010.txt"))
+    for ending in (".txt", ".prepared.txt", ".directions.txt"):
+        (tmp_path / "x" / f"model.ckpt-00000010{ending}").write_text("a\n")
+    assert table.move_aside() == tmp_path / "x.old"
+    assert not table.records
+    ScoreTable(tmp_path / "x.old").drop([10])
+    assert [path.name for path in (tmp_path / "x.old").iterdir()] == ["scores.jsonl"]
+    assert table.move_aside() == tmp_path / "x.old2"
+
+
 def test_table_with_different_scores_has_empty_cells(tmp_path):
     table = ScoreTable(tmp_path)
     table.add(record(10, 1.0))

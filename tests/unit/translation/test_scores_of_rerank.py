@@ -35,6 +35,13 @@ def test_scores_among_the_candidates_of_a_shortlist_do_not_count(shortlist, expe
     assert only.ranks == {"l2r": 0, "r2l": 0}
 
 
+def test_a_translation_without_a_probability_is_not_ranked():
+    l2r = translator("l2r", "candidates")
+    l2r.score_ids = lambda lines, ids, progress: [[types.SimpleNamespace(log_prob=float("nan"))] for _ in ids]
+    with pytest.raises(UserError, match=r"Line 1: the log-probability that the l2r model gives a translation is nan"):
+        Reranker(l2r, translator("r2l", None)).rerank(["a line"])
+
+
 def test_other_vocabularies_are_to_be_made_from_the_run_that_is_there():
     def run(path, direction):
         encoder = types.SimpleNamespace(ids_sha256=path)

@@ -28,6 +28,7 @@ from t2t_ext.evaluation.comparison import (
 )
 from t2t_ext.evaluation.comparison import plots as compare_plots
 from t2t_ext.evaluation.comparison import report as compare_report
+from t2t_ext.evaluation.comparison.annotation_sheet import make_sheet
 
 WORDS = ["the", "a", "cat", "dog", "house", "sees", "runs", "big", "small", "red", "on", "under", "and", "he", "it"]
 
@@ -172,8 +173,29 @@ def test_paired_tests_are_sacrebleus(corpus, name, monkeypatch):
         _, columns = test()
         assert p == columns["BLEU"][1].p_value
         assert result.difference == pytest.approx(columns["BLEU"][1].score - columns["BLEU"][0].score)
-    assert "bs:200" in result.signature_bootstrap
-    assert "ar:300" in result.signature_randomization
+    metric.n_bootstrap = 50  # of an interval
+    (again,) = significance.paired_tests(label, metric, systems, resamples=200, trials=300)
+    for found in (result, again):
+        assert "bs:200" in found.signature_bootstrap
+        assert "ar:300" in found.signature_randomization
+        assert "bs:" not in found.signature_randomization
+
+
+def test_the_seed_of_tests(corpus, monkeypatch):
+    _, reference, systems = corpus
+
+    def p_of(seed):
+        monkeypatch.setenv("SACREBLEU_SEED", seed)
+        (label, metric), *_ = segment_statistics.metrics_of(
+            protocols.protocol("sacrebleu"), systems, [reference]
+        ).items()
+        (result,) = significance.paired_tests(label, metric, systems, resamples=50, trials=50)
+        assert f"seed:{seed}" in result.signature_randomization
+        return result
+
+    assert p_of("0") == p_of("0")
+    with pytest.raises(UserError, match=r"SACREBLEU_SEED=abc: the seed .* is a whole number from 0, or none"):
+        p_of("abc")
 
 
 @pytest.mark.parametrize("name", ["sacrebleu", "chrf"])
@@ -474,7 +496,7 @@ def test_all_pairs_are_tested(corpus):
     table = compare_report.pairs(block)
     rows = table.cells()
     assert ([column.heading for column in table.columns], [row[0] for row in rows]) == (["", *systems], list(systems))
-    assert rows[2][2].startswith(f"{alone.difference:+.2f} ({alone.p_bootstrap:.4f}")
+    assert rows[2][2].startswith(f"{alone.difference:+.2f} ({alone.p_randomization:.4f}")
     assert rows[1][3].startswith(f"{-alone.difference:+.2f} (")
     assert [rows[place][place + 1] for place in range(3)] == ["", "", ""]
     settings = dataclasses.replace(settings, all_pairs=False)
@@ -597,6 +619,12 @@ def test_mistakes_in_what_is_compared(files, tmp_path, capsys, flags, message):
     assert message in capsys.readouterr().err
 
 
+def test_a_row_of_the_sheet_is_a_line(tmp_path):
+    sheet, _ = make_sheet({"a": ["mid\rcr here"]}, [["x\ry"]], ["s"])
+    assert [len(row) for row in csv.reader(sheet.splitlines())] == [7, 7]
+    assert "mid cr here" in sheet
+
+
 def test_sheet_for_people(files, corpus, tmp_path, capsys):
     source, reference, systems = corpus
     sheet = tmp_path / "sheet.csv"
@@ -615,5 +643,7 @@ def test_sheet_for_people(files, corpus, tmp_path, capsys):
             assert (row[f"{letter} twice"], row[f"{letter} missing"]) == ("", "")
     assert {key["A"] for key in keys} == {"good", "bad"}  # the order is another one from sentence to sentence
     capsys.readouterr()
+    assert command.main([*flags, "--sheet=-", files["good"], files["bad"]]) == 2
+    assert "--sheet=-: the sheet and its key are two files" in capsys.readouterr().err
     assert command.main([f"--reference={files['reference']}", f"--sheet={sheet}", files["good"], *FAST]) == 2
     assert "give --source=FILE" in capsys.readouterr().err
