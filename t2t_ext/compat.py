@@ -16,6 +16,7 @@ from tensorflow.python.eager import context as eager_context
 
 # DataTypeUnsupportedWarning(const DataType&) of the framework's library, which speaks once in a process.
 ONEDNN_NOTE = "_ZN10tensorflow26DataTypeUnsupportedWarningERKNS_8DataTypeE"
+_COLLECTIVE_KEYS = 100_000  # of one strategy
 
 
 def framework_library() -> ctypes.CDLL:
@@ -58,6 +59,17 @@ def wait_at_barrier(name: str, milliseconds: int) -> None:
       tf.errors.OpError: One did not come in time.
     """
     eager_context.context().wait_at_barrier(name, milliseconds)
+
+
+def begin_with_other_collective_keys() -> None:
+    """Makes the next ``MirroredStrategy`` of this process sum over replicas under other keys than those before it.
+
+    TensorFlow keeps the shapes that it has summed under a key, and every strategy begins with the same keys: the sums of
+    another model would end with "Shape mismatch in the collective instance".
+    """
+    base = getattr(tf.distribute.MirroredStrategy, "_collective_key_base", None)
+    if isinstance(base, int):
+        tf.distribute.MirroredStrategy._collective_key_base = base + _COLLECTIVE_KEYS
 
 
 def configure_workers(spec: Any, *, join_seconds: int, timeout_seconds: float) -> None:

@@ -5,7 +5,8 @@ import re
 from collections.abc import Iterator
 
 from t2t_ext.config.hyperparameters import TransformerHParams
-from t2t_ext.config.strict_params import Condition, NumberList, hparam
+from t2t_ext.config.strict_params import Condition, NumberList, every, hparam
+from t2t_ext.config.variants import own_encoder
 
 _SEPARATORS = r"[,+]"
 _MOST_TAPS = 10_000
@@ -70,6 +71,7 @@ class DynamicConvHParams(TransformerHParams):
         "Stacks whose self-attention convolutions replace. Decoding in two directions at once needs attention in the "
         "decoder: encoder.",
         choices=("both", "encoder", "decoder"),
+        when=lambda hparams: own_encoder(hparams) if hparams.conv_stacks == "encoder" else "",
     )
     conv_heads: int = hparam(
         0,
@@ -81,7 +83,7 @@ class DynamicConvHParams(TransformerHParams):
         "3,7,15,31",
         "Taps of each encoder layer's kernels, from the first layer on; the last size repeats. Centered. (In "
         "--hparams: 3+7+15+31.)",
-        when=_convolutions_in("encoder"),
+        when=every(own_encoder, _convolutions_in("encoder")),
     )
     decoder_kernel_sizes: NumberList = hparam(
         "3,7,15,31",
@@ -93,7 +95,7 @@ class DynamicConvHParams(TransformerHParams):
         "Encoder, kernels of an even number of taps: on which side of a position they have one more, left (Wu et al., "
         "section 2, and the sets) or right (fairseq).",
         choices=("right", "left"),
-        when=_even_kernels,
+        when=every(own_encoder, _even_kernels),
     )
     conv_glu: bool = hparam(True, "Whether the input projection has a gate (GLU) and twice the width.")
     weight_softmax: bool = hparam(True, "Whether kernels are normalized by a softmax over their taps.")

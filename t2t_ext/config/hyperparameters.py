@@ -416,7 +416,13 @@ class TransformerHParams(_AllVariants, HParams):
             else ""
         ),
     )
-    num_encoder_layers: int = hparam(0, "Layers of the encoder; 0 = num_hidden_layers.", minimum=0, maximum=1000)
+    num_encoder_layers: int = hparam(
+        0,
+        "Layers of the encoder; 0 = num_hidden_layers.",
+        minimum=0,
+        maximum=1000,
+        when=lambda hparams: variants.own_encoder(hparams) if hparams.num_encoder_layers else "",
+    )
     num_decoder_layers: int = hparam(0, "Layers of the decoder; 0 = num_hidden_layers.", minimum=0, maximum=1000)
     attention_key_channels: int = hparam(
         0, "Width of queries and keys, all heads together; 0 = hidden_size.", unit="units", minimum=0, maximum=65_536
@@ -513,10 +519,16 @@ class TransformerHParams(_AllVariants, HParams):
         choices=("sqrt_depth", "none"),
     )
     use_target_space_embedding: bool = hparam(
-        False, "Whether a learned vector for the target language (one of 32) is added to the encoder's input."
+        False,
+        "Whether a learned vector for the target language (one of 32) is added to the encoder's input.",
+        when=lambda hparams: variants.own_encoder(hparams) if hparams.use_target_space_embedding else "",
     )
     target_space_id: int = hparam(
-        0, "Which of the 32 vectors.", minimum=0, maximum=31, when=only("use_target_space_embedding", True)
+        0,
+        "Which of the 32 vectors.",
+        minimum=0,
+        maximum=31,
+        when=every(only("use_target_space_embedding", True), variants.own_encoder),
     )
 
     @property

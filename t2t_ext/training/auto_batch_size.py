@@ -77,9 +77,15 @@ def fill_in(run: setup_run.ResolvedRun, say: Say) -> setup_run.ResolvedRun:
     return dataclasses.replace(run, config=stored, hparams=hparams)
 
 
-def hint(batch_size: int, pairs: float) -> str:
-    """Returns what to say where steps have few pairs on average: who means sentences gets that many tokens."""
-    if pairs >= _FEW_PAIRS:
+def hint(batch_size: int, pairs: float, batches: int) -> str:
+    """Returns what to say where steps have few pairs on average: who means sentences gets that many tokens.
+
+    Args:
+      batch_size: Of the run.
+      pairs: Of a step, on average.
+      batches: Of an epoch. One that holds all pairs cannot get more of them.
+    """
+    if pairs >= _FEW_PAIRS or batches == 1:
         return ""
     proposed = round(batch_size * _USUAL_PAIRS / pairs, -2)
     return (
@@ -88,25 +94,29 @@ def hint(batch_size: int, pairs: float) -> str:
     )
 
 
-def hint_of_filling(hparams: HParams, share: int, *, merged: bool = False, on_cpu: bool = False) -> str:
+def hint_of_filling(
+    hparams: HParams, share: int, row_multiple: int, *, merged: bool = False, on_cpu: bool = False
+) -> str:
     """Returns what to say where empty rows and padding make a replica compute more than ``batch_size`` at once.
 
     Args:
       hparams: Of the run.
-      share: Padded tokens of the largest share of a part of a batch.
+      share: Padded tokens of the largest share of a part of a batch; ``parallel_slices`` of them are computed at once.
+      row_multiple: Number that the rows of a part are filled up to a multiple of; 1: none is filled up.
       merged: Whether the parts of a batch are merged, as for XLA.
       on_cpu: Whether a CPU trains, for which padding costs as much as text.
     """
     at_once = share * hparams.parallel_slices
+    if at_once <= hparams.batch_size:
+        return ""
     why = "where a batch has few rows, empty ones fill it up until replicas and slices have the same number"
     advice = ""
     if merged:
         why = "batches are padded to few shapes, each compiled once"
         advice = "; a CPU is faster with --xla_compile=false" if on_cpu else "; a smaller max_length pads less"
-    elif hparams.length_groups > 1:
-        at_once = share * hparams.length_groups // hparams.gradient_accumulation_steps
-    if at_once <= hparams.batch_size:
-        return ""
+    elif row_multiple == 1:
+        why = "a part of a batch holds a whole pair, however long, and parallel_slices of them are computed side by side"
+        advice = "; a smaller max_length leaves out long pairs"
     return (
         f"{why}: a replica computes up to {at_once:,} tokens at once, padding included, where batch_size is "
         f"{hparams.batch_size:,}{advice}"

@@ -157,11 +157,12 @@ class _Loop:
             f"{100 * pipeline.fill_rate():.0f}% of positions filled; {pipeline.batches_per_epoch:,} steps an "
             f"epoch; training {'examples' if pipeline.examples.identity else 'pairs'} left out: {dropped}"
         )
-        if hint := auto_batch_size.hint(hparams.batch_size, pipeline.planner.num_examples / pipeline.batches_per_epoch):
+        batches, row_multiple = pipeline.batches_per_epoch, pipeline.row_multiple
+        if hint := auto_batch_size.hint(hparams.batch_size, pipeline.planner.num_examples / batches, batches):
             self._say(hint)
-        share = pipeline.planner.largest_share(pipeline.row_multiple)
+        share = pipeline.planner.largest_share(row_multiple)
         on_cpu, merged = strategies.on_cpu(session.strategy), pipeline.planner.merged
-        if hint := auto_batch_size.hint_of_filling(hparams, share, merged=merged, on_cpu=on_cpu):
+        if hint := auto_batch_size.hint_of_filling(hparams, share, row_multiple, merged=merged, on_cpu=on_cpu):
             self._say(hint)
         self._say(session.schedule.describe())
         if on_cpu:
@@ -210,7 +211,7 @@ class _Loop:
         self._progress.start(session.step)
         reason = self._finish_interrupted_evaluation()
         iterator = session.iterator() if session.step < settings.train_steps and not reason else None
-        advice = out_of_memory.advice(session.hparams)
+        advice = out_of_memory.advice(session.hparams, merged=session.pipeline.planner.merged)
         while not reason and session.step < settings.train_steps:
             self._clock.start()
             shape = functools.partial(session.pipeline.shape, session.step)
@@ -296,13 +297,16 @@ class _Loop:
         path = self._run.skipped_steps_path
         if self._is_chief:
             files.write_text_atomically(path, skip_report.to_json(report))
+        # Of the three precisions, only mixed_float16 has a smaller range of numbers than float32.
+        half = self._session.hparams.precision == "mixed_float16"
+        ways = ["a lower learning rate", "a longer warm-up"]
+        ways.append("clip_grad_norm, or precision=mixed_bfloat16 or float32" if half else "or clip_grad_norm")
         raise UserError(
             f"Training stopped at step {self._session.step}: the gradients of {row} steps in a row, "
             f"{last - row + 1} to {last}, were not finite, and these steps were skipped (loss scale "
             f"{report['loss_scale']:g}). "
-            f"{skip_report.summary(report)} More is in {path}. Use a lower learning rate, a longer warm-up, "
-            f"clip_grad_norm, or precision=mixed_bfloat16 or float32, in a new run; this one would resume from "
-            f"{_resume_point(self._run.path)}."
+            f"{skip_report.summary(report)} More is in {path}. Use {', '.join(ways)}, in a new run; this one "
+            f"would resume from {_resume_point(self._run.path)}."
         )
 
     def _save(self, *, at_interrupt: bool = False) -> None:
@@ -342,9 +346,9 @@ class _Loop:
     def _evaluate_here(self) -> None:
         """Evaluates and records what came out; raises ``Interrupted`` at a signal, without a record."""
         step, began = self._session.step, time.monotonic()
-        memory = out_of_memory.explained(
-            f"the evaluation after step {step}", lambda: "dev sentences", out_of_memory.EVALUATION_ADVICE
-        )
+        translates = self._settings.eval_bleu_sentences >= 0
+        advice = out_of_memory.evaluation_advice(self._session.hparams, translates=translates)
+        memory = out_of_memory.explained(f"the evaluation after step {step}", lambda: "dev sentences", advice)
         with self._signals.abandoning(), memory:
             metrics, hypotheses = self._evaluator.evaluate(self._session.weights_for_users(), self._progress.note)
             self._evaluator.show(self._board, step, hypotheses)

@@ -8,12 +8,6 @@ import tensorflow as tf
 from t2t_ext.config.hyperparameters import HParams
 from t2t_ext.errors import UserError, first_line
 
-EVALUATION_ADVICE = (
-    'Start again with a smaller batch_size in --decode_hparams (such as "beam_size=4,alpha=0.6,batch_size=8"), or '
-    "without translations (--eval_bleu_sentences=-1 --best_checkpoint_metric=loss)."
-)
-
-
 @contextlib.contextmanager
 def explained(what: str, shape: Callable[[], str], ways: str) -> Iterator[None]:
     """Turns running out of memory into a ``UserError``.
@@ -21,7 +15,7 @@ def explained(what: str, shape: Callable[[], str], ways: str) -> Iterator[None]:
     Args:
       what: What was computed, such as ``step 17``.
       shape: Returns the largest batch of it in words; asked only if memory ran out.
-      ways: What to change, such as ``advice`` or ``EVALUATION_ADVICE``.
+      ways: What to change, such as ``advice`` or ``evaluation_advice``.
     """
     try:
         yield
@@ -32,14 +26,44 @@ def explained(what: str, shape: Callable[[], str], ways: str) -> Iterator[None]:
         ) from error
 
 
-def advice(hparams: HParams) -> str:
-    """Returns which hparams to change so that a step takes less memory, with their present values."""
+def advice(hparams: HParams, *, merged: bool = False) -> str:
+    """Returns which hparams to change so that a step takes less memory, with their present values.
+
+    Args:
+      hparams: Of the run.
+      merged: Whether the parts of ``length_groups`` are merged, as for XLA.
+    """
     half, accumulated = max(1, hparams.batch_size // 2), hparams.gradient_accumulation_steps
-    ways = [
-        f"batch_size (now {hparams.batch_size}; {half} with gradient_accumulation_steps={2 * accumulated} makes the "
-        "same updates)",
-        f"max_length (now {hparams.max_length or hparams.batch_size}; longer pairs are left out)",
-    ]
+    groups = hparams.length_groups
+    if groups > 1 and not merged:
+        # Parts are computed one after the other, so that accumulation would only make an update larger.
+        ways = [
+            f"a larger length_groups (now {groups}; {2 * groups} makes updates of as many tokens, of smaller parts)",
+            f"a smaller batch_size (now {hparams.batch_size}; with gradient_accumulation_steps as it is)",
+        ]
+    else:
+        ways = [
+            f"a smaller batch_size (now {hparams.batch_size}; {half} with "
+            f"gradient_accumulation_steps={2 * accumulated} makes the same updates)"
+        ]
+    ways.append(f"a smaller max_length (now {hparams.max_length or hparams.batch_size}; longer pairs are left out)")
     if hparams.parallel_slices > 1:
-        ways.append(f"parallel_slices (now {hparams.parallel_slices}; may be changed in a run that has begun)")
-    return f"Start again with smaller values in --hparams, in a new run: {'; '.join(ways)}; or batch_size=auto."
+        ways.append(f"fewer parallel_slices (now {hparams.parallel_slices}; may be changed in a run that has begun)")
+    return f"Change --hparams in a new run: {'; '.join(ways)}; or batch_size=auto."
+
+
+def evaluation_advice(hparams: HParams, *, translates: bool) -> str:
+    """Returns what to change so that an evaluation takes less memory.
+
+    Args:
+      hparams: Of the run.
+      translates: Whether it translates; its loss is computed in any case.
+    """
+    loss = f"its loss is taken in batches of batch_size tokens (--hparams, now {hparams.batch_size})"
+    if not translates:
+        return f"Start a new run with a smaller batch_size: {loss}."
+    return (
+        'Start again with a smaller batch_size in --decode_hparams (such as "beam_size=4,alpha=0.6,batch_size=8"), or '
+        "without translations (--eval_bleu_sentences=-1 --best_checkpoint_metric=loss). If memory runs out again, "
+        f"start a new run with a smaller batch_size in --hparams: {loss}."
+    )

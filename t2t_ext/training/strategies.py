@@ -42,6 +42,8 @@ def make_strategy(name: str = "auto", tpu: str = "", worker_timeout: float = 30.
             name = "mirrored" if len(tf.config.list_logical_devices("GPU")) > 1 else "one_device"
     if name == "mirrored":
         devices = tf.config.list_logical_devices("GPU") or tf.config.list_logical_devices("CPU")
+        # A process may train several models, one after the other.
+        compat.begin_with_other_collective_keys()
         return tf.distribute.MirroredStrategy([device.name.removeprefix("/device:") for device in devices])
     if name == "multi_worker_mirrored":
         return _multi_worker_strategy(worker_timeout)

@@ -80,18 +80,12 @@ def more_results(tmp_path_factory):
 
 
 def computed(cases, directory):
-    """Case -> arrays by name. Few processes, for the sake of time; one replica needs none of its own."""
-    together = {}
-    for name, case in cases.items():
-        if case["replicas"] > 1:
-            # TensorFlow keeps the shapes that it has summed over replicas in a process: another model, another one.
-            together.setdefault(case.get("model"), {})[name] = case
-    processes = [start(directory, alike) for alike in together.values()]
+    """Case -> arrays by name. All that have several replicas in one process; one replica needs none of its own."""
+    process = start(directory, {name: case for name, case in cases.items() if case["replicas"] > 1})
     for name, case in cases.items():
         if case["replicas"] == 1:
             replica_program.train(replica_program.make_strategy(1), directory / f"{name}.npz", case)
-    for process in processes:
-        finish(process)
+    finish(process)
     return {name: dict(np.load(directory / f"{name}.npz")) for name in cases}
 
 

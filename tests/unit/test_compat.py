@@ -10,7 +10,7 @@ import pytest
 import t2t_ext
 
 PRIVATE = re.compile(
-    r"tensorflow(_text)?\.(python|compiler)\b|keras\.src\b|\._flatten_layers\b|\._trainable_variables\b"
+    r"tensorflow(_text)?\.(python|compiler)\b|keras\.src\b|\._flatten_layers\b|\._trainable_variables\b|_collective_key_base\b"
 )
 
 
@@ -44,6 +44,19 @@ def test_the_context_of_collective_operations(method, parameters, what):
 
     found = inspect.signature(getattr(context.context(), method)).parameters
     assert set(parameters) <= set(found), what
+
+
+def test_mirrored_strategies_of_a_process_have_keys_of_their_own():
+    import tensorflow as tf
+
+    from t2t_ext.training import strategies
+
+    def first_key():
+        return strategies.make_strategy("mirrored").extended._collective_key_base
+
+    found = [first_key() for _ in range(2)]
+    assert found[1] > found[0], "the second model that a process trains on several replicas ends with Shape mismatch"
+    assert isinstance(tf.distribute.MirroredStrategy._collective_key_base, int)
 
 
 def test_the_leader_of_workers_is_the_chief():

@@ -39,6 +39,11 @@ class TransformerVariant(StrictParams):
         """``n`` in pre-norm stacks."""
         raise NotImplementedError
 
+    @property
+    def encoder_preset(self) -> str:
+        """The preset whose backbone is the encoder; empty for the Transformer's own encoder."""
+        raise NotImplementedError
+
     # === Slots ===
 
     def mixer(self, stack: str, layer: int) -> str:
@@ -102,6 +107,13 @@ class TransformerVariant(StrictParams):
         if not isinstance(self, variant):
             raise TypeError(f"{type(self).__name__} has not the fields of {variant.__name__}.")
         return self
+
+
+def own_encoder(hparams: TransformerVariant) -> str:
+    """The condition that the encoder is the Transformer's own, with layers and embeddings as the hparams say."""
+    if not hparams.encoder_preset:
+        return ""
+    return f"has no effect: the encoder of encoder_preset={hparams.encoder_preset} is as it is; leave {{name}} out"
 
 
 def found() -> tuple[type[TransformerVariant], ...]:

@@ -4,8 +4,8 @@ import dataclasses
 import re
 from collections.abc import Iterator
 
-from t2t_ext.config.strict_params import hparam, only
-from t2t_ext.config.variants import TransformerVariant
+from t2t_ext.config.strict_params import every, hparam, only
+from t2t_ext.config.variants import TransformerVariant, own_encoder
 
 _ROUTED = ("gca", "gpa")  # every decoder layer reads one encoder layer, which a map may name
 
@@ -51,7 +51,7 @@ class SourceViewFields(TransformerVariant):
         "Pre-norm stacks, whose layers' outputs are not normalized: the stack's last norm is e_N's, and every "
         "other layer that is seen has one of its own (separate), or it is that of all of them (shared).",
         choices=("separate", "shared"),
-        when=_separate_norms,
+        when=every(own_encoder, _separate_norms),
     )
     fma: str = hparam(
         "full",

@@ -4,7 +4,17 @@ import dataclasses
 from collections.abc import Iterator
 
 from t2t_ext.config.strict_params import hparam
-from t2t_ext.config.variants import TransformerVariant
+from t2t_ext.config.variants import TransformerVariant, own_encoder
+
+
+def _own_self_attention(hparams: "TalkingHeadsFields") -> str:
+    """The condition that the stacks have self-attention of the Transformer's own."""
+    if hparams.talking_heads == "both" and hparams.encoder_preset:
+        return (
+            f"has no effect on the encoder of encoder_preset={hparams.encoder_preset}, which is as it is; set "
+            "talking_heads=decoder"
+        )
+    return own_encoder(hparams) if hparams.talking_heads == "encoder" else ""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -15,6 +25,7 @@ class TalkingHeadsFields(TransformerVariant):
         "none",
         "Stacks in whose self-attention learned matrices mix the heads, once before and once after the softmax.",
         choices=("none", "encoder", "decoder", "both"),
+        when=_own_self_attention,
     )
 
     def mixer(self, stack: str, layer: int) -> str:

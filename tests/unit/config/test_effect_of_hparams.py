@@ -53,6 +53,10 @@ CONDITIONS = {
     "learning_rate_decay_steps": ("100", "learning_rate_schedule=constant*cosdecay", "", "cosdecay or linear_decay or"),
     "learning_rate_decay_rate": ("0.5", "learning_rate_schedule=exp_decay", "", "with exp_decay"),
     "num_hidden_layers": ("3", "num_encoder_layers=2", "num_encoder_layers=2,num_decoder_layers=2", "change these"),
+    "num_encoder_layers": ("3", "", "encoder_preset=PRESET", "leave num_encoder_layers out"),
+    "use_target_space_embedding": ("true", "", "encoder_preset=PRESET", "leave use_target_space_embedding out"),
+    "talking_heads": ("both", "", "encoder_preset=PRESET", "set talking_heads=decoder"),
+    "conv_stacks": ("encoder", "", "encoder_preset=PRESET", "leave conv_stacks out"),
     "encoder_preset_rate": ("0.5", "encoder_preset=PRESET", "", "set encoder_preset"),
     "encoder_preset_frozen_layers": ("2", "encoder_preset=PRESET", "", "set encoder_preset"),
     "pos_encoding": ("interleaved", "", "pos=none", "pos=timing"),
@@ -101,6 +105,31 @@ def test_what_is_set_must_be_read(name):
         plain.override(",".join(filter(None, [unread, f"{name}={value}"]))).check_effect("--hparams")
     assert f"{name}=" in str(caught.value)
     assert named in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("set_name", "overrides"),
+    [
+        ("transformer_base", "target_space_id=3"),
+        ("transformer_test", "talking_heads=encoder"),
+        ("asynchronous_transformer_test", "talking_heads=encoder"),
+        ("cross_view_transformer_test", "source_view_norm=shared"),
+        ("dynamic_conv_test", "encoder_kernel_sizes=3"),
+        ("dynamic_conv_test", "encoder_kernel_sizes=4,conv_even_kernel=left"),
+    ],
+)
+def test_what_is_of_the_encoder_is_refused_with_a_preset(set_name, overrides):
+    with pytest.raises(UserError, match="the encoder of encoder_preset=PRESET is as it is; leave .* out"):
+        registry.resolve_hparams(set_name, f"encoder_preset=PRESET,{overrides}")
+
+
+@pytest.mark.parametrize(
+    "overrides", ["use_target_space_embedding=false", "talking_heads=decoder", "num_encoder_layers=0"]
+)
+def test_what_a_preset_leaves_is_accepted(overrides):
+    """Of sets, what belongs to an encoder of one's own may stay."""
+    for name in ("transformer_base_v1", "transformer_small_data_4_2"):
+        registry.resolve_hparams(name, f"encoder_preset=PRESET,{overrides}")
 
 
 @pytest.mark.parametrize("set_name", registry.hparams_names())

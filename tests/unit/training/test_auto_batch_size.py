@@ -3,6 +3,7 @@
 import contextlib
 import os
 
+import numpy as np
 import pytest
 import tensorflow as tf
 
@@ -57,37 +58,44 @@ def test_search_tries_nothing_that_holds_no_pair():
 
 def test_batches_of_few_pairs_are_told():
     """A Keras user's batch_size=32 is 32 tokens here."""
-    assert auto_batch_size.hint(4096, 8.0) == ""
-    told = auto_batch_size.hint(32, 1.6)
+    assert auto_batch_size.hint(4096, 8.0, 100) == ""
+    told = auto_batch_size.hint(32, 1.6, 100)
     assert told.startswith("batch_size=32 counts tokens, not sentences: a step sees 1.6 pairs on average; with ")
     assert "batch_size=600 it would be about 32" in told
+    assert auto_batch_size.hint(4096, 6.0, 1) == "", "a batch that holds all pairs cannot hold more"
 
 
 @pytest.mark.parametrize(
-    ("text", "share", "at_once"),
+    ("text", "share", "row_multiple", "at_once"),
     [
-        ("batch_size=2048", 2048, None),
-        ("batch_size=2048,gradient_accumulation_steps=4", 2304, "2,304"),
-        ("batch_size=2048,parallel_slices=2", 1024, None),
-        ("batch_size=2048,parallel_slices=2", 1198, "2,396"),
-        ("batch_size=2048,length_groups=4", 512, None),
-        ("batch_size=2048,length_groups=4", 600, "2,400"),
-        ("batch_size=2048,length_groups=4,gradient_accumulation_steps=2", 1024, None),
+        ("batch_size=2048", 2048, 1, None),
+        ("batch_size=2048,gradient_accumulation_steps=4", 2304, 4, "2,304"),
+        ("batch_size=2048,parallel_slices=2", 1024, 2, None),
+        ("batch_size=2048,parallel_slices=2", 1198, 2, "2,396"),
+        # Parts are computed one after the other, so one of them may have batch_size tokens.
+        ("batch_size=2048,length_groups=4", 512, 1, None),
+        ("batch_size=2048,length_groups=4", 600, 1, None),
+        ("batch_size=256,length_groups=4", 72, 2, None),
+        ("batch_size=2048,length_groups=4,gradient_accumulation_steps=2", 1024, 1, None),
+        ("batch_size=256,length_groups=4,parallel_slices=4", 132, 1, "528"),
     ],
 )
-def test_batches_that_filling_makes_too_large_are_said(text, share, at_once):
-    told = auto_batch_size.hint_of_filling(registry.resolve_hparams("transformer_small", text), share)
+def test_batches_that_filling_makes_too_large_are_said(text, share, row_multiple, at_once):
+    hparams = registry.resolve_hparams("transformer_small", text)
+    told = auto_batch_size.hint_of_filling(hparams, share, row_multiple)
     assert (f"up to {at_once} tokens at once" in told) if at_once else told == ""
+    if told:
+        assert ("max_length leaves out long pairs" in told) == (row_multiple == 1), "no row is filled up"
 
 
 def test_padding_to_few_shapes_is_said():
     hparams = registry.resolve_hparams("transformer_small", "batch_size=2048,length_groups=4,parallel_slices=2")
-    told = auto_batch_size.hint_of_filling(hparams, 4096, merged=True)
+    told = auto_batch_size.hint_of_filling(hparams, 4096, 2, merged=True)
     assert "few shapes" in told
     assert "up to 8,192 tokens at once" in told
     assert "max_length" in told
-    assert auto_batch_size.hint_of_filling(hparams, 1024, merged=True) == ""
-    on_cpu = auto_batch_size.hint_of_filling(hparams, 4096, merged=True, on_cpu=True)
+    assert auto_batch_size.hint_of_filling(hparams, 1024, 2, merged=True) == ""
+    on_cpu = auto_batch_size.hint_of_filling(hparams, 4096, 2, merged=True, on_cpu=True)
     assert "--xla_compile=false" in on_cpu
 
 
@@ -194,6 +202,47 @@ def test_out_of_memory_names_batch_and_remedies(error):
     for words in ("step 7", "96 rows x 22 + 21 tokens", "batch_size (now 2048; 1024 with gradient_accumulation_steps=6",
                   "max_length (now 256", "parallel_slices (now 2"):  # fmt: skip
         assert words in str(raised.value)
+
+
+def test_out_of_memory_with_length_groups_advises_what_makes_parts_smaller():
+    hparams = registry.resolve_hparams("transformer_test", "batch_size=256,length_groups=4,parallel_slices=2")
+    told = out_of_memory.advice(hparams)
+    for words in ("length_groups (now 4; 8 makes", "batch_size (now 256; with gradient_accumulation_steps as it is)",
+                  "parallel_slices (now 2"):  # fmt: skip
+        assert words in told
+    assert "makes the same updates" not in told
+    # Merged parts are divided into slices, as a batch of one part is.
+    assert "128 with gradient_accumulation_steps=2 makes the same updates" in out_of_memory.advice(hparams, merged=True)
+
+
+@pytest.mark.parametrize(
+    ("change", "smaller"),
+    [
+        ("batch_size=128,gradient_accumulation_steps=2", False),
+        ("batch_size=128", True),
+        ("length_groups=8", True),
+    ],
+)
+def test_what_makes_parts_smaller(change, smaller):
+    """What the advice is made of: the largest part is what must fit the memory."""
+    lengths = np.random.default_rng(1).integers(3, 30, 400)
+
+    def largest(text):
+        grouped = registry.resolve_hparams("transformer_test", "batch_size=256,length_groups=4")
+        hparams = grouped.override(text)
+        return batching.BatchPlanner(lengths, lengths, hparams, seed=1).largest_share(1)
+
+    before, after = largest("max_length=60"), largest(change)
+    assert after < before if smaller else after == before
+
+
+def test_out_of_memory_in_an_evaluation_names_the_batches_of_its_loss():
+    told = out_of_memory.evaluation_advice(HParams(batch_size=2048), translates=True)
+    for words in ("--decode_hparams", "--eval_bleu_sentences=-1", "batch_size tokens (--hparams, now 2048)"):
+        assert words in told
+    told = out_of_memory.evaluation_advice(HParams(batch_size=2048), translates=False)
+    assert "now 2048" in told
+    assert "--decode_hparams" not in told
 
 
 def write_groups(root, own, limit, usage):
