@@ -6,6 +6,7 @@ Imports neither TensorFlow nor the toolkit.
 import dataclasses
 import datetime
 import json
+import math
 import os
 import pathlib
 import re
@@ -101,9 +102,11 @@ def records(run: str | os.PathLike) -> list[dict[str, Any]]:
     found = []
     for line in lines:
         try:
-            found.append(json.loads(line))
+            record = json.loads(line)
         except ValueError:
             break
+        # A loss that is no number is null.
+        found.append({name: math.nan if value is None else value for name, value in record.items()})
     return found
 
 

@@ -23,7 +23,7 @@ def curves(run: pathlib.Path) -> tuple[list[tuple[float, float]], list[tuple[flo
         record = json.loads(line)
         if record["kind"] == "train":
             minutes += record["seconds"] / 60
-            if "loss" in record:  # not where all steps were skipped
+            if record.get("loss") is not None:  # not where all steps were skipped, or it was no number
                 losses.append((minutes, record["loss"]))
         elif record["kind"] == "eval" and "bleu" in record:
             scores.append((minutes, record["bleu"]))

@@ -69,6 +69,14 @@ def _above_zero(name: str, example: str) -> Condition:
     return lambda hparams: "" if getattr(hparams, name) else f"has no effect: {name}=0; set {name}={example}"
 
 
+def _with_dropout(hparams: "HParams") -> str:
+    """Says why R-Drop has no effect where nothing is dropped: both passes are then the same."""
+    rates = [name for name in hparams.names() if name.endswith("_dropout")]
+    if not hparams.r_drop_alpha or not rates or any(getattr(hparams, name) for name in rates):
+        return ""
+    return f"has no effect: every dropout is 0, so that both passes are the same; set {rates[0]}=0.1, or leave it out"
+
+
 def _with_preset(hparams: "TransformerHParams") -> str:
     """Says why a field of the pretrained encoder has no effect, where there is none."""
     return "" if hparams.encoder_preset else "has no effect: set encoder_preset, too"
@@ -174,6 +182,7 @@ class HParams(StrictParams):
         "update takes twice as long; 0 = off, published: 5.",
         minimum=0,
         maximum=1e6,
+        when=_with_dropout,
     )
 
     # Optimizer.

@@ -106,7 +106,10 @@ class LayerCoordinationHParams(TransformerHParams):
 
     def _validate_two_directions(self, dc_encoder_layers: str) -> Iterator[str]:
         if self.use_sos:
-            yield "use_sos=true: the first input of a direction is its tag, a learned vector already; leave it out"
+            yield (
+                "use_sos=true: the first input of a direction is its tag, a learned vector already; set use_sos=false, "
+                "or take --model=synchronous_layer_coordination and an hparams set of it"
+            )
         if self.lwc_share_weights and dc_encoder_layers:
             yield (
                 f"dc_encoder_layers={dc_encoder_layers!r}: a shared layer is the target's, too, which attends to "

@@ -22,7 +22,7 @@ from t2t_ext.io.progress import Progress
 from t2t_ext.runs import checkpoints
 from t2t_ext.runs.run_directory import RunDirectory
 from t2t_ext.search.directions import direction_shares, shown_shares
-from t2t_ext.training.records import Logged, stopped_improving
+from t2t_ext.training.records import parse, stopped_improving
 from t2t_ext.translation.hypothesis import EMPTY_TRANSLATION, NO_TRANSLATION
 
 if TYPE_CHECKING:
@@ -329,7 +329,7 @@ def training_is_over(run_path: pathlib.Path) -> bool:
     evaluations = []
     for line in _read_lines(run.metrics_path):
         with contextlib.suppress(stored.Damaged):  # a line that is being written
-            record = stored.parse(line, Logged)
+            record = parse(line)
             evaluations += [record] if record["kind"] == "eval" else []
     return stopped_improving(evaluations, settings) is not None
 

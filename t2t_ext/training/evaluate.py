@@ -63,7 +63,7 @@ class Evaluator:
         self._losses_of = {"loss": _Losses(self._model, store, hparams, self._examples)}
         if self._examples.loss_on_pseudo:
             gold = target_variants.with_loss_on_references(store, self._examples)
-            self._losses_of["reference_loss"] = _Losses(self._model, store, hparams, gold, weighted=False)
+            self._losses_of["reference_loss"] = _Losses(self._model, store, hparams, gold)
         limit = settings.eval_bleu_sentences
         self._sources: list[Any]
         self._sources, self._references = generated.texts("dev")
@@ -170,26 +170,11 @@ class Evaluator:
 class _Losses:
     """Losses of a model on examples, all of them."""
 
-    def __init__(
-        self,
-        model: Any,
-        store: ExampleStore,
-        hparams: Any,
-        examples: target_variants.Examples,
-        *,
-        weighted: bool = True,
-    ) -> None:
-        """Plans the batches, and traces the graph at the first use.
-
-        Args:
-          model: The model.
-          store: The pairs.
-          hparams: Those of the model.
-          examples: What targets are made of.
-          weighted: Whether the sides have the weights that the model trains them with. They are made for losses of
-            both: where one side alone has labels, they would only scale its mean.
-        """
-        self._model, self._hparams, self._weighted = model, hparams, weighted
+    def __init__(self, model: Any, store: ExampleStore, hparams: Any, examples: target_variants.Examples) -> None:
+        """Plans the batches, and traces the graph at the first use."""
+        self._model, self._hparams = model, hparams
+        # The weights of sides are for losses of both; of references alone, one side may have all labels.
+        self._weighted = not examples.gold_only
         self._batches = eval_batches(store, hparams, hparams.batch_size, examples)
         elements = {name: spec for name, spec in self._batches.element_spec.items() if name != "index"}
         self._sums = tf.function(self._batch_sums, input_signature=[elements], autograph=False)

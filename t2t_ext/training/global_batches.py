@@ -21,10 +21,17 @@ def describe(hparams: Any, replicas: int, planner: Any) -> dict[str, Any]:
     }
 
 
-def check(path: pathlib.Path, now: dict[str, Any], hparams: Any, say: Callable[[str], None]) -> None:
+def check(
+    path: pathlib.Path, now: dict[str, Any], with_sizes: Callable[[int, int], dict[str, Any]], say: Callable[[str], None]
+) -> None:
     """Checks that a run would resume with the batches that it would have had.
 
-    ``now`` is what ``describe`` returns now of ``hparams``; ``say`` is told about changes that do no harm.
+    Args:
+      path: The checkpoint that it would resume from.
+      now: What ``describe`` returns of it now.
+      with_sizes: Returns what it would with another ``batch_size`` and ``gradient_accumulation_steps``; a ``UserError``
+        where these are not allowed.
+      say: Is told about changes that do no harm.
 
     Raises:
       UserError: The global batches would be others; says what gives the same ones.
@@ -36,24 +43,23 @@ def check(path: pathlib.Path, now: dict[str, Any], hparams: Any, say: Callable[[
     if _tokens(before) != _tokens(now):
         raise UserError(
             f"Up to step {info.step} this run had global batches of {_product(before)}; now they would have "
-            f"{_product(now)}, and the run would learn something else. {_advice(before, now, hparams)} Or start a new "
-            f"run with --warm_start_from={path}."
+            f"{_product(now)}, and the run would learn something else. {_advice(before, now, with_sizes)} Or start a "
+            f"new run with --warm_start_from={path}."
         )
-    if before["pairs"] != now["pairs"]:
+    if _other_pairs(before, now):
         raise UserError(
             f"Up to step {info.step} this run trained on {before['pairs']:,} pairs; now it would train on "
             f"{now['pairs']:,}, since a pair must fit one replica's batch (batch_size was {before['batch_size']}, now "
             f"{now['batch_size']}). Reach the same global batch with gradient_accumulation_steps or another number of "
             "replicas, at the batch_size that it had."
         )
+    if _other_groups(before, now):
+        raise UserError(
+            f"Up to step {info.step} this run had batches planned for batch_size={before['batch_size']}; with "
+            f"{now['batch_size']} pairs would be grouped otherwise. Reach the same global batch with "
+            "gradient_accumulation_steps or another number of replicas, at the batch_size that it had."
+        )
     if before["batches"] != now["batches"]:
-        if before["batch_size"] != now["batch_size"]:
-            # Buckets of static shapes end at batch_size where max_length is 0.
-            raise UserError(
-                f"Up to step {info.step} this run had batches planned for batch_size={before['batch_size']}; with "
-                f"{now['batch_size']} pairs would be grouped otherwise. Reach the same global batch with "
-                "gradient_accumulation_steps or another number of replicas, at the batch_size that it had."
-            )
         say(f"warning: another version of t2t_ext planned the batches up to step {info.step}: the order is another.")
     if before["replicas"] != now["replicas"]:
         say(
@@ -66,6 +72,16 @@ def _tokens(factors: dict[str, Any]) -> int:
     return factors["replicas"] * factors["batch_size"] * factors["gradient_accumulation_steps"]
 
 
+def _other_pairs(before: dict[str, Any], now: dict[str, Any]) -> bool:
+    """Returns whether other pairs fit one replica's batch."""
+    return bool(before["pairs"] != now["pairs"])
+
+
+def _other_groups(before: dict[str, Any], now: dict[str, Any]) -> bool:
+    """Returns whether batch_size groups pairs otherwise: buckets of static shapes end there where max_length is 0."""
+    return bool(before["batches"] != now["batches"] and before["batch_size"] != now["batch_size"])
+
+
 def _product(factors: dict[str, Any]) -> str:
     return (
         f"{_tokens(factors):,} tokens ({factors['replicas']} replicas x batch_size {factors['batch_size']} x "
@@ -73,7 +89,9 @@ def _product(factors: dict[str, Any]) -> str:
     )
 
 
-def _advice(before: dict[str, Any], now: dict[str, Any], hparams: Any) -> str:
+def _advice(
+    before: dict[str, Any], now: dict[str, Any], with_sizes: Callable[[int, int], dict[str, Any]]
+) -> str:
     """Returns which hparams keep the global batch: the old slices in another number, or slices of another size."""
     wanted, replicas = _tokens(before), now["replicas"]
     pairs = [
@@ -86,11 +104,21 @@ def _advice(before: dict[str, Any], now: dict[str, Any], hparams: Any) -> str:
         for accumulated in (before["gradient_accumulation_steps"], now["gradient_accumulation_steps"])
         if wanted % (replicas * accumulated) == 0
     ]
+
+    def keeps(size: int, accumulated: int) -> bool:
+        try:
+            then = with_sizes(size, accumulated)
+        except UserError:  # of length_groups, or no pair is short enough
+            return False
+        return not _other_pairs(before, then) and not _other_groups(before, then)
+
     ways = [
         f"batch_size={size},gradient_accumulation_steps={accumulated}"
         for size, accumulated in dict.fromkeys(pairs)
-        if hparams.length_groups == 1 or hparams.length_groups % (accumulated * hparams.parallel_slices) == 0
+        if keeps(size, accumulated)
     ]
-    if not ways:
-        return f"Use {before['replicas']} replicas again, or another number that divides {wanted:,}."
-    return "These keep them: " + " or ".join(f'--hparams="{way}"' for way in ways) + "."
+    if ways:
+        return "These keep them: " + " or ".join(f'--hparams="{way}"' for way in ways) + "."
+    slices = before["replicas"] * before["gradient_accumulation_steps"]
+    others = f", or another number that divides {slices:,}, with batch_size={before['batch_size']}" * (slices > 1)
+    return f"Use {before['replicas']} replicas again{others}."

@@ -2,7 +2,8 @@
 
 Records have ``kind`` (``train`` or ``eval``) and ``step``. The best checkpoint and early stopping are functions of
 these records, so a resumed run decides as the uninterrupted one would have. ``gradient_norms.jsonl`` is a file of the
-same kind, with the records of ``gradient_norms_record``. This module imports no TensorFlow.
+same kind, with the records of ``gradient_norms_record``. JSON has no number that is none (a training that diverges has
+them): it is null in the file, and ``nan`` in memory, infinity too, so that a resumed run reads what it wrote. This module imports no TensorFlow.
 """
 
 import dataclasses
@@ -34,13 +35,33 @@ class Best:
     value: float
 
 
+def parse(line: str) -> Record:
+    """Returns the record of a line.
+
+    Raises:
+      Damaged: It is none.
+    """
+    record: Record = stored.parse(line, Logged)
+    return {name: math.nan if value is None or _is_no_number(value) else value for name, value in record.items()}
+
+
+def _written(record: Record) -> str:
+    """Returns the line of a record."""
+    plain = {name: None if _is_no_number(value) else value for name, value in record.items()}
+    return json.dumps(plain, allow_nan=False)
+
+
+def _is_no_number(value: Any) -> bool:
+    return isinstance(value, float) and not math.isfinite(value)
+
+
 def read(path: pathlib.Path, last_step: int) -> list[Record]:
     """Returns the records of a file, which may be missing, up to a step; lines that are damaged are passed over."""
     found: list[Record] = []
     text = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
     for line in text.splitlines():
         try:
-            record = stored.parse(line, Logged)
+            record = parse(line)
         except stored.Damaged:
             continue
         if record["step"] <= last_step:
@@ -59,7 +80,7 @@ class Records:
         self._path = path
         self._writable = writable
         self.all: list[Record] = read(path, last_step) if writable else []
-        kept = "".join(json.dumps(record) + "\n" for record in self.all)
+        kept = "".join(_written(record) + "\n" for record in self.all)
         if writable and kept != (path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""):
             files.write_text_atomically(path, kept)
 
@@ -70,8 +91,9 @@ class Records:
           UserError: The disk is full or not writable. A half-written line is taken away.
         """
         if self._writable:
-            files.append_line(self._path, json.dumps(record))
-            self.all.append(record)
+            line = _written(record)
+            files.append_line(self._path, line)
+            self.all.append(parse(line))
 
     def evaluations(self) -> list[Record]:
         """Returns the records of evaluations, oldest first."""
@@ -84,6 +106,7 @@ class Records:
 
 def gradient_norms_record(step: int, steps: int, norms: Mapping[str, float], total: float) -> Record:
     """Returns the record of the gradient norms of a model's parts and of all (``total``), means over so many steps."""
+    # Those of steps that were skipped are not among them, so that all are numbers.
     rounded = {name: float(f"{norm:.6g}") for name, norm in {"all": total, **norms}.items()}
     return {"kind": "gradient_norms", "step": step, "steps": steps, "norms": rounded}
 

@@ -96,7 +96,7 @@ class Session:
         path = _common_checkpoint(pathlib.Path(run), workers, say)
         if path is None:
             return False
-        global_batches.check(path, self.global_batches(), self.hparams, say)
+        global_batches.check(path, self.global_batches(), self._global_batches_with, say)
         # Checksums have been verified.
         self.model.assign(checkpoints.load_arrays(path, "model", verify=False), origin=path)
         training = checkpoints.load_arrays(path, "training", verify=False)
@@ -109,6 +109,12 @@ class Session:
     def global_batches(self) -> dict[str, Any]:
         """Returns what a checkpoint says about the batches that it was trained on."""
         return global_batches.describe(self.hparams, self.strategy.num_replicas_in_sync, self.pipeline.planner)
+
+    def _global_batches_with(self, batch_size: int, accumulated: int) -> dict[str, Any]:
+        """Returns what ``global_batches`` would with other sizes."""
+        hparams = self.hparams.replace(batch_size=batch_size, gradient_accumulation_steps=accumulated)
+        planner = self.pipeline.planner.with_batches_of(hparams)
+        return global_batches.describe(hparams, self.strategy.num_replicas_in_sync, planner)
 
     def begin_with_preset(self) -> None:
         """Takes over the weights of a pretrained encoder, where the hparams name one, into a fresh model."""

@@ -271,11 +271,13 @@ def kept_averages(fresh: Mapping[str, np.ndarray], report: WarmStartReport) -> d
 def changed_hparams(stored: Mapping[str, Any], hparams: HParams) -> dict[str, tuple[Any, Any]]:
     """Returns which hparams of the model itself differ from those that a run stored: name -> (there, here).
 
-    Those of training (``HParams``) and dropout may well be others; the weights do not show the rest, such as num_heads.
+    Those of training (``HParams``) and dropout may well be others; the weights do not show the rest, such as num_heads,
+    nor the direction in which they generate.
     """
     ours = hparams.to_dict()
     defaults = {field.name: field.default for field in dataclasses.fields(hparams)}
     of_model = [name for name in hparams.names() if name not in HParams.names() and not name.endswith("_dropout")]
+    of_model.append("target_direction")
     there = {name: stored.get(name, defaults[name]) for name in of_model}
     return {name: (there[name], ours[name]) for name in of_model if there[name] != ours[name]}
 

@@ -16,6 +16,11 @@ _PSEUDO = {1: ("none", "l2r", "both"), 2: ("two", "one", "six", "none")}
 def _two_directions(hparams: "SynchronousFields") -> str:
     if hparams.synchronous:
         return ""
+    if hparams.target_sides == 2:
+        return (
+            "is about one decoder of two directions that see each other, but this model has a decoder for each "
+            "direction; leave {name} out, or take --model=synchronous_transformer and an hparams set of it"
+        )
     return (
         "is about two directions that see each other, but with synchronous=false there is one: leave {name} out, or "
         "set synchronous=true"
@@ -108,7 +113,9 @@ class SynchronousFields(TransformerVariant):
     def __post_init__(self) -> None:
         """Puts a value in the place of ``pseudo=auto`` and checks all fields."""
         if self.pseudo == _AUTO and isinstance(self.synchronous, bool):
-            object.__setattr__(self, "pseudo", _PSEUDO[self.target_sides][0])
+            default = self.__dataclass_fields__["pseudo"].default
+            meant = _PSEUDO[self.target_sides][0] if default == _AUTO else default  # a family may have one of its own
+            object.__setattr__(self, "pseudo", meant)
         super().__post_init__()
 
     @property

@@ -190,9 +190,10 @@ def eval_batches(
       well. There may be rows of only PAD, whose number is -1.
 
     Raises:
-      UserError: There are no pairs.
+      UserError: There are no pairs, or none that can be used.
     """
     examples = examples or target_variants.gold_examples(store)
+    target_variants.check_any_left(examples)
     usable = np.flatnonzero(examples.usable).astype(np.int32)
     lengths = examples.input_lengths[usable], examples.target_lengths[usable]
     found = batching.plan_everything(*lengths, hparams, batch_size)

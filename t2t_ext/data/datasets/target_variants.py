@@ -22,6 +22,9 @@ from t2t_ext.errors import UserError
 
 # From which share of examples without their pseudo reference on the trainer warns.
 _LOUD_SHARE = 0.2
+_MAKE_AGAIN = (
+    "Train the model that failed longer and make the pseudo references again: t2t_ext-pseudo-references --overwrite."
+)
 # Fields of a pair: the reference (gold), and the pseudo references of the L2R and of the R2L model; all in text order.
 GOLD, FROM_L2R, FROM_R2L = "G", "L", "R"
 _NAMES = {
@@ -234,9 +237,21 @@ def failure_warning(examples: Examples) -> str:
     if sum(failed.values()) <= _LOUD_SHARE * total:
         return ""
     told = " and ".join(f"{count:,} {_failed(field)}" for field, count in failed.items() if count)
-    return (
-        f"warning: of {total:,} examples, {told}, are left out. Train the model that failed longer and make the pseudo "
-        "references again: t2t_ext-pseudo-references --overwrite."
+    return f"warning: of {total:,} examples, {told}, are left out. {_MAKE_AGAIN}"
+
+
+def check_any_left(examples: Examples) -> None:
+    """Checks that there are examples to evaluate, where there are pairs.
+
+    Raises:
+      UserError: All of them are left out, since their pseudo references failed.
+    """
+    if not examples.num_pairs or examples.usable.any():
+        return
+    dropped = ", ".join(f"{count:,} {why}" for why, count in examples.dropped.items())
+    raise UserError(
+        f"There is nothing to evaluate: all {len(examples.usable):,} examples of the split are left out ({dropped}). "
+        f"{_MAKE_AGAIN}"
     )
 
 

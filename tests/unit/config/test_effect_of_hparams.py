@@ -30,6 +30,9 @@ CONDITIONS = {
     "min_length_bucket": ("16", "batch_shapes=static", "", "batch_shapes=static"),
     "length_bucket_step": ("1.5", "batch_shapes=static", "", "batch_shapes=static"),
     "simcut_probability": ("0.1", "simcut_alpha=3", "", "simcut_alpha"),
+    "r_drop_alpha": (
+        "5", "", "layer_prepostprocess_dropout=0,attention_dropout=0,relu_dropout=0", "every dropout is 0",
+    ),
     "optimizer_adam_beta1": ("0.8", "", "optimizer=adafactor", "optimizer=adam, adam_w and schedule_free_adam_w"),
     "optimizer_adam_beta2": ("0.8", "optimizer=adam_w", "optimizer=adafactor", "optimizer=adam"),
     "optimizer_adam_epsilon": ("1e-8", "", "optimizer=adafactor", "optimizer=adam"),

@@ -36,7 +36,7 @@ def test_what_one_stack_has_no_use_for(changes, message):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"use_sos": True}, "use_sos=true: the first input of a direction is its tag"),
+        ({"use_sos": True}, "use_sos=true: the first input of a direction is its tag.* set use_sos=false, or"),
         ({"dc_encoder_layers": "1"}, "dc_encoder_layers='1': a shared layer is the target's, too"),
         ({"lwc_share_weights": False, "dc_decoder_layers": "1"}, "dc_decoder_layers='1': a decoder of two directions"),
         ({"sb_layers": "15"}, "sb_layers='15'"),
@@ -46,6 +46,12 @@ def test_what_one_stack_has_no_use_for(changes, message):
 def test_what_has_no_place_in_both_directions(changes, message):
     with pytest.raises(UserError, match=message):
         registry.hparams("synchronous_layer_coordination_small").replace(**changes)
+
+
+def test_a_set_of_one_direction_becomes_one_of_both():
+    with pytest.raises(UserError, match="set use_sos=false"):
+        registry.resolve_hparams("layer_coordination_small", "synchronous=true")
+    assert registry.resolve_hparams("layer_coordination_small", "synchronous=true,use_sos=false").directions == 2
 
 
 def test_the_sets_of_both_directions_are_those_of_one():

@@ -128,6 +128,50 @@ def test_shares_of_the_losses():
         np.testing.assert_allclose(got, 1.6 * one + 0.4 * other, rtol=0, atol=1e-4)
 
 
+def test_the_loss_on_references_has_no_shares():
+    """It is there to be compared with other models', whose mean is over the labels alone."""
+    import tensorflow as tf
+
+    from t2t_ext.data.datasets import target_variants
+    from t2t_ext.data.datasets.example_store import ExampleStore
+    from t2t_ext.training.evaluate import _Losses
+
+    store = ExampleStore.from_sequences(
+        [[20, 21, 22, 1], [23, 20, 1]],
+        [[15, 16, 17, 1], [18, 19, 1]],
+        pseudo=([[15, 16, 1], [18, 19, 1]], [[15, 17, 16, 1], [18, 19, 20, 1]]),
+    )
+    found, losses = [], []
+    tf.config.run_functions_eagerly(True)  # tracing would take most of the time
+    try:
+        for overrides in ("", "forward_loss_weight=0.8"):
+            model = model_of(overrides)
+            examples = target_variants.examples_of(store, model.hparams, 2)
+            losses.append(_Losses(model, store, model.hparams, examples).record("loss")["loss"])
+            gold = target_variants.with_loss_on_references(store, examples)
+            found.append(_Losses(model, store, model.hparams, gold).record("reference_loss")["reference_loss"])
+    finally:
+        tf.config.run_functions_eagerly(False)
+    assert found[0] == pytest.approx(found[1], rel=1e-6)
+    assert abs(losses[0] - losses[1]) > 1e-3
+
+
+def test_auto_is_the_pseudo_of_the_family():
+    from t2t_ext import registry
+
+    assert registry.hparams("asynchronous_transformer_test").override("pseudo=auto").pseudo == "one"
+
+
+@pytest.mark.parametrize("overrides", ["sb_loss_on_pseudo=false", "sb_fusion=gate"])
+def test_what_is_of_one_decoder_of_two_directions_is_refused(overrides):
+    from t2t_ext import registry
+    from t2t_ext.errors import UserError
+
+    with pytest.raises(UserError, match="a decoder for each direction; leave .* out") as caught:
+        registry.resolve_hparams("asynchronous_transformer_test", overrides)
+    assert "set synchronous=true" not in str(caught.value), "that is refused, too"
+
+
 def test_warm_start_fits_a_transformer():
     """All of a Transformer's names are there, with its shapes; what is more is the backward decoder's and its use."""
     from t2t_ext import registry

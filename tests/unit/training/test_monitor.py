@@ -3,6 +3,7 @@
 import dataclasses
 import io
 import json
+import math
 import resource
 
 import numpy as np
@@ -36,6 +37,31 @@ def test_records_are_cut_to_the_restored_step(tmp_path):
     assert again.has_evaluation(20)
     assert not again.has_evaluation(10)
     assert [json.loads(line)["step"] for line in path.read_text().splitlines()] == [10, 20, 20]
+
+
+def test_what_is_no_number_is_null_in_the_file_and_nan_in_memory(tmp_path):
+    """NaN and Infinity are not JSON; a resumed run must decide as the one that wrote them."""
+    path = tmp_path / "metrics.jsonl"
+    records = Records(path, 0)
+    for step, loss in enumerate((math.nan, math.inf, 2.0)):
+        records.append({"kind": "eval", "step": step, "loss": loss})
+
+    def refuse(name):
+        raise AssertionError(f"{name} is not JSON")
+
+    lines = [json.loads(line, parse_constant=refuse) for line in path.read_text().splitlines()]
+    assert [line["loss"] for line in lines] == [None, None, 2.0]
+    again = Records(path, 9)
+    for each in (records, again):
+        np.testing.assert_array_equal([record["loss"] for record in each.all], [math.nan, math.nan, 2.0])
+        assert best_of(each.all, "loss") == Best(2, 2.0)
+
+
+def test_records_of_earlier_versions_become_json(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    path.write_text('{"kind": "eval", "step": 1, "loss": NaN, "perplexity": Infinity}\n')
+    assert math.isnan(Records(path, 9).all[0]["perplexity"])
+    assert path.read_text() == '{"kind": "eval", "step": 1, "loss": null, "perplexity": null}\n'
 
 
 def test_a_full_disk_keeps_the_records_that_were_there(tmp_path):

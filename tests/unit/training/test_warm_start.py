@@ -305,6 +305,14 @@ def test_the_report_says_which_checkpoint_was_taken(origin, tiny_encoder):
     assert "(of step 10, the last one that is not damaged; " in told(origin.path)
 
 
+def test_the_report_says_that_targets_are_turned(tmp_path, tiny_encoder):
+    hparams = registry.hparams("transformer_test").replace(num_hidden_layers=1)
+    run, _ = run_of(tmp_path / "run", tiny_encoder, hparams)
+    for ours, told in (("r2l", {"target_direction": ("l2r", "r2l")}), ("l2r", {})):
+        stored = run.config.hparams
+        assert warm_start.changed_hparams(stored, hparams.replace(target_direction=ours)) == told
+
+
 def test_an_average_that_was_not_made_is_explained(origin):
     with pytest.raises(UserError, match=r"no averaged checkpoint yet\. Make one: t2t_ext-avg-all"):
         warm_start.find_checkpoint(str(origin.averaged_dir))

@@ -274,7 +274,8 @@ def test_pseudo_references_that_are_not_there():
     failed = ExampleStore.from_sequences([[5, 1]], [[6, 1]], ([[]], [[]]))
     with pytest.raises(UserError, match=r"None of the 2 training examples .*1 whose pseudo reference of the L2R model"):
         TrainPipeline(failed, hparams_of(2, "two"), seed=1, target_sides=2)
-    with pytest.raises(UserError, match="nothing to evaluate"):
+    told = r"nothing to evaluate: all 1 examples .*1 whose pseudo reference of the R2L model failed.*--overwrite"
+    with pytest.raises(UserError, match=told):
         eval_batches(failed, hparams_of(2), 50, target_variants.examples_of(failed, hparams_of(2, "one"), 2))
 
 
