@@ -64,8 +64,8 @@ def wait_at_barrier(name: str, milliseconds: int) -> None:
 def begin_with_other_collective_keys() -> None:
     """Makes the next ``MirroredStrategy`` of this process sum over replicas under other keys than those before it.
 
-    TensorFlow keeps the shapes that it has summed under a key, and every strategy begins with the same keys: the sums of
-    another model would end with "Shape mismatch in the collective instance".
+    TensorFlow keeps the shapes that it has summed under a key, and every strategy begins with the same keys: the sums
+    of another model would end with "Shape mismatch in the collective instance".
     """
     base = getattr(tf.distribute.MirroredStrategy, "_collective_key_base", None)
     if isinstance(base, int):

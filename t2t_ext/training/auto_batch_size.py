@@ -115,7 +115,9 @@ def hint_of_filling(
         why = "batches are padded to few shapes, each compiled once"
         advice = "; a CPU is faster with --xla_compile=false" if on_cpu else "; a smaller max_length pads less"
     elif row_multiple == 1:
-        why = "a part of a batch holds a whole pair, however long, and parallel_slices of them are computed side by side"
+        why = (
+            "a part of a batch holds a pair at least, however long, and parallel_slices of them are computed at a time"
+        )
         advice = "; a smaller max_length leaves out long pairs"
     return (
         f"{why}: a replica computes up to {at_once:,} tokens at once, padding included, where batch_size is "

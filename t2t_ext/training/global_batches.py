@@ -7,6 +7,7 @@ from typing import Any
 from t2t_ext.errors import UserError
 from t2t_ext.runs import checkpoints
 
+WithSizes = Callable[[int, int], dict[str, Any]]
 _FACTORS = ("replicas", "batch_size", "gradient_accumulation_steps")
 
 
@@ -22,7 +23,10 @@ def describe(hparams: Any, replicas: int, planner: Any) -> dict[str, Any]:
 
 
 def check(
-    path: pathlib.Path, now: dict[str, Any], with_sizes: Callable[[int, int], dict[str, Any]], say: Callable[[str], None]
+    path: pathlib.Path,
+    now: dict[str, Any],
+    with_sizes: WithSizes,
+    say: Callable[[str], None],
 ) -> None:
     """Checks that a run would resume with the batches that it would have had.
 
@@ -89,9 +93,7 @@ def _product(factors: dict[str, Any]) -> str:
     )
 
 
-def _advice(
-    before: dict[str, Any], now: dict[str, Any], with_sizes: Callable[[int, int], dict[str, Any]]
-) -> str:
+def _advice(before: dict[str, Any], now: dict[str, Any], with_sizes: WithSizes) -> str:
     """Returns which hparams keep the global batch: the old slices in another number, or slices of another size."""
     wanted, replicas = _tokens(before), now["replicas"]
     pairs = [

@@ -297,16 +297,12 @@ class _Loop:
         path = self._run.skipped_steps_path
         if self._is_chief:
             files.write_text_atomically(path, skip_report.to_json(report))
-        # Of the three precisions, only mixed_float16 has a smaller range of numbers than float32.
-        half = self._session.hparams.precision == "mixed_float16"
-        ways = ["a lower learning rate", "a longer warm-up"]
-        ways.append("clip_grad_norm, or precision=mixed_bfloat16 or float32" if half else "or clip_grad_norm")
         raise UserError(
             f"Training stopped at step {self._session.step}: the gradients of {row} steps in a row, "
             f"{last - row + 1} to {last}, were not finite, and these steps were skipped (loss scale "
             f"{report['loss_scale']:g}). "
-            f"{skip_report.summary(report)} More is in {path}. Use {', '.join(ways)}, in a new run; this one "
-            f"would resume from {_resume_point(self._run.path)}."
+            f"{skip_report.summary(report)} More is in {path}. {_against_skips(self._session.hparams.precision)} "
+            f"This one would resume from {_resume_point(self._run.path)}."
         )
 
     def _save(self, *, at_interrupt: bool = False) -> None:
@@ -404,6 +400,15 @@ class _Loop:
                 self._say(f"warning: {error} It was the best one; the next best is kept in its place")
             else:
                 return
+
+
+def _against_skips(precision: str) -> str:
+    """Returns what to change where gradients are not finite."""
+    ways = "Use a lower learning rate, a longer warm-up"
+    # The other precisions have the range of float32.
+    if precision == "mixed_float16":
+        return f"{ways}, clip_grad_norm, or precision=mixed_bfloat16 or float32, in a new run."
+    return f"{ways}, or clip_grad_norm, in a new run."
 
 
 def _resume_point(output_dir: files.PathLike) -> str:

@@ -8,6 +8,7 @@ import tensorflow as tf
 from t2t_ext.config.hyperparameters import HParams
 from t2t_ext.errors import UserError, first_line
 
+
 @contextlib.contextmanager
 def explained(what: str, shape: Callable[[], str], ways: str) -> Iterator[None]:
     """Turns running out of memory into a ``UserError``.

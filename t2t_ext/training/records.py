@@ -2,8 +2,10 @@
 
 Records have ``kind`` (``train`` or ``eval``) and ``step``. The best checkpoint and early stopping are functions of
 these records, so a resumed run decides as the uninterrupted one would have. ``gradient_norms.jsonl`` is a file of the
-same kind, with the records of ``gradient_norms_record``. JSON has no number that is none (a training that diverges has
-them): it is null in the file, and ``nan`` in memory, infinity too, so that a resumed run reads what it wrote. This module imports no TensorFlow.
+same kind, with the records of ``gradient_norms_record``. This module imports no TensorFlow.
+
+JSON has neither ``nan`` nor infinity, which a training that diverges has: both are null in the file and ``nan`` in
+memory, so that a resumed run decides as the one that wrote them.
 """
 
 import dataclasses

@@ -122,7 +122,7 @@ def test_what_is_set_must_be_read(name):
     ],
 )
 def test_what_is_of_the_encoder_is_refused_with_a_preset(set_name, overrides):
-    with pytest.raises(UserError, match="the encoder of encoder_preset=PRESET is as it is; leave .* out"):
+    with pytest.raises(UserError, match=r"the encoder of encoder_preset=PRESET is as it is; leave .* out"):
         registry.resolve_hparams(set_name, f"encoder_preset=PRESET,{overrides}")
 
 

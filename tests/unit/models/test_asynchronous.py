@@ -167,7 +167,7 @@ def test_what_is_of_one_decoder_of_two_directions_is_refused(overrides):
     from t2t_ext import registry
     from t2t_ext.errors import UserError
 
-    with pytest.raises(UserError, match="a decoder for each direction; leave .* out") as caught:
+    with pytest.raises(UserError, match=r"a decoder for each direction; leave .* out") as caught:
         registry.resolve_hparams("asynchronous_transformer_test", overrides)
     assert "set synchronous=true" not in str(caught.value), "that is refused, too"
 

@@ -130,6 +130,13 @@ def test_steps_that_were_skipped_have_no_loss(skipped):
         assert line.startswith("step 3: loss 2.000 (label-smoothed; 1.000 without), perplexity 2.72, learning rate")
 
 
+@pytest.mark.parametrize(("precision", "named"), [("float32", 0), ("mixed_bfloat16", 0), ("mixed_float16", 1)])
+def test_another_precision_is_advised_where_it_has_a_larger_range(precision, named):
+    told = loop._against_skips(precision)
+    assert told.count("precision=") == named
+    assert "clip_grad_norm" in told
+
+
 def test_source_and_reference_are_beside_the_first_translation_alone(run):
     """The log of a run shows what the sample should be, once: it is the same sentence at every evaluation."""
     said, kept = [], []
@@ -140,7 +147,8 @@ def test_source_and_reference_are_beside_the_first_translation_alone(run):
         first_sentence=lambda: ("a house", "ein " + "Haus" * 100),
     )
     stub = types.SimpleNamespace(
-        _session=types.SimpleNamespace(step=20, weights_for_users=dict),
+        _settings=TrainingSettings(),
+        _session=types.SimpleNamespace(step=20, weights_for_users=dict, hparams=registry.hparams("transformer_test")),
         _signals=signals,
         _evaluator=evaluator,
         _progress=types.SimpleNamespace(note=None),
