@@ -75,6 +75,11 @@ def test_minutes_and_tokens_of_a_run(curves, tmp_path):
     assert curves.read_run(tmp_path / "nothing").points == []
 
 
+def test_a_loss_that_is_no_number_is_null_in_the_log(curves, tmp_path):
+    run = write_run(tmp_path / "run", window(60, 59.0), {**evaluation(60, 10.0), "loss": None})
+    assert math.isnan(curves.read_run(run).points[0].loss)
+
+
 def test_a_pause_is_no_training(curves, tmp_path):
     """The process was stopped for half an hour in the third minute; a window that is just slow counts."""
     windows = [window(60, 60.0), window(120, 60.0), window(180, 1860.0, 100 / 31), window(240, 600.0, 10.0)]
