@@ -19,8 +19,7 @@ HEAVY = ("tensorflow", "keras", "tensorflow_text", "tensorboard")
 FLOORS = (
     ("errors", "pages", "version", "index", "compat"),
     ("io", "config"),
-    ("registry", "reporting"),
-    ("data.text",),
+    ("registry", "reporting", "data.text"),
     ("data.corpora",),
     ("data.features",),
     ("problem",),
