@@ -141,7 +141,10 @@ class T2tTokenizer(keras_hub.tokenizers.Tokenizer):
         encoder = self.encoders[side]
 
         def encoded(texts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-            rows = encoder.encode_batch(encoder.prepare([text.decode(errors="replace") for text in texts]))
+            prepared = encoder.prepare([text.decode(errors="replace") for text in texts])
+            # A text without a visible character is empty, as it is for the decoder.
+            visible = [text.strip() != "" for text in encoder.segment(prepared)]
+            rows = [ids if seen else [] for ids, seen in zip(encoder.encode_batch(prepared), visible, strict=True)]
             return np.array([index for row in rows for index in row], np.int32), np.array([*map(len, rows)], np.int64)
 
         flat, lengths = tf.numpy_function(encoded, [tf.reshape(texts, [-1])], (tf.int32, tf.int64))
@@ -179,6 +182,11 @@ class T2tSeq2SeqLMPreprocessor(keras_hub.models.Seq2SeqLMPreprocessor):
 
     backbone_cls = T2tBackbone
     tokenizer_cls = T2tTokenizer
+
+    def get_config(self) -> dict[str, Any]:
+        """Returns what ``from_config`` needs to make an equal preprocessor; KerasHub's leaves the lengths out."""
+        lengths = {f"{side}_sequence_length": getattr(self, f"{side}_sequence_length") for side in ("encoder", "decoder")}
+        return {**super().get_config(), **lengths}
 
     def build(self, input_shape: Any) -> None:
         """Makes what packs both sides."""
@@ -344,13 +352,22 @@ def _searched(translator: Translator, inputs: "Inputs") -> dict[str, tf.Tensor]:
         )
     ids, mask = (np.asarray(inputs[f"encoder_{what}"]) for what in ("token_ids", "padding_mask"))
     rows = [row[:length].tolist() for row, length in zip(ids, mask.sum(axis=1), strict=True)]
+    limit = translator.source_limit  # the preprocessor's length may have been set to more
+    rows = [[*row[:limit], EOS_ID] if len(row) > limit + 1 else row for row in rows]
     most = inputs["decoder_token_ids"].shape[1] - 1
     found = [[PAD_ID, *best.ids[:most]] for best, *_ in translator.translate_ids(rows)]
-    rows_found = tf.ragged.constant(found, tf.int32)
+    rows_found = tf.ragged.constant(found, tf.int32, ragged_rank=1)
     return {
         "decoder_token_ids": rows_found.to_tensor(PAD_ID),
         "decoder_padding_mask": tf.sequence_mask(rows_found.row_lengths()),
     }
+
+
+def _longest_translation(hparams: DecodeHParams, source_length: int) -> int:
+    """Returns the most tokens, with EOS, that the search gives for a source of so many."""
+    if hparams.length_limit == "extra":
+        return source_length + 1 + hparams.extra_length
+    return int(hparams.max_length_ratio * source_length) + hparams.max_length_offset
 
 
 def task_of(translator: Translator, model: str) -> T2tSeq2SeqLM:
@@ -377,8 +394,8 @@ def task_of(translator: Translator, model: str) -> T2tSeq2SeqLM:
     hparams = translator.decode_hparams
     preprocessor = T2tSeq2SeqLMPreprocessor(
         T2tTokenizer(translator.source_encoder, translator.target_encoder),
-        encoder_sequence_length=hparams.max_input_length + 1,
-        decoder_sequence_length=hparams.max_input_length + 1,
+        encoder_sequence_length=translator.source_limit + 1,
+        decoder_sequence_length=_longest_translation(hparams, translator.source_limit) + 1,  # and the start
     )
     return T2tSeq2SeqLM(backbone, preprocessor, hparams.to_dict())
 

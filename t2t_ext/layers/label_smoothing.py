@@ -26,6 +26,13 @@ def smoothing_terms(label_smoothing: float, vocab_size: int) -> tuple[float, flo
     return confidence, low, entropy
 
 
+def weights_of(sample_weight: Any, rank: int) -> tf.Tensor:
+    """Returns weights as float32 of a number of dimensions: those that are missing, as of weights [B], are 1."""
+    weights = tf.cast(sample_weight, tf.float32)
+    missing = [1] * (rank - weights.shape.rank)
+    return tf.reshape(weights, tf.concat([tf.shape(weights), missing], 0)) if missing else weights
+
+
 @keras.saving.register_keras_serializable("t2t_ext")
 class SmoothedCrossEntropy(keras.losses.Loss):
     """Label-smoothed cross-entropy in nats, the mean over the tokens that are not padding; 0 at its optimum.
@@ -47,9 +54,7 @@ class SmoothedCrossEntropy(keras.losses.Loss):
         real = tf.cast(tf.not_equal(labels, PAD_ID), tf.float32)
         losses = self.call(labels, y_pred) * real
         if sample_weight is not None:
-            weights = tf.cast(sample_weight, tf.float32)
-            missing = [1] * (losses.shape.rank - weights.shape.rank)  # a weight for each sentence
-            losses *= tf.reshape(weights, tf.concat([tf.shape(weights), missing], 0)) if missing else weights
+            losses *= weights_of(sample_weight, losses.shape.rank)
         return tf.math.divide_no_nan(tf.reduce_sum(losses), tf.reduce_sum(real))
 
     def call(self, y_true: Any, y_pred: Any) -> tf.Tensor:

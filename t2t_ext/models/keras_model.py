@@ -15,7 +15,7 @@ import keras
 import tensorflow as tf
 
 from t2t_ext.errors import UserError
-from t2t_ext.layers.label_smoothing import SmoothedCrossEntropy
+from t2t_ext.layers.label_smoothing import SmoothedCrossEntropy, weights_of
 
 
 def require_float32_weights(policy: keras.DTypePolicy) -> None:
@@ -37,7 +37,8 @@ def require_float32_weights(policy: keras.DTypePolicy) -> None:
 class KerasModel(keras.Model):
     """A Keras model that is called with ``(inputs, targets)``, a dict of these names, or a list of both.
 
-    Subclasses are registered with Keras by their class names, in the package ``t2t_ext``.
+    Subclasses are registered with Keras by their class names, in the package ``t2t_ext``; those of other packages in the
+    package of their module, so that none takes the place of another of its name.
     """
 
     def __init__(self, **kwargs: Any) -> None:
@@ -47,7 +48,10 @@ class KerasModel(keras.Model):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        keras.saving.register_keras_serializable("t2t_ext")(cls)
+        if cls.__module__.partition(".")[0] == "t2t_ext":
+            keras.saving.register_keras_serializable("t2t_ext")(cls)
+        else:
+            keras.saving.register_keras_serializable(cls.__module__, cls.__qualname__)(cls)
 
     def unpacked(self, inputs: Any, targets: Any = None) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns source and target of a call, ids as int32.
@@ -88,10 +92,12 @@ class KerasModel(keras.Model):
         """Returns the loss of a batch; the labels are its targets where there are no others.
 
         Where ``compile`` was given no loss, it is label-smoothed cross-entropy per token that is not padding, with the
-        hparams' ``label_smoothing``.
+        hparams' ``label_smoothing``. ``sample_weight`` multiplies the model's own ``label_weights``.
         """
         y = self.unpacked(x)[1] if y is None else y
-        sample_weight = self.label_weights(y) if sample_weight is None else sample_weight
+        own = self.label_weights(y)
+        if own is not None:
+            sample_weight = own if sample_weight is None else own * weights_of(sample_weight, own.shape.rank)
         if self.loss is None:
             return SmoothedCrossEntropy(self.hparams.label_smoothing)(y, y_pred, sample_weight)
         return super().compute_loss(x=x, y=y, y_pred=y_pred, sample_weight=sample_weight, training=training)

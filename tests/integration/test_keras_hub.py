@@ -5,7 +5,7 @@ import pytest
 
 from t2t_ext.bin import exporter
 
-LINES = ["the old cat sees the lamp .", "", "the city loves the small flower today .", "Ünïcödé ☃ x"]
+LINES = ["the old cat sees the lamp .", "", "the city loves the small flower today .", "Ünïcödé ☃ x", "     ", "\u00a0"]
 
 
 @pytest.fixture(scope="module")
@@ -32,6 +32,26 @@ def test_it_says_what_the_decoder_says(task, tiny_run):
     expected = Translator.load(tiny_run.path, decode_hparams="beam_size=3,alpha=0.8")(LINES)
     assert task.generate(LINES) == expected
     assert task.generate(LINES[0]) == expected[0]
+    assert task.generate([]) == []
+
+
+def test_sources_are_truncated_as_by_the_decoder(tiny_run, tmp_path):
+    import keras_hub
+
+    from t2t_ext.keras_hub import write_preset
+    from t2t_ext.translation.translator import Translator
+
+    search = "beam_size=1,max_input_length=3,max_length_offset=30"
+    translator = Translator.load(tiny_run.path, decode_hparams=search)
+    write_preset(translator, "transformer", tmp_path / "preset")
+    short = keras_hub.models.Seq2SeqLM.from_preset(str(tmp_path / "preset"))
+    lengths = short.preprocessor.encoder_sequence_length, short.preprocessor.decoder_sequence_length
+    assert lengths == (4, 35)  # the source with EOS; int(1.5 * 3), 30, and the start token
+    expected = translator(LINES)
+    assert translator.truncated_lines == 3
+    assert short.generate(LINES) == expected
+    short.preprocessor.encoder_sequence_length = 64
+    assert short.generate(LINES) == expected
 
 
 def test_a_sampler_of_keras_hub(task, make_translator):

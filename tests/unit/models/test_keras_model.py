@@ -61,8 +61,36 @@ def test_the_loss_is_saved():
 
 
 def test_models_of_a_users_folder_are_registered_too():
-    mine = type("MyModel", (registry.model("transformer"),), {})
-    assert keras.saving.get_registered_object("t2t_ext>MyModel") is mine
+    class MyModel(registry.model("transformer")):
+        pass
+
+    assert keras.saving.get_registered_name(MyModel) == f"{__name__}>{MyModel.__qualname__}"
+    assert keras.saving.get_registered_object(f"{__name__}>{MyModel.__qualname__}") is MyModel
+
+
+def test_a_users_model_does_not_take_the_place_of_one_of_its_name(model, tmp_path):
+    class Transformer(registry.model("transformer")):
+        pass
+
+    for kind in (registry.model("transformer"), Transformer):
+        saved = kind(model.hparams, source_vocab_size=20, target_vocab_size=20)
+        saved.build()
+        saved.save(tmp_path / "model.keras")
+        assert type(keras.models.load_model(tmp_path / "model.keras")) is kind
+
+
+def test_given_weights_multiply_the_models_own():
+    hparams = registry.hparams("asynchronous_transformer_tiny").replace(num_hidden_layers=1, forward_loss_weight=0.9)
+    model = registry.model("asynchronous_transformer")(hparams, source_vocab_size=20, target_vocab_size=20)
+    model.compile("adam")
+    data = {"inputs": INPUTS, "targets": np.stack([TARGETS, TARGETS], 1)}
+    logits = np.random.default_rng(0).normal(size=(2, 2, 3, 20)).astype(np.float32) * [[[[1]], [[5]]]]
+    own = model.compute_loss(data, None, logits)
+    for weights in (np.ones(2), np.ones((2, 2, 3))):
+        assert float(model.compute_loss(data, None, logits, weights)) == pytest.approx(float(own), rel=1e-5)
+    first = model.compute_loss(data, None, logits, np.array([1.0, 0.0]))
+    second = model.compute_loss(data, None, logits, np.array([0.0, 1.0]))
+    assert float(first + second) == pytest.approx(float(own), rel=1e-5)
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16", "mixed_bfloat16"])
