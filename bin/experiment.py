@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from t2t_ext.bin._flags import Flag, FlagParser, FlagTable, command, say
-from t2t_ext.errors import UserError
+from t2t_ext.errors import UserError, suggest
 from t2t_ext.io import log
 
 _STAGES = ("data", "pseudo", "train", "average", "score", "compare", "report")
@@ -18,11 +18,6 @@ _EXAMPLES = """\
   t2t_ext-experiment --recipe=he2018_table1_deen_baseline --work_dir=W --tmp_dir=RAW --until=data
   t2t_ext-experiment --recipe=synchronous_pipeline --problem=translate_deen_multi30k --size=tiny --work_dir=W
 """
-# Flags of the commands that the experiment gives itself.
-_OF_THE_EXPERIMENT = (
-    "output_dir", "data_dir", "tmp_dir", "t2t_usr_dir", "problem", "problem_options", "model", "hparams_set",
-    "warm_start_from", "output_data_dir",
-)  # fmt: skip
 _NAMED_ALIKE = ("problem", "tmp_dir", "teachers_seed", "scale", "train_steps", "t2t_usr_dir")
 _FLAGS: FlagTable = {
     "What": {
@@ -164,6 +159,7 @@ def check_commands(stages: Sequence[Any]) -> None:
                 resolve_decode_hparams(parsed.decode_hparams)
             if stage.kind == "score":
                 protocols.protocol(parsed.scoring)
+                _check_split(stage)
         except UserError as error:
             raise UserError(
                 f"The command of '{stage.title}' is invalid: {error} It has what --hparams, --train and other flags "
@@ -171,10 +167,26 @@ def check_commands(stages: Sequence[Any]) -> None:
             ) from error
 
 
+def _check_split(stage: Any) -> None:
+    """Checks that the problem of a scoring stage has the split, which is read only after the training."""
+    from t2t_ext import registry
+    from t2t_ext.config.problem_options import parse
+    from t2t_ext.experiments.plan import requirements
+
+    flags = next(need.flags for need in requirements(stage.needs) if need.kind == "train")
+    splits = registry.problem(flags["problem"], **parse(flags.get("problem_options", ""))).splits
+    if stage.split not in splits:
+        raise UserError(
+            f"{flags['problem']} has no split {stage.split!r}.{suggest(stage.split, splits)} It has "
+            f"{', '.join(splits)}. Correct splits of the recipe, or the problem and its options."
+        )
+
+
 def _options(flags: argparse.Namespace, recipe: Any) -> Any:
     from t2t_ext.config.problem_options import parse
     from t2t_ext.data.corpora import readers
     from t2t_ext.experiments.plan import Options
+    from t2t_ext.experiments.recipes import OF_THE_EXPERIMENT
 
     if not flags.work_dir:
         raise UserError("--work_dir=DIR says where data, runs and reports are put.")
@@ -189,7 +201,7 @@ def _options(flags: argparse.Namespace, recipe: Any) -> Any:
     own_text = [path for path in parsed["augment"].get("target_text", "").split(",") if path]
     readers.require_files([pathlib.Path(path).expanduser() for path in own_text], "Correct --augment=target_text=...")
     for flag in ("train", "datagen", "augment"):
-        for name in [name for name in parsed[flag] if name in _OF_THE_EXPERIMENT]:
+        for name in [name for name in parsed[flag] if name in OF_THE_EXPERIMENT]:
             raise UserError(
                 f"--{flag}={getattr(flags, flag)}: {name} is what the recipe and the experiment's own flags say "
                 "(--work_dir, --problem, --tmp_dir, ...). Leave it out."

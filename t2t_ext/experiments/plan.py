@@ -12,13 +12,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from t2t_ext import registry
-from t2t_ext.config.decode import resolve_decode_hparams
+from t2t_ext.config import problem_options
+from t2t_ext.config.decode import NOT_IN_THE_RESULT, resolve_decode_hparams
 from t2t_ext.config.hyperparameters import HParams
 from t2t_ext.data.datasets.manifest import manifest_path
 from t2t_ext.data.datasets.pseudo_references import SUFFIX
 from t2t_ext.errors import UserError
 from t2t_ext.evaluation.score_table import digest
-from t2t_ext.experiments.recipes import AUGMENT_MODELS, BOTH, Recipe, RecipeBook
+from t2t_ext.experiments.recipes import AUGMENT_MODELS, BOTH, STEPS_OF_SCHEDULES, Recipe, RecipeBook
 from t2t_ext.experiments.sweep import folder_name
 from t2t_ext.search.directions import check_directions, directions_of
 
@@ -78,6 +79,8 @@ class Options:
         found += [f"--train_steps={self.train_steps}"] if self.train_steps else []
         for name in ("hparams", "train", "datagen", "problem_options", "augment", "decode"):
             counted = _counted(getattr(self, name))
+            if name == "decode":
+                counted = _of_the_result(counted)
             if counted:
                 flag = "decode_hparams" if name == "decode" else name
                 found.append(f"--{flag}={assignments(counted)}")
@@ -329,13 +332,18 @@ class _Planner:
         flags = {"problem": self._problem(recipe)}
         return flags | ({"problem_options": assignments(options)} if options else {})
 
+    def _base_name(self, recipe: Recipe) -> str:
+        """Returns the name that the data of a recipe carry, which may depend on the problem's options."""
+        flags = self._problem_flags(recipe)
+        return registry.problem(flags["problem"], **problem_options.parse(flags.get("problem_options", ""))).base_name
+
     def _data(self, recipe: Recipe) -> Stage:
         options = self._options
         folder = options.work_dir / "data"
         flags = {**self._problem_flags(recipe), **recipe.datagen, **options.datagen, **self._user_modules()}
         counted = _counted(flags)
         # NAME and NAME_rev are usually made from the same files; other options are other data, beside those.
-        base = registry.problem(self._problem(recipe)).base_name
+        base = self._base_name(recipe)
         name = base if set(counted) == {"problem"} else f"{base}.{digest({**counted, 'problem': base})[:6]}"
         output = folder / name
         flags["data_dir"] = str(output)
@@ -365,7 +373,7 @@ class _Planner:
             "data_dir": str(data.output),
             "overwrite": True,  # only what was made with other models; whether that may be lost, check_unchanged says
         }
-        name = data.output.name.replace(registry.problem(problem).base_name, problem, 1)
+        name = data.output.name.replace(self._base_name(recipe), problem, 1)
         output = manifest_path(data.output, problem + SUFFIX)
         return self._add(
             f"pseudo references {name}", "pseudo", "pseudo-references", flags, data.folder, output, [data, *trained]
@@ -382,7 +390,7 @@ class _Planner:
                 f"{recipe.name} translates text in the target language back: say which with "
                 "--augment=target_text=FILE, a sentence a line."
             )
-        data, problem = self._data(recipe), self._problem(recipe)
+        data = self._data(recipe)
         flags: dict[str, Any] = self._problem_flags(recipe)
         needs = [data]
         for kind in AUGMENT_MODELS:
@@ -397,7 +405,7 @@ class _Planner:
         name = f"{data.output.name}.{said['method']}.{digest([*(need.key for need in needs), _counted(flags)])[:6]}"
         folder = data.folder / name
         flags["output_data_dir"] = str(folder)
-        output = manifest_path(folder, registry.problem(problem).base_name)
+        output = manifest_path(folder, self._base_name(recipe))
         return self._add(f"augment {name}", "pseudo", "augment", flags, data.folder, output, needs)
 
     def _of_both_directions(self, names: Mapping[str, Any]) -> list[Recipe]:
@@ -466,11 +474,10 @@ class _Planner:
                 hparams[name] = value
         if not every:
             hparams = _read(known, hparams, options.hparams)
-        if options.scale != 1 and "learning_rate_warmup_steps" not in options.hparams:
-            warm_up = recipe.hparams.get("learning_rate_warmup_steps") or known.learning_rate_warmup_steps
-            if warm_up:
-                scaled = {"learning_rate_warmup_steps": max(1, round(warm_up * options.scale))}
-                hparams = _read(known, {**hparams, **scaled}, scaled)
+        for name in STEPS_OF_SCHEDULES if options.scale != 1 else ():
+            steps = recipe.hparams.get(name) or getattr(known, name)
+            if steps and name not in options.hparams:
+                hparams = _read(known, {**hparams, name: max(1, round(steps * options.scale))}, [name])
         return hparams
 
     def _directions(self, recipe: Recipe) -> int:
@@ -576,7 +583,19 @@ def _without_directions(flags: Mapping[str, Any]) -> dict[str, Any]:
 
 def _counted(flags: Mapping[str, Any]) -> dict[str, str]:
     """Returns the flags that determine a result, as text."""
-    return {name: _text(value) for name, value in flags.items() if name not in _NOT_IN_THE_RESULT}
+    counted = {name: _text(value) for name, value in flags.items() if name not in _NOT_IN_THE_RESULT}
+    search = counted.get("decode_hparams", "")
+    if any(name in search for name in NOT_IN_THE_RESULT):  # what has none stays as it is written
+        kept = _of_the_result(problem_options.parse(search, "decode_hparams"))
+        counted = {**counted, "decode_hparams": assignments(kept)}
+        if not kept:
+            del counted["decode_hparams"]
+    return counted
+
+
+def _of_the_result(decode: Mapping[str, str]) -> dict[str, str]:
+    """Returns the decode hparams that translations depend on."""
+    return {name: value for name, value in decode.items() if name not in NOT_IN_THE_RESULT}
 
 
 def _text(value: Any) -> str:

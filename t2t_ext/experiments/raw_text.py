@@ -1,6 +1,7 @@
 """Whether the data of an experiment are those of the raw files as these are now, and results those of the data."""
 
 import datetime
+import pathlib
 from collections.abc import Iterator, Mapping
 
 from t2t_ext import registry
@@ -10,6 +11,7 @@ from t2t_ext.data.generation.raw_inputs import changed_inputs
 from t2t_ext.errors import UserError
 from t2t_ext.evaluation.score_table import digest
 from t2t_ext.experiments.plan import Stage, requirements
+from t2t_ext.io import files
 
 
 def changes(stage: Stage, made: str) -> Iterator[str]:
@@ -33,7 +35,7 @@ def changes(stage: Stage, made: str) -> Iterator[str]:
             yield from changed_inputs(split, paths, manifest.inputs.get(split, []), since)
 
 
-def made_from(stage: Stage) -> Mapping[str, str]:
+def data_made_from(stage: Stage) -> dict[str, str]:
     """Returns the data that a stage takes, name -> digest of the raw files that they were made from."""
     found = {}
     for need in requirements(stage.needs):
@@ -42,11 +44,36 @@ def made_from(stage: Stage) -> Mapping[str, str]:
     return found
 
 
+def made_from(stage: Stage) -> dict[str, str]:
+    """Returns the data that a stage takes, as ``data_made_from``, and its own text: path -> size in bytes, SHA-256."""
+    own = [path for path in own_text(stage) if path.is_file()]
+    return data_made_from(stage) | {str(path): f"{path.stat().st_size} {files.sha256_of_file(path)}" for path in own}
+
+
+def own_text(stage: Stage) -> list[pathlib.Path]:
+    """Returns the files that a stage takes besides data: the text that is translated back."""
+    return [pathlib.Path(path.strip()) for path in stage.flags.get("target_text", "").split(",") if path.strip()]
+
+
+def own_text_changes(stage: Stage, made: str, then: Mapping[str, str]) -> Iterator[str]:
+    """Yields, in words, which of a stage's own files hold other text now; as ``changes``."""
+    since = datetime.datetime.fromisoformat(made).timestamp()
+    for path in own_text(stage):
+        size, _, sha256 = then.get(str(path), "").partition(" ")
+        if sha256:
+            described = [{"name": path.name, "bytes": int(size), "sha256": sha256}]
+            yield from changed_inputs(f"'{stage.name}'", [path], described, since)
+
+
+def manifest_of(stage: Stage) -> pathlib.Path:
+    """Returns where the manifest of a stage's data is, or will be."""
+    return manifest_path(stage.output, registry.problem(stage.flags["problem"], **_options(stage)).base_name)
+
+
 def _manifest(stage: Stage) -> Manifest | None:
     """Returns the manifest of data; None where it is not there or damaged, which is said where the data are read."""
     try:
-        base = registry.problem(stage.flags["problem"], **_options(stage)).base_name
-        return Manifest.load(manifest_path(stage.output, base))
+        return Manifest.load(manifest_of(stage))
     except (FileNotFoundError, UserError):
         return None
 

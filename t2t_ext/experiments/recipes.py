@@ -30,6 +30,12 @@ CHECKPOINTS = ("averaged", "best", "latest")
 OTHER_FIGURES = (
     "average", "parameters", "train_steps_per_second", "sentences_per_second", "first_tokens", "last_tokens",
 )  # fmt: skip
+# Flags of the commands that the experiment gives itself.
+OF_THE_EXPERIMENT = (
+    "output_dir", "data_dir", "tmp_dir", "t2t_usr_dir", "problem", "problem_options", "model", "hparams_set",
+    "warm_start_from", "output_data_dir",
+)  # fmt: skip
+STEPS_OF_SCHEDULES = ("learning_rate_warmup_steps", "learning_rate_decay_steps")  # hparams
 _NOT_INHERITED = ("row", "published", "template", "same_runs_as", "beside", "beams")
 _ADDED_UP = ("notes", "needs")
 _TAKEN_BACK = "default"  # of a value in a table such as hparams: the one that is inherited does not count
@@ -359,8 +365,13 @@ class RecipeBook:
             raise self._error(name, f"checkpoint = {recipe.checkpoint!r} does not go with average = {recipe.average}")
         if "train_steps" not in recipe.train and not recipe.rerank:
             raise self._error(name, "train needs train_steps")
+        for table in ("train", "datagen", "augment"):
+            for key in [key for key in getattr(recipe, table) if key in OF_THE_EXPERIMENT]:
+                raise self._error(name, f"{table}.{key} is what the recipe's other keys and the command say; leave it out")
+        for key in [key for key in ("random_seed", "hparams") if key in recipe.train]:
+            raise self._error(name, f"train.{key}: say it with {'seeds' if key == 'random_seed' else key}")
         numbers = [("train", recipe.train, key) for key in _WHOLE_NUMBERS]
-        for table, values, key in [*numbers, ("hparams", recipe.hparams, "learning_rate_warmup_steps")]:
+        for table, values, key in [*numbers, *(("hparams", recipe.hparams, each) for each in STEPS_OF_SCHEDULES)]:
             if type(values.get(key, 0)) is not int:
                 raise self._error(name, f"{table}.{key} = {values[key]!r} must be a whole number, without quotes")
         average, kept = recipe.average, recipe.train.get("keep_checkpoint_max", 20)
@@ -381,6 +392,8 @@ class RecipeBook:
             raise self._error(name, "rerank has no run of its own: leave out pseudo_references, warm_start and beams")
         if any(beam < 1 for beam in recipe.beams):
             raise self._error(name, f"beams = {recipe.beams!r} must be numbers from 1 on")
+        if name in recipe.beside or len(set(recipe.beside)) < len(recipe.beside):
+            raise self._error(name, f"beside = {recipe.beside!r} must name other recipes, each once")
         for other in recipe.beside:
             if other not in self.names():
                 raise self._error(name, f"beside: there is no recipe {other!r}.{suggest(other, self.names())}")

@@ -10,6 +10,7 @@ import datetime
 import json
 import os
 import pathlib
+import shlex
 import shutil
 import signal
 import socket
@@ -22,7 +23,7 @@ from typing import Any, NotRequired, TypedDict
 from t2t_ext.errors import UserError
 from t2t_ext.evaluation.score_table import RECORDS_NAME, ScoreRecord, ScoreTable
 from t2t_ext.evaluation.scorer import label_with_case
-from t2t_ext.experiments import raw_text
+from t2t_ext.experiments import raw_text, run_hparams
 from t2t_ext.experiments.plan import Stage, requirements
 from t2t_ext.experiments.sweep import training_is_over
 from t2t_ext.io import files, locks, stored
@@ -83,6 +84,8 @@ def state_of(stage: Stage) -> State:
         return State("changed", differences or ("a stage before it",))
     if differences := _changes_of_text(stage, marker):
         return State("changed", differences)
+    if stage.kind == "train" and (differences := tuple(run_hparams.changes(stage))):
+        return State("changed", differences)
     if marker["status"] != "done" and stage.kind != "score":  # scores that were begun may be of former weights
         return State("begun")
     # Data of the same text are the same whenever made.
@@ -97,9 +100,10 @@ def _changes_of_text(stage: Stage, marker: Mapping[str, Any]) -> tuple[str, ...]
     """Returns, in words, what else the raw files hold now, or the data hold, than what a result was made from."""
     if stage.kind == "data":
         return tuple(raw_text.changes(stage, marker["time"])) if marker["status"] == "done" else ()
-    now, then = raw_text.made_from(stage), marker.get("text", {})
-    return tuple(
-        f"'{name}' was made again since, from other text" for name in then if now.get(name, then[name]) != then[name]
+    now, then = raw_text.data_made_from(stage), marker.get("text", {})
+    return (
+        *(f"'{name}' was made again since, from other text" for name in now if now[name] != then.get(name, now[name])),
+        *raw_text.own_text_changes(stage, marker["time"], then),
     )
 
 
@@ -193,7 +197,10 @@ def _run_alone(
                 f"{stage.output} is to be made again, but {owner} is at work there. Wait until it has ended."
             )
         stage.marker.unlink(missing_ok=True)
-        if stage.output.is_dir():
+        if stage.kind == "data":
+            # As of pseudo references; what other recipes have made beside the data, such as these, stays.
+            raw_text.manifest_of(stage).unlink(missing_ok=True)
+        elif stage.output.is_dir():
             files.remove_directory(stage.output)
         elif stage.kind == "pseudo":
             stage.output.unlink(missing_ok=True)  # the manifest: the files that are left without it are written again
@@ -321,7 +328,7 @@ class _Shown:
 def _is_complete(stage: Stage) -> bool:
     """Returns whether the output of a successful stage is complete."""
     if stage.kind == "data":
-        return any(stage.output.glob("*.manifest.json"))
+        return raw_text.manifest_of(stage).exists()
     if stage.kind == "train":
         return RunDirectory.exists(stage.output) and training_is_over(stage.output)
     if stage.kind == "average":
@@ -395,13 +402,16 @@ def _end_orphan(stage: Stage, say: Say) -> None:
     if marker is None or marker["status"] != "begun" or marker.get("host", _HOST) != _HOST:
         return
     pid = marker.get("pid", 0)
-    if not _is_running(pid, _module(stage)):
+    # As it was begun: now it may have other flags, such as those of speed.
+    begun = shlex.split(marker["command"])[1:] if "command" in marker else stage.arguments
+    command = [_module(stage), *begun]
+    if not _is_running(pid, command):
         return
     say(f"    ending process {pid}, which an experiment that was killed has left running")
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGTERM)
     until = time.monotonic() + _SECONDS_TO_END
-    while _is_running(pid, _module(stage)):
+    while _is_running(pid, command):
         if time.monotonic() > until:
             raise UserError(f"The stage '{stage.title}' is still running, as process {pid}. End it: kill -9 {pid}.")
         time.sleep(0.2)
@@ -411,8 +421,8 @@ def _module(stage: Stage) -> str:
     return f"t2t_ext.bin.{stage.command.replace('-', '_')}"
 
 
-def _is_running(pid: int, word: str) -> bool:
-    """Returns whether a process with this number runs a command with the word (numbers are reused)."""
+def _is_running(pid: int, command: Sequence[str]) -> bool:
+    """Returns whether a process with this number runs a command with its arguments (numbers are reused)."""
     if not pid:
         return False
     try:
@@ -420,10 +430,10 @@ def _is_running(pid: int, word: str) -> bool:
     except (ProcessLookupError, PermissionError):
         return False
     try:
-        command = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace")
+        running = os.fsdecode(pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()).split("\0")[:-1]
     except OSError:
         return sys.platform != "linux"  # elsewhere there is no /proc: the number is all there is
-    return word in command
+    return running[-len(command) :] == list(command)
 
 
 class _Marker(TypedDict):
@@ -432,6 +442,7 @@ class _Marker(TypedDict):
     status: str
     key: str
     flags: dict[str, Any]
+    command: NotRequired[str]
     text: NotRequired[dict[str, str]]
     pid: NotRequired[stored.Count]
     parent: NotRequired[stored.Count]

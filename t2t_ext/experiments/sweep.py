@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from t2t_ext.config.decode import DecodeHParams
+from t2t_ext.config.decode import NOT_IN_THE_RESULT, DecodeHParams
 from t2t_ext.config.training import TrainingSettings
 from t2t_ext.data.corpora import text_lines
 from t2t_ext.errors import UserError
@@ -32,7 +32,6 @@ FOLDERS = ("checkpoints", "averaged", "best")
 TRANSLATIONS_FOLDER = "translations"
 
 _SECONDS_BETWEEN_LOOKS = 5.0
-_NOT_IN_THE_RESULT = ("batch_size",)  # a translation does not depend on its batch
 Say = Callable[[str], None]
 
 
@@ -349,7 +348,7 @@ def folder_name(text: str, folder: str, hparams: DecodeHParams) -> str:
 def _search_settings(hparams: DecodeHParams) -> dict[str, Any]:
     # Digests of these name folders: the class is called as it was when the first of them were made.
     settings = {**hparams.to_dict(), "class": "t2t_ext.hyperparameters:DecodeHParams"}
-    return {name: value for name, value in settings.items() if name not in _NOT_IN_THE_RESULT}
+    return {name: value for name, value in settings.items() if name not in NOT_IN_THE_RESULT}
 
 
 def _searched(hparams: DecodeHParams) -> list[Any]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from t2t_ext.config.decode import DecodeHParams
+from t2t_ext.config.decode import NOT_IN_THE_RESULT, DecodeHParams
 from t2t_ext.data.datasets import pseudo_references as sidecars
 from t2t_ext.data.datasets.example_store import ExampleStore
 from t2t_ext.data.datasets.generated import GeneratedData
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 
 _BLEU_PAIRS = 2000
 _BYTES_PER_TOKEN = 8  # ids and text, beside each other in chunks and in the finished files
-# One translation of each source is kept, and it does not depend on its batch.
-_NOT_IN_THE_RESULT = ("batch_size", "num_hypotheses", "return_beams", "write_beam_scores")
+# One translation of each source is kept.
+_NOT_IN_THE_RESULT = (*NOT_IN_THE_RESULT, "num_hypotheses", "return_beams", "write_beam_scores")
 _ALWAYS_NOTED = ("beam_size", "alpha")
 
 Say = Callable[[str], None]

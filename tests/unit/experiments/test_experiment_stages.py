@@ -246,18 +246,19 @@ def test_a_report_of_beams_puts_systems_side_by_side(tmp_path):
     assert [figure["mean"] for figure in stored["beside"]["synchronous_pipeline_l2r"]][:2] == [28.0, 29.5]
 
 
-@pytest.mark.parametrize("host", ["here", "elsewhere", None])
+@pytest.mark.parametrize("host", ["here", "elsewhere", None, "another run's"])
 def test_what_a_killed_experiment_left_running_is_ended_on_this_machine(stages, host):
     stage = stages["train", "_l2r"]
     content = json.loads(stage.marker.read_text())
     command = [sys.executable, "-c", "import time; print(flush=True); time.sleep(60)", "t2t_ext.bin.trainer"]
+    command += ["--output_dir=another"] if host == "another run's" else stage.arguments
     with subprocess.Popen(command, stdout=subprocess.PIPE) as left:
         left.stdout.readline()
-        more = {} if host is None else {"host": socket.gethostname() if host == "here" else "elsewhere"}
+        more = {} if host is None else {"host": "elsewhere" if host == "elsewhere" else socket.gethostname()}
         stage.marker.write_text(json.dumps({**content, "status": "begun", "pid": left.pid, **more}))
         threading.Thread(target=left.wait, daemon=True).start()
         _end_orphan(stage, print)
-        if host == "elsewhere":  # the number is another process here
+        if host in ("elsewhere", "another run's"):  # the number is another process here
             assert left.poll() is None
             left.kill()
         else:

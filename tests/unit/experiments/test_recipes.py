@@ -286,6 +286,11 @@ def test_what_is_not_here_is_said_to_be_missing(tmp_path):
         ({"train": '{ train_steps = "5" }'}, "", "train.train_steps = '5' must be a whole number, without quotes"),
         ({"train": '{ train_steps = 5, keep_checkpoint_max = "5" }'}, "", "train.keep_checkpoint_max = '5' must be"),
         ({"hparams": '{ learning_rate_warmup_steps = "5" }'}, "", "hparams.learning_rate_warmup_steps = '5' must be"),
+        ({"train": '{ train_steps = 5, random_seed = 7 }'}, "", "train.random_seed: say it with seeds"),
+        ({"train": '{ train_steps = 5, output_dir = "x" }'}, "", "train.output_dir is what the recipe's other keys"),
+        ({"datagen": '{ tmp_dir = "x" }'}, "", "datagen.tmp_dir is what"),
+        ({"hparams": '{ learning_rate_decay_steps = "5" }'}, "", "hparams.learning_rate_decay_steps = '5' must be"),
+        ({"beside": '["other", "other"]'}, '[other]\nextends = "mine"\nrow = "x"', "other recipes, each once"),
         ({"rerank": '{ l2r = "mine" }'}, "", "rerank needs l2r = 'RECIPE' and r2l = 'RECIPE'"),
         ({"pseudo_references": '{ l2r = "mine", r2l = "mine" }'}, "", "needs this recipe itself"),
         ({"warm_start": '"other"'}, '[other]\nextends = "mine"\nrow = "x"\nwarm_start = "mine"', "needs this recipe"),
@@ -565,7 +570,7 @@ def test_other_settings_are_said_and_make_other_keys():
         "hparams": options(hparams={"batch_size": "99"}),
         "decode": options(decode={"beam_size": "1"}),
         "datagen": options(datagen={"vocab_size": "500"}),
-        "hardware": options(train={"distribution": "mirrored"}, tmp_dir="elsewhere"),
+        "hardware": options(train={"distribution": "mirrored"}, tmp_dir="elsewhere", decode={"batch_size": "8"}),
     }.items():
         stages = plan(recipe, BOOK, changed)
         keys[name] = [stage.key for stage in stages[:4]]
@@ -581,6 +586,9 @@ def test_scale_concerns_all_numbers_of_steps():
     train = plan(BOOK.recipe("he2018_table1_deen_baseline"), BOOK, options(scale=0.01))[1].flags
     assert (train["train_steps"], train["local_eval_frequency"], train["eval_early_stopping_steps"]) == (1000, 10, 200)
     assert train["hparams"] == "batch_tokens=sum,learning_rate_warmup_steps=40"
+    given = {"learning_rate_schedule": "constant*linear_warmup*cosdecay"}
+    train = plan(BOOK.recipe("he2018_table1_deen_baseline"), BOOK, options(scale=0.01, hparams=given))[1].flags
+    assert train["hparams"].endswith(",learning_rate_decay_steps=50")
     with pytest.raises(UserError, match="must be more than 0"):
         plan(BOOK.recipe("he2018_table1_deen_baseline"), BOOK, options(scale=0.0))
 
