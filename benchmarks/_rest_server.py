@@ -43,8 +43,13 @@ def main() -> None:
 
 
 def _plain(tensor: Any) -> list[Any]:
-    values = tensor.numpy().tolist()
-    return [value.decode(errors="replace") if isinstance(value, bytes) else value for value in values]
+    return _decoded(tensor.numpy().tolist())
+
+
+def _decoded(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_decoded(each) for each in value]
+    return value.decode(errors="replace") if isinstance(value, bytes) else value
 
 
 if __name__ == "__main__":

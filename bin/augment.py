@@ -1,10 +1,12 @@
 """``t2t_ext-augment``: training data from training data, by models' translations or in both directions."""
 
 import argparse
+import os
 import pathlib
 
 from t2t_ext.bin import _training_text
 from t2t_ext.bin._flags import Flag, FlagParser, FlagTable, command, say, start_tensorflow
+from t2t_ext.errors import UserError
 from t2t_ext.io import log
 from t2t_ext.pseudo.augment import METHODS
 
@@ -61,13 +63,14 @@ def main(flags: argparse.Namespace) -> int:
     from t2t_ext.pseudo import checks
     from t2t_ext.pseudo.augment import Augmentation, AugmentConfig
 
+    check_flags(flags)
     decode_hparams = _training_text.decode_hparams(flags)
     problem = _training_text.problem_of_data(flags)
     data = GeneratedData.open(problem, flags.data_dir)
     models = {}
     for kind in ("forward", "backward"):
-        for number, runs in enumerate(filter(None, getattr(flags, kind).split(",")), 1):
-            chosen = checks.choose(f"--{kind}={runs}", runs.replace("+", ","), flags.checkpoint_path, log.warning)
+        for number, runs in enumerate(_names(getattr(flags, kind), ","), 1):
+            chosen = checks.choose(f"--{kind}={runs}", _names(runs, "+"), flags.checkpoint_path, log.warning)
             for each in chosen:
                 checks.check_run(f"--{kind}", each.run, problem, data, log.warning, backward=kind == "backward")
             models[f"{kind}{number}"] = chosen
@@ -89,6 +92,30 @@ def main(flags: argparse.Namespace) -> int:
             for each in chosen:
                 checks.check_one_direction(f"--{name.rstrip('0123456789')}", each, "generates in one alone")
     return _training_text.EXIT_STATUS.get(augmentation.run(), 0)
+
+
+def check_flags(flags: argparse.Namespace) -> None:
+    """Refuses what has no effect with the method.
+
+    Raises:
+      UserError: There is such a flag.
+    """
+    unread = set() if flags.method == "back_translation" else {"untagged"}
+    if flags.method == "both_directions":
+        unread |= {"checkpoint_path", "decode_hparams", "max_length", "chunk_pairs"}
+    for name in sorted(unread & set(flags.given)):
+        raise UserError(f"--{name} has no effect with --method={flags.method}: leave it out.")
+
+
+def _names(text: str, separator: str) -> list[str]:
+    """Returns the parts of a list of paths; those that are one path together, which exists, are not taken apart."""
+    parts, names = text.split(separator), []
+    while parts:
+        joined = {count: separator.join(parts[:count]).strip() for count in range(len(parts), 0, -1)}
+        count = next((count for count, name in joined.items() if name and os.path.exists(name)), 1)
+        names.append(joined[count])
+        del parts[:count]
+    return list(filter(None, names))
 
 
 if __name__ == "__main__":

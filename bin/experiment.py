@@ -143,6 +143,8 @@ def check_commands(stages: Sequence[Any]) -> None:
         module = importlib.import_module(f"t2t_ext.bin.{stage.command.replace('-', '_')}")
         try:
             parsed = module.build_parser().parse_args(stage.arguments)
+            if stage.command == "augment":
+                module.check_flags(parsed)
             if stage.kind in ("data", "train", "pseudo"):
                 from t2t_ext.bin._flag_groups import problem_options
 

@@ -185,7 +185,9 @@ class T2tSeq2SeqLMPreprocessor(keras_hub.models.Seq2SeqLMPreprocessor):
 
     def get_config(self) -> dict[str, Any]:
         """Returns what ``from_config`` needs to make an equal preprocessor; KerasHub's leaves the lengths out."""
-        lengths = {f"{side}_sequence_length": getattr(self, f"{side}_sequence_length") for side in ("encoder", "decoder")}
+        lengths = {
+            f"{side}_sequence_length": getattr(self, f"{side}_sequence_length") for side in ("encoder", "decoder")
+        }
         return {**super().get_config(), **lengths}
 
     def build(self, input_shape: Any) -> None:
@@ -407,6 +409,7 @@ def write_preset(translator: Translator, model: str, folder: str | os.PathLike) 
       UserError: As of ``task_of``.
     """
     task = task_of(translator, model)
+    folder = pathlib.Path(folder).absolute()  # it may be the current one, which is replaced
     with files.atomic_directory(folder) as place:
         task.save_to_preset(str(place))
-    files.remove_leftovers(pathlib.Path(folder).parent)  # of exports that were killed
+    files.remove_leftovers(folder.parent)  # of exports that were killed

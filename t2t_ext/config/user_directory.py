@@ -18,7 +18,7 @@ from t2t_ext.errors import UserError
 _LEFT_OUT = ("setup.py", "conftest.py")
 _MOST_BYTES = 1 << 20  # of a file beside the modules that is copied with them
 _loaded: list[str] = []
-_copies: set[str] = set()  # digests of the copies in runs that have been loaded
+_copies: dict[str, pathlib.Path] = {}  # of the copies in runs that have been loaded, by their digests
 
 
 def loaded() -> list[str]:
@@ -40,7 +40,7 @@ def load_copy(path: pathlib.Path, digest: str, load_directory: Callable[[str], o
       load_directory: Loads and registers a directory.
 
     Raises:
-      UserError: It has been changed, or has links.
+      UserError: It has been changed, or has links; or another run's copy, which differs, has the names of its modules.
     """
     if digest in _copies:
         return
@@ -52,9 +52,21 @@ def load_copy(path: pathlib.Path, digest: str, load_directory: Callable[[str], o
             f"{path} is not the copy of your modules that the run was trained with: {what}. Name the folder of your "
             "modules to use that one: --t2t_usr_dir=DIR."
         )
+    _check_same_version(path)
     sys.dont_write_bytecode = True  # what is not in the digest must not be there
     load_directory(str(path))
-    _copies.add(digest)
+    _copies[digest] = path
+
+
+def _check_same_version(path: pathlib.Path) -> None:
+    """Refuses a copy whose modules have the names of those of another copy, which is in use."""
+    for other in _copies.values():
+        if alike := sorted({*_module_names(str(path))} & {*_module_names(str(other))}):
+            raise UserError(
+                f"The runs {other.parents[1]} and {path.parents[1]} were trained with different versions of your "
+                f"modules ({', '.join(alike)}), and one process can use one. Name the folder of those to use with "
+                "all of them: --t2t_usr_dir=DIR."
+            )
 
 
 def copy(directory: str, target: pathlib.Path) -> str:
@@ -145,9 +157,20 @@ def _children(directory: str) -> list[str]:
     return names
 
 
+def _module_names(directory: str) -> list[str]:
+    """Returns the names that are imported of a directory: that of a package, or of a plain folder's modules."""
+    if os.path.isfile(os.path.join(directory, "__init__.py")):
+        return [_package_name(directory)]
+    return _children(directory)
+
+
+def _package_name(directory: str) -> str:
+    return os.path.basename(directory).replace(".", "_")
+
+
 def _load_package(path: str, directory: str, children: list[str]) -> list[str]:
     """Imports a package and all its modules under the name of its folder."""
-    name = os.path.basename(directory).replace(".", "_")
+    name = _package_name(directory)
     init = os.path.join(directory, "__init__.py")
     _check_name_is_free(path, name, init, "folder")
     # Processes started by datagen unpickle by module name; they inherit sys.path.

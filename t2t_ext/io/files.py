@@ -134,7 +134,7 @@ def atomic_directory(path: PathLike, needed_bytes: int | None = None) -> Iterato
       UserError: The disk is full, the place cannot be written to, or something that is no directory is there. The
         temporary directory is removed.
     """
-    final = pathlib.Path(path)
+    final = _with_name(path)
     final = pathlib.Path(os.path.realpath(final)) if final.is_symlink() else final
     if final.exists() and not final.is_dir():
         raise UserError(f"Cannot write the directory {path}: something else has that name. Choose another one.")
@@ -201,7 +201,7 @@ def remove_directory(path: PathLike) -> None:
 
     Of a link to a directory only the link is deleted.
     """
-    path = pathlib.Path(path)
+    path = _with_name(path)
     if path.is_symlink():
         path.unlink()
         return
@@ -237,6 +237,12 @@ def fsync_directory(directory: PathLike) -> None:
     except OSError as error:  # some network file systems do not know it
         if error.errno not in (errno.EINVAL, errno.ENOTSUP, errno.EBADF):
             raise
+
+
+def _with_name(path: PathLike) -> pathlib.Path:
+    """Returns the absolute path of a directory, which has a name also where ``.`` or ``..`` was given."""
+    path = pathlib.Path(path).absolute()
+    return path.resolve() if path.name == ".." else path
 
 
 def _temporary_beside(final: pathlib.Path) -> pathlib.Path:

@@ -33,7 +33,7 @@ from t2t_ext.io.progress import progress
 from t2t_ext.pseudo import augmented, checks
 from t2t_ext.pseudo import work as pseudo_work
 from t2t_ext.pseudo.translating import translate_sources
-from t2t_ext.pseudo.work import DEFAULT_CHUNK_PAIRS, Chunk, WorkFolder
+from t2t_ext.pseudo.work import DEFAULT_CHUNK_PAIRS, NOT_IN_THE_TRANSLATIONS, Chunk, WorkFolder
 from t2t_ext.runs.chosen_runs import ChosenRun
 
 METHODS = ("both_directions", "distillation", "diversification", "back_translation")
@@ -98,7 +98,11 @@ class Augmentation:
         self._check_method()
         self._check_data()
         default = DecodeHParams().to_dict()
-        search = {name: value for name, value in one.to_dict().items() if value != default[name]}
+        search = {
+            name: value
+            for name, value in one.to_dict().items()
+            if value != default[name] and name not in NOT_IN_THE_TRANSLATIONS
+        }
         settings: dict[str, Any] = {"original_copies": config.original_copies}
         if models:
             settings |= {"decode_hparams": search, "max_length": config.max_length}

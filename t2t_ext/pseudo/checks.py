@@ -172,7 +172,7 @@ def check_one_direction(flag: str, chosen: ChosenRun, what: str) -> None:
         )
 
 
-def choose(flag: str, runs: str, checkpoint: str, warn: Warn) -> tuple[ChosenRun, ...]:
+def choose(flag: str, runs: str | Sequence[str], checkpoint: str, warn: Warn) -> tuple[ChosenRun, ...]:
     """Returns the run and checkpoint that a flag such as ``--l2r=RUN`` means, or the members of an ensemble.
 
     The runs' own modules are loaded.

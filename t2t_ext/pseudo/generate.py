@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from t2t_ext.config.decode import NOT_IN_THE_RESULT, DecodeHParams
+from t2t_ext.config.decode import DecodeHParams
 from t2t_ext.data.datasets import pseudo_references as sidecars
 from t2t_ext.data.datasets.example_store import ExampleStore
 from t2t_ext.data.datasets.generated import GeneratedData
@@ -30,7 +30,7 @@ from t2t_ext.io.progress import progress
 from t2t_ext.pseudo import work as pseudo_work
 from t2t_ext.pseudo.checks import Teachers
 from t2t_ext.pseudo.translating import translate_sources
-from t2t_ext.pseudo.work import DEFAULT_CHUNK_PAIRS, Chunk, Translations, WorkFolder
+from t2t_ext.pseudo.work import DEFAULT_CHUNK_PAIRS, NOT_IN_THE_TRANSLATIONS, Chunk, Translations, WorkFolder
 from t2t_ext.runs.run_directory import package_versions
 
 if TYPE_CHECKING:
@@ -38,8 +38,6 @@ if TYPE_CHECKING:
 
 _BLEU_PAIRS = 2000
 _BYTES_PER_TOKEN = 8  # ids and text, beside each other in chunks and in the finished files
-# One translation of each source is kept.
-_NOT_IN_THE_RESULT = (*NOT_IN_THE_RESULT, "num_hypotheses", "return_beams", "write_beam_scores")
 _ALWAYS_NOTED = ("beam_size", "alpha")
 
 Say = Callable[[str], None]
@@ -90,7 +88,7 @@ class PseudoDecoding:
         search = {
             name: value
             for name, value in config.decode_hparams.to_dict().items()
-            if name not in _NOT_IN_THE_RESULT and (name in _ALWAYS_NOTED or value != default[name])
+            if name not in NOT_IN_THE_TRANSLATIONS and (name in _ALWAYS_NOTED or value != default[name])
         }
         self._settings: dict[str, dict[str, Any]] = {
             "data": {"digest": data.digest()},

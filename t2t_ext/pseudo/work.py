@@ -20,6 +20,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from t2t_ext.config.decode import NOT_IN_THE_RESULT
 from t2t_ext.data.corpora.text_lines import one_line
 from t2t_ext.data.datasets.example_store import UNREADABLE
 from t2t_ext.data.datasets.generated import GeneratedData
@@ -34,6 +35,8 @@ DEFAULT_CHUNK_PAIRS = 2000
 _SETTINGS = "settings.json"
 # These say where a run lies; work is resumed when it has moved.
 _FOR_PEOPLE_ONLY = frozenset({"run"})
+# Decode hparams that do not count, as one translation of each source is kept.
+NOT_IN_THE_TRANSLATIONS = (*NOT_IN_THE_RESULT, "num_hypotheses", "return_beams", "write_beam_scores")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,7 +102,7 @@ class WorkFolder:
 
     def __init__(self, path: pathlib.Path, settings: Mapping[str, Any]) -> None:
         self.path = path
-        self._made_with = np.frombuffer(bytes.fromhex(fingerprint(settings)), np.uint8)
+        self._made_with = _made_with(settings)
 
     @classmethod
     @contextlib.contextmanager
@@ -151,7 +154,8 @@ class WorkFolder:
             before = {} if chunks else None
         except (OSError, stored.Damaged):
             before = {}
-        if before is not None and fingerprint(before) == fingerprint(settings):
+        if before is not None and not differences(before, settings):
+            self._made_with = _made_with(before)  # as the chunks say, which may count what does not count now
             return
         if before is not None and not overwrite:
             found = differences(before, settings) if before else [f"{_SETTINGS} is missing or damaged"]
@@ -244,10 +248,15 @@ def fingerprint(settings: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(counting(settings), sort_keys=True, ensure_ascii=False).encode()).hexdigest()
 
 
+def _made_with(settings: Mapping[str, Any]) -> np.ndarray:
+    """Returns the fingerprint of settings as uint8 [32]."""
+    return np.frombuffer(bytes.fromhex(fingerprint(settings)), np.uint8)
+
+
 def differences(before: Any, now: Any, place: str = "") -> list[str]:
-    """Returns what differs between two settings, one phrase each."""
+    """Returns what differs between two settings, one phrase each; what translations do not depend on is left out."""
     if isinstance(before, Mapping) and isinstance(now, Mapping):
-        names = [name for name in {**before, **now} if name not in _FOR_PEOPLE_ONLY]
+        names = [name for name in {**before, **now} if name not in (*_FOR_PEOPLE_ONLY, *NOT_IN_THE_TRANSLATIONS)]
         return [
             phrase
             for name in names

@@ -446,8 +446,8 @@ def _with_user_code(config: RunConfig, run: pathlib.Path) -> RunConfig:
     if directory not in user_directory.loaded():
         return config
     with files.atomic_directory(run / USER_CODE_NAME) as temporary:
-        digest = user_directory.copy(directory, temporary / _user_code(run, config.t2t_usr_dir).name)
-    return config.replace(t2t_usr_dir_sha256=digest)
+        digest = user_directory.copy(directory, temporary / _user_code(run, directory).name)
+    return config.replace(t2t_usr_dir=directory, t2t_usr_dir_sha256=digest)  # without links: imported under its name
 
 
 def class_name(hparams: Any) -> str:

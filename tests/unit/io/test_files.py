@@ -94,6 +94,21 @@ def test_directory_appears_whole_and_replaces(tmp_path):
     assert os.listdir(final.parent) == ["dir"]
 
 
+def test_the_current_directory_can_be_replaced_and_removed(tmp_path, monkeypatch):
+    for remove in (False, True):
+        here = tmp_path / "here" / "below"
+        here.mkdir(parents=True)
+        monkeypatch.chdir(here if remove else here.parent)
+        if remove:
+            files.remove_directory("..")
+            assert list(tmp_path.iterdir()) == []
+            continue
+        with files.atomic_directory(".") as temporary:
+            (temporary / "new").touch()
+        assert [path.name for path in (tmp_path / "here").iterdir()] == ["new"]
+        assert list(tmp_path.iterdir()) == [tmp_path / "here"]
+
+
 def test_failed_directory_leaves_the_old_one(tmp_path):
     with files.atomic_directory(tmp_path / "dir") as temporary:
         (temporary / "x").write_bytes(b"old")

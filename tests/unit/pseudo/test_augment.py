@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 
 from t2t_ext import registry
+from t2t_ext.bin import augment as augment_command
+from t2t_ext.config.decode import DecodeHParams
 from t2t_ext.data.datasets.example_store import ExampleStore
 from t2t_ext.data.datasets.generated import GeneratedData
 from t2t_ext.data.datasets.manifest import Manifest
@@ -241,6 +243,49 @@ def test_mistakes(folder, tmp_path, method, models, config, message):
     with pytest.raises(UserError, match=message):
         augmented(folder, tmp_path / "D", method, models, **config)
     assert not (tmp_path / "D").exists()
+
+
+def test_batches_of_the_search_may_change(folder, tmp_path, monkeypatch):
+    """A smaller batch_size after too little memory resumes what was begun, and what an older version has noted."""
+    decode = DecodeHParams(batch_size=64)
+    with monkeypatch.context() as older, pytest.raises(KeyboardInterrupt):
+        older.setattr(augment, "NOT_IN_THE_TRANSLATIONS", ())
+        augmented(folder, tmp_path / "D", "distillation", {"forward1": "killed"}, decode_hparams=decode)
+    assert len(list((tmp_path / "D" / f".{NAME}.augmenting").glob("*.npz"))) == 2
+    smaller = DecodeHParams(batch_size=8)
+    made = augmented(folder, tmp_path / "D", "distillation", {"forward1": "killed"}, decode_hparams=smaller)
+    assert Reverser.calls == 4
+    assert made.manifest.augmentation["settings"]["decode_hparams"] == {}
+    with pytest.raises(UserError, match="alpha was null, now 0.9"):
+        other = DecodeHParams(alpha=0.9)
+        augmented(folder, tmp_path / "D", "distillation", {"forward1": "killed"}, decode_hparams=other)
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--method=both_directions", "--untagged"], "--untagged has no effect with --method=both_directions"),
+        (["--method=both_directions", "--decode_hparams=beam_size=7"], "--decode_hparams has no effect"),
+        (["--method=both_directions", "--max_length=3"], "--max_length has no effect"),
+        (["--method=both_directions", "--checkpoint_path=nonsense"], "--checkpoint_path has no effect"),
+        (["--method=distillation", "--forward=R", "--untagged"], "--untagged has no effect with --method=distillation"),
+    ],
+)
+def test_what_has_no_effect_is_refused(flags, message):
+    needed = ["--problem=P", "--data_dir=D", "--output_data_dir=E"]
+    with pytest.raises(UserError, match=message):
+        augment_command.main.__wrapped__(augment_command.build_parser().parse_args([*needed, *flags]))
+
+
+def test_names_of_runs_that_have_separators(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("R+1", "S,2", "T"):
+        (tmp_path / name).mkdir()
+    names = augment_command._names
+    assert names("R+1, S,2,T,not_there", ",") == ["R+1", "S,2", "T", "not_there"]
+    assert names("R+1", "+") == ["R+1"]
+    assert names("T+R+1+not_there", "+") == ["T", "R+1", "not_there"]
+    assert names("", ",") == []
 
 
 def test_one_process_at_a_time(folder, tmp_path):

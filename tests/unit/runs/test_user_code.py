@@ -36,10 +36,10 @@ def fresh(monkeypatch):
     """Makes the process one that has loaded no user directory; returns what does so again."""
 
     def start_again():
-        for name in [name for name in sys.modules if name.partition(".")[0] == "my_trusted_modules"]:
+        for name in [name for name in sys.modules if name.startswith("my_trusted_modules")]:
             del sys.modules[name]
         monkeypatch.setattr(user_directory, "_loaded", [])
-        monkeypatch.setattr(user_directory, "_copies", set())
+        monkeypatch.setattr(user_directory, "_copies", {})
         for kind in registry._ALL:
             monkeypatch.setattr(kind, "_entries", dict(entries[kind.kind]))
 
@@ -90,6 +90,46 @@ def test_the_copy_in_the_run_is_imported(run, fresh):
     fresh()
     moved = RunDirectory.open(again.path)
     assert moved.hparams().window == 7
+
+
+def test_a_package_that_is_named_by_a_link_is_read_under_its_own_name(tmp_path, modules, fresh):
+    link = tmp_path / "link"
+    link.symlink_to(modules)
+    registry.load_user_directory(str(link))
+    hparams = registry.hparams("mine_base")
+    config = make_config(
+        t2t_usr_dir=str(link), hparams_class=run_directory.class_name(hparams), hparams=hparams.to_dict()
+    )
+    made = RunDirectory.create(tmp_path / "run", config, FakeEncoder(b"x"), FakeEncoder(b"x"))
+    assert made.config.t2t_usr_dir == str(modules)
+    link.unlink()
+    fresh()
+    assert RunDirectory.open(made.path).hparams().window == 7
+
+
+@pytest.mark.parametrize("kind", ["package", "folder"])
+def test_runs_of_different_versions_of_modules_are_told_apart(tmp_path, modules, fresh, kind):
+    runs = []
+    if kind == "folder":
+        (modules / "__init__.py").unlink()
+        (modules / "sets.py").rename(modules / "my_trusted_modules_sets.py")
+    for number in (1, 2):
+        (modules / "window.txt").write_text(str(number))
+        fresh()
+        registry.load_user_directory(str(modules))
+        hparams = registry.hparams("mine_base")
+        config = make_config(
+            t2t_usr_dir=str(modules), hparams_class=run_directory.class_name(hparams), hparams=hparams.to_dict()
+        )
+        runs.append(RunDirectory.create(tmp_path / f"run{number}", config, FakeEncoder(b"x"), FakeEncoder(b"x")).path)
+    fresh()
+    assert RunDirectory.open(runs[0]).hparams().window == 1
+    message = rf"The runs {runs[0]} and {runs[1]} were trained with different versions of your modules \(my_trusted_mod"
+    with pytest.raises(UserError, match=message + r".*--t2t_usr_dir=DIR"):
+        RunDirectory.open(runs[1]).hparams()
+    fresh()
+    registry.load_user_directory(str(modules))
+    assert [RunDirectory.open(run).hparams().window for run in runs] == [1, 2]  # what is stored
 
 
 @pytest.mark.parametrize("change", ["module", "compiled", "data", "link"])

@@ -1,0 +1,14 @@
+"""The stand-in for TensorFlow Serving's REST API: what it answers can be written as JSON."""
+
+import importlib
+import json
+
+import tensorflow as tf
+
+
+def test_texts_of_lists_of_any_depth_are_plain():
+    plain = importlib.import_module("_rest_server")._plain
+    answer = plain(tf.constant([["ä", "b"], ["c", "d"]]))
+    assert json.loads(json.dumps(answer)) == [["ä", "b"], ["c", "d"]]
+    assert plain(tf.constant(["a"])) == ["a"]
+    assert plain(tf.constant([[1.5]])) == [[1.5]]
