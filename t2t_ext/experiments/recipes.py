@@ -367,9 +367,7 @@ class RecipeBook:
             raise self._error(name, "train needs train_steps")
         for table in ("train", "datagen", "augment"):
             for key in [key for key in getattr(recipe, table) if key in OF_THE_EXPERIMENT]:
-                raise self._error(
-                    name, f"{table}.{key} is what the recipe's other keys and the command say; leave it out"
-                )
+                raise self._error(name, f"{table}.{key} is what other keys and the command say; leave it out")
         for key in [key for key in ("random_seed", "hparams") if key in recipe.train]:
             raise self._error(name, f"train.{key}: say it with {'seeds' if key == 'random_seed' else key}")
         numbers = [("train", recipe.train, key) for key in _WHOLE_NUMBERS]

@@ -82,9 +82,7 @@ def state_of(stage: Stage) -> State:
             if stored.get(name) != given.get(name)
         )
         return State("changed", differences or ("a stage before it",))
-    if differences := _changes_of_text(stage, marker):
-        return State("changed", differences)
-    if stage.kind == "train" and (differences := tuple(run_hparams.changes(stage))):
+    if differences := _changes_of_text(stage, marker) or _changes_of_hparams(stage):
         return State("changed", differences)
     if marker["status"] != "done" and stage.kind != "score":  # scores that were begun may be of former weights
         return State("begun")
@@ -105,6 +103,10 @@ def _changes_of_text(stage: Stage, marker: Mapping[str, Any]) -> tuple[str, ...]
         *(f"'{name}' was made again since, from other text" for name in now if now[name] != then.get(name, now[name])),
         *raw_text.own_text_changes(stage, marker["time"], then),
     )
+
+
+def _changes_of_hparams(stage: Stage) -> tuple[str, ...]:
+    return tuple(run_hparams.changes(stage)) if stage.kind == "train" and RunDirectory.exists(stage.output) else ()
 
 
 def check_unchanged(stages: Sequence[Stage], redo: Sequence[str]) -> None:

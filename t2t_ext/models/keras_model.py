@@ -37,8 +37,8 @@ def require_float32_weights(policy: keras.DTypePolicy) -> None:
 class KerasModel(keras.Model):
     """A Keras model that is called with ``(inputs, targets)``, a dict of these names, or a list of both.
 
-    Subclasses are registered with Keras by their class names, in the package ``t2t_ext``; those of other packages in the
-    package of their module, so that none takes the place of another of its name.
+    Subclasses are registered with Keras by their class names, in the package ``t2t_ext``; those of other packages under
+    the name of their module, so that none takes the place of another of its name.
     """
 
     def __init__(self, **kwargs: Any) -> None:

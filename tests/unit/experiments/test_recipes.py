@@ -287,7 +287,7 @@ def test_what_is_not_here_is_said_to_be_missing(tmp_path):
         ({"train": '{ train_steps = 5, keep_checkpoint_max = "5" }'}, "", "train.keep_checkpoint_max = '5' must be"),
         ({"hparams": '{ learning_rate_warmup_steps = "5" }'}, "", "hparams.learning_rate_warmup_steps = '5' must be"),
         ({"train": '{ train_steps = 5, random_seed = 7 }'}, "", "train.random_seed: say it with seeds"),
-        ({"train": '{ train_steps = 5, output_dir = "x" }'}, "", "train.output_dir is what the recipe's other keys"),
+        ({"train": '{ train_steps = 5, output_dir = "x" }'}, "", "train.output_dir is what other keys"),
         ({"datagen": '{ tmp_dir = "x" }'}, "", "datagen.tmp_dir is what"),
         ({"hparams": '{ learning_rate_decay_steps = "5" }'}, "", "hparams.learning_rate_decay_steps = '5' must be"),
         ({"beside": '["other", "other"]'}, '[other]\nextends = "mine"\nrow = "x"', "other recipes, each once"),
