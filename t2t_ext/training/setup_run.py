@@ -7,6 +7,7 @@ import time
 from typing import Any
 
 from t2t_ext import registry
+from t2t_ext.config import user_directory
 from t2t_ext.config.decode import DecodeHParams, resolve_decode_hparams
 from t2t_ext.config.hyperparameters import AUTO_BATCH_SIZE, HParams
 from t2t_ext.config.strict_params import FLAG
@@ -71,7 +72,7 @@ def resolve(config: TrainConfig) -> ResolvedRun:
     old = stored.config if stored else None
     usr_dir = old.t2t_usr_dir if old else ""
     if config.t2t_usr_dir:
-        usr_dir = os.path.abspath(config.t2t_usr_dir)
+        usr_dir = user_directory.absolute(config.t2t_usr_dir)  # modules are imported under the names without links
         registry.load_user_directory(usr_dir)
     elif stored:
         stored.load_user_code()

@@ -259,8 +259,8 @@ def test_what_a_killed_experiment_left_running_is_ended_on_this_machine(stages, 
         threading.Thread(target=left.wait, daemon=True).start()
         _end_orphan(stage, print)
         if host in ("elsewhere", "another run's"):  # the number is another process here
-            assert left.poll() is None
             left.kill()
+            assert left.wait(10) == -signal.SIGKILL
         else:
             assert left.wait(10) == -signal.SIGTERM
 
