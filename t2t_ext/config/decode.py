@@ -8,9 +8,9 @@ from t2t_ext.config.precision import ALIASES
 from t2t_ext.config.strict_params import StrictParams, hparam, only
 from t2t_ext.errors import UserError
 
-# What keeps lengths in tokens far from the largest int32.
 # A translation does not depend on its batch.
 NOT_IN_THE_RESULT = ("batch_size",)
+# What keeps lengths in tokens far from the largest int32.
 _MOST_TOKENS = 100_000
 _MOST_PER_TOKEN = 1000
 # These leave the first translation of a sentence as it is.
