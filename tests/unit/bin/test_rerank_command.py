@@ -10,14 +10,15 @@ def _candidates(*ids):
     return [Candidate("x", "x", ids, {"l2r": -1.0, "r2l": -1.0}, -2.0, {"l2r": 0})]
 
 
-def test_lines_that_either_model_truncates_and_empty_translations_are_counted():
+def test_lines_that_are_truncated_or_empty_or_not_translated_are_counted():
     reranker = types.SimpleNamespace(
-        l2r=types.SimpleNamespace(truncated_line_numbers=(2,)),
-        r2l=types.SimpleNamespace(truncated_line_numbers=(1, 2)),
-        rerank=lambda lines, passes: [_candidates(5, 1), _candidates(1), _candidates()],  # the third line has no text
+        l2r=types.SimpleNamespace(truncated_line_numbers=(2,), untranslated_line_numbers=(1, 3)),
+        r2l=types.SimpleNamespace(truncated_line_numbers=(1, 2), untranslated_line_numbers=(3,)),
+        rerank=lambda lines, passes: [_candidates(5, 1), _candidates(1), _candidates()],
     )
     found = rerank._Found(None, reranker, [])
     for _ in range(2):
         found.add(["a", "b", "c"], None, None)
     assert found.truncated.first == [1, 2, 4, 5]
     assert found.empty.first == [2, 5]
+    assert found.untranslated.first == [3, 6]  # for which neither model has any
