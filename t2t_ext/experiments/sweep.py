@@ -105,8 +105,8 @@ class Sweep:
             shown = ("steps " if len(other) > 1 else "step ") + ", ".join(map(str, other[:5]))
             kept = self.table.move_aside()
             self._say(
-                f"{self.table.folder}: {shown}{', ...' * (len(other) > 5)} was translated from another text or with "
-                f"another shortlist; the folder as it was is {kept.name} now"
+                f"{self.table.folder}: {shown}{', ...' * (len(other) > 5)} {'were' if len(other) > 1 else 'was'} "
+                f"translated from another text or with another shortlist; the folder as it was is {kept.name} now"
             )
         self._score_anew()
         self._check_there_is_something()

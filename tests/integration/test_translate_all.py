@@ -120,7 +120,7 @@ def test_another_text_of_the_same_name_takes_nothing_away(run, toy_corpus, tmp_p
     before = records(run, name)
     shutil.rmtree(run / "checkpoints" / "model.ckpt-00000030")
     assert translated("y") == 0
-    assert "steps 30, 60 was translated from another text" in capsys.readouterr().out
+    assert "steps 30, 60 were translated from another text" in capsys.readouterr().out
     assert [record["step"] for record in records(run, name)] == [60]
     assert records(run, f"{name}.old") == before
     assert translated("x") == 0

@@ -198,7 +198,7 @@ class _Generation:
         if spelt := vocabulary.tags_in_pieces(vocab.source, problem.tags):
             self.say(
                 f"Note: {', '.join(spelt)} {'is' if len(spelt) == 1 else 'are'} spelt in several subwords, as the "
-                "source's subword model was trained without."
+                "source's subword model was trained without them."
             )
         if not self._has_source_text():
             vocab = dataclasses.replace(vocab, source=vocab.target)  # one file, and nothing that says otherwise
