@@ -260,7 +260,8 @@ class Plan:
 
         Args:
           scores: Development BLEU of those that are done.
-          seeds: Of the main rows; ablations have the second, or the only one.
+          seeds: Of the main rows; ablations have the one that the corpus names for them if it is among these, else the
+            second, or the only one.
           variants: Recipes of training.
           only: Patterns of the wanted rows; what they need is done, too.
 
@@ -328,12 +329,16 @@ class Plan:
                 later = [row for row in of_variant if row in rows and (row in claims) is first]
                 yield from ((variant, seed, row) for seed in few[1:] for row in later)
             if variant == PLAIN:
-                # Seed 1 of the rows that they are compared with was chosen among the cells of the grid.
-                seed = seeds[1] if len(seeds) > 1 else seeds[0]
-                yield from ((variant, seed, row) for row in self.ablations if row in rows)
+                yield from ((variant, self._ablation_seed(row, seeds), row) for row in self.ablations if row in rows)
                 if len(seeds) > 2:  # all of them
                     further = self.further_seeds.items()
                     yield from ((variant, seed, row) for row, of_row in further if row in rows for seed in of_row)
+
+    def _ablation_seed(self, row: str, seeds: Sequence[int]) -> int:
+        # Seed 1 of the rows that most are compared with was chosen among the cells of the grid.
+        own = self._corpus.get("ablation_seeds", {})
+        named = own.get(_closest(row, own))
+        return named if named in seeds else seeds[1] if len(seeds) > 1 else seeds[0]
 
     def is_of_the_grid(self, job: Job) -> bool:
         """Returns whether a training is a cell of its family's grid."""

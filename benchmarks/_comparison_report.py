@@ -587,14 +587,15 @@ def _grid_table(plan: Plan, records: Mapping[Job, Record]) -> str:
     names = list(plan.grid.values) if plan.grid else []
     lines = []
     for family in plan.families():
-        row = plan.tuned_on(family)
-        for job, record in sorted(records.items()):
-            if job.row != row or not plan.is_of_the_grid(job):
-                continue
+        # Those of other rows than the one that is tuned are their first results, from before that was.
+        of_family = [job for job in sorted(records) if job.variant == TUNING and plan.family(job.row) == family]
+        for job in sorted(of_family, key=lambda each: not plan.is_of_the_grid(each)):
+            record, of_grid = records[job], plan.is_of_the_grid(job)
             if has_diverged(record):
                 scores, note = [""] * 3, "diverged"
             else:
                 scores = [f"{record['dev_loss']:.4f}", f"{record['dev']['BLEU']:.2f}", f"{chosen_by[job]:.2f}"]
-                note = "chosen" if job.cell == cells.get(family) else ""
-            lines.append([family, *(f"{value:g}" for value in job.cell), *scores, f"{record['updates']:,}", note])
+                note = "chosen" if of_grid and job.cell == cells.get(family) else ""
+            named = family if of_grid else f"{family}: {plan.brief(job.row)}"
+            lines.append([named, *(f"{value:g}" for value in job.cell), *scores, f"{record['updates']:,}", note])
     return _table(("family", *names, "lowest dev loss", "best dev BLEU", "last five", "updates", ""), lines)

@@ -69,10 +69,12 @@ def sides_mask(labels: tf.Tensor) -> SidesMask:
     """Returns what whole sequences with labels int32 [B, 2, T] may see.
 
     Position t sees its own side's positions j <= t, and the other's j <= t whose label is not PAD: the input of such a
-    j is among the 1 + t tokens that the other side has been given when t is predicted, and it is real.
+    j is among the 1 + t tokens that the other side has been given when t is predicted, and it is real. That of j = 0 is
+    the tag of the direction, which is there on a side of PAD alone, too; if it sees nothing, a softmax is that of all.
     """
     causal = causal_mask(tf.shape(labels)[2])[tf.newaxis]
-    return SidesMask(causal, causal & tf.not_equal(tf.reverse(labels, [1]), 0)[:, :, tf.newaxis, tf.newaxis])
+    real = tf.not_equal(tf.reverse(labels, [1]), 0) | tf.equal(tf.range(tf.shape(labels)[2]), 0)
+    return SidesMask(causal, causal & real[:, :, tf.newaxis, tf.newaxis])
 
 
 def step_context(

@@ -59,6 +59,8 @@ def test_report_from_stored_results_alone(benchmark, differences, full_store, tm
     assert "too few seeds |" in page  # Enc-DC > Dec-DC
     assert "Enc-DC > Full-DC" not in page  # one of them ended early
     assert "| Transformer | 0.2 | 0.015 | 1.4000 | 29.00 | 29.00 | 9,000 | chosen |" in page
+    assert "| dual context | 0.2 | 0.0075 | 1.4000 | 28.00 | 28.00 | 9,000 |  |" in page
+    assert "| dual context: Full-DC | 0.2 | 0.0075 | 1.5000 | 32.00 | 32.00 | 9,000 |  |" in page
     assert "BLEU by the length of the source" in page
     text = " ".join(page.split("\n"))
     assert "†: the first of several settings" in text

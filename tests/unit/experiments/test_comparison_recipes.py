@@ -25,6 +25,8 @@ MORE = {
     "comparison_layer_coordination_without_side_embedding": {"num_hidden_layers": 7},
     "comparison_layer_coordination_without_positions": {"num_hidden_layers": 7, "pos": "none"},
     "comparison_transformer_enc_dc_size": {"filter_size": 768},
+    "comparison_cross_view_two_attentions": {"integration_attention": "separate"},
+    "comparison_transformer_both_pseudo_larger_batch": {"batch_size": 2 * 1850},
 }
 # Continued with views and without, for as many updates.
 AS_LONG = {"train_steps": 8000, "eval_early_stopping_steps": 0}

@@ -130,6 +130,21 @@ def test_without_the_other_side_it_is_a_transformer():
         np.testing.assert_allclose(logits[:, side][real], expected[real], rtol=0, atol=1e-5)
 
 
+@pytest.mark.parametrize("empty", [0, 1])
+def test_no_side_sees_its_future_through_an_empty_one(empty):
+    """A side of PAD alone is no target, but it is a shape that callers can give."""
+    hparams = registry.hparams("synchronous_transformer_test").replace(sb_lambda=1.0, num_hidden_layers=3)
+    model = built(registry.model("synchronous_transformer"), hparams)
+    model.assign(random_arrays(model, seed=3))
+    targets = np.zeros((1, 2, 6), np.int32)
+    targets[0, 1 - empty] = [5, 9, 7, 12, 8, 1]
+    changed = targets.copy()
+    changed[0, 1 - empty, 4] = 10
+    before, after = (model.logits(model.training_features(INPUTS[:1], each)).numpy() for each in (targets, changed))
+    np.testing.assert_array_equal(after[0, 1 - empty, :5], before[0, 1 - empty, :5])
+    assert np.abs(after[0, 1 - empty, 5:] - before[0, 1 - empty, 5:]).max() > 1e-3
+
+
 def test_other_encoders_and_views_decode_synchronously():
     """Both directions leave a relative's encoder mixers and views of the source as they are."""
     import tensorflow as tf

@@ -1,0 +1,31 @@
+"""benchmarks/_comparison_plan.py: which seed an ablation has."""
+
+import pytest
+
+WARM = "comparison_synchronous_warm"
+LARGER = "comparison_transformer_both_pseudo_larger_batch"
+OTHER = "comparison_enc_dc_kernel_3"
+
+
+@pytest.mark.parametrize(
+    ("corpus", "seeds", "expected"),
+    [
+        ("multi30k", [1, 2, 3], {WARM: 1, LARGER: 1, OTHER: 2}),
+        ("multi30k", [3, 2], {WARM: 2, LARGER: 2, OTHER: 2}),  # the one that the corpus names is not wanted
+        ("multi30k", [3], {WARM: 3, LARGER: 3, OTHER: 3}),
+        ("tatoeba", [1, 2, 3], {WARM: 2}),  # it names none
+    ],
+)
+def test_seeds_of_ablations(make_plan, corpus, seeds, expected):
+    """Seed 1 of most rows is the best of their grid; where teachers or first weights of it are at hand, it is taken."""
+    plan = make_plan(corpus, tune=False)
+    jobs, later = plan.jobs({}, seeds, ["plain"], list(expected))
+    assert {job.row: job.seed for job in jobs if job.row in expected} == expected
+    assert later == 0
+    assert set(plan._corpus.get("ablation_seeds", {}).values()) <= {1}
+
+
+def test_patterns_of_seeds_name_ablations(make_plan):
+    plan = make_plan()
+    for pattern in plan._corpus["ablation_seeds"]:
+        assert set(plan.matching(pattern)) & set(plan.ablations)
