@@ -218,7 +218,8 @@ def _source(sizes: Sizes, source: float, *, at_once: bool) -> float:
     if sizes.coordinated:
         unused = sizes.queries(source) if at_once else 0.0
         layer = sizes.attention(source, source) + source * sizes.feed_forward
-        if not hparams.lwc_share_weights:  # the target's layers project the source by themselves
+        # The target's layers project the source by themselves.
+        if not hparams.lwc_share_weights or hparams.lwc_source == "last":
             return hparams.encoder_layers * layer + hparams.num_hidden_layers * (sizes.rows(source) + unused)
         # Nobody reads what the source becomes in the last layer: keys and values are all that is made.
         return (hparams.num_hidden_layers - 1) * layer + sizes.rows(source) + unused

@@ -20,13 +20,13 @@ _FIXED = {
 }
 
 
-def _two_stacks(hparams: "LayerCoordinationHParams") -> str:
-    """The condition that source and target have stacks of their own."""
-    if not hparams.lwc_share_weights:
+def _two_stacks_or_last(hparams: "LayerCoordinationHParams") -> str:
+    """The condition that there is such a layer of the source to read."""
+    if not hparams.lwc_share_weights or hparams.lwc_source == "last":
         return ""
     return (
-        "is about two stacks: layers that both sides share read both as they entered them; leave it out, or set "
-        "lwc_share_weights=false"
+        "is about two stacks: layers that both sides share read both as they entered them; leave it out, take "
+        "lwc_source=last, or set lwc_share_weights=false"
     )
 
 
@@ -48,9 +48,10 @@ class LayerCoordinationHParams(TransformerHParams):
         "output",
         "Two stacks (lwc_share_weights=false): whether the target's layer i reads what the source's layer i writes "
         "(output, section 3 of He et al.) or what it reads (input, section 1, as in layers that both sides share; the "
-        "source then has a layer less, since nothing would read the last one).",
-        choices=("output", "input"),
-        when=_two_stacks,
+        "source then has a layer less, since nothing would read the last one). Also of shared layers: every layer of "
+        "the target reads what the source's last layer writes, as in a Transformer (last; not in the paper).",
+        choices=("output", "input", "last"),
+        when=_two_stacks_or_last,
     )
     lwc_mixed_attention: bool = hparam(
         True,

@@ -246,15 +246,19 @@ class BothSides(Mixer):
         axes[-3], axes[-2] = axes[-2], axes[-3]
         return tf.reshape(tf.transpose(found, axes), [-1, self.found_width])
 
-    # === Step by step ===
-
-    def mix_source(self, y: tf.Tensor, real: tf.Tensor, bias: tf.Tensor) -> tuple[Memory, tf.Tensor]:
+    def mix_source(
+        self, y: tf.Tensor, real: tf.Tensor, bias: tf.Tensor, training: bool = False, show: Show | None = None
+    ) -> tuple[Memory, tf.Tensor]:
         """Attends from the source's rows float [B * S, D], real where bool [B, S], to the source under a bias.
 
         Returns the memory that steps attend to, see ``source_memory``, and float [B * S, D].
         """
         query, keys, values = self.project_source(y, real)
-        return _memory(keys, values), self.joined(self.rows_of(self.look(query, keys, values, bias)[0]))
+        found, weights = self.look(query, keys, values, bias, training)
+        self.show(show, "source_self_attention", weights)
+        return _memory(keys, values), self.joined(self.rows_of(found))
+
+    # === Step by step ===
 
     def source_memory(self, y: tf.Tensor, real: tf.Tensor) -> Memory:
         """Projects source rows to keys and values float [B, 1, H, S, d], once for all steps; see ``mix_source``."""

@@ -10,7 +10,8 @@ the rest.
 
 With ``lwc_share_weights=false`` there are two stacks, ``encoder`` and ``decoder``; layer i of the target then reads
 the output of layer i of the source, or with ``lwc_source=input`` its input, with projections of its own
-(docs/decisions/0016).
+(docs/decisions/0016). With ``lwc_source=last``, of one stack or two, every layer of the target reads the output of the
+source's last layer: what remains of the paper without its alignment of layers.
 
 Layers may have dual contextual modules (``layers/mixed_dual_context.py``). With ``synchronous=true`` there are two
 targets, which attend to each other (``layers/synchronous_mixed_attention.py``); positions begin at 0 in each of the
@@ -20,6 +21,7 @@ Legend: B sentences, S source positions, T target positions, D width, V vocabula
 synchronous_layer_coordination), K hypotheses of a direction, H heads, d a head's width.
 """
 
+import itertools
 from collections.abc import Iterator
 from typing import Any
 
@@ -117,10 +119,18 @@ class CoordinatedLayer(Layer):
         """Returns keys and values of source rows float [B * S, D], real where bool [B, S]: float [B, 1, H, S, d]."""
         return self.attention.source_memory(self.attention_frame.preprocess(x), real)
 
-    def encode(self, x: tf.Tensor, real: tf.Tensor, bias: tf.Tensor) -> tuple[Memory, tf.Tensor]:
+    def encode(
+        self,
+        x: tf.Tensor,
+        real: tf.Tensor,
+        bias: tf.Tensor,
+        training: bool = False,
+        record: Record | None = None,
+    ) -> tuple[Memory, tf.Tensor]:
         """Transforms source rows float [B * S, D] under bias float32 [B, 1, 1, S]; returns their memory and output."""
-        memory, y = self.attention.mix_source(self.attention_frame.preprocess(x), real, bias)
-        return memory, self._fed_forward(self.attention_frame.postprocess(x, y))
+        show = None if record is None else self._shown_in(record)
+        memory, y = self.attention.mix_source(self.attention_frame.preprocess(x), real, bias, training, show)
+        return memory, self._fed_forward(self.attention_frame.postprocess(x, y, training), training)
 
     def step(
         self, x: tf.Tensor, context: MixedStepContext, source: Memory, state: State, record: Record | None = None
@@ -194,6 +204,8 @@ class LayerCoordination(StackedSeq2Seq[LayerCoordinationHParams]):
             self.encoder = Stack(layers, name="encoder", **args)
             self.decoder = Stack(coordinated, name="decoder", **args)
         self.coordinated = coordinated
+        # Whether source and target go through the layers side by side, or the source before the target.
+        self.side_by_side = hparams.lwc_share_weights and hparams.lwc_source != "last"
         self.final_norm = final_normalization(hparams, name="final_norm", **args)
 
     def build(self, input_shape: object = None) -> None:
@@ -241,7 +253,7 @@ class LayerCoordination(StackedSeq2Seq[LayerCoordinationHParams]):
         )
         x = tf.concat([self._rows(self._embed(inputs, _SOURCE)), self._rows(self._embed(before, _TARGET))], axis=0)
         x = dropout(x, self.hparams.layer_prepostprocess_dropout, training)
-        if self.encoder is None:
+        if self.side_by_side:
             for layer in self.coordinated:
                 x = layer(
                     x, sides=sides, with_source=layer is not self.coordinated[-1], training=training, record=record
@@ -260,30 +272,43 @@ class LayerCoordination(StackedSeq2Seq[LayerCoordinationHParams]):
     def _source_states(
         self, x: tf.Tensor, mask: tf.Tensor, training: bool = False, record: Record | None = None
     ) -> Iterator[tf.Tensor]:
-        """Yields what each layer of the target reads of the source, of whose own stack float [B, S, D] is the input."""
+        """Yields what each layer of the target reads of the source, float [B, S, D] as are the source's embeddings.
+
+        Not of a stack that both go through side by side.
+        """
+        states = self._written(x, mask, training, record)
+        if self.hparams.lwc_source == "last":
+            *_, last = states
+            yield from [last] * len(self.coordinated)
+            return
         if self.hparams.lwc_source == "input":
             yield x
+        yield from states
+
+    def _written(
+        self, x: tf.Tensor, mask: tf.Tensor, training: bool = False, record: Record | None = None
+    ) -> Iterator[tf.Tensor]:
+        """Yields what each layer makes of the source alone, float [B, S, D] as its embeddings are."""
         for layer in self.encoder.layers if self.encoder else ():
             x = layer(x, mask, training=training, record=record)
+            yield x
+        real, bias, shape = mask[:, 0, 0], mask_bias(mask), tf.shape(x)
+        for layer in self.coordinated if self.encoder is None else ():
+            rows = layer.encode(self._rows(x), real, bias, training, record)[1]
+            x = tf.reshape(rows, shape)
             yield x
 
     def source_states(self, inputs: tf.Tensor) -> list[tf.Tensor]:
         """Returns what each layer computes from the source int32 [B, S] alone, float [B, S, D] each, without dropout.
 
-        A stack that both sides share makes nothing of it in its last layer, which only reads it: there is none of that.
+        A stack that both go through side by side makes nothing of it in its last layer: there is none of that.
         In pre-norm stacks they are running sums, but for the last, which are as the target's last layer reads them.
         """
         mask = padding_mask(inputs)
         x = self._embed(inputs, _SOURCE)
-        if self.encoder is not None:
-            states = list(self._source_states(x, mask))
-            states = states[1:] or states if self.hparams.lwc_source == "input" else states
-        else:
-            states, rows = [x], self._rows(x)
-            for layer in self.coordinated[:-1]:
-                rows = layer.encode(rows, mask[:, 0, 0], mask_bias(mask))[1]
-                states.append(tf.reshape(rows, tf.shape(x)))
-            states = states[1:] or states
+        written = self._written(x, mask)
+        # A last layer that nothing reads is not computed.
+        states = list(itertools.islice(written, len(self.coordinated) - 1) if self.side_by_side else written) or [x]
         return [*states[:-1], self.coordinated[-1].attention_frame.preprocess(states[-1])]
 
     def attention_weights(self, inputs: tf.Tensor, targets: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -291,9 +316,9 @@ class LayerCoordination(StackedSeq2Seq[LayerCoordinationHParams]):
 
         ``layer_i/mixed_attention`` is float [B, H, T, S + T]: source positions, then target inputs. Without mixed
         attention there are ``layer_i/self_attention`` [B, H, T, T] and ``layer_i/source_attention`` [B, H, T, S]
-        instead. ``layer_i/source_self_attention`` is [B, H, S, S]; a stack that both sides share has none in its last
-        layer, where nothing would read it. A dual contextual module has two in place of each, whose names end with
-        ``/local_context`` and ``/global_context``.
+        instead. ``layer_i/source_self_attention`` is [B, H, S, S]; a stack that both sides go through side by side has
+        none in its last layer, where nothing would read it. A dual contextual module has two in place of each, whose
+        names end with ``/local_context`` and ``/global_context``.
 
         Of two directions, ``DIRECTION`` (``l2r``, ``r2l``) follows: ``layer_i/mixed_attention/DIRECTION/history`` (or
         ``layer_i/self_attention/DIRECTION/history``), ``layer_i/source_attention/DIRECTION``, and
@@ -311,7 +336,7 @@ class LayerCoordination(StackedSeq2Seq[LayerCoordinationHParams]):
         mask = padding_mask(inputs)
         real = mask[:, 0, 0]
         x = self._embed(inputs, _SOURCE)
-        if self.encoder is not None:
+        if not self.side_by_side:
             states = self._source_states(x, mask)
             source = [layer.memory(self._rows(y), real) for layer, y in zip(self.coordinated, states, strict=True)]
         else:

@@ -48,6 +48,7 @@ SETTINGS = {
             "attention_value_channels=24,pos_encoding=interleaved",
         ),
         "dual_context": ("layer_coordination_test", "dc_encoder_layers=1,dc_kernel_size=3"),
+        "last_source_layer": ("layer_coordination_test", "lwc_source=last"),
     },
     "cross_view_dynamic_conv": {
         "fma_two_attentions": ("cross_view_dynamic_conv_test", "source_view=fma,integration=soft_two_attention"),

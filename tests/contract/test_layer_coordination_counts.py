@@ -64,6 +64,8 @@ def test_as_large_as_the_baseline(layers):
         ({"num_hidden_layers": 1}, -3 * (12 * 128**2 + 512 + 128 + 4 * 128)),
         ({"lwc_share_weights": False}, 4 * (12 * 128**2 + 512 + 128 + 4 * 128)),
         ({"lwc_share_weights": False, "lwc_source": "input"}, 3 * (12 * 128**2 + 512 + 128 + 4 * 128)),
+        ({"lwc_source": "last"}, 0),
+        ({"lwc_share_weights": False, "lwc_source": "last"}, 4 * (12 * 128**2 + 512 + 128 + 4 * 128)),
         ({"use_sos": False}, -128),
         ({"lwc_side_embedding": False}, -256),
         ({"projection_bias": True}, 4 * 4 * 128),

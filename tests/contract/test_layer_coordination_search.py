@@ -84,3 +84,19 @@ def test_states_of_the_source_are_what_the_next_layer_reads(shared, changes):
         rows = np.reshape(state, [-1, state.shape[-1]])
         read = layer.attention.source_memory if number == len(states) else layer.memory
         np.testing.assert_allclose(read(rows, inputs != 0)[0], memories[shared:][number - 1][0], rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_all_layers_read_the_sources_last_states(shared):
+    from t2t_ext import registry
+
+    hparams = registry.hparams("layer_coordination_test")
+    hparams = hparams.replace(num_hidden_layers=3, lwc_share_weights=shared, lwc_source="last")
+    model = registry.model("layer_coordination")(hparams, source_vocab_size=24, target_vocab_size=24)
+    model.build()
+    model.assign(random_arrays(model, seed=4))
+    inputs = np.array([[5, 9, 7, 1, 0], [6, 1, 0, 0, 0]], np.int32)
+    states, memories = model.source_states(inputs), model.start(inputs)["source"]
+    assert len(states) == len(memories) == 3
+    last = model.coordinated[-1].attention.source_memory(np.reshape(states[-1], [-1, hparams.hidden_size]), inputs != 0)
+    np.testing.assert_allclose(last[0], memories[-1][0], rtol=0, atol=1e-5)

@@ -77,6 +77,24 @@ def test_which_layer_of_the_source_a_stack_of_the_targets_own_reads(source, says
     )
 
 
+@pytest.mark.parametrize(
+    ("shared", "says"),
+    [
+        (True, "one stack of source and target, which reads layer 3 of the source everywhere"),
+        (False, "every decoder layer <- encoder layer 3"),
+    ],
+)
+def test_reading_the_last_layer_of_the_source_is_said(shared, says):
+    from t2t_ext import registry
+    from t2t_ext.analysis.diagram.text import diagram_text
+
+    hparams = registry.hparams("layer_coordination_test")
+    hparams = hparams.replace(num_hidden_layers=3, lwc_share_weights=shared, lwc_source="last")
+    model = registry.model("layer_coordination")(hparams, source_vocab_size=VOCAB, target_vocab_size=VOCAB)
+    model.build()
+    assert says in " ".join(diagram_text(diagram(model)).split())
+
+
 def test_a_transformer_has_nothing_that_is_marked():
     for setting in ("pre_norm", "post_norm"):
         found = diagram(model_of(Case("transformer", setting)))

@@ -12,7 +12,8 @@ softmax.
 What the paper leaves open is as `docs/decisions/0016` says: scaling by a head's width, the norms of tensor2tensor, a
 zero vector or a learned one as the first target input, and for the ablations: without sharing, target layer i reads
 what source layer i wrote (section 3), or with `lwc_source` "input" what it read (section 1); without mixed attention,
-self-attention and cross-attention follow each other, with one norm and one set of projections.
+self-attention and cross-attention follow each other, with one norm and one set of projections. With `lwc_source`
+"last", which is not in the paper, every target layer reads what the last source layer wrote, with shared weights, too.
 
 Layers may have dual contextual modules (Ampomah et al. 2021, equations 6 to 8) as `docs/decisions/0026` says: every
 attention of a layer is then two, to local contexts and to the states themselves, which W_z joins; the context of a
@@ -149,7 +150,7 @@ def weights_of(arrays, hparams):
     if hparams.lwc_share_weights:
         source = target = [layer(f"layer_{i}", "attention") for i in count]
     else:
-        read = count if hparams.lwc_source == "output" else count[:-1]
+        read = count[:-1] if hparams.lwc_source == "input" else count
         source = [layer(f"encoder/layer_{i}", "self_attention") for i in read]
         target = [layer(f"decoder/layer_{i}", "attention") for i in count]
     sos = take("sos/embeddings")
@@ -292,7 +293,8 @@ class NumpyLayerCoordination:
             states.append(self._source_layer(states[-1], layer, source, f"layer_{i}"))
         reads_output = not self.hp.lwc_share_weights and self.hp.lwc_source == "output"
         for i, layer in enumerate(self.w.target):
-            t = self._target_layer(t, layer, states[i + reads_output], source, f"layer_{i}")
+            read = states[-1] if self.hp.lwc_source == "last" else states[i + reads_output]
+            t = self._target_layer(t, layer, read, source, f"layer_{i}")
         t = layer_norm(t, self.w.final_norm, self.hp.norm_epsilon) if self.w.final_norm else t
         return t @ self.w.embedding.T
 

@@ -17,6 +17,10 @@ SETTINGS = {
     "no_sharing_post_norm": f"lwc_share_weights=false,lwc_mixed_attention=false,{POST_NORM}",
     "no_sharing_input": "lwc_share_weights=false,lwc_source=input,num_hidden_layers=3",
     "no_sharing_input_post_norm": f"lwc_share_weights=false,lwc_source=input,lwc_mixed_attention=false,{POST_NORM}",
+    "last": "lwc_source=last,num_hidden_layers=3",
+    "last_post_norm": f"lwc_source=last,lwc_mixed_attention=false,{POST_NORM},projection_bias=true",
+    "last_no_sharing": "lwc_source=last,lwc_share_weights=false,num_hidden_layers=3",
+    "last_dual_context": "lwc_source=last,dc_encoder_layers=all,dc_kernel_size=3",
     "no_side_embedding": "lwc_side_embedding=false",
     "no_positions": "pos=none",
     "no_sos": "use_sos=false",
@@ -72,7 +76,7 @@ def test_layer_coordination(setting):
     logits, maps = agree(model, NumpyLayerCoordination(weights_of(arrays, model.hparams), model.hparams))
     shown = {name: weights.numpy() for name, weights in model.attention_weights(INPUTS, TARGETS).items()}
     last = f"layer_{model.hparams.num_hidden_layers - 1}/"
-    unread = f"{last}source_self_attention" if model.hparams.lwc_share_weights else "nothing"
+    unread = f"{last}source_self_attention" if model.side_by_side else "nothing"
     assert set(shown) == {name for name in maps if not name.startswith(unread)}
     for name, weights in shown.items():
         real = (INPUTS if "source_self" in name else TARGETS) != 0

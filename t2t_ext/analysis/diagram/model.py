@@ -264,7 +264,10 @@ class _Walk:
         """Returns a stack's name for people, the paper of its lanes, and its lanes."""
         both = ("left to right", "right to left") if self.model.directions == 2 else ()
         if name == "":
-            return "one stack of source and target", COORDINATION, ("source", *(both or ("target",)))
+            stack = "one stack of source and target"
+            if getattr(self.model.hparams, "lwc_source", "") == "last":
+                stack += f", which reads layer {len(self.stacks[name])} of the source everywhere"
+            return stack, COORDINATION, ("source", *(both or ("target",)))
         if name == "encoder":
             return name, TRANSFORMER, ("source",)
         if name == "backward_decoder":
@@ -286,7 +289,11 @@ class _Walk:
             # writes, or what it reads: then the first layer reads the embeddings, which no layer wrote.
             part = Part("the source at each layer", paper=COORDINATION, replaces=f"e_{depth}")
             layers: tuple[tuple[int, ...], ...] = tuple((i + 1,) for i in range(decoder_depth))
-            if getattr(model.hparams, "lwc_source", "") == "input":
+            read = getattr(model.hparams, "lwc_source", "")
+            if read == "last":
+                view = Part("view of the source", f"e_{depth}")
+                return CountedReading(f"e_{depth}", ((depth,),) * decoder_depth, 0, view)
+            if read == "input":
                 return CountedReading("e_(i-1), layer 1 to the embeddings", ((), *layers[:-1]), 0, part)
             return CountedReading("e_i", layers, 0, part)
         reading = views.read_by(decoder_depth, depth)

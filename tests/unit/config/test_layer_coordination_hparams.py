@@ -24,7 +24,7 @@ def small(**changes):
             {"dc_decoder_layers": "all"},
             "dc_decoder_layers='all': .* dc_encoder_layers names them; .*share_weights=false",
         ),
-        ({"lwc_source": "input"}, "lwc_source=input is about two stacks: .*set lwc_share_weights=false"),
+        ({"lwc_source": "input"}, "lwc_source=input is about two stacks: .*take lwc_source=last, or set lwc_share"),
         ({"dc_encoder_layers": "15"}, "dc_encoder_layers='15': .* count from 1 to 14"),
     ],
 )

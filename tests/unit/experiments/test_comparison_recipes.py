@@ -21,6 +21,8 @@ MORE = {
     "comparison_layer_coordination_9": {"num_hidden_layers": 9},
     "comparison_layer_coordination_without_weight_sharing": {"num_hidden_layers": 4},
     "comparison_layer_coordination_without_weight_sharing_input": {"num_hidden_layers": 4},
+    "comparison_layer_coordination_without_weight_sharing_alignment": {"num_hidden_layers": 4},
+    "comparison_layer_coordination_without_alignment": {"num_hidden_layers": 7},
     "comparison_layer_coordination_without_mixed_attention": {"num_hidden_layers": 7},
     "comparison_layer_coordination_without_side_embedding": {"num_hidden_layers": 7},
     "comparison_layer_coordination_without_positions": {"num_hidden_layers": 7, "pos": "none"},
