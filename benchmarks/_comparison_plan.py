@@ -119,6 +119,7 @@ class Plan:
       ablations: The others.
       variants: Recipe of training -> its table; ``plain`` is the first.
       orders: Paper -> its orders; "Controls": pairs that no paper has.
+      readme: The main rows that README.md shows, in its order.
       further_seeds: Main row -> the seeds that it has besides those of all; no test of a conclusion has them.
     """
 
@@ -152,6 +153,7 @@ class Plan:
             [row for row in content["rows"][kind] if any(fnmatch.fnmatch(row, each) for each in patterns)]
             for kind in ("main", "ablations")
         )
+        self.readme: list[str] = [row for row in content["readme"]["rows"] if row in self.main]
         self.variants: dict[str, Mapping[str, Any]] = {PLAIN: {}, **content["variants"]}
         further = self._corpus.get("further_seeds", {})
         self.further_seeds: dict[str, list[int]] = {row: further[row] for row in self.main if row in further}

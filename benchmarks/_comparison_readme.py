@@ -5,7 +5,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 
 from _comparison_plan import PLAIN, Job, Plan
-from _comparison_report import EARLY_NOTE, Row, rows, verdict
+from _comparison_report import EARLY_NOTE, Row, rows, said_of
 from _comparison_store import Record, dev_scores
 
 from t2t_ext.io import files
@@ -37,24 +37,25 @@ def write_between(page: pathlib.Path, lines: tuple[str, str], made: str) -> bool
 
 
 def table(plan: Plan, records: Mapping[Job, Record]) -> str:
-    """Returns the plain recipe's main rows beside the first one, and how far to trust them; empty without any."""
-    main = [row for row in rows(plan, records)[PLAIN] if row.main]
+    """Returns what README.md has of the plain recipe's main rows, and how far to trust them; empty without any."""
+    made = {row.name: row for row in rows(plan, records)[PLAIN]}
+    main = [made[name] for name in plan.readme if name in made]
     if not main:
         return ""
     lines = [
-        "| | BLEU | difference (95 %) | conclusion | published | parameters | minutes |",
-        "|---|---|---|---|---|---|---|",
+        "| | BLEU | difference (95 %) | p | conclusion | published | million parameters | minutes |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     for row in main:
         control, tested = plan.control(row.name), row.difference
-        beside = f", beside {plan.words(control)}" if control and control != plan.main[0] else ""
+        beside = f", to {plan.words(control)}" if control and control != plan.main[0] else ""
         cells = [
             f"{row.title(60)}{beside}",
             row.bleu(),
             f"{tested.value:+.2f} ({tested.low:+.2f} to {tested.high:+.2f})" if tested else "",
-            verdict(row),
-            "{:+.2f} ({})".format(*published) if (published := plan.published(row.name)) else "",
-            f"{(row.mean('parameters') or 0) / 1e6:.2f}M",
+            *said_of(row.difference, row.corrected),
+            "{:+g} ({})".format(*published) if (published := plan.published(row.name)) else "",
+            f"{(row.mean('parameters') or 0) / 1e6:.2f}",
             f"{row.mean('minutes_to_best') or 0:.0f}",
         ]
         lines.append(f"| {' | '.join(cells)} |")
