@@ -157,6 +157,25 @@ def atomic_directory(path: PathLike, needed_bytes: int | None = None) -> Iterato
         _remove_tree(temporary)
 
 
+@contextlib.contextmanager
+def without_pattern(directory: PathLike) -> Iterator[pathlib.Path]:
+    """Gives a path of a directory that TensorFlow can read from: some of its readers take a path for a pattern.
+
+    To them ``[a]`` and a backslash are part of a pattern, and the directory itself does not match it.
+
+    Yields:
+      The directory, or where its path has such characters a link to it elsewhere, which is gone after the block.
+    """
+    path = pathlib.Path(directory)
+    if not set("[\\") & set(str(path)):
+        yield path
+        return
+    with tempfile.TemporaryDirectory(prefix="t2t_ext-") as folder:
+        link = pathlib.Path(folder, "directory")
+        link.symlink_to(path.absolute())
+        yield link
+
+
 def require_space(path: PathLike, needed_bytes: int) -> None:
     """Raises a UserError if the disk of ``path`` (which need not exist) has less than ``needed_bytes`` left."""
     free = _free_bytes(pathlib.Path(path))

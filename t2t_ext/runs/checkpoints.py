@@ -230,8 +230,9 @@ def load_arrays(path: files.PathLike, group: str = "model", *, verify: bool = Tr
     if group not in info.groups:
         raise UserError(f"The checkpoint {info.path} has no group {group!r}; it has {', '.join(info.groups)}.")
     try:
-        reader = tf.train.load_checkpoint(str(info.path / group))
-        arrays = {name: np.asarray(reader.get_tensor(name)) for name in info.groups[group]}
+        with files.without_pattern(info.path) as directory:
+            reader = tf.train.load_checkpoint(str(directory / group))
+            arrays = {name: np.asarray(reader.get_tensor(name)) for name in info.groups[group]}
     except (tf.errors.OpError, RuntimeError, ValueError) as error:
         raise DamagedCheckpointError(f"The checkpoint {info.path} is damaged: {group}: {error}") from error
     for name, array in arrays.items():
@@ -379,7 +380,7 @@ def _write_bundle(prefix: pathlib.Path, tensors: Mapping[str, Any]) -> None:
                 shape_and_slices=[""] * len(names),
                 tensors=[tensors[name] for name in names],
             )
-    except tf.errors.ResourceExhaustedError as error:
+    except (tf.errors.ResourceExhaustedError, tf.errors.OutOfRangeError) as error:  # the latter is a limit of file size
         raise OSError(errno.ENOSPC, "No space left on device") from error
 
 

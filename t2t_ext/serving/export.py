@@ -225,12 +225,12 @@ def _write(
     requests = translator.source.trial_batches(warmup_lines)
     with files.atomic_directory(final) as temporary:
         try:
-            with _quiet_saving():
-                tf.saved_model.save(module, str(temporary), signatures=signatures)
+            with _quiet_saving(), files.without_pattern(temporary) as directory:
+                tf.saved_model.save(module, str(directory), signatures=signatures)
             _check_ops(temporary)
             _check_outputs(temporary, module, requests[-1])
             _write_warmup_requests(temporary, requests)
-        except tf.errors.ResourceExhaustedError as error:
+        except (tf.errors.ResourceExhaustedError, tf.errors.OutOfRangeError) as error:  # a full disk, a limit of size
             raise OSError(errno.ENOSPC, "No space left on device") from error
         if text is not None:
             text.write(temporary)
@@ -257,8 +257,8 @@ def load(export_dir: files.PathLike) -> Any:
     exported_files.check(path)
     _read_saved_model(path)
     try:
-        with chatter.left_out():
-            return tf.saved_model.load(str(path))
+        with chatter.left_out(), files.without_pattern(path) as directory:
+            return tf.saved_model.load(str(directory))
     except (tf.errors.OpError, OSError, ValueError, KeyError) as error:
         said = str(error).partition("\n")[0][:200]
         raise UserError(f"The exported model {path} cannot be loaded: {said}. {exported_files.ADVICE}") from error
@@ -313,8 +313,9 @@ def _check_ops(directory: pathlib.Path) -> None:
 
 def _check_outputs(directory: pathlib.Path, module: ServedTranslator, inputs: tf.Tensor) -> None:
     expected = module.serving_default(inputs)
-    with chatter.left_out():  # tensorflow-text's, of the subword model that the SavedModel brings
-        found = tf.saved_model.load(str(directory)).signatures["serving_default"](inputs=inputs)
+    # What is left out is tensorflow-text's, of the subword model that the SavedModel brings.
+    with chatter.left_out(), files.without_pattern(directory) as readable:
+        found = tf.saved_model.load(str(readable)).signatures["serving_default"](inputs=inputs)
     for number, (left, right) in enumerate(zip(expected["outputs"].numpy(), found["outputs"].numpy(), strict=True)):
         if left != right:
             source = repr(inputs[number].numpy()) if inputs.dtype == tf.string else f"warm-up source {number + 1}"

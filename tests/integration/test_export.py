@@ -68,6 +68,29 @@ def test_a_damaged_file_is_named(exported, tmp_path):
         (copy / name).write_bytes(good)
 
 
+def test_a_folder_may_be_named_like_a_pattern(tmp_path, monkeypatch):
+    import tensorflow as tf
+
+    from t2t_ext.serving import export
+
+    class Marker(tf.Module):
+        """In place of a ``ServedTranslator``, whose graph takes long to trace."""
+
+        def __init__(self, translator):
+            super().__init__()
+            self.mark = tf.Variable("!")
+            self.serving_default = export._signature(
+                lambda inputs: {"outputs": inputs + self.mark}, tf.TensorSpec([None], tf.string, name="inputs")
+            )
+
+    monkeypatch.setattr(export, "ServedTranslator", Marker)
+    raw = types.SimpleNamespace(takes_raw_text=True)
+    source = types.SimpleNamespace(trial_batches=lambda lines: [tf.constant(lines)])
+    export.export(types.SimpleNamespace(source=source, source_encoder=raw, target_encoder=raw), tmp_path / "EX[1]")
+    found = export.load(tmp_path / "EX[1]").signatures["serving_default"](inputs=tf.constant(["a"]))
+    assert found["outputs"].numpy().tolist() == [b"a!"]
+
+
 def test_text_as_people_write_it_needs_no_encoders(signatures, exported, capsys):
     from t2t_ext.bin import prepare
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 import subprocess
 
 import ml_dtypes
@@ -57,6 +58,14 @@ def test_tensorflow_reads_a_bundle_without_us(tmp_path):
 
     path = save(tmp_path, 1, 5.0)
     assert tf.train.load_checkpoint(str(path / "model")).get_tensor("w").tolist() == [5, 5]
+
+
+@pytest.mark.parametrize("name", ["c[1]", r"c\d", "c*", "c?x", "c[", "G [a]é"])
+def test_a_folder_may_be_named_like_a_pattern(tmp_path, monkeypatch, name):
+    path = save(tmp_path / name, 1, 5.0)
+    assert checkpoints.load_arrays(path)["w"].tolist() == [5, 5]
+    monkeypatch.chdir(tmp_path)
+    assert checkpoints.load_arrays(path.relative_to(tmp_path))["w"].tolist() == [5, 5]
 
 
 def test_listing_is_by_step_and_sorts_by_name(tmp_path):
@@ -228,3 +237,15 @@ def test_full_disk_keeps_the_older_checkpoint(tmp_path, monkeypatch):
         assert checkpoints.latest(tmp_path) == first
     finally:
         subprocess.run(["umount", tmp_path], check=False)
+
+
+def test_a_limit_of_file_size_is_said(tmp_path):
+    first = save(tmp_path, 1)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, limits[1]))
+    try:
+        with pytest.raises(UserError, match=r"Cannot write .*model.ckpt-00000002: .* needed, .*size limit"):
+            checkpoints.save_checkpoint(tmp_path, 2, model={"w": np.zeros(400_000, np.float32)})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert os.listdir(tmp_path) == [first.name]
