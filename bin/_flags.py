@@ -50,6 +50,7 @@ _FALSE = ("false", "f", "0", "no")
 _HP_PREFIX = "hp_"
 _LONG_WORD = re.compile(r"(\S{200})\S{200,}(\S{50})")  # which would bury the message
 _PATHS = re.compile("DIR|FILE|RUN|EXPORT|PRESET")  # of metavars
+_ASSIGNMENTS = '"A='  # how metavars of flags such as --hparams begin
 _MOST = 10**9  # of a number that says no other limit
 _LOGGING = (
     "absl's flags. --flagfile=FILE: read flags from a file, one a line. --verbosity=N: log errors (-2), warnings (-1), "
@@ -247,7 +248,7 @@ class FlagParser(argparse_flags.ArgumentParser):
         given = list(self._split(args))
         arguments = [value for name, value in given if not name]
         given = [(name, value) for name, value in given if name]
-        pairs = [(name, value) for name, value in given if not name.startswith(_HP_PREFIX)]
+        pairs = self._joined([(name, value) for name, value in given if not name.startswith(_HP_PREFIX)])
         if "registry_help" in dict(pairs):
             # Before argparse looks for flags that must be given.
             if usr_dir := dict(pairs).get("t2t_usr_dir"):
@@ -323,6 +324,18 @@ class FlagParser(argparse_flags.ArgumentParser):
         if wrong:
             text = "; ".join(text.rstrip(".") for text in wrong)
             raise UserError(f"{text}{'' if text.endswith('?') else '.'} {self.prog} --help lists all flags.")
+
+    def _joined(self, pairs: list[tuple[str, str | None]]) -> list[tuple[str, str | None]]:
+        """Returns flags and their values, a repeated flag of assignments with those of all of its values.
+
+        argparse would keep the last value alone. Whether a name is given twice, the flag's own grammar tells.
+        """
+        texts: dict[str, list[str]] = {}
+        for name, value in pairs:
+            action = self._option_string_actions.get(f"--{name}")
+            if value and action is not None and str(action.metavar).startswith(_ASSIGNMENTS):
+                texts.setdefault(name, []).append(value)
+        return [(name, ",".join(texts[name]) if name in texts else value) for name, value in pairs]
 
     def _complaint(self, name: str, value: str, *, has_value: bool) -> str:
         """Returns why a flag ``--name=value`` is refused, or ""."""

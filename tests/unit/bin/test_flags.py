@@ -19,6 +19,7 @@ from t2t_ext.bin._flags import Flag, FlagParser, configure_threads, keep_compile
 from t2t_ext.config.decode import DecodeHParams, resolve_decode_hparams
 from t2t_ext.config.generation import GenerationConfig
 from t2t_ext.config.hyperparameters import HParams
+from t2t_ext.config.strict_params import parse_assignments
 from t2t_ext.config.training import TrainingSettings
 from t2t_ext.data.generation.preparation import TextPreparation
 from t2t_ext.errors import UserError
@@ -187,6 +188,15 @@ def test_a_wrong_value_of_a_flag_for_logging_is_explained(given):
 
 def test_a_later_flag_wins():
     assert parse("--problem=a", "--problem=b").problem == "b"
+
+
+def test_assignments_of_a_flag_that_is_repeated_are_joined():
+    args = parse("--hparams=hidden_size=8", "--hparams", "filter_size=9", "--hparams=", "--hp_batch_size=3")
+    assert args.hparams == "hidden_size=8,filter_size=9,batch_size=3"
+    args = parse("--decode_hparams=beam_size=2", "--problem_options=a=1", "--decode_hparams=alpha=1")
+    assert (args.decode_hparams, args.problem_options) == ("beam_size=2,alpha=1", "a=1")
+    with pytest.raises(UserError, match=r"hidden_size is given twice \(8 and 16\)"):
+        parse_assignments(parse("--hparams=hidden_size=8", "--hparams=hidden_size=16").hparams)
 
 
 def test_hp_flags_are_appended_to_hparams():
