@@ -60,7 +60,8 @@ def fill_in(run: setup_run.ResolvedRun, say: Say) -> setup_run.ResolvedRun:
         least, longest = (-(-needs[name] // SMALLEST_SIZE) * SMALLEST_SIZE for name in ("shortest", "longest"))
         # A smaller first size would leave out the longest pairs. Without max_length one line may be of any length.
         first = max(FIRST_SIZE, longest if run.hparams.max_length else least)
-        size = largest_that_fits(prober.fits, needs["most"], first, least)
+        allowed = HParams.__dataclass_fields__["batch_size"].metadata["maximum"]
+        size = largest_that_fits(prober.fits, min(needs["most"], allowed), first, least)
         if size is None:
             raise UserError(
                 f"batch_size=auto: not even {least} tokens fit ({prober.last_failure}). Use a smaller model, a "

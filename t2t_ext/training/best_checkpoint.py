@@ -20,6 +20,18 @@ def find(run: RunDirectory, evaluations: list[Record], metric: str) -> Best | No
     return best_weights_of([each for each in evaluations if checkpoints.checkpoint_name(each["step"]) in there], metric)
 
 
+def without_a_best(run: RunDirectory, evaluations: list[Record], metric: str) -> str:
+    """Returns what to say where no evaluation so far can choose the best by a metric, as of a new one; else ""."""
+    if not evaluations or find(run, evaluations, metric) is not None:
+        return ""
+    kept = [str(checkpoints.checkpoint_step(path)) for path in checkpoints.list_checkpoints(run.best_dir)]
+    stays = f"{run.best_dir} keeps step {', '.join(kept)}" if kept else f"{run.best_dir} stays empty"
+    return (
+        f"best_checkpoint_metric={metric}: no evaluation of a checkpoint that is still there has computed it. {stays} "
+        f"until the next evaluation, and only evaluations from then on are compared"
+    )
+
+
 def keep(run: RunDirectory, best: Best, metric: str) -> None:
     """Copies the best checkpoint to ``RUN/best`` if it is not there, and removes all others from there."""
     name = checkpoints.checkpoint_name(best.step)

@@ -183,6 +183,9 @@ class _Loop:
             self._say(line)
         if self._restored:
             self._say(f"resuming after step {session.step}")
+            evaluations, metric = self._records.evaluations(), self._settings.best_checkpoint_metric
+            if line := best_checkpoint.without_a_best(self._run, evaluations, metric):
+                self._say(line)
 
     def run(self) -> TrainResult:
         """Trains until something ends it."""
@@ -342,8 +345,8 @@ class _Loop:
     def _evaluate_here(self) -> None:
         """Evaluates and records what came out; raises ``Interrupted`` at a signal, without a record."""
         step, began = self._session.step, time.monotonic()
-        translates = self._settings.eval_bleu_sentences >= 0
-        advice = out_of_memory.evaluation_advice(self._session.hparams, translates=translates)
+        decode, translates = self._settings.decode_hparams, self._settings.eval_bleu_sentences >= 0
+        advice = out_of_memory.evaluation_advice(self._session.hparams, decode, translates=translates)
         memory = out_of_memory.explained(f"the evaluation after step {step}", lambda: "dev sentences", advice)
         with self._signals.abandoning(), memory:
             metrics, hypotheses = self._evaluator.evaluate(self._session.weights_for_users(), self._progress.note)

@@ -5,7 +5,9 @@ from collections.abc import Callable, Iterator
 
 import tensorflow as tf
 
+from t2t_ext.config.decode import resolve_decode_hparams
 from t2t_ext.config.hyperparameters import HParams
+from t2t_ext.config.strict_params import parse_assignments
 from t2t_ext.errors import UserError, first_line
 
 
@@ -53,18 +55,22 @@ def advice(hparams: HParams, *, merged: bool = False) -> str:
     return f"Change --hparams in a new run: {'; '.join(ways)}; or batch_size=auto."
 
 
-def evaluation_advice(hparams: HParams, *, translates: bool) -> str:
+def evaluation_advice(hparams: HParams, decode_hparams: str, *, translates: bool) -> str:
     """Returns what to change so that an evaluation takes less memory.
 
     Args:
       hparams: Of the run.
+      decode_hparams: How it translates, as ``--decode_hparams`` has it; what is given in its place replaces all of it.
       translates: Whether it translates; its loss is computed in any case.
     """
     loss = f"its loss is taken in batches of batch_size tokens (--hparams, now {hparams.batch_size})"
     if not translates:
         return f"Start a new run with a smaller batch_size: {loss}."
+    at_once = resolve_decode_hparams(decode_hparams, stored=True).batch_size
+    smaller = {**parse_assignments(decode_hparams, "decode_hparams"), "batch_size": max(1, at_once // 4)}
+    shown = ",".join(f"{name}={value}" for name, value in smaller.items())
     return (
-        'Start again with a smaller batch_size in --decode_hparams (such as "beam_size=4,alpha=0.6,batch_size=8"), or '
+        f'Start again with a smaller batch_size in --decode_hparams (now {at_once}; such as "{shown}"), or '
         "without translations (--eval_bleu_sentences=-1 --best_checkpoint_metric=loss). If memory runs out again, "
         f"start a new run with a smaller batch_size in --hparams: {loss}."
     )

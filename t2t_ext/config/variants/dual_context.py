@@ -77,10 +77,12 @@ class DualContextFields(TransformerVariant):
         yield from super().validate()
         for stack in _STACKS:
             name = f"dc_{stack}_layers"
+            named = getattr(self, name)
             try:
-                layer_numbers(getattr(self, name), getattr(self, f"{stack}_layers"))
+                if named and not layer_numbers(named, getattr(self, f"{stack}_layers")):
+                    yield f"{name}={named!r}: the {stack} has no layers, so that none is named; leave it out"
             except ValueError as error:
-                yield f"{name}={getattr(self, name)!r}: {error}"
+                yield f"{name}={named!r}: {error}"
         if self.dc_decoder_layers and self.directions == 2:
             yield (
                 f"dc_decoder_layers={self.dc_decoder_layers!r}: a decoder of two directions attends to both of them in "

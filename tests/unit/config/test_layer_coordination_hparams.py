@@ -26,6 +26,10 @@ def small(**changes):
         ),
         ({"lwc_source": "input"}, "lwc_source=input is about two stacks: .*take lwc_source=last, or set lwc_share"),
         ({"dc_encoder_layers": "15"}, "dc_encoder_layers='15': .* count from 1 to 14"),
+        (
+            {"dc_encoder_layers": "all", "num_hidden_layers": 1, "lwc_share_weights": False, "lwc_source": "input"},
+            "dc_encoder_layers='all': the encoder has no layers",
+        ),
     ],
 )
 def test_what_one_stack_has_no_use_for(changes, message):

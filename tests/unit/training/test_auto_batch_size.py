@@ -171,6 +171,26 @@ def test_probing_begins_where_the_longest_pair_fits(toy_data, tmp_path, monkeypa
     assert probe.steps(int(tokens.min()) - 1) == {"failure": f"the shortest pair has {tokens.min():,} tokens"}
 
 
+def test_no_size_is_tried_that_hparams_do_not_allow(toy_data, tmp_path, monkeypatch):
+    class Roomy:
+        def __init__(self, config, limit, say):
+            self.results = {}
+
+        def needs(self):
+            return {"shortest": 3, "longest": 9, "most": 11_000_000}
+
+        def fits(self, size):
+            self.results[size] = {"device": "CPU", "peak": 1}
+            return True
+
+        def close(self):
+            pass
+
+    monkeypatch.setattr(auto_batch_size, "Prober", Roomy)
+    found = auto_batch_size.fill_in(setup_run.resolve(config_of(toy_data, tmp_path / "run")), print)
+    assert found.hparams.batch_size == 10_000_000
+
+
 def test_too_little_memory_is_an_error_and_leaves_nothing(toy_data, tmp_path, monkeypatch):
     config, before = config_of(toy_data, tmp_path / "run"), children()
     monkeypatch.setattr(available_memory, "available_bytes", lambda: 50_000_000)
@@ -237,10 +257,17 @@ def test_what_makes_parts_smaller(change, smaller):
 
 
 def test_out_of_memory_in_an_evaluation_names_the_batches_of_its_loss():
-    told = out_of_memory.evaluation_advice(HParams(batch_size=2048), translates=True)
-    for words in ("--decode_hparams", "--eval_bleu_sentences=-1", "batch_size tokens (--hparams, now 2048)"):
+    told = out_of_memory.evaluation_advice(HParams(batch_size=2048), "beam_size=6,alpha=1", translates=True)
+    for words in (
+        '"beam_size=6,alpha=1,batch_size=8"',
+        "now 32",
+        "--eval_bleu_sentences=-1",
+        "batch_size tokens (--hparams, now 2048)",
+    ):
         assert words in told
-    told = out_of_memory.evaluation_advice(HParams(batch_size=2048), translates=False)
+    told = out_of_memory.evaluation_advice(HParams(batch_size=2048), "batch_size=16", translates=True)
+    assert '"batch_size=4"' in told
+    told = out_of_memory.evaluation_advice(HParams(batch_size=2048), "", translates=False)
     assert "now 2048" in told
     assert "--decode_hparams" not in told
 

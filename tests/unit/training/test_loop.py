@@ -45,6 +45,15 @@ def test_the_best_by_another_metric_takes_the_place_of_a_newer_one(run):
         assert checkpoints.read_info(checkpoints.resolve_checkpoint(run.path, "best")).metadata["metric"] == metric
 
 
+def test_a_metric_that_was_never_computed_is_said(run):
+    save(run.best_dir, 20)
+    assert best_checkpoint.without_a_best(run, EVALUATIONS, "loss") == ""
+    assert best_checkpoint.without_a_best(run, [], "ROUGE-L") == ""
+    told = best_checkpoint.without_a_best(run, EVALUATIONS, "ROUGE-L")
+    assert told.startswith("best_checkpoint_metric=ROUGE-L: no evaluation")
+    assert f"{run.best_dir} keeps step 20 until the next evaluation" in told
+
+
 def test_a_run_that_resumes_before_its_best_checkpoint_has_another(run):
     save(run.best_dir, 20)
     best_checkpoint.keep(run, best_checkpoint.find(run, EVALUATIONS[:1], "bleu"), "bleu")
