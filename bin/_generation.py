@@ -1,18 +1,17 @@
 """From the flags of data generation to ``generate``, for the commands that generate data."""
 
 import argparse
+from typing import Any
 
-from t2t_ext import registry
-from t2t_ext.bin._flag_groups import generation_settings, problem_options
+from t2t_ext.bin._flag_groups import generation_settings
 from t2t_ext.data.corpora.download import private_folder
 from t2t_ext.data.datasets.manifest import Manifest, manifest_path
 from t2t_ext.data.datasets.pseudo_references import command
 from t2t_ext.data.generation.generate import generate
 
 
-def generate_from_flags(args: argparse.Namespace, problem_name: str) -> Manifest:
-    """Generates the data of a problem as the flags say, unless they are there."""
-    problem = registry.problem(problem_name, **problem_options(args))
+def generate_from_flags(args: argparse.Namespace, problem: Any) -> Manifest:
+    """Generates the data of a problem, with its options, as the flags say, unless they are there."""
     manifest = generate(problem, args.data_dir, args.tmp_dir or private_folder(), **generation_settings(args))
     sidecar = manifest_path(args.data_dir, problem.name)
     if problem.with_pseudo_references and not sidecar.exists():

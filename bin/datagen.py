@@ -38,10 +38,10 @@ def main(args: argparse.Namespace) -> None:
         raise UserError("--data_dir=DIR says where to put the data files.")
     from t2t_ext.bin._generation import generate_from_flags
 
-    for name in names:  # a mistake in the last is found before hours of work on the first
-        registry.problem(name, **_flag_groups.problem_options(args))
-    for name in names:
-        generate_from_flags(args, name)
+    # A mistake in the last is found before hours of work on the first.
+    problems = [registry.problem(name, **_flag_groups.problem_options(args)) for name in names]
+    for problem in problems:
+        generate_from_flags(args, problem)
 
 
 if __name__ == "__main__":

@@ -153,10 +153,11 @@ def check_commands(stages: Sequence[Any]) -> None:
                 hparams = registry.resolve_hparams(parsed.hparams_set, parsed.hparams)
                 families.check_hparams(parsed.model, hparams, parsed.hparams_set)
                 from t2t_ext.bin.trainer import train_config
-                from t2t_ext.training import dev_metrics
+                from t2t_ext.training import dev_metrics, setup_run
 
                 config = train_config(parsed)
-                dev_metrics.check(config.replace(**dev_metrics.defaults(config.given())))
+                settings = config.replace(**dev_metrics.defaults(config.given()))
+                setup_run.check_settings(settings, hparams, config.given_settings())
             if stage.kind in ("score", "pseudo"):
                 resolve_decode_hparams(parsed.decode_hparams)
             if stage.kind == "score":

@@ -73,7 +73,7 @@ def _run(args: argparse.Namespace, resolved: setup_run.ResolvedRun) -> int:
         from t2t_ext.bin._generation import generate_from_flags
 
         args.data_dir = resolved.config.data_dir
-        generate_from_flags(args, resolved.config.problem)
+        generate_from_flags(args, setup_run.make_problem(resolved))
     generated = GeneratedData.open(setup_run.make_problem(resolved), resolved.config.data_dir)
     setup_run.check_stored(resolved, generated)
     if done := finished.message(resolved):

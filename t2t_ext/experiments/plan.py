@@ -475,7 +475,7 @@ class _Planner:
         if not every:
             hparams = _read(known, hparams, options.hparams)
         for name in STEPS_OF_SCHEDULES if options.scale != 1 else ():
-            steps = recipe.hparams.get(name) or getattr(known, name)
+            steps = recipe.hparams.get(name, getattr(known, name))
             if steps and name not in options.hparams:
                 hparams = _read(known, {**hparams, name: max(1, round(steps * options.scale))}, [name])
         return hparams

@@ -35,7 +35,7 @@ OF_THE_EXPERIMENT = (
     "output_dir", "data_dir", "tmp_dir", "t2t_usr_dir", "problem", "problem_options", "model", "hparams_set",
     "warm_start_from", "output_data_dir",
 )  # fmt: skip
-STEPS_OF_SCHEDULES = ("learning_rate_warmup_steps", "learning_rate_decay_steps")  # hparams
+STEPS_OF_SCHEDULES = ("learning_rate_warmup_steps", "learning_rate_decay_steps", "average_every")  # hparams
 _NOT_INHERITED = ("row", "published", "template", "same_runs_as", "beside", "beams")
 _ADDED_UP = ("notes", "needs")
 _TAKEN_BACK = "default"  # of a value in a table such as hparams: the one that is inherited does not count

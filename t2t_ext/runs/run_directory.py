@@ -190,26 +190,33 @@ class Difference:
         return f"{self.name}: {self.stored!r} is stored, {self.given!r} is given"
 
 
-def differences(stored: RunConfig, given: RunConfig) -> list[Difference]:
-    """Returns a row for each setting in which two configurations differ, those that may not change first, by name."""
+def differences(stored: RunConfig, given: RunConfig, may_change: Iterable[str] = ()) -> list[Difference]:
+    """Returns a row for each setting in which two configurations differ, those that may not change first, by name.
+
+    ``may_change`` names settings that may change besides those of ``MAY_CHANGE``.
+    """
     old, new = _flatten(stored), _flatten(given)
     if not given.vocabularies:  # not known before the run directory is made
         old = {name: value for name, value in old.items() if not name.startswith("vocabularies")}
     rows = [
-        Difference(name, old.get(name), new.get(name), name in MAY_CHANGE or name.partition(".")[0] in MAY_CHANGE)
+        Difference(
+            name, old.get(name), new.get(name), bool({name, name.partition(".")[0]} & {*MAY_CHANGE, *may_change})
+        )
         for name in sorted({*old, *new})
         if old.get(name) != new.get(name)
     ]
     return sorted(rows, key=lambda row: (row.may_change, row.name))
 
 
-def check_resumable(stored: RunConfig, given: RunConfig, directory: files.PathLike) -> None:
-    """Refuses to resume a run under other settings.
+def check_resumable(
+    stored: RunConfig, given: RunConfig, directory: files.PathLike, may_change: Iterable[str] = ()
+) -> None:
+    """Refuses to resume a run under other settings; ``may_change`` is as for ``differences``.
 
     Raises:
       UserError: A setting differs that may not change; every such setting is named with both values.
     """
-    refused = [row for row in differences(stored, given) if not row.may_change]
+    refused = [row for row in differences(stored, given, may_change) if not row.may_change]
     if [row.name for row in refused] == ["data_digest"]:
         raise UserError(_other_data_message(stored, given, directory))
     if refused:
@@ -342,14 +349,14 @@ class RunDirectory:
         inside = any(given.is_relative_to(folder.resolve()) for folder in folders)
         return inside or given in [each.resolve() for each in own]
 
-    def update(self, config: RunConfig) -> None:
-        """Stores changed settings (those in ``MAY_CHANGE``); the subword models stay.
+    def update(self, config: RunConfig, may_change: Iterable[str] = ()) -> None:
+        """Stores changed settings (those in ``MAY_CHANGE`` and ``may_change``); the subword models stay.
 
         Raises:
           UserError: Another setting differs, or the disk is full or not writable.
         """
         stored = self._config if config.hparams == self._config.hparams else self.config_now()
-        check_resumable(stored, config, self._path)
+        check_resumable(stored, config, self._path, may_change)
         config = _with_user_code(config.replace(vocabularies=self._config.vocabularies), self._path)
         files.write_text_atomically(self._path / CONFIG_NAME, config.to_json())
         self._config, self._hparams = config, None

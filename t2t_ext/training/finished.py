@@ -8,12 +8,14 @@ from t2t_ext.runs.run_directory import RunDirectory
 from t2t_ext.training import best_checkpoint, records
 from t2t_ext.training.setup_run import ResolvedRun
 
+_FOLDERS = ("data_dir", "t2t_usr_dir", "problem_options")  # of a run, which may be others when it is resumed
+
 
 def message(run: ResolvedRun) -> str:
     """Returns what to say of a run that is at its ``train_steps`` or beyond and leaves nothing to do; else "".
 
-    There is something to do where a setting changes, such as the metric of the best checkpoint, or where the last
-    evaluation, or what follows it, was interrupted.
+    There is something to do where a setting changes, such as the metric of the best checkpoint, or a folder that is to
+    be stored, or where the last evaluation, or what follows it, was interrupted.
     """
     stored, settings = run.stored, run.settings
     # Workers of TF_CONFIG meet first: each alone would not know what the others find.
@@ -23,6 +25,8 @@ def message(run: ResolvedRun) -> str:
     if any(now[name] != before.get(name) for name in now if name != "train_steps"):
         return ""
     if run.config.hparams != stored.config_now().hparams:  # batches of other devices, which training checks
+        return ""
+    if any(getattr(run.config, name) != getattr(stored.config, name) for name in _FOLDERS):
         return ""
     step = _last_step(stored)
     if step is None or step < settings.train_steps or not _is_complete(run, stored, step):

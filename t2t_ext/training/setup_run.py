@@ -4,6 +4,7 @@ import dataclasses
 import json
 import os
 import time
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from t2t_ext import registry
@@ -16,11 +17,12 @@ from t2t_ext.data.datasets import target_variants
 from t2t_ext.data.datasets.generated import GeneratedData
 from t2t_ext.data.datasets.manifest import Manifest, manifest_path
 from t2t_ext.data.features.types import Floats
-from t2t_ext.data.generation.settings import differing_options
+from t2t_ext.data.generation.settings import differing_options, other_members
 from t2t_ext.errors import UserError
 from t2t_ext.io import files, log
 from t2t_ext.models import families
 from t2t_ext.runs import checkpoints, folders
+from t2t_ext.runs.changed_hparams import changed
 from t2t_ext.runs.run_directory import RunConfig, RunDirectory, check_resumable, class_name
 from t2t_ext.search.directions import check_directions, directions_of
 from t2t_ext.training import dev_metrics, warm_start
@@ -78,15 +80,9 @@ def resolve(config: TrainConfig) -> ResolvedRun:
         stored.load_user_code()
     hparams, origins, set_name = _hparams(config, stored)
     settings = _settings(config, old, hparams)
-    decode_hparams = resolve_decode_hparams(settings.decode_hparams, stored=old is not None)
-    if settings.eval_bleu_sentences >= 0:
-        check_directions(decode_hparams, directions_of(hparams))
-    compiled = "--distribution=tpu" if settings.distribution == "tpu" else "--xla_compile"
-    of_few_shapes = hparams.batch_shapes == "static" or hparams.length_groups > 1
-    if (settings.xla_compile or settings.distribution == "tpu") and not of_few_shapes:
-        raise UserError(
-            f"{compiled} needs batches of few shapes: add batch_shapes=static, or length_groups=4, to --hparams."
-        )
+    # It is too late to refuse what nothing reads only where it is what the run has done so far.
+    as_before = old is not None and settings.decode_hparams == old.training.get("decode_hparams")
+    decode_hparams = check_settings(settings, hparams, config.given_settings(), stored=as_before)
     problem = config.problem or (old.problem if old else "")
     options = dict(config.problem_options or {})
     if old:
@@ -121,9 +117,45 @@ def resolve(config: TrainConfig) -> ResolvedRun:
     if not old:
         families.check_hparams(new.model, hparams, set_name)
     if old and stored:
-        check_resumable(stored.config_now(), new, config.output_dir)
+        may_change = _paths_that_may_change(_problem(problem, options), old)
+        check_resumable(stored.config_now(), new, config.output_dir, may_change)
         new = dataclasses.replace(new, created=old.created)
     return ResolvedRun(config, new, hparams, settings, decode_hparams, stored, config.output_dir)
+
+
+def check_settings(
+    settings: TrainingSettings, hparams: HParams, given: Mapping[str, Any], *, stored: bool = False
+) -> DecodeHParams:
+    """Checks the settings of a training that depend on each other and on the hparams.
+
+    Args:
+      settings: Of the training.
+      hparams: Of the training.
+      given: Those of the settings that the user gave.
+      stored: Whether the run has stored the decode hparams, as of ``resolve_decode_hparams``.
+
+    Returns:
+      How the development set is translated.
+
+    Raises:
+      UserError: They contradict each other.
+    """
+    decode_hparams = resolve_decode_hparams(settings.decode_hparams, stored=stored)
+    if settings.eval_bleu_sentences >= 0:
+        check_directions(decode_hparams, directions_of(hparams))
+    compiled = "--distribution=tpu" if settings.distribution == "tpu" else "--xla_compile"
+    of_few_shapes = hparams.batch_shapes == "static" or hparams.length_groups > 1
+    if (settings.xla_compile or settings.distribution == "tpu") and not of_few_shapes:
+        raise UserError(
+            f"{compiled} needs batches of few shapes: add batch_shapes=static, or length_groups=4, to --hparams."
+        )
+    if given.get("tpu") and settings.distribution != "tpu":
+        raise UserError(
+            f"--tpu={settings.tpu} is not used with --distribution={settings.distribution}: give --distribution=tpu, "
+            "or leave it out."
+        )
+    dev_metrics.check(settings)
+    return decode_hparams
 
 
 def make_problem(run: ResolvedRun) -> Any:
@@ -158,7 +190,9 @@ def check_stored(run: ResolvedRun, generated: GeneratedData) -> None:
       UserError: It was made from others.
     """
     if run.stored is not None:
-        check_resumable(run.stored.config_now(), run.config.replace(data_digest=generated.digest()), run.output_dir)
+        given = run.config.replace(data_digest=generated.digest())
+        may_change = _paths_that_may_change(make_problem(run), run.stored.config)
+        check_resumable(run.stored.config_now(), given, run.output_dir, may_change)
 
 
 def what_workers_share(run: ResolvedRun, generated: GeneratedData) -> str:
@@ -183,7 +217,7 @@ def open_run(run: ResolvedRun, generated: GeneratedData, *, is_chief: bool = Tru
             files.remove_leftovers(stored.path)  # users may have their decoders write here
             for folder in (stored.checkpoints_dir, stored.best_dir, *curves):
                 files.remove_leftovers(folder, sole_writer=True)
-            run.stored.update(config)
+            run.stored.update(config, _paths_that_may_change(make_problem(run), run.stored.config))
         return run.stored
     if is_chief:
         return RunDirectory.create(run.output_dir, config, *generated.text_encoders())
@@ -215,8 +249,41 @@ def _hparams(config: TrainConfig, stored: RunDirectory | None) -> tuple[HParams,
                 "--output_dir."
             )
         hparams = hparams.replace(batch_size=number)
-    given = {name: origin for name, origin in hparams.origins().items() if origin == FLAG}
-    return hparams, {**stored.config.origins, **given}, stored.config.hparams_set
+    given = [name for name, origin in hparams.origins().items() if origin == FLAG]
+    values, before = hparams.to_dict(), stored.hparams().to_dict()
+    # What is given again and stays as it is keeps its origin: that of a probed batch_size says that it was probed.
+    origins = {**stored.config.origins, **{name: FLAG for name in given if values[name] != before[name]}}
+    _warn_of_an_edited_set(config, stored.config, given)
+    return hparams, origins, stored.config.hparams_set
+
+
+def _warn_of_an_edited_set(config: TrainConfig, stored: RunConfig, given: Collection[str]) -> None:
+    """Says where the user's own set of a run was edited since: the run keeps its values.
+
+    Args:
+      config: What the user asked for.
+      stored: Of the run.
+      given: The hparams that ``--hparams`` names.
+    """
+    name = stored.hparams_set
+    if not config.t2t_usr_dir:  # without it the set is that of the run's own copy
+        return
+    if name not in registry.user_names(user_directory.absolute(config.t2t_usr_dir)).get("hparams set", ()):
+        return
+    try:
+        now = registry.resolve_hparams(name)
+    except UserError:  # of no use, and not used
+        return
+    others = [
+        f"{each} is {value!r} now, the run has {before!r}"
+        for each, before, value in changed(stored, now)
+        if each not in given and stored.origins.get(each) != FLAG
+    ]
+    if others:
+        log.warning(
+            f"{name} of {config.t2t_usr_dir} is not what it was when the run {config.output_dir} was made: "
+            f"{'; '.join(others)}. The run goes on with its own values; another --output_dir is a run with those of now"
+        )
 
 
 def _check_source(hparams: HParams, problem: Any) -> None:
@@ -275,20 +342,26 @@ def _settings(config: TrainConfig, old: RunConfig | None, hparams: HParams) -> T
         known["eval_early_stopping_metric"] = hparams.early_stopping_metric
     known |= {} if old else dev_metrics.defaults(given)
     settings = TrainingSettings(**{**known, **given})
-    if given.get("tpu") and settings.distribution != "tpu":
-        raise UserError(
-            f"--tpu={settings.tpu} is not used with --distribution={settings.distribution}: give --distribution=tpu, "
-            "or leave it out."
-        )
     idle = [name for name in given if name.startswith("eval_early_stopping_metric")]
     if idle and not settings.eval_early_stopping_steps:
         log.warning(f"--{idle[0]} does nothing without --eval_early_stopping_steps=N, which stops a run early")
-    dev_metrics.check(settings)
     return settings
 
 
 def _problem(name: str, options: Any) -> Any:
     return registry.problem(name, **dict(options or {}))
+
+
+def _paths_that_may_change(problem: Any, stored: RunConfig) -> Iterable[str]:
+    """Returns the settings of a run, as ``differences`` names them, that say where the problem's raw files are.
+
+    What the files hold counts, which the digest of the data tells; but which file of an archive is read is compared,
+    since the archive is the same.
+    """
+    before, now = stored.problem_options, problem.options
+    return {
+        f"problem_options.{name}" for name in problem.path_options if not other_members(before.get(name), now.get(name))
+    }
 
 
 def options_of_data(name: str, options: Any, data_dir: str | os.PathLike) -> dict[str, Any]:

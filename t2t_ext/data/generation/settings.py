@@ -174,12 +174,12 @@ def differing_options(problem: Any, made_with: Mapping[str, Any]) -> list[str]:
             with contextlib.suppress(UserError, TypeError):  # not registered, or not made without options
                 default = getattr(registry.problem(problem.name), name, None)
                 before = default if isinstance(default, type(now)) else None
-        if _other_members(before, now) if name in problem.path_options else before != now:
+        if other_members(before, now) if name in problem.path_options else before != now:
             found.append(f"{name} was {'not given' if before is None else repr(before)}, now {now!r}")
     return found
 
 
-def _other_members(before: Any, now: Any) -> bool:
+def other_members(before: Any, now: Any) -> bool:
     """Says whether two lists of paths name members of archives, and not the same ones in the same order."""
     members = [
         [archives.split_address(path.strip())[1] for path in paths.split(",")] if isinstance(paths, str) else []

@@ -144,6 +144,29 @@ def test_a_split_that_the_problem_does_not_have_is_found_before_the_training(tmp
         experiment.check_commands(stages)
 
 
+@pytest.mark.parametrize(
+    ("train", "told"),
+    [
+        ({"decode_hparams": "beam_size=x"}, "beam_size is an integer"),
+        ({"decode_hparams": "beam_size=4,extra_length=50"}, "extra_length=50 is for length_limit=extra"),
+        ({"xla_compile": "true"}, "--xla_compile needs batches of few shapes"),
+        ({"tpu": "local"}, "--tpu=local is not used with --distribution=auto"),
+    ],
+)
+def test_settings_of_the_training_are_checked_before_it(tmp_path, train, told):
+    found = book(tmp_path)
+    stages = plan(found.recipe("mine"), found, Options(work_dir=tmp_path, train=train))
+    with pytest.raises(UserError, match=f"The command of 'train, seed 1' is invalid: .*{told}"):
+        experiment.check_commands([stage for stage in stages if stage.kind == "train"])
+
+
+def test_a_warm_up_of_none_stays_none_where_steps_are_scaled(tmp_path):
+    found = book(tmp_path, '[other]\nextends = "mine"\nrow = "x"\nhparams = { learning_rate_warmup_steps = 0 }')
+    assert registry.hparams("transformer_tiny").learning_rate_warmup_steps
+    train = stage_of("train", "other", tmp_path, of=found, scale=0.5)
+    assert train.flags["hparams"] == "learning_rate_warmup_steps=0"
+
+
 def test_data_that_are_made_again_leave_what_others_made_of_them(tmp_path, monkeypatch):
     stage = stage_of("data", "cldr_ende_transformer_tiny", tmp_path)
     manifest = manifest_path(stage.output, "translate_ende_cldr")

@@ -589,6 +589,9 @@ def test_scale_concerns_all_numbers_of_steps():
     given = {"learning_rate_schedule": "constant*linear_warmup*cosdecay"}
     train = plan(BOOK.recipe("he2018_table1_deen_baseline"), BOOK, options(scale=0.01, hparams=given))[1].flags
     assert train["hparams"].endswith(",learning_rate_decay_steps=50")
+    given = {"average_last": "3", "learning_rate_warmup_steps": "0"}
+    train = plan(BOOK.recipe("he2018_table1_deen_baseline"), BOOK, options(scale=0.1, hparams=given))[1].flags
+    assert train["hparams"] == "batch_tokens=sum,average_last=3,learning_rate_warmup_steps=0,average_every=10"
     with pytest.raises(UserError, match="must be more than 0"):
         plan(BOOK.recipe("he2018_table1_deen_baseline"), BOOK, options(scale=0.0))
 

@@ -10,6 +10,7 @@ import pytest
 
 from t2t_ext import registry
 from t2t_ext.bin import trainer
+from t2t_ext.config import user_directory
 from t2t_ext.config.training import TrainConfig
 from t2t_ext.data.datasets.generated import GeneratedData
 from t2t_ext.data.generation.generate import generate
@@ -64,15 +65,83 @@ def add_checkpoint(run):
     assert list_checkpoints(run.path) == [path]
 
 
-def test_files_given_again_must_be_those_that_are_stored(make, resolve, files):
+def test_options_given_again_must_be_those_that_are_stored(make, resolve, files):
     make(files)
     assert resolve().config.problem_options == files
     assert resolve(files).config.problem_options == files
     assert resolve({"train_source": files["train_source"]}).config.problem_options == files
-    with pytest.raises(UserError, match=r"problem_options.train_source: .* is stored, 'other' is given"):
-        resolve({"train_source": "other"})
+    with pytest.raises(UserError, match=r"problem_options.source_language: None is stored, 'fr' is given"):
+        resolve({"source_language": "fr"})
     with pytest.raises(UserError, match="problem: 'translate_parallel_text' is stored"):
         resolve({"train_source": "other"}, problem="translate_parallel_text_rev")
+
+
+def test_raw_text_may_have_another_path_but_not_be_another_file_of_an_archive(make, resolve, files, data_dir):
+    """What counts is what the files hold, which the digest of the data tells."""
+    stored = make({**files, "dev_source": "dev.tar:en", "dev_target": "dev.tar:de"})
+    moved = resolve({**files, "train_source": "moved"})
+    setup_run.open_run(moved, GeneratedData.open(setup_run.make_problem(moved), data_dir))
+    assert RunDirectory.open(stored.path).config.problem_options["train_source"] == "moved"
+    assert resolve({"dev_source": "moved/dev.tar:en"})
+    with pytest.raises(UserError, match=r"problem_options.dev_source: 'dev.tar:en' is stored, 'dev.tar:fr' is given"):
+        resolve({"dev_source": "dev.tar:fr"})
+
+
+def test_data_that_are_gone_are_made_again_from_what_the_run_has_stored(make, files, data_dir, monkeypatch, capsys):
+    run = make(files)
+    shutil.rmtree(data_dir)
+    monkeypatch.setattr(trainer, "start_tensorflow", lambda *args: pytest.fail("reached"))
+    flags = ["--generate_data", "--vocab_size=340", "--num_processes=1"]
+    with pytest.raises(pytest.fail.Exception, match="reached"):  # the data are those that the run was made from
+        trainer.main([f"--output_dir={run.path}", *flags])
+
+
+def test_decode_hparams_without_effect_are_refused_unless_the_run_has_them(make, resolve):
+    idle = "beam_size=4,extra_length=50"
+    run = make()
+    with pytest.raises(UserError, match="--decode_hparams: extra_length=50 is for length_limit=extra"):
+        resolve(decode_hparams=idle)
+    config = run.path / "config.json"
+    content = json.loads(config.read_text())
+    content["training"]["decode_hparams"] = idle  # as earlier versions let it be
+    config.write_text(json.dumps(content))
+    assert resolve().decode_hparams.extra_length == resolve(decode_hparams=idle).decode_hparams.extra_length == 50
+
+
+def test_an_edited_set_of_the_users_is_said_to_have_no_effect(resolve, data_dir, tmp_path, monkeypatch, capfd):
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(user_directory, "_loaded", [])
+    monkeypatch.setattr(registry._hparams, "_entries", dict(registry._hparams._entries))
+    folder, size = tmp_path / "usr", tmp_path / "size"
+    folder.mkdir()
+    (folder / "sets_that_are_edited.py").write_text(
+        "import pathlib\nfrom t2t_ext import registry\n\n@registry.register_hparams\ndef transformer_edited():\n"
+        f"    size = int(pathlib.Path({str(size)!r}).read_text())\n"
+        "    return registry.hparams('transformer_test').replace(filter_size=size, batch_size=4 * size)\n"
+    )
+    size.write_text("40")
+    given = {**NEW, "hparams_set": "transformer_edited", "hparams": "batch_size=99", "t2t_usr_dir": str(folder)}
+    run = resolve(**given, data_dir=str(data_dir))
+    setup_run.open_run(run, GeneratedData.open(setup_run.make_problem(run), data_dir))
+    resolve(**given)
+    assert "transformer_edited" not in capfd.readouterr().err
+    size.write_text("48")
+    registry._hparams._entries["transformer_edited"].value.cache_clear()  # as another process would read it
+    assert resolve(t2t_usr_dir=str(folder)).hparams.filter_size == 40
+    said = capfd.readouterr().err
+    assert "transformer_edited of" in said
+    assert "was made: filter_size is 48 now, the run has 40. The run goes on with its own values" in said
+
+
+def test_what_is_given_again_and_stays_as_it_is_keeps_its_origin(make, resolve):
+    run = make(hparams="batch_size=640")
+    config = run.path / "config.json"
+    content = json.loads(config.read_text())
+    content["origins"]["batch_size"] = "auto: probed"
+    config.write_text(json.dumps(content))
+    assert resolve(hparams="batch_size=640").config.origins["batch_size"] == "auto: probed"
+    assert resolve(hparams="batch_size=auto").hparams.batch_size == 640
+    assert resolve(hparams="batch_size=320").config.origins["batch_size"] == "flag"
 
 
 def test_warm_start_is_stored_and_may_be_given_again(make, resolve, tmp_path, monkeypatch):
@@ -218,6 +287,14 @@ def test_a_run_that_has_made_its_steps_says_so(make, resolve, given, said):
     told = finished.message(resolve(**given))
     assert said in told
     assert bool(said) == bool(told)
+
+
+def test_a_run_that_has_made_its_steps_stores_other_folders(make, resolve, files, data_dir, tmp_path):
+    finish(make(files))
+    shutil.copytree(data_dir, tmp_path / "copied")
+    assert finished.message(resolve(data_dir=str(data_dir)))
+    for other in (resolve(data_dir=str(tmp_path / "copied")), resolve({"train_source": "moved"})):
+        assert not finished.message(other)
 
 
 def test_what_a_kill_left_undone_is_done(make, resolve, monkeypatch):
