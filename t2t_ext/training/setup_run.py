@@ -217,7 +217,9 @@ def open_run(run: ResolvedRun, generated: GeneratedData, *, is_chief: bool = Tru
             files.remove_leftovers(stored.path)  # users may have their decoders write here
             for folder in (stored.checkpoints_dir, stored.best_dir, *curves):
                 files.remove_leftovers(folder, sole_writer=True)
-            run.stored.update(config, _paths_that_may_change(make_problem(run), run.stored.config))
+            before = run.stored.config
+            run.stored.update(config, _paths_that_may_change(make_problem(run), before))
+            _say_where_text_is(config, before)
         return run.stored
     if is_chief:
         return RunDirectory.create(run.output_dir, config, *generated.text_encoders())
@@ -362,6 +364,17 @@ def _paths_that_may_change(problem: Any, stored: RunConfig) -> Iterable[str]:
     return {
         f"problem_options.{name}" for name in problem.path_options if not other_members(before.get(name), now.get(name))
     }
+
+
+def _say_where_text_is(now: RunConfig, before: RunConfig) -> None:
+    """Says that a run has other paths of raw text than before, which change nothing."""
+    for name, path in now.problem_options.items():
+        stored = before.problem_options.get(name)
+        if path != stored:
+            log.info(
+                f"{name}={path} is stored in place of {stored or 'none'}; the run goes on with the data in "
+                f"{now.data_dir}. --generate_data compares them with what the files hold"
+            )
 
 
 def options_of_data(name: str, options: Any, data_dir: str | os.PathLike) -> dict[str, Any]:

@@ -76,12 +76,14 @@ def test_options_given_again_must_be_those_that_are_stored(make, resolve, files)
         resolve({"train_source": "other"}, problem="translate_parallel_text_rev")
 
 
-def test_raw_text_may_have_another_path_but_not_be_another_file_of_an_archive(make, resolve, files, data_dir):
+def test_raw_text_may_have_another_path_but_not_be_another_file_of_an_archive(make, resolve, files, data_dir, capfd):
     """What counts is what the files hold, which the digest of the data tells."""
     stored = make({**files, "dev_source": "dev.tar:en", "dev_target": "dev.tar:de"})
     moved = resolve({**files, "train_source": "moved"})
     setup_run.open_run(moved, GeneratedData.open(setup_run.make_problem(moved), data_dir))
     assert RunDirectory.open(stored.path).config.problem_options["train_source"] == "moved"
+    said = capfd.readouterr().err
+    assert f"train_source=moved is stored in place of {files['train_source']}; the run goes on with the data in" in said
     assert resolve({"dev_source": "moved/dev.tar:en"})
     with pytest.raises(UserError, match=r"problem_options.dev_source: 'dev.tar:en' is stored, 'dev.tar:fr' is given"):
         resolve({"dev_source": "dev.tar:fr"})
