@@ -42,6 +42,36 @@ def check_hparams(model: str, hparams: HParams, hparams_set: str) -> None:
         )
 
 
+def made_for_others(model: str, hparams: HParams, hparams_set: str) -> str:
+    """Returns what to say of a plain model with an hparams set that is made for others, or "".
+
+    A ``Transformer`` takes every set of its relatives: what its hparams switch on it has, without a name that says so,
+    and what only a relative reads has no effect. What the user switches on apart from the set needs no words.
+
+    Args:
+      model: The model's name.
+      hparams: Its hparams, which it takes.
+      hparams_set: The set that they are from.
+    """
+    attributes = registry.model_attributes(model)
+    if attributes["title"] != "Transformer":
+        return ""
+    suited = []
+    for name in registry.model_names():
+        other = registry.model_attributes(name)
+        narrower = "slot" in other or other["hparams_class"] != attributes["hparams_class"]
+        if narrower and _fits(other, hparams) and _fits(other, registry.hparams(hparams_set)):
+            suited.append(name)
+    if not suited:
+        return ""
+    has = {"layers": ", ".join(sorted(hparams.mixers)), "source views": hparams.source_views}
+    return (
+        f"--hparams_set={hparams_set} is made for --model={' or '.join(suited)}. --model={model} takes it, too, and "
+        f"what is trained is a Transformer with {'; '.join(f'{what}: {filled}' for what, filled in has.items())}; "
+        f"directions: {hparams.directions}"
+    )
+
+
 def misfit(attributes: Mapping[str, Any], hparams: HParams, hparams_set: str = "") -> str:
     """Returns why a model does not take hparams, or "".
 
@@ -62,7 +92,8 @@ def misfit(attributes: Mapping[str, Any], hparams: HParams, hparams_set: str = "
     size = hparams_set.rpartition("_")[2]
     fitting = [name for name in registry.hparams_names() if _fits(attributes, registry.hparams(name))]
     fitting.sort(key=lambda each: (-_words_in_common(each, snake_case(title)), not each.endswith(f"_{size}"), each))
-    return wrong + (f". Sets for it: {', '.join(fitting[:_MOST_NAMED])}." if fitting else ".")
+    more = f" and {len(fitting) - _MOST_NAMED} more (--registry_help lists all)" if len(fitting) > _MOST_NAMED else ""
+    return wrong + (f". Sets for it: {', '.join(fitting[:_MOST_NAMED])}{more}." if fitting else ".")
 
 
 def _words_in_common(one: str, other: str) -> int:

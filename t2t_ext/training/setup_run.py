@@ -116,6 +116,8 @@ def resolve(config: TrainConfig) -> ResolvedRun:
         registry.model(new.model)  # raises; a model that exists is imported, and TensorFlow with it, only when needed
     if not old:
         families.check_hparams(new.model, hparams, set_name)
+        if told := families.made_for_others(new.model, hparams, set_name):
+            log.warning(told)
     if old and stored:
         may_change = _paths_that_may_change(_problem(problem, options), old)
         check_resumable(stored.config_now(), new, config.output_dir, may_change)

@@ -83,12 +83,16 @@ def test_scoring(capsys):
 @pytest.mark.slow
 def test_keras(folder, capsys):
     from t2t_ext.bin import exporter
+    from t2t_ext.data.text.text_encoder import SubwordEncoder
 
     assert exporter.main(["--output_dir=RUN", "--export_dir=PRESET", "--format=keras_hub"]) == 0
-    names = run_blocks("docs/keras.md", replaced={'"transformer_tiny"': '"transformer_test"'})
+    few = {'"transformer_tiny"': '"transformer_test"', "epochs=60": "epochs=2"}
+    names = run_blocks("docs/keras.md", replaced=few)
     assert len(names["history"].history["sparse_categorical_accuracy"]) == 2
     assert (folder / "TUNED" / "task.json").is_file()
     assert names["again"].optimizer.iterations.numpy() == 4
+    encoder = SubwordEncoder.from_file(folder / "RUN" / "vocab.source.model")
+    assert encoder.decode(names["data"]["inputs"][0]) == names["german"][0], "the run is trained on its own subwords"
 
 
 @pytest.mark.slow

@@ -1,5 +1,7 @@
 """Which hparams a model takes is known, and told, before TensorFlow is imported."""
 
+import re
+
 import pytest
 
 from t2t_ext import registry
@@ -9,6 +11,10 @@ from t2t_ext.models import families
 
 def check(model, hparams_set, overrides=""):
     families.check_hparams(model, registry.resolve_hparams(hparams_set, overrides), hparams_set)
+
+
+def takes(model, hparams_set):
+    return not families.misfit(registry.model_attributes(model), registry.hparams(hparams_set))
 
 
 @pytest.mark.parametrize(
@@ -26,9 +32,35 @@ def test_a_set_of_another_family_is_refused_with_sets_of_the_model(model, hparam
     with pytest.raises(UserError) as caught:
         check(model, hparams_set)
     assert told in str(caught.value)
-    *_, listed = str(caught.value).split("Sets for it: ")
-    for name in listed.rstrip(".").split(", "):
+    more = r"(?: and (\d+) more \(--registry_help lists all\))?"
+    listed = re.search(rf"Sets for it: ([\w, ]+?){more}\.$", str(caught.value))
+    names = listed[1].split(", ")
+    for name in names:
         check(model, name)
+    assert len([name for name in registry.hparams_names() if takes(model, name)]) == len(names) + int(listed[2] or 0)
+
+
+@pytest.mark.parametrize(
+    ("hparams_set", "overrides", "told"),
+    [
+        ("dynamic_conv_small", "", "made for --model=dynamic_conv. --model=transformer takes it, too, and what is trained"),
+        ("dynamic_conv_small", "", "a Transformer with layers: dynamic_convolution; source views: last; directions: 1"),
+        ("layer_coordination_small", "", "made for --model=layer_coordination. "),
+        ("cross_view_transformer_base", "", "layers: self_attention; source views: cross_view; "),
+        ("cross_view_transformer_base", "source_view=last,integration=hard", ""),
+        ("synchronous_transformer_tiny", "", "layers: self_attention, synchronous; source views: last; directions: 2"),
+        ("transformer_small_data", "", ""),
+        ("transformer_small_data", "source_view=gca,integration=soft", ""),  # asked for
+    ],
+)
+def test_a_transformer_with_the_set_of_another_model_is_told(hparams_set, overrides, told):
+    said = families.made_for_others("transformer", registry.resolve_hparams(hparams_set, overrides), hparams_set)
+    assert told in said if told else not said
+
+
+def test_a_model_that_is_named_after_what_it_has_is_not_told():
+    for model, hparams_set in (("dynamic_conv", "dynamic_conv_small"), ("composed_transformer", "dynamic_conv_small")):
+        assert not families.made_for_others(model, registry.hparams(hparams_set), hparams_set)
 
 
 @pytest.mark.parametrize(
