@@ -2,10 +2,12 @@
 
 import argparse
 import dataclasses
+from collections.abc import Collection
 from typing import Any
 
 from t2t_ext.bin._flags import Flag, FlagParser, FlagTable, add_settings
 from t2t_ext.config import own_text
+from t2t_ext.config.decode import DecodeHParams
 from t2t_ext.config.generation import GenerationConfig, prepared_twice
 from t2t_ext.config.languages import check_language
 from t2t_ext.config.own_text import OwnTextOptions
@@ -16,6 +18,7 @@ from t2t_ext.pages import page
 
 # Settings and options that only t2t_ext-datagen has flags for.
 _DATAGEN_ALONE = ("seed", "vocab_sample_size", "max_tokens", "overwrite", "runner", "beam_options", "dev_lines")
+_SHOWN_DECODE_HPARAMS = ("beam_size", "alpha", "batch_size")
 
 USER_DIRECTORY = {"t2t_usr_dir=DIR": "The folder of your own modules, in place of the copies of them in runs."}
 # The runs to use; --output_dir must be given.
@@ -25,19 +28,33 @@ RUN_FLAGS: FlagTable = {
             "The run, as t2t_ext-trainer wrote it; A,B: several, which translate together as an ensemble.",
             required=True,
         ),
-        "checkpoint_path=DIR[,DIR]": "Checkpoint in it, or RUN/best or RUN/averaged; by default the latest. A,B: one "
-        "for each run, or an ensemble of several of one run.",
+        "checkpoint_path=NAME[,NAME]": "Checkpoint in it: best, averaged, a step or a path; by default the latest. "
+        "A,B: one for each run, or an ensemble of several of one run.",
         "ensemble_weights=X,X": Flag(
             "Shares of an ensemble's members in the probability; where not given, equal ones.", kind=float, many=True
         ),
         **USER_DIRECTORY,
     },
 }
-DECODE_FLAGS: FlagTable = {
-    "Decoding": {
-        'decode_hparams="A=1,B=x"': 'How translations are searched for, such as "beam_size=4,alpha=0.6,batch_size=32".',
-    },
-}
+
+
+def decode_flags(**defaults: Any) -> FlagTable:
+    """Returns the flag ``--decode_hparams``.
+
+    Args:
+      **defaults: Of those that the help names, where the command has others than ``DecodeHParams``.
+    """
+    hparams = DecodeHParams()
+    shown = ",".join(f"{name}={defaults.get(name, getattr(hparams, name))}" for name in _SHOWN_DECODE_HPARAMS)
+    return {
+        "Decoding": {
+            'decode_hparams="A=1,B=x"': 'How translations are searched for, such as "beam_size=8,alpha=1"; what is not '
+            f'given is as in "{shown}". For all names see {page("decoding")}.',
+        },
+    }
+
+
+DECODE_FLAGS = decode_flags()
 # ``alignment_settings`` reads them.
 ALIGNMENT_FLAGS: FlagTable = {
     "Alignments": {
@@ -86,19 +103,20 @@ def add_problem_flags(parser: FlagParser) -> None:
     parser.add({"Data": {"tmp_dir=DIR": f"Where raw files are, or are downloaded to; where not given, {own}."}})
 
 
-def add_data_generation_flags(parser: FlagParser, *, alone: bool = False) -> None:
+def add_data_generation_flags(parser: FlagParser, *, alone: bool = False, without: Collection[str] = ()) -> None:
     """Adds the flags of data generation and those of ``translate_parallel_text``.
 
     Args:
       parser: The command's parser.
       alone: Whether generating is all that the command does, so that it has the flags of that alone, too.
+      without: Settings that change nothing of what the command does.
     """
     parser.group("Data generation")
     explained = f"For the steps see {page('text')}"
     parser.group("Text", f'{explained}; "none" stands for no steps. By default as the problem says.')
     steps = "Steps that prepare both sides, such as moses_tokenize,lowercase."
     parser.add({"Text": {"text_steps=A,B": steps}})
-    skipped = () if alone else _DATAGEN_ALONE
+    skipped = {*(() if alone else _DATAGEN_ALONE), *without}
     add_settings(parser, GenerationConfig, [name for name in GenerationConfig.names() if name not in skipped])
     parser.group(
         own_text.GROUP,

@@ -74,8 +74,13 @@ class _Formatter(argparse.HelpFormatter):
             return ", ".join(action.option_strings)
         return f"{name}={self._format_args(action, self._get_default_metavar_for_optional(action))}"
 
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        """Folds each line by itself; argparse makes one paragraph of all."""
+        lines = [(line, indent + " " * (len(line) - len(line.lstrip()))) for line in text.splitlines()]
+        return "\n".join(super(_Formatter, self)._fill_text(line, width, lead) for line, lead in lines)
+
     def _get_help_string(self, action: argparse.Action) -> str:
-        text = action.help or ""
+        text = f"{action.help or ''}{' (required)' if action.required else ''}"
         if action.nargs == 0 or action.default in (None, "", argparse.SUPPRESS):
             return text
         default = str(action.default).lower() if isinstance(action.default, bool) else action.default

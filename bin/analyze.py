@@ -29,9 +29,9 @@ def build_parser(analysis: str = "") -> FlagParser:
     """Returns the flags of an analysis, or without one those of the command itself."""
     if analysis:
         return importlib.import_module(f"t2t_ext.bin.{ANALYSES[analysis][0]}").build_parser()
-    listed = "; ".join(f"{name}: {words}" for name, (_, words) in ANALYSES.items())
-    parser = FlagParser("t2t_ext-analyze", f"Shows what a trained model does inside. {listed}.", examples=_EXAMPLES)
-    parser.take_arguments("analysis", f"what to analyze: {', '.join(ANALYSES)}", metavar="ANALYSIS")
+    listed = "".join(f"\n  {name}: {words}" for name, (_, words) in ANALYSES.items())
+    parser = FlagParser("t2t_ext-analyze", "Shows what a trained model does inside.", examples=_EXAMPLES)
+    parser.take_arguments("analysis", f"what to analyze, with flags of its own: ANALYSIS --help.{listed}", metavar="ANALYSIS")
     parser.usage = "t2t_ext-analyze ANALYSIS --flag=value ..."  # the analysis comes first
     return parser
 

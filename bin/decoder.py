@@ -69,16 +69,19 @@ _FLAGS: FlagTable = {
         "decode_from_file=FILE": "Lines to translate; - is standard input. Of a run that reads feature vectors, .npz, "
         f".npy, .tsv or a folder; for what is in them see {page('captioning')}.",
         "split=NAME": "Translate dev or a test set of the run's data and score it.",
-        "score_file=FILE": "Lines 'source TAB target' to score instead of translating; for a model that generates in "
-        "both directions 'source TAB target TAB partner', the partner being what the other direction generates, in "
-        "text order.",
+        "score_file=FILE": "Lines 'source TAB target' to score instead of translating: writes log-probability, tokens "
+        "(EOS included) and score, separated by tabs, a line for each pair. For a model that generates in both "
+        "directions 'source TAB target TAB partner', the partner being what the other direction generates, in text "
+        "order; a fourth column l2r (the default) or r2l says which direction the target is of.",
+        "decode_interactive": "Translate what is typed; q or Ctrl-D leaves.",
+    },
+    "With the input": {
         "prefix_file=FILE": "How translations begin: a line for each line of the input, an empty one for none; "
         "whitespace at its end says that the last word is complete.",
         "constraints_file=FILE": "Phrases that translations must hold: a line for each line of the input, phrases "
         "separated by tabs, an empty line for none.",
         "source_tag=<TAG>": "Tag of --train_tags that every line begins with, in place of one that it has; where not "
         "given, lines without any get --default_tag of the data.",
-        "decode_interactive": "Translate what is typed; q or Ctrl-D leaves.",
     },
     "Output": {
         "decode_to_file=FILE": "Translations (or scores), line by line; - is standard output. Where not given, a name "

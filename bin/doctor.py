@@ -13,6 +13,7 @@ from t2t_ext.config.generation import GenerationConfig
 from t2t_ext.data.corpora.download import private_folder
 from t2t_ext.errors import UserError
 
+_OF_SHARDS = ("num_shards", "bpe_dropout", "segmentations")  # which no report is about
 OWN_TEXT = "translate_parallel_text"
 _EXAMPLES = """\
   t2t_ext-doctor --problem=translate_ende_cldr
@@ -30,7 +31,7 @@ def build_parser() -> FlagParser:
     )
     _flag_groups.add_registry_flags(parser)
     _flag_groups.add_problem_flags(parser)
-    _flag_groups.add_data_generation_flags(parser)
+    _flag_groups.add_data_generation_flags(parser, without=_OF_SHARDS)
     report = "Also write report.json, report.html (which needs no other file) and pictures there."
     parser.add({"What": {"report=DIR": report}})
     return parser

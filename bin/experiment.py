@@ -61,7 +61,9 @@ _FLAGS: FlagTable = {
             many=True,
         ),
     },
-    "Information": {"list": "List the recipes (--recipe='he2018*': some) with their figures."},
+    "Information": {
+        "list": Flag("List the recipes (--recipe='he2018*': some) with their figures.", information=True),
+    },
 }
 
 

@@ -8,7 +8,7 @@ import time
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
-from t2t_ext.bin._flag_groups import DECODE_FLAGS, USER_DIRECTORY, thread_flags
+from t2t_ext.bin._flag_groups import USER_DIRECTORY, decode_flags, thread_flags
 from t2t_ext.bin._flags import Flag, FlagParser, FlagTable, command, start_tensorflow
 from t2t_ext.bin._run_text import (
     SCORE_FLAGS,
@@ -64,6 +64,8 @@ _FLAGS: FlagTable = {
     "Input (one of these)": {
         "decode_from_file=FILE": "Lines to translate; - is standard input.",
         "split=NAME": "Translate dev or a test set of the L2R run's data and score it.",
+    },
+    "With the input": {
         "source_tag=<TAG>": "Tag of --train_tags that every line begins with.",
     },
     "Output": {
@@ -82,7 +84,7 @@ def build_parser() -> FlagParser:
         "Translates with a left-to-right and a right-to-left run: of the translations that either finds, the one that "
         "both together think likeliest wins."
     )
-    tables = _FLAGS, SCORE_FLAGS, DECODE_FLAGS, thread_flags(many_batches=True)
+    tables = _FLAGS, SCORE_FLAGS, decode_flags(beam_size=DEFAULT_K), thread_flags(many_batches=True)
     return FlagParser("t2t_ext-rerank", description, *tables, examples=_EXAMPLES)
 
 

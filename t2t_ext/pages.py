@@ -9,6 +9,7 @@ _TITLES = {
     "captioning": "Captions of images",
     "corpora": "Published corpora",
     "data": "Data",
+    "decoding": "Decoding",
     "extending": "Your own problems, models and hparams sets",
     "keras": "Models as Keras models",
     "serving": "Serving translations",

@@ -189,11 +189,16 @@ def export(
       The version's directory.
 
     Raises:
-      UserError: The version exists, another process is writing it, or the disk is full or not writable. Nothing
-        half-written is left.
+      UserError: The translator is a path, the version exists, another process is writing it, or the disk is full or
+        not writable. Nothing half-written is left.
       ValueError: The graph holds operations that no server knows.
       RuntimeError: The SavedModel translates otherwise than the translator.
     """
+    if isinstance(translator, str | os.PathLike):
+        raise UserError(
+            f"export needs a Translator, not a path: export(Translator.load({os.fspath(translator)!r}), ...); or use "
+            "the command t2t_ext-exporter."
+        )
     base = pathlib.Path(export_dir)
     final = check_destination(base, version, overwrite=overwrite)
     with locks.held(base / f".{version}.lock", f"is exporting version {version} to {base}", make_directory=True):

@@ -38,6 +38,17 @@ def test_fewer_checkpoints_than_asked_for_are_said(flags, said, run, capsys):
     assert "average of 2 checkpoints, steps 10, 20" in told.out
 
 
+def test_averages_of_averages_are_said_to_gain_nothing(run, capsys):
+    said = "what was averaged are averages already"
+    assert avg_all.main([f"--output_dir={run.path}", "--n=2"]) == 0
+    assert said not in capsys.readouterr().err
+    arrays = {"w": np.zeros(2, np.float32)}
+    for step in (30, 40):
+        save_checkpoint(run.checkpoints_dir, step, arrays, ema=arrays)
+    assert avg_all.main([f"--output_dir={run.path}", "--n=2"]) == 0
+    assert said in capsys.readouterr().err
+
+
 def test_a_checkpoint_that_a_trainer_deletes_meanwhile_is_not_called_damaged(run, monkeypatch, capsys):
     real = checkpoints.average_arrays
 

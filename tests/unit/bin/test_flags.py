@@ -274,6 +274,9 @@ def test_required_flags():
     parser = FlagParser("t2t_ext-decoder", "Decodes.", _flag_groups.RUN_FLAGS)
     with pytest.raises(UserError, match="required: --output_dir"):
         parser.parse_args([])
+    shown = " ".join(parser.format_help().split())
+    assert "together as an ensemble. (required)" in shown
+    assert shown.count("(required)") == 1
 
 
 def test_types():
@@ -387,6 +390,35 @@ def test_every_command_has_help(command, capsys):
         build_parser(command).parse_args(["--help"])
     assert raised.value.code == 0
     assert f"usage: {command} " in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("command", "shown"),
+    [
+        ("t2t_ext-decoder", "best, averaged, a step or a path; by default the latest. A,B: one"),
+        ("t2t_ext-exporter", "best, averaged, a step or a path; by default the latest. A,B: one"),
+        ("t2t_ext-decoder", 'what is not given is as in "beam_size=4,alpha=0.6,batch_size=32". For all names see the '),
+        ("t2t_ext-rerank", 'what is not given is as in "beam_size=10,alpha=0.6,batch_size=32". For all names see the '),
+        ("t2t_ext-decoder", "writes log-probability, tokens (EOS included) and score, separated by tabs"),
+        ("t2t_ext-decoder", "a fourth column l2r (the default) or r2l"),
+        ("t2t_ext-decoder", "q or Ctrl-D leaves. [false] With the input: --prefix_file=FILE"),
+        ("t2t_ext-rerank", "data and score it. With the input: --source_tag=<TAG>"),
+        ("t2t_ext-experiment", " --list List the recipes"),
+    ],
+)
+def test_what_help_says(command, shown):
+    assert shown in " ".join(build_parser(command).format_help().split())
+
+
+def test_the_doctor_has_no_flags_of_shards():
+    assert not {"num_shards", "bpe_dropout", "segmentations"} & set(build_parser("t2t_ext-doctor").names())
+
+
+def test_each_analysis_has_a_line_of_the_help():
+    from t2t_ext.bin.analyze import ANALYSES
+
+    lines = build_parser("t2t_ext-analyze").format_help().splitlines()
+    assert {f"    {name}: {words}" for name, (_, words) in ANALYSES.items()} <= set(lines)
 
 
 # tensor2tensor's flags.

@@ -52,7 +52,7 @@ def make(resolve, data_dir):
     """Function (options, given) -> the directory of a run that was made with them and has no checkpoint."""
 
     def call(options=None, **given):
-        run = resolve(options, **NEW, data_dir=str(data_dir), **given)
+        run = resolve(options, **{**NEW, **given}, data_dir=str(data_dir))
         return setup_run.open_run(run, GeneratedData.open(setup_run.make_problem(run), data_dir))
 
     return call
@@ -144,6 +144,14 @@ def test_what_is_given_again_and_stays_as_it_is_keeps_its_origin(make, resolve):
     assert resolve(hparams="batch_size=640").config.origins["batch_size"] == "auto: probed"
     assert resolve(hparams="batch_size=auto").hparams.batch_size == 640
     assert resolve(hparams="batch_size=320").config.origins["batch_size"] == "flag"
+
+
+def test_a_transformer_with_the_set_of_another_model_is_told_once(make, resolve, capsys):
+    said = "--hparams_set=dynamic_conv_test is made for --model=dynamic_conv"
+    make(hparams_set="dynamic_conv_test")
+    assert said in capsys.readouterr().err
+    resolve()  # a run that is resumed
+    assert said not in capsys.readouterr().err
 
 
 def test_warm_start_is_stored_and_may_be_given_again(make, resolve, tmp_path, monkeypatch):
