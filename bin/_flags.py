@@ -422,7 +422,10 @@ def _broken_limit(value: float, flag: Flag) -> str:
 
 
 def registry_text() -> str:
-    """Returns the text of ``--registry_help``: every name by kind, grouped by prefix, the user's own marked."""
+    """Returns the text of ``--registry_help``: every name by kind, the user's own marked.
+
+    Models come with what they are; problems and hparams sets, of which there are many, are grouped by prefix.
+    """
     own = {
         (kind, name)
         for directory in registry.loaded_user_directories()
@@ -438,10 +441,12 @@ def registry_text() -> str:
         lines.append(f"{kind[0].upper()}{kind[1:]}s ({len(names)}):")
         prefix = ""
         for name in names:
-            if name.split("_")[0] != prefix:
+            if kind != "model" and name.split("_")[0] != prefix:
                 prefix = name.split("_")[0]
                 lines.append(f"  {prefix}")
             lines.append(f"    {name}{'  (--t2t_usr_dir)' if (kind, name) in own else ''}")
+            if kind == "model" and (summary := registry.model_summary(name)):
+                lines.append(f"        {summary}")
         if kind == "problem":
             lines.extend(f"  {words}" for words in registry.problem_families().values())
             lines.append(f"  any translation problem in the other direction: NAME{registry.REVERSED_SUFFIX}")

@@ -231,7 +231,7 @@ def _carry_out(flags: argparse.Namespace, recipe: Any, book: Any, stages: Sequen
     wanted = conduct.wanted_stages(stages, flags.stage, flags.until, redo=redo)
     say(f"{recipe.name}: {book.paper(recipe).short}, {recipe.table}, {recipe.row}; in {options.work_dir}")
     for change in options.changes():
-        say(f"NOT the published setting: {change}")
+        say(f"NOT {recipe.setting}: {change}")
     if recipe.hardware:
         say(f"the paper's hardware: {recipe.hardware}")
     try:

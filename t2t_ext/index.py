@@ -25,6 +25,7 @@ class Registration:
       module: Dotted name of the module.
       place: ``file:line``.
       definition: Name of the decorated class or function.
+      summary: The first line of its docstring.
     """
 
     decorator: str
@@ -34,6 +35,7 @@ class Registration:
     module: str
     place: str
     definition: str = ""
+    summary: str = ""
 
 
 @functools.cache
@@ -124,5 +126,7 @@ def _in_module(source: str, module: str, file: str) -> list[Registration]:
             keywords = {each.arg: ast.literal_eval(each.value) for each in call.keywords} if call else {}
             name = texts[-1] if texts else snake_case(definition.name)
             place = f"{file}:{decorator.lineno}"
-            found.append(Registration(called, texts, keywords.get("example", ""), name, module, place, definition.name))
+            summary = (ast.get_docstring(definition) or "").partition("\n")[0]
+            example = keywords.get("example", "")
+            found.append(Registration(called, texts, example, name, module, place, definition.name, summary))
     return found

@@ -410,6 +410,17 @@ def model_attributes(name: str) -> Mapping[str, Any]:
     return {"title": getattr(value, "__name__", name), "hparams_class": family.__name__}
 
 
+def model_summary(name: str) -> str:
+    """Returns the first line of the docstring of a model's class, without importing TensorFlow.
+
+    Raises:
+      UserError: No model has this name.
+    """
+    if name in _models.index:
+        return _models.index[name].summary
+    return (_models.find(name).value.__doc__ or "").strip().partition("\n")[0]
+
+
 def layer(slot: str, name: str) -> type[Any]:
     """Returns what fills a slot of a model, by its name; imports TensorFlow.
 

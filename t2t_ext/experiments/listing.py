@@ -41,7 +41,7 @@ def dry_run_text(
     lines += [f"# published: {key} {_shown(value)}" for key, value in recipe.published.items()]
     lines += [f"# hardware: {recipe.hardware}"] if recipe.hardware else []
     lines += [f"# note: {note}" for note in recipe.notes]
-    lines += [f"# NOT the published setting: {', '.join(options.changes())}"] if options.changes() else []
+    lines += [f"# NOT {recipe.setting}: {', '.join(options.changes())}"] if options.changes() else []
     for number, stage in enumerate(stages, start=1):
         if stage not in wanted:
             continue

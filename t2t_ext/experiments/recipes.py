@@ -126,6 +126,11 @@ class Recipe:
     notes: Sequence[str] = ()
 
     @property
+    def setting(self) -> str:
+        """What a report calls its setting where something is changed."""
+        return "the published setting" if self.published else "the recipe's setting"
+
+    @property
     def analyzed(self) -> bool:
         """Whether its translations are analyzed, and compared with those of the recipes beside it."""
         return not self.beams and (bool(self.beside) or bool({"first_tokens", "last_tokens"} & set(self.published)))

@@ -90,7 +90,7 @@ def _build(
     title = f"{recipe.name}: {paper.short}, {recipe.table}, {recipe.row}"
     changes = options.changes()
     blocks: list[Block] = [Paragraph(f"{title}\n{paper.citation}")]
-    blocks += [Note(f"NOT the published setting: {', '.join(changes)}")] if changes else []
+    blocks += [Note(f"NOT {recipe.setting}: {', '.join(changes)}")] if changes else []
     blocks += [Note(note) for note in recipe.notes]
     blocks += [Paragraph(f"the paper's hardware: {recipe.hardware}")] if recipe.hardware else []
     blocks.append(Table(columns("", "paper", "mean", "deviation", "difference", "by seed"), rows, missing="-"))
@@ -145,7 +145,7 @@ def _pictures(
     for each in shown:
         groups.setdefault(each.name.partition(", beam ")[0], []).append(each)
     title = f"{recipe.name}\n{paper.short}, {recipe.table}, {recipe.row}"
-    title += "\nNOT the published setting" if options.changes() else ""
+    title += f"\nNOT {recipe.setting}" if options.changes() else ""
     with drawing.new_figure(max(4.0, 2.2 * len(groups)), 4.2) as canvas:
         panels = canvas.subplots(1, max(1, len(groups)), squeeze=False)[0]
         for axis, (name, members) in zip(panels, groups.items(), strict=False):

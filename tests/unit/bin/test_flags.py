@@ -367,6 +367,16 @@ def test_registry_text_has_every_name():
     assert {*registry.problem_names(), *registry.model_names(), *registry.hparams_names()} <= set(words)
 
 
+def test_registry_text_says_what_each_model_is():
+    from t2t_ext import registry
+
+    lines = registry_text().splitlines()
+    for name in registry.model_names():
+        below = lines[lines.index(f"    {name}") + 1]
+        assert below == f"        {registry.model_summary(name)}"
+        assert below.endswith(".")
+
+
 @pytest.mark.parametrize("flag", ["--help", "--registry_help"])
 def test_trainer_answers_fast_and_without_tensorflow(flag):
     code = (

@@ -234,7 +234,7 @@ def test_a_report_of_beams_puts_systems_side_by_side(tmp_path):
     beside = {name: results.collect(BOOK.recipe(name), stages) for name in recipe.beside}
     rows = {name: BOOK.recipe(name).row for name in recipe.beside}
     text = report.write_report(recipe, BOOK.paper(recipe), figures, stages, options, beside, rows)
-    assert "NOT the published setting: --beams=2,8" in text
+    assert "NOT the recipe's setting: --beams=2,8" in text  # nothing is published
     lines = [line.split() for line in text.partition("Side by side")[2].splitlines()]
     rows = {cells[0]: cells[1:3] for cells in lines if cells and cells[0].startswith("synchronous_pipeline")}
     assert rows == {
