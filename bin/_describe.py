@@ -1,6 +1,9 @@
 """``t2t_ext-trainer --describe``: a diagram of the model and a table of its variables."""
 
 import argparse
+import shutil
+import sys
+import textwrap
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -14,6 +17,8 @@ from t2t_ext.errors import UserError
 from t2t_ext.io import files, outputs
 from t2t_ext.models import families
 from t2t_ext.runs.run_directory import RunDirectory
+
+_LEAST_FOLDED = 40  # columns; where fewer are left for the last cell, its folded lines begin at the left
 
 
 def describe(args: argparse.Namespace, hparams: HParams) -> None:
@@ -56,11 +61,17 @@ def describe(args: argparse.Namespace, hparams: HParams) -> None:
 
 
 def print_table(rows: Iterable[Sequence[Any]]) -> None:
-    """Prints rows of cells in columns."""
+    """Prints rows of cells in columns; a terminal gets lines that are too long for it folded, with an indent."""
     cells = [[str(cell) for cell in row] for row in rows]
     widths = [max(len(row[column]) for row in cells) for column in range(len(cells[0]))]
+    before_last = sum(width + 2 for width in widths[:-1])
+    columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
+    indent = before_last if before_last + _LEAST_FOLDED <= columns else 4
     for row in cells:
-        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+        line = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        if columns:
+            line = textwrap.fill(line, columns, subsequent_indent=" " * indent, break_on_hyphens=False)
+        print(line)
 
 
 def _model_arguments(args: argparse.Namespace) -> tuple[str, dict[str, Any]]:

@@ -1,7 +1,7 @@
 """Making pseudo references: two trained models translate the training and development data (``P_synchronous``).
 
 Source: Zhou, Zhang and Zong, "Synchronous Bidirectional Neural Machine Translation" (2019), section 3.4: for training,
-the other direction of a target is a model's translation of the source, since of a gold target each direction would see
+the other direction of a target is a model's translation of the source, since of the reference each direction would see
 the other's answer.
 
 This module imports TensorFlow only when something is translated.
@@ -233,7 +233,7 @@ class PseudoDecoding:
             return
         made = [ids for chunk in chunks for ids in work.load(chunk).ids]
         score, pairs = _bleu(store, self._data, lambda number: made[number])
-        self._say(f"dev, {direction}: BLEU {score.value:.2f} against the gold targets of {pairs:,} pairs.")
+        self._say(f"dev, {direction}: BLEU {score.value:.2f} against the references of {pairs:,} pairs.")
 
     # === Joining ===
 

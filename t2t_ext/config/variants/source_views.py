@@ -74,8 +74,8 @@ class SourceViewFields(TransformerVariant):
     )
     integration: str = hparam(
         "hard",
-        "R_i in place of e_N (hard), layer norm of e_N + R_i (soft, equation 7), or layer norm of the sum of two "
-        "attentions, to e_N and to R_i (soft_two_attention).",
+        "R_i in place of e_N (hard), layer norm of e_N + R_i (soft, equation 7 of Liu et al. 2020), or layer norm of "
+        "the sum of two attentions, to e_N and to R_i (soft_two_attention).",
         choices=("hard", "soft", "soft_two_attention"),
         when=_has_view,
     )

@@ -50,8 +50,8 @@ class SynchronousFields(TransformerVariant):
     sb_fusion: str = hparam(
         "tanh",
         "How the attention to the other direction joins that to a position's own past: past + lambda * future (linear, "
-        "equation 4), past + lambda * tanh or relu of future (equation 5), or gates that are learned for both "
-        "(equation 6).",
+        "equation 4 of Zhou et al. 2019), past + lambda * tanh or relu of future (equation 5 there), or gates that are "
+        "learned for both (equation 6 there).",
         choices=("linear", "tanh", "relu", "gate"),
         when=_two_directions,
     )
@@ -97,10 +97,10 @@ class SynchronousFields(TransformerVariant):
     )
     pseudo: str = hparam(
         _AUTO,
-        "What targets are made of, of a problem NAME_synchronous. With synchronous=true: gold beside the translations "
-        "of a right-to-left and of a left-to-right model (two triples, section 3.4), all pairings (six, section 4.7), "
-        "only the second of the two (one), or gold for both (none: each side's future is then what the other one has "
-        "seen). Else: the references (none), also the pseudo references of a left-to-right model (l2r) or of both "
+        "What targets are made of, of a problem NAME_synchronous. With synchronous=true: the reference beside the "
+        "translations of a right-to-left and of a left-to-right model (two triples, section 3.4 of Zhou et al. 2019), "
+        "all pairings (six, section 4.7 there), only the second of the two (one), or the reference for both "
+        "directions, so that each sees in the other what it has to predict (none; leaky). Else: the references (none), also the pseudo references of a left-to-right model (l2r) or of both "
         "directions' models (both). auto: two with synchronous=true, else none.",
         choices=(_AUTO, "none", "l2r", "both", "two", "six", "one"),
     )

@@ -58,7 +58,7 @@ class SplitPseudo:
       shards: File names, in order.
       texts: File name by direction.
       failures: By direction: reason -> number of pairs without a pseudo reference.
-      statistics: By direction: numbers for people, such as mean lengths and BLEU against the gold targets.
+      statistics: By direction: numbers for people, such as mean lengths and BLEU against the references.
     """
 
     pairs: Count
@@ -218,7 +218,7 @@ def _model(manifest: PseudoManifest, direction: str) -> str:
 
 def table(manifest: PseudoManifest) -> list[str]:
     """Returns lines about the pseudo references for people: a table, then what failed and why."""
-    rows = [("split", "direction", "pairs", "made", "BLEU", "tokens", "gold", "identical")]
+    rows = [("split", "direction", "pairs", "made", "BLEU", "tokens", "reference", "identical")]
     failures = []
     for name, split in manifest.splits.items():
         for direction in DIRECTIONS:
@@ -232,5 +232,5 @@ def table(manifest: PseudoManifest) -> list[str]:
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     lines = ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
     train = next(iter(manifest.splits.values())).statistics[DIRECTIONS[0]]
-    note = f"BLEU against the gold targets ({train['bleu_signature']}) on up to {train['bleu_pairs']:,} pairs a split."
+    note = f"BLEU against the references ({train['bleu_signature']}) on up to {train['bleu_pairs']:,} pairs a split."
     return [*lines, *failures, note]

@@ -25,7 +25,7 @@ _LOUD_SHARE = 0.2
 _MAKE_AGAIN = (
     "Train the model that failed longer and make the pseudo references again: t2t_ext-pseudo-references --overwrite."
 )
-# Fields of a pair: the reference (gold), and the pseudo references of the L2R and of the R2L model; all in text order.
+# Fields of a pair: the reference (G), and the pseudo references of the L2R and of the R2L model; all in text order.
 GOLD, FROM_L2R, FROM_R2L = "G", "L", "R"
 _NAMES = {
     GOLD: "reference",

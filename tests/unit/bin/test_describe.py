@@ -2,10 +2,12 @@
 
 import pathlib
 import re
+import sys
 
 import pytest
 
 from t2t_ext.bin import trainer
+from t2t_ext.bin._describe import print_table
 
 PAGE = (pathlib.Path(__file__).parents[3] / "docs" / "experiments.md").read_text(encoding="utf-8")
 ROWS = re.findall(r"^\|[^|]+\| `(\w+)` \| `(.+)` \| (\d+) \| ([\d.]+)M \| ([\d.]*)M? \|$", PAGE, flags=re.M)
@@ -23,6 +25,22 @@ def test_parameters_of_a_published_row(model, hparams, size, here, published, ca
     assert f"\nparameters: {here}M\n" in capsys.readouterr().out
     if published and hparams not in UNEXPLAINED:
         assert float(here) == pytest.approx(float(published), rel=1.5e-3)
+
+
+@pytest.mark.parametrize(("columns", "indent"), [(80, 13), (40, 4)])
+def test_a_terminal_gets_long_lines_folded(columns, indent, monkeypatch, capsys):
+    rows = [("name", "value", "meaning"), ("a", "1", "What a set of hparams says about training. " * 10)]
+    print_table(rows)
+    assert len(capsys.readouterr().out.splitlines()) == 2
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    print_table(rows)
+    first, second, *others = capsys.readouterr().out.splitlines()
+    assert first == "name  value  meaning"
+    assert second.startswith("a     1      What a set")
+    assert {len(line) - len(line.lstrip()) for line in others} == {indent}
+    assert all(len(line) <= columns for line in (second, *others))
+    assert " ".join(" ".join([second, *others]).split()) == f"a 1 {rows[1][2].strip()}"
 
 
 def test_the_page_has_the_rows_of_every_paper_with_counts():
