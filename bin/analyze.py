@@ -31,7 +31,9 @@ def build_parser(analysis: str = "") -> FlagParser:
         return importlib.import_module(f"t2t_ext.bin.{ANALYSES[analysis][0]}").build_parser()
     listed = "".join(f"\n  {name}: {words}" for name, (_, words) in ANALYSES.items())
     parser = FlagParser("t2t_ext-analyze", "Shows what a trained model does inside.", examples=_EXAMPLES)
-    parser.take_arguments("analysis", f"what to analyze, with flags of its own: ANALYSIS --help.{listed}", metavar="ANALYSIS")
+    parser.take_arguments(
+        "analysis", f"what to analyze, with flags of its own: ANALYSIS --help.{listed}", metavar="ANALYSIS"
+    )
     parser.usage = "t2t_ext-analyze ANALYSIS --flag=value ..."  # the analysis comes first
     return parser
 

@@ -42,7 +42,7 @@ def check_hparams(model: str, hparams: HParams, hparams_set: str) -> None:
         )
 
 
-def made_for_others(model: str, hparams: HParams, hparams_set: str) -> str:
+def made_for_others(model: str, hparams: Any, hparams_set: str) -> str:
     """Returns what to say of a plain model with an hparams set that is made for others, or "".
 
     A ``Transformer`` takes every set of its relatives: what its hparams switch on it has, without a name that says so,

@@ -115,9 +115,7 @@ def resolve(config: TrainConfig) -> ResolvedRun:
     if new.model not in registry.model_names():
         registry.model(new.model)  # raises; a model that exists is imported, and TensorFlow with it, only when needed
     if not old:
-        families.check_hparams(new.model, hparams, set_name)
-        if told := families.made_for_others(new.model, hparams, set_name):
-            log.warning(told)
+        _check_model(new.model, hparams, set_name)
     if old and stored:
         may_change = _paths_that_may_change(_problem(problem, options), old)
         check_resumable(stored.config_now(), new, config.output_dir, may_change)
@@ -158,6 +156,13 @@ def check_settings(
         )
     dev_metrics.check(settings)
     return decode_hparams
+
+
+def _check_model(model: str, hparams: HParams, set_name: str) -> None:
+    """Checks that a new run's model takes its hparams, and warns of a set that is made for other models."""
+    families.check_hparams(model, hparams, set_name)
+    if told := families.made_for_others(model, hparams, set_name):
+        log.warning(told)
 
 
 def make_problem(run: ResolvedRun) -> Any:

@@ -198,6 +198,15 @@ def fake_translator(function, tiny_encoder):
     return Fake(model, tiny_encoder, tiny_encoder)
 
 
+@pytest.mark.parametrize("path", ["RUN", pathlib.Path("RUN")])
+def test_a_path_is_no_translator(path, tmp_path):
+    from t2t_ext import export
+
+    with pytest.raises(UserError, match=r"needs a Translator, not a path: export\(Translator\.load\('RUN'\), "):
+        export(path, tmp_path / "E")
+    assert not (tmp_path / "E").exists()
+
+
 def test_python_in_the_graph_is_refused(tmp_path, tiny_encoder):
     import tensorflow as tf
 

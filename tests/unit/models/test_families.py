@@ -43,7 +43,11 @@ def test_a_set_of_another_family_is_refused_with_sets_of_the_model(model, hparam
 @pytest.mark.parametrize(
     ("hparams_set", "overrides", "told"),
     [
-        ("dynamic_conv_small", "", "made for --model=dynamic_conv. --model=transformer takes it, too, and what is trained"),
+        (
+            "dynamic_conv_small",
+            "",
+            "made for --model=dynamic_conv. --model=transformer takes it, too",
+        ),
         ("dynamic_conv_small", "", "a Transformer with layers: dynamic_convolution; source views: last; directions: 1"),
         ("layer_coordination_small", "", "made for --model=layer_coordination. "),
         ("cross_view_transformer_base", "", "layers: self_attention; source views: cross_view; "),
