@@ -101,8 +101,8 @@ class SynchronousFields(TransformerVariant):
         "translations of a right-to-left and of a left-to-right model (two triples, section 3.4 of Zhou et al. 2019), "
         "all pairings (six, section 4.7 there), only the second of the two (one), or the reference for both "
         "directions, so that each sees in the other what it has to predict (none; leaky). Else: the references "
-        "(none), also the pseudo references of a left-to-right model (l2r) or of both directions' models (both). auto: two "
-        "with synchronous=true, else none.",
+        "(none), also the pseudo references of a left-to-right model (l2r) or of both directions' models (both). auto: "
+        "two with synchronous=true, else none.",
         choices=(_AUTO, "none", "l2r", "both", "two", "six", "one"),
     )
     sb_loss_on_pseudo: bool = hparam(
