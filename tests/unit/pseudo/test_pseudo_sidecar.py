@@ -305,7 +305,7 @@ def test_table_for_people():
         statistics={"l2r": numbers, "r2l": numbers},
     )  # fmt: skip
     lines = table(types.SimpleNamespace(splits={"train": split}))
-    assert lines[0].split() == ["split", "direction", "pairs", "made", "BLEU", "tokens", "gold", "identical"]
+    assert lines[0].split() == ["split", "direction", "pairs", "made", "BLEU", "tokens", "reference", "identical"]
     assert lines[1].split() == ["train", "l2r", "1,000", "900", "31.23", "20.2", "21.0", "10.0%"]
     assert lines[3] == "train, l2r: 100 without a pseudo reference: empty"
 
