@@ -72,9 +72,14 @@ class ScoreTable:
           UserError: The folder cannot be made, or a record is damaged.
         """
         self.folder = folder
-        self._open()
+        self.reopen()
 
-    def _open(self) -> None:
+    def reopen(self) -> None:
+        """Reads the folder anew, to which another process may have added.
+
+        Raises:
+          UserError: The folder cannot be made, or a record is damaged.
+        """
         folder = self.folder
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -138,7 +143,7 @@ class ScoreTable:
         names = (f"{self.folder.name}.old{number or ''}" for number in itertools.chain([0], itertools.count(2)))
         new = next(path for path in map(self.folder.with_name, names) if not path.exists())
         self.folder.rename(new)
-        self._open()
+        self.reopen()
         return new
 
     def best(self) -> ScoreRecord | None:

@@ -6,18 +6,22 @@ is stopped and started again resumes with what is missing.
 
 import contextlib
 import dataclasses
+import hashlib
 import pathlib
 import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from t2t_ext.config.decode import NOT_IN_THE_RESULT, DecodeHParams
 from t2t_ext.config.training import TrainingSettings
 from t2t_ext.data.corpora import text_lines
+from t2t_ext.data.features.sources import FeatureSource
 from t2t_ext.errors import UserError
 from t2t_ext.evaluation.score_table import DIRECTIONS, PREPARED, ScoreRecord, ScoreTable, curves, digest
 from t2t_ext.evaluation.scorer import Scorer, Translation
-from t2t_ext.io import files, stored
+from t2t_ext.io import files, locks, stored
 from t2t_ext.io.progress import Progress
 from t2t_ext.runs import checkpoints
 from t2t_ext.runs.run_directory import RunDirectory
@@ -41,7 +45,7 @@ class SweepConfig:
 
     Attributes:
       name: Name of the text, such as ``dev``; the folder of the translations begins with it.
-      sources: The lines to translate.
+      sources: The lines to translate, or sources of feature vectors.
       scorer: How translations are scored, and against what.
       decode_hparams: How they are searched for.
       checkpoints: Folder of the run whose checkpoints are taken: ``checkpoints``, ``averaged`` or ``best``.
@@ -53,7 +57,7 @@ class SweepConfig:
     """
 
     name: str
-    sources: Sequence[str]
+    sources: Sequence[str] | Sequence[FeatureSource]
     scorer: Scorer
     decode_hparams: DecodeHParams
     checkpoints: str = "checkpoints"
@@ -78,27 +82,44 @@ class Sweep:
         """Prepares a sweep; nothing is translated yet, and TensorFlow is not imported.
 
         Raises:
-          UserError: Nothing to translate, no references, or the folder cannot be made.
+          UserError: Nothing to translate, no references, the folder cannot be made, or another process works on it.
         """
         if not config.sources:
             raise UserError(f"{config.name} has no lines: there is nothing to translate.")
         self._run, self._config, self._say = run, config, say
         folder = folder_name(config.name, config.checkpoints, config.decode_hparams)
-        self.table = ScoreTable((config.parent or run.path / TRANSLATIONS_FOLDER) / folder)
+        self._folder = (config.parent or run.path / TRANSLATIONS_FOLDER) / folder
+        with self._locked():
+            self.table = ScoreTable(self._folder)
         self.board_dir = run.path / "tensorboard" / TRANSLATIONS_FOLDER / folder
         self.deleted: list[int] = []
         self.damaged: list[int] = []
         self._translator: Translator | None = None
         self._said_waiting = False
-        self._search = digest([*_searched(config.decode_hparams), list(map(str, config.sources))])
+        self._search = digest([*_searched(config.decode_hparams), list(map(_digestible, config.sources))])
         self._scoring = digest(config.scorer.settings())
 
     def run(self, progress: Progress | None = None) -> ScoreTable:
         """Translates and scores until all checkpoints are done and no further one is to be waited for.
 
         Raises:
-          UserError: The run has no checkpoint, weights do not fit, or memory or the disk is full.
+          UserError: The run has no checkpoint, weights do not fit, memory or the disk is full, or another process works
+            on the same folder.
         """
+        with self._locked():
+            self.table.reopen()
+            return self._run_alone(progress)
+
+    def _locked(self) -> contextlib.AbstractContextManager[None]:
+        """Keeps other processes from the folder; the lock is beside it, since the folder can get another name."""
+        return locks.held(
+            self._folder.with_name(f".{self._folder.name}.lock"),
+            f"translates into {self._folder}",
+            advice="Wait until it is done, or give this one a --translations_dir of its own.",
+            make_directory=True,
+        )
+
+    def _run_alone(self, progress: Progress | None) -> ScoreTable:
         self._check_run()
         other = [record.step for record in self.table.records if record.search != self._search]
         if other:
@@ -357,6 +378,14 @@ def _searched(hparams: DecodeHParams) -> list[Any]:
     if not hparams.shortlist or not pathlib.Path(hparams.shortlist).is_file():
         return [settings]
     return [settings, files.sha256_of_file(hparams.shortlist)]
+
+
+def _digestible(source: str | FeatureSource) -> str | list[Any]:
+    """Returns what stands for a source in a digest: a line itself; of feature vectors the name, shape and SHA-256."""
+    if isinstance(source, str):
+        return source
+    rows = np.ascontiguousarray(source.rows)
+    return [source.name, list(rows.shape), hashlib.sha256(rows.tobytes()).hexdigest()]
 
 
 def _weights_digest(path: pathlib.Path) -> str:

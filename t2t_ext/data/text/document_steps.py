@@ -47,6 +47,10 @@ class FirstWords(Step):
         found = self._beginning.match(text)
         return found[0] if found else text
 
+    def prepare_open(self, text: str) -> str:
+        """Returns the text: what a translation must begin with or hold is not truncated."""
+        return text
+
 
 STEPS = (SentenceTags, FirstWords)
 
@@ -77,16 +81,25 @@ def tagged(parts: Iterable[str]) -> str:
     return " ".join(f"{OPEN} {part} {CLOSE}" for part in parts)
 
 
-def sentence_by_sentence(text: str, apply: Callable[[str], str]) -> str:
-    """Returns a text of which each tagged sentence has gone through ``apply``; its tags stay."""
+def sentence_by_sentence(text: str, apply: Callable[[str], str], apply_open: Callable[[str], str]) -> str:
+    """Returns a text of which each tagged sentence has gone through ``apply``; its tags stay.
+
+    A last sentence without an end tag goes through ``apply_open`` instead.
+    """
     if not is_tagged(text):
-        return apply(text)
-    return tagged(filter(None, (apply(sentence) for sentence in sentences(text))))
+        return apply_open(text)
+    *others, last = sentences(text) or [""]
+    last = (apply if _is_closed(text) else apply_open)(last) if last else ""
+    return tagged(filter(None, [*map(apply, others), last]))
 
 
 def left_open(prepared: str, beginning: str) -> str:
     """Returns the prepared beginning of a text: its last sentence has an end tag only where ``beginning`` has."""
-    return prepared if beginning.rstrip().endswith(CLOSE) else prepared.removesuffix(f" {CLOSE}")
+    return prepared if _is_closed(beginning) else prepared.removesuffix(f" {CLOSE}")
+
+
+def _is_closed(text: str) -> bool:
+    return text.rstrip().endswith(CLOSE)
 
 
 def symbols(*chains: Sequence[str]) -> tuple[str, ...]:

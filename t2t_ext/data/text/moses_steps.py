@@ -63,9 +63,12 @@ class MosesTokenize(Step):
 
     def prepare(self, text: str) -> str:
         """Returns the words, separated by spaces."""
-        words = _moses("Tokenizer", self.language or "en").tokenize(text, return_str=True, escape=self._escape)
         # tokenizer.perl since 2017, unlike sacremoses: the last word of a line is no abbreviation.
-        return _LAST_PERIOD.sub(" .", words)
+        return _LAST_PERIOD.sub(" .", self.prepare_open(text))
+
+    def prepare_open(self, text: str) -> str:
+        """Returns the words, separated by spaces; an abbreviation at the end is one word, as inside a line."""
+        return _moses("Tokenizer", self.language or "en").tokenize(text, return_str=True, escape=self._escape)
 
     def restore(self, text: str) -> str:
         """Returns running text."""
@@ -89,6 +92,10 @@ class Tokenized(MosesTokenize):
     def prepare(self, text: str) -> str:
         """Returns the text with single spaces."""
         return " ".join(text.split())
+
+    def prepare_open(self, text: str) -> str:
+        """Returns the text with single spaces."""
+        return self.prepare(text)
 
     def restore(self, text: str) -> str:
         """Returns running text."""

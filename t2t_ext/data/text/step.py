@@ -58,6 +58,10 @@ class Step:
         """Returns the text after the step."""
         return text
 
+    def prepare_open(self, text: str) -> str:
+        """Returns a text of which only a beginning or a phrase is given: as ``prepare``, but its end is no text's."""
+        return self.prepare(text)
+
     def restore(self, text: str) -> str:
         """Returns the text before the step, as far as that is known."""
         return text

@@ -161,6 +161,11 @@ def base_language(tag: str) -> str:
     return re.split(r"[-_]", tag)[0].lower()
 
 
+def _chain(functions: Sequence[Callable[[str], str]]) -> Callable[[str], str]:
+    """Returns what applies functions in order."""
+    return lambda text: functools.reduce(lambda made, function: function(made), functions, text)
+
+
 class TextSteps:
     """A chain of steps for one side.
 
@@ -229,18 +234,20 @@ class TextSteps:
 
         Args:
           texts: Any strings, a line each.
-          sentences: Whether they begin as sentences do; of phrases the case is not changed by the truecaser.
+          sentences: Whether they are whole; phrases neither begin nor end as sentences do, and are not truncated.
           since: The first step to take, of texts that those before it have prepared; empty: the first of all.
         """
         steps = self._steps[self.names.index(since) if since else 0 :]
+        # The truecaser leaves the case of phrases as it is: it is for what begins a sentence.
         steps = [step for step in steps if sentences or not step.learns]
-        if not steps:
-            return list(texts)
-        return [self._apply(text, [step.prepare for step in steps]) for text in texts]
+        return self._prepared(texts, steps, is_open=not sentences)
 
     def prepare_beginnings(self, texts: Sequence[str]) -> list[str]:
-        """Returns beginnings of texts after the steps; the last sentence between tags stays open where it is."""
-        prepared = self.prepare(texts)
+        """Returns beginnings of texts after the steps; the last sentence between tags stays open where it is.
+
+        An abbreviation at the end is a word as inside a text, and nothing is truncated.
+        """
+        prepared = self._prepared(texts, self._steps, is_open=True)
         return list(map(document_steps.left_open, prepared, texts)) if self._by_sentence else prepared
 
     def restore(self, prepared: Sequence[str]) -> list[str]:
@@ -252,8 +259,17 @@ class TextSteps:
             return [" ".join(filter(None, each)) for each in parts]
         return self._restored(prepared)
 
+    def _prepared(self, texts: Sequence[str], steps: Sequence[Step], *, is_open: bool) -> list[str]:
+        """Returns texts after some steps; ``is_open``: they may go on."""
+        if not steps:
+            return list(texts)
+        whole = _chain([step.prepare for step in steps])
+        end = _chain([step.prepare_open for step in steps]) if is_open else whole
+        return [self._apply(text, whole, end) for text in texts]
+
     def _restored(self, prepared: Sequence[str]) -> list[str]:
-        return [self._apply(text, [step.restore for step in reversed(self._steps)]) for text in prepared]
+        restore = _chain([step.restore for step in reversed(self._steps)])
+        return [self._apply(text, restore, restore) for text in prepared]
 
     def record(self) -> dict[str, Any]:
         """Returns what was done and what cannot be undone, ready for JSON."""
@@ -292,15 +308,13 @@ class TextSteps:
                 )
         return steps
 
-    def _apply(self, text: str, functions: Sequence[Callable[[str], str]]) -> str:
-        """Returns a text, or each of its sentences, after functions that are applied in order; its tags stay."""
+    def _apply(self, text: str, apply: Callable[[str], str], apply_open: Callable[[str], str]) -> str:
+        """Returns a text, or each of its sentences, after a function; its tags stay.
 
-        def apply(text: str) -> str:
-            for function in functions:
-                text = function(text)
-            return text
-
+        ``apply_open`` is applied instead to what has no end tag.
+        """
         found = self._tags.match(text) if self._tags else None
         tags, text = (found[0].split(), text[found.end() :]) if found else ([], text)
-        text = document_steps.sentence_by_sentence(text, apply) if self._by_sentence else apply(text)
+        by_sentence = document_steps.sentence_by_sentence
+        text = by_sentence(text, apply, apply_open) if self._by_sentence else apply_open(text)
         return " ".join([*tags, text]) if text else " ".join(tags)

@@ -38,6 +38,18 @@ def test_a_beginning_leaves_its_last_sentence_open():
     assert TextSteps().prepare_beginnings(beginnings) == beginnings
 
 
+def test_an_abbreviation_ends_the_open_sentence_alone():
+    beginnings = ["<t> In the U.S. </t> <t> By Dr.", "<t> In the U.S. </t>", "By Dr.", "<t> </t>"]
+    expected = ["<t> In the U.S . </t> <t> By Dr.", "<t> In the U.S . </t>", "By Dr.", ""]
+    assert TextSteps(("sentence_tags", "moses_tokenize"), "en").prepare_beginnings(beginnings) == expected
+
+
+def test_beginnings_and_phrases_are_not_truncated():
+    steps = TextSteps(("tokenized", "first_2_words", "lowercase"), "en")
+    assert steps.prepare(["A B C"]) == ["a b"]
+    assert steps.prepare_beginnings(["A B C"]) == steps.prepare(["A B C"], sentences=False) == ["a b c"]
+
+
 def test_a_truecaser_learns_from_sentences():
     steps = TextSteps(("sentence_tags", "moses_tokenize", "truecase"), "en")
     texts = ["<t> The man saw the dog . </t> <t> The dog saw London . </t>"] * 3

@@ -67,6 +67,18 @@ def test_the_last_word_is_no_abbreviation(language):
     assert found[3].endswith("etc .")
 
 
+@pytest.mark.parametrize("step", ["moses_tokenize", "moses_tokenize_no_escape"])
+def test_the_last_word_of_a_beginning_or_a_phrase_may_be_an_abbreviation(step):
+    """It stands inside a text, where Moses splits the full stop from words, but not from abbreviations and ordinals."""
+    steps = TextSteps([step, "lowercase"], "de")
+    parts = ["Dr.", "z.B.", "3.", "Am 3.", "Haus.", "Das Haus. Der Dr.", ""]
+    expected = ["dr.", "z.b.", "3.", "am 3.", "haus .", "das haus . der dr.", ""]
+    assert steps.prepare(parts, sentences=False) == expected
+    assert steps.prepare_beginnings(parts) == expected
+    assert steps.prepare(["Der Dr."]) == ["der dr ."]
+    assert TextSteps(["tokenized"], "de").prepare_beginnings(["Der  Dr."]) == ["Der Dr."]
+
+
 def test_truecase_is_learned_and_written_down():
     texts = ["Wir sehen das Haus .", "Da ist das Haus , wir sehen es .", "Das sehen wir ."]
     steps, found = run(["tokenized", "truecase"], texts)
