@@ -88,7 +88,7 @@ class Augmentation:
           say: Told what happens, line by line.
 
         Raises:
-          UserError: The method needs other models, text or data.
+          UserError: The method needs other models, text or data, or the shortlist cannot be read.
         """
         one = config.decode_hparams.replace(num_hypotheses=1, return_beams=False)
         self._config = dataclasses.replace(config, decode_hparams=one)
@@ -106,6 +106,7 @@ class Augmentation:
         settings: dict[str, Any] = {"original_copies": config.original_copies}
         if models:
             settings |= {"decode_hparams": search, "max_length": config.max_length}
+            settings |= pseudo_work.shortlist_settings(one)
         if config.target_text:
             settings["tag"] = TAG if config.tag else ""
         self._record: dict[str, Any] = {

@@ -76,6 +76,9 @@ class PseudoDecoding:
           teachers: The runs that translate.
           config: What is asked for.
           say: Told what happens, line by line.
+
+        Raises:
+          UserError: The shortlist cannot be read.
         """
         one = config.decode_hparams.replace(num_hypotheses=1, return_beams=False)
         self._config = dataclasses.replace(config, decode_hparams=one)
@@ -93,7 +96,11 @@ class PseudoDecoding:
         self._settings: dict[str, dict[str, Any]] = {
             "data": {"digest": data.digest()},
             "models": teachers.described(),
-            "settings": {"decode_hparams": search, "max_length": config.max_length},
+            "settings": {
+                "decode_hparams": search,
+                "max_length": config.max_length,
+                **pseudo_work.shortlist_settings(config.decode_hparams),
+            },
         }
 
     def run(self) -> str:

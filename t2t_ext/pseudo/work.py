@@ -20,7 +20,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from t2t_ext.config.decode import NOT_IN_THE_RESULT
+from t2t_ext.config.decode import NOT_IN_THE_RESULT, DecodeHParams
 from t2t_ext.data.corpora.text_lines import one_line
 from t2t_ext.data.datasets.example_store import UNREADABLE
 from t2t_ext.data.datasets.generated import GeneratedData
@@ -28,7 +28,7 @@ from t2t_ext.data.datasets.manifest import shard_name, text_name
 from t2t_ext.data.datasets.pseudo_references import DIRECTIONS, SplitPseudo
 from t2t_ext.data.generation.shards import npz_bytes
 from t2t_ext.errors import UserError
-from t2t_ext.io import files, locks, stored
+from t2t_ext.io import files, inputs, locks, stored
 
 DEFAULT_CHUNK_PAIRS = 2000
 
@@ -235,6 +235,21 @@ class WorkFolder:
                 f"{path} is damaged ({error}). Remove that file and run the same command again: it is made again, the "
                 f"others stay."
             ) from error
+
+
+def shortlist_settings(hparams: DecodeHParams) -> dict[str, str]:
+    """Returns what settings have of a shortlist beside its path: the SHA-256 of the file; nothing without one.
+
+    Raises:
+      UserError: The file cannot be read.
+    """
+    if not hparams.shortlist:
+        return {}
+    try:
+        path = inputs.on_disk(pathlib.Path(hparams.shortlist).expanduser())
+        return {"shortlist_sha256": files.sha256_of_file(path)}
+    except OSError as error:
+        raise UserError(f"The shortlist {hparams.shortlist} cannot be read: {error.strerror or error}.") from error
 
 
 def fingerprint(settings: Mapping[str, Any]) -> str:

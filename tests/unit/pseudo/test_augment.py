@@ -262,6 +262,22 @@ def test_batches_of_the_search_may_change(folder, tmp_path, monkeypatch):
         augmented(folder, tmp_path / "D", "distillation", {"forward1": "killed"}, decode_hparams=other)
 
 
+def test_a_shortlist_that_was_made_anew_is_another_search(folder, tmp_path):
+    shortlist = tmp_path / "shortlist.npz"
+    decode = DecodeHParams(shortlist=str(shortlist))
+    with pytest.raises(UserError, match=r"The shortlist .*shortlist\.npz cannot be read: No such file"):
+        augmented(folder, tmp_path / "D", "distillation", {"forward1": "killed"}, decode_hparams=decode)
+    shortlist.write_bytes(b"first")
+    with pytest.raises(KeyboardInterrupt):
+        augmented(folder, tmp_path / "D", "distillation", {"forward1": "killed"}, decode_hparams=decode)
+    shortlist.write_bytes(b"second")
+    with pytest.raises(UserError, match="settings shortlist_sha256 was"):
+        augmented(folder, tmp_path / "D", "distillation", {"forward1": "killed"}, decode_hparams=decode)
+    shortlist.write_bytes(b"first")
+    made = augmented(folder, tmp_path / "D", "distillation", {"forward1": "killed"}, decode_hparams=decode)
+    assert len(made.manifest.augmentation["settings"]["shortlist_sha256"]) == 64
+
+
 @pytest.mark.parametrize(
     ("flags", "message"),
     [

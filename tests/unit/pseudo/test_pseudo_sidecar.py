@@ -334,6 +334,22 @@ def joined(data, failing):
     return said
 
 
+def test_a_shortlist_that_was_made_anew_is_another_search(data, tmp_path):
+    def settings(**decode):
+        config = PseudoConfig(decode_hparams=DecodeHParams(**decode), max_length=64)
+        teachers = types.SimpleNamespace(described=dict)
+        return PseudoDecoding(data, NAME, teachers, config, print)._settings["settings"]
+
+    path = tmp_path / "shortlist.npz"
+    path.write_bytes(b"first")
+    first = settings(shortlist=str(path))
+    assert settings(shortlist=str(path)) == first
+    path.write_bytes(b"second")
+    assert settings(shortlist=str(path)) != first
+    # Without one, settings are those of work that was begun earlier.
+    assert settings() == {"decode_hparams": {"beam_size": 4, "alpha": 0.6}, "max_length": 64}
+
+
 def test_a_model_that_fails_too_often_is_named_at_the_end(data):
     *_, where, first, second = joined(data, {("train", "r2l"): 12, ("dev", "l2r"): 5, ("train", "l2r"): 11})
     assert "train with --problem=" in where
