@@ -1,6 +1,7 @@
 """What the commands that translate share: flags of scores, a run's texts as the flags say, a warning."""
 
 import argparse
+import os
 from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ from t2t_ext.io import log
 from t2t_ext.io.outputs import check_all
 
 if TYPE_CHECKING:
+    from t2t_ext.config.decode import DecodeHParams
     from t2t_ext.evaluation.run_texts import RunTexts
     from t2t_ext.runs.run_directory import RunDirectory
     from t2t_ext.translation.translator import Translator
@@ -102,6 +104,25 @@ def check_files(flags: argparse.Namespace, inputs: Sequence[str], outputs: Seque
     given = [f"--{name}" for name in inputs if getattr(flags, name) == text_lines.STANDARD]
     if len(given) > 1:
         raise UserError(f"{' and '.join(given)} cannot both be standard input: give files for all but one.")
+
+
+def check_names_output(source: str) -> None:
+    """Raises a UserError where the output cannot be named after the file or folder that is translated: of a pipe."""
+    if os.path.exists(source) and not (os.path.isfile(source) or os.path.isdir(source)):
+        raise UserError(f"{source} is no file that the output could be named after: give --decode_to_file=FILE.")
+
+
+def check_shortlist(run: "RunDirectory", hparams: "DecodeHParams") -> None:
+    """Reads the shortlist of a search by a run, where it has one, to find out what is wrong with it.
+
+    Raises:
+      UserError: It cannot be read, or does not go with the run.
+    """
+    if hparams.shortlist:
+        from t2t_ext.data.datasets.shortlist import Shortlist, check_reads_text
+
+        check_reads_text(run.config.source_feature_size)
+        Shortlist.read(hparams.shortlist, *run.text_encoders())
 
 
 def keep_runs(runs: Sequence["RunDirectory"], outputs: Iterable[str]) -> None:

@@ -5,7 +5,7 @@ import collections
 import contextlib
 import dataclasses
 import itertools
-import os
+import pathlib
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -16,7 +16,9 @@ from t2t_ext.bin._flags import FlagParser, FlagTable, command, start_tensorflow
 from t2t_ext.bin._run_text import (
     SCORE_FLAGS,
     check_files,
+    check_names_output,
     check_scoring,
+    check_shortlist,
     chosen_text,
     keep_runs,
     report_speed,
@@ -26,7 +28,7 @@ from t2t_ext.bin._run_text import (
 from t2t_ext.data.corpora import text_lines
 from t2t_ext.data.corpora.text_lines import STANDARD, one_line
 from t2t_ext.errors import UserError
-from t2t_ext.io import log, outputs
+from t2t_ext.io import files, inputs, log, outputs
 from t2t_ext.io.progress import running_total
 from t2t_ext.pages import page
 from t2t_ext.search.directions import (
@@ -144,7 +146,7 @@ class _Run:
 
     def __init__(self, flags: argparse.Namespace) -> None:
         from t2t_ext.config.decode import resolve_decode_hparams
-        from t2t_ext.data.datasets.shortlist import Shortlist
+        from t2t_ext.config.strict_params import FLAG
         from t2t_ext.runs.chosen_runs import choose_runs, normalized_weights
 
         self._flags = flags
@@ -153,7 +155,8 @@ class _Run:
             self.decode_hparams.check_constraints()
         self.written = self.decode_hparams.returned
         self._search = self.decode_hparams
-        if flags.nbest_file and self.written == 1 and self._search.sampling_method == "argmax":
+        is_asked_for = self._search.origins()["num_hypotheses"] == FLAG
+        if flags.nbest_file and self.written == 1 and not is_asked_for and self._search.sampling_method == "argmax":
             self._search = self._search.replace(num_hypotheses=self._search.beam_size)
         self._chosen = choose_runs(flags.output_dir, flags.checkpoint_path or None, warn=log.warning)
         keep_runs([each.run for each in self._chosen], (flags.decode_to_file, flags.nbest_file, flags.alignment_file))
@@ -167,8 +170,7 @@ class _Run:
             check_prefixes(self.directions, hparams.target_direction)
         if flags.alignment_file and self.directions == 2 and not flags.score_file:
             refuse_one_side("alignment")
-        if self.decode_hparams.shortlist:
-            Shortlist.read(self.decode_hparams.shortlist, *self._directory.text_encoders())
+        check_shortlist(self._directory, self.decode_hparams)
         self.text = run_texts(self._directory, flags)
         self.reads_features = bool(self._directory.config.source_feature_size)
         if self.reads_features:
@@ -195,15 +197,33 @@ class _Run:
 
         path = STANDARD
         if source != STANDARD:
-            if os.path.exists(source) and not (os.path.isfile(source) or os.path.isdir(source)):  # a pipe
-                raise UserError(
-                    f"{source} is no file that the output could be named after: give --decode_to_file=FILE."
-                )
+            check_names_output(source)
             path = output_name(
-                source, self._directory.config, self.decode_hparams, len(self._chosen), self._flags.checkpoint_path
+                source,
+                self._directory.config,
+                self.decode_hparams,
+                len(self._chosen),
+                self._flags.checkpoint_path,
+                self._other_settings(),
             )
         outputs.check_all([path, self._flags.nbest_file, self._flags.alignment_file], [source])
         return path
+
+    def _other_settings(self) -> dict[str, Any]:
+        """Returns what else translations depend on, where it is given: ready for JSON; of files what they hold."""
+        flags, found = self._flags, {}
+        runs = [str(each.run.path.resolve()) for each in self._chosen]
+        if len(set(runs)) > 1:
+            found["runs"] = runs
+        if flags.ensemble_weights:
+            found["ensemble_weights"] = self._weights
+        if flags.source_tag:
+            found["source_tag"] = flags.source_tag
+        for name in ("prefix_file", "constraints_file"):
+            if path := getattr(flags, name):
+                path = inputs.keep_standard_input() if path == STANDARD else inputs.on_disk(pathlib.Path(path))
+                found[name] = files.sha256_of_file(path)
+        return found
 
 
 @dataclasses.dataclass
@@ -397,6 +417,7 @@ def _score_pairs(run: _Run, flags: argparse.Namespace) -> None:
 
 def _interactive(run: _Run) -> None:
     """Translates lines as they come: the best, or all that ``return_beams`` or ``num_hypotheses`` ask for."""
+    run.text.tagged([])  # an unknown tag
     translator = run.translator()
     for line in text_lines.typed_lines():
         (hypotheses,) = translator.translate(run.text.tagged([line]))

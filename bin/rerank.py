@@ -13,7 +13,9 @@ from t2t_ext.bin._flags import Flag, FlagParser, FlagTable, command, start_tenso
 from t2t_ext.bin._run_text import (
     SCORE_FLAGS,
     check_files,
+    check_names_output,
     check_scoring,
+    check_shortlist,
     chosen_text,
     keep_runs,
     report_speed,
@@ -102,6 +104,8 @@ def main(flags: argparse.Namespace) -> None:
         checkpoint = getattr(flags, f"{direction}_checkpoint_path") or flags.checkpoint_path or None
         chosen[direction] = choose_runs(getattr(flags, direction), checkpoint, warn=log.warning)
     check_runs(*(chosen[direction][0].run for direction in DIRECTIONS))
+    for direction in DIRECTIONS:
+        check_shortlist(chosen[direction][0].run, decode_hparams)
     keep_runs([each.run for runs in chosen.values() for each in runs], (output, flags.nbest_file, flags.report_file))
     text = run_texts(chosen["l2r"][0].run, flags)
     _, sources, references = chosen_text(flags, text)
@@ -176,11 +180,18 @@ def _checked_output(flags: argparse.Namespace) -> str:
     check_scoring(flags)
     output = flags.decode_to_file
     if flags.decode_from_file and not output:
-        output = STANDARD if flags.decode_from_file == STANDARD else f"{flags.decode_from_file}.reranked"
+        output = _default_output(flags.decode_from_file)
     check_files(flags, ("decode_from_file", "decode_reference"), (output, flags.nbest_file, flags.report_file))
     if STANDARD in (flags.nbest_file, flags.report_file):
         raise UserError("Standard output is for translations: give --nbest_file and --report_file names of files.")
     return output
+
+
+def _default_output(source: str) -> str:
+    if source == STANDARD:
+        return STANDARD
+    check_names_output(source)
+    return f"{source.rstrip('/')}.reranked"
 
 
 class _Found:

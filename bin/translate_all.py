@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from t2t_ext.bin._flag_groups import DECODE_FLAGS, USER_DIRECTORY, thread_flags
 from t2t_ext.bin._flags import Flag, FlagParser, FlagTable, command, say, start_tensorflow
-from t2t_ext.bin._run_text import check_bootstrap, chosen_text, run_texts
+from t2t_ext.bin._run_text import check_bootstrap, check_shortlist, chosen_text, run_texts
 from t2t_ext.errors import UserError
 from t2t_ext.io.progress import running_total
 
@@ -101,6 +101,7 @@ def _config(flags: argparse.Namespace, directory: Any) -> Any:
     problem = texts.problem
     decode_hparams = resolve_decode_hparams(flags.decode_hparams)
     check_directions(decode_hparams, directions_of(directory.hparams()))
+    check_shortlist(directory, decode_hparams)
     if flags.translations_dir and not pathlib.Path(flags.translations_dir).parent.is_dir():
         parent = pathlib.Path(flags.translations_dir).parent
         raise UserError(f"--translations_dir={flags.translations_dir}: there is no directory {parent}.")

@@ -13,6 +13,9 @@ NOT_IN_THE_RESULT = ("batch_size",)
 # What keeps lengths in tokens far from the largest int32.
 _MOST_TOKENS = 100_000
 _MOST_PER_TOKEN = 1000
+# Of coverage_penalty x max_input_length. A subword without attention costs coverage_penalty x 13.8; unfinished
+# hypotheses rank lower by 1e6, and half of it must be more than any penalty.
+_MOST_COVERAGE = 36_000
 # These leave the first translation of a sentence as it is.
 _OTHER_FIELDS = {"batch_size", "num_hypotheses", "return_beams", "write_beam_scores"}
 _SAMPLING_FIELDS = ("sampling_temp", "sampling_keep_top_k", "sampling_keep_top_p", "sampling_seed")
@@ -104,7 +107,7 @@ class DecodeHParams(StrictParams):
         0.0,
         "Factor (beta) of the penalty on scores for how translations attend to the source; 0 = none.",
         minimum=0,
-        maximum=30,  # unfinished hypotheses rank lower by 1e6, which must stay more than any penalty
+        maximum=30,
     )
     coverage_kind: str = hparam(
         "wu",
@@ -247,6 +250,13 @@ class DecodeHParams(StrictParams):
             yield (
                 f"stepwise_penalty=true needs coverage_kind=summary: the penalty of {self.coverage_kind} becomes less "
                 "as more of the source is attended to, and a search by it would not know when to stop"
+            )
+
+        if self.coverage_kind == "wu" and self.coverage_penalty * self.max_input_length > _MOST_COVERAGE:
+            yield (
+                f"coverage_penalty={self.coverage_penalty} x max_input_length={self.max_input_length} is more than "
+                f"{_MOST_COVERAGE:,}: penalties so large would put translations that were cut off before complete "
+                "ones. Lower one of them"
             )
 
     def _unused(self, needed: str, *names: str) -> Iterator[str]:

@@ -132,10 +132,16 @@ def read_references(paths: str, source: text_lines.TextLines) -> list[Collection
     """Returns the lines of files of references (separated by commas), as many as the source has in each.
 
     Raises:
-      UserError: A file cannot be read or has another number of lines, or there is nothing to score.
+      UserError: A name is empty, a file cannot be read or has another number of lines, or there is nothing to score.
     """
+    names = paths.split(",") if paths else []
+    if not all(names):
+        raise UserError(
+            f"--decode_reference={paths}: there is no file name before or after a comma. Give the names of all sets of "
+            "references with one comma between them."
+        )
     references: list[Collection[str]] = []
-    for path in paths.split(",") if paths else []:
+    for path in names:
         reference = text_lines.stored(path)
         text_lines.check_as_many(source, reference, "The reference must have one line for each line of the input.")
         references.append(reference.lines)

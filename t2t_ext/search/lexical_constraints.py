@@ -14,7 +14,7 @@ Legend: B sentences, R directions, K live hypotheses of a direction, H hypothese
 a hypothesis that the model proposes, C phrases, P tokens of a phrase, M = K (E + 2C), T tokens.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 import tensorflow as tf
@@ -60,7 +60,7 @@ def join_phrases(constraints: Sequence[Sequence[str]], lines: int) -> list[str]:
     """Returns what ``encode_phrases`` reads of the phrases of so many lines, "" for lines without phrases.
 
     Raises:
-      UserError: Not a list for each line, a string instead of a list, or a tab in a phrase.
+      UserError: Not a list for each line, something else instead of a list or a phrase, or a tab in a phrase.
     """
     if isinstance(constraints, str) or len(constraints) != lines:
         number = "One string" if isinstance(constraints, str) else f"{len(constraints)} lists"
@@ -69,7 +69,15 @@ def join_phrases(constraints: Sequence[Sequence[str]], lines: int) -> list[str]:
     for line, phrases in enumerate(constraints, start=1):
         if isinstance(phrases, str):
             raise UserError(f"The constraints of line {line} are one string, {phrases!r}; write [phrase].")
-        stripped = [phrase.strip() for phrase in phrases]
+        if not isinstance(phrases, Iterable):
+            raise UserError(f"The constraints of line {line} are {phrases!r:.60}; give a list, [] for none.")
+        stripped = []
+        for number, phrase in enumerate(phrases, start=1):
+            if not isinstance(phrase, str):
+                raise UserError(
+                    f"Number {number} of the constraints of line {line} is {phrase!r:.60}, which is no text (str)."
+                )
+            stripped.append(phrase.strip())
         if any(SEPARATOR in phrase for phrase in stripped):
             raise UserError(f"The constraints of line {line} have a tab in a phrase; tabs separate phrases.")
         joined.append(SEPARATOR.join(filter(None, stripped)))

@@ -39,6 +39,14 @@ class Encoded(NamedTuple):
     empty: np.ndarray
 
 
+def check_texts(texts: Sequence[Any], what: str) -> Sequence[str]:
+    """Returns texts, or raises a UserError where one of them is none."""
+    for number, text in enumerate(texts, 1):
+        if not isinstance(text, str):
+            raise UserError(f"Number {number} of the {what} is {text!r:.60}, which is no text (str).")
+    return texts
+
+
 class TextCodec:
     """Text of one side as ids.
 
@@ -68,10 +76,7 @@ class TextCodec:
         Raises:
           UserError: One of them is no text.
         """
-        for number, text in enumerate(texts, 1):
-            if not isinstance(text, str):
-                raise UserError(f"Number {number} of the {self.spec.name} is {text!r:.60}, which is no text (str).")
-        prepared = self.encoder.prepare(texts)
+        prepared = self.encoder.prepare(check_texts(texts, self.spec.name))
         segmented = self.encoder.segment(prepared)
         ids = self.encoder.encode_batch(prepared)
         if marked and not self.encoder.segmented_by_graph:

@@ -35,7 +35,7 @@ class Hypothesis:
       score: log_prob divided by the length penalty.
       finished: False if it was truncated at the length limit.
       ids: Its token ids in the order of generation, with EOS where finished.
-      unmet_constraints: Phrases that it was to contain and does not; None where no phrases were given.
+      unmet_constraints: Phrases that it was to contain and does not; None where no line was given any.
       prepared: The translation as the model generated it, words as the steps of the target text make them; the same as
         ``text`` where there are no steps.
       direction: In which direction it was generated: ``l2r`` or ``r2l``.
@@ -69,8 +69,13 @@ class PairScore:
     token_log_probs: tuple[float, ...]
 
 
-def hypotheses_of(found: Mapping[str, list[Any]], row: int, encoder: SubwordEncoder) -> list[Hypothesis]:
-    """Returns the hypotheses of a row of ``Searcher.search``, without empty places; at least one."""
+def hypotheses_of(
+    found: Mapping[str, list[Any]], row: int, encoder: SubwordEncoder, unmet: int | None = None
+) -> list[Hypothesis]:
+    """Returns the hypotheses of a row of ``Searcher.search``, without empty places; at least one.
+
+    ``unmet`` is their number of unmet constraints where they were searched without any.
+    """
     values = {name: rows[row] for name, rows in found.items()}
     there = [n for n, log_prob in enumerate(values["log_probs"]) if log_prob > _LEAST_LOG_PROB]
     hypotheses = []
@@ -86,7 +91,7 @@ def hypotheses_of(found: Mapping[str, list[Any]], row: int, encoder: SubwordEnco
                 score=each["scores"],
                 finished=each["finished"],
                 ids=tuple([i for i in each["ids"] if i != PAD_ID]),
-                unmet_constraints=each.get("unmet_constraints"),
+                unmet_constraints=each.get("unmet_constraints", unmet),
                 direction="r2l" if each["directions"] else "l2r",
             )
         )
@@ -121,10 +126,18 @@ def output_line(hypotheses: Sequence[Hypothesis], hparams: DecodeHParams) -> str
     return "\t".join(columns)
 
 
-def output_name(source: str, config: Any, hparams: DecodeHParams, members: int, checkpoint: str = "") -> str:
+def output_name(
+    source: str,
+    config: Any,
+    hparams: DecodeHParams,
+    members: int,
+    checkpoint: str = "",
+    others: Mapping[str, Any] | None = None,
+) -> str:
     """Returns the name of the output file for a source file and a ``RunConfig``, as T2T makes it.
 
-    Other settings than beam and alpha, and the checkpoint, are in it where they are given; long ones as a digest.
+    Other settings than beam and alpha, and the checkpoint, are in it where they are given; long ones as a digest, and
+    so are ``others``, JSON values that translations depend on, too.
     """
     named, search = {"batch_size", "beam_size", "alpha"}, f"beam{hparams.beam_size}.alpha{hparams.alpha}"
     if hparams.sampling_method == "random":
@@ -135,6 +148,7 @@ def output_name(source: str, config: Any, hparams: DecodeHParams, members: int, 
     parts += [_in_a_name(".".join(others))] if others else []
     parts += [f"ensemble{members}"] if members > 1 else []
     parts += [_in_a_name(checkpoint)] if checkpoint else []
+    parts += [_short_digest(json.dumps(others, sort_keys=True))] if others else []
     return ".".join([*parts, "decodes"])
 
 
@@ -142,6 +156,10 @@ def _in_a_name(text: str) -> str:
     """Returns a text as a file's name may hold it: a digest where it is long or has other characters."""
     if len(text) <= _MOST_IN_A_NAME and re.fullmatch(r"[\w.,-]+", text):
         return text
+    return _short_digest(text)
+
+
+def _short_digest(text: str) -> str:
     return hashlib.sha256(text.encode(errors="replace")).hexdigest()[:8]
 
 

@@ -22,7 +22,7 @@ import tensorflow as tf
 from t2t_ext import registry
 from t2t_ext.config.cores import usable_cores
 from t2t_ext.config.decode import DecodeHParams, resolve_decode_hparams
-from t2t_ext.data.datasets.shortlist import Shortlist
+from t2t_ext.data.datasets.shortlist import Shortlist, check_reads_text
 from t2t_ext.data.features.sources import FeatureSource
 from t2t_ext.data.text.text_encoder import EOS_ID, SubwordEncoder
 from t2t_ext.errors import UserError
@@ -35,7 +35,7 @@ from t2t_ext.search.lexical_constraints import join_phrases
 from t2t_ext.search.shortlist import ShortlistTable
 from t2t_ext.translation.alignment import AlignmentConfig
 from t2t_ext.translation.batches import Given, Progress, Read, Traced, run_batches, similar_lengths
-from t2t_ext.translation.codec import IDS, Encoded, FeatureCodec, TextCodec
+from t2t_ext.translation.codec import IDS, Encoded, FeatureCodec, TextCodec, check_texts
 from t2t_ext.translation.forced_decoding import ForcedDecoder
 from t2t_ext.translation.hypothesis import Hypothesis, PairScore, hypotheses_of, pair_score
 from t2t_ext.translation.searcher import Searcher
@@ -205,8 +205,7 @@ class Translator:
         """Returns the shortlist that the decode hparams name, None where they name none."""
         if not (path := self.decode_hparams.shortlist):
             return None
-        if self.model.source_feature_size:
-            raise UserError("A shortlist is made for subwords of the source, and this run reads feature vectors.")
+        check_reads_text(self.model.source_feature_size)
         shortlist = Shortlist.read(path, self.source_encoder, self.target_encoder)
         return ShortlistTable(shortlist, self.target_encoder.vocab_size)
 
@@ -251,7 +250,7 @@ class Translator:
             constraints, and decode hparams that go with them.
         """
         lines = _checked(lines, "lines")
-        prefixes = None if prefixes is None else _checked(prefixes, "prefixes")
+        prefixes = None if prefixes is None else check_texts(_checked(prefixes, "prefixes"), "prefixes")
         if prefixes is not None and len(prefixes) != len(lines):
             raise UserError(f"{len(prefixes)} prefixes for {len(lines)} lines: give one for each line, empty for none.")
         phrases = None
@@ -311,7 +310,7 @@ class Translator:
 
         # Lines without phrases are searched by themselves, at the usual speed.
         apart = None if phrases is None else [bool(each) for each in phrases]
-        read = functools.partial(hypotheses_of, encoder=self.target_encoder)
+        read = functools.partial(hypotheses_of, encoder=self.target_encoder, unmet=None if phrases is None else 0)
         search = functools.partial(self._search, settings)
         return self._run(search, given, read, list(map(len, encoded.rows)), progress, apart)
 

@@ -10,7 +10,7 @@ import serving_fakes
 from caption_files import SIZE, write_coco
 from python_blocks import run_blocks
 
-from t2t_ext.bin import datagen, decoder, exporter, query_server, trainer
+from t2t_ext.bin import datagen, decoder, exporter, query_server, trainer, translate_all
 
 HPARAMS = "num_hidden_layers=1,batch_size=256,learning_rate_warmup_steps=20,learning_rate_constant=0.5"
 
@@ -90,6 +90,10 @@ def test_a_split_and_files_of_every_kind_decode_alike(place, decode, tmp_path):
         (["--score_file=lines.txt"], "--score_file reads text"),
         (["--split=test", "--alignment_file=a"], "--alignment_file reads text"),
         (["--split=tset"], "has no tset split"),
+        (
+            ["--split=test", "--decode_hparams=shortlist=not_there.npz"],
+            "A shortlist is made for subwords of the source",
+        ),
     ],
 )
 def test_what_text_alone_can_do_is_refused(decode, tmp_path, monkeypatch, flags, message):
@@ -98,6 +102,13 @@ def test_what_text_alone_can_do_is_refused(decode, tmp_path, monkeypatch, flags,
     status, _, shown = decode(*flags)
     assert status != 0
     assert message in shown
+
+
+def test_a_shortlist_is_refused_before_anything_is_translated(place, capsys):
+    flags = [f"--output_dir={place[0] / 'run'}", "--split=test", "--wait_minutes=0"]
+    assert translate_all.main([*flags, "--decode_hparams=shortlist=not_there.npz"]) == 2
+    assert "A shortlist is made for subwords of the source, and this run reads" in capsys.readouterr().err
+    assert not (place[0] / "run" / "translations").exists()
 
 
 def test_features_of_another_size_are_refused(decode, tmp_path):

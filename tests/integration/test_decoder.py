@@ -168,6 +168,24 @@ def test_default_output_name(decode, tmp_path):
     assert max(len(path.name) for path in tmp_path.iterdir()) < 120
 
 
+def test_default_output_names_tell_guided_translations_apart(decode, tmp_path):
+    """What changes translations has a digest in the name: prefixes and phrases by what their files hold."""
+    source, guide = write(tmp_path / "in.txt", LINES[:1]), tmp_path / "guide.txt"
+    command = [f"--decode_from_file={source}", "--decode_hparams=beam_size=2,max_length_offset=2"]
+    write(guide, ["die Katze "])
+    before = {source, guide}
+    for flags in ([], [f"--prefix_file={guide}"], [f"--constraints_file={guide}"]):
+        assert decode(*command, *flags)[0] == 0
+    names = set(tmp_path.iterdir()) - before
+    assert len(names) == 3
+    assert decode(*command, f"--prefix_file={guide}")[0] == 0
+    assert set(tmp_path.iterdir()) == names | before
+    write(guide, ["das Haus "])
+    assert decode(*command, f"--prefix_file={guide}")[0] == 0
+    (fourth,) = set(tmp_path.iterdir()) - names - before
+    assert re.fullmatch(r"in\.txt\..*\.max_length_offset2\.[0-9a-f]{8}\.decodes", fourth.name)
+
+
 def test_decode_hparams_as_a_dict(tiny_run):
     from t2t_ext.translation.translator import Translator
 
@@ -256,6 +274,14 @@ def test_nbest(decode, tiny_run, make_translator, tmp_path):
     assert [len(json.loads(line)["hypotheses"]) for line in read(nbest)] == [4] * len(LINES)
 
 
+def test_nbest_of_one_where_one_is_asked_for(decode, tmp_path):
+    source, nbest = write(tmp_path / "in.txt", LINES[:1]), tmp_path / "nbest.jsonl"
+    flags = [f"--decode_from_file={source}", f"--nbest_file={nbest}", f"--decode_to_file={tmp_path / 'out.txt'}"]
+    for hparams, count in (("beam_size=3", 3), ("beam_size=3,num_hypotheses=1", 1), ("beam_size=3,return_beams=1", 3)):
+        assert decode(*flags, f"--decode_hparams={hparams}")[0] == 0
+        assert [len(json.loads(line)["hypotheses"]) for line in read(nbest)] == [count]
+
+
 def test_score_file(decode, tiny_run, tmp_path, monkeypatch):
     pairs = [("the cat", "die Katze"), ("the lamp sees", ""), ("", "die"), ("the old door", "die alte Tür .")]
     source = write(tmp_path / "pairs.tsv", ["\t".join(pair) for pair in pairs])
@@ -315,6 +341,8 @@ def test_empty_file(decode, tmp_path):
         (["--decode_from_file={in}", "--split=dev"], "exclude each other"),
         (["--decode_from_file={dir}/nothing.txt"], "nothing.txt"),
         (["--decode_from_file={in}", "--decode_reference={pairs}"], "5 in {in}, 1 in {pairs}"),
+        (["--decode_from_file={in}", "--decode_reference={in},"], "no file name before or after a comma"),
+        (["--decode_interactive", "--source_tag=<x>"], "trained without this tag"),
         (["--decode_from_file={in}", "--decode_to_file={dir}/no/out.txt"], "no directory {dir}/no"),
         (["--decode_from_file={in}", "--decode_to_file={dir}"], "it is a directory"),
         (["--decode_from_file={in}", "--decode_hparams=beam=4"], "Did you mean 'beam_size'"),

@@ -61,7 +61,7 @@ def test_decoder_with_an_ensemble(decode, ensemble, other_run, tmp_path):
     flags = ["--decode_from_file={in}", "--alignment_file={dir}/align", "--nbest_file={dir}/nbest"]
     status, _, err = decode(*runs, *flags)
     assert status == 0, err
-    (output,) = tmp_path.glob("in.txt.*.alpha0.6.ensemble2.decodes")
+    (output,) = tmp_path.glob("in.txt.*.alpha0.6.ensemble2.*.decodes")
     assert read(output) == ensemble(LINES)
     results = ensemble.translate(LINES)
     assert read(tmp_path / "align") == [row[0] for row in ensemble.align_hypotheses(LINES, results)]

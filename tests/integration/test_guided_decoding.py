@@ -46,13 +46,14 @@ def test_translations_hold_the_phrases(translated, tiny_encoder):
             for phrase in phrases:
                 assert holds(hypothesis.ids, pieces(tiny_encoder, phrase)) >= phrases.count(phrase)
                 assert phrase in hypothesis.text
-    assert [row[0].unmet_constraints for row in results] == [0, None, 1, 0]
+    assert [row[0].unmet_constraints for row in results] == [0, 0, 1, 0]
     assert unmet == (3,)
 
 
 def test_lines_without_phrases_are_as_ever(translated, tiny_translator):
     results, _ = translated
     expected = tiny_translator.translate(LINES)
+    assert expected[1][0].unmet_constraints is None
     assert results[1][0].ids == expected[1][0].ids
     assert results[1][0].log_prob == pytest.approx(expected[1][0].log_prob, abs=1e-3)
     assert results[0][0].ids != expected[0][0].ids
@@ -89,7 +90,7 @@ def test_constraints_file(decode, translated, capsys):
     assert output == [row[0].text for row in results]
     assert "not all phrases are in the translation, up to the length limit: 1 line (3)" in capsys.readouterr().err
     rows = [json.loads(line)["hypotheses"] for line in nbest.read_text().splitlines()]
-    assert [row[0].get("unmet_constraints") for row in rows] == [0, None, 1, 0]
+    assert [row[0]["unmet_constraints"] for row in rows] == [0, 0, 1, 0]
 
 
 @pytest.mark.parametrize(
@@ -109,7 +110,14 @@ def test_mistakes_with_the_file(decode, capsys, phrases, flags, message):
 
 @pytest.mark.parametrize(
     ("constraints", "message"),
-    [([["a"]], "1 lists"), (["a", "b"], "one string"), ("ab", "One string"), ([["a\tb"], []], "tab")],
+    [
+        ([["a"]], "1 lists"),
+        (["a", "b"], "one string"),
+        ("ab", "One string"),
+        ([["a\tb"], []], "tab"),
+        ([[], None], "The constraints of line 2 are None; give a list"),
+        ([[], ["a", None]], r"Number 2 of the constraints of line 2 is None, which is no text \(str\)"),
+    ],
 )
 def test_mistakes_in_python(tiny_translator, constraints, message):
     with pytest.raises(UserError, match=message):

@@ -192,6 +192,8 @@ def test_weights_say_which_model_decides(models):
         (["--split=tset"], "tset"),
         (["--split=dev", "--decode_reference=x"], "goes with --decode_from_file"),
         (["--decode_from_file=not_there.txt"], "not_there.txt"),
+        (["--decode_from_file=/dev/null"], "/dev/null is no file that the output could be named after"),
+        (["--split=dev", "--decode_hparams=shortlist=not_there.npz"], "The shortlist not_there.npz cannot be read"),
         (["--decode_from_file=not_there.txt", "--scoring=chrf"], "--scoring is of scores, which need references"),
         (["--split=dev", "--checkpoint_path=avreaged"], "avreaged"),
         (["--split=dev", "--nbest_file=-"], "Standard output is for translations"),

@@ -3,6 +3,7 @@
 import codecs
 import contextlib
 import dataclasses
+import io
 import itertools
 import pathlib
 import sys
@@ -252,7 +253,11 @@ def typed_lines() -> Iterator[str]:
         import readline  # noqa: F401 - gives input() a history and editing
 
         print("Text to translate; q or Ctrl-D leaves.", file=sys.stderr)
-        lines: Iterator[str] = iter(lambda: input("> "), None)
+        # As bytes of any locale come back: what is not UTF-8 must not end the session.
+        if isinstance(sys.stdin, io.TextIOWrapper):
+            sys.stdin.reconfigure(errors="surrogateescape")
+        typed: Iterator[str] = iter(lambda: input("> "), None)
+        lines = (line.encode("utf-8", "surrogateescape").decode("utf-8", "replace") for line in typed)
     else:
         raw = (line.removeprefix(b"" if number else codecs.BOM_UTF8) for number, line in enumerate(sys.stdin.buffer))
         lines = (line.decode("utf-8", errors="replace").rstrip("\n").removesuffix("\r") for line in raw)

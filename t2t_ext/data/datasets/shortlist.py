@@ -119,6 +119,12 @@ class Shortlist:
         files.write_text_atomically(path, "".join(f"{line}\n" for line in lines))
 
 
+def check_reads_text(source_feature_size: int) -> None:
+    """Raises a UserError where a run's sources are feature vectors of some size, for which there are no shortlists."""
+    if source_feature_size:
+        raise UserError("A shortlist is made for subwords of the source, and this run reads feature vectors.")
+
+
 def _blocks(store: ExampleStore, examples: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """Yields blocks of pairs of subwords: source ids, target ids, and which target subword of the block it is."""
     sources = store.input_lengths[examples].astype(np.int64)

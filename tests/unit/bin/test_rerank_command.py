@@ -10,6 +10,12 @@ def _candidates(*ids):
     return [Candidate("x", "x", ids, {"l2r": -1.0, "r2l": -1.0}, -2.0, {"l2r": 0})]
 
 
+def test_the_output_of_a_folder_is_beside_it():
+    assert rerank._default_output("fold/images/") == "fold/images.reranked"
+    assert rerank._default_output("in.txt") == "in.txt.reranked"
+    assert rerank._default_output("-") == "-"
+
+
 def test_lines_that_are_truncated_or_empty_or_not_translated_are_counted():
     reranker = types.SimpleNamespace(
         l2r=types.SimpleNamespace(truncated_line_numbers=(2,), untranslated_line_numbers=(1, 3)),

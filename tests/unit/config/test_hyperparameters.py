@@ -252,6 +252,13 @@ def test_origins_do_not_count_for_equality_and_survive_copies():
     assert copy.deepcopy(hparams) == hparams
 
 
+def test_coverage_penalties_leave_unfinished_hypotheses_behind():
+    DecodeHParams(coverage_penalty=30)
+    DecodeHParams(coverage_penalty=30, max_input_length=2000, coverage_kind="summary")
+    with pytest.raises(UserError, match=r"coverage_penalty=30\.0 x max_input_length=2000 is more than 36,000"):
+        DecodeHParams(coverage_penalty=30, max_input_length=2000)
+
+
 # Storage.
 
 

@@ -101,6 +101,8 @@ def test_what_is_no_text_is_named(make_translator):
     one = make_translator(beam_size=1)
     with pytest.raises(UserError, match="Number 2 of the inputs is None, which is no text"):
         one(["a", None])
+    with pytest.raises(UserError, match="Number 1 of the prefixes is None, which is no text"):
+        one.translate(["a"], prefixes=[None])
     for pair in (("a", "b", "c"), "ab"):
         with pytest.raises(UserError, match=r"Number 2 is .*: pairs are \(source, translation\)"):
             one.score([("a", "b"), pair])

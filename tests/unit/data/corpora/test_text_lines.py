@@ -1,8 +1,12 @@
 """Lines come and go in windows, and what is noted of them stays bounded."""
 
+import contextlib
 import errno
 import io
 import os
+import pty
+import subprocess
+import sys
 
 import pytest
 
@@ -116,3 +120,25 @@ def test_of_several_files_the_full_one_is_named(tmp_path):
     with pytest.raises(UserError, match=r"Cannot write .*first: "):
         write_both()
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("locale", "through_readline"), [("C", True), ("C.UTF-8", False)])
+def test_what_is_typed_and_is_not_utf8_does_not_end_the_session(locale, through_readline):
+    code = "from t2t_ext.data.corpora.text_lines import typed_lines; print(ascii(list(typed_lines())))"
+    here, terminal = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-c", code],
+        stdin=terminal,
+        stdout=terminal if through_readline else subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        env={**os.environ, "LC_ALL": locale, "TERM": "dumb", "INPUTRC": os.devnull},
+    )
+    os.close(terminal)
+    os.write(here, "Stra\u00dfe\n".encode() + b"caf\xe9 x\nq\n")
+    with process, open(here, "rb", buffering=0, closefd=True) as shown:
+        found = b""
+        with contextlib.suppress(OSError):  # at the end the terminal is closed
+            while part := (shown if through_readline else process.stdout).read(4096):
+                found += part
+    assert process.returncode == 0, found
+    assert b"['Stra\\xdfe', 'caf\\ufffd x']" in found
