@@ -144,8 +144,8 @@ def output_name(
         named |= {"sampling_method", "sampling_seed", "sampling_temp"}
         search = f"sample{hparams.sampling_seed}.temp{hparams.sampling_temp}"
     parts = [source.rstrip("/"), config.model, config.hparams_set, config.problem, search]
-    others = [f"{name}{getattr(hparams, name)}" for name in hparams.changed() if name not in named]
-    parts += [_in_a_name(".".join(others))] if others else []
+    changed = [f"{name}{getattr(hparams, name)}" for name in hparams.changed() if name not in named]
+    parts += [_in_a_name(".".join(changed))] if changed else []
     parts += [f"ensemble{members}"] if members > 1 else []
     parts += [_in_a_name(checkpoint)] if checkpoint else []
     parts += [_short_digest(json.dumps(others, sort_keys=True))] if others else []

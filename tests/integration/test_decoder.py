@@ -4,6 +4,7 @@ import dataclasses
 import io
 import json
 import re
+import shutil
 import subprocess
 import sys
 
@@ -168,22 +169,33 @@ def test_default_output_name(decode, tmp_path):
     assert max(len(path.name) for path in tmp_path.iterdir()) < 120
 
 
-def test_default_output_names_tell_guided_translations_apart(decode, tmp_path):
-    """What changes translations has a digest in the name: prefixes and phrases by what their files hold."""
-    source, guide = write(tmp_path / "in.txt", LINES[:1]), tmp_path / "guide.txt"
-    command = [f"--decode_from_file={source}", "--decode_hparams=beam_size=2,max_length_offset=2"]
-    write(guide, ["die Katze "])
-    before = {source, guide}
-    for flags in ([], [f"--prefix_file={guide}"], [f"--constraints_file={guide}"]):
-        assert decode(*command, *flags)[0] == 0
-    names = set(tmp_path.iterdir()) - before
-    assert len(names) == 3
-    assert decode(*command, f"--prefix_file={guide}")[0] == 0
-    assert set(tmp_path.iterdir()) == names | before
+def test_default_output_names_tell_apart_what_changes_translations(tiny_run, tmp_path):
+    """Prefixes and phrases by what their files hold; names without any of it stay as they are."""
+    source, guide = write(tmp_path / "in.txt", LINES[:1]), write(tmp_path / "guide.txt", ["die Katze "])
+    runs = [tiny_run.path, *(shutil.copytree(tiny_run.path, tmp_path / name) for name in ("a", "b"))]
+
+    def name(*flags, members=1):
+        chosen = ",".join(map(str, runs[:members]))
+        given = decoder.build_parser().parse_args([f"--output_dir={chosen}", f"--decode_from_file={source}", *flags])
+        return decoder._Run(given).default_output(str(source)).partition(".beam4.alpha0.6.")[2]
+
+    assert name() == "decodes"
+    assert name("--checkpoint_path=latest,latest") == "ensemble2.latest,latest.decodes"
+    found = [
+        name(f"--prefix_file={guide}"),
+        name(f"--constraints_file={guide}"),
+        name(f"--prefix_file={guide}", "--source_tag=<one>"),
+        name("--source_tag=<one>"),
+        name(members=2),
+        name("--ensemble_weights=1,2", members=2),
+    ]
+    runs[1] = runs[2]
+    found.append(name(members=2))
+    assert name(f"--prefix_file={guide}") == found[0]
     write(guide, ["das Haus "])
-    assert decode(*command, f"--prefix_file={guide}")[0] == 0
-    (fourth,) = set(tmp_path.iterdir()) - names - before
-    assert re.fullmatch(r"in\.txt\..*\.max_length_offset2\.[0-9a-f]{8}\.decodes", fourth.name)
+    found.append(name(f"--prefix_file={guide}"))
+    assert len(set(found)) == len(found)
+    assert all(re.fullmatch(r"(ensemble2\.)?[0-9a-f]{8}\.decodes", each) for each in found)
 
 
 def test_decode_hparams_as_a_dict(tiny_run):
