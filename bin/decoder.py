@@ -211,7 +211,8 @@ class _Run:
 
     def _other_settings(self) -> dict[str, Any]:
         """Returns what else translations depend on, where it is given: ready for JSON; of files what they hold."""
-        flags, found = self._flags, {}
+        flags = self._flags
+        found: dict[str, Any] = {}
         runs = [str(each.run.path.resolve()) for each in self._chosen]
         if len(set(runs)) > 1:
             found["runs"] = runs

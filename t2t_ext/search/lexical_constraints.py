@@ -72,10 +72,10 @@ def join_phrases(constraints: Sequence[Sequence[str]], lines: int) -> list[str]:
         if not isinstance(phrases, Iterable):
             raise UserError(f"The constraints of line {line} are {phrases!r:.60}; give a list, [] for none.")
         stripped = []
-        for number, phrase in enumerate(phrases, start=1):
+        for place, phrase in enumerate(phrases, start=1):
             if not isinstance(phrase, str):
                 raise UserError(
-                    f"Number {number} of the constraints of line {line} is {phrase!r:.60}, which is no text (str)."
+                    f"Number {place} of the constraints of line {line} is {phrase!r:.60}, which is no text (str)."
                 )
             stripped.append(phrase.strip())
         if any(SEPARATOR in phrase for phrase in stripped):
