@@ -51,6 +51,8 @@ _HP_PREFIX = "hp_"
 _LONG_WORD = re.compile(r"(\S{200})\S{200,}(\S{50})")  # which would bury the message
 _PATHS = re.compile("DIR|FILE|RUN|EXPORT|PRESET")  # of metavars
 _ASSIGNMENTS = '"A='  # how metavars of flags such as --hparams begin
+_ASSIGNED = re.compile(r"(?:^|,)\s*(\w+)\s*=")  # the names that a value of such a flag assigns to
+_BETWEEN = re.compile(r",(?=\s*\w+\s*=)")
 _MOST = 10**9  # of a number that says no other limit
 _LOGGING = (
     "absl's flags. --flagfile=FILE: read flags from a file, one a line. --verbosity=N: log errors (-2), warnings (-1), "
@@ -333,13 +335,16 @@ class FlagParser(argparse_flags.ArgumentParser):
     def _joined(self, pairs: list[tuple[str, str | None]]) -> list[tuple[str, str | None]]:
         """Returns flags and their values, a repeated flag of assignments with those of all of its values.
 
-        argparse would keep the last value alone. Whether a name is given twice, the flag's own grammar tells.
+        argparse would keep the last value alone. Of a name that several of them assign the last one counts, as of any
+        flag; whether one value assigns it twice, the flag's own grammar tells.
         """
         texts: dict[str, list[str]] = {}
         for name, value in pairs:
             action = self._option_string_actions.get(f"--{name}")
             if value and action is not None and str(action.metavar).startswith(_ASSIGNMENTS):
-                texts.setdefault(name, []).append(value)
+                again = set(_ASSIGNED.findall(value))
+                before = [each for each in texts.get(name, ()) if not again & set(_ASSIGNED.findall(each))]
+                texts[name] = before + _BETWEEN.split(value)
         return [(name, ",".join(texts[name]) if name in texts else value) for name, value in pairs]
 
     def _complaint(self, name: str, value: str, *, has_value: bool) -> str:

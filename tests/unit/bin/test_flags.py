@@ -195,8 +195,11 @@ def test_assignments_of_a_flag_that_is_repeated_are_joined():
     assert args.hparams == "hidden_size=8,filter_size=9,batch_size=3"
     args = parse("--decode_hparams=beam_size=2", "--problem_options=a=1", "--decode_hparams=alpha=1")
     assert (args.decode_hparams, args.problem_options) == ("beam_size=2,alpha=1", "a=1")
+    # Of a name in several of them the last value counts; one flag that has it twice is told so by its grammar.
+    args = parse("--hparams=hidden_size=8,encoder_kernel_sizes=3,5,pos=none", "--hparams=hidden_size=16,batch_size=4")
+    assert args.hparams == "encoder_kernel_sizes=3,5,pos=none,hidden_size=16,batch_size=4"
     with pytest.raises(UserError, match=r"hidden_size is given twice \(8 and 16\)"):
-        parse_assignments(parse("--hparams=hidden_size=8", "--hparams=hidden_size=16").hparams)
+        parse_assignments(parse("--hparams=hidden_size=8,hidden_size=16", "--hparams=pos=none").hparams)
 
 
 def test_hp_flags_are_appended_to_hparams():
@@ -426,9 +429,10 @@ def test_the_doctor_has_no_flags_of_shards():
             build_parser("t2t_ext-doctor").parse_args([f"--{name}=3"])
 
 
-def test_each_analysis_has_a_line_of_the_help():
+def test_each_analysis_has_a_line_of_the_help(monkeypatch):
     from t2t_ext.bin.analyze import ANALYSES
 
+    monkeypatch.setenv("COLUMNS", "200")
     lines = build_parser("t2t_ext-analyze").format_help().splitlines()
     assert {f"    {name}: {words}" for name, (_, words) in ANALYSES.items()} <= set(lines)
 
