@@ -367,11 +367,6 @@ def _seeds_table(main: Sequence[Row]) -> str:
     return _table(("", "seeds", "test BLEU of each", "dev BLEU of each"), lines)
 
 
-def verdict(row: Row) -> str:
-    """Returns what the difference of a row to its control says after Holm's correction; empty without a control."""
-    return said_of(row.difference, row.corrected)[1]
-
-
 def said_of(tested: Difference | None, corrected: float | None) -> list[str]:
     """Returns Holm's p and the conclusion; both are empty where nothing is compared."""
     if tested is None:
