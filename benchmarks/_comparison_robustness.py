@@ -29,8 +29,8 @@ MEASURES_NOTE = (
 )
 SEEDS_NOTE = (
     "The same pairs with one seed of both rows left out, and with the trainings that stood in place of others until "
-    "these were trained again (docs/comparison_changes.md says why): the difference, and in brackets the larger p, for two "
-    "seeds uncorrected and for three after Holm's correction. Bold: below 0.05."
+    "these were trained again (docs/comparison_changes.md says why): the difference, and in brackets the larger p, for "
+    "two seeds uncorrected and for three after Holm's correction. Bold: below 0.05."
 )
 
 

@@ -6,9 +6,9 @@
     python benchmarks/comparison.py --corpus=iwslt14 --work_dir=W --tmp_dir=PLAIN --cores=8 --cores_each=8   # a GPU
     python benchmarks/comparison.py --report                                       # tables and figure, no training
 
-docs/comparison_protocol.md is the protocol; benchmarks/comparison.toml has rows and their order, recipes/comparison*.toml the
-models. Every family is tuned first; the rows follow with its rate and dropout. A training is a command
-``t2t_ext-experiment`` of its own on a core of its own, as many side by side as ``--cores`` allows.
+docs/comparison_protocol.md is the protocol; benchmarks/comparison.toml has rows and their order,
+recipes/comparison*.toml the models. Every family is tuned first; the rows follow with its rate and dropout. A training
+is a command ``t2t_ext-experiment`` of its own on a core of its own, as many side by side as ``--cores`` allows.
 
 Ctrl-C, SIGTERM and kill -9 end the trainings, which save; the same command resumes. A training that is done is stored
 in docs/results/comparison_CORPUS.json (``--results``) at once, with what all tests need, and is never made again, even

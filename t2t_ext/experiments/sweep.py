@@ -21,7 +21,7 @@ from t2t_ext.data.features.sources import FeatureSource
 from t2t_ext.errors import UserError
 from t2t_ext.evaluation.score_table import DIRECTIONS, PREPARED, ScoreRecord, ScoreTable, curves, digest
 from t2t_ext.evaluation.scorer import Scorer, Translation
-from t2t_ext.io import files, locks, stored
+from t2t_ext.io import files, inputs, locks, stored
 from t2t_ext.io.progress import Progress
 from t2t_ext.runs import checkpoints
 from t2t_ext.runs.run_directory import RunDirectory
@@ -91,7 +91,7 @@ class Sweep:
         self._folder = (config.parent or run.path / TRANSLATIONS_FOLDER) / folder
         with self._locked():
             self.table = ScoreTable(self._folder)
-        self.board_dir = run.path / "tensorboard" / TRANSLATIONS_FOLDER / folder
+        self.board_dir = run.path / "tensorboard" / TRANSLATIONS_FOLDER / _board_name(folder, config.parent)
         self.deleted: list[int] = []
         self.damaged: list[int] = []
         self._translator: Translator | None = None
@@ -366,6 +366,11 @@ def folder_name(text: str, folder: str, hparams: DecodeHParams) -> str:
     return name if settings == usual else f"{name}.{digest(settings)[:6]}"
 
 
+def _board_name(folder: str, parent: pathlib.Path | None) -> str:
+    """Returns the name of a sweep's curves in the run, which sweeps into several folders each have for themselves."""
+    return folder if parent is None else f"{folder}.{digest(str(parent.resolve()))[:6]}"
+
+
 def _search_settings(hparams: DecodeHParams) -> dict[str, Any]:
     # Digests of these name folders: the class is called as it was when the first of them were made.
     settings = {**hparams.to_dict(), "class": "t2t_ext.hyperparameters:DecodeHParams"}
@@ -375,9 +380,9 @@ def _search_settings(hparams: DecodeHParams) -> dict[str, Any]:
 def _searched(hparams: DecodeHParams) -> list[Any]:
     """Returns what the translations of a text depend on; of a shortlist, what its file holds."""
     settings = _search_settings(hparams)
-    if not hparams.shortlist or not pathlib.Path(hparams.shortlist).is_file():
+    if not hparams.shortlist or not (path := inputs.on_disk(pathlib.Path(hparams.shortlist).expanduser())).is_file():
         return [settings]
-    return [settings, files.sha256_of_file(hparams.shortlist)]
+    return [settings, files.sha256_of_file(path)]
 
 
 def _digestible(source: str | FeatureSource) -> str | list[Any]:

@@ -15,12 +15,13 @@ from t2t_ext.experiments.sweep import Sweep, SweepConfig
 from t2t_ext.io import locks
 
 
-def sweep(tmp_path, sources, said=print):
+def sweep(tmp_path, sources, said=print, parent=None, **search):
     config = SweepConfig(
         name="in",
         sources=sources,
         scorer=types.SimpleNamespace(settings=lambda: {}),
-        decode_hparams=DecodeHParams(),
+        decode_hparams=DecodeHParams(**search),
+        parent=parent,
     )
     return Sweep(types.SimpleNamespace(path=tmp_path / "run"), config, said)
 
@@ -73,3 +74,21 @@ def test_two_processes_do_not_work_on_one_folder(tmp_path):
     again._run_alone = lambda progress: again.table
     assert [record.step for record in again.run().records] == [10]
     assert not lock.exists()
+
+
+def test_a_shortlist_in_the_home_folder_counts_by_what_it_holds(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    found = set()
+    for content in (b"a", b"b"):
+        (tmp_path / "list.npz").write_bytes(content)
+        found.add(sweep(tmp_path, ["a"], shortlist="~/list.npz")._search)
+    assert len(found) == 2
+
+
+def test_sweeps_into_several_folders_have_curves_of_their_own(tmp_path):
+    folders = [None, tmp_path / "a", tmp_path / "b"]
+    boards = [sweep(tmp_path, ["a"], parent=folder).board_dir for folder in folders]
+    assert boards[0] == tmp_path / "run" / "tensorboard" / "translations" / "in.beam4.alpha0.6"
+    assert len(set(boards)) == 3
+    assert {board.parent for board in boards} == {boards[0].parent}
+    assert sweep(tmp_path, ["a"], parent=tmp_path / "a").board_dir == boards[1]
