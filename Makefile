@@ -50,7 +50,8 @@ format: $(READY) ## Formats the code.
 
 docs: $(READY) ## The pages of docs/ as HTML, in build/docs.
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]'
-	$(BIN)/sphinx-build -W --keep-going -q -b html docs build/docs
+	$(BIN)/sphinx-build -W --keep-going -q -c docs -b html . build/docs
+	@echo "Open build/docs/docs/index.html"
 
 clean: ## Removes the virtual environment and what the demo made.
 	rm -rf $(VENV) demo build dist *.egg-info

@@ -1,12 +1,13 @@
-"""How Sphinx makes web pages of this folder: ``make docs``."""
+"""How Sphinx makes web pages of the documentation: ``make docs``, which runs it in the folder above.
+
+Pages link to README.md and others beside this folder, so these are pages, too; what else they link to is copied.
+"""
 
 project = "t2t_ext"
 copyright = "The t2t_ext authors"
-root_doc = "index"
+include_patterns = ["*.md", "docs/**"]
+root_doc = "docs/index"
 extensions = ["myst_parser"]
 html_theme = "furo"
 html_title = "t2t_ext"
-exclude_patterns = ["_build"]
 myst_heading_anchors = 4
-# Pages link to files beside this folder, too; tests/unit/test_docs.py checks all links.
-suppress_warnings = ["myst.xref_missing"]
