@@ -11,7 +11,7 @@ from _comparison_report import finished_counts, said_of, shown_p
 from _comparison_store import Record
 
 _WIDTH = 150
-_HEADINGS = ("", "beside", "difference (95 %)", "p", "corrected", "published", "conclusion")
+_HEADINGS = ("", "compared with", "difference (95 %)", "p", "corrected", "published", "conclusion")
 
 
 def marks(plan: Plan) -> tuple[str, str]:

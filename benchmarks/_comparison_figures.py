@@ -185,7 +185,7 @@ def differences(plan: Plan, found: Sequence["Row"]) -> bytes | None:
             if published:
                 look = {"color": figures.color(1), "markerfacecolor": "white", "markersize": 5, "zorder": 4}
                 axes.plot([published[0]], [place], "D", **look)
-            labels.append(f"{row.title(60)}{_beside(plan, row)}")
+            labels.append(f"{row.title(60)}{_to_control(plan, row)}")
         axes.set_yticks(range(len(tested)), labels, fontsize=8)
         axes.invert_yaxis()
         axes.set_xlabel(f"difference of test BLEU, to the {plan.words(plan.main[0])} where no other row is named")
@@ -195,9 +195,9 @@ def differences(plan: Plan, found: Sequence["Row"]) -> bytes | None:
         return figures.saved(figure, "png")
 
 
-def _beside(plan: Plan, row: "Row") -> str:
+def _to_control(plan: Plan, row: "Row") -> str:
     control = plan.control(row.name)
-    return "" if control == plan.main[0] else f", beside {plan.brief(control)}"
+    return "" if control == plan.main[0] else f", to {plan.brief(control)}"
 
 
 def _legend(shown: Sequence["Row"]) -> list[Any]:
