@@ -21,38 +21,41 @@ _EXAMPLES = """\
 """
 _FLAGS: FlagTable = {
     "What": {
-        "output_dir=RUN": Flag("The run's directory.", required=True),
-        "checkpoint_path=DIR": "Checkpoint in it, best or averaged; by default the latest.",
+        "output_dir=RUN": Flag("Run directory written by t2t_ext-trainer.", required=True),
+        "checkpoint_path=DIR": "Checkpoint of the run, best or averaged; default: the latest.",
         **USER_DIRECTORY,
     },
     "Sentences": {
-        "sentence=TEXT": "The source sentence.",
-        "reference=TEXT": "Its translation; where not given, the model's own.",
-        "partner=TEXT": "Of a model with two directions: the right-to-left target beside --reference, in text order; "
-        "by default the same.",
-        "sentence_file=FILE": "Several sentences, one a line.",
-        "reference_file=FILE": "Their translations, an empty line for the model's own.",
-        "source_tag=<TAG>": "Tag of --train_tags that every sentence begins with.",
+        "sentence=TEXT": "Source sentence.",
+        "reference=TEXT": "Its translation; default: the model's own.",
+        "partner=TEXT": "Models of two directions: the right-to-left target that goes with --reference, in text order; "
+        "default: the same text.",
+        "sentence_file=FILE": "File of source sentences, one per line.",
+        "reference_file=FILE": "File of their translations; an empty line stands for the model's own.",
+        "source_tag=<TAG>": "Tag from --train_tags to put before every sentence.",
         "max_subwords": Flag(
-            "Longer sentences and translations are refused: no one could read the picture.", 100, minimum=2
+            "Maximum length of sentences and translations in subwords; longer ones are refused, because nobody could "
+            "read the picture.",
+            100,
+            minimum=2,
         ),
     },
     "Which attention": {
-        "attention=NAME[,NAME]": "source (cross-attention), self (decoder self-attention), mixed, future (of two "
-        "directions), backward (to a backward decoder), encoder; by default all but the last.",
-        "layers=all|1,3-4": Flag("Layers, from 1.", "all"),
-        "heads=mean|all|1,3-4": Flag("Heads, from 1, or their mean.", "mean"),
+        "attention=NAME[,NAME]": "Kinds of attention: source (cross-attention), self (decoder self-attention), mixed, "
+        "future (to the other direction), backward (to a backward decoder), encoder; default: all but encoder.",
+        "layers=all|1,3-4": Flag("Layers, counted from 1.", "all"),
+        "heads=mean|all|1,3-4": Flag("Heads, counted from 1, or their mean.", "mean"),
         "direction": Flag(
-            "Of a model with two directions, the one whose attention is shown; by default both.", choices=("l2r", "r2l")
+            "Models of two directions: the direction to show the attention of; default: both.", choices=("l2r", "r2l")
         ),
     },
-    "Output": {"out_dir=DIR": "Where files are put; where not given, RUN/analysis/attention."},
+    "Output": {"out_dir=DIR": "Output directory; default: RUN/analysis/attention."},
 }
 
 
 def build_parser() -> FlagParser:
     """Returns the flags of the analysis."""
-    description = "Draws the attention of a run to and in a sentence: PNG files and one page with all of them."
+    description = "Draws a run's attention in a sentence and its translation: PNG files, and one page with all of them."
     return FlagParser(_NAME, description, _FLAGS, DECODE_FLAGS, thread_flags(), examples=_EXAMPLES)
 
 

@@ -20,16 +20,16 @@ _EXAMPLES = """\
 _FLAGS: FlagTable = {
     "Sentences": {
         "split=NAME": "Split of the first run's data, such as test.",
-        "data_dir=DIR": "The first run's data, where they have moved since training.",
-        "sentence_file=FILE": "Sentences of your own, one a line.",
-        "reference_file=FILE": "Their translations, which decoders read.",
-        "sentences": Flag("How many, from the first on; 0 = all.", 0, minimum=0),
-        "max_subwords": Flag("Sentences with more on either side are left out.", 200, minimum=2),
+        "data_dir=DIR": "Data directory of the first run, if the data have moved since training.",
+        "sentence_file=FILE": "File of your own sentences, one per line.",
+        "reference_file=FILE": "File of their translations, needed to measure decoders.",
+        "sentences": Flag("Number of sentences to use, starting with the first; 0 = all.", 0, minimum=0),
+        "max_subwords": Flag("Leave out sentences with more subwords than this on either side.", 200, minimum=2),
     },
     "Measure": {
         "heads": Flag(
-            "What stands for all heads of an attention: their element-wise maximum, made to add up to 1; their mean; "
-            "or at every position the head with the largest weight.",
+            "How to reduce all heads of an attention to one: their element-wise maximum, normalized to add up to 1 "
+            "(max); their mean (mean); or at every position the head with the largest weight (head).",
             "max",
             choices=("max", "mean", "head"),
         ),
@@ -43,7 +43,7 @@ def build_parser() -> FlagParser:
         "Measures the Jensen-Shannon divergence between local and global attention of dual contextual modules."
     )
     parser = FlagParser(_NAME, description, examples=_EXAMPLES)
-    add_analyzed_run_flags(parser, "by kernel size where these differ, else as their directories")
+    add_analyzed_run_flags(parser, "the kernel sizes if these differ, otherwise the directories")
     parser.add(_FLAGS, out_dir_flag("divergence"), thread_flags())
     return parser
 

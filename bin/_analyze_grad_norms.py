@@ -23,18 +23,19 @@ _EXAMPLES = """\
 """
 _FLAGS: FlagTable = {
     "Norms that training logged (RUN/gradient_norms.jsonl)": {
-        "from_step": Flag("Earlier steps are left out.", 0, minimum=0),
-        "to_step": Flag("Later steps are left out; 0 = none.", 0, minimum=0),
+        "from_step": Flag("Leave out earlier steps.", 0, minimum=0),
+        "to_step": Flag("Leave out later steps; 0 = keep all.", 0, minimum=0),
     },
     "Norms at a checkpoint, without dropout, on the same batches for all runs": {
-        "split=NAME": "Split whose batches are taken, such as dev; where not given, those that training logged are "
-        "shown.",
-        "batches": Flag("How many, of all lengths.", 20, minimum=1),
-        "batch_size": Flag("Most tokens of a batch, padded; 0 = as the first run's batches.", 0, minimum=0),
+        "split=NAME": "Split to take batches from, such as dev; without it, the norms that training logged are shown.",
+        "batches": Flag("Number of batches, of all lengths.", 20, minimum=1),
+        "batch_size": Flag(
+            "Maximum number of tokens in a batch, padding included; 0 = as in the first run's batches.", 0, minimum=0
+        ),
         **CHECKPOINT,
-        "data_dir=DIR": "The first run's data, where they have moved since training.",
+        "data_dir=DIR": "Data directory of the first run, if the data have moved since training.",
         "precision": Flag(
-            "What is computed in (fp32 and bf16 are understood); another one gives other roundings.",
+            "Numeric type of the computations (fp32 and bf16 also work); another type rounds differently.",
             "float32",
             choices=("float32", "mixed_bfloat16", "fp32", "bf16", "bfloat16"),
         ),
@@ -48,7 +49,7 @@ def build_parser() -> FlagParser:
         "Compares the gradient norms of runs layer by layer: as training logged them, or computed at checkpoints."
     )
     parser = FlagParser(_NAME, description, examples=_EXAMPLES)
-    add_run_flags(parser, "as their directories. Runs with one label are one system, such as seeds")
+    add_run_flags(parser, "the directories. Runs with the same label form one system, such as several seeds")
     parser.add(_FLAGS, out_dir_flag("grad_norms"), thread_flags())
     return parser
 

@@ -27,27 +27,33 @@ _EXAMPLES = """\
 _FLAGS: FlagTable = {
     "Tasks": {
         "probing_dir=DIR": "Folder of SentEval's files, such as sentence_length.txt.",
-        "tasks=FILE[,FILE]": "Files of tasks: PARTITION TAB CLASS TAB SENTENCE lines.",
-        "max_train_sentences": Flag("The most training sentences, drawn once for all; 0 = all.", 0, minimum=0),
-        "max_valid_sentences": Flag("The most validation sentences, drawn once for all; 0 = all.", 0, minimum=0),
-        "max_test_sentences": Flag("The most test sentences, drawn once for all; 0 = all.", 0, minimum=0),
-        "max_characters": Flag("Longer sentences are left out.", 1000, minimum=1),
+        "tasks=FILE[,FILE]": "Task files, with lines PARTITION TAB CLASS TAB SENTENCE.",
+        "max_train_sentences": Flag("Maximum number of training sentences, drawn once for all; 0 = all.", 0, minimum=0),
+        "max_valid_sentences": Flag(
+            "Maximum number of validation sentences, drawn once for all; 0 = all.", 0, minimum=0
+        ),
+        "max_test_sentences": Flag("Maximum number of test sentences, drawn once for all; 0 = all.", 0, minimum=0),
+        "max_characters": Flag("Leave out sentences with more characters than this.", 1000, minimum=1),
     },
     "Representation: the mean of the states of an encoder layer": {
-        "layer=top|N": Flag("Which layer, from 1.", "top"),
-        "eos": Flag("Whether the mean is over the end-of-sentence symbol, too.", True),
-        "detokenize": "Join the tokens as Moses' detokenizer does, for runs that learned from running text.",
+        "layer=top|N": Flag("Encoder layer, counted from 1, or top for the last one.", "top"),
+        "eos": Flag("Whether to include the end-of-sentence symbol in the mean.", True),
+        "detokenize": "Join tokens as Moses' detokenizer does, for runs trained on untokenized text.",
         "cache_features": Flag("Keep representations in RUN/analysis/probing/features for later calls.", True),
     },
     "Classifier": {
-        "hidden_size": Flag("Hidden units; 0 = as many as the encoder's width.", 0, minimum=0, maximum=65_536),
-        "learning_rate": Flag("Of RMSProp.", 2.5e-4, maximum=1000),
+        "hidden_size": Flag("Number of hidden units; 0 = the encoder's width.", 0, minimum=0, maximum=65_536),
+        "learning_rate": Flag("Learning rate of RMSProp.", 2.5e-4, maximum=1000),
         "l2": Flag("L2 regularization of the hidden layer's weights.", 1e-4, maximum=1000),
-        "batch_size": Flag("Sentences of an update.", 64, minimum=1, maximum=100_000),
-        "epochs": Flag("The most.", 100, minimum=1),
-        "patience": Flag("Stop after so many epochs without a better validation accuracy.", 10, minimum=1),
-        "random_seed": Flag("Of weights and order; of what is built.", 1, minimum=0, maximum=2**62),
-        "seeds": Flag("Classifiers of each task, of seeds from --random_seed on.", 1, minimum=1, maximum=1000),
+        "batch_size": Flag("Number of sentences per update.", 64, minimum=1, maximum=100_000),
+        "epochs": Flag("Maximum number of epochs.", 100, minimum=1),
+        "patience": Flag("Stop after this many epochs without a better validation accuracy.", 10, minimum=1),
+        "random_seed": Flag(
+            "Seed for initial weights and the order of sentences, and for building tasks.", 1, minimum=0, maximum=2**62
+        ),
+        "seeds": Flag(
+            "Number of classifiers per task; their seeds count up from --random_seed.", 1, minimum=1, maximum=1000
+        ),
     },
 }
 
@@ -58,7 +64,7 @@ def build_parser() -> FlagParser:
         "Trains small classifiers on the states of frozen encoders: SentEval's ten probing tasks, or files like them."
     )
     parser = FlagParser(_NAME, description, examples=_EXAMPLES)
-    add_analyzed_run_flags(parser, "as their directories")
+    add_analyzed_run_flags(parser, "the directories")
     parser.add(_FLAGS, BUILD_FLAGS, out_dir_flag("probing"), thread_flags())
     return parser
 

@@ -11,17 +11,17 @@ from t2t_ext.pages import page
 # They are read where ``--build_from`` is given.
 BUILD_FLAGS: FlagTable = {
     f"Building tasks, instead of probing a run; for what is approximated see {page('analysis')}": {
-        "build_from=FILE": "Tokenized corpus, one sentence a line: --out_dir gets tasks made of it.",
+        "build_from=FILE": "Tokenized corpus, one sentence per line, to make tasks from; they go to --out_dir.",
         "build_tasks=NAME[,NAME]": Flag(
-            "Which ones; also coordination_inversion (English), and odd_man_out with --pos_file.",
+            "Tasks to build; there are also coordination_inversion (English) and, with --pos_file, odd_man_out.",
             "sentence_length,word_content,bigram_shift",
         ),
         "build_sizes=N,N,N": Flag(
-            "Sentences of training, validation and test.", "100000,10000,10000", minimum=1, many=True
+            "Numbers of training, validation and test sentences.", "100000,10000,10000", minimum=1, many=True
         ),
-        "build_words": Flag("word_content: how many words are classes.", 1000, minimum=2),
-        "build_first_rank": Flag("word_content: rank in the vocabulary from which on they are taken.", 2001, minimum=1),
-        "pos_file=FILE": "Parts of speech, a line for each word: WORD TAB TAG.",
+        "build_words": Flag("word_content: number of words that are classes.", 1000, minimum=2),
+        "build_first_rank": Flag("word_content: vocabulary rank of the first of these words.", 2001, minimum=1),
+        "pos_file=FILE": "Parts of speech, one line per word: WORD TAB TAG.",
     },
 }
 

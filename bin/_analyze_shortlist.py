@@ -15,25 +15,29 @@ _EXAMPLES = """\
   t2t_ext-decoder --output_dir=RUN --decode_from_file=in.txt --decode_hparams="shortlist=RUN/shortlist.npz"
 """
 _FLAGS: FlagTable = {
-    "What": {"output_dir=RUN": Flag("The run, as t2t_ext-trainer wrote it.", required=True), **USER_DIRECTORY},
+    "What": {"output_dir=RUN": Flag("Run directory written by t2t_ext-trainer.", required=True), **USER_DIRECTORY},
     "Pairs": {
-        "data_dir=DIR": "The run's data, where they have moved since training.",
-        "max_examples": Flag("Of more training examples, so many are counted, evenly spaced.", 500_000, minimum=1),
+        "data_dir=DIR": "Data directory of the run, if the data have moved since training.",
+        "max_examples": Flag(
+            "Maximum number of training examples to count; if there are more, this many are taken, evenly spaced.",
+            500_000,
+            minimum=1,
+        ),
     },
     "Candidates": {
         "frequent": Flag(
-            "The most frequent target subwords that are candidates of every sentence.",
+            "How many of the most frequent target subwords are candidates for every sentence.",
             100,
             minimum=0,
             maximum=10_000_000,
         ),
         "candidates": Flag(
-            "Candidates of every source subword, the most probable ones.", 50, minimum=1, maximum=10_000
+            "How many candidates, the most probable ones, each source subword has.", 50, minimum=1, maximum=10_000
         ),
     },
     "Output": {
-        "shortlist_file=FILE": "What the decode hparam shortlist reads; where not given, RUN/shortlist.npz.",
-        "vmap_file=FILE": "The same as CTranslate2 reads it, its vmap.txt.",
+        "shortlist_file=FILE": "Output file, to be given as shortlist in --decode_hparams; default: RUN/shortlist.npz.",
+        "vmap_file=FILE": "Also write the shortlist to this file, in the form of CTranslate2's vmap.txt.",
     },
 }
 

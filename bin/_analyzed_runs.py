@@ -7,8 +7,8 @@ from t2t_ext.bin._flag_groups import USER_DIRECTORY
 from t2t_ext.bin._flags import FlagParser, FlagTable, expand_home
 
 CHECKPOINT = {
-    "checkpoint_path=DIR[,DIR]": "Checkpoint of each run, best, averaged or a step; by default the latest. A,B: one "
-    "for each run."
+    "checkpoint_path=DIR[,DIR]": "Checkpoint of each run: best, averaged or a step; default: the latest. A,B: one for "
+    "each run."
 }
 
 
@@ -25,22 +25,22 @@ def add_run_flags(parser: FlagParser, labels: str) -> None:
         action="append",
         type=expand_home,
         metavar="RUN[,RUN]",
-        help="A run, as t2t_ext-trainer wrote it; given again, or A,B: several, the first being what the others are "
-        "compared with.",
+        help="Run directory written by t2t_ext-trainer. For several runs repeat the flag or give A,B; the others are "
+        "compared with the first.",
     )
-    parser.add({"What": {"labels=A,B": f"Their names; by default {labels}.", **USER_DIRECTORY}})
+    parser.add({"What": {"labels=A,B": f"Names of the runs; default: {labels}.", **USER_DIRECTORY}})
 
 
 def add_analyzed_run_flags(parser: FlagParser, labels: str) -> None:
     """Adds the flags of ``add_run_flags``, ``--checkpoint_path`` and ``--source_tag``."""
     add_run_flags(parser, labels)
-    tag = "Tag of --train_tags that every sentence begins with."
+    tag = "Tag from --train_tags to put before every sentence."
     parser.add({"What": {**CHECKPOINT, "source_tag=<TAG>": tag}})
 
 
 def out_dir_flag(analysis: str) -> FlagTable:
     """Returns ``--out_dir``, where an analysis of this name puts its files; see ``output_directory``."""
-    return {"Output": {"out_dir=DIR": f"Where files are put; where not given, analysis/{analysis} in the first run."}}
+    return {"Output": {"out_dir=DIR": f"Output directory; default: analysis/{analysis} in the first run."}}
 
 
 def output_directory(flags: argparse.Namespace, first: pathlib.Path, analysis: str) -> pathlib.Path:

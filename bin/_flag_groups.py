@@ -20,18 +20,20 @@ from t2t_ext.pages import page
 _DATAGEN_ALONE = ("seed", "vocab_sample_size", "max_tokens", "overwrite", "runner", "beam_options", "dev_lines")
 _SHOWN_DECODE_HPARAMS = ("beam_size", "alpha", "batch_size")
 
-USER_DIRECTORY = {"t2t_usr_dir=DIR": "The folder of your own modules, in place of the copies of them in runs."}
+USER_DIRECTORY = {"t2t_usr_dir=DIR": "Folder of your own modules, used instead of the copies stored in runs."}
 # The runs to use; --output_dir must be given.
 RUN_FLAGS: FlagTable = {
     "What": {
         "output_dir=RUN[,RUN]": Flag(
-            "The run, as t2t_ext-trainer wrote it; A,B: several, which translate together as an ensemble.",
+            "Run directory written by t2t_ext-trainer; A,B: several runs, which translate together as an ensemble.",
             required=True,
         ),
-        "checkpoint_path=NAME[,NAME]": "Checkpoint in it: best, averaged, a step or a path; by default the latest. "
-        "A,B: one for each run, or an ensemble of several of one run.",
+        "checkpoint_path=NAME[,NAME]": "Checkpoint of the run: best, averaged, a step or a path; by default the "
+        "latest. A,B: one for each run, or several of one run as an ensemble.",
         "ensemble_weights=X,X": Flag(
-            "Shares of an ensemble's members in the probability; where not given, equal ones.", kind=float, many=True
+            "Weights of the ensemble members' probabilities, one for each member; default: equal weights.",
+            kind=float,
+            many=True,
         ),
         **USER_DIRECTORY,
     },
@@ -48,8 +50,8 @@ def decode_flags(**defaults: Any) -> FlagTable:
     shown = ",".join(f"{name}={defaults.get(name, getattr(hparams, name))}" for name in _SHOWN_DECODE_HPARAMS)
     return {
         "Decoding": {
-            'decode_hparams="A=1,B=x"': 'How translations are searched for, such as "beam_size=8,alpha=1"; what is not '
-            f'given is as in "{shown}". For all names see {page("decoding")}.',
+            'decode_hparams="A=1,B=x"': 'Search settings, such as "beam_size=8,alpha=1"; the defaults include '
+            f'"{shown}". For all names see {page("decoding")}.',
         },
     }
 
@@ -59,12 +61,12 @@ DECODE_FLAGS = decode_flags()
 ALIGNMENT_FLAGS: FlagTable = {
     "Alignments": {
         "alignment_layer": Flag(
-            "Decoder layer whose attention is read, counted from 0, or from the last one, -1; where not given, the "
+            "Decoder layer to read attention from, counted from 0, or backwards from the last one, -1; default: the "
             "last but one.",
             None,
             kind=int,
         ),
-        "alignment_heads=N,N": Flag("Its heads, counted from 0; where not given, all.", kind=int, many=True),
+        "alignment_heads=N,N": Flag("Attention heads to read, counted from 0; default: all.", kind=int, many=True),
     },
 }
 
@@ -76,14 +78,16 @@ def thread_flags(*, many_batches: bool = False) -> FlagTable:
       many_batches: Whether the command translates several batches at once, so that one thread an operation is best.
     """
     choice = "0 = TensorFlow's choice"
-    threads, words = (1, "1 is fastest, as several batches are translated at once") if many_batches else (0, choice)
+    threads, words = (
+        (1, "1 is fastest, because several batches are translated at once") if many_batches else (0, choice)
+    )
     return {
         "Machine": {
             "inter_op_parallelism_threads": Flag(
-                f"Operations that run side by side; {choice}.", 0, minimum=0, maximum=4096
+                f"Number of operations to run in parallel; {choice}.", 0, minimum=0, maximum=4096
             ),
             "intra_op_parallelism_threads": Flag(
-                f"Threads of one operation; {words}.", threads, minimum=0, maximum=4096
+                f"Number of threads per operation; {words}.", threads, minimum=0, maximum=4096
             ),
         },
     }
@@ -99,8 +103,8 @@ def add_registry_flags(parser: FlagParser) -> None:
 def add_problem_flags(parser: FlagParser) -> None:
     """Adds ``--problem``, ``--problem_options``, ``--data_dir`` and ``--tmp_dir``."""
     add_settings(parser, TrainConfig, ["problem", "problem_options", "data_dir"], problem_options="")
-    own = "a folder of your own in the system's temporary one"
-    parser.add({"Data": {"tmp_dir=DIR": f"Where raw files are, or are downloaded to; where not given, {own}."}})
+    own = "a private folder in the system's temporary directory"
+    parser.add({"Data": {"tmp_dir=DIR": f"Folder of raw files, which are downloaded to it if needed; default: {own}."}})
 
 
 def add_data_generation_flags(parser: FlagParser, *, alone: bool = False, without: Collection[str] = ()) -> None:
@@ -113,15 +117,15 @@ def add_data_generation_flags(parser: FlagParser, *, alone: bool = False, withou
     """
     parser.group("Data generation")
     explained = f"For the steps see {page('text')}"
-    parser.group("Text", f'{explained}; "none" stands for no steps. By default as the problem says.')
+    parser.group("Text", f'{explained}; "none" means no steps. Default: as the problem defines it.')
     steps = "Steps that prepare both sides, such as moses_tokenize,lowercase."
     parser.add({"Text": {"text_steps=A,B": steps}})
     skipped = {*(() if alone else _DATAGEN_ALONE), *without}
     add_settings(parser, GenerationConfig, [name for name in GenerationConfig.names() if name not in skipped])
     parser.group(
         own_text.GROUP,
-        "Lines of text, or SGML or XML with segments; without *_target, tab-separated files, TMX, Parquet or JSON "
-        "lines. Plain or compressed, or ARCHIVE:MEMBER. A,B: several files; of dev and test targets, several "
+        "Files with lines of text, or SGML or XML with segments; without *_target, tab-separated files, TMX, Parquet "
+        "or JSON lines. Plain or compressed, or ARCHIVE:MEMBER. A,B: several files; for dev and test targets, several "
         "references.",
     )
     options = [field.name for field in dataclasses.fields(OwnTextOptions) if field.metadata["group"]]
@@ -131,8 +135,8 @@ def add_data_generation_flags(parser: FlagParser, *, alone: bool = False, withou
 def add_hparams_flags(parser: FlagParser) -> None:
     """Adds ``--model``, ``--hparams_set``, ``--hparams``, and the flags that explain and describe them."""
     add_settings(parser, TrainConfig, ["model", "hparams_set", "hparams"])
-    explain = "Print every hyper-parameter with its meaning and origin and exit."
-    describe = "Print a diagram of the model and its variables with shapes and parameters and exit."
+    explain = "Print every hyper-parameter with its value, origin and meaning, and exit."
+    describe = "Print a diagram of the model and a table of its variables with shapes and parameters, and exit."
     parser.add(
         {
             "Information": {

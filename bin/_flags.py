@@ -55,9 +55,9 @@ _ASSIGNED = re.compile(r"(?:^|,)\s*(\w+)\s*=")  # the names that a value of such
 _BETWEEN = re.compile(r",(?=\s*\w+\s*=)")
 _MOST = 10**9  # of a number that says no other limit
 _LOGGING = (
-    "absl's flags. --flagfile=FILE: read flags from a file, one a line. --verbosity=N: log errors (-2), warnings (-1), "
-    "messages (0, the default) or more (1). --log_dir=DIR: also write the log to a file there, unless --logtostderr is "
-    "given."
+    "Flags of the absl library. --flagfile=FILE: read flags from a file, one per line. --verbosity=N: log errors (-2), "
+    "also warnings (-1), also messages (0, the default) or more (1). --log_dir=DIR: also write the log to a file in "
+    "this folder, unless --logtostderr is given."
 )
 
 

@@ -19,18 +19,19 @@ if TYPE_CHECKING:
 
 SCORE_FLAGS: FlagTable = {
     "Scores": {
-        "decode_reference=FILE[,FILE]": "References of --decode_from_file, as people read them: scores are printed.",
-        "scoring=NAME[,NAME]": "Protocols that score, such as multi_bleu,chrf; where not given, the problem's own, and "
-        "of translations chrf and ter. Those for tokenized text score what the model generated, the others what "
-        "--decode_to_file gets.",
+        "decode_reference=FILE[,FILE]": "References for --decode_from_file, as ordinary text; with them, scores are "
+        "printed.",
+        "scoring=NAME[,NAME]": "Scoring protocols, such as multi_bleu,chrf; default: the problem's own and, for "
+        "translations, chrf and ter. Protocols for tokenized text score what the model generated; all others score the "
+        "text written to --decode_to_file.",
         "n_bootstrap": Flag(
-            "Bootstrap samples for 95% confidence intervals of the scores, 1000 is usual; 0 = none.",
+            "Number of bootstrap samples for 95% confidence intervals of the scores, usually 1000; 0 = no intervals.",
             0,
             minimum=0,
             maximum=100_000,
         ),
-        "tokenize=NAME": "BLEU's tokenizer; where not given, that of the target language.",
-        "data_dir=DIR": "Data of --split, where they have moved since training.",
+        "tokenize=NAME": "BLEU tokenizer; default: that of the target language.",
+        "data_dir=DIR": "Data directory for --split, if the data have moved since training.",
     },
 }
 

@@ -15,24 +15,25 @@ from t2t_ext.pseudo.work import DEFAULT_CHUNK_PAIRS
 EXIT_STATUS = {"SIGINT": 130, "SIGTERM": 143}
 _PROBLEM: FlagTable = {
     "What": {
-        "problem=NAME": Flag("The problem; NAME_rev for its other direction.", required=True),
-        'problem_options="A=x,B=y"': "Options of the problem; where not given, those that its data were made with.",
-        "data_dir=DIR": Flag("The problem's data, as t2t_ext-datagen wrote them.", required=True),
+        "problem=NAME": Flag("Problem; NAME_rev is its other direction.", required=True),
+        'problem_options="A=x,B=y"': "Options of the problem; default: those that its data were made with.",
+        "data_dir=DIR": Flag("The problem's data, as written by t2t_ext-datagen.", required=True),
     },
 }
 _WORK: FlagTable = {
     "Work": {
         "max_length": Flag(
-            "Longer translations, in tokens, count as failed; 0 = the longest that the first run was trained on.",
+            "Maximum length of a translation in tokens; longer ones count as failed. 0 = the maximum length that the "
+            "first run was trained on.",
             0,
             minimum=0,
         ),
         "chunk_pairs": Flag(
-            "Pairs that are translated before they are kept: what is lost when the process is killed.",
+            "Number of pairs to translate before saving them; a killed process loses the pairs since the last save.",
             DEFAULT_CHUNK_PAIRS,
             minimum=1,
         ),
-        "overwrite": "Replace what is there, or unfinished work, made with other models, settings or data.",
+        "overwrite": "Replace existing results or unfinished work made with other models, settings or data.",
     },
 }
 

@@ -9,11 +9,11 @@ from t2t_ext.errors import UserError, suggest
 
 # Name -> module of t2t_ext.bin with ``build_parser`` and ``run``, and what it shows.
 ANALYSES: Mapping[str, tuple[str, str]] = {
-    "attention": ("_analyze_attention", "attention in a sentence: pictures, tables, one page"),
-    "grad_norms": ("_analyze_grad_norms", "gradient norms of the layers of runs, in training or at a checkpoint"),
-    "probing": ("_analyze_probing", "what the encoder's states say of a sentence: SentEval's ten probing tasks"),
-    "divergence": ("_analyze_divergence", "how far local and global attention of dual contextual modules differ"),
-    "shortlist": ("_analyze_shortlist", "which target subwords sentences may need: a file for faster decoding"),
+    "attention": ("_analyze_attention", "attention in a sentence, as pictures, tables and one page"),
+    "grad_norms": ("_analyze_grad_norms", "gradient norms of the layers of runs, during training or at a checkpoint"),
+    "probing": ("_analyze_probing", "what encoder states reveal about a sentence: SentEval's ten probing tasks"),
+    "divergence": ("_analyze_divergence", "how much local and global attention of dual contextual modules differ"),
+    "shortlist": ("_analyze_shortlist", "which target subwords a sentence may need, as a file for faster decoding"),
 }
 _EXAMPLES = """\
   t2t_ext-analyze attention --output_dir=RUN --sentence="Ein Mann schläft ."
@@ -32,7 +32,9 @@ def build_parser(analysis: str = "") -> FlagParser:
     listed = "".join(f"\n  {name}: {words}" for name, (_, words) in ANALYSES.items())
     parser = FlagParser("t2t_ext-analyze", "Shows what a trained model does inside.", examples=_EXAMPLES)
     parser.take_arguments(
-        "analysis", f"what to analyze, with flags of its own: ANALYSIS --help.{listed}", metavar="ANALYSIS"
+        "analysis",
+        f"what to analyze; each analysis has its own flags, see ANALYSIS --help.{listed}",
+        metavar="ANALYSIS",
     )
     parser.usage = "t2t_ext-analyze ANALYSIS --flag=value ..."  # the analysis comes first
     return parser

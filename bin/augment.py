@@ -20,25 +20,25 @@ _EXAMPLES = """\
 _FLAGS: FlagTable = {
     "What": {
         "method": Flag(
-            "both_directions: every pair also from target to source. distillation: models' translations in place of "
-            "the targets. diversification: models' translations beside the original pairs. back_translation: text in "
-            "the target language, and a model's translation of it as source.",
+            "both_directions: add every pair from target to source. distillation: replace the targets by models' "
+            "translations. diversification: add models' translations to the original pairs. back_translation: add text "
+            "in the target language, with a model's translation of it as source.",
             choices=METHODS,
             required=True,
         ),
-        "output_data_dir=DIR": Flag("Where the new data are put: the --data_dir to train with.", required=True),
+        "output_data_dir=DIR": Flag("Directory for the new data; train with it as --data_dir.", required=True),
         "original_copies": Flag(
-            "How often the original pairs occur beside the new ones, as where these are many more.", 1, minimum=1
+            "How many times to include the original pairs, for example if there are many more new pairs.", 1, minimum=1
         ),
     },
     "Models": {
-        "forward=RUN[,RUN]": "Runs that translate the sources, each by itself; A+B: an ensemble.",
+        "forward=RUN[,RUN]": "Runs that translate the sources, each separately; A+B: an ensemble.",
         "backward=RUN[,RUN]": "Runs of the other direction (NAME_rev), which translate targets into sources.",
-        "checkpoint_path=NAME": "Checkpoint of all: best, averaged, or a step; by default the latest.",
+        "checkpoint_path=NAME": "Checkpoint of all runs: best, averaged, or a step; default: the latest.",
     },
     "Back-translation": {
-        "target_text=FILE[,FILE]": "Text in the target language, a sentence a line, plain or compressed.",
-        "untagged": "Leave out the tag that sources of back-translations begin with.",
+        "target_text=FILE[,FILE]": "Text in the target language, one sentence per line, plain or compressed.",
+        "untagged": "Leave out the tag at the beginning of back-translated sources.",
     },
 }
 
@@ -47,9 +47,9 @@ def build_parser() -> FlagParser:
     """Returns the command's flags."""
     parser = FlagParser(
         "t2t_ext-augment",
-        "Makes training data from training data: in both directions, from models' translations, or from "
-        "back-translated text. The result is data of the same problem in a folder of its own. Killed and started "
-        "again, it resumes.",
+        "Makes new training data from existing data: in both directions, from models' translations, or from "
+        "back-translated text. The result is data of the same problem in a folder of its own. A killed command resumes "
+        "when started again.",
         examples=_EXAMPLES,
     )
     _training_text.add_flags(parser, _FLAGS)

@@ -11,9 +11,9 @@ _EXAMPLES = """\
   t2t_ext-decoder --output_dir=RUN --checkpoint_path=averaged --decode_from_file=in.txt --decode_to_file=out.txt"""
 _FLAGS: FlagTable = {
     "What": {
-        "output_dir=RUN": Flag("The run, as t2t_ext-trainer wrote it.", required=True),
-        "n": Flag("Checkpoints in an average; all where there are fewer.", 8, minimum=1),
-        "rolling": "Make an average of n up to every checkpoint, not only up to the last.",
+        "output_dir=RUN": Flag("Run directory written by t2t_ext-trainer.", required=True),
+        "n": Flag("Number of checkpoints in an average; all if there are fewer.", 8, minimum=1),
+        "rolling": "Average n checkpoints up to each checkpoint, not only up to the last one.",
     },
 }
 

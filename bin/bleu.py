@@ -31,27 +31,32 @@ _EXAMPLES = """\
 _FLAGS: FlagTable = {
     "Input": {
         "translation=FILE": Flag(
-            "The translation, one segment a line, or NIST's SGML with one or more systems.", required=True
+            "Translation, one segment per line, or NIST SGML with one or more systems.", required=True
         ),
         "reference=FILE[,FILE]": Flag(
-            "The reference, line by line, or SGML; several files are several references of each line.", required=True
+            "Reference, line by line, or SGML; several files give several references for each line.", required=True
         ),
-        "source=FILE": "The source: only its number and order of segments matter.",
+        "source=FILE": "Source; only the number and order of its segments matter.",
     },
     "Scores": {
-        "protocol=NAME[,NAME]": "How a paper scores, in place of the three flags below: any of "
+        "protocol=NAME[,NAME]": "Scoring protocols as used in papers, instead of the three flags below: any of "
         f"{', '.join(protocols.PROTOCOLS)}.",
-        "metrics=NAME[,NAME]": Flag("Any of bleu, chrf, chrf++, ter.", "bleu"),
-        "bleu_variant": Flag("Whether case counts.", "both", choices=tuple(_VARIANTS)),
-        "tokenize=NAME": "BLEU's tokenizer: 13a, intl, zh, char, none, ...; where not given, that of --language.",
-        "language=TAG": "The target language, such as de or zh: chooses the tokenizer.",
+        "metrics=NAME[,NAME]": Flag("Metrics: any of bleu, chrf, chrf++, ter.", "bleu"),
+        "bleu_variant": Flag(
+            "BLEU that ignores case (uncased), BLEU that does not (cased), or both.", "both", choices=tuple(_VARIANTS)
+        ),
+        "tokenize=NAME": "BLEU tokenizer: 13a, intl, zh, char, none, ...; default: that of --language.",
+        "language=TAG": "Target language, such as de or zh; selects the tokenizer.",
         "n_bootstrap": Flag(
-            "Samples for the 95% confidence interval, 1000 for example; 0 = none.", 0, minimum=0, maximum=100_000
+            "Number of bootstrap samples for the 95% confidence interval, for example 1000; 0 = no interval.",
+            0,
+            minimum=0,
+            maximum=100_000,
         ),
     },
     "Output": {
-        "by_order": "Also prints BLEU and NIST by order of n-grams, as mteval-v13a does.",
-        "json=FILE": "Also writes the scores as JSON.",
+        "by_order": "Also print BLEU and NIST by order of n-grams, as mteval-v13a does.",
+        "json=FILE": "Also write the scores as JSON.",
     },
 }
 

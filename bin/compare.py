@@ -23,55 +23,58 @@ _EXAMPLES = """\
 """
 _FLAGS: FlagTable = {
     "Input": {
-        "reference=FILE[,FILE]": "The reference, line by line, or SGML; several files are several references of each "
+        "reference=FILE[,FILE]": "Reference, line by line, or SGML; several files give several references for each "
         "line.",
-        "source=FILE": "The source, for lengths and for the sentences shown.",
-        "output_dir=RUN": "A run of whose data --split gives references and source, in place of their files.",
-        "split=NAME": "The split of --output_dir's data that was translated.",
-        "data_dir=DIR": "Its data, where they have moved since training.",
+        "source=FILE": "Source, for lengths and for the sentences shown.",
+        "output_dir=RUN": "Run whose data give references and source (see --split), instead of --reference and "
+        "--source.",
+        "split=NAME": "Split of that run's data that was translated.",
+        "data_dir=DIR": "Data directory of that run, if the data have moved since training.",
         **USER_DIRECTORY,
-        "names=A[,B]": "Names of the systems; by default the files' names.",
-        "train_text=FILE": "Target side of the training data, for word frequencies; by default the references.",
+        "names=A[,B]": "Names of the systems; default: the file names.",
+        "train_text=FILE": "Target side of the training data, for word frequencies; default: the references.",
     },
     "Scores": {
-        "protocol=NAME[,NAME]": Flag(f"Any of {', '.join(protocols.PROTOCOLS)}.", "sacrebleu,chrf"),
-        "language=TAG": "The target language, such as de or zh: chooses sacrebleu's tokenizer; by default that of "
-        "--output_dir's data.",
+        "protocol=NAME[,NAME]": Flag(f"Scoring protocols: any of {', '.join(protocols.PROTOCOLS)}.", "sacrebleu,chrf"),
+        "language=TAG": "Target language, such as de or zh; selects sacrebleu's tokenizer. Default: that of the "
+        "--output_dir data.",
         "n_bootstrap": Flag(
-            "Samples for confidence intervals and the paired bootstrap test; by default "
+            "Number of samples for confidence intervals and the paired bootstrap test; default: "
             f"{significance.DEFAULT_RESAMPLES}, fewer for huge files.",
             None,
             minimum=2,
             maximum=100_000,
         ),
         "n_trials": Flag(
-            f"Trials of approximate randomization; by default {significance.DEFAULT_TRIALS}, fewer for huge files.",
+            f"Number of trials of approximate randomization; default: {significance.DEFAULT_TRIALS}, fewer for huge "
+            "files.",
             None,
             minimum=1,
             maximum=1_000_000,
         ),
         "test_pairs": Flag(
-            "Which systems are tested against each other: all, or each against the baseline.",
+            "Which systems to test against each other: all, or each against the baseline.",
             "all",
             choices=("all", "baseline"),
         ),
     },
     "Analyses": {
         "length_bins=N[,N]": Flag(
-            "Where bins of source length begin.", ",".join(map(str, length_analysis.DEFAULT_EDGES)), kind=int, many=True
+            "Source lengths at which a new bin begins.",
+            ",".join(map(str, length_analysis.DEFAULT_EDGES)),
+            kind=int,
+            many=True,
         ),
-        "length_unit": Flag(
-            "What the source's length is counted in.", "words", choices=("words", "subwords", "characters")
-        ),
-        "subword_model=FILE": "Source subwords' model, for --length_unit=subwords.",
-        "sentences": Flag("How many differing sentences are shown.", 20, minimum=0),
+        "length_unit": Flag("Unit of the source length.", "words", choices=("words", "subwords", "characters")),
+        "subword_model=FILE": "Subword model of the source, for --length_unit=subwords.",
+        "sentences": Flag("Number of differing sentences to show.", 20, minimum=0),
     },
     "Output": {
-        "json=FILE": "Writes everything as JSON.",
-        "html=FILE": "Writes one HTML page with figures that opens without a network.",
-        "sheet=FILE": "Writes a CSV for people who count what is translated twice or not at all, systems hidden; whose "
-        "translations are whose is in FILE.key.csv.",
-        "sheet_sentences": Flag("How many sentences it has.", 100, minimum=1),
+        "json=FILE": "Write everything as JSON.",
+        "html=FILE": "Write one HTML page with figures, which needs no network.",
+        "sheet=FILE": "Write a CSV sheet for people to count what is translated twice or not at all, with the systems "
+        "hidden; FILE.key.csv says which translation is from which system.",
+        "sheet_sentences": Flag("Number of sentences in the sheet.", 100, minimum=1),
     },
 }
 
@@ -85,8 +88,8 @@ def build_parser() -> FlagParser:
     )
     parser.take_arguments(
         "translations",
-        "Translations of the same text, one segment a line, n-best lists (.jsonl) or folders of t2t_ext-translate-all; "
-        "the first one is the baseline. One alone is analyzed.",
+        "Translations of the same text, one segment per line, n-best lists (.jsonl) or folders of "
+        "t2t_ext-translate-all; the first one is the baseline. A single one is analyzed by itself.",
         metavar="FILE",
     )
     parser.add(_FLAGS)

@@ -68,30 +68,30 @@ _EXAMPLES = """\
 """
 _FLAGS: FlagTable = {
     "Input (one of these)": {
-        "decode_from_file=FILE": "Lines to translate; - is standard input. Of a run that reads feature vectors, .npz, "
-        f".npy, .tsv or a folder; for what is in them see {page('captioning')}.",
+        "decode_from_file=FILE": "File of lines to translate; - = standard input. For a run that reads feature "
+        f"vectors, a .npz, .npy or .tsv file or a folder; for the contents see {page('captioning')}.",
         "split=NAME": "Translate dev or a test set of the run's data and score it.",
-        "score_file=FILE": "Lines 'source TAB target' to score instead of translating: writes log-probability, tokens "
-        "(EOS included) and score, separated by tabs, a line for each pair. For a model that generates in both "
-        "directions 'source TAB target TAB partner', the partner being what the other direction generates, in text "
-        "order; a fourth column l2r (the default) or r2l says which direction the target is of.",
+        "score_file=FILE": "File of lines 'source TAB target' to score instead of translating: writes log-probability, "
+        "tokens (EOS included) and score, separated by tabs, one line per pair. For a model that generates in both "
+        "directions, lines are 'source TAB target TAB partner': the partner is what the other direction generates, in "
+        "text order, and a fourth column l2r (the default) or r2l gives the direction of the target.",
         "decode_interactive": "Translate what is typed; q or Ctrl-D leaves.",
     },
     "With the input": {
-        "prefix_file=FILE": "How translations begin: a line for each line of the input, an empty one for none; "
-        "whitespace at its end says that the last word is complete.",
-        "constraints_file=FILE": "Phrases that translations must hold: a line for each line of the input, phrases "
-        "separated by tabs, an empty line for none.",
-        "source_tag=<TAG>": "Tag of --train_tags that every line begins with, in place of one that it has; where not "
-        "given, lines without any get --default_tag of the data.",
+        "prefix_file=FILE": "File of prefixes that translations begin with: one line per input line, an empty line for "
+        "none. Whitespace at the end of a prefix means that its last word is complete.",
+        "constraints_file=FILE": "File of phrases that translations must contain: one line per input line, with "
+        "phrases separated by tabs, an empty line for none.",
+        "source_tag=<TAG>": "Tag from --train_tags to put before every line, replacing a tag that it has; default: "
+        "lines without a tag get the --default_tag of the data.",
     },
     "Output": {
-        "decode_to_file=FILE": "Translations (or scores), line by line; - is standard output. Where not given, a name "
-        "made from the input's and the settings.",
-        "nbest_file=FILE": "All translations kept by the search with log-probability, length and score, one JSON "
-        "object a line.",
-        "alignment_file=FILE": "Word alignments of the translations from the model's attention, source-target pairs "
-        "such as 0-0 2-1; a line for each translation.",
+        "decode_to_file=FILE": "Output file of translations (or scores), line by line; - = standard output. Default "
+        "for --decode_from_file: a name made from the input's name and the settings.",
+        "nbest_file=FILE": "File for all translations kept by the search, with log-probability, length and score, one "
+        "JSON object per line.",
+        "alignment_file=FILE": "File for word alignments of the translations, read from the model's attention, as "
+        "source-target pairs such as 0-0 2-1; one line per translation.",
     },
 }
 

@@ -25,14 +25,14 @@ def build_parser() -> FlagParser:
     """Returns the command's flags."""
     parser = FlagParser(
         "t2t_ext-doctor",
-        "Examines a problem's text: counts, lengths, unknown characters, scripts, repetitions, overlap of test with "
-        "train, and what every filter of --cleaning would drop. Changes nothing.",
+        "Examines a problem's text: counts, lengths, unknown characters, scripts, repetitions, overlap of test and "
+        "training text, and what every filter of --cleaning would drop. Changes nothing.",
         examples=_EXAMPLES,
     )
     _flag_groups.add_registry_flags(parser)
     _flag_groups.add_problem_flags(parser)
     _flag_groups.add_data_generation_flags(parser, without=_OF_SHARDS)
-    report = "Also write report.json, report.html (which needs no other file) and pictures there."
+    report = "Also write report.json, report.html (which needs no other file) and pictures to this folder."
     parser.add({"What": {"report=DIR": report}})
     return parser
 

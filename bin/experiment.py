@@ -22,47 +22,49 @@ _NAMED_ALIKE = ("problem", "tmp_dir", "teachers_seed", "scale", "train_steps", "
 _FLAGS: FlagTable = {
     "What": {
         "recipe=NAME": "The recipe; --list shows all.",
-        "work_dir=DIR": "Where data, runs, translations and reports are put.",
-        "tmp_dir=DIR": "Where raw files are, or are downloaded to; where not given, WORK_DIR/tmp.",
-        "problem=NAME": "In place of the recipe's problem, with its own way of scoring.",
-        "size=SIZE": "Of a recipe whose models come in sizes: tiny, small, base or big.",
-        "seeds": Flag("How many seeds; 0 = as many as the paper.", 0, minimum=0, maximum=1000),
-        "first_seed": Flag("The first seed, to spread seeds over machines.", 1, minimum=1),
+        "work_dir=DIR": "Folder for data, runs, translations and reports.",
+        "tmp_dir=DIR": "Folder of raw files, which are downloaded to it if needed; default: WORK_DIR/tmp.",
+        "problem=NAME": "Problem to use instead of the recipe's, with its own way of scoring.",
+        "size=SIZE": "Model size, for recipes whose models come in sizes: tiny, small, base or big.",
+        "seeds": Flag("Number of seeds; 0 = as many as in the paper.", 0, minimum=0, maximum=1000),
+        "first_seed": Flag("First seed, to spread seeds over machines.", 1, minimum=1),
         "teachers_seed": Flag(
-            "Seed of the runs that make pseudo references, for all seeds; another one needs another --work_dir.",
+            "Seed of the runs that make pseudo references, for all seeds; another value needs another --work_dir.",
             1,
             minimum=1,
         ),
-        "recipes_dir=DIR": "Folder of your own recipes (*.toml), beside those that are here.",
+        "recipes_dir=DIR": "Folder of your own recipes (*.toml), in addition to the built-in ones.",
         "t2t_usr_dir=DIR": "Folder of your own problems, models and hparams sets.",
     },
     "How far": {
-        "dry_run": "Print the commands and run none.",
+        "dry_run": "Print the commands without running them.",
         "until": Flag("Stop after this stage.", choices=_STAGES),
-        "stage": Flag("Only this stage, of every seed; what comes before it must be done.", choices=_STAGES),
-        "redo=STAGE[,STAGE]": "Stages whose results are removed and made again.",
+        "stage": Flag("Run only this stage, for every seed; the stages before it must be finished.", choices=_STAGES),
+        "redo=STAGE[,STAGE]": "Stages whose results to remove and make again.",
     },
     "Other settings": {
         "scale": Flag(
-            "Factor of all numbers of steps (training, warm-up, between checkpoints): 0.01 shows whether all runs.",
+            "Factor for all numbers of steps (training, warm-up, between checkpoints); use 0.01 to check that "
+            "everything runs.",
             1.0,
             maximum=1000,
         ),
-        "train_steps": Flag("Steps of training; 0 = the recipe's.", 0, minimum=0),
+        "train_steps": Flag("Number of training steps; 0 = the recipe's.", 0, minimum=0),
         'hparams="A=1,B=x"': "Further changes to the hparams set.",
         'train="A=1,B=x"': "Further flags of t2t_ext-trainer.",
         'datagen="A=1,B=x"': "Further flags of t2t_ext-datagen.",
         'problem_options="A=1,B=x"': "Further options of the problem.",
-        'augment="A=1,B=x"': "Further flags of t2t_ext-augment, such as target_text=FILE, and models=N of each recipe.",
+        'augment="A=1,B=x"': "Further flags of t2t_ext-augment, such as target_text=FILE, and models=N, the number of "
+        "models to train of each recipe.",
         'decode_hparams="A=1,B=x"': "Further decode hparams.",
         "beams=N[,N]": Flag(
-            "Score with each of these beams in place of the recipe's: a table, and a curve for each system.",
+            "Score with each of these beam sizes instead of the recipe's; makes a table, and a curve for each system.",
             minimum=1,
             many=True,
         ),
     },
     "Information": {
-        "list": Flag("List the recipes (--recipe='he2018*': some) with their figures.", information=True),
+        "list": Flag("List the recipes with their figures (--recipe='he2018*': only some) and exit.", information=True),
     },
 }
 
@@ -70,8 +72,8 @@ _FLAGS: FlagTable = {
 def build_parser() -> FlagParser:
     """Returns the command's flags."""
     description = (
-        "Makes a published result: data, training with each seed, averaging, decoding, scoring as the paper does, and "
-        "a report with the paper's figure. Started again, it resumes where it stopped."
+        "Reproduces a published result: data, training with each seed, averaging, decoding, scoring as in the paper, "
+        "and a report with the paper's figure. Started again, it resumes where it stopped."
     )
     parser = FlagParser("t2t_ext-experiment", description, _FLAGS, examples=_EXAMPLES)
     not_published = "With any of these the result is not that of the published setting, and the report says so."

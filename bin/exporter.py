@@ -20,15 +20,15 @@ _EXAMPLES = """\
 SAVED_MODEL, KERAS_HUB = FORMATS = ("saved_model", "keras_hub")
 _FLAGS: FlagTable = {
     "Output": {
-        "export_dir=EXPORT": "TF Serving's model base path; the SavedModel is written to a directory in it, named by "
-        "its version. Where not given, RUN/export, of a preset RUN/keras_hub.",
+        "export_dir=EXPORT": "Model base path for TensorFlow Serving; the SavedModel is written to a subdirectory "
+        "named after its version. Default: RUN/export, for a preset RUN/keras_hub.",
         "export_version": Flag(
-            "The version, at least 1; where not given, the checkpoint's step.", None, minimum=1, maximum=2**63 - 1
+            "Version, at least 1; default: the checkpoint's step.", None, minimum=1, maximum=2**63 - 1
         ),
         "overwrite": "Replace this version, or preset folder, if it exists.",
         "format": Flag(
-            "What is written: a SavedModel (saved_model), or in export_dir itself a preset folder for KerasHub's "
-            "Seq2SeqLM.from_preset (keras_hub).",
+            "What to write: a SavedModel (saved_model), or a preset folder for KerasHub's Seq2SeqLM.from_preset, in "
+            "export_dir itself (keras_hub).",
             SAVED_MODEL,
             choices=FORMATS,
         ),

@@ -22,17 +22,22 @@ _EXAMPLES = """\
 """
 _FLAGS: FlagTable = {
     "Whose text (one of these)": {
-        "output_dir=RUN": "A run, as t2t_ext-trainer wrote it.",
-        "export_dir=EXPORT": "An exported model, as t2t_ext-exporter wrote it.",
-        "subword_model=FILE": "A text encoder's file, as t2t_ext-datagen wrote it.",
+        "output_dir=RUN": "Run directory written by t2t_ext-trainer.",
+        "export_dir=EXPORT": "Exported model written by t2t_ext-exporter.",
+        "subword_model=FILE": "Text encoder file written by t2t_ext-datagen.",
     },
     "Text": {
-        "side": Flag("Whose steps: those of the source or of the target.", "source", choices=("source", "target")),
-        "restore": "The other way round: what the graph gives becomes text for people.",
+        "side": Flag(
+            "Which preparation steps to use: those of the source or of the target.",
+            "source",
+            choices=("source", "target"),
+        ),
+        "restore": "Do the reverse: turn what the graph outputs into ordinary text.",
         "words": "Stop at the words; do not segment them into subwords.",
-        "phrases": "Lines are phrases that translations must hold, separated by tabs: each is prepared by itself.",
-        "input=FILE": Flag("A file instead of standard input; .gz is unpacked.", STANDARD),
-        "output=FILE": Flag("A file instead of standard output.", STANDARD),
+        "phrases": "Input lines are phrases that translations must contain, separated by tabs; each phrase is prepared "
+        "separately.",
+        "input=FILE": Flag("Input file instead of standard input; .gz is decompressed.", STANDARD),
+        "output=FILE": Flag("Output file instead of standard output.", STANDARD),
     },
     "Information": {
         "describe": Flag("Print what is done to the text, and what cannot be undone, and exit.", information=True),
@@ -43,8 +48,8 @@ _FLAGS: FlagTable = {
 def build_parser() -> FlagParser:
     """Returns the command's flags."""
     description = (
-        "Prepares text as a model's graph takes it (Moses' words, subwords of subword-nmt, ...), or restores it; from "
-        "standard input to standard output, line by line."
+        "Prepares text in the form that a model's graph takes (Moses tokens, subwords of subword-nmt, ...), or "
+        "restores it, line by line from standard input to standard output."
     )
     return FlagParser("t2t_ext-prepare", description, _FLAGS, examples=_EXAMPLES)
 

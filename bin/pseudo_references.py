@@ -16,15 +16,16 @@ _EXAMPLES = """\
 """
 _FLAGS: FlagTable = {
     "Models": {
-        "l2r=RUN[,RUN]": "The run that generates left to right. A,B: several, which translate together as an ensemble.",
-        "r2l=RUN[,RUN]": "The run with target_direction=r2l. A,B: several, which translate together as an ensemble.",
-        "checkpoint_path=NAME": "Checkpoint of both: best, averaged, or a step; by default the latest.",
-        "l2r_checkpoint_path=DIR[,DIR]": "That of --l2r, where it is another one, as the decoder takes it.",
+        "l2r=RUN[,RUN]": "Run that generates left to right. A,B: several, which translate together as an ensemble.",
+        "r2l=RUN[,RUN]": "Run with target_direction=r2l. A,B: several, which translate together as an ensemble.",
+        "checkpoint_path=NAME": "Checkpoint of both runs: best, averaged, or a step; default: the latest.",
+        "l2r_checkpoint_path=DIR[,DIR]": "Checkpoint of --l2r, if it is a different one, in the same form as for "
+        "t2t_ext-decoder.",
         "r2l_checkpoint_path=DIR[,DIR]": "The same for --r2l.",
     },
     "Work": {
-        "shard=i/n": "Do the i-th of n parts, for n machines; --join puts them together.",
-        "join": "Translate nothing: put finished parts together, or say what is missing.",
+        "shard=i/n": "Do part i of n, for n machines; --join combines the parts.",
+        "join": "Translate nothing; combine finished parts, or report what is missing.",
     },
 }
 
@@ -34,8 +35,8 @@ def build_parser() -> FlagParser:
     parser = FlagParser(
         "t2t_ext-pseudo-references",
         "Translates the training and development data of a problem with a run that generates left to right (L2R) and "
-        "one that generates right to left (R2L), and puts the translations beside the data: the problem "
-        "NAME_synchronous. Killed and started again, it resumes.",
+        "one that generates right to left (R2L), and adds the translations to the data as the problem "
+        "NAME_synchronous. A killed command resumes when started again.",
         examples=_EXAMPLES,
     )
     _training_text.add_flags(parser, _FLAGS)

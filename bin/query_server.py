@@ -22,22 +22,20 @@ _EXAMPLES = """\
 """
 _FLAGS: FlagTable = {
     "Server": {
-        "server=HOST:PORT": Flag("Its address; gRPC unless --rest or http://.", required=True),
-        "servable_name=NAME": Flag("The model's name on the server.", "t2t_ext"),
-        "servable_version": Flag(
-            "The model's version; where not given, the newest.", None, minimum=1, maximum=2**63 - 1
-        ),
+        "server=HOST:PORT": Flag("Server address; gRPC unless --rest or http:// is given.", required=True),
+        "servable_name=NAME": Flag("Name of the model on the server.", "t2t_ext"),
+        "servable_version": Flag("Version of the model; default: the newest.", None, minimum=1, maximum=2**63 - 1),
         "rest": "Use the REST API instead of gRPC.",
-        "timeout_secs=SECONDS": Flag("Longest time that a request may take.", DEFAULT_TIMEOUT_SECS, maximum=86_400),
+        "timeout_secs=SECONDS": Flag("Maximum time for a request.", DEFAULT_TIMEOUT_SECS, maximum=86_400),
     },
     "Text": {
-        "inputs_once=TEXT": "Translate this and leave.",
-        "features=FILE": "Of a model that reads feature vectors, in place of lines: .npz, .npy, .tsv or a folder; for "
-        f"what is in them see {page('captioning')}.",
-        "nbest": "All translations kept by the search, each with its score.",
-        "align": "After each translation its word alignment, source-target pairs such as 0-0 2-1.",
+        "inputs_once=TEXT": "Translate this text and exit.",
+        "features=FILE": "For a model that reads feature vectors, input instead of lines: a .npz, .npy or .tsv file "
+        f"or a folder; for the contents see {page('captioning')}.",
+        "nbest": "Print all translations kept by the search, each with its score.",
+        "align": "Print after each translation its word alignment, as source-target pairs such as 0-0 2-1.",
         "batch_size": Flag(
-            "Lines sent in one request, where they do not come from a terminal.", 32, minimum=1, maximum=100_000
+            "Number of lines to send in one request, unless they come from a terminal.", 32, minimum=1, maximum=100_000
         ),
     },
 }
@@ -45,9 +43,7 @@ _FLAGS: FlagTable = {
 
 def build_parser() -> FlagParser:
     """Returns the command's flags."""
-    description = (
-        "Translates through a model that TensorFlow Serving serves: what is typed, or standard input line by line."
-    )
+    description = "Translates with a model served by TensorFlow Serving: what is typed, or standard input line by line."
     return FlagParser("t2t_ext-query-server", description, _FLAGS, examples=_EXAMPLES)
 
 

@@ -42,40 +42,44 @@ _EXAMPLES = """\
 """
 _FLAGS: FlagTable = {
     "What": {
-        "l2r=RUN[,RUN]": Flag("The run that generates left to right; A,B: several, as an ensemble.", required=True),
-        "r2l=RUN[,RUN]": Flag("The run that generates right to left; A,B: several, as an ensemble.", required=True),
-        "checkpoint_path=NAME": "Of both runs: best, averaged or a step; by default the latest of each.",
-        "l2r_checkpoint_path=DIR": "Checkpoint of --l2r alone, in place of --checkpoint_path.",
-        "r2l_checkpoint_path=DIR": "Checkpoint of --r2l alone, in place of --checkpoint_path.",
+        "l2r=RUN[,RUN]": Flag("Run that generates left to right; A,B: several, as an ensemble.", required=True),
+        "r2l=RUN[,RUN]": Flag("Run that generates right to left; A,B: several, as an ensemble.", required=True),
+        "checkpoint_path=NAME": "Checkpoint of both runs: best, averaged or a step; default: the latest of each.",
+        "l2r_checkpoint_path=DIR": "Checkpoint of --l2r only, instead of --checkpoint_path.",
+        "r2l_checkpoint_path=DIR": "Checkpoint of --r2l only, instead of --checkpoint_path.",
         **USER_DIRECTORY,
     },
     "How to choose": {
         "k": Flag(
-            "Translations of a line that each run's search finds; its beam, where --decode_hparams says no wider one.",
+            "Number of translations per line that each run's search finds; also its beam size, unless --decode_hparams "
+            "sets a larger one.",
             DEFAULT_K,
             minimum=1,
             maximum=1000,
         ),
         "score": Flag(
-            "sum: both log-probabilities added up; penalized: divided by the length penalty of --decode_hparams.",
+            "sum: the sum of both log-probabilities; penalized: this sum divided by the length penalty of "
+            "--decode_hparams.",
             "sum",
             choices=SCORES,
         ),
-        "weights=X,X": Flag("Of the L2R and the R2L run's log-probability.", "1,1", kind=float, many=True),
+        "weights=X,X": Flag(
+            "Weights of the log-probabilities of the L2R and the R2L run.", "1,1", kind=float, many=True
+        ),
     },
     "Input (one of these)": {
-        "decode_from_file=FILE": "Lines to translate; - is standard input.",
+        "decode_from_file=FILE": "File of lines to translate; - = standard input.",
         "split=NAME": "Translate dev or a test set of the L2R run's data and score it.",
     },
     "With the input": {
-        "source_tag=<TAG>": "Tag of --train_tags that every line begins with.",
+        "source_tag=<TAG>": "Tag from --train_tags to put before every line.",
     },
     "Output": {
-        "decode_to_file=FILE": "Translations, line by line; - is standard output. Where not given, FILE.reranked, of "
-        "--decode_from_file=FILE.",
-        "nbest_file=FILE": "All translations of both lists with both log-probabilities, their score and their places "
-        "in the lists, one JSON object a line.",
-        "report_file=FILE": "Shares of the lists, scores and settings as JSON.",
+        "decode_to_file=FILE": "Output file of translations, line by line; - = standard output. Default: "
+        "FILE.reranked, for --decode_from_file=FILE.",
+        "nbest_file=FILE": "File for all translations of both lists with both log-probabilities, their score and their "
+        "ranks in the lists, one JSON object per line.",
+        "report_file=FILE": "JSON file for the shares of the lists, scores and settings.",
     },
 }
 
@@ -83,8 +87,8 @@ _FLAGS: FlagTable = {
 def build_parser() -> FlagParser:
     """Returns the command's flags."""
     description = (
-        "Translates with a left-to-right and a right-to-left run: of the translations that either finds, the one that "
-        "both together think likeliest wins."
+        "Translates with a left-to-right and a right-to-left run: of all translations that either finds, it chooses "
+        "the one that both together find most probable."
     )
     tables = _FLAGS, SCORE_FLAGS, decode_flags(beam_size=DEFAULT_K), thread_flags(many_batches=True)
     return FlagParser("t2t_ext-rerank", description, *tables, examples=_EXAMPLES)

@@ -29,8 +29,8 @@ def build_parser() -> FlagParser:
     """Returns the command's flags."""
     parser = FlagParser(
         "t2t_ext-trainer",
-        "Trains a model; started again on the same --output_dir it resumes where it stopped, with what is stored there "
-        "in place of flags that are not given.",
+        "Trains a model. Started again on the same --output_dir, it resumes where it stopped; flags that are not given "
+        "keep the values stored there.",
         examples=_EXAMPLES,
     )
     _flag_groups.add_registry_flags(parser)

@@ -20,41 +20,44 @@ _EXAMPLES = """\
 """
 _FLAGS: FlagTable = {
     "What": {
-        "output_dir=RUN": Flag("The run, as t2t_ext-trainer wrote it.", required=True),
+        "output_dir=RUN": Flag("Run directory written by t2t_ext-trainer.", required=True),
         "checkpoints": Flag(
-            "Folder of the run whose checkpoints are taken.", "checkpoints", choices=("checkpoints", "averaged", "best")
+            "Folder of the run to take checkpoints from.", "checkpoints", choices=("checkpoints", "averaged", "best")
         ),
         **USER_DIRECTORY,
     },
     "Input (one of these)": {
-        "split=NAME": "A split of the run's data, such as dev; where nothing is given, dev.",
-        "decode_from_file=FILE": "Lines to translate.",
+        "split=NAME": "Split of the run's data, such as dev; if no input is given, dev.",
+        "decode_from_file=FILE": "File of lines to translate.",
     },
     "Scores": {
-        "decode_reference=FILE[,FILE]": "References of --decode_from_file, line by line.",
-        "scoring=NAME[,NAME]": "Protocols that score, such as multi_bleu,chrf; where not given, the problem's own. The "
-        "first one says which checkpoint is best.",
+        "decode_reference=FILE[,FILE]": "References for --decode_from_file, line by line.",
+        "scoring=NAME[,NAME]": "Scoring protocols, such as multi_bleu,chrf; default: the problem's own. The first one "
+        "decides which checkpoint is best.",
         "n_bootstrap": Flag(
-            "Samples for the 95% confidence interval, 1000 for example; 0 = none.", 0, minimum=0, maximum=100_000
+            "Number of bootstrap samples for the 95% confidence interval, for example 1000; 0 = no interval.",
+            0,
+            minimum=0,
+            maximum=100_000,
         ),
-        "data_dir=DIR": "Data of --split, where they have moved since training.",
+        "data_dir=DIR": "Data directory for --split, if the data have moved since training.",
     },
     "Which checkpoints": {
         "wait_minutes": Flag(
-            "How long to wait for the next checkpoint of a run that is not over; 0 = take what is there.",
+            "Minutes to wait for the next checkpoint of an unfinished run; 0 = take only what is there.",
             60.0,
             minimum=0,
             maximum=525_600,  # a year
             kind=float,
         ),
-        "min_steps": Flag("Pass over checkpoints of fewer steps.", 0, minimum=0),
+        "min_steps": Flag("Skip checkpoints with fewer steps than this.", 0, minimum=0),
         "every_steps": Flag(
-            "Only checkpoints whose step is a multiple of this, and the run's last; 0 = all.", 0, minimum=0
+            "Take only checkpoints whose step is a multiple of this, and the run's last one; 0 = all.", 0, minimum=0
         ),
-        "last_only": "Only the last checkpoint that is there.",
+        "last_only": "Take only the last checkpoint that is there.",
     },
     "Output": {
-        "translations_dir=DIR": "Where the folder with translations and scores is put, in place of RUN/translations.",
+        "translations_dir=DIR": "Parent folder of the folder of translations and scores, instead of RUN/translations.",
     },
 }
 
@@ -62,9 +65,9 @@ _FLAGS: FlagTable = {
 def build_parser() -> FlagParser:
     """Returns the command's flags."""
     description = (
-        "Translates with every checkpoint of a run as it appears and scores each: translations, a table and a picture "
-        "in RUN/translations, curves for TensorBoard. Started again, it continues with the checkpoints that are not "
-        "scored yet."
+        "Translates with every checkpoint of a run as it appears and scores each. Writes translations, a table and a "
+        "picture to RUN/translations, and curves for TensorBoard. Started again, it continues with the checkpoints "
+        "that are not scored yet."
     )
     tables = _FLAGS, DECODE_FLAGS, thread_flags(many_batches=True)
     return FlagParser("t2t_ext-translate-all", description, *tables, examples=_EXAMPLES)

@@ -13,27 +13,27 @@ class AsynchronousHParams(TransformerHParams):
 
     pseudo: str = hparam(
         "one",
-        "Targets of the forward and of the backward decoder in training: the reference beside the translation of a "
-        "right-to-left model (one), further pairings of both with that of a left-to-right model (two, six; see "
-        "synchronous_transformer), or the reference for both (none: the forward decoder then sees its own future).",
+        "Training targets of the forward and the backward decoder: the reference and the translation of a "
+        "right-to-left model (one), further pairings of both with the translation of a left-to-right model (two, six; "
+        "see synchronous_transformer), or the reference for both (none: the forward decoder then sees its own future).",
         choices=("none", "one", "two", "six"),
     )
     forward_loss_weight: float = hparam(
         0.5,
-        "Share of the forward decoder's loss in the sum of both; the backward decoder's is what is left of 1.",
+        "Weight of the forward decoder's loss in the sum of both; the backward decoder's is 1 minus this.",
         minimum=0,
         exclusive=True,
         below=1,
     )
     backward_beam_size: int = hparam(
         1,
-        "Hypotheses of the backward decoder's own search, before the forward one; 1 = greedy.",
+        "Number of hypotheses in the backward decoder's own search, which precedes the forward one; 1 = greedy.",
         minimum=1,
         maximum=1000,
     )
     backward_length_ratio: float = hparam(
         1.5,
-        "The backward decoder generates at most this x source + backward_length_offset tokens.",
+        "The backward decoder generates at most this x source length + backward_length_offset tokens.",
         unit="tokens per source token",
         minimum=0,
         maximum=1000,

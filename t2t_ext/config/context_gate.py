@@ -12,7 +12,7 @@ class ContextGateHParams(TransformerHParams):
 
     context_gate: str = hparam(
         "head",
-        "A gate of a decoder layer is one number for as many channels as a head has (head: num_heads numbers) or for "
+        "Gate of a decoder layer: one number for each head-sized group of channels (head: num_heads numbers) or for "
         "each channel (channel: hidden_size numbers).",
         choices=("head", "channel"),
     )

@@ -31,21 +31,23 @@ class DecodeHParams(StrictParams):
     alpha: float = hparam(0.6, "Exponent of the length penalty; 0 = none.", minimum=0, maximum=10)
     length_penalty: str = hparam(
         "gnmt",
-        "Divisor of a hypothesis's log-probability: ((5+length)/6)^alpha (gnmt, as T2T) or "
-        "length^alpha (len_power, as fairseq).",
+        "Divisor of a hypothesis's log-probability: ((5+length)/6)^alpha (gnmt, as in T2T) or length^alpha (len_power, "
+        "as in fairseq).",
         choices=("gnmt", "len_power"),
     )
     early_stopping: str = hparam(
         "exact",
-        "When a sentence's search ends: when no unfinished hypothesis can win any more at any length (exact, as T2T), "
-        "or when none would at the present length (heuristic; faster, a few translations differ).",
+        "When to end the search for a sentence: when no unfinished hypothesis can still win at any length (exact, as "
+        "in T2T), or when none would win at its current length (heuristic; faster, but a few translations differ).",
         choices=("exact", "heuristic"),
     )
-    batch_size: int = hparam(32, "Sentences searched at once.", unit="sentences", minimum=1, maximum=100_000)
+    batch_size: int = hparam(
+        32, "Number of sentences translated together.", unit="sentences", minimum=1, maximum=100_000
+    )
     length_limit: str = hparam(
         "ratio",
-        "The most tokens of a translation: max_length_ratio x source + max_length_offset (ratio), or source + "
-        "extra_length (extra, as T2T).",
+        "Maximum number of tokens in a translation: max_length_ratio x source length + max_length_offset (ratio), or "
+        "source length + extra_length (extra, as in T2T).",
         choices=("ratio", "extra"),
     )
     max_length_ratio: float = hparam(
@@ -63,32 +65,39 @@ class DecodeHParams(StrictParams):
         100, "See length_limit.", unit="tokens", minimum=0, maximum=_MOST_TOKENS, when=only("length_limit", "extra")
     )
     max_input_length: int = hparam(
-        1024, "Longer lines are truncated, counted and reported.", unit="subwords", minimum=1, maximum=_MOST_TOKENS
+        1024,
+        "Lines longer than this are truncated, counted and reported.",
+        unit="subwords",
+        minimum=1,
+        maximum=_MOST_TOKENS,
     )
     num_hypotheses: int = hparam(1, "Translations returned per sentence, best first.", minimum=1, maximum=10_000)
     return_beams: bool = hparam(False, "Return all beam_size translations of a sentence, as T2T does.")
-    write_beam_scores: bool = hparam(
-        False, "Write the score with the length penalty beside every translation, as T2T does."
-    )
+    write_beam_scores: bool = hparam(False, "Write the length-penalized score next to every translation, as T2T does.")
     precision: str = hparam(
         "",
-        'Type of the computations; "" = as the model was trained.',
+        'Numeric type of the computations; "" = as in training.',
         choices=("", "float32", "mixed_bfloat16", "mixed_float16"),
         aliases=ALIASES,
     )
     min_length: int = hparam(
-        0, "The fewest tokens of a translation, EOS not counted.", unit="tokens", minimum=0, maximum=_MOST_TOKENS
+        0,
+        "Minimum number of tokens in a translation, not counting EOS.",
+        unit="tokens",
+        minimum=0,
+        maximum=_MOST_TOKENS,
     )
     min_length_ratio: float = hparam(
         0.0,
-        "The fewest tokens of a translation: this x source.",
+        "Minimum number of tokens in a translation: this x source length.",
         unit="tokens per source token",
         minimum=0,
         maximum=_MOST_PER_TOKEN,
     )
     no_repeat_ngram_size: int = hparam(
         0,
-        "No sequence of this many tokens (no_repeat_ngram_unit) occurs twice in a translation; 0 = any may.",
+        "Let no sequence of this many tokens occur twice in a translation (for words, see no_repeat_ngram_unit); 0 = "
+        "allow repetition.",
         unit="tokens",
         minimum=0,
         maximum=100,  # the graph grows with it
@@ -100,67 +109,69 @@ class DecodeHParams(StrictParams):
     )
     no_repeat_ngram_ignore: str = hparam(
         "",
-        'Words, separated by spaces, with which sequences may occur again, such as ". <t> </t>"; with '
+        'Words, separated by spaces, such as ". <t> </t>"; sequences that contain one of them may repeat. Needs '
         "no_repeat_ngram_unit=words.",
     )
     coverage_penalty: float = hparam(
         0.0,
-        "Factor (beta) of the penalty on scores for how translations attend to the source; 0 = none.",
+        "Factor (beta) of the penalty on a translation's score for how it attends to the source; 0 = none.",
         minimum=0,
         maximum=30,
     )
     coverage_kind: str = hparam(
         "wu",
-        "What coverage_penalty counts: source words that get too little attention (wu: Wu et al. 2016), or attention "
-        "to words that have had enough (summary: OpenNMT's).",
+        "What coverage_penalty penalizes: source words that get too little attention (wu: Wu et al. 2016), or "
+        "attention to words that have had enough (summary: as in OpenNMT).",
         choices=("wu", "summary"),
     )
     stepwise_penalty: bool = hparam(
-        False, "Apply coverage_penalty at every step, not only to finished hypotheses; with coverage_kind=summary."
+        False, "Apply coverage_penalty at every step, not only to finished hypotheses; needs coverage_kind=summary."
     )
     sampling_method: str = hparam(
         "argmax",
-        "The most probable translations are searched for (argmax), or num_hypotheses are drawn from the model's "
+        "Search for the most probable translations (argmax), or draw num_hypotheses translations from the model's "
         "distribution, without beam_size (random).",
         choices=("argmax", "random"),
     )
     sampling_temp: float = hparam(
         1.0,
-        "Temperature of random: less than 1 draws probable tokens more often.",
+        "sampling_method=random: the temperature; below 1, probable tokens are drawn more often.",
         minimum=0,
         maximum=1e6,  # forbidden tokens' logits are -1e9: beyond, they would be drawn
         exclusive=True,
     )
     sampling_keep_top_k: int = hparam(
         -1,
-        "random draws from this many most probable tokens; -1 = from all.",
+        "sampling_method=random: draw from this many of the most probable tokens; -1 = from all.",
         unit="tokens",
         minimum=-1,
         maximum=10_000_000,
     )
     sampling_keep_top_p: float = hparam(
         1.0,
-        "random draws from the fewest most probable tokens that together have this probability; 1 = from all.",
+        "sampling_method=random: draw from the fewest most probable tokens that together have this probability; 1 = "
+        "from all.",
         minimum=0,
         maximum=1,
         exclusive=True,
     )
     sampling_seed: int = hparam(
         0,
-        "Seed of random: samples are a function of it and of the source line, the same in every batch and order.",
+        "sampling_method=random: the seed. Samples depend only on the seed and the source line, not on the batch or "
+        "the order of the lines.",
         minimum=0,
         maximum=2**63 - 1,
     )
 
     diverse_groups: int = hparam(
         1,
-        "Number of groups that the beam is divided into and that are kept from continuing alike; 1 = no groups.",
+        "Number of groups that the beam is divided into; groups are penalized for continuing alike. 1 = no groups.",
         minimum=1,
         maximum=1000,
     )
     diverse_strength: float = hparam(
         0.5,
-        "Penalty on the log-probability of a token for every hypothesis of an earlier group that continues with it.",
+        "Penalty on a token's log-probability for every hypothesis of an earlier group that continues with that token.",
         minimum=0,
         maximum=1e6,
         exclusive=True,
@@ -168,33 +179,34 @@ class DecodeHParams(StrictParams):
 
     shortlist: str = hparam(
         "",
-        'File of candidate subwords, as t2t_ext-analyze shortlist makes it, to which the search keeps; "" = all of the '
+        'File of candidate subwords from t2t_ext-analyze shortlist, to which the search is restricted; "" = the whole '
         "vocabulary.",
         metavar="FILE",
     )
 
     beam_extends: str = hparam(
         "unfinished",
-        "Which continuations are extended: the beam_size best that do not end (unfinished, as T2T), or, of the "
-        "beam_size best of all, those that do not end (top; with beam_size=2, the greedy search of Zhou et al. 2019).",
+        "Which continuations to extend: the beam_size best of those that do not end (unfinished, as in T2T), or those "
+        "among the beam_size best of all that do not end (top; with beam_size=2, the greedy search of Zhou et al. "
+        "2019).",
         choices=("unfinished", "top"),
     )
     sb_pairing: str = hparam(
         "rank",
-        "Partner that a hypothesis of a model of two directions attends to: the other direction's of the same rank "
-        "(rank), or its best (best).",
+        "Models of two directions: which hypothesis of the other direction a hypothesis attends to, its partner: the "
+        "one of the same rank (rank), or the best (best).",
         choices=("rank", "best"),
     )
     sb_finished_partner: str = hparam(
         "next_alive",
-        "What it sees once its partner is finished: the live hypothesis that takes the rank (next_alive), or what the "
-        "finished one had (freeze).",
+        "Models of two directions: what a hypothesis sees once its partner is finished: the live hypothesis that takes "
+        "the partner's rank (next_alive), or what it saw of the partner when that finished (freeze).",
         choices=("next_alive", "freeze"),
     )
     sb_decode: str = hparam(
         "cached",
-        "cached: the state of a step is computed once, with the partner of that step. recompute: at every step the "
-        "whole prefixes with today's partners, for comparison; slow.",
+        "Models of two directions: compute the state of each step once, with the partner at that step (cached), or "
+        "recompute the whole prefixes with the current partners at every step (recompute; for comparison, slow).",
         choices=("cached", "recompute"),
     )
 

@@ -62,38 +62,39 @@ class DynamicConvHParams(TransformerHParams):
 
     conv_type: str = hparam(
         "dynamic",
-        "Kernels computed from each position's own input (dynamic, section 4) or learned, the same at all positions "
-        "(lightweight, section 3).",
+        "Kernels are computed from each position's own input (dynamic, section 4) or learned and the same at all "
+        "positions (lightweight, section 3).",
         choices=("dynamic", "lightweight"),
     )
     conv_stacks: str = hparam(
         "both",
-        "Stacks whose self-attention convolutions replace. Decoding in two directions at once needs attention in the "
-        "decoder: encoder.",
+        "Stacks in which convolutions replace self-attention. Decoding in two directions at once needs attention in "
+        "the decoder, so set encoder.",
         choices=("both", "encoder", "decoder"),
         when=lambda hparams: own_encoder(hparams) if hparams.conv_stacks == "encoder" else "",
     )
     conv_heads: int = hparam(
         0,
-        "H, groups of channels with a kernel of their own each; 0 = num_heads, which source attention has.",
+        "H, the number of channel groups, each with a kernel of its own; 0 = num_heads, the number of heads in "
+        "cross-attention.",
         minimum=0,
         maximum=65_536,
     )
     encoder_kernel_sizes: NumberList = hparam(
         "3,7,15,31",
-        "Taps of each encoder layer's kernels, from the first layer on; the last size repeats. Centered. (In "
-        "--hparams: 3+7+15+31.)",
+        "Kernel size (number of taps) of each encoder layer, starting with the first; the last size repeats. Kernels "
+        "are centered. (In --hparams: 3+7+15+31.)",
         when=every(own_encoder, _convolutions_in("encoder")),
     )
     decoder_kernel_sizes: NumberList = hparam(
         "3,7,15,31",
-        "The same of each decoder layer, whose kernels end at the position itself.",
+        "The same for each decoder layer; these kernels end at the position itself.",
         when=_convolutions_in("decoder"),
     )
     conv_even_kernel: str = hparam(
         "right",
-        "Encoder, kernels of an even number of taps: on which side of a position they have one more, left (Wu et al., "
-        "section 2, and the sets) or right (fairseq).",
+        "Encoder kernels with an even number of taps: the side of a position on which they have one more, left (Wu et "
+        "al., section 2, and the sets) or right (fairseq).",
         choices=("right", "left"),
         when=every(own_encoder, _even_kernels),
     )

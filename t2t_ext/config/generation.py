@@ -13,7 +13,7 @@ DEFAULT_SEGMENTATIONS = 4
 LOCAL, BEAM = "local", "beam"
 
 _GENERATION, _TEXT = "Data generation", "Text"
-_BY_PROBLEM = "by default as the problem says"
+_BY_PROBLEM = "default: as the problem defines it"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -31,7 +31,7 @@ class GenerationSettings(StrictParams):
 
     seed: int | None = hparam(
         None,
-        f"Seed of the shuffling and of the sample that the subword model is trained on; by default {DEFAULT_SEED}.",
+        f"Seed for shuffling and for choosing the pairs that the subword model is trained on; default: {DEFAULT_SEED}.",
         minimum=0,
         maximum=2**63 - 1,
         group=_GENERATION,
@@ -39,7 +39,7 @@ class GenerationSettings(StrictParams):
     )
     num_shards: int | None = hparam(
         None,
-        "Number of files of the train split; 0 = one for 200,000 samples.",
+        "Number of files for the training split; 0 = one per 200,000 examples.",
         minimum=0,
         maximum=99_999,
         group=_GENERATION,
@@ -58,63 +58,66 @@ class GenerationSettings(StrictParams):
     )
     vocab_threshold: int | None = hparam(
         None,
-        "subword_nmt splits words further until every subword occurs this often on its side; 0 = however rare.",
+        "With subword_nmt, split subwords further that occur less often than this on their side; 0 = split none.",
         minimum=0,
         group=_TEXT,
     )
     bpe_codes: str | None = hparam(
         None,
-        "Codes of subword-nmt to use instead of learning any; SOURCE,TARGET if they have their own.",
+        "subword-nmt codes to use instead of learning new ones; SOURCE,TARGET if each side has its own.",
         group=_TEXT,
         metavar="FILE",
     )
     bpe_vocab: str | None = hparam(
         None,
-        "The vocabulary of --bpe_codes, as subword-nmt get-vocab writes it; by default counted in train.",
+        "Vocabulary for --bpe_codes, as written by subword-nmt get-vocab; default: counted in the training split.",
         group=_TEXT,
         metavar="FILE",
     )
     source_tokenizer: str | None = hparam(
         None,
-        "KerasHub preset, a folder or a name, whose tokenizer is the source's; --hparams=encoder_preset needs it.",
+        "Source tokenizer: a KerasHub preset, as a folder or name; needed by --hparams=encoder_preset.",
         group=_TEXT,
         metavar="PRESET",
     )
     target_tokenizer: str | None = hparam(
-        None, "Likewise the target's, for NAME_rev with encoder_preset.", group=_TEXT, metavar="PRESET"
+        None,
+        "Target tokenizer: a KerasHub preset, as a folder or name; for NAME_rev with encoder_preset.",
+        group=_TEXT,
+        metavar="PRESET",
     )
     vocab_size: int | None = hparam(
         None,
-        f"Number of subwords, special ones included; {_BY_PROBLEM}. Of subword_nmt the rarest are left out.",
+        f"Number of subwords, including special ones; {_BY_PROBLEM}. With subword_nmt the rarest are left out.",
         minimum=0,
         maximum=10_000_000,
         group=_GENERATION,
     )
     joint_vocab: bool | None = hparam(
         None,
-        f"Whether source and target have a subword model each; {_BY_PROBLEM}.",
+        f"Whether source and target each have a subword model of their own; {_BY_PROBLEM}.",
         group=_GENERATION,
         flag="separate_vocab",  # the opposite
     )
     vocab_sample_size: int | None = hparam(
         None,
-        f"Largest number of pairs, chosen at random, that train the subword model; "
-        f"by default {DEFAULT_VOCAB_SAMPLE_SIZE:,}.",
+        "Maximum number of pairs, chosen at random, to train the subword model on; default: "
+        f"{DEFAULT_VOCAB_SAMPLE_SIZE:,}.",
         minimum=0,
         group=_GENERATION,
     )
     bpe_dropout: float | None = hparam(
         None,
-        "Training texts are stored in several segmentations, each merge of two subwords left out with this probability "
-        "(BPE-dropout, published: 0.1); 0 = the usual segmentation alone.",
+        "Store training texts in several segmentations, skipping each merge of two subwords with this probability "
+        "(BPE-dropout, published: 0.1); 0 = only the usual segmentation.",
         minimum=0,
         below=1,
         group=_TEXT,
     )
     segmentations: int | None = hparam(
         None,
-        f"How many segmentations of every training pair bpe_dropout stores; by default {DEFAULT_SEGMENTATIONS}. An "
-        "epoch sees each pair that often.",
+        f"Number of segmentations that bpe_dropout stores of each training pair; default: {DEFAULT_SEGMENTATIONS}. An "
+        "epoch sees each pair that many times.",
         minimum=0,
         maximum=1000,
         group=_TEXT,
@@ -122,7 +125,8 @@ class GenerationSettings(StrictParams):
     )
     max_tokens: int | None = hparam(
         None,
-        "Drop training texts of more subwords; 0 = none (training has its own max_length).",
+        "Drop training pairs with more subwords than this on either side; 0 = drop none (training has its own "
+        "max_length).",
         unit="subwords",
         minimum=0,
         group=_GENERATION,
@@ -130,16 +134,16 @@ class GenerationSettings(StrictParams):
     )
     max_length_ratio: float | None = hparam(
         None,
-        f"Drop training pairs with more than this many times as many subwords on one side as on the other; 0 = none, "
-        f"{_BY_PROBLEM}.",
+        "Drop training pairs with more than this many times as many subwords on one side as on the other; 0 = drop "
+        f"none; {_BY_PROBLEM}.",
         minimum=0,
         maximum=1e6,
         group=_GENERATION,
     )
     cleaning: str | Mapping[str, Any] | None = hparam(
         None,
-        'Training pairs to leave out, such as "max_words=175,duplicates=true"; changes what the problem says; none = '
-        f"nothing is left out. For all names see {page('data')}.",
+        'Filters for training pairs, such as "max_words=175,duplicates=true", which change those of the problem; none '
+        f"= no filters. For all names see {page('data')}.",
         group=_GENERATION,
         metavar='"A=1,B=x"',
     )
@@ -184,26 +188,28 @@ class GenerationConfig(GenerationSettings):
 
     subword_model: str = hparam(
         "",
-        "SentencePiece model, or one that t2t_ext-datagen made, to use instead of training one; SOURCE,TARGET if they "
-        "have one each.",
+        "SentencePiece model, or a model made by t2t_ext-datagen, to use instead of training one; SOURCE,TARGET if "
+        "each side has its own.",
         group=_GENERATION,
         metavar="FILE",
     )
     vocab_from: str = hparam("", "Run whose subword model to use.", group=_GENERATION, metavar="RUN")
     num_processes: int = hparam(
-        0, "Number of processes that encode; 0 = one a core. The data do not depend on it.", minimum=0, maximum=4096,
+        0, "Number of encoding processes; 0 = one per core. The data do not depend on it.", minimum=0, maximum=4096,
         group=_GENERATION,
     )  # fmt: skip
-    overwrite: bool = hparam(False, "Replace data that are there already.", group=_GENERATION)
+    overwrite: bool = hparam(False, "Replace existing data.", group=_GENERATION)
     runner: str = hparam(
         LOCAL,
-        "Where it runs: local = on this machine, --num_processes; beam = as Apache Beam pipelines.",
+        "Where to generate the data: local = on this machine, in --num_processes processes; beam = as Apache Beam "
+        "pipelines.",
         choices=(LOCAL, BEAM),
         group=_GENERATION,
     )
     beam_options: str = hparam(
         "",
-        "Flags of Apache Beam, with --runner=beam; without a --runner among them, the DirectRunner on this machine.",
+        "Apache Beam flags, with --runner=beam; without a --runner among them, the DirectRunner on this machine is "
+        "used.",
         group=_GENERATION,
         metavar='"--A=1 --B=x"',
     )

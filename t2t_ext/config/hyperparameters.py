@@ -93,8 +93,8 @@ class HParams(StrictParams):
     # Batches.
     batch_size: int = hparam(
         4096,
-        "Size of one replica's batch in one training step, padding included; auto: the largest that fits the device, "
-        "probed when the run begins.",
+        "Size of one replica's batch in one training step, padding included; auto = the largest that fits the device, "
+        "found by probing when the run begins.",
         unit="tokens",
         minimum=1,
         maximum=10_000_000,
@@ -102,21 +102,21 @@ class HParams(StrictParams):
     )
     batch_tokens: str = hparam(
         "max",
-        "Which tokens batch_size counts: the longer side of each pair (max, as T2T), both sides (sum), or the "
+        "Which tokens batch_size counts: the longer side of each pair (max, as in T2T), both sides (sum), or the "
         "target side (target).",
         choices=("max", "sum", "target"),
     )
     max_length: int = hparam(
         256,
-        "Training pairs with a longer side (EOS included) are left out and counted; 0 = batch_size.",
+        "Training pairs with a side longer than this (EOS included) are left out and counted; 0 = batch_size.",
         unit="tokens",
         minimum=0,
         maximum=1_000_000,
     )
     batch_shapes: str = hparam(
         "dynamic",
-        "Padding: to the longest pair of a batch (dynamic), or to the bucket's length, so that there are only as many "
-        "shapes as buckets (static: TPU and XLA).",
+        "Pad to the longest pair of a batch (dynamic), or to the length of its bucket, which leaves only as many "
+        "shapes as buckets (static; for TPU and XLA).",
         choices=("dynamic", "static"),
     )
     min_length_bucket: int = hparam(
@@ -129,7 +129,7 @@ class HParams(StrictParams):
     )
     length_bucket_step: float = hparam(
         1.1,
-        "Each bucket is this many times as long as the one before, at least one token.",
+        "Ratio of each bucket's length to that of the previous bucket; buckets grow by at least one token.",
         minimum=1,
         maximum=100,
         exclusive=True,
@@ -137,34 +137,34 @@ class HParams(StrictParams):
     )
     gradient_accumulation_steps: int = hparam(
         1,
-        "Slices of batch_size tokens, computed one after the other, that make one update: as one batch that many times "
-        "as large, in the memory of one slice.",
+        "Number of slices of batch_size tokens, computed one after the other, that make one update. The result is that "
+        "of one batch this many times as large, in the memory of one slice.",
         minimum=1,
         maximum=100_000,
     )
     parallel_slices: int = hparam(
         1,
-        "Slices of a replica's batch that are computed side by side on a CPU; same mathematics.",
+        "Number of slices of a replica's batch to compute in parallel on a CPU; the mathematics is the same.",
         minimum=1,
         maximum=10_000,
     )
     length_groups: int = hparam(
         1,
-        "Parts of an update, each of pairs of similar lengths from another range of lengths: every update sees all "
-        "lengths, at little padding. 1 = all pairs of an update have similar lengths; else a multiple of "
-        "gradient_accumulation_steps * parallel_slices.",
+        "Number of groups in an update, each of pairs of similar length from a different length range, so that every "
+        "update sees all lengths with little padding. 1 = all pairs of an update have similar lengths; otherwise a "
+        "multiple of gradient_accumulation_steps * parallel_slices.",
         minimum=1,
         maximum=10_000,
     )
 
     # Loss.
     label_smoothing: float = hparam(
-        0.1, "Probability that is spread evenly over the other words of the vocabulary.", minimum=0, below=1
+        0.1, "Probability mass to spread evenly over the other words of the vocabulary.", minimum=0, below=1
     )
     simcut_alpha: float = hparam(
         0.0,
-        "Factor of SimCut's regularizer (Gao et al. 2022): the model should say the same where it does not see some "
-        "words of source and target; an update takes twice as long; 0 = off, published: 3.",
+        "Weight of SimCut's regularizer (Gao et al. 2022): the model should predict the same when some words of source "
+        "and target are hidden. An update takes twice as long. 0 = off; published: 3.",
         minimum=0,
         maximum=1e6,
     )
@@ -178,8 +178,8 @@ class HParams(StrictParams):
     )
     r_drop_alpha: float = hparam(
         0.0,
-        "Factor of R-Drop's regularizer (Liang et al. 2021): the model should say the same under two dropout masks; an "
-        "update takes twice as long; 0 = off, published: 5.",
+        "Weight of R-Drop's regularizer (Liang et al. 2021): the model should predict the same under two dropout "
+        "masks. An update takes twice as long. 0 = off; published: 5.",
         minimum=0,
         maximum=1e6,
         when=_with_dropout,
@@ -188,13 +188,13 @@ class HParams(StrictParams):
     # Optimizer.
     optimizer: str = hparam(
         "adam",
-        "The optimizer. schedule_free_adam_w averages the weights, in place of a decay of the learning rate.",
+        "Optimizer. schedule_free_adam_w averages the weights instead of decaying the learning rate.",
         choices=("adam", "adam_w", "adafactor", "schedule_free_adam_w"),
     )
     optimizer_adam_beta1: float = hparam(
         0.9,
-        "Decay of Adam's mean of gradients; schedule_free_adam_w: share of the average in the weights that gradients "
-        "are taken at.",
+        "Decay of Adam's mean of gradients. For schedule_free_adam_w: share of the average in the weights at which "
+        "gradients are computed.",
         minimum=0,
         below=1,
         when=only("optimizer", *_ADAM),
@@ -203,29 +203,34 @@ class HParams(StrictParams):
         0.997, "Decay of Adam's mean of squared gradients.", minimum=0, below=1, when=only("optimizer", *_ADAM)
     )
     optimizer_adam_epsilon: float = hparam(
-        1e-9, "Added to Adam's denominator.", minimum=0, maximum=1, exclusive=True, when=only("optimizer", *_ADAM)
+        1e-9,
+        "Constant added to Adam's denominator.",
+        minimum=0,
+        maximum=1,
+        exclusive=True,
+        when=only("optimizer", *_ADAM),
     )
     weight_decay: float = hparam(
         0.0,
-        "adam_w, schedule_free_adam_w: share of a matrix, times the learning rate, subtracted at each step; other "
-        "optimizers: L2 loss, this times the matrix is added to its gradient.",
+        "adam_w, schedule_free_adam_w: share of each matrix, times the learning rate, to subtract at each step. Other "
+        "optimizers: L2 loss; this times each matrix is added to its gradient.",
         minimum=0,
         maximum=1000,
     )
     optimizer_schedule_free_power: float = hparam(
         0.0,
-        "schedule_free_adam_w: an update weighs its number to this power in the average; more than 0 forgets early "
-        "updates sooner.",
+        "schedule_free_adam_w: each update counts in the average in proportion to its number to this power; above 0, "
+        "early updates are forgotten sooner.",
         minimum=0,
         maximum=100,
         when=only("optimizer", "schedule_free_adam_w"),
     )
     optimizer_adafactor_beta1: float = hparam(
-        0.0, "Decay of Adafactor's mean of updates; 0 = none is kept.", minimum=0, below=1, when=_ADAFACTOR
+        0.0, "Decay of Adafactor's mean of updates; 0 = keep no mean.", minimum=0, below=1, when=_ADAFACTOR
     )
     optimizer_adafactor_beta2: float = hparam(
         0.999,
-        'Decay of the mean of squared gradients where decay_type is "adam".',
+        'Decay of the mean of squared gradients if decay_type is "adam".',
         minimum=0,
         below=1,
         when=every(_ADAFACTOR, only("optimizer_adafactor_decay_type", "adam")),
@@ -238,32 +243,35 @@ class HParams(StrictParams):
     )
     optimizer_adafactor_memory_exponent: float = hparam(
         0.8,
-        "The exponent of decay type pow.",
+        "Exponent for decay type pow.",
         minimum=0,
         maximum=100,
         exclusive=True,
         when=every(_ADAFACTOR, only("optimizer_adafactor_decay_type", "pow")),
     )
     optimizer_adafactor_clipping_threshold: float = hparam(
-        1.0, "Updates are scaled down to this root mean square; 0 = not.", minimum=0, maximum=1e6, when=_ADAFACTOR
+        1.0, "Scale updates down to at most this root mean square; 0 = off.", minimum=0, maximum=1e6, when=_ADAFACTOR
     )
     optimizer_adafactor_multiply_by_parameter_scale: bool = hparam(
-        True, "Whether a variable's learning rate is multiplied by the root mean square of its values.", when=_ADAFACTOR
+        True, "Whether to multiply a variable's learning rate by the root mean square of its values.", when=_ADAFACTOR
     )
-    clip_grad_norm: float = hparam(0.0, "Gradients are scaled down to this global norm; 0 = not.", minimum=0)
+    clip_grad_norm: float = hparam(0.0, "Scale gradients down to at most this global norm; 0 = off.", minimum=0)
     ema_decay: float = hparam(
-        0.0, "Decay of the moving average of the weights, kept beside them; 0 = none.", minimum=0, below=1
+        0.0,
+        "Decay of the moving average of the weights, which is kept in addition to them; 0 = no average.",
+        minimum=0,
+        below=1,
     )
     average_last: int = hparam(
         0,
-        "Snapshots of the weights whose mean users get (LAWA); 0 = none. Takes the memory of so many copies of the "
-        "weights, and one more.",
+        "Number of weight snapshots whose mean is evaluated, kept as the best and used to translate (LAWA); 0 = none. "
+        "Needs memory for this many copies of the weights plus one.",
         minimum=0,
         maximum=10_000,
     )
     average_every: int = hparam(
         100,
-        "Time from one snapshot of average_last to the next.",
+        "Interval between the snapshots of average_last.",
         unit="updates",
         minimum=1,
         when=_above_zero("average_last", "10"),
@@ -275,11 +283,15 @@ class HParams(StrictParams):
         "Factors of the learning rate, joined by *: " + ", ".join(LEARNING_RATE_FACTORS) + " (legacy is T2T's noam).",
     )
     learning_rate_constant: float = hparam(
-        2.0, "The factor `constant`.", minimum=0, exclusive=True, when=_in_schedule("constant", legacy="learning_rate")
+        2.0,
+        "Value of the schedule factor `constant`.",
+        minimum=0,
+        exclusive=True,
+        when=_in_schedule("constant", legacy="learning_rate"),
     )
     learning_rate: float = hparam(
         0.2,
-        "The factor of schedule `legacy`; no other uses it.",
+        "Multiplier in the schedule factor `legacy`; no other factor uses it.",
         minimum=0,
         maximum=1e6,
         exclusive=True,
@@ -294,14 +306,14 @@ class HParams(StrictParams):
     )
     learning_rate_decay_steps: int = hparam(
         5000,
-        "Length of cosdecay and linear_decay, and of one decay of exp_decay.",
+        "Length of cosdecay and linear_decay, and of one period of exp_decay.",
         unit="steps",
         minimum=1,
         when=_in_schedule("cosdecay", "linear_decay", "exp_decay"),
     )
     learning_rate_decay_rate: float = hparam(
         1.0,
-        "exp_decay multiplies by this in learning_rate_decay_steps.",
+        "Factor by which exp_decay multiplies the learning rate over learning_rate_decay_steps.",
         minimum=0,
         maximum=1e6,
         exclusive=True,
@@ -311,7 +323,8 @@ class HParams(StrictParams):
     # Numbers and direction.
     precision: str = hparam(
         "float32",
-        "Type of the computations; variables are float32 always. bf16, bfloat16, fp32, fp16 and float16 will do, too.",
+        "Numeric type of the computations; variables are always float32. bf16, bfloat16, fp32, fp16 and float16 also "
+        "work.",
         choices=("float32", "mixed_bfloat16", "mixed_float16"),
         aliases=ALIASES,
     )
@@ -320,10 +333,9 @@ class HParams(StrictParams):
     )
     pseudo: str = hparam(
         "none",
-        "Targets of a problem NAME_synchronous: the references (none); for models with one target "
-        "sequence also the pseudo references of a left-to-right model (l2r) or of both directions' models (both), as "
-        "examples of their own; for models with two, the pairs two, six or one: see "
-        f"{page('training')}.",
+        "Training targets for a problem NAME_synchronous: the references (none). For models with one target sequence "
+        "also the pseudo references of a left-to-right model (l2r) or of both directions' models (both), as separate "
+        f"examples; for models with two, the pairs two, six or one: see {page('training')}.",
         choices=("none", "l2r", "both", "two", "six", "one"),
     )
 
@@ -412,10 +424,10 @@ class TransformerHParams(_AllVariants, HParams):
     filter_size: int = hparam(
         2048, "Width of the feed-forward sublayers (d_ff).", unit="units", minimum=1, maximum=1_048_576
     )
-    num_heads: int = hparam(8, "Attention heads.", minimum=1, maximum=4096)
+    num_heads: int = hparam(8, "Number of attention heads.", minimum=1, maximum=4096)
     num_hidden_layers: int = hparam(
         6,
-        "Layers of encoder and decoder each.",
+        "Number of layers in the encoder and in the decoder.",
         minimum=1,
         maximum=1000,
         when=lambda hparams: (
@@ -427,35 +439,37 @@ class TransformerHParams(_AllVariants, HParams):
     )
     num_encoder_layers: int = hparam(
         0,
-        "Layers of the encoder; 0 = num_hidden_layers.",
+        "Number of layers in the encoder; 0 = num_hidden_layers.",
         minimum=0,
         maximum=1000,
         when=lambda hparams: variants.own_encoder(hparams) if hparams.num_encoder_layers else "",
     )
-    num_decoder_layers: int = hparam(0, "Layers of the decoder; 0 = num_hidden_layers.", minimum=0, maximum=1000)
+    num_decoder_layers: int = hparam(
+        0, "Number of layers in the decoder; 0 = num_hidden_layers.", minimum=0, maximum=1000
+    )
     attention_key_channels: int = hparam(
-        0, "Width of queries and keys, all heads together; 0 = hidden_size.", unit="units", minimum=0, maximum=65_536
+        0, "Total width of queries and keys over all heads; 0 = hidden_size.", unit="units", minimum=0, maximum=65_536
     )
     attention_value_channels: int = hparam(
-        0, "Width of values, all heads together; 0 = hidden_size.", unit="units", minimum=0, maximum=65_536
+        0, "Total width of values over all heads; 0 = hidden_size.", unit="units", minimum=0, maximum=65_536
     )
 
     # A pretrained encoder.
     encoder_preset: str = hparam(
         "",
-        "KerasHub preset, a folder or a name, whose backbone is the encoder; the data are made with "
-        "--source_tokenizer of the same. Its weights are read when a run begins.",
+        "KerasHub preset, as a folder or name, whose backbone is the encoder; generate the data with the same preset "
+        "as --source_tokenizer. Its weights are read when a run begins.",
     )
     encoder_preset_rate: float = hparam(
         1.0,
-        "The pretrained encoder's learning rate, as a multiple of the others'; 0 = it is frozen.",
+        "Learning rate of the pretrained encoder, as a multiple of the rest of the model's; 0 = frozen.",
         minimum=0,
         maximum=1000,
         when=_with_preset,
     )
     encoder_preset_frozen_layers: int = hparam(
         0,
-        "So many of its first layers are frozen, and its embeddings; 0 = none.",
+        "Number of first layers of the pretrained encoder to freeze, along with its embeddings; 0 = none.",
         minimum=0,
         maximum=1000,
         when=_with_preset,
@@ -472,14 +486,14 @@ class TransformerHParams(_AllVariants, HParams):
         "After a sublayer, in this order: d = dropout, a = add the sublayer's input, n = layer norm.",
         choices=("da", "dan"),
     )
-    layer_prepostprocess_dropout: float = hparam(
-        0.1, "Dropout of sublayers' outputs and of embeddings.", minimum=0, below=1
-    )
+    layer_prepostprocess_dropout: float = hparam(0.1, "Dropout of sublayer outputs and embeddings.", minimum=0, below=1)
     attention_dropout: float = hparam(0.1, "Dropout of attention weights.", minimum=0, below=1)
     relu_dropout: float = hparam(
         0.1, "Dropout inside the feed-forward sublayer, after its activation.", minimum=0, below=1
     )
-    norm_epsilon: float = hparam(1e-6, "Added to the variance in layer norms.", minimum=0, maximum=1, exclusive=True)
+    norm_epsilon: float = hparam(
+        1e-6, "Constant added to the variance in layer norms.", minimum=0, maximum=1, exclusive=True
+    )
 
     # Inside the sublayers.
     ffn_activation: str = hparam(
@@ -489,16 +503,16 @@ class TransformerHParams(_AllVariants, HParams):
     )
     attention_scale: str = hparam(
         "head",
-        "Queries are multiplied by (width of a head)^-0.5 (head, as T2T) or hidden_size^-0.5 (model).",
+        "Factor of the queries: (width of a head)^-0.5 (head, as in T2T) or hidden_size^-0.5 (model).",
         choices=("head", "model"),
     )
     projection_bias: bool = hparam(False, "Whether query, key, value and output projections have biases.")
     initializer: str = hparam(
         "uniform_unit_scaling",
-        "Initial distribution of the projections' matrices.",
+        "Initial distribution of the projection matrices.",
         choices=("uniform_unit_scaling", "normal_unit_scaling", "orthogonal"),
     )
-    initializer_gain: float = hparam(1.0, "The initializer's scale.", minimum=0, maximum=1e6, exclusive=True)
+    initializer_gain: float = hparam(1.0, "Scale of the initializer.", minimum=0, maximum=1e6, exclusive=True)
 
     # Embeddings.
     pos: str = hparam(
@@ -506,35 +520,36 @@ class TransformerHParams(_AllVariants, HParams):
     )
     pos_encoding: str = hparam(
         "concat",
-        "Order of the sinusoids' channels: all sines, then all cosines (concat, as T2T), or alternating "
-        "(interleaved: sine and cosine of one rate side by side, as Vaswani et al. 2017).",
+        "Order of the sinusoids' channels: all sines, then all cosines (concat, as in T2T), or alternating "
+        "(interleaved: sine and cosine of one rate side by side, as in Vaswani et al. 2017).",
         choices=("concat", "interleaved"),
         when=only("pos", "timing"),
     )
     feature_positions: str = hparam(
         "none",
-        "Positions of a source of feature vectors: none, since the regions of an image have no order, or as pos says "
-        "(timing).",
+        "Positions for a source of feature vectors: none, since the regions of an image have no order, or as set by "
+        "pos (timing).",
         choices=("none", "timing"),
     )
-    shared_embedding: bool = hparam(False, "Source and target embedding are one matrix; needs a joint vocabulary.")
+    shared_embedding: bool = hparam(False, "Use one matrix for source and target embeddings; needs a joint vocabulary.")
     shared_embedding_and_softmax_weights: bool = hparam(
         True,
-        "Target embedding and softmax are one matrix; where the vocabulary is joint, it is the source embedding too.",
+        "Use one matrix for the target embeddings and the softmax, and with a joint vocabulary also for the source "
+        "embeddings.",
     )
     multiply_embedding_mode: str = hparam(
         "sqrt_depth",
-        "Embeddings are multiplied by hidden_size^0.5 (sqrt_depth) or not (none).",
+        "Factor of the embeddings: hidden_size^0.5 (sqrt_depth) or 1 (none).",
         choices=("sqrt_depth", "none"),
     )
     use_target_space_embedding: bool = hparam(
         False,
-        "Whether a learned vector for the target language (one of 32) is added to the encoder's input.",
+        "Whether to add a learned vector for the target language (one of 32) to the encoder's input.",
         when=lambda hparams: variants.own_encoder(hparams) if hparams.use_target_space_embedding else "",
     )
     target_space_id: int = hparam(
         0,
-        "Which of the 32 vectors.",
+        "Number of the vector that use_target_space_embedding adds.",
         minimum=0,
         maximum=31,
         when=every(only("use_target_space_embedding", True), variants.own_encoder),

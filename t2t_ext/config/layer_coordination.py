@@ -41,25 +41,25 @@ class LayerCoordinationHParams(TransformerHParams):
 
     lwc_share_weights: bool = hparam(
         True,
-        "Source and target go through the same layers; false: num_hidden_layers each, the source's and the target's "
-        "with weights of their own.",
+        "Source and target go through the same layers; false = two stacks of num_hidden_layers layers each, with "
+        "separate weights for source and target.",
     )
     lwc_source: str = hparam(
         "output",
-        "Two stacks (lwc_share_weights=false): whether the target's layer i reads what the source's layer i writes "
-        "(output, section 3 of He et al.) or what it reads (input, section 1, as in layers that both sides share; the "
-        "source then has a layer less, since nothing would read the last one). Also of shared layers: every layer of "
-        "the target reads what the source's last layer writes, as in a Transformer (last; not in the paper).",
+        "With two stacks (lwc_share_weights=false): target layer i reads what source layer i writes (output, section 3 "
+        "of He et al.) or what it reads (input, section 1, as in shared layers; the source then has one layer less, "
+        "since nothing would read the last one). With two stacks or shared layers: every target layer reads what the "
+        "last source layer writes, as in a Transformer (last; not in the paper).",
         choices=("output", "input", "last"),
         when=_two_stacks_or_last,
     )
     lwc_mixed_attention: bool = hparam(
         True,
-        "A target position attends to the source and to its own past in one softmax; false: to its past, then to the "
-        "source, two sublayers with the same weights.",
+        "A target position attends to the source and to its own past in one softmax; false = to its past, then to the "
+        "source, in two sublayers with the same weights.",
     )
     lwc_side_embedding: bool = hparam(
-        True, "A learned vector for the source and one for the target are added to their embeddings."
+        True, "Add a learned vector for the source and one for the target to their embeddings."
     )
     use_sos: bool = hparam(
         False, "The first target position reads a learned vector (start of sentence) instead of a zero vector."

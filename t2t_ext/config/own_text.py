@@ -26,27 +26,27 @@ class OwnTextOptions(StrictParams):
     test_target: str = hparam("", "Test text in the target language.", group=GROUP, metavar="FILE")
     dev_lines: int = hparam(
         0,
-        "Without --dev_source, hold out this many lines of the training text, chosen at random with a fixed seed; "
-        "0 = 5%, at most 2,000. A training line that repeats one of them word for word stays.",
+        "Without --dev_source, hold out this many lines of the training text as the development set, chosen at random "
+        "with a fixed seed; 0 = 5%, at most 2,000. Training lines that repeat a held-out line word for word stay.",
         minimum=0,
         group=GROUP,
     )
     train_weights: str = hparam(
         "",
-        "How often the pairs of each training file occur, fractions included; 0 leaves a file out.",
+        "How many times to use the pairs of each training file, fractions included; 0 = leave the file out.",
         group=GROUP,
         metavar="1,0.5,...",
     )
     train_tags: str = hparam(
         "",
-        "First word of the source of each training file, such as <2de>,<2fr>; NAME_rev then has data of its own, with "
-        "the tags on what is its source.",
+        "Tag that begins each source line, one per training file, such as <2de>,<2fr>. NAME_rev then needs data of its "
+        "own, with the tags on its own source side.",
         group=GROUP,
         metavar="<A>,<B>,...",
     )
     default_tag: str = hparam(
         "",
-        "The tag of dev and test text and of what is translated later; lines that are held out have their file's.",
+        "Tag for development and test text and for text translated later; held-out lines have the tag of their file.",
         group=GROUP,
         metavar="<A>",
     )
@@ -54,8 +54,8 @@ class OwnTextOptions(StrictParams):
     target_language: str = hparam("", "Tag of the target language.", group=GROUP, metavar="TAG")
     columns: str = hparam(
         "",
-        "Columns of source and target in tab-separated files, from 1: columns=2,4; in Parquet and JSON lines their "
-        "names, such as columns=article,highlights.",
+        "Columns of source and target: in tab-separated files numbers from 1 (columns=2,4), in Parquet and JSON lines "
+        "names (columns=article,highlights).",
     )
     encodings: str = hparam("", "Encodings that files may have besides UTF-8: encodings=gb18030,big5hkscs.")
 

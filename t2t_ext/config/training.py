@@ -21,31 +21,37 @@ class TrainingSettings(StrictParams):
 
     train_steps: int = hparam(
         250000,
-        "Number of steps (updates, and those that were skipped) after which training stops; linear_decay and "
-        "single_cycle_cos_decay reach their end there.",
+        "Number of steps, skipped updates included, after which training stops; the schedules linear_decay and "
+        "single_cycle_cos_decay end there.",
         unit="steps",
         minimum=1,
         group="Training",
     )
     deterministic: bool = hparam(
-        False, "Use only operations that give the same bits every time; can be slower on GPUs.", group="Training"
+        False,
+        "Use only operations whose results are bit-identical every time; can be slower on GPUs.",
+        group="Training",
     )
     keep_checkpoint_max: int = hparam(
         20, "Number of checkpoints to keep in RUN/checkpoints; 0 = all.", minimum=0, maximum=1_000_000, group="Training"
     )
     log_step_count_steps: int = hparam(
-        100, "Steps between lines of the log; the device is read only then.", unit="steps", minimum=1, group="Training"
+        100,
+        "Steps between log lines; values are read from the device only at these steps.",
+        unit="steps",
+        minimum=1,
+        group="Training",
     )
     max_skipped_steps: int = hparam(
         20,
-        "Stop after this many steps in a row whose gradients are not finite.",
+        "Stop after this many consecutive steps with non-finite gradients.",
         unit="steps",
         minimum=1,
         group="Training",
     )
     preempted_exit_code: int = hparam(
         143,
-        "Exit status after SIGTERM, so that a scheduler starts the run again; 0 would mean that it is finished.",
+        "Exit status after SIGTERM, so that a scheduler restarts the run; 0 would mean that the run is finished.",
         minimum=1,
         maximum=255,
         group="Training",
@@ -60,19 +66,20 @@ class TrainingSettings(StrictParams):
     )
     eval_bleu_sentences: int = hparam(
         0,
-        "Number of development sentences to translate for BLEU, from the first on; 0 = all, -1 = no BLEU.",
+        "Number of development sentences to translate for BLEU, starting with the first; 0 = all, -1 = no BLEU.",
         minimum=-1,
         group="Evaluation",
     )
     best_checkpoint_metric: str = hparam(
         "bleu",
-        f"Metric that chooses RUN/best: {_METRICS}. Where --eval_bleu_sentences=-1 leaves no translations: loss.",
+        f"Metric that selects RUN/best: {_METRICS}. With --eval_bleu_sentences=-1, which leaves no translations, the "
+        "default is loss.",
         group="Evaluation",
         metavar="NAME",
     )
     eval_early_stopping_metric: str = hparam(
         "loss",
-        f"Metric that early stopping watches: {_METRICS}. Models of two directions have bleu where this is not given.",
+        f"Metric that early stopping watches: {_METRICS}. For models of two directions the default is bleu.",
         group="Evaluation",
         metavar="NAME",
     )
@@ -88,20 +95,21 @@ class TrainingSettings(StrictParams):
         group="Evaluation",
     )
     eval_early_stopping_metric_minimize: bool | None = hparam(
-        None, "Whether smaller is better; by default as the metric is defined.", group="Evaluation"
+        None, "Whether a smaller value is better; default: as the metric is defined.", group="Evaluation"
     )
 
     decode_hparams: str = hparam(
         "beam_size=4,alpha=0.6",
-        "Search settings for translating the development set, as of t2t_ext-decoder.",
+        "Search settings for translating the development set, as for t2t_ext-decoder.",
         group="Decoding",
         metavar='"A=1,B=x"',
     )
 
     distribution: str = hparam(
         "auto",
-        "Devices: one; all of this machine (mirrored); those of TF_CONFIG's workers; a TPU. auto = TF_CONFIG's workers "
-        "if it is set, else all GPUs, else the CPU.",
+        "Devices to train on: one (one_device), all of this machine (mirrored), those of the workers in TF_CONFIG "
+        "(multi_worker_mirrored), or a TPU (tpu). auto = the workers if TF_CONFIG lists several, otherwise all GPUs, "
+        "otherwise the CPU.",
         choices=("auto", "one_device", "mirrored", "multi_worker_mirrored", "tpu"),
         group="Machine",
     )
@@ -118,8 +126,8 @@ class TrainingSettings(StrictParams):
     )
     worker_timeout: float = hparam(
         30.0,
-        "Time without a heartbeat after which another worker of TF_CONFIG counts as lost: this one then exits with "
-        "status 75, to be started again with all others.",
+        "Time without a heartbeat after which another worker in TF_CONFIG counts as lost. This worker then exits with "
+        "status 75, to be restarted together with all others.",
         unit="seconds",
         minimum=1,
         maximum=86400,
@@ -136,16 +144,16 @@ class TrainConfig(TrainingSettings):
     of None stands for one that is not given.
     """
 
-    output_dir: str = hparam("", "The run: a new directory, or one to resume.", group="Training", metavar="RUN")
+    output_dir: str = hparam("", "Run directory: a new one, or one to resume.", group="Training", metavar="RUN")
     problem: str = hparam(
         "",
-        "Problem: what to translate from what; NAME_rev is the other direction. --registry_help lists all.",
+        "Problem, which defines the task and its data; NAME_rev is its other direction. --registry_help lists all.",
         group="What",
         metavar="NAME",
     )
     problem_options: Mapping[str, Any] | None = hparam(
         None,
-        'Options of the problem, such as "test=paper,layout=plain"; an option that it does not have lists all.',
+        'Options of the problem, such as "test=paper,layout=plain"; the error for an unknown option lists all of them.',
         group="What",
         metavar='"A=x,B=y"',
     )
@@ -155,7 +163,7 @@ class TrainConfig(TrainingSettings):
     )
     hparams: str = hparam(
         "",
-        'Overrides of the set: "name=value,name=value"; --hp_name=value does the same.',
+        'Changes to the set: "name=value,name=value"; --hp_name=value does the same.',
         group="What",
         metavar='"A=1,B=x"',
     )
@@ -167,19 +175,23 @@ class TrainConfig(TrainingSettings):
     )
     data_dir: str = hparam("", "Directory of the generated data.", group="Data", metavar="DIR")
     random_seed: int = hparam(
-        1, "Seed of initial weights, dropout and order of the data.", minimum=0, maximum=2**63 - 1, group="Training"
+        1,
+        "Seed for initial weights, dropout and the order of the data.",
+        minimum=0,
+        maximum=2**63 - 1,
+        group="Training",
     )
     warm_start_from: str = hparam(
         "",
-        "Run (its last checkpoint), or a checkpoint such as RUN/best or RUN/averaged, that the first weights of a new "
-        "run come from.",
+        "Run (its last checkpoint) or checkpoint, such as RUN/best or RUN/averaged, to take the first weights of a new "
+        "run from.",
         group="Training",
         metavar="RUN",
     )
     warm_start_optimizer: str = hparam(
         RESET,
-        "With --warm_start_from: optimizer, steps and learning rate start anew (reset), or continue from that "
-        "checkpoint (keep).",
+        "With --warm_start_from: start optimizer state, steps and learning rate anew (reset), or continue them from "
+        "that checkpoint (keep).",
         choices=(RESET, KEEP),
         group="Training",
     )

@@ -31,21 +31,21 @@ class DualContextFields(TransformerVariant):
 
     dc_encoder_layers: NumberList = hparam(
         "",
-        "Encoder layers whose self-attention a dual contextual module replaces: all, or numbers and ranges from 1, "
-        "such as 1-6 or 1,3-4 (in --hparams: 1+3-4), or none.",
+        "Encoder layers in which a dual contextual module replaces self-attention: all, none, or numbers and ranges "
+        "from 1, such as 1-6 or 1,3-4 (in --hparams: 1+3-4).",
     )
-    dc_decoder_layers: NumberList = hparam("", "The same of the decoder, whose modules see no later positions.")
+    dc_decoder_layers: NumberList = hparam("", "The same for the decoder, whose modules see no later positions.")
     dc_kernel_size: int = hparam(
         2,
-        "f, neighboring positions that the convolution of a dual contextual module joins.",
+        "f, the number of neighboring positions that the convolution of a dual contextual module combines.",
         minimum=1,
         maximum=64,
         when=_has_modules,
     )
     dc_even_kernel: str = hparam(
         "right",
-        "Encoder, even dc_kernel_size: on which side of a position the neighborhood has one position more (right: f=2 "
-        "joins t and t+1, as TensorFlow's SAME; left: t-1 and t).",
+        "Encoder modules with an even dc_kernel_size: the side of a position on which its neighborhood has one "
+        "position more (right: f=2 combines t and t+1, like SAME in TensorFlow; left: t-1 and t).",
         choices=("right", "left"),
         when=every(_has_modules, _has_even_kernel),
     )

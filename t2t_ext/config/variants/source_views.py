@@ -35,53 +35,57 @@ class SourceViewFields(TransformerVariant):
 
     source_view: str = hparam(
         "last",
-        "What decoder layer i of M sees of the encoder's layers e_1 to e_N, R_i: e_N (last, as Vaswani et al.), one "
-        "layer from e_N down to e_1 (gca) or up from e_1 to e_N (gpa), e_1 (fga), a linear combination of all that is "
-        "learned (fma) or one whose weights are computed for each position (ama).",
+        "R_i, what decoder layer i of M sees of the encoder layers e_1 to e_N: e_N (last, as in Vaswani et al.), one "
+        "layer per decoder layer, from e_N down to e_1 (gca) or from e_1 up to e_N (gpa), e_1 (fga), a learned linear "
+        "combination of all layers (fma), or one whose weights are computed for each position (ama).",
         choices=("last", "gca", "gpa", "fga", "fma", "ama"),
     )
     source_view_map: str = hparam(
         "",
-        "gca and gpa: the encoder layers that the decoder's layers see, from the first decoder layer on, counted from "
-        "1, such as 6,5,4,3,2,1 (in --hparams: 6+5+4+3+2+1); empty: evenly spread from one end to the other.",
+        "source_view=gca or gpa: the encoder layer that each decoder layer sees, starting with the first decoder "
+        "layer, counted from 1, such as 6,5,4,3,2,1 (in --hparams: 6+5+4+3+2+1); empty = evenly spread from one end to "
+        "the other.",
         when=only("source_view", *_ROUTED),
     )
     source_view_norm: str = hparam(
         "separate",
-        "Pre-norm stacks, whose layers' outputs are not normalized: the stack's last norm is e_N's, and every "
-        "other layer that is seen has one of its own (separate), or it is that of all of them (shared).",
+        "Pre-norm stacks, whose layer outputs are not normalized: the stack's last norm is applied to e_N only, and "
+        "every other layer that is seen has its own norm (separate), or the last norm is applied to all of them "
+        "(shared).",
         choices=("separate", "shared"),
         when=every(own_encoder, _separate_norms),
     )
     fma: str = hparam(
         "full",
-        "source_view=fma: a matrix from all layers side by side and a bias for each decoder layer (full), or one "
-        "weight for each encoder layer (scalar); both begin as the mean.",
+        "source_view=fma: each decoder layer has a matrix over all encoder layers side by side and a bias (full), or "
+        "one weight per encoder layer (scalar); both begin as the mean.",
         choices=("full", "scalar"),
         when=only("source_view", "fma"),
     )
     ama_share_layers: bool = hparam(
         False,
-        "source_view=ama: whether all decoder layers have the same vectors, one for each encoder layer.",
+        "source_view=ama: whether all decoder layers share the vectors that weigh the encoder layers (one vector per "
+        "encoder layer).",
         when=only("source_view", "ama"),
     )
     ama_query: str = hparam(
         "source",
-        "source_view=ama: what the vectors are multiplied with to weigh the layers: each of them at a source position "
-        "(source), or the decoder's state, so that every target position has weights of its own (decoder; slower).",
+        "source_view=ama: what the vectors are multiplied by to weigh the encoder layers: the state of each layer at a "
+        "source position (source), or the decoder's state, so that every target position has its own weights (decoder; "
+        "slower).",
         choices=("source", "decoder"),
         when=only("source_view", "ama"),
     )
     integration: str = hparam(
         "hard",
-        "R_i in place of e_N (hard), layer norm of e_N + R_i (soft, equation 7 of Liu et al. 2020), or layer norm of "
-        "the sum of two attentions, to e_N and to R_i (soft_two_attention).",
+        "What the decoder attends to: R_i instead of e_N (hard), the layer norm of e_N + R_i (soft, equation 7 of Liu "
+        "et al. 2020), or e_N and R_i with two attentions, whose sum is layer-normalized (soft_two_attention).",
         choices=("hard", "soft", "soft_two_attention"),
         when=_has_view,
     )
     integration_attention: str = hparam(
         "shared",
-        "integration=soft_two_attention: whether both attentions have the same projections (shared) or each its own "
+        "integration=soft_two_attention: whether the two attentions share their projections (shared) or have their own "
         "(separate).",
         choices=("shared", "separate"),
         when=only("integration", "soft_two_attention"),

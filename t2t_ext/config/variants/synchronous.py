@@ -49,30 +49,30 @@ class SynchronousFields(TransformerVariant):
     )
     sb_fusion: str = hparam(
         "tanh",
-        "How the attention to the other direction joins that to a position's own past: past + lambda * future (linear, "
-        "equation 4 of Zhou et al. 2019), past + lambda * tanh or relu of future (equation 5 there), or gates that are "
-        "learned for both (equation 6 there).",
+        "How to combine the attention to a position's own past with the attention to the other direction (future): "
+        "past + lambda * future (linear, equation 4 of Zhou et al. 2019), past + lambda * tanh or relu of future "
+        "(equation 5), or learned gates for both (gate, equation 6).",
         choices=("linear", "tanh", "relu", "gate"),
         when=_two_directions,
     )
     sb_lambda: float = hparam(
         0.1,
-        "lambda, the weight of the other direction; where it is trained, its start.",
+        "lambda, the weight of the other direction; its initial value if it is trained.",
         minimum=-1000,
         maximum=1000,
         when=every(_two_directions, _has_lambda),
     )
     sb_lambda_trainable: str = hparam(
         "none",
-        "Whether each layer learns its lambda: not (none), as one number (scalar), or one for each of its channels "
-        "(vector).",
+        "Whether each layer learns its lambda: not at all (none), as one number (scalar), or as one number for each of "
+        "its channels (vector).",
         choices=("none", "scalar", "vector"),
         when=every(_two_directions, _has_lambda),
     )
     sb_gate: str = hparam(
         "head",
-        "sb_fusion=gate: one matrix a layer that all its heads share (head: twice a head's width, squared), or one for "
-        "all heads side by side (model).",
+        "sb_fusion=gate: one matrix per layer that all its heads share (head; its size is twice a head's width, "
+        "squared), or one for all heads side by side (model).",
         choices=("head", "model"),
         when=every(_two_directions, only("sb_fusion", "gate")),
     )
@@ -91,23 +91,24 @@ class SynchronousFields(TransformerVariant):
     )
     predict_tag: bool = hparam(
         False,
-        "The direction's tag is predicted from a zero vector, as the authors' program does, instead of being the "
+        "Predict the direction's tag from a zero vector, as the authors' program does, instead of giving it as the "
         "first input.",
         when=_two_directions,
     )
     pseudo: str = hparam(
         _AUTO,
-        "What targets are made of, of a problem NAME_synchronous. With synchronous=true: the reference beside the "
-        "translations of a right-to-left and of a left-to-right model (two triples, section 3.4 of Zhou et al. 2019), "
-        "all pairings (six, section 4.7 there), only the second of the two (one), or the reference for both "
-        "directions, so that each sees in the other what it has to predict (none; leaky). Else: the references "
-        "(none), also the pseudo references of a left-to-right model (l2r) or of both directions' models (both). auto: "
-        "two with synchronous=true, else none.",
+        "Training targets for a problem NAME_synchronous. With synchronous=true: the reference paired with the "
+        "translation of a left-to-right model and with that of a right-to-left model (two: two triples, section 3.4 of "
+        "Zhou et al. 2019), all pairings (six, section 4.7), the reference paired only with the right-to-left model's "
+        "translation (one), or the reference for both directions (none; leaky, because each direction sees in the "
+        "other what it has to predict). Otherwise: the references (none), also the pseudo references of a "
+        "left-to-right model (l2r), or those of both directions' models (both). auto = two with synchronous=true, "
+        "otherwise none.",
         choices=(_AUTO, "none", "l2r", "both", "two", "six", "one"),
     )
     sb_loss_on_pseudo: bool = hparam(
         True,
-        "Whether translations that stand in for a target are trained on, too.",
+        "Whether to train also on translations that stand in for a target.",
         when=every(_two_directions, _has_pseudo_references),
     )
 

@@ -23,7 +23,7 @@ class TalkingHeadsFields(TransformerVariant):
 
     talking_heads: str = hparam(
         "none",
-        "Stacks in whose self-attention learned matrices mix the heads, once before and once after the softmax.",
+        "Stacks in whose self-attention learned matrices mix the heads, before and after the softmax.",
         choices=("none", "encoder", "decoder", "both"),
         when=_own_self_attention,
     )

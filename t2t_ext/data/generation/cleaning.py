@@ -63,37 +63,39 @@ class Cleaning(StrictParams):
     encoding: bool = hparam(
         False, "Drop pairs with control characters, U+FFFD, private-use characters or UTF-8 that was read as Latin-1."
     )
-    min_words: int = hparam(0, "Drop pairs with a side of fewer words (0 = none).", minimum=0, maximum=1_000_000)
-    max_words: int = hparam(0, "Drop pairs with a side of more words (0 = none).", minimum=0)
+    min_words: int = hparam(
+        0, "Drop pairs with fewer words than this on either side (0 = drop none).", minimum=0, maximum=1_000_000
+    )
+    max_words: int = hparam(0, "Drop pairs with more words than this on either side (0 = drop none).", minimum=0)
     max_word_ratio: float = hparam(
         0.0,
-        "Drop pairs whose longer side has more than this many times the words of the shorter (0 = none).",
+        "Drop pairs whose longer side has more than this many times the words of the shorter (0 = drop none).",
         minimum=0,
         maximum=1e6,
     )
     identical: bool = hparam(False, "Drop pairs whose sides are the same text.")
     script: float = hparam(
         0.0,
-        "Drop pairs with a side of which a smaller share of letters is in the script of its language (CLDR's likely "
-        "script; true = 0.5, 0 = none).",
+        "Drop pairs if on either side less than this share of the letters is in the script of the side's language "
+        "(CLDR's likely script; true = 0.5, 0 = drop none).",
         minimum=0,
         maximum=1,
     )
     language: bool = hparam(
-        False, "Drop pairs with a side that reads more like the other side's language (py3langid, t2t_ext[language])."
+        False, "Drop pairs with a side that looks more like the other side's language (py3langid, t2t_ext[language])."
     )
-    numbers: bool = hparam(False, "Drop pairs whose sides do not have the same numbers, written in digits.")
+    numbers: bool = hparam(False, "Drop pairs whose sides do not contain the same numbers, written in digits.")
     test_overlap: str = hparam(
         NO,
-        "Drop training pairs whose source, target, either (= true) or both (pair) stand in a dev or test set; letter "
-        "case, punctuation and whitespace do not matter.",
+        "Drop training pairs whose source, target, either (= true) or both (pair) occur in a development or test set, "
+        "ignoring case, punctuation and whitespace.",
         choices=_KINDS,
     )
-    max_subwords: int = hparam(0, "Drop pairs with a side of more subwords (0 = none).", minimum=0)
+    max_subwords: int = hparam(0, "Drop pairs with more subwords than this on either side (0 = drop none).", minimum=0)
     duplicates: str = hparam(
         NO,
-        "Drop all but the first of pairs with the same text of both sides (pair = true), of the source, of the target, "
-        "or of either side.",
+        "Drop all but the first of the pairs that share the text of both sides (pair = true), of the source, of the "
+        "target, or of either side.",
         choices=_KINDS,
     )
 

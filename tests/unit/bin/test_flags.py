@@ -410,8 +410,8 @@ def test_every_command_has_help(command, capsys):
     [
         ("t2t_ext-decoder", "best, averaged, a step or a path; by default the latest. A,B: one"),
         ("t2t_ext-exporter", "best, averaged, a step or a path; by default the latest. A,B: one"),
-        ("t2t_ext-decoder", 'what is not given is as in "beam_size=4,alpha=0.6,batch_size=32". For all names see the '),
-        ("t2t_ext-rerank", 'what is not given is as in "beam_size=10,alpha=0.6,batch_size=32". For all names see the '),
+        ("t2t_ext-decoder", 'the defaults include "beam_size=4,alpha=0.6,batch_size=32". For all names see the '),
+        ("t2t_ext-rerank", 'the defaults include "beam_size=10,alpha=0.6,batch_size=32". For all names see the '),
         ("t2t_ext-decoder", "writes log-probability, tokens (EOS included) and score, separated by tabs"),
         ("t2t_ext-decoder", "a fourth column l2r (the default) or r2l"),
         ("t2t_ext-decoder", "q or Ctrl-D leaves. [false] With the input: --prefix_file=FILE"),
