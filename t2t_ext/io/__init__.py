@@ -1,1 +1,1 @@
-"""Files that are there completely or not at all, progress, and signals: what everything else writes and waits with."""
+"""Provides atomic writing, reading, locks, logging, progress reports and signal handling for all other packages."""

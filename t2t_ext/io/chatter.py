@@ -1,4 +1,4 @@
-"""Keeps notes of C++ libraries about themselves off standard error; their errors and warnings are passed on."""
+"""Keeps informational messages of C++ libraries off standard error; their errors and warnings are passed on."""
 
 import contextlib
 import importlib.machinery
@@ -10,22 +10,22 @@ import threading
 import types
 from collections.abc import Iterator, Sequence
 
-# Lines that a user can do nothing about.
+# Lines that users can do nothing about.
 _CHATTER = re.compile(
     rb"All log messages before absl::InitializeLog"
     rb"|^I\d{4} \d\d:\d\d"  # INFO of absl
     rb"|^\d{4}-\d\d-\d\d [^ ]+ I "  # INFO of TensorFlow's older logging
     rb"|LOG\(INFO\)"  # sentencepiece
     rb"|failed call to cuInit"  # there is no GPU
-    rb"|Unable to register cu\w+ factory|computation placer already registered"  # libraries that are linked twice
+    rb"|Unable to register cu\w+ factory|computation placer already registered"  # libraries linked twice
     rb"|oneDNN supports DT_\w+ only on"
 )
-_lock = threading.RLock()  # there is one standard error
+_lock = threading.RLock()  # the process has only one standard error
 
 
 @contextlib.contextmanager
 def left_out() -> Iterator[None]:
-    """Holds back what is written to standard error meanwhile, then passes on what is no chatter."""
+    """Holds back what the block writes to standard error, then passes on everything except uninteresting messages."""
     with _lock, tempfile.TemporaryFile() as held:
         sys.stderr.flush()
         try:
@@ -47,7 +47,7 @@ def left_out() -> Iterator[None]:
 
 
 class _QuietLoader(importlib.machinery.SourceFileLoader):
-    """Loads TensorFlow and looks for its devices, without its notes about versions, CPUs and missing GPUs."""
+    """Loads TensorFlow and lists its devices, without the messages about versions, CPUs and missing GPUs."""
 
     def exec_module(self, module: types.ModuleType) -> None:
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
@@ -60,13 +60,13 @@ class _QuietLoader(importlib.machinery.SourceFileLoader):
 
 
 class _QuietFinder:
-    """Finds TensorFlow for whoever imports it first: a command, one of t2t_ext's modules, or a user's."""
+    """Finds TensorFlow for the first import, whether by a command, a module of t2t_ext or the user's code."""
 
     @staticmethod
     def find_spec(
         name: str, path: Sequence[str] | None = None, target: types.ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        """Returns where TensorFlow is, to be loaded quietly; None for all other modules."""
+        """Returns a module specification that loads TensorFlow quietly; None for all other modules."""
         if name != "tensorflow":
             return None
         spec = importlib.machinery.PathFinder.find_spec(name, path, target)
@@ -76,6 +76,6 @@ class _QuietFinder:
 
 
 def keep_imports_quiet() -> None:
-    """Has TensorFlow imported quietly, by whatever statement it is imported first in this process."""
+    """Makes the first import of TensorFlow in this process quiet, wherever the import statement is."""
     if _QuietFinder not in sys.meta_path:
         sys.meta_path.insert(0, _QuietFinder)

@@ -1,13 +1,14 @@
-"""Files that are there completely or not at all.
+"""Writes files and directories atomically: they exist completely or not at all.
 
 Everything is written under a temporary name in the same directory, flushed to
-the disk and then renamed, so that neither a killed process nor a full disk nor
-a power failure leaves a half-written file under the final name. What a killed
-process leaves behind are temporary names, which ``remove_leftovers`` finds. Links are
-followed, and devices and pipes written through (``outputs``).
+the disk and then renamed. A killed process, a full disk or a power failure
+therefore never leaves a half-written file under the final name. A killed process
+may leave temporary files behind, which ``remove_leftovers`` removes. Links are
+followed; devices and pipes are written to directly (see ``outputs``).
 
-A full disk, a missing permission and the like become a ``UserError`` that names
-the path, what was needed and what is left. This module imports no TensorFlow.
+Errors such as a full disk or a missing permission become a ``UserError`` that
+names the path, the space needed and the space left. This module does not import
+TensorFlow.
 """
 
 import contextlib
@@ -33,16 +34,16 @@ _TEMPORARY_MARK = ".tmp-"
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _NOT_ALLOWED = (errno.EACCES, errno.EPERM, errno.EROFS)
 _DAY_SECONDS = 86400
-_active: set[str] = set()  # temporary names that this process is writing at the moment
+_active: set[str] = set()  # temporary names that this process is writing to now
 
 
 def write_bytes_atomically(path: PathLike, data: bytes) -> None:
-    """Writes a file that is complete under its name or not there (an older one stays as it was).
+    """Writes bytes to a file atomically; if this fails, an existing file stays unchanged.
 
-    The directory of the path must exist. A device or a pipe gets the bytes and stays what it is.
+    The parent directory must exist. If the path is a device or a pipe, the bytes are written to it directly.
 
     Raises:
-      UserError: The disk is full, or the place cannot be written to. Nothing is left behind.
+      UserError: The disk is full, or the path cannot be written to. No partial file is left behind.
     """
     destination = Destination.of(path)
     if destination.through:
@@ -54,22 +55,22 @@ def write_bytes_atomically(path: PathLike, data: bytes) -> None:
 
 
 def write_text_atomically(path: PathLike, text: str) -> None:
-    """Writes UTF-8 text, lines ending as they do in ``text``, as ``write_bytes_atomically`` does."""
+    """Writes text as UTF-8, like ``write_bytes_atomically``; line ends stay as they are in ``text``."""
     write_bytes_atomically(path, text.encode("utf-8"))
 
 
 def append_line(path: PathLike, line: str) -> None:
-    """Adds a line of UTF-8 text to a file, which is made where it is missing; it is on the disk at the return.
+    """Appends a line of UTF-8 text to a file, which is created if it is missing, and flushes it to the disk.
 
     Raises:
-      UserError: The disk is full, or the place cannot be written to. The file has the lines that it had.
+      UserError: The disk is full, or the path cannot be written to. The file keeps the lines that it had.
     """
     path, data = pathlib.Path(path), (line + "\n").encode("utf-8")
     with explained(path, path, len(data)), open(path, "ab", buffering=0) as file:
         before = os.fstat(file.fileno()).st_size
         try:
             written = file.write(data)
-            if written != len(data):  # what happens where only a part finds room
+            if written != len(data):  # happens if the disk has room for only a part
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             os.fsync(file.fileno())
         except OSError:
@@ -80,18 +81,19 @@ def append_line(path: PathLike, line: str) -> None:
 
 @contextlib.contextmanager
 def atomic_file(path: PathLike, needed_bytes: int | None = None) -> Iterator[pathlib.Path]:
-    """Gives a temporary path to write one file to; renames it to ``path`` if the block succeeds.
+    """Provides a temporary path for one file, and renames the file to ``path`` if the block succeeds.
 
     Args:
-      path: The final name; a file that has it is replaced at the end, of a link the file that it points to. To a device
-        or a pipe the contents are written at the end.
-      needed_bytes: Size of the contents in bytes if it is known; only for the message about a full disk.
+      path: The final name. At the end, an existing file is replaced; if the path is a link, the file that it points to
+        is replaced. If the path is a device or a pipe, the contents are written to it at the end.
+      needed_bytes: The size of the contents in bytes, if known; used only in the message about a full disk.
 
     Yields:
-      The temporary path, in the same directory as the file. It does not exist yet; the block must create the file.
+      The temporary path, which does not exist yet: the block must create the file. It is in the same directory as the
+      final file; for a device or a pipe, it is in a temporary directory.
 
     Raises:
-      UserError: The disk is full, or the place cannot be written to. The temporary file is removed.
+      UserError: The disk is full, or the path cannot be written to. The temporary file is removed.
     """
     destination = Destination.of(path)
     final = destination.path
@@ -117,22 +119,22 @@ def atomic_file(path: PathLike, needed_bytes: int | None = None) -> Iterator[pat
 
 @contextlib.contextmanager
 def atomic_directory(path: PathLike, needed_bytes: int | None = None) -> Iterator[pathlib.Path]:
-    """Gives a temporary directory to fill; renames it to ``path`` if the block succeeds.
+    """Provides a temporary directory to fill, and renames it to ``path`` if the block succeeds.
 
-    All files in it are flushed to the disk before it gets its name. A directory that has the name
-    already is replaced: it is moved aside first, since a directory that is not empty cannot be
-    renamed over, and deleted afterwards. A link to a directory stays, and the directory is replaced.
+    All files in it are flushed to the disk before it is renamed. An existing directory of that name is
+    replaced: it is first moved aside, because a rename cannot overwrite a directory that is not empty,
+    and deleted afterwards. If the path is a link, the link stays and the directory behind it is replaced.
 
     Args:
-      path: The final name. Its parent is created where it is missing.
-      needed_bytes: Size of the contents in bytes if it is known. Where the disk has less, the block is not entered.
+      path: The final name. Its parent is created if it is missing.
+      needed_bytes: The size of the contents in bytes, if known. If the disk has less space, the block is not entered.
 
     Yields:
-      The temporary directory, which exists, is empty, and lies beside the final one.
+      The temporary directory, which exists, is empty, and has the same parent as the final directory.
 
     Raises:
-      UserError: The disk is full, the place cannot be written to, or something that is no directory is there. The
-        temporary directory is removed.
+      UserError: The disk is full, the path cannot be written to, or it exists but is not a directory. The temporary
+        directory is removed.
     """
     final = _with_name(path)
     final = pathlib.Path(os.path.realpath(final)) if final.is_symlink() else final
@@ -159,12 +161,12 @@ def atomic_directory(path: PathLike, needed_bytes: int | None = None) -> Iterato
 
 @contextlib.contextmanager
 def without_pattern(directory: PathLike) -> Iterator[pathlib.Path]:
-    """Gives a path of a directory that TensorFlow can read from: some of its readers take a path for a pattern.
+    """Provides a path to a directory that is safe for those TensorFlow readers that treat paths as glob patterns.
 
-    To them ``[a]`` and a backslash are part of a pattern, and the directory itself does not match it.
+    To these readers, ``[a]`` and a backslash are parts of a pattern, which the directory itself does not match.
 
     Yields:
-      The directory, or where its path has such characters a link to it elsewhere, which is gone after the block.
+      The directory. If its path contains such characters, a link to it elsewhere, which is removed after the block.
     """
     path = pathlib.Path(directory)
     if not set("[\\") & set(str(path)):
@@ -177,14 +179,14 @@ def without_pattern(directory: PathLike) -> Iterator[pathlib.Path]:
 
 
 def require_space(path: PathLike, needed_bytes: int) -> None:
-    """Raises a UserError if the disk of ``path`` (which need not exist) has less than ``needed_bytes`` left."""
+    """Raises a UserError if the disk of ``path`` (which need not exist) has less than ``needed_bytes`` free."""
     free = _free_bytes(pathlib.Path(path))
     if free is not None and free < needed_bytes:
         raise UserError(_full_disk_message(pathlib.Path(path), needed_bytes, 0, free))
 
 
 def sha256_of_file(path: PathLike) -> str:
-    """Returns the SHA-256 of a file's contents as 64 hexadecimal digits; memory does not grow with the file."""
+    """Returns the SHA-256 of a file's contents as 64 hexadecimal digits, using constant memory."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -193,10 +195,10 @@ def remove_leftovers(directory: PathLike, *, sole_writer: bool = False) -> list[
     """Removes the temporary files and directories that killed processes left in a directory.
 
     Args:
-      directory: Where to look (not below it). It may be missing.
-      sole_writer: No other process can be writing here now, as in a run directory; then what processes on
-        other machines left is removed as well. Otherwise only what dead processes of this machine left. What has its
-        name but another start or another container (whose process numbers say nothing here) goes after a day.
+      directory: The directory to search, without its subdirectories. It may be missing.
+      sole_writer: Whether no other process can be writing here now, as in a run directory. If so, leftovers from other
+        machines are removed as well. Otherwise only leftovers of dead processes on this machine are removed. Process
+        numbers from before a restart or from another container mean nothing here; such leftovers go after a day.
 
     Returns:
       The names that were removed, sorted.
@@ -216,9 +218,9 @@ def remove_leftovers(directory: PathLike, *, sole_writer: bool = False) -> list[
 
 
 def remove_directory(path: PathLike) -> None:
-    """Deletes a directory; it is renamed first, so that no process ever sees half of it under its name.
+    """Deletes a directory, renaming it first so that no process sees a partly deleted one under its name.
 
-    Of a link to a directory only the link is deleted.
+    If the path is a link to a directory, only the link is deleted.
     """
     path = _with_name(path)
     if path.is_symlink():
@@ -233,7 +235,7 @@ def remove_directory(path: PathLike) -> None:
 
 
 def is_temporary_name(name: str) -> bool:
-    """Says whether a file or directory name is one of this module's temporary names."""
+    """Returns whether a file or directory name is a temporary name of this module."""
     return name.startswith(".") and _TEMPORARY_MARK in name
 
 
@@ -250,22 +252,22 @@ def format_bytes(count: int) -> str:
 
 
 def fsync_directory(directory: PathLike) -> None:
-    """Makes names created or renamed in a directory survive a power failure, on file systems that can."""
+    """Flushes a directory, so that new names in it survive a power failure (if the file system supports this)."""
     try:
         _fsync(directory)
-    except OSError as error:  # some network file systems do not know it
+    except OSError as error:  # some network file systems do not support it
         if error.errno not in (errno.EINVAL, errno.ENOTSUP, errno.EBADF):
             raise
 
 
 def _with_name(path: PathLike) -> pathlib.Path:
-    """Returns the absolute path of a directory, which has a name also where ``.`` or ``..`` was given."""
+    """Returns the absolute path of a directory, which ends with a name even for ``.`` and ``..``."""
     path = pathlib.Path(path).absolute()
     return path.resolve() if path.name == ".." else path
 
 
 def _temporary_beside(final: pathlib.Path) -> pathlib.Path:
-    shortened = os.fsencode(final.name)[:120].decode(errors="ignore")  # of at most 255 bytes, with what follows
+    shortened = os.fsencode(final.name)[:120].decode(errors="ignore")  # keeps the whole name below 255 bytes
     name = f".{shortened}{_TEMPORARY_MARK}{_host()}_{os.getpid()}_{_process_table()}{secrets.token_hex(4)}"
     _active.add(name)
     return final.with_name(name)
@@ -277,9 +279,9 @@ def _host() -> str:
 
 @functools.cache
 def _process_table() -> str:
-    """Returns 8 hexadecimal digits that differ where process numbers mean other processes.
+    """Returns 8 hexadecimal digits that identify the table of process numbers.
 
-    Two containers of one host name have numbers of their own each, and so has a machine after its next start.
+    Two containers with the same host name have different process tables, and so does a machine after a restart.
     """
     try:
         known = pathlib.Path("/proc/sys/kernel/random/boot_id").read_text("ascii") + os.readlink("/proc/self/ns/pid")
@@ -289,9 +291,9 @@ def _process_table() -> str:
 
 
 def _is_leftover(path: pathlib.Path) -> bool:
-    """Says whether the writer of a temporary file is gone, or of unknown life and silent for a day."""
+    """Returns whether the writer of a temporary file is dead, or unknown and inactive for a day."""
     written, _, table = path.name.rpartition(_TEMPORARY_MARK)[2].rpartition("_")
-    host, _, pid = written.rpartition("_")  # a host name may have "_", too
+    host, _, pid = written.rpartition("_")  # a host name may contain "_", too
     if host != _host() or not pid.isdigit():
         return False
     try:
@@ -300,7 +302,7 @@ def _is_leftover(path: pathlib.Path) -> bool:
         os.kill(int(pid), 0)
     except ProcessLookupError:
         return True
-    except OSError:  # it is alive, and another user's; or the file has gone
+    except OSError:  # the process is alive and belongs to another user, or the file is gone
         return False
     return int(pid) == os.getpid()
 
@@ -319,8 +321,8 @@ def _rename_directory(temporary: pathlib.Path, final: pathlib.Path) -> None:
 
 
 def _remove_tree(directory: pathlib.Path) -> None:
-    """Deletes a directory with a temporary name, or leaves what cannot be deleted to ``remove_leftovers``."""
-    for _ in range(2):  # a full or a distant disk may refuse once
+    """Deletes a directory with a temporary name; ``remove_leftovers`` finds what cannot be deleted now."""
+    for _ in range(2):  # a full or remote disk may refuse once
         shutil.rmtree(directory, ignore_errors=True)
         if not directory.exists():
             return
@@ -336,16 +338,16 @@ def _fsync(path: PathLike) -> None:
 
 @contextlib.contextmanager
 def explained(final: pathlib.Path, temporary: pathlib.Path, needed_bytes: int | None = None) -> Iterator[None]:
-    """Turns errors of the operating system that the user can correct into a ``UserError`` that names ``final``."""
+    """Turns operating system errors that the user can correct into a ``UserError`` that names ``final``."""
     try:
         yield
     except OSError as error:
         if error.errno in _NO_SPACE:
             message = _full_disk_message(final, needed_bytes, _size_of(temporary), _free_bytes(final))
             raise UserError(message) from error
-        # A directory of a special file system, such as /proc, is there and yet takes no new names: ENOENT.
+        # A directory of a special file system such as /proc exists but accepts no new names (ENOENT).
         refused = error.errno == errno.ENOENT and error.filename == str(temporary) and final.parent.is_dir()
-        # About what is being written, not about a file that the caller reads meanwhile.
+        # The error concerns the file being written, not a file that the caller reads at the same time.
         written = error.filename is None or os.path.dirname(temporary) in os.path.dirname(str(error.filename))
         if refused or (error.errno in _NOT_ALLOWED and written):
             raise UserError(

@@ -1,7 +1,7 @@
-"""Files that are read: a pipe (``<(zcat file)``, a named one) counts as a file, however often it is read.
+"""Opens input files; pipes (``<(zcat file)`` and named pipes) can be read as often as ordinary files.
 
-What comes out of a pipe comes once. So it is kept in a file of a private folder, until the command ends. This module
-imports no TensorFlow.
+A pipe delivers its content only once, so the content is kept in a private directory until the command ends. This module
+does not import TensorFlow.
 """
 
 import atexit
@@ -21,38 +21,38 @@ from t2t_ext.io import files, log
 
 PathLike = str | os.PathLike
 _WAIT_SECONDS = 1.0
-_MAGIC = {b"PK\x03\x04": ".npz", b"\x93NUMPY": ".npy"}  # formats that are known by their endings otherwise
+_MAGIC = {b"PK\x03\x04": ".npz", b"\x93NUMPY": ".npy"}  # formats otherwise recognized by file name suffix
 _STANDARD = (-1, -1)
 _kept: dict[tuple[int, int], pathlib.Path] = {}
 _folders: list[str] = []
 
 
 def is_file(path: PathLike) -> bool:
-    """Says whether there is something that can be read: a file, a pipe or a device."""
+    """Returns whether a path exists and is a file, a pipe or a device."""
     return os.path.exists(path) and not os.path.isdir(path)
 
 
 def suggest_path(path: PathLike, is_wanted: Callable[[pathlib.Path], object]) -> str:
-    """Returns a sentence with names close to that which does not exist in a path.
+    """Returns a sentence that suggests names close to the missing part of a path.
 
     Args:
-      path: The path; the first part of it that does not exist is what may be misspelt.
-      is_wanted: Says of an existing path beside that part whether it is worth a mention.
+      path: The path; its first part that does not exist may be misspelled.
+      is_wanted: Returns whether an existing path in the same directory as that part may be suggested.
 
     Returns:
-      ``" Did you mean 'a'?"`` with a leading space, or an empty string when nothing is close.
+      ``" Did you mean 'a'?"`` with a leading space, or an empty string if no name is close.
     """
     missing = pathlib.Path(os.path.abspath(path))
     while not missing.parent.exists():
         missing = missing.parent
     names = []
-    with contextlib.suppress(OSError):  # a folder that may not be read, or a file
+    with contextlib.suppress(OSError):  # a directory that may not be read, or a file
         names = [entry.name for entry in missing.parent.iterdir()]
     return suggest(missing.name, [name for name in names if is_wanted(missing.parent / name)])
 
 
 def is_pipe(path: PathLike) -> bool:
-    """Says whether a path is a pipe."""
+    """Returns whether a path is a pipe."""
     try:
         return stat.S_ISFIFO(os.stat(path).st_mode)
     except OSError:
@@ -60,12 +60,12 @@ def is_pipe(path: PathLike) -> bool:
 
 
 def on_disk(path: PathLike) -> pathlib.Path:
-    """Returns a path to read from and to seek in: the one given, or of a pipe the file that its contents are kept in.
+    """Returns a seekable path: the given path, or for a pipe, a file that holds the pipe's content.
 
-    The first call for a pipe waits for its writer and says so, and reads all that comes.
+    The first call for a pipe waits for its writer, logs a message if this takes long, and reads everything.
 
     Raises:
-      UserError: A pipe cannot be read, or the disk is full.
+      UserError: The pipe cannot be read, or the disk is full.
     """
     path = pathlib.Path(path)
     if not is_pipe(path):
@@ -95,7 +95,7 @@ def on_disk(path: PathLike) -> pathlib.Path:
 
 
 def keep_standard_input() -> pathlib.Path:
-    """Returns the file that all of standard input is kept in, from which ``standard_input`` reads from now on."""
+    """Saves all of standard input to a file and returns its path; ``standard_input`` then reads from this file."""
     if _STANDARD not in _kept:
         path = _private_folder() / "standard_input"
         with files.atomic_file(path) as temporary, open(temporary, "wb") as file:
@@ -106,7 +106,7 @@ def keep_standard_input() -> pathlib.Path:
 
 @contextlib.contextmanager
 def standard_input() -> Iterator[BinaryIO]:
-    """Opens standard input, from its beginning where it is kept."""
+    """Opens standard input; if it has been saved to a file, reading starts from its beginning."""
     if _STANDARD in _kept:
         with open(_kept[_STANDARD], "rb") as file:
             yield file
@@ -122,7 +122,7 @@ def _private_folder() -> pathlib.Path:
 
 @atexit.register
 def forget_pipes() -> None:
-    """Removes what pipes gave: a later command reads them anew."""
+    """Removes the saved contents of pipes and standard input, so that a later command reads them anew."""
     _kept.clear()
     while _folders:
         shutil.rmtree(_folders.pop(), ignore_errors=True)

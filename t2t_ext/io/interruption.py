@@ -1,4 +1,4 @@
-"""SIGTERM and Ctrl-C while training: finish the step, save, and say how the process should end."""
+"""Handles SIGTERM and Ctrl-C during training: finish the step, save, and tell how the process should end."""
 
 import contextlib
 import os
@@ -12,17 +12,21 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 class Interrupted(Exception):
-    """Raised where waiting for the end of a step makes no sense, such as during an evaluation."""
+    """Raised when it makes no sense to wait for the end of a step, such as during an evaluation."""
 
 
 class SignalWatch:
-    """Notes SIGTERM and SIGINT instead of dying from them; ``received`` is the name of the one that came, or empty."""
+    """Records SIGTERM and SIGINT instead of ending the process.
+
+    Attributes:
+      received: The name of the signal that came; empty if none came.
+    """
 
     def __init__(self, acknowledgement: str = "") -> None:
-        """Watches for nothing yet.
+        """Prepares to watch for signals; ``watching`` starts it.
 
         Args:
-          acknowledgement: What is written to standard error, after the signal's name, as soon as the first one comes.
+          acknowledgement: The text written to standard error, after the signal's name, as soon as the first one comes.
         """
         self.received = ""
         self._abandon = False
@@ -30,7 +34,7 @@ class SignalWatch:
 
     @contextlib.contextmanager
     def watching(self) -> Iterator[None]:
-        """Catches the signals inside the block; does nothing outside the main thread, where Python cannot."""
+        """Catches the signals inside the block; does nothing outside the main thread, where Python cannot do this."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -44,13 +48,13 @@ class SignalWatch:
 
     @contextlib.contextmanager
     def _acknowledging(self) -> Iterator[None]:
-        """Answers the first signal at once.
+        """Acknowledges the first signal at once.
 
-        Python calls handlers between its own instructions: while TensorFlow prepares a graph, which takes seconds, none
-        runs. What C notes of a signal, a thread reads meanwhile.
+        Python runs signal handlers only between its own instructions, so none runs while TensorFlow prepares a graph,
+        which takes seconds. Python's C handler, however, writes each signal to a pipe at once, which a thread reads.
         """
         noted, note = os.pipe()
-        os.set_blocking(note, False)  # as set_wakeup_fd asks for
+        os.set_blocking(note, False)  # as set_wakeup_fd requires
         thread = threading.Thread(target=self._acknowledge, args=[noted], daemon=True)
         thread.start()
         before = signal.set_wakeup_fd(note, warn_on_full_buffer=False)
@@ -66,15 +70,15 @@ class SignalWatch:
         said = False
         while numbers := os.read(noted, 16):
             names = [signal.Signals(number).name for number in numbers if number in _SIGNALS]
-            if names and not said and not self._abandon:  # what is abandoned ends at once
+            if names and not said and not self._abandon:  # an abandoned block ends at once
                 said = True
                 with contextlib.suppress(OSError):
-                    begin = "\n" if os.isatty(2) else ""  # a terminal shows ^C, and perhaps a bar
+                    begin = "\n" if os.isatty(2) else ""  # a terminal shows ^C, and perhaps a progress bar
                     os.write(2, f"{begin}{names[0]}: {self._acknowledgement}\n".encode())
 
     @contextlib.contextmanager
     def abandoning(self) -> Iterator[None]:
-        """Makes a signal raise ``Interrupted`` inside the block, at once."""
+        """Makes a signal raise ``Interrupted`` immediately inside the block; also raises it if one came before."""
         self._abandon = True
         try:
             if self.received:
@@ -113,16 +117,16 @@ def exiting_at_sigterm(status: int) -> Iterator[None]:
 
 
 class Agreement:
-    """After which step a signal stops training: the same one on all workers, whichever of them got the signal.
+    """Makes all workers stop after the same step when any of them has received a signal.
 
-    Asking each other waits for the device, so it is not done after every step but every second or so; the chief's
-    clock decides when, and it tells the others each time.
+    The workers wait for the device when they exchange this information, so they do it about once a second instead of
+    after every step. The chief's clock decides when, and the chief announces the next exchange each time.
     """
 
     _SECONDS = 1.0
 
     def __init__(self, workers: Any, signals: SignalWatch, most_steps: int, step: int) -> None:
-        """Prepares for training after a finished step, with at most ``most_steps`` between two agreements."""
+        """Prepares for training that continues after ``step``, with at most ``most_steps`` between two exchanges."""
         self._workers, self._signals, self._most_steps = workers, signals, most_steps
         self._last, self._next = step, step + 1
         self._time = time.monotonic()
@@ -130,7 +134,7 @@ class Agreement:
     def stop_reason(self, step: int) -> str:
         """Returns the name of the signal that stops training after this step, or an empty string.
 
-        All workers call it after every step.
+        All workers must call this after every step.
         """
         if self._workers.count == 1:
             return self._signals.received

@@ -1,9 +1,10 @@
-"""Locks: one process at a time works on a run, on data, on an export; a lock ends with its owner, however that ends.
+"""Provides locks, so that only one process at a time works on a run, a data set or an export.
 
-A lock is a file that is locked (``flock``) as long as its owner lives, and names the owner's host and process number.
-Where a file system keeps locks on one machine only, or knows none, the lock of an owner on another machine cannot be
-seen. So an owner touches its file every few seconds, and a process that finds a file naming another machine watches it
-for a while before it takes the lock over. This module imports no TensorFlow.
+A lock is a file that its owner keeps locked (``flock``) as long as it lives, however it ends. The file names the
+owner's host and process number. On some file systems, locks are visible on one machine only, or not supported at all.
+An owner on another machine cannot be seen there. Each owner therefore touches its file every few seconds, and a process
+that finds a file naming another machine watches it for a while before it takes over the lock. This module does not
+import TensorFlow.
 """
 
 import contextlib
@@ -24,10 +25,10 @@ from t2t_ext.errors import UserError
 from t2t_ext.io import log
 
 BEAT_SECONDS = 5.0
-WATCH_SECONDS = 20.0  # without a beat, an owner on another machine counts as dead
-_NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS, errno.EINVAL)  # of file systems that know none
+WATCH_SECONDS = 20.0  # an owner on another machine that does not touch its file for so long counts as dead
+_NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS, errno.EINVAL)  # of file systems without locks
 _NAME = ".lock"
-_RETRY_SECONDS = 0.3  # whoever only asks for the owner holds the lock for a moment
+_RETRY_SECONDS = 0.3  # a process that only asks for the owner also holds the lock for a moment
 _ADVICE = "Wait until it is done, or choose another directory."
 
 
@@ -36,9 +37,9 @@ class Owner:
     """The process that holds a lock.
 
     Attributes:
-      host: Its machine's name.
-      pid: Its number there.
-      since: When it took the lock, ISO 8601, UTC.
+      host: The name of its machine.
+      pid: Its process number on that machine.
+      since: The time at which it took the lock, in ISO 8601, UTC.
     """
 
     host: str
@@ -53,12 +54,12 @@ class Owner:
 def in_directory(
     directory: str | os.PathLike, what: str, advice: str = _ADVICE
 ) -> contextlib.AbstractContextManager[None]:
-    """Keeps other processes from doing ``what`` (such as ``trains``) in a directory, which is made where it is missing.
+    """Keeps other processes from doing ``what`` (such as ``trains``) in a directory, which is created if missing.
 
-    A directory that was made for it and stays empty is removed at the end.
+    A directory that was created for the lock and stays empty is removed at the end.
 
     Raises:
-      UserError: Another process is at it, which is named; or the directory cannot be made or written to.
+      UserError: Another process holds the lock (the message names it), or the directory cannot be made or written to.
     """
     return held(pathlib.Path(directory, _NAME), f"{what} {directory}", advice=advice, make_directory=True)
 
@@ -76,15 +77,16 @@ def held(
     """Holds a lock inside the block.
 
     Args:
-      path: The file of the lock. An exclusive owner removes it at the end.
-      what: What its owner does, for messages: ``Another process {what}``.
-      shared: Whether others may share it. Such an owner is not named.
-      wait: Told whom it waits for, where it should wait; by default a lock that is taken is an error.
-      advice: What the user can do about an owner that is at work.
-      make_directory: Whether to make its directory, and to remove it at the end where nothing else is in it.
+      path: The lock file. An exclusive owner removes it at the end.
+      what: What the owner does, for messages: ``Another process {what}``.
+      shared: Whether other processes may share the lock. The file does not name such owners.
+      wait: If given, the lock is waited for, and this function receives a message that names the current owner. By
+        default, a lock that is taken is an error.
+      advice: What the user can do if another process holds the lock.
+      make_directory: Whether to create the directory of the file, and to remove it at the end if it is empty.
 
     Raises:
-      UserError: Another process holds it; or it cannot be written.
+      UserError: Another process holds the lock, or the lock file cannot be written.
     """
     path = pathlib.Path(path)
     made: list[pathlib.Path] = []
@@ -106,19 +108,19 @@ def held(
     finally:
         done.set()
         if not shared:
-            beat.join()  # the number of its file may be another's once it is closed
-            for _ in range(2):  # a full or a distant disk may refuse once
+            beat.join()  # once the file is closed, its descriptor number may refer to another file
+            for _ in range(2):  # a full or remote disk may refuse once
                 with contextlib.suppress(OSError):
                     path.unlink(missing_ok=True)
                     break
         os.close(descriptor)
-        with contextlib.suppress(OSError):  # there is something in it
+        with contextlib.suppress(OSError):  # the directory is not empty
             for folder in made:
                 folder.rmdir()
 
 
 def owner_of(path: str | os.PathLike) -> Owner | None:
-    """Returns who holds the lock of this file, or that lies in this directory; None where nobody does."""
+    """Returns the owner of a lock, given by its file or its directory; None if nobody holds it."""
     path = pathlib.Path(path)
     path = path / _NAME if path.is_dir() else path
     try:
@@ -132,12 +134,12 @@ def owner_of(path: str | os.PathLike) -> Owner | None:
 
 
 def owner_in(directory: str | os.PathLike) -> Owner | None:
-    """Returns the owner of any lock that lies in a directory; None where all of them are free."""
+    """Returns the owner of any lock in a directory; None if all of them are free."""
     return next(filter(None, map(owner_of, sorted(pathlib.Path(directory).glob(".*lock")))), None)
 
 
 def _taken(path: pathlib.Path, what: str, shared: bool, wait: Callable[[str], None] | None, advice: str) -> int:
-    """Returns the descriptor of a lock that is taken now."""
+    """Takes a lock and returns its file descriptor."""
     kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
     told, until = False, time.monotonic() + _RETRY_SECONDS
     while True:
@@ -150,7 +152,7 @@ def _taken(path: pathlib.Path, what: str, shared: bool, wait: Callable[[str], No
                 return os.dup(descriptor)
         finally:
             os.close(descriptor)
-        if owner is None:  # it was removed by the process that held it
+        if owner is None:  # the process that held the lock removed the file
             continue
         name = f"Another process {what}{f' ({owner})' if owner.pid else ''}"
         if time.monotonic() > until and wait is None:
@@ -162,7 +164,7 @@ def _taken(path: pathlib.Path, what: str, shared: bool, wait: Callable[[str], No
 
 
 def _blocking_owner(path: pathlib.Path, descriptor: int, kind: int) -> Owner | None:
-    """Tries to lock an open file; returns who is in the way, without a number where that is not known."""
+    """Tries to lock an open file; returns the owner that prevents it, with the process number 0 if it is unknown."""
     try:
         fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
         sees_all = True
@@ -174,7 +176,7 @@ def _blocking_owner(path: pathlib.Path, descriptor: int, kind: int) -> Owner | N
         sees_all = False
     before = _read_owner(descriptor)
     if before is None or (before.host == socket.gethostname() and (sees_all or not _is_alive(before.pid))):
-        return None  # what it says is of a process that was killed
+        return None  # the file was left by a process that was killed
     log.info(f"{path}: looking for {WATCH_SECONDS:g} s whether its owner is alive ({before})")
     touched, until = os.fstat(descriptor).st_mtime_ns, time.monotonic() + WATCH_SECONDS
     while time.monotonic() < until:
@@ -196,13 +198,13 @@ def _is_alive(pid: int) -> bool:
         os.kill(pid, 0)
     except (ProcessLookupError, OverflowError, ValueError):
         return False
-    except PermissionError:  # another user's
+    except PermissionError:  # another user's process
         pass
     return pid > 0
 
 
 def _is_named(path: pathlib.Path, descriptor: int) -> bool:
-    """Says whether an open file has its name still: one that its owner has removed locks nothing."""
+    """Returns whether an open file still has its name; a file that its owner has removed is no longer a lock."""
     try:
         return os.path.samestat(os.fstat(descriptor), os.stat(path))
     except OSError:

@@ -1,6 +1,6 @@
-"""The log: absl's, with messages that look plain on standard error and have time and place in a file of --log_dir.
+"""Logs messages through absl: plain text on standard error, with time and code location in a file of --log_dir.
 
-Other libraries' messages stay with absl, whose ``--verbosity`` is -1 (warnings) unless it is given.
+Messages of other libraries still go to absl, whose default ``--verbosity`` is -1 (warnings).
 """
 
 import logging
@@ -20,7 +20,7 @@ Write = Callable[[str], None]
 
 
 class _Terminal(logging.Handler):
-    """Writes messages to whatever standard error is at the moment."""
+    """Writes messages to the current standard error, which may have been replaced."""
 
     def emit(self, record: logging.LogRecord) -> None:
         level = "" if record.levelno <= logging.INFO else f"{record.levelname.lower()}: "
@@ -40,9 +40,9 @@ _log.addHandler(_terminal)
 
 
 def info(text: str, write: Write | None = None) -> None:
-    """Logs a message for the user, a line or several.
+    """Logs a message of one or more lines for the user.
 
-    ``write`` shows it in place of standard error, for example above a progress bar.
+    If ``write`` is given, it shows the message instead of standard error, for example above a progress bar.
     """
     _log.info("%s", text, stacklevel=2, extra={"write": write})
 
@@ -58,15 +58,15 @@ def error(text: str) -> None:
 
 
 def shows_info() -> bool:
-    """Says whether messages of the lowest usual level are shown."""
+    """Returns whether messages of the level INFO are shown."""
     return _log.isEnabledFor(logging.INFO)
 
 
 def configure(program: str) -> None:
-    """Follows absl's flags: how much is logged, and whether also to a file, which is named after the program.
+    """Applies absl's flags: how much is logged, and whether it is also logged to a file named after the program.
 
     Raises:
-      UserError: The directory of ``--log_dir`` cannot be used.
+      UserError: The directory in ``--log_dir`` cannot be used.
     """
     for handler in [each for each in _log.handlers if each is not _terminal]:
         _log.removeHandler(handler)

@@ -1,8 +1,8 @@
-"""Where output goes: a file, what a link points to, or a device or pipe that is written through; never over an input.
+"""Determines how outputs are written, and checks that no output overwrites an input.
 
-What a path names decides how it is written. A regular file, or a name that is free, is replaced by a complete file at
-the end. A symbolic link stays, and what it points to is replaced. A device, a named pipe and ``/dev/fd/N`` (what a
-shell's ``>(...)`` is) stay what they are and get the bytes. This module imports no TensorFlow.
+The kind of path decides. A regular file, or a path that does not exist, is replaced by a complete file at the end. A
+symbolic link stays, and the file that it points to is replaced. A device, a named pipe or ``/dev/fd/N`` (which a
+shell's ``>(...)`` stands for) is written to directly. This module does not import TensorFlow.
 """
 
 import contextlib
@@ -28,12 +28,12 @@ _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f]")
 
 @dataclasses.dataclass(frozen=True)
 class Destination:
-    """What a path names.
+    """The file, device or pipe that an output path names.
 
     Attributes:
-      path: The file to write, links followed.
-      through: Whether it is a device or a pipe, which is written through.
-      descriptor: The number of this process's own open file where the path is one (``/dev/stdout``, ``/dev/fd/63``).
+      path: The path to write to, with links resolved.
+      through: Whether the path is a device or a pipe, which is written to directly.
+      descriptor: The descriptor if the path is an open file of this process (``/dev/stdout``, ``/dev/fd/63``).
     """
 
     path: pathlib.Path
@@ -42,11 +42,11 @@ class Destination:
 
     @classmethod
     def of(cls, path: PathLike) -> "Destination":
-        """Finds out what a path names.
+        """Returns the destination that a path names.
 
         Raises:
-          UserError: A directory, a socket or a file that is open for reading, which cannot be written, or links that
-            point to each other.
+          UserError: The path cannot be written, because it is a directory, a socket, a descriptor that is closed or
+            open for reading only, or a link in a cycle of links.
         """
         given = pathlib.Path(path)
         number = _own_descriptor(given)
@@ -63,7 +63,7 @@ class Destination:
         except OSError as error:
             if error.errno == errno.ELOOP:
                 raise UserError(f"Cannot write {path}: its links point to each other. Give another name.") from None
-            mode = stat.S_IFREG  # it is not there; why nothing can be made there is said by whoever tries
+            mode = stat.S_IFREG  # it does not exist; opening it later reports why it cannot be created
         if stat.S_ISDIR(mode):
             raise UserError(f"Cannot write {path}: it is a directory. Give the name of a file.")
         if stat.S_ISSOCK(mode):
@@ -74,10 +74,11 @@ class Destination:
 
     @contextlib.contextmanager
     def opened_through(self) -> Iterator[BinaryIO]:
-        """Opens the device or pipe for writing; of a named pipe that nobody reads, says that it waits for a reader.
+        """Opens the device or pipe for writing; logs a message if a named pipe has no reader yet, and waits for one.
 
         Raises:
-          UserError: Whoever read the pipe has gone; of standard output it is a ``BrokenPipeError``.
+          UserError: The process that read the pipe has ended.
+          BrokenPipeError: The same for standard output.
         """
         if self.descriptor is not None:
             if self.descriptor == 1 and sys.stdout:
@@ -102,10 +103,10 @@ class Destination:
 
 
 def check(path: str) -> None:
-    """Checks that a file can be written, before hours of work go into what it would hold.
+    """Checks that a file can be written, before hours are spent on computing its content.
 
     Raises:
-      UserError: It is a directory, or its directory is missing or not writable.
+      UserError: The path is a directory, is not writable, or its directory is missing or not writable.
     """
     if path == STANDARD:
         return
@@ -122,14 +123,14 @@ def check(path: str) -> None:
 
 
 def check_all(outputs: Iterable[str | None], inputs: Iterable[str | None]) -> None:
-    """Checks that every output can be written, none of them twice, and none over a file that is read.
+    """Checks that all outputs can be written, differ from each other, and do not overwrite an input.
 
     Args:
-      outputs: Paths; ``-`` is standard output; empty ones are left out.
-      inputs: Paths of what the command reads; ``-`` is standard input; empty ones are left out.
+      outputs: The paths that the command writes; ``-`` is standard output; empty ones are ignored.
+      inputs: The paths that the command reads; ``-`` is standard input; empty ones are ignored.
 
     Raises:
-      UserError: One of them cannot be; the message names it.
+      UserError: An output fails one of these checks; the message names it.
     """
     taken: dict[object, str] = {}
     read = {key: path for path in inputs if path and (key := _identity(path, standard=0)) is not None}
@@ -148,14 +149,14 @@ def check_all(outputs: Iterable[str | None], inputs: Iterable[str | None]) -> No
 
 
 def visible(text: str) -> str:
-    r"""Returns text whose control characters, which could command a terminal, are written as ``\x1b``; tabs stay."""
+    r"""Returns text with control characters, which a terminal would execute, written as ``\x1b``; tabs stay."""
     return _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
 
 
 def _identity(path: str, standard: int) -> object:
-    """Returns what tells one file from another: of a regular file, device and inode, or its real name to be.
+    """Returns the identity of a regular file: its device and inode, or its real path if it does not exist yet.
 
-    None for pipes and devices: the same terminal may well be read and written.
+    Returns None for pipes and devices, because the same terminal may be both read and written.
     """
     try:
         found = os.fstat(standard) if path == STANDARD else os.stat(os.path.expanduser(path))
@@ -165,7 +166,7 @@ def _identity(path: str, standard: int) -> object:
 
 
 def _own_descriptor(path: pathlib.Path) -> int | None:
-    """Returns N where a path is, or links to, this process's ``/proc/self/fd/N``; else None."""
+    """Returns N if a path is, or links to, this process's ``/proc/self/fd/N``; otherwise None."""
     own = f"/proc/{os.getpid()}/fd"
     place = str(path)
     for _ in range(_MOST_LINKS):
@@ -174,6 +175,6 @@ def _own_descriptor(path: pathlib.Path) -> int | None:
             return int(name)
         try:
             place = os.path.join(folder, os.readlink(place))
-        except OSError:  # no link, or not there
+        except OSError:  # not a link, or missing
             return None
     return None

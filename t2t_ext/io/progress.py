@@ -1,4 +1,4 @@
-"""Progress for people: a bar with the time left on a terminal, a plain line now and then elsewhere."""
+"""Shows progress to people: a bar with the remaining time on a terminal, an occasional plain line elsewhere."""
 
 import contextlib
 import sys
@@ -9,21 +9,24 @@ from contextlib import AbstractContextManager
 from t2t_ext.io import log
 
 SECONDS_BETWEEN_LINES = 10.0
-Advance = Callable[[int], None]  # called with how much has been done since the last call
+Advance = Callable[[int], None]  # called with the amount done since the last call
 Update = Callable[[int, int], None]  # called with (done so far, total), as a Translator does
-# (what is done, how much there is, in which unit) -> a context with an Update, such as running_total
+# (description, total, unit) -> a context manager that yields an Update, such as running_total
 Progress = Callable[[str, int, str], AbstractContextManager[Update]]
 
 
 @contextlib.contextmanager
 def progress(description: str, total: int | None, unit: str, *, enabled: bool = True) -> Iterator[Advance]:
-    """Shows on standard error how far a long task is.
+    """Shows the progress of a long task on standard error.
 
     Args:
-      description: What is being done, e.g. ``Encoding train``.
-      total: How much there is to do, or None if that is not known.
-      unit: What is counted, in the plural, e.g. ``pairs`` or ``bytes``.
+      description: The task, e.g. ``Encoding train``.
+      total: The amount of work, or None if it is not known.
+      unit: The unit of the amount, in the plural, e.g. ``pairs`` or ``bytes``.
       enabled: Whether to show anything.
+
+    Yields:
+      A function to call with the amount done since its last call.
     """
     if not enabled or not log.shows_info():
         yield lambda amount: None
@@ -36,7 +39,7 @@ def progress(description: str, total: int | None, unit: str, *, enabled: bool = 
 
 @contextlib.contextmanager
 def running_total(description: str, total: int | None, unit: str) -> Iterator[Update]:
-    """Shows progress on standard error to callers that count themselves."""
+    """Shows progress like ``progress``, but yields a function to call with the amount done so far and the total."""
     before = 0
     with progress(description, total, unit) as advance:
 
@@ -94,5 +97,5 @@ def _plain_lines(description: str, total: int | None, unit: str) -> Advance:
 
 
 def _rounded(rate: float) -> str:
-    """Returns a rate as text; a slow one with a decimal, as 0 lines/s would say that nothing happens."""
+    """Returns a rate as text; a low rate has a decimal place, because "0 lines/s" would suggest a standstill."""
     return f"{rate:,.0f}" if rate >= 10 else f"{rate:.1f}"

@@ -1,8 +1,8 @@
-"""JSON that is read back: every value is of the type that was written, or the message names its place.
+"""Reads JSON files and checks the type of every value against a schema; error messages name the place of a mismatch.
 
-The schema of a file is a type: a dataclass or ``TypedDict`` of its keys, ``list[str]``, ``dict[str, int]``,
-``int | None``, ``Count``. A ``TypedDict`` allows further keys, a dataclass does not; ``Any`` allows everything.
-``Annotated[dict[str, Any], Schema]`` is a dictionary for the code that uses it, and checked as the schema says.
+A schema is a type: a dataclass or ``TypedDict`` with the keys, ``list[str]``, ``dict[str, int]``, ``int | None``,
+``Count`` and the like. A ``TypedDict`` allows further keys, a dataclass does not; ``Any`` allows everything.
+``Annotated[dict[str, Any], Schema]`` is a dictionary for the code that uses it, but is checked against ``Schema``.
 """
 
 import dataclasses
@@ -17,12 +17,12 @@ import typing
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, NotRequired
 
-Count = Annotated[int, range(2**53)]  # a whole number from 0 on, exact in every reader of JSON
+Count = Annotated[int, range(2**53)]  # a non-negative integer that every JSON reader represents exactly
 Real = Annotated[float, "not a number and infinity, too"]
 
-MOST_BYTES = 1 << 28  # beyond that it is no file of ours, and reading it would fill the memory
+MOST_BYTES = 1 << 28  # t2t_ext writes no larger JSON files, and reading one would fill the memory
 _MOST_SHOWN = 60  # characters
-_MOST_BITS = 200  # of a number that is shown; writing out many digits takes long
+_MOST_BITS = 200  # of a number in a message; writing out many digits takes long
 _HALF_CHARACTER = re.compile(r"\\u[dD][89a-fA-F]")
 _NAMES: Mapping[Any, str] = {
     str: "a string", int: "a whole number", float: "a number", bool: "true or false", dict: "an object", list: "a list",
@@ -31,11 +31,11 @@ _NAMES: Mapping[Any, str] = {
 
 
 class Damaged(ValueError):
-    """What is read is not what was written; the message says where in it, and what is there."""
+    """The content is not as it was written; the message says where it differs, and what is there."""
 
 
 class NotUnicode(Damaged):
-    """It holds what is no character: bytes that are not UTF-8, or half of a character."""
+    """The content is not valid text: bytes that are not UTF-8, or half of a surrogate pair."""
 
 
 class _FileEntry(typing.TypedDict):
@@ -43,21 +43,21 @@ class _FileEntry(typing.TypedDict):
     sha256: str
 
 
-FileEntry = Annotated[dict[str, Any], _FileEntry]  # of a file, beside its name: size, and SHA-256 in hexadecimal digits
+FileEntry = Annotated[dict[str, Any], _FileEntry]  # a file's size and hexadecimal SHA-256
 
 
 class Versioned(typing.TypedDict):
-    """A file of any version, whose other keys only its own version knows."""
+    """A file of any format version; only code of that version knows its other keys."""
 
     format_version: Count
 
 
 def read(path: str | os.PathLike, schema: Any = Any) -> Any:
-    """Returns what a file of JSON in UTF-8 holds.
+    """Returns the value in a JSON file, which must be in UTF-8.
 
     Raises:
-      Damaged: It is not JSON, or not as the schema says.
-      OSError: It cannot be read.
+      Damaged: The file is too large, is not JSON, or does not match the schema.
+      OSError: The file cannot be read.
     """
     path = pathlib.Path(path)
     if (size := path.stat().st_size) > MOST_BYTES:
@@ -66,11 +66,11 @@ def read(path: str | os.PathLike, schema: Any = Any) -> Any:
 
 
 def parse(text: str | bytes, schema: Any = Any) -> Any:
-    """Returns the value of a text of JSON, of UTF-8 where it is bytes.
+    """Returns the value of a JSON text; bytes must be UTF-8.
 
     Raises:
-      NotUnicode: It is not of characters alone.
-      Damaged: It is not JSON, or not as the schema says.
+      NotUnicode: The text is not valid Unicode.
+      Damaged: The text is not JSON, or does not match the schema.
     """
     try:
         if isinstance(text, bytes):
@@ -86,22 +86,22 @@ def parse(text: str | bytes, schema: Any = Any) -> Any:
         raise Damaged("it is nested too deeply") from None
     except json.JSONDecodeError as error:
         raise Damaged(f"it is not JSON: {error}" if text.strip() else "it is empty") from None
-    except ValueError:  # what Python converts to a whole number
+    except ValueError:  # the number has more digits than Python converts to an integer
         raise Damaged("it holds a number of thousands of digits") from None
     check(value, schema)
     return value
 
 
 def check(value: Any, schema: Any, place: str = "") -> None:
-    """Checks a value of JSON against a schema.
+    """Checks a JSON value against a schema.
 
     Args:
       value: The value.
       schema: The schema.
-      place: Where the value is, such as ``splits.train``.
+      place: The place of the value in the file, such as ``splits.train``, for messages.
 
     Raises:
-      Damaged: It is something else.
+      Damaged: The value does not match the schema.
     """
     origin, inner = typing.get_origin(schema) or schema, typing.get_args(schema)
     if schema is Any:
@@ -128,7 +128,7 @@ def check(value: Any, schema: Any, place: str = "") -> None:
 
 
 def shown(value: Any) -> str:
-    """Returns a value as JSON for a message, shortened."""
+    """Returns a value as JSON, shortened for a message."""
     if isinstance(value, int) and value.bit_length() > _MOST_BITS:
         return f"a number of about {int(value.bit_length() * math.log10(2)):,} digits"
     text = json.dumps(value, ensure_ascii=False) if not isinstance(value, dict | list) else _NAMES[type(value)]
@@ -159,7 +159,7 @@ def _check_keys(value: Mapping[str, Any], schema: type, place: str) -> None:
 
 
 def _fits(value: Any, kind: Any) -> bool:
-    """Returns whether a value is what a type without arguments is in JSON."""
+    """Returns whether a JSON value has a type, ignoring the type's arguments."""
     kind = typing.get_origin(kind) or kind
     if kind is float:
         return type(value) in (int, float)
@@ -180,7 +180,7 @@ def _inside(place: str, key: str) -> str:
 
 @functools.cache
 def _keys(schema: type) -> tuple[Mapping[str, Any], Sequence[str], bool]:
-    """Returns the types of a schema's keys, which must be there, and whether there may be no others."""
+    """Returns the types of a schema's keys, the keys that are required, and whether other keys are forbidden."""
     kinds = typing.get_type_hints(schema, include_extras=True)
     if typing.is_typeddict(schema):
         return kinds, sorted(schema.__required_keys__), False  # type: ignore[attr-defined]  # of a TypedDict

@@ -1,4 +1,4 @@
-"""Text to ids and back: reversible steps, subword models, and the encoder inside the graph."""
+"""Converts text to ids and back: reversible text steps, subword models, and the encoder inside the graph."""
 
-# The files of the subword models in a folder of data and in a run.
+# The names of the subword model files in a data directory and in a run directory.
 VOCABULARY_NAMES = {"source": "vocab.source.model", "target": "vocab.target.model"}

@@ -1,4 +1,4 @@
-"""Words of languages that are written without spaces: by jieba, by characters, or as the text has them."""
+"""Text steps that find words in languages written without spaces, such as Chinese."""
 
 import functools
 import logging
@@ -7,7 +7,7 @@ from typing import Any
 
 from t2t_ext.data.text.step import Stage, Step
 
-# Han, kana, Hangul and their punctuation, full-width forms included: no space stands between them.
+# Han, kana, bopomofo, Hangul letters (not syllables), their punctuation and full-width forms: written without spaces.
 _WIDE = (
     "\u2e80-\u2fdf\u3000-\u30ff\u3100-\u31ff\u3200-\u4dbf\u4e00-\u9fff\uf900-\ufaff\ufe30-\ufe4f\uff00-\uffef"
     "\U00020000-\U0003ffff"
@@ -19,7 +19,7 @@ _CHINESE = ("zh", "zho", "chi", "cmn", "yue", "wuu", "lzh", "nan")
 
 
 class Segmented(Step):
-    """Text whose words are separated by spaces already, by whatever segmenter (the papers' is Stanford's)."""
+    """Accepts text whose words a segmenter has already separated by spaces (papers often use Stanford's)."""
 
     name, stage = "segmented", Stage.WORDS
     meaning = "the text's words are separated by blanks already; translations are joined"
@@ -30,12 +30,12 @@ class Segmented(Step):
         return " ".join(text.split())
 
     def restore(self, text: str) -> str:
-        """Returns the text without spaces next to Chinese characters and inside numbers, such as 3,250 and 00:40."""
+        """Removes the spaces next to Chinese characters and inside numbers such as 3,250 and 00:40."""
         return _MARK_IN_NUMBER.sub(r"\1", _SPACE_AT_WIDE.sub("", text))
 
 
 class Characters(Segmented):
-    """Every Chinese character a word; words of other scripts stay."""
+    """Makes each Chinese character or kana a word; words of other scripts remain as they are."""
 
     name = "characters"
     meaning = "every Chinese character is a word; words of other scripts stay as they are"
@@ -46,7 +46,7 @@ class Characters(Segmented):
 
 
 class Jieba(Segmented):
-    """jieba's words."""
+    """Segments Chinese text into words with jieba."""
 
     name = "jieba"
     meaning = "Chinese words as jieba cuts them, with its own dictionary and its model of unknown words"
@@ -56,22 +56,22 @@ class Jieba(Segmented):
 
     @classmethod
     def complaint(cls, language: str) -> str:
-        """Returns why the step does not go with a language."""
+        """Returns why the step cannot be used for a language, or an empty string if it can."""
         if language in _CHINESE:
             return ""
         return "jieba is for Chinese only; moses_tokenize is for languages with spaces, characters for others without."
 
     def prepare(self, text: str) -> str:
-        """Returns the words, separated by spaces."""
+        """Returns the words of the text, separated by spaces."""
         return " ".join(word for word in _segmenter().cut(text) if not word.isspace())
 
 
 @functools.cache
 def _segmenter() -> Any:
-    """Returns jieba's segmenter with the dictionary of the package.
+    """Returns jieba's segmenter with the dictionary of the jieba package.
 
-    It is not initialized by jieba's own function, which would read and write a cache in the directory for temporary
-    files, where another user may have put another dictionary.
+    jieba's own initialization is avoided. It reads and writes a cache in the directory for temporary files, where
+    another user may have placed a different dictionary.
     """
     import jieba
 

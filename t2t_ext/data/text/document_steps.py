@@ -1,8 +1,8 @@
-"""Steps for texts of several sentences: the beginning of a document, and sentences that are kept apart by tags.
+"""Text steps for texts of several sentences: truncation of documents, and tags that separate sentences.
 
-See et al. 2017 (https://aclanthology.org/P17-1099) read the first 400 words of an article. OpenNMT's data have each
-sentence of a summary between ``<t>`` and ``</t>``, which the model learns to write: so the sentences are known, which
-ROUGE-Lsum asks for, and readers need not see the tags.
+See et al. 2017 (https://aclanthology.org/P17-1099) read the first 400 words of an article. OpenNMT's data put each
+sentence of a summary between ``<t>`` and ``</t>``, and the model learns to write these tags. The sentence boundaries,
+which ROUGE-Lsum needs, are therefore known, and the tags are removed before people read the text.
 """
 
 import re
@@ -18,9 +18,9 @@ _FIRST_WORDS = re.compile(r"first_([1-9]\d*)_words")
 
 
 class SentenceTags(Step):
-    """Keeps sentences between ``<t>`` and ``</t>`` apart; the steps after it see each sentence by itself.
+    """Keeps sentences between ``<t>`` and ``</t>`` apart; later steps process each sentence separately.
 
-    A text without tags is one sentence that stays without them.
+    A text without tags counts as one sentence and gets no tags.
     """
 
     name, stage = SENTENCE_TAGS, Stage.SENTENCES
@@ -36,19 +36,19 @@ class FirstWords(Step):
     loss = "what is behind them"
 
     def __init__(self, language: str, learned: bytes | None = None, *, count: int) -> None:
-        """Makes the step; ``count`` words are kept, separated by whitespace after the steps before. See ``Step``."""
+        """Creates the step, which keeps ``count`` whitespace-separated words of the output of earlier steps."""
         super().__init__(language, learned)
         self.name = f"first_{count}_words"
         self.meaning = f"the first {count:,} words"
         self._beginning = re.compile(rf"\s*\S+(?:\s+\S+){{{count - 1}}}(?=\s)")
 
     def prepare(self, text: str) -> str:
-        """Returns the text where it is not longer, else its beginning."""
+        """Returns the first words of the text, or the whole text if it is not longer."""
         found = self._beginning.match(text)
         return found[0] if found else text
 
     def prepare_open(self, text: str) -> str:
-        """Returns the text: what a translation must begin with or hold is not truncated."""
+        """Returns the text unchanged: prefixes and phrases that a translation must contain are not truncated."""
         return text
 
 
@@ -56,35 +56,35 @@ STEPS = (SentenceTags, FirstWords)
 
 
 def count_in(name: str) -> int:
-    """Returns N of ``first_N_words``; 0 of any other name."""
+    """Returns N for the step name ``first_N_words``, and 0 for any other name."""
     found = _FIRST_WORDS.fullmatch(name)
     return int(found[1]) if found else 0
 
 
 def general_name(name: str) -> str:
-    """Returns ``first_N_words`` of ``first_400_words``; any other name as it is."""
+    """Returns ``first_N_words`` for names such as ``first_400_words``; returns any other name unchanged."""
     return FirstWords.name if count_in(name) else name
 
 
 def sentences(text: str) -> list[str]:
-    """Returns the sentences of a text, without their tags."""
+    """Returns the sentences of a text without their tags."""
     return [sentence for sentence in _BOUNDARY.split(text) if sentence.strip()]
 
 
 def is_tagged(text: str) -> bool:
-    """Says whether sentences of a text stand between tags."""
+    """Returns whether a text has sentence tags."""
     return _BOUNDARY.search(text) is not None
 
 
 def tagged(parts: Iterable[str]) -> str:
-    """Returns sentences between tags, as one line."""
+    """Returns the sentences as one line, each between tags."""
     return " ".join(f"{OPEN} {part} {CLOSE}" for part in parts)
 
 
 def sentence_by_sentence(text: str, apply: Callable[[str], str], apply_open: Callable[[str], str]) -> str:
-    """Returns a text of which each tagged sentence has gone through ``apply``; its tags stay.
+    """Applies ``apply`` to each tagged sentence of a text and keeps the tags.
 
-    A last sentence without an end tag goes through ``apply_open`` instead.
+    ``apply_open`` is used instead for a text without tags and for a last sentence without an end tag.
     """
     if not is_tagged(text):
         return apply_open(text)
@@ -94,7 +94,7 @@ def sentence_by_sentence(text: str, apply: Callable[[str], str], apply_open: Cal
 
 
 def left_open(prepared: str, beginning: str) -> str:
-    """Returns the prepared beginning of a text: its last sentence has an end tag only where ``beginning`` has."""
+    """Removes the end tag of the last sentence of a prepared beginning unless ``beginning`` itself ends with one."""
     return prepared if _is_closed(beginning) else prepared.removesuffix(f" {CLOSE}")
 
 
@@ -103,5 +103,5 @@ def _is_closed(text: str) -> bool:
 
 
 def symbols(*chains: Sequence[str]) -> tuple[str, ...]:
-    """Returns the words that chains of steps put into texts, as SentencePiece has them; each should be one subword."""
+    """Returns the words that chains of steps add to texts, in SentencePiece's notation; each should be one subword."""
     return (f"\u2581{OPEN}", f"\u2581{CLOSE}") if any(SENTENCE_TAGS in names for names in chains) else ()

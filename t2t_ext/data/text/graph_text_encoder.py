@@ -1,7 +1,8 @@
-"""The text encoder inside the TensorFlow graph: strings to ids and back, on any server.
+"""Converts strings to ids and back inside the TensorFlow graph, so that any server can do it.
 
-What the graph can do depends on the subwords: a SentencePiece model tokenizes prepared text itself; subword-nmt's codes
-it does not know, and reads and writes their subwords, separated by spaces. Steps run before and after the graph.
+The kind of subword model determines what the graph can do. With SentencePiece or a KerasHub preset, it segments
+prepared text itself. It does not know subword-nmt's codes: there it reads and writes subwords, separated by spaces.
+Text steps run before and after the graph.
 """
 
 import hashlib
@@ -20,16 +21,17 @@ from t2t_ext.io import chatter
 
 
 class _LastingModel(tf.saved_model.experimental.TrackableResource):
-    """A SentencePiece model as a resource with a name of its own.
+    """A SentencePiece model as a resource with its own name.
 
-    tensorflow-text's belongs to the kernel that made it and goes when TensorFlow clears its cache of kernels, as
-    ``tf.random.set_seed`` does: whoever trained beside a Translator lost it. This one lasts as long as the process.
+    tensorflow-text's resource belongs to the kernel that created it. It disappears when TensorFlow clears its kernel
+    cache, as ``tf.random.set_seed`` does, so training in the same process would break a Translator. This resource lasts
+    as long as the process.
     """
 
     def __init__(self, model_bytes: bytes) -> None:
         super().__init__()
         self._model = model_bytes
-        _ = self.resource_handle  # makes it
+        _ = self.resource_handle  # creates the resource
 
     def _create_resource(self) -> tf.Tensor:
         name = f"sentencepiece_{hashlib.sha256(self._model).hexdigest()}"
@@ -37,7 +39,7 @@ class _LastingModel(tf.saved_model.experimental.TrackableResource):
 
 
 class GraphSubwordEncoder(tf.Module):
-    """A SentencePiece model as graph operations; agrees with SubwordEncoder of the same model."""
+    """Runs a SentencePiece model as graph operations, with the same results as a SubwordEncoder of that model."""
 
     def __init__(self, model_bytes: bytes, name: str | None = None) -> None:
         """Initializes the encoder from a serialized SentencePiece model."""
@@ -47,11 +49,11 @@ class GraphSubwordEncoder(tf.Module):
             self._tokenizer._model_resource = _LastingModel(model_bytes)
 
     def encode(self, strings: tf.Tensor, max_length: int | None = None) -> tf.RaggedTensor:
-        """Encodes strings [N] as ragged int32 [N, (T)], at most ``max_length`` subwords each, then EOS."""
+        """Encodes strings [N] as ragged int32 [N, (T)]: at most ``max_length`` subwords each, followed by EOS."""
         return _with_eos(self._tokenizer.tokenize(strings)[:, :max_length])
 
     def encode_marked(self, strings: tf.Tensor, max_length: int | None = None) -> tf.RaggedTensor:
-        """Encodes strings as ``encode``."""
+        """Encodes strings as ``encode`` does."""
         return self.encode(strings, max_length)
 
     def decode(self, ids: tf.RaggedTensor) -> tf.Tensor:
@@ -60,13 +62,13 @@ class GraphSubwordEncoder(tf.Module):
 
 
 class GraphTokenEncoder(tf.Module):
-    """A table of subwords as graph operations: strings of subwords that are separated by spaces."""
+    """Converts strings of space-separated subwords with graph operations, through a table of subwords."""
 
     def __init__(self, pieces: Sequence[str], name: str | None = None) -> None:
-        """Makes the encoder of the written form of every id; special ones stand for no text: there they are unknown."""
+        """Creates the encoder from the written form of each id; special symbols in a text are unknown subwords."""
         super().__init__(name=name)
         self._pieces = np.array([piece.encode() for piece in pieces], object)
-        # An attribute, so that a SavedModel that uses it saves it.
+        # Kept as an attribute, so that a SavedModel saves the table.
         self._table = tf.lookup.StaticHashTable(
             tf.lookup.KeyValueTensorInitializer(
                 tf.constant(self._pieces[FIRST_TEXT_ID:], tf.string),
@@ -76,12 +78,12 @@ class GraphTokenEncoder(tf.Module):
         )
 
     def encode(self, strings: tf.Tensor, max_length: int | None = None) -> tf.RaggedTensor:
-        """Encodes strings [N] as ragged int32 [N, (T)], at most ``max_length`` subwords each, then EOS."""
+        """Encodes strings [N] as ragged int32 [N, (T)]: at most ``max_length`` subwords each, followed by EOS."""
         tokens = self._tokens(strings, max_length)
         return _with_eos(tokens.with_values(self._ids(tokens.values)))
 
     def encode_marked(self, strings: tf.Tensor, max_length: int | None = None) -> tf.RaggedTensor:
-        """Encodes strings as ``encode``, but an unknown subword inside a word (``...@@``) has the id [vocab_size]."""
+        """Encodes strings as ``encode`` does, but gives unknown subwords that end with ``@@`` the id vocab_size."""
         tokens = self._tokens(strings, max_length)
         ids = self._ids(tokens.values)
         continues = tf.strings.regex_full_match(tokens.values, f".+{SEPARATOR}")
@@ -101,21 +103,21 @@ class GraphTokenEncoder(tf.Module):
 
 
 class GraphPresetEncoder(tf.Module):
-    """A KerasHub preset's tokenizer as graph operations; agrees with SubwordEncoder of the same one."""
+    """Runs the tokenizer of a KerasHub preset as graph operations, with the same results as its SubwordEncoder."""
 
     def __init__(self, subwords: PresetTokenizer, name: str | None = None) -> None:
-        """Initializes the encoder."""
+        """Initializes the encoder from the tokenizer of a preset."""
         super().__init__(name=name)
-        # An attribute, so that a SavedModel that uses its tables saves them.
+        # Kept as an attribute, so that a SavedModel saves the tables of the tokenizer.
         self._tokenizer = subwords.tokenizer
 
     def encode(self, strings: tf.Tensor, max_length: int | None = None) -> tf.RaggedTensor:
-        """Encodes strings [N] as ragged int32 [N, (T)], at most ``max_length`` subwords each, then EOS."""
+        """Encodes strings [N] as ragged int32 [N, (T)]: at most ``max_length`` subwords each, followed by EOS."""
         ids = self._tokenizer.tokenize(strings)[:, :max_length]
         return _with_eos(tf.cast(ids, tf.int32) + FIRST_TEXT_ID)
 
     def encode_marked(self, strings: tf.Tensor, max_length: int | None = None) -> tf.RaggedTensor:
-        """Encodes strings as ``encode``."""
+        """Encodes strings as ``encode`` does."""
         return self.encode(strings, max_length)
 
     def decode(self, ids: tf.RaggedTensor) -> tf.Tensor:
@@ -127,7 +129,7 @@ GraphEncoder = GraphSubwordEncoder | GraphTokenEncoder | GraphPresetEncoder
 
 
 def graph_encoder(encoder: SubwordEncoder, name: str) -> GraphEncoder:
-    """Returns the graph's part of a text encoder: what it tokenizes, or the table of its subwords."""
+    """Returns the part of a text encoder that runs in the graph: a tokenizer, or a table of subwords."""
     if isinstance(encoder.subwords, SubwordNmtModel):
         return GraphTokenEncoder(encoder.pieces(range(encoder.vocab_size)), name)
     if isinstance(encoder.subwords, PresetTokenizer):

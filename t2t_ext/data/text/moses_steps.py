@@ -1,4 +1,4 @@
-"""Steps of Moses' scripts, by sacremoses: punctuation, words, truecasing.
+"""Text steps that apply Moses' scripts through sacremoses: punctuation, tokenization, truecasing.
 
 Koehn et al. 2007, "Moses: Open Source Toolkit for Statistical Machine Translation", https://aclanthology.org/P07-2045.
 """
@@ -14,21 +14,21 @@ from t2t_ext.errors import UserError
 from t2t_ext.io import stored
 
 _PACKAGES = ("sacremoses",)
-# How the Stanford NLP group's files for WMT have a hyphen that was split.
+# How the Stanford NLP group's WMT files mark a hyphen that was split off.
 _STANFORD_HYPHEN = " ##AT##-##AT## "
 _LAST_PERIOD = re.compile(r"(?<=[^\s.])\.$")
 
 
 @functools.cache
 def _moses(kind: str, *language: str) -> Any:
-    """Returns an object of sacremoses' class ``Moses<kind>``, made once."""
+    """Returns an instance of sacremoses' class ``Moses<kind>``, which is created only once."""
     import sacremoses
 
     return getattr(sacremoses, f"Moses{kind}")(*language)
 
 
 class MosesPunctuation(Step):
-    """``normalize-punctuation.perl``."""
+    """Normalizes punctuation as ``normalize-punctuation.perl`` does."""
 
     name, stage = "moses_punctuation", Stage.PUNCTUATION
     meaning = "Moses' normalization of punctuation: quotation marks, dashes, blanks around punctuation"
@@ -41,7 +41,7 @@ class MosesPunctuation(Step):
 
 
 class PlainApostrophes(Step):
-    """Replaces apostrophes as the usual recipe for IWSLT does in its test sets."""
+    """Replaces typographic apostrophes, as the usual recipe for IWSLT does in the test sets."""
 
     name, stage = "plain_apostrophes", Stage.PUNCTUATION
     meaning = "typographic apostrophes (U+2019) become plain ones, which Moses' rules for contractions know"
@@ -53,7 +53,7 @@ class PlainApostrophes(Step):
 
 
 class MosesTokenize(Step):
-    """``tokenizer.perl`` with its escapes (``&apos;``), undone by ``detokenizer.perl``."""
+    """Tokenizes text as ``tokenizer.perl`` does, with escapes (``&apos;``); ``detokenizer.perl`` restores it."""
 
     name, stage = "moses_tokenize", Stage.WORDS
     meaning = "Moses' words, separated by blanks; & < > | [ ] ' \" are escaped as &amp; ..."
@@ -62,21 +62,21 @@ class MosesTokenize(Step):
     _escape = True
 
     def prepare(self, text: str) -> str:
-        """Returns the words, separated by spaces."""
-        # tokenizer.perl since 2017, unlike sacremoses: the last word of a line is no abbreviation.
+        """Returns the tokens of the text, separated by spaces."""
+        # Since 2017, tokenizer.perl always splits off the final period of a line; sacremoses does not.
         return _LAST_PERIOD.sub(" .", self.prepare_open(text))
 
     def prepare_open(self, text: str) -> str:
-        """Returns the words, separated by spaces; an abbreviation at the end is one word, as inside a line."""
+        """Returns the tokens, separated by spaces; an abbreviation at the end remains one token, as inside a line."""
         return _moses("Tokenizer", self.language or "en").tokenize(text, return_str=True, escape=self._escape)
 
     def restore(self, text: str) -> str:
-        """Returns running text."""
+        """Returns the detokenized text."""
         return _moses("Detokenizer", self.language or "en").detokenize(text.split(), unescape=self._escape)
 
 
 class MosesTokenizeNoEscape(MosesTokenize):
-    """``tokenizer.perl -no-escape``."""
+    """Tokenizes text as ``tokenizer.perl -no-escape`` does."""
 
     name = "moses_tokenize_no_escape"
     meaning = "Moses' words, separated by blanks; no character is escaped"
@@ -84,7 +84,7 @@ class MosesTokenizeNoEscape(MosesTokenize):
 
 
 class Tokenized(MosesTokenize):
-    """Text that is Moses tokens already: nothing is done to it but what it is written for."""
+    """Accepts text that Moses has already tokenized; it is only detokenized when it is restored."""
 
     name = "tokenized"
     meaning = "the text is Moses' words already, separated by blanks, escaped or not"
@@ -98,19 +98,19 @@ class Tokenized(MosesTokenize):
         return self.prepare(text)
 
     def restore(self, text: str) -> str:
-        """Returns running text."""
+        """Returns the detokenized text."""
         return super().restore(text.replace(_STANFORD_HYPHEN, "-"))
 
 
 class _Learned(TypedDict):
-    """What the truecaser has learned: each word in its usual case, and all in any case."""
+    """What the truecaser has learned: the best casing of each word, and every casing that occurs."""
 
     best: list[str]
     known: list[str]
 
 
 class Truecase(Step):
-    """``truecase.perl``, undone by ``detruecase.perl``: words in their usual case; learned from training text."""
+    """Writes words in their usual case, learned from training text (``truecase.perl``, ``detruecase.perl``)."""
 
     name, stage = "truecase", Stage.CASE
     meaning = "words in the case that they have most often in the training text, where it is not their own choice"
@@ -119,10 +119,10 @@ class Truecase(Step):
     learns = True
 
     def learn(self, texts: Iterable[str]) -> bytes:
-        """Returns the best case of every word and the other cases that occur, as ``train-truecaser.perl`` finds them.
+        """Returns the best casing of each word and all casings that occur, as ``train-truecaser.perl`` finds them.
 
         Raises:
-          UserError: No word of the text tells its case.
+          UserError: No word of the text shows its usual case.
         """
         import sacremoses
 
@@ -140,7 +140,7 @@ class Truecase(Step):
         return self._truecaser.truecase(text, return_str=True, use_known=True)
 
     def restore(self, text: str) -> str:
-        """Returns the text with a capital at the beginning of every sentence, as ``detruecase.perl`` finds them."""
+        """Returns the text with a capital at the beginning of each sentence, as ``detruecase.perl`` does it."""
         return _moses("Detruecaser").detruecase(text, return_str=True)
 
     @functools.cached_property

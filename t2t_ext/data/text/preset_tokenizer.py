@@ -1,10 +1,10 @@
-"""The tokenizer of a KerasHub preset (BERT, RoBERTa, XLM-R, ...) as the subwords of a source.
+"""Uses the tokenizer of a KerasHub preset (BERT, RoBERTa, XLM-R, ...) as the subword model of the source side.
 
-Ids are the tokenizer's, moved up by ``FIRST_TEXT_ID``, so that the first ones mean what they mean in every vocabulary.
-The preset's own start, end and padding ids never occur in text; ``PresetEncoder`` puts them back for its backbone.
+The ids are those of the tokenizer plus ``FIRST_TEXT_ID``, so that the special ids mean the same as in every vocabulary.
+The preset's own start, end and padding ids never occur in text; ``PresetEncoder`` adds them again for its backbone.
 
-The files of the tokenizer, and the description of the backbone, are a part of the text encoder's file: neither the
-preset nor a network is needed any more. TensorFlow is loaded when the first text is tokenized.
+The text encoder's file contains the files of the tokenizer and the description of the backbone. The preset and network
+access are therefore needed only once. TensorFlow is loaded when the first text is tokenized.
 """
 
 import functools
@@ -19,29 +19,29 @@ from t2t_ext.data.text.special_ids import EOS_ID, FIRST_TEXT_ID, SPECIAL_PIECES
 from t2t_ext.errors import UserError, require_package
 
 BACKBONE_FILE = "config.json"
-_SUBWORD_OF_WORD = "##"  # WordPiece's
+_SUBWORD_OF_WORD = "##"  # WordPiece's prefix of a subword inside a word
 _SPACES = ("\u2581", "\u0120")  # how SentencePiece and byte-level BPE write a space
 
 
 class PresetTokenizer:
-    """One tokenizer of KerasHub.
+    """The subword model of one KerasHub tokenizer.
 
     Attributes:
-      files: Its files, and the backbone's description, by their names in the preset.
+      files: The contents of the tokenizer's files and of the backbone's description, by file name in the preset.
     """
 
     kind = "keras_hub"
 
     def __init__(self, files: Mapping[str, bytes]) -> None:
-        """Takes the files; nothing is loaded yet."""
+        """Stores the files; nothing is loaded yet."""
         self.files = dict(sorted(files.items()))
 
     @classmethod
     def from_preset(cls, preset: str) -> Self:
-        """Reads the tokenizer of a preset: a folder, or a name of KerasHub, whose files it gets.
+        """Reads the tokenizer of a preset, which is a directory or a KerasHub name whose files are downloaded.
 
         Raises:
-          UserError: KerasHub is not installed, or has no such preset.
+          UserError: KerasHub is not installed, or it cannot read the preset.
         """
         keras_hub = _keras_hub(f"--source_tokenizer={preset}")
         import keras
@@ -49,7 +49,7 @@ class PresetTokenizer:
         try:
             tokenizer = keras_hub.tokenizers.Tokenizer.from_preset(preset)
             backbone = keras_hub.models.Backbone.from_preset(preset, load_weights=False)
-        except Exception as error:  # of downloads, of files, of classes that are not there
+        except Exception as error:  # failed downloads, bad files, missing classes
             reason = " ".join(str(error).split())[:400]
             raise UserError(f"KerasHub could not read the preset {preset}: {reason}") from error
         with tempfile.TemporaryDirectory() as folder:
@@ -63,7 +63,7 @@ class PresetTokenizer:
 
     @functools.cached_property
     def tokenizer(self) -> Any:
-        """KerasHub's tokenizer."""
+        """KerasHub's tokenizer object, loaded at the first use."""
         keras_hub = _keras_hub("This text encoder")
         with tempfile.TemporaryDirectory() as folder:
             for name, content in self.files.items():
@@ -74,7 +74,7 @@ class PresetTokenizer:
 
     @property
     def encoder_config(self) -> dict[str, Any]:
-        """What ``PresetEncoder`` is made of: the backbone's description, and the ids it has for start, end and PAD."""
+        """The configuration of ``PresetEncoder``: the backbone's description and its ids for start, end and PAD."""
         found = self.tokenizer
 
         def special(*names: str) -> int | None:
@@ -90,12 +90,12 @@ class PresetTokenizer:
 
     @functools.cached_property
     def size(self) -> int:
-        """The number of ids."""
+        """The number of ids, including special ids."""
         return int(self.tokenizer.vocabulary_size()) + FIRST_TEXT_ID
 
     @property
     def ids_sha256(self) -> str:
-        """The digest of what the ids mean."""
+        """The digest of the meaning of the ids."""
         digest = hashlib.sha256()
         for name, content in self.files.items():
             if name != BACKBONE_FILE:
@@ -104,13 +104,13 @@ class PresetTokenizer:
 
     @property
     def control_ids(self) -> tuple[int, ...]:
-        """Ids that stand for no text; PAD and EOS left out."""
+        """The ids that stand for no text, without PAD, EOS and UNK."""
         own = (FIRST_TEXT_ID + int(index) for index in self.tokenizer.special_token_ids)
         return tuple(sorted({*range(EOS_ID + 2, FIRST_TEXT_ID), *own}))
 
     @functools.cached_property
     def _graphs(self) -> tuple[Any, Any]:
-        """Strings [N] to ids, and ids to strings, both ragged; outside of graphs KerasHub gives lists, some of them."""
+        """Two functions: strings [N] to ragged ids, and back. Outside a graph, some tokenizers would return lists."""
         import tensorflow as tf
 
         ids = tf.RaggedTensorSpec([None, None], tf.int32)
@@ -120,7 +120,7 @@ class PresetTokenizer:
         )
 
     def encode(self, texts: Sequence[str], add_eos: bool) -> list[list[int]]:
-        """Returns the ids of texts."""
+        """Returns the ids of each text; ``add_eos`` appends ``EOS_ID``."""
         import tensorflow as tf
 
         if not texts:
@@ -130,22 +130,22 @@ class PresetTokenizer:
         return [[*(FIRST_TEXT_ID + index for index in row), *end] for row in rows]
 
     def sample(self, texts: Sequence[str], dropout: float, seed: int, add_eos: bool) -> list[list[int]]:
-        """Raises a UserError: the tokenizer has one segmentation of a text."""
+        """Raises a UserError, because the tokenizer has only one segmentation of a text."""
         raise UserError("--bpe_dropout segments training text in several ways, and a preset's tokenizer has one.")
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Returns the text of ids."""
+        """Returns the text of ids, ignoring special ids."""
         import tensorflow as tf
 
         own = [index - FIRST_TEXT_ID for index in ids if index >= FIRST_TEXT_ID]
         return self._graphs[1](tf.ragged.constant([own], tf.int32)).numpy()[0].decode() if own else ""
 
     def segment(self, text: str) -> str:
-        """Returns the text: the graph segments it."""
+        """Returns the text unchanged, because the graph segments it."""
         return text
 
     def join(self, written: str) -> str:
-        """Returns the text."""
+        """Returns the text unchanged."""
         return written
 
     def piece(self, index: int) -> str:
@@ -164,7 +164,7 @@ class PresetTokenizer:
             return [text.decode() or f"<{index}>" for index, text in enumerate(self._graphs[1](every).numpy())]
 
     def text(self, index: int) -> bytes:
-        """Returns the UTF-8 text of an id inside a line; of WordPiece's first subword of a word with its space."""
+        """Returns the UTF-8 text that an id stands for inside a line (WordPiece: without spaces)."""
         if index < FIRST_TEXT_ID:
             return b""
         piece = self.piece(index)
@@ -173,12 +173,12 @@ class PresetTokenizer:
         return piece.removeprefix(_SUBWORD_OF_WORD).encode()
 
     def starts_word(self, index: int) -> bool:
-        """Returns whether an id may follow a complete word."""
+        """Returns whether the id may follow a complete word."""
         return index >= FIRST_TEXT_ID and not self.piece(index).startswith(_SUBWORD_OF_WORD)
 
 
 def own_ids(ids: Any, pad: int, end: int | None) -> Any:
-    """Returns ids int32 [...] as the preset's tokenizer numbers them; PAD and EOS become its own."""
+    """Converts ids int32 [...] to those of the preset's tokenizer, including its own PAD and end ids."""
     import tensorflow as tf
 
     special = tf.where(tf.equal(ids, EOS_ID), pad if end is None else end, pad)

@@ -1,4 +1,4 @@
-"""The base class of text steps: its place in a chain, what it prepares, and what it cannot restore."""
+"""Defines the base class of text steps and the order in which steps follow each other."""
 
 import enum
 from collections.abc import Iterable
@@ -6,7 +6,7 @@ from typing import ClassVar
 
 
 class Stage(enum.IntEnum):
-    """The order in which kinds of steps must follow each other; a chain has at most one step of each."""
+    """The kinds of steps, in the order that a chain must follow; a chain has at most one step of each kind."""
 
     SENTENCES = 0
     UNICODE = 1
@@ -18,17 +18,17 @@ class Stage(enum.IntEnum):
 
 
 class Step:
-    """One step, for one language. Subclasses are listed in ``step_classes``.
+    """One text step for one language. ``text_steps.step_classes`` lists the subclasses.
 
     Class attributes:
-      name: What the user calls it.
-      stage: Its place in a chain.
-      meaning: Its effect, for the documentation and the record. The record is in the files of subword models: other
-        words here make other bytes there.
-      loss: What ``restore`` cannot restore, for the same; empty where nothing is lost.
-      packages: Libraries whose version decides what it does.
-      extra: The extra of t2t_ext that installs them; empty where t2t_ext itself does.
-      learns: Whether it must learn from training text before it can work.
+      name: The name by which users select the step.
+      stage: The step's place in a chain.
+      meaning: The step's effect, for the documentation and the record. The record is part of the text encoder's file,
+        so a new wording changes the bytes of that file.
+      loss: What ``restore`` cannot restore, for the same readers; empty if nothing is lost.
+      packages: The libraries whose versions determine what the step does.
+      extra: The extra of t2t_ext that installs these libraries; empty if t2t_ext itself installs them.
+      learns: Whether the step must learn from training text before it can work.
     """
 
     name: str
@@ -40,28 +40,28 @@ class Step:
     learns: ClassVar[bool] = False
 
     def __init__(self, language: str, learned: bytes | None = None) -> None:
-        """Makes the step for a language of two letters (empty: not known), with what ``learn`` returned."""
+        """Creates the step for a language such as ``de`` (empty if unknown), with the result of ``learn``, if any."""
         self.language = language
         self.learned = learned
 
     @classmethod
     def complaint(cls, language: str) -> str:
-        """Returns why the step does not go with a language, or an empty string."""
+        """Returns why the step cannot be used for a language, or an empty string if it can."""
         del language
         return ""
 
     def learn(self, texts: Iterable[str]) -> bytes:
-        """Returns what the step learns from training text, prepared by the steps before it."""
+        """Returns what the step learns from training text that the previous steps have prepared."""
         raise NotImplementedError
 
     def prepare(self, text: str) -> str:
-        """Returns the text after the step."""
+        """Applies the step to a text and returns the result."""
         return text
 
     def prepare_open(self, text: str) -> str:
-        """Returns a text of which only a beginning or a phrase is given: as ``prepare``, but its end is no text's."""
+        """Applies the step to a beginning or a phrase; unlike in ``prepare``, its end is not the end of a text."""
         return self.prepare(text)
 
     def restore(self, text: str) -> str:
-        """Returns the text before the step, as far as that is known."""
+        """Undoes the step as far as possible and returns the result."""
         return text

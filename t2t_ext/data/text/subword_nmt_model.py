@@ -1,8 +1,8 @@
-"""Byte-pair codes of subword-nmt and a vocabulary: the subwords of the papers, ``th@@ e`` for ``the``.
+"""Learns and applies subword-nmt's byte-pair codes with a vocabulary: ``th@@ e`` for ``the``, as in many papers.
 
 Sennrich, Haddow and Birch 2016, https://aclanthology.org/P16-1162. Words are separated by whitespace. The subwords are
-those that the library itself finds; here they get ids, the words of a corpus are kept in memory, and learning reads
-counted words instead of text.
+the same as those of the subword-nmt library. This module assigns ids to them, caches the subwords of words, and learns
+codes from word counts instead of text.
 """
 
 import collections
@@ -23,13 +23,13 @@ from t2t_ext.io import inputs
 
 SEPARATOR = "@@"
 _JOIN = re.compile(f"(?<=[^ ]){SEPARATOR}(?: |$)")
-# Words whose subwords are remembered; 300,000 words take about 60 MB.
+# The number of words whose subwords are cached; 300,000 words take about 60 MB.
 _MOST_WORDS = 300_000
 _MOST_TRIES = 5
 
 
 class SubwordNmtModel:
-    """Codes, the table of ids, and which subwords one side may use."""
+    """The subword model of one side: the codes, the table of ids, and the subwords that this side may use."""
 
     kind = "subword_nmt"
 
@@ -41,19 +41,19 @@ class SubwordNmtModel:
         tags: Sequence[str] = (),
         origin: str = "the given codes",
     ) -> None:
-        """Makes a model.
+        """Creates a model.
 
         Args:
           codes: The content of a codes file.
-          counts: Subword -> how often it occurs in the training text, in the order of the ids from the first id of
-            text on; tags are not among them.
-          allowed: Subwords that are left as they are; others are split further (subword-nmt's ``--vocabulary``). None:
-            all.
-          tags: Words that are never segmented, with the ids before those of the subwords.
+          counts: The number of occurrences of each subword in the training text, in the order of the ids. Tags are not
+            included; the first subword has the id after the last tag.
+          allowed: The subwords that this side may use; others are split further (subword-nmt's ``--vocabulary``). None
+            allows all subwords.
+          tags: Words that are never segmented; their ids come before those of the subwords.
           origin: Where the codes came from, for messages.
 
         Raises:
-          UserError: They are no codes.
+          UserError: The text does not consist of codes.
         """
         self.codes, self.counts, self.tags = codes, dict(counts), tuple(tags)
         self.allowed = None if allowed is None else frozenset(allowed)
@@ -64,21 +64,21 @@ class SubwordNmtModel:
 
     @property
     def size(self) -> int:
-        """The number of ids."""
+        """The number of ids, including special ids."""
         return len(self._pieces)
 
     @property
     def ids_sha256(self) -> str:
-        """The digest of what the ids mean."""
+        """The digest of the meaning of the ids."""
         return hashlib.sha256("\n".join([self.kind, *self._pieces]).encode()).hexdigest()
 
     @property
     def control_ids(self) -> tuple[int, ...]:
-        """Ids of the control symbols; PAD, EOS and UNK left out."""
+        """The ids of control symbols, without PAD, EOS and UNK."""
         return tuple(range(UNK_ID + 1, FIRST_TEXT_ID))
 
     def encode(self, texts: Sequence[str], add_eos: bool) -> list[list[int]]:
-        """Returns the ids of texts; what is not in the table is ``UNK_ID``."""
+        """Returns the ids of each text; subwords outside the table become ``UNK_ID``."""
         end = [EOS_ID] if add_eos else []
         return [
             [*itertools.chain.from_iterable(self._word(word)[1] for word in text.split(" ") if word), *end]
@@ -86,12 +86,13 @@ class SubwordNmtModel:
         ]
 
     def sample(self, texts: Sequence[str], dropout: float, seed: int, add_eos: bool) -> list[list[int]]:
-        """Returns the ids of texts, each merge left out with probability ``dropout``; a function of the seed.
+        """Returns the ids of texts when each merge is skipped with probability ``dropout``; the seed decides which.
 
-        The table has the subwords of the usual segmentation alone. Others are split further, as ``allowed`` is; a word
-        that still is not made of subwords of the table is drawn again some times, and then segmented as usual.
+        The table contains only subwords of the usual segmentation. Other subwords are split further, like those that
+        are not in ``allowed``. If a sampled word still has more unknown subwords than usual, it is sampled again a few
+        times and then segmented as usual.
         """
-        before = random.getstate()  # the library draws from Python's own generator
+        before = random.getstate()  # the library uses Python's global generator
         random.seed(seed)
         try:
             end = [EOS_ID] if add_eos else []
@@ -105,12 +106,12 @@ class SubwordNmtModel:
 
     @functools.cached_property
     def _drawing_bpe(self) -> Any:
-        """The library's object that splits whatever the table does not have; another one, since it keeps words."""
+        """The library's object that splits subwords outside the table; separate, because such objects cache words."""
         there = frozenset(self._ids)
         return _apply_bpe(self.codes, there if self.allowed is None else there & self.allowed, "the codes")
 
     def _sampled(self, word: str, dropout: float) -> Sequence[int]:
-        """Returns the ids of a word, some merges left out."""
+        """Returns the ids of a word when some merges are skipped."""
         usual = self._word(word)[1]
         for _ in range(0 if word in self.tags else _MOST_TRIES):
             pieces = self._drawing_bpe.segment_tokens([word], dropout)
@@ -120,15 +121,15 @@ class SubwordNmtModel:
         return usual
 
     def segment(self, text: str) -> str:
-        """Returns the subwords, separated by spaces, as ``subword-nmt apply-bpe`` writes them."""
+        """Returns the subwords of a text, separated by spaces, as ``subword-nmt apply-bpe`` writes them."""
         return " ".join(self._word(word)[0] for word in text.split(" ") if word)
 
     def join(self, written: str) -> str:
-        """Returns the words of subwords that are separated by spaces."""
+        """Joins space-separated subwords into words."""
         return _JOIN.sub("", written)
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Returns the words of ids; control symbols say nothing."""
+        """Returns the words that ids stand for; PAD, EOS and control symbols are ignored."""
         silent = {PAD_ID, EOS_ID, *self.control_ids}
         return self.join(" ".join(self._pieces[index] for index in ids if index not in silent))
 
@@ -137,18 +138,18 @@ class SubwordNmtModel:
         return self._pieces[index]
 
     def text(self, index: int) -> bytes:
-        """Returns the UTF-8 text that an id stands for inside a line: a space ends every complete word."""
+        """Returns the UTF-8 text that an id stands for inside a line, with a space at the end of each complete word."""
         piece = self._pieces[index]
         joined = _JOIN.sub("", piece)
         return joined.encode() if joined != piece else f"{piece} ".encode()
 
     def starts_word(self, index: int) -> bool:
-        """Returns whether the id may follow a complete word: any may, as a subword says itself whether it ends one."""
+        """Returns True: any id may follow a complete word, because each subword itself shows whether it ends a word."""
         del index
         return True
 
     def _word(self, word: str) -> tuple[str, tuple[int, ...]]:
-        """Returns a word's subwords as text and as ids."""
+        """Returns the subwords of a word, as text and as ids."""
         found = self._words.get(word)
         if found is None:
             if len(self._words) >= _MOST_WORDS:
@@ -161,7 +162,7 @@ class SubwordNmtModel:
 
 
 def count_words(texts: Iterable[str]) -> collections.Counter:
-    """Returns how often every word occurs, in the order of their first occurrence."""
+    """Returns the number of occurrences of each word, in the order of first occurrence."""
     words: collections.Counter = collections.Counter()
     for text in texts:
         words.update(word for word in text.split(" ") if word)
@@ -169,11 +170,11 @@ def count_words(texts: Iterable[str]) -> collections.Counter:
 
 
 def learn_codes(words: Mapping[str, int], num_merges: int) -> str:
-    """Learns byte-pair codes, those that ``subword-nmt learn-bpe`` learns from the text.
+    """Learns the same byte-pair codes that ``subword-nmt learn-bpe`` learns from the text.
 
     Args:
-      words: Word -> how often it occurs, in the order of first occurrence.
-      num_merges: Most merge operations; fewer where no pair of symbols occurs twice any more.
+      words: The number of occurrences of each word, in the order of first occurrence.
+      num_merges: The maximum number of merge operations; learning stops earlier when no symbol pair occurs twice.
 
     Returns:
       The content of the codes file.
@@ -183,7 +184,7 @@ def learn_codes(words: Mapping[str, int], num_merges: int) -> str:
     """
     from subword_nmt import learn_bpe
 
-    # A word with whitespace inside (no-break spaces, where nothing tokenizes) could not be read back from a file.
+    # Words that contain whitespace (such as no-break spaces in untokenized text) could not be read back from a file.
     counted = [f"{word} {count}" for word, count in words.items() if word.split() == [word]]
     if not any(len(word) > 1 for word in words):
         raise UserError(
@@ -191,13 +192,13 @@ def learn_codes(words: Mapping[str, int], num_merges: int) -> str:
             "and that words are separated by spaces (Chinese: --source_steps=jieba or characters)."
         )
     codes = io.StringIO()
-    with open(os.devnull, "w") as nowhere, contextlib.redirect_stderr(nowhere):  # a progress bar of its own
+    with open(os.devnull, "w") as nowhere, contextlib.redirect_stderr(nowhere):  # hides the library's own progress bar
         learn_bpe.learn_bpe(counted, codes, num_merges, is_dict=True)
     return codes.getvalue()
 
 
 def count_subwords(words: Mapping[str, int], codes: str, allowed: Iterable[str] | None = None) -> collections.Counter:
-    """Returns how often every subword occurs in a text with these words."""
+    """Returns the number of occurrences of each subword in a text with these word counts."""
     bpe = _apply_bpe(codes, None if allowed is None else frozenset(allowed), "the codes")
     counts: collections.Counter = collections.Counter()
     for word, count in words.items():
@@ -208,19 +209,19 @@ def count_subwords(words: Mapping[str, int], codes: str, allowed: Iterable[str] 
 
 
 def by_frequency(counts: Mapping[str, int], most: int = 0) -> dict[str, int]:
-    """Returns the subwords, the most frequent first, equally frequent ones in the order of their characters.
+    """Returns the subwords by decreasing frequency; equally frequent ones are in the order of their characters.
 
-    ``most`` are kept; 0: all.
+    At most ``most`` subwords are kept; 0 keeps all.
     """
     ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     return dict(ranked[:most] if most else ranked)
 
 
 def read_codes(path: str) -> str:
-    """Reads a file of codes.
+    """Returns the content of a codes file.
 
     Raises:
-      UserError: It cannot be read, or holds no codes.
+      UserError: The file cannot be read, or it contains no valid codes.
     """
     codes = _read(path, "--bpe_codes")
     lines = codes.rstrip("\r\n").split("\n")
@@ -233,10 +234,10 @@ def read_codes(path: str) -> str:
 
 
 def read_counts(path: str) -> dict[str, int]:
-    """Reads a vocabulary as ``subword-nmt get-vocab`` writes it: ``subword count`` a line.
+    """Returns the subword counts of a vocabulary file with lines ``subword count``, as ``get-vocab`` writes it.
 
     Raises:
-      UserError: It cannot be read, or a line is something else.
+      UserError: The file cannot be read, or a line has another form.
     """
     counts: dict[str, int] = {}
     for number, line in enumerate(_read(path, "--bpe_vocab").split("\n"), start=1):
@@ -276,6 +277,6 @@ def _apply_bpe(codes: str, allowed: frozenset[str] | None, origin: str) -> Any:
     if first == 2 and lines[0].strip() not in ("#version: 0.1", "#version: 0.2"):
         raise UserError(f"{origin} has {lines[0].strip()!r}; codes of versions 0.1 and 0.2 can be used.")
     if len(lines) < first or not lines[first - 1]:
-        # The library wants a pair; this one occurs nowhere.
+        # The library needs at least one pair; this one never occurs in text.
         codes = (f"{lines[0]}\n" if first == 2 else "") + "\u0000 \u0000"
     return BPE(io.StringIO(codes, newline="\n"), vocab=allowed)

@@ -1,13 +1,16 @@
-"""The file of a text encoder that is more than a SentencePiece model: steps, what they learned, and subwords.
+"""Reads and writes the file of a text encoder that is more than a SentencePiece model.
 
-A zip archive, nothing in it compressed, so that the same content is the same bytes everywhere:
+The file is a zip archive without compression, so that equal content always gives equal bytes. It contains:
 
-  text.json             the steps by name, the language, what cannot be undone, versions of libraries
-  learnt/truecase       what a step has learned
-  sentencepiece.model   the subword model, or
-  codes.bpe             subword-nmt's codes,
-  vocabulary.txt        the subwords with their counts in the order of their ids, and
-  allowed.txt           those that this side uses, where that is less, or
+  text.json             names of the steps, language, what cannot be undone, versions of libraries
+  learnt/truecase       what a step has learned (here the truecaser)
+
+and the subword model, which is one of these:
+
+  sentencepiece.model   SentencePiece
+  codes.bpe             subword-nmt: its codes,
+  vocabulary.txt          the subwords with their counts in the order of their ids,
+  allowed.txt             and the subwords that this side may use, if not all
   preset/...            the files of a KerasHub preset's tokenizer
 """
 
@@ -30,9 +33,9 @@ Subwords = SentencePieceModel | SubwordNmtModel | PresetTokenizer
 _RECORD, _SENTENCEPIECE = "text.json", "sentencepiece.model"
 _CODES, _VOCABULARY, _ALLOWED = "codes.bpe", "vocabulary.txt", "allowed.txt"
 _LEARNT, _PRESET = "learnt/", "preset/"
-# A text encoder is some megabytes; what claims to be more is no text encoder.
+# A text encoder has a few megabytes; a file that claims to be larger than this limit is something else.
 _MOST_BYTES = 1 << 30
-# What reading something else, or a damaged file, ends in.
+# The exceptions that reading a damaged or unrelated file may raise.
 _DAMAGED = (
     zipfile.BadZipFile, zlib.error, ValueError, KeyError, TypeError, AttributeError, EOFError, ImportError,
     RuntimeError,
@@ -44,7 +47,7 @@ class _StepRecord(TypedDict):
 
 
 class _Record(TypedDict):
-    """What is read of ``text.json``."""
+    """The keys of ``text.json`` that are read."""
 
     language: str
     steps: list[_StepRecord]
@@ -54,7 +57,7 @@ class _Record(TypedDict):
 
 
 def write(steps: TextSteps, subwords: Subwords) -> bytes:
-    """Returns the content of the file: a SentencePiece model as it is where there are no steps, else an archive.
+    """Returns the content of the file: an archive, or the SentencePiece model itself if there are no steps.
 
     Raises:
       ValueError: A step has not learned yet.
@@ -85,15 +88,15 @@ def write(steps: TextSteps, subwords: Subwords) -> bytes:
 
 
 def describe(steps: TextSteps, subwords: Subwords) -> dict[str, Any]:
-    """Returns what is done to text, ready for JSON: for the file itself, the manifest and an exported model."""
+    """Returns a JSON-compatible description of what is done to text, for this file, the manifest and exports."""
     return {**steps.record(), "subwords": subwords.kind, "vocabulary": subwords.size}
 
 
 def read(content: bytes, origin: str) -> tuple[TextSteps, Subwords]:
-    """Returns the steps and the subword model of a file's content; ``origin`` is its name for messages.
+    """Returns the steps and the subword model that a file contains; ``origin`` names the file in messages.
 
     Raises:
-      UserError: It is damaged, or a newer version wrote it.
+      UserError: The file is damaged, or a newer version wrote it.
     """
     if not content.startswith(b"PK\x03\x04"):
         return TextSteps(), SentencePieceModel(content, origin)

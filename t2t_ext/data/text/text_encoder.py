@@ -1,18 +1,17 @@
-"""Text to subword ids and back: steps that prepare the text, and subwords; TensorFlow-free.
+"""Converts text to subword ids and back, with text steps and a subword model, without importing TensorFlow.
 
-Between people and the model a text has three forms::
+A text has three forms::
 
-    raw         Das ist's!                 what files hold and people read
-    prepared    das ist &apos;s !          after the steps (the same text where there are none)
-    segmented   das i@@ st &apos;s !       what the graph reads and writes: subwords where the graph cannot
-                                           segment (subword-nmt), else the prepared text (SentencePiece)
+    raw         Das ist's!                 the text in files, as people read it
+    prepared    das ist &apos;s !          the text after the steps (the raw text if there are no steps)
+    segmented   das i@@ st &apos;s !       what the graph reads and writes: subwords if the graph cannot
+                                           segment (subword-nmt), otherwise the prepared text (SentencePiece)
 
-``prepare`` and ``restore`` lead from the first form to the second and back, ``segment`` and ``join`` from the second to
-the third, ``encode_batch`` and ``decode`` between the second and ids. Without steps and with SentencePiece all three
-forms are the same, and every character that a line can hold comes back, spaces at either end and unusual line
-separators included, because characters outside the vocabulary are spelled as UTF-8 bytes. The one exception is U+2581,
-SentencePiece's own sign for a space, which comes back as a space. The ids 0 to 10 mean the same in every model trained
-here.
+``prepare`` turns raw into prepared text, and ``restore`` reverses it. ``segment`` turns prepared into segmented text,
+and ``join`` reverses it. ``encode_batch`` and ``decode`` convert between prepared text and ids. With SentencePiece and
+no steps, all three forms are the same. Every character of a line then survives, including leading and trailing spaces
+and unusual line separators, because characters outside the vocabulary are spelled as UTF-8 bytes. The only exception is
+U+2581, SentencePiece's symbol for a space, which becomes a space. The ids 0 to 10 have the same meaning in every model.
 
 Sources: Sennrich et al. 2016 (BPE), https://aclanthology.org/P16-1162; Kudo and
 Richardson 2018 (SentencePiece), https://aclanthology.org/D18-2012.
@@ -53,41 +52,45 @@ __all__ = [
 
 
 class SubwordEncoder:
-    """The text encoder of one side: steps and a subword model.
+    """The text encoder of one side: text steps and a subword model.
 
-    Encoding never yields ``PAD_ID``, ``EOS_ID`` or a control symbol; the
-    caller appends ``EOS_ID`` to sentences.
+    The ids of a text never include ``PAD_ID``, ``EOS_ID`` or a control
+    symbol. ``EOS_ID`` is appended only with ``add_eos``, or by the caller.
 
     Attributes:
-      model_bytes: The content of its file.
-      steps: What prepares and restores text.
-      subwords: The subword model, which segments it.
+      model_bytes: The content of the encoder's file.
+      steps: The text steps, which prepare and restore text.
+      subwords: The subword model, which segments prepared text.
     """
 
     def __init__(self, model_bytes: bytes, origin: str = "the given bytes") -> None:
-        """Reads a file's content: a SentencePiece model, or the archive of ``t2t_ext.data.text.text_container``.
+        """Reads the content of a file: a SentencePiece model, or an archive of ``t2t_ext.data.text.text_container``.
 
         Args:
-          model_bytes: The content.
-          origin: Where it came from, for error messages.
+          model_bytes: The content of the file.
+          origin: Where the content came from, for error messages.
 
         Raises:
-          UserError: Neither of them, or a SentencePiece model whose PAD or EOS have other ids than ours.
+          UserError: The content is neither of the two, or the SentencePiece model has other ids for PAD, EOS or UNK.
         """
         self.model_bytes = model_bytes
         self.steps, self.subwords = text_container.read(model_bytes, origin)
 
     @classmethod
     def make(cls, steps: TextSteps, subwords: text_container.Subwords) -> "SubwordEncoder":
-        """Returns the encoder of steps that have been trained and a subword model."""
+        """Returns the encoder that consists of these steps, which must have learned already, and a subword model.
+
+        Raises:
+          ValueError: A step has not learned yet.
+        """
         return cls(text_container.write(steps, subwords))
 
     @classmethod
     def from_file(cls, path: str | os.PathLike) -> "SubwordEncoder":
-        """Returns the encoder of a file.
+        """Returns the encoder that a file contains.
 
         Raises:
-          UserError: There is no such file, or it is not a usable model.
+          UserError: The file does not exist, or it is not a usable model.
         """
         try:
             with open(inputs.on_disk(path), "rb") as file:
@@ -97,22 +100,22 @@ class SubwordEncoder:
 
     @property
     def vocab_size(self) -> int:
-        """The number of ids, special ones included."""
+        """The number of ids, including special ids."""
         return self.subwords.size
 
     @property
     def control_ids(self) -> tuple[int, ...]:
-        """Ids of the control symbols (direction tags, reserved ones), which stand for no text; PAD and EOS left out."""
+        """The ids of control symbols (direction tags, reserved ones), which stand for no text; without PAD and EOS."""
         return self.subwords.control_ids
 
     @property
     def sha256(self) -> str:
-        """The hexadecimal SHA-256 of the file: two encoders with the same one are the same."""
+        """The hexadecimal SHA-256 of the file; encoders with the same value are identical."""
         return hashlib.sha256(self.model_bytes).hexdigest()
 
     @property
     def ids_sha256(self) -> str:
-        """The digest of what the ids mean: encoders with the same one share embeddings, whatever their steps are."""
+        """The digest of the meaning of the ids; encoders with the same value can share embeddings."""
         return self.subwords.ids_sha256
 
     @property
@@ -122,50 +125,50 @@ class SubwordEncoder:
 
     @property
     def segmented_by_graph(self) -> bool:
-        """Whether the graph segments prepared text by itself; if not, it reads and writes subwords."""
+        """Whether the graph segments prepared text itself; if not, it reads and writes subwords."""
         return not isinstance(self.subwords, SubwordNmtModel)
 
     @property
     def takes_raw_text(self) -> bool:
-        """Whether raw, prepared and segmented text are the same."""
+        """Whether the raw, prepared and segmented forms of a text are the same."""
         return self.segmented_by_graph and not self.steps
 
     def record(self) -> dict[str, Any]:
-        """Returns what is done to text and what of it cannot be undone, ready for JSON."""
+        """Returns a JSON-compatible description of what is done to text and of what cannot be undone."""
         return text_container.describe(self.steps, self.subwords)
 
     # === From raw to prepared text and back ===
 
     def prepare(self, texts: Sequence[str]) -> list[str]:
-        """Returns texts as the model reads them, in the form that ``encode_batch`` takes."""
+        """Applies the steps to raw texts and returns prepared texts, as ``encode_batch`` expects them."""
         return self.steps.prepare(texts)
 
     def prepare_beginnings(self, texts: Sequence[str]) -> list[str]:
-        """Returns beginnings of texts, such as prefixes of translations, as they stand in a prepared text."""
+        """Returns beginnings of texts, such as prefixes of translations, as they appear in a prepared text."""
         return self.steps.prepare_beginnings(texts)
 
     def prepare_phrases(self, phrases: Sequence[str]) -> list[str]:
-        """Returns parts of sentences as they stand inside a prepared text: their case is not a sentence's."""
+        """Returns parts of sentences as they appear inside a prepared text; the truecaser does not change them."""
         return self.steps.prepare(phrases, sentences=False)
 
     def restore(self, prepared: Sequence[str]) -> list[str]:
-        """Returns texts for people, from what ``decode`` gives."""
+        """Turns prepared texts, as ``decode`` returns them, into text for people."""
         return self.steps.restore(prepared)
 
     # === From prepared text to what the graph reads, and back ===
 
     def segment(self, prepared: Sequence[str]) -> list[str]:
-        """Returns prepared texts as the graph reads them."""
+        """Returns the segmented form of prepared texts, as the graph reads it."""
         return list(prepared) if self.segmented_by_graph else [self.subwords.segment(text) for text in prepared]
 
     def segment_phrases(self, lines: Sequence[str]) -> list[str]:
-        """Returns raw phrases of sentences, separated by tabs in each line, as the graph reads them."""
+        """Returns lines of raw phrases, separated by tabs, in the segmented form that the graph reads."""
         if self.takes_raw_text:
             return list(lines)
         return ["\t".join(self.segment(self.prepare_phrases(line.split("\t")))) for line in lines]
 
     def join(self, segmented: Sequence[str]) -> list[str]:
-        """Returns prepared texts, from what the graph writes."""
+        """Returns prepared texts from the segmented form that the graph writes."""
         return list(segmented) if self.segmented_by_graph else [self.subwords.join(text) for text in segmented]
 
     # === From prepared text to ids and back ===
@@ -175,33 +178,36 @@ class SubwordEncoder:
         return self.subwords.encode([text], add_eos=False)[0]
 
     def encode_batch(self, texts: Sequence[str], add_eos: bool = False) -> list[list[int]]:
-        """Returns the ids of every prepared text, on the calling thread alone.
+        """Returns the ids of each prepared text; works in the calling thread only.
 
         Args:
-          texts: Any strings.
+          texts: Any strings, prepared.
           add_eos: Whether every list ends with ``EOS_ID``.
         """
         return self.subwords.encode(texts, add_eos)
 
     def sample_batch(self, texts: Sequence[str], dropout: float, seed: int, add_eos: bool = False) -> list[list[int]]:
-        """Returns ids as ``encode_batch`` does, of segmentations drawn by BPE-dropout.
+        """Returns ids as ``encode_batch`` does, but from segmentations sampled with BPE-dropout.
 
-        Every merge of two subwords is left out with probability ``dropout``, each time that it is possible (Provilkov
-        et al. 2020, https://aclanthology.org/2020.acl-main.170).
+        Each time that two subwords can be merged, the merge is skipped with probability ``dropout`` (Provilkov et al.
+        2020, https://aclanthology.org/2020.acl-main.170).
 
         Args:
           texts: Any strings, prepared.
-          dropout: The probability, more than 0 and less than 1.
-          seed: The same one always gives the same ids; below 2^31.
+          dropout: The probability, greater than 0 and less than 1.
+          seed: The seed, less than 2^31; the same seed always gives the same ids.
           add_eos: Whether every list ends with ``EOS_ID``.
+
+        Raises:
+          UserError: The subword model has only one segmentation (a unigram model, a preset's tokenizer).
         """
         return self.subwords.sample(texts, dropout, seed, add_eos)
 
     def decode(self, ids: Iterable[int]) -> str:
-        """Returns the prepared text of ids up to the first EOS; PAD and control symbols say nothing.
+        """Returns the prepared text of ids up to the first EOS; PAD and control symbols are ignored.
 
         Raises:
-          ValueError: An id outside the vocabulary.
+          ValueError: An id is outside the vocabulary.
         """
         spoken = []
         for number in ids:
@@ -215,7 +221,7 @@ class SubwordEncoder:
         return self.subwords.decode(spoken)
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
-        """Returns the written form of every id, for tables and pictures: ``▁`` for a space, or ``@@`` for none."""
+        """Returns the written forms of ids, for tables and figures; ``▁`` is a space, ``@@`` means no space follows."""
         return [self.subwords.piece(int(index)) for index in ids]
 
     def piece_texts(self) -> list[bytes]:

@@ -1,8 +1,8 @@
-"""Prepares text before it is segmented into subwords, and restores text from what a model generates.
+"""Prepares text before subword segmentation, and restores text from the output of a model.
 
-Each step has a name, works on one side's language, and says what of the text it cannot
-restore. A chain of steps is checked when it is made, learns what it must (the truecaser's words)
-from training text, and writes a record from which it can be made again anywhere.
+Each step has a name, works on the language of one side, and states which parts of a text it
+cannot restore. A chain of steps is checked when it is created. Some steps, such as the truecaser,
+learn from training text. A chain writes a record, from which it can be created again anywhere.
 
 steps = TextSteps(("moses_tokenize", "lowercase"), "de")
 steps.prepare(["Guten Morgen!"])     # ["guten morgen !"]
@@ -24,7 +24,7 @@ from t2t_ext.errors import UserError, require_package, suggest
 
 
 class Nfc(Step):
-    """Unicode's canonical composition."""
+    """Normalizes text to Unicode's canonical composition (NFC)."""
 
     name, stage = "nfc", Stage.UNICODE
     meaning = "Unicode normalization form C: one spelling for each composed character"
@@ -32,12 +32,12 @@ class Nfc(Step):
     _form: ClassVar[Literal["NFC", "NFKC"]] = "NFC"
 
     def prepare(self, text: str) -> str:
-        """Returns the text in the normal form."""
+        """Returns the text in this normalization form."""
         return unicodedata.normalize(self._form, text)
 
 
 class Nfkc(Nfc):
-    """Unicode's compatibility composition."""
+    """Normalizes text to Unicode's compatibility composition (NFKC)."""
 
     name = "nfkc"
     meaning = "Unicode normalization form KC: also ligatures, full-width and superscript characters become plain ones"
@@ -46,7 +46,7 @@ class Nfkc(Nfc):
 
 
 class HyphenSplit(Step):
-    """Moses' aggressive hyphen splitting (``tokenizer.perl -a``), after the words have been found."""
+    """Splits hyphens as Moses does with ``tokenizer.perl -a``, but after tokenization."""
 
     name, stage = "hyphen_split", Stage.HYPHENS
     meaning = "a hyphen between letters or digits becomes a word of its own, @-@"
@@ -62,14 +62,14 @@ class HyphenSplit(Step):
 
 
 class Lowercase(Step):
-    """Lower case."""
+    """Lowercases text."""
 
     name, stage = "lowercase", Stage.CASE
     meaning = "all letters in lower case"
     loss = "the case of every letter: translations are in lower case"
 
     def prepare(self, text: str) -> str:
-        """Returns the text in lower case."""
+        """Returns the lowercased text."""
         return text.lower()
 
 
@@ -77,17 +77,17 @@ _HYPHEN = re.compile(r"([^\W_])-(?=[^\W_])")
 
 
 def step_classes() -> dict[str, type[Step]]:
-    """Returns name -> class of every step, in the order of their stages."""
+    """Returns a dictionary from step names to step classes, in the order of the stages."""
     own = (Nfc, Nfkc, HyphenSplit, Lowercase)
     classes: list[type[Step]] = [*own, *moses_steps.STEPS, *chinese_steps.STEPS, *document_steps.STEPS]
     return {kind.name: kind for kind in sorted(classes, key=lambda kind: kind.stage)}
 
 
 def parse_steps(text: str, flag: str) -> tuple[str, ...]:
-    """Returns the names in a flag's value: separated by commas, ``none`` for no steps.
+    """Returns the step names in the value of a flag, which are separated by commas; ``none`` means no steps.
 
     Raises:
-      UserError: As ``check_steps``, without a language.
+      UserError: As in ``check_steps``, which does not check the language here.
     """
     names = tuple(name.strip() for name in text.split(",") if name.strip())
     names = () if names == ("none",) else names
@@ -96,15 +96,16 @@ def parse_steps(text: str, flag: str) -> tuple[str, ...]:
 
 
 def check_steps(names: Sequence[str], language: str, what: str = "The steps") -> None:
-    """Checks that steps exist and make a chain.
+    """Checks that all steps exist and form a valid chain.
 
     Args:
-      names: Of the steps, first to last.
-      language: That they work on, a tag such as ``zh-Hant``, or empty.
-      what: Where they come from, for messages.
+      names: The names of the steps, first to last.
+      language: The language of the text, a tag such as ``zh-Hant``, or empty.
+      what: Where the names come from, for messages.
 
     Raises:
-      UserError: A name is misspelt; two steps exclude each other; a step is at a wrong place, or not for the language.
+      UserError: A name is unknown, two steps exclude each other, a step is in the wrong place, lacks a package, or
+        does not support the language.
     """
     known = step_classes()
     shown = f"{what}={','.join(names)}" if what.startswith("-") else f"{what} {','.join(names)}"
@@ -157,22 +158,22 @@ _WHY = {
 
 
 def base_language(tag: str) -> str:
-    """Returns the language of a tag: ``zh`` of ``zh-Hant`` and ``zh_CN``."""
+    """Returns the base language of a tag, such as ``zh`` for ``zh-Hant`` and ``zh_CN``."""
     return re.split(r"[-_]", tag)[0].lower()
 
 
 def _chain(functions: Sequence[Callable[[str], str]]) -> Callable[[str], str]:
-    """Returns what applies functions in order."""
+    """Returns a function that applies the given functions in order."""
     return lambda text: functools.reduce(lambda made, function: function(made), functions, text)
 
 
 class TextSteps:
-    """A chain of steps for one side.
+    """A chain of text steps for one side.
 
     Attributes:
-      names: Of the steps, first to last.
-      language: The side's language, a tag such as ``de``; empty where it is not known.
-      tags: Words such as ``<2de>`` that stand at the beginning of a line and that no step touches.
+      names: The names of the steps, first to last.
+      language: The language of this side, a tag such as ``de``; empty if unknown.
+      tags: Words such as ``<2de>`` at the beginning of a line, which no step changes.
     """
 
     def __init__(
@@ -183,10 +184,10 @@ class TextSteps:
         tags: Sequence[str] = (),
         learned: Mapping[str, bytes] | None = None,
     ) -> None:
-        """Makes a chain; ``learned`` is what steps have learned, by name.
+        """Creates a chain; ``learned`` maps the names of steps to what they have learned.
 
         Raises:
-          UserError: As ``check_steps``, or a tag is no word.
+          UserError: As in ``check_steps``, or a tag is not a single word.
         """
         check_steps(names, language)
         for tag in tags:
@@ -207,51 +208,52 @@ class TextSteps:
 
     @property
     def learned(self) -> dict[str, bytes]:
-        """The learned content of steps, by name."""
+        """What the steps have learned, by step name."""
         return {step.name: step.learned for step in self._steps if step.learned is not None}
 
     @property
     def unlearned(self) -> tuple[str, ...]:
-        """Names of steps that have yet to learn."""
+        """The names of the steps that still have to learn."""
         return tuple(step.name for step in self._steps if step.learns and step.learned is None)
 
     def until(self, name: str) -> Self:
-        """Returns the chain of the steps before one of them."""
+        """Returns a chain of the steps that come before the given step."""
         return type(self)(self.names[: self.names.index(name)], self.language, tags=self.tags, learned=self.learned)
 
     def with_learned(self, name: str, learned: bytes) -> Self:
-        """Returns the chain with what a step has learned."""
+        """Returns a copy of the chain in which the given step has learned ``learned``."""
         return type(self)(self.names, self.language, tags=self.tags, learned={**self.learned, name: learned})
 
     def learn(self, name: str, texts: Iterable[str]) -> bytes:
-        """Returns what a step learns from texts that the steps before it have prepared."""
+        """Returns what a step learns from texts that the previous steps have prepared."""
         if self._by_sentence:
             texts = (sentence for text in texts for sentence in document_steps.sentences(text))
         return self._steps[self.names.index(name)].learn(texts)
 
     def prepare(self, texts: Sequence[str], *, sentences: bool = True, since: str = "") -> list[str]:
-        """Returns texts after the steps.
+        """Applies the steps to texts and returns the results.
 
         Args:
-          texts: Any strings, a line each.
-          sentences: Whether they are whole; phrases neither begin nor end as sentences do, and are not truncated.
-          since: The first step to take, of texts that those before it have prepared; empty: the first of all.
+          texts: Any strings, each a line.
+          sentences: Whether the texts are complete sentences. Phrases do not begin or end like sentences, and they are
+            not truncated.
+          since: The first step to apply, if the steps before it have already prepared the texts; empty for all steps.
         """
         steps = self._steps[self.names.index(since) if since else 0 :]
-        # The truecaser leaves the case of phrases as it is: it is for what begins a sentence.
+        # The truecaser changes the beginning of a sentence, so phrases do not pass through it.
         steps = [step for step in steps if sentences or not step.learns]
         return self._prepared(texts, steps, is_open=not sentences)
 
     def prepare_beginnings(self, texts: Sequence[str]) -> list[str]:
-        """Returns beginnings of texts after the steps; the last sentence between tags stays open where it is.
+        """Applies the steps to beginnings of texts; the last tagged sentence gets no end tag if it had none.
 
-        An abbreviation at the end is a word as inside a text, and nothing is truncated.
+        An abbreviation at the end remains one word, as in the middle of a text, and nothing is truncated.
         """
         prepared = self._prepared(texts, self._steps, is_open=True)
         return list(map(document_steps.left_open, prepared, texts)) if self._by_sentence else prepared
 
     def restore(self, prepared: Sequence[str]) -> list[str]:
-        """Returns texts for people, from prepared ones."""
+        """Undoes the steps and returns texts for people."""
         if not self._steps:
             return list(prepared)
         if self._by_sentence:
@@ -260,7 +262,7 @@ class TextSteps:
         return self._restored(prepared)
 
     def _prepared(self, texts: Sequence[str], steps: Sequence[Step], *, is_open: bool) -> list[str]:
-        """Returns texts after some steps; ``is_open``: they may go on."""
+        """Applies the given steps to texts; ``is_open`` says that the texts may continue."""
         if not steps:
             return list(texts)
         whole = _chain([step.prepare for step in steps])
@@ -272,7 +274,7 @@ class TextSteps:
         return [self._apply(text, restore, restore) for text in prepared]
 
     def record(self) -> dict[str, Any]:
-        """Returns what was done and what cannot be undone, ready for JSON."""
+        """Returns a JSON-compatible description of what the steps do and of what cannot be undone."""
         packages = sorted({package for step in self._steps for package in step.packages})
         return {
             "language": self.language,
@@ -286,11 +288,11 @@ class TextSteps:
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any], learned: Mapping[str, bytes]) -> Self:
-        """Returns the chain of a record, and warns where a library is installed in another version.
+        """Returns the chain that a record describes, and warns if another version of a library is installed.
 
         Raises:
           UserError: As for a new chain.
-          KeyError: It is no record.
+          KeyError: The record lacks a key.
         """
         steps = cls(
             [step["name"] for step in record["steps"]],
@@ -309,9 +311,9 @@ class TextSteps:
         return steps
 
     def _apply(self, text: str, apply: Callable[[str], str], apply_open: Callable[[str], str]) -> str:
-        """Returns a text, or each of its sentences, after a function; its tags stay.
+        """Applies a function to a text, or to each of its tagged sentences, and keeps the tags.
 
-        ``apply_open`` is applied instead to what has no end tag.
+        ``apply_open`` is used instead for untagged text and for a last sentence without an end tag.
         """
         found = self._tags.match(text) if self._tags else None
         tags, text = (found[0].split(), text[found.end() :]) if found else ([], text)
